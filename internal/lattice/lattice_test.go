@@ -62,13 +62,13 @@ internal/chat:
 recipe: internal/enum gemm mma quant format internal/bounded
 internal/chart:
 internal/cost: device layout recipe quant format
-internal/nn: recipe gemm mma quant tensor format internal/cpu internal/parallel
+internal/nn: internal/comm recipe gemm mma quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
 internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson
-decoder: internal/nn recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp hf safetensors
+decoder: internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp hf safetensors
 train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure

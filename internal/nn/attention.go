@@ -85,7 +85,10 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 	if err := a.roundCached(s, qkv); err != nil {
 		return tensor.Dense{}, nil, err
 	}
-	run := a.newRun(s, qkv, qkv, length, nil)
+	run, err := a.newRun(s, qkv, qkv, length, nil)
+	if err != nil {
+		return tensor.Dense{}, nil, err
+	}
 	if o, err = run.forward(batch); err != nil {
 		return tensor.Dense{}, nil, err
 	}
@@ -171,7 +174,11 @@ func (a *Attention) Backward(s *Scope, saved Saved, do tensor.Dense) (dqkv tenso
 	}
 	again := *s // Q, K, V and P have the scales and amaxes of the forward pass
 	again.Recompute = true
-	if dqkv, err = a.newRun(&again, qkv, qkv, kept.length, scales).backward(do); err != nil {
+	run, err := a.newRun(&again, qkv, qkv, kept.length, scales)
+	if err != nil {
+		return tensor.Dense{}, err
+	}
+	if dqkv, err = run.backward(do); err != nil {
 		return tensor.Dense{}, err
 	}
 	if a.Rotary == nil {
@@ -234,21 +241,29 @@ type attentionRun struct {
 }
 
 // newRun begins a run. scales are those of the forward pass if it saved them; nil computes them.
-func (a *Attention) newRun(s *Scope, queries, keys tensor.Dense, length int, scales *wholeScales) *attentionRun {
+func (a *Attention) newRun(s *Scope, queries, keys tensor.Dense, length int, scales *wholeScales) (*attentionRun, error) {
 	r := &attentionRun{Attention: a, s: s, queries: queries, keys: keys, length: length, scale: a.Scale}
 	if r.scale == 0 {
 		r.scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
 	}
 	if scales != nil {
 		r.whole, r.restored = *scales, true
-		return r
+		return r, nil
 	}
 	first := keys.Cols - a.KVHeads*a.HeadDim // column of V
-	r.whole[query] = a.operands.begin(s, query, queries.View(0, queries.Rows, 0, a.Heads*a.HeadDim))
-	r.whole[key] = a.operands.begin(s, key, keys.View(0, keys.Rows, first-a.KVHeads*a.HeadDim, first))
-	r.whole[value] = a.operands.begin(s, value, keys.View(0, keys.Rows, first, keys.Cols))
-	r.whole[probability] = a.operands.begin(s, probability, tensor.Of(1, 1, []float32{1}))
-	return r
+	return r, firstError(
+		r.begin(query, queries.View(0, queries.Rows, 0, a.Heads*a.HeadDim)),
+		r.begin(key, keys.View(0, keys.Rows, first-a.KVHeads*a.HeadDim, first)),
+		r.begin(value, keys.View(0, keys.Rows, first, keys.Cols)),
+		r.begin(probability, tensor.Of(1, 1, []float32{1})))
+}
+
+// begin finds the scale or amax that the parts of an operand share.
+func (r *attentionRun) begin(o Operand, x tensor.Dense) (err error) {
+	if r.whole[o], err = r.operands.begin(r.s, o, x); err != nil {
+		return fmt.Errorf("%s: %w", r.Name, err)
+	}
+	return nil
 }
 
 // each calls body for every pair of a sequence and a head of K and V. Goroutines share the pairs;
@@ -315,7 +330,9 @@ func (r *attentionRun) forward(batch int) (tensor.Dense, error) {
 }
 
 func (r *attentionRun) backward(do tensor.Dense) (tensor.Dense, error) {
-	r.whole[gradOutput] = r.operands.begin(r.s, gradOutput, do)
+	if err := r.begin(gradOutput, do); err != nil {
+		return tensor.Dense{}, err
+	}
 	r.whole[gradProbability] = r.operands.beginParts(r.s, gradProbability)
 	d := tensor.New(do.Rows, r.Width())
 	batch := do.Rows / r.length

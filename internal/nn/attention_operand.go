@@ -37,17 +37,22 @@ func (s *Scope) delayedAttention() bool {
 }
 
 // begin prepares an operand x of all heads and sequences: all parts share its scale, as in
-// Transformer Engine. It returns the encode scale of delayed scaling, the amax for other formats
-// that need it, or nil. Call it once per operand and pass.
-func (a *attentionOperands) begin(s *Scope, o Operand, x tensor.Dense) *float32 {
+// Transformer Engine, and so do the heads of all ranks. It returns the encode scale of delayed
+// scaling, the amax for other formats that need it, or nil. Call it once per operand and pass.
+func (a *attentionOperands) begin(s *Scope, o Operand, x tensor.Dense) (*float32, error) {
 	if s.delayedAttention() {
-		return a.delayed[o].take(s, o, x)
+		return a.delayed[o].take(s, o, x), nil
 	}
 	if !s.attentionQuantizer(o).Format.NeedsAmax() {
-		return nil
+		return nil, nil
 	}
-	amax := quant.Amax(x, s.Threads)
-	return &amax
+	amax := []float32{quant.Amax(x, s.Threads)}
+	if o != probability { // whose amax is known
+		if err := s.maxRanks(amax); err != nil {
+			return nil, err
+		}
+	}
+	return &amax[0], nil
 }
 
 // quantize quantizes x, an operand or the part of it that belongs to one head, with blocks along

@@ -13,11 +13,15 @@ import (
 //	loss = mean over rows of log Σ e^logits − logits[target]      dlogits = (softmax(logits) − onehot(target))/rows
 //
 // Rows with a negative target do not count. Losses of rows are added in float64, in order.
+//
+// If ranks share the layers (Scope.Ranks), each has the logits of an equal run of classes, in order.
+// The ranks exchange maxima, sums and the target's logit of each row, and add the sums in order.
 type CrossEntropy struct{ Name string }
 
 type lossSaved struct {
 	logits  tensor.Dense
 	targets []int32
+	first   int       // class of the first column
 	max     []float32 // of each row
 	sum     []float32 // Σ e^(logit−max) of each row
 	counted int       // rows that count
@@ -31,10 +35,11 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 	if len(targets) != logits.Rows {
 		return 0, nil, fmt.Errorf("%s: got %d targets, want %d", c.Name, len(targets), logits.Rows)
 	}
-	kept := &lossSaved{logits: logits, targets: targets, max: make([]float32, logits.Rows), sum: make([]float32, logits.Rows)}
+	kept := &lossSaved{logits: logits, targets: targets, first: s.Ranks.Rank() * logits.Cols, max: make([]float32, logits.Rows), sum: make([]float32, logits.Rows)}
+	classes := s.Ranks.Size() * logits.Cols
 	for i, target := range targets {
-		if int(target) >= logits.Cols {
-			return 0, nil, fmt.Errorf("%s: target %d is %d, want less than the vocabulary size, %d", c.Name, i, target, logits.Cols)
+		if int(target) >= classes {
+			return 0, nil, fmt.Errorf("%s: target %d is %d, want less than the vocabulary size, %d", c.Name, i, target, classes)
 		}
 		if target >= 0 {
 			kept.counted++
@@ -43,28 +48,48 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 	if kept.counted == 0 {
 		return 0, nil, fmt.Errorf("%s: all %d targets are negative", c.Name, logits.Rows)
 	}
-	losses := make([]float64, logits.Rows)
+	parallel.For(logits.Rows, rowGrain(logits.Cols), s.Threads, func(from, to int) {
+		for i := from; i < to; i++ {
+			kept.max[i] = maximum(logits.Row(i))
+		}
+	})
+	if err := s.maxRanks(kept.max); err != nil {
+		return 0, nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	sums := make([]float64, 2*logits.Rows) // Σ e^(logit−max) and the logit of the target, by row
 	parallel.For(logits.Rows, rowGrain(4*logits.Cols), s.Threads, func(from, to int) {
 		e := make([]float32, logits.Cols)
 		for i := from; i < to; i++ {
-			row := logits.Row(i)
-			top := maximum(row)
-			copy(e, row)
-			exps(e, top)
-			var sum float64
+			copy(e, logits.Row(i))
+			exps(e, kept.max[i])
 			for _, v := range e {
-				sum += float64(v)
+				sums[2*i] += float64(v)
 			}
-			kept.max[i], kept.sum[i] = top, float32(sum)
-			if target := targets[i]; target >= 0 {
-				losses[i] = math.Log(sum) + float64(top) - float64(row[target])
+			if j := kept.column(i); j >= 0 {
+				sums[2*i+1] = float64(logits.Row(i)[j])
 			}
 		}
 	})
-	for _, l := range losses {
-		loss += l
+	if err := s.sumRanks64(sums); err != nil {
+		return 0, nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	for i, target := range targets {
+		sum := sums[2*i]
+		kept.sum[i] = float32(sum)
+		if target >= 0 {
+			loss += math.Log(sum) + float64(kept.max[i]) - sums[2*i+1]
+		}
 	}
 	return loss / float64(kept.counted), kept, nil
+}
+
+// column returns the column of the target of a row, -1 if the row does not count or another rank has
+// the column.
+func (s *lossSaved) column(row int) int {
+	if j := int(s.targets[row]) - s.first; s.targets[row] >= 0 && 0 <= j && j < s.logits.Cols {
+		return j
+	}
+	return -1
 }
 
 // Backward returns weight·dlogits, rounded to the recipe's Activations, in the memory of the logits.
@@ -78,8 +103,8 @@ func (c *CrossEntropy) Backward(s *Scope, saved Saved, weight float32) (tensor.D
 	share := weight / float32(kept.counted)
 	parallel.For(d.Rows, rowGrain(4*d.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
-			row, target := d.Row(i), kept.targets[i]
-			if target < 0 {
+			row := d.Row(i)
+			if kept.targets[i] < 0 {
 				clear(row)
 				continue
 			}
@@ -88,7 +113,9 @@ func (c *CrossEntropy) Backward(s *Scope, saved Saved, weight float32) (tensor.D
 			for j, e := range row {
 				row[j] = e * factor
 			}
-			row[target] -= share
+			if j := kept.column(i); j >= 0 {
+				row[j] -= share
+			}
 			s.round(row)
 		}
 	})

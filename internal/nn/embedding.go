@@ -17,6 +17,8 @@ type Embedding struct {
 	Name   string
 	Weight *Param // vocabulary × width
 
+	first int // token of the first row
+
 	// Stored replaces Weight for inference: a table that is decoded row by row.
 	Stored *quant.Tensor
 }
@@ -24,6 +26,14 @@ type Embedding struct {
 // NewEmbedding returns a table of zeros.
 func NewEmbedding(name string, vocabulary, width int) *Embedding {
 	return &Embedding{Name: name, Weight: newParam(name+".weight", vocabulary, width)}
+}
+
+// Divide makes e the part of rank rank of size ranks, which Scope.Ranks are in its passes: an equal
+// run of rows of a larger table.
+func (e *Embedding) Divide(rank, size int) {
+	w := e.Weight
+	e.first = rank * w.Value.Rows
+	w.Place = Place{Rows: size * w.Value.Rows, Cols: w.Value.Cols, Row: e.first}
 }
 
 // Params returns the table, or nothing if it is Stored.
@@ -42,8 +52,13 @@ func (e *Embedding) size() (vocabulary, width int) {
 	return e.Weight.Value.Rows, e.Weight.Value.Cols
 }
 
-// row sets dst to the row of an id.
+// row sets dst to the row of an id, zeros if another rank has it.
 func (e *Embedding) row(dst []float32, id int) error {
+	id -= e.first
+	if rows, _ := e.size(); id < 0 || id >= rows {
+		clear(dst)
+		return nil
+	}
 	if e.Stored == nil {
 		copy(dst, e.Weight.Value.Row(id))
 		return nil
@@ -58,7 +73,8 @@ func (e *Embedding) row(dst []float32, id int) error {
 
 // Forward returns the rows of ids. An id outside the vocabulary is an error.
 func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
-	vocabulary, width := e.size()
+	rows, width := e.size()
+	vocabulary := rows * s.Ranks.Size()
 	for i, id := range ids {
 		if id < 0 || int(id) >= vocabulary {
 			return tensor.Dense{}, fmt.Errorf("%s: token %d is %d, want 0 to %d", e.Name, i, id, vocabulary-1)
@@ -72,7 +88,10 @@ func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
 			s.round(y.Row(i))
 		}
 	})
-	return y, firstError(failed...)
+	if err := firstError(failed...); err != nil {
+		return y, err
+	}
+	return y, s.sumRanks(y) // exact: one rank has the row
 }
 
 // Backward adds dY to the gradient in the order of the tokens. ids are those of Forward.
@@ -84,7 +103,11 @@ func (e *Embedding) Backward(s *Scope, ids []int32, dy tensor.Dense) error {
 	// Each goroutine has its own columns, so that sums do not depend on threads.
 	parallel.For(grad.Cols, 16, s.Threads, func(from, to int) {
 		for i, id := range ids {
-			g := grad.Row(int(id))[from:to]
+			row := int(id) - e.first
+			if row < 0 || row >= grad.Rows {
+				continue
+			}
+			g := grad.Row(row)[from:to]
 			for j, v := range dy.Row(i)[from:to] {
 				g[j] += v
 			}

@@ -59,7 +59,11 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 	if s.codesCache() {
 		rows = cache.coded.dense(s)
 	}
-	return a.newRun(s, qkv, rows, cache.Len(), nil).forward(1)
+	run, err := a.newRun(s, qkv, rows, cache.Len(), nil)
+	if err != nil {
+		return tensor.Dense{}, err
+	}
+	return run.forward(1)
 }
 
 // extend adds the keys and values in qkv to the cache.

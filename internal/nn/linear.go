@@ -23,7 +23,9 @@ type Linear struct {
 	SaveOriginalInput bool
 
 	in, out int
-	parts   []*Param // views of Weight and Bias
+	parts   []*Param       // views of Weight and Bias
+	split   Split          // 0: the layer is whole
+	columns *quant.Columns // that the rank has of the operands that are divided by columns
 	weight  weightCopies
 	held    heldWeight
 	delayed [3]delayedScale // by Operand
@@ -58,9 +60,9 @@ func NewFusedLinear(name string, in int, bias bool, parts ...Part) *Linear {
 	for _, p := range parts {
 		to := from + p.Out
 		w := l.Weight
-		l.parts = append(l.parts, &Param{p.Name + ".weight", w.Value.View(from, to, 0, in), w.Grad.View(from, to, 0, in)})
+		l.parts = append(l.parts, &Param{Name: p.Name + ".weight", Value: w.Value.View(from, to, 0, in), Grad: w.Grad.View(from, to, 0, in)})
 		if b := l.Bias; bias {
-			l.parts = append(l.parts, &Param{p.Name + ".bias", b.Value.View(0, 1, from, to), b.Grad.View(0, 1, from, to)})
+			l.parts = append(l.parts, &Param{Name: p.Name + ".bias", Value: b.Value.View(0, 1, from, to), Grad: b.Grad.View(0, 1, from, to)})
 		}
 		from = to
 	}
@@ -119,6 +121,11 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved,
 	s.Pool.put(xr)
 	s.Round(y)
 	y = y.View(0, rows, 0, y.Cols)
+	if l.split == SplitInputs {
+		if err := s.sumRanks(y); err != nil {
+			return fail(err)
+		}
+	}
 	if s.Inference {
 		return y, nil, nil
 	}
@@ -171,6 +178,11 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 		s.discard(Weight, nil, weight)
 	}
 	s.Round(dx)
+	if l.split == SplitOutputs {
+		if err := s.sumRanks(dx); err != nil {
+			return fail(err)
+		}
+	}
 	o := gemm.Options{Accumulate: true, Accumulator: s.accumulator(recipe.Wgrad, dyc, kept.input)}
 	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, kept.input}, o); err != nil {
 		return fail(err)

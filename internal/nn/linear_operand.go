@@ -30,8 +30,13 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 	if s.Recipe.Delayed.Enabled() {
 		inverse = l.delayed[o].take(s, o, x)
 	}
+	shared := columnwise && q.Shared()
+	amaxes, err := l.commonAmaxes(s, o, q, x, [2]bool{rowwise || shared, columnwise && !shared})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", o, err)
+	}
 	with := func(q quant.Quantizer, d quant.Direction) quant.Copy {
-		w := quant.With{Threads: s.Threads, Into: s.Pool.take(q.Format, d, x)}
+		w := quant.With{Threads: s.Threads, Into: s.Pool.take(q.Format, d, x), Amax: amaxes[d], Columns: l.columnsOf(s, o)}
 		if q.Format.PerTensor() {
 			w.Inverse = inverse
 		}
@@ -40,7 +45,6 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 		}
 		return quant.Copy{Quantizer: q, With: w}
 	}
-	shared := columnwise && q.Shared()
 	switch {
 	case shared || !columnwise:
 		c := with(q.Rowwise, quant.Rowwise)

@@ -27,6 +27,21 @@ import (
 type Param struct {
 	Name        string
 	Value, Grad tensor.Dense
+	Place       Place // of a part that a rank has; zero: Value is whole
+}
+
+// A Place locates a part of a tensor in the whole.
+type Place struct {
+	Rows, Cols int // of the whole
+	Row, Col   int // of the first element of the part
+}
+
+// Located returns the place of the parameter; that of a whole one begins at 0.
+func (p *Param) Located() Place {
+	if p.Place == (Place{}) {
+		return Place{Rows: p.Grad.Rows, Cols: p.Grad.Cols}
+	}
+	return p.Place
 }
 
 // newParam returns a parameter of zeros.
@@ -52,13 +67,14 @@ func (p *Param) Fill(v float32) {
 }
 
 // InitNormal draws the value from a normal distribution with mean 0. Each element depends only on
-// the seed, the parameter's name and its index.
+// the seed, the parameter's name and its index in the whole tensor.
 func (p *Param) InitNormal(std float64, seed uint64) {
 	stream := quant.Stream{Seed: seed, Tensor: streamTensor(p.Name)}
+	place := p.Located()
 	for i := range p.Value.Rows {
 		row := p.Value.Row(i)
 		for j := range row {
-			at := 2 * (uint64(i)*uint64(p.Value.Cols) + uint64(j))
+			at := 2 * (uint64(place.Row+i)*uint64(place.Cols) + uint64(place.Col+j))
 			// Box–Muller transform, with u1 in (0, 1].
 			u1 := (float64(stream.At(at)) + 1) / (1 << 32)
 			u2 := float64(stream.At(at+1)) / (1 << 32)

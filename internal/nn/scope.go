@@ -46,6 +46,7 @@ type Scope struct {
 	// before scales are computed from them (ReduceAmaxes). nil: there is one rank.
 	ReduceAmax func(amaxes []float32) error
 
+	Ranks    Ranks    // that share the layers
 	Random   Random   // keys of stochastic rounding
 	Observer Observer // callbacks; the zero value observes nothing
 
