@@ -22,6 +22,11 @@ type Options struct {
 	// Recompute saves only the inputs of layers in the forward pass, and recomputes each layer
 	// before its backward pass, with the same bits.
 	Recompute bool
+
+	// Ranks share the layers: the model of each has a part of every matrix (tensor parallelism), and
+	// all call its methods together. Config.CheckRanks has the conditions. A part cannot be saved:
+	// see Whole.
+	Ranks nn.Ranks `json:"-"`
 }
 
 // A Scope is the context of one pass through a model: its recipe, threads, seeds and observers.
@@ -51,19 +56,10 @@ type Model struct {
 // standard deviation of 0.02, divided by √(2·layers) for the projections into the residual stream.
 // Norms are one.
 func New(c Config, o Options, seed uint64) (*Model, error) {
-	c = c.WithDefaults()
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	plan, err := planOf(c)
+	m, err := newTrainable(c, o)
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(c, plan, o)
-	if err != nil {
-		return nil, err
-	}
-	m.train(m.projections()...)
 	const std = 0.02
 	residual := std / math.Sqrt(2*float64(m.Config.NumHiddenLayers))
 	for _, p := range m.Params() {
@@ -76,6 +72,27 @@ func New(c Config, o Options, seed uint64) (*Model, error) {
 		}
 	}
 	return m, nil
+}
+
+// newTrainable returns a model that can be trained, with weights of zero.
+func newTrainable(c Config, o Options) (*Model, error) {
+	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if err := c.CheckRanks(o.Ranks.Size(), 1); err != nil {
+		return nil, err
+	}
+	plan, err := planOf(c)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newModel(c, plan.part(o.Ranks.Size()), o)
+	if err != nil {
+		return nil, err
+	}
+	m.train(m.projections()...)
+	return m, m.divide()
 }
 
 // newModel returns a model whose projections have no weights, and whose other matrices are zero.
@@ -145,7 +162,7 @@ func (m *Model) Params() []*nn.Param {
 // embedding, the last norm and the head.
 func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
 	q := *s
-	q.Pool = &m.pool
+	q.Pool, q.Ranks = &m.pool, m.Options.Ranks
 	e := q.Disabled()
 	return &q, &e
 }
@@ -354,10 +371,11 @@ func (m *Model) Infer(s *Scope, tokens []int32, batch int) (tensor.Dense, error)
 func (m *Model) headLogits(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	_, exempt := m.scopes(s)
 	logits, _, err := m.head.forward(exempt, x)
-	if err == nil {
-		m.scaleLogits(exempt, logits)
+	if err != nil {
+		return logits, err
 	}
-	return logits, err
+	m.scaleLogits(exempt, logits)
+	return m.wholeLogits(logits)
 }
 
 // scaleLogits multiplies logits by the factor of the plan, and caps them.
