@@ -273,6 +273,36 @@ func (r *Recipe) ShardRows() (rows int, ok bool) {
 	return rows, r.HoldsWeights()
 }
 
+// PartMultiple returns the number at whose multiples the rows and columns of operands can be divided
+// among ranks, so that the quantized parts are those of the quantized operand: whole blocks, with an
+// amax over all parts. ok is false if they are not: where a scale belongs to a whole row or column, or
+// weights are rounded with random bits.
+func (r *Recipe) PartMultiple() (n int, ok bool) {
+	rows, cols := r.Divisor()
+	n = max(rows, cols)
+	for _, q := range r.quantizers() {
+		b := q.Format.Block
+		switch {
+		case !q.Format.Scaled() || q.Format.PerTensor():
+		case b.Rows == 0 || b.Cols == 0:
+			return 0, false
+		default:
+			n = commonMultiple(commonMultiple(n, b.Rows), b.Cols)
+		}
+	}
+	w := r.Weight
+	return n, w.Rowwise.Rounding != format.Stochastic && w.Columnwise.Rounding != format.Stochastic
+}
+
+// commonMultiple returns the least common multiple of a and b.
+func commonMultiple(a, b int) int {
+	n := a
+	for n%b != 0 {
+		n += a
+	}
+	return n
+}
+
 // Disabled returns the recipe without low precision: bf16, or f32 if nothing is rounded.
 func (r Recipe) Disabled() Recipe {
 	if r.Activations.Element == format.F32 {

@@ -27,8 +27,8 @@ import (
 //	OUT/checkpoint/step-00000120/state.json         configuration, step, losses, names and rows of the other files
 //	                             state.safetensors  master weights, moments, scales and amax histories, all F32
 //
-// If the ranks of a job have different rows of the weights and moments, rank 1 of 4 writes its rows to
-// state-1-of-4.safetensors. A job of any number of ranks resumes from either.
+// If the ranks of a job have different rows or columns of the weights and moments, rank 1 of 4 writes
+// its own to state-1-of-4.safetensors. A job of any number of ranks resumes from either.
 //
 // The previous checkpoint is removed after that. When the run is complete, the model is in OUT, and the
 // directory of checkpoints is renamed and removed.
@@ -71,7 +71,8 @@ type tensorFile struct {
 	Name     string          `json:"name"`
 	Bytes    int64           `json:"bytes"`
 	Checksum string          `json:"crc32c"`
-	Rows     map[string]span `json:"rows,omitempty"` // of parameters; without an entry, the file has all rows
+	Rows     map[string]span `json:"rows,omitempty"`    // of parameters; without an entry, the file has all rows
+	Columns  map[string]span `json:"columns,omitempty"` // likewise
 }
 
 // An incomplete error reports a checkpoint with missing, empty or truncated files: writing or removing

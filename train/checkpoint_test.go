@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/nn"
 )
 
 // TestWriteCheckpoint checks that a checkpoint is read bit by bit, that the previous one is removed,
@@ -71,7 +73,7 @@ func TestWriteCheckpoint(t *testing.T) {
 
 // whole returns a wanted tensor of n values.
 func whole(name string, n int) wanted {
-	return wanted{name, name, span{0, n}, n, 1, make([]float32, n)}
+	return wanted{name, name, span{0, n}, span{0, 1}, nn.Place{Rows: n, Cols: 1}, make([]float32, n)}
 }
 
 func TestReadStateErrors(t *testing.T) {

@@ -81,12 +81,15 @@ func (r *run) diagnose(step int, loss float64) error {
 // search looks for a tensor that is not finite among those of this rank.
 func (r *run) search(e *Diverged) error {
 	for _, p := range r.own {
-		if e.look(p.Name, p.Value) {
-			return nil
+		if e.Tensor == "" {
+			e.look(p.Name, p.Value)
 		}
 	}
+	if found, err := r.Parallel.any(e.Tensor != ""); found || err != nil {
+		return err
+	}
 	scope := r.scope(e.Step - 1)
-	scope.ReduceAmax = nil // another rank may have found one
+	scope.ReduceAmax = nil
 	scope.Observer.Operand = func(o nn.Observation) {
 		if e.Tensor == "" {
 			e.look(fmt.Sprintf("%s (%s)", o.Module, o.Operand), o.Source)

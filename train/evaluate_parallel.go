@@ -7,8 +7,9 @@ import (
 	"math"
 )
 
-// evaluate is Evaluate of the validation data, with the batches divided among the ranks: batch i is
-// that of rank i modulo their number. If the context of a rank ends, all return
+// evaluate is Evaluate of the validation data, with the batches divided among the ranks that have
+// different microbatches: batch i is that of rank i modulo their number. Ranks that share a layer
+// compute a batch together, and so finish even if the context ends. If the context of a rank ends, all return
 // context.Canceled.
 func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	p := &r.Parallel
@@ -19,10 +20,14 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 		}
 		return e, err
 	}
+	d, end := &r.data, ctx
+	if r.tensor.Size() > 1 {
+		ctx = context.Background()
+	}
 	own, err := evaluateBatches(ctx, r.model, r.scope(r.state.Step), r.validationTokens, r.validationTargets, r.Sequence, func(batch int) bool {
-		return batch%p.ranks() == p.rank()
+		return batch%d.ranks() == d.rank()
 	})
-	if interrupted, exchanged := p.any(err != nil && ctx.Err() != nil); exchanged != nil {
+	if interrupted, exchanged := p.any(end.Err() != nil && (err != nil || r.tensor.Size() > 1)); exchanged != nil {
 		return Evaluation{}, exchanged
 	} else if interrupted {
 		return Evaluation{}, context.Canceled
@@ -30,7 +35,7 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	if err := p.agree(err); err != nil {
 		return Evaluation{}, err
 	}
-	all, err := p.group(trafficControl).GatherAll(marshalLosses(own))
+	all, err := d.group(trafficControl).GatherAll(marshalLosses(own))
 	if err != nil {
 		return Evaluation{}, err
 	}
@@ -44,7 +49,7 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	}
 	batches := make([]batchLoss, total)
 	for i := range batches {
-		batches[i] = ranks[i%p.ranks()][i/p.ranks()]
+		batches[i] = ranks[i%d.ranks()][i/d.ranks()]
 	}
 	return combine(batches)
 }

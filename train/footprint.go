@@ -41,8 +41,8 @@ func (c *Config) footprint() footprint {
 	training := tokens*(layers*saved/8+4*vocabulary) + 8*float64(c.Batch)
 	windows := min(evaluationBatch, max(c.ValidationTokens/max(c.Sequence, 1), 1))
 	// Weights, two moments, a gradient, and those that gradientTree holds.
-	matrices := 4 + bits.Len(uint(c.Microbatches/c.Parallel.ranks())) - 1
-	return footprint{model: 4 * float64(matrices) * parameters, activations: max(training, inferenceBytes(m, windows, c.Sequence))}
+	matrices := 4 + bits.Len(uint(c.Microbatches/c.Parallel.dataRanks())) - 1
+	return footprint{model: 4 * float64(matrices) * parameters / float64(c.Parallel.tensor()), activations: max(training, inferenceBytes(m, windows, c.Sequence))}
 }
 
 // inferenceBytes returns the minimum memory of a forward pass without the weights: the residual

@@ -23,7 +23,7 @@ func (r *run) gather(s *nn.Scope) error {
 	}
 	for i, u := range r.shards {
 		start := r.gatherCodes
-		if r.Parallel.GatherBF16 {
+		if r.data.GatherBF16 {
 			start = r.gatherBF16
 		}
 		fetch, err := start(s, u, amaxes[i])
@@ -31,7 +31,7 @@ func (r *run) gather(s *nn.Scope) error {
 			return err
 		}
 		u.linear.HoldCopies(s, fetch)
-		if !r.Parallel.OverlapParamGather {
+		if !r.data.OverlapParamGather {
 			if err := u.linear.FetchCopies(); err != nil {
 				return err
 			}
@@ -48,20 +48,20 @@ func (r *run) gatherRest() error {
 		wire = comm.F32
 	}
 	for _, b := range r.rest {
-		flat := make([]float32, b.cuts[r.Parallel.ranks()])
-		part := flat[b.cuts[r.Parallel.rank()]:]
+		flat := make([]float32, b.cuts[r.data.ranks()])
+		part := flat[b.cuts[r.data.rank()]:]
 		for _, i := range b.params {
 			part = part[copy(part, r.own[i].Value.Data):]
 		}
-		if err := r.Parallel.group(TrafficParameters).AllGatherFloats(flat, b.cuts, wire); err != nil {
+		if err := r.data.group(TrafficParameters).AllGatherFloats(flat, b.cuts, wire); err != nil {
 			return err
 		}
-		for rank := range r.Parallel.ranks() {
+		for rank := range r.data.ranks() {
 			part := flat[b.cuts[rank]:b.cuts[rank+1]]
 			for _, i := range b.params {
 				p := r.params[i]
 				from, to := r.cuts[i][rank]*p.Value.Cols, r.cuts[i][rank+1]*p.Value.Cols
-				if rank != r.Parallel.rank() {
+				if rank != r.data.rank() {
 					copy(p.Value.Data[from:to], part)
 				}
 				part = part[to-from:]
@@ -71,7 +71,7 @@ func (r *run) gatherRest() error {
 	return nil
 }
 
-// shardAmaxes returns the largest magnitude of each sharded weight, over all ranks, if the recipe
+// shardAmaxes returns the largest magnitude of each sharded weight, over all ranks of the job, if the recipe
 // needs it.
 func (r *run) shardAmaxes(s *nn.Scope) ([]float32, error) {
 	amaxes := make([]float32, len(r.shards))
@@ -94,7 +94,7 @@ func (r *run) shardAmaxes(s *nn.Scope) ([]float32, error) {
 // or new ones. release ends their use.
 func (r *run) stage(u *shard, n int) (stage []byte, release func()) {
 	grad := u.linear.Weight.Grad.Data
-	if !r.Parallel.ReuseGradBuffer || n > 4*len(grad) {
+	if !r.data.ReuseGradBuffer || n > 4*len(grad) {
 		stage = make([]byte, n)
 		r.staged += n
 		r.stagedPeak = max(r.stagedPeak, r.staged)
@@ -110,12 +110,12 @@ func (r *run) stage(u *shard, n int) (stage []byte, release func()) {
 // and scales travel, of the columnwise copy as well unless it is the transpose. The scale of a whole
 // tensor does not travel: every rank computes it from the same amax.
 func (r *run) gatherCodes(s *nn.Scope, u *shard, amax float32) (fetch func() (rowwise, columnwise *quant.Tensor, err error), err error) {
-	rank := r.Parallel.rank()
+	rank := r.data.rank()
 	row, col, err := u.linear.QuantizeRows(s, u.own, u.cuts[rank], amax)
 	if err != nil {
 		return nil, err
 	}
-	sizes, total := make([]int, r.Parallel.ranks()), 0
+	sizes, total := make([]int, r.data.ranks()), 0
 	for i := range sizes {
 		sizes[i] = r.copyBytes(row, u, i) + r.copyBytes(col, u, i)
 		total += sizes[i]
@@ -131,7 +131,7 @@ func (r *run) gatherCodes(s *nn.Scope, u *shard, amax float32) (fetch func() (ro
 			own = own[copy(own, part):]
 		}
 	}
-	request := r.Parallel.group(TrafficWeights).StartAllGather(slots, slots[rank])
+	request := r.data.group(TrafficWeights).StartAllGather(slots, slots[rank])
 	return func() (rowwise, columnwise *quant.Tensor, err error) {
 		if err := request.Wait(); err != nil {
 			return nil, nil, err
@@ -196,18 +196,18 @@ func (r *run) join(own *quant.Tensor, u *shard, slots [][]byte) (*quant.Tensor, 
 
 // gatherBF16 starts the gather of a weight in BF16, which every rank then quantizes whole, like
 // Megatron-LM with MXFP8.
-func (r *run) gatherBF16(s *nn.Scope, u *shard, _ float32) (fetch func() (rowwise, columnwise *quant.Tensor, err error), err error) {
+func (r *run) gatherBF16(s *nn.Scope, u *shard, amax float32) (fetch func() (rowwise, columnwise *quant.Tensor, err error), err error) {
 	scope, cols := *s, u.own.Cols
 	size := func(rank int) int { return comm.BF16.Size((u.cuts[rank+1] - u.cuts[rank]) * cols) }
 	last := u.cuts[len(u.cuts)-1]
 	whole, release := r.stage(u, comm.BF16.Size(last*cols))
-	slots, rest := make([][]byte, r.Parallel.ranks()), whole
+	slots, rest := make([][]byte, r.data.ranks()), whole
 	for i := range slots {
 		slots[i], rest = rest[:size(i)], rest[size(i):]
 	}
-	own := slots[r.Parallel.rank()]
+	own := slots[r.data.rank()]
 	comm.BF16.Encode(own, u.own.Data)
-	request := r.Parallel.group(TrafficWeights).StartAllGather(slots, own)
+	request := r.data.group(TrafficWeights).StartAllGather(slots, own)
 	return func() (rowwise, columnwise *quant.Tensor, err error) {
 		if err := request.Wait(); err != nil {
 			return nil, nil, err
@@ -215,7 +215,9 @@ func (r *run) gatherBF16(s *nn.Scope, u *shard, _ float32) (fetch func() (rowwis
 		w := tensor.New(last, cols)
 		comm.BF16.Decode(w.Data, whole)
 		release()
-		rowwise, columnwise, err = u.linear.QuantizeRows(&scope, w, 0, quant.Amax(w, scope.Threads))
+		rounded := []float32{amax}
+		comm.Round(rounded, rounded, comm.BF16)
+		rowwise, columnwise, err = u.linear.QuantizeRows(&scope, w, 0, rounded[0])
 		if err != nil {
 			err = fmt.Errorf("quantize gathered weights: %w", err)
 		}

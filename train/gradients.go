@@ -22,7 +22,7 @@ func (r *run) backward(scope nn.Scope, reduce bool) (losses []float64, err error
 	}
 	sequences := r.Batch / r.Microbatches
 	n := sequences * r.Sequence
-	each := r.Microbatches / r.Parallel.ranks()
+	each := r.Microbatches / r.data.ranks()
 	for k := range each {
 		if k > 0 {
 			r.tree.push(r.params, r.Threads)
@@ -30,7 +30,7 @@ func (r *run) backward(scope nn.Scope, reduce bool) (losses []float64, err error
 		if reduce && k == each-1 {
 			r.reducer.begin(&r.tree, &scope.Observer)
 		}
-		i := r.Parallel.rank()*each + k
+		i := r.data.rank()*each + k
 		scope.Random.Microbatch, scope.ReuseWeights = i, k > 0
 		loss, err := r.model.Train(&scope, tokens[i*n:(i+1)*n], targets[i*n:(i+1)*n], sequences, 1/float32(r.Microbatches))
 		if err != nil {

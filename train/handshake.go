@@ -22,10 +22,11 @@ func (r *run) handshake() error {
 		Program       string          `json:"program"`
 		Kernels       string          `json:"kernels"`
 		Ranks         int             `json:"ranks"`
+		Tensor        int             `json:"tensor"`
 		GradReduce    string          `json:"grad_reduce"`
 		Configuration json.RawMessage `json:"configuration"`
 	}{
-		r.Parallel.Program, fmt.Sprintf("%s, %s, %v", runtime.GOARCH, cpu.Best(), cpu.This()), r.Parallel.ranks(), r.Parallel.wire().String(), configuration,
+		r.Parallel.Program, fmt.Sprintf("%s, %s, %v", runtime.GOARCH, cpu.Best(), cpu.This()), r.Parallel.ranks(), r.Parallel.tensor(), r.Parallel.wire().String(), configuration,
 	})
 	if err != nil {
 		return err

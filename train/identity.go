@@ -17,7 +17,7 @@ import (
 // identity returns, as JSON, everything that the losses depend on. A run resumes only if it is equal.
 func (c *Config) identity() (json.RawMessage, error) {
 	gradReduce := ""
-	if w := c.Parallel.wire(); w != comm.F32 && c.Parallel.ranks() > 1 {
+	if w := c.Parallel.wire(); w != comm.F32 && c.Parallel.dataRanks() > 1 {
 		gradReduce = w.String()
 	}
 	return json.Marshal(struct {

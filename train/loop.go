@@ -48,6 +48,7 @@ func (r *Result) FinalLoss() (training, validation float64) {
 // run is the state of a run.
 type run struct {
 	Config
+	groups
 	model   *decoder.Model
 	params  []*nn.Param
 	moments []moments   // of own
@@ -80,7 +81,11 @@ type run struct {
 // machine does not have the memory; nothing is written then. A directory that is in use is an error
 // that matches fs.ErrExist or ErrBusy, and a complete run to resume one that matches ErrDone.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	r, err := prepare(c)
+	g, err := c.Parallel.split()
+	if err != nil {
+		return nil, err
+	}
+	r, err := prepare(c, g)
 	if err := c.Parallel.agree(err); err != nil {
 		return nil, err
 	}
@@ -152,22 +157,23 @@ func (r *run) gradSQNR() float64 {
 }
 
 // prepare checks c and returns its run at its start.
-func prepare(c Config) (*run, error) {
+func prepare(c Config, g groups) (*run, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if err := c.CheckMemory(); err != nil {
 		return nil, err
 	}
-	return newRun(c)
+	return newRun(c, g)
 }
 
 // newRun returns a run at its start, with its validation data.
-func newRun(c Config) (*run, error) {
-	r := &run{Config: c}
+func newRun(c Config, g groups) (*run, error) {
+	r := &run{Config: c, groups: g}
 	if err := r.loadValidation(); err != nil {
 		return nil, err
 	}
+	c.Options.Ranks = g.tensor
 	model, err := decoder.New(c.Model, c.Options, c.Seed)
 	if err != nil {
 		return nil, err
@@ -179,8 +185,8 @@ func newRun(c Config) (*run, error) {
 	for i, p := range r.params {
 		r.moments[i].decays = decays(p)
 	}
-	if c.Parallel.ranks() > 1 {
-		r.reducer = newReducer(&r.Parallel, r.params, r.cuts, c.Threads)
+	if r.data.ranks() > 1 {
+		r.reducer = newReducer(&r.data, r.params, r.cuts, c.Threads)
 		r.rest = newBuckets(r.unsharded(), r.params, r.cuts, 1)
 	}
 	return r, nil
@@ -207,7 +213,7 @@ func (r *run) memory() decoder.Memory {
 // weights are held.
 func (r *run) hold() error {
 	scope := r.observed(r.state.Step)
-	if r.Parallel.distributed() {
+	if r.data.distributed() {
 		return r.gather(&scope)
 	}
 	if !r.HoldQuantized {
@@ -219,7 +225,7 @@ func (r *run) hold() error {
 // settle replaces master weights with the values of held weights at the end of a run.
 func (r *run) settle() error {
 	if !r.HoldQuantized {
-		return nil
+		return r.assemble()
 	}
 	for _, s := range r.shards {
 		if err := s.linear.FetchCopies(); err != nil {
@@ -227,13 +233,22 @@ func (r *run) settle() error {
 		}
 	}
 	r.model.SettleWeights(r.Threads)
-	return nil
+	return r.assemble()
+}
+
+// assemble replaces the part of the model that this rank has with the whole.
+func (r *run) assemble() (err error) {
+	r.model, err = r.model.Whole()
+	return err
 }
 
 // scope returns the scope of a step without an observer.
 func (r *run) scope(step int) nn.Scope {
 	s := nn.Scope{Recipe: r.Recipe, Pad: true, Random: nn.Random{Seed: r.Seed, Step: uint32(step)}, Threads: r.Threads}
-	if r.Parallel.ranks() > 1 {
+	switch {
+	case r.Parallel.TensorAmaxOnly && r.tensor.Size() > 1:
+		s.ReduceAmax = r.tensor.Group.For(trafficAmax).Max
+	case r.Parallel.ranks() > 1 && !r.Parallel.TensorAmaxOnly:
 		s.ReduceAmax = r.Parallel.group(trafficAmax).Max
 	}
 	return s
@@ -251,12 +266,18 @@ func (r *run) observed(step int) nn.Scope {
 // gradients sets the gradients to the mean over the microbatches of a step, and returns the mean of
 // their losses and the norm of the gradients.
 func (r *run) gradients(ctx context.Context, step int) (loss, norm float64, err error) {
-	several := r.Parallel.ranks() > 1
+	several := r.data.ranks() > 1
 	if several {
 		r.reducer.noise.enabled = step%noiseEvery == 0
 	}
 	losses, err := r.backward(r.observed(step), several)
+	if err != nil && r.tensor.Size() > 1 {
+		return 0, 0, err // the ranks that share the layers wait for this one
+	}
 	own := status{losses: losses, err: err}
+	if r.tensor.Rank() > 0 {
+		own.losses = nil // which rank 0 has
+	}
 	if several {
 		own.nonFinite = r.reducer.nonFinite
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/tensor"
@@ -33,31 +34,60 @@ func normOf(sums [][]float64) float64 {
 
 // norm returns the norm of the gradients of all ranks.
 func (r *run) norm() (float64, error) {
-	if !r.Parallel.distributed() {
+	if !r.data.distributed() && r.tensor.Size() == 1 {
 		return gradientNorm(r.params, r.Threads), nil
 	}
+	sums := make([][]float64, len(r.params))
+	for i, p := range r.own {
+		sums[i] = make([]float64, p.Grad.Rows)
+		rowSquares(sums[i], p.Grad, r.Threads)
+	}
+	if r.data.distributed() {
+		if err := joinSums(r.data.group(trafficControl), sums, func(i, rank int) int { return r.cuts[i][rank+1] - r.cuts[i][rank] }); err != nil {
+			return 0, err
+		}
+	}
+	if r.tensor.Size() == 1 {
+		return normOf(sums), nil
+	}
+	rows := func(i, rank int) int {
+		if rank > 0 && r.params[i].Place == (nn.Place{}) {
+			return 0 // rank 0 has the same
+		}
+		return r.params[i].Grad.Rows
+	}
+	for i := range sums {
+		sums[i] = sums[i][:rows(i, r.tensor.Rank())]
+	}
+	if err := joinSums(r.tensor.Group.For(trafficControl), sums, rows); err != nil {
+		return 0, err
+	}
+	return normOf(sums), nil
+}
+
+// joinSums replaces sums, those of rows by parameter, with the sums of all ranks, one rank after the
+// other. rows returns how many a rank has of parameter i.
+func joinSums(g *comm.Group, sums [][]float64, rows func(i, rank int) int) error {
 	var own []byte
-	for _, p := range r.own {
-		sums := make([]float64, p.Grad.Rows)
-		rowSquares(sums, p.Grad, r.Threads)
-		for _, s := range sums {
+	for _, values := range sums {
+		for _, s := range values {
 			own = binary.LittleEndian.AppendUint64(own, math.Float64bits(s))
 		}
 	}
-	all, err := r.Parallel.group(trafficControl).GatherAll(own)
+	all, err := g.GatherAll(own)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	sums := make([][]float64, len(r.params))
-	for i := range r.params {
+	for i := range sums {
+		sums[i] = nil
 		for rank := range all {
-			for range r.cuts[i][rank+1] - r.cuts[i][rank] {
+			for range rows(i, rank) {
 				sums[i] = append(sums[i], math.Float64frombits(binary.LittleEndian.Uint64(all[rank])))
 				all[rank] = all[rank][8:]
 			}
 		}
 	}
-	return normOf(sums), nil
+	return nil
 }
 
 // rowSquares sets sums to the sums of squares of the rows of x.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -176,8 +177,9 @@ func (r *run) restore(dir string) error {
 	}
 	var tensors []wanted
 	for i, p := range r.params {
+		rows, columns := r.place(i)
 		for _, t := range r.tensors(i) {
-			tensors = append(tensors, wanted{t.name, p.Name, r.spans[i], p.Grad.Rows, p.Grad.Cols, t.data})
+			tensors = append(tensors, wanted{t.name, p.Name, rows, columns, p.Located(), t.data})
 		}
 	}
 	scales, err := s.restore(dir, tensors)
@@ -261,23 +263,31 @@ func (r *run) dtype() safetensors.Dtype {
 	return safetensors.BF16
 }
 
-// checkpointFile returns the file of a checkpoint that this rank writes, and its tensors. Without the
-// distributed optimizer, rank 0 writes all.
+// checkpointFile returns the file of a checkpoint that this rank writes, and its tensors. Of ranks that
+// have the same, the first writes it.
 func (r *run) checkpointFile() (file tensorFile, tensors []named) {
 	p := &r.Parallel
-	if p.rank() > 0 && !p.distributed() {
+	if r.data.rank() > 0 && !r.data.distributed() {
 		return file, nil
 	}
 	file.Name = tensorsName
-	if p.distributed() {
+	if r.data.distributed() || r.tensor.Size() > 1 {
 		file.Name = fmt.Sprintf(rankTensorsName, p.rank(), p.ranks())
-		file.Rows = map[string]span{}
+		file.Rows, file.Columns = map[string]span{}, map[string]span{}
 	}
 	for i, o := range r.own {
-		if file.Rows != nil {
-			file.Rows[o.Name] = r.spans[i]
+		rows, columns := r.place(i)
+		at := r.params[i].Located()
+		if r.tensor.Rank() > 0 && r.params[i].Place == (nn.Place{}) {
+			rows.To = rows.From // rank 0 has the same
 		}
-		if o.Grad.Rows > 0 {
+		if file.Rows != nil {
+			file.Rows[o.Name] = rows
+		}
+		if columns.len() != at.Cols {
+			file.Columns[o.Name] = columns
+		}
+		if rows.len() > 0 {
 			tensors = append(tensors, r.tensors(i)...)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -29,6 +30,15 @@ type Parallel struct {
 	// rank quantizes its rows and the codes and scales of all copies are gathered; the master weights
 	// of the other rows are freed.
 	DistributedOptimizer bool
+
+	// Tensor is the number of consecutive ranks that share every layer (tensor parallelism): each has
+	// a part of the heads, of the feed-forward layers and of the vocabulary. 0: 1. The other
+	// dimension of the job, ranks/Tensor, divides the microbatches; all of the above is about it.
+	Tensor int
+
+	// TensorAmaxOnly reduces the amaxes of delayed scaling over the ranks that share a layer only,
+	// like Megatron-LM's tp_only_amax_red, and not over all.
+	TensorAmaxOnly bool
 
 	// Options of the gather of quantized weights.
 	GatherBF16         bool // gather BF16, which every rank quantizes whole
@@ -93,6 +103,31 @@ func (p *Parallel) ranks() int {
 	return p.Group.Size()
 }
 
+// tensor returns the number of ranks that share a layer.
+func (p *Parallel) tensor() int { return max(1, p.Tensor) }
+
+// dataRanks returns the number of ranks that have different microbatches.
+func (p *Parallel) dataRanks() int { return p.ranks() / p.tensor() }
+
+// groups are the two dimensions of a job.
+type groups struct {
+	data   Parallel // ranks with the same part of the model and different microbatches
+	tensor nn.Ranks // ranks with the same microbatches, which share the model
+}
+
+// split returns the groups that this rank belongs to. Every rank of a job calls it first.
+func (p *Parallel) split() (g groups, err error) {
+	g.data = *p
+	if p.Group == nil {
+		return g, nil
+	}
+	if g.tensor.Group, err = p.Group.Split("tensor", p.rank()/p.tensor()); err != nil {
+		return g, err
+	}
+	g.data.Group, err = p.Group.Split("data", p.rank()%p.tensor())
+	return g, err
+}
+
 // distributed reports whether ranks optimize different rows.
 func (p *Parallel) distributed() bool { return p.DistributedOptimizer && p.ranks() > 1 }
 
@@ -112,10 +147,14 @@ func (p *Parallel) group(purpose string) *comm.Group {
 	return p.Group.For(purpose)
 }
 
-// CheckRanks returns a *ConfigError if the microbatches cannot be divided among n ranks, or options of
-// Parallel do not go together.
+// CheckRanks returns a *ConfigError if the model and the microbatches cannot be divided among n ranks,
+// or options of Parallel do not go together.
 func (c *Config) CheckRanks(n int) error {
 	p := &c.Parallel
+	if err := c.checkTensor(n); err != nil {
+		return err
+	}
+	n /= p.tensor()
 	if !p.DistributedOptimizer || !c.HoldQuantized {
 		for _, o := range []struct {
 			field string
@@ -130,7 +169,31 @@ func (c *Config) CheckRanks(n int) error {
 	}
 	each := c.Microbatches / n
 	if n > 1 && (c.Microbatches%n != 0 || bits.OnesCount(uint(each)) != 1) {
-		return invalid("Microbatches", "is %d, want the number of ranks, %d, times a power of two: the sums of ranks are then subtrees of the sum over microbatches", c.Microbatches, n)
+		return invalid("Microbatches", "is %d, want the number of ranks that divide them, %d, times a power of two: the sums of ranks are then subtrees of the sum over microbatches", c.Microbatches, n)
+	}
+	return nil
+}
+
+// checkTensor returns a *ConfigError if the ranks that share a layer cannot divide n ranks or the model.
+func (c *Config) checkTensor(n int) error {
+	p := &c.Parallel
+	switch {
+	case p.Tensor < 0 || n%p.tensor() != 0:
+		return invalid("Parallel.Tensor", "is %d, want a divisor of the number of ranks, %d", p.Tensor, n)
+	case p.TensorAmaxOnly && !c.Recipe.Delayed.Enabled():
+		return invalid("Parallel.TensorAmaxOnly", "is true, but the recipe %s has no delayed scaling", c.Recipe.Name)
+	case p.tensor() == 1:
+		return nil
+	}
+	multiple, ok := c.Recipe.PartMultiple()
+	if !ok {
+		return invalid("Parallel.Tensor", "is %d, but the recipe %s has scales of whole rows or columns, or rounds weights with random bits: ranks cannot share its layers", p.Tensor, c.Recipe.Name)
+	}
+	if c.Options.FirstBF16+c.Options.LastBF16 == c.Model.NumHiddenLayers {
+		multiple = 1
+	}
+	if err := c.Model.CheckRanks(p.Tensor, multiple); err != nil {
+		return invalid("Parallel.Tensor", "is %d: %v", p.Tensor, err)
 	}
 	return nil
 }

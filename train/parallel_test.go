@@ -146,7 +146,7 @@ func TestDivergedRank(t *testing.T) {
 		err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
 			own := c
 			own.Parallel.Group = g
-			r, err := prepare(own)
+			r, err := prepare(own, groups{data: own.Parallel})
 			if err != nil {
 				return err
 			}

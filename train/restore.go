@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -47,22 +48,22 @@ func (t *tensorFile) check(path string) error {
 	return nil
 }
 
-// A wanted tensor is restored from the files of a checkpoint: rows [From, To) of a parameter.
+// A wanted tensor is restored from the files of a checkpoint: some rows and columns of a parameter.
 type wanted struct {
-	name string // of the tensor
-	of   string // parameter
-	span
-	rows, cols int // of the parameter
-	data       []float32
+	name          string // of the tensor
+	of            string // parameter
+	rows, columns span
+	whole         nn.Place
+	data          []float32
 }
 
 // restore reads the wanted tensors from the files of a checkpoint in dir. It returns the other
 // tensors, whose names begin with scalesPrefix.
 func (s *state) restore(dir string, tensors []wanted) (scales map[string][]float32, err error) {
 	scales = map[string][]float32{}
-	missing := map[string]int{} // rows that no file has
+	missing := map[string]int{} // elements that no file has
 	for _, t := range tensors {
-		missing[t.name] = t.To - t.From
+		missing[t.name] = t.rows.len() * t.columns.len()
 	}
 	for _, f := range s.Files {
 		path := filepath.Join(dir, f.Name)
@@ -72,13 +73,13 @@ func (s *state) restore(dir string, tensors []wanted) (scales map[string][]float
 	}
 	for _, t := range tensors {
 		if missing[t.name] != 0 {
-			return nil, fmt.Errorf("%s: %d rows of tensor %s are missing: the checkpoint is of another model", dir, missing[t.name], t.name)
+			return nil, fmt.Errorf("%s: %d elements of tensor %s are missing: the checkpoint is of another model", dir, missing[t.name], t.name)
 		}
 	}
 	return scales, nil
 }
 
-// restore reads from one file, and subtracts the rows that it reads from missing.
+// restore reads from one file, and subtracts the elements that it reads from missing.
 func (t *tensorFile) restore(path string, tensors []wanted, missing map[string]int, scales map[string][]float32) error {
 	f, err := safetensors.Open(path)
 	if err != nil {
@@ -88,22 +89,11 @@ func (t *tensorFile) restore(path string, tensors []wanted, missing map[string]i
 	known := map[string]bool{}
 	for _, w := range tensors {
 		known[w.name] = true
-		has, ok := t.Rows[w.of]
-		if !ok {
-			has = span{0, w.rows}
-		}
-		from, to := max(has.From, w.From), min(has.To, w.To)
-		if from >= to {
-			continue
-		}
-		info, ok := f.Lookup(w.name)
-		if elements := (has.To - has.From) * w.cols; !ok || info.Dtype != safetensors.F32 || info.Elements() != int64(elements) {
-			return fmt.Errorf("tensor %s of %d F32 values is missing: the checkpoint is of another model", w.name, elements)
-		}
-		if err := readFloats(f, info, w.data[(from-w.From)*w.cols:(to-w.From)*w.cols], (from-has.From)*w.cols); err != nil {
+		n, err := t.restorePart(f, w)
+		if err != nil {
 			return err
 		}
-		missing[w.name] -= to - from
+		missing[w.name] -= n
 	}
 	for _, info := range f.Tensors() {
 		name, ok := strings.CutPrefix(info.Name, scalesPrefix)
@@ -118,6 +108,41 @@ func (t *tensorFile) restore(path string, tensors []wanted, missing map[string]i
 		}
 	}
 	return nil
+}
+
+// restorePart reads what the file has of a wanted tensor, and returns the number of elements.
+func (t *tensorFile) restorePart(f *safetensors.File, w wanted) (elements int, err error) {
+	rows, columns := t.has(w)
+	r, c := rows.and(w.rows), columns.and(w.columns)
+	if r.len() == 0 || c.len() == 0 {
+		return 0, nil
+	}
+	info, ok := f.Lookup(w.name)
+	if n := rows.len() * columns.len(); !ok || info.Dtype != safetensors.F32 || info.Elements() != int64(n) {
+		return 0, fmt.Errorf("tensor %s of %d F32 values is missing: the checkpoint is of another model", w.name, n)
+	}
+	read := make([]float32, r.len()*columns.len())
+	if err := readFloats(f, info, read, (r.From-rows.From)*columns.len()); err != nil {
+		return 0, err
+	}
+	for i := range r.len() {
+		from := i*columns.len() + c.From - columns.From
+		to := (r.From+i-w.rows.From)*w.columns.len() + c.From - w.columns.From
+		copy(w.data[to:], read[from:from+c.len()])
+	}
+	return r.len() * c.len(), nil
+}
+
+// has returns the rows and columns of a parameter that the file has.
+func (t *tensorFile) has(w wanted) (rows, columns span) {
+	rows, columns = span{0, w.whole.Rows}, span{0, w.whole.Cols}
+	if s, ok := t.Rows[w.of]; ok {
+		rows = s
+	}
+	if s, ok := t.Columns[w.of]; ok {
+		columns = s
+	}
+	return rows, columns
 }
 
 // readFloats reads values of a tensor from element first on.

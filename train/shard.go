@@ -6,8 +6,24 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A span is rows [From, To) of a parameter.
+// A span is rows or columns [From, To) of a parameter.
 type span struct{ From, To int }
+
+// len returns the number of rows or columns.
+func (s span) len() int { return s.To - s.From }
+
+// and returns what two spans have in common.
+func (s span) and(t span) span {
+	from := max(s.From, t.From)
+	return span{from, max(from, min(s.To, t.To))}
+}
+
+// place returns the rows and columns of parameter i that this rank optimizes, in the whole.
+func (r *run) place(i int) (rows, columns span) {
+	p := r.params[i]
+	at := p.Located()
+	return span{at.Row + r.spans[i].From, at.Row + r.spans[i].To}, span{at.Col, at.Col + p.Grad.Cols}
+}
 
 // A shard is a linear layer whose quantized weight is gathered from the ranks that optimize its
 // rows.
@@ -22,7 +38,7 @@ type shard struct {
 // quantized weights are gathered. Their rows are divided at whole blocks, over all parts; other
 // parameters at any row. A vector belongs to the last rank.
 func (r *run) divide() (cuts [][]int, shards []*shard) {
-	n := r.Parallel.ranks()
+	n := r.data.ranks()
 	cuts = make([][]int, len(r.params))
 	index := map[*nn.Param]int{}
 	for i, p := range r.params {
@@ -50,7 +66,7 @@ func (r *run) divide() (cuts [][]int, shards []*shard) {
 
 // gathersQuantized reports whether quantized weights are gathered after a step.
 func (r *run) gathersQuantized() bool {
-	return r.HoldQuantized && r.Parallel.distributed()
+	return r.HoldQuantized && r.data.distributed()
 }
 
 // takeShare sets own to the rows of the parameters that this rank optimizes: all of them without the
@@ -60,10 +76,10 @@ func (r *run) takeShare(cuts [][]int, shards []*shard) {
 	for i, p := range r.params {
 		r.spans[i] = span{0, p.Grad.Rows}
 	}
-	if !r.Parallel.distributed() {
+	if !r.data.distributed() {
 		return
 	}
-	rank := r.Parallel.rank()
+	rank := r.data.rank()
 	r.own = make([]*nn.Param, len(r.params))
 	for i, p := range r.params {
 		s := span{cuts[i][rank], cuts[i][rank+1]}

@@ -90,7 +90,7 @@ func TestParamGather(t *testing.T) {
 			err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) (err error) {
 				own := c
 				own.Parallel.Group = g
-				r, err := prepare(own)
+				r, err := prepare(own, groups{data: own.Parallel})
 				if err != nil {
 					return err
 				}
@@ -171,7 +171,7 @@ func TestOwners(t *testing.T) {
 			err := comm.Run(ranks, comm.Options{}, func(g *comm.Group) error {
 				own := c
 				own.Parallel.Group = g
-				r, err := newRun(own)
+				r, err := newRun(own, groups{data: own.Parallel})
 				if err != nil {
 					return err
 				}
@@ -272,9 +272,9 @@ func TestShardedWriteFails(t *testing.T) {
 // TestParallelOptions checks options that do not go together.
 func TestParallelOptions(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"Parallel.OverlapParamGather is true, but applies": func(c *Config) { c.Parallel.OverlapParamGather = true },
-		"Parallel.ReuseGradBuffer is true, but applies":    func(c *Config) { c.Parallel.ReuseGradBuffer = true; c.HoldQuantized = true },
-		"Microbatches is 2, want the number of ranks, 4":   func(*Config) {},
+		"Parallel.OverlapParamGather is true, but applies":                func(c *Config) { c.Parallel.OverlapParamGather = true },
+		"Parallel.ReuseGradBuffer is true, but applies":                   func(c *Config) { c.Parallel.ReuseGradBuffer = true; c.HoldQuantized = true },
+		"Microbatches is 2, want the number of ranks that divide them, 4": func(*Config) {},
 	} {
 		c := tiny(t, "mxfp8")
 		change(&c)

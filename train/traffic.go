@@ -1,14 +1,21 @@
 package train
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/microscale-go/microscale/internal/nn"
+)
 
 // Purposes of transfers in Result.Traffic.
 const (
 	TrafficGradients  = "gradients"
 	TrafficWeights    = "quantized weights"
 	TrafficParameters = "parameters" // that are not quantized
-	trafficAmax       = "amaxes"
-	trafficControl    = "" // losses, errors, norms: not counted
+
+	TrafficActivations = nn.TrafficActivations // and their gradients, between ranks that share a layer
+
+	trafficAmax    = nn.TrafficAmaxes
+	trafficControl = "" // losses, errors, norms: not counted
 )
 
 // traffic returns the bytes that all ranks sent per step of this job, by purpose.

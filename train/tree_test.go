@@ -66,7 +66,7 @@ func TestMicrobatchGradients(t *testing.T) {
 	for _, name := range []string{"bf16", "nvfp4"} {
 		c := tiny(t, name)
 		c.Batch, c.Microbatches = 8, 8
-		r, err := newRun(c)
+		r, err := newRun(c, groups{data: c.Parallel})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestMicrobatchGradients(t *testing.T) {
 			t.Fatal(err)
 		}
 		parts := make([][][]float32, len(r.params))
-		alone, err := newRun(c)
+		alone, err := newRun(c, groups{data: c.Parallel})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,14 +86,44 @@ func TestTrainRanks(t *testing.T) {
 	}
 }
 
+// TestTrainTensorRanks trains with two ranks that share every layer, as goroutines and as processes of
+// each launcher: all have the same losses.
+func TestTrainTensorRanks(t *testing.T) {
+	run := func(more ...string) []string {
+		return tinyRun(append([]string{"--recipe", "mxfp8", "--hidden", "64", "--intermediate", "64", "--heads", "2", "--kv-heads", "2",
+			"--microbatches", "2", "--tp", "2", "--json", "--out", filepath.Join(t.TempDir(), "out")}, more...)...)
+	}
+	status, stdout, stderr := execute("", run()...)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	want := fmt.Sprint(parsed[lossDocument](t, stdout))
+	if !strings.Contains(stdout, `"activations"`) {
+		t.Errorf("no bytes of activations:\n%s", stdout)
+	}
+	for _, l := range launchers {
+		t.Run(l[0], func(t *testing.T) {
+			for _, n := range []int{2, 4} {
+				cmd, stdout, stderr := launched(t, l, n, run()...)
+				if err := cmd.Run(); err != nil {
+					t.Fatalf("%d processes: %v: %s", n, err, stderr)
+				}
+				if got := fmt.Sprint(parsed[lossDocument](t, stdout.String())); got != want {
+					t.Errorf("%d processes: got\n%s\nwant\n%s", n, got, want)
+				}
+			}
+		})
+	}
+}
+
 // TestTrainRankErrors checks errors that all ranks have: rank 0 prints one line.
 func TestTrainRankErrors(t *testing.T) {
 	for _, l := range launchers {
 		t.Run(l[0], func(t *testing.T) {
 			for want, more := range map[string][]string{
-				"microscale: --microbatches is 3, want the number of ranks, 2, times a power of two": {"--batch", "3", "--microbatches", "3"},
-				"microscale: --dp is 4, but ":          {"--dp", "4"},
-				"microscale: text that does not exist": {"--data", filepath.Join(t.TempDir(), "none")},
+				"microscale: --microbatches is 3, want the number of ranks that divide them, 2, times a power of two": {"--batch", "3", "--microbatches", "3"},
+				"microscale: --dp is 4 and --tp is 1, but ":                                                           {"--dp", "4"},
+				"microscale: text that does not exist":                                                                {"--data", filepath.Join(t.TempDir(), "none")},
 			} {
 				cmd, stdout, stderr := launched(t, l, 2, tinyRun(append(more, "--out", filepath.Join(t.TempDir(), "out"))...)...)
 				err := cmd.Run()

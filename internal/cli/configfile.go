@@ -20,7 +20,7 @@ var megatron = map[string]string{
 	"seq-length": "sequence", "global-batch-size": "batch", "train-iters": "steps", "data-parallel-size": "dp",
 	"lr": "learning-rate", "lr-decay-style": "schedule", "lr-warmup-fraction": "warmup", "clip-grad": "clip",
 	"eval-interval": "eval-every", "save-interval": "checkpoint-every", "save": "out", "data-path": "data",
-	"fp8-recipe": "recipe", "use-distributed-optimizer": "distributed-optimizer",
+	"tensor-model-parallel-size": "tp", "fp8-recipe": "recipe", "use-distributed-optimizer": "distributed-optimizer",
 }
 
 // maxConfig is the maximum size of a file of flags in bytes.

@@ -15,7 +15,8 @@ import (
 
 // Flags are the flags of commands that train on several ranks.
 type Flags struct {
-	dp         *uint
+	dp, tp     *uint
+	tpOnlyAmax *bool
 	gradReduce *cli.Choice[comm.Wire]
 	timeout    *time.Duration
 	library    *string
@@ -29,6 +30,8 @@ func Add(cmd *cobra.Command) *Flags {
 	flags := cmd.Flags()
 	f := &Flags{}
 	f.dp = flags.Uint("dp", 1, "divide the microbatches of each step among `N` ranks; under mpirun or srun, the ranks are its processes (default their number)")
+	f.tp = flags.Uint("tp", 1, "divide every layer among `N` ranks (tensor parallelism); the job has --dp × --tp ranks")
+	f.tpOnlyAmax = flags.Bool("tp-only-amax-red", false, "under delayed scaling, reduce amaxes only over the ranks that share a layer")
 	f.gradReduce = cli.AddChoice(cmd, "grad-reduce", "format `NAME` in which gradients travel between ranks: fp32, bf16, mxfp8, fp8-blocks", "fp32", train.GradReduceNames(), train.ParseGradReduce)
 	f.distributed = flags.Bool("distributed-optimizer", false, "each rank optimizes a part of the rows, and has the optimizer's state of these only")
 	f.paramGather = flags.Bool("fp8-param-gather", false, "with --distributed-optimizer: each rank quantizes its rows, and the ranks gather codes and scales; implies --fp8-param")
@@ -40,6 +43,9 @@ func Add(cmd *cobra.Command) *Flags {
 	return f
 }
 
+// tensor returns the number of ranks that share a layer.
+func (f *Flags) tensor() int { return max(1, int(*f.tp)) }
+
 var gatherFormats = []string{"quantized", "bf16"}
 
 func parseGatherFormat(name string) (bf16 bool, err error) {
@@ -50,7 +56,8 @@ func parseGatherFormat(name string) (bf16 bool, err error) {
 	return i == 1, nil
 }
 
-// Prepare sets the flags that others imply: --microbatches is the number of ranks by default.
+// Prepare sets the flags that others imply: --microbatches is by default the number of ranks that
+// divide them.
 func (j *Job) Prepare(cmd *cobra.Command) error {
 	if *j.flags.paramGather {
 		if !*j.flags.distributed {
@@ -60,16 +67,18 @@ func (j *Job) Prepare(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	if j.ranks == 1 || cmd.Flags().Changed("microbatches") {
+	dp := j.ranks / j.flags.tensor()
+	if dp <= 1 || cmd.Flags().Changed("microbatches") {
 		return nil
 	}
-	return cmd.Flags().Set("microbatches", fmt.Sprint(j.ranks))
+	return cmd.Flags().Set("microbatches", fmt.Sprint(dp))
 }
 
 // Configure sets the fields of c that the flags set.
 func (j *Job) Configure(c *train.Config) error {
 	f, p := j.flags, &c.Parallel
 	p.GradReduce, p.DistributedOptimizer = f.gradReduce.Value, *f.distributed
+	p.Tensor, p.TensorAmaxOnly = f.tensor(), *f.tpOnlyAmax
 	p.GatherBF16, p.OverlapParamGather, p.ReuseGradBuffer = f.gatherFormat.Value, *f.overlap, *f.reuse
 	if err := c.CheckRanks(j.ranks); err != nil {
 		return cli.Misuse("%v", cli.WithFlag(err))

@@ -44,7 +44,7 @@ func Exit(code int) {
 // Start joins the job of the MPI launcher that started this process, if there is one. Only rank 0
 // prints: on the others, the output of cmd is discarded.
 func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
-	j := &Job{ranks: max(1, int(*f.dp)), options: comm.Options{Timeout: *f.timeout}, flags: f}
+	j := &Job{ranks: max(1, int(*f.dp)) * f.tensor(), options: comm.Options{Timeout: *f.timeout}, flags: f}
 	j.local = j.ranks
 	if *f.timeout < 0 {
 		return nil, cli.Misuse("--timeout: got %v, want a positive duration, or 0 for no limit", *f.timeout)
@@ -53,8 +53,8 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	if l.Size <= 1 {
 		return j, nil
 	}
-	if cmd.Flags().Changed("dp") && int(*f.dp) != l.Size {
-		return nil, cli.Misuse("--dp is %d, but %s started %d processes: omit --dp, or start that many", *f.dp, l.Name, l.Size)
+	if want := int(*f.dp) * f.tensor(); cmd.Flags().Changed("dp") && want != l.Size {
+		return nil, cli.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name, l.Size, want)
 	}
 	t, err := mpi.Connect(*f.library)
 	if err != nil {

@@ -1,0 +1,248 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Sizes of the whole layer: two ranks have whole blocks of 128.
+const dividedTokens, dividedIn, dividedPart = 128, 256, 256
+
+// A dividedPass is a forward and a backward pass of a rank, or of one process.
+type dividedPass struct {
+	y, dx    tensor.Dense
+	dw       []tensor.Dense // by parameter
+	operands []Observation
+	products []Product
+}
+
+// dividedInputs returns the input and the gradient of the output of a step.
+func dividedInputs(step int) (x, dy tensor.Dense) {
+	rng := rand.New(rand.NewPCG(9, uint64(step)))
+	return matrix(rng, dividedTokens, dividedIn, 1), matrix(rng, dividedTokens, 2*dividedPart, 1e-3)
+}
+
+// runDivided returns two steps of a fused layer whose parts ranks have; by is 0 for one process.
+func runDivided(s Scope, by Split) (passes []dividedPass, err error) {
+	n, in, part := s.Ranks.Size(), dividedIn, dividedPart
+	switch by {
+	case SplitOutputs:
+		part /= n
+	case SplitInputs:
+		in /= n
+	}
+	l := NewFusedLinear(layerName, in, false, Part{"a", part}, Part{"b", part})
+	if by != 0 {
+		if err := l.Divide(by, s.Ranks.Rank(), n); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range l.Params() {
+		p.InitNormal(0.05, 3)
+	}
+	for step := range 2 {
+		x, dy := dividedInputs(step)
+		x, dy = l.partOf(&s, Input, x), l.partOf(&s, Grad, dy)
+		s.Random.Step = uint32(step)
+		var p dividedPass
+		s.Observer.Operand = func(o Observation) { p.operands = append(p.operands, o) }
+		s.Observer.Product = func(q Product) { p.products = append(p.products, q) }
+		y, saved, err := l.Forward(&s, x)
+		if err != nil {
+			return nil, err
+		}
+		p.y = y
+		if err := ReduceAmaxes(&s, l.Amaxes(&s, false)); err != nil {
+			return nil, err
+		}
+		l.EndForward(&s)
+		if p.dx, err = l.Backward(&s, saved, dy); err != nil {
+			return nil, err
+		}
+		if err := ReduceAmaxes(&s, l.Amaxes(&s, true)); err != nil {
+			return nil, err
+		}
+		l.EndBackward(&s)
+		for _, q := range l.Params() {
+			p.dw = append(p.dw, q.Grad.Clone())
+			q.ZeroGrad()
+		}
+		passes = append(passes, p)
+	}
+	return passes, nil
+}
+
+// partOf returns the part that a rank has of a whole operand, or of a tensor with its columns.
+func (l *Linear) partOf(s *Scope, o Operand, x tensor.Dense) tensor.Dense {
+	c := l.columnsOf(s, o)
+	if c == nil {
+		return x
+	}
+	part := tensor.New(x.Rows, 0)
+	for _, r := range c.Runs {
+		part = besides(part, x.View(0, x.Rows, r.First, r.First+r.N))
+	}
+	return part
+}
+
+func besides(a, b tensor.Dense) tensor.Dense {
+	c := tensor.New(b.Rows, a.Cols+b.Cols)
+	for i := range b.Rows {
+		copy(c.Row(i)[copy(c.Row(i), a.Row(i)):], b.Row(i))
+	}
+	return c
+}
+
+// TestDivided divides a layer among two ranks, by outputs and by inputs, under every recipe. Every
+// operand has the values that one process gives it, and so do the products that are not sums over the
+// ranks. Sums are within the bound of sumBound.
+func TestDivided(t *testing.T) {
+	const ranks = 2
+	for _, r := range recipe.Recipes() {
+		s := Scope{Recipe: r, Random: Random{Seed: 3, Microbatch: 5}, Threads: 1}
+		whole, err := runDivided(s, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, by := range map[string]Split{"outputs": SplitOutputs, "inputs": SplitInputs} {
+			t.Run(r.Name+"/"+name, func(t *testing.T) {
+				passes := make([][]dividedPass, ranks)
+				err := comm.Run(ranks, comm.Options{Timeout: time.Minute}, func(g *comm.Group) (err error) {
+					s := s
+					s.Ranks, s.ReduceAmax = Ranks{Group: g}, g.Max
+					passes[g.Rank()], err = runDivided(s, by)
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for step, want := range whole {
+					for rank := range ranks {
+						checkDivided(t, fmt.Sprintf("step %d, rank %d", step, rank), by, rank, passes[rank][step], want)
+					}
+					got, sum := [2]tensor.Dense{passes[0][step].y, passes[1][step].y}, recipe.Fprop
+					if by == SplitOutputs {
+						got, sum = [2]tensor.Dense{passes[0][step].dx, passes[1][step].dx}, recipe.Dgrad
+					}
+					if !sameData(got[0], got[1]) {
+						t.Errorf("step %d: the ranks have different sums", step)
+					}
+					checkSum(t, got[0], []dividedPass{passes[0][step], passes[1][step]}, sum, r)
+				}
+			})
+		}
+	}
+}
+
+// checkDivided compares what a rank has with its part of the whole.
+func checkDivided(t *testing.T, what string, by Split, rank int, got, want dividedPass) {
+	t.Helper()
+	l := NewFusedLinear(layerName, dividedIn/2, false, Part{"a", dividedPart / 2}, Part{"b", dividedPart / 2}) // columns only
+	if err := l.Divide(by, rank, 2); err != nil {
+		t.Fatal(err)
+	}
+	columns := func(x tensor.Dense) tensor.Dense {
+		part := tensor.New(x.Rows, 0)
+		for _, r := range l.columns.Runs {
+			part = besides(part, x.View(0, x.Rows, r.First, r.First+r.N))
+		}
+		return part
+	}
+	rows := func(x tensor.Dense) tensor.Dense { return columns(x.Transpose()).Transpose() }
+	same := func(x tensor.Dense) tensor.Dense { return x }
+	if by == SplitOutputs {
+		if !sameData(got.y, columns(want.y)) {
+			t.Errorf("%s: Y differs", what)
+		}
+	} else if !sameData(got.dx, columns(want.dx)) {
+		t.Errorf("%s: dX differs", what)
+	}
+	for i := range got.dw {
+		part := columns
+		if by == SplitOutputs { // rows of each part
+			part = func(x tensor.Dense) tensor.Dense { return x.View(rank*x.Rows/2, (rank+1)*x.Rows/2, 0, x.Cols) }
+		}
+		if !sameData(got.dw[i], part(want.dw[i])) {
+			t.Errorf("%s: dW of part %d differs", what, i)
+		}
+	}
+	if len(got.operands) != len(want.operands) {
+		t.Fatalf("%s: %d operands, want %d", what, len(got.operands), len(want.operands))
+	}
+	parts := map[Split]map[Operand]func(tensor.Dense) tensor.Dense{
+		SplitOutputs: {Input: same, Weight: rows, Grad: columns},
+		SplitInputs:  {Input: columns, Weight: columns, Grad: same},
+	}
+	for i, o := range got.operands {
+		w := want.operands[i]
+		if !sameData(valuesOf(o), parts[by][o.Operand](valuesOf(w))) {
+			t.Errorf("%s: %s %s has other values than in one process", what, o.Direction, o.Operand)
+		}
+	}
+}
+
+// valuesOf returns the values of an operand in the orientation of its source: a columnwise copy may be
+// a transposed rowwise one.
+func valuesOf(o Observation) tensor.Dense {
+	x := o.Quantized.Dequantize(1)
+	if o.Direction != o.Quantized.Direction {
+		return x.Transpose()
+	}
+	return x
+}
+
+// checkSum compares a sum over the ranks with a float64 emulation from the quantized operands.
+func checkSum(t *testing.T, got tensor.Dense, ranks []dividedPass, g recipe.GEMM, r recipe.Recipe) {
+	t.Helper()
+	epsilon := 0x1p-8 // relative rounding error of BF16, which has 8 significant bits
+	if r.Activations.Element == format.F32 {
+		epsilon = 0x1p-24
+	}
+	n := got.Rows * got.Cols
+	sum, partials, products := make([]float64, n), make([]float64, n), make([]float64, n)
+	for _, rank := range ranks {
+		for _, p := range rank.products {
+			if p.GEMM != g {
+				continue
+			}
+			a, b := p.A.Dequantize(1), p.B.Dequantize(1)
+			if p.B.Direction == quant.Columnwise {
+				b = b.Transpose()
+			}
+			for i := range got.Rows {
+				for j := range got.Cols {
+					var exact, magnitude float64
+					for k, v := range a.Row(i) {
+						exact += float64(v) * float64(b.Row(j)[k])
+						magnitude += math.Abs(float64(v) * float64(b.Row(j)[k]))
+					}
+					at := i*got.Cols + j
+					sum[at] += exact
+					partials[at] += math.Abs(exact)
+					products[at] += 0x1p-24 * float64(a.Cols) * magnitude // float32 accumulation
+				}
+			}
+		}
+	}
+	for i, v := range got.Data {
+		if bound := sumBound(partials[i], products[i], epsilon); !(math.Abs(float64(v)-sum[i]) <= bound) {
+			t.Fatalf("%s: element %d is %g, want %g within %g", g, i, v, sum[i], bound)
+		}
+	}
+}
+
+// sumBound is the bound of the documents: each partial sum is rounded, and their sum again, which
+// is at most 2ε·Σ|partials|; and the errors of the products.
+func sumBound(partials, products, epsilon float64) float64 {
+	whole := partials + products
+	return products + 2*epsilon*whole*(1+epsilon) + 0x1p-23*whole
+}

@@ -1,0 +1,156 @@
+package nn
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// onRanks calls f on two goroutine ranks that share the layers.
+func onRanks(t *testing.T, s *Scope, f func(s *Scope) error) {
+	t.Helper()
+	err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+		own := *s
+		own.Ranks = Ranks{Group: g}
+		return f(&own)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDividedEmbedding divides a vocabulary among two ranks: both have the rows of one table, and the
+// gradients of their own tokens.
+func TestDividedEmbedding(t *testing.T) {
+	const vocabulary, width = 12, 8
+	rng := rand.New(rand.NewPCG(1, 2))
+	ids := []int32{0, 11, 5, 6, 6, 3, 11}
+	dy := matrix(rng, len(ids), width, 1)
+	s := scopeOf(t, "bf16")
+	whole := NewEmbedding("table", vocabulary, width)
+	whole.Weight.InitNormal(1, 7)
+	want := dense(t)(whole.Forward(s, ids))
+	if err := whole.Backward(s, ids, dy); err != nil {
+		t.Fatal(err)
+	}
+	onRanks(t, s, func(s *Scope) error {
+		e := NewEmbedding("table", vocabulary/2, width)
+		e.Divide(s.Ranks.Rank(), 2)
+		e.Weight.InitNormal(1, 7)
+		y, err := e.Forward(s, ids)
+		if err != nil {
+			return err
+		}
+		if !sameData(y, want) {
+			t.Errorf("rank %d: other rows than of one table", s.Ranks.Rank())
+		}
+		if err := e.Backward(s, ids, dy); err != nil {
+			return err
+		}
+		first := s.Ranks.Rank() * vocabulary / 2
+		if !sameData(e.Weight.Grad, whole.Weight.Grad.View(first, first+vocabulary/2, 0, width)) {
+			t.Errorf("rank %d: other gradients than of one table", s.Ranks.Rank())
+		}
+		if _, err := e.Forward(s, []int32{vocabulary}); err == nil {
+			t.Error("a token outside the vocabulary: no error")
+		}
+		return nil
+	})
+}
+
+// TestDividedLoss divides the logits among two ranks. Sums in float64 are added in another order, so
+// losses differ by rounding in float64, and gradients at most by one rounding of a sum to float32.
+func TestDividedLoss(t *testing.T) {
+	const rows, classes = 9, 64
+	rng := rand.New(rand.NewPCG(3, 4))
+	logits := matrix(rng, rows, classes, 3)
+	targets := []int32{0, 63, 31, 32, -1, 5, 40, -1, 1}
+	s := scopeOf(t, "f32")
+	c := CrossEntropy{Name: "loss"}
+	want, saved, err := c.Forward(s, logits.Clone(), targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantGrad := dense(t)(c.Backward(s, saved, 1))
+	onRanks(t, s, func(s *Scope) error {
+		first := s.Ranks.Rank() * classes / 2
+		loss, saved, err := c.Forward(s, logits.View(0, rows, first, first+classes/2).Clone(), targets)
+		if err != nil {
+			return err
+		}
+		if math.Abs(loss-want) > 0x1p-50*want {
+			t.Errorf("rank %d: loss %v, want %v", s.Ranks.Rank(), loss, want)
+		}
+		d, err := c.Backward(s, saved, 1)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			for j, v := range d.Row(i) {
+				// The target's gradient is a difference, p − 1.
+				if w := wantGrad.At(i, first+j); math.Abs(float64(v-w)) > 0x1p-22*math.Max(math.Abs(float64(w)), 1./rows/8) {
+					t.Errorf("rank %d: gradient %d, %d is %g, want %g", s.Ranks.Rank(), i, j, v, w)
+				}
+			}
+		}
+		if _, _, err := c.Forward(s, logits.View(0, rows, 0, classes/2), []int32{classes, 0, 0, 0, 0, 0, 0, 0, 0}); err == nil {
+			t.Error("a target outside the vocabulary: no error")
+		}
+		return nil
+	})
+}
+
+// TestDividedAttention gives each of two ranks half of the heads. With one scale for all heads, in FP8
+// attention with current scaling, results are those of one process.
+func TestDividedAttention(t *testing.T) {
+	const heads, kv, size, tokens = 4, 2, 32, 64
+	r, err := recipe.Lookup("tensorwise")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Set("fp8_dpa", "true"); err != nil {
+		t.Fatal(err)
+	}
+	s := &Scope{Recipe: r, Threads: 1}
+	rng := rand.New(rand.NewPCG(5, 6))
+	x, dy := matrix(rng, tokens, (heads+2*kv)*size, 1), matrix(rng, tokens, heads*size, 1e-2)
+	run := func(s *Scope, heads, kv int, x, dy tensor.Dense) (y, dx tensor.Dense, err error) {
+		a := &Attention{Name: "attention", Heads: heads, KVHeads: kv, HeadDim: size}
+		y, saved, err := a.Forward(s, x.Clone(), 2)
+		if err != nil {
+			return y, dx, err
+		}
+		dx, err = a.Backward(s, saved, dy)
+		return y, dx, err
+	}
+	want, wantDX, err := run(s, heads, kv, x, dy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onRanks(t, s, func(s *Scope) error {
+		rank := s.Ranks.Rank()
+		columns := func(x tensor.Dense, first, n int) tensor.Dense {
+			return x.View(0, x.Rows, first+rank*n/2, first+(rank+1)*n/2)
+		}
+		qkv := func(x tensor.Dense) tensor.Dense {
+			q := besides(columns(x, 0, heads*size), columns(x, heads*size, kv*size))
+			return besides(q, columns(x, (heads+kv)*size, kv*size))
+		}
+		y, dx, err := run(s, heads/2, kv/2, qkv(x), columns(dy, 0, heads*size))
+		if err != nil {
+			return err
+		}
+		if !sameData(y, columns(want, 0, heads*size)) {
+			t.Errorf("rank %d: O differs", rank)
+		}
+		if !sameData(dx, qkv(wantDX)) {
+			t.Errorf("rank %d: dQKV differs", rank)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,278 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// divisible returns a run whose layers two ranks can share.
+func divisible(t *testing.T, name string) Config {
+	t.Helper()
+	c := tiny(t, name)
+	n, _ := c.Recipe.PartMultiple()
+	n = max(32, n)
+	c.Model = decoder.Config{VocabSize: 256, HiddenSize: n, IntermediateSize: 2 * n, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: n, MaxPositionEmbeddings: 32}
+	c.Steps, c.Batch, c.Microbatches = 3, 4, 2
+	return c
+}
+
+// TestTensor trains with two ranks that share every layer, and with four of which each pair has half
+// of the microbatches, with the plain and the distributed optimizer and with gathered quantized
+// weights. All have the same losses and weights, but for delayed scaling, whose scales depend on the
+// division of the microbatches.
+func TestTensor(t *testing.T) {
+	for _, r := range recipes() {
+		c := divisible(t, r.Name)
+		c.Parallel.Tensor = 2
+		want, err := runRanks(2, c, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", r.Name, err)
+		}
+		for i, change := range []func(c *Config){
+			func(*Config) {},
+			func(c *Config) { c.Parallel.DistributedOptimizer = true },
+			func(c *Config) {
+				c.HoldQuantized = c.Recipe.HoldsWeights()
+				c.Parallel.DistributedOptimizer = true
+				c.Parallel.OverlapParamGather, c.Parallel.ReuseGradBuffer = c.HoldQuantized, c.HoldQuantized
+			},
+			func(c *Config) {
+				c.HoldQuantized = c.Recipe.HoldsWeights()
+				c.Parallel.DistributedOptimizer, c.Parallel.GatherBF16 = true, c.HoldQuantized
+			},
+		} {
+			own := c
+			change(&own)
+			got, err := runRanks(4, own, nil)
+			if err != nil {
+				t.Fatalf("%s, %d: %v", r.Name, i, err)
+			}
+			if r.Name == "delayed" && i == 0 {
+				want = got
+			}
+			for rank, g := range got {
+				if !same(g, want[0]) {
+					t.Errorf("%s, %d: rank %d has losses\n%v %v\nwant\n%v %v", r.Name, i, rank, g.TrainLoss, g.Validation, want[0].TrainLoss, want[0].Validation)
+				}
+				if !own.HoldQuantized { // which settles on decoded weights
+					sameWeights(t, r, g, want[0])
+				}
+			}
+		}
+	}
+}
+
+// TestTensorFloat32 compares ranks that share every layer with one process, without low precision:
+// float32 sums in another order change losses by rounding errors.
+func TestTensorFloat32(t *testing.T) {
+	c := divisible(t, "f32")
+	want := mustRun(t, c)
+	c.Parallel.Tensor = 2
+	got, err := runRanks(2, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range got[0].TrainLoss {
+		if math.Abs(l-want.TrainLoss[i]) > 0x1p-20*l {
+			t.Errorf("step %d: loss %v, want %v", i+1, l, want.TrainLoss[i])
+		}
+	}
+	_, a := got[0].FinalLoss()
+	if _, b := want.FinalLoss(); math.Abs(a-b) > 0x1p-20*b {
+		t.Errorf("validation: loss %v, want %v", a, b)
+	}
+}
+
+// TestTensorCheckpoint writes checkpoints of ranks that share layers, with moments that tell which
+// element they belong to, and restores them with other divisions, one process included. Every rank
+// has the weights and moments of its part.
+func TestTensorCheckpoint(t *testing.T) {
+	type division struct {
+		ranks, tensor int
+		distributed   bool
+	}
+	divisions := []division{{2, 2, false}, {4, 2, false}, {4, 2, true}, {1, 1, false}, {2, 1, true}}
+	c := divisible(t, "mxfp8")
+	c.HoldQuantized = true
+	fresh, err := newRun(c, groups{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range divisions {
+		c := c
+		c.Out = filepath.Join(t.TempDir(), "out")
+		of := func(d division, f func(r *run) error) {
+			t.Helper()
+			err := comm.Run(d.ranks, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+				own := c
+				own.Parallel.Group, own.Parallel.Tensor, own.Parallel.DistributedOptimizer = g, d.tensor, d.distributed
+				split, err := own.Parallel.split()
+				if err != nil {
+					return err
+				}
+				r, err := prepare(own, split)
+				if err != nil {
+					return err
+				}
+				if r.state.Configuration, err = r.identity(); err != nil {
+					return err
+				}
+				return f(r)
+			})
+			if err != nil {
+				t.Fatalf("%v → %v: %v", from, d, err)
+			}
+		}
+		// Moments are the index of the element in the whole parameter.
+		each := func(r *run, f func(i, at, k int)) {
+			for i, p := range r.own {
+				rows, columns := r.place(i)
+				for k := range p.Grad.Rows * p.Grad.Cols {
+					f(i, (rows.From+k/p.Grad.Cols)*r.params[i].Located().Cols+columns.From+k%p.Grad.Cols, k)
+				}
+			}
+		}
+		of(from, func(r *run) error {
+			each(r, func(i, at, k int) { r.moments[i].m[k], r.moments[i].v[k] = float32(at), float32(-at) })
+			return r.checkpoint()
+		})
+		for _, to := range divisions {
+			of(to, func(r *run) error {
+				each(r, func(i, _, k int) { r.own[i].Value.Data[k] = 0 })
+				if err := r.restore(filepath.Join(c.Out, checkpointFolder, stepPrefix+"00000000")); err != nil {
+					return err
+				}
+				each(r, func(i, at, k int) {
+					if want := fresh.params[i].Value.Data[at]; r.own[i].Value.Data[k] != want || r.moments[i].m[k] != float32(at) || r.moments[i].v[k] != float32(-at) {
+						t.Fatalf("%v → %v: %s, element %d: weight %g, want %g, moments %g and %g", from, to, r.params[i].Name, at, r.own[i].Value.Data[k], want, r.moments[i].m[k], r.moments[i].v[k])
+					}
+				})
+				return nil
+			})
+		}
+	}
+}
+
+// TestTensorResume interrupts runs of ranks that share layers and resumes them, also with other numbers
+// of ranks that divide the microbatches: the losses are those of one run.
+func TestTensorResume(t *testing.T) {
+	c := divisible(t, "nvfp4")
+	c.Parallel.Tensor, c.HoldQuantized = 2, true
+	want, err := runRanks(2, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Out, c.CheckpointEvery, c.Resume = filepath.Join(t.TempDir(), "out"), 0, true
+	for _, ranks := range []int{2, 4} {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.Progress = onStep(0, cancel)
+		err := comm.Run(ranks, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+			own := c
+			own.Parallel.Group = g
+			_, err := Run(ctx, own)
+			return err
+		})
+		cancel()
+		if interrupted := (*Interrupted)(nil); !errors.As(err, &interrupted) {
+			t.Fatalf("%d ranks: %v", ranks, err)
+		}
+	}
+	c.Parallel.DistributedOptimizer = true
+	got, err := runRanks(4, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !same(got[0], want[0]) {
+		t.Errorf("got losses\n%v %v\nwant\n%v %v", got[0].TrainLoss, got[0].Validation, want[0].TrainLoss, want[0].Validation)
+	}
+}
+
+// TestTensorDelayed checks that tp-only reduction of amaxes gives pairs of ranks scales of their own,
+// and that the ranks of a pair have the same.
+func TestTensorDelayed(t *testing.T) {
+	c := divisible(t, "delayed")
+	c.Parallel.Tensor = 2
+	all, err := runRanks(4, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Parallel.TensorAmaxOnly = true
+	states := make([]map[string][]float32, 4)
+	only, err := runRanks(4, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, r := range only {
+		states[rank] = r.Model.State()
+	}
+	differs := func(a, b map[string][]float32) bool {
+		for name, values := range a {
+			for i, v := range values {
+				if v != b[name][i] {
+					return true
+				}
+			}
+		}
+		return len(a) == 0
+	}
+	if differs(states[0], states[1]) || differs(states[2], states[3]) || !differs(states[0], states[2]) {
+		t.Error("scales differ within a pair of ranks, or are the same in both pairs")
+	}
+	if differs(all[0].Model.State(), all[3].Model.State()) {
+		t.Error("scales differ between ranks that reduce amaxes over all")
+	}
+	if a, b := only[0].Traffic[trafficAmax], all[0].Traffic[trafficAmax]; a >= b {
+		t.Errorf("%d bytes of amaxes, %d over all ranks", a, b)
+	}
+}
+
+// TestTensorDiverged checks that ranks that share layers all stop at a loss that is not finite.
+func TestTensorDiverged(t *testing.T) {
+	c := divisible(t, "bf16")
+	c.Parallel.Tensor, c.LearningRate, c.Clip, c.Steps = 2, 1e30, 0, 8
+	_, err := runRanks(4, c, nil)
+	if diverged := (*Diverged)(nil); !errors.As(err, &diverged) || diverged.Tensor == "" {
+		t.Errorf("got %v, want a tensor that is not finite", err)
+	}
+}
+
+// TestTensorErrors checks models and options that ranks cannot share.
+func TestTensorErrors(t *testing.T) {
+	for want, change := range map[string]func(c *Config){
+		"Parallel.Tensor is 3, want a divisor of the number of ranks, 2":                                  func(c *Config) { c.Parallel.Tensor = 3 },
+		"num_key_value_heads is 1, want a multiple of the 2 ranks":                                        func(c *Config) { c.Model.NumKeyValueHeads = 1 },
+		"num_key_value_heads is 2, which gives each of 2 ranks 16 columns, want a multiple of 32":         func(c *Config) { c.Model.HeadDim = 16; c.Model.NumAttentionHeads = 8 },
+		"Parallel.TensorAmaxOnly is true, but the recipe mxfp8 has no delayed scaling":                    func(c *Config) { c.Parallel.TensorAmaxOnly = true },
+		"Parallel.Tensor is 2, but the recipe mxfp8 has scales of whole rows or columns, or rounds weigh": func(c *Config) { c.Recipe.Weight.Rowwise.Rounding = format.Stochastic },
+	} {
+		c := divisible(t, "mxfp8")
+		c.Parallel.Tensor = 2
+		change(&c)
+		if _, err := runRanks(2, c, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// TestPartMultiple checks the multiples at which recipes can be divided.
+func TestPartMultiple(t *testing.T) {
+	for name, want := range map[string]int{"f32": 1, "tensorwise": 16, "blockwise": 128, "mxfp8": 32, "nvfp4": 16} {
+		r, err := recipe.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := r.PartMultiple(); got != want || !ok {
+			t.Errorf("%s: got %d, %t, want %d", name, got, ok, want)
+		}
+	}
+}
