@@ -157,10 +157,13 @@ func errata(t *testing.T) (rows [][]string) {
 	return rows
 }
 
-var shapePattern = regexp.MustCompile(`(\d+)[xX](\d+)[xX](\d+)`)
+var (
+	shapePattern       = regexp.MustCompile(`(\d+)[xX](\d+)[xX](\d+)`)
+	instructionPattern = regexp.MustCompile(`V_MFMA_SCALE\w+`)
+)
 
 // TestMatrixInstructions parses the shapes M×N×K in the names of instructions. A scale covers
-// 32 elements along K.
+// 32 elements along K. Package mma has the instructions of the correction, and no others with scales.
 func TestMatrixInstructions(t *testing.T) {
 	row := erratum(t, "V_MFMA_SCALE")
 	var operations []int
@@ -175,6 +178,13 @@ func TestMatrixInstructions(t *testing.T) {
 	}
 	if len(operations) != 2 || operations[0] != 65536 || operations[1] != 131072 {
 		t.Errorf("%q has %d operations, want 65536 and 131072", row[2], operations)
+	}
+	var names []string
+	for _, k := range unitOf(t, "cdna4-mfma-scale", "e4m3", 0).Ks() {
+		names = append(names, unitOf(t, "cdna4-mfma-scale", "e4m3", k).Instructions()...)
+	}
+	if got := strings.ToLower(strings.Join(instructionPattern.FindAllString(row[2], -1), " ")); got != strings.Join(names, " ") {
+		t.Errorf("docs/errata.md has the instructions %s, want %s", got, strings.Join(names, " "))
 	}
 	if m := shapePattern.FindStringSubmatch(row[1]); m == nil || m[3] != "16" {
 		t.Errorf("%q does not begin with half a block", row[1])
@@ -207,8 +217,13 @@ func TestThroughput(t *testing.T) {
 
 // TestUnscaledUnits shows that a matrix unit without scales cannot compute a product of MXFP8:
 // two operands with equal codes have different values. Read as FP16, the codes are other
-// numbers.
+// numbers. Hopper's FP8 instruction is that of the correction, without scales.
 func TestUnscaledUnits(t *testing.T) {
+	u := unitOf(t, "hopper-wgmma", "e4m3", 0)
+	_, types, _ := strings.Cut(strings.Join(u.Instructions(), " "), "k32")
+	if corrects(t, "wgmma `.f32.f16.f16`", "`"+types+"`"); u.Scale != nil {
+		t.Errorf("got scales of %s", u.Scale)
+	}
 	x, y := make([]float32, 64), make([]float32, 64)
 	for i := range x {
 		x[i] = float32(i%7) + 1

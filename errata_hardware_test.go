@@ -29,8 +29,9 @@ func checked(t *testing.T, name string, f quant.Format, m, n, k int) device.Answ
 	return a
 }
 
-// unitOf returns the unit of a model for operands of one type.
-func unitOf(t *testing.T, model, operand string) *mma.Unit {
+// unitOf returns the unit of a model for operands of one type, and an instruction of k products; 0:
+// the usual one.
+func unitOf(t *testing.T, model, operand string, k int) *mma.Unit {
 	t.Helper()
 	m, err := mma.Lookup(model)
 	if err != nil {
@@ -40,7 +41,7 @@ func unitOf(t *testing.T, model, operand string) *mma.Unit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := m.Unit(mma.Options{A: a})
+	u, err := m.Unit(mma.Options{A: a, K: k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestWholeBlocks(t *testing.T) {
 // TestScalePerBlock: two blocks of one dot product have separate scales, which no single scale
 // of the result can replace.
 func TestScalePerBlock(t *testing.T) {
-	u := unitOf(t, "cdna4-mfma-scale", "e4m3")
+	u := unitOf(t, "cdna4-mfma-scale", "e4m3", 0)
 	a, b := make([]uint64, u.K), make([]uint64, u.K)
 	for i := range a {
 		a[i], b[i] = 0x38, 0x38 // 1

@@ -230,7 +230,13 @@ func TestUnits(t *testing.T) {
 	var names []string
 	for _, m := range mma.Models() {
 		names = append(names, m.Name)
+		seen := map[string]bool{}
 		for _, usual := range m.Units() {
+			types := fmt.Sprint(usual.A, usual.B, usual.Scale != nil && usual.Scale.Name == "ue8m0", usual.Out)
+			if ks := usual.Ks(); seen[types] || len(slices.Compact(slices.Sorted(slices.Values(ks)))) != len(ks) || ks[0] != usual.K {
+				t.Errorf("%s %s×%s to %s: got K of %v, and %d first, want each unit and each K once", m, usual.A, usual.B, usual.Out, ks, usual.K)
+			}
+			seen[types] = true
 			for _, k := range usual.Ks() {
 				u, err := m.Unit(mma.Options{A: usual.A, B: usual.B, Scale: usual.Scale, Out: usual.Out, K: k})
 				if err != nil {
