@@ -22,8 +22,8 @@ each row, as hardware reads them; FP32 scales are little-endian.
 
 --find decides by the size, the zero padding, and how much of the variance of
 the scales rows and columns explain, which a wrong layout mixes. --check tests
-one layout: the exit status is 1 if the buffer is not in it. --draw prints one
-of the pictures of docs/layouts.md.`
+one layout: the exit status is 1 if the buffer is not in it. A NaN scale is an
+error. --draw prints one of the pictures of docs/layouts.md.`
 
 const layoutExample = `  microscale layout
   microscale layout --format mxfp8 --rows 35 --cols 128 --find < scales

@@ -199,14 +199,16 @@ func AddAccumulators(cmd *cobra.Command) *AccumulatorList {
 	if err := l.Set("fp32"); err != nil {
 		panic(err) // the default
 	}
+	l.given = false
 	cmd.Flags().Var(l, "accumulate", "train with each recipe but "+BaselineRecipe+" with each of comma-separated accumulators `NAMES`: fp32, a model of microscale mma, or MODEL:N, promoted to FP32 every N elements")
 	return l
 }
 
 // An AccumulatorList is the value of --accumulate of comparisons.
 type AccumulatorList struct {
-	list []mma.Accumulator
-	text string
+	list  []mma.Accumulator
+	text  string
+	given bool // by the user
 }
 
 func (l *AccumulatorList) String() string { return l.text }
@@ -227,13 +229,20 @@ func (l *AccumulatorList) Set(s string) error {
 		}
 		list = append(list, a)
 	}
-	l.list, l.text = list, s
+	l.list, l.text, l.given = list, s, true
 	return nil
 }
 
-// Recipes returns each recipe with each accumulator, which the names of variants have. The baseline
-// and, if only fp32 is in the list, all others are unchanged.
+// Recipes returns each recipe but the baseline with each accumulator. The name of a variant ends
+// in its accumulator if the recipe adds otherwise. Without --accumulate, recipes are unchanged. If
+// there is no recipe but the baseline, --accumulate is an error.
 func (l *AccumulatorList) Recipes(recipes []recipe.Recipe) ([]recipe.Recipe, error) {
+	if !l.given {
+		return recipes, nil
+	}
+	if !slices.ContainsFunc(recipes, func(r recipe.Recipe) bool { return r.Name != BaselineRecipe }) {
+		return nil, Misuse("--accumulate: the products of %s are added in FP32: name another recipe, such as --recipes tensorwise", BaselineRecipe)
+	}
 	var list []recipe.Recipe
 	for _, r := range recipes {
 		if r.Name == BaselineRecipe {
@@ -242,12 +251,16 @@ func (l *AccumulatorList) Recipes(recipes []recipe.Recipe) ([]recipe.Recipe, err
 		}
 		for _, a := range l.list {
 			variant := r
-			if a.Model != nil {
+			for g := range variant.Accumulate {
+				variant.Accumulate[g] = a
+			}
+			if variant.Accumulate != r.Accumulate {
 				variant.Name += "+" + a.String()
-				variant.Doc += "; products added as " + a.String() + " does"
-				for g := range variant.Accumulate {
-					variant.Accumulate[g] = a
+				how := "as " + a.String() + " does"
+				if a.Model == nil {
+					how = "in FP32"
 				}
+				variant.Doc += "; products added " + how
 			}
 			if err := variant.Validate(); err != nil {
 				return nil, Misuse("--accumulate: %v", err)

@@ -143,6 +143,11 @@ func TestStep(t *testing.T) {
 		if !strings.Contains(why, tc.why) {
 			t.Errorf("%s on %s: got %q, want %q", tc.recipe, tc.device, why, tc.why)
 		}
+		for _, f := range e.Sections[3].Figures {
+			if !math.IsNaN(f.Value) || tc.device == "h100" && !strings.Contains(f.Formula, tc.why) {
+				t.Errorf("%s on %s: got size %g for %s (%s), want none: %s", tc.recipe, tc.device, f.Value, f.Name, f.Formula, tc.why)
+			}
+		}
 	}
 }
 

@@ -155,6 +155,8 @@ type Threshold struct {
 	Name    string
 	Size    float64
 	Formula string
+
+	products int // of a step, in the order of recipe.GEMM
 }
 
 // Thresholds returns the sizes s of s×s×s products from which quantizing to f pays on d: where
@@ -167,12 +169,12 @@ func Thresholds(d *device.Device, f quant.Format, reads int) []Threshold {
 	saved := 1/high.Value - 1/low.Value
 	b := f.BitsPerElement() / 8
 	source := float64(reads) * sourceBytes
-	row := func(name string, bytes, products float64, terms string) Threshold {
-		size := bytes / (2 * products * bandwidth.Value * saved)
+	row := func(name string, bytes float64, products int, terms string) Threshold {
+		size := bytes / (2 * float64(products) * bandwidth.Value * saved)
 		if !low.Known() || !high.Known() || !(saved > 0) {
 			size = math.NaN()
 		}
-		return Threshold{name, size, fmt.Sprintf("%s = %.4g B / (%g × 2 × %.4g B/s × (1/%.4g − 1/%.4g) s)", terms, bytes, products, bandwidth.Value, high.Value, low.Value)}
+		return Threshold{name, size, fmt.Sprintf("%s = %.4g B / (%d × 2 × %.4g B/s × (1/%.4g − 1/%.4g) s)", terms, bytes, products, bandwidth.Value, high.Value, low.Value), products}
 	}
 	return []Threshold{
 		row("forward, weight quantized before", source+b, 1, fmt.Sprintf("input: read %g + write %.5g", source, b)),
@@ -194,7 +196,14 @@ func (e *Estimate) thresholds() Section {
 		reads = 2
 	}
 	for _, t := range Thresholds(e.Device, f, reads) {
-		s.Figures = append(s.Figures, Figure{t.Name, t.Size, "", t.Formula})
+		figure := Figure{t.Name, t.Size, "", t.Formula}
+		for _, p := range e.Products[:t.products] {
+			if p.Mode == nil {
+				figure.Value, figure.Formula = math.NaN(), p.Problems[0].String()
+				break
+			}
+		}
+		s.Figures = append(s.Figures, figure)
 	}
 	return s
 }

@@ -66,22 +66,29 @@ func foundDocument(candidates []relayout.Candidate, certain bool) any {
 	return map[string]any{"certain": certain, "candidates": list}
 }
 
-// ReadBuffer reads all of r. It returns an error for more bytes than any layout of b has.
+// ReadBuffer reads all of r. It returns an error for more bytes than any layout of b has, and for a
+// format or a shape that has none.
 func ReadBuffer(r io.Reader, b relayout.Buffer) ([]byte, error) {
 	limit := 0
+	var problem error // of the first layout
 	for _, l := range relayout.Layouts() {
-		if n, err := b.Size(l); err == nil {
-			limit = max(limit, n)
+		n, err := b.Size(l)
+		if limit = max(limit, n); problem == nil {
+			problem = err
 		}
 	}
+	if limit == 0 {
+		return nil, problem
+	}
 	src, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err == nil && limit > 0 && len(src) > limit {
+	if err == nil && len(src) > limit {
 		err = fmt.Errorf("standard input: got more than %d bytes, the largest layout of %d×%d %s: check --rows and --cols", limit, b.Rows, b.Cols, b.Format)
 	}
 	return src, err
 }
 
-// PrintFound prints which layouts the buffer may be in. It returns an error if there is none.
+// PrintFound prints which layouts the buffer may be in. It returns an error if there is none, and
+// after the list if a scale of the likeliest is NaN.
 func PrintFound(w io.Writer, b relayout.Buffer, src []byte, asJSON bool) error {
 	candidates, certain := b.Find(src)
 	if asJSON {
@@ -100,6 +107,8 @@ func PrintFound(w io.Writer, b relayout.Buffer, src []byte, asJSON bool) error {
 			t.AppendRow(table.Row{c.Layout.Name, cli.Percent(c.Structure)})
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s\n\n%s\n", verdict, t.Render())
-	return err
+	if _, err := fmt.Fprintf(w, "%s\n\n%s\n", verdict, t.Render()); err != nil {
+		return err
+	}
+	return b.Check(src, candidates[0].Layout)
 }

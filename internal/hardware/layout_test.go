@@ -54,6 +54,28 @@ func TestReadBuffer(t *testing.T) {
 	}
 }
 
+// TestReadNoBuffer: a format without scales and a shape too large are errors before anything is read.
+func TestReadNoBuffer(t *testing.T) {
+	for want, b := range map[string]relayout.Buffer{
+		"layout: bf16 has no scales: use a block format such as mxfp8":               {Format: quant.BF16, Rows: 1, Cols: 32},
+		"layout: got 4294967296×4294967296, want a shape whose bytes can be counted": {Format: quant.MXFP8, Rows: 1 << 32, Cols: 1 << 32},
+	} {
+		r := strings.NewReader("some bytes")
+		if _, err := ReadBuffer(r, b); err == nil || err.Error() != want || r.Len() != 10 {
+			t.Errorf("got %v with %d bytes unread, want %s", err, r.Len(), want)
+		}
+	}
+}
+
+// TestFoundNaN: the layout of a buffer with a NaN scale is printed before the error.
+func TestFoundNaN(t *testing.T) {
+	var b bytes.Buffer
+	err := PrintFound(&b, relayout.Buffer{Format: quant.MXFP8, Rows: 2, Cols: 64}, []byte{1, 2, 3, 255}, false)
+	if err == nil || !strings.Contains(err.Error(), "the scale of row 1, block 1, of row-major is NaN") || !strings.Contains(b.String(), "row-major") {
+		t.Errorf("got %v after %q", err, b.String())
+	}
+}
+
 type endlessReader struct{}
 
 func (endlessReader) Read(b []byte) (int, error) { return len(b), nil }

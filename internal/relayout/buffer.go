@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
@@ -137,13 +138,16 @@ func (b Buffer) scaleShape() (rows, blocks int) {
 	return rows, blocks
 }
 
-// scaleBytes returns the width of a scale in layout l. ggml stores those of Q8_0 as FP16.
-func (b Buffer) scaleBytes(l Layout) int {
+// scaleType returns the format of a scale in layout l. ggml stores those of Q8_0 as FP16.
+func (b Buffer) scaleType(l Layout) *format.Scalar {
 	if !l.Scales() && b.Format.Name == quant.Q8_0.Name {
-		return ggml.BlockQ80.ScaleBytes
+		return format.FP16
 	}
-	return b.Format.Scale.StoredBits() / 8
+	return b.Format.Scale
 }
+
+// scaleBytes returns the width of a scale in layout l.
+func (b Buffer) scaleBytes(l Layout) int { return b.scaleType(l).StoredBits() / 8 }
 
 // parts returns the bytes of codes and scales of a layout that has both.
 func (b Buffer) parts(l Layout) (codes, scales int) {
@@ -151,9 +155,8 @@ func (b Buffer) parts(l Layout) (codes, scales int) {
 	return b.Rows * b.Format.PaddedCols(b.Cols) * b.Format.Element.StoredBits() / 8, rows * blocks * b.scaleBytes(l)
 }
 
-// Convert returns the bytes of src, which is b in layout from, in layout to. It returns an
-// error if src has the wrong size or nonzero padding, and for a layout of scales beside one of
-// codes.
+// Convert returns the bytes of src, which is b in layout from, in layout to. It returns the errors
+// of Check, and an error for a layout of scales beside one of codes.
 func (b Buffer) Convert(src []byte, to, from Layout) ([]byte, error) {
 	if err := b.Check(src, from); err != nil {
 		return nil, err
@@ -171,23 +174,69 @@ func (b Buffer) Convert(src []byte, to, from Layout) ([]byte, error) {
 		layout.Reorder(dst, *to.order, src, *from.order, rows, blocks)
 		return dst, nil
 	}
-	n, scales := b.parts(to)
-	separate := src
-	if from.blocks != nil {
-		separate = make([]byte, n+scales)
-		from.blocks.Deinterleave(separate[:n], separate[n:], src)
-	}
+	codes, scales := b.separate(src, from)
 	if to.blocks == nil {
-		copy(dst, separate)
+		copy(dst[copy(dst, codes):], scales)
 	} else {
-		to.blocks.Interleave(dst, separate[:n], separate[n:])
+		to.blocks.Interleave(dst, codes, scales)
 	}
 	return dst, nil
 }
 
-// Check returns an error if src cannot be b in layout l: if its size differs, or if its padding
-// is not zero.
+// separate returns the codes and the scales of src, which is in layout l of both.
+func (b Buffer) separate(src []byte, l Layout) (codes, scales []byte) {
+	n, _ := b.parts(l)
+	if l.blocks == nil {
+		return src[:n], src[n:]
+	}
+	both := make([]byte, len(src))
+	l.blocks.Deinterleave(both[:n], both[n:], src)
+	return both[:n], both[n:]
+}
+
+// scales returns the scales of src, which is in layout l, in row-major order.
+func (b Buffer) scales(src []byte, l Layout) []byte {
+	if !l.Scales() {
+		_, scales := b.separate(src, l)
+		return scales
+	}
+	rows, blocks := b.scaleShape()
+	scales := make([]byte, rows*blocks*b.scaleBytes(l))
+	layout.Reorder(scales, layout.RowMajor, src, *l.order, rows, blocks)
+	return scales
+}
+
+// Check returns an error if src cannot be b in layout l, because its size differs or its padding is
+// not zero, and if a scale is NaN.
 func (b Buffer) Check(src []byte, l Layout) error {
+	if err := b.arranged(src, l); err != nil {
+		return err
+	}
+	_, blocks := b.Format.ScaleShape(b.Rows, b.Cols)
+	for i, v := range b.decoded(b.scales(src, l), l) {
+		if v != v {
+			return fmt.Errorf("layout: the scale of row %d, block %d, of %s is NaN: quantize the tensor again", i/blocks, i%blocks, l)
+		}
+	}
+	return nil
+}
+
+// decoded returns the values of scales in row-major order that come from layout l.
+func (b Buffer) decoded(scales []byte, l Layout) []float32 {
+	s, width := b.scaleType(l), b.scaleBytes(l)
+	values := make([]float32, len(scales)/width)
+	for i := range values {
+		var code uint32
+		for k := range width {
+			code |= uint32(scales[i*width+k]) << (8 * k)
+		}
+		values[i] = s.Decode(code)
+	}
+	return values
+}
+
+// arranged returns an error if src has another size than b in layout l, or padding that is not zero.
+func (b Buffer) arranged(src []byte, l Layout) error {
 	size, err := b.Size(l)
 	if err != nil {
 		return err

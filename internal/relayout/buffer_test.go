@@ -155,6 +155,70 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestEqualScales: rows and columns explain nothing of scales that are all equal.
+func TestEqualScales(t *testing.T) {
+	b := Buffer{quant.MXFP8, 35, 128}
+	found, certain := b.Find(bytes.Repeat([]byte{255}, 35*4))
+	if found[0].Layout.Name != "row-major" || found[0].Structure != 0 || !certain {
+		t.Errorf("got %s, which explains %v, certain: %v, want row-major, 0", found[0].Layout, found[0].Structure, certain)
+	}
+}
+
+// TestNaNScales: Check and Convert reject a NaN scale in any layout, and name its row and block.
+func TestNaNScales(t *testing.T) {
+	const rows, row, block = 5, 3, 1
+	for _, tc := range []struct {
+		format quant.Format
+		cols   int
+		nan    []byte
+	}{
+		{quant.MXFP8, 96, []byte{0xff}},
+		{quant.MXFP4, 96, []byte{0xff}},
+		{quant.NVFP4, 64, []byte{0x7f}},
+		{quant.NVFP4, 64, []byte{0xff}},
+		{quant.FP8Vec128, 384, []byte{0, 0, 0xc0, 0xff}},
+		{quant.Q8_0, 96, []byte{1, 0x7c}},
+	} {
+		b := Buffer{tc.format, rows, tc.cols}
+		for _, l := range Layouts() {
+			size, err := b.Size(l)
+			if err != nil || len(tc.nan) != b.scaleBytes(l) {
+				continue
+			}
+			from := Separate
+			if l.Scales() {
+				from = layoutOf(t, "row-major")
+			}
+			src := make([]byte, size)
+			plain, err := b.Convert(src, from, l)
+			if err != nil {
+				t.Fatalf("%s in %s: %v", tc.format, l, err)
+			}
+			scales := b.scales(plain, from) // of Separate: a part of plain
+			_, blocks := tc.format.ScaleShape(rows, tc.cols)
+			copy(scales[(row*blocks+block)*len(tc.nan):], tc.nan)
+			switch {
+			case l.Scales():
+				layout.Reorder(src, *l.order, scales, layout.RowMajor, rows, blocks)
+			case l.blocks != nil:
+				l.blocks.Interleave(src, plain[:len(plain)-len(scales)], scales)
+			default:
+				src = plain
+			}
+			want := fmt.Sprintf("layout: the scale of row %d, block %d, of %s is NaN: quantize the tensor again", row, block, l)
+			if err := b.Check(src, l); err == nil || err.Error() != want {
+				t.Errorf("%s in %s: got %v, want %s", tc.format, l, err, want)
+			}
+			if _, err := b.Convert(src, from, l); err == nil {
+				t.Errorf("%s in %s: a NaN scale was converted", tc.format, l)
+			}
+			if found, _ := b.Find(src); found[0].Err != nil {
+				t.Errorf("%s in %s: Find reports %v", tc.format, l, found[0].Err)
+			}
+		}
+	}
+}
+
 func TestBufferErrors(t *testing.T) {
 	swizzled := make([]byte, 512)
 	swizzled[511] = 7

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math"
 	"slices"
-
-	"github.com/microscale-go/microscale/layout"
 )
 
 // A Candidate is a layout that a buffer may be in.
@@ -27,12 +25,11 @@ func (b Buffer) Find(src []byte) (candidates []Candidate, certain bool) {
 	var plain [][]byte // the scales of each possible candidate in row-major order
 	var structures []float64
 	for _, l := range Layouts() {
-		c := Candidate{Layout: l, Err: b.Check(src, l), Structure: math.NaN()}
+		c := Candidate{Layout: l, Err: b.arranged(src, l), Structure: math.NaN()}
 		if c.Err == nil && l.Scales() {
 			rows, blocks := b.scaleShape()
-			scales := make([]byte, rows*blocks*b.scaleBytes(l))
-			layout.Reorder(scales, layout.RowMajor, src, *l.order, rows, blocks)
-			c.Structure = explained(b.logs(scales), rows, blocks)
+			scales := b.scales(src, l)
+			c.Structure = explained(b.logs(b.decoded(scales, l)), rows, blocks)
 			plain, structures = append(plain, scales), append(structures, c.Structure)
 		}
 		candidates = append(candidates, c)
@@ -76,18 +73,13 @@ func (b Buffer) clear(plain [][]byte, structures []float64) bool {
 	return true
 }
 
-// logs returns log2 of scales, of the smallest normal if they are zero or not finite.
-func (b Buffer) logs(scales []byte) []float64 {
-	s := b.Format.Scale
-	width := s.StoredBits() / 8
-	logs := make([]float64, len(scales)/width)
-	for i := range logs {
-		var code uint32
-		for k := range width {
-			code |= uint32(scales[i*width+k]) << (8 * k)
-		}
-		v := math.Abs(float64(s.Decode(code))) // hardware ignores the sign of UE4M3
-		if smallest := float64(s.SmallestNormal()); !(v >= smallest) || math.IsInf(v, 0) {
+// logs returns log2 of the magnitudes of scales, of the smallest normal if they are zero or not finite.
+// Hardware ignores the sign of UE4M3.
+func (b Buffer) logs(scales []float32) []float64 {
+	logs := make([]float64, len(scales))
+	for i, s := range scales {
+		v := math.Abs(float64(s))
+		if smallest := float64(b.Format.Scale.SmallestNormal()); !(v >= smallest) || math.IsInf(v, 0) {
 			v = smallest
 		}
 		logs[i] = math.Log2(v)
@@ -96,8 +88,11 @@ func (b Buffer) logs(scales []byte) []float64 {
 }
 
 // explained returns the share of the variance of x, rows × cols, that the means of its rows and
-// of its columns explain.
+// of its columns explain: 0 if all values are equal. It modifies x.
 func explained(x []float64, rows, cols int) float64 {
+	for i, first := 0, x[0]; i < len(x); i++ {
+		x[i] -= first // equal values have means of exactly zero
+	}
 	mean := 0.0
 	byRow, byCol := make([]float64, rows), make([]float64, cols)
 	for i := range rows {
