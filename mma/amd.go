@@ -149,6 +149,7 @@ type cdna3 struct {
 const (
 	cdna3Fraction = 24       // products and C are truncated to multiples of 2^(E-24)
 	cdna3Sum      = 32       // the sum of products to 2^(E-32), before C is added
+	cdna3Dropped  = 25       // FP8: a C below 2^(E-25) counts as zero
 	cdna3Total    = 31       // the total to 31 fraction bits
 	cdna3None     = -1 << 12 // the exponent of a sum without terms
 )
@@ -156,12 +157,12 @@ const (
 func (r cdna3) group() int { return r.products }
 
 func (r cdna3) describe(u *Unit) string {
-	separately := ""
+	separately, dropped := "", ""
 	if r.halves {
-		separately = ", even and odd separately"
+		separately, dropped = ", even and odd separately", fmt.Sprintf(" (C below 2^(E-%d) is zero)", cdna3Dropped)
 	}
-	return fmt.Sprintf("groups of %d products, cut toward zero to multiples of 2^(E-%d)%s; their sum and C cut down to 2^(E-%d) and 2^(E-%d); total cut down to %d fraction bits, rounded to the nearest %s",
-		u.Group, cdna3Fraction, separately, cdna3Sum, cdna3Fraction, cdna3Total, u.Out)
+	return fmt.Sprintf("groups of %d products, cut toward zero to multiples of 2^(E-%d)%s; their sum and C cut down to 2^(E-%d) and 2^(E-%d)%s; total cut down to %d fraction bits, rounded to the nearest %s",
+		u.Group, cdna3Fraction, separately, cdna3Sum, cdna3Fraction, dropped, cdna3Total, u.Out)
 }
 
 func (r cdna3) add(g *group, c uint64, t *trace) uint64 {
@@ -184,12 +185,12 @@ func (r cdna3) add(g *group, c uint64, t *trace) uint64 {
 	unit := e - cdna3Sum
 	keptSum := down(sum, largest-cdna3Fraction-unit)
 	keptC := down(nc.sig, nc.exp-nc.frac-(e-cdna3Fraction)) << (cdna3Sum - cdna3Fraction)
-	if r.halves && nc.exp < e-cdna3Fraction-1 {
+	if r.halves && nc.exp < e-cdna3Dropped {
 		keptC = 0
 	}
 	total := keptSum + keptC
 	s := t.step(g, "sum of products, and C cut to 24 bits below E", labels{names: []string{"sum", "C"}})
-	s.term(number{sig: sum, exp: largest, frac: cdna3Fraction}, keptSum, unit)
+	s.term(partialSum(sum, largest, e), keptSum, unit)
 	s.term(nc, keptC, unit)
 	s.align(e, unit, "down", total)
 	if total != 0 {
@@ -202,34 +203,57 @@ func (r cdna3) add(g *group, c uint64, t *trace) uint64 {
 // dot returns the sum of the products in units of 2^(largest-24).
 func (r cdna3) dot(g *group, products []number, t *trace) (sum int64, largest int) {
 	if !r.halves {
-		return alignProducts(products, 0, 1, t.step(g, "products", labels{width: 1}))
+		return alignProducts(g, t, products, every)
 	}
-	even, e0 := alignProducts(products, 0, 2, t.step(g, "products of even k", labels{width: 1, index: evenIndex}))
-	odd, e1 := alignProducts(products, 1, 2, t.step(g, "products of odd k", labels{width: 1, index: oddIndex}))
+	even, e0 := alignProducts(g, t, products, evenProducts)
+	odd, e1 := alignProducts(g, t, products, oddProducts)
 	largest = max(e0, e1)
 	keptEven, keptOdd := down(even, e0-largest), down(odd, e1-largest)
 	if largest > cdna3None {
 		s := t.step(g, "both sums", labels{names: []string{"even", "odd"}})
-		s.term(number{sig: even, exp: e0, frac: cdna3Fraction}, keptEven, largest-cdna3Fraction)
-		s.term(number{sig: odd, exp: e1, frac: cdna3Fraction}, keptOdd, largest-cdna3Fraction)
+		s.term(partialSum(even, e0, largest), keptEven, largest-cdna3Fraction)
+		s.term(partialSum(odd, e1, largest), keptOdd, largest-cdna3Fraction)
 		s.align(largest, largest-cdna3Fraction, "down", keptEven+keptOdd)
 	}
 	return keptEven + keptOdd, largest
 }
 
-func evenIndex(i int) int { return 2 * i }
-func oddIndex(i int) int  { return 2*i + 1 }
+// partialSum returns a sum in units of 2^(largest-24), as a term of an alignment to 2^e. A sum
+// without terms is a zero that does not affect the alignment.
+func partialSum(sum int64, largest, e int) number {
+	if largest == cdna3None {
+		largest = e
+	}
+	return number{sig: sum, exp: largest, frac: cdna3Fraction}
+}
 
-// alignProducts adds every step-th product from first on, each truncated to a multiple of
-// 2^(largest-24). Zeros do not count for the largest exponent.
-func alignProducts(products []number, first, step int, s *Step) (sum int64, largest int) {
+// A selection is every step-th product of a group from first on.
+type selection struct {
+	first, step int
+	title       string
+	index       func(int) int // in the group; nil: all
+}
+
+var (
+	every        = selection{0, 1, "products", nil}
+	evenProducts = selection{0, 2, "products of even k", func(i int) int { return 2 * i }}
+	oddProducts  = selection{1, 2, "products of odd k", func(i int) int { return 2*i + 1 }}
+)
+
+// alignProducts adds the selected products, each truncated to a multiple of 2^(largest-24). Zeros
+// do not count for the largest exponent, which is cdna3None if all are.
+func alignProducts(g *group, t *trace, products []number, from selection) (sum int64, largest int) {
 	largest = cdna3None
-	for i := first; i < len(products); i += step {
+	for i := from.first; i < len(products); i += from.step {
 		if products[i].sig != 0 {
 			largest = max(largest, products[i].exp)
 		}
 	}
-	for i := first; i < len(products); i += step {
+	if largest == cdna3None {
+		return 0, largest
+	}
+	s := t.step(g, from.title, labels{width: 1, index: from.index})
+	for i := from.first; i < len(products); i += from.step {
 		p := products[i]
 		if p.sig == 0 {
 			p.exp = largest // no effect: zero stays zero

@@ -221,6 +221,39 @@ func TestExplainNames(t *testing.T) {
 	}
 }
 
+// TestExplainZeros checks the steps of groups whose products, or those of odd index, are zero: they
+// have no exponent, and no step.
+func TestExplainZeros(t *testing.T) {
+	for _, tc := range []struct {
+		operands, a string // codes of a
+		want        string
+	}{
+		{"e4m3fnuz", "1", "k 0 to 15: products of even k; k 0 to 15: both sums; k 0 to 15: sum of products, and C cut to 24 bits below E"},
+		{"e4m3fnuz", "01", "k 0 to 15: products of odd k; k 0 to 15: both sums; k 0 to 15: sum of products, and C cut to 24 bits below E"},
+		{"e4m3fnuz", "0", "k 0 to 15: sum of products, and C cut to 24 bits below E"},
+		{"bf16", "0", "k 0 to 7: sum of products, and C cut to 24 bits below E; k 8 to 15: sum of products, and C cut to 24 bits below E"},
+	} {
+		u := unit(t, "cdna3-mfma", tc.operands, "f32", "-")
+		a := make([]uint64, u.K)
+		for i, c := range tc.a {
+			a[i] = repeated(u.A, 1, float64(c-'0'))[0]
+		}
+		_, steps := u.Explain(a, repeated(u.B, u.K, 1), f32(8), nil, nil)
+		var titles []string
+		for _, s := range steps {
+			titles = append(titles, s.Title)
+			for _, term := range s.Terms {
+				if term.Exponent < -200 {
+					t.Errorf("%s × %s: %s: %s has exponent %d", tc.operands, tc.a, s.Title, term.Name, term.Exponent)
+				}
+			}
+		}
+		if got := strings.Join(titles, "; "); got != tc.want {
+			t.Errorf("%s × %s: got steps %s, want %s", tc.operands, tc.a, got, tc.want)
+		}
+	}
+}
+
 // TestUnits checks that the table has every model of the list, that names of instructions have no
 // placeholders, and that K is a multiple of groups and blocks.
 func TestUnits(t *testing.T) {

@@ -58,6 +58,9 @@ func mmaCommand() *cobra.Command {
 			}
 			return catalog.PrintUnits(out, u.model.Value, *asJSON)
 		}
+		if cmd.Flags().Changed("k") && *u.k == 0 {
+			return cli.Misuse("--k 0: a case has at least one product: omit it for the K of the instruction")
+		}
 		unit, k, err := u.unit()
 		switch {
 		case err != nil:

@@ -96,7 +96,7 @@ func TestRawDefaults(t *testing.T) {
 func TestRawCaseEnds(t *testing.T) {
 	args := strings.Fields("mma --raw --model blackwell-mxf8f6f4 --a e4m3")
 	status, stdout, stderr := execute(strings.Repeat("\x00", 2*70+69), args...)
-	const want = "standard input ends within case 3: got 69 bytes, want 70 for 32 e4m3, 32 e4m3, C in f32, 2×1 ue8m0; the 2 complete cases were computed"
+	const want = "standard input ends within case 3: got 69 bytes, want 70 for 32 e4m3, 32 e4m3, C in f32, 2×1 ue8m0; 2 results written"
 	if status != exitFailed || len(stdout) != 8 || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit status %d, %d bytes, %q, want %q", status, len(stdout), stderr, want)
 	}
@@ -105,7 +105,25 @@ func TestRawCaseEnds(t *testing.T) {
 	}
 }
 
-// TestRawAnswers checks that a client gets each result before it sends the next case.
+// TestNoProducts checks that a K of zero is an error, not the default.
+func TestNoProducts(t *testing.T) {
+	for _, action := range []string{"--raw", "--explain 1:1"} {
+		args := append(strings.Fields("mma --model hopper-wgmma --a e4m3 --k 0"), strings.Fields(action)...)
+		if status, stdout, stderr := execute("", args...); status != exitUsage || stdout != "" || !strings.Contains(stderr, "--k 0: a case has at least one product") {
+			t.Errorf("%s: exit status %d, %q, %q", action, status, stdout, stderr)
+		}
+	}
+}
+
+// TestExplainNaNs checks that equal terms share a row also if they are NaN, here by a NaN scale.
+func TestExplainNaNs(t *testing.T) {
+	_, stdout, stderr := execute("", strings.Fields("mma --model blackwell-mxf8f6f4 --a e4m3 --explain --scales-a nan 1:1:32")...)
+	if !strings.Contains(stdout, "k 0 … k 31    NaN\n") {
+		t.Errorf("got %s%s", stdout, stderr)
+	}
+}
+
+// TestRawAnswers checks that a client gets each result before it sends the rest of the next case.
 func TestRawAnswers(t *testing.T) {
 	in, send := io.Pipe()
 	receive, out := io.Pipe()
@@ -117,8 +135,8 @@ func TestRawAnswers(t *testing.T) {
 		done <- status
 	}()
 	result := make([]byte, 4)
-	for range 3 {
-		if _, err := send.Write(make([]byte, 20)); err != nil {
+	for _, size := range []int{20, 25, 15} {
+		if _, err := send.Write(make([]byte, size)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(receive, result); err != nil {

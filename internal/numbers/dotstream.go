@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/mma"
 )
 
@@ -18,7 +19,7 @@ func StreamCases(w io.Writer, r io.Reader, u *mma.Unit, k int) error {
 	data, result := make([]byte, size), make([]byte, 8)
 	a, b := make([]uint64, k), make([]uint64, k)
 	for done := 0; ; done++ {
-		if in.Buffered() == 0 { // a client may wait for results before it sends the next case
+		if in.Buffered() < size { // a client may wait for results before it sends the next case
 			if err := out.Flush(); err != nil {
 				return fmt.Errorf("write standard output: %w", err)
 			}
@@ -32,9 +33,9 @@ func StreamCases(w io.Writer, r io.Reader, u *mma.Unit, k int) error {
 			case errors.Is(err, io.EOF):
 				return nil
 			case errors.Is(err, io.ErrUnexpectedEOF):
-				return fmt.Errorf("standard input ends within case %d: got %d bytes, want %d for %s; the %d complete cases were computed", done+1, n, size, caseText(u, k), done)
+				return fmt.Errorf("standard input ends within case %d: got %d bytes, want %d for %s; %s written", done+1, n, size, caseText(u, k), cli.Counted(done, "result"))
 			}
-			return fmt.Errorf("read standard input after %d cases: %w", done, err)
+			return fmt.Errorf("read standard input after %s: %w", cli.Counted(done, "case"), err)
 		}
 		rest := data
 		for i := range a {

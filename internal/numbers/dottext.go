@@ -112,7 +112,8 @@ func termTable(s *mma.Step) string {
 }
 
 func sameTerm(a, b mma.Term) bool {
-	return a.Value == b.Value && a.Exponent == b.Exponent && a.Kept == b.Kept
+	same := a.Value == b.Value && a.Kept == b.Kept || a.Value != a.Value && b.Value != b.Value // NaN
+	return same && a.Exponent == b.Exponent
 }
 
 // exactText returns the exact value: decimal if that is short, otherwise hexadecimal
