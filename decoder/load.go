@@ -12,6 +12,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -40,7 +41,8 @@ type LoadOptions struct {
 // Load reads a decoder from a Hugging Face directory or a GGUF file. Quantized weights, in any supported
 // convention, stay as they are stored; such a model cannot be trained. Types of llama.cpp other than
 // MXFP4, NVFP4 and Q8_0 are decoded to F32. An architecture, a configuration key or a value that this
-// package does not compute is an error that matches errors.ErrUnsupported. When ctx ends, Load returns
+// package does not compute is an error that matches errors.ErrUnsupported. Weights for inference that
+// are larger than the available memory are an error that matches ErrMemory. When ctx ends, Load returns
 // its error after the current tensor.
 func Load(ctx context.Context, path string, o LoadOptions) (*Model, error) {
 	open := hf.Open
@@ -95,6 +97,11 @@ func read(ctx context.Context, source *checkpoint.Model, o LoadOptions) (*Model,
 	m, r, err := prepare(source, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.Inference {
+		if err := checkMemory(source, memory.Available()); err != nil {
+			return nil, err
+		}
 	}
 	return m, r.read(ctx, m, m.projections())
 }

@@ -1,23 +1,26 @@
 package decoder
 
 import (
+	"errors"
 	"fmt"
 
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// CheckMemory returns an error if the weights of a checkpoint, as Read holds them with
-// LoadOptions.Inference, take more than the available bytes of memory.
-func CheckMemory(source *hf.Checkpoint, available int64) error {
+// ErrMemory is the error of weights that take more memory than is available.
+var ErrMemory = errors.New("the model does not fit in memory")
+
+// checkMemory returns an error that matches ErrMemory if the weights of a checkpoint, as read holds
+// them with LoadOptions.Inference, take more than the available bytes of memory.
+func checkMemory(source *checkpoint.Model, available int64) error {
 	need := int64(0)
-	for _, w := range checkpoint.Read(source).Weights {
+	for _, w := range source.Weights {
 		need += heldBytes(w)
 	}
 	if need > available {
-		return fmt.Errorf("the weights take %s of memory, but %s are available: quantize the model, or use a smaller one", memory.Text(float64(need)), memory.Text(float64(available)))
+		return fmt.Errorf("%w: the weights take %s, but %s are available: quantize the model, or use a smaller one", ErrMemory, memory.Text(float64(need)), memory.Text(float64(available)))
 	}
 	return nil
 }

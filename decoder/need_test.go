@@ -2,9 +2,9 @@ package decoder
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
@@ -35,7 +35,7 @@ func TestCheckMemory(t *testing.T) {
 	}
 	weights := filepath.Join(half, "model.safetensors")
 	data, err := os.ReadFile(weights)
-	if err == nil { // CheckMemory does not read values
+	if err == nil { // checkMemory does not read values
 		err = os.WriteFile(weights, bytes.ReplaceAll(data, []byte(`"BF16"`), []byte(`"F16" `)), 0o600)
 	}
 	if err != nil {
@@ -53,10 +53,10 @@ func TestCheckMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer source.Close()
-		if err := CheckMemory(source, c.want); err != nil {
+		if err := checkMemory(checkpoint.Read(source), c.want); err != nil {
 			t.Errorf("%s: %v", c.path, err)
 		}
-		if err := CheckMemory(source, c.want-1); err == nil || !strings.Contains(err.Error(), "are available") {
+		if err := checkMemory(checkpoint.Read(source), c.want-1); !errors.Is(err, ErrMemory) {
 			t.Errorf("%s: one byte less: got %v", c.path, err)
 		}
 	}

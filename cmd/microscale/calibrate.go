@@ -44,7 +44,7 @@ func calibrateCommand() *cobra.Command {
 		c.Model, c.Method, c.Context, c.Threads, c.Stderr = args[0], method, int(*context), int(*threads), cmd.ErrOrStderr()
 		result, err := c.Run(cmd.Context())
 		if err != nil {
-			return err
+			return streamed(err)
 		}
 		return result.PrintCalibration(cmd.OutOrStdout(), c.Out)
 	}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/assess"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
@@ -91,6 +94,14 @@ func addStream(cmd *cobra.Command, dir *string) {
 	cmd.Flags().Lookup(flag).NoOptDefVal = "eval" + streamSuffix
 }
 
+// streamed adds the flag that helps to an error about memory.
+func streamed(err error) error {
+	if errors.Is(err, decoder.ErrMemory) {
+		return fmt.Errorf("%w; --stream keeps one layer in memory", err)
+	}
+	return err
+}
+
 // streamSuffix ends the name of the default directory of activations.
 const streamSuffix = ".microscale-partial"
 
@@ -111,6 +122,7 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 	e.Head, e.Cache = f.head.Value, f.cache.Value
 	e.Activations, e.Threads, e.Stderr = activations, threads, cmd.ErrOrStderr()
 	result, err := e.Run(cmd.Context())
+	err = streamed(err)
 	if err == nil && *f.report != "" {
 		err = result.WriteReport(*f.report, cli.CommandLine(cmd))
 	}

@@ -3,14 +3,12 @@ package assess
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
 	"github.com/microscale-go/microscale/internal/input"
-	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -34,9 +32,6 @@ func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads 
 		return nil, err
 	}
 	s := &stack{source: source}
-	if err := decoder.CheckMemory(source, memory.Available()); err != nil && !stream {
-		return nil, errors.Join(fmt.Errorf("%s: %w: --stream keeps one layer in memory", path, err), source.Close())
-	}
 	if stream {
 		if s.reader, err = decoder.ReadLayers(ctx, source, o); err == nil {
 			s.Model = s.reader.Model()

@@ -43,9 +43,6 @@ func Load(ctx context.Context, arg string, o Options) (*Model, error) {
 		return nil, err
 	}
 	defer source.Close()
-	if err := decoder.CheckMemory(source, memory.Available()); err != nil {
-		return nil, fmt.Errorf("%s: %w", arg, err)
-	}
 	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Inputs: inputs})
 	if err != nil {
 		return nil, err

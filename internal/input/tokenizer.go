@@ -24,7 +24,7 @@ const MaxTokenizer = 256 << 20
 func TokenizerOf(c *hf.Checkpoint) (*tokenizer.Tokenizer, error) {
 	for _, other := range c.Others() {
 		if other.Name == TokenizerName {
-			return Tokenizer(other.Path)
+			return parse(other.Path)
 		}
 	}
 	if strings.HasSuffix(c.Path, llamacpp.Suffix) {
@@ -54,16 +54,21 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 		}
 		return t, nil
 	}
-	data, err := bounded.ReadFile(path, MaxTokenizer)
+	t, err := parse(path)
 	if os.IsNotExist(err) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, bounded.Cause(err))
-	}
-	t, err := tokenizer.Parse(data)
-	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
+}
+
+// parse reads a tokenizer.json.
+func parse(path string) (*tokenizer.Tokenizer, error) {
+	data, err := bounded.ReadFile(path, MaxTokenizer)
+	if err != nil {
+		return nil, bounded.Cause(err)
+	}
+	return tokenizer.Parse(data)
 }

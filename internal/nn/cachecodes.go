@@ -13,7 +13,7 @@ import (
 // keys and values in format f: each head of a token must have its own scales.
 func CheckCacheFormat(f quant.Format) error {
 	if f.NeedsAmax() || f.Block.Rows > 1 {
-		return fmt.Errorf("a KV cache in %s is unsupported: want a format whose scales belong to one row, such as %s: %w", f, quant.MXFP8, errors.ErrUnsupported)
+		return fmt.Errorf("a KV cache in %s: %w: want a format whose scales belong to one row, such as %s", f, errors.ErrUnsupported, quant.MXFP8)
 	}
 	return nil
 }
