@@ -172,6 +172,11 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 	if batch < 1 || len(tokens) == 0 || len(tokens)%batch != 0 {
 		return x, nil, fmt.Errorf("model: got %d tokens, want a positive multiple of the batch of %d sequences", len(tokens), batch)
 	}
+	if s.Lengths != nil {
+		if err := m.checkPadding(s, batch, len(tokens)/batch); err != nil {
+			return x, nil, fmt.Errorf("model: padding: %w", err)
+		}
+	}
 	quantized, exempt := m.scopes(s)
 	s.Arena.Turn()
 	if x, err = m.embed(exempt, tokens); err != nil {
@@ -203,6 +208,15 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 	s.Arena.Turn()
 	x, saved.norm, err = m.norm.Forward(exempt, x)
 	return x, saved, err
+}
+
+// checkPadding returns an error unless the model supports padding and Scope.Lengths are those of batch
+// sequences.
+func (m *Model) checkPadding(s *nn.Scope, batch, longest int) error {
+	if missing := m.plan.forwardOnly(); missing != "" {
+		return fmt.Errorf("%s does not support it: use sequences of equal length", missing)
+	}
+	return s.CheckLengths(batch, longest)
 }
 
 // embed returns the residual stream before the first layer.
@@ -259,7 +273,8 @@ func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
 var ErrQuantized = errors.New("the weights of the model are quantized: load the checkpoint that they were made from")
 
 // Train runs the forward and the backward pass of one microbatch: batch contiguous sequences of equal
-// length, and for each token the target that follows it. Negative targets do not count. It returns
+// length, and for each token the target that follows it. Negative targets do not count. With
+// Scope.Lengths, sequences end with padding: its tokens are ignored, its targets must be negative. It returns
 // the mean loss in nats per token, which may be NaN, and adds the gradients, multiplied by weight, to
 // those of the parameters. It updates delayed scales after the forward and after the backward pass.
 func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float32) (loss float64, err error) {
@@ -273,6 +288,9 @@ func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float
 	x, saved, err := m.forward(s, tokens, batch, nil)
 	if err != nil {
 		return 0, err
+	}
+	if err := checkPaddedTargets(s, targets); err != nil {
+		return 0, fmt.Errorf("model: train: %w", err)
 	}
 	logits, headSaved, err := m.head.linear.Forward(exempt, x)
 	if err != nil {
@@ -301,6 +319,19 @@ func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float
 	}
 	m.lastTrain.Columnwise += m.transient()
 	return loss, m.endPass(s, true)
+}
+
+// checkPaddedTargets returns an error if padding has a target.
+func checkPaddedTargets(s *nn.Scope, targets []int32) error {
+	for i, n := range s.Lengths {
+		longest := len(targets) / len(s.Lengths)
+		for j, target := range targets[i*longest:][n:longest] {
+			if target >= 0 {
+				return fmt.Errorf("target %d of sequence %d is %d in padding, want a negative one", n+j, i, target)
+			}
+		}
+	}
+	return nil
 }
 
 // complete reports that the backward pass has added the gradients of params.

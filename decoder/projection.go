@@ -107,6 +107,9 @@ func (p *projection) forward(s *nn.Scope, x tensor.Dense) (y tensor.Dense, saved
 	} else {
 		y, err = p.frozen.forward(s, x)
 	}
+	if err == nil && p.bias {
+		s.ClearPadding(y)
+	}
 	if err == nil && s.Inference && s.Observer.Linear != nil {
 		s.Observer.Linear(p.name, x, y)
 	}

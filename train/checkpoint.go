@@ -46,7 +46,7 @@ const (
 const maxState = 1 << 30
 
 // stateVersion is the version of this layout.
-const stateVersion = 5
+const stateVersion = 6
 
 // A stateFile is state.json.
 type stateFile struct {
@@ -62,6 +62,7 @@ type state struct {
 	Arguments     []string          `json:"arguments,omitempty"`
 	TrainLoss     []float64         `json:"train_loss"`
 	Validation    []ValidationPoint `json:"validation"`
+	Tokens        int               `json:"tokens"` // trained on, without padding
 	Seconds       float64           `json:"seconds"`
 	Files         []tensorFile      `json:"files"`
 }

@@ -82,12 +82,12 @@ func TestReadStateErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "the end of the file is missing",
 		"[]\n":             "not the state of a training run",
-		`{"version": 2}`:   "got version 2, want 5",
-		`{"version": 5}`:   "not the state of a training run",
+		`{"version": 2}`:   "got version 2, want 6",
+		`{"version": 6}`:   "not the state of a training run",
 		"{\"version\": 5,": "the end of the file is missing",
-		`{"version": 5, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "got 1 losses after 3 steps",
-		`{"version": 5, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: got CRC-32C ",
-		`{"version": 5, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "got 1 losses after 3 steps",
+		`{"version": 6, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "got 1 losses after 3 steps",
+		`{"version": 6, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: got CRC-32C ",
+		`{"version": 6, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "got 1 losses after 3 steps",
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, stateName), []byte(text))

@@ -74,7 +74,7 @@ type Event struct {
 	// Of a step.
 	GradientNorm float64 // before clipping
 	LearningRate float64
-	Tokens       int
+	Tokens       int // without padding
 	Elapsed      time.Duration
 
 	Err error // of a resume: why a later checkpoint was not used; otherwise nil
@@ -117,7 +117,8 @@ func (c *Config) report(e Event) {
 // process call those of a common Batches concurrently.
 //
 // A batch is a number of contiguous sequences of equal length: token ids of the model's vocabulary,
-// and for each token its target, the token that follows. Targets below 0 do not count.
+// and for each token its target, the token that follows. Targets below 0 do not count. Shorter
+// sequences end with Padding, as token and as target: losses and gradients do not depend on it.
 type Batches interface {
 	// Training returns the sequences of a step, counted from 0. Each microbatch takes consecutive
 	// ones.

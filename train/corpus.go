@@ -49,21 +49,33 @@ const (
 // 128 KiB. Without sources, it reads goroot: if Go is installed with its source, otherwise
 // synthetic:.
 func OpenCorpus(sources ...string) (*Corpus, error) {
+	files, sources, err := openSources(sources)
+	if err != nil {
+		return nil, err
+	}
+	return NewCorpus(bytes.Join(files, nil), sources...), nil
+}
+
+// openSources returns the files of sources, and the names of the default ones without any.
+func openSources(sources []string) (files [][]byte, names []string, err error) {
 	if len(sources) == 0 {
 		sources = []string{goRoot}
 		if _, err := goSource(); err != nil {
 			sources = []string{synthetic}
 		}
 	}
-	var text []byte
+	limit := maxCorpus
 	for _, s := range sources {
-		part, err := readSource(s, maxCorpus-len(text))
+		parts, err := readSource(s, limit)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		text = append(text, part...)
+		for _, part := range parts {
+			limit -= len(part)
+		}
+		files = append(files, parts...)
 	}
-	return NewCorpus(text, sources...), nil
+	return files, sources, nil
 }
 
 // NewCorpus returns a corpus of text. It cuts the text into 256 blocks, or into fewer of 512 bytes;
@@ -100,13 +112,13 @@ func (c *Corpus) Text() (training, validation []byte) { return c.train, c.valida
 // Digest implements Batches.
 func (c *Corpus) Digest() string { return c.digest }
 
-// readSource reads one source, of at most limit bytes.
-func readSource(source string, limit int) ([]byte, error) {
+// readSource returns the files of one source, of at most limit bytes together.
+func readSource(source string, limit int) (files [][]byte, err error) {
 	switch source {
 	case "":
 		return nil, fmt.Errorf("the name of the corpus is empty: use %s, %s, a file or a directory", goRoot, synthetic)
 	case synthetic:
-		return synthesize(syntheticSize), nil
+		return [][]byte{synthesize(syntheticSize)}, nil
 	case goRoot:
 		root, err := goSource()
 		if err != nil {
@@ -135,7 +147,7 @@ func readSource(source string, limit int) ([]byte, error) {
 	if len(text) == 0 {
 		return nil, fmt.Errorf("%s: the file is empty", source)
 	}
-	return text, nil
+	return [][]byte{text}, nil
 }
 
 func unreadable(path string, err error) error {
@@ -151,9 +163,9 @@ func tooLarge(source string) error {
 
 // readTree reads the text files of a directory for which wanted returns true. It stops at limit bytes
 // for goRoot, and returns an error for other sources.
-func readTree(root, name string, limit int, wanted func(path string, d fs.DirEntry) bool) ([]byte, error) {
-	var text []byte
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+func readTree(root, name string, limit int, wanted func(path string, d fs.DirEntry) bool) (files [][]byte, err error) {
+	total := 0
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return unreadable(path, err)
 		}
@@ -183,22 +195,24 @@ func readTree(root, name string, limit int, wanted func(path string, d fs.DirEnt
 		if bytes.IndexByte(part, 0) >= 0 {
 			return nil // not a text
 		}
-		if len(text)+len(part) > limit {
+		if total+len(part) > limit {
 			if name == goRoot {
 				return fs.SkipAll
 			}
 			return tooLarge(name)
 		}
-		text = append(text, part...)
+		if len(part) > 0 {
+			files, total = append(files, part), total+len(part)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(text) == 0 {
+	if total == 0 {
 		return nil, fmt.Errorf("%s: the directory has no text file of at most %d KiB", name, maxFile>>10)
 	}
-	return text, nil
+	return files, nil
 }
 
 // goFile selects the source of the standard library, without tests, commands and vendored modules.

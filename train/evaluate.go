@@ -23,7 +23,7 @@ type Evaluation struct {
 }
 
 // Evaluate returns the loss of a model on contiguous sequences of the given length, under the scope
-// s. Targets below 0 do not count.
+// s. Targets below 0 do not count; sequences may end with padding.
 func Evaluate(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, targets []int32, length int) (e Evaluation, err error) {
 	if err := checkBatch(tokens, targets, 1, len(tokens), length); err != nil {
 		return e, fmt.Errorf("evaluate: %w", err)
@@ -59,6 +59,7 @@ func evaluateBatches(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, 
 		}
 		from, to := i*length, min(i+evaluationBatch, sequences)*length
 		s.Random.Microbatch, s.ReuseWeights = i/evaluationBatch, !first
+		s.Lengths = lengths(tokens[from:to], length)
 		one, err := evaluateBatch(m, s, tokens[from:to], targets[from:to], length)
 		if err != nil {
 			return nil, err

@@ -7,7 +7,8 @@ import (
 	"github.com/microscale-go/microscale/internal/parallel"
 )
 
-// backward computes the gradients of this rank's microbatches of a step, and returns their losses.
+// backward computes the gradients of this rank's microbatches of a step, and returns their losses,
+// multiplied by the ratio of their targets to those of the mean microbatch.
 // The gradient of each microbatch is complete before it is added (see gradientTree). With reduce,
 // the sums over ranks are started during the last backward pass; otherwise the gradients are the
 // sums over the microbatches of this rank. Gradients are zero before.
@@ -20,8 +21,10 @@ func (r *run) backward(scope nn.Scope, reduce bool) (losses []float64, err error
 	if err != nil {
 		return nil, fmt.Errorf("training data: %w", err)
 	}
+	r.tokens = countTokens(tokens)
 	sequences := r.Batch / r.Microbatches
 	n := sequences * r.Sequence
+	total := counted(targets)
 	each := r.Microbatches / r.data.ranks()
 	for k := range each {
 		if k > 0 {
@@ -32,11 +35,15 @@ func (r *run) backward(scope nn.Scope, reduce bool) (losses []float64, err error
 		}
 		i := r.data.rank()*each + k
 		scope.Random.Microbatch, scope.ReuseWeights = i, k > 0
-		loss, err := r.model.Train(&scope, tokens[i*n:(i+1)*n], targets[i*n:(i+1)*n], sequences, 1/float32(r.Microbatches))
+		own, wanted := tokens[i*n:(i+1)*n], targets[i*n:(i+1)*n]
+		scope.Lengths = lengths(own, r.Sequence)
+		// Microbatches count by their targets: the loss is a mean over all targets of the step.
+		count := float64(counted(wanted))
+		loss, err := r.model.Train(&scope, own, wanted, sequences, float32(count/float64(total)))
 		if err != nil {
 			return nil, err
 		}
-		losses = append(losses, loss)
+		losses = append(losses, loss*(count*float64(r.Microbatches)/float64(total)))
 	}
 	if !reduce {
 		parallel.For(len(r.params), 1, r.Threads, func(from, to int) {
@@ -58,11 +65,11 @@ func (r *run) clearGradients() {
 	})
 }
 
-// checkBatch returns an error unless a batch has min to max sequences.
+// checkBatch returns an error unless a batch has min to max sequences, with padding only at their end.
 func checkBatch(tokens, targets []int32, minSequences, maxSequences, length int) error {
 	n := len(tokens) / length
 	if len(tokens) != n*length || len(targets) != len(tokens) || n < minSequences || n > maxSequences {
 		return fmt.Errorf("got %d tokens and %d targets, want %d to %d sequences of %d", len(tokens), len(targets), minSequences, maxSequences, length)
 	}
-	return nil
+	return checkPadding(tokens, targets, length)
 }

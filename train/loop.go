@@ -23,7 +23,7 @@ type Result struct {
 	TrainLoss  []float64         // of each step
 	Validation []ValidationPoint // the last one after the last step
 	Sequences  []float64         // losses of the sequences of the last validation; nil if the run was resumed after it
-	Tokens     int               // trained on
+	Tokens     int               // trained on, without padding
 	Seconds    float64           // of all steps, including those before a resume
 	Parameters int
 
@@ -65,6 +65,7 @@ type run struct {
 	validationTokens, validationTargets []int32
 	sequences                           []float64 // losses of the last validation
 
+	tokens      int              // of the last step, without padding
 	interrupted bool             // the context of a rank ended
 	first       int              // steps before this process
 	before      map[string]int64 // traffic before the first step
@@ -142,7 +143,7 @@ func (r *run) run(ctx context.Context) (_ *Result, err error) {
 	}
 	return &Result{
 		Model: r.model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation, Sequences: r.sequences,
-		Tokens: c.Steps * c.Batch * c.Sequence, Seconds: r.state.Seconds,
+		Tokens: r.state.Tokens, Seconds: r.state.Seconds,
 		Parameters: r.model.Config.Parameters(), Memory: used,
 		Ranks: r.Parallel.ranks(), Traffic: sent, GradSQNR: r.gradSQNR(),
 	}, nil
@@ -321,9 +322,10 @@ func (r *run) step(ctx context.Context) error {
 		return err
 	}
 	r.state.TrainLoss = append(r.state.TrainLoss, loss)
+	r.state.Tokens += r.tokens
 	elapsed := time.Since(start)
 	r.state.Seconds += elapsed.Seconds()
-	r.report(Event{Name: eventStep, Step: step + 1, Loss: loss, GradientNorm: norm, LearningRate: rate, Tokens: r.Batch * r.Sequence, Elapsed: elapsed})
+	r.report(Event{Name: eventStep, Step: step + 1, Loss: loss, GradientNorm: norm, LearningRate: rate, Tokens: r.tokens, Elapsed: elapsed})
 	return nil
 }
 

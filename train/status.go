@@ -11,7 +11,7 @@ import (
 
 // A status is what a rank tells the others after the backward pass of a step.
 type status struct {
-	losses      []float64 // of its microbatches
+	losses      []float64 // of its microbatches, as backward returns them
 	nonFinite   bool      // its gradients have NaN or Inf
 	interrupted bool
 	err         error

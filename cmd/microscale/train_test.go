@@ -111,6 +111,34 @@ func TestTrainSwitches(t *testing.T) {
 	}
 }
 
+// TestTrainSeparator trains on lines of different lengths, with one rank and with two, and resumes.
+func TestTrainSeparator(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var text strings.Builder
+	for i := range 200 {
+		fmt.Fprintln(&text, strings.Repeat("word ", i%9))
+	}
+	if err := os.WriteFile("lines.txt", []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run := func(more ...string) map[string]any {
+		t.Helper()
+		return parsed[map[string]any](t, done(t, tinyRun(append(more, "--data", "lines.txt", "--separator", `\n`, "--microbatches", "2", "--json")...)...))
+	}
+	one, two := run("--out", "one"), run("--out", "two", "--dp", "2")
+	for _, k := range []string{"train_losses", "val_losses", "tokens"} {
+		if fmt.Sprint(one[k]) != fmt.Sprint(two[k]) {
+			t.Errorf("%s: %v, and on two ranks %v", k, one[k], two[k])
+		}
+	}
+	if n := one["tokens"].(float64); n < 6*4 || n > 6*4*32 {
+		t.Errorf("got %g tokens", n)
+	}
+	if status, _, stderr := execute("", tinyRun("--data", "lines.txt", "--separator", "")...); status != 1 || !strings.Contains(stderr, "lines.txt: got 2 documents of more than one byte, want at least 16") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}
+
 // TestTrainTogether checks that concurrent runs get different directories.
 func TestTrainTogether(t *testing.T) {
 	t.Chdir(t.TempDir())

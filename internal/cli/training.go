@@ -21,6 +21,7 @@ type TrainingFlags struct {
 	schedule                                                                           *Choice[train.Schedule]
 	seed                                                                               *uint64
 	data                                                                               *[]string
+	separator                                                                          *string
 	firstLast, recompute, fp8Param                                                     *bool
 }
 
@@ -32,6 +33,7 @@ func AddTraining(cmd *cobra.Command, d train.Config) *TrainingFlags {
 	f.steps = count("steps", d.Steps, "train for `N` steps")
 	f.seed = flags.Uint64("seed", d.Seed, "seed `N` for initialization, data order and stochastic rounding")
 	f.data = AddData(cmd, "train")
+	f.separator = flags.String("separator", "", "train on documents, padded to --sequence or cut: each ends with its file and after `TEXT`, such as '\\n' for lines; '' for files only (default: parts of the whole text)")
 	f.hidden = count("hidden", d.Model.HiddenSize, "model width `N`")
 	f.layers = count("layers", d.Model.NumHiddenLayers, "layers `N`")
 	f.heads = count("heads", d.Model.NumAttentionHeads, "attention heads `N`; divides --hidden")
@@ -107,6 +109,14 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c 
 	}
 	if err := c.CheckMemory(); err != nil {
 		return c, nil, WithFlag(err)
+	}
+	if cmd.Flags().Changed("separator") {
+		documents, err := train.OpenDocuments(train.ParseSeparator(*f.separator), *f.data...)
+		if err != nil {
+			return c, nil, err
+		}
+		c.Data = documents
+		return c, &documents.Corpus, nil
 	}
 	corpus, err = train.OpenCorpus(*f.data...)
 	c.Data = corpus

@@ -61,8 +61,9 @@ func (s *attentionSaved) Bytes() int { return tensorBytes(s.qkv) + s.codes.bytes
 // Width returns the number of columns of the input: the heads of Q, K and V, side by side.
 func (a *Attention) Width() int { return (a.Heads + 2*a.KVHeads) * a.HeadDim }
 
-// Forward returns O, tokens × Heads·HeadDim, for a batch of contiguous sequences of equal length.
-// It takes ownership of qkv, whose Q and K it rotates in place. saved is nil under
+// Forward returns O, tokens × Heads·HeadDim, for a batch of contiguous sequences of equal length,
+// which Scope.Lengths may say to end with padding. It takes ownership of qkv, whose Q and K it
+// rotates in place. saved is nil under
 // Scope.Inference.
 func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Dense, saved Saved, err error) {
 	if err := checkWidth(a.Name, qkv, a.Width()); err != nil {
@@ -75,6 +76,10 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %s has no backward pass: use Scope.Inference", a.Name, missing)
 	}
 	length := qkv.Rows / batch
+	if err := s.CheckLengths(batch, length); err != nil {
+		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", a.Name, err)
+	}
+	s.ClearPadding(qkv)
 	if err := a.prepare(s, qkv, length, 0, length); err != nil {
 		return tensor.Dense{}, nil, err
 	}
@@ -266,6 +271,14 @@ func (r *attentionRun) begin(o Operand, x tensor.Dense) (err error) {
 	return nil
 }
 
+// realTokens returns the number of queries of a sequence that has longest rows with its padding.
+func (r *attentionRun) realTokens(sequence, longest int) int {
+	if r.s.Lengths == nil {
+		return longest
+	}
+	return r.s.Lengths[sequence]
+}
+
 // each calls body for every pair of a sequence and a head of K and V. Goroutines share the pairs;
 // each has its own worker.
 func (r *attentionRun) each(batch int, body func(w *worker, sequence, head int) error) error {
@@ -296,7 +309,7 @@ func (r *attentionRun) forward(batch int) (tensor.Dense, error) {
 	o := tensor.New(r.queries.Rows, r.Heads*r.HeadDim)
 	tokens := r.queries.Rows / batch
 	err := r.each(batch, func(w *worker, sequence, head int) error {
-		for from := 0; from < tokens; from += chunkTokens {
+		for from := 0; from < r.realTokens(sequence, tokens); from += chunkTokens {
 			c := w.chunk(sequence, head, tokens, from)
 			p, err := w.probabilities(c)
 			if err != nil {
@@ -338,7 +351,7 @@ func (r *attentionRun) backward(do tensor.Dense) (tensor.Dense, error) {
 	batch := do.Rows / r.length
 	amaxes := make([]float32, batch*r.KVHeads) // of dS
 	err := r.each(batch, func(w *worker, sequence, head int) error {
-		for from := 0; from < r.length; from += chunkTokens {
+		for from := 0; from < r.realTokens(sequence, r.length); from += chunkTokens {
 			c := w.chunk(sequence, head, r.length, from)
 			p, err := w.probabilities(c)
 			if err != nil {

@@ -71,12 +71,13 @@ func (e *Embedding) row(dst []float32, id int) error {
 	return nil
 }
 
-// Forward returns the rows of ids. An id outside the vocabulary is an error.
+// Forward returns the rows of ids. An id outside the vocabulary is an error, except in padding
+// (Scope.Lengths).
 func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
 	rows, width := e.size()
 	vocabulary := rows * s.Ranks.Size()
 	for i, id := range ids {
-		if id < 0 || int(id) >= vocabulary {
+		if (id < 0 || int(id) >= vocabulary) && !s.padding(i, len(ids)) {
 			return tensor.Dense{}, fmt.Errorf("%s: token %d is %d, want 0 to %d", e.Name, i, id, vocabulary-1)
 		}
 	}
@@ -84,6 +85,10 @@ func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
 	failed := make([]error, len(ids))
 	parallel.For(len(ids), rowGrain(width), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
+			if s.padding(i, len(ids)) {
+				clear(y.Row(i))
+				continue
+			}
 			failed[i] = e.row(y.Row(i), int(ids[i]))
 			s.round(y.Row(i))
 		}
@@ -104,7 +109,7 @@ func (e *Embedding) Backward(s *Scope, ids []int32, dy tensor.Dense) error {
 	parallel.For(grad.Cols, 16, s.Threads, func(from, to int) {
 		for i, id := range ids {
 			row := int(id) - e.first
-			if row < 0 || row >= grad.Rows {
+			if s.padding(i, len(ids)) || row < 0 || row >= grad.Rows {
 				continue
 			}
 			g := grad.Row(row)[from:to]

@@ -67,12 +67,13 @@ type worker struct {
 	amax            float32 // of dS, over all chunks so far
 }
 
-// chunk begins a chunk and sets w.q to its stacked queries.
+// chunk begins a chunk of a sequence that has the given number of tokens with its padding, and sets
+// w.q to its stacked queries.
 func (w *worker) chunk(sequence, head, tokens, from int) *chunk {
 	c := &chunk{
 		attentionRun: w.attentionRun,
 		row:          sequence*tokens + from,
-		tokens:       min(chunkTokens, tokens-from),
+		tokens:       min(chunkTokens, w.realTokens(sequence, tokens)-from),
 		first:        w.length - tokens + from,
 		head:         head,
 		key:          sequence * w.length,

@@ -24,6 +24,11 @@ type Scope struct {
 	// of tokens that the recipe cannot quantize is an error.
 	Pad bool
 
+	// Lengths are the numbers of tokens of the sequences of the pass. The rows of a sequence after
+	// them are padding: modules return zeros there, and neither outputs nor gradients of the other
+	// rows depend on them. nil: no sequence is padded.
+	Lengths []int
+
 	// Inference marks a forward pass without a backward pass: it saves no activations and
 	// collects no amaxes.
 	Inference bool

@@ -31,6 +31,7 @@ type Comparison struct {
 	formats []report.Format
 	failed  []string // recipes that failed for another reason than divergence
 	model   *decoder.Model
+	batch   int // mean tokens of a step, without padding
 }
 
 // Run trains with each recipe from each of the seeds, then quantizes the model of the
@@ -64,6 +65,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	observed := func(step int) bool { return (step-1)%every == 0 || step == c.Steps }
 	row := report.Recipe{Name: r.Name, Doc: r.Doc, TrainLoss: nan, ValidationLoss: nan}
 	var plain, all bench.Laps // steps without observation, and all steps
+	tokens := 0
 	m := cli.NewTrainMeter(k.Stderr, r.Name, c.Steps)
 	plain.Start()
 	all.Start()
@@ -72,6 +74,8 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 		switch e.Name {
 		case "step":
 			row.Steps = e.Step
+			tokens += e.Tokens
+			k.batch = tokens / e.Step
 			row.Train = append(row.Train, report.Point{Step: e.Step, Loss: e.Loss})
 			all.End(e.Elapsed)
 			if !observed(e.Step) {
@@ -97,7 +101,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	}
 	times := plain.Sample()
 	row.SecondsPerStep, row.Busy = times.Median, times.Busy
-	row.TokensPerSecond = float64(c.Batch*c.Sequence) / row.SecondsPerStep
+	row.TokensPerSecond = float64(k.batch) / row.SecondsPerStep
 	row.Operands, row.Scales = w.rows()
 	switch {
 	case err == nil:
@@ -185,7 +189,7 @@ func (k *Comparison) report() *report.Comparison {
 	model, seeds := cli.ParametersText(float64(k.parameters())), k.seeds()
 	return &report.Comparison{
 		Title:    "Training with " + strings.Join(names(k.recipes), ", "),
-		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, seeds.Name, seeds.Text, k.Corpus.Name()),
+		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, cli.Counted(c.Steps, "step"), k.batch, seeds.Name, seeds.Text, k.Corpus.Name()),
 		Baseline: cli.BaselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
 		How: []report.Fact{
 			{Name: "command", Text: k.Command, Code: true},
@@ -193,8 +197,8 @@ func (k *Comparison) report() *report.Comparison {
 			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention and %d of keys and values, feed-forward width %d, byte vocabulary", model,
 				cli.Counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, cli.Counted(c.Model.NumAttentionHeads, "head"), c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
 			{Name: "data", Text: fmt.Sprintf("%s, %s", k.Corpus.Name(), cli.BytesText(float64(k.Corpus.Bytes())))},
-			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of %d bytes, AdamW, schedule %s, peak learning rate %g", cli.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
-			{Name: "validation", Text: fmt.Sprintf("the same %d bytes for all, not used for training", c.ValidationTokens)},
+			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of at most %d bytes, AdamW, schedule %s, peak learning rate %g", cli.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
+			{Name: "validation", Text: fmt.Sprintf("at most %d bytes, the same for all, not used for training", c.ValidationTokens)},
 			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, cli.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier)},
 			{Name: "program", Text: "microscale " + k.Version},
 		},

@@ -132,7 +132,7 @@ func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.
 training loss %.4f, validation loss %.4f nats per byte
 %s per step, %s; peak memory of a step %s
 the model is in %s; next, run microscale eval %s or microscale quantize %s
-`, c.Recipe.Name, cli.ParametersText(float64(r.Parameters)), cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, cli.Printable(corpus.Name()), training, validation,
+`, c.Recipe.Name, cli.ParametersText(float64(r.Parameters)), cli.Counted(c.Steps, "step"), r.Tokens/c.Steps, cli.Printable(corpus.Name()), training, validation,
 		cli.DurationText(r.SecondsPerStep()), cli.TokenRate(r.TokensPerSecond()), cli.BytesText(float64(r.Memory.Total())), out, out, out)
 	return err
 }
