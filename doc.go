@@ -15,7 +15,6 @@
 //	convert, verify     checkpoints of any size, in bounded memory
 //	recipe, train       training under low-precision recipes
 //	decoder, tokenizer  language models: weights, generation, text
-//	device              what accelerators support
 //	mma                 the matrix units of GPUs, bit for bit
 //
 // The example quantizes a tensor and measures the error. docs/architecture.md describes all packages.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/device"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cost"
+	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"

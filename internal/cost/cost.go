@@ -10,7 +10,7 @@ package cost
 import (
 	"fmt"
 
-	"github.com/microscale-go/microscale/device"
+	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/device"
+	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )

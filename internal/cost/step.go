@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/microscale-go/microscale/device"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )

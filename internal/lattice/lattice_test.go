@@ -48,7 +48,7 @@ safetensors: format tensor internal/bounded
 internal/checksum: safetensors
 internal/gguf:
 quant: internal/behavior internal/enum format tensor internal/cpu internal/memory internal/parallel
-device: quant format
+internal/device: quant format
 layout: format quant tensor
 internal/relayout: layout internal/ggml quant format
 gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
@@ -61,7 +61,7 @@ tokenizer:
 internal/chat:
 recipe: internal/enum gemm mma quant format internal/bounded
 internal/chart:
-internal/cost: device layout recipe quant format
+internal/cost: internal/device layout recipe quant format
 internal/nn: internal/comm recipe gemm mma quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
@@ -82,9 +82,9 @@ internal/serve: internal/generation internal/chat internal/sampling
 internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
 internal/blocksize: internal/cli internal/chart measure quant tensor format
 internal/numbers: internal/behavior internal/cli mma measure profile quant tensor format
-internal/catalog: internal/clients internal/numbers internal/cli device mma quant format
+internal/catalog: internal/clients internal/numbers internal/cli internal/device mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
-internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
+internal/hardware: internal/chart internal/cost internal/cli internal/device internal/relayout
 internal/study: internal/cli internal/report internal/bench convert verify train decoder internal/nn recipe mma internal/checkpoint measure quant tensor internal/bounded
 internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded
 cmd/microscale: *

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/microscale-go/microscale/device"
+	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/quant"
 )
 
