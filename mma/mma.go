@@ -217,14 +217,16 @@ type Mode struct {
 	Types   []*Type // of A and B
 	Mixed   bool    // A and B may differ
 	Scales  []*Type // formats of block scales, the default first; none: unscaled
+	Block   int     // elements that share a scale; 0: unscaled
 	Results []*Type // of C and the result, the default first
+	K       []int   // products of each instruction, those of the usual one first
 }
 
 // Modes returns the modes of the model.
 func (m *Model) Modes() []Mode {
 	list := make([]Mode, len(m.modes))
 	for i, d := range m.modes {
-		list[i] = Mode{slices.Clone(d.types), d.mixed, slices.Clone(d.scales), d.outputs()}
+		list[i] = Mode{slices.Clone(d.types), d.mixed, slices.Clone(d.scales), d.block, d.outputs(), d.ks()}
 	}
 	return list
 }

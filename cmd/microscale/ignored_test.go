@@ -28,6 +28,7 @@ func TestIgnored(t *testing.T) {
 		"layout --check te --to mlx":               "--check and --to exclude each other",
 		"layout --from te --to mlx --json":         "--json and --to exclude each other",
 		"layout --from te":                         "--to is missing",
+		"layout --to te":                           "--from is missing",
 		"layout --find --format mxfp8 --rows 2":    "--rows and --cols are missing or below 1",
 		"layout --find --rows 2 --cols 32":         "--format is missing",
 		"layout --find --rows 2 --format mxfp8 te": "got \"te\", want no arguments",

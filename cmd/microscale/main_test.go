@@ -81,7 +81,7 @@ func TestGolden(t *testing.T) {
 		"mma-scaled":          "mma --model blackwell-mxf8f6f4",
 		"mma-stops":           "mma --model hopper-wgmma --a e4m3 --explain --c 16384 1:1:32",
 		"mma-cdna3":           "mma --model cdna3-mfma --a e4m3fnuz --explain --c -0x1p-25 1:1 -0.3:5",
-		"mma-fp4":             "mma --model blackwell-mxf4nvf4 --a e2m1 --explain --scales-a 2,1,1,0.5 6:6:16 0.5:-0.5:3",
+		"mma-fp4":             "mma --model blackwell-mxf4nvf4 --a e2m1 --explain --scales-a 2,1,1,0.5 --scales-b 4,1,1,1 6:6:16 0.5:-0.5:3",
 		"mma-emulated":        "mma --model hopper-mma --a e4m3 --explain --c 1e9 448:448:2 0.01:1:2",
 		"mma-special":         "mma --model hopper-wgmma --a e5m2 --b e4m3 --explain inf:1 inf:-1",
 		"mma-json":            "mma --model cdna1-mfma --a bf16 --explain --json --c 1 2:3 1e-30:1",
@@ -92,10 +92,12 @@ func TestGolden(t *testing.T) {
 		"cost-explain":        "cost --params 8e9 --recipe nvfp4 --device gb300 --explain",
 		"cost-ranks":          "cost --params 8e9 --recipe mxfp8 --device b200 --ranks 1024 --explain",
 		"cost-tables":         "cost --tables",
-		"study":               "study block-size --rows 4 --format mxfp8,nvfp4 --blocks 16,32 --distribution uniform",
+		"study":               "study block-size --rows 2 --seeds 2 --format mxfp8,nvfp4 --blocks 16,32 --distribution uniform,t5",
 		"check":               "check",
 		"check-h100":          "check --device h100",
 		"check-transposes":    "check --device h100 --format fp8-tensor --m 4096 --n 4096 --k 4096",
+		"check-formats":       "check --device mi355x --format mxfp8 --weight-format mxfp4 --gradient-format mxfp8-e5m2 --m 8192 --n 4096 --k 4096",
+		"check-forward":       "check --device b200 --format nvfp4 --m 16 --n 64 --k 64 --forward",
 		"check-mxfp8":         "check --device b200 --format mxfp8 --m 8192 --n 4096 --k 14336",
 	} {
 		t.Run(name, func(t *testing.T) {

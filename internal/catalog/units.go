@@ -36,7 +36,7 @@ func modelTable(models []*mma.Model) table.Writer {
 			if len(d.Scales) > 0 {
 				scales = typeNames(d.Scales)
 			}
-			t.AppendRow(table.Row{m.Name, typeNames(d.Types), scales, usual(m, d).K, typeNames(d.Results)})
+			t.AppendRow(table.Row{m.Name, typeNames(d.Types), scales, d.K[0], typeNames(d.Results)})
 		}
 	}
 	return t
@@ -45,22 +45,13 @@ func modelTable(models []*mma.Model) table.Writer {
 // typeNames joins the names of operand types with commas.
 func typeNames(types []*mma.Type) string { return strings.Join(cli.Names(types), ", ") }
 
-// usual returns the unit of a mode with its usual K.
-func usual(m *mma.Model, d mma.Mode) *mma.Unit {
-	u, err := m.Unit(mma.Options{A: d.Types[len(d.Types)-1]}) // earlier modes may share the first types
-	if err != nil {
-		panic(err) // a mode supports its types
-	}
-	return u
-}
-
 // printModel prints the operands, rules and instructions of a model.
 func printModel(w io.Writer, m *mma.Model) error {
 	var b strings.Builder
 	width := cli.TerminalWidth(w)
 	cli.WriteSteps(&b, width, []cli.Step{{"model", m.Name}, {"device", m.Device}, {"evidence", m.Evidence}})
 	for _, d := range m.Modes() {
-		last := d.Types[len(d.Types)-1]
+		last := d.Types[len(d.Types)-1] // earlier modes may share the first types
 		operands := typeNames(d.Types)
 		if d.Mixed {
 			operands = "any two of " + operands
@@ -74,16 +65,15 @@ func printModel(w io.Writer, m *mma.Model) error {
 			}
 			steps = append(steps, cli.Step{"to " + out.Name, u.Rule()})
 		}
-		u := usual(m, d)
-		if u.Scale != nil {
-			steps = append(steps, cli.Step{"scales", fmt.Sprintf("%s, one for %d elements", strings.Join(cli.Names(d.Scales), " or "), u.Block)})
+		if len(d.Scales) > 0 {
+			steps = append(steps, cli.Step{"scales", fmt.Sprintf("%s, one for %d elements", strings.Join(cli.Names(d.Scales), " or "), d.Block)})
 		}
-		for _, k := range u.Ks() {
-			v, err := m.Unit(mma.Options{A: last, K: k})
+		for _, k := range d.K {
+			u, err := m.Unit(mma.Options{A: last, K: k})
 			if err != nil {
 				return err
 			}
-			steps = append(steps, cli.Step{fmt.Sprintf("K = %d", k), strings.Join(v.Instructions(), ", ")})
+			steps = append(steps, cli.Step{fmt.Sprintf("K = %d", k), strings.Join(u.Instructions(), ", ")})
 		}
 		cli.WriteSteps(&b, width, steps)
 	}

@@ -242,3 +242,24 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestComparable: the formats of a chart are those that a device runs at a higher rate than BF16. FNUZ
+// codes count as FP8.
+func TestComparable(t *testing.T) {
+	for name, want := range map[string]string{
+		"h100": "fp8-tensor", "mi300x": "fp8-tensor", "rtx-pro-6000": "",
+		"b200": "fp8-tensor, mxfp8, mxfp6-e2m3, mxfp4, nvfp4", "mi355x": "fp8-tensor, mxfp8, mxfp6-e2m3, mxfp4",
+	} {
+		d, err := device.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range Comparable(d) {
+			names = append(names, f.Name)
+		}
+		if got := strings.Join(names, ", "); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}

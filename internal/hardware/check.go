@@ -131,9 +131,13 @@ func PrintAnswer(w io.Writer, a device.Answer) error {
 	if !a.OK {
 		verdict = "no"
 	}
+	layer := fmt.Sprintf("input %d×%d %s, weight %d×%d %s", a.M, a.K, a.Input, a.N, a.K, a.Weight)
+	if !a.Forward {
+		layer += fmt.Sprintf(", gradient %d×%d %s", a.M, a.N, a.Grad)
+	}
 	writeColumns(&b, width, 11, []cli.Step{
 		{"device", a.Device.Product + ", " + a.Device.Arch.String()},
-		{"layer", fmt.Sprintf("input %d×%d %s, weight %d×%d %s", a.M, a.K, a.Input, a.N, a.K, a.Weight)},
+		{"layer", layer},
 		{"runs", verdict},
 	})
 	fmt.Fprintf(&b, "\n%s\n", productsTable(a.Products))
