@@ -238,7 +238,8 @@ func (s *unitSide) matrix(p *unitPlan, i, before int, rows extent) mma.Matrix {
 // Tiles of a product, each computed by one goroutine.
 const unitRows, unitCols = 256, 512
 
-// run computes the part rows × cols of the product into c.
+// run computes the part rows × cols of the product into c. The first call prepares the operands.
+// Calls for parts of one product must not overlap.
 func (p *unitPlan) run(c tensor.Dense, rows, cols extent, o Options) {
 	if p.a.codes == nil {
 		p.a.prepare(p, o.Threads)
