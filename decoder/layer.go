@@ -176,7 +176,7 @@ type layerSaved struct {
 
 // forward returns the residual stream after the layer. With a cache, x holds the next tokens of one
 // sequence.
-func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache) (y tensor.Dense, saved *layerSaved, err error) {
+func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, caches []*nn.Cache) (y tensor.Dense, saved *layerSaved, err error) {
 	saved = &layerSaved{batch: batch}
 	var h tensor.Dense
 	if h, saved.inputNorm, err = forwardNorm(l.inputNorm, s, x); err != nil {
@@ -190,10 +190,13 @@ func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache)
 	if err != nil {
 		return y, nil, err
 	}
-	if cache != nil {
-		h, err = l.attention.Extend(s, h, cache)
-	} else {
+	switch len(caches) {
+	case 0:
 		h, saved.attention, err = l.attention.Forward(s, h, batch)
+	case 1:
+		h, err = l.attention.Extend(s, h, caches[0])
+	default:
+		h, err = l.attention.ExtendEach(s, h, caches)
 	}
 	if err != nil {
 		return y, nil, err

@@ -167,8 +167,9 @@ func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
 	return &q, &e
 }
 
-// forward returns the input of the head and the saved activations.
-func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cache) (x tensor.Dense, saved *modelSaved, err error) {
+// forward returns the input of the head and the saved activations. With one session, the tokens extend
+// it; with several, each session gets one token.
+func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, sessions ...*Session) (x tensor.Dense, saved *modelSaved, err error) {
 	if batch < 1 || len(tokens) == 0 || len(tokens)%batch != 0 {
 		return x, nil, fmt.Errorf("model: got %d tokens, want a positive multiple of the batch of %d sequences", len(tokens), batch)
 	}
@@ -183,14 +184,14 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 		return x, nil, err
 	}
 	saved = &modelSaved{tokens: tokens, layers: make([]*layerSaved, len(m.layers))}
+	caches := make([]*nn.Cache, len(sessions))
 	for i, l := range m.layers {
-		var cache *nn.Cache
-		if caches != nil {
-			cache = &caches[i]
+		for k, session := range sessions {
+			caches[k] = &session.caches[i]
 		}
 		input := x
 		s.Arena.Turn()
-		if x, saved.layers[i], err = l.forward(l.scope(quantized, exempt), x, batch, cache); err != nil {
+		if x, saved.layers[i], err = l.forward(l.scope(quantized, exempt), x, batch, caches); err != nil {
 			return x, nil, err
 		}
 		if m.Options.Recompute && !s.Inference {
@@ -285,7 +286,7 @@ func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float
 		return 0, errors.New("model: train: the scope is one of inference or recomputation")
 	}
 	_, exempt := m.scopes(s)
-	x, saved, err := m.forward(s, tokens, batch, nil)
+	x, saved, err := m.forward(s, tokens, batch)
 	if err != nil {
 		return 0, err
 	}
@@ -391,7 +392,7 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, batch int) (tensor.D
 func (m *Model) Infer(s *Scope, tokens []int32, batch int) (tensor.Dense, error) {
 	scope := *s
 	scope.Inference = true
-	x, _, err := m.forward(&scope, tokens, batch, nil)
+	x, _, err := m.forward(&scope, tokens, batch)
 	if err != nil {
 		return tensor.Dense{}, err
 	}

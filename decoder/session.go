@@ -118,7 +118,7 @@ func (s *Session) pass(ctx context.Context, tokens []int32) (tensor.Dense, error
 	if len(tokens) > arenaTokens {
 		scope.Arena = nil
 	}
-	x, _, err := s.model.forward(&scope, tokens, 1, s.caches)
+	x, _, err := s.model.forward(&scope, tokens, 1, s)
 	s.scope.Random.Microbatch++
 	s.scope.ReuseWeights = true
 	return x, err

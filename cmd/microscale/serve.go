@@ -18,9 +18,9 @@ clients use: /v1/chat/completions and /v1/completions, both streamed on request,
 and /v1/models. MODEL is a directory, a GGUF file or a model on the hub, as for
 run.
 
-Requests that run together take turns, one token each. Further ones wait in a
-queue. If it is full, the answer is 503 with Retry-After. Sampling flags apply
-to requests that do not give these parameters.
+Requests that run together share passes over the weights, up to eight a pass.
+Further ones wait in a queue. If it is full, the answer is 503 with Retry-After.
+Sampling flags apply to requests that do not give these parameters.
 
 The server has no authentication. Ctrl-C stops it after the running answers, or
 ten seconds.`

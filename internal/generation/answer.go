@@ -93,10 +93,7 @@ func (e *PromptTooLong) Error() string {
 // for other answers.
 func (a *Answer) Step(ctx context.Context) (text string, err error) {
 	start := time.Now()
-	spent, count := &a.Time, &a.steps
-	if a.Tokens == 0 {
-		spent, count = &a.PromptTime, &a.read
-	}
+	spent, count := a.counters()
 	defer func() { *spent += time.Since(start) }()
 	chunk := a.pending[:min(len(a.pending), promptChunk)]
 	logits, err := a.context.append(ctx, chunk)

@@ -66,6 +66,22 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 	return run.forward(1)
 }
 
+// ExtendEach is Extend for one token of each of several sequences: row i of qkv extends cache i.
+func (a *Attention) ExtendEach(s *Scope, qkv tensor.Dense, caches []*Cache) (o tensor.Dense, err error) {
+	if qkv.Rows != len(caches) {
+		return tensor.Dense{}, fmt.Errorf("%s: got %d tokens, want one for each of %d caches", a.Name, qkv.Rows, len(caches))
+	}
+	o = s.Arena.Dense(qkv.Rows, a.Heads*a.HeadDim)
+	for i, cache := range caches {
+		one, err := a.Extend(s, qkv.View(i, i+1, 0, qkv.Cols), cache)
+		if err != nil {
+			return tensor.Dense{}, err
+		}
+		copy(o.Row(i), one.Row(0))
+	}
+	return o, nil
+}
+
 // extend adds the keys and values in qkv to the cache.
 func (a *Attention) extend(s *Scope, qkv tensor.Dense, cache *Cache) error {
 	from := a.Heads * a.HeadDim

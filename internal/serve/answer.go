@@ -158,6 +158,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 		writeError(w, asAPI(err))
 		return
 	}
+	defer s.batch.leave(a)
 	form := envelope{ID: e.prefix() + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, random())), Object: e.object(q.Stream), Created: time.Now().Unix(), Model: s.model.Name}
 	if q.Stream {
 		s.stream(w, r, e, form, a, q.StreamOptions.IncludeUsage)
@@ -183,15 +184,6 @@ func (s *Server) generation(ctx context.Context, q *request, e endpoint) (g gene
 		err = &generation.PromptTooLong{Tokens: n, Positions: s.config.Positions}
 	}
 	return g, err
-}
-
-// step computes one pass of an answer when it is its turn.
-func (s *Server) step(ctx context.Context, a *generation.Answer) (string, error) {
-	if err := s.begin(ctx); err != nil {
-		return "", err
-	}
-	defer s.end()
-	return a.Step(ctx)
 }
 
 // begin waits for a turn, which end ends.

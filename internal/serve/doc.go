@@ -7,7 +7,8 @@
 //	GET  /health                       200 while the server accepts requests
 //
 // Each request runs in its own goroutine. A request waits for one of a few contexts, and then takes
-// turns with the other running requests: a turn is one forward pass. Turns are granted in the order
-// of asking, so all running requests advance at the same rate. A request beyond the queue is
+// turns with the other running requests: a turn is one forward pass. A pass over one token takes the
+// next token of every request that waits, up to eight, so that they read the weights together. Turns are
+// granted in the order of asking, so all running requests advance at the same rate. A request beyond the queue is
 // answered with 503 and Retry-After.
 package serve

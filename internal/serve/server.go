@@ -37,6 +37,8 @@ type Server struct {
 	model   *generation.Model
 	config  Config
 	pool    *pool
+	batch   *batch
+	passes  int           // over the weights for single tokens; who has the turn counts
 	turn    chan struct{} // holds an element while a forward pass runs
 	failed  chan error    // an error that ends the server
 	created int64
@@ -54,7 +56,7 @@ func New(m *generation.Model, c Config) (*Server, error) {
 		}
 		contexts = append(contexts, one)
 	}
-	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), turn: make(chan struct{}, 1), failed: make(chan error, 1), created: time.Now().Unix(), grace: graceTime}, nil
+	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), turn: make(chan struct{}, 1), failed: make(chan error, 1), created: time.Now().Unix(), grace: graceTime}, nil
 }
 
 // Handler returns the endpoints.
