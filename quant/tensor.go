@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/memory"
 )
 
 // Direction says along which dimension of the source blocks lie.
@@ -47,12 +48,28 @@ func NewTensor(f Format, rows, cols int) (*Tensor, error) {
 	return newTensor(f, Rowwise, rows, cols), nil
 }
 
-// NewLike returns a tensor of another number of rows, with the format, direction, columns and global
-// scale of t, and zero codes and scales.
+// NewLike returns a tensor of another number of rows, with the format, direction, columns and scale of
+// the whole tensor of t, and zero codes and scales of blocks: what ranks receive Planes in.
 func NewLike(t *Tensor, rows int) *Tensor {
 	n := newTensor(t.Format, t.Direction, rows, t.Cols())
 	n.Global, n.Amax = t.Global, t.Amax
+	if t.Format.PerTensor() {
+		copy(n.Scales32, t.Scales32)
+		copy(n.Scales, t.Scales)
+	}
 	return n
+}
+
+// Planes returns the memory that ranks exchange of parts of a tensor: the codes, and the scales of
+// blocks. Parts have the same scale of the whole tensor, which does not travel.
+func (t *Tensor) Planes() [][]byte {
+	if !t.Format.Scaled() || t.Format.PerTensor() {
+		return [][]byte{t.Codes}
+	}
+	if t.Scales32 != nil {
+		return [][]byte{t.Codes, memory.Bytes(t.Scales32)}
+	}
+	return [][]byte{t.Codes, t.Scales}
 }
 
 func newTensor(f Format, d Direction, rows, cols int) *Tensor {

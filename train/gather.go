@@ -127,7 +127,10 @@ func (r *run) gatherCodes(s *nn.Scope, u *shard, amax float32) (fetch func() (ro
 	}
 	own := slots[rank]
 	for _, t := range []*quant.Tensor{row, col} {
-		for _, part := range planes(t) {
+		if t == nil {
+			continue
+		}
+		for _, part := range t.Planes() {
 			own = own[copy(own, part):]
 		}
 	}
@@ -145,35 +148,12 @@ func (r *run) gatherCodes(s *nn.Scope, u *shard, amax float32) (fetch func() (ro
 	}, nil
 }
 
-// planes returns the memory of a copy that travels: codes, and scales that belong to blocks.
-func planes(t *quant.Tensor) [][]byte {
-	switch {
-	case t == nil:
-		return nil
-	case t.Format.PerTensor():
-		return [][]byte{t.Codes}
-	case t.Scales32 != nil:
-		return [][]byte{t.Codes, memory.Bytes(t.Scales32)}
-	}
-	return [][]byte{t.Codes, t.Scales}
-}
-
-// part returns a copy like t with zero codes, of the rows of a rank.
-func (r *run) part(t *quant.Tensor, u *shard, rank int) *quant.Tensor {
-	p := quant.NewLike(t, u.cuts[rank+1]-u.cuts[rank])
-	if t.Format.PerTensor() {
-		copy(p.Scales32, t.Scales32)
-		copy(p.Scales, t.Scales)
-	}
-	return p
-}
-
 // copyBytes returns the bytes that travel of the copy of a rank.
 func (r *run) copyBytes(t *quant.Tensor, u *shard, rank int) (n int) {
 	if t == nil {
 		return 0
 	}
-	for _, part := range planes(r.part(t, u, rank)) {
+	for _, part := range quant.NewLike(t, u.rows(rank)).Planes() {
 		n += len(part)
 	}
 	return n
@@ -183,8 +163,8 @@ func (r *run) copyBytes(t *quant.Tensor, u *shard, rank int) (n int) {
 func (r *run) join(own *quant.Tensor, u *shard, slots [][]byte) (*quant.Tensor, error) {
 	var parts []*quant.Tensor
 	for rank := range slots {
-		t := r.part(own, u, rank)
-		for _, plane := range planes(t) {
+		t := quant.NewLike(own, u.rows(rank))
+		for _, plane := range t.Planes() {
 			slots[rank] = slots[rank][copy(plane, slots[rank]):]
 		}
 		if t.Rows() > 0 {

@@ -23,10 +23,11 @@ func (r *run) handshake() error {
 		Kernels       string          `json:"kernels"`
 		Ranks         int             `json:"ranks"`
 		Tensor        int             `json:"tensor"`
+		Sequence      bool            `json:"sequence_parallel"`
 		GradReduce    string          `json:"grad_reduce"`
 		Configuration json.RawMessage `json:"configuration"`
 	}{
-		r.Parallel.Program, fmt.Sprintf("%s, %s, %v", runtime.GOARCH, cpu.Best(), cpu.This()), r.Parallel.ranks(), r.Parallel.tensor(), r.Parallel.wire().String(), configuration,
+		r.Parallel.Program, fmt.Sprintf("%s, %s, %v", runtime.GOARCH, cpu.Best(), cpu.This()), r.Parallel.ranks(), r.Parallel.tensor(), r.Parallel.Sequence, r.Parallel.wire().String(), configuration,
 	})
 	if err != nil {
 		return err

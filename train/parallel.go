@@ -36,6 +36,10 @@ type Parallel struct {
 	// dimension of the job, ranks/Tensor, divides the microbatches; all of the above is about it.
 	Tensor int
 
+	// Sequence divides the tokens among the ranks that share a layer, where they otherwise compute the
+	// same (sequence parallelism): norms, residual connections, and saved inputs of layers.
+	Sequence bool
+
 	// TensorAmaxOnly reduces the amaxes of delayed scaling over the ranks that share a layer only,
 	// like Megatron-LM's tp_only_amax_red, and not over all.
 	TensorAmaxOnly bool
@@ -121,6 +125,7 @@ func (p *Parallel) split() (g groups, err error) {
 	if p.Group == nil {
 		return g, nil
 	}
+	g.tensor.Sequence = p.Sequence
 	if g.tensor.Group, err = p.Group.Split("tensor", p.rank()/p.tensor()); err != nil {
 		return g, err
 	}
@@ -182,6 +187,8 @@ func (c *Config) checkTensor(n int) error {
 		return invalid("Parallel.Tensor", "is %d, want a divisor of the number of ranks, %d", p.Tensor, n)
 	case p.TensorAmaxOnly && !c.Recipe.Delayed.Enabled():
 		return invalid("Parallel.TensorAmaxOnly", "is true, but the recipe %s has no delayed scaling", c.Recipe.Name)
+	case p.tensor() == 1 && p.Sequence:
+		return invalid("Parallel.Sequence", "is true, but no ranks share a layer: set Parallel.Tensor, too")
 	case p.tensor() == 1:
 		return nil
 	}
@@ -194,6 +201,9 @@ func (c *Config) checkTensor(n int) error {
 	}
 	if err := c.Model.CheckRanks(p.Tensor, multiple); err != nil {
 		return invalid("Parallel.Tensor", "is %d: %v", p.Tensor, err)
+	}
+	if n := p.Tensor * multiple; p.Sequence && c.Sequence%n != 0 {
+		return invalid("Sequence", "is %d, want a multiple of %d: each of %d ranks has %d tokens of a block under the recipe %s", c.Sequence, n, p.Tensor, multiple, c.Recipe.Name)
 	}
 	return nil
 }

@@ -34,6 +34,9 @@ type shard struct {
 	own    tensor.Dense // master weights of this rank's rows
 }
 
+// rows returns the number of rows of a rank.
+func (s *shard) rows(rank int) int { return s.cuts[rank+1] - s.cuts[rank] }
+
 // divide returns where the rows of each parameter begin on each rank, and the linear layers whose
 // quantized weights are gathered. Their rows are divided at whole blocks, over all parts; other
 // parameters at any row. A vector belongs to the last rank.

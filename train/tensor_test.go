@@ -72,6 +72,43 @@ func TestTensor(t *testing.T) {
 	}
 }
 
+// TestTensorSequence divides the tokens, too, of microbatches that give each rank a multiple of 64 of
+// them: losses and weights are those of ranks that do not, under every recipe and option.
+func TestTensorSequence(t *testing.T) {
+	for _, r := range recipes() {
+		c := divisible(t, r.Name)
+		n, _ := c.Recipe.PartMultiple()
+		c.Sequence = 2 * max(32, n)
+		c.Model.MaxPositionEmbeddings, c.ValidationTokens = c.Sequence, 4*c.Sequence
+		c.Parallel.Tensor, c.Options.Recompute = 2, r.Name == "mxfp8"
+		want, err := runRanks(2, c, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", r.Name, err)
+		}
+		c.Parallel.Sequence = true
+		for _, ranks := range []int{2, 4} {
+			if ranks == 4 {
+				c.HoldQuantized = c.Recipe.HoldsWeights()
+				c.Parallel.DistributedOptimizer = true
+			}
+			got, err := runRanks(ranks, c, nil)
+			if err != nil {
+				t.Fatalf("%s, %d ranks: %v", r.Name, ranks, err)
+			}
+			if r.Name == "delayed" && ranks == 4 {
+				continue // scales depend on the division of the microbatches
+			}
+			if !same(got[0], want[0]) {
+				t.Errorf("%s, %d ranks: got losses\n%v %v\nwant\n%v %v", r.Name, ranks, got[0].TrainLoss, got[0].Validation, want[0].TrainLoss, want[0].Validation)
+			}
+			if ranks == 2 {
+				sameWeights(t, r, got[0], want[0])
+				t.Log(r.Name, got[0].Traffic, want[0].Traffic, got[0].Memory.Activations(), want[0].Memory.Activations())
+			}
+		}
+	}
+}
+
 // TestTensorFloat32 compares ranks that share every layer with one process, without low precision:
 // float32 sums in another order change losses by rounding errors.
 func TestTensorFloat32(t *testing.T) {
@@ -252,6 +289,8 @@ func TestTensorErrors(t *testing.T) {
 		"Parallel.Tensor is 3, want a divisor of the number of ranks, 2":                                  func(c *Config) { c.Parallel.Tensor = 3 },
 		"num_key_value_heads is 1, want a multiple of the 2 ranks":                                        func(c *Config) { c.Model.NumKeyValueHeads = 1 },
 		"num_key_value_heads is 2, which gives each of 2 ranks 16 columns, want a multiple of 32":         func(c *Config) { c.Model.HeadDim = 16; c.Model.NumAttentionHeads = 8 },
+		"Parallel.Sequence is true, but no ranks share a layer":                                           func(c *Config) { c.Parallel.Sequence, c.Parallel.Tensor = true, 1 },
+		"Sequence is 32, want a multiple of 64: each of 2 ranks has 32 tokens of a block":                 func(c *Config) { c.Parallel.Sequence = true },
 		"Parallel.TensorAmaxOnly is true, but the recipe mxfp8 has no delayed scaling":                    func(c *Config) { c.Parallel.TensorAmaxOnly = true },
 		"Parallel.Tensor is 2, but the recipe mxfp8 has scales of whole rows or columns, or rounds weigh": func(c *Config) { c.Recipe.Weight.Rowwise.Rounding = format.Stochastic },
 	} {

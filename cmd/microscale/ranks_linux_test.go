@@ -86,12 +86,12 @@ func TestTrainRanks(t *testing.T) {
 	}
 }
 
-// TestTrainTensorRanks trains with two ranks that share every layer, as goroutines and as processes of
-// each launcher: all have the same losses.
+// TestTrainTensorRanks trains with two ranks that share every layer as goroutines, and as processes of
+// each launcher that divide the tokens, too: all have the same losses.
 func TestTrainTensorRanks(t *testing.T) {
 	run := func(more ...string) []string {
 		return tinyRun(append([]string{"--recipe", "mxfp8", "--hidden", "64", "--intermediate", "64", "--heads", "2", "--kv-heads", "2",
-			"--microbatches", "2", "--tp", "2", "--json", "--out", filepath.Join(t.TempDir(), "out")}, more...)...)
+			"--sequence", "64", "--microbatches", "2", "--tp", "2", "--json", "--out", filepath.Join(t.TempDir(), "out")}, more...)...)
 	}
 	status, stdout, stderr := execute("", run()...)
 	if status != exitDone {
@@ -104,7 +104,7 @@ func TestTrainTensorRanks(t *testing.T) {
 	for _, l := range launchers {
 		t.Run(l[0], func(t *testing.T) {
 			for _, n := range []int{2, 4} {
-				cmd, stdout, stderr := launched(t, l, n, run()...)
+				cmd, stdout, stderr := launched(t, l, n, run("--sequence-parallel")...)
 				if err := cmd.Run(); err != nil {
 					t.Fatalf("%d processes: %v: %s", n, err, stderr)
 				}

@@ -134,7 +134,7 @@ var trainingFlagOf = map[string]string{
 	"LearningRate": "learning-rate", "Schedule": "schedule", "Warmup": "warmup", "Clip": "clip", "Optimizer.Decay": "weight-decay",
 	"Options.FirstBF16": "num-layers-at-start-in-bf16", "Options.LastBF16": "num-layers-at-end-in-bf16", "HoldQuantized": "fp8-param",
 	"Parallel.DistributedOptimizer": "distributed-optimizer", "Parallel.GatherBF16": "param-gather-format",
-	"Parallel.Tensor": "tp", "Parallel.TensorAmaxOnly": "tp-only-amax-red",
+	"Parallel.Tensor": "tp", "Parallel.Sequence": "sequence-parallel", "Parallel.TensorAmaxOnly": "tp-only-amax-red",
 	"Parallel.OverlapParamGather": "overlap-param-gather", "Parallel.ReuseGradBuffer": "reuse-grad-buf-for-mxfp8-param-ag",
 	"Model.HiddenSize": "hidden", "Model.IntermediateSize": "intermediate", "Model.NumHiddenLayers": "layers",
 	"Model.NumAttentionHeads": "heads", "Model.NumKeyValueHeads": "kv-heads",

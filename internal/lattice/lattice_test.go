@@ -62,7 +62,7 @@ internal/chat:
 recipe: internal/enum gemm mma quant format internal/bounded
 internal/chart:
 internal/cost: internal/device layout recipe quant format
-internal/nn: internal/comm recipe gemm mma quant tensor format internal/cpu internal/parallel
+internal/nn: internal/comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded

@@ -5,17 +5,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
 
 // Sizes of the whole layer: two ranks have whole blocks of 128.
-const dividedTokens, dividedIn, dividedPart = 128, 256, 256
+const dividedIn, dividedPart = 256, 256
 
 // A dividedPass is a forward and a backward pass of a rank, or of one process.
 type dividedPass struct {
@@ -25,10 +23,13 @@ type dividedPass struct {
 	products []Product
 }
 
-// dividedInputs returns the input and the gradient of the output of a step.
-func dividedInputs(step int) (x, dy tensor.Dense) {
+// dividedInputs returns the input and the gradient of the output of a step, of as few tokens as two
+// ranks can divide.
+func dividedInputs(r *recipe.Recipe, step int) (x, dy tensor.Dense) {
 	rng := rand.New(rand.NewPCG(9, uint64(step)))
-	return matrix(rng, dividedTokens, dividedIn, 1), matrix(rng, dividedTokens, 2*dividedPart, 1e-3)
+	n, _ := r.PartMultiple()
+	tokens := 2 * max(n, 16)
+	return matrix(rng, tokens, dividedIn, 1), matrix(rng, tokens, 2*dividedPart, 1e-3)
 }
 
 // runDivided returns two steps of a fused layer whose parts ranks have; by is 0 for one process.
@@ -50,7 +51,7 @@ func runDivided(s Scope, by Split) (passes []dividedPass, err error) {
 		p.InitNormal(0.05, 3)
 	}
 	for step := range 2 {
-		x, dy := dividedInputs(step)
+		x, dy := dividedInputs(&s.Recipe, step)
 		x, dy = l.partOf(&s, Input, x), l.partOf(&s, Grad, dy)
 		s.Random.Step = uint32(step)
 		var p dividedPass
@@ -81,9 +82,12 @@ func runDivided(s Scope, by Split) (passes []dividedPass, err error) {
 	return passes, nil
 }
 
-// partOf returns the part that a rank has of a whole operand, or of a tensor with its columns.
+// partOf returns the part that a rank has of a whole operand.
 func (l *Linear) partOf(s *Scope, o Operand, x tensor.Dense) tensor.Dense {
-	c := l.columnsOf(s, o)
+	if l.gathers(s, o) {
+		return ownTokens(s.Ranks.Rank(), x)
+	}
+	c := l.columnsOf(o)
 	if c == nil {
 		return x
 	}
@@ -94,6 +98,12 @@ func (l *Linear) partOf(s *Scope, o Operand, x tensor.Dense) tensor.Dense {
 	return part
 }
 
+// ownTokens returns the rows of x that one of two ranks has.
+func ownTokens(rank int, x tensor.Dense) tensor.Dense {
+	return x.View(rank*x.Rows/2, (rank+1)*x.Rows/2, 0, x.Cols)
+}
+
+// besides returns the columns of two matrices side by side.
 func besides(a, b tensor.Dense) tensor.Dense {
 	c := tensor.New(b.Rows, a.Cols+b.Cols)
 	for i := range b.Rows {
@@ -104,61 +114,65 @@ func besides(a, b tensor.Dense) tensor.Dense {
 
 // TestDivided divides a layer among two ranks, by outputs and by inputs, under every recipe. Every
 // operand has the values that one process gives it, and so do the products that are not sums over the
-// ranks. Sums are within the bound of sumBound.
+// ranks. Sums are within the bound of sumBound. With divided tokens, gathered operands are byte by
+// byte those that one process quantizes.
 func TestDivided(t *testing.T) {
-	const ranks = 2
 	for _, r := range recipe.Recipes() {
 		s := Scope{Recipe: r, Random: Random{Seed: 3, Microbatch: 5}, Threads: 1}
 		whole, err := runDivided(s, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, by := range map[string]Split{"outputs": SplitOutputs, "inputs": SplitInputs} {
-			t.Run(r.Name+"/"+name, func(t *testing.T) {
-				passes := make([][]dividedPass, ranks)
-				err := comm.Run(ranks, comm.Options{Timeout: time.Minute}, func(g *comm.Group) (err error) {
-					s := s
-					s.Ranks, s.ReduceAmax = Ranks{Group: g}, g.Max
-					passes[g.Rank()], err = runDivided(s, by)
-					return err
+		for _, by := range []Split{SplitOutputs, SplitInputs} {
+			for _, sequence := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/split=%d/sequence=%t", r.Name, by, sequence), func(t *testing.T) {
+					passes := make([][]dividedPass, 2)
+					onRanks(t, &s, func(s *Scope) (err error) {
+						s.Ranks.Sequence, s.ReduceAmax = sequence, s.Ranks.Group.Max
+						passes[s.Ranks.Rank()], err = runDivided(*s, by)
+						return err
+					})
+					for step, want := range whole {
+						ranks := []dividedPass{passes[0][step], passes[1][step]}
+						for rank, got := range ranks {
+							what := fmt.Sprintf("step %d, rank %d", step, rank)
+							checkDivided(t, what, by, rank, got, want)
+							if sequence {
+								checkGathered(t, what, by, got, want)
+							} else {
+								checkOperands(t, what, by, rank, got, want)
+							}
+						}
+						checkSum(t, by, sequence, ranks, r)
+					}
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for step, want := range whole {
-					for rank := range ranks {
-						checkDivided(t, fmt.Sprintf("step %d, rank %d", step, rank), by, rank, passes[rank][step], want)
-					}
-					got, sum := [2]tensor.Dense{passes[0][step].y, passes[1][step].y}, recipe.Fprop
-					if by == SplitOutputs {
-						got, sum = [2]tensor.Dense{passes[0][step].dx, passes[1][step].dx}, recipe.Dgrad
-					}
-					if !sameData(got[0], got[1]) {
-						t.Errorf("step %d: the ranks have different sums", step)
-					}
-					checkSum(t, got[0], []dividedPass{passes[0][step], passes[1][step]}, sum, r)
-				}
-			})
+			}
 		}
 	}
 }
 
-// checkDivided compares what a rank has with its part of the whole.
-func checkDivided(t *testing.T, what string, by Split, rank int, got, want dividedPass) {
+// ownColumns returns functions of the columns, and of the rows, that a rank has of the dimension of the
+// layer that is divided.
+func ownColumns(t *testing.T, by Split, rank int) (columns, rows func(tensor.Dense) tensor.Dense) {
 	t.Helper()
-	l := NewFusedLinear(layerName, dividedIn/2, false, Part{"a", dividedPart / 2}, Part{"b", dividedPart / 2}) // columns only
+	l := NewFusedLinear(layerName, dividedIn/2, false, Part{"a", dividedPart / 2}, Part{"b", dividedPart / 2})
 	if err := l.Divide(by, rank, 2); err != nil {
 		t.Fatal(err)
 	}
-	columns := func(x tensor.Dense) tensor.Dense {
+	columns = func(x tensor.Dense) tensor.Dense {
 		part := tensor.New(x.Rows, 0)
 		for _, r := range l.columns.Runs {
 			part = besides(part, x.View(0, x.Rows, r.First, r.First+r.N))
 		}
 		return part
 	}
-	rows := func(x tensor.Dense) tensor.Dense { return columns(x.Transpose()).Transpose() }
-	same := func(x tensor.Dense) tensor.Dense { return x }
+	return columns, func(x tensor.Dense) tensor.Dense { return columns(x.Transpose()).Transpose() }
+}
+
+// checkDivided compares what a rank has with its part of the whole.
+func checkDivided(t *testing.T, what string, by Split, rank int, got, want dividedPass) {
+	t.Helper()
+	columns, _ := ownColumns(t, by, rank)
 	if by == SplitOutputs {
 		if !sameData(got.y, columns(want.y)) {
 			t.Errorf("%s: Y differs", what)
@@ -169,12 +183,41 @@ func checkDivided(t *testing.T, what string, by Split, rank int, got, want divid
 	for i := range got.dw {
 		part := columns
 		if by == SplitOutputs { // rows of each part
-			part = func(x tensor.Dense) tensor.Dense { return x.View(rank*x.Rows/2, (rank+1)*x.Rows/2, 0, x.Cols) }
+			part = func(x tensor.Dense) tensor.Dense { return ownTokens(rank, x) }
 		}
 		if !sameData(got.dw[i], part(want.dw[i])) {
 			t.Errorf("%s: dW of part %d differs", what, i)
 		}
 	}
+}
+
+// checkGathered compares the operand that is gathered, in both products that take it, with that of one
+// process.
+func checkGathered(t *testing.T, what string, by Split, got, want dividedPass) {
+	t.Helper()
+	for i, p := range got.products {
+		w := want.products[i]
+		if p.GEMM != w.GEMM {
+			t.Fatalf("%s: product %d is %s, want %s", what, i, p.GEMM, w.GEMM)
+		}
+		a, b := p.A, w.A // X of fprop, dY of dgrad and wgrad
+		switch {
+		case by == SplitOutputs && p.GEMM == recipe.Wgrad: // X
+			a, b = p.B, w.B
+		case by == SplitOutputs && p.GEMM == recipe.Dgrad, by == SplitInputs && p.GEMM == recipe.Fprop:
+			continue
+		}
+		if !sameBits(a, b) {
+			t.Errorf("%s: the gathered operand of %s differs from that of one process", what, p.GEMM)
+		}
+	}
+}
+
+// checkOperands compares the operands of a rank with its part of those of one process.
+func checkOperands(t *testing.T, what string, by Split, rank int, got, want dividedPass) {
+	t.Helper()
+	columns, rows := ownColumns(t, by, rank)
+	same := func(x tensor.Dense) tensor.Dense { return x }
 	if len(got.operands) != len(want.operands) {
 		t.Fatalf("%s: %d operands, want %d", what, len(got.operands), len(want.operands))
 	}
@@ -201,8 +244,18 @@ func valuesOf(o Observation) tensor.Dense {
 }
 
 // checkSum compares a sum over the ranks with a float64 emulation from the quantized operands.
-func checkSum(t *testing.T, got tensor.Dense, ranks []dividedPass, g recipe.GEMM, r recipe.Recipe) {
+func checkSum(t *testing.T, by Split, sequence bool, ranks []dividedPass, r recipe.Recipe) {
 	t.Helper()
+	a, b, g := ranks[0].y, ranks[1].y, recipe.Fprop
+	if by == SplitOutputs {
+		a, b, g = ranks[0].dx, ranks[1].dx, recipe.Dgrad
+	}
+	got := a
+	if sequence {
+		got = besides(a.Transpose(), b.Transpose()).Transpose()
+	} else if !sameData(a, b) {
+		t.Error("the ranks have different sums")
+	}
 	epsilon := 0x1p-8 // relative rounding error of BF16, which has 8 significant bits
 	if r.Activations.Element == format.F32 {
 		epsilon = 0x1p-24

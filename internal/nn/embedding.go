@@ -96,12 +96,16 @@ func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
 	if err := firstError(failed...); err != nil {
 		return y, err
 	}
-	return y, s.sumRanks(y) // exact: one rank has the row
+	return s.sumRanks(y) // exact: one rank has the row
 }
 
 // Backward adds dY to the gradient in the order of the tokens. ids are those of Forward.
 func (e *Embedding) Backward(s *Scope, ids []int32, dy tensor.Dense) error {
 	grad := e.Weight.Grad
+	dy, err := s.gatherTokens(dy)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Name, err)
+	}
 	if err := checkGradient(e.Name, dy, len(ids), grad.Cols); err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved,
 	if x.Cols != l.in {
 		return fail(fmt.Errorf("input: got %d columns, want %d", x.Cols, l.in))
 	}
-	rows := x.Rows
+	rows := l.tokens(s, Input, x)
 	x = s.pad(x)
 	if err := s.checkShape(Input, x); err != nil {
 		return fail(err)
@@ -106,7 +106,11 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved,
 		return fail(err)
 	}
 	saveQuantized := !s.Inference && !l.SaveOriginalInput
-	xr, xc, err := l.quantize(s, Input, x, true, saveQuantized)
+	own, xc, err := l.quantize(s, Input, x, true, saveQuantized)
+	if err != nil {
+		return fail(err)
+	}
+	xr, err := l.gather(s, Input, quant.Rowwise, own)
 	if err != nil {
 		return fail(err)
 	}
@@ -114,22 +118,24 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved,
 	if l.Bias != nil {
 		o.Bias = l.roundedBias(s)
 	}
-	y = tensor.New(x.Rows, l.out)
+	y = tensor.New(xr.Rows(), l.out)
 	if err := s.mul(y, Product{l.Name, recipe.Fprop, xr, weight}, o); err != nil {
 		return fail(err)
 	}
-	s.Pool.put(xr)
+	if xc != own {
+		s.Pool.put(own)
+	}
 	s.Round(y)
 	y = y.View(0, rows, 0, y.Cols)
 	if l.split == SplitInputs {
-		if err := s.sumRanks(y); err != nil {
+		if y, err = s.sumRanks(y); err != nil {
 			return fail(err)
 		}
 	}
 	if s.Inference {
 		return y, nil, nil
 	}
-	kept := &linearSaved{rows: rows, input: xc}
+	kept := &linearSaved{rows: y.Rows, input: xc}
 	if l.SaveOriginalInput {
 		if kept.original, err = s.originalInput(x); err != nil {
 			return fail(err)
@@ -151,7 +157,7 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 	if dy.Rows != kept.rows || dy.Cols != l.out {
 		return fail(fmt.Errorf("gradient: got %d×%d, want %d×%d", dy.Rows, dy.Cols, kept.rows, l.out))
 	}
-	rows := dy.Rows
+	rows := l.tokens(s, Grad, dy)
 	dy = s.pad(dy)
 	if err := s.checkShape(Grad, dy); err != nil {
 		return fail(err)
@@ -162,7 +168,11 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 			return fail(err)
 		}
 	}
-	dyr, dyc, err := l.quantize(s, Grad, dy, true, true)
+	input, err := l.gather(s, Input, quant.Columnwise, kept.input)
+	if err != nil {
+		return fail(err)
+	}
+	dyr, dyc, err := l.quantizeGradient(s, dy)
 	if err != nil {
 		return fail(err)
 	}
@@ -170,7 +180,7 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 	if err != nil {
 		return fail(err)
 	}
-	dx := tensor.New(dy.Rows, l.in)
+	dx := tensor.New(dyr.Rows(), l.in)
 	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight}, gemm.Options{Accumulator: s.accumulator(recipe.Dgrad, dyr, weight)}); err != nil {
 		return fail(err)
 	}
@@ -178,22 +188,43 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 		s.discard(Weight, nil, weight)
 	}
 	s.Round(dx)
+	dx = dx.View(0, rows, 0, dx.Cols)
 	if l.split == SplitOutputs {
-		if err := s.sumRanks(dx); err != nil {
+		if dx, err = s.sumRanks(dx); err != nil {
 			return fail(err)
 		}
 	}
-	o := gemm.Options{Accumulate: true, Accumulator: s.accumulator(recipe.Wgrad, dyc, kept.input)}
-	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, kept.input}, o); err != nil {
+	o := gemm.Options{Accumulate: true, Accumulator: s.accumulator(recipe.Wgrad, dyc, input)}
+	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, input}, o); err != nil {
 		return fail(err)
 	}
 	if l.Bias != nil {
 		addColumnSums(l.Bias.Grad.Row(0), dy, s.Threads)
 	}
-	s.discard(Grad, dyr, dyc)
+	if !l.gathers(s, Grad) {
+		s.discard(Grad, dyr, dyc)
+	}
 	s.discard(Input, nil, kept.input)
 	kept.input, kept.original = nil, nil
-	return dx.View(0, rows, 0, dx.Cols), nil
+	return dx, nil
+}
+
+// quantizeGradient returns both copies of dY, of all tokens.
+func (l *Linear) quantizeGradient(s *Scope, dy tensor.Dense) (rowwise, columnwise *quant.Tensor, err error) {
+	row, col, err := l.quantize(s, Grad, dy, true, true)
+	if err != nil || !l.gathers(s, Grad) {
+		return row, col, err
+	}
+	defer s.discard(Grad, row, col)
+	if rowwise, err = l.gather(s, Grad, quant.Rowwise, row); err != nil {
+		return nil, nil, err
+	}
+	if q := s.quantizers(Grad); q.Shared() {
+		columnwise, err = rowwise.Transpose()
+		return rowwise, columnwise, err
+	}
+	columnwise, err = l.gather(s, Grad, quant.Columnwise, col)
+	return rowwise, columnwise, err
 }
 
 // originalInput returns x as SaveOriginalInput saves it.

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -15,11 +16,13 @@ type Split uint8
 
 const (
 	// SplitOutputs gives a rank rows of the weight, and so columns of Y and dY (column-parallel).
-	// X is whole; dX is the sum over the ranks.
+	// X is whole; dX is the sum over the ranks. With Ranks.Sequence, a rank has its tokens of X and
+	// of dX: the quantized X is gathered.
 	SplitOutputs Split = iota + 1
 
 	// SplitInputs gives a rank columns of the weight, and so columns of X and dX (row-parallel).
-	// Y is the sum over the ranks; dY is whole. There is no bias.
+	// Y is the sum over the ranks; dY is whole. There is no bias. With Ranks.Sequence, a rank has
+	// its tokens of Y and of dY: the quantized dY is gathered.
 	SplitInputs
 )
 
@@ -56,21 +59,62 @@ func (l *Linear) Divide(by Split, rank, size int) error {
 	return nil
 }
 
+// undivided returns the operand that has all rows and columns of the weight's other dimension.
+func (l *Linear) undivided() Operand {
+	if l.split == SplitInputs {
+		return Grad
+	}
+	return Input
+}
+
+// gathers reports whether ranks have different tokens of an operand, and products need all.
+func (l *Linear) gathers(s *Scope, o Operand) bool {
+	return l.split != 0 && s.sequence() && o == l.undivided()
+}
+
+// tokens returns the number of tokens of an operand in products, for x, those of this rank.
+func (l *Linear) tokens(s *Scope, o Operand, x tensor.Dense) int {
+	if l.gathers(s, o) {
+		return x.Rows * s.Ranks.Size()
+	}
+	return x.Rows
+}
+
 // divides reports whether the ranks have different parts of an operand.
 func (l *Linear) divides(s *Scope, o Operand) bool {
-	whole := Input
-	if l.split == SplitInputs {
-		whole = Grad
-	}
-	return l.split != 0 && s.Ranks.Size() > 1 && o != whole
+	return l.split != 0 && s.Ranks.Size() > 1 && (o != l.undivided() || s.Ranks.Sequence)
 }
 
 // columnsOf returns the columns that the rank has of an operand, nil if it has all.
-func (l *Linear) columnsOf(s *Scope, o Operand) *quant.Columns {
-	if o == Weight || !l.divides(s, o) {
+func (l *Linear) columnsOf(o Operand) *quant.Columns {
+	if l.split == 0 || o == Weight || o == l.undivided() {
 		return nil
 	}
 	return l.columns
+}
+
+// firstRow returns the row of the operand where x begins.
+func (l *Linear) firstRow(s *Scope, o Operand, x tensor.Dense) int {
+	if !l.gathers(s, o) {
+		return 0
+	}
+	return s.Ranks.Rank() * x.Rows
+}
+
+// gather returns a copy of an operand of which ranks have different tokens, of all tokens; other
+// copies as they are. A columnwise copy that is the transpose of the rowwise one travels rowwise.
+func (l *Linear) gather(s *Scope, o Operand, d quant.Direction, t *quant.Tensor) (*quant.Tensor, error) {
+	if t == nil || !l.gathers(s, o) {
+		return t, nil
+	}
+	whole, err := s.gatherCodes(t)
+	if q := s.quantizers(o); err == nil && d == quant.Columnwise && q.Shared() {
+		whole, err = whole.Transpose()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o, err)
+	}
+	return whole, nil
 }
 
 // commonAmaxes returns the amaxes over the ranks that copies of an operand are scaled by, by

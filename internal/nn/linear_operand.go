@@ -23,7 +23,7 @@ func (s *Scope) quantizers(o Operand) recipe.Operand {
 	return q
 }
 
-// quantize returns the requested copies of an operand.
+// quantize returns the requested copies of an operand, of the tokens of this rank: see gather.
 func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwise bool) (row, col *quant.Tensor, err error) {
 	q := s.quantizers(o)
 	var inverse *float32
@@ -36,7 +36,7 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 		return nil, nil, fmt.Errorf("%s: %w", o, err)
 	}
 	with := func(q quant.Quantizer, d quant.Direction) quant.Copy {
-		w := quant.With{Threads: s.Threads, Into: s.Pool.take(q.Format, d, x), Amax: amaxes[d], Columns: l.columnsOf(s, o)}
+		w := quant.With{Threads: s.Threads, Into: s.Pool.take(q.Format, d, x), Amax: amaxes[d], FirstRow: l.firstRow(s, o, x), Columns: l.columnsOf(o)}
 		if q.Format.PerTensor() {
 			w.Inverse = inverse
 		}
@@ -56,7 +56,11 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 		row, col, err = quant.RowwiseColumnwise(x, with(q.Rowwise, quant.Rowwise), with(q.Columnwise, quant.Columnwise))
 	}
 	if err == nil && shared {
-		col, err = row.Transpose()
+		if l.gathers(s, o) {
+			col = row // gather transposes it
+		} else {
+			col, err = row.Transpose()
+		}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", o, err)
@@ -94,10 +98,11 @@ func (s *Scope) checkShape(o Operand, x tensor.Dense) error {
 	return fmt.Errorf("recipe %s: %s: got %d×%d, want a multiple of %d×%d%s", s.Recipe.Name, o, x.Rows, x.Cols, rows, cols, hint)
 }
 
-// pad returns x, extended with rows of zeros to the recipe's alignment if the scope pads.
+// pad returns x, extended with rows of zeros to the recipe's alignment if the scope pads and
+// ranks do not divide the tokens.
 func (s *Scope) pad(x tensor.Dense) tensor.Dense {
 	n := s.Recipe.Alignment()
-	if !s.Pad || x.Rows%n == 0 {
+	if !s.Pad || x.Rows%n == 0 || s.sequence() {
 		return x
 	}
 	padded := tensor.New((x.Rows+n-1)/n*n, x.Cols)

@@ -2,10 +2,13 @@ package nn
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -14,6 +17,12 @@ import (
 // Embedding.Divide). Every rank runs the same passes. The zero value is one rank.
 type Ranks struct {
 	Group *comm.Group // nil: one rank
+
+	// Sequence divides the tokens between the parts of layers, where ranks otherwise compute the
+	// same, in equal runs (sequence parallelism, Korthikanti et al., "Reducing activation
+	// recomputation", 2022). The number of tokens is a multiple of the ranks times
+	// recipe.Recipe.PartMultiple.
+	Sequence bool
 }
 
 // Purposes of transfers in comm.Group.Traffic. Those of inference are not counted.
@@ -54,13 +63,73 @@ func (s *Scope) wire() comm.Wire {
 	return comm.BF16
 }
 
-// sumRanks replaces x with its sum over the ranks. The values of each rank are rounded to the recipe's
-// Activations, added in float32 in the order of comm.Sum, and rounded again. Rows are contiguous.
-func (s *Scope) sumRanks(x tensor.Dense) error {
-	if s.Ranks.Size() == 1 {
-		return nil
+// sequence reports whether ranks have different tokens between the parts of layers.
+func (s *Scope) sequence() bool { return s.Ranks.Sequence && s.Ranks.Size() > 1 }
+
+// sumRanks returns the sum of x over the ranks, in x or, with Ranks.Sequence, the tokens of this rank.
+// The values of each rank are rounded to the recipe's Activations, added in float32 in the order of
+// comm.Sum, and rounded again. Rows are contiguous.
+func (s *Scope) sumRanks(x tensor.Dense) (tensor.Dense, error) {
+	switch {
+	case s.Ranks.Size() == 1:
+		return x, nil
+	case !s.Ranks.Sequence:
+		return x, s.group(TrafficActivations).AllReduce(x.Data, s.wire())
 	}
-	return s.group(TrafficActivations).AllReduce(x.Data, s.wire())
+	cuts, err := s.tokenCuts(x.Rows, x.Cols)
+	if err != nil {
+		return x, err
+	}
+	own := tensor.New(x.Rows/s.Ranks.Size(), x.Cols)
+	err = s.group(TrafficActivations).ReduceScatter(own.Data, x.Data, cuts, s.wire())
+	s.Round(own)
+	return own, err
+}
+
+// tokenCuts returns where the elements of the tokens of each rank begin.
+func (s *Scope) tokenCuts(rows, cols int) ([]int, error) {
+	n := s.Ranks.Size()
+	if rows%n != 0 {
+		return nil, fmt.Errorf("got %d tokens, want a multiple of the %d ranks that divide them", rows, n)
+	}
+	return comm.Cut(rows*cols, n, rows/n*cols), nil
+}
+
+// gatherTokens returns the tokens of all ranks for those of this one, whose values are rounded to the
+// recipe's Activations; x itself without Ranks.Sequence.
+func (s *Scope) gatherTokens(x tensor.Dense) (tensor.Dense, error) {
+	if !s.sequence() {
+		return x, nil
+	}
+	whole := tensor.New(s.Ranks.Size()*x.Rows, x.Cols)
+	for i := range x.Rows {
+		copy(whole.Row(s.Ranks.Rank()*x.Rows+i), x.Row(i))
+	}
+	cuts, err := s.tokenCuts(whole.Rows, whole.Cols)
+	if err != nil {
+		return x, err
+	}
+	return whole, s.group(TrafficActivations).AllGatherFloats(whole.Data, cuts, s.wire())
+}
+
+// gatherCodes returns the quantized tokens of all ranks for those of this one: codes and scales of
+// blocks travel, in the compact order of quant.Tensor. Whole blocks and a common scale of the whole
+// tensor make it the tensor that is quantized from all tokens.
+func (s *Scope) gatherCodes(t *quant.Tensor) (*quant.Tensor, error) {
+	parts, all := make([]*quant.Tensor, s.Ranks.Size()), make([][]byte, s.Ranks.Size())
+	own := slices.Concat(t.Planes()...)
+	for i := range all {
+		parts[i], all[i] = quant.NewLike(t, t.Rows()), make([]byte, len(own))
+	}
+	if err := s.group(TrafficActivations).AllGather(all, own); err != nil {
+		return nil, err
+	}
+	for i, data := range all {
+		for _, plane := range parts[i].Planes() {
+			data = data[copy(plane, data):]
+		}
+	}
+	return quant.Concat(parts...)
 }
 
 // maxRanks replaces amaxes with their maxima over the ranks.

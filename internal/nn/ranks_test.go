@@ -154,3 +154,62 @@ func TestDividedAttention(t *testing.T) {
 		return nil
 	})
 }
+
+// TestDividedTokens divides the tokens of a norm and of an embedding among two ranks: outputs and
+// gradients are those of one process, of the norm's weight where the ranks have multiples of 64 tokens.
+func TestDividedTokens(t *testing.T) {
+	const tokens, vocabulary, width = 256, 12, 32
+	rng := rand.New(rand.NewPCG(7, 8))
+	x, dy := matrix(rng, tokens, width, 1), matrix(rng, tokens, width, 1e-2)
+	ids := make([]int32, tokens)
+	for i := range ids {
+		ids[i] = rng.Int32N(vocabulary)
+	}
+	s := scopeOf(t, "bf16")
+	type result struct{ y, dx, dw, rows, table tensor.Dense }
+	run := func(s *Scope, x, dy tensor.Dense) (r result, err error) {
+		n := NewRMSNorm("norm", width, 1e-5)
+		y, saved, err := n.Forward(s, x)
+		if err != nil {
+			return r, err
+		}
+		r.y = y
+		if r.dx, err = n.Backward(s, saved, dy); err != nil {
+			return r, err
+		}
+		e := NewEmbedding("table", vocabulary/s.Ranks.Size(), width)
+		if s.Ranks.Size() > 1 {
+			e.Divide(s.Ranks.Rank(), s.Ranks.Size())
+		}
+		e.Weight.InitNormal(1, 7)
+		if r.rows, err = e.Forward(s, ids); err != nil {
+			return r, err
+		}
+		r.dw, r.table = n.Weight.Grad, e.Weight.Grad
+		return r, e.Backward(s, ids, dy)
+	}
+	want, err := run(s, x, dy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onRanks(t, s, func(s *Scope) error {
+		s.Ranks.Sequence = true
+		rank := s.Ranks.Rank()
+		got, err := run(s, ownTokens(rank, x), ownTokens(rank, dy))
+		if err != nil {
+			return err
+		}
+		for name, pair := range map[string][2]tensor.Dense{
+			"Y of the norm": {got.y, ownTokens(rank, want.y)}, "dX of the norm": {got.dx, ownTokens(rank, want.dx)}, "dw of the norm": {got.dw, want.dw},
+			"rows of the table": {got.rows, ownTokens(rank, want.rows)}, "gradient of the table": {got.table, ownTokens(rank, want.table)},
+		} {
+			if !sameData(pair[0], pair[1]) {
+				t.Errorf("rank %d: %s differs", rank, name)
+			}
+		}
+		if _, err := NewEmbedding("table", vocabulary/2, width).Forward(s, ids[:3]); err == nil {
+			t.Error("3 tokens on 2 ranks: no error")
+		}
+		return nil
+	})
+}

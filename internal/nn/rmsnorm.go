@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -131,12 +132,34 @@ func (n *RMSNorm) Backward(s *Scope, saved Saved, dy tensor.Dense) (dx tensor.De
 			}
 		}
 	})
+	if s.sequence() {
+		return dx, n.addRanks(s, parts)
+	}
+	n.add(parts)
+	return dx, nil
+}
+
+// add adds rows of sums to the gradient of the weight, in order.
+func (n *RMSNorm) add(parts tensor.Dense) {
 	for p := range parts.Rows {
 		for j, v := range parts.Row(p) {
 			n.Weight.Grad.Data[j] += v
 		}
 	}
-	return dx, nil
+}
+
+// addRanks is add of the sums of all ranks, which have different tokens: their order is that of the
+// tokens.
+func (n *RMSNorm) addRanks(s *Scope, parts tensor.Dense) error {
+	all, err := s.group(TrafficActivations).GatherAll(memory.Bytes(parts.Data))
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	for _, data := range all {
+		copy(memory.Bytes(parts.Data), data)
+		n.add(parts)
+	}
+	return nil
 }
 
 // dot returns a·b in float64, in four interleaved sums.

@@ -16,6 +16,7 @@ import (
 // Flags are the flags of commands that train on several ranks.
 type Flags struct {
 	dp, tp     *uint
+	sequence   *bool
 	tpOnlyAmax *bool
 	gradReduce *cli.Choice[comm.Wire]
 	timeout    *time.Duration
@@ -31,6 +32,7 @@ func Add(cmd *cobra.Command) *Flags {
 	f := &Flags{}
 	f.dp = flags.Uint("dp", 1, "divide the microbatches of each step among `N` ranks; under mpirun or srun, the ranks are its processes (default their number)")
 	f.tp = flags.Uint("tp", 1, "divide every layer among `N` ranks (tensor parallelism); the job has --dp × --tp ranks")
+	f.sequence = flags.Bool("sequence-parallel", false, "with --tp: divide the tokens, too, where ranks otherwise compute the same; the ranks gather quantized activations")
 	f.tpOnlyAmax = flags.Bool("tp-only-amax-red", false, "under delayed scaling, reduce amaxes only over the ranks that share a layer")
 	f.gradReduce = cli.AddChoice(cmd, "grad-reduce", "format `NAME` in which gradients travel between ranks: fp32, bf16, mxfp8, fp8-blocks", "fp32", train.GradReduceNames(), train.ParseGradReduce)
 	f.distributed = flags.Bool("distributed-optimizer", false, "each rank optimizes a part of the rows, and has the optimizer's state of these only")
@@ -78,7 +80,7 @@ func (j *Job) Prepare(cmd *cobra.Command) error {
 func (j *Job) Configure(c *train.Config) error {
 	f, p := j.flags, &c.Parallel
 	p.GradReduce, p.DistributedOptimizer = f.gradReduce.Value, *f.distributed
-	p.Tensor, p.TensorAmaxOnly = f.tensor(), *f.tpOnlyAmax
+	p.Tensor, p.Sequence, p.TensorAmaxOnly = f.tensor(), *f.sequence, *f.tpOnlyAmax
 	p.GatherBF16, p.OverlapParamGather, p.ReuseGradBuffer = f.gatherFormat.Value, *f.overlap, *f.reuse
 	if err := c.CheckRanks(j.ranks); err != nil {
 		return cli.Misuse("%v", cli.WithFlag(err))
