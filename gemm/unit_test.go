@@ -137,8 +137,11 @@ func TestAccumulator(t *testing.T) {
 			t.Fatal(err)
 		}
 		shapes := [][3]int{{3, 5, 72}, {1, 70, 192}, {65, 2, 400}}
-		if tc.accumulator == "hopper-wgmma" && tc.a.Name == "fp8-tensor" {
+		switch tc.accumulator + " " + tc.a.Name {
+		case "hopper-wgmma fp8-tensor":
 			shapes = append(shapes, [3]int{270, 3, 64}, [3]int{2, 600, 96}, [3]int{1, 1, 1}, [3]int{2, 2, 0})
+		case "hopper-wgmma fp8-vec128", "blackwell-mxf8f6f4 mxfp8": // scales beyond the first tile
+			shapes = append(shapes, [3]int{270, 3, 160}, [3]int{2, 600, 160})
 		}
 		for _, s := range shapes {
 			t.Run(fmt.Sprintf("%s/%s/%s/%v", tc.accumulator, tc.a, tc.b, s), func(t *testing.T) {
