@@ -41,19 +41,24 @@ func rowwiseColumnwise(x source, r, c Copy) (rows, columns *Tensor, err error) {
 			return nil, nil, fmt.Errorf("columnwise: %w", err)
 		}
 	}
-	shareAmax(x, &r, &c)
+	finite := shareAmax(x, &r, &c)
 	row, col := newOutput(&r.Quantizer, x, Rowwise, r.With), newOutput(&c.Quantizer, x, Columnwise, c.With)
+	row.finite = row.finite || finite && row.q.Format.PerTensor()
+	col.finite = col.finite || finite && col.q.Format.PerTensor()
 	quantize(x, row, col, r.With.Threads)
 	return row.t, col.t, nil
 }
 
-// shareAmax finds the amax of x once, where both copies need it.
-func shareAmax(x source, r, c *Copy) {
-	if r.findsAmax() && c.findsAmax() {
-		amax, hasNaN := x.amax(r.With.Threads)
-		r.With.Amax, c.With.Amax = &amax, &amax
-		r.With.NaN, c.With.NaN = r.With.NaN || hasNaN, c.With.NaN || hasNaN
+// shareAmax finds the amax of x once, where both copies need it. It reports whether x was read
+// and has neither NaN nor Inf.
+func shareAmax(x source, r, c *Copy) (finite bool) {
+	if !r.findsAmax() || !c.findsAmax() {
+		return false
 	}
+	amax, hasNaN := x.amax(r.With.Threads)
+	r.With.Amax, c.With.Amax = &amax, &amax
+	r.With.NaN, c.With.NaN = r.With.NaN || hasNaN, c.With.NaN || hasNaN
+	return !hasNaN && amax <= maxFloat32
 }
 
 // findsAmax reports whether the copy scales by the amax of the matrix as it is.
