@@ -76,7 +76,7 @@ func placed(before, after bool) string {
 	return ", no norm"
 }
 
-func (l *LayerPlan) attention() string {
+func (l *layerPlan) attention() string {
 	a := l.Attention
 	var b strings.Builder
 	fmt.Fprintf(&b, "attention of %d heads of %d", a.Heads, a.HeadDim)
@@ -131,7 +131,7 @@ func (r *ropePlan) text(head int) string {
 	return text
 }
 
-func (l *LayerPlan) feedForward() string {
+func (l *layerPlan) feedForward() string {
 	var b strings.Builder
 	if e := l.Experts; e != nil {
 		fmt.Fprintf(&b, "%d of %d experts by %s", e.Chosen, e.Count, e.Score)

@@ -42,7 +42,7 @@ func (c Config) CheckRanks(n, multiple int) error {
 func (p *Plan) part(n int) *Plan {
 	q := *p
 	q.Vocabulary /= n
-	q.Layers = append([]LayerPlan(nil), p.Layers...)
+	q.Layers = append([]layerPlan(nil), p.Layers...)
 	for i := range q.Layers {
 		l := &q.Layers[i]
 		l.Attention.Heads /= n

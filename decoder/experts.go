@@ -14,7 +14,7 @@ import (
 //
 //	y = Σ weight(e)·expert(e, x) over the chosen experts e      + shared(x), multiplied by σ(gate·x) if there is a gate
 type experts struct {
-	plan       *ExpertsPlan
+	plan       *expertsPlan
 	router     projection
 	correction *nn.Param // 1 × experts, added to the scores for the choice alone; nil: none
 	each       []mlp
@@ -22,7 +22,7 @@ type experts struct {
 	sharedGate projection
 }
 
-func newExperts(p *Plan, plan *LayerPlan, prefix string) *experts {
+func newExperts(p *Plan, plan *layerPlan, prefix string) *experts {
 	n, e := p.names, plan.Experts
 	x := &experts{plan: e, router: newProjection(prefix, n.router, p.Hidden, e.Bias, []string{n.router}, e.Count)}
 	if n.correction != "" {

@@ -290,17 +290,17 @@ func TestChoose(t *testing.T) {
 	corrected := newVector("correction", 8)
 	corrected.Value.Data[1] = 5
 	for name, c := range map[string]struct {
-		plan       ExpertsPlan
+		plan       expertsPlan
 		correction bool
 		chosen     []int
 		sum        float64 // of weights
 		first      float64 // weight
 	}{
-		"softmax":    {ExpertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Scale: 1}, false, []int{3, 7}, 0.708762, 0.441176},
-		"normalized": {ExpertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Normalize: true, Scale: 1}, false, []int{3, 7}, 1, 0.622459},
-		"chosen":     {ExpertsPlan{Count: 8, Chosen: 2, Score: scoreChosen, Scale: 1}, false, []int{3, 7}, 1, 0.622459},
-		"sigmoid":    {ExpertsPlan{Count: 8, Chosen: 2, Score: scoreSigmoid, Normalize: true, Scale: 2.5}, true, []int{1, 3}, 2.5, 0.550422},
-		"groups":     {ExpertsPlan{Count: 8, Chosen: 3, Score: scoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, true, []int{1, 0, 2}, 0, 0.268941},
+		"softmax":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Scale: 1}, false, []int{3, 7}, 0.708762, 0.441176},
+		"normalized": {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Normalize: true, Scale: 1}, false, []int{3, 7}, 1, 0.622459},
+		"chosen":     {expertsPlan{Count: 8, Chosen: 2, Score: scoreChosen, Scale: 1}, false, []int{3, 7}, 1, 0.622459},
+		"sigmoid":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSigmoid, Normalize: true, Scale: 2.5}, true, []int{1, 3}, 2.5, 0.550422},
+		"groups":     {expertsPlan{Count: 8, Chosen: 3, Score: scoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, true, []int{1, 0, 2}, 0, 0.268941},
 	} {
 		x := experts{plan: &c.plan}
 		if c.correction {

@@ -5,10 +5,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A LatentPlan is attention whose keys and values come from one short vector per token (multi-head
+// A latentPlan is attention whose keys and values come from one short vector per token (multi-head
 // latent attention, DeepSeek-V2, 2024). A head of Q and K has elements that are rotated, which all heads
 // of K share, and others.
-type LatentPlan struct {
+type latentPlan struct {
 	QueryRank int `json:"query_rank,omitempty"` // of the latent queries; 0: queries are projected directly
 	Rank      int `json:"rank"`                 // of the latent keys and values
 	Plain     int `json:"plain"`                // elements of a head that are not rotated
@@ -24,7 +24,7 @@ const latentEpsilon = 1e-6
 //
 //	Q = q_b(norm(q_a(x)))      [c r] = kv_a(x)      [K V] = kv_b(norm(c))      K gets r in each head
 type latent struct {
-	plan      *LatentPlan
+	plan      *latentPlan
 	heads     int
 	queryDown projection // without a query rank it has no module
 	queryNorm *nn.RMSNorm
@@ -34,7 +34,7 @@ type latent struct {
 	up        projection
 }
 
-func newLatent(a AttentionPlan, hidden int, prefix string) *latent {
+func newLatent(a attentionPlan, hidden int, prefix string) *latent {
 	p := a.Latent
 	one := func(name string, in, out int, bias bool) projection {
 		return newProjection(prefix, name, in, bias, []string{name}, out)

@@ -20,7 +20,7 @@ type Plan struct {
 	Positions  int         `json:"positions"`
 	Epsilon    float64     `json:"epsilon"` // of norms
 	Embedding  float64     `json:"embedding"`
-	Layers     []LayerPlan `json:"layers"`
+	Layers     []layerPlan `json:"layers"`
 	Tied       bool        `json:"tied"` // the head has the weights of the embedding
 	Logits     float64     `json:"logits"`
 	Softcap    float64     `json:"softcap,omitempty"` // of logits; 0: none
@@ -29,21 +29,21 @@ type Plan struct {
 	plusOne bool
 }
 
-// A LayerPlan is a layer of a Plan.
-type LayerPlan struct {
+// A layerPlan is a layer of a Plan.
+type layerPlan struct {
 	AttentionInput  bool `json:"attention_input_norm"`
 	AttentionOutput bool `json:"attention_output_norm"`
 	MLPInput        bool `json:"mlp_input_norm"`
 	MLPOutput       bool `json:"mlp_output_norm"`
 
-	Attention AttentionPlan `json:"attention"`
-	MLP       MLPPlan       `json:"mlp"`               // of a dense layer, or of each expert
-	Experts   *ExpertsPlan  `json:"experts,omitempty"` // nil: the layer is dense
+	Attention attentionPlan `json:"attention"`
+	MLP       mlpPlan       `json:"mlp"`               // of a dense layer, or of each expert
+	Experts   *expertsPlan  `json:"experts,omitempty"` // nil: the layer is dense
 	Residual  float64       `json:"residual"`
 }
 
-// An AttentionPlan is the attention of a layer.
-type AttentionPlan struct {
+// An attentionPlan is the attention of a layer.
+type attentionPlan struct {
 	Heads      int       `json:"heads"`
 	KVHeads    int       `json:"kv_heads"`
 	HeadDim    int       `json:"head_dim"`
@@ -56,11 +56,11 @@ type AttentionPlan struct {
 	OutputBias bool      `json:"output_bias"`
 	Rope       *ropePlan `json:"rope,omitempty"` // nil: positions are not embedded
 
-	Latent *LatentPlan `json:"latent,omitempty"` // nil: Q, K and V are projected directly
+	Latent *latentPlan `json:"latent,omitempty"` // nil: Q, K and V are projected directly
 }
 
-// An MLPPlan is a gated feed-forward network.
-type MLPPlan struct {
+// An mlpPlan is a gated feed-forward network.
+type mlpPlan struct {
 	Width       int     `json:"width"`
 	Activation  string  `json:"activation"`
 	Limit       float64 `json:"limit,omitempty"`
@@ -68,8 +68,8 @@ type MLPPlan struct {
 	Bias        bool    `json:"bias"`
 }
 
-// An ExpertsPlan is the choice of experts.
-type ExpertsPlan struct {
+// An expertsPlan is the choice of experts.
+type expertsPlan struct {
 	Count      int       `json:"count"`
 	Chosen     int       `json:"chosen"`
 	Score      scoreKind `json:"score"`
@@ -117,8 +117,8 @@ func or(x, missing float64) float64 {
 
 // compileLayer returns the plan of a layer. ropes holds the rotary embeddings of the layers before, by the
 // type of the layer.
-func compileLayer(f *family, s *settings, layer int, ropes map[string]*ropePlan) (LayerPlan, error) {
-	l := LayerPlan{
+func compileLayer(f *family, s *settings, layer int, ropes map[string]*ropePlan) (layerPlan, error) {
+	l := layerPlan{
 		AttentionInput: f.names.attentionInput != "", AttentionOutput: f.names.attentionOutput != "",
 		MLPInput: f.names.mlpInput != "", MLPOutput: f.names.mlpOutput != "",
 		MLP: f.mlp(s), Residual: or(s.ResidualMultiplier, 1),
@@ -138,8 +138,8 @@ func compileLayer(f *family, s *settings, layer int, ropes map[string]*ropePlan)
 	return l, nil
 }
 
-func (f *family) mlp(s *settings) MLPPlan {
-	m := MLPPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.bias == biasEverywhere}
+func (f *family) mlp(s *settings) mlpPlan {
+	m := mlpPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.bias == biasEverywhere}
 	switch f.gate {
 	case gateGELU:
 		m.Activation = "gelu"
@@ -149,13 +149,13 @@ func (f *family) mlp(s *settings) MLPPlan {
 	return m
 }
 
-func compileAttention(f *family, s *settings, layer int, ropes map[string]*ropePlan) (AttentionPlan, error) {
-	a := AttentionPlan{
+func compileAttention(f *family, s *settings, layer int, ropes map[string]*ropePlan) (attentionPlan, error) {
+	a := attentionPlan{
 		Heads: s.NumAttentionHeads, KVHeads: s.NumKeyValueHeads, HeadDim: s.HeadDim, Softcap: s.ScoreSoftcap,
 		Sinks: f.sinks, Norm: f.queryNorm,
 	}
 	if f.latent {
-		a.Latent = &LatentPlan{QueryRank: s.QueryRank, Rank: s.KeyValueRank, Plain: s.PlainDim, Rotated: s.RotatedDim, Value: s.ValueDim}
+		a.Latent = &latentPlan{QueryRank: s.QueryRank, Rank: s.KeyValueRank, Plain: s.PlainDim, Rotated: s.RotatedDim, Value: s.ValueDim}
 	}
 	a.Scale = or(s.AttentionMultiplier, 1/math.Sqrt(or(s.QueryPreAttnScalar, float64(a.HeadDim))))
 	switch f.bias {
@@ -258,8 +258,8 @@ func (s *settings) hasExperts(layer int) bool {
 	return layer >= s.FirstDense && (layer+1)%step == 0 && !slices.Contains(s.DenseLayers, layer)
 }
 
-func compileExperts(f *family, s *settings) (*ExpertsPlan, error) {
-	e := &ExpertsPlan{
+func compileExperts(f *family, s *settings) (*expertsPlan, error) {
+	e := &expertsPlan{
 		Count: max(s.Experts, s.LocalExperts, s.RoutedExperts), Chosen: s.ExpertsChosen, Score: f.experts.score, Normalize: f.experts.normalize,
 		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.names.sharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
 		Bias: f.bias == biasEverywhere, Correction: f.names.correction != "",
@@ -326,7 +326,7 @@ func (p *Plan) Parameters() int64 {
 	return n
 }
 
-func (l *LayerPlan) parameters(hidden int64) int64 {
+func (l *layerPlan) parameters(hidden int64) int64 {
 	n := l.Attention.parameters(hidden)
 	for _, norm := range []bool{l.AttentionInput, l.AttentionOutput, l.MLPInput, l.MLPOutput} {
 		n += count(norm, hidden)
@@ -340,7 +340,7 @@ func (l *LayerPlan) parameters(hidden int64) int64 {
 	return n + int64(e.Count)*each + 3*hidden*int64(e.Shared) + count(e.SharedGate, hidden)
 }
 
-func (a *AttentionPlan) parameters(hidden int64) int64 {
+func (a *attentionPlan) parameters(hidden int64) int64 {
 	d := int64(a.HeadDim)
 	q, kv := int64(a.Heads)*d, int64(a.KVHeads)*d
 	n := count(a.Sinks, int64(a.Heads)) + count(a.OutputBias, hidden)

@@ -17,9 +17,9 @@ type Dtype uint8
 
 // The dtypes that this module's formats use. F8E4M3 is OCP's E4M3, which has no infinities.
 // [Dtypes] and UnmarshalText also return the others: F6_E2M3, F6_E3M2, F8_E4M3FNUZ, F8_E5M2FNUZ,
-// U16 and C64.
+// BOOL, U16, U64 and C64.
 const (
-	Bool Dtype = iota + 1
+	boolean Dtype = iota + 1
 	F4
 	f6E2M3
 	f6E3M2
@@ -40,7 +40,7 @@ const (
 	c64
 	F64
 	I64
-	U64
+	u64
 )
 
 // dtypes has a row for each Dtype.
@@ -49,7 +49,7 @@ var dtypes = [...]struct {
 	bits   int            // of an element
 	scalar *format.Scalar // format of the values; nil for integers, C64 and F64
 }{
-	Bool:       {"BOOL", 8, nil},
+	boolean:    {"BOOL", 8, nil},
 	F4:         {"F4", 4, format.E2M1},
 	f6E2M3:     {"F6_E2M3", 6, format.E2M3},
 	f6E3M2:     {"F6_E3M2", 6, format.E3M2},
@@ -70,13 +70,13 @@ var dtypes = [...]struct {
 	c64:        {"C64", 64, nil},
 	F64:        {"F64", 64, nil},
 	I64:        {"I64", 64, nil},
-	U64:        {"U64", 64, nil},
+	u64:        {"U64", 64, nil},
 }
 
 // Dtypes returns every dtype in the order of increasing alignment.
 func Dtypes() []Dtype {
 	all := make([]Dtype, 0, len(dtypes)-1)
-	for d := Bool; d.valid(); d++ {
+	for d := boolean; d.valid(); d++ {
 		all = append(all, d)
 	}
 	return all
@@ -84,7 +84,7 @@ func Dtypes() []Dtype {
 
 // parseDtype returns the dtype of a name.
 func parseDtype(name string) (Dtype, error) {
-	for d := Bool; d.valid(); d++ {
+	for d := boolean; d.valid(); d++ {
 		if dtypes[d].name == name {
 			return d, nil
 		}

@@ -41,7 +41,7 @@ func TestDtypeUnknown(t *testing.T) {
 			t.Errorf("parseDtype(%q): error %q does not list the known ones", name, err)
 		}
 	}
-	for _, d := range []Dtype{0, U64 + 1, 255} {
+	for _, d := range []Dtype{0, u64 + 1, 255} {
 		if d.Bits() != 0 || !strings.HasPrefix(d.String(), "Dtype(") {
 			t.Errorf("Dtype(%d) claims to be %v of %d bits", uint8(d), d, d.Bits())
 		}
@@ -66,7 +66,7 @@ func TestDtypeSize(t *testing.T) {
 		{f6E2M3, []int64{2}, 0, "12 bits"},
 		{U8, []int64{1<<61 - 1}, 1<<61 - 1, ""},
 		{U8, []int64{1 << 61}, 0, "overflows"},
-		{U64, []int64{1 << 58}, 0, "overflows"},
+		{u64, []int64{1 << 58}, 0, "overflows"},
 		{U8, []int64{huge, huge, 0}, 0, "overflows"},
 		{U8, []int64{0, huge, huge}, 0, ""},
 		{U8, []int64{huge, 3, 0}, 0, ""},

@@ -13,14 +13,14 @@ import (
 type Diverged struct {
 	Step int     // counted from 1
 	Loss float64 // of the step
-	Finding
+	finding
 	Rank  int // whose Tensor it is
 	Ranks int // of the job
 	Kept  int // steps of the last checkpoint; -1 if there is none
 }
 
-// A Finding is a tensor that is not finite.
-type Finding struct {
+// A finding is a tensor that is not finite.
+type finding struct {
 	Tensor string  // first tensor with NaN or Inf: a weight, or an operand in the order of the computation; "" if none has
 	Amax   float32 // largest finite magnitude of Tensor
 	NaN    int     // number of NaN elements of Tensor
@@ -57,7 +57,7 @@ func (r *run) diagnose(step int, loss float64) error {
 		}
 		return err
 	}
-	own, err := json.Marshal(e.Finding)
+	own, err := json.Marshal(e.finding)
 	if err != nil {
 		return err
 	}
@@ -65,12 +65,12 @@ func (r *run) diagnose(step int, loss float64) error {
 	if err != nil {
 		return err
 	}
-	e.Finding = Finding{}
+	e.finding = finding{}
 	for rank, text := range all {
 		if e.Tensor != "" {
 			break
 		}
-		if err := json.Unmarshal(text, &e.Finding); err != nil {
+		if err := json.Unmarshal(text, &e.finding); err != nil {
 			return err
 		}
 		e.Rank = rank

@@ -53,7 +53,7 @@ func (r *run) gatherRest() error {
 		for _, i := range b.params {
 			part = part[copy(part, r.own[i].Value.Data):]
 		}
-		if err := r.data.group(TrafficParameters).AllGatherFloats(flat, b.cuts, wire); err != nil {
+		if err := r.data.group(trafficParameters).AllGatherFloats(flat, b.cuts, wire); err != nil {
 			return err
 		}
 		for rank := range r.data.ranks() {
@@ -134,7 +134,7 @@ func (r *run) gatherCodes(s *nn.Scope, u *shard, amax float32) (fetch func() (ro
 			own = own[copy(own, part):]
 		}
 	}
-	request := r.data.group(TrafficWeights).StartAllGather(slots, slots[rank])
+	request := r.data.group(trafficWeights).StartAllGather(slots, slots[rank])
 	return func() (rowwise, columnwise *quant.Tensor, err error) {
 		if err := request.Wait(); err != nil {
 			return nil, nil, err
@@ -187,7 +187,7 @@ func (r *run) gatherBF16(s *nn.Scope, u *shard, amax float32) (fetch func() (row
 	}
 	own := slots[r.data.rank()]
 	comm.BF16.Encode(own, u.own.Data)
-	request := r.data.group(TrafficWeights).StartAllGather(slots, own)
+	request := r.data.group(trafficWeights).StartAllGather(slots, own)
 	return func() (rowwise, columnwise *quant.Tensor, err error) {
 		if err := request.Wait(); err != nil {
 			return nil, nil, err

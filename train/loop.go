@@ -28,7 +28,7 @@ type Result struct {
 	Parameters int
 
 	Ranks    int              // of the job
-	Traffic  map[string]int64 // bytes that all ranks sent per step, by purpose
+	Traffic  map[string]int64 // bytes that all ranks sent per step, by purpose, such as "gradients"
 	GradSQNR float64          // dB, of gradients as rank 0 sent them; +Inf in FP32
 
 	Memory decoder.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step

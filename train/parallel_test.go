@@ -208,15 +208,15 @@ func TestTraffic(t *testing.T) {
 				if c.HoldQuantized && weights != linear*tc.weight*bf16 {
 					t.Errorf("%s: weights have %g bytes, want %g of BF16's", tc.recipe, weights, tc.weight)
 				}
-				want := map[string]float64{TrafficGradients: 2 * cost.Sent(n*tc.bytes, ranks)}
+				want := map[string]float64{trafficGradients: 2 * cost.Sent(n*tc.bytes, ranks)}
 				if sharded {
-					want[TrafficGradients] /= 2
+					want[trafficGradients] /= 2
 					if !c.HoldQuantized {
 						linear, weights = 0, 0
 					}
-					want[TrafficWeights], want[TrafficParameters] = cost.Sent(weights, ranks), cost.Sent((n-linear)*bf16, ranks)
+					want[trafficWeights], want[trafficParameters] = cost.Sent(weights, ranks), cost.Sent((n-linear)*bf16, ranks)
 				}
-				for _, purpose := range []string{TrafficGradients, TrafficWeights, TrafficParameters} {
+				for _, purpose := range []string{trafficGradients, trafficWeights, trafficParameters} {
 					if got := float64(got[0].Traffic[purpose]); got != want[purpose] {
 						t.Errorf("%s, gradients in %s, %d ranks, distributed %t: %s: counted %.0f bytes, want %.0f", tc.recipe, tc.wire, ranks, sharded, purpose, got, want[purpose])
 					}

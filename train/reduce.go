@@ -134,7 +134,7 @@ func (r *reducer) start(b *bucket) {
 	}
 	r.noise.measure(flat, r.wire())
 	b.sum = make([]float32, b.cuts[r.rank()+1]-b.cuts[r.rank()])
-	b.request = r.group(TrafficGradients).StartReduceScatter(b.sum, flat, b.cuts, r.wire())
+	b.request = r.group(trafficGradients).StartReduceScatter(b.sum, flat, b.cuts, r.wire())
 }
 
 // rows returns the gradients of parameter i that a rank adds.
@@ -172,7 +172,7 @@ func (r *reducer) gather() error {
 		whole[k] = make([]float32, b.cuts[r.ranks()])
 		copy(whole[k][b.cuts[r.rank()]:], b.sum)
 		b.sum = nil
-		requests[k] = r.group(TrafficGradients).StartAllGatherFloats(whole[k], b.cuts, r.wire())
+		requests[k] = r.group(trafficGradients).StartAllGatherFloats(whole[k], b.cuts, r.wire())
 	}
 	for k, b := range r.buckets {
 		if err := requests[k].Wait(); err != nil {

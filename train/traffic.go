@@ -8,11 +8,11 @@ import (
 
 // Purposes of transfers in Result.Traffic.
 const (
-	TrafficGradients  = "gradients"
-	TrafficWeights    = "quantized weights"
-	TrafficParameters = "parameters" // that are not quantized
+	trafficGradients  = "gradients"
+	trafficWeights    = "quantized weights"
+	trafficParameters = "parameters" // that are not quantized
 
-	TrafficActivations = nn.TrafficActivations // and their gradients, between ranks that share a layer
+	trafficActivations = nn.TrafficActivations // and their gradients, between ranks that share a layer
 
 	trafficAmax    = nn.TrafficAmaxes
 	trafficControl = "" // losses, errors, norms: not counted
