@@ -1,6 +1,10 @@
 package format
 
-import "math"
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/internal/behavior"
+)
 
 const (
 	f32Mantissa = 23
@@ -24,7 +28,7 @@ func (s *Scalar) EncodeWith(x float32, c Conversion, random uint32) uint32 {
 	bits := math.Float32bits(x)
 	negative := bits&f32Sign != 0 && !s.Unsigned
 	bits &^= f32Sign
-	if bits > f32Inf && (s.HasNaN() || c.NaN != Unchecked) {
+	if bits > f32Inf && (s.HasNaN() || c.NaN != behavior.Unchecked) {
 		return s.nan(negative, c.NaN)
 	}
 	if bits == f32Inf {
@@ -140,7 +144,7 @@ func (s *Scalar) overflow(negative bool, c Conversion) uint32 {
 
 // infinity returns the code of Inf, of NaN in formats without Inf, or of the largest value in
 // formats without either.
-func (s *Scalar) infinity(negative bool, n NaN) uint32 {
+func (s *Scalar) infinity(negative bool, n behavior.NaN) uint32 {
 	switch {
 	case s.HasInf():
 		return s.withSign(s.MaxCode()+1, negative)
@@ -151,16 +155,16 @@ func (s *Scalar) infinity(negative bool, n NaN) uint32 {
 }
 
 // nan returns the code of a NaN. In formats without NaN, the policy n selects the code.
-func (s *Scalar) nan(negative bool, n NaN) uint32 {
+func (s *Scalar) nan(negative bool, n behavior.NaN) uint32 {
 	switch {
 	case s.specials == negativeZeroNaN:
 		return s.signBit()
-	case s.specials == finiteOnly && n == OppositeZero:
+	case s.specials == finiteOnly && n == behavior.OppositeZero:
 		return s.withSign(0, !negative)
 	case s.specials == finiteOnly:
-		return s.withSign(s.MaxCode(), negative && n != Canonical)
+		return s.withSign(s.MaxCode(), negative && n != behavior.Canonical)
 	}
-	return s.withSign(s.magnitudeMask(), negative && n != Canonical)
+	return s.withSign(s.magnitudeMask(), negative && n != behavior.Canonical)
 }
 
 // withSign returns the code of a magnitude with a sign. Unsigned formats ignore the sign.

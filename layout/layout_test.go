@@ -212,8 +212,8 @@ func TestOrderText(t *testing.T) {
 	if len(Orders()) != len(want) {
 		t.Errorf("got %d orders, want %d", len(Orders()), len(want))
 	}
-	o := Compact
-	if err := o.UnmarshalText([]byte("tiled")); err == nil || o != Compact || !strings.Contains(err.Error(), `unknown order "tiled": use one of row-major, `) {
+	o := compact
+	if err := o.UnmarshalText([]byte("tiled")); err == nil || o != compact || !strings.Contains(err.Error(), `unknown order "tiled": use one of row-major, `) {
 		t.Errorf("unknown name: got %v, %v", o, err)
 	}
 	defer func() {
@@ -231,7 +231,7 @@ func TestReorderPadded(t *testing.T) {
 	src := noise(rows * blocks)
 	want := make([]byte, Swizzled.Size(rows, blocks))
 	Reorder(want, Swizzled, src, RowMajor, rows, blocks)
-	for _, tc := range []struct{ padded, plain Order }{{Compact, RowMajor}, {CompactColumnwise, ColumnMajor}} {
+	for _, tc := range []struct{ padded, plain Order }{{compact, RowMajor}, {compactColumnwise, ColumnMajor}} {
 		compact := make([]byte, tc.padded.Size(rows, blocks))
 		Reorder(compact, tc.padded, src, RowMajor, rows, blocks)
 		got := make([]byte, len(want))

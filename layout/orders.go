@@ -12,13 +12,14 @@ import (
 // csrc/utils/layout.hpp for "packed" and "aligned-columns"; AITER's e8m0_shuffle for "shuffled".
 type Order uint8
 
-// The orders of checkpoints, Transformer Engine and tensor cores. [Orders] and UnmarshalText also
-// return "packed" (DeepGEMM), "shuffled" (AITER) and "aligned-rows" (cuBLAS).
+// The orders of checkpoints and tensor cores. [Orders] and UnmarshalText also return "compact" and
+// "compact-columnwise" (Transformer Engine), "packed" (DeepGEMM), "shuffled" (AITER) and
+// "aligned-rows" (cuBLAS).
 const (
 	RowMajor          Order = iota // [rows][blocks] without padding
 	ColumnMajor                    // [blocks][rows] without padding
-	Compact                        // [rows][blocks], padded to 128 and 4
-	CompactColumnwise              // [blocks][rows], padded to 4 and 128
+	compact                        // [rows][blocks], padded to 128 and 4
+	compactColumnwise              // [blocks][rows], padded to 4 and 128
 	Swizzled                       // tiles of 128 rows × 4 blocks; see the package comment
 	packed                         // [blocks/4][rows] words of 4 blocks, the first in the low byte; rows padded to 4
 	shuffled                       // [rows/32][blocks/8][4 blocks][16 rows][2 blocks][2 rows]; padded to 256 rows and 8 blocks
@@ -39,9 +40,9 @@ var orders = [...]struct {
 		"[rows][blocks] without padding: quant.Tensor, checkpoints, and MLX, whose U32 words hold the same bytes", 1, 1, rowMajor},
 	ColumnMajor: {"column-major", []string{"vec128"},
 		"[blocks][rows] without padding: columnwise scales beside untransposed codes, and cuBLAS's 1×128 FP32 scales", 1, 1, columnMajor},
-	Compact: {"compact", []string{"te"},
+	compact: {"compact", []string{"te"},
 		"[rows][blocks] padded to 128 and 4: Transformer Engine, rowwise MXFP8 and NVFP4 of both directions", tileRows, tileBlocks, rowMajor},
-	CompactColumnwise: {"compact-columnwise", []string{"te-columnwise"},
+	compactColumnwise: {"compact-columnwise", []string{"te-columnwise"},
 		"[blocks][rows] padded to 4 and 128: Transformer Engine, columnwise MXFP8", tileRows, tileBlocks, columnMajor},
 	Swizzled: {"swizzled", []string{"cublas", "128x4"},
 		"tiles of 128 rows × 4 blocks: tensor cores from Blackwell on, cuBLAS, CUTLASS, PyTorch's scaled_mm", tileRows, tileBlocks, swizzled},

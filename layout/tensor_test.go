@@ -63,7 +63,7 @@ func eachByteScaled(t *testing.T, test func(t *testing.T, f quant.Format, d quan
 func TestQuantizeSwizzled(t *testing.T) {
 	eachByteScaled(t, func(t *testing.T, f quant.Format, d quant.Direction, x tensor.Dense) {
 		want := quantized(t, f, d, x)
-		wantScales, err := Scales(want, Swizzled)
+		wantScales, err := Swizzled.Scales(want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestScales(t *testing.T) {
 		q := quantized(t, f, d, x)
 		_, blocks := q.ScaleShape()
 		for _, o := range Orders() {
-			got, err := Scales(q, o)
+			got, err := o.Scales(q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestScales(t *testing.T) {
 			}
 			fresh := *q
 			fresh.Scales = make([]byte, len(q.Scales))
-			if err := SetScales(&fresh, o, got); err != nil {
+			if err := o.SetScales(&fresh, got); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(fresh.Scales, q.Scales) {
@@ -183,7 +183,7 @@ func TestErrors(t *testing.T) {
 	x := sample(32, 33)
 	row := quantized(t, quant.MXFP8, quant.Rowwise, x)
 	square := quantized(t, quant.MXFP8x32, quant.Rowwise, x)
-	torn, err := Scales(square, Swizzled)
+	torn, err := Swizzled.Scales(square)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestErrors(t *testing.T) {
 		return err
 	}
 	scales := func(t *quant.Tensor) error {
-		_, err := Scales(t, Compact)
+		_, err := compact.Scales(t)
 		return err
 	}
 	_, _, fusedBad := QuantizeSwizzled(quant.Quantizer{Format: quant.MXFP8}, tensor.Dense{Rows: -1}, quant.Rowwise, quant.With{})
@@ -222,10 +222,10 @@ func TestErrors(t *testing.T) {
 		{"fused-source", fusedBad, "invalid shape -1×0"},
 		{"scales-fp32", scales(quantized(t, quant.FP8Block, quant.Rowwise, x)), "no one-byte scales"},
 		{"scales-damaged", scales(damaged), "got 63 scales, want 32×2"},
-		{"set-damaged", SetScales(damaged, Compact, make([]byte, 64)), "got 63 scales, want 32×2"},
-		{"set-fp32", SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), Compact, nil), "no one-byte scales"},
-		{"set-short", SetScales(row, Swizzled, make([]byte, 511)), "scales of a mxfp8 tensor: got 511 bytes, want 512 for 32×2 scales in swizzled order"},
-		{"set-torn", SetScales(square, Swizzled, torn), "scale of row 7, block 1"},
+		{"set-damaged", compact.SetScales(damaged, make([]byte, 64)), "got 63 scales, want 32×2"},
+		{"set-fp32", compact.SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), nil), "no one-byte scales"},
+		{"set-short", Swizzled.SetScales(row, make([]byte, 511)), "scales of a mxfp8 tensor: got 511 bytes, want 512 for 32×2 scales in swizzled order"},
+		{"set-torn", Swizzled.SetScales(square, torn), "scale of row 7, block 1"},
 		{"untransposed-rowwise", untransposed(row), "got a rowwise mxfp8 tensor"},
 		{"untransposed-nibbles", untransposed(quantized(t, quant.MXFP4, quant.Columnwise, x)), "rows of 33 e2m1 codes do not fill whole bytes"},
 		{"untransposed-bf16", untransposed(quantized(t, quant.BF16, quant.Columnwise, x)), "bf16 has no blocks"},

@@ -42,8 +42,8 @@ var profiles = []Profile{
 		Name:      "torchao",
 		Version:   "0.18",
 		Doc:       "PyTorch's torchao, tensors: floor rule; a NaN makes the scale of its block NaN",
-		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126, ElementNaN: format.Unchecked},
-		nvfp4:     &quant.Quantizer{Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN, ElementNaN: format.Unchecked},
+		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126, ElementNaN: behavior.Unchecked},
+		nvfp4:     &quant.Quantizer{Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN, ElementNaN: behavior.Unchecked},
 		fp8:       &quant.Quantizer{Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN},
 		undefined: []string{"mxint8", "nvfp4-16x16"},
 	},
@@ -56,8 +56,8 @@ var profiles = []Profile{
 	{
 		Name:      "ggml",
 		Doc:       "ggml and llama.cpp: floor rule, ties toward zero, NVFP4 without a global scale",
-		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: behavior.DropNegativeZero},
-		nvfp4:     &quant.Quantizer{Arithmetic: behavior.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: behavior.DropNegativeZero},
+		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
+		nvfp4:     &quant.Quantizer{Arithmetic: behavior.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
 		q8:        &quant.Quantizer{Arithmetic: behavior.HalfScale, Rounding: format.HalfAway},
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxfp8-32x32", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "nvfp4-16x16"},
 	},
@@ -91,7 +91,7 @@ var profiles = []Profile{
 		Doc:       "Apple's MLX on the CPU: smallest scale that saturates nothing, ties of FP4 toward zero",
 		Version:   "0.32.4",
 		mx:        &quant.Quantizer{ExactRatio: true, UnitZeroScale: true},
-		mxfp4:     &quant.Quantizer{ExactRatio: true, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: behavior.DropNegativeZero},
+		mxfp4:     &quant.Quantizer{ExactRatio: true, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
 		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32"},
 	},
 	{
@@ -108,7 +108,7 @@ var variants = []Profile{
 		Name:      "torchao-rceil",
 		Version:   "0.18",
 		Doc:       "PyTorch's torchao, RCEIL, the default of its configurations: smallest scale that saturates nothing",
-		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: behavior.PoisonNaN, SmallestDivisor: 1, ElementNaN: format.Unchecked},
+		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: behavior.PoisonNaN, SmallestDivisor: 1, ElementNaN: behavior.Unchecked},
 		undefined: []string{"mxint8"},
 	},
 	{
@@ -116,7 +116,7 @@ var variants = []Profile{
 		Doc:       "Apple's MLX before 0.32.4: the power of two nearest to amax/max, which may saturate",
 		Version:   "0.31.2",
 		mx:        &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true},
-		mxfp4:     &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: behavior.DropNegativeZero},
+		mxfp4:     &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
 		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32"},
 	},
 }

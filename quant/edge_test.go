@@ -6,7 +6,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -134,7 +133,7 @@ func TestCornersOfElements(t *testing.T) {
 	} {
 		poison := Quantizer{Format: tc.f, Rule: Floor, NonFinite: behavior.Poison}
 		checkCorners(t, poison, []corner{{"nan", 1, []float32{nan}, 255, tc.nan, tc.nan}, {"inf", 1, []float32{-inf}, 255, tc.nan, tc.nan}})
-		poison.ElementNaN = format.Unchecked
+		poison.ElementNaN = behavior.Unchecked
 		checkCorners(t, poison, []corner{{"unchecked-nan", 1, []float32{nan}, 255, tc.unchecked, tc.unchecked}})
 		checkCorners(t, Quantizer{Format: tc.f}, []corner{{"all-nan", nan, nil, 0, tc.tolerated, tc.tolerated}, {"inf", 0, []float32{inf}, 254, tc.maxInf, 0}})
 	}

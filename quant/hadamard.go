@@ -27,21 +27,6 @@ func Hadamard16(v []float32) {
 	}
 }
 
-// InverseHadamard16 undoes Hadamard16 up to its rounding: v·H·D/4, not rounded to BF16.
-func InverseHadamard16(v []float32) {
-	var sum [hadamardSize]float64
-	for i := range sum {
-		sum[i] = float64(v[i])
-	}
-	butterflies(&sum)
-	for i := range sum {
-		if hadamardSigns>>i&1 == 1 {
-			sum[i] = -sum[i]
-		}
-		v[i] = float32(sum[i] / 4)
-	}
-}
-
 // butterflies multiplies v by the Sylvester-Hadamard matrix, exactly for BF16
 // inputs of like magnitude: sums are in float64.
 func butterflies(v *[hadamardSize]float64) {

@@ -363,7 +363,7 @@ func TestHadamard(t *testing.T) {
 		if math.Abs(energy-transformed) > 1e-9*energy {
 			t.Fatalf("the sum of squares went from %g to %g", energy, transformed)
 		}
-		InverseHadamard16(got[:])
+		inverseHadamard16(got[:])
 		for i := range v {
 			if math.Abs(float64(got[i]-v[i])) > 16*16/4*0x1p-8 {
 				t.Fatalf("element %d comes back as %g, want %g up to rounding to BF16", i, got[i], v[i])
@@ -383,7 +383,7 @@ func TestInverseHadamard(t *testing.T) {
 				t.Errorf("element %d of unit vector %d is %g, want 1 or -1", j, i, y)
 			}
 		}
-		InverseHadamard16(v[:])
+		inverseHadamard16(v[:])
 		for j, x := range v {
 			if j == i && x != 4 || j != i && x != 0 {
 				t.Errorf("4 times unit vector %d comes back with %g at %d", i, x, j)
@@ -424,5 +424,20 @@ func TestHadamardQuantizer(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "elements along the blocks, want a multiple of 16") {
 			t.Errorf("%s: says %v", d, err)
 		}
+	}
+}
+
+// inverseHadamard16 undoes Hadamard16 up to its rounding: v·H·D/4, not rounded to BF16.
+func inverseHadamard16(v []float32) {
+	var sum [hadamardSize]float64
+	for i := range sum {
+		sum[i] = float64(v[i])
+	}
+	butterflies(&sum)
+	for i := range sum {
+		if hadamardSigns>>i&1 == 1 {
+			sum[i] = -sum[i]
+		}
+		v[i] = float32(sum[i] / 4)
 	}
 }

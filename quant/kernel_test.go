@@ -56,7 +56,7 @@ func kernelQuantizers() []Quantizer {
 				Quantizer{Format: f, NonFinite: behavior.Poison},
 				Quantizer{Format: f, Rule: Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126},
 				Quantizer{Format: f, NonFinite: behavior.PoisonNaN, SmallestDivisor: 1},
-				Quantizer{Format: f, ElementNaN: format.KeepSign})
+				Quantizer{Format: f, ElementNaN: behavior.KeepSign})
 		case nil:
 		default:
 			for a := range behavior.Arithmetic(len(arithmetics)) {

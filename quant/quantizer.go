@@ -29,7 +29,7 @@ type Quantizer struct {
 	TopScale        float32 // E4M3 scale that the global one is made for, of a block with the tensor's amax; 0: 448
 
 	Rounding     format.Rounding       // elements
-	ElementNaN   format.NaN            // the code of a NaN element
+	ElementNaN   behavior.NaN            // the code of a NaN element
 	NegativeZero behavior.NegativeZero // elements of -0
 
 	Hadamard bool // transform each 16 elements along the blocks before scaling (see Hadamard16)
@@ -99,7 +99,7 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
 	case q.SmallestDivisor != 0 && q.SmallestDivisor != 0x1p-126 && q.SmallestDivisor != 1:
 		return fmt.Errorf("quantizer of %s: got SmallestDivisor %g, want 0, 2^-126 or 1", q.Format, q.SmallestDivisor)
-	case q.NonFinite > behavior.PoisonZero || q.NegativeZero > behavior.DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
+	case q.NonFinite > behavior.PoisonZero || q.NegativeZero > behavior.DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > behavior.OppositeZero:
 		return fmt.Errorf("quantizer of %s: unknown NonFinite %d, NegativeZero %d, Rounding %d or ElementNaN %d", q.Format, q.NonFinite, q.NegativeZero, q.Rounding, q.ElementNaN)
 	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
 		return fmt.Errorf("quantizer of %s: got EvenMantissa %d, want 0 to %d", q.Format, q.EvenMantissa, mantissaBits-1)

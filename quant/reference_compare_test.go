@@ -217,7 +217,7 @@ func TestReferenceOptions(t *testing.T) {
 			{Format: f, Hadamard: true, Rounding: format.Stochastic},
 			{Format: f, NegativeZero: behavior.DropZeroInput},
 			{Format: f, NegativeZero: behavior.DropNegativeZero},
-			{Format: f, NonFinite: behavior.Poison, NegativeZero: behavior.DropNegativeZero, ElementNaN: format.OppositeZero},
+			{Format: f, NonFinite: behavior.Poison, NegativeZero: behavior.DropNegativeZero, ElementNaN: behavior.OppositeZero},
 		} {
 			if q.Validate() == nil {
 				all = append(all, q)

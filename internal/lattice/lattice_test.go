@@ -37,11 +37,11 @@ internal/lock:
 internal/enum:
 internal/behavior: internal/enum
 internal/report:
-format:
+format: internal/behavior internal/enum
 internal/ggml: format
 mma: format internal/cpu
 internal/mmatest: mma format
-tensor: format internal/cpu
+tensor: internal/behavior format internal/cpu
 measure: tensor internal/cpu
 internal/evaluate: tensor internal/parallel
 safetensors: format tensor internal/bounded

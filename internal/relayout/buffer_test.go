@@ -54,7 +54,7 @@ func TestConvert(t *testing.T) {
 		plain := w.ScaleBytes()
 		if f.ByteScales() {
 			var err error
-			if plain, err = layout.Scales(w, layout.RowMajor); err != nil {
+			if plain, err = layout.RowMajor.Scales(w); err != nil {
 				t.Fatal(err)
 			}
 		}
