@@ -29,7 +29,7 @@ type Quantizer struct {
 	TopScale        float32 // E4M3 scale that the global one is made for, of a block with the tensor's amax; 0: 448
 
 	Rounding     format.Rounding       // elements
-	ElementNaN   behavior.NaN            // the code of a NaN element
+	ElementNaN   behavior.NaN          // the code of a NaN element
 	NegativeZero behavior.NegativeZero // elements of -0
 
 	Hadamard bool // transform each 16 elements along the blocks before scaling (see Hadamard16)

@@ -12,8 +12,6 @@ const (
 	trafficWeights    = "quantized weights"
 	trafficParameters = "parameters" // that are not quantized
 
-	trafficActivations = nn.TrafficActivations // and their gradients, between ranks that share a layer
-
 	trafficAmax    = nn.TrafficAmaxes
 	trafficControl = "" // losses, errors, norms: not counted
 )
