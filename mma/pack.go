@@ -151,8 +151,9 @@ func (u fastUnit) ordered(buffer *[panelCols]byte, row []byte, k, n, width int) 
 	if !u.halves {
 		return row[k*width:][:n*width]
 	}
-	for i := range n { // codes of one byte
-		buffer[i] = row[u.order(k+i)]
+	for i := 0; i < n; i += 2 { // pairs of codes of one byte stay together
+		at := u.order(k + i)
+		buffer[i], buffer[i+1] = row[at], row[at+1]
 	}
 	return buffer[:n]
 }

@@ -169,10 +169,11 @@ func (p *product) addHalves(rows int) {
 	for g := range p.a.K / p.unit.step {
 		p.kernel.run(p, rows, g)
 		if g%2 == 1 { // the second half of a group
-			for i, v := range p.c {
-				p.sums[i] += v
+			sums, c := p.sums, p.c[:len(p.sums)] // local, so that the loop has no bounds checks
+			for i, v := range c {
+				sums[i] += v
 			}
-			clear(p.c)
+			clear(c)
 		}
 	}
 	copy(p.c, p.sums)

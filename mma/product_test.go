@@ -253,7 +253,7 @@ func TestMulErrors(t *testing.T) {
 
 // BenchmarkMul measures products of 256×256×1024, and Dot beside them.
 func BenchmarkMul(b *testing.B) {
-	for _, name := range []string{"hopper-wgmma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3", "hopper-wgmma bf16 -", "hopper-wgmma f16 -", "ampere-mma bf16 -", "blackwell-tf32 tf32 -"} {
+	for _, name := range []string{"hopper-wgmma e4m3 -", "hopper-mma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4 e2m1 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3", "hopper-wgmma bf16 -", "hopper-wgmma f16 -", "ampere-mma bf16 -", "blackwell-tf32 tf32 -"} {
 		f := strings.Fields(name)
 		u := unit(b, f[0], f[1], "f32", f[2])
 		for _, tier := range cpu.Tiers() {
