@@ -81,7 +81,9 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 			if input, err = p.input.quantize(s, x, f.reuse(s, x, p.input)); err != nil {
 				return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
 			}
-			f.codes = input.codes
+			if s.Arena != nil { // otherwise the next pass does not reuse it
+				f.codes = input.codes
+			}
 			input.observe(s, f.name, x)
 		}
 		part := y.View(0, x.Rows, rows, rows+p.rows())

@@ -149,6 +149,29 @@ func TestSessionMemory(t *testing.T) {
 	}
 }
 
+// TestInputsFreed checks that linear layers keep no inputs of passes over many tokens, which are larger
+// than the weights.
+func TestInputsFreed(t *testing.T) {
+	m, tokens := sessionModel(t)
+	m, err := m.Quantize(quant.Quantizer{Format: quant.MXFP8}, false, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Logits(t.Context(), tokens[:100], 1); err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(t, m, 0)
+	appendTokens(t, s, tokens[:100]...)
+	for range 2 {
+		for _, p := range m.projections() {
+			if p.frozen != nil && p.frozen.codes != nil && p.frozen.codes.Rows() > arenaTokens {
+				t.Errorf("%s keeps an input of %d tokens", p.name, p.frozen.codes.Rows())
+			}
+		}
+		appendTokens(t, s, tokens[100])
+	}
+}
+
 func mustRowwise(t *testing.T, x tensor.Dense) *quant.Tensor {
 	q, err := quant.Quantizer{Format: quant.BF16}.Rowwise(x, quant.With{})
 	if err != nil {
