@@ -22,7 +22,6 @@ type reducer struct {
 
 	flat      []float32 // scratch: the gradients of a bucket
 	nonFinite bool      // a gradient of this rank, in a format that hides it
-	failure   error     // of the start of a transfer
 	noise     noise
 }
 
@@ -90,7 +89,7 @@ func (r *reducer) begin(tree *gradientTree, o *nn.Observer) {
 	for _, b := range r.buckets {
 		b.missing, b.request = len(b.params), nil
 	}
-	r.nonFinite, r.failure = false, nil
+	r.nonFinite = false
 	before := o.Gradients
 	o.Gradients = func(params []*nn.Param) {
 		if before != nil {
@@ -150,18 +149,23 @@ func (r *reducer) finish() error {
 		if err := b.request.Wait(); err != nil {
 			return err
 		}
-	}
-	if r.distributed() {
-		for _, b := range r.buckets {
-			part := b.sum
-			for _, i := range b.params {
-				part = part[copy(r.rows(i, r.rank()), part):]
-			}
+		b.request = nil // and its memory
+		if r.distributed() {
+			r.store(b, b.sum, r.rank())
 			b.sum = nil
 		}
+	}
+	if r.distributed() {
 		return nil
 	}
 	return r.gather()
+}
+
+// store sets the rows of a bucket that a rank adds to their sums.
+func (r *reducer) store(b *bucket, sums []float32, rank int) {
+	for _, i := range b.params {
+		sums = sums[copy(r.rows(i, rank), sums):]
+	}
 }
 
 // gather sets the gradients to the sums of all ranks.
@@ -179,25 +183,35 @@ func (r *reducer) gather() error {
 			return err
 		}
 		for rank := range r.ranks() {
-			part := whole[k][b.cuts[rank]:]
-			for _, i := range b.params {
-				part = part[copy(r.rows(i, rank), part):]
-			}
+			r.store(b, whole[k][b.cuts[rank]:], rank)
 		}
 	}
 	return nil
 }
 
-// bytes returns the memory of messages and buffers when all buckets are under way.
+// bytes returns the memory of messages and buffers when all buckets are under way: what the rank sends
+// to the others, what it receives of its part from them, and its sum; or, without the distributed
+// optimizer, the sums of all ranks.
 func (r *reducer) bytes() int {
-	n := 4 * len(r.flat)
+	wire, reduce, gather := r.wire(), 0, 0
 	for _, b := range r.buckets {
+		own := b.cuts[r.rank()+1] - b.cuts[r.rank()]
+		reduce += 4 * own
+		gather += 4 * b.cuts[r.ranks()]
 		for rank := range r.ranks() {
-			n += r.wire().Size(b.cuts[rank+1] - b.cuts[rank])
+			part := wire.Size(b.cuts[rank+1] - b.cuts[rank])
+			if rank != r.rank() {
+				reduce += part + wire.Size(own)
+			}
+			if wire != comm.F32 { // F32 is received in place
+				gather += part
+			}
 		}
-		n += r.ranks()*r.wire().Size(b.cuts[r.rank()+1]-b.cuts[r.rank()]) + 4*(b.cuts[r.rank()+1]-b.cuts[r.rank()])
 	}
-	return n
+	if r.distributed() {
+		gather = 0
+	}
+	return 4*len(r.flat) + max(reduce, gather)
 }
 
 // allFinite reports whether x has neither NaN nor Inf.

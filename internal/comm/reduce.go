@@ -26,7 +26,7 @@ func (g *Group) ReduceScatter(dst, src []float32, cuts []int, wire Wire) error {
 }
 
 // StartReduceScatter is ReduceScatter without waiting. src may be used again at once, dst after
-// Request.Wait, which adds.
+// Request.Wait, which adds. dst may be the caller's part of src.
 func (g *Group) StartReduceScatter(dst, src []float32, cuts []int, wire Wire) *Request {
 	if err := g.checkCuts(len(src), cuts, wire); err != nil {
 		return failed(fmt.Errorf("reduce-scatter in %s: %w", g, err))
@@ -39,17 +39,29 @@ func (g *Group) StartReduceScatter(dst, src []float32, cuts []int, wire Wire) *R
 		return &Request{}
 	}
 	send, receive := make([][]byte, g.Size()), make([][]byte, g.Size())
+	parts := make([][]float32, g.Size())
 	for i := range send {
 		part := src[cuts[i]:cuts[i+1]]
+		if i == g.rank {
+			Round(dst, part, wire)
+			parts[i] = dst
+			continue
+		}
 		send[i] = make([]byte, wire.Size(len(part)))
 		wire.Encode(send[i], part)
-		receive[i] = make([]byte, wire.Size(len(dst)))
+		if wire == F32 {
+			parts[i] = make([]float32, len(dst))
+			receive[i] = memory.Bytes(parts[i])
+		} else {
+			receive[i] = make([]byte, wire.Size(len(dst)))
+		}
 	}
 	return g.exchange("reduce-scatter", receive, send).andThen(func() error {
-		parts := make([][]float32, len(receive))
 		for i, data := range receive {
-			parts[i] = make([]float32, len(dst))
-			wire.Decode(parts[i], data)
+			if parts[i] == nil {
+				parts[i] = make([]float32, len(dst))
+				wire.Decode(parts[i], data)
+			}
 		}
 		Sum(dst, parts...)
 		return nil
@@ -82,7 +94,14 @@ func (g *Group) StartAllGatherFloats(x []float32, cuts []int, wire Wire) *Reques
 	}
 	receive := make([][]byte, g.Size())
 	for i := range receive {
-		receive[i] = make([]byte, wire.Size(cuts[i+1]-cuts[i]))
+		if part := x[cuts[i]:cuts[i+1]]; wire == F32 {
+			receive[i] = memory.Bytes(part)
+		} else {
+			receive[i] = make([]byte, wire.Size(len(part)))
+		}
+	}
+	if wire == F32 {
+		return g.StartAllGather(receive, receive[g.rank])
 	}
 	send := receive[g.rank]
 	wire.Encode(send, x[cuts[g.rank]:cuts[g.rank+1]])
