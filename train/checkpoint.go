@@ -107,23 +107,20 @@ func (p *Parallel) writeCheckpoint(out string, s *state, file tensorFile, tensor
 	if err != nil || exists {
 		return err
 	}
-	s.Files, err = p.writeFile(partial, file, tensors)
-	err = p.onFirst(func() error {
-		if err == nil {
-			err = s.commit(partial, final)
-		}
-		if err != nil {
+	if s.Files, err = p.writeFile(partial, file, tensors); err == nil {
+		err = p.onFirst(func() error { return s.commit(partial, final) })
+	}
+	if err != nil {
+		if p.rank() == 0 {
 			_ = os.RemoveAll(partial) // the next run removes what is left
 		}
-		return err
-	})
-	if err != nil {
 		return err
 	}
 	return p.onFirst(func() error { return removeCheckpoints(parent, filepath.Base(final)) })
 }
 
-// writeFile writes the tensors of this rank below dir, and returns the files of all ranks.
+// writeFile writes the tensors of this rank below dir, and returns the files of all ranks. All ranks
+// return an error if one does.
 func (p *Parallel) writeFile(dir string, file tensorFile, tensors []named) (files []tensorFile, err error) {
 	if file.Name != "" {
 		file.Bytes, file.Checksum, err = writeTensors(filepath.Join(dir, file.Name), tensors)

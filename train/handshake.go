@@ -8,8 +8,26 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// handshake returns an error on every rank unless all ranks have the same program, kernels,
-// configuration and data. Other kernels may round other bits.
+// An agreement is what all ranks of a job have in common. Other kernels may round other bits; with
+// other options, ranks would wait for messages that no rank sends.
+type agreement struct {
+	Program         string          `json:"program"`
+	Kernels         string          `json:"kernels"`
+	Ranks           int             `json:"ranks"`
+	Tensor          int             `json:"tensor"`
+	Sequence        bool            `json:"sequence_parallel"`
+	TensorAmaxOnly  bool            `json:"tensor_amax_only"`
+	GradReduce      string          `json:"grad_reduce"`
+	Distributed     bool            `json:"distributed_optimizer"`
+	GatherBF16      bool            `json:"gather_bf16"`
+	Overlap         bool            `json:"overlap_param_gather"`
+	ReuseGradBuffer bool            `json:"reuse_grad_buffer"`
+	Writes          bool            `json:"writes_checkpoints"`
+	CheckpointEvery int             `json:"checkpoint_every"`
+	Configuration   json.RawMessage `json:"configuration"`
+}
+
+// handshake returns an error on every rank unless the ranks agree.
 func (r *run) handshake() error {
 	if r.Parallel.ranks() == 1 {
 		return nil
@@ -18,21 +36,17 @@ func (r *run) handshake() error {
 	if err != nil {
 		return err
 	}
-	own, err := json.Marshal(struct {
-		Program       string          `json:"program"`
-		Kernels       string          `json:"kernels"`
-		Ranks         int             `json:"ranks"`
-		Tensor        int             `json:"tensor"`
-		Sequence      bool            `json:"sequence_parallel"`
-		GradReduce    string          `json:"grad_reduce"`
-		Configuration json.RawMessage `json:"configuration"`
-	}{
-		r.Parallel.Program, fmt.Sprintf("%s, %s, %v", runtime.GOARCH, cpu.Best(), cpu.This()), r.Parallel.ranks(), r.Parallel.tensor(), r.Parallel.Sequence, r.Parallel.wire().String(), configuration,
+	p := &r.Parallel
+	own, err := json.Marshal(agreement{
+		Program: p.Program, Kernels: fmt.Sprintf("%s, %s, %v", runtime.GOARCH, cpu.Best(), cpu.This()),
+		Ranks: p.ranks(), Tensor: p.tensor(), Sequence: p.Sequence, TensorAmaxOnly: p.TensorAmaxOnly, GradReduce: p.wire().String(), Distributed: p.DistributedOptimizer,
+		GatherBF16: p.GatherBF16, Overlap: p.OverlapParamGather, ReuseGradBuffer: p.ReuseGradBuffer,
+		Writes: r.Out != "", CheckpointEvery: r.CheckpointEvery, Configuration: configuration,
 	})
 	if err != nil {
 		return err
 	}
-	all, err := r.Parallel.group(trafficControl).GatherAll(own)
+	all, err := p.group(trafficControl).GatherAll(own)
 	if err != nil {
 		return err
 	}

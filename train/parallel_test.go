@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,9 @@ func TestHandshake(t *testing.T) {
 		`configuration.data is `:                                            func(c *Config) { c.Data = NewCorpus(synthesize(1<<14), synthetic) },
 		`program is "" on rank 0 and "v2" on rank 1`:                        func(c *Config) { c.Parallel.Program = "v2" },
 		`grad_reduce is "f32" on rank 0 and "bf16" on rank 1`:               func(c *Config) { c.Parallel.GradReduce = comm.BF16 },
+		`distributed_optimizer is false on rank 0 and true on rank 1`:       func(c *Config) { c.Parallel.DistributedOptimizer = true },
+		`checkpoint_every is 2 on rank 0 and 3 on rank 1`:                   func(c *Config) { c.CheckpointEvery = 3 },
+		`writes_checkpoints is false on rank 0 and true on rank 1`:          func(c *Config) { c.Out = filepath.Join(t.TempDir(), "out") },
 		`configuration.recipe.name is "bf16" on rank 0 and "f32" on rank 1`: func(c *Config) { c.Recipe, _ = recipe.Lookup("f32") },
 		`rank 1: Config.Steps is 0, want at least 1`:                        func(c *Config) { c.Steps = 0 },
 	} {
@@ -133,6 +137,49 @@ func TestHandshake(t *testing.T) {
 			if !strings.HasPrefix(want, "rank 1: ") || err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(want, "rank 1: ")) {
 				t.Errorf("error %v, want %q", err, want)
 			}
+		}
+	}
+}
+
+// TestHandshakeGather starts ranks that differ in one option of the gather of quantized weights.
+func TestHandshakeGather(t *testing.T) {
+	c := tiny(t, "mxfp8")
+	c.HoldQuantized, c.Parallel.DistributedOptimizer = true, true
+	for name, option := range map[string]func(p *Parallel){
+		"gather_bf16":          func(p *Parallel) { p.GatherBF16 = true },
+		"overlap_param_gather": func(p *Parallel) { p.OverlapParamGather = true },
+		"reuse_grad_buffer":    func(p *Parallel) { p.ReuseGradBuffer = true },
+	} {
+		_, err := runRanks(2, c, func(rank int, c *Config) {
+			if rank == 1 {
+				option(&c.Parallel)
+			}
+		})
+		if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(), name+" is false on rank 0 and true on rank 1") {
+			t.Errorf("error %v, want %s", err, name)
+		}
+	}
+}
+
+// TestAgree checks that a rank with an error returns its own, and the others that of the first rank.
+func TestAgree(t *testing.T) {
+	var errs [3]error
+	if err := comm.Run(3, comm.Options{}, func(g *comm.Group) error {
+		p := &Parallel{Group: g}
+		errs[g.Rank()] = p.agree([]error{nil, ErrBusy, ErrDone}[g.Rank()])
+		return p.agree(nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "rank 1: " + ErrBusy.Error(); errs[0].Error() != want {
+		t.Errorf("rank 0: got %v, want %s", errs[0], want)
+	}
+	if !errors.Is(errs[1], ErrBusy) || !errors.Is(errs[2], ErrDone) {
+		t.Errorf("got %v, want the errors of the ranks", errs)
+	}
+	for _, err := range errs {
+		if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) {
+			t.Errorf("%v is not an AgreedError", err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -248,24 +249,53 @@ func TestReshard(t *testing.T) {
 	}
 }
 
-// TestShardedWriteFails has one rank that cannot write its file: all return its error, and the last
-// checkpoint stays.
+// TestShardedWriteFails takes the directory of one rank away before the second checkpoint. All ranks
+// return an error, nothing of that checkpoint is left, and the run resumes from the first with the
+// losses of one run.
 func TestShardedWriteFails(t *testing.T) {
 	c := tiny(t, "bf16")
-	c.Out, c.CheckpointEvery = filepath.Join(t.TempDir(), "out"), 1
-	c.Parallel.DistributedOptimizer = true
-	c.Progress = onStep(2, func() {
-		// The file of rank 1 exists as a directory.
-		partial := filepath.Join(c.Out, checkpointFolder, stepPrefix+"00000002"+partialSuffix)
-		_ = os.MkdirAll(partial, 0o777)
-	})
-	_, err := runRanks(2, c, func(rank int, c *Config) {
-		if rank == 1 {
-			c.Out = filepath.Join(c.Out, "elsewhere")
+	c.Steps, c.ValidateEvery = 4, 0
+	want := mustRun(t, c)
+	for _, broken := range []int{0, 1} {
+		dir := t.TempDir()
+		c.Out, c.CheckpointEvery, c.Resume = filepath.Join(dir, "out"), 1, false
+		c.Parallel.DistributedOptimizer = true
+		link := filepath.Join(dir, "link")
+		if err := errors.Join(os.Mkdir(c.Out, 0o777), os.Symlink(c.Out, link)); err != nil {
+			t.Fatal(err)
 		}
-	})
-	if err == nil || !strings.Contains(err.Error(), "rank 1: ") {
-		t.Errorf("got %v, want the error of rank 1", err)
+		c.Progress = onStep(2, func() { // rank 1 waits for rank 0, whose next work is the checkpoint
+			if err := os.Remove(link); err != nil {
+				t.Error(err)
+			}
+		})
+		var errs [2]error
+		_ = comm.Run(2, comm.Options{Timeout: 10 * time.Second}, func(g *comm.Group) error {
+			own := c
+			own.Parallel.Group = g
+			if g.Rank() == broken {
+				own.Out = link
+			}
+			_, errs[g.Rank()] = Run(context.Background(), own)
+			return nil
+		})
+		for rank, err := range errs {
+			text := fmt.Sprint(err)
+			if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(text, "the checkpoint of step 2 was not written") || !strings.Contains(text, "the checkpoint of step 1 is kept") {
+				t.Errorf("rank %d cannot write: rank %d: got %v", broken, rank, err)
+			}
+		}
+		if files, err := filepath.Glob(filepath.Join(c.Out, checkpointFolder, "*")); err != nil || len(files) != 1 || filepath.Base(files[0]) != stepPrefix+"00000001" {
+			t.Errorf("rank %d cannot write: got checkpoints %v, %v", broken, files, err)
+		}
+		c.Resume, c.Progress = true, nil
+		got, err := runRanks(2, c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !same(got[1], want) {
+			t.Errorf("rank %d could not write: resumed losses %v, want %v", broken, got[1].TrainLoss, want.TrainLoss)
+		}
 	}
 }
 
@@ -275,11 +305,13 @@ func TestParallelOptions(t *testing.T) {
 		"Parallel.OverlapParamGather is true, but applies":                func(c *Config) { c.Parallel.OverlapParamGather = true },
 		"Parallel.ReuseGradBuffer is true, but applies":                   func(c *Config) { c.Parallel.ReuseGradBuffer = true; c.HoldQuantized = true },
 		"Microbatches is 2, want the number of ranks that divide them, 4": func(*Config) {},
+		"Microbatches is 6, want the number of ranks that divide them, 2": func(c *Config) { c.Batch, c.Microbatches = 6, 6 },
+		"Parallel.GatherBF16 is true, but applies":                        func(c *Config) { c.Parallel.GatherBF16 = true; c.Parallel.DistributedOptimizer = true },
 	} {
 		c := tiny(t, "mxfp8")
 		change(&c)
 		ranks := 2
-		if strings.HasPrefix(want, "Micro") {
+		if strings.HasPrefix(want, "Microbatches is 2") {
 			ranks = 4
 		}
 		if _, err := runRanks(ranks, c, nil); err == nil || !strings.Contains(err.Error(), want) {

@@ -58,7 +58,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(err))
 	if document != nil && !document.written {
-		_ = cli.PrintJSON(stdout, errorDocument{cli.OneLine(err)}) // the exit status reports the error
+		_ = cli.PrintJSON(cmd.OutOrStdout(), errorDocument{cli.OneLine(err)}) // the exit status reports the error
 	}
 	// Errors before a command starts are about its flags and arguments, or about writing
 	// help or version.
@@ -66,7 +66,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if usage := (cli.UsageError{}); (started || isPath) && !errors.As(err, &usage) {
 		return exitFailed
 	}
-	fmt.Fprintf(stderr, "Run '%s --help' for usage and examples.\n", cmd.CommandPath())
+	fmt.Fprintf(cmd.ErrOrStderr(), "Run '%s --help' for usage and examples.\n", cmd.CommandPath())
 	return exitUsage
 }
 

@@ -66,7 +66,7 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 		cmd.Root().SetOut(io.Discard)
 		cmd.Root().SetErr(io.Discard)
 	}
-	return j, nil
+	return j, j.handshake(cmd)
 }
 
 // localProcesses returns the number of processes of the job on this machine, as launchers report it.

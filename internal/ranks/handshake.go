@@ -1,0 +1,64 @@
+package ranks
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/internal/cli"
+)
+
+// A setting is what all ranks of a job must have in common. Otherwise they would wait for messages that
+// no rank sends.
+type setting struct{ Name, Value string }
+
+// own are the flags that ranks may set to different values.
+var own = map[string]bool{"threads": true, "mpi-library": true, "config": true}
+
+// settings returns the settings of a command line: the version of the program, the command, and the
+// values of all flags.
+func settings(cmd *cobra.Command) []setting {
+	list := []setting{{"the version", cli.Version()}, {"the command", cmd.CommandPath()}}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !own[f.Name] {
+			list = append(list, setting{"--" + f.Name, f.Value.String()})
+		}
+	})
+	return list
+}
+
+// handshake returns an error on every rank of an MPI job unless all have the same settings.
+func (j *Job) handshake(cmd *cobra.Command) error {
+	text, err := json.Marshal(settings(cmd))
+	if err != nil {
+		return err
+	}
+	all, err := j.world.GatherAll(text)
+	if err != nil {
+		j.abort(err)
+	}
+	lists := make([][]setting, len(all))
+	for rank, text := range all {
+		if err := json.Unmarshal(text, &lists[rank]); err != nil {
+			return fmt.Errorf("the settings of rank %d: %w", rank, err)
+		}
+	}
+	return difference(lists)
+}
+
+// difference returns an error that names the first difference between the settings of ranks.
+func difference(lists [][]setting) error {
+	for rank, list := range lists {
+		for i, s := range list[:min(len(list), len(lists[0]))] {
+			if first := lists[0][i]; first != s {
+				return fmt.Errorf("the ranks of the job differ: %s is %q on rank 0 and %q on rank %d: start all with the same program and command", s.Name, first.Value, s.Value, rank)
+			}
+		}
+		if len(list) != len(lists[0]) {
+			return fmt.Errorf("the ranks of the job differ: rank %d has other flags than rank 0: start all with the same program and command", rank)
+		}
+	}
+	return nil
+}

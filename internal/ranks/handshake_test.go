@@ -1,0 +1,35 @@
+package ranks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestDifference compares the command lines of ranks: threads may differ, other flags and commands not.
+func TestDifference(t *testing.T) {
+	line := func(name string, args ...string) []setting {
+		t.Helper()
+		cmd := &cobra.Command{Use: name}
+		cmd.Flags().Int("threads", 0, "")
+		cmd.Flags().StringArray("data", nil, "")
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		return settings(cmd)
+	}
+	first := line("train", "--data", "a", "--threads", "1")
+	if err := difference([][]setting{first, line("train", "--data", "a", "--threads", "2")}); err != nil {
+		t.Errorf("ranks with different threads: %v", err)
+	}
+	for want, other := range map[string][]setting{
+		`--data is "[a]" on rank 0 and "[b]" on rank 2`:            line("train", "--data", "b"),
+		`the command is "train" on rank 0 and "compare" on rank 2`: line("compare", "--data", "a"),
+		"rank 2 has other flags than rank 0":                       first[:len(first)-1],
+	} {
+		if err := difference([][]setting{first, first, other}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
