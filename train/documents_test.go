@@ -147,7 +147,8 @@ func TestDocumentRanks(t *testing.T) {
 }
 
 // TestDocumentTensor has ranks that share every layer, on sequences of different lengths. Rounding
-// errors change losses a little, as with sequences of equal length.
+// errors change losses a little, as with sequences of equal length; dividing the tokens changes
+// nothing.
 func TestDocumentTensor(t *testing.T) {
 	c := divisible(t, "f32")
 	c.Data = lines(t, 200)
@@ -161,6 +162,14 @@ func TestDocumentTensor(t *testing.T) {
 		if math.Abs(got[1].TrainLoss[i]-w) > 1e-5 {
 			t.Errorf("step %d: loss %v, want %v", i+1, got[1].TrainLoss[i], w)
 		}
+	}
+	c.Parallel.Sequence = true
+	divided, err := runRanks(2, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !same(divided[0], got[0]) {
+		t.Errorf("with divided tokens: got losses\n%v\nwant\n%v", divided[0].TrainLoss, got[0].TrainLoss)
 	}
 }
 

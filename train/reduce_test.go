@@ -1,0 +1,111 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/internal/nn"
+)
+
+// reduceOnes sums gradients of ones of a 2×50 parameter over two ranks, each of which adds one row, after
+// change. It returns the gradients and the reducer of rank 0.
+func reduceOnes(t *testing.T, wire string, distributed bool, change func(r *reducer)) (sum []float32, first *reducer) {
+	t.Helper()
+	w, err := ParseGradReduce(wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = comm.Run(2, comm.Options{}, func(g *comm.Group) error {
+		p := newParam("a", 2, 50)
+		for i := range p.Grad.Data {
+			p.Grad.Data[i] = 1
+		}
+		params := []*nn.Param{p}
+		r := newReducer(&Parallel{Group: g, GradReduce: w, DistributedOptimizer: distributed}, params, [][]int{{0, 1, 2}}, 1)
+		if change != nil {
+			change(r)
+		}
+		calls := 0
+		o := nn.Observer{Gradients: func([]*nn.Param) { calls++ }}
+		r.begin(&gradientTree{}, &o)
+		o.Gradients(params)
+		if calls != 1 {
+			return fmt.Errorf("the observer was called %d times", calls)
+		}
+		if err := r.finish(); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			sum, first = p.Grad.Data, r
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum, first
+}
+
+// TestReducer sums gradients in each format. What was in the memory that fills up blocks has no effect.
+func TestReducer(t *testing.T) {
+	for _, wire := range GradReduceNames() {
+		for _, distributed := range []bool{false, true} {
+			sum, r := reduceOnes(t, wire, distributed, func(r *reducer) {
+				r.flat = slices.Repeat([]float32{1e30}, 1000)
+			})
+			want := slices.Repeat([]float32{2}, 100)
+			if distributed {
+				copy(want[50:], slices.Repeat([]float32{1}, 50)) // of the other rank
+			}
+			if !slices.Equal(sum, want) || r.nonFinite {
+				t.Errorf("%s, distributed %t: got %v, not finite %t", wire, distributed, sum, r.nonFinite)
+			}
+		}
+	}
+}
+
+// TestReducerNonFinite checks that formats that saturate report Inf and NaN.
+func TestReducerNonFinite(t *testing.T) {
+	for _, wire := range []string{"mxfp8", "fp8-blocks"} {
+		for _, v := range []float64{math.NaN(), math.Inf(-1)} {
+			_, r := reduceOnes(t, wire, true, func(r *reducer) {
+				r.params[0].Grad.Data[70] = float32(v)
+			})
+			if !r.nonFinite {
+				t.Errorf("%s: %g is not reported", wire, v)
+			}
+		}
+	}
+}
+
+// TestReducerNoise compares the error of gradients in another format with its definition.
+func TestReducerNoise(t *testing.T) {
+	_, r := reduceOnes(t, "bf16", false, func(r *reducer) {
+		r.noise.enabled = true
+		r.params[0].Grad.Data[70] = 1 + 1.0/1024 // BF16 rounds it to 1
+	})
+	d := 1.0 / 1024
+	if want := 10 * math.Log10((99+(1+d)*(1+d))/(d*d)); math.Abs(r.noise.sqnr()-want) > 1e-9 {
+		t.Errorf("got %g dB, want %g", r.noise.sqnr(), want)
+	}
+}
+
+// TestBuckets checks that a bucket ends with the parameter that makes it full.
+func TestBuckets(t *testing.T) {
+	var params []*nn.Param
+	var cuts [][]int
+	for _, rows := range []int{600, 600, 10, 2000, 1} {
+		params = append(params, newParam("p", rows, 1024))
+		cuts = append(cuts, []int{0, rows})
+	}
+	var got [][]int
+	for _, b := range newBuckets([]int{0, 1, 2, 3, 4}, params, cuts, 1) {
+		got = append(got, b.params)
+	}
+	if want := "[[0 1] [2 3] [4]]"; fmt.Sprint(got) != want {
+		t.Errorf("got buckets %v, want %s", got, want)
+	}
+}
