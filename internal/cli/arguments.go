@@ -32,6 +32,15 @@ func CommandLine(cmd *cobra.Command) string {
 	return strings.Join(line, " ")
 }
 
+// A FlagValue is a flag and its value as text.
+type FlagValue struct{ Name, Value string }
+
+// FlagValues returns all flags of cmd in the order of their names.
+func FlagValues(cmd *cobra.Command) (list []FlagValue) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { list = append(list, FlagValue{f.Name, f.Value.String()}) })
+	return list
+}
+
 // transient are the flags that a resumed run may change.
 var transient = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true, "dp": true, "timeout": true, "mpi-library": true, "config": true}
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/microscale-go/microscale/internal/cli"
 )
@@ -21,11 +20,11 @@ var own = map[string]bool{"threads": true, "mpi-library": true, "config": true}
 // values of all flags.
 func settings(cmd *cobra.Command) []setting {
 	list := []setting{{"the version", cli.Version()}, {"the command", cmd.CommandPath()}}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+	for _, f := range cli.FlagValues(cmd) {
 		if !own[f.Name] {
-			list = append(list, setting{"--" + f.Name, f.Value.String()})
+			list = append(list, setting{"--" + f.Name, f.Value})
 		}
-	})
+	}
 	return list
 }
 
