@@ -188,7 +188,7 @@ func (c *Config) checkTensor(n int) error {
 	case p.TensorAmaxOnly && !c.Recipe.Delayed.Enabled():
 		return invalid("Parallel.TensorAmaxOnly", "is true, but the recipe %s has no delayed scaling", c.Recipe.Name)
 	case p.tensor() == 1 && p.Sequence:
-		return invalid("Parallel.Sequence", "is true, but no ranks share a layer: set Parallel.Tensor, too")
+		return invalid("Parallel.Sequence", "is true, but no ranks share a layer: it divides the tokens of those that do")
 	case p.tensor() == 1:
 		return nil
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/internal/cost"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -103,11 +105,48 @@ func TestTensorSequence(t *testing.T) {
 			}
 			if ranks == 2 {
 				sameWeights(t, r, got[0], want[0])
-				t.Log(r.Name, got[0].Traffic, want[0].Traffic, got[0].Memory.Activations(), want[0].Memory.Activations())
+				if a, b := got[0].Memory.Activations(), want[0].Memory.Activations(); a >= b {
+					t.Errorf("%s: %d bytes of activations, %d without divided tokens", r.Name, a, b)
+				}
 			}
 		}
 	}
 }
+
+// TestTensorTraffic compares the bytes of activations that ranks count with the formulas of package cost
+// for the layers, and with those of embedding, head, loss and norms.
+func TestTensorTraffic(t *testing.T) {
+	for _, name := range []string{"bf16", "tensorwise", "mxfp8", "nvfp4", "mxfp4-rht-sr"} {
+		c := divisible(t, name)
+		c.Sequence, c.Model.MaxPositionEmbeddings, c.ValidationTokens = 64, 64, 64
+		const ranks = 2
+		c.Parallel.Tensor = ranks
+		for _, sequence := range []bool{false, true} {
+			c.Parallel.Sequence = sequence
+			got, err := runRanks(ranks, c, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens, h, layers := c.Batch/c.Microbatches*c.Sequence, c.Model.HiddenSize, c.Model.NumHiddenLayers
+			model := cost.Config{Recipe: c.Recipe, Tokens: tokens, Width: h}
+			gathers, sums := model.LayerTraffic(ranks, sequence)
+			one := cost.Sent(float64(2*tokens*h), ranks)                      // activations in BF16
+			want := float64(layers)*(gathers+sums) + 4*one                    // output of the embedding, dX of the head
+			want += ranks * (ranks - 1) * (16*float64(tokens) + gatherHeader) // sums of the loss
+			if sequence {
+				// Half of the sums; the gradient of the embedding, and twice the input of the head.
+				want += -2*one + 3*one
+				want += float64(2*layers+1) * ranks * (ranks - 1) * (float64(4*h*(tokens/ranks/64)) + gatherHeader)
+			}
+			if got := float64(got[0].Traffic[nn.TrafficActivations]); got != float64(c.Microbatches)*want {
+				t.Errorf("%s, sequence %t: counted %.0f bytes, want %.0f", name, sequence, got, float64(c.Microbatches)*want)
+			}
+		}
+	}
+}
+
+// gatherHeader is what comm.Group.GatherAll sends of lengths before the data.
+const gatherHeader = 16
 
 // TestTensorFloat32 compares ranks that share every layer with one process, without low precision:
 // float32 sums in another order change losses by rounding errors.

@@ -59,6 +59,37 @@ fp8_param_gather = true
 	}
 }
 
+// TestConfigTensor trains ranks that share layers by a file with names of Megatron-LM.
+func TestConfigTensor(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run.toml")
+	writeFile(t, path, []byte("tensor_model_parallel_size = 2\nsequence_parallel = true\ntp_only_amax_red = true\nfp8_recipe = \"delayed\"\n"))
+	line := strings.Fields("train --data synthetic: --layers 1 --hidden 64 --intermediate 64 --heads 2 --kv-heads 2 --sequence 32 --steps 2 --batch 2 --eval-tokens 64 --json")
+	status, stdout, stderr := execute("", append(line, "--config", path, "--out", filepath.Join(dir, "a"))...)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	got := parsed[lossesOf](t, stdout)
+	status, stdout, stderr = execute("", append(line, "--recipe", "delayed", "--tp", "2", "--sequence-parallel", "--tp-only-amax-red", "--out", filepath.Join(dir, "b"))...)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	if want := parsed[lossesOf](t, stdout); fmt.Sprint(got) != fmt.Sprint(want) || got.Parallel.Ranks != 2 {
+		t.Errorf("got %+v by the file, %+v by flags", got, want)
+	}
+	for want, flags := range map[string]string{
+		"--tp is 3: ": "--tp 3",
+		"--sequence-parallel is true, but no ranks":                               "--sequence-parallel",
+		"--tp-only-amax-red is true, but the recipe mxfp8 has no delayed scaling": "--recipe mxfp8 --tp-only-amax-red",
+		"--sequence is 32, want a multiple of 64":                                 "--recipe mxfp8 --tp 2 --sequence-parallel",
+	} {
+		status, _, stderr := execute("", append(append(line, strings.Fields(flags)...), "--out", filepath.Join(dir, "c"))...)
+		if status == exitDone || !strings.Contains(stderr, want) || strings.Count(stderr, "microscale: ") != 1 {
+			t.Errorf("%s: exit status %d: %s", flags, status, stderr)
+		}
+	}
+}
+
 type lossesOf struct {
 	Losses   []float64 `json:"train_losses"`
 	Parallel struct{ Ranks int }

@@ -23,11 +23,13 @@ corrects.
 
 With --ranks, add the communication of data parallelism with a distributed
 optimizer: bytes sent per rank and the time on a network of two levels, with
---svg as a chart from 8 to 4096 ranks.`
+--svg as a chart from 8 to 4096 ranks. With --tp, N of these ranks share every
+layer and exchange activations.`
 
 const costExample = `  microscale cost --params 8e9 --recipe mxfp8 --device b200
   microscale cost --params 8e9 --recipe nvfp4 --device gb300 --explain
   microscale cost --params 8e9 --device b200 --ranks 1024 --svg scaling.svg
+  microscale cost --params 8e9 --device b200 --ranks 64 --tp 8 --sequence-parallel
   microscale cost --tables`
 
 func costCommand() *cobra.Command {
@@ -84,8 +86,12 @@ func addNetwork(cmd *cobra.Command) func() *cost.Network {
 	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens tokens")
 	node := cmd.Flags().Int("ranks-per-node", cost.RanksPerNode, "ranks `N` of a node")
 	bandwidth := cmd.Flags().Float64("node-bandwidth", cost.NodeBandwidth/1e9, "`GB/s` of one rank to other nodes, in one direction")
-	cli.Needs(cmd, "ranks-per-node", "ranks")
-	cli.Needs(cmd, "node-bandwidth", "ranks")
+	tensor := cmd.Flags().Int("tp", 1, "`N` of the ranks, of one node, share every layer (tensor parallelism)")
+	sequence := cmd.Flags().Bool("sequence-parallel", false, "with --tp: these ranks divide the tokens, too")
+	for _, flag := range []string{"ranks-per-node", "node-bandwidth", "tp"} {
+		cli.Needs(cmd, flag, "ranks")
+	}
+	cli.Needs(cmd, "sequence-parallel", "tp")
 	return func() *cost.Network {
 		if !cmd.Flags().Changed("ranks") {
 			return nil
@@ -94,7 +100,7 @@ func addNetwork(cmd *cobra.Command) func() *cost.Network {
 		if cmd.Flags().Changed("ranks-per-node") {
 			n.PerNode = *node
 		}
-		n.Bandwidth = *bandwidth * 1e9
+		n.Bandwidth, n.Tensor, n.Sequence = *bandwidth*1e9, *tensor, *sequence
 		return &n
 	}
 }

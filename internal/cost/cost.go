@@ -164,7 +164,7 @@ func New(c Config) (*Estimate, error) {
 		if err := c.Network.Validate(); err != nil {
 			return nil, err
 		}
-		e.Sections = append(e.Sections, c.communication(*c.Network, e.matrices()*w.products+e.matrices()*w.quantizers))
+		e.Sections = append(e.Sections, c.network(e.matrices()*w.products+e.matrices()*w.quantizers)...)
 	}
 	return e, nil
 }

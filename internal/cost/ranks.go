@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -12,6 +11,9 @@ import (
 // A Network connects ranks in two levels: those of a node, and nodes.
 type Network struct {
 	Ranks, PerNode int
+
+	Tensor   int  // ranks of a node that share every layer; 0: 1
+	Sequence bool // they divide the tokens, too
 
 	// Of one rank and direction: bytes per second within a node and between nodes, and the seconds
 	// of a message without data.
@@ -42,7 +44,7 @@ func (n Network) Validate() error {
 	case !(n.LocalBandwidth > 0 && n.Bandwidth > 0):
 		return fmt.Errorf("bandwidth: got %g B/s within and %g B/s between nodes, want positive numbers", n.LocalBandwidth, n.Bandwidth)
 	}
-	return nil
+	return n.checkTensor()
 }
 
 // Sent returns the bytes that all ranks together send in a reduce-scatter or an all-gather of the
@@ -64,19 +66,9 @@ func WeightBytes(r recipe.Recipe, rows, cols int) float64 {
 	if !r.HoldsWeights() {
 		return sourceBytes * float64(rows) * float64(cols)
 	}
-	bytes := func(f quant.Format, rows, cols int) float64 {
-		codes, scales := device.Storage(f, rows, cols)
-		switch {
-		case f.PerTensor():
-			scales = 0
-		case f.Global:
-			scales -= 4
-		}
-		return float64(codes + scales)
-	}
-	n := bytes(r.Weight.Rowwise.Format, rows, cols)
+	n := travels(r.Weight.Rowwise.Format, rows, cols)
 	if !r.Weight.Shared() {
-		n += bytes(r.Weight.Columnwise.Format, cols, rows)
+		n += travels(r.Weight.Columnwise.Format, cols, rows)
 	}
 	return n
 }
@@ -121,6 +113,7 @@ func (c *Config) communication(n Network, step float64) Section {
 // Scaling returns the names of the choices, and for each the seconds of communication for numbers of
 // ranks.
 func (c *Config) Scaling(n Network, ranks []float64) (names []string, seconds [][]float64) {
+	params := c.Params / float64(max(1, n.Tensor))
 	for _, x := range c.exchanges() {
 		var y []float64
 		for _, r := range ranks {
@@ -128,7 +121,8 @@ func (c *Config) Scaling(n Network, ranks []float64) (names []string, seconds []
 			n.PerNode = min(n.PerNode, n.Ranks)
 			t := math.NaN()
 			if n.Validate() == nil {
-				t = n.Time(x.gradients*c.Params) + n.Time(x.weights*c.Params)
+				n := n.data()
+				t = n.Time(x.gradients*params) + n.Time(x.weights*params)
 			}
 			y = append(y, t)
 		}

@@ -59,3 +59,50 @@ func TestCommunication(t *testing.T) {
 		t.Errorf("got %v, %v", names, seconds)
 	}
 }
+
+// TestLayerTraffic checks what ranks that share a layer send, in bytes per token and channel: 16 of
+// sums alone, or 8 of sums and 6 copies in one direction each, 8 where columnwise blocks travel.
+func TestLayerTraffic(t *testing.T) {
+	for name, want := range map[string]float64{
+		"bf16": 12, "delayed": 6, "tensorwise": 6, "blockwise": 8 * (1 + 4./128), "mxfp8": 8 * 33. / 32, "nvfp4": 8 * 9. / 16, "mxfp4": 8 * 17. / 32,
+	} {
+		r, err := recipe.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Config{Recipe: r, Tokens: 512, Width: 1024}
+		each := 7 * float64(c.Tokens*c.Width) // 8 ranks
+		if gathers, sums := c.LayerTraffic(8, false); gathers != 0 || sums != 16*each {
+			t.Errorf("%s: got %g and %g bytes, want none and %g", name, gathers, sums, 16*each)
+		}
+		if gathers, sums := c.LayerTraffic(8, true); gathers != want*each || sums != 8*each {
+			t.Errorf("%s: got %g and %g bytes with divided tokens, want %g and %g", name, gathers, sums, want*each, 8*each)
+		}
+	}
+}
+
+// TestTensorNetwork checks the sections of ranks that share layers: what the others send is of their
+// part of the parameters.
+func TestTensorNetwork(t *testing.T) {
+	r, err := recipe.Lookup("mxfp8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := NewNetwork(64)
+	n.Tensor, n.Sequence = 8, true
+	c := Config{Params: 12 * 4096 * 4096, Recipe: r, Tokens: 8192, Width: 4096, Network: &n}
+	s := c.network(1)
+	if len(s) != 2 || s[0].Figures[2].Value != 7./8*(8*33./32+8)*8192*4096 || s[1].Figures[0].Value != 7./8*6*c.Params/8 {
+		t.Errorf("got %+v", s)
+	}
+	n.Ranks = 8
+	if s := c.network(1); len(s) != 1 {
+		t.Errorf("ranks that all share layers: got %d sections, want 1", len(s))
+	}
+	for _, bad := range []Network{{Tensor: 3}, {Tensor: -1}, {Sequence: true}, {Tensor: 16}} {
+		bad.Ranks, bad.PerNode, bad.LocalBandwidth, bad.Bandwidth = 16, 8, 1, 1
+		if bad.Validate() == nil {
+			t.Errorf("%+v: got no error", bad)
+		}
+	}
+}
