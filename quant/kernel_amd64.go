@@ -62,6 +62,12 @@ func init() {
 	add(&rowKernels, cpu.AVX512, bf16, rowsBy(encodeRowsBF16, 2))
 	add(&rowKernels, cpu.AVX2, variant{}, rowsBy(encodeRowsAVX2, 4))
 	add(&rowKernels, cpu.AVX2, bf16, rowsBy(encodeRowsBF16AVX2, 2))
+	// Rowwise and columnwise copies together read a tile three times: in a fused kernel, for
+	// the maxima of columns, and for the codes of columns. The second and third read come from
+	// the second-level cache, since rows whose stride is a multiple of 4 KiB share 12 lines of
+	// the first. Kernels that did all in one read had 43 thousand lines of assembly. On a Zen 5
+	// core these have 0.83 to 0.92 of their speed for a matrix of 2 MiB in float32, 0.84 to 0.97
+	// in BF16, and 0.71 to 0.84 where the float32 matrix is far larger than the caches.
 	add(&maximaKernels, cpu.AVX512, variant{}, maximaBy(columnMaxima))
 	add(&maximaKernels, cpu.AVX512, bf16, maximaBy(columnMaximaBF16))
 	add(&columnKernels, cpu.AVX512, variant{}, columnsBy(columns))

@@ -32,7 +32,8 @@ import (
 const (
 	grainElements = 1 << 14   // minimum work of a goroutine
 	streamBytes   = 4 << 20   // minimum source whose codes are written by non-temporal stores
-	rowTileBytes  = 128 << 10 // source of a tile of a rowwise copy
+	rowTileBytes  = 128 << 10 // source of a tile of a rowwise copy, at least: stages read it again
+	fusedBytes    = 512 << 10 // the same at most, where a fused kernel reads it once
 	tileBytes     = 256 << 10 // source of a tile of a columnwise copy, or of blocks of several rows: it stays in the second-level cache
 	tileRows      = 128       // minimum rows of a tile of a columnwise copy
 	tileSide      = 64        // rows and columns of a tile of column kernels
@@ -148,7 +149,7 @@ func quantize(x source, row, col *output, threads int) {
 		row.stream = false // its codes are read again
 	}
 	if rows, cols := x.rows, x.cols; rows > 0 && cols > 0 {
-		p.plan()
+		p.plan(threads)
 		if p.prescales(row) || p.prescales(col) {
 			w := workers.Get().(*worker)
 			defer workers.Put(w)
@@ -179,16 +180,17 @@ func (o *output) needsWholeRows() bool {
 }
 
 // plan chooses tiles that hold whole blocks of the copies, and fit in a cache.
-func (p *pipeline) plan() {
+func (p *pipeline) plan(threads int) {
 	if p.outputs[Columnwise] == nil {
-		p.planRows(p.outputs[Rowwise])
+		p.planRows(p.outputs[Rowwise], threads)
 	} else {
 		p.planColumns(p.outputs[Rowwise], p.outputs[Columnwise])
 	}
 }
 
-// planRows is plan of a rowwise copy alone.
-func (p *pipeline) planRows(row *output) {
+// planRows is plan of a rowwise copy alone. A fused kernel starts again in each tile, so its
+// tiles are larger, as long as each goroutine has one.
+func (p *pipeline) planRows(row *output, threads int) {
 	rows, cols := p.x.rows, p.x.cols
 	size, block := p.x.size, row.q.Format.Block
 	if row.q.Format.PerTensor() || !row.q.Format.Scaled() {
@@ -201,7 +203,11 @@ func (p *pipeline) planRows(row *output) {
 	case block.Rows > 1 && block.Cols > 0: // part of a row of blocks
 		p.cols = max(1, tileBytes/(size*block.Rows*block.Cols)) * block.Cols
 	default:
-		p.rows = max(1, rowTileBytes/(size*cols*block.Rows)) * block.Rows
+		bytes := rowTileBytes
+		if row.fused[index(p.x.isBF16())] != nil && !row.q.Hadamard {
+			bytes = min(fusedBytes, max(bytes, size*rows*cols/parallel.Threads(threads)))
+		}
+		p.rows = max(1, bytes/(size*cols*block.Rows)) * block.Rows
 	}
 }
 

@@ -20,13 +20,19 @@ type call struct {
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
+// Threads returns the number of goroutines that threads means: one per processor if it is 0.
+func Threads(threads int) int {
+	if threads <= 0 {
+		return runtime.GOMAXPROCS(0)
+	}
+	return threads
+}
+
 // For calls body for sub-ranges [from, to) that cover [0, n) once. At most threads goroutines
 // run at a time (0: one per processor); the caller is one of them. Sub-ranges start at multiples
 // of grain. The effect of body must not depend on how the range is split.
 func For(n, grain, threads int, body func(from, to int)) {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
+	threads = Threads(threads)
 	grain = max(grain, 1)
 	ranges := (n + grain - 1) / grain
 	threads = min(threads, ranges)
