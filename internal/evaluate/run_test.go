@@ -190,6 +190,19 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
+// TestStreamFirstState checks that a run that was killed while it wrote its first state is repeated.
+func TestStreamFirstState(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, streamState+newState), []byte("{"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r := newTestRun(t)
+	r.Stream = &Stream{Dir: dir, Key: "k"}
+	if _, err := r.Do(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRunErrors(t *testing.T) {
 	broken := newFake(testVocabulary, 3, 0)
 	broken.layers[1].broken = true

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -24,6 +25,9 @@ type Stream struct {
 
 // streamState is the name of the file with the state of a stream.
 const streamState = "state.json"
+
+// newState ends the name of a state that is being written.
+const newState = ".new"
 
 // A state is what a stream saves after a layer.
 type state struct {
@@ -47,6 +51,7 @@ func (s *Stream) begin() (st state, resumed bool, err error) {
 			return st, false, err
 		}
 		others, err := os.ReadDir(s.Dir)
+		others = slices.DeleteFunc(others, func(e fs.DirEntry) bool { return e.Name() == streamState+newState }) // the first one, interrupted
 		if err == nil && len(others) > 0 {
 			err = fmt.Errorf("%s: the directory is not empty and holds no interrupted evaluation: remove it, or name another", s.Dir)
 		}
@@ -76,10 +81,10 @@ func (s *Stream) save(st state) error {
 		return err
 	}
 	name := filepath.Join(s.Dir, streamState)
-	if err := os.WriteFile(name+".new", data, 0o666); err != nil {
+	if err := os.WriteFile(name+newState, data, 0o666); err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name)
+	return os.Rename(name+newState, name)
 }
 
 // byLayer reads each layer once and applies it to all windows.
