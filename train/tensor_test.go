@@ -148,24 +148,44 @@ func TestTensorTraffic(t *testing.T) {
 // gatherHeader is what comm.Group.GatherAll sends of lengths before the data.
 const gatherHeader = 16
 
-// TestTensorFloat32 compares ranks that share every layer with one process, without low precision:
-// float32 sums in another order change losses by rounding errors.
+// TestTensorFloat32 compares ranks that share every layer with one process, without low precision, on
+// sequences of equal length and on padded ones: float32 sums in another order change losses and the
+// norm of gradients by rounding errors.
 func TestTensorFloat32(t *testing.T) {
-	c := divisible(t, "f32")
-	want := mustRun(t, c)
-	c.Parallel.Tensor = 2
-	got, err := runRanks(2, c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, l := range got[0].TrainLoss {
-		if math.Abs(l-want.TrainLoss[i]) > 0x1p-20*l {
-			t.Errorf("step %d: loss %v, want %v", i+1, l, want.TrainLoss[i])
+	for _, padded := range []bool{false, true} {
+		c := divisible(t, "f32")
+		if padded {
+			c.Data = lines(t, 200)
 		}
-	}
-	_, a := got[0].FinalLoss()
-	if _, b := want.FinalLoss(); math.Abs(a-b) > 0x1p-20*b {
-		t.Errorf("validation: loss %v, want %v", a, b)
+		norms := map[bool][]float64{} // by whether ranks share layers
+		shared := false
+		c.Progress = func(e Event) {
+			if e.Name == eventStep {
+				norms[shared] = append(norms[shared], e.GradientNorm)
+			}
+		}
+		want := mustRun(t, c)
+		shared = true
+		for _, sequence := range []bool{false, true} {
+			norms[shared] = nil
+			c.Parallel.Tensor, c.Parallel.Sequence = 2, sequence
+			got, err := runRanks(2, c, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near := func(what string, got, want float64) {
+				if !(math.Abs(got-want) <= 0x1p-20*want) {
+					t.Errorf("padded %t, sequence %t: %s is %v, want %v", padded, sequence, what, got, want)
+				}
+			}
+			for i, l := range got[0].TrainLoss {
+				near("the loss", l, want.TrainLoss[i])
+				near("the norm", norms[true][i], norms[false][i])
+			}
+			_, a := got[0].FinalLoss()
+			_, b := want.FinalLoss()
+			near("the validation loss", a, b)
+		}
 	}
 }
 
