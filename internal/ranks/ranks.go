@@ -53,9 +53,6 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	if l.Size <= 1 {
 		return j, nil
 	}
-	if want := int(*f.dp) * f.tensor(); cmd.Flags().Changed("dp") && want != l.Size {
-		return nil, cli.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name, l.Size, want)
-	}
 	t, err := mpi.Connect(*f.library)
 	if err != nil {
 		return nil, err
@@ -66,7 +63,13 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 		cmd.Root().SetOut(io.Discard)
 		cmd.Root().SetErr(io.Discard)
 	}
-	return j, j.handshake(cmd)
+	if err := j.handshake(cmd); err != nil {
+		return nil, err
+	}
+	if want := int(*f.dp) * f.tensor(); cmd.Flags().Changed("dp") && want != l.Size {
+		return nil, cli.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name, l.Size, want)
+	}
+	return j, nil
 }
 
 // localProcesses returns the number of processes of the job on this machine, as launchers report it.
