@@ -67,6 +67,11 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 	}
 	if s.Observer.Operand != nil {
 		for d, t := range []*quant.Tensor{row, col} {
+			if d == int(quant.Columnwise) && t != nil && t == row {
+				if t, err = row.Transpose(); err != nil {
+					return nil, nil, fmt.Errorf("%s: %w", o, err)
+				}
+			}
 			if t != nil {
 				s.Observer.Operand(Observation{l.Name, o, quant.Direction(d), gemms[o][d], x, t})
 			}
