@@ -329,3 +329,76 @@ func TestReduceScatterMemory(t *testing.T) {
 		t.Errorf("allocated %.3f times the memory of the values, want 1.5", got)
 	}
 }
+
+// crossed exchanges a byte between ranks 0 and 1 in each of two groups, which rank 1 starts in the
+// opposite order.
+func crossed(a, b *comm.Group) error {
+	groups := []*comm.Group{a, b}
+	if a.Rank() == 1 {
+		groups = []*comm.Group{b, a}
+	}
+	var requests []*comm.Request
+	var received [][][]byte
+	for _, g := range groups {
+		own := byte(1)
+		if g == b {
+			own = 2
+		}
+		all := make([][]byte, g.Size())
+		for i := range all {
+			all[i] = make([]byte, 1)
+		}
+		received = append(received, all)
+		requests = append(requests, g.StartAllGather(all, []byte{own}))
+	}
+	for i, r := range requests {
+		if err := r.Wait(); err != nil {
+			return err
+		}
+		if all := received[i]; all[0][0] != all[1][0] {
+			return fmt.Errorf("rank %d received %v: messages of two groups are mixed", a.Rank(), all)
+		}
+	}
+	return nil
+}
+
+// TestSplitTags runs operations of two groups of the same ranks in different orders. Messages of one
+// group never reach the other, also if some ranks have split other groups before.
+func TestSplitTags(t *testing.T) {
+	err := comm.Run(4, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+		pair, err := g.Split("pair", g.Rank()/2)
+		if err != nil {
+			return err
+		}
+		again, err := g.Split("again", g.Rank()/2)
+		if err != nil {
+			return err
+		}
+		if err := crossed(pair, again); err != nil {
+			return err
+		}
+		inner := pair
+		if g.Rank() < 2 {
+			if inner, err = pair.Split("inner", 0); err != nil {
+				return err
+			}
+		}
+		whole, err := g.Split("whole", g.Rank()/2)
+		if err != nil {
+			return err
+		}
+		return crossed(inner, whole)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	g := comm.Self()
+	for i := 0; err == nil; i++ {
+		if _, err = g.Split("s", 0); i > 1<<15 {
+			t.Fatal("no limit to the number of groups")
+		}
+	}
+	if !strings.Contains(err.Error(), "more than 32767 groups") {
+		t.Error(err)
+	}
+}
