@@ -65,6 +65,11 @@ func TestWriteCheckpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		none := *found.state
+		none.Files = nil
+		if _, err := none.restore(found.dir, []wanted{whole("weight/a", 4)}); err == nil || !strings.Contains(err.Error(), "elements of tensor") {
+			t.Errorf("a checkpoint without files: error %v", err)
+		}
 		if _, err := found.state.restore(found.dir, other); err == nil || !strings.Contains(err.Error(), "another model") {
 			t.Errorf("error %v", err)
 		}
