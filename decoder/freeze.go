@@ -50,10 +50,12 @@ func (r *reader) freeze(p *projection) error {
 }
 
 // codes reads a tile of a weight: quantized ones as they are stored, others in BF16 if that is their
-// dtype, and otherwise in F32.
+// dtype, and otherwise in F32. The inverse of a stored global scale is rounded to float32, as
+// clients that multiply codes do; the quotients of ReadDecoded, which differ in the last bit, would
+// be a float32 number for each block.
 func (r *reader) codes(w *checkpoint.Weight, tile checkpoint.Tile) (*quant.Tensor, error) {
 	if w.Quantized() {
-		return w.ReadDecoded(tile)
+		return w.ReadCodes(tile)
 	}
 	if w.HasRowsBF16() {
 		t, err := quant.NewTensor(quant.BF16, tile.To-tile.From, tile.ToCol-tile.FromCol)

@@ -20,15 +20,17 @@ func TestInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	original := appendTokens(t, newSession(t, m, 0), tokens...)
-	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXFP8} {
-		low := quantized(t, dir, f.Name, quant.Quantizer{Format: f}, checkpoint.Plain())
+	stored := []*checkpoint.Convention{checkpoint.Plain(), conventionNamed(t, "compressed-tensors")}
+	for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXFP8, quant.NVFP4} {
+		convention := stored[i/3]
+		low := quantized(t, dir, f.Name, quant.Quantizer{Format: f}, convention)
 		exact, err := Load(t.Context(), low, LoadOptions{Inference: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := appendTokens(t, newSession(t, exact, 0), tokens...)
 		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
-			t.Run(f.Name+"/"+inputs.Name, func(t *testing.T) {
+			t.Run(convention.Name+"/"+f.Name+"/"+inputs.Name, func(t *testing.T) {
 				fast, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: inputs})
 				if err != nil {
 					t.Fatal(err)
@@ -60,6 +62,18 @@ func TestInputs(t *testing.T) {
 			})
 		}
 	}
+}
+
+// conventionNamed returns the convention of a name.
+func conventionNamed(t *testing.T, name string) *checkpoint.Convention {
+	t.Helper()
+	for _, c := range checkpoint.Conventions() {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("no convention has the name %s", name)
+	return nil
 }
 
 // distance returns the Euclidean distance.
