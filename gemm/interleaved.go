@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -171,7 +172,16 @@ func (b *Interleaved) Tensor() *quant.Tensor {
 func separate(codes, scales []byte, t *quant.Tensor, group, k, n int) {
 	row, part := t.RowBytes(), n/2
 	from := t.Codes[group*interleavedRows*row+k/2*interleavedRows:][:part*interleavedRows]
-	for i := 0; i < part; i += interleavedBytes {
+	i := 0
+	for ; i+2*interleavedBytes <= part; i += 2 * interleavedBytes { // two words of a row at a time
+		const next = interleavedRows * interleavedBytes
+		words := from[i*interleavedRows:][:2*next]
+		for r := range interleavedRows {
+			low, high := binary.LittleEndian.Uint32(words[r*interleavedBytes:]), binary.LittleEndian.Uint32(words[next+r*interleavedBytes:])
+			binary.LittleEndian.PutUint64(codes[r*part+i:], uint64(low)|uint64(high)<<32)
+		}
+	}
+	for ; i < part; i += interleavedBytes {
 		for r := range interleavedRows {
 			*(*[interleavedBytes]byte)(codes[r*part+i:]) = *(*[interleavedBytes]byte)(from[i*interleavedRows+r*interleavedBytes:])
 		}
