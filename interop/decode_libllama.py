@@ -1,9 +1,9 @@
 """llama.cpp's decoding of a model of random blocks, for decode_test.go:
 python decode_libllama.py LIBRARIES FILE TYPE
 
-Writes FILE, a GGUF of the shape of Llama-3.2-1B whose matrices are of a type (MXFP4, Q8_0), and loads
-it. Each line of standard input is a JSON object {"threads": T, "tokens": N}: it decodes N tokens one by
-one in an empty context and prints the seconds of all and of the fastest.
+Writes FILE, a GGUF of the shape of Llama-3.2-1B whose matrices are of a type (MXFP4, NVFP4, Q8_0), and
+loads it. Each line of standard input is a JSON object {"threads": T, "tokens": N, "step": S}: it adds N
+tokens to an empty context, S at a time, and prints the seconds of all steps and of the fastest one.
 """
 
 import ctypes
@@ -24,12 +24,10 @@ random = np.random.default_rng(1).integers(0, 256, 1 << 24, dtype=np.uint8)
 
 
 def blocks(rows, cols):
-    size = {gguf.GGMLQuantizationType.MXFP4: 17, gguf.GGMLQuantizationType.Q8_0: 34}[kind]
-    data = np.resize(random, (rows * cols // 32, size)).copy()
-    if size == 17:
-        data[:, 0] = 120
-    else:
-        data[:, :2] = np.frombuffer(np.float16(0.0002).tobytes(), np.uint8)
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    data = np.resize(random, (rows * cols // block, size)).copy()
+    scale = {"MXFP4": bytes([120]), "NVFP4": bytes([8] * 4), "Q8_0": np.float16(0.0002).tobytes()}[kind.name]
+    data[:, : len(scale)] = np.frombuffer(scale, np.uint8)
     return data.reshape(rows, -1)
 
 
@@ -103,16 +101,19 @@ assert model, "no model"
 params = lib.llama_context_default_params()
 assert (params.n_ctx, params.n_batch, params.type_k, params.type_v) == (512, 2048, 1, 1), "the declarations are of another version"
 ctx = lib.llama_init_from_model(model, params)
-batch = lib.llama_batch_init(1, 0, 1)
+batch = lib.llama_batch_init(params.n_ctx, 0, 1)
 print("ready", flush=True)
 for line in sys.stdin:
     request = json.loads(line)
     lib.llama_set_n_threads(ctx, request["threads"], request["threads"])
     lib.llama_memory_clear(lib.llama_get_memory(ctx), True)
     times = []
-    for i in range(request["tokens"]):
-        batch.n_tokens, batch.token[0], batch.pos[0], batch.n_seq_id[0], batch.logits[0] = 1, i, i, 1, 1
-        batch.seq_id[0][0] = 0
+    step = request["step"]
+    for first in range(0, request["tokens"], step):
+        batch.n_tokens = step
+        for i in range(step):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = first + i, first + i, 1, i == step - 1
+            batch.seq_id[i][0] = 0
         start = time.perf_counter()
         assert lib.llama_decode(ctx, batch) == 0
         lib.llama_get_logits(ctx)

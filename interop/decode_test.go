@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,12 +19,15 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// decodeTokens is the number of tokens that a run of BenchmarkDecode generates.
-const decodeTokens = 64
+// decodePhases are what BenchmarkDecode measures: tokens generated one by one, and a prompt.
+var decodePhases = []struct {
+	name         string
+	tokens, step int
+}{{"decode", 64, 1}, {"prompt", 512, 512}}
 
-// BenchmarkDecode generates tokens with models of random weights of the shape of Llama-3.2-1B, here
-// and with llama.cpp, whose activations are 8-bit integers. With -count they take turns. "best" is of
-// the fastest token, which other programs disturb least.
+// BenchmarkDecode generates tokens and reads prompts with models of random weights of the shape of
+// Llama-3.2-1B, here and with llama.cpp, whose activations are 8-bit integers. In each iteration they
+// take turns. A rate is that of the fastest step of all, which other programs disturb least.
 func BenchmarkDecode(b *testing.B) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		skipf(b, "%s does not run on %s/%s", llamaLibraries, runtime.GOOS, runtime.GOARCH)
@@ -31,71 +35,87 @@ func BenchmarkDecode(b *testing.B) {
 	for _, r := range []struct {
 		ours   quant.Format
 		theirs string
-	}{{quant.MXFP4, "MXFP4"}, {quant.MXFP8, "Q8_0"}} {
-		name := "format=" + r.ours.Name
-		b.Run(name+"/by=llama.cpp/type="+r.theirs, func(b *testing.B) {
-			p := startDecoder(b, r.theirs)
-			perThreads(b, func(threads int) (total, fastest float64) {
-				var answer struct{ Seconds, Fastest float64 }
-				p.ask(b, map[string]int{"threads": threads, "tokens": decodeTokens}, &answer)
-				return answer.Seconds, answer.Fastest
-			})
-		})
-		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
-			b.Run(name+"/by=microscale/inputs="+inputs.Name, func(b *testing.B) {
-				shape, err := bench.ParseShape("1B")
-				if err != nil {
-					b.Fatal(err)
+	}{{quant.MXFP4, "MXFP4"}, {quant.NVFP4, "NVFP4"}, {quant.MXFP8, "Q8_0"}} {
+		b.Run("format="+r.ours.Name, func(b *testing.B) {
+			rivals := decodeRivals(b, r.ours, r.theirs)
+			for _, phase := range decodePhases {
+				for threads := 1; threads <= 2; threads++ {
+					b.Run(fmt.Sprintf("%s/threads=%d", phase.name, threads), func(b *testing.B) {
+						fastest := make([]float64, len(rivals))
+						for i := range fastest {
+							fastest[i] = math.Inf(1)
+						}
+						for b.Loop() {
+							for i, x := range rivals {
+								fastest[i] = min(fastest[i], x.fastest(threads, phase.tokens, phase.step))
+							}
+						}
+						for i, x := range rivals {
+							b.ReportMetric(float64(phase.step)/fastest[i], x.name+"-tokens/s")
+						}
+						b.ReportMetric(0, "ns/op")
+					})
 				}
-				dir, err := bench.WriteRandom(b.Context(), b.TempDir(), shape, r.ours, 0)
-				if err != nil {
-					b.Fatal(err)
-				}
-				m, err := decoder.Load(b.Context(), dir, decoder.LoadOptions{Inference: true, Inputs: inputs})
-				if err != nil {
-					b.Fatal(err)
-				}
-				perThreads(b, func(threads int) (total, fastest float64) { return decode(b, m, threads) })
-			})
-		}
-	}
-}
-
-// perThreads measures generation with one and with two threads.
-func perThreads(b *testing.B, generate func(threads int) (total, fastest float64)) {
-	for threads := 1; threads <= 2; threads++ {
-		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
-			generate(threads)
-			var sum float64
-			best := 1e9
-			for b.Loop() {
-				total, fastest := generate(threads)
-				sum, best = sum+total, min(best, fastest)
 			}
-			b.ReportMetric(decodeTokens*float64(b.N)/sum, "tokens/s")
-			b.ReportMetric(1/best, "best-tokens/s")
-			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-// decode generates tokens and returns the seconds of all, and of the fastest.
-func decode(b *testing.B, m *decoder.Model, threads int) (total, fastest float64) {
-	m.Inference.Threads = threads
-	s, err := m.NewSession(decodeTokens)
+// A decodeRival adds a number of tokens to an empty context and returns the seconds of the fastest
+// step.
+type decodeRival struct {
+	name    string
+	fastest func(threads, tokens, step int) float64
+}
+
+// decodeRivals returns llama.cpp, and this module with inputs in BF16 and in 8-bit integers.
+func decodeRivals(b *testing.B, f quant.Format, theirs string) []decodeRival {
+	p := startDecoder(b, theirs)
+	rivals := []decodeRival{{"llama.cpp:" + theirs, func(threads, tokens, step int) float64 {
+		var answer struct{ Fastest float64 }
+		p.ask(b, map[string]int{"threads": threads, "tokens": tokens, "step": step}, &answer)
+		return answer.Fastest
+	}}}
+	shape, err := bench.ParseShape("1B")
 	if err != nil {
 		b.Fatal(err)
 	}
-	fastest = 1e9
-	for i := range decodeTokens {
-		start := time.Now()
-		if _, err := s.Append(b.Context(), []int32{int32(i)}); err != nil {
+	dir, err := bench.WriteRandom(b.Context(), b.TempDir(), shape, f, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
+		m, err := decoder.Load(b.Context(), dir, decoder.LoadOptions{Inference: true, Inputs: inputs})
+		if err != nil {
 			b.Fatal(err)
 		}
-		seconds := time.Since(start).Seconds()
-		total, fastest = total+seconds, min(fastest, seconds)
+		rivals = append(rivals, decodeRival{"inputs:" + inputs.Name, func(threads, tokens, step int) float64 {
+			return fastestStep(b, m, threads, tokens, step)
+		}})
 	}
-	return total, fastest
+	return rivals
+}
+
+// fastestStep adds tokens to a new session, step at a time, and returns the seconds of the fastest step.
+func fastestStep(b *testing.B, m *decoder.Model, threads, tokens, step int) float64 {
+	m.Inference.Threads = threads
+	s, err := m.NewSession(tokens)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ids := make([]int32, tokens)
+	for i := range ids {
+		ids[i] = int32(i)
+	}
+	fastest := math.Inf(1)
+	for i := 0; i < tokens; i += step {
+		start := time.Now()
+		if _, err := s.Append(b.Context(), ids[i:i+step]); err != nil {
+			b.Fatal(err)
+		}
+		fastest = min(fastest, time.Since(start).Seconds())
+	}
+	return fastest
 }
 
 // A decoderProcess is decode_libllama.py at work.
