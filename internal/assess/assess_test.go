@@ -109,11 +109,12 @@ func TestFormats(t *testing.T) {
 		stored := e
 		stored.Model, stored.Reference, stored.Formats = dst, e.Model, nil
 		want, low := run(t, stored).Document(), got.Formats[i]
-		// compressed-tensors stores the inverse of the global scale of NVFP4, rounded.
-		if near := math.Abs(float64(want.KL.Mean/low.KL.Mean)-1) < 1e-3; !near || f.Global == reflect.DeepEqual(*want.DivergenceDocument, low.DivergenceDocument) {
+		// compressed-tensors stores the inverse of the global scale of NVFP4: its inverse may differ in
+		// the last bit.
+		if near := math.Abs(float64(want.KL.Mean/low.KL.Mean)-1) < 1e-3; !near || !f.Global && !reflect.DeepEqual(*want.DivergenceDocument, low.DivergenceDocument) {
 			t.Errorf("%s on the fly: %+v, of a checkpoint: %+v", f, low.DivergenceDocument, want.DivergenceDocument)
 		}
-		if same := want.LossDocument == low.LossDocument && reflect.DeepEqual(want.Layers, low.Layers); same == f.Global {
+		if same := want.LossDocument == low.LossDocument && reflect.DeepEqual(want.Layers, low.Layers); !same && !f.Global {
 			t.Errorf("%s on the fly: %+v %v, of a checkpoint: %+v %v", f, low.LossDocument, low.Layers, want.LossDocument, want.Layers)
 		}
 		if !(low.KL.Mean > 0) || len(low.Layers) != 2 || len(low.Layers[1].Linears) != 4 || !(low.Layers[1].Output > 0) {
