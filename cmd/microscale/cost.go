@@ -29,7 +29,7 @@ layer and exchange activations.`
 const costExample = `  microscale cost --params 8e9 --recipe mxfp8 --device b200
   microscale cost --params 8e9 --recipe nvfp4 --device gb300 --explain
   microscale cost --params 8e9 --device b200 --ranks 1024 --svg scaling.svg
-  microscale cost --params 8e9 --device b200 --ranks 64 --tp 8 --sequence-parallel
+  microscale cost --params 8e9 --device b200 --ranks 64 --tp 8
   microscale cost --tables`
 
 func costCommand() *cobra.Command {
