@@ -17,9 +17,10 @@ import (
 // browsers lists the names of headless Chromium.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
 
-// probe is a script that reports how the browser rendered the page.
+// probe is a script that reports how the browser rendered the page. It runs without a frame, which
+// a browser without a screen may never draw.
 const probe = `<script>
-addEventListener("load", () => requestAnimationFrame(() => {
+addEventListener("load", () => {
   const seen = (e) => { const r = e.getBoundingClientRect(); return [Math.round(r.width), Math.round(r.height)]; };
   const color = (e) => getComputedStyle(e).fill + " " + getComputedStyle(e).stroke;
   document.body.dataset.probe = JSON.stringify({
@@ -36,7 +37,7 @@ addEventListener("load", () => requestAnimationFrame(() => {
     wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     colors: [...new Set([...document.querySelectorAll("#losses svg path, #speed svg path")].map(color))],
   });
-}));
+});
 </script></body>`
 
 type probed struct {
