@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -31,15 +32,15 @@ func (m *Model) AppendEach(ctx context.Context, sessions []*Session, tokens []in
 			}
 		}
 	}()
-	scope := sessions[0].scope
+	p := *sessions[0].scopes
 	if len(tokens) > arenaTokens {
-		scope.Arena = nil
+		p.setArena(new(nn.Arena))
 	}
-	x, _, err := m.forward(&scope, tokens, 1, sessions...)
+	x, _, err := m.forward(&p, tokens, 1, sessions...)
 	if err != nil {
 		return tensor.Dense{}, err
 	}
-	return m.headLogits(&scope, x)
+	return m.headLogits(&p.exempt, x)
 }
 
 func checkEach(m *Model, sessions []*Session, tokens []int32) error {

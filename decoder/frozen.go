@@ -81,7 +81,7 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 			if input, err = p.input.quantize(s, x, f.reuse(s, x, p.input)); err != nil {
 				return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
 			}
-			if s.Arena != nil { // otherwise the next pass does not reuse it
+			if s.Arena != nil && x.Rows <= arenaTokens { // more would outweigh the weights
 				f.codes = input.codes
 			}
 			input.observe(s, f.name, x)

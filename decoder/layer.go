@@ -25,6 +25,8 @@ type layer struct {
 	mlp      mlp      // of a dense layer
 	experts  *experts // nil: the layer is dense
 	mlpNorm  *nn.RMSNorm
+
+	unsaved layerSaved // of inference
 }
 
 func newLayer(p *Plan, number int, rotary *nn.Rotary) *layer {
@@ -79,11 +81,11 @@ func newVector(name string, width int) *nn.Param {
 }
 
 // scope returns the scope that the layer computes under.
-func (l *layer) scope(quantized, exempt *nn.Scope) *nn.Scope {
+func (l *layer) scope(p *scopes) *nn.Scope {
 	if l.exempt {
-		return exempt
+		return &p.exempt
 	}
-	return quantized
+	return &p.quantized
 }
 
 // projections returns the linear layers that recipes quantize.
@@ -175,9 +177,13 @@ type layerSaved struct {
 }
 
 // forward returns the residual stream after the layer. With a cache, x holds the next tokens of one
-// sequence.
+// sequence, or with several, one token of each. Under Scope.Inference, saved has nothing and belongs
+// to the layer.
 func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, caches []*nn.Cache) (y tensor.Dense, saved *layerSaved, err error) {
-	saved = &layerSaved{batch: batch}
+	saved = &l.unsaved
+	if !s.Inference {
+		saved = &layerSaved{batch: batch}
+	}
 	var h tensor.Dense
 	if h, saved.inputNorm, err = forwardNorm(l.inputNorm, s, x); err != nil {
 		return y, nil, err

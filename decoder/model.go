@@ -158,43 +158,58 @@ func (m *Model) Params() []*nn.Param {
 	return list
 }
 
-// scopes returns the scope of the layers that the recipe quantizes, and that of exempt layers, the
+// scopes are the scope of the layers that the recipe quantizes, and that of exempt layers, the
 // embedding, the last norm and the head.
-func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
-	q := *s
-	q.Pool, q.Ranks = &m.pool, m.Options.Ranks
-	e := q.Disabled()
-	return &q, &e
+type scopes struct {
+	quantized, exempt nn.Scope
+
+	caches []*nn.Cache // of the layer that computes: one for each session
 }
 
-// forward returns the input of the head and the saved activations. With one session, the tokens extend
-// it; with several, each session gets one token.
-func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, sessions ...*Session) (x tensor.Dense, saved *modelSaved, err error) {
+// scopes returns the scopes of a pass under s.
+func (m *Model) scopes(s nn.Scope) *scopes {
+	s.Pool, s.Ranks = &m.pool, m.Options.Ranks
+	return &scopes{quantized: s, exempt: s.Disabled()}
+}
+
+// setArena sets the memory of activations.
+func (p *scopes) setArena(a *nn.Arena) { p.quantized.Arena, p.exempt.Arena = a, a }
+
+// forward returns the input of the head and the saved activations, which are nil under
+// Scope.Inference. With one session, the tokens extend it; with several, each session gets one token.
+func (m *Model) forward(p *scopes, tokens []int32, batch int, sessions ...*Session) (x tensor.Dense, saved *modelSaved, err error) {
 	if batch < 1 || len(tokens) == 0 || len(tokens)%batch != 0 {
 		return x, nil, fmt.Errorf("model: got %d tokens, want a positive multiple of the batch of %d sequences", len(tokens), batch)
 	}
+	s := &p.quantized
 	if s.Lengths != nil {
 		if err := m.checkPadding(s, batch, len(tokens)/batch); err != nil {
 			return x, nil, fmt.Errorf("model: padding: %w", err)
 		}
 	}
-	quantized, exempt := m.scopes(s)
 	s.Arena.Turn()
-	if x, err = m.embed(exempt, tokens); err != nil {
+	if x, err = m.embed(&p.exempt, tokens); err != nil {
 		return x, nil, err
 	}
-	saved = &modelSaved{tokens: tokens, layers: make([]*layerSaved, len(m.layers))}
-	caches := make([]*nn.Cache, len(sessions))
+	if !s.Inference {
+		saved = &modelSaved{tokens: tokens, layers: make([]*layerSaved, len(m.layers))}
+	}
 	for i, l := range m.layers {
-		for k, session := range sessions {
-			caches[k] = &session.caches[i]
+		p.caches = p.caches[:0]
+		for _, session := range sessions {
+			p.caches = append(p.caches, &session.caches[i])
 		}
 		input := x
 		s.Arena.Turn()
-		if x, saved.layers[i], err = l.forward(l.scope(quantized, exempt), x, batch, caches); err != nil {
+		var kept *layerSaved
+		if x, kept, err = l.forward(l.scope(p), x, batch, p.caches); err != nil {
 			return x, nil, err
 		}
-		if m.Options.Recompute && !s.Inference {
+		if s.Inference {
+			continue
+		}
+		saved.layers[i] = kept
+		if m.Options.Recompute {
 			kept, err := quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(input, quant.With{Threads: s.Threads})
 			if err != nil {
 				return x, nil, err
@@ -207,7 +222,10 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, sessions ...*Ses
 		}
 	}
 	s.Arena.Turn()
-	x, saved.norm, err = m.norm.Forward(exempt, x)
+	x, kept, err := m.norm.Forward(&p.exempt, x)
+	if saved != nil {
+		saved.norm = kept
+	}
 	return x, saved, err
 }
 
@@ -240,16 +258,16 @@ type modelSaved struct {
 }
 
 // backward adds the gradients of all parameters before the head for d, that of the last norm's output.
-func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
-	quantized, exempt := m.scopes(s)
-	d, err := m.norm.Backward(exempt, saved.norm, d)
+func (m *Model) backward(p *scopes, saved *modelSaved, d tensor.Dense) error {
+	s := &p.quantized
+	d, err := m.norm.Backward(&p.exempt, saved.norm, d)
 	if err != nil {
 		return err
 	}
 	complete(s, m.norm.Params())
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l, kept := m.layers[i], saved.layers[i]
-		scope := l.scope(quantized, exempt)
+		scope := l.scope(p)
 		if kept.input != nil {
 			again := *scope
 			again.Recompute = true
@@ -263,7 +281,7 @@ func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
 		}
 		complete(s, l.params())
 	}
-	if err := m.embedding.Backward(exempt, saved.tokens, d); err != nil {
+	if err := m.embedding.Backward(&p.exempt, saved.tokens, d); err != nil {
 		return err
 	}
 	complete(s, m.embedding.Params())
@@ -285,8 +303,9 @@ func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float
 	if s.Inference || s.Recompute {
 		return 0, errors.New("model: train: the scope is one of inference or recomputation")
 	}
-	_, exempt := m.scopes(s)
-	x, saved, err := m.forward(s, tokens, batch)
+	p := m.scopes(*s)
+	exempt := &p.exempt
+	x, saved, err := m.forward(p, tokens, batch)
 	if err != nil {
 		return 0, err
 	}
@@ -315,7 +334,7 @@ func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float
 	if !m.Config.TieWordEmbeddings {
 		complete(s, m.head.params())
 	}
-	if err := m.backward(s, saved, d); err != nil {
+	if err := m.backward(p, saved, d); err != nil {
 		return 0, err
 	}
 	m.lastTrain.Columnwise += m.transient()
@@ -392,21 +411,21 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, batch int) (tensor.D
 func (m *Model) Infer(s *Scope, tokens []int32, batch int) (tensor.Dense, error) {
 	scope := *s
 	scope.Inference = true
-	x, _, err := m.forward(&scope, tokens, batch)
+	p := m.scopes(scope)
+	x, _, err := m.forward(p, tokens, batch)
 	if err != nil {
 		return tensor.Dense{}, err
 	}
-	return m.headLogits(&scope, x)
+	return m.headLogits(&p.exempt, x)
 }
 
-// headLogits returns the logits for x, the output of the last norm.
+// headLogits returns the logits for x, the output of the last norm, under the exempt scope.
 func (m *Model) headLogits(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
-	_, exempt := m.scopes(s)
-	logits, _, err := m.head.forward(exempt, x)
+	logits, _, err := m.head.forward(s, x)
 	if err != nil {
 		return logits, err
 	}
-	m.scaleLogits(exempt, logits)
+	m.scaleLogits(s, logits)
 	return m.wholeLogits(logits)
 }
 

@@ -274,9 +274,9 @@ func (m *Model) HoldWeights(s *Scope) error {
 	if err := m.trainable(); err != nil {
 		return fmt.Errorf("model: hold weights: %w", err)
 	}
-	quantized, _ := m.scopes(s)
+	p := m.scopes(*s)
 	for _, l := range m.Linears() {
-		if err := l.HoldWeight(quantized); err != nil {
+		if err := l.HoldWeight(&p.quantized); err != nil {
 			return err
 		}
 	}

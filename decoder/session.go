@@ -14,8 +14,8 @@ import (
 // memory of activations.
 const promptChunk = 512
 
-// arenaTokens is the maximum number of tokens of a pass whose activations stay allocated for the
-// next one.
+// arenaTokens is the maximum number of tokens of a call of Append whose activations stay allocated
+// for the next call. More share memory among their layers only.
 const arenaTokens = 8
 
 // ErrContextFull is the error of appending more tokens than a session has positions for.
@@ -26,7 +26,7 @@ var ErrContextFull = errors.New("the context is full")
 // its buffers: use them from one goroutine at a time.
 type Session struct {
 	model     *Model
-	scope     nn.Scope
+	scopes    *scopes
 	positions int
 	caches    []nn.Cache
 	arena     nn.Arena
@@ -50,8 +50,8 @@ func (m *Model) NewSession(positions int) (*Session, error) {
 	for i := range caches {
 		caches[i].Positions = positions
 	}
-	s := &Session{model: m, scope: scope, positions: positions, caches: caches}
-	s.scope.Arena = &s.arena
+	s := &Session{model: m, scopes: m.scopes(scope), positions: positions, caches: caches}
+	s.scopes.setArena(&s.arena)
 	return s, nil
 }
 
@@ -92,16 +92,21 @@ func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32,
 	if len(tokens) > s.positions-before {
 		return nil, fmt.Errorf("session: append %d tokens after %d: %w: it has %d positions", len(tokens), before, ErrContextFull, s.positions)
 	}
+	arena := &s.arena
+	if len(tokens) > arenaTokens {
+		arena = new(nn.Arena)
+	}
 	var x tensor.Dense
 	for len(tokens) > 0 {
 		n := min(len(tokens), promptChunk)
-		if x, err = s.pass(ctx, tokens[:n]); err != nil {
+		if x, err = s.pass(ctx, tokens[:n], arena); err != nil {
 			s.Truncate(before)
 			return nil, err
 		}
 		tokens = tokens[n:]
 	}
-	y, err := s.model.headLogits(&s.scope, x.View(x.Rows-1, x.Rows, 0, x.Cols))
+	s.arena.Turn() // after many tokens, nothing else frees the logits before
+	y, err := s.model.headLogits(&s.scopes.exempt, x.View(x.Rows-1, x.Rows, 0, x.Cols))
 	if err != nil {
 		s.Truncate(before)
 		return nil, err
@@ -109,17 +114,17 @@ func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32,
 	return y.Row(0), nil
 }
 
-// pass returns the input of the head for tokens.
-func (s *Session) pass(ctx context.Context, tokens []int32) (tensor.Dense, error) {
+// pass returns the input of the head for tokens. Its activations are in the arena.
+func (s *Session) pass(ctx context.Context, tokens []int32, arena *nn.Arena) (tensor.Dense, error) {
 	if err := ctx.Err(); err != nil {
 		return tensor.Dense{}, err
 	}
-	scope := s.scope
-	if len(tokens) > arenaTokens {
-		scope.Arena = nil
+	s.scopes.setArena(arena)
+	x, _, err := s.model.forward(s.scopes, tokens, 1, s)
+	s.scopes.setArena(&s.arena)
+	for _, scope := range [...]*nn.Scope{&s.scopes.quantized, &s.scopes.exempt} {
+		scope.Random.Microbatch++
+		scope.ReuseWeights = true
 	}
-	x, _, err := s.model.forward(&scope, tokens, 1, s)
-	s.scope.Random.Microbatch++
-	s.scope.ReuseWeights = true
 	return x, err
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -119,9 +122,9 @@ func TestSessionErrors(t *testing.T) {
 	}
 }
 
-// TestSessionMemory checks that a token allocates less than the activations of one layer: those of
+// TestAllocationsOfSession checks that a token allocates less than the activations of one layer: those of
 // the pass before are reused.
-func TestSessionMemory(t *testing.T) {
+func TestAllocationsOfSession(t *testing.T) {
 	c := Config{VocabSize: 1000, HiddenSize: 512, IntermediateSize: 2048, NumHiddenLayers: 4, NumAttentionHeads: 8, NumKeyValueHeads: 2, MaxPositionEmbeddings: 400}
 	m, err := New(c, Options{}, 1)
 	if err != nil {
@@ -178,4 +181,64 @@ func mustRowwise(t *testing.T, x tensor.Dense) *quant.Tensor {
 		t.Fatal(err)
 	}
 	return q
+}
+
+// TestAllocationsOfAppend checks that a token takes no memory from the heap once the caches of a
+// session have their size. Two cases take some: a cache of codes for each tile that it decodes, and a
+// pass for several sessions, though not for each of its layers.
+func TestAllocationsOfAppend(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep their scratch
+	const (
+		positions = 64
+		tiles     = 2 * 2 * 2 * 2 // 33 tokens of K and V of two heads in two layers
+		perTile   = 5             // the decoder of a format; 4 with kernels
+		perPass   = 5
+	)
+	m := trained(t, small)
+	dir := t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	low := quantized(t, dir, "low", quant.Quantizer{Format: quant.MXFP4}, checkpoint.Plain())
+	for _, c := range []struct {
+		inputs, cache quant.Format
+		limit         float64
+	}{
+		{inputs: quant.BF16},
+		{inputs: quant.MXINT8},
+		{inputs: quant.BF16, cache: quant.MXFP8, limit: tiles * perTile},
+	} {
+		fast, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: c.inputs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fast.Inference.Threads, fast.Inference.Cache = 1, c.cache
+		var sessions []*Session
+		for range 3 {
+			sessions = append(sessions, newSession(t, fast, positions))
+			appendTokens(t, sessions[len(sessions)-1], make([]int32, positions)...)
+		}
+		tokens := []int32{'a', 'b', 'c'}
+		measure := func(sessions []*Session, limit float64, add func() error) {
+			got := testing.AllocsPerRun(20, func() {
+				for _, s := range sessions {
+					s.Truncate(positions / 2)
+				}
+				if err := add(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if got > limit {
+				t.Errorf("inputs in %s, cache in %q, %d sessions: got %v allocations for a token, want at most %v", c.inputs, c.cache, len(sessions), got, limit)
+			}
+		}
+		measure(sessions[:1], c.limit, func() error {
+			_, err := sessions[0].Append(t.Context(), tokens[:1])
+			return err
+		})
+		measure(sessions, perPass+3*c.limit, func() error {
+			_, err := fast.AppendEach(t.Context(), sessions, tokens)
+			return err
+		})
+	}
 }

@@ -24,23 +24,19 @@ func (m *Model) Layers() int { return len(m.layers) }
 
 // Embed returns the residual stream before the first layer, tokens × hidden size.
 func (m *Model) Embed(tokens []int32) (tensor.Dense, error) {
-	s := m.stepScope()
-	_, exempt := m.scopes(&s)
-	return m.embed(exempt, tokens)
+	return m.embed(&m.stepScopes().exempt, tokens)
 }
 
-// stepScope returns the scope of a pass over one layer.
-func (m *Model) stepScope() nn.Scope {
+// stepScopes returns the scopes of a pass over one layer.
+func (m *Model) stepScopes() *scopes {
 	s := m.Inference
 	s.Inference, s.Pad = true, true
-	return s
+	return m.scopes(s)
 }
 
 // Layer returns layer i.
 func (m *Model) Layer(i int) *Layer {
-	s := m.stepScope()
-	quantized, exempt := m.scopes(&s)
-	return &Layer{layer: m.layers[i], scope: *m.layers[i].scope(quantized, exempt)}
+	return &Layer{layer: m.layers[i], scope: *m.layers[i].scope(m.stepScopes())}
 }
 
 // Forward returns the residual stream after the layer for x, that of one sequence. x is not changed.
@@ -94,8 +90,7 @@ func (l *Layer) SetCache(f quant.Format) { l.scope.Cache = f }
 // residual stream after the last layer. from is a multiple of 128, so that blocks of scales are
 // whole.
 func (m *Model) Head(x tensor.Dense, from, to int) (tensor.Dense, error) {
-	s := m.stepScope()
-	_, exempt := m.scopes(&s)
+	exempt := &m.stepScopes().exempt
 	x, _, err := m.norm.Forward(exempt, x)
 	if err != nil {
 		return tensor.Dense{}, err

@@ -142,8 +142,7 @@ func TestQuantizedHead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := m.stepScope()
-	f, err := m.head.quantize(&s, quant.Quantizer{Format: quant.MXFP8}, nil)
+	f, err := m.head.quantize(&m.stepScopes().quantized, quant.Quantizer{Format: quant.MXFP8}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,10 +42,12 @@ func rowwiseColumnwise(x source, r, c Copy) (rows, columns *Tensor, err error) {
 		}
 	}
 	finite := shareAmax(x, &r, &c)
-	row, col := newOutput(&r.Quantizer, x, Rowwise, r.With), newOutput(&c.Quantizer, x, Columnwise, c.With)
+	var row, col output
+	row.prepare(&r.Quantizer, x, Rowwise, r.With)
+	col.prepare(&c.Quantizer, x, Columnwise, c.With)
 	row.finite = row.finite || finite && row.q.Format.PerTensor()
 	col.finite = col.finite || finite && col.q.Format.PerTensor()
-	quantize(x, row, col, r.With.Threads)
+	new(pipeline).run(x, &row, &col, r.With.Threads)
 	return row.t, col.t, nil
 }
 

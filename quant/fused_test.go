@@ -50,9 +50,10 @@ func TestKernelsTails(t *testing.T) {
 									if want.Scales32 == nil {
 										got.Scales32 = nil
 									}
-									o := newOutput(&q, s, Rowwise, With{Into: &got, Threads: 1})
+									o := new(output)
+									o.prepare(&q, s, Rowwise, With{Into: &got, Threads: 1})
 									o.stream = stream
-									quantize(s, o, nil, 1)
+									new(pipeline).run(s, o, nil, 1)
 									sameTensor(t, &got, want)
 								}
 							}

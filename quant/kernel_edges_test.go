@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/tensor"
@@ -160,6 +161,34 @@ func TestKernelsDequantize(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestCallsInTurn checks that a call takes nothing but memory from the call before, which had
+// another quantizer: the results are those of RowwiseColumnwise, which begins anew.
+func TestCallsInTurn(t *testing.T) {
+	const rows, cols = 128, 192
+	x := benchMatrix(rows, cols)
+	x.Data[7], x.Data[cols+40] = float32(math.NaN()), float32(math.Inf(1))
+	var list []Quantizer
+	for _, f := range []Format{BF16, F32, MXINT8, MXFP8, MXFP4, NVFP4, FP8Row, FP8Tensor, FP8Vec128} {
+		list = append(list, Quantizer{Format: f})
+	}
+	list = append(list, Quantizer{Format: MXFP4, Search: LeastSquares}, Quantizer{Format: NVFP4, Search: FourOverSixMSE}, Quantizer{Format: MXFP8, Rule: Floor}, Quantizer{Format: MXFP8, NonFinite: behavior.Poison}, Quantizer{Format: MXFP4, NegativeZero: behavior.DropNegativeZero})
+	for _, before := range list {
+		for _, q := range list {
+			rowwise, columnwise, err := RowwiseColumnwise(x, Copy{Quantizer: q}, Copy{Quantizer: q})
+			if err != nil {
+				t.Fatal(err)
+			}
+			must(t)(before.Rowwise(x, With{Threads: 1}))
+			sameTensor(t, must(t)(q.Rowwise(x, With{Threads: 1})), rowwise)
+			must(t)(before.Columnwise(x, With{Threads: 1}))
+			sameTensor(t, must(t)(q.Columnwise(x, With{Threads: 1})), columnwise)
+			if t.Failed() {
+				t.Fatalf("%+v after %+v", q, before)
+			}
+		}
+	}
 }
 
 // TestAllocations checks that the number of allocations does not depend on the number of rows,

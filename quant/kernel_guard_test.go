@@ -69,9 +69,10 @@ func TestKernelsStayInside(t *testing.T) {
 							got.Global = one.want.Global
 							for _, stream := range []bool{false, true} {
 								clear(got.Codes)
-								o := newOutput(&q, one.x, Rowwise, With{Into: &got, Threads: 1})
+								o := new(output)
+								o.prepare(&q, one.x, Rowwise, With{Into: &got, Threads: 1})
 								o.stream = stream
-								quantize(one.x, o, nil, 1)
+								new(pipeline).run(one.x, o, nil, 1)
 								sameTensor(t, &got, one.want)
 							}
 						}
@@ -118,10 +119,11 @@ func TestKernelsColumnsStayInside(t *testing.T) {
 						var want *Tensor
 						plainly(t, func() { want = must(t)(q.Columnwise(x, With{})) })
 						sameTensor(t, got, want)
-						o := newOutput(&q, denseSource(x), Columnwise, With{Into: got})
+						o := new(output)
+						o.prepare(&q, denseSource(x), Columnwise, With{Into: got})
 						clear(got.Codes)
 						o.stream = true
-						quantize(denseSource(x), nil, o, 1)
+						new(pipeline).run(denseSource(x), nil, o, 1)
 						sameTensor(t, got, want)
 					})
 				}

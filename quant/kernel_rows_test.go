@@ -39,7 +39,8 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 					with.Amax = &global
 				}
 				want := must(f)(q.quantize(x, Rowwise, with))
-				o := newOutput(&q, x, Rowwise, with)
+				o := new(output)
+				o.prepare(&q, x, Rowwise, with)
 				for _, o.stream = range []bool{false, true} {
 					wantScales := (&output{t: want}).scaleMemory(0, groups*k.group)
 					codes, scales := f.bytes(len(want.Codes)), f.bytes(len(wantScales))

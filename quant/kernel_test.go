@@ -363,7 +363,8 @@ func TestFactorsOfKernels(t *testing.T) {
 		}
 		x := tensor.Of(1, n, ordinary(n, r))
 		amax := Amax(x, 1)
-		o := newOutput(&q, denseSource(x), Rowwise, With{Amax: &amax})
+		o := new(output)
+		o.prepare(&q, denseSource(x), Rowwise, With{Amax: &amax})
 		w := new(worker)
 		for i, v := range x.Data {
 			grow(&w.amaxes, n)[i] = max(math.Float32bits(v)&absMask, math.Float32bits(0x1p-20)) // blocks of zeros may be left to it

@@ -7,6 +7,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/behavior"
+	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/parallel"
 )
 
@@ -54,25 +55,37 @@ type output struct {
 	stream       bool          // codes are written by non-temporal stores
 	seen         atomic.Uint32 // bits of the largest amax
 
-	divides bool          // elements are divided by their factor
+	divides bool // elements are divided by their factor
+	kernels
+	search *scaleSearch
+	random philoxConstants
+}
+
+// kernels are the kernels of an output, with their constants.
+type kernels struct {
+	of      kernelsOf
 	fused   [2]*fusedCall // for float32 and for BF16 sources; nil where there is none
 	columns func(columnPart, *encodeConstants)
 	scales  func(factors []float32, scales []byte, amaxes []uint32) (amax uint32)
 	encodes func(codes []byte, src, factors []float32, extent int, c *encodeConstants)
 	encode  encodeConstants
-	search  *scaleSearch
-	random  philoxConstants
 }
 
-// newOutput prepares one copy of x, with the scales that are known before: those of the
+// kernelsOf is what kernels depend on. Those of the zero value belong to one output.
+type kernelsOf struct {
+	q    Quantizer
+	tier cpu.Tier
+}
+
+// prepare sets o to one copy of x, with the scales that are known before: those of the
 // whole tensor.
-func newOutput(q *Quantizer, x source, d Direction, with With) *output {
+func (o *output) prepare(q *Quantizer, x source, d Direction, with With) {
 	rows, cols := x.rows, x.cols
 	t := with.Into
 	if t == nil {
 		t = newTensor(q.Format, d, rows, cols)
 	}
-	o := &output{q: q, t: t, x: x, with: with, stream: rows*cols*x.size >= streamBytes}
+	*o = output{kernels: o.kernels, q: q, t: t, x: x, with: with, stream: rows*cols*x.size >= streamBytes}
 	if q.Format.Global && with.Inverse != nil {
 		o.global = givenGlobal(*with.Inverse) // before t.Amax and t.Global are set, one of which it may be
 	}
@@ -102,15 +115,29 @@ func newOutput(q *Quantizer, x source, d Direction, with With) *output {
 	if q.Format.Scaled() {
 		o.prepareKernels()
 	}
-	return o
 }
 
-// prepareKernels chooses the kernels of o, with their constants.
+// prepareKernels chooses the kernels of o, with their constants. Those of the output before
+// stay if they depend on nothing but the quantizer.
 func (o *output) prepareKernels() {
 	o.divides = o.tensorFactor.divide
 	if !o.q.Format.PerTensor() {
 		o.divides = o.q.blockScale(1, false, o.global).divide
 	}
+	if o.q.Search != NoSearch {
+		o.search = o.newScaleSearch()
+	}
+	if o.q.Rounding == format.Stochastic {
+		o.random = o.with.Random.philoxConstants()
+	}
+	var of kernelsOf
+	if !o.q.Format.NeedsAmax() && o.t.Direction == Rowwise {
+		of = kernelsOf{*o.q, cpu.Best()}
+	}
+	if of == o.of && of != (kernelsOf{}) {
+		return
+	}
+	o.kernels = kernels{of: of}
 	o.encode = newEncodeConstants(o.q.Format.Element)
 	o.encodes = o.encodeKernel()
 	o.fused = [2]*fusedCall{o.fusedCall(false), o.fusedCall(true)}
@@ -119,12 +146,6 @@ func (o *output) prepareKernels() {
 	}
 	if k := first(scaleKernels, func(k *scaleKernel) bool { return has(k.tier) && k.supports(o.q) }); k != nil && o.q.Search == NoSearch {
 		o.scales = k.begin(o)
-	}
-	if o.q.Search != NoSearch {
-		o.search = o.newScaleSearch()
-	}
-	if o.q.Rounding == format.Stochastic {
-		o.random = o.with.Random.philoxConstants()
 	}
 }
 
@@ -136,15 +157,15 @@ type pipeline struct {
 	transposes bool       // the columnwise copy is the transpose of the rowwise one
 }
 
-// quantize makes the copies that are not nil. They share the reads of the matrix unless
-// one of them needs whole rows or columns in its tiles.
-func quantize(x source, row, col *output, threads int) {
+// run makes the copies that are not nil. They share the reads of the matrix unless one of
+// them needs whole rows or columns in its tiles.
+func (p *pipeline) run(x source, row, col *output, threads int) {
 	if row != nil && col != nil && (row.needsWholeRows() || col.needsWholeRows()) {
-		quantize(x, row, nil, threads)
-		quantize(x, nil, col, threads)
+		p.run(x, row, nil, threads)
+		p.run(x, nil, col, threads)
 		return
 	}
-	p := &pipeline{x: x, outputs: [2]*output{row, col}}
+	*p = pipeline{x: x, outputs: [2]*output{row, col}}
 	if p.transposes = row != nil && col != nil && col.transposes(row); p.transposes {
 		row.stream = false // its codes are read again
 	}
@@ -250,21 +271,25 @@ func leastCommon(a, b int) int {
 // walk quantizes all tiles. One follows the other from top to bottom: a kernel that
 // prefetches rows below finds those of the next tile.
 func (p *pipeline) walk(threads int) {
+	tiles := ceilDiv(p.x.rows, p.rows) * ceilDiv(p.x.cols, p.cols)
+	grain := max(1, grainElements/(p.rows*p.cols))
+	parallel.ForState(tiles, grain, threads, p, (*pipeline).tiles)
+}
+
+// tiles quantizes tiles from ≤ tile < to.
+func (p *pipeline) tiles(from, to int) {
 	rows, cols := p.x.rows, p.x.cols
 	down := ceilDiv(rows, p.rows)
-	grain := max(1, grainElements/(p.rows*p.cols))
-	parallel.For(down*ceilDiv(cols, p.cols), grain, threads, func(from, to int) {
-		w := workers.Get().(*worker)
-		for i := from; i < to; i++ {
-			r0, c0 := i%down*p.rows, i/down*p.cols
-			next := i + 1
-			w.ahead = (next%down*p.rows-r0)*p.x.stride + (next/down*p.cols-c0)*p.x.size
-			w.tile(p, r0, min(r0+p.rows, rows), c0, min(c0+p.cols, cols))
-		}
-		fence()
-		w.random.of = nil // which the pool would keep
-		workers.Put(w)
-	})
+	w := workers.Get().(*worker)
+	for i := from; i < to; i++ {
+		r0, c0 := i%down*p.rows, i/down*p.cols
+		next := i + 1
+		w.ahead = (next%down*p.rows-r0)*p.x.stride + (next/down*p.cols-c0)*p.x.size
+		w.tile(p, r0, min(r0+p.rows, rows), c0, min(c0+p.cols, cols))
+	}
+	fence()
+	w.random.of = nil // which the pool would keep
+	workers.Put(w)
 }
 
 // A worker is the scratch memory of one goroutine.

@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/behavior"
@@ -22,11 +23,33 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 	if err := q.checkCopy(x, d, with); err != nil {
 		return nil, err
 	}
+	c := calls.Get().(*call)
+	c.quantizer = q
+	if q.Format.Scaled() {
+		c.output.kernels = c.kernels
+	}
+	c.output.prepare(&c.quantizer, x, d, with)
 	var outputs [2]*output
-	outputs[d] = newOutput(&q, x, d, with)
-	quantize(x, outputs[Rowwise], outputs[Columnwise], with.Threads)
-	return outputs[d].t, nil
+	outputs[d] = &c.output
+	c.pipeline.run(x, outputs[Rowwise], outputs[Columnwise], with.Threads)
+	t := c.output.t
+	if q.Format.Scaled() {
+		c.kernels = c.output.kernels
+	}
+	*c = call{kernels: c.kernels} // which keeps no memory of the caller
+	calls.Put(c)
+	return t, nil
 }
+
+// A call holds the variables of a call that makes one copy.
+type call struct {
+	quantizer Quantizer
+	output    output
+	pipeline  pipeline
+	kernels   kernels // of the call before, for the same quantizer
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // checkCopy returns an error if q cannot quantize x.
 func (q *Quantizer) checkCopy(x source, d Direction, with With) error {

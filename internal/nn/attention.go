@@ -134,31 +134,42 @@ func (a *Attention) forwardOnly() string {
 // prepare normalizes and rotates Q and K of sequences of the given length that start at position
 // first and may grow to the given maximum length.
 func (a *Attention) prepare(s *Scope, qkv tensor.Dense, length, first, longest int) error {
-	var rotation *rotation
+	p := preparation{Attention: a, s: s, qkv: qkv, length: length, queryWeight: a.QueryNorm.weight(s), keyWeight: a.KeyNorm.weight(s)}
 	if a.Rotary != nil {
 		if first+length > a.Rotary.Positions() {
 			return fmt.Errorf("%s: a sequence has %d tokens, want at most max_position_embeddings, %d", a.Name, first+length, a.Rotary.Positions())
 		}
-		rotation = a.Rotary.rotation(first, length, longest)
+		p.rotation = a.Rotary.rotation(first, length, longest)
 	}
-	q, rotated := a.Heads*a.HeadDim, (a.Heads+a.KVHeads)*a.HeadDim
-	queryWeight, keyWeight := a.QueryNorm.weight(s), a.KeyNorm.weight(s)
-	parallel.For(qkv.Rows, rowGrain(rotated), s.Threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			row := qkv.Row(i)[:rotated]
-			if a.QueryNorm != nil {
-				a.QueryNorm.inPlace(s, row[:q], queryWeight)
-			}
-			if a.KeyNorm != nil {
-				a.KeyNorm.inPlace(s, row[q:], keyWeight)
-			}
-			if rotation != nil {
-				rotation.apply(row, i%length)
-			}
-			s.round(row)
-		}
-	})
+	parallel.ForState(qkv.Rows, rowGrain((a.Heads+a.KVHeads)*a.HeadDim), s.Threads, p, preparation.rows)
 	return nil
+}
+
+// A preparation normalizes and rotates Q and K.
+type preparation struct {
+	*Attention
+	s                      *Scope
+	qkv                    tensor.Dense
+	length                 int
+	queryWeight, keyWeight []float32 // of the norms, rounded
+	rotation               rotation  // if there is a Rotary
+}
+
+func (p preparation) rows(from, to int) {
+	q, rotated := p.Heads*p.HeadDim, (p.Heads+p.KVHeads)*p.HeadDim
+	for i := from; i < to; i++ {
+		row := p.qkv.Row(i)[:rotated]
+		if p.QueryNorm != nil {
+			p.QueryNorm.inPlace(p.s, row[:q], p.queryWeight)
+		}
+		if p.KeyNorm != nil {
+			p.KeyNorm.inPlace(p.s, row[q:], p.keyWeight)
+		}
+		if p.Rotary != nil {
+			p.rotation.apply(row, i%p.length)
+		}
+		p.s.round(row)
+	}
 }
 
 // Backward returns dQKV before rotation for do = dO. It consumes saved.

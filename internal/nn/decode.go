@@ -26,26 +26,23 @@ func (a *Attention) decodes(s *Scope, n int) bool {
 // decode returns O for the last tokens of the cache, whose queries are in qkv. The result is valid
 // until the cache's next call.
 func (a *Attention) decode(s *Scope, qkv tensor.Dense, c *Cache) tensor.Dense {
-	length, tokens, group := c.Len(), qkv.Rows, a.Heads/a.KVHeads
-	c.output = grown(c.output, tokens*a.Heads*a.HeadDim)
-	c.scores = grown(c.scores, a.Heads*length)
-	o := tensor.Of(tokens, a.Heads*a.HeadDim, c.output)
-	scale := a.Scale
-	if scale == 0 {
-		scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
+	r := &c.decode
+	if r.body == nil {
+		r.body = r.heads
 	}
+	r.Attention, r.s, r.cache, r.queries, r.scale = a, s, c, qkv, a.Scale
+	if r.scale == 0 {
+		r.scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
+	}
+	length, tokens, group := c.Len(), qkv.Rows, a.Heads/a.KVHeads
+	r.output = tensor.Of(tokens, a.Heads*a.HeadDim, grown(r.output.Data, tokens*a.Heads*a.HeadDim))
+	r.scores = grown(r.scores, a.Heads*length)
 	if s.codesCache() {
 		c.coded.grownTiles(a.KVHeads, a.HeadDim)
 	}
 	grain := max(1, decodeGrain/(2*tokens*group*length*a.HeadDim))
-	parallel.For(a.KVHeads, grain, s.Threads, func(from, to int) {
-		for head := from; head < to; head++ {
-			for i := range tokens {
-				a.decodeGroup(s, o.Row(i), qkv.Row(i), c, head, length-tokens+i+1, scale)
-			}
-		}
-	})
-	return o
+	parallel.For(a.KVHeads, grain, s.Threads, r.body)
+	return r.output
 }
 
 // grown returns a slice of n elements in the memory of x if that is large enough.
@@ -56,16 +53,39 @@ func grown(x []float32, n int) []float32 {
 	return x[:n]
 }
 
-// decodeGroup sets the heads of a group in out, for a token that attends to the first length
-// tokens of the cache.
-func (a *Attention) decodeGroup(s *Scope, out, query []float32, c *Cache, head, length int, scale float32) {
+// A decodeRun is decode in progress. A cache keeps it with its memory.
+type decodeRun struct {
+	*Attention
+	s       *Scope
+	cache   *Cache
+	queries tensor.Dense
+	scale   float32
+	output  tensor.Dense
+	scores  []float32 // of each head with the tokens of the cache
+
+	body func(from, to int) // heads, bound to the run
+}
+
+// heads computes the heads of groups from ≤ group < to for all tokens.
+func (r *decodeRun) heads(from, to int) {
+	for head := from; head < to; head++ {
+		for i := range r.queries.Rows {
+			r.group(r.output.Row(i), r.queries.Row(i), head, r.cache.Len()-r.queries.Rows+i+1)
+		}
+	}
+}
+
+// group sets the heads of a group in out, for a token that attends to the first length tokens
+// of the cache.
+func (r *decodeRun) group(out, query []float32, head, length int) {
+	a, s, c := r.Attention, r.s, r.cache
 	d, group := a.HeadDim, a.Heads/a.KVHeads
 	first := 0
 	if a.Window > 0 {
 		first = max(0, length-a.Window)
 	}
 	n := length - first
-	row := func(h int) []float32 { return c.scores[(head*group+h)*c.Len():][:n] }
+	row := func(h int) []float32 { return r.scores[(head*group+h)*c.Len():][:n] }
 	part := func(x []float32, h int) []float32 { return x[(head*group+h)*d:][:d] }
 	tile := c.tileTokens(s)
 	for i := 0; i < n; i += tile {
@@ -78,7 +98,7 @@ func (a *Attention) decodeGroup(s *Scope, out, query []float32, c *Cache, head, 
 	for h := range group {
 		p := row(h)
 		for i := range p {
-			p[i] *= scale
+			p[i] *= r.scale
 		}
 		if a.Softcap != 0 {
 			softcap(p, a.Softcap)

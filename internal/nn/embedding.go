@@ -19,7 +19,8 @@ type Embedding struct {
 
 	first int // token of the first row
 
-	// Stored replaces Weight for inference: a table that is decoded row by row.
+	// Stored replaces Weight for inference: an unscaled table whose rows are decoded when they
+	// are looked up.
 	Stored *quant.Tensor
 }
 
@@ -63,12 +64,8 @@ func (e *Embedding) row(dst []float32, id int) error {
 		copy(dst, e.Weight.Value.Row(id))
 		return nil
 	}
-	row, err := e.Stored.SliceRows(id, id+1)
-	if err != nil {
-		return fmt.Errorf("%s: %w", e.Name, err)
-	}
-	copy(dst, row.Dequantize(1).Data)
-	return nil
+	n := e.Stored.RowBytes()
+	return tensor.FromBytes(dst, e.Stored.Codes[id*n:(id+1)*n], e.Stored.Format.Element)
 }
 
 // Forward returns the rows of ids. An id outside the vocabulary is an error, except in padding
@@ -82,20 +79,16 @@ func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
 		}
 	}
 	y := s.Arena.Dense(len(ids), width)
-	failed := make([]error, len(ids))
-	parallel.For(len(ids), rowGrain(width), s.Threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			if s.padding(i, len(ids)) {
-				clear(y.Row(i))
-				continue
-			}
-			failed[i] = e.row(y.Row(i), int(ids[i]))
-			s.round(y.Row(i))
+	for i, id := range ids {
+		if s.padding(i, len(ids)) {
+			clear(y.Row(i))
+			continue
 		}
-	})
-	if err := firstError(failed...); err != nil {
-		return y, err
+		if err := e.row(y.Row(i), int(id)); err != nil {
+			return tensor.Dense{}, fmt.Errorf("%s: %w", e.Name, err)
+		}
 	}
+	s.Round(y)
 	return s.sumRanks(y) // exact: one rank has the row
 }
 

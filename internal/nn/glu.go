@@ -74,28 +74,7 @@ func (g *GLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved, er
 	}
 	width := x.Cols / 2
 	y = s.Arena.Dense(x.Rows, width)
-	parallel.For(x.Rows, rowGrain(4*width), s.Threads, func(from, to int) {
-		var separate []float32
-		if g.Interleaved || g.Limit != 0 {
-			separate = make([]float32, 2*width)
-		}
-		for i := from; i < to; i++ {
-			gate, up, out := x.Row(i)[:width], x.Row(i)[width:], y.Row(i)
-			if separate != nil {
-				gate, up = separate[:width], separate[width:]
-				g.separate(gate, up, x.Row(i))
-			}
-			copy(out, gate)
-			if g.Activation.argument != nil {
-				g.Activation.argument(out)
-			}
-			sigmoids(out)
-			for j, v := range gate {
-				out[j] = v * out[j] * up[j]
-			}
-			s.round(out)
-		}
-	})
+	parallel.ForState(x.Rows, rowGrain(4*width), s.Threads, gluPass{g, s, x, y}, gluPass.rows)
 	if s.Inference {
 		return y, nil, nil
 	}
@@ -104,6 +83,37 @@ func (g *GLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved, er
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", g.Name, err)
 	}
 	return y, &gluSaved{kept}, nil
+}
+
+// A gluPass is a forward pass.
+type gluPass struct {
+	*GLU
+	s    *Scope
+	x, y tensor.Dense
+}
+
+func (p gluPass) rows(from, to int) {
+	width := p.y.Cols
+	var separate []float32
+	if p.Interleaved || p.Limit != 0 {
+		separate = make([]float32, 2*width)
+	}
+	for i := from; i < to; i++ {
+		gate, up, out := p.x.Row(i)[:width], p.x.Row(i)[width:], p.y.Row(i)
+		if separate != nil {
+			gate, up = separate[:width], separate[width:]
+			p.separate(gate, up, p.x.Row(i))
+		}
+		copy(out, gate)
+		if p.Activation.argument != nil {
+			p.Activation.argument(out)
+		}
+		sigmoids(out)
+		for j, v := range gate {
+			out[j] = v * out[j] * up[j]
+		}
+		p.s.round(out)
+	}
 }
 
 // separate sets gate and up to the two halves of a row, clamped.

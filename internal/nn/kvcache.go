@@ -19,7 +19,7 @@ type Cache struct {
 	rows   tensor.Dense
 	coded  codedCache
 
-	scores, output []float32 // of decode
+	decode decodeRun
 }
 
 // Len returns the number of tokens.
@@ -93,14 +93,29 @@ func (a *Attention) extend(s *Scope, qkv tensor.Dense, cache *Cache) error {
 		if err := a.roundCached(s, qkv); err != nil {
 			return err
 		}
-		data := cache.rows.Data
-		for i := range qkv.Rows {
-			data = append(data, qkv.Row(i)[from:]...)
-		}
-		cache.rows = tensor.Of(cache.Len()+qkv.Rows, a.Width()-from, data)
+		cache.add(qkv.View(0, qkv.Rows, from, a.Width()))
 	}
 	cache.length += qkv.Rows
 	return nil
+}
+
+// minCache is the minimum number of tokens that a cache has memory for.
+const minCache = 64
+
+// add appends the keys and values of tokens. The memory doubles, up to that of Positions.
+func (c *Cache) add(tokens tensor.Dense) {
+	n, data := c.Len()+tokens.Rows, c.rows.Data
+	if cap(data) < n*tokens.Cols {
+		capacity := max(minCache, 2*c.Len())
+		if c.Positions > 0 {
+			capacity = min(capacity, c.Positions)
+		}
+		data = append(make([]float32, 0, max(n, capacity)*tokens.Cols), data...)
+	}
+	for i := range tokens.Rows {
+		data = append(data, tokens.Row(i)...)
+	}
+	c.rows = tensor.Of(n, tokens.Cols, data)
 }
 
 // CacheScales are the decode scales of an FP8 KV cache: rotated keys and values are E4M3 codes

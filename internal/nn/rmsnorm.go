@@ -64,12 +64,11 @@ func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved
 		return tensor.Dense{}, nil, err
 	}
 	y = s.Arena.Dense(x.Rows, x.Cols)
-	inverse := make([]float32, x.Rows)
-	parallel.For(x.Rows, rowGrain(x.Cols), s.Threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			inverse[i] = n.normalize(s, y.Row(i), x.Row(i), w)
-		}
-	})
+	p := normPass{n: n, s: s, x: x, y: y, w: w}
+	if !s.Inference {
+		p.inverse = make([]float32, x.Rows)
+	}
+	parallel.ForState(x.Rows, rowGrain(x.Cols), s.Threads, p, normPass.rows)
 	if s.Inference {
 		return y, nil, nil
 	}
@@ -77,7 +76,25 @@ func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved
 	if err != nil {
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
-	return y, &normSaved{kept, inverse}, nil
+	return y, &normSaved{kept, p.inverse}, nil
+}
+
+// A normPass is a forward pass.
+type normPass struct {
+	n       *RMSNorm
+	s       *Scope
+	x, y    tensor.Dense
+	w       []float32 // rounded
+	inverse []float32 // r of each row; nil: not wanted
+}
+
+func (p normPass) rows(from, to int) {
+	for i := from; i < to; i++ {
+		r := p.n.normalize(p.s, p.y.Row(i), p.x.Row(i), p.w)
+		if p.inverse != nil {
+			p.inverse[i] = r
+		}
+	}
 }
 
 // normalize sets out to the norm of row, with the rounded weight w, and returns r.

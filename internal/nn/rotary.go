@@ -34,7 +34,7 @@ type Rotary struct {
 	config      RotaryConfig
 	short, long []float32 // frequencies
 
-	last atomic.Pointer[rotation] // all layers of a pass have the same rotation
+	tables [2]atomic.Pointer[rotation] // of short and of long sequences, from position 0 on
 }
 
 // NewRotary returns the embedding that c describes.
@@ -70,34 +70,50 @@ func (r *Rotary) Positions() int { return r.config.Positions }
 
 // A rotation holds the cosines and sines of consecutive positions.
 type rotation struct {
-	first       int       // position
-	frequency   []float32 // that it was made from
-	pairs       int       // of a head
-	dim         int       // elements of a head
+	pairs       int // of a head
+	dim         int // elements of a head
 	interleaved bool
 	cos, sin    []float32
 }
 
 // rotation returns the rotation of n positions starting at first, of a sequence that may grow to
 // the given length.
-func (r *Rotary) rotation(first, n, length int) *rotation {
-	frequency := r.short
+func (r *Rotary) rotation(first, n, length int) rotation {
+	frequency, table := r.short, &r.tables[0]
 	if length > r.config.Short {
-		frequency = r.long
+		frequency, table = r.long, &r.tables[1]
 	}
-	pairs := len(frequency)
-	if t := r.last.Load(); t != nil && t.first == first && &t.frequency[0] == &frequency[0] && len(t.cos) == n*pairs {
-		return t
+	from, to := first*len(frequency), (first+n)*len(frequency)
+	t := table.Load()
+	if t == nil || len(t.cos) < to {
+		t = r.extend(t, frequency, first+n)
+		table.Store(t)
 	}
-	t := &rotation{first, frequency, pairs, r.config.HeadDim, r.config.Interleaved, make([]float32, n*pairs), make([]float32, n*pairs)}
+	part := *t
+	part.cos, part.sin = t.cos[from:to], t.sin[from:to]
+	return part
+}
+
+// extend returns a table of at least n positions with the contents of old, which may be nil.
+// The table at least doubles, so that a growing sequence seldom needs another one.
+func (r *Rotary) extend(old *rotation, frequency []float32, n int) *rotation {
+	pairs, have := len(frequency), 0
+	if old != nil {
+		have = len(old.cos) / pairs
+	}
+	n = max(n, min(2*have, r.config.Positions))
+	t := &rotation{pairs, r.config.HeadDim, r.config.Interleaved, make([]float32, n*pairs), make([]float32, n*pairs)}
+	if old != nil {
+		copy(t.cos, old.cos)
+		copy(t.sin, old.sin)
+	}
 	magnitude := float32(r.config.Magnitude)
-	for p := range n {
+	for p := have; p < n; p++ {
 		for i, f := range frequency {
-			sin, cos := math.Sincos(float64(float32(first+p) * f))
+			sin, cos := math.Sincos(float64(float32(p) * f))
 			t.cos[p*pairs+i], t.sin[p*pairs+i] = float32(cos)*magnitude, float32(sin)*magnitude
 		}
 	}
-	r.last.Store(t)
 	return t
 }
 

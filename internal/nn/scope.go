@@ -134,7 +134,7 @@ func (s *Scope) Round(x tensor.Dense) {
 	if s.Recipe.Activations.Element == format.F32 {
 		return
 	}
-	parallel.For(x.Rows, rowGrain(x.Cols), s.Threads, func(from, to int) {
+	parallel.ForState(x.Rows, rowGrain(x.Cols), s.Threads, x, func(x tensor.Dense, from, to int) {
 		for i := from; i < to; i++ {
 			roundBF16(x.Row(i))
 		}

@@ -32,10 +32,9 @@ func Threads(threads int) int {
 // run at a time (0: one per processor); the caller is one of them. Sub-ranges start at multiples
 // of grain. The effect of body must not depend on how the range is split.
 func For(n, grain, threads int, body func(from, to int)) {
-	threads = Threads(threads)
 	grain = max(grain, 1)
 	ranges := (n + grain - 1) / grain
-	threads = min(threads, ranges)
+	threads = min(Threads(threads), ranges)
 	if threads <= 1 {
 		if n > 0 {
 			body(0, n)
@@ -66,6 +65,24 @@ func For(n, grain, threads int, body func(from, to int)) {
 	}
 	c.complete.Wait()
 	c.leave()
+}
+
+// ForState is For with a body that takes its variables as a value, for work that is often too
+// small to split: unlike a closure, state takes no memory from the heap unless it is.
+func ForState[T any](n, grain, threads int, state T, body func(state T, from, to int)) {
+	grain = max(grain, 1)
+	if n > 0 && (n <= grain || Threads(threads) == 1) {
+		body(state, 0, n)
+		return
+	}
+	forClosure(n, grain, threads, state, body)
+}
+
+// forClosure is For with the closure that ForState avoids.
+//
+//go:noinline
+func forClosure[T any](n, grain, threads int, state T, body func(state T, from, to int)) {
+	For(n, grain, threads, func(from, to int) { body(state, from, to) })
 }
 
 // work calls body until no range is left.
