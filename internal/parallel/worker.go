@@ -13,6 +13,7 @@ import (
 type worker struct {
 	task  func()
 	given atomic.Bool // task is the next function
+	run   func()      // runs task and its successors; the goroutine
 }
 
 const (
@@ -26,13 +27,17 @@ var idle struct {
 	workers []*worker
 }
 
+// ended holds the workers whose goroutines have ended, so that the next goroutine takes no memory
+// from the heap: on a busy machine most calls of Go start one.
+var ended sync.Pool
+
 // Go runs f on another goroutine: one that waits for work if there is one, otherwise a new one.
 func Go(f func()) {
 	idle.Lock()
 	n := len(idle.workers) - 1
 	if n < 0 {
 		idle.Unlock()
-		go new(worker).run(f)
+		start(f)
 		return
 	}
 	w := idle.workers[n]
@@ -42,10 +47,21 @@ func Go(f func()) {
 	w.given.Store(true)
 }
 
-func (w *worker) run(f func()) {
-	for ; f != nil; f = w.wait() {
-		f()
+// start runs f and its successors on a new goroutine.
+func start(f func()) {
+	w, _ := ended.Get().(*worker)
+	if w == nil {
+		w = &worker{}
+		w.run = func() {
+			for f := w.task; f != nil; f = w.wait() {
+				f()
+			}
+			w.task = nil
+			ended.Put(w)
+		}
 	}
+	w.task = f
+	go w.run()
 }
 
 // wait returns the next function, or nil if the worker is to end.
