@@ -72,7 +72,7 @@ func TestChatTemplates(t *testing.T) {
 		}
 		differs, stricter := "", ""
 		for i, text := range texts {
-			got, err := chat.Render(string(source), conversations[i], chat.Options{AddGenerationPrompt: true, BOS: "<s>", EOS: "</s>"})
+			got, err := chat.Render(t.Context(), string(source), conversations[i], chat.Options{AddGenerationPrompt: true, BOS: "<s>", EOS: "</s>"})
 			switch {
 			case text == nil && err != nil:
 				rejected++

@@ -8,8 +8,7 @@ import (
 
 // explicitText rewrites a template so that its text is in string expressions, without the white
 // space that Jinja removes with trim_blocks and lstrip_blocks. The library would remove that of
-// the nearest text even if other tags are between, and does not know the sign +. It also counts
-// the depth of macros: it calls enterMacro and leaveMacro in each.
+// the nearest text even if other tags are between, and does not know the sign +.
 func explicitText(template string) string {
 	var out strings.Builder
 	rest := strings.TrimSuffix(strings.ReplaceAll(template, "\r\n", "\n"), "\n")
@@ -131,10 +130,6 @@ func (t tag) write(out *strings.Builder) (raw bool) {
 	case t.kind == '#' || name == "endraw":
 	case name == "raw":
 		return true
-	case name == "macro":
-		out.WriteString("{%" + t.body + "%}{% set _ = " + enterMacro + "() %}")
-	case name == "endmacro":
-		out.WriteString("{% set _ = " + leaveMacro + "() %}{% endmacro %}")
 	default:
 		out.WriteString("{%" + t.body + "%}")
 	}

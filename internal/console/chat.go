@@ -100,7 +100,7 @@ func (c *Console) reply(ctx context.Context, messages []chat.Message, interrupts
 		return text, ctx.Err()
 	case errors.As(err, &long) && len(messages) > 1:
 		fmt.Fprintf(c.Log, "The conversation has %d tokens, but the context has %d positions: enter /clear to begin another.\n", long.Tokens, long.Positions)
-	case errors.Is(err, errOutput), errors.Is(err, chat.ErrRunaway):
+	case errors.Is(err, errOutput):
 		return "", err
 	default:
 		fmt.Fprintln(c.Log, cli.OneLine(err))

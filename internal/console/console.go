@@ -54,9 +54,9 @@ func (c *Console) open() (err error) {
 func (c *Console) chats() bool { return !c.Complete && c.Model.Text.Template != "" }
 
 // prompt returns the tokens of messages or, in completion, of the last one.
-func (c *Console) prompt(messages []chat.Message) ([]int32, error) {
+func (c *Console) prompt(ctx context.Context, messages []chat.Message) ([]int32, error) {
 	if c.chats() {
-		return c.Model.Text.Conversation(messages)
+		return c.Model.Text.Conversation(ctx, messages)
 	}
 	return c.Model.Text.Completion(messages[len(messages)-1].Content), nil
 }
@@ -82,7 +82,7 @@ func (c *Console) checkSystem() error {
 
 // answer writes one answer to messages. On error, text holds what was written.
 func (c *Console) answer(ctx context.Context, messages []chat.Message, write func(string) error) (text string, a *generation.Answer, err error) {
-	prompt, err := c.prompt(messages)
+	prompt, err := c.prompt(ctx, messages)
 	if err != nil {
 		return "", nil, err
 	}
@@ -126,9 +126,17 @@ func (c *Console) Once(ctx context.Context, prompt string) error {
 	_, a, err := c.print(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}))
 	if a != nil {
 		fmt.Fprintln(c.Log, &c.total)
-		err = cli.Interrupted(err, fmt.Sprintf("after %s", cli.Counted(a.Tokens, "token")))
 	}
-	return err
+	return interrupted(err, a)
+}
+
+// interrupted returns the error of an answer, which is nil if it had not begun.
+func interrupted(err error, a *generation.Answer) error {
+	tokens := 0
+	if a != nil {
+		tokens = a.Tokens
+	}
+	return cli.Interrupted(err, "after "+cli.Counted(tokens, "token"))
 }
 
 // A Document is an answer as JSON.
@@ -159,10 +167,7 @@ func (c *Console) Describe(ctx context.Context, prompt string) error {
 	}
 	text, a, err := c.answer(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}), func(string) error { return nil })
 	if err != nil {
-		if a != nil {
-			err = cli.Interrupted(err, fmt.Sprintf("after %s", cli.Counted(a.Tokens, "token")))
-		}
-		return err
+		return interrupted(err, a)
 	}
 	o := c.Sampling
 	_, rate := a.Rates()

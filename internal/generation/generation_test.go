@@ -195,7 +195,7 @@ func wide(t *testing.T) *tokenizer.Tokenizer {
 // TestText checks the tokens of conversations and of empty completions.
 func TestText(t *testing.T) {
 	text := newModel(t).Text
-	got, err := text.Conversation([]chat.Message{{Role: "user", Content: "Hi"}})
+	got, err := text.Conversation(t.Context(), []chat.Message{{Role: "user", Content: "Hi"}})
 	if err != nil || string(bytesOf(got)) != "u:Hi\na:" {
 		t.Errorf("conversation: %q, %v", bytesOf(got), err)
 	}
@@ -207,11 +207,11 @@ func TestText(t *testing.T) {
 		t.Errorf("empty text with BOS: %v", got)
 	}
 	text.Template = "{# nothing #}"
-	if _, err := text.Conversation(nil); err == nil {
+	if _, err := text.Conversation(t.Context(), nil); err == nil {
 		t.Error("template without text: got no error")
 	}
 	text.Template = ""
-	if _, err := text.Conversation(nil); !errors.Is(err, ErrNoTemplate) {
+	if _, err := text.Conversation(t.Context(), nil); !errors.Is(err, ErrNoTemplate) {
 		t.Errorf("no template: got %v", err)
 	}
 }

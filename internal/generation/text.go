@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,11 +49,11 @@ func (t *Text) addStops(ids ...int32) {
 var ErrNoTemplate = errors.New("the model has no chat template: ask for a completion instead")
 
 // Conversation returns the tokens of messages, up to the beginning of the model's answer.
-func (t *Text) Conversation(messages []chat.Message) ([]int32, error) {
+func (t *Text) Conversation(ctx context.Context, messages []chat.Message) ([]int32, error) {
 	if t.Template == "" {
 		return nil, ErrNoTemplate
 	}
-	text, err := chat.Render(t.Template, messages, chat.Options{AddGenerationPrompt: true, BOS: t.BOS, EOS: t.EOS})
+	text, err := chat.Render(ctx, t.Template, messages, chat.Options{AddGenerationPrompt: true, BOS: t.BOS, EOS: t.EOS})
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/chat"
 	"github.com/microscale-go/microscale/internal/generation"
 )
 
@@ -46,7 +45,7 @@ type usage struct {
 // An endpoint is the form of requests and answers.
 type endpoint interface {
 	prefix() string // of ids
-	prompt(q *request, t *generation.Text) ([]int32, error)
+	prompt(ctx context.Context, q *request, t *generation.Text) ([]int32, error)
 	object(part bool) string
 	whole(text string, f generation.Finish) any // the choice of an answer
 	first() any                                 // the choice before the parts of an answer, or nil
@@ -69,7 +68,9 @@ type chatMessage struct {
 
 func (chatEndpoint) prefix() string { return "chatcmpl-" }
 
-func (chatEndpoint) prompt(q *request, t *generation.Text) ([]int32, error) { return q.conversation(t) }
+func (chatEndpoint) prompt(ctx context.Context, q *request, t *generation.Text) ([]int32, error) {
+	return q.conversation(ctx, t)
+}
 
 func (chatEndpoint) object(part bool) string {
 	if part {
@@ -106,7 +107,9 @@ type textChoice struct {
 
 func (textEndpoint) prefix() string { return "cmpl-" }
 
-func (textEndpoint) prompt(q *request, t *generation.Text) ([]int32, error) { return q.text(t) }
+func (textEndpoint) prompt(_ context.Context, q *request, t *generation.Text) ([]int32, error) {
+	return q.text(t)
+}
 
 func (textEndpoint) object(bool) string { return "text_completion" }
 
@@ -140,9 +143,6 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 	}
 	defer s.pool.leave()
 	g, err := s.generation(r.Context(), &q, e)
-	if errors.Is(err, chat.ErrRunaway) {
-		s.abort(err)
-	}
 	if err != nil {
 		writeError(w, asAPI(err))
 		return
@@ -167,17 +167,12 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 	}
 }
 
-// generation returns the request to the model. It takes a turn, because package chat measures the
-// memory that a template needs.
+// generation returns the request to the model.
 func (s *Server) generation(ctx context.Context, q *request, e endpoint) (g generation.Request, err error) {
 	if g, err = q.generation(s.config, random()); err != nil {
 		return g, err
 	}
-	if err := s.begin(ctx); err != nil {
-		return g, err
-	}
-	defer s.end()
-	if g.Prompt, err = e.prompt(q, &s.model.Text); err != nil {
+	if g.Prompt, err = e.prompt(ctx, q, &s.model.Text); err != nil {
 		return g, err
 	}
 	if n := len(g.Prompt); n > s.config.Positions {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -164,8 +165,8 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// prompt returns the tokens of the messages.
-func (q *request) conversation(t *generation.Text) ([]int32, error) {
+// conversation returns the tokens of the messages.
+func (q *request) conversation(ctx context.Context, t *generation.Text) ([]int32, error) {
 	if len(q.Messages) == 0 {
 		return nil, badRequest("messages", "messages is missing or empty")
 	}
@@ -176,8 +177,8 @@ func (q *request) conversation(t *generation.Text) ([]int32, error) {
 		}
 		list[i] = chat.Message{Role: m.Role, Content: string(m.Content)}
 	}
-	prompt, err := t.Conversation(list)
-	if err != nil && !errors.Is(err, generation.ErrNoTemplate) && !errors.Is(err, chat.ErrRunaway) { // a template may reject an order of roles
+	prompt, err := t.Conversation(ctx, list)
+	if rejection := (*chat.Rejection)(nil); errors.As(err, &rejection) { // a template may reject an order of roles
 		err = badRequest("messages", "%v", err)
 	}
 	return prompt, err

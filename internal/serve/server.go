@@ -40,7 +40,6 @@ type Server struct {
 	batch   *batch
 	passes  int           // over the weights for single tokens; who has the turn counts
 	turn    chan struct{} // holds an element while a forward pass runs
-	failed  chan error    // an error that ends the server
 	created int64
 	grace   time.Duration
 }
@@ -56,7 +55,7 @@ func New(m *generation.Model, c Config) (*Server, error) {
 		}
 		contexts = append(contexts, one)
 	}
-	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), turn: make(chan struct{}, 1), failed: make(chan error, 1), created: time.Now().Unix(), grace: graceTime}, nil
+	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime}, nil
 }
 
 // Handler returns the endpoints.
@@ -85,17 +84,8 @@ func (s *Server) describe() modelObject {
 	return modelObject{ID: s.model.Name, Object: "model", Created: s.created, OwnedBy: "microscale"}
 }
 
-// abort ends the server with an error.
-func (s *Server) abort(err error) {
-	select {
-	case s.failed <- err:
-	default: // it ends with an earlier one
-	}
-}
-
 // Serve answers requests on a listener until ctx ends. Then it accepts no more, gives the running
-// ones ten seconds, and ends the rest. A chat template that does not end ends the server at once,
-// with an error.
+// ones ten seconds, and ends the rest.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	answering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -108,8 +98,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case err := <-served:
 		return err
-	case err := <-s.failed:
-		return errors.Join(err, h.Close())
 	case <-ctx.Done():
 	}
 	grace, end := context.WithTimeout(answering, s.grace)

@@ -1,0 +1,114 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// ErrRunaway is the error of a template that needs more time or memory than a conversation does.
+var ErrRunaway = errors.New("it does not end: it takes more than ten seconds, 512 MiB of memory or 64 MiB of stack for a conversation")
+
+// Limits of one rendering. The largest known templates have 0.1 MB, and take milliseconds and
+// megabytes.
+const (
+	maxTime   = 10 * time.Second
+	maxMemory = 512 << 20 // bytes of objects on the heap
+	maxStack  = 64 << 20  // bytes: macros that call each other, and values within each other
+	maxText   = 64 << 20  // bytes of a rendered conversation
+)
+
+// A job is one rendering.
+type job struct {
+	Template string
+	Messages []Message
+	Options  Options
+}
+
+// A result is the text of a rendering, or why there is none.
+type result struct{ Text, Problem string }
+
+// childArgument is the only argument of a process that renders one job.
+const childArgument = "render-chat-template"
+
+// A template can ask for more memory than the machine has by a single multiplication, and can fill
+// the stack. Go ends a process for both. So every program that imports this package starts itself
+// again to render a template.
+func init() {
+	if len(os.Args) == 2 && os.Args[1] == childArgument {
+		os.Exit(child(os.Stdin, os.Stdout))
+	}
+}
+
+// child renders one job and returns the exit status of its process.
+func child(in io.Reader, out io.Writer) (status int) {
+	signal.Ignore(os.Interrupt) // a terminal sends it to this process, too, and the parent decides
+	debug.SetMaxStack(maxStack)
+	go func() {
+		for range time.Tick(time.Millisecond) {
+			if heapBytes() > maxMemory {
+				os.Exit(1)
+			}
+		}
+	}()
+	var j job
+	if err := gob.NewDecoder(in).Decode(&j); err != nil {
+		return 1
+	}
+	if err := gob.NewEncoder(out).Encode(j.render()); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// heapBytes returns the bytes of objects on the heap.
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// slots limits the processes that render at the same time.
+var slots = make(chan struct{}, 4)
+
+// run renders the job in a process, and ends it after limit.
+func (j job) run(ctx context.Context, limit time.Duration) (r result, err error) {
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+	var in bytes.Buffer
+	if err := gob.NewEncoder(&in).Encode(j); err != nil {
+		return r, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return r, fmt.Errorf("find the program that renders it: %w", err)
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(limited, program, childArgument)
+	cmd.Stdin = &in
+	out, err := cmd.Output()
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case ctx.Err() != nil:
+		return r, ctx.Err()
+	case limited.Err() != nil, errors.As(err, &exit):
+		return r, ErrRunaway
+	case err != nil:
+		return r, fmt.Errorf("start a process that renders it: %w", err)
+	}
+	return r, gob.NewDecoder(bytes.NewReader(out)).Decode(&r)
+}
