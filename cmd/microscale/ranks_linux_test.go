@@ -124,6 +124,7 @@ func TestTrainRankErrors(t *testing.T) {
 				"microscale: --microbatches is 3, want the number of ranks that divide them, 2, times a power of two": {"--batch", "3", "--microbatches", "3"},
 				"microscale: --dp is 4 and --tp is 1, but ":                                                           {"--dp", "4"},
 				"none: no such file or directory: use a file":                                                         {"--data", filepath.Join(t.TempDir(), "none")},
+				"microscale: load MPI: libm.so.6 has no function MPI_Init_thread: use":                                {"--mpi-library", "libm.so.6"},
 			} {
 				cmd, stdout, stderr := launched(t, l, 2, tinyRun(append(more, "--out", filepath.Join(t.TempDir(), "out"))...)...)
 				err := cmd.Run()

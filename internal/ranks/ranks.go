@@ -33,10 +33,17 @@ type Job struct {
 // transport connects this process with its MPI job.
 var transport *mpi.Transport
 
-// Exit ends the process: under an MPI launcher when all processes of the job have called it.
+// unjoined is the launcher of an MPI job that this process could not join.
+var unjoined *mpi.Launcher
+
+// Exit ends the process: under an MPI launcher when all processes of the job have called it. If this
+// process could not join the job, Exit ends the job.
 func Exit(code int) {
-	if transport != nil {
-		transport.Exit(code, nil)
+	switch {
+	case transport != nil:
+		transport.Exit(code)
+	case unjoined != nil:
+		unjoined.End(code)
 	}
 	os.Exit(code)
 }
@@ -53,8 +60,9 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	if l.Size <= 1 {
 		return j, nil
 	}
-	t, err := mpi.Connect(*f.library)
+	t, err := mpi.Connect(*f.library, *f.timeout)
 	if err != nil {
+		unjoined = &l
 		return nil, err
 	}
 	transport, j.ranks, j.local = t, l.Size, localProcesses(os.LookupEnv)
@@ -153,17 +161,13 @@ func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, 
 	return result, err
 }
 
-// turn is the time that an MPI launcher may need to end a job. Of several ranks with an error, the
-// first ends the job before the next prints the same.
-const turn = 2 * time.Second
-
 // abort ends an MPI job because of an error that the other ranks may not have. It does not return.
 func (j *Job) abort(err error) {
 	switch {
 	case errors.Is(err, comm.ErrAborted): // another rank ends the job
-		time.Sleep(3 * turn)
+		time.Sleep(3 * mpi.Turn)
 	case errors.Is(err, comm.ErrTimeout): // the other ranks have it, too
-		time.Sleep(time.Duration(min(j.world.Rank(), 3)) * turn)
+		time.Sleep(time.Duration(min(j.world.Rank(), 3)) * mpi.Turn)
 	}
 	transport.Abort(err)
 }

@@ -8,22 +8,22 @@ import (
 func TestLauncher(t *testing.T) {
 	for _, c := range []struct {
 		environment map[string]string
-		name        string
-		size        int
-		kind        kind
+		want        Launcher
 	}{
-		{nil, "", 0, anyKind},
-		{map[string]string{"SLURM_NTASKS": "4"}, "", 0, anyKind}, // a batch script outside of a step
-		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "1"}, "Open MPI's mpirun", 4, openMPI},
-		{map[string]string{"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH's mpirun", 3, mpich},
-		{map[string]string{"SLURM_STEP_NUM_TASKS": "2"}, "Slurm", 2, anyKind},
-		{map[string]string{"SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}, "Slurm", 2, openMPI},
-		{map[string]string{"SLURM_STEP_NUM_TASKS": "2", "PMI_SIZE": "2"}, "MPICH's mpirun", 2, mpich},
-		{map[string]string{"PMI_SIZE": "many"}, "", 0, anyKind},
+		{nil, Launcher{}},
+		{map[string]string{"SLURM_NTASKS": "4"}, Launcher{}}, // a batch script outside of a step
+		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3", "PMIX_RANK": "1"}, Launcher{Name: "Open MPI's mpirun", Rank: 3, Size: 4, kind: openMPI}},
+		{map[string]string{"PMI_SIZE": "3", "PMI_RANK": "1", "PMI_FD": "6"}, Launcher{Name: "MPICH's mpirun", Rank: 1, Size: 3, kind: mpich, control: 6}},
+		{map[string]string{"SLURM_STEP_NUM_TASKS": "2"}, Launcher{Name: "Slurm", Size: 2, kind: anyKind}},
+		{map[string]string{"SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}, Launcher{Name: "Slurm", Size: 2, kind: openMPI}},
+		{map[string]string{"SLURM_STEP_NUM_TASKS": "2", "PMI_SIZE": "2"}, Launcher{Name: "MPICH's mpirun", Size: 2, kind: mpich}},
+		{map[string]string{"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}, Launcher{Name: "Slurm", Rank: 1, Size: 2}},
+		{map[string]string{"PMI_SIZE": "3", "PMI_RANK": "3", "PMI_FD": "1"}, Launcher{Name: "MPICH's mpirun", Size: 3, kind: mpich}}, // neither is possible
+		{map[string]string{"PMI_SIZE": "many"}, Launcher{}},
 	} {
 		l := findLauncher(func(name string) (string, bool) { v, ok := c.environment[name]; return v, ok })
-		if l.Name != c.name || l.Size != c.size || l.kind != c.kind {
-			t.Errorf("%v: got %+v", c.environment, l)
+		if l != c.want {
+			t.Errorf("%v: got %+v, want %+v", c.environment, l, c.want)
 		}
 	}
 	if err := (Launcher{}).checkSize(1, "lib"); err != nil {

@@ -93,7 +93,7 @@ func load(file string, l Launcher) (*library, error) {
 		return bind(name, handle)
 	}
 	if file != "" {
-		return nil, fmt.Errorf("load MPI: %w", errors.Join(problems...))
+		return nil, fmt.Errorf("load MPI: %w: use the file of an MPI library", errors.Join(problems...))
 	}
 	return nil, fmt.Errorf("load MPI: found none of %s; install Open MPI or MPICH, or name the library's file", strings.Join(names, ", "))
 }
@@ -113,18 +113,20 @@ func bind(name string, handle uintptr) (*library, error) {
 		}
 	}
 	lib.world, lib.bytes, lib.returnErrors, lib.threadsFunnelled = lib.abi.world, lib.abi.bytes, lib.abi.returnError, lib.abi.threadsFunnelled
-	symbols := map[string]any{
-		"MPI_Init_thread": &lib.initThread, "MPI_Comm_rank": &lib.commRank, "MPI_Comm_size": &lib.commSize,
-		"MPI_Comm_set_errhandler": &lib.setErrorHandler, "MPI_Isend": &lib.isend, "MPI_Irecv": &lib.irecv,
-		"MPI_Test": &lib.test, "MPI_Get_count": &lib.getCount, "MPI_Error_string": &lib.errorString,
-		"MPI_Abort": &lib.abort, "MPI_Finalize": &lib.finalize,
-	}
-	for symbol, function := range symbols {
-		address, err := purego.Dlsym(handle, symbol)
+	for _, f := range []struct {
+		symbol   string
+		function any
+	}{
+		{"MPI_Init_thread", &lib.initThread}, {"MPI_Comm_rank", &lib.commRank}, {"MPI_Comm_size", &lib.commSize},
+		{"MPI_Comm_set_errhandler", &lib.setErrorHandler}, {"MPI_Isend", &lib.isend}, {"MPI_Irecv", &lib.irecv},
+		{"MPI_Test", &lib.test}, {"MPI_Get_count", &lib.getCount}, {"MPI_Error_string", &lib.errorString},
+		{"MPI_Abort", &lib.abort}, {"MPI_Finalize", &lib.finalize},
+	} {
+		address, err := purego.Dlsym(handle, f.symbol)
 		if err != nil {
-			return nil, fmt.Errorf("load MPI: %s has no %s", name, symbol)
+			return nil, fmt.Errorf("load MPI: %s has no function %s: use an MPI library", name, f.symbol)
 		}
-		purego.RegisterFunc(function, address)
+		purego.RegisterFunc(f.function, address)
 	}
 	address, err := purego.Dlsym(purego.RTLD_DEFAULT, "exit")
 	if err != nil {

@@ -34,27 +34,49 @@ type batch struct {
 	pending  *comm.Pending
 }
 
-// Connect joins the job of the launcher. file names the MPI library; if it is empty, Connect
-// looks for that of the launcher. A process may connect once.
+// Connect joins the job of the launcher. file names the MPI library; if it is empty, Connect loads
+// that of the launcher. A process may connect once. timeout limits the time that MPI_Init waits for
+// the other processes; 0: no limit.
 //
-// Connect returns an error if the library cannot be loaded or initialized. If the job of the library
-// has another number of processes than the launcher started, the two belong to different MPIs. MPI is
-// initialized by then, so Connect does not return: rank 0 prints the error, and Exit ends the process
-// with status 1.
-func Connect(file string) (*Transport, error) {
+// Connect returns an error if the library cannot be loaded or initialized, or if its job has another
+// number of processes than the launcher started: then the two belong to different MPIs. Only rank 0 of
+// the launcher returns the error at once; print it and call Launcher.End, which ends the others before
+// they return.
+func Connect(file string, timeout time.Duration) (*Transport, error) {
 	l := FindLauncher()
+	t, err := connect(file, l, timeout)
+	if err != nil {
+		l.waitTurn()
+	}
+	return t, err
+}
+
+func connect(file string, l Launcher, timeout time.Duration) (*Transport, error) {
 	lib, err := load(file, l)
 	if err != nil {
 		return nil, err
 	}
 	t := &Transport{lib: lib, batches: make(chan batch, 1024), abort: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan error, 1)}
-	ready := make(chan error)
+	ready := make(chan error, 1)
 	go t.own(ready)
-	if err := <-ready; err != nil {
-		return nil, err
+	var expired <-chan time.Time
+	if timeout > 0 {
+		expired = time.After(timeout)
+	}
+	select {
+	case err = <-ready:
+	case <-expired:
+		return nil, fmt.Errorf("join MPI job: MPI_Init of rank %d: %w from the other processes within %v", l.Rank, comm.ErrTimeout, timeout)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("join MPI job: %w", err)
 	}
 	if err := l.checkSize(t.size, lib.name); err != nil {
-		t.Exit(1, err)
+		close(t.end)
+		if failed := <-t.ended; failed != nil {
+			err = fmt.Errorf("%w; %w", err, failed)
+		}
+		return nil, err
 	}
 	return t, nil
 }
@@ -78,10 +100,6 @@ func (t *Transport) Start(tag int, messages []comm.Message) *comm.Pending {
 // abortGrace is how long MPI_Abort may take to end this process.
 const abortGrace = 2 * time.Second
 
-// messageTime is how long the launcher has to pass the message of a failure on. MPICH's drops
-// what it has not passed on when the job ends.
-const messageTime = 200 * time.Millisecond
-
 // Abort prints err to standard error and ends the job: the launcher ends all of its processes.
 // It does not return.
 func (t *Transport) Abort(err error) {
@@ -97,12 +115,9 @@ func (t *Transport) Abort(err error) {
 }
 
 // Exit leaves MPI and ends this process. All ranks call it when they have nothing more to
-// transfer. It prints err to standard error, if there is one. It ends the process by the exit
-// function of the C library: MPI libraries say goodbye to their launcher from there.
-func (t *Transport) Exit(code int, err error) {
-	if err != nil && t.rank == 0 {
-		fmt.Fprintf(os.Stderr, "microscale: %v\n", err)
-	}
+// transfer. It ends the process by the exit function of the C library, from which MPI libraries
+// disconnect from their launcher.
+func (t *Transport) Exit(code int) {
 	close(t.end)
 	if err := <-t.ended; err != nil {
 		fmt.Fprintf(os.Stderr, "microscale: rank %d: %v\n", t.rank, err)

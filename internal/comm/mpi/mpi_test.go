@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	rankMode    = flag.String("rank", "", "be one process of a job: check, fail, panic, killed, hang, short")
+	rankMode    = flag.String("rank", "", "be one process of a job: check, fail, panic, killed, hang, short, late")
 	libraryFile = flag.String("library", "", "with -rank: the MPI library")
 )
 
@@ -35,10 +35,18 @@ func TestMain(m *testing.M) {
 
 // beRank is what the processes of a job run.
 func beRank(mode string) {
-	t, err := Connect(*libraryFile)
+	l := FindLauncher()
+	timeout := time.Minute
+	if mode == "late" {
+		timeout = 3 * time.Second
+		if l.Rank == l.Size-1 {
+			time.Sleep(time.Minute)
+		}
+	}
+	t, err := Connect(*libraryFile, timeout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		l.End(1)
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -57,7 +65,7 @@ func beRank(mode string) {
 			t.Abort(err)
 		}
 		fmt.Printf("rank %d of %d: %x\n", g.Rank(), g.Size(), sum)
-		t.Exit(0, nil)
+		t.Exit(0)
 	case mode == "short":
 		dst, src := make([][]byte, g.Size()), make([][]byte, g.Size())
 		for i := range dst {
@@ -83,7 +91,7 @@ func beRank(mode string) {
 	if err := g.For("gradients").AllReduce(make([]float32, 1000), comm.F32); err != nil {
 		t.Abort(err)
 	}
-	t.Exit(0, nil)
+	t.Exit(0)
 }
 
 // jobs are the launchers that are tested, and their arguments.
@@ -162,15 +170,22 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestWrongLibrary starts processes with the launcher of one library and loads another, with
-// which every process would be alone.
-func TestWrongLibrary(t *testing.T) {
+// TestUnjoined starts processes that cannot join their job: with the library of another launcher, with
+// which every process would be alone, without a library, and with a process that never comes. One
+// process prints an error, and the job ends.
+func TestUnjoined(t *testing.T) {
 	other := []string{"libmpich.so.12", "libmpi.so.40"}
 	for job := range jobs {
 		t.Run(jobs[job].launcher, func(t *testing.T) {
-			out, err := run(t, job, 2, "-rank", "check", "-library", other[job])
-			if err == nil || !strings.Contains(out, "started 2 processes, but "+other[job]+" is in a job of 1") {
-				t.Errorf("%v, got:\n%s", err, out)
+			for want, arguments := range map[string][]string{
+				"started 3 processes, but " + other[job] + " is in a job of 1": {"check", "-library", other[job]},
+				"load MPI: libc.so.6 has no function MPI_Init_thread":          {"check", "-library", "libc.so.6"},
+				"MPI_Init of rank 0: no answer from the other processes":       {"late"},
+			} {
+				out, err := run(t, job, 3, append([]string{"-rank"}, arguments...)...)
+				if n := strings.Count(out, "MPI job:") + strings.Count(out, "load MPI:"); err == nil || n != 1 || !strings.Contains(out, want) {
+					t.Errorf("%v: %v, %d messages, got:\n%s", arguments, err, n, out)
+				}
 			}
 		})
 	}
@@ -178,7 +193,7 @@ func TestWrongLibrary(t *testing.T) {
 
 // TestNoLibrary names files that are no MPI libraries.
 func TestNoLibrary(t *testing.T) {
-	for name, want := range map[string]string{"libnone.so": "load MPI: ", "libc.so.6": "libc.so.6 has no MPI_"} {
+	for name, want := range map[string]string{"libnone.so": "load MPI: ", "libc.so.6": "libc.so.6 has no function MPI_Init_thread: use"} {
 		if _, err := load(name, Launcher{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"errors"
+	"time"
 
 	"github.com/microscale-go/microscale/internal/comm"
 )
@@ -17,7 +18,10 @@ var errUnsupported = errors.New("this build cannot call MPI: it was built with t
 type Transport struct{}
 
 // Connect returns an error in this build.
-func Connect(string) (*Transport, error) { return nil, errUnsupported }
+func Connect(string, time.Duration) (*Transport, error) {
+	FindLauncher().waitTurn()
+	return nil, errUnsupported
+}
 
 // Rank is not reached in this build.
 func (t *Transport) Rank() int { panic(errUnsupported) }
@@ -35,4 +39,4 @@ func (t *Transport) Start(int, []comm.Message) *comm.Pending { panic(errUnsuppor
 func (t *Transport) Abort(err error) { panic(err) }
 
 // Exit is not reached in this build.
-func (t *Transport) Exit(int, error) { panic(errUnsupported) }
+func (t *Transport) Exit(int) { panic(errUnsupported) }
