@@ -33,7 +33,7 @@ func TestReadLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	r, err := ReadLayers(t.Context(), source, LoadOptions{})
+	streamed, layer, err := ReadLayers(t.Context(), source, LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,12 +43,12 @@ func TestReadLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		x, err := r.Model().Embed(tokens)
+		x, err := streamed.Embed(tokens)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range r.Model().Layers() {
-			l, err := r.Layer(t.Context(), i)
+		for i := range streamed.Layers() {
+			l, err := layer(t.Context(), i)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,24 +59,24 @@ func TestReadLayers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := r.Model().Head(x, 0, 300)
+		got, err := streamed.Head(x, 0, 300)
 		if err != nil || !slices.Equal(got.Data, want.Data) {
 			t.Errorf("the logits differ (%v)", err)
 		}
 	}
-	for _, l := range r.Model().layers {
+	for _, l := range streamed.layers {
 		for _, p := range l.all() {
 			if p.frozen != nil || p.linear != nil {
 				t.Errorf("%s stays in memory", p.name)
 			}
 		}
 	}
-	if a, b := r.Model().Size(), m.Size(); a.Other != b.Other || !slices.Equal(a.Linear, b.Linear) {
+	if a, b := streamed.Size(), m.Size(); a.Other != b.Other || !slices.Equal(a.Linear, b.Linear) {
 		t.Errorf("sizes %v and %v", a, b)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.Layer(ctx, 0); !errors.Is(err, context.Canceled) {
+	if _, err := layer(ctx, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

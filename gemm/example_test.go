@@ -106,8 +106,8 @@ func ExampleOptions_accumulator() {
 	}
 	y := tensor.New(1, 1)
 	for _, name := range []string{"fp32", "hopper-wgmma", "hopper-wgmma:128", "blackwell-f8f6f4"} {
-		accumulator, err := mma.ParseAccumulator(name)
-		if err != nil {
+		var accumulator mma.Accumulator
+		if err := accumulator.UnmarshalText([]byte(name)); err != nil {
 			log.Fatal(err)
 		}
 		if err := gemm.Mul(y, t, t, gemm.Options{Accumulator: accumulator}); err != nil {

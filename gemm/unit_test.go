@@ -17,8 +17,8 @@ import (
 
 func accumulator(t testing.TB, text string) mma.Accumulator {
 	t.Helper()
-	a, err := mma.ParseAccumulator(text)
-	if err != nil {
+	var a mma.Accumulator
+	if err := a.UnmarshalText([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return a

@@ -139,46 +139,6 @@ func TestScales(t *testing.T) {
 	})
 }
 
-// TestUntransposed checks the position of each code, and the round trip.
-func TestUntransposed(t *testing.T) {
-	for _, f := range quant.Formats() {
-		if !f.Scaled() {
-			continue
-		}
-		for _, shape := range [][2]int{{0, 4}, {5, 0}, {1, 4}, {33, 12}, {64, 64}, {130, 100}} {
-			t.Run(fmt.Sprintf("format=%s/%dx%d", f, shape[0], shape[1]), func(t *testing.T) {
-				rows, cols := shape[0], shape[1]
-				q := quantized(t, f, quant.Columnwise, sample(rows, cols))
-				got, err := Untransposed(q)
-				if err != nil {
-					t.Fatal(err)
-				}
-				codes := make([]byte, rows*cols)
-				f.Element.Split(codes, got)
-				row := make([]byte, f.PaddedCols(rows))
-				for l := range cols {
-					f.Element.Split(row, q.Codes[l*q.RowBytes():])
-					for i := range rows {
-						if codes[i*cols+l] != row[i] {
-							t.Fatalf("code of row %d, column %d: got %#x, want %#x", i, l, codes[i*cols+l], row[i])
-						}
-					}
-				}
-				back, err := FromUntransposed(f, rows, cols, got)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(back.Codes, q.Codes) {
-					t.Error("round trip of codes differs")
-				}
-				if back.Direction != quant.Columnwise || !reflect.DeepEqual(back.Shape, q.Shape) || len(back.Scales) != len(q.Scales) || len(back.Scales32) != len(q.Scales32) {
-					t.Errorf("round trip: got %s %v with %d and %d scales", back.Direction, back.Shape, len(back.Scales), len(back.Scales32))
-				}
-			})
-		}
-	}
-}
-
 func TestErrors(t *testing.T) {
 	x := sample(32, 33)
 	row := quantized(t, quant.MXFP8, quant.Rowwise, x)
@@ -194,14 +154,6 @@ func TestErrors(t *testing.T) {
 
 	fused := func(q quant.Quantizer) error {
 		_, _, err := QuantizeSwizzled(q, x, quant.Rowwise, quant.With{})
-		return err
-	}
-	untransposed := func(t *quant.Tensor) error {
-		_, err := Untransposed(t)
-		return err
-	}
-	from := func(f quant.Format, rows, cols, n int) error {
-		_, err := FromUntransposed(f, rows, cols, make([]byte, n))
 		return err
 	}
 	scales := func(t *quant.Tensor) error {
@@ -226,12 +178,6 @@ func TestErrors(t *testing.T) {
 		{"set-fp32", compact.SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), nil), "no one-byte scales"},
 		{"set-short", Swizzled.SetScales(row, make([]byte, 511)), "scales of a mxfp8 tensor: got 511 bytes, want 512 for 32×2 scales in swizzled order"},
 		{"set-torn", Swizzled.SetScales(square, torn), "scale of row 7, block 1"},
-		{"untransposed-rowwise", untransposed(row), "got a rowwise mxfp8 tensor"},
-		{"untransposed-nibbles", untransposed(quantized(t, quant.MXFP4, quant.Columnwise, x)), "rows of 33 e2m1 codes do not fill whole bytes"},
-		{"untransposed-bf16", untransposed(quantized(t, quant.BF16, quant.Columnwise, x)), "bf16 has no blocks"},
-		{"from-nibbles", from(quant.MXFP4, 32, 33, 0), "do not fill whole bytes"},
-		{"from-length", from(quant.MXFP8, 32, 33, 32), "codes: got 32 bytes, want 1056 for 32×33 codes of mxfp8"},
-		{"from-negative", from(quant.MXFP8, -1, 33, 0), "got shape"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.err == nil || !strings.Contains(tc.err.Error(), tc.want) {

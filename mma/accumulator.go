@@ -20,9 +20,7 @@ type Accumulator struct {
 // fp32 is the name of the Accumulator without a model.
 const fp32 = "fp32"
 
-// ParseAccumulator returns the Accumulator of a text: "fp32", the name of a model, or a name and a
-// promotion interval such as "hopper-wgmma:128".
-func ParseAccumulator(text string) (a Accumulator, err error) {
+func parseAccumulator(text string) (a Accumulator, err error) {
 	if strings.EqualFold(text, fp32) {
 		return a, nil
 	}
@@ -43,7 +41,7 @@ func ParseAccumulator(text string) (a Accumulator, err error) {
 	return Accumulator{model, promote}, nil
 }
 
-// String returns the text that ParseAccumulator reads.
+// String returns the text that UnmarshalText reads.
 func (a Accumulator) String() string {
 	switch {
 	case a.Model == nil:
@@ -57,8 +55,12 @@ func (a Accumulator) String() string {
 // MarshalText returns the text of String.
 func (a Accumulator) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText sets a to the accumulator that ParseAccumulator reads.
-func (a *Accumulator) UnmarshalText(text []byte) (err error) {
-	*a, err = ParseAccumulator(string(text))
+// UnmarshalText sets a to the accumulator of a text: "fp32", the name of a model, or a name and a
+// promotion interval such as "hopper-wgmma:128". On error, a is unchanged.
+func (a *Accumulator) UnmarshalText(text []byte) error {
+	parsed, err := parseAccumulator(string(text))
+	if err == nil {
+		*a = parsed
+	}
 	return err
 }

@@ -23,7 +23,8 @@ func TestAccumulatorText(t *testing.T) {
 		{"fp32:128", `accumulator "fp32:128": fp32 has no promotion interval: use fp32, or a model such as hopper-wgmma:128`, -1},
 		{"hopper", `unknown model "hopper": use one of volta-mma, `, -1},
 	} {
-		a, err := mma.ParseAccumulator(tc.text)
+		var a mma.Accumulator
+		err := a.UnmarshalText([]byte(tc.text))
 		if tc.promote < 0 {
 			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || a != (mma.Accumulator{}) {
 				t.Errorf("%s: got %v and %v, want error %s", tc.text, a, err, tc.want)

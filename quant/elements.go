@@ -13,27 +13,28 @@ func (w *With) element(row, col, cols int) uint64 {
 // run returns the column of the wider tensor that is column i of the part, and the number of
 // columns from it on that follow each other in both.
 func (c *Columns) run(i int) (first, n int) {
-	for _, r := range c.Runs {
-		if i < r.N {
-			return r.First + i, r.N - i
+	for _, r := range c.Ranges {
+		if n := r[1] - r[0]; i >= n {
+			i -= n
+			continue
 		}
-		i -= r.N
+		return r[0] + i, r[1] - r[0] - i
 	}
 	panic("quant: With.Columns has fewer columns than the matrix") // checkCopy counts them
 }
 
 // n returns the number of columns.
 func (c *Columns) n() (n int) {
-	for _, r := range c.Runs {
-		n += r.N
+	for _, r := range c.Ranges {
+		n += r[1] - r[0]
 	}
 	return n
 }
 
-// valid reports whether the runs are within the columns of the tensor.
+// valid reports whether the ranges are within the columns of the tensor.
 func (c *Columns) valid() bool {
-	for _, r := range c.Runs {
-		if r.First < 0 || r.N < 0 || r.First > c.Of-r.N {
+	for _, r := range c.Ranges {
+		if r[0] < 0 || r[0] > r[1] || r[1] > c.Of {
 			return false
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestColumns quantizes columns of a matrix that two ranks of a job have, in runs as those of Q, K
+// TestColumns quantizes columns of a matrix that two ranks of a job have, in ranges as those of Q, K
 // and V: with the amax of the whole, their values are those of the whole matrix, and so are the
 // values of Quantizer.Reference.
 func TestColumns(t *testing.T) {
@@ -18,7 +18,7 @@ func TestColumns(t *testing.T) {
 	for i := range x.Data {
 		x.Data[i] = float32(random.NormFloat64())
 	}
-	parts := [][]Run{{{0, 64}, {128, 32}}, {{64, 64}, {160, 32}}}
+	parts := [][][2]int{{{0, 64}, {128, 160}}, {{64, 128}, {160, 192}}}
 	for _, f := range []Format{NVFP4, MXFP8, FP8Tensor} {
 		for _, hadamard := range []bool{false, f == NVFP4} {
 			for _, d := range []Direction{Rowwise, Columnwise} {
@@ -34,8 +34,8 @@ func TestColumns(t *testing.T) {
 				}
 				want := whole.Dequantize(1)
 				var amax float32
-				for _, runs := range parts {
-					a, err := q.Amax(gatherRuns(x, runs), d, 1)
+				for _, ranges := range parts {
+					a, err := q.Amax(gather(x, ranges), d, 1)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -44,12 +44,12 @@ func TestColumns(t *testing.T) {
 				if f.NeedsAmax() && amax != whole.Amax {
 					t.Errorf("%s %s: amax %g of the parts, want %g", d, f, amax, whole.Amax)
 				}
-				for _, runs := range parts {
-					with := With{Random: stream, FirstRow: 64, Columns: &Columns{Of: cols, Runs: runs}}
+				for _, ranges := range parts {
+					with := With{Random: stream, FirstRow: 64, Columns: &Columns{Of: cols, Ranges: ranges}}
 					if f.NeedsAmax() {
 						with.Amax = &amax
 					}
-					own := gatherRuns(x, runs)
+					own := gather(x, ranges)
 					part, err := quantize(own, with)
 					if err != nil {
 						t.Fatal(err)
@@ -58,7 +58,7 @@ func TestColumns(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					wanted := gatherRuns(want, runs)
+					wanted := gather(want, ranges)
 					for what, got := range map[string]tensor.Dense{"quantized": part.Dequantize(1), "reference": reference.Dequantize(1)} {
 						for i, v := range got.Data {
 							if v != wanted.Data[i] {
@@ -70,20 +70,20 @@ func TestColumns(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []Columns{{64, []Run{{0, 32}, {48, 32}}}, {64, []Run{{-1, 64}}}, {64, []Run{{0, 32}}}} {
+	for _, c := range []Columns{{64, [][2]int{{0, 32}, {48, 80}}}, {64, [][2]int{{-1, 63}}}, {64, [][2]int{{0, 32}, {64, 32}}}, {64, [][2]int{{0, 32}}}} {
 		if _, err := (Quantizer{Format: MXFP8}).Rowwise(tensor.New(32, 64), With{Columns: &c}); err == nil {
 			t.Errorf("columns %v: no error", c)
 		}
 	}
 }
 
-// gatherRuns returns the columns of runs side by side.
-func gatherRuns(x tensor.Dense, runs []Run) tensor.Dense {
-	y := tensor.New(x.Rows, (&Columns{Runs: runs}).n())
+// gather returns the columns of ranges side by side.
+func gather(x tensor.Dense, ranges [][2]int) tensor.Dense {
+	y := tensor.New(x.Rows, (&Columns{Ranges: ranges}).n())
 	for i := range x.Rows {
 		row := y.Row(i)
-		for _, r := range runs {
-			row = row[copy(row, x.Row(i)[r.First:r.First+r.N]):]
+		for _, r := range ranges {
+			row = row[copy(row, x.Row(i)[r[0]:r[1]]):]
 		}
 	}
 	return y

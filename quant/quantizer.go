@@ -52,15 +52,12 @@ type With struct {
 	Scales func(row int, codes []byte)
 }
 
-// Columns are some columns of a wider tensor, as a rank of a job has them: runs of consecutive
-// columns, in order. Random bits follow the element of the wider tensor.
+// Columns are some columns of a wider tensor, as a rank of a job has them, in order. Random bits
+// follow the element of the wider tensor.
 type Columns struct {
-	Of   int // columns of the wider tensor
-	Runs []Run
+	Of     int      // columns of the wider tensor
+	Ranges [][2]int // the columns from [0] to [1]-1
 }
-
-// A Run is N consecutive columns.
-type Run struct{ First, N int }
 
 // Rowwise quantizes x along its rows. The result holds the amax of x, or With.Amax, and
 // shares no memory with x. Zeros fill up the last block of a row. Rowwise returns an error if

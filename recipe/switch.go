@@ -214,7 +214,8 @@ func setHighPrecision(r *Recipe, value string) error {
 }
 
 func setAccumulate(r *Recipe, value string) error {
-	a, err := mma.ParseAccumulator(value)
+	var a mma.Accumulator
+	err := a.UnmarshalText([]byte(value))
 	for g := range r.Accumulate {
 		r.Accumulate[g] = a
 	}

@@ -43,7 +43,7 @@ type Config struct {
 	Warmup       float64 // fraction of the steps
 	Clip         float64 // maximum gradient norm; 0: no clipping
 
-	Parallel Parallel // ranks that share the run
+	Parallel distribution // ranks that share the run
 
 	Seed    uint64 // of initialization, data order and stochastic rounding
 	Threads int    // goroutines; 0: one per processor

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -75,7 +76,7 @@ func (r *run) diagnose(step int, loss float64) error {
 		}
 		e.Rank = rank
 	}
-	return &AgreedError{e}
+	return &comm.AgreedError{Err: e}
 }
 
 // search looks for a tensor that is not finite among those of this rank.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"sync"
 )
 
@@ -129,9 +128,4 @@ func padded(text []byte, parts []span, length int) (tokens, targets []int32) {
 		}
 	}
 	return tokens, targets
-}
-
-// ParseSeparator returns the text of a separator in which \n, \r, \t and \\ are written as here.
-func ParseSeparator(text string) string {
-	return strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\\`, `\`).Replace(text)
 }

@@ -108,9 +108,6 @@ func TestOpenDocuments(t *testing.T) {
 	if _, err := OpenDocuments("\n", filepath.Join(dir, "2.txt")); err == nil || !strings.Contains(err.Error(), "got 2 documents of more than one byte, want at least 16") {
 		t.Errorf("error %v", err)
 	}
-	if got := ParseSeparator(`a\n\t\\n`); got != "a\n\t\\n" {
-		t.Errorf("got separator %q", got)
-	}
 }
 
 // hashOfText returns the digest of the same text as a corpus without documents.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -56,7 +57,7 @@ func (r *run) handshake() error {
 			return err
 		}
 		if path != "" {
-			return &AgreedError{fmt.Errorf("the ranks of the job differ: %s is %s on rank 0 and %s on rank %d: start all with the same program, command and data", path, a, b, rank)}
+			return &comm.AgreedError{Err: fmt.Errorf("the ranks of the job differ: %s is %s on rank 0 and %s on rank %d: start all with the same program, command and data", path, a, b, rank)}
 		}
 	}
 	return nil

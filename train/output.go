@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/safetensors"
@@ -200,10 +201,10 @@ func (r *run) checkpoint() error {
 	file, tensors := r.checkpointFile()
 	what := fmt.Sprintf("the checkpoint of step %d", r.state.Step)
 	err := r.Parallel.writeCheckpoint(r.Out, &r.state, file, tensors)
-	agreed := (*AgreedError)(nil)
+	agreed := (*comm.AgreedError)(nil)
 	switch {
 	case errors.As(err, &agreed):
-		err = agreed.error
+		err = agreed.Err
 	case err != nil && r.Parallel.ranks() > 1:
 		return err
 	}

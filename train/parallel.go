@@ -8,17 +8,16 @@ import (
 
 	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/nn"
-	"github.com/microscale-go/microscale/quant"
 )
 
-// Parallel divides a run among the ranks of a job. Each rank calls Run with the same configuration
+// A distribution divides a run among the ranks of a job. Each rank calls Run with the same configuration
 // and its own group, and trains a copy of the model on an equal part of the microbatches of every step.
 // The zero value is a run of one rank. Only the commands of this module make groups of several.
 //
 // With gradients in FP32 the losses are those of one rank with the same microbatches, bit by bit,
 // under every recipe but delayed scaling, whose scales depend on the microbatches that are computed
 // at a time. With other formats they depend on the number of ranks.
-type Parallel struct {
+type distribution struct {
 	Group *comm.Group // all ranks of the job; nil: one rank
 
 	// GradReduce is the format in which gradients travel; nil: comm.F32. Sums are FP32.
@@ -53,46 +52,8 @@ type Parallel struct {
 	Program string // version of the program, which all ranks must share
 }
 
-// gradientWires are the formats in which gradients can travel, by name.
-var gradientWires = []struct {
-	name string
-	wire comm.Wire
-}{
-	{"fp32", comm.F32},
-	{"bf16", comm.BF16},
-	{"mxfp8", quantizedWire(quant.MXFP8)},
-	{"fp8-blocks", quantizedWire(quant.FP8Vec128)}, // 1×128
-}
-
-func quantizedWire(f quant.Format) comm.Wire {
-	w, err := comm.Quantized(quant.Quantizer{Format: f})
-	if err != nil {
-		panic(err)
-	}
-	return w
-}
-
-// GradReduceNames returns the names of GradReduce formats.
-func GradReduceNames() []string {
-	var names []string
-	for _, w := range gradientWires {
-		names = append(names, w.name)
-	}
-	return names
-}
-
-// ParseGradReduce returns the GradReduce format of a name.
-func ParseGradReduce(name string) (comm.Wire, error) {
-	for _, w := range gradientWires {
-		if w.name == name {
-			return w.wire, nil
-		}
-	}
-	return nil, fmt.Errorf("unknown format of gradients %q: use one of %v", name, GradReduceNames())
-}
-
 // wire returns the format in which gradients travel.
-func (p *Parallel) wire() comm.Wire {
+func (p *distribution) wire() comm.Wire {
 	if p.GradReduce == nil {
 		return comm.F32
 	}
@@ -100,7 +61,7 @@ func (p *Parallel) wire() comm.Wire {
 }
 
 // ranks returns the number of ranks.
-func (p *Parallel) ranks() int {
+func (p *distribution) ranks() int {
 	if p.Group == nil {
 		return 1
 	}
@@ -108,19 +69,19 @@ func (p *Parallel) ranks() int {
 }
 
 // tensor returns the number of ranks that share a layer.
-func (p *Parallel) tensor() int { return max(1, p.Tensor) }
+func (p *distribution) tensor() int { return max(1, p.Tensor) }
 
 // dataRanks returns the number of ranks that have different microbatches.
-func (p *Parallel) dataRanks() int { return p.ranks() / p.tensor() }
+func (p *distribution) dataRanks() int { return p.ranks() / p.tensor() }
 
 // groups are the two dimensions of a job.
 type groups struct {
-	data   Parallel // ranks with the same part of the model and different microbatches
-	tensor nn.Ranks // ranks with the same microbatches, which share the model
+	data   distribution // ranks with the same part of the model and different microbatches
+	tensor nn.Ranks     // ranks with the same microbatches, which share the model
 }
 
 // split returns the groups that this rank belongs to. Every rank of a job calls it first.
-func (p *Parallel) split() (g groups, err error) {
+func (p *distribution) split() (g groups, err error) {
 	g.data = *p
 	if p.Group == nil {
 		return g, nil
@@ -134,10 +95,10 @@ func (p *Parallel) split() (g groups, err error) {
 }
 
 // distributed reports whether ranks optimize different rows.
-func (p *Parallel) distributed() bool { return p.DistributedOptimizer && p.ranks() > 1 }
+func (p *distribution) distributed() bool { return p.DistributedOptimizer && p.ranks() > 1 }
 
 // rank returns the number of this rank.
-func (p *Parallel) rank() int {
+func (p *distribution) rank() int {
 	if p.Group == nil {
 		return 0
 	}
@@ -145,7 +106,7 @@ func (p *Parallel) rank() int {
 }
 
 // group returns the group with a name for what it transfers.
-func (p *Parallel) group(purpose string) *comm.Group {
+func (p *distribution) group(purpose string) *comm.Group {
 	if p.Group == nil {
 		return comm.Self().For(purpose)
 	}
@@ -208,20 +169,13 @@ func (c *Config) checkTensor(n int) error {
 	return nil
 }
 
-// An AgreedError is an error that Run returns on every rank of the job, at the same point. After
-// other errors the job must be aborted, because other ranks may wait for this one.
-type AgreedError struct{ error }
-
-// Unwrap returns the error.
-func (e *AgreedError) Unwrap() error { return e.error }
-
 // agree returns nil if err is nil on every rank, and otherwise an error on every rank: its own, or
 // that of the first rank that has one.
-func (p *Parallel) agree(err error) error {
+func (p *distribution) agree(err error) error {
 	if p.ranks() == 1 {
 		return err
 	}
-	if agreed := (*AgreedError)(nil); errors.As(err, &agreed) {
+	if agreed := (*comm.AgreedError)(nil); errors.As(err, &agreed) {
 		return err
 	}
 	text := ""
@@ -235,16 +189,16 @@ func (p *Parallel) agree(err error) error {
 	for rank, text := range all {
 		switch {
 		case err != nil:
-			return &AgreedError{err}
+			return &comm.AgreedError{Err: err}
 		case len(text) > 0:
-			return &AgreedError{fmt.Errorf("rank %d: %s", rank, text)}
+			return &comm.AgreedError{Err: fmt.Errorf("rank %d: %s", rank, text)}
 		}
 	}
 	return nil
 }
 
 // onFirst calls f on rank 0, and returns its error on every rank.
-func (p *Parallel) onFirst(f func() error) error {
+func (p *distribution) onFirst(f func() error) error {
 	if p.rank() > 0 {
 		return p.agree(nil)
 	}
@@ -252,7 +206,7 @@ func (p *Parallel) onFirst(f func() error) error {
 }
 
 // fromFirst calls f on rank 0, and returns its result on every rank.
-func fromFirst[T any](p *Parallel, f func() (T, error)) (result T, err error) {
+func fromFirst[T any](p *distribution, f func() (T, error)) (result T, err error) {
 	if p.ranks() == 1 {
 		return f()
 	}
@@ -273,9 +227,9 @@ func fromFirst[T any](p *Parallel, f func() (T, error)) (result T, err error) {
 }
 
 // agreed marks an error that all ranks return.
-func (p *Parallel) agreed(err error) error {
+func (p *distribution) agreed(err error) error {
 	if p.ranks() == 1 {
 		return err
 	}
-	return &AgreedError{err}
+	return &comm.AgreedError{Err: err}
 }

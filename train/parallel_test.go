@@ -88,7 +88,7 @@ func TestGradReduce(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	want := mustRun(t, c)
 	for name, bounds := range map[string][2]float64{"bf16": {45, 60}, "mxfp8": {25, 40}, "fp8-blocks": {25, 40}} {
-		wire, err := ParseGradReduce(name)
+		wire, err := comm.ParseWire(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestHandshake(t *testing.T) {
 				change(c)
 			}
 		})
-		if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(), want) {
+		if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(), want) {
 			if !strings.HasPrefix(want, "rank 1: ") || err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(want, "rank 1: ")) {
 				t.Errorf("error %v, want %q", err, want)
 			}
@@ -145,17 +145,17 @@ func TestHandshake(t *testing.T) {
 func TestHandshakeGather(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	c.HoldQuantized, c.Parallel.DistributedOptimizer = true, true
-	for name, option := range map[string]func(p *Parallel){
-		"gather_bf16":          func(p *Parallel) { p.GatherBF16 = true },
-		"overlap_param_gather": func(p *Parallel) { p.OverlapParamGather = true },
-		"reuse_grad_buffer":    func(p *Parallel) { p.ReuseGradBuffer = true },
+	for name, option := range map[string]func(p *distribution){
+		"gather_bf16":          func(p *distribution) { p.GatherBF16 = true },
+		"overlap_param_gather": func(p *distribution) { p.OverlapParamGather = true },
+		"reuse_grad_buffer":    func(p *distribution) { p.ReuseGradBuffer = true },
 	} {
 		_, err := runRanks(2, c, func(rank int, c *Config) {
 			if rank == 1 {
 				option(&c.Parallel)
 			}
 		})
-		if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(), name+" is false on rank 0 and true on rank 1") {
+		if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(), name+" is false on rank 0 and true on rank 1") {
 			t.Errorf("error %v, want %s", err, name)
 		}
 	}
@@ -165,7 +165,7 @@ func TestHandshakeGather(t *testing.T) {
 func TestAgree(t *testing.T) {
 	var errs [3]error
 	if err := comm.Run(3, comm.Options{}, func(g *comm.Group) error {
-		p := &Parallel{Group: g}
+		p := &distribution{Group: g}
 		errs[g.Rank()] = p.agree([]error{nil, ErrBusy, ErrDone}[g.Rank()])
 		return p.agree(nil)
 	}); err != nil {
@@ -178,8 +178,8 @@ func TestAgree(t *testing.T) {
 		t.Errorf("got %v, want the errors of the ranks", errs)
 	}
 	for _, err := range errs {
-		if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) {
-			t.Errorf("%v is not an AgreedError", err)
+		if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) {
+			t.Errorf("%v is not a comm.AgreedError", err)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestAgree(t *testing.T) {
 func TestDivergedRank(t *testing.T) {
 	for _, wire := range []string{"fp32", "mxfp8", "fp8-blocks"} {
 		c := tiny(t, "bf16")
-		c.Parallel.GradReduce, _ = ParseGradReduce(wire)
+		c.Parallel.GradReduce, _ = comm.ParseWire(wire)
 		var errs [2]error
 		err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
 			own := c
@@ -238,7 +238,7 @@ func TestTraffic(t *testing.T) {
 		c := tiny(t, tc.recipe)
 		c.Model.HiddenSize, c.Model.IntermediateSize, c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = 128, 128, 2, 1
 		c.Steps, c.ValidateEvery, c.ValidationTokens, c.Batch, c.Microbatches = 2, 0, 32, 4, 4
-		c.Parallel.GradReduce, _ = ParseGradReduce(tc.wire)
+		c.Parallel.GradReduce, _ = comm.ParseWire(tc.wire)
 		for _, ranks := range []int{2, 4} {
 			for _, sharded := range []bool{false, true} {
 				c.HoldQuantized, c.Parallel.DistributedOptimizer = sharded && tc.weight > 0, sharded

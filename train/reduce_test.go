@@ -14,7 +14,7 @@ import (
 // change. It returns the gradients and the reducer of rank 0.
 func reduceOnes(t *testing.T, wire string, distributed bool, change func(r *reducer)) (sum []float32, first *reducer) {
 	t.Helper()
-	w, err := ParseGradReduce(wire)
+	w, err := comm.ParseWire(wire)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func reduceOnes(t *testing.T, wire string, distributed bool, change func(r *redu
 			p.Grad.Data[i] = 1
 		}
 		params := []*nn.Param{p}
-		r := newReducer(&Parallel{Group: g, GradReduce: w, DistributedOptimizer: distributed}, params, [][]int{{0, 1, 2}}, 1)
+		r := newReducer(&distribution{Group: g, GradReduce: w, DistributedOptimizer: distributed}, params, [][]int{{0, 1, 2}}, 1)
 		if change != nil {
 			change(r)
 		}
@@ -51,7 +51,7 @@ func reduceOnes(t *testing.T, wire string, distributed bool, change func(r *redu
 
 // TestReducer sums gradients in each format. What was in the memory that fills up blocks has no effect.
 func TestReducer(t *testing.T) {
-	for _, wire := range GradReduceNames() {
+	for _, wire := range comm.WireNames() {
 		for _, distributed := range []bool{false, true} {
 			sum, r := reduceOnes(t, wire, distributed, func(r *reducer) {
 				r.flat = slices.Repeat([]float32{1e30}, 1000)

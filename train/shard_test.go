@@ -128,7 +128,7 @@ func TestGatherMemory(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	c.HoldQuantized, c.Steps = true, 2
 	c.Model.IntermediateSize, c.Model.NumHiddenLayers = 512, 4
-	run := func(change func(p *Parallel)) *Result {
+	run := func(change func(p *distribution)) *Result {
 		t.Helper()
 		own := c
 		change(&own.Parallel)
@@ -138,10 +138,10 @@ func TestGatherMemory(t *testing.T) {
 		}
 		return got[0]
 	}
-	plain := run(func(*Parallel) {}).Memory
-	sharded := run(func(p *Parallel) { p.DistributedOptimizer = true }).Memory
-	overlap := run(func(p *Parallel) { p.DistributedOptimizer, p.OverlapParamGather = true, true }).Memory
-	reuse := run(func(p *Parallel) {
+	plain := run(func(*distribution) {}).Memory
+	sharded := run(func(p *distribution) { p.DistributedOptimizer = true }).Memory
+	overlap := run(func(p *distribution) { p.DistributedOptimizer, p.OverlapParamGather = true, true }).Memory
+	reuse := run(func(p *distribution) {
 		p.DistributedOptimizer, p.OverlapParamGather, p.ReuseGradBuffer = true, true, true
 	}).Memory
 	t.Logf("plain %+v\nsharded %+v\noverlap %+v\nreuse %+v", plain, sharded, overlap, reuse)
@@ -281,7 +281,7 @@ func TestShardedWriteFails(t *testing.T) {
 		})
 		for rank, err := range errs {
 			text := fmt.Sprint(err)
-			if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(text, "the checkpoint of step 2 was not written") || !strings.Contains(text, "the checkpoint of step 1 is kept") {
+			if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(text, "the checkpoint of step 2 was not written") || !strings.Contains(text, "the checkpoint of step 1 is kept") {
 				t.Errorf("rank %d cannot write: rank %d: got %v", broken, rank, err)
 			}
 		}

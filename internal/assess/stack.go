@@ -18,10 +18,10 @@ import (
 // A stack is a checkpoint as an evaluate.Stack.
 type stack struct {
 	*decoder.Model
-	layers []*layer             // in memory
-	reader *decoder.LayerReader // nil if layers are in memory
-	source *hf.Checkpoint       // what reader reads
-	cache  quant.Format         // of keys and values
+	layers []*layer                                                 // in memory
+	read   func(ctx context.Context, i int) (*decoder.Layer, error) // nil if layers are in memory
+	source *hf.Checkpoint
+	cache  quant.Format // of keys and values
 }
 
 // openStack opens a checkpoint: with stream, layers are read when they are used. The caller closes the
@@ -33,9 +33,7 @@ func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads 
 	}
 	s := &stack{source: source}
 	if stream {
-		if s.reader, err = decoder.ReadLayers(ctx, source, o); err == nil {
-			s.Model = s.reader.Model()
-		}
+		s.Model, s.read, err = decoder.ReadLayers(ctx, source, o)
 	} else {
 		s.Model, err = decoder.Read(ctx, source, o)
 	}
@@ -67,11 +65,11 @@ func (s *stack) Close() error { return s.source.Close() }
 
 // Layer returns layer i.
 func (s *stack) Layer(ctx context.Context, i int, _ evaluate.Layer) (evaluate.Layer, error) {
-	if s.reader == nil {
+	if s.read == nil {
 		s.layers[i].SetCache(s.cache)
 		return s.layers[i], nil
 	}
-	l, err := s.reader.Layer(ctx, i)
+	l, err := s.read(ctx, i)
 	if err == nil {
 		l.SetCache(s.cache)
 	}

@@ -220,8 +220,8 @@ func (l *AccumulatorList) Type() string { return "names" }
 func (l *AccumulatorList) Set(s string) error {
 	var list []mma.Accumulator
 	for _, text := range strings.Split(s, ",") {
-		a, err := mma.ParseAccumulator(strings.TrimSpace(text))
-		if err != nil {
+		var a mma.Accumulator
+		if err := a.UnmarshalText([]byte(strings.TrimSpace(text))); err != nil {
 			return err
 		}
 		if slices.Contains(list, a) {

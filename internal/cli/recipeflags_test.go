@@ -20,8 +20,8 @@ func TestAccumulatorRecipes(t *testing.T) {
 		}
 		return r
 	}
-	hopper, err := mma.ParseAccumulator("hopper-wgmma")
-	if err != nil {
+	var hopper mma.Accumulator
+	if err := hopper.UnmarshalText([]byte("hopper-wgmma")); err != nil {
 		t.Fatal(err)
 	}
 	file := lookup("tensorwise")

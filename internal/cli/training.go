@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -111,7 +112,7 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c 
 		return c, nil, WithFlag(err)
 	}
 	if cmd.Flags().Changed("separator") {
-		documents, err := train.OpenDocuments(train.ParseSeparator(*f.separator), *f.data...)
+		documents, err := train.OpenDocuments(separator.Replace(*f.separator), *f.data...)
 		if err != nil {
 			return c, nil, err
 		}
@@ -147,3 +148,6 @@ func WithFlag(err error) error {
 	}
 	return err
 }
+
+// separator replaces the escape sequences \n, \r, \t and \\ of --separator.
+var separator = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\\`, `\`)

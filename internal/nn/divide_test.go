@@ -92,8 +92,8 @@ func (l *Linear) partOf(s *Scope, o Operand, x tensor.Dense) tensor.Dense {
 		return x
 	}
 	part := tensor.New(x.Rows, 0)
-	for _, r := range c.Runs {
-		part = besides(part, x.View(0, x.Rows, r.First, r.First+r.N))
+	for _, r := range c.Ranges {
+		part = besides(part, x.View(0, x.Rows, r[0], r[1]))
 	}
 	return part
 }
@@ -161,8 +161,8 @@ func ownColumns(t *testing.T, by Split, rank int) (columns, rows func(tensor.Den
 	}
 	columns = func(x tensor.Dense) tensor.Dense {
 		part := tensor.New(x.Rows, 0)
-		for _, r := range l.columns.Runs {
-			part = besides(part, x.View(0, x.Rows, r.First, r.First+r.N))
+		for _, r := range l.columns.Ranges {
+			part = besides(part, x.View(0, x.Rows, r[0], r[1]))
 		}
 		return part
 	}

@@ -39,7 +39,7 @@ func (l *Linear) Divide(by Split, rank, size int) error {
 		for _, p := range l.parts {
 			p.Place = Place{Rows: p.Value.Rows, Cols: size * l.in, Col: rank * l.in}
 		}
-		l.columns = &quant.Columns{Of: size * l.in, Runs: []quant.Run{{First: rank * l.in, N: l.in}}}
+		l.columns = &quant.Columns{Of: size * l.in, Ranges: [][2]int{{rank * l.in, (rank + 1) * l.in}}}
 	} else {
 		l.columns = &quant.Columns{Of: size * l.out}
 		first := 0
@@ -51,7 +51,7 @@ func (l *Linear) Divide(by Split, rank, size int) error {
 			}
 			n := p.Value.Rows
 			p.Place = Place{Rows: size * n, Cols: l.in, Row: rank * n}
-			l.columns.Runs = append(l.columns.Runs, quant.Run{First: first + rank*n, N: n})
+			l.columns.Ranges = append(l.columns.Ranges, [2]int{first + rank*n, first + (rank+1)*n})
 			first += size * n
 		}
 	}

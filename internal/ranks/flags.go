@@ -34,7 +34,7 @@ func Add(cmd *cobra.Command) *Flags {
 	f.tp = flags.Uint("tp", 1, "divide every layer among `N` ranks (tensor parallelism); the job has --dp × --tp ranks")
 	f.sequence = flags.Bool("sequence-parallel", false, "with --tp: divide the tokens, too, where ranks otherwise compute the same; the ranks gather quantized activations")
 	f.tpOnlyAmax = flags.Bool("tp-only-amax-red", false, "under delayed scaling, reduce amaxes only over the ranks that share a layer")
-	f.gradReduce = cli.AddChoice(cmd, "grad-reduce", "format `NAME` in which gradients travel between ranks: fp32, bf16, mxfp8, fp8-blocks", "fp32", train.GradReduceNames(), train.ParseGradReduce)
+	f.gradReduce = cli.AddChoice(cmd, "grad-reduce", "format `NAME` in which gradients travel between ranks: fp32, bf16, mxfp8, fp8-blocks", "fp32", comm.WireNames(), comm.ParseWire)
 	f.distributed = flags.Bool("distributed-optimizer", false, "each rank optimizes a part of the rows, and has the optimizer's state of these only")
 	f.paramGather = flags.Bool("fp8-param-gather", false, "with --distributed-optimizer: each rank quantizes its rows, and the ranks gather codes and scales; implies --fp8-param")
 	f.gatherFormat = cli.AddChoice(cmd, "param-gather-format", "with --fp8-param-gather: what the ranks gather, `NAME`: quantized (all copies), or bf16, which every rank quantizes", "quantized", gatherFormats, parseGatherFormat)

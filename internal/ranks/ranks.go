@@ -142,7 +142,7 @@ func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, 
 	case j.world != nil:
 		c.Parallel.Group = j.world
 		result, err = train.Run(ctx, c)
-		if agreed := (*train.AgreedError)(nil); err != nil && !errors.As(err, &agreed) {
+		if agreed := (*comm.AgreedError)(nil); err != nil && !errors.As(err, &agreed) {
 			j.abort(err)
 		}
 		return result, err
