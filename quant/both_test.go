@@ -19,8 +19,13 @@ import (
 )
 
 // TestKernelsBoth compares both copies with the reference, in every tier: of whole and partial
-// tiles, from float32 and BF16, with gaps between rows that begin at any address.
+// tiles, from float32 and BF16, with gaps between rows that begin at any address. In a short
+// run, the number of threads is the default.
 func TestKernelsBoth(t *testing.T) {
+	most := 3
+	if testing.Short() {
+		most = 1
+	}
 	r := rand.New(rand.NewPCG(19, 20))
 	for _, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
 		t.Run(quantizerName(q), func(t *testing.T) {
@@ -48,7 +53,7 @@ func TestKernelsBoth(t *testing.T) {
 					wantRows := specified(t, q, from.source, Rowwise, With{})
 					wantColumns := specified(t, q, from.source, Columnwise, With{})
 					cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
-						for threads := range 3 {
+						for threads := range most {
 							gotRows, gotColumns, err := from.both(Copy{q, With{Threads: threads}})
 							if err != nil {
 								t.Fatal(err)
@@ -56,7 +61,7 @@ func TestKernelsBoth(t *testing.T) {
 							sameTensor(t, gotRows, wantRows)
 							sameTensor(t, gotColumns, wantColumns)
 						}
-						for threads := range 2 {
+						for threads := range min(most, 2) {
 							sameTensor(t, must(t)(from.columnwise(With{Threads: threads})), wantColumns)
 						}
 					})
@@ -238,7 +243,11 @@ func handed(c *Copy) func(*testing.T, *Tensor) {
 // elements. It takes the minimum of several calls, since pools are per processor.
 func TestAllocationsBoth(t *testing.T) {
 	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
-		for _, shape := range [][2]int{{512, 2048}, {1000, 1000}} {
+		shapes := [][2]int{{1000, 1000}, {512, 2048}}
+		if testing.Short() {
+			shapes = shapes[:1]
+		}
+		for _, shape := range shapes {
 			for _, f := range []Format{MXFP8, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
 				testAllocationsBoth(t, f, benchMatrix(shape[0], shape[1]))
 			}

@@ -110,6 +110,9 @@ func anchors(t *testing.T, path string) (list []string) {
 // on the model, and that of SmolLM2. It skips examples on the hub, whose results no other
 // example needs, and of serve, which does not end. With -short, training is shorter.
 func TestReadmeSequence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test runs every example")
+	}
 	var text []byte
 	for _, document := range []string{"README.md", filepath.Join("docs", "numbers.md")} {
 		part, err := os.ReadFile(filepath.Join(repository, document))
