@@ -74,12 +74,12 @@ func TestTorchDivergence(t *testing.T) {
 	}
 	e.Formats = []quant.Format{quant.NVFP4, quant.MXFP8}
 	original := filepath.Join(root, "original")
-	writeDecoded(t, e.Model, original)
+	writeDecoded(t, e.Model, original, safetensors.F32)
 	args := []string{filepath.Join(root, "tokens.json"), fmt.Sprint(e.Context), filepath.Join(root, "result.json"), original}
 	for _, f := range e.Formats {
 		quantized, decoded := filepath.Join(root, f.Name), filepath.Join(root, f.Name+"-decoded")
 		quantizeTo(t, original, quantized, f)
-		writeDecoded(t, quantized, decoded)
+		writeDecoded(t, quantized, decoded, safetensors.F32)
 		args = append(args, decoded)
 	}
 	tokens, err := json.Marshal(tokensOf(t, e.Model, text))
@@ -111,15 +111,15 @@ func TestTorchDivergence(t *testing.T) {
 	}
 }
 
-// writeDecoded writes the values of a checkpoint as a Hugging Face directory in F32.
-func writeDecoded(t *testing.T, path, dir string) {
+// writeDecoded writes the values of a checkpoint as a Hugging Face directory.
+func writeDecoded(t *testing.T, path, dir string, dtype safetensors.Dtype) {
 	t.Helper()
 	source, err := convert.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanDequantize(t.Context(), source, safetensors.F32)
+	plan, err := convert.PlanDequantize(t.Context(), source, dtype)
 	if source.Config == nil { // a GGUF file
 		dst := dir
 		dir = filepath.Join(dir, "model.safetensors")

@@ -1,15 +1,13 @@
 package interop
 
 import (
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tokenizer"
@@ -60,8 +58,16 @@ func TestSmolLM2(t *testing.T) {
 	if len(tokens) != 2214 || m.Vocabulary() != 49152 {
 		t.Fatalf("%d tokens of a vocabulary of %d, want 2214 of 49152", len(tokens), m.Vocabulary())
 	}
+	compareLosses(t, m, tokens, 2.767366, 2.882594)
+	comparePrompt(t, m, tokensOf(t, path, "The capital of France is"))
+}
+
+// compareLosses compares the mean loss of windows of 512 tokens, of the positions with at least 256
+// before them and of all.
+func compareLosses(t *testing.T, m *decoder.Model, tokens []int32, wantSecond, wantAll float64) {
+	t.Helper()
 	const window = 512
-	var all, second float64 // of all positions, and of those with at least 256 before them
+	var all, second float64
 	n, seconds := 0, 0
 	for ; len(tokens) >= window; tokens = tokens[window:] {
 		logits, err := m.Logits(t.Context(), tokens[:window], 1)
@@ -76,11 +82,11 @@ func TestSmolLM2(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%.6f nats in second halves, %.6f in all positions", second/float64(seconds), all/float64(n))
-	if n != 2044 || seconds != 1020 || math.Abs(second/float64(seconds)-2.767366) > 1e-4 || math.Abs(all/float64(n)-2.882594) > 1e-4 {
-		t.Errorf("%.6f nats at %d positions, %.6f at %d, want 2.767366 at 1020 and 2.882594 at 2044", second/float64(seconds), seconds, all/float64(n), n)
+	all, second = all/float64(n), second/float64(seconds)
+	t.Logf("%.6f nats in second halves, %.6f in all positions", second, all)
+	if n != 2044 || seconds != 1020 || math.Abs(second-wantSecond) > 1e-4 || math.Abs(all-wantAll) > 1e-4 {
+		t.Errorf("%.6f nats at %d positions, %.6f at %d, want %.6f at 1020 and %.6f at 2044", second, seconds, all, n, wantSecond, wantAll)
 	}
-	comparePrompt(t, m, tokensOf(t, path, "The capital of France is"))
 }
 
 // comparePrompt compares the log-probabilities of a prompt, one token at a time, and of what follows.
@@ -107,22 +113,8 @@ func comparePrompt(t *testing.T, m *decoder.Model, prompt []int32) {
 
 // TestSmolLM2Directory compares the model with the Hugging Face directory of its decoded values.
 func TestSmolLM2Directory(t *testing.T) {
-	path, dir := smollm2(t), t.TempDir()
-	source, err := convert.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer source.Close()
-	plan, err := convert.PlanDequantize(t.Context(), source, safetensors.F32)
-	if err == nil {
-		_, err = plan.Run(t.Context(), filepath.Join(dir, "model.safetensors"), convert.RunOptions{})
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, hf.ConfigName), checkpoint.Read(source).Configuration, 0o666)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, dir := smollm2(t), filepath.Join(t.TempDir(), "decoded")
+	writeDecoded(t, path, dir, safetensors.F32)
 	tokens := tokensOf(t, path, string(read(t, "..", "LICENSE")))[:64]
 	var want []float32
 	for _, model := range []string{path, dir} {
@@ -139,5 +131,36 @@ func TestSmolLM2Directory(t *testing.T) {
 		} else {
 			t.Logf("largest difference %.2g of the largest logit", requireLogits(t, logits.Data, want))
 		}
+	}
+}
+
+// TestTorchSmolLM2BF16 compares the losses of the Hugging Face directory in BF16 with those of
+// transformers in F32. BF16 does not represent the values of Q4_1, so they are not those of the file.
+func TestTorchSmolLM2BF16(t *testing.T) {
+	interpreter := withTorch(t, "transformers does not compute the losses", architecturesWith...)
+	path, root := smollm2(t), t.TempDir()
+	dir, list, result := filepath.Join(root, "decoded"), filepath.Join(root, "tokens.json"), filepath.Join(root, "result.json")
+	writeDecoded(t, path, dir, safetensors.BF16)
+	tokens := tokensOf(t, path, string(read(t, "..", "LICENSE")))
+	data, err := json.Marshal(tokens)
+	if err == nil {
+		err = os.WriteFile(list, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	script(t, interpreter, "window_losses.py", dir, list, result)
+	var want struct{ Second, All float64 }
+	if err := json.Unmarshal(read(t, root, "result.json"), &want); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("transformers: %.6f nats in second halves, %.6f in all positions", want.Second, want.All)
+	m, err := decoder.Load(t.Context(), dir, decoder.LoadOptions{Inference: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareLosses(t, m, tokens, want.Second, want.All)
+	if math.Abs(want.Second-2.767366) < 1e-4 {
+		t.Errorf("%.6f nats are those of the GGUF file: correct docs/errata.md", want.Second)
 	}
 }
