@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
@@ -54,13 +55,20 @@ func (r *reader) freeze(p *projection) error {
 // clients that multiply codes do; the quotients of ReadDecoded, which differ in the last bit, would
 // be a float32 number for each block.
 func (r *reader) codes(w *checkpoint.Weight, tile checkpoint.Tile) (*quant.Tensor, error) {
-	if w.Quantized() {
-		return w.ReadCodes(tile)
-	}
-	if w.HasRowsBF16() {
-		t, err := quant.NewTensor(quant.BF16, tile.To-tile.From, tile.ToCol-tile.FromCol)
+	if w.Quantized() || w.HasRowsBF16() {
+		f := quant.BF16
+		if w.Quantized() {
+			f = w.Format
+		}
+		t, err := quant.NewTensor(f, tile.To-tile.From, tile.ToCol-tile.FromCol)
 		if err != nil {
 			return nil, err
+		}
+		if r.options.Inputs.Element != nil { // for products with few tokens
+			memory.Huge(t.Codes)
+		}
+		if w.Quantized() {
+			return t, w.ReadInto(t, tile)
 		}
 		_, _, err = w.ReadBF16(tile, t.Codes)
 		return t, err

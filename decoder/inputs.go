@@ -3,9 +3,9 @@ package decoder
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -63,7 +63,18 @@ func (p frozenPart) joins(q frozenPart) bool {
 func stack(t, u *quant.Tensor) *quant.Tensor {
 	s := *t
 	s.Shape = []int{t.Rows() + u.Rows(), t.Cols()}
-	s.Codes, s.Scales = slices.Concat(t.Codes, u.Codes), slices.Concat(t.Scales, u.Scales)
+	s.Codes, s.Scales = join(t.Codes, u.Codes), join(t.Scales, u.Scales)
 	s.Amax = max(t.Amax, u.Amax)
 	return &s
+}
+
+// join returns the bytes of a, then those of b, or nil if both are nil.
+func join(a, b []byte) []byte {
+	if a == nil && b == nil {
+		return nil
+	}
+	joined := make([]byte, len(a)+len(b))
+	memory.Huge(joined)
+	copy(joined[copy(joined, a):], b)
+	return joined
 }

@@ -36,7 +36,7 @@ the limit is reading memory.`)
 	cmd.Example = `  microscale bench gemv --format mxfp8
   microscale bench gemv --format mxfp4 --m 4 --activations mxint8 --json`
 	addProduct(cmd, bench.Product{A: quant.BF16, M: 1, N: 16384, K: 4096}, func(b *benchRun, p bench.Product) ([]bench.Result, error) {
-		return b.Gemv(&b.memory, p, *b.budget)
+		return b.Gemv(p, *b.budget)
 	})
 	return cmd
 }

@@ -43,11 +43,12 @@ type vector struct {
 	arithmetic  vectorArithmetic
 	lanes       Sym // the scale of each dword, for each chunk of a group
 
-	rows            int // of B in the current kernel
-	fn              *Func
-	w, s            Reg
-	wStride, triple Reg
-	x               vectorX
+	rows    int // of B in the current kernel
+	fn      *Func
+	w, s    Reg
+	wStride Reg
+	ahead   [2]Reg // from w to the codes to prefetch, by row
+	x       vectorX
 }
 
 // A vectorArithmetic decodes and multiplies codes of B. It uses Z8…Z23 and Z26…Z31.
@@ -107,8 +108,25 @@ func (v *vector) scaleLanes() []byte {
 	return data
 }
 
-// codes returns the memory off bytes past the current position in row r of B.
-func (v *vector) codes(r, off int) Mem { return rowAt(v.w, v.wStride, v.triple, r, off) }
+// codes returns the memory off bytes past the current position in row r of B, which is 0 or 1.
+func (v *vector) codes(r, off int) Mem { return rowAt(v.w, v.wStride, "", r, off) }
+
+// setAhead sets the distances at which codes are prefetched to the first-level cache: two rows, or
+// vectorAhead bytes where rows are shorter.
+func (v *vector) setAhead() {
+	long := v.fn.NewLabel("long")
+	for r := range v.rows {
+		v.ahead[r] = v.fn.GP(fmt.Sprintf("distance of prefetching row %d", r))
+	}
+	v.fn.I("LEAQ", v.wStride.At(0).By(v.wStride, 1), v.ahead[0])
+	v.fn.I("CMPQ", v.ahead[0], vectorAhead)
+	v.fn.Jump("JGE", long)
+	v.fn.I("MOVL", vectorAhead, v.ahead[0])
+	v.fn.Place(long)
+	if v.rows > 1 {
+		v.fn.I("LEAQ", v.ahead[0].At(0).By(v.wStride, 1), v.ahead[1])
+	}
+}
 
 func (v vector) write(f *File) {
 	v.lanes = f.Table("lanes"+v.name, v.scaleLanes())
@@ -124,12 +142,12 @@ func (v *vector) writeRows(f *File, rows int) {
 	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for %s, in groups of 16 blocks. It\nreports scales %s.", name, what, v.arithmetic.checks(v)), vectorParams)
 	v.fn, v.rows = fn, rows
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
-	v.wStride, v.triple = fn.Arg("wStride"), fn.GP("3·wStride")
+	v.wStride = fn.Arg("wStride")
 	sStride := fn.Arg("sStride")
 	v.x = newVectorX(fn)
 	groups, chunks, lanes := fn.GP("groups left"), fn.GP("chunks left of the group"), fn.GP("position in the lanes")
 	tmp, to := fn.GP("scratch"), fn.GP("scratch")
-	fn.I("LEAQ", v.wStride.At(0).By(v.wStride, 2), v.triple)
+	v.setAhead()
 	fn.I("KXORQ", K(7), K(7), K(7))
 	fn.I("MOVQ", fn.FP("tables"), tmp)
 	v.arithmetic.constants(v, tmp)
@@ -171,12 +189,7 @@ func (v *vector) writeRows(f *File, rows int) {
 	for c := range unroll {
 		for ; prefetched < (c+1)*bytes; prefetched += 64 {
 			for r := range rows {
-				far := v.w.At(prefetched).By(v.wStride, 16/v.bits) // shorter rows are prefetched further ahead
-				if rows == 2 {
-					far = v.codes(2+r, prefetched)
-				}
-				fn.I("PREFETCHT1", far)
-				fn.I("PREFETCHT0", v.codes(r, prefetched+vectorNear))
+				fn.I("PREFETCHT0", v.w.At(prefetched).By(v.ahead[r], 1))
 			}
 		}
 		for r := range rows {

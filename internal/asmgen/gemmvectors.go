@@ -11,6 +11,10 @@ const vectorBatches = 4
 // outstanding requests.
 const vectorNear = 512
 
+// vectorAhead is the distance in bytes at which kernels that multiply in BF16 or in integers prefetch
+// codes. The hardware prefetches too little by itself where a core reads as fast as memory allows.
+const vectorAhead = 8192
+
 // vectorX addresses rows of A from a common position.
 type vectorX struct{ x, stride, triple Reg }
 

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -64,8 +65,9 @@ func copies(bytes int) int {
 // Gemv measures a product with few rows of A, where reading B dominates. It cycles through
 // several B of 256 MB in total, more than the caches hold. For B of some hundred bytes or
 // less, most of that is the header of the tensors, and the codes may stay in a cache. The rate
-// counts the bytes of B, codes and scales. The limit is reading memory.
-func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, error) {
+// counts the bytes of B, codes and scales. The limit is reading memory. Both are in huge pages if the
+// system has them, as the weights of models are.
+func (t *Team) Gemv(p Product, budget time.Duration) ([]Result, error) {
 	a, err := t.quantized(p.A, p.M, p.K)
 	if err != nil {
 		return nil, err
@@ -78,15 +80,15 @@ func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, err
 	if err != nil {
 		return nil, err
 	}
-	limit := t.Read(mem, max(int(r.Work), weightBytes), budget/4)
+	limit := t.Read(&Memory{huge: true}, max(int(r.Work), weightBytes), budget/4)
 	r.bound(limit, limit.Work)
 	return []Result{r, limit}, nil
 }
 
-// weights returns copies of a tensor, the first itself, that take weightBytes in memory.
+// weights returns copies of a tensor that take weightBytes in memory.
 func weights(first *quant.Tensor) []*quant.Tensor {
-	list := []*quant.Tensor{first}
-	for range copies(len(first.Codes)+len(first.ScaleBytes())) - 1 {
+	var list []*quant.Tensor
+	for range copies(len(first.Codes) + len(first.ScaleBytes())) {
 		list = append(list, clone(first))
 	}
 	return list
@@ -117,7 +119,9 @@ func (t *Team) gemv(a *quant.Tensor, weights []*quant.Tensor, budget time.Durati
 // clone returns a copy of t that shares no buffers with it.
 func clone(t *quant.Tensor) *quant.Tensor {
 	c := *t
-	c.Codes, c.Scales, c.Scales32 = slices.Clone(t.Codes), slices.Clone(t.Scales), slices.Clone(t.Scales32)
+	c.Codes, c.Scales, c.Scales32 = make([]byte, len(t.Codes)), slices.Clone(t.Scales), slices.Clone(t.Scales32)
+	memory.Huge(c.Codes)
+	copy(c.Codes, t.Codes)
 	return &c
 }
 

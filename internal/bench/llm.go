@@ -131,7 +131,7 @@ func (t *Team) boundLLM(r *LLMResult, m *decoder.Model, l LLM, layers, head deco
 	for i := range r.Tests {
 		test := &r.Tests[i]
 		if test.Tokens != l.Prompt || test.Name[0] != 'p' {
-			read := t.Read(new(Memory), size, budget)
+			read := t.Read(&Memory{huge: true}, size, budget)
 			test.Limit = read.Rate() * 1e9 / float64(r.Bytes+m.CacheBytes(l.Depth+test.Tokens/2))
 			test.LimitBy = fmt.Sprintf("reading weights and KV cache at %.3g GB/s", read.Rate())
 			continue

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/memory"
 )
 
 // Granularity of the kernels that move memory, in bytes.
@@ -75,12 +76,18 @@ func buffer(n int) []byte {
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
 // A Memory holds the buffers of streams, reused between measurements.
-type Memory struct{ in, out []byte }
+type Memory struct {
+	in, out []byte
+	huge    bool // ask for huge pages for in
+}
 
 // reserve grows the buffers for streams of the given numbers of bytes.
 func (m *Memory) reserve(in, out int) {
 	if len(m.in) < in {
 		m.in = buffer(in)
+		if m.huge {
+			memory.Huge(m.in)
+		}
 		for i := 0; i < in; i += lineBytes {
 			m.in[i] = 1 // faults in each page; untouched pages share one of zeros
 		}

@@ -152,29 +152,37 @@ func (w *Weight) ReadDecoded(t Tile) (*quant.Tensor, error) {
 // ReadCodes returns a tile of a quantized weight as stored: its codes, its scales and Global. A
 // block must begin at the tile.
 func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
-	if block := w.Format.Block; block.Rows > 0 && t.From%block.Rows != 0 || block.Cols > 0 && t.FromCol%block.Cols != 0 {
-		return nil, fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows, block.Cols)
-	}
 	q, err := quant.NewTensor(w.Format, t.To-t.From, t.ToCol-t.FromCol)
 	if err != nil {
 		return nil, err
+	}
+	if err := w.ReadInto(q, t); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// ReadInto is ReadCodes into a tensor of the weight's format and the tile's shape.
+func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
+	if block := w.Format.Block; block.Rows > 0 && t.From%block.Rows != 0 || block.Cols > 0 && t.FromCol%block.Cols != 0 {
+		return fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows, block.Cols)
 	}
 	q.Global = w.Global
 	_, cols := w.Matrix()
 	for s := range Spans(w.Format, Codes, cols, t) {
 		if err := readAt(*w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if q.Scales32 != nil {
-		return q, readDense(q.Scales32, *w.parts[Scales], Spans(w.Format, Scales, cols, t))
+		return readDense(q.Scales32, *w.parts[Scales], Spans(w.Format, Scales, cols, t))
 	}
 	for s := range Spans(w.Format, Scales, cols, t) {
 		if err := readAt(*w.parts[Scales], q.Scales[s.From:s.To], s.At); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return q, nil
+	return nil
 }
 
 // ReadBytes returns the bytes of a tile of [Weight.Flat]. It uses buf if that is large enough.

@@ -73,7 +73,7 @@ train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor 
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: internal/behavior verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
-internal/bench: decoder internal/report convert internal/checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu
+internal/bench: decoder internal/report convert internal/checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu internal/memory
 internal/cli: internal/bounded internal/sampling internal/nn internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
 internal/ranks: internal/cli train internal/comm internal/comm/mpi
 internal/input: internal/memory internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded

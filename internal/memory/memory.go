@@ -1,4 +1,4 @@
-// Package memory tests whether slices overlap in memory and reports the available memory.
+// Package memory asks for huge pages, tests whether slices overlap, and reports the available memory.
 package memory
 
 import "unsafe"

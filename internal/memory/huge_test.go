@@ -1,0 +1,61 @@
+//go:build linux && amd64
+
+package memory
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// TestHuge finds the advice to use huge pages in the flags of memory.
+func TestHuge(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err != nil {
+		t.Skipf("this system has no transparent huge pages: %v", err)
+	}
+	for _, n := range []int{hugeBytes, 3<<20 + 5} {
+		b := make([]byte, n)
+		Huge(b)
+		at := uintptr(unsafe.Pointer(&b[0]))
+		advised, end := uintptr(0), at+uintptr(n)
+		for m := range mappings(t) {
+			if m.advised && m.from < end && m.to > at {
+				advised += min(m.to, end) - max(m.from, at)
+			}
+		}
+		if advised != uintptr(n) {
+			t.Errorf("%d of %d bytes are advised", advised, n)
+		}
+	}
+}
+
+type mapping struct {
+	from, to uintptr
+	advised  bool
+}
+
+// mappings returns the parts of the address space with the same flags.
+func mappings(t *testing.T) map[mapping]bool {
+	t.Helper()
+	f, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		t.Skipf("flags of memory are unknown: %v", err)
+	}
+	defer f.Close()
+	all := map[mapping]bool{}
+	var m mapping
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		if _, err := fmt.Sscanf(line, "%x-%x ", &m.from, &m.to); err == nil {
+			continue
+		}
+		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok {
+			m.advised = strings.Contains(flags+" ", " hg ")
+			all[m] = true
+		}
+	}
+	return all
+}
