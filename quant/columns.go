@@ -8,15 +8,17 @@ const columnsAhead = 8
 // columns quantizes a tile of a columnwise copy, whose stored rows begin with row and
 // positions with pos, without transposing its source: amaxes of columns, then codes by the
 // factors of columns, which a kernel transposes. The tile is padded to whole blocks and
-// kernel tiles.
-func (w *worker) columns(o *output, x source, row, pos int) {
+// kernel tiles. found tells that w.amaxes has the amaxes.
+func (w *worker) columns(o *output, x source, row, pos int, found bool) {
 	rows, cols, bits := x.rows, x.cols, o.q.Format.Element.StoredBits()
 	x = w.padTile(o, x)
 	extent := o.q.Format.Block.Cols // rows that share a scale
 	if extent == 0 {
 		extent = x.rows
 	}
-	w.columnAmaxes(o, x, extent)
+	if !found {
+		w.columnAmaxes(o, x, extent)
+	}
 	w.columnFactors(o, x, extent, row, cols)
 
 	codes, stride := o.codesAt(row, pos), o.t.RowBytes()

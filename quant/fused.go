@@ -25,15 +25,35 @@ func (w *worker) fusedRows(o *output, call *fusedCall, x source, row, pos int) {
 	}
 	whole := cols / group * group
 	if whole > 0 {
-		w.fusedGroups(o, call, x.view(0, rows, 0, whole), o.scaleAt(row, pos), whole/group)
+		w.fusedGroups(o, call, x.view(0, rows, 0, whole), o.scaleAt(row, pos), whole/group, nil)
 	}
 	if whole < cols {
 		w.fusedEdge(o, call, x.view(0, rows, whole, cols), o.scaleAt(row, pos)+whole/extent)
 	}
 }
 
-// fusedGroups quantizes rows of whole groups, which begin with a block of the tensor.
-func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups int) {
+// fusedColumns is rows of a tile of whole groups by a fused kernel, which also finds the amaxes of
+// blocks of extent rows of its columns.
+func (w *worker) fusedColumns(o *output, call *fusedCall, x source, row, pos, extent int) {
+	amaxes := grow(&w.amaxes, x.rows/extent*x.cols)
+	clear(amaxes)
+	groups := x.cols / (call.group * o.q.Format.Block.Cols)
+	for r := 0; r < x.rows; r += extent {
+		w.fusedGroups(o, call, x.view(r, r+extent, 0, x.cols), o.scaleAt(row+r, pos), groups, amaxes[r/extent*x.cols:])
+	}
+}
+
+// findsColumns reports whether fusedColumns can find the amaxes that the columnwise copy c of a
+// tile needs.
+func (o *output) findsColumns(c *output, x source) bool {
+	call, block := o.fused[index(x.isBF16())], c.q.Format.Block
+	return call != nil && call.columns && !o.q.Hadamard && c.columns != nil && !c.knowsFactors() && block.Rows == 1 && block.Cols > 0 &&
+		x.cols%(call.group*o.q.Format.Block.Cols) == 0 && x.cols%tileSide == 0 && x.rows%leastCommon(tileSide, block.Cols) == 0
+}
+
+// fusedGroups quantizes rows of whole groups, which begin with a block of the tensor. It raises
+// maxima to the amaxes of columns, unless that is nil.
+func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups int, maxima []uint32) {
 	rows, cols := x.rows, x.cols
 	perRow := o.t.scaleCols()
 	n := cols / o.q.Format.Block.Cols
@@ -42,24 +62,24 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 	t := rowGroups{
 		codes: codes, scales: o.scaleMemory(block, last), src: x.bytes(0, rows), groups: groups, rows: rows,
 		codeGap: (perRow - n) * o.blockBytes(), scaleGap: (perRow - n) * o.scaleBytes(), srcGap: x.stride - cols*x.size,
-		ahead: fusedAhead, codeAhead: codesAhead, stream: o.streams(codes, rows),
+		ahead: fusedAhead, codeAhead: codesAhead, stream: o.streams(codes, rows), maxima: maxima,
 	}
 	if bytes := cols * x.size; rows > 1 {
 		t.ahead = ceilDiv(rowsAhead, bytes) * x.stride
 		t.codeAhead = o.t.RowBytes()
 	}
 	amax := call.quantize(t)
-	switch {
+	switch { // a call that fails has raised all maxima
 	case amax != flagged:
 		o.raiseAmax(amax)
 	case rows > 1:
 		half := rows / 2
-		w.fusedGroups(o, call, x.view(0, half, 0, cols), block, groups)
-		w.fusedGroups(o, call, x.view(half, rows, 0, cols), block+half*perRow, groups)
+		w.fusedGroups(o, call, x.view(0, half, 0, cols), block, groups, nil)
+		w.fusedGroups(o, call, x.view(half, rows, 0, cols), block+half*perRow, groups, nil)
 	case groups > 1:
 		half := groups / 2 * (cols / groups)
-		w.fusedGroups(o, call, x.view(0, 1, 0, half), block, groups/2)
-		w.fusedGroups(o, call, x.view(0, 1, half, cols), block+half/o.q.Format.Block.Cols, groups-groups/2)
+		w.fusedGroups(o, call, x.view(0, 1, 0, half), block, groups/2, nil)
+		w.fusedGroups(o, call, x.view(0, 1, half, cols), block+half/o.q.Format.Block.Cols, groups-groups/2, nil)
 	default:
 		w.referenceBlocks(o, x, 0, block)
 	}

@@ -48,12 +48,27 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 					if groups > 1 && hard { // as rows of one group
 						part.groups, part.rows = 1, groups
 					}
+					var wantMaxima []uint32
+					if k.columns && o.stream {
+						wantMaxima = make([]uint32, part.groups*k.group*q.Format.Block.Cols)
+						for j := range wantMaxima {
+							wantMaxima[j] = math.Float32bits(r.Float32())
+						}
+						part.maxima = fenced(f, wantMaxima)
+						for i, v := range values {
+							j := i % len(wantMaxima)
+							wantMaxima[j] = max(wantMaxima[j], math.Float32bits(v)&absMask)
+						}
+					}
 					got := k.begin(o)(part)
 					fence()
+					name := fmt.Sprintf("%s, %d groups", quantizerName(q), groups)
+					if !slices.Equal(part.maxima, wantMaxima) {
+						f.Fatalf("%s: the maxima of columns are %x, want %x", name, part.maxima, wantMaxima)
+					}
 					if got == flagged && hard {
 						continue
 					}
-					name := fmt.Sprintf("%s, %d groups", quantizerName(q), groups)
 					if got != amax {
 						f.Fatalf("%s: the amax has bits %#x, want %#x", name, got, amax)
 					}

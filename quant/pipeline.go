@@ -24,7 +24,8 @@ import (
 //
 //	columnwise copy = transposed rowwise copy, of square blocks   both.go
 //	columns: a kernel encodes and transposes codes                columns.go
-//	a fused kernel does amax, scale and encode of rows            fused.go
+//	a fused kernel does amax, scale and encode of rows, and
+//	finds amaxes of columns where it can                          fused.go
 //	rows stage by stage; a columnwise tile is transposed before   rows.go
 //
 // Primitives and their contracts are in primitives.go. The reference implementation encodes
@@ -317,6 +318,11 @@ func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
 		if o.q.Hadamard {
 			x = w.load(o, r0, r1, c0, c1)
 		}
+		if col := p.outputs[Columnwise]; col != nil && !p.transposes && o.findsColumns(col, x) {
+			w.fusedColumns(o, o.fused[index(x.isBF16())], x, r0, c0, col.q.Format.Block.Cols)
+			w.columns(col, x, c0, r0, true)
+			return
+		}
 		w.rows(o, x, r0, c0)
 	}
 	o := p.outputs[Columnwise]
@@ -328,7 +334,7 @@ func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
 		return
 	}
 	if o.columns != nil {
-		w.columns(o, p.x.view(r0, r1, c0, c1), c0, r0)
+		w.columns(o, p.x.view(r0, r1, c0, c1), c0, r0, false)
 		return
 	}
 	band := max(1, o.q.Format.Block.Rows)

@@ -137,7 +137,8 @@ func has(tier cpu.Tier) bool { return tier <= cpu.Best() }
 type fusedKernel struct {
 	tier     cpu.Tier
 	bf16     bool
-	group    int // blocks
+	group    int  // blocks
+	columns  bool // it raises rowGroups.maxima
 	supports func(*Quantizer) bool
 	begin    func(*output) func(rowGroups) (amax uint32) // bits of the largest magnitude, or flagged
 }
@@ -149,6 +150,7 @@ type rowGroups struct {
 	codeGap, scaleGap, srcGap int // from the end of a row to the next
 	ahead, codeAhead          int // bytes of src, and of codes, that are prefetched ahead
 	stream                    bool
+	maxima                    []uint32 // running amaxes of the columns of src, which fusedKernel.columns raises; or nil
 }
 
 // A scaleKernel sets scales, and the factors that elements are multiplied by, of a multiple
@@ -202,7 +204,8 @@ func (t columnPart) store() int {
 
 // A fusedCall is a fused kernel with its constants.
 type fusedCall struct {
-	group    int // blocks
+	group    int  // blocks
+	columns  bool // it raises rowGroups.maxima
 	quantize func(rowGroups) (amax uint32)
 }
 
@@ -212,7 +215,7 @@ func (o *output) fusedCall(bf16 bool) *fusedCall {
 	if k == nil || o.q.Search != NoSearch {
 		return nil
 	}
-	return &fusedCall{k.group, k.begin(o)}
+	return &fusedCall{k.group, k.columns, k.begin(o)}
 }
 
 // columnKernel returns the kernel for tiles of a columnwise copy, or nil.

@@ -5,10 +5,10 @@
 package quant
 
 // columnMaxima raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
-// rows of float32, n > 0, rows > 0. Memory ahead bytes further is prefetched.
+// 4·fours rows of float32, n > 0, fours > 0. Memory ahead bytes further is prefetched.
 //
 //go:noescape
-func columnMaxima(maxima *uint32, src *byte, n, rows, srcStride, ahead int)
+func columnMaxima(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 
 // columns encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of
 // a floating-point format, and stores them transposed: elements times the factor of their column, of
@@ -29,10 +29,10 @@ func columns(codes, src *byte, factors *float32, n, blockRows, codeStride, srcSt
 func columnsInt(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
 
 // columnMaximaBF16 raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
-// rows of BF16, n > 0, rows > 0. Memory ahead bytes further is prefetched.
+// 4·fours rows of BF16, n > 0, fours > 0. Memory ahead bytes further is prefetched.
 //
 //go:noescape
-func columnMaximaBF16(maxima *uint32, src *byte, n, rows, srcStride, ahead int)
+func columnMaximaBF16(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 
 // columnsBF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of
 // a floating-point format, and stores them transposed: elements times the factor of their column, of

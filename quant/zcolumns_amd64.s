@@ -423,7 +423,7 @@ stream3:
 	ADDQ SI, DX
 	RET
 
-// func columnMaxima(maxima *uint32, src *byte, n, rows, srcStride, ahead int)
+// func columnMaxima(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 //
 //	AX src
 //	BX srcStride
@@ -443,13 +443,11 @@ TEXT ·columnMaxima(SB), NOSPLIT, $0-48
 	LEAQ (R8)(DX*1), R9
 
 rows1:
-	CMPQ rows+24(FP), $4
-	JLT done2
 	MOVQ maxima+0(FP), SI
 	MOVQ AX, DI
 	MOVQ n+16(FP), CX
 
-columns3:
+columns2:
 	VPANDD (DI), Z31, Z0
 	PREFETCHT0 (DI)(DX*1)
 	VPANDD (DI)(BX*1), Z31, Z1
@@ -497,46 +495,10 @@ columns3:
 	ADDQ $256, DI
 	ADDQ $256, SI
 	SUBQ $1, CX
-	JNZ columns3
+	JNZ columns2
 	LEAQ (AX)(BX*4), AX
-	SUBQ $4, rows+24(FP)
-	JMP rows1
-
-done2:
-
-rows4:
-	CMPQ rows+24(FP), $1
-	JLT done5
-	MOVQ maxima+0(FP), SI
-	MOVQ AX, DI
-	MOVQ n+16(FP), CX
-
-columns6:
-	VPANDD (DI), Z31, Z0
-	PREFETCHT0 (DI)(DX*1)
-	VPMAXUD (SI), Z0, Z0
-	VMOVDQU64 Z0, (SI)
-	VPANDD 64(DI), Z31, Z2
-	PREFETCHT0 64(DI)(DX*1)
-	VPMAXUD 64(SI), Z2, Z2
-	VMOVDQU64 Z2, 64(SI)
-	VPANDD 128(DI), Z31, Z4
-	PREFETCHT0 128(DI)(DX*1)
-	VPMAXUD 128(SI), Z4, Z4
-	VMOVDQU64 Z4, 128(SI)
-	VPANDD 192(DI), Z31, Z6
-	PREFETCHT0 192(DI)(DX*1)
-	VPMAXUD 192(SI), Z6, Z6
-	VMOVDQU64 Z6, 192(SI)
-	ADDQ $256, DI
-	ADDQ $256, SI
-	SUBQ $1, CX
-	JNZ columns6
-	LEAQ (AX)(BX*1), AX
-	SUBQ $1, rows+24(FP)
-	JMP rows4
-
-done5:
+	SUBQ $1, fours+24(FP)
+	JNZ rows1
 	VZEROUPPER
 	RET
 
@@ -992,7 +954,7 @@ columns8:
 	VZEROUPPER
 	RET
 
-// func columnMaximaBF16(maxima *uint32, src *byte, n, rows, srcStride, ahead int)
+// func columnMaximaBF16(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 //
 //	AX src
 //	BX srcStride
@@ -1012,13 +974,11 @@ TEXT ·columnMaximaBF16(SB), NOSPLIT, $0-48
 	LEAQ (R8)(DX*1), R9
 
 rows1:
-	CMPQ rows+24(FP), $4
-	JLT done2
 	MOVQ maxima+0(FP), SI
 	MOVQ AX, DI
 	MOVQ n+16(FP), CX
 
-columns3:
+columns2:
 	VPANDD (DI), Z31, Z0
 	PREFETCHT0 (DI)(DX*1)
 	VPANDD (DI)(BX*1), Z31, Z1
@@ -1058,52 +1018,10 @@ columns3:
 	ADDQ $128, DI
 	ADDQ $256, SI
 	SUBQ $1, CX
-	JNZ columns3
+	JNZ columns2
 	LEAQ (AX)(BX*4), AX
-	SUBQ $4, rows+24(FP)
-	JMP rows1
-
-done2:
-
-rows4:
-	CMPQ rows+24(FP), $1
-	JLT done5
-	MOVQ maxima+0(FP), SI
-	MOVQ AX, DI
-	MOVQ n+16(FP), CX
-
-columns6:
-	VPANDD (DI), Z31, Z0
-	PREFETCHT0 (DI)(DX*1)
-	VPMOVZXWD Y0, Z1
-	VPSLLD $16, Z1, Z1
-	VPMAXUD (SI), Z1, Z1
-	VMOVDQU64 Z1, (SI)
-	VEXTRACTI64X4 $1, Z0, Y0
-	VPMOVZXWD Y0, Z1
-	VPSLLD $16, Z1, Z1
-	VPMAXUD 64(SI), Z1, Z1
-	VMOVDQU64 Z1, 64(SI)
-	VPANDD 64(DI), Z31, Z2
-	PREFETCHT0 64(DI)(DX*1)
-	VPMOVZXWD Y2, Z3
-	VPSLLD $16, Z3, Z3
-	VPMAXUD 128(SI), Z3, Z3
-	VMOVDQU64 Z3, 128(SI)
-	VEXTRACTI64X4 $1, Z2, Y2
-	VPMOVZXWD Y2, Z3
-	VPSLLD $16, Z3, Z3
-	VPMAXUD 192(SI), Z3, Z3
-	VMOVDQU64 Z3, 192(SI)
-	ADDQ $128, DI
-	ADDQ $256, SI
-	SUBQ $1, CX
-	JNZ columns6
-	LEAQ (AX)(BX*1), AX
-	SUBQ $1, rows+24(FP)
-	JMP rows4
-
-done5:
+	SUBQ $1, fours+24(FP)
+	JNZ rows1
 	VZEROUPPER
 	RET
 

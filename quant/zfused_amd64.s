@@ -114,7 +114,7 @@ DATA quantSixes<>+48(SB)/8, $0x4948464544424140
 DATA quantSixes<>+56(SB)/8, $0x545251504e4d4c4a
 GLOBL quantSixes<>(SB), RODATA|NOPTR, $64
 
-// func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -130,11 +130,11 @@ GLOBL quantSixes<>(SB), RODATA|NOPTR, $64
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuse8(SB), 0, $320-104
+TEXT ·fuse8(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -181,7 +181,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	CALL amaxes<>(SB)
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $11, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns32<>(SB)
+	JMP done5
+
+rows4:
+	CALL amaxes32<>(SB)
+
+done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -206,7 +218,6 @@ group3:
 	VPORD.BCST 36(SI), Z1, Z1
 	VMOVDQA64 Z1, 64(DI)
 	ADDQ $16, BX
-	ADDQ $2048, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -224,7 +235,7 @@ row2:
 encode1:
 	MOVQ $8, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	PREFETCHT1 128(DX)(R12*1)
@@ -258,33 +269,33 @@ codes4:
 	VPTERNLOGD $216, Z26, Z11, Z9
 	VPERMB Z9, Z27, Z9
 	CMPL 56(SI), $6
-	JNE other6
+	JNE other8
 	VPMADDUBSW Z23, Z9, Z9
 	VPMADDWD Z22, Z9, Z9
 	VPERMB Z9, Z21, Z9
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $48, AX
-	JMP stored5
+	JMP stored7
 
-other6:
+other8:
 	CMPQ stream+80(FP), $0
-	JEQ plain7
+	JEQ plain9
 	VMOVNTDQ Z9, (AX)
-	JMP stored8
+	JMP stored10
 
-plain7:
+plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored8:
+stored10:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $256, DX
 	ADDQ $8, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -309,14 +320,114 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
 	RET
 
-// amaxes leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
+// amaxesColumns32 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them, and the amaxes of its columns.
 //
-//	R8 the blocks
-TEXT amaxes<>(SB), NOSPLIT, $0-0
+//	R8 the blocks, and those behind them on return
+//	R10 bit 1 is 0
+//	R11 amaxes of their columns
+TEXT amaxesColumns32<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPMAXUD (R11), Z0, Z1
+	VMOVDQU64 Z1, (R11)
+	VPANDD 64(R8), Z31, Z1
+	VPMAXUD 64(R11), Z1, Z2
+	VMOVDQU64 Z2, 64(R11)
+	VPMAXUD Z1, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPMAXUD 128(R11), Z1, Z2
+	VMOVDQU64 Z2, 128(R11)
+	VPANDD 192(R8), Z31, Z2
+	VPMAXUD 192(R11), Z2, Z3
+	VMOVDQU64 Z3, 192(R11)
+	VPMAXUD Z2, Z1, Z1
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	VPANDD 256(R8), Z31, Z1
+	VPMAXUD 256(R11), Z1, Z2
+	VMOVDQU64 Z2, 256(R11)
+	VPANDD 320(R8), Z31, Z2
+	VPMAXUD 320(R11), Z2, Z3
+	VMOVDQU64 Z3, 320(R11)
+	VPMAXUD Z2, Z1, Z1
+	VPANDD 384(R8), Z31, Z2
+	VPMAXUD 384(R11), Z2, Z3
+	VMOVDQU64 Z3, 384(R11)
+	VPANDD 448(R8), Z31, Z3
+	VPMAXUD 448(R11), Z3, Z4
+	VMOVDQU64 Z4, 448(R11)
+	VPMAXUD Z3, Z2, Z2
+	VPUNPCKLDQ Z2, Z1, Z3
+	VPUNPCKHDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VPUNPCKLQDQ Z1, Z0, Z2
+	VPUNPCKHQDQ Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	VPANDD 512(R8), Z31, Z1
+	VPMAXUD 512(R11), Z1, Z2
+	VMOVDQU64 Z2, 512(R11)
+	VPANDD 576(R8), Z31, Z2
+	VPMAXUD 576(R11), Z2, Z3
+	VMOVDQU64 Z3, 576(R11)
+	VPMAXUD Z2, Z1, Z1
+	VPANDD 640(R8), Z31, Z2
+	VPMAXUD 640(R11), Z2, Z3
+	VMOVDQU64 Z3, 640(R11)
+	VPANDD 704(R8), Z31, Z3
+	VPMAXUD 704(R11), Z3, Z4
+	VMOVDQU64 Z4, 704(R11)
+	VPMAXUD Z3, Z2, Z2
+	VPUNPCKLDQ Z2, Z1, Z3
+	VPUNPCKHDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VPANDD 768(R8), Z31, Z2
+	VPMAXUD 768(R11), Z2, Z3
+	VMOVDQU64 Z3, 768(R11)
+	VPANDD 832(R8), Z31, Z3
+	VPMAXUD 832(R11), Z3, Z4
+	VMOVDQU64 Z4, 832(R11)
+	VPMAXUD Z3, Z2, Z2
+	VPANDD 896(R8), Z31, Z3
+	VPMAXUD 896(R11), Z3, Z4
+	VMOVDQU64 Z4, 896(R11)
+	VPANDD 960(R8), Z31, Z4
+	VPMAXUD 960(R11), Z4, Z5
+	VMOVDQU64 Z5, 960(R11)
+	VPMAXUD Z4, Z3, Z3
+	VPUNPCKLDQ Z3, Z2, Z4
+	VPUNPCKHDQ Z3, Z2, Z2
+	VPMAXUD Z4, Z2, Z2
+	VPUNPCKLQDQ Z2, Z1, Z3
+	VPUNPCKHQDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VSHUFI32X4 $136, Z1, Z0, Z2
+	VSHUFI32X4 $221, Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	ADDQ $1024, R8
+	ADDQ $1024, R11
+	BTCQ $1, R10
+	JCC half1
+	VSHUFI32X4 $136, Z0, Z7, Z1
+	VSHUFI32X4 $221, Z0, Z7, Z7
+	VPMAXUD Z1, Z7, Z0
+	VPMAXUD Z0, Z20, Z20
+	RET
+
+// amaxes32 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
+//
+//	R8 the blocks, and those behind them on return
+//	R10 bit 1 is 0
+TEXT amaxes32<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
 	VPANDD 64(R8), Z31, Z1
 	VPMAXUD Z1, Z0, Z0
@@ -362,54 +473,12 @@ TEXT amaxes<>(SB), NOSPLIT, $0-0
 	VSHUFI32X4 $136, Z1, Z0, Z2
 	VSHUFI32X4 $221, Z1, Z0, Z0
 	VPMAXUD Z2, Z0, Z0
-	VPANDD 1024(R8), Z31, Z1
-	VPANDD 1088(R8), Z31, Z2
-	VPMAXUD Z2, Z1, Z1
-	VPANDD 1152(R8), Z31, Z2
-	VPANDD 1216(R8), Z31, Z3
-	VPMAXUD Z3, Z2, Z2
-	VPUNPCKLDQ Z2, Z1, Z3
-	VPUNPCKHDQ Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VPANDD 1280(R8), Z31, Z2
-	VPANDD 1344(R8), Z31, Z3
-	VPMAXUD Z3, Z2, Z2
-	VPANDD 1408(R8), Z31, Z3
-	VPANDD 1472(R8), Z31, Z4
-	VPMAXUD Z4, Z3, Z3
-	VPUNPCKLDQ Z3, Z2, Z4
-	VPUNPCKHDQ Z3, Z2, Z2
-	VPMAXUD Z4, Z2, Z2
-	VPUNPCKLQDQ Z2, Z1, Z3
-	VPUNPCKHQDQ Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VPANDD 1536(R8), Z31, Z2
-	VPANDD 1600(R8), Z31, Z3
-	VPMAXUD Z3, Z2, Z2
-	VPANDD 1664(R8), Z31, Z3
-	VPANDD 1728(R8), Z31, Z4
-	VPMAXUD Z4, Z3, Z3
-	VPUNPCKLDQ Z3, Z2, Z4
-	VPUNPCKHDQ Z3, Z2, Z2
-	VPMAXUD Z4, Z2, Z2
-	VPANDD 1792(R8), Z31, Z3
-	VPANDD 1856(R8), Z31, Z4
-	VPMAXUD Z4, Z3, Z3
-	VPANDD 1920(R8), Z31, Z4
-	VPANDD 1984(R8), Z31, Z5
-	VPMAXUD Z5, Z4, Z4
-	VPUNPCKLDQ Z4, Z3, Z5
-	VPUNPCKHDQ Z4, Z3, Z3
-	VPMAXUD Z5, Z3, Z3
-	VPUNPCKLQDQ Z3, Z2, Z4
-	VPUNPCKHQDQ Z3, Z2, Z2
-	VPMAXUD Z4, Z2, Z2
-	VSHUFI32X4 $136, Z2, Z1, Z3
-	VSHUFI32X4 $221, Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VSHUFI32X4 $136, Z1, Z0, Z2
-	VSHUFI32X4 $221, Z1, Z0, Z0
-	VPMAXUD Z2, Z0, Z0
+	ADDQ $1024, R8
+	BTCQ $1, R10
+	JCC half1
+	VSHUFI32X4 $136, Z0, Z7, Z1
+	VSHUFI32X4 $221, Z0, Z7, Z7
+	VPMAXUD Z1, Z7, Z0
 	VPMAXUD Z0, Z20, Z20
 	RET
 
@@ -482,7 +551,7 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	CALL amaxesBF16<>(SB)
+	CALL amaxes32BF16<>(SB)
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -507,7 +576,6 @@ group3:
 	VPORD.BCST 36(SI), Z1, Z1
 	VMOVDQA64 Z1, 64(DI)
 	ADDQ $16, BX
-	ADDQ $1024, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -616,10 +684,14 @@ stored5:
 	VZEROUPPER
 	RET
 
-// amaxesBF16 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
+// amaxes32BF16 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks
-TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
+//	R8 the blocks, and those behind them on return
+//	R10 bit 1 is 0
+TEXT amaxes32BF16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
 	VPANDD 64(R8), Z31, Z1
 	VPUNPCKLWD Z1, Z0, Z2
@@ -649,38 +721,12 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 	VPUNPCKLQDQ Z1, Z0, Z2
 	VPUNPCKHQDQ Z1, Z0, Z0
 	VPMAXUW Z2, Z0, Z0
-	VPANDD 512(R8), Z31, Z1
-	VPANDD 576(R8), Z31, Z2
-	VPUNPCKLWD Z2, Z1, Z3
-	VPUNPCKHWD Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VPANDD 640(R8), Z31, Z2
-	VPANDD 704(R8), Z31, Z3
-	VPUNPCKLWD Z3, Z2, Z4
-	VPUNPCKHWD Z3, Z2, Z2
-	VPMAXUW Z4, Z2, Z2
-	VPUNPCKLDQ Z2, Z1, Z3
-	VPUNPCKHDQ Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VPANDD 768(R8), Z31, Z2
-	VPANDD 832(R8), Z31, Z3
-	VPUNPCKLWD Z3, Z2, Z4
-	VPUNPCKHWD Z3, Z2, Z2
-	VPMAXUW Z4, Z2, Z2
-	VPANDD 896(R8), Z31, Z3
-	VPANDD 960(R8), Z31, Z4
-	VPUNPCKLWD Z4, Z3, Z5
-	VPUNPCKHWD Z4, Z3, Z3
-	VPMAXUW Z5, Z3, Z3
-	VPUNPCKLDQ Z3, Z2, Z4
-	VPUNPCKHDQ Z3, Z2, Z2
-	VPMAXUW Z4, Z2, Z2
-	VPUNPCKLQDQ Z2, Z1, Z3
-	VPUNPCKHQDQ Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VSHUFI32X4 $136, Z1, Z0, Z2
-	VSHUFI32X4 $221, Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
+	ADDQ $512, R8
+	BTCQ $1, R10
+	JCC half1
+	VSHUFI32X4 $136, Z0, Z7, Z1
+	VSHUFI32X4 $221, Z0, Z7, Z7
+	VPMAXUW Z1, Z7, Z0
 	VSHUFI32X4 $177, Z0, Z0, Z1
 	VPMAXUW Z1, Z0, Z0
 	VMOVDQU64 quantBlocks<>+0(SB), Z1
@@ -689,7 +735,7 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -705,11 +751,11 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuse4(SB), 0, $320-104
+TEXT ·fuse4(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -753,7 +799,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	CALL amaxes<>(SB)
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $11, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns32<>(SB)
+	JMP done5
+
+rows4:
+	CALL amaxes32<>(SB)
+
+done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -778,7 +836,6 @@ group3:
 	VPORD.BCST 36(SI), Z1, Z1
 	VMOVDQA64 Z1, 64(DI)
 	ADDQ $16, BX
-	ADDQ $2048, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -796,7 +853,7 @@ row2:
 encode1:
 	MOVQ $4, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	PREFETCHT1 128(DX)(R12*1)
@@ -867,22 +924,22 @@ codes4:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
 	CMPQ stream+80(FP), $0
-	JEQ plain6
+	JEQ plain8
 	VMOVNTDQ Z9, (AX)
-	JMP stored7
+	JMP stored9
 
-plain6:
+plain8:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored7:
+stored9:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $512, DX
 	ADDQ $16, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -907,7 +964,7 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
 	RET
 
@@ -977,7 +1034,7 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	CALL amaxesBF16<>(SB)
+	CALL amaxes32BF16<>(SB)
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -1002,7 +1059,6 @@ group3:
 	VPORD.BCST 36(SI), Z1, Z1
 	VMOVDQA64 Z1, 64(DI)
 	ADDQ $16, BX
-	ADDQ $1024, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -1137,7 +1193,7 @@ stored5:
 	VZEROUPPER
 	RET
 
-// func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1153,11 +1209,11 @@ stored5:
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuseInt8(SB), 0, $320-104
+TEXT ·fuseInt8(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -1182,7 +1238,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	CALL amaxes<>(SB)
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $11, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns32<>(SB)
+	JMP done5
+
+rows4:
+	CALL amaxes32<>(SB)
+
+done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -1200,7 +1268,6 @@ group3:
 	VPSLLD $23, Z1, Z1
 	VMOVDQA64 Z1, (DI)
 	ADDQ $16, BX
-	ADDQ $2048, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -1218,7 +1285,7 @@ row2:
 encode1:
 	MOVQ $8, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	PREFETCHT1 128(DX)(R12*1)
@@ -1242,22 +1309,22 @@ codes4:
 	VPACKSSWB Z10, Z8, Z9
 	VPERMB Z9, Z27, Z9
 	CMPQ stream+80(FP), $0
-	JEQ plain6
+	JEQ plain8
 	VMOVNTDQ Z9, (AX)
-	JMP stored7
+	JMP stored9
 
-plain6:
+plain8:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored7:
+stored9:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $256, DX
 	ADDQ $8, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -1282,7 +1349,7 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
 	RET
 
@@ -1333,7 +1400,7 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	CALL amaxesBF16<>(SB)
+	CALL amaxes32BF16<>(SB)
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -1351,7 +1418,6 @@ group3:
 	VPSLLD $23, Z1, Z1
 	VMOVDQA64 Z1, (DI)
 	ADDQ $16, BX
-	ADDQ $1024, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -1439,7 +1505,7 @@ stored5:
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1455,11 +1521,11 @@ stored5:
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuseGlobal4(SB), 0, $320-104
+TEXT ·fuseGlobal4(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -1507,68 +1573,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	VPANDD (R8), Z31, Z0
-	VPANDD 64(R8), Z31, Z1
-	VPUNPCKLDQ Z1, Z0, Z2
-	VPUNPCKHDQ Z1, Z0, Z0
-	VPMAXUD Z2, Z0, Z0
-	VPANDD 128(R8), Z31, Z1
-	VPANDD 192(R8), Z31, Z2
-	VPUNPCKLDQ Z2, Z1, Z3
-	VPUNPCKHDQ Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VPUNPCKLQDQ Z1, Z0, Z2
-	VPUNPCKHQDQ Z1, Z0, Z0
-	VPMAXUD Z2, Z0, Z0
-	VPANDD 256(R8), Z31, Z1
-	VPANDD 320(R8), Z31, Z2
-	VPUNPCKLDQ Z2, Z1, Z3
-	VPUNPCKHDQ Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VPANDD 384(R8), Z31, Z2
-	VPANDD 448(R8), Z31, Z3
-	VPUNPCKLDQ Z3, Z2, Z4
-	VPUNPCKHDQ Z3, Z2, Z2
-	VPMAXUD Z4, Z2, Z2
-	VPUNPCKLQDQ Z2, Z1, Z3
-	VPUNPCKHQDQ Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VSHUFI32X4 $136, Z1, Z0, Z2
-	VSHUFI32X4 $221, Z1, Z0, Z0
-	VPMAXUD Z2, Z0, Z0
-	VPANDD 512(R8), Z31, Z1
-	VPANDD 576(R8), Z31, Z2
-	VPUNPCKLDQ Z2, Z1, Z3
-	VPUNPCKHDQ Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VPANDD 640(R8), Z31, Z2
-	VPANDD 704(R8), Z31, Z3
-	VPUNPCKLDQ Z3, Z2, Z4
-	VPUNPCKHDQ Z3, Z2, Z2
-	VPMAXUD Z4, Z2, Z2
-	VPUNPCKLQDQ Z2, Z1, Z3
-	VPUNPCKHQDQ Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VPANDD 768(R8), Z31, Z2
-	VPANDD 832(R8), Z31, Z3
-	VPUNPCKLDQ Z3, Z2, Z4
-	VPUNPCKHDQ Z3, Z2, Z2
-	VPMAXUD Z4, Z2, Z2
-	VPANDD 896(R8), Z31, Z3
-	VPANDD 960(R8), Z31, Z4
-	VPUNPCKLDQ Z4, Z3, Z5
-	VPUNPCKHDQ Z4, Z3, Z3
-	VPMAXUD Z5, Z3, Z3
-	VPUNPCKLQDQ Z3, Z2, Z4
-	VPUNPCKHQDQ Z3, Z2, Z2
-	VPMAXUD Z4, Z2, Z2
-	VSHUFI32X4 $136, Z2, Z1, Z3
-	VSHUFI32X4 $221, Z2, Z1, Z1
-	VPMAXUD Z3, Z1, Z1
-	VSHUFI32X4 $136, Z1, Z0, Z2
-	VSHUFI32X4 $221, Z1, Z0, Z0
-	VPMAXUD Z2, Z0, Z0
-	VPMAXUD Z0, Z20, Z20
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $10, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns16<>(SB)
+	JMP done5
+
+rows4:
+	CALL amaxes16<>(SB)
+
+done5:
 	VPCMPUD.BCST $5, 8(SI), Z0, K1
 	KORW K1, K7, K7
 	VMULPS.BCST (SI), Z0, Z0
@@ -1589,7 +1606,6 @@ group3:
 	VMINPS.BCST 48(SI), Z1, Z1
 	VMOVDQU64 Z1, (DI)
 	ADDQ $16, BX
-	ADDQ $1024, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -1607,7 +1623,7 @@ row2:
 encode1:
 	MOVQ $2, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	PREFETCHT1 128(DX)(R12*1)
@@ -1692,22 +1708,22 @@ codes4:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
 	CMPQ stream+80(FP), $0
-	JEQ plain6
+	JEQ plain8
 	VMOVNTDQ Z9, (AX)
-	JMP stored7
+	JMP stored9
 
-plain6:
+plain8:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored7:
+stored9:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $512, DX
 	ADDQ $32, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -1732,8 +1748,118 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
+	RET
+
+// amaxesColumns16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them, and the amaxes of its columns.
+//
+//	R8 the blocks, and those behind them on return
+//	R10 bit 1 is 0
+//	R11 amaxes of their columns
+TEXT amaxesColumns16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPMAXUD (R11), Z0, Z1
+	VMOVDQU64 Z1, (R11)
+	VPANDD 64(R8), Z31, Z1
+	VPMAXUD 64(R11), Z1, Z2
+	VMOVDQU64 Z2, 64(R11)
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPMAXUD 128(R11), Z1, Z2
+	VMOVDQU64 Z2, 128(R11)
+	VPANDD 192(R8), Z31, Z2
+	VPMAXUD 192(R11), Z2, Z3
+	VMOVDQU64 Z3, 192(R11)
+	VPUNPCKLDQ Z2, Z1, Z3
+	VPUNPCKHDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VPUNPCKLQDQ Z1, Z0, Z2
+	VPUNPCKHQDQ Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	VPANDD 256(R8), Z31, Z1
+	VPMAXUD 256(R11), Z1, Z2
+	VMOVDQU64 Z2, 256(R11)
+	VPANDD 320(R8), Z31, Z2
+	VPMAXUD 320(R11), Z2, Z3
+	VMOVDQU64 Z3, 320(R11)
+	VPUNPCKLDQ Z2, Z1, Z3
+	VPUNPCKHDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VPANDD 384(R8), Z31, Z2
+	VPMAXUD 384(R11), Z2, Z3
+	VMOVDQU64 Z3, 384(R11)
+	VPANDD 448(R8), Z31, Z3
+	VPMAXUD 448(R11), Z3, Z4
+	VMOVDQU64 Z4, 448(R11)
+	VPUNPCKLDQ Z3, Z2, Z4
+	VPUNPCKHDQ Z3, Z2, Z2
+	VPMAXUD Z4, Z2, Z2
+	VPUNPCKLQDQ Z2, Z1, Z3
+	VPUNPCKHQDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VSHUFI32X4 $136, Z1, Z0, Z2
+	VSHUFI32X4 $221, Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	ADDQ $512, R8
+	ADDQ $512, R11
+	BTCQ $1, R10
+	JCC half1
+	VSHUFI32X4 $136, Z0, Z7, Z1
+	VSHUFI32X4 $221, Z0, Z7, Z7
+	VPMAXUD Z1, Z7, Z0
+	VPMAXUD Z0, Z20, Z20
+	RET
+
+// amaxes16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
+//
+//	R8 the blocks, and those behind them on return
+//	R10 bit 1 is 0
+TEXT amaxes16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPANDD 64(R8), Z31, Z1
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPANDD 192(R8), Z31, Z2
+	VPUNPCKLDQ Z2, Z1, Z3
+	VPUNPCKHDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VPUNPCKLQDQ Z1, Z0, Z2
+	VPUNPCKHQDQ Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	VPANDD 256(R8), Z31, Z1
+	VPANDD 320(R8), Z31, Z2
+	VPUNPCKLDQ Z2, Z1, Z3
+	VPUNPCKHDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VPANDD 384(R8), Z31, Z2
+	VPANDD 448(R8), Z31, Z3
+	VPUNPCKLDQ Z3, Z2, Z4
+	VPUNPCKHDQ Z3, Z2, Z2
+	VPMAXUD Z4, Z2, Z2
+	VPUNPCKLQDQ Z2, Z1, Z3
+	VPUNPCKHQDQ Z2, Z1, Z1
+	VPMAXUD Z3, Z1, Z1
+	VSHUFI32X4 $136, Z1, Z0, Z2
+	VSHUFI32X4 $221, Z1, Z0, Z0
+	VPMAXUD Z2, Z0, Z0
+	ADDQ $512, R8
+	BTCQ $1, R10
+	JCC half1
+	VSHUFI32X4 $136, Z0, Z7, Z1
+	VSHUFI32X4 $221, Z0, Z7, Z7
+	VPMAXUD Z1, Z7, Z0
+	VPMAXUD Z0, Z20, Z20
 	RET
 
 // func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
@@ -1806,41 +1932,7 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
-	VPANDD (R8), Z31, Z0
-	VPANDD 64(R8), Z31, Z1
-	VPUNPCKLWD Z1, Z0, Z2
-	VPUNPCKHWD Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
-	VPANDD 128(R8), Z31, Z1
-	VPANDD 192(R8), Z31, Z2
-	VPUNPCKLWD Z2, Z1, Z3
-	VPUNPCKHWD Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VPUNPCKLDQ Z1, Z0, Z2
-	VPUNPCKHDQ Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
-	VPANDD 256(R8), Z31, Z1
-	VPANDD 320(R8), Z31, Z2
-	VPUNPCKLWD Z2, Z1, Z3
-	VPUNPCKHWD Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VPANDD 384(R8), Z31, Z2
-	VPANDD 448(R8), Z31, Z3
-	VPUNPCKLWD Z3, Z2, Z4
-	VPUNPCKHWD Z3, Z2, Z2
-	VPMAXUW Z4, Z2, Z2
-	VPUNPCKLDQ Z2, Z1, Z3
-	VPUNPCKHDQ Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VPUNPCKLQDQ Z1, Z0, Z2
-	VPUNPCKHQDQ Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
-	VSHUFI32X4 $177, Z0, Z0, Z1
-	VPMAXUW Z1, Z0, Z0
-	VMOVDQU64 quantBlocksGlobal<>+0(SB), Z1
-	VPERMW Z0, Z1, Z0
-	VPSLLD $16, Z0, Z0
-	VPMAXUD Z0, Z20, Z20
+	CALL amaxes16BF16<>(SB)
 	VPCMPUD.BCST $5, 8(SI), Z0, K1
 	KORW K1, K7, K7
 	VMULPS.BCST (SI), Z0, Z0
@@ -1861,7 +1953,6 @@ group3:
 	VMINPS.BCST 48(SI), Z1, Z1
 	VMOVDQU64 Z1, (DI)
 	ADDQ $16, BX
-	ADDQ $512, R8
 	SUBQ $1, R9
 	JNZ row2
 	MOVQ groups+24(FP), R9
@@ -2008,4 +2099,39 @@ stored5:
 	ORL CX, DI
 	MOVQ DI, amax+96(FP)
 	VZEROUPPER
+	RET
+
+// amaxes16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
+//
+//	R8 the blocks, and those behind them on return
+//	R10 bit 1 is 0
+TEXT amaxes16BF16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPANDD 64(R8), Z31, Z1
+	VPUNPCKLWD Z1, Z0, Z2
+	VPUNPCKHWD Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPANDD 192(R8), Z31, Z2
+	VPUNPCKLWD Z2, Z1, Z3
+	VPUNPCKHWD Z2, Z1, Z1
+	VPMAXUW Z3, Z1, Z1
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	ADDQ $256, R8
+	BTCQ $1, R10
+	JCC half1
+	VPUNPCKLQDQ Z0, Z7, Z1
+	VPUNPCKHQDQ Z0, Z7, Z7
+	VPMAXUW Z1, Z7, Z0
+	VSHUFI32X4 $177, Z0, Z0, Z1
+	VPMAXUW Z1, Z0, Z0
+	VMOVDQU64 quantBlocksGlobal<>+0(SB), Z1
+	VPERMW Z0, Z1, Z0
+	VPSLLD $16, Z0, Z0
+	VPMAXUD Z0, Z20, Z20
 	RET

@@ -24,7 +24,7 @@ func quantFused256() *File {
 	tables := makeTables256(f)
 	for _, kind := range fusedKinds() {
 		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer, global: kind.global}
-		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32)
+		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32, false)
 		k.emit(f)
 	}
 	return f
@@ -165,9 +165,7 @@ func (k *fused256) amaxes() {
 		release(a)
 		a, b := fold(first, n/2), fold(first+n/2, n/2)
 		t := take()
-		var s sequence
-		s.foldBy(foldSteps256[bits.Len(uint(n))-2], "VPMAXUD", a, b, t)
-		k.Emit(s)
+		foldBy(k, foldSteps256[bits.Len(uint(n))-2], "VPMAXUD", a, b, t, a)
 		release(t)
 		release(b)
 		return a

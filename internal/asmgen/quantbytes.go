@@ -114,7 +114,7 @@ Inf or NaN, the reference implementation must encode the blocks. `
 
 // blocks writes the kernel of blocks of 128, each with a separate scale.
 func (b byteCodes) blocks(f *File, name string) {
-	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc+gapsDoc, sourceName(b.source), 64), rowsParams+"bytesConstants) (amax uint64")
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc+gapsDoc, sourceName(b.source), 64), rowsParams+"c *bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := b.Arg("codes"), b.Arg("scales"), b.Arg("src"), b.Arg("groups"), b.Arg("ahead")
 	b.c = constants{b.Arg("c"), bytesNames}
 	t, codeAhead := b.GP("constants and result"), b.Arg("codeAhead")

@@ -28,12 +28,12 @@ func quantColumns() *File {
 	return f
 }
 
-// columnMaxima raises the amaxes of columns, four rows at a time and then one.
+// columnMaxima raises the amaxes of columns, four rows at a time.
 func columnMaxima(f *File, source int) {
 	name := "columnMaxima" + sourceSuffix(source)
 	fn := f.Func(name, fmt.Sprintf(`%s raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
-rows of %s, n > 0, rows > 0. Memory ahead bytes further is prefetched.`, name, sourceName(source)),
-		"maxima *uint32, src *byte, n, rows, srcStride, ahead int")
+4·fours rows of %s, n > 0, fours > 0. Memory ahead bytes further is prefetched.`, name, sourceName(source)),
+		"maxima *uint32, src *byte, n, fours, srcStride, ahead int")
 	src, stride, ahead := fn.Arg("src"), fn.Arg("srcStride"), fn.Arg("ahead")
 	maxima, row, left := fn.GP("maxima of 64 columns"), fn.GP("64 columns of a row"), fn.GP("64 columns left")
 	triple, triples := fn.GP("3·srcStride"), fn.GP("3·srcStride + ahead")
@@ -41,53 +41,42 @@ rows of %s, n > 0, rows > 0. Memory ahead bytes further is prefetched.`, name, s
 	broadcast(fn, b.absMask(), row, zAbs)
 	fn.I("LEAQ", stride.At(0).By(stride, 2), triple)
 	fn.I("LEAQ", triple.At(0).By(ahead, 1), triples)
-	for _, rows := range []int{4, 1} {
-		loop, done := fn.Label("rows"), fn.NewLabel("done")
-		fn.I("CMPQ", fn.FP("rows"), fmt.Sprintf("$%d", rows))
-		fn.Jump("JLT", done)
-		fn.I("MOVQ", fn.FP("maxima"), maxima)
-		fn.I("MOVQ", src, row)
-		fn.I("MOVQ", fn.FP("n"), left)
-		columns := fn.Label("columns")
-		for i := range 64 * source / 8 / 64 {
-			most, x := Z(2*i), Z(2*i+1)
-			at := row.At(64 * i)
-			places := []Mem{at, at.By(stride, 1), at.By(stride, 2), at.By(triple, 1)}
-			for r := range rows {
-				if r == 0 {
-					fn.I("VPANDD", places[r], zAbs, most)
-					fn.I("PREFETCHT0", at.By(ahead, 1))
-					continue
-				}
-				b.raise(places[r], most, x)
-				if r == 3 {
-					fn.I("PREFETCHT0", at.By(triples, 1))
-				}
-			}
-			if source == 32 {
-				fn.I("VPMAXUD", maxima.At(64*i), most, most)
-				fn.I("VMOVDQU64", most, maxima.At(64*i))
-				continue
-			}
-			for half := range 2 {
-				if half == 1 {
-					fn.I("VEXTRACTI64X4", 1, most, most.Y())
-				}
-				fn.I("VPMOVZXWD", most.Y(), x)
-				fn.I("VPSLLD", 16, x, x)
-				fn.I("VPMAXUD", maxima.At(128*i+64*half), x, x)
-				fn.I("VMOVDQU64", x, maxima.At(128*i+64*half))
-			}
+	loop := fn.Label("rows")
+	fn.I("MOVQ", fn.FP("maxima"), maxima)
+	fn.I("MOVQ", src, row)
+	fn.I("MOVQ", fn.FP("n"), left)
+	columns := fn.Label("columns")
+	for i := range 64 * source / 8 / 64 {
+		most, x := Z(2*i), Z(2*i+1)
+		at := row.At(64 * i)
+		fn.I("VPANDD", at, zAbs, most)
+		fn.I("PREFETCHT0", at.By(ahead, 1))
+		for _, below := range []Mem{at.By(stride, 1), at.By(stride, 2), at.By(triple, 1)} {
+			b.raise(below, most, x)
 		}
-		fn.I("ADDQ", 64*source/8, row)
-		fn.I("ADDQ", 256, maxima)
-		fn.I("SUBQ", 1, left)
-		fn.Jump("JNZ", columns)
-		fn.I("LEAQ", src.At(0).By(stride, rows), src)
-		fn.I("SUBQ", rows, fn.FP("rows"))
-		fn.Jump("JMP", loop)
-		fn.Place(done)
+		fn.I("PREFETCHT0", at.By(triples, 1))
+		if source == 32 {
+			fn.I("VPMAXUD", maxima.At(64*i), most, most)
+			fn.I("VMOVDQU64", most, maxima.At(64*i))
+			continue
+		}
+		for half := range 2 {
+			if half == 1 {
+				fn.I("VEXTRACTI64X4", 1, most, most.Y())
+			}
+			fn.I("VPMOVZXWD", most.Y(), x)
+			fn.I("VPSLLD", 16, x, x)
+			fn.I("VPMAXUD", maxima.At(128*i+64*half), x, x)
+			fn.I("VMOVDQU64", x, maxima.At(128*i+64*half))
+		}
 	}
+	fn.I("ADDQ", 64*source/8, row)
+	fn.I("ADDQ", 256, maxima)
+	fn.I("SUBQ", 1, left)
+	fn.Jump("JNZ", columns)
+	fn.I("LEAQ", src.At(0).By(stride, 4), src)
+	fn.I("SUBQ", 1, fn.FP("fours"))
+	fn.Jump("JNZ", loop)
 	fn.Return()
 }
 

@@ -13,6 +13,7 @@ type fused struct {
 	tables  fusedTables
 
 	dst, scales, src, next, groups Reg
+	maxima, second                 Reg // amaxes of the columns of a group; its bit 1 is set in the second half of a group
 	write, read                    Reg // two buffers on the stack: factors being computed, factors in use
 }
 
@@ -106,8 +107,9 @@ func fusedKinds() []fusedKind {
 func (k fusedKind) storesSixes() bool { return k.bits == 8 && !k.integer }
 
 // begin begins a kernel of groups of that many blocks, whose non-temporal stores need
-// multiples of that many bytes, and returns the names of its constants.
-func (k fusedKind) begin(f *File, suffix string, blocks, multiple int) (*Func, []string) {
+// multiples of that many bytes, and returns the names of its constants. columns adds the
+// parameter maxima.
+func (k fusedKind) begin(f *File, suffix string, blocks, multiple int, columns bool) (*Func, []string) {
 	name, kind, names := "fuse", "exponentConstants", exponentNames
 	if k.global {
 		name, kind, names = "fuseGlobal", "globalConstants", globalNames
@@ -122,10 +124,14 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int) (*Func, [
 	} else {
 		codes += " bits"
 	}
+	doc, maxima := gapsDoc, ""
+	if columns {
+		doc, maxima = doc+" Unless maxima is nil, maxima[j] is raised to\nthe bits of the magnitudes of column j.", "maxima *uint32, "
+	}
 	return f.Func(name, fmt.Sprintf(`%s quantizes rows of groups of %d blocks, at least one, from %s to codes of
 %s, and returns the bits of the largest magnitude; all ones where a block
-must be encoded by the reference implementation. `+gapsDoc, name, blocks, sourceName(k.source), codes, multiple),
-		rowsParams+kind+") (amax uint64"), names
+must be encoded by the reference implementation. `+doc, name, blocks, sourceName(k.source), codes, multiple),
+		rowsParams+maxima+"c *"+kind+") (amax uint64"), names
 }
 
 const (
@@ -133,7 +139,7 @@ const (
 of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
 multiple of %d.`
-	rowsParams = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *"
+	rowsParams = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, "
 )
 
 func quantFused() *File {
@@ -141,7 +147,7 @@ func quantFused() *File {
 	tables := makeFusedTables(f)
 	for _, kind := range fusedKinds() {
 		k := fused{fusedKind: kind, packing: packings[kind.bits], tables: tables}
-		k.Func, k.c.names = kind.begin(f, "", 16, 64)
+		k.Func, k.c.names = kind.begin(f, "", 16, 64, k.raisesColumns())
 		k.emit(f)
 	}
 	return f
@@ -164,6 +170,7 @@ func (k *fused) emit(f *File) {
 	k.next, k.groups = k.GP("the group that is scaled next"), k.GP("groups of its row left to scale")
 	started, left, ahead := k.GP("whether a group was scaled"), k.GP("steps left of a group"), k.Arg("ahead")
 	encodes, rows, codeAhead := k.GP("groups left to encode of a row"), k.Arg("rows"), k.Arg("codeAhead")
+	k.maxima, k.second = left, started // which are free while scales are computed, and 0 or 1
 	const buffer = 128
 	k.Frame(2*buffer + 64)
 	k.load()
@@ -182,7 +189,6 @@ func (k *fused) emit(f *File) {
 	k.Comment("scales of a group, one ahead of the codes")
 	k.foldAmaxes(f)
 	k.Emit(k.factors())
-	k.I("ADDQ", k.groupBytes(), k.next)
 	k.I("SUBQ", 1, k.groups)
 	k.Jump("JNZ", row)
 	k.I("MOVQ", k.FP("groups"), k.groups)
