@@ -20,8 +20,8 @@ type reducer struct {
 	of      []*bucket // by parameter
 	threads int
 
-	flat      []float32 // scratch: the gradients of a bucket
-	nonFinite bool      // a gradient of this rank, in a format that hides it
+	scratch   [2][]float32 // each for the gradients of a bucket
+	nonFinite bool         // a gradient of this rank, in a format that hides it
 	noise     noise
 }
 
@@ -34,7 +34,7 @@ type bucket struct {
 	elements int   // without filling
 	missing  int   // parameters whose gradients are not complete
 
-	sum     []float32 // of the part of this rank
+	sum     []float32 // of the part of this rank; its memory is reused every step
 	request *comm.Request
 }
 
@@ -51,6 +51,7 @@ func newReducer(p *distribution, params []*nn.Param, cuts [][]int, threads int) 
 	}
 	r.buckets = newBuckets(order, params, cuts, p.wire().Block())
 	for _, b := range r.buckets {
+		b.sum = make([]float32, b.cuts[p.rank()+1]-b.cuts[p.rank()])
 		for _, i := range b.params {
 			r.of[i] = b
 		}
@@ -116,11 +117,7 @@ func (r *reducer) complete(tree *gradientTree, params []*nn.Param) {
 
 // start sends a bucket to the ranks that add its parts.
 func (r *reducer) start(b *bucket) {
-	n := b.cuts[r.ranks()]
-	if len(r.flat) < n {
-		r.flat = make([]float32, n)
-	}
-	flat := r.flat[:n]
+	flat := r.buffer(0, b)
 	for rank := range r.ranks() {
 		part := flat[b.cuts[rank]:b.cuts[rank+1]]
 		for _, i := range b.params {
@@ -131,9 +128,19 @@ func (r *reducer) start(b *bucket) {
 	if r.wire().Block() > 1 && !allFinite(flat) { // quantizing may saturate
 		r.nonFinite = true
 	}
-	r.noise.measure(flat, r.wire())
-	b.sum = make([]float32, b.cuts[r.rank()+1]-b.cuts[r.rank()])
+	if r.noise.enabled && r.wire() != comm.F32 {
+		r.noise.measure(flat, r.buffer(1, b), r.wire())
+	}
 	b.request = r.group(trafficGradients).StartReduceScatter(b.sum, flat, b.cuts, r.wire())
+}
+
+// buffer returns scratch buffer i, as long as bucket b.
+func (r *reducer) buffer(i int, b *bucket) []float32 {
+	n := b.cuts[r.ranks()]
+	if len(r.scratch[i]) < n {
+		r.scratch[i] = make([]float32, n)
+	}
+	return r.scratch[i][:n]
 }
 
 // rows returns the gradients of parameter i that a rank adds.
@@ -145,20 +152,40 @@ func (r *reducer) rows(i, rank int) []float32 {
 // finish sets the gradients to the sums over all ranks: of all rows, or with the distributed
 // optimizer of those of this rank.
 func (r *reducer) finish() error {
-	for _, b := range r.buckets {
+	for k, b := range r.buckets {
 		if err := b.request.Wait(); err != nil {
 			return err
 		}
-		b.request = nil // and its memory
 		if r.distributed() {
 			r.store(b, b.sum, r.rank())
-			b.sum = nil
+			continue
+		}
+		// The sums of a bucket travel while those of the one before are stored.
+		whole := r.buffer(k%2, b)
+		copy(whole[b.cuts[r.rank()]:], b.sum)
+		b.request = r.group(trafficGradients).StartAllGatherFloats(whole, b.cuts, r.wire())
+		if k > 0 {
+			if err := r.collect(k - 1); err != nil {
+				return err
+			}
 		}
 	}
 	if r.distributed() {
 		return nil
 	}
-	return r.gather()
+	return r.collect(len(r.buckets) - 1)
+}
+
+// collect sets the gradients of bucket k to the sums that the ranks send.
+func (r *reducer) collect(k int) error {
+	b := r.buckets[k]
+	if err := b.request.Wait(); err != nil {
+		return err
+	}
+	for rank := range r.ranks() {
+		r.store(b, r.scratch[k%2][b.cuts[rank]:], rank)
+	}
+	return nil
 }
 
 // store sets the rows of a bucket that a rank adds to their sums.
@@ -168,50 +195,21 @@ func (r *reducer) store(b *bucket, sums []float32, rank int) {
 	}
 }
 
-// gather sets the gradients to the sums of all ranks.
-func (r *reducer) gather() error {
-	whole := make([][]float32, len(r.buckets))
-	requests := make([]*comm.Request, len(r.buckets))
-	for k, b := range r.buckets {
-		whole[k] = make([]float32, b.cuts[r.ranks()])
-		copy(whole[k][b.cuts[r.rank()]:], b.sum)
-		b.sum = nil
-		requests[k] = r.group(trafficGradients).StartAllGatherFloats(whole[k], b.cuts, r.wire())
-	}
-	for k, b := range r.buckets {
-		if err := requests[k].Wait(); err != nil {
-			return err
-		}
-		for rank := range r.ranks() {
-			r.store(b, whole[k][b.cuts[rank]:], rank)
-		}
-	}
-	return nil
-}
-
 // bytes returns the memory of messages and buffers when all buckets are under way: what the rank sends
-// to the others, what it receives of its part from them, and its sum; or, without the distributed
-// optimizer, the sums of all ranks.
+// to the others, what it receives of its part from them, and its sum. The messages in which the sums
+// travel back reuse this memory.
 func (r *reducer) bytes() int {
-	wire, reduce, gather := r.wire(), 0, 0
+	wire, n := r.wire(), 4*(len(r.scratch[0])+len(r.scratch[1]))
 	for _, b := range r.buckets {
 		own := b.cuts[r.rank()+1] - b.cuts[r.rank()]
-		reduce += 4 * own
-		gather += 4 * b.cuts[r.ranks()]
+		n += 4 * own
 		for rank := range r.ranks() {
-			part := wire.Size(b.cuts[rank+1] - b.cuts[rank])
 			if rank != r.rank() {
-				reduce += part + wire.Size(own)
-			}
-			if wire != comm.F32 { // F32 is received in place
-				gather += part
+				n += wire.Size(b.cuts[rank+1]-b.cuts[rank]) + wire.Size(own)
 			}
 		}
 	}
-	if r.distributed() {
-		gather = 0
-	}
-	return 4*len(r.flat) + max(reduce, gather)
+	return n
 }
 
 // allFinite reports whether x has neither NaN nor Inf.
@@ -230,12 +228,8 @@ type noise struct {
 	signal, error float64 // sums of squares
 }
 
-// measure adds the error of x in the format of a wire.
-func (n *noise) measure(x []float32, wire comm.Wire) {
-	if !n.enabled || wire == comm.F32 {
-		return
-	}
-	rounded := make([]float32, len(x))
+// measure adds the error of x in the format of a wire. rounded is memory for as many values.
+func (n *noise) measure(x, rounded []float32, wire comm.Wire) {
 	comm.Round(rounded, x, wire)
 	for i, v := range x {
 		d := float64(v) - float64(rounded[i])

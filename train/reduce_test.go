@@ -54,7 +54,7 @@ func TestReducer(t *testing.T) {
 	for _, wire := range comm.WireNames() {
 		for _, distributed := range []bool{false, true} {
 			sum, r := reduceOnes(t, wire, distributed, func(r *reducer) {
-				r.flat = slices.Repeat([]float32{1e30}, 1000)
+				r.scratch[0], r.scratch[1] = slices.Repeat([]float32{1e30}, 1000), slices.Repeat([]float32{1e30}, 1000)
 			})
 			want := slices.Repeat([]float32{2}, 100)
 			if distributed {

@@ -43,6 +43,7 @@ type job struct {
 	timeout   time.Duration
 	nextTag   atomic.Int64
 	traffic   traffic
+	buffers   buffers
 }
 
 // Options configure a job. The zero value waits without a limit.

@@ -1,10 +1,13 @@
 package comm_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/commtest"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestOperations runs every operation with 1 to 9 goroutine ranks.
@@ -297,36 +301,79 @@ func ExampleRun() {
 	// <nil>
 }
 
-// TestReduceScatterMemory checks what the sum of FP32 values allocates on each of 4 ranks: the three
-// quarters that it sends and the three parts that it receives.
+// TestReduceScatterMemory checks what sums allocate on each of 4 ranks: the first of FP32 values what it
+// sends, three quarters, and the three parts that it receives; later ones nothing.
 func TestReduceScatterMemory(t *testing.T) {
-	const ranks, n = 4, 1 << 20
-	var before, after runtime.MemStats
-	err := comm.Run(ranks, comm.Options{}, func(g *comm.Group) error {
-		src, cuts := make([]float32, n), comm.Cut(n, ranks, 1)
-		dst := make([]float32, n/ranks)
-		for i := range 2 {
-			if err := g.Barrier(); err != nil {
-				return err
-			}
-			if i == 1 && g.Rank() == 0 {
-				runtime.ReadMemStats(&before)
-			}
-			if err := g.Barrier(); err != nil {
-				return err
-			}
-			if err := g.ReduceScatter(dst, src, cuts, comm.F32); err != nil {
-				return err
-			}
-		}
-		return g.Barrier()
-	})
-	runtime.ReadMemStats(&after)
+	mxfp8, err := comm.Quantized(quant.Quantizer{Format: quant.MXFP8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := float64(after.TotalAlloc-before.TotalAlloc) / (ranks * 4 * n); got < 1.5 || got > 1.52 {
-		t.Errorf("allocated %.3f times the memory of the values, want 1.5", got)
+	const ranks, n = 4, 1 << 20
+	for _, wire := range []comm.Wire{comm.F32, comm.BF16, mxfp8} {
+		var marks [3]runtime.MemStats
+		err := comm.Run(ranks, comm.Options{}, func(g *comm.Group) error {
+			src, cuts := make([]float32, n), comm.Cut(n, ranks, wire.Block())
+			dst := make([]float32, n/ranks)
+			for i := range marks {
+				if err := g.Barrier(); err != nil {
+					return err
+				}
+				if g.Rank() == 0 {
+					runtime.ReadMemStats(&marks[i])
+				}
+				if err := g.Barrier(); err != nil {
+					return err
+				}
+				if err := g.ReduceScatter(dst, src, cuts, wire); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		allocated := func(i int) float64 {
+			return float64(marks[i+1].TotalAlloc-marks[i].TotalAlloc) / (ranks * 4 * n)
+		}
+		if got := allocated(0); wire == comm.F32 && (got < 1.5 || got > 1.52) {
+			t.Errorf("allocated %.3f times the memory of the values, want 1.5", got)
+		}
+		if got := allocated(1); got > 0.02 {
+			t.Errorf("%s: the second sum allocated %.3f times the memory of the values", wire, got)
+		}
+	}
+}
+
+// TestQuantizedRows compares messages with the codes and scales of a single row.
+func TestQuantizedRows(t *testing.T) {
+	for _, f := range []quant.Format{quant.MXFP8, quant.FP8Vec128, quant.NVFP4} {
+		q := quant.Quantizer{Format: f}
+		wire, err := comm.Quantized(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{1, 100, 384, 1280, 8192, 3 * 4096, 3*4096 + 128} {
+			src := make([]float32, n)
+			for i := range src {
+				src[i] = float32(i%97-48) * float32(1+i/50)
+			}
+			data := make([]byte, wire.Size(n))
+			wire.Encode(data, src)
+			row, err := q.Rowwise(tensor.Of(1, n, src), quant.With{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Concat(row.Codes, row.ScaleBytes())
+			if f.Global {
+				want = binary.LittleEndian.AppendUint32(want, math.Float32bits(row.Global))
+			}
+			got := make([]float32, n)
+			wire.Decode(got, data)
+			if !bytes.Equal(data, want) || !slices.Equal(got, row.Dequantize(1).Data) {
+				t.Errorf("%s: %d values differ from those of a single row", f, n)
+			}
+		}
 	}
 }
 

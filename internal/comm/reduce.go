@@ -40,32 +40,45 @@ func (g *Group) StartReduceScatter(dst, src []float32, cuts []int, wire Wire) *R
 	}
 	send, receive := make([][]byte, g.Size()), make([][]byte, g.Size())
 	parts := make([][]float32, g.Size())
+	own := &lease{buffers: &g.job.buffers}
 	for i := range send {
 		part := src[cuts[i]:cuts[i+1]]
 		if i == g.rank {
-			Round(dst, part, wire)
+			own.round(dst, part, wire)
 			parts[i] = dst
 			continue
 		}
-		send[i] = make([]byte, wire.Size(len(part)))
+		send[i] = own.bytes(wire.Size(len(part)))
 		wire.Encode(send[i], part)
 		if wire == F32 {
-			parts[i] = make([]float32, len(dst))
+			parts[i] = own.floats(len(dst))
 			receive[i] = memory.Bytes(parts[i])
 		} else {
-			receive[i] = make([]byte, wire.Size(len(dst)))
+			receive[i] = own.bytes(wire.Size(len(dst)))
 		}
 	}
 	return g.exchange("reduce-scatter", receive, send).andThen(func() error {
 		for i, data := range receive {
 			if parts[i] == nil {
-				parts[i] = make([]float32, len(dst))
+				parts[i] = own.floats(len(dst))
 				wire.Decode(parts[i], data)
 			}
 		}
 		Sum(dst, parts...)
+		own.end()
 		return nil
 	})
+}
+
+// round is Round with a buffer of the lease.
+func (l *lease) round(dst, src []float32, wire Wire) {
+	if wire == F32 {
+		copy(dst, src)
+		return
+	}
+	data := l.bytes(wire.Size(len(src)))
+	wire.Encode(data, src)
+	wire.Decode(dst, data)
 }
 
 // AllReduce sets x to the sum of x over all ranks, the same bits on each. Values travel in wire's
@@ -93,11 +106,12 @@ func (g *Group) StartAllGatherFloats(x []float32, cuts []int, wire Wire) *Reques
 		return failed(fmt.Errorf("all-gather in %s: %w", g, err))
 	}
 	receive := make([][]byte, g.Size())
+	buffers := &lease{buffers: &g.job.buffers}
 	for i := range receive {
 		if part := x[cuts[i]:cuts[i+1]]; wire == F32 {
 			receive[i] = memory.Bytes(part)
 		} else {
-			receive[i] = make([]byte, wire.Size(len(part)))
+			receive[i] = buffers.bytes(wire.Size(len(part)))
 		}
 	}
 	if wire == F32 {
@@ -109,6 +123,7 @@ func (g *Group) StartAllGatherFloats(x []float32, cuts []int, wire Wire) *Reques
 		for i, data := range receive {
 			wire.Decode(x[cuts[i]:cuts[i+1]], data)
 		}
+		buffers.end()
 		return nil
 	})
 }

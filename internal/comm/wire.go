@@ -31,13 +31,7 @@ var (
 
 // Round sets dst to src rounded to the format of a wire, as Encode and Decode do.
 func Round(dst, src []float32, wire Wire) {
-	if wire == F32 {
-		copy(dst, src)
-		return
-	}
-	data := make([]byte, wire.Size(len(src)))
-	wire.Encode(data, src)
-	wire.Decode(dst, data)
+	(&lease{buffers: new(buffers)}).round(dst, src, wire)
 }
 
 type scalarWire struct{ scalar *format.Scalar }
@@ -102,42 +96,60 @@ func (w quantizedWire) Size(n int) int {
 	return size
 }
 
-// Encode quantizes src as one row.
+// Encode quantizes src.
 func (w quantizedWire) Encode(dst []byte, src []float32) {
 	if len(src) == 0 {
 		return
 	}
-	t, err := w.quantizer.Rowwise(tensor.Of(1, len(src), src), quant.With{})
+	t, rest := w.view(dst, len(src))
+	_, err := w.quantizer.Rowwise(tensor.Of(t.Rows(), t.Cols(), src), quant.With{Into: t})
 	must(err)
-	dst = dst[copy(dst, t.Codes):]
-	dst = dst[copy(dst, t.ScaleBytes()):]
-	copy(dst, w.globalBytes(t))
+	rest = rest[copy(rest, memory.Bytes(t.Scales32)):]
+	if w.quantizer.Format.Global {
+		copy(rest, memory.Bytes([]float32{t.Global}))
+	}
 }
 
-// Decode dequantizes one row.
+// Decode dequantizes src.
 func (w quantizedWire) Decode(dst []float32, src []byte) {
 	if len(dst) == 0 {
 		return
 	}
-	t, err := quant.NewTensor(w.quantizer.Format, 1, len(dst))
-	must(err)
-	src = src[copy(t.Codes, src):]
-	src = src[copy(t.Scales, src):]
-	src = src[copy(memory.Bytes(t.Scales32), src):]
+	t, rest := w.view(src, len(dst))
+	rest = rest[copy(memory.Bytes(t.Scales32), rest):]
 	if w.quantizer.Format.Global {
-		var global [1]float32
-		copy(memory.Bytes(global[:]), src)
+		global := []float32{1}
+		copy(memory.Bytes(global), rest)
 		t.Global = global[0]
 	}
-	copy(dst, t.Dequantize(1).Data)
+	t.DequantizeRows(tensor.Of(t.Rows(), t.Cols(), dst), 0, 1)
 }
 
-// globalBytes returns the global scale of t, nothing where the format has none.
-func (w quantizedWire) globalBytes(t *quant.Tensor) []byte {
-	if !w.quantizer.Format.Global {
-		return nil
+// Values are quantized and dequantized as rows of at most rowElements elements, which stay in the
+// caches, or as a single row where their number has no divisor for rows of minRowElements. The codes
+// and scales are those of a single row.
+const (
+	rowElements    = 4096
+	minRowElements = 256
+)
+
+// view returns a tensor of n values whose codes and 8-bit scales are memory of data, and the data behind
+// them: the FP32 scales, if the format has them, and the global scale.
+func (w quantizedWire) view(data []byte, n int) (t *quant.Tensor, rest []byte) {
+	f := w.quantizer.Format
+	cols := min(n&-n, rowElements) // a power of two
+	if cols < minRowElements || cols%f.Block.Cols != 0 {
+		cols = n
 	}
-	return memory.Bytes([]float32{t.Global})
+	codes := f.PaddedCols(n) * f.Element.StoredBits() / 8
+	_, scales := f.ScaleShape(1, n)
+	t = &quant.Tensor{Format: f, Shape: []int{n / cols, cols}, Codes: data[:codes:codes], Global: 1}
+	if f.Scale == format.F32 {
+		t.Scales32 = make([]float32, scales)
+		return t, data[codes:]
+	}
+	t.Scales, rest = data[codes:codes+scales:codes+scales], data[codes+scales:]
+	return t, rest
 }
 
 // must panics on errors that checked arguments exclude.
