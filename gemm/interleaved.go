@@ -211,6 +211,7 @@ func (s *side) packInterleaved(dst []byte, l0, k0, kc int, w *scratch) {
 	separate(w.rows.Codes, w.rows.Scales, s.t, l0/interleavedRows, k0, kc)
 	w.side = *s
 	w.side.t, w.side.form = w.rows, rowMajor
+	w.side.fast = fastPack(&w.side)
 	w.side.pack(dst, l0%interleavedRows, 0, kc, w)
 }
 

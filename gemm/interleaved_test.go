@@ -158,3 +158,41 @@ func TestInterleaveUnsupported(t *testing.T) {
 		}
 	}
 }
+
+// TestInterleavedPanels compares the panels of interleaved operands with those of the original rows.
+func TestInterleavedPanels(t *testing.T) {
+	if !cpu.Has(cpu.AVX512) {
+		t.Skip("this processor has no kernel for interleaved operands")
+	}
+	const n, width = 48, 1440
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+		for _, with := range []quant.Format{f, quant.MXFP8} {
+			r := rand.New(rand.NewPCG(3, 4))
+			a := plainOperand(t, r, with, 64, width)
+			inside, err := Interleave(plainOperand(t, r, f, n, width), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole, err := newPlan(a, inside.Tensor(), rowMajor, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, why := whole.kernel.plan(a, inside.t, interleaved, Options{})
+			if why != "" {
+				t.Fatal(why)
+			}
+			for _, s := range []struct{ k0, kc int }{{0, 1024}, {1024, 416}, {0, 128}, {1024, 96}} {
+				var w scratch
+				w.reserve(p.kernel, s.kc)
+				got, want := make([]byte, p.b.panelBytes(s.kc)), make([]byte, p.b.panelBytes(s.kc))
+				for l := 0; l < n; l += p.kernel.Lanes {
+					p.b.pack(got, l, s.k0, s.kc, &w)
+					whole.b.pack(want, l, s.k0, s.kc, &w)
+					if !bytes.Equal(got, want) {
+						t.Fatalf("kernel=%s b=%s: the panel of rows %d… over %d positions from %d on differs", p.kernel.Name, f, l, s.kc, s.k0)
+					}
+				}
+			}
+		}
+	}
+}

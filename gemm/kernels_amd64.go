@@ -80,6 +80,10 @@ func fastPack(s *side) packFunc {
 	oneScale := f.Block.Rows <= 1 || f.Block.Rows%s.kernel.Lanes == 0 // or one for each row
 	switch {
 	case s.kernel.Tier == cpu.Plain:
+	case s.form == interleaved:
+		if panel == panelInt8 {
+			return packInterleavedFP4
+		}
 	case f.Element == format.F32 && panel == panelF32, f.Element == format.BF16 && panel == panelBF16:
 		return packDwords
 	case f.Element == format.BF16 && panel == panelF32:

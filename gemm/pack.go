@@ -76,11 +76,11 @@ func (s *side) panelBytes(kc int) int {
 
 // pack fills the panel dst with the rows from l0 on, over positions k0 to k0+kc.
 func (s *side) pack(dst []byte, l0, k0, kc int, w *scratch) {
-	if s.form == interleaved {
+	switch {
+	case s.fast != nil && s.fast(s, dst, l0, k0, kc, w):
+	case s.form == interleaved:
 		s.packInterleaved(dst, l0, k0, kc, w)
-		return
-	}
-	if s.fast == nil || !s.fast(s, dst, l0, k0, kc, w) {
+	default:
 		s.packGeneric(dst, l0, k0, kc, w)
 	}
 }

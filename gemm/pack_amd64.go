@@ -338,6 +338,30 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
+// packInterleavedFP4 is packFP4 for an interleaved operand. It copies 64 bytes of each row of the group to
+// contiguous memory at a time. The order of the scales is that which the packing functions read.
+func packInterleavedFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	const rowBytes, positions = 64, 128
+	if kc%positions != 0 {
+		return false
+	}
+	group, block := l0/interleavedRows, s.kernel.block
+	_, blocks := s.t.ScaleShape()
+	codes := s.t.Codes[(group*s.t.RowBytes()+k0/2)*interleavedRows:]
+	scales := s.t.Scales[(group*blocks+k0/block)*interleavedRows:]
+	pack, base := packNV, uint32(0)
+	if s.kernel.pow2 {
+		pack, base = packMX, s.scaleBase()
+	}
+	rows, size := w.codes[:interleavedRows*rowBytes], s.panelBytes(block)
+	for k := 0; k < kc; k += positions {
+		transposeDwords16(unsafe.Pointer(&rows[0]), unsafe.Pointer(&codes[k/2*interleavedRows]), rowBytes, rowBytes/(4*interleavedBytes))
+		pack(unsafe.Pointer(&dst[k/block*size]), unsafe.Pointer(&rows[0]), rowBytes, unsafe.Pointer(&scales[k/block*interleavedRows]), positions/packBlock,
+			unsafe.Pointer(&fp4Unsigned), base, uint32(s.other), 0, size)
+	}
+	return true
+}
+
 // packInt8 packs E2M3 and INT8 elements, expanded to bytes.
 func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if kc%packBlock != 0 {

@@ -103,7 +103,7 @@ func (r *decodeRun) group(out, query []float32, head, length int) {
 		if a.Softcap != 0 {
 			softcap(p, a.Softcap)
 		}
-		softmax(p, n, a.sink(head*group+h))
+		softmax([][]float32{p}, []float32{a.sink(head*group + h)}, n)
 		s.round(p)
 		clear(part(out, h))
 	}

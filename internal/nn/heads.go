@@ -1,9 +1,11 @@
 package nn
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -108,6 +110,9 @@ func (w *worker) operand(o Operand, d quant.Direction, x tensor.Dense) operandRe
 	if w.restored && (o == query || o == key || o == value) {
 		scope = &w.silent
 	}
+	if t := w.dense32(scope, o, d, x); t != nil {
+		return operandResult{t, nil}
+	}
 	t, err := w.attentionRun.operands.quantize(scope, w.Name, o, d, x, w.whole[o], w.quantized[o][d])
 	w.quantized[o][d] = t
 	if t != nil && o == gradProbability {
@@ -115,6 +120,17 @@ func (w *worker) operand(o Operand, d quant.Direction, x tensor.Dense) operandRe
 	}
 	return operandResult{t, err}
 }
+
+// dense32 returns x itself as an operand in F32, or nil if that is not its format and order.
+func (w *worker) dense32(s *Scope, o Operand, d quant.Direction, x tensor.Dense) *quant.Tensor {
+	if d != quant.Rowwise || x.Stride != x.Cols || s.attentionQuantizer(o).Format.Name != quant.F32.Name || !littleEndian {
+		return nil
+	}
+	return &quant.Tensor{Format: quant.F32, Shape: []int{x.Rows, x.Cols}, Codes: memory.Bytes(x.Data[:x.Rows*x.Cols]), Global: 1}
+}
+
+// littleEndian reports whether float32 numbers in memory have the order of bytes of their codes.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // multiply sets c to alpha·A·Bᵀ, or adds it to c.
 func (w *worker) multiply(c tensor.Dense, alpha float32, accumulate bool, a, b operandResult) error {
@@ -134,41 +150,76 @@ func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 	if err != nil {
 		return p, err
 	}
-	for i := range p.Rows {
-		from, to := 0, c.first-c.skip+i%c.tokens+1
+	group := w.Heads / w.KVHeads
+	for i := range c.tokens {
+		from, to := 0, c.first-c.skip+i+1
 		if w.Window > 0 {
 			from = max(0, to-w.Window)
 		}
-		row := p.Row(i)
-		if w.Softcap != 0 {
-			softcap(row[from:to], w.Softcap)
+		for h := 0; h < group; h += softmaxRows {
+			var rows [softmaxRows][]float32
+			var sinks [softmaxRows]float32
+			n := min(softmaxRows, group-h)
+			for j := range n {
+				row := p.Row((h+j)*c.tokens + i)
+				if w.Softcap != 0 {
+					softcap(row[from:to], w.Softcap)
+				}
+				clear(row[:from])
+				rows[j], sinks[j] = row[from:], w.sink(c.head*group+h+j)
+			}
+			softmax(rows[:n], sinks[:n], to-from)
 		}
-		clear(row[:from])
-		softmax(row[from:], to-from, w.sink(c.head*(w.Heads/w.KVHeads)+i/c.tokens))
 	}
 	return p, nil
 }
 
-// softmax replaces the first n scores of a row with their softmax, and the others with zero. sink
-// is one more score, which takes part in the denominator.
-func softmax(row []float32, n int, sink float32) {
-	top := maximum(row[:n])
-	if sink > top {
-		top = sink
+// softmaxRows is the maximum number of rows of a call of softmax.
+const softmaxRows = 4
+
+// softmax replaces the first n scores of each row with their softmax, and the others with zero. A sink
+// is one more score of a row, which takes part in the denominator.
+func softmax(rows [][]float32, sinks []float32, n int) {
+	var tops [softmaxRows]float32
+	for i, row := range rows {
+		tops[i] = max(maximum(row[:n]), sinks[i])
+		exps(row[:n], tops[i])
 	}
-	exps(row[:n], top)
-	var sum float64
-	for _, e := range row[:n] {
-		sum += float64(e)
+	for i, sum := range sums(rows, n) {
+		if i >= len(rows) {
+			break
+		}
+		if !math.IsInf(float64(sinks[i]), -1) {
+			sum += float64(exp(sinks[i] - tops[i]))
+		}
+		inverse := float32(1 / sum)
+		row := rows[i]
+		for j := range row[:n] {
+			row[j] *= inverse
+		}
+		clear(row[n:])
 	}
-	if !math.IsInf(float64(sink), -1) {
-		sum += float64(exp(sink - top))
+}
+
+// sums returns the sum of the first n elements of each row. The additions of one row wait for each other,
+// those of several rows do not.
+func sums(rows [][]float32, n int) (sum [softmaxRows]float64) {
+	if len(rows) == softmaxRows {
+		a, b, c, d := rows[0][:n], rows[1][:n], rows[2][:n], rows[3][:n]
+		for i := range n {
+			sum[0] += float64(a[i])
+			sum[1] += float64(b[i])
+			sum[2] += float64(c[i])
+			sum[3] += float64(d[i])
+		}
+		return sum
 	}
-	inverse := float32(1 / sum)
-	for j := range row[:n] {
-		row[j] *= inverse
+	for i, row := range rows {
+		for _, e := range row[:n] {
+			sum[i] += float64(e)
+		}
 	}
-	clear(row[n:])
+	return sum
 }
 
 // softmaxBackward sets each row of dp to p∘(dp − Σ p∘dp).
