@@ -1544,7 +1544,7 @@ loop1:
 //	SI scales
 //	DI n
 //	CX table
-//	R8 source, four lines on
+//	R8 source, four rows on
 //	R9 3·stride
 //	R10 destination, four steps on
 //	R11 step
@@ -1652,7 +1652,7 @@ loop1:
 //	SI scales
 //	DI n
 //	CX c
-//	R8 source, four lines on
+//	R8 source, four rows on
 //	R9 3·stride
 //	R10 destination, four steps on
 //	R11 step
@@ -1821,7 +1821,7 @@ loop1:
 //	BX src
 //	DX stride
 //	SI n
-//	DI source, four lines on
+//	DI source, four rows on
 //	CX 3·stride
 //	R8 destination, four steps on
 //	R9 step
@@ -1901,7 +1901,7 @@ loop1:
 //	BX src
 //	DX stride
 //	SI n
-//	DI source, four lines on
+//	DI source, four rows on
 //	CX 3·stride
 //	R8 destination, four steps on
 //	R9 step

@@ -124,7 +124,7 @@ tile9:
 	TESTQ R12, R12
 	JZ none8
 
-line10:
+row10:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -137,7 +137,7 @@ line10:
 	SUBQ $1, R12
 	JZ none8
 	SUBQ $1, R13
-	JNZ line10
+	JNZ row10
 
 none8:
 	SUBQ $1, CX
@@ -172,7 +172,7 @@ tile13:
 	TESTQ R12, R12
 	JZ none12
 
-line14:
+row14:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -185,7 +185,7 @@ line14:
 	SUBQ $1, R12
 	JZ none12
 	SUBQ $1, R13
-	JNZ line14
+	JNZ row14
 
 none12:
 	SUBQ $1, CX
@@ -197,7 +197,7 @@ scale6:
 	TESTQ R12, R12
 	JZ none15
 
-line16:
+row16:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -208,7 +208,7 @@ line16:
 	ADDQ 16(SP), R8
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
-	JNZ line16
+	JNZ row16
 
 none15:
 	MOVQ work+80(FP), R10
@@ -263,7 +263,7 @@ same18:
 	TESTQ R12, R12
 	JZ none20
 
-line21:
+row21:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -274,7 +274,7 @@ line21:
 	ADDQ 16(SP), R8
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
-	JNZ line21
+	JNZ row21
 
 none20:
 	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
@@ -293,13 +293,13 @@ TEXT ·streamRows16(SB), NOSPLIT, $0-32
 	MOVQ ldc+16(FP), DX
 	MOVQ rows+24(FP), SI
 
-line1:
+row1:
 	VMOVUPS (BX), Z0
 	VMOVNTPS Z0, (AX)
 	ADDQ $64, BX
 	ADDQ DX, AX
 	SUBQ $1, SI
-	JNZ line1
+	JNZ row1
 	SFENCE
 	VZEROUPPER
 	RET
@@ -414,7 +414,7 @@ tile9:
 	TESTQ R12, R12
 	JZ none8
 
-line10:
+row10:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -431,7 +431,7 @@ line10:
 	SUBQ $1, R12
 	JZ none8
 	SUBQ $1, R13
-	JNZ line10
+	JNZ row10
 
 none8:
 	SUBQ $1, CX
@@ -477,7 +477,7 @@ tile13:
 	TESTQ R12, R12
 	JZ none12
 
-line14:
+row14:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -494,7 +494,7 @@ line14:
 	SUBQ $1, R12
 	JZ none12
 	SUBQ $1, R13
-	JNZ line14
+	JNZ row14
 
 none12:
 	SUBQ $1, CX
@@ -506,7 +506,7 @@ scale6:
 	TESTQ R12, R12
 	JZ none15
 
-line16:
+row16:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -521,7 +521,7 @@ line16:
 	ADDQ 16(SP), R8
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
-	JNZ line16
+	JNZ row16
 
 none15:
 	MOVQ work+80(FP), R10
@@ -580,7 +580,7 @@ same18:
 	TESTQ R12, R12
 	JZ none20
 
-line21:
+row21:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
 	VMOVUPS.Z (R8), K1, Z5
@@ -595,7 +595,7 @@ line21:
 	ADDQ 16(SP), R8
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
-	JNZ line21
+	JNZ row21
 
 none20:
 	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
@@ -614,7 +614,7 @@ TEXT ·streamRows32(SB), NOSPLIT, $0-32
 	MOVQ ldc+16(FP), DX
 	MOVQ rows+24(FP), SI
 
-line1:
+row1:
 	VMOVUPS (BX), Z0
 	VMOVNTPS Z0, (AX)
 	VMOVUPS 64(BX), Z1
@@ -622,7 +622,7 @@ line1:
 	ADDQ $128, BX
 	ADDQ DX, AX
 	SUBQ $1, SI
-	JNZ line1
+	JNZ row1
 	SFENCE
 	VZEROUPPER
 	RET

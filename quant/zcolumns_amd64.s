@@ -513,7 +513,7 @@ columns2:
 //	R8 four rows of the source
 //	R9 srcStride
 //	R10 factors of a row of blocks
-//	R11 what is left
+//	R11 tiles left; four rows left
 //	R12 16 rows left
 //	R13 16 rows left of a row of blocks
 //	R14 ahead
@@ -759,7 +759,7 @@ columns8:
 //	R8 four rows of the source
 //	R9 srcStride
 //	R10 factors of a row of blocks
-//	R11 what is left
+//	R11 tiles left; four rows left
 //	R12 16 rows left
 //	R13 16 rows left of a row of blocks
 //	R14 ahead
@@ -1036,7 +1036,7 @@ columns2:
 //	R8 four rows of the source
 //	R9 srcStride
 //	R10 factors of a row of blocks
-//	R11 what is left
+//	R11 tiles left; four rows left
 //	R12 16 rows left
 //	R13 16 rows left of a row of blocks
 //	R14 ahead
@@ -1303,7 +1303,7 @@ columns8:
 //	R8 four rows of the source
 //	R9 srcStride
 //	R10 factors of a row of blocks
-//	R11 what is left
+//	R11 tiles left; four rows left
 //	R12 16 rows left
 //	R13 16 rows left of a row of blocks
 //	R14 ahead
@@ -1528,7 +1528,7 @@ columns8:
 //	DI bits of a stored code; negative: by non-temporal stores
 //	CX rows of the source
 //	R8 srcStride
-//	R9 what is left
+//	R9 rows left
 TEXT ·transposeCodes(SB), 0, $4160-48
 	MOVQ srcStride+32(FP), R8
 	VMOVDQU64 columnsDwords<>+0(SB), Z31
@@ -1591,7 +1591,7 @@ columns3:
 //	DI bits of a stored code; negative: by non-temporal stores
 //	CX rows of the source
 //	R8 srcStride
-//	R9 what is left
+//	R9 rows left
 TEXT ·transposeWords(SB), 0, $2112-48
 	MOVQ srcStride+32(FP), R8
 	VMOVDQU64 columnsQuads<>+0(SB), Z31

@@ -5,14 +5,14 @@
 package quant
 
 // decodeBytes sets dst[i] to scales[i/32] times the value of the code src[i]; table has
-// the third bytes of the 128 magnitudes as float32, and behind them the highest, i < n, n > 0.
+// the third bytes of the 128 magnitudes as float32, then their highest bytes, i < n, n > 0.
 // The scales of a multiple of 64 codes are read.
 //
 //go:noescape
 func decodeBytes(dst *float32, src *byte, scales *float32, n int, table *byte)
 
 // decodeSixes sets dst[i] to scales[i/32] times the value of code i of 6 bits; table has
-// the third bytes of the 64 values as float32, and from 128 on the highest, i < n, n > 0.
+// the third bytes of the 64 values as float32 and, from byte 128 on, their highest bytes, i < n, n > 0.
 // The scales of a multiple of 64 codes are read.
 //
 //go:noescape

@@ -4,15 +4,15 @@
 
 #include "textflag.h"
 
-DATA decodeTurn<>+0(SB)/8, $0x0000000400000000
-DATA decodeTurn<>+8(SB)/8, $0x0000000c00000008
-DATA decodeTurn<>+16(SB)/8, $0x0000000500000001
-DATA decodeTurn<>+24(SB)/8, $0x0000000d00000009
-DATA decodeTurn<>+32(SB)/8, $0x0000000600000002
-DATA decodeTurn<>+40(SB)/8, $0x0000000e0000000a
-DATA decodeTurn<>+48(SB)/8, $0x0000000700000003
-DATA decodeTurn<>+56(SB)/8, $0x0000000f0000000b
-GLOBL decodeTurn<>(SB), RODATA|NOPTR, $64
+DATA decodeTranspose<>+0(SB)/8, $0x0000000400000000
+DATA decodeTranspose<>+8(SB)/8, $0x0000000c00000008
+DATA decodeTranspose<>+16(SB)/8, $0x0000000500000001
+DATA decodeTranspose<>+24(SB)/8, $0x0000000d00000009
+DATA decodeTranspose<>+32(SB)/8, $0x0000000600000002
+DATA decodeTranspose<>+40(SB)/8, $0x0000000e0000000a
+DATA decodeTranspose<>+48(SB)/8, $0x0000000700000003
+DATA decodeTranspose<>+56(SB)/8, $0x0000000f0000000b
+GLOBL decodeTranspose<>(SB), RODATA|NOPTR, $64
 
 DATA decodeSpread<>+0(SB)/8, $0x0e0e0d0c02020100
 DATA decodeSpread<>+8(SB)/8, $0x262625241a1a1918
@@ -154,7 +154,7 @@ TEXT ·decodeBytes(SB), NOSPLIT, $0-40
 	VMOVDQU64 192(DI), Z19
 	MOVL $0x80808080, CX
 	VPBROADCASTD CX, Z20
-	VMOVDQU64 decodeTurn<>+0(SB), Z21
+	VMOVDQU64 decodeTranspose<>+0(SB), Z21
 	VPXORD Z22, Z22, Z22
 	KXNORQ K1, K1, K1
 	KXNORQ K2, K2, K2

@@ -18,14 +18,14 @@ func amaxes512BF16(amax *uint32, src *byte, n, extent int)
 
 // encodeTimes sets codes[i] to the code of src[i] times factors[i/extent], i < n,
 // n > 0, and returns the bits of the largest magnitude of src. Where that is Inf
-// or NaN, the codes are not to be used.
+// or NaN, the codes are undefined.
 //
 //go:noescape
 func encodeTimes(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64)
 
 // encodeOver sets codes[i] to the code of src[i] divided by factors[i/extent], i < n,
 // n > 0, and returns the bits of the largest magnitude of src. Where that is Inf
-// or NaN, the codes are not to be used.
+// or NaN, the codes are undefined.
 //
 //go:noescape
 func encodeOver(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64)

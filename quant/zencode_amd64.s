@@ -200,7 +200,7 @@ whole2:
 //	DI extent
 //	CX c
 //	R8 constants and result
-//	R9 what is fetched: the next line, if it is not far
+//	R9 source to prefetch: the next row, at most farthest bytes away
 //	R10 elements done of the block
 //	R11 elements left of it
 //	R12 masks
@@ -336,7 +336,7 @@ whole2:
 //	DI extent
 //	CX c
 //	R8 constants and result
-//	R9 what is fetched: the next line, if it is not far
+//	R9 source to prefetch: the next row, at most farthest bytes away
 //	R10 elements done of the block
 //	R11 elements left of it
 //	R12 masks

@@ -326,7 +326,7 @@ stored7:
 
 // amaxesColumns32 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them, and the amaxes of its columns.
 //
-//	R8 the blocks, and those behind them on return
+//	R8 the blocks; on return, those after them
 //	R10 bit 1 is 0
 //	R11 amaxes of their columns
 TEXT amaxesColumns32<>(SB), NOSPLIT, $0-0
@@ -422,7 +422,7 @@ half1:
 
 // amaxes32 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks, and those behind them on return
+//	R8 the blocks; on return, those after them
 //	R10 bit 1 is 0
 TEXT amaxes32<>(SB), NOSPLIT, $0-0
 
@@ -686,7 +686,7 @@ stored5:
 
 // amaxes32BF16 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks, and those behind them on return
+//	R8 the blocks; on return, those after them
 //	R10 bit 1 is 0
 TEXT amaxes32BF16<>(SB), NOSPLIT, $0-0
 
@@ -1754,7 +1754,7 @@ stored7:
 
 // amaxesColumns16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them, and the amaxes of its columns.
 //
-//	R8 the blocks, and those behind them on return
+//	R8 the blocks; on return, those after them
 //	R10 bit 1 is 0
 //	R11 amaxes of their columns
 TEXT amaxesColumns16<>(SB), NOSPLIT, $0-0
@@ -1818,7 +1818,7 @@ half1:
 
 // amaxes16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks, and those behind them on return
+//	R8 the blocks; on return, those after them
 //	R10 bit 1 is 0
 TEXT amaxes16<>(SB), NOSPLIT, $0-0
 
@@ -2103,7 +2103,7 @@ stored5:
 
 // amaxes16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks, and those behind them on return
+//	R8 the blocks; on return, those after them
 //	R10 bit 1 is 0
 TEXT amaxes16BF16<>(SB), NOSPLIT, $0-0
 

@@ -11,8 +11,8 @@
 //	DX width
 //	SI n
 //	DI stride
-//	CX place of a copy
-//	R8 left of it
+//	CX destination of a copy
+//	R8 cache lines left of it
 TEXT ·spreadRows(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -20,7 +20,7 @@ TEXT ·spreadRows(SB), NOSPLIT, $0-40
 	MOVQ n+24(FP), SI
 	MOVQ stride+32(FP), DI
 
-line1:
+row1:
 	MOVQ AX, CX
 	MOVQ DX, R8
 
@@ -33,7 +33,7 @@ part2:
 	JNZ part2
 	ADDQ DI, AX
 	SUBQ $1, SI
-	JNZ line1
+	JNZ row1
 	VZEROUPPER
 	RET
 
@@ -44,8 +44,8 @@ part2:
 //	DX width
 //	SI n
 //	DI stride
-//	CX place of a copy
-//	R8 left of it
+//	CX destination of a copy
+//	R8 cache lines left of it
 TEXT ·spreadRowsAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -53,7 +53,7 @@ TEXT ·spreadRowsAVX2(SB), NOSPLIT, $0-40
 	MOVQ n+24(FP), SI
 	MOVQ stride+32(FP), DI
 
-line1:
+row1:
 	MOVQ AX, CX
 	MOVQ DX, R8
 
@@ -68,6 +68,6 @@ part2:
 	JNZ part2
 	ADDQ DI, AX
 	SUBQ $1, SI
-	JNZ line1
+	JNZ row1
 	VZEROUPPER
 	RET

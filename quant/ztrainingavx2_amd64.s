@@ -151,7 +151,7 @@ GLOBL hadamardOne<>(SB), RODATA|NOPTR, $32
 //	DI factors
 //	CX c
 //	R8 result
-//	X8 what takes the sign of a byte to that of a code
+//	X8 shift from the sign of a byte to that of a code
 //	Y10 maxima
 TEXT ·joinRandom8AVX2(SB), NOSPLIT, $224-56
 	MOVQ codes+0(FP), AX
@@ -1044,7 +1044,7 @@ group2:
 //	DX dstStride
 //	SI srcStride
 //	DI n
-//	CX source, four lines on
+//	CX source, four rows on
 //	R8 3·stride
 //	R9 3·dstStride
 //	R10 four rows of dst

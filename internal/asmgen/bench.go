@@ -177,8 +177,8 @@ const benchRound = 24
 // tilePeak writes the loop of tile products; all rows of the tiles are equal.
 func tilePeak(f *File) {
 	const accumulators = 4 // as in the kernels
-	fn := f.Func("peakTDPBF16", fmt.Sprintf("peakTDPBF16 runs n rounds of %d times TDPBF16PS with %d accumulators, the lines of\nboth sources from 128 bytes at x. n is at least 1.", benchRound, accumulators), "n int, x unsafe.Pointer")
-	n, x, tmp := fn.Arg("n"), fn.Arg("x"), fn.GP("configuration; from line to line")
+	fn := f.Func("peakTDPBF16", fmt.Sprintf("peakTDPBF16 runs n rounds of %d times TDPBF16PS with %d accumulators, the rows of\nboth sources from 128 bytes at x. n is at least 1.", benchRound, accumulators), "n int, x unsafe.Pointer")
+	n, x, tmp := fn.Arg("n"), fn.Arg("x"), fn.GP("configuration; from row to row")
 	a, b := T(accumulators), T(accumulators+1)
 	fn.Note(fmt.Sprintf("%v %v", a, b), "sources")
 	configureTiles(f, fn, tmp)

@@ -35,14 +35,14 @@ const dotParams = "chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float3
 // These are negative zeros, which do not change a product that is added to them.
 type tile struct {
 	fn                         *Func
-	rows, panels, line         int // line: bytes of a vector
+	rows, panels, vector       int // vector: bytes of a vector
 	chunks, steps, a, b        Reg
 	bPanel, c, ldc, from, next Reg // next: from one row of from to the next
 }
 
-func newTile(f *File, name, doc string, rows, panels, line int) *tile {
+func newTile(f *File, name, doc string, rows, panels, vector int) *tile {
 	fn := f.Func(name, doc, dotParams)
-	t := &tile{fn: fn, rows: rows, panels: panels, line: line}
+	t := &tile{fn: fn, rows: rows, panels: panels, vector: vector}
 	t.chunks, t.steps = fn.Arg("chunks"), fn.Arg("steps")
 	t.a, t.b, t.bPanel = fn.Arg("a"), fn.Arg("b"), fn.Arg("bPanel")
 	t.c, t.ldc = fn.Arg("c"), fn.Arg("ldc")
@@ -83,7 +83,7 @@ func (t *tile) prefetch(row, left Reg) {
 	t.fn.I("MOVQ", t.c, row)
 	t.fn.I("MOVQ", t.rows, left)
 	loop := t.fn.Label("prefetch")
-	for j := 0; j < t.panels*t.line; j += 64 {
+	for j := 0; j < t.panels*t.vector; j += 64 {
 		t.fn.I("PREFETCHT0", row.At(j))
 	}
 	t.fn.I("ADDQ", t.ldc, row)
@@ -99,16 +99,16 @@ type dotFloat struct {
 }
 
 func (d dotFloat) write(f *File) {
-	line := map[byte]int{'Y': 32, 'Z': 64}[d.vec(0).width]
-	name := fmt.Sprintf("dot%s_%dx%d", d.elements, d.rows, d.panels*line/4)
-	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for %s panels of %d lanes (see kernel).", name, d.elements, line/4), d.rows, d.panels, line)
+	vector := map[byte]int{'Y': 32, 'Z': 64}[d.vec(0).width]
+	name := fmt.Sprintf("dot%s_%dx%d", d.elements, d.rows, d.panels*vector/4)
+	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for %s panels of %d lanes (see kernel).", name, d.elements, vector/4), d.rows, d.panels, vector)
 	fn := t.fn
 	k, row := fn.GP("steps left"), fn.GP("row of C")
 	sums := d.rows * d.panels
 	sum := func(i, j int) Vec { return d.vec(i*d.panels + j) }
 	bs := func(j int) Vec { return d.vec(sums + j) }
 	spare := 16
-	if line == 64 {
+	if vector == 64 {
 		spare = 32
 	}
 	spare -= sums + d.panels
@@ -120,7 +120,7 @@ func (d dotFloat) write(f *File) {
 	t.prefetch(row, k)
 	chunk := fn.Label("chunk")
 	for i := range sums {
-		if line == 64 {
+		if vector == 64 {
 			fn.I("VPXORQ", d.vec(i), d.vec(i), d.vec(i))
 		} else {
 			fn.I("VXORPS", d.vec(i), d.vec(i), d.vec(i))
@@ -128,10 +128,10 @@ func (d dotFloat) write(f *File) {
 	}
 	step := func(u int) {
 		for j := range d.panels {
-			fn.I("VMOVUPS", t.panel(j, u*line), bs(j))
+			fn.I("VMOVUPS", t.panel(j, u*vector), bs(j))
 		}
 		for i := range d.rows {
-			fn.I("VBROADCASTSS", t.a.At(u*line+4*i), as(i))
+			fn.I("VBROADCASTSS", t.a.At(u*vector+4*i), as(i))
 			for j := range d.panels {
 				fn.I(d.instruction, as(i), bs(j), sum(i, j))
 			}
@@ -140,8 +140,8 @@ func (d dotFloat) write(f *File) {
 	fn.I("MOVQ", t.steps, k)
 	loop := fn.Label("loop")
 	step(0)
-	fn.I("ADDQ", line, t.a)
-	fn.I("ADDQ", line, t.b)
+	fn.I("ADDQ", vector, t.a)
+	fn.I("ADDQ", vector, t.b)
 	fn.I("SUBQ", 1, k)
 	fn.Jump("JNZ", loop)
 
@@ -154,22 +154,22 @@ func (d dotFloat) write(f *File) {
 	fn.I("MOVQ", t.c, row)
 	for i := range d.rows {
 		for j := range d.panels {
-			if line == 64 {
+			if vector == 64 {
 				fn.I("VMULPS.BCST", t.a.At(4*i), scaleB(j), s)
 			} else {
 				fn.I("VBROADCASTSS", t.a.At(4*i), s)
 				fn.I("VMULPS", s, scaleB(j), s)
 			}
-			fn.I("VFMADD213PS", t.from.At(j*line), sum(i, j), s)
-			fn.I("VMOVUPS", s, row.At(j*line))
+			fn.I("VFMADD213PS", t.from.At(j*vector), sum(i, j), s)
+			fn.I("VMOVUPS", s, row.At(j*vector))
 		}
 		fn.I("ADDQ", t.ldc, row)
 		fn.I("ADDQ", t.next, t.from)
 	}
 	fn.I("MOVQ", t.c, t.from)
 	fn.I("MOVQ", t.ldc, t.next)
-	fn.I("ADDQ", line, t.a)
-	fn.I("ADDQ", line, t.b)
+	fn.I("ADDQ", vector, t.a)
+	fn.I("ADDQ", vector, t.b)
 	fn.I("SUBQ", 1, t.chunks)
 	fn.Jump("JNZ", chunk)
 	fn.Return()
@@ -185,9 +185,9 @@ type dotInt8 struct {
 }
 
 func (d dotInt8) write(f *File) {
-	const rows, line = 4, 64
-	name := fmt.Sprintf("dot%s_%dx%d", d.scales, rows, d.panels*line/4)
-	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for int8 panels with chunks of %d (see kernel).", name, d.block), rows, d.panels, line)
+	const rows, vector = 4, 64
+	name := fmt.Sprintf("dot%s_%dx%d", d.scales, rows, d.panels*vector/4)
+	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for int8 panels with chunks of %d (see kernel).", name, d.block), rows, d.panels, vector)
 	fn := t.fn
 	row, left := fn.GP("row of C"), fn.GP("scratch")
 	n := rows * d.panels
@@ -209,33 +209,33 @@ func (d dotInt8) write(f *File) {
 	chunk := fn.Label("chunk")
 	for i := range rows {
 		for j := range d.panels {
-			fn.I("VPBROADCASTD", t.a.At((steps+1)*line+4*i), dot(i, j))
+			fn.I("VPBROADCASTD", t.a.At((steps+1)*vector+4*i), dot(i, j))
 		}
 	}
 	for u := range steps {
 		for j := range d.panels {
-			fn.I("VMOVDQU32", t.panel(j, u*line), bs(j))
+			fn.I("VMOVDQU32", t.panel(j, u*vector), bs(j))
 		}
 		for i := range rows {
-			fn.I("VPBROADCASTD", t.a.At(u*line+4*i), as(i))
+			fn.I("VPBROADCASTD", t.a.At(u*vector+4*i), as(i))
 			for j := range d.panels {
 				fn.I("VPDPBUSD", as(i), bs(j), dot(i, j))
 			}
 		}
 	}
 	for j := range d.panels {
-		fn.I("VMOVUPS", t.panel(j, steps*line), bs(j))
+		fn.I("VMOVUPS", t.panel(j, steps*vector), bs(j))
 	}
 	for i := range rows {
 		for j := range d.panels {
 			s := as(i*d.panels + j)
 			fn.I("VCVTDQ2PS", dot(i, j), dot(i, j))
-			fn.I(d.combine+".BCST", t.a.At(steps*line+4*i), bs(j), s)
+			fn.I(d.combine+".BCST", t.a.At(steps*vector+4*i), bs(j), s)
 			fn.I("VFMADD231PS", s, dot(i, j), total(i, j))
 		}
 	}
-	fn.I("ADDQ", (steps+2)*line, t.a)
-	fn.I("ADDQ", (steps+1)*line, t.b)
+	fn.I("ADDQ", (steps+2)*vector, t.a)
+	fn.I("ADDQ", (steps+1)*vector, t.b)
 	fn.I("SUBQ", 1, t.chunks)
 	fn.Jump("JNZ", chunk)
 
@@ -244,8 +244,8 @@ func (d dotInt8) write(f *File) {
 	fn.I("VBROADCASTSS", fn.FP("alpha"), alpha)
 	for i := range rows {
 		for j := range d.panels {
-			fn.I("VFMADD213PS", t.from.At(j*line), alpha, total(i, j))
-			fn.I("VMOVUPS", total(i, j), t.c.At(j*line))
+			fn.I("VFMADD213PS", t.from.At(j*vector), alpha, total(i, j))
+			fn.I("VMOVUPS", total(i, j), t.c.At(j*vector))
 		}
 		fn.I("ADDQ", t.ldc, t.c)
 		fn.I("ADDQ", t.next, t.from)

@@ -57,15 +57,15 @@ func (w *gemmPack) everyOther(name string, i int) Sym {
 	return w.f.Table(name, data)
 }
 
-// A lineSet addresses 16 rows that are stride bytes apart, from four registers.
-type lineSet struct {
+// A rowSet addresses 16 rows that are stride bytes apart, from four registers.
+type rowSet struct {
 	base           [4]Reg // rows 0, 4, 8, 12
 	stride, triple Reg
 }
 
-// lines takes the registers of 16 rows from src on.
-func lines(fn *Func, src, stride Reg) *lineSet {
-	s := &lineSet{stride: stride, triple: fn.GP("3·stride")}
+// sixteenRows takes the registers of 16 rows from src on.
+func sixteenRows(fn *Func, src, stride Reg) *rowSet {
+	s := &rowSet{stride: stride, triple: fn.GP("3·stride")}
 	s.base[0] = src
 	for i := 1; i < 4; i++ {
 		s.base[i] = fn.GP("source, four rows on")
@@ -82,11 +82,11 @@ func lines(fn *Func, src, stride Reg) *lineSet {
 }
 
 // at returns the memory off bytes past the current position in a row.
-func (s *lineSet) at(line, off int) Mem {
-	m := s.base[line/4].At(off)
-	switch line % 4 {
+func (s *rowSet) at(row, off int) Mem {
+	m := s.base[row/4].At(off)
+	switch row % 4 {
 	case 1, 2:
-		return m.By(s.stride, line%4)
+		return m.By(s.stride, row%4)
 	case 3:
 		return m.By(s.triple, 1)
 	}
@@ -95,7 +95,7 @@ func (s *lineSet) at(line, off int) Mem {
 
 // load transposes 16 bytes of each row, off bytes past the current position, as dwords: lane i
 // of Z(d), d < 4, gets bytes 4d…4d+3 of row i. It uses Z0…Z7 and K1…K3.
-func (s *lineSet) load(fn *Func, off int) {
+func (s *rowSet) load(fn *Func, off int) {
 	for j := range 4 {
 		fn.I("VMOVDQU", s.at(j, off), X(j))
 		for k := 1; k < 4; k++ {
@@ -113,7 +113,7 @@ func (s *lineSet) load(fn *Func, off int) {
 }
 
 // advance advances all rows by n bytes.
-func (s *lineSet) advance(fn *Func, n int) {
+func (s *rowSet) advance(fn *Func, n int) {
 	for _, b := range s.base {
 		fn.I("ADDQ", n, b)
 	}
@@ -190,7 +190,7 @@ n times 32 positions (int8Params in internal/asmgen).`, name, block))
 	if block == 16 {
 		broadcast(fn, 0x7b800000, p.tmp, pow120) // 2^120: float32's bias minus E4M3's
 	}
-	set := lines(fn, p.src, p.stride)
+	set := sixteenRows(fn, p.src, p.stride)
 	loop := fn.Label("positions")
 	set.load(fn, 0)
 	words := 4 / (32 / block) // dwords of a row in a block
@@ -232,7 +232,7 @@ func (w *gemmPack) bytesToInt8(name string, lookup bool) {
 	fn, even, odd := p.fn, Z(20), Z(21)
 	fn.I("VMOVDQU64", w.even, even)
 	fn.I("VMOVDQU64", w.odd, odd)
-	set := lines(fn, p.src, p.stride)
+	set := sixteenRows(fn, p.src, p.stride)
 	loop := fn.Label("block")
 	for half := range 2 {
 		set.load(fn, 16*half)
@@ -272,7 +272,7 @@ the first blocks, then of the second ones, 16·n blocks in all. It clamps codes 
 	fn.I("MOVL", fn.FP("high"), tmp)
 	fn.I("VPBROADCASTB", tmp, Z(17))
 	fn.I("KXORQ", K(7), K(7), K(7))
-	set := lines(fn, src, stride)
+	set := sixteenRows(fn, src, stride)
 	loop := fn.Label("loop")
 	set.load(fn, 0)
 	for d := range 4 {

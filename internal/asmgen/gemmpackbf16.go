@@ -6,7 +6,7 @@ package asmgen
 type bf16Packer struct {
 	fn                     *Func
 	dst, exponents, blocks Reg
-	lines                  *lineSet
+	rows                   *rowSet
 	tmp                    Reg
 }
 
@@ -38,7 +38,7 @@ support; the panel is invalid then.`, bf16PackParams)
 	fn.Note("Z22…Z25", "sign bits, mask of bytes, magnitude bits of words, 127")
 	fn.Note("Z26", "maximum of the magnitudes")
 	fn.Note("Z27", "addends of the exponents")
-	p.lines = lines(fn, src, stride)
+	p.rows = sixteenRows(fn, src, stride)
 	return p
 }
 
@@ -77,7 +77,7 @@ func (p *bf16Packer) next(loop Label) {
 	fn := p.fn
 	fn.I("ADDQ", 1024, p.dst)
 	fn.I("ADDQ", 16, p.exponents)
-	p.lines.advance(fn, 32)
+	p.rows.advance(fn, 32)
 	fn.I("SUBQ", 1, p.blocks)
 	fn.Jump("JNZ", loop)
 	fn.I("MOVL", fn.FP("special"), p.tmp)
@@ -98,7 +98,7 @@ func (w *gemmPack) bytesToBF16() {
 	loop := fn.Label("block")
 	p.addends()
 	for half := range 2 {
-		p.lines.load(fn, 16*half)
+		p.rows.load(fn, 16*half)
 		for d := range 4 {
 			low, high := Z(5), Z(4)
 			p.lookUp(Z(d), low, high)
@@ -128,8 +128,8 @@ func (w *gemmPack) bytesToRows() {
 	p.addends()
 	fn.I("VMOVDQU64", Z(27), SP.At(0))
 	for i := 0; i < 16; i += 2 {
-		fn.I("VMOVDQU", p.lines.at(i, 0), Y(0))
-		fn.I("VINSERTI64X4", 1, p.lines.at(i+1, 0), Z(0), Z(0))
+		fn.I("VMOVDQU", p.rows.at(i, 0), Y(0))
+		fn.I("VINSERTI64X4", 1, p.rows.at(i+1, 0), Z(0), Z(0))
 		fn.I("VPERMQ", Z(0), Z(20), Z(0))
 		low, high := Z(5), Z(4)
 		p.lookUp(Z(0), low, high)
@@ -146,7 +146,7 @@ func (w *gemmPack) bytesToRows() {
 func (w *gemmPack) copyRows() {
 	fn := w.f.Func("copyRows", "copyRows copies 16 rows of BF16, stride bytes apart, to a panel by rows: 32·n\nelements of each.", "dst, src unsafe.Pointer, stride, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
-	set := lines(fn, src, stride)
+	set := sixteenRows(fn, src, stride)
 	loop := fn.Label("tile")
 	for i := range 16 {
 		fn.I("VMOVDQU64", set.at(i, 0), Z(i%4))

@@ -4,7 +4,7 @@ package asmgen
 func (w *gemmPack) transposeDwords16() {
 	fn := w.f.Func("transposeDwords16", "transposeDwords16 copies 16 rows, stride bytes apart, to a panel: the first dword\nof every row, then the second ones, 4·n in all.", "dst, src unsafe.Pointer, stride, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
-	set := lines(fn, src, stride)
+	set := sixteenRows(fn, src, stride)
 	loop := fn.Label("loop")
 	set.load(fn, 0)
 	for d := range 4 {
@@ -25,14 +25,14 @@ type panel8 struct {
 }
 
 func newPanel8(fn *Func, src, stride Reg) *panel8 {
-	p := &panel8{fn: fn, src: [2]Reg{src, fn.GP("source, four lines on")}, stride: stride, triple: fn.GP("3·stride")}
+	p := &panel8{fn: fn, src: [2]Reg{src, fn.GP("source, four rows on")}, stride: stride, triple: fn.GP("3·stride")}
 	fn.I("LEAQ", src.At(0).By(stride, 4), p.src[1])
 	fn.I("LEAQ", stride.At(0).By(stride, 2), p.triple)
 	return p
 }
 
-// line returns the memory of the current position in row i.
-func (p *panel8) line(i int) Mem { return rowAt(p.src[i/4], p.stride, p.triple, i%4, 0) }
+// row returns the memory of the current position in row i.
+func (p *panel8) row(i int) Mem { return rowAt(p.src[i/4], p.stride, p.triple, i%4, 0) }
 
 // A pack8 is the part that packing functions of 8 rows by AVX2 share. Panels have 8 or 16
 // lanes, so the distance of their steps is a parameter.
@@ -59,11 +59,11 @@ func (p *pack8) advance(n int) {
 
 // store transposes Y0…Y7, eight dwords of each row, to eight steps. It uses Y8…Y15.
 func (p *pack8) store() {
-	p.turn(func(d int, v Vec) { p.fn.I("VMOVUPS", v, rowAt(p.dst[d/4], p.step, p.step3, d%4, 0)) })
+	p.transpose(func(d int, v Vec) { p.fn.I("VMOVUPS", v, rowAt(p.dst[d/4], p.step, p.step3, d%4, 0)) })
 }
 
-// turn transposes Y0…Y7. It calls each with dword d of every row, in one of Y8…Y15.
-func (p *panel8) turn(each func(d int, v Vec)) {
+// transpose transposes Y0…Y7. It calls each with dword d of every row, in one of Y8…Y15.
+func (p *panel8) transpose(each func(d int, v Vec)) {
 	fn := p.fn
 	for i := 0; i < 8; i += 2 { // pairs of rows: dwords 0 1 4 5 low, 2 3 6 7 high
 		fn.I("VUNPCKLPS", Y(i+1), Y(i), Y(8+i))
@@ -93,7 +93,7 @@ float32 panel, step bytes apart: the entries of a table of 256, times the scale 
 	p := newPack8(fn, dst, src, stride)
 	loop := fn.Label("loop")
 	for i := range 8 {
-		fn.I("VPMOVZXBD", p.line(i), Y(8))
+		fn.I("VPMOVZXBD", p.row(i), Y(8))
 		fn.I("VPCMPEQD", Y(9), Y(9), Y(9))
 		fn.I("VGATHERDPS", Y(9), table.At(0).By("Y8", 4), Y(i))
 		fn.I("VBROADCASTSS", scales.At(4*i), Y(10))
@@ -122,7 +122,7 @@ that are not finite; the panel is invalid then.`,
 	loop := fn.Label("loop")
 	fn.I("VPXOR", X(11), X(11), X(11))
 	for i := range 8 {
-		fn.I("VPMOVZXBW", p.line(i), X(8))
+		fn.I("VPMOVZXBW", p.row(i), X(8))
 		fn.I("VPAND", c.At(magnitude), X(8), X(9))
 		fn.I("VPCMPGTW", c.At(largest), X(9), X(10))
 		fn.I("VPOR", X(10), X(11), X(11))
@@ -153,7 +153,7 @@ panel, step bytes apart.`, "dst, src unsafe.Pointer, stride, step, n int")
 	p := newPack8(fn, dst, src, stride)
 	loop := fn.Label("loop")
 	for i := range 8 {
-		fn.I("VPMOVZXWD", p.line(i), Y(i))
+		fn.I("VPMOVZXWD", p.row(i), Y(i))
 		fn.I("VPSLLD", 16, Y(i), Y(i))
 	}
 	p.store()
@@ -170,7 +170,7 @@ func (w *gemmPack) transposeDwords8() {
 	p := newPack8(fn, dst, src, stride)
 	loop := fn.Label("loop")
 	for i := range 8 {
-		fn.I("VMOVUPS", p.line(i), Y(i))
+		fn.I("VMOVUPS", p.row(i), Y(i))
 	}
 	p.store()
 	p.advance(32)

@@ -7,10 +7,10 @@ const macroParams = "chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPane
 	"work unsafe.Pointer, running, c *float32, ldc int, alpha float32"
 
 const (
-	tileLines = 16
-	tileLine  = 64 // bytes
-	tileBytes = tileLines * tileLine
-	tileAhead = 1 // rows of each panel of B in the next chunk to prefetch with a tile
+	tileRows     = 16
+	tileRowBytes = 64 // bytes
+	tileBytes    = tileRows * tileRowBytes
+	tileAhead    = 1 // rows of each panel of B in the next chunk to prefetch with a tile
 )
 
 // A dotTiles is a macro-kernel for BF16 panels of 16 lanes, those of A by rows. It multiplies
@@ -21,20 +21,20 @@ const (
 type dotTiles struct {
 	panels int // of B
 
-	fn          *Func
-	a, b        [2]Reg
-	line, left  Reg // bytes of a row of a tile; tiles left
-	from, to    Reg // previous elements of a row of C, and its destination
-	row, scale  Reg // its sums and its scale of A
-	lines, each Reg // rows to scale; those left for the current tile
-	ahead       Reg // rows of B in the next chunk
-	tmp         Reg
+	fn             *Func
+	a, b           [2]Reg
+	rowBytes, left Reg // bytes of a row of a tile; tiles left
+	from, to       Reg // previous elements of a row of C, and its destination
+	row, scale     Reg // its sums and its scale of A
+	rows, each     Reg // rows to scale; those left for the current tile
+	ahead          Reg // rows of B in the next chunk
+	tmp            Reg
 }
 
 // The frame of a macro-kernel.
 const (
 	stripPair     = 8 * iota // the current panels of A
-	stripLines               // rows of C from these on
+	stripRows                // rows of C from these on
 	stripFromNext            // distance of rows of the previous elements of C
 	stripTo                  // destination of the first row of C
 	stripToNext
@@ -42,15 +42,15 @@ const (
 )
 
 func (d dotTiles) write(f *File) {
-	name := fmt.Sprintf("dotTiles_32x%d", d.panels*tileLines)
+	name := fmt.Sprintf("dotTiles_32x%d", d.panels*tileRows)
 	d.fn = f.Func(name, name+" is a macro-kernel for BF16 panels of 16 lanes (see kernel).", macroParams)
 	fn := d.fn
 	fn.Frame(stripFrame)
 	d.a, d.b = [2]Reg{fn.GP("a"), fn.GP("a, second panel")}, [2]Reg{fn.GP("b"), fn.GP("b, second panel")}
-	d.line, d.left = fn.GP("bytes of a row of a tile"), fn.GP("tiles left")
+	d.rowBytes, d.left = fn.GP("bytes of a row of a tile"), fn.GP("tiles left")
 	d.from, d.to = fn.GP("previous elements of a row of C"), fn.GP("destination of the row")
 	d.row, d.scale = fn.GP("sums of the row"), fn.GP("its scale of A")
-	d.lines, d.each = fn.GP("rows to scale"), fn.GP("those left for a tile")
+	d.rows, d.each = fn.GP("rows to scale"), fn.GP("those left for a tile")
 	d.ahead, d.tmp = fn.GP("rows of B in the next chunk"), fn.GP("scratch")
 	fn.Note("TMM0…TMM3", "sums, row by row")
 	fn.Note("TMM4 TMM5 TMM6 TMM7", "two of A, two of B")
@@ -60,27 +60,27 @@ func (d dotTiles) write(f *File) {
 	fn.I("MOVL", fn.FP("columns"), d.tmp)
 	for j := range d.panels {
 		fn.I("KMOVW", d.tmp, K(1+j))
-		fn.I("SHRL", tileLines, d.tmp)
+		fn.I("SHRL", tileRows, d.tmp)
 	}
 	fn.I("MOVQ", fn.FP("c"), d.from)
 	fn.I("MOVQ", fn.FP("ldc"), d.tmp)
 	add := fn.NewLabel("add")
 	fn.I("CMPB", fn.FP("accumulate"), 0)
 	fn.Jump("JNE", add)
-	fn.I("LEAQ", minusZeros(f, 2*tileLine), d.from)
+	fn.I("LEAQ", minusZeros(f, 2*tileRowBytes), d.from)
 	fn.I("XORL", d.tmp, d.tmp)
 	fn.Place(add)
 	fn.I("MOVQ", d.from, SP.At(stripTo))
 	fn.I("MOVQ", d.tmp, SP.At(stripToNext))
-	fn.I("MOVL", tileLine, d.line)
-	fn.I("XORL", d.lines, d.lines)
+	fn.I("MOVL", tileRowBytes, d.rowBytes)
+	fn.I("XORL", d.rows, d.rows)
 
 	chunk := fn.Label("chunk")
 	fn.I("MOVQ", fn.FP("a"), d.a[0])
 	near := fn.NewLabel("near")
 	fn.I("MOVQ", fn.FP("tiles"), d.ahead)
 	fn.I("SHLQ", 10, d.ahead) // tileBytes
-	fn.I("ADDQ", tileLine, d.ahead)
+	fn.I("ADDQ", tileRowBytes, d.ahead)
 	fn.I("CMPQ", fn.FP("chunks"), 1)
 	fn.Jump("JNE", near)
 	fn.I("MOVQ", fn.FP("next"), d.ahead)
@@ -90,7 +90,7 @@ func (d dotTiles) write(f *File) {
 	pair := fn.Label("pair")
 	one, scale := fn.NewLabel("one"), fn.NewLabel("scale")
 	fn.I("MOVQ", d.a[0], SP.At(stripPair))
-	fn.I("MOVQ", d.tmp, SP.At(stripLines))
+	fn.I("MOVQ", d.tmp, SP.At(stripRows))
 	fn.I("MOVQ", fn.FP("aPanel"), d.a[1])
 	fn.I("ADDQ", d.a[0], d.a[1])
 	fn.I("MOVQ", fn.FP("b"), d.b[0])
@@ -98,7 +98,7 @@ func (d dotTiles) write(f *File) {
 		fn.I("MOVQ", fn.FP("bPanel"), d.b[1])
 		fn.I("ADDQ", d.b[0], d.b[1])
 	}
-	fn.I("CMPQ", d.tmp, tileLines)
+	fn.I("CMPQ", d.tmp, tileRows)
 	fn.Jump("JLE", one)
 	d.multiply(2)
 	fn.Jump("JMP", scale)
@@ -106,7 +106,7 @@ func (d dotTiles) write(f *File) {
 	d.multiply(1)
 	fn.Place(scale)
 	d.scaleAll()
-	d.nextLines()
+	d.nextRows()
 
 	fn.I("MOVQ", SP.At(stripPair), d.a[0])
 	same := fn.NewLabel("same")
@@ -116,12 +116,12 @@ func (d dotTiles) write(f *File) {
 	fn.Place(same)
 	fn.I("MOVQ", fn.FP("aPanel"), d.tmp)
 	fn.I("LEAQ", d.a[0].At(0).By(d.tmp, 2), d.a[0])
-	fn.I("MOVQ", SP.At(stripLines), d.tmp)
-	fn.I("SUBQ", 2*tileLines, d.tmp)
+	fn.I("MOVQ", SP.At(stripRows), d.tmp)
+	fn.I("SUBQ", 2*tileRows, d.tmp)
 	fn.Jump("JG", pair)
 	fn.I("MOVQ", fn.FP("tiles"), d.tmp)
 	fn.I("SHLQ", 10, d.tmp) // tileBytes
-	fn.I("ADDQ", tileLine, d.tmp)
+	fn.I("ADDQ", tileRowBytes, d.tmp)
 	fn.I("ADDQ", d.tmp, fn.FP("a"))
 	fn.I("ADDQ", d.tmp, fn.FP("b"))
 	fn.I("SUBQ", 1, fn.FP("chunks"))
@@ -140,7 +140,7 @@ func (d *dotTiles) store(t int) {
 	if t == 0 {
 		d.fn.I("MOVQ", d.fn.FP("work"), d.tmp)
 	}
-	d.fn.I("TILESTORED", T(t), d.tmp.At(t/d.panels*d.panels*tileBytes+t%d.panels*tileLine).By(d.line, d.panels))
+	d.fn.I("TILESTORED", T(t), d.tmp.At(t/d.panels*d.panels*tileBytes+t%d.panels*tileRowBytes).By(d.rowBytes, d.panels))
 }
 
 // multiply computes the sums of the given number of tiles of A over the chunk, and scales rows
@@ -155,14 +155,14 @@ func (d *dotTiles) multiply(tiles int) {
 	loop := fn.Label("tile")
 	d.step(tiles, false)
 	fn.I("MOVQ", fn.FP("each"), d.each)
-	fn.I("TESTQ", d.lines, d.lines)
+	fn.I("TESTQ", d.rows, d.rows)
 	fn.Jump("JZ", none)
-	line := fn.Label("line")
-	d.scaleLine()
-	fn.I("SUBQ", 1, d.lines)
+	row := fn.Label("row")
+	d.scaleRow()
+	fn.I("SUBQ", 1, d.rows)
 	fn.Jump("JZ", none)
 	fn.I("SUBQ", 1, d.each)
-	fn.Jump("JNZ", line)
+	fn.Jump("JNZ", row)
 	fn.Place(none)
 	fn.I("SUBQ", 1, d.left)
 	fn.Jump("JNZ", loop)
@@ -181,13 +181,13 @@ func (d *dotTiles) step(tiles int, first bool) {
 		}
 		fn.I("TDPBF16PS", T(6+j), T(4+i), T(t))
 	}
-	fn.I("TILELOADDT1", d.a[0].At(0).By(d.line, 1), T(4))
+	fn.I("TILELOADDT1", d.a[0].At(0).By(d.rowBytes, 1), T(4))
 	for j := range d.panels {
-		fn.I("TILELOADD", d.b[j].At(0).By(d.line, 1), T(6+j))
+		fn.I("TILELOADD", d.b[j].At(0).By(d.rowBytes, 1), T(6+j))
 		dot(0, j)
 	}
 	if tiles > 1 {
-		fn.I("TILELOADDT1", d.a[1].At(0).By(d.line, 1), T(5))
+		fn.I("TILELOADDT1", d.a[1].At(0).By(d.rowBytes, 1), T(5))
 		for j := range d.panels {
 			dot(1, j)
 		}
@@ -198,15 +198,15 @@ func (d *dotTiles) step(tiles int, first bool) {
 	}
 	if !first {
 		for i := range tileAhead {
-			fn.I("PREFETCHT1", d.ahead.At(i*tileLine))
+			fn.I("PREFETCHT1", d.ahead.At(i*tileRowBytes))
 		}
 		if d.panels > 1 {
 			fn.I("MOVQ", fn.FP("bPanel"), d.tmp)
 			for i := range tileAhead {
-				fn.I("PREFETCHT1", d.ahead.At(i*tileLine).By(d.tmp, 1))
+				fn.I("PREFETCHT1", d.ahead.At(i*tileRowBytes).By(d.tmp, 1))
 			}
 		}
-		fn.I("ADDQ", tileAhead*tileLine, d.ahead)
+		fn.I("ADDQ", tileAhead*tileRowBytes, d.ahead)
 	}
 	for _, r := range append(append([]Reg(nil), d.a[:tiles]...), d.b[:d.panels]...) {
 		fn.I("ADDQ", tileBytes, r)
@@ -217,35 +217,35 @@ func (d *dotTiles) step(tiles int, first bool) {
 func (d *dotTiles) scaleAll() {
 	fn := d.fn
 	none := fn.NewLabel("none")
-	fn.I("TESTQ", d.lines, d.lines)
+	fn.I("TESTQ", d.rows, d.rows)
 	fn.Jump("JZ", none)
-	line := fn.Label("line")
-	d.scaleLine()
-	fn.I("SUBQ", 1, d.lines)
-	fn.Jump("JNZ", line)
+	row := fn.Label("row")
+	d.scaleRow()
+	fn.I("SUBQ", 1, d.rows)
+	fn.Jump("JNZ", row)
 	fn.Place(none)
 }
 
-// scaleLine sets a row of C to alpha · scale of b · scale of a · sums plus its previous elements.
-func (d *dotTiles) scaleLine() {
+// scaleRow sets a row of C to alpha · scale of b · scale of a · sums plus its previous elements.
+func (d *dotTiles) scaleRow() {
 	fn := d.fn
 	fn.I("VBROADCASTSS", d.scale.At(0), Z(2))
 	for j := range d.panels {
 		s, c := Z(3+j), Z(5+j)
 		fn.I("VMULPS", Z(2), Z(j), s)
-		fn.I("VMOVUPS.Z", d.from.At(j*tileLine), K(1+j), c)
-		fn.I("VFMADD132PS", d.row.At(j*tileLine), c, s)
-		fn.I("VMOVUPS", s, K(1+j), d.to.At(j*tileLine))
+		fn.I("VMOVUPS.Z", d.from.At(j*tileRowBytes), K(1+j), c)
+		fn.I("VFMADD132PS", d.row.At(j*tileRowBytes), c, s)
+		fn.I("VMOVUPS", s, K(1+j), d.to.At(j*tileRowBytes))
 	}
 	fn.I("ADDQ", 4, d.scale)
-	fn.I("ADDQ", d.panels*tileLine, d.row)
+	fn.I("ADDQ", d.panels*tileRowBytes, d.row)
 	fn.I("ADDQ", SP.At(stripFromNext), d.from)
 	fn.I("ADDQ", SP.At(stripToNext), d.to)
 }
 
-// nextLines selects the rows of the latest sums for scaling. The pointers of the panels point to
+// nextRows selects the rows of the latest sums for scaling. The pointers of the panels point to
 // the scales.
-func (d *dotTiles) nextLines() {
+func (d *dotTiles) nextRows() {
 	fn := d.fn
 	ready := fn.NewLabel("ready")
 	fn.I("MOVQ", fn.FP("work"), d.row)
@@ -256,14 +256,14 @@ func (d *dotTiles) nextLines() {
 	}
 	fn.I("VMOVUPS", d.a[0].At(0), Z(2))
 	fn.I("VMOVUPS", Z(2), d.scale.At(0))
-	fn.I("MOVQ", SP.At(stripLines), d.lines)
-	fn.I("CMPQ", d.lines, tileLines)
+	fn.I("MOVQ", SP.At(stripRows), d.rows)
+	fn.I("CMPQ", d.rows, tileRows)
 	fn.Jump("JLE", ready)
 	fn.I("VMOVUPS", d.a[1].At(0), Z(2))
-	fn.I("VMOVUPS", Z(2), d.scale.At(tileLine))
-	fn.I("CMPQ", d.lines, 2*tileLines)
+	fn.I("VMOVUPS", Z(2), d.scale.At(tileRowBytes))
+	fn.I("CMPQ", d.rows, 2*tileRows)
 	fn.Jump("JLE", ready)
-	fn.I("MOVL", 2*tileLines, d.lines)
+	fn.I("MOVL", 2*tileRows, d.rows)
 	fn.Place(ready)
 }
 
@@ -276,7 +276,7 @@ func (d *dotTiles) nextC() {
 	fn.I("MOVQ", SP.At(stripToNext), d.tmp)
 	fn.I("MOVQ", d.tmp, SP.At(stripFromNext))
 	fn.I("MOVQ", fn.FP("running"), d.to)
-	fn.I("MOVL", d.panels*tileLine, d.tmp)
+	fn.I("MOVL", d.panels*tileRowBytes, d.tmp)
 	fn.I("CMPQ", fn.FP("chunks"), 1)
 	fn.Jump("JNE", kept)
 	fn.I("MOVQ", fn.FP("c"), d.to)
@@ -289,18 +289,18 @@ func (d *dotTiles) nextC() {
 // streamRows writes the function that copies rows of the given number of panels to C with
 // non-temporal stores.
 func streamRows(f *File, panels int) {
-	name := fmt.Sprintf("streamRows%d", panels*tileLines)
+	name := fmt.Sprintf("streamRows%d", panels*tileRows)
 	fn := f.Func(name, name+fmt.Sprintf(` copies contiguous rows of %d floats to C with non-temporal stores.
-The rows of C are ldc bytes apart and aligned to cache lines.`, panels*tileLines), "c, src *float32, ldc, rows int")
-	c, src, ldc, lines := fn.Arg("c"), fn.Arg("src"), fn.Arg("ldc"), fn.Arg("rows")
-	loop := fn.Label("line")
+The rows of C are ldc bytes apart and aligned to cache lines.`, panels*tileRows), "c, src *float32, ldc, rows int")
+	c, src, ldc, rows := fn.Arg("c"), fn.Arg("src"), fn.Arg("ldc"), fn.Arg("rows")
+	loop := fn.Label("row")
 	for j := range panels {
-		fn.I("VMOVUPS", src.At(j*tileLine), Z(j))
-		fn.I("VMOVNTPS", Z(j), c.At(j*tileLine))
+		fn.I("VMOVUPS", src.At(j*tileRowBytes), Z(j))
+		fn.I("VMOVNTPS", Z(j), c.At(j*tileRowBytes))
 	}
-	fn.I("ADDQ", panels*tileLine, src)
+	fn.I("ADDQ", panels*tileRowBytes, src)
 	fn.I("ADDQ", ldc, c)
-	fn.I("SUBQ", 1, lines)
+	fn.I("SUBQ", 1, rows)
 	fn.Jump("JNZ", loop)
 	fn.I("SFENCE")
 	fn.Return()
@@ -313,7 +313,7 @@ func configureTiles(f *File, fn *Func, tmp Reg) {
 	config := make([]byte, 64)
 	config[0] = 1 // the palette
 	for i := range 8 {
-		config[16+2*i], config[48+i] = tileLine, tileLines
+		config[16+2*i], config[48+i] = tileRowBytes, tileRows
 	}
 	fn.I("LEAQ", f.shared("tiles", config), tmp)
 	fn.I("LDTILECFG", tmp.At(0))

@@ -5,7 +5,7 @@ import "fmt"
 // NN writes the kernels of package nn: functions of each element of a row, with the bits of
 // their Go twins.
 func NN() []*File {
-	f := NewFile("internal/nn", "lines")
+	f := NewFile("internal/nn", "rows")
 	for _, vec := range []func(int) Vec{Z, Y} {
 		writeRound(f, vec)
 		writeExp(f, vec, false)
@@ -14,34 +14,34 @@ func NN() []*File {
 	return []*File{f, nnAttention()}
 }
 
-// lineName returns the name of a kernel with the width of its vectors.
-func lineName(name string, v Vec) string {
+// widthName returns the name of a kernel with the width of its vectors.
+func widthName(name string, v Vec) string {
 	return name + map[byte]string{'Y': "256", 'Z': "512"}[v.width]
 }
 
 // bytes returns the size of a vector register.
 func (v Vec) bytes() int { return map[byte]int{'X': 16, 'Y': 32, 'Z': 64}[v.width] }
 
-// A line is a kernel that changes a row in place, one vector at a time.
-type line struct {
+// A rowKernel is a kernel that changes a row in place, one vector at a time.
+type rowKernel struct {
 	*Func
 	vec  func(int) Vec
 	x, n Reg
 	loop Label
 }
 
-func newLine(f *File, vec func(int) Vec, name, doc, params string) *line {
-	name = lineName(name, vec(0))
-	l := &line{Func: f.Func(name, fmt.Sprintf("%s %s\nn is the vectors of %d elements, at least one.", name, doc, vec(0).bytes()/4), params), vec: vec}
+func newRowKernel(f *File, vec func(int) Vec, name, doc, params string) *rowKernel {
+	name = widthName(name, vec(0))
+	l := &rowKernel{Func: f.Func(name, fmt.Sprintf("%s %s\nn is the vectors of %d elements, at least one.", name, doc, vec(0).bytes()/4), params), vec: vec}
 	l.x, l.n = l.Arg("x"), l.Arg("n")
 	return l
 }
 
 // begin prints the head of the loop, after the constants.
-func (l *line) begin() { l.loop = l.Label("loop") }
+func (l *rowKernel) begin() { l.loop = l.Label("loop") }
 
 // end prints the end of the loop, which advances to the next vector.
-func (l *line) end() {
+func (l *rowKernel) end() {
 	l.I("ADDQ", l.vec(0).bytes(), l.x)
 	l.I("SUBQ", 1, l.n)
 	l.Jump("JNZ", l.loop)
@@ -50,7 +50,7 @@ func (l *line) end() {
 
 // choose sets dst to other in the lanes where a compares to b. AVX2, without masks, uses the
 // vector as scratch.
-func (l *line) choose(predicate int, b, a, other, dst, scratch Vec) {
+func (l *rowKernel) choose(predicate int, b, a, other, dst, scratch Vec) {
 	if dst.width == 'Z' {
 		l.I("VCMPPS", predicate, b, a, K(1))
 		l.I("VMOVAPS", other, K(1), dst)
@@ -62,7 +62,7 @@ func (l *line) choose(predicate int, b, a, other, dst, scratch Vec) {
 
 // writeRound writes the rounding to BF16, to nearest even, by an addition to the bits.
 func writeRound(f *File, vec func(int) Vec) {
-	l := newLine(f, vec, "round", "rounds float32 to BF16, in place.", "x *float32, n int")
+	l := newRowKernel(f, vec, "round", "rounds float32 to BF16, in place.", "x *float32, n int")
 	x, sum, scratch, nan := vec(0), vec(1), vec(2), vec(3)
 	upper, half, one, quiet := vec(4), vec(5), vec(6), vec(7)
 	t := l.GP("scratch")
@@ -90,11 +90,11 @@ var expNames = []string{"log2e", "round", "high", "low", "c7", "c6", "c5", "c4",
 // writeExp writes e^(x-top), or the logistic function 1/(1+e^-x), by the steps of exp in
 // package nn.
 func writeExp(f *File, vec func(int) Vec, sigmoid bool) {
-	var l *line
+	var l *rowKernel
 	if sigmoid {
-		l = newLine(f, vec, "sigmoid", "sets x to 1/(1+e^-x), in place.", "x *float32, n int, c *expConstants")
+		l = newRowKernel(f, vec, "sigmoid", "sets x to 1/(1+e^-x), in place.", "x *float32, n int, c *expConstants")
 	} else {
-		l = newLine(f, vec, "exp", "sets x to e^(x-top), in place.", "x *float32, n int, top float32, c *expConstants")
+		l = newRowKernel(f, vec, "exp", "sets x to e^(x-top), in place.", "x *float32, n int, top float32, c *expConstants")
 	}
 	c := constants{l.Arg("c"), expNames}
 	x, t, n, r, p, k, top := vec(0), vec(1), vec(2), vec(3), vec(4), vec(5), vec(6)

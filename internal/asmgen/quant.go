@@ -21,7 +21,7 @@ import "fmt"
 // the bias takes it off the low half of t, one multiplication of the two halves by
 // powers of two, and their sum (zTimes), has the same from bit 8 on, and the sign.
 func Quant() []*File {
-	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantSpread(), quantColumns(), quantScales(), quantBytes(), quantLines()}
+	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantSpread(), quantColumns(), quantScales(), quantBytes(), quantStages()}
 }
 
 // An instruction that waits to be printed.
@@ -75,7 +75,7 @@ type constants struct {
 	names []string
 }
 
-// At returns the place of a constant.
+// At returns the memory of a constant.
 func (c constants) At(name string) Mem {
 	for i, n := range c.names {
 		if n == name {

@@ -9,7 +9,7 @@ import (
 // of AVX-512, in 16 registers of 256 bits. AVX2 has no masks: kernels take whole units, and
 // package quant pads row tails.
 func QuantAVX2() []*File {
-	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantTraining256(), quantDecode256()}
+	return []*File{quantFused256(), quantBytes256(), quantStages256(), quantTraining256(), quantDecode256()}
 }
 
 // tables256 are read-only vectors. Those of words or bytes repeat one pattern.
@@ -70,7 +70,7 @@ var (
 	yFactor2 = Y(10) // of the second block among 32 elements
 )
 
-// slot returns the place of a vector on the stack, and reserves it on first use.
+// slot returns the stack slot of a vector, and reserves it on first use.
 func (k *kernel256) slot(name string) Mem {
 	for i, n := range k.slots {
 		if n == name {
@@ -82,8 +82,8 @@ func (k *kernel256) slot(name string) Mem {
 	return k.slot(name)
 }
 
-// room reserves n contiguous slots and returns the first.
-func (k *kernel256) room(name string, n int) Mem {
+// reserve reserves n contiguous slots and returns the first.
+func (k *kernel256) reserve(name string, n int) Mem {
 	for i := range n {
 		k.slot(fmt.Sprint(name, i))
 	}

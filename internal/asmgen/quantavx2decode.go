@@ -5,13 +5,14 @@ import (
 	"fmt"
 )
 
-// quantDecode256 writes the AVX2 kernels that turn codes into float32 times a
-// scale, 32 codes of one scale at a time.
+// quantDecode256 writes the AVX2 kernels that decode codes to float32 and multiply them by a
+// scale. They take 32 codes at a time.
 //
-// Of 8 bits, the magnitude of a code at the place of a float32's exponent and
-// mantissa is its value but for a power of two; where one of 32 is not finite, all
-// are looked up. Of 6 bits, the upper halves of the values come from tables of 16
-// bytes. Of 4 bits, the values of a block are its scale times a table of eight.
+//	8 bits  The magnitude of a code, shifted to the exponent and mantissa of a float32, is the
+//	        value divided by a power of two. If one of 32 codes is not finite, all 32 values
+//	        come from a table.
+//	6 bits  The two upper bytes of a value come from tables of 16 bytes.
+//	4 bits  The values of a block are its scale times a table of eight magnitudes.
 func quantDecode256() *File {
 	f := NewFile("quant", "decodeavx2")
 	t := makeTables256(f)
@@ -24,17 +25,17 @@ func quantDecode256() *File {
 	return f
 }
 
-// The places of decodeTables, in bytes.
+// Offsets of the fields of decodeTables, in bytes.
 const (
-	decodeHighest = 128 // of the highest bytes; the third ones are first
+	decodeHighest = 128 // highest bytes of values; their third bytes are at 0
 	decodeValues  = 256
-	decodeFloats  = decodeValues + 4*16 // constants of bytes, then all 256 values
+	decodeFloats  = decodeValues + 4*16 // floatConstants, then the values of all 256 codes
 )
 
 // floatNames are the constants of quant's floatConstants.
 var floatNames = []string{"shift", "mask", "power", "largest"}
 
-// A decoder256 is a kernel under construction.
+// A decoder256 writes one kernel.
 type decoder256 struct {
 	*kernel256
 	dst, src, scales, n, table Reg
@@ -46,7 +47,8 @@ func newDecoder256(f *File, t *tables256, name, what string) decoder256 {
 	return decoder256{k, k.Arg("dst"), k.Arg("src"), k.Arg("scales"), k.Arg("n"), k.Arg("t")}
 }
 
-// each prints body for each 32 codes, of so many bytes and scales, and ends the function.
+// each prints a loop over 32 codes at a time, which have the given numbers of bytes and scales. It
+// ends the function.
 func (d decoder256) each(codes, scales int, body func()) {
 	loop := d.Label("loop")
 	body()
@@ -118,33 +120,33 @@ func decodeSixes256(f *File, t *tables256) {
 	d := newDecoder256(f, t, "decodeSixes", "scales[i/32] times the value of code i of 6 bits")
 	spread := f.Table("spread", append(indices(func(i int) int { return i/4*3 + min(i%4, 2) })[:16],
 		indices(func(i int) int { return 4 + i/4*3 + min(i%4, 2) })[:16]...))
-	turn := f.Table("turn", words(0, 2, 4, 6, 1, 3, 5, 7))
-	var code [4]Sym // the place of each in a dword
+	order := f.Table("transpose", words(0, 2, 4, 6, 1, 3, 5, 7))
+	var code [4]Sym // masks of the bits of code i in a dword
 	for i := range code {
 		pattern := make([]byte, 4)
 		pattern[i] = 1<<6 - 1
 		code[i] = f.Table(fmt.Sprintf("code%d", i), bytes.Repeat(pattern, 8))
 	}
 	fifteen := f.Table("fifteen", bytes.Repeat([]byte{15}, 32))
-	yThird, yThird2, yHighest, yHighest2, yTurn, yScale, zero := Y(15), Y(14), Y(13), Y(12), Y(11), Y(10), Y(9)
+	yThird, yThird2, yHighest, yHighest2, yOrder, yScale, zero := Y(15), Y(14), Y(13), Y(12), Y(11), Y(10), Y(9)
 	for i, v := range []Vec{yThird, yThird2, yHighest, yHighest2} {
 		d.I("VBROADCASTI128", d.table.At(decodeHighest*(i/2)+16*(i%2)), v)
 	}
-	d.I("VMOVDQU", turn, yTurn)
+	d.I("VMOVDQU", order, yOrder)
 	d.I("VPXOR", zero, zero, zero)
 	d.each(24, 1, func() {
 		x, third, highest := Y(0), Y(1), Y(2)
 		d.I("VBROADCASTSS", d.scales.At(0), yScale)
 		d.I("VMOVDQU", d.src.At(0), x.X())
 		d.I("VINSERTI128", 1, d.src.At(8), x, x)
-		d.I("VPSHUFB", spread, x, x) // three bytes to a dword
+		d.I("VPSHUFB", spread, x, x) // three bytes in each dword
 		d.I("VPAND", code[0], x, Y(3))
 		for i := 1; i < 4; i++ {
 			d.I("VPSLLD", 2*i, x, Y(4))
 			d.I("VPAND", code[i], Y(4), Y(4))
 			d.I("VPOR", Y(4), Y(3), Y(3))
 		}
-		d.I("VPERMD", Y(3), yTurn, x)
+		d.I("VPERMD", Y(3), yOrder, x)
 		d.Comment("bit 4 chooses the table, bit 5 is the sign")
 		d.I("VPSLLW", 3, x, Y(3))
 		d.I("VPAND", fifteen, x, Y(6))
@@ -184,7 +186,7 @@ func decodeNibbles256(f *File, t *tables256, scale int) {
 			code, v := Y(2*i), Y(2*i+1)
 			d.I("VPBROADCASTD", d.src.At(4*i), code)
 			d.I("VPSRLVD", yShifts, code, code)
-			d.I("VPERMPS", yValues, code, v) // by three bits
+			d.I("VPERMPS", yValues, code, v) // indices of three bits
 			d.I("VPSLLD", 28, code, code)
 			d.I("VPAND", Y(13), code, code)
 			d.I("VXORPS", code, v, v)

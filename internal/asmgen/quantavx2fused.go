@@ -114,7 +114,7 @@ func (k *fused256) constants() {
 		k.I("VMOVDQU", Y(0), k.slot("limit")) // the least code, in each byte
 	}
 	k.zero("amax", "flags")
-	k.factors, k.anchors = k.room("factors", k.blocks()/lanes256), k.room("anchors", k.blocks()/lanes256)
+	k.factors, k.anchors = k.reserve("factors", k.blocks()/lanes256), k.reserve("anchors", k.blocks()/lanes256)
 	k.load()
 }
 

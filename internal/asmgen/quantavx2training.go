@@ -14,7 +14,7 @@ func quantTraining256() *File {
 	tables := makeTables256(f)
 	for _, bits := range []int{8, 4} {
 		k := kernel256{tables256: tables, source: 32}
-		k.randomLine(f, bits)
+		k.randomStage(f, bits)
 	}
 	k := &kernel256{tables256: tables, source: 32}
 	k.philox(f)
@@ -28,21 +28,21 @@ func quantTraining256() *File {
 // repeated returns a vector of copies of a quadword.
 func repeated(v uint64) []byte { return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, v), 4) }
 
-func (k *kernel256) randomLine(f *File, bits int) {
+func (k *kernel256) randomStage(f *File, bits int) {
 	unit := 32 * 8 / bits
 	k.begin(f, fmt.Sprintf("joinRandom%d", bits), fmt.Sprintf(`sets code i, of %d bits, to that of the element src[i] of %%s times
 factors[i/16], rounded with the bits of random, i < %d·n, n > 0, and returns the bits
 of the largest magnitude of src. Where that is Inf or NaN, the codes are undefined.`, bits, unit),
 		"codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64")
-	l := k.lineLoop(unit, true, encodeNames)
+	l := k.codesLoop(unit, true, encodeNames)
 	k.spread("shift", "binade", "mantissa", "largest", "thirtyTwo", "implicit")
 	k.I("VPCMPEQD", Y(0), Y(0), Y(0))
 	k.I("VPABSD", Y(0), Y(0))
 	k.I("VMOVDQU", Y(0), k.slot("one"))
 	l.emit(k, func(u int, at Mem) {
 		k.magnitudes(k.vectors(at), func(i int, a Vec) {
-			k.I("VPMAXUD", a, yLineAmax, yLineAmax)
-			k.I("VMULPS", lineFactor(i), a, a)
+			k.I("VPMAXUD", a, yStageAmax, yStageAmax)
+			k.I("VMULPS", stageFactor(i), a, a)
 			k.roundRandomly(a, l.random.At(128*u+32*i), Y(i))
 		})
 		k.pack()
@@ -88,7 +88,7 @@ func (k *kernel256) philox(f *File) {
 	dst, n, c := k.Arg("dst"), k.Arg("n"), k.Arg("c")
 	key, left := k.GP("keys of two rounds"), k.GP("rounds left")
 	const rounds = 10
-	keys := k.room("key", 2*rounds) // two of each round; step and tensor follow
+	keys := k.reserve("key", 2*rounds) // two of each round; step and tensor follow
 	k.slot("step")
 	k.slot("tensor")
 	k.I("LEAQ", keys, key)
@@ -305,9 +305,9 @@ func (k *kernel256) transpose(f *File) {
 	for half := range 2 {
 		k.I("LEAQ", at[0].At(0).By(dstStride, 4), at[1])
 		for i := range 8 {
-			k.I("VMOVUPS", from.line(i).At(32*half), Y(i))
+			k.I("VMOVUPS", from.row(i).At(32*half), Y(i))
 		}
-		from.turn(func(d int, v Vec) {
+		from.transpose(func(d int, v Vec) {
 			m := at[d/4].At(0)
 			switch d % 4 {
 			case 1, 2:

@@ -152,7 +152,7 @@ Memory ahead bytes further in src is prefetched, unless that is 0. `+storeDoc,
 	k.I("MOVQ", k.FP("c"), k.c.base)
 	k.from, k.stride = k.GP("four rows of the source"), k.Arg("srcStride")
 	k.factors = k.GP("factors of a row of blocks")
-	k.n, k.groups = k.GP("what is left"), k.GP("16 rows left")
+	k.n, k.groups = k.GP("tiles left; four rows left"), k.GP("16 rows left")
 	blocks := k.GP("16 rows left of a row of blocks")
 	k.ahead, k.further = k.Arg("ahead"), k.GP("ahead, and a row")
 	k.I("LEAQ", k.ahead.At(0).By(k.stride, 1), k.further)

@@ -1,11 +1,10 @@
 package asmgen
 
-// quantDecode writes the kernels that turn codes into float32 times a scale.
+// quantDecode writes the kernels that decode codes to float32 and multiply them by a scale.
 //
-// Every value of a format of at most 8 bits is a BF16, the upper half of a
-// float32. So one lookup yields the third byte of a value and a second its
-// highest; unpacking with zeros makes float32 of them. Values of 4 bits are
-// looked up whole.
+// BF16 represents every value of a format of at most 8 bits, so only the upper two bytes of the
+// float32 are not zero. One table lookup gives the third byte of a value, and a second lookup the
+// fourth. Unpacking these with zeros gives the float32. Values of 4 bits need one lookup.
 func quantDecode() *File {
 	f := NewFile("quant", "decode")
 	decodeBytes(f)
@@ -20,25 +19,25 @@ func quantDecode() *File {
 	return f
 }
 
-// turn transposes a vector of 4×4 dwords. Unpacking takes dword v of every lane
-// to vector v, so codes are brought into that order before.
-func turn(dword int) int { return dword%4*4 + dword/4 }
+// transposed returns the index of a dword in the transpose of a vector of 4×4 dwords. Unpacking
+// moves dword v of every lane to vector v, so the kernels transpose codes before.
+func transposed(dword int) int { return dword%4*4 + dword/4 }
 
-// A decoder is a kernel under construction.
+// A decoder writes one kernel.
 type decoder struct {
 	*Func
 	dst, src, scales, n, table, t Reg
 }
 
-// newDecoder begins a kernel; what says which values it multiplies by which
-// scales, and what is in the table.
+// newDecoder begins a kernel. what completes "sets dst[i] to" in its comment. table is the type of
+// the elements of its table.
 func newDecoder(f *File, name, what, table string) decoder {
 	fn := f.Func(name, name+" sets dst[i] to "+what+", i < n, n > 0.\nThe scales of a multiple of 64 codes are read.", "dst *float32, src *byte, scales *float32, n int, table *"+table)
 	return decoder{fn, fn.Arg("dst"), fn.Arg("src"), fn.Arg("scales"), fn.Arg("n"), fn.Arg("table"), fn.GP("masks and constants")}
 }
 
-// each prints body for each 64 codes, of which the source has the given bytes,
-// and ends the function.
+// each prints a loop over 64 codes at a time, which have sourceBytes bytes and the given number of
+// scales. It ends the function.
 func (d decoder) each(sourceBytes, scales int, body func()) {
 	d.elementLoop(d.n, d.t, func() {
 		body()
@@ -49,13 +48,13 @@ func (d decoder) each(sourceBytes, scales int, body func()) {
 	d.Return()
 }
 
-// loadScales sets Z0 and Z1 to the scales of 64 codes, one per 32 of them.
+// loadScales sets Z0 and Z1 to the scales of 64 codes, one for each 32.
 func (d decoder) loadScales() {
 	d.I("VBROADCASTSS", d.scales.At(0), Z(0))
 	d.I("VBROADCASTSS", d.scales.At(4), Z(1))
 }
 
-// loadBits loads the bytes of at most 64 codes of the given width into Z10.
+// loadBits loads the bytes of at most 64 codes of the given number of bits into Z10.
 func (d decoder) loadBits(bits int, mask Reg) {
 	d.I("MOVQ", 64, d.t)
 	d.I("CMPQ", d.n, d.t)
@@ -75,8 +74,8 @@ func (d decoder) store(i int, scale, v Vec) {
 	d.I("VMOVDQU32", v, K(1+i), d.dst.At(64*i))
 }
 
-// storeBytes unpacks the bytes of 64 values, turned, and stores them times the
-// scales in Z0 and Z1.
+// storeBytes makes float32 of the third and highest bytes of 64 values, which are transposed. It
+// multiplies them by the scales in Z0 and Z1 and stores them.
 func (d decoder) storeBytes(third, highest, zero Vec) {
 	low, high := Z(2), Z(3)
 	d.I("VPUNPCKLBW", highest, third, low)
@@ -90,22 +89,22 @@ func (d decoder) storeBytes(third, highest, zero Vec) {
 
 func decodeBytes(f *File) {
 	d := newDecoder(f, "decodeBytes", `scales[i/32] times the value of the code src[i]; table has
-the third bytes of the 128 magnitudes as float32, and behind them the highest`, "byte")
+the third bytes of the 128 magnitudes as float32, then their highest bytes`, "byte")
 	var order []uint32
 	for i := range 16 {
-		order = append(order, uint32(turn(i)))
+		order = append(order, uint32(transposed(i)))
 	}
-	third0, third1, highest0, highest1, zSign, zTurn, zero := Z(16), Z(17), Z(18), Z(19), Z(20), Z(21), Z(22)
+	third0, third1, highest0, highest1, zSign, zOrder4x4, zero := Z(16), Z(17), Z(18), Z(19), Z(20), Z(21), Z(22)
 	for i, v := range []Vec{third0, third1, highest0, highest1} {
 		d.I("VMOVDQU64", d.table.At(64*i), v)
 	}
 	broadcast(d.Func, 0x80808080, d.t, zSign)
-	d.I("VMOVDQU64", f.Table("decodeTurn", words(order...)), zTurn)
+	d.I("VMOVDQU64", f.Table("decodeTranspose", words(order...)), zOrder4x4)
 	d.I("VPXORD", zero, zero, zero)
 	d.each(64, 2, func() {
 		d.loadScales()
 		d.I("VMOVDQU8.Z", d.src.At(0), K(1), Z(10))
-		d.I("VPERMD", Z(10), zTurn, Z(10))
+		d.I("VPERMD", Z(10), zOrder4x4, Z(10))
 		d.I("VMOVDQA64", Z(10), Z(11))
 		d.I("VMOVDQA64", Z(10), Z(12))
 		d.I("VPERMI2B", third1, third0, Z(11)) // indices of 7 bits
@@ -117,8 +116,8 @@ the third bytes of the 128 magnitudes as float32, and behind them the highest`, 
 
 func decodeSixes(f *File) {
 	d := newDecoder(f, "decodeSixes", `scales[i/32] times the value of code i of 6 bits; table has
-the third bytes of the 64 values as float32, and from 128 on the highest`, "byte")
-	spread := f.Table("decodeSpread", indices(func(i int) int { return turn(i/4)*3 + min(i%4, 2) }))
+the third bytes of the 64 values as float32 and, from byte 128 on, their highest bytes`, "byte")
+	spread := f.Table("decodeSpread", indices(func(i int) int { return transposed(i/4)*3 + min(i%4, 2) }))
 	shifts := f.Table("decodeSixShifts", indices(func(i int) int { return i%8/4*32 + i%4*6 }))
 	third, highest, zSpread, zShifts, zero := Z(16), Z(17), Z(18), Z(19), Z(20)
 	d.I("VMOVDQU64", d.table.At(0), third)
@@ -130,7 +129,7 @@ the third bytes of the 64 values as float32, and from 128 on the highest`, "byte
 	d.each(48, 2, func() {
 		d.loadScales()
 		d.loadBits(6, mask)
-		d.I("VPERMB", Z(10), zSpread, Z(10)) // three bytes to a dword
+		d.I("VPERMB", Z(10), zSpread, Z(10)) // three bytes in each dword
 		d.I("VPMULTISHIFTQB", Z(10), zShifts, Z(10))
 		d.I("VPERMB", third, Z(10), Z(11)) // indices of 6 bits
 		d.I("VPERMB", highest, Z(10), Z(12))
@@ -144,7 +143,7 @@ func decodeNibbles(f *File, name string, scale int) {
 	zTable, zShifts := Z(16), Z(17)
 	d.I("VMOVDQU64", d.table.At(0), zTable)
 	d.I("VMOVDQU64", f.Table(name+"Shifts", indices(func(i int) int { return i % 8 })), zShifts)
-	for v := range 4 { // eight bytes to eight quadwords
+	for v := range 4 { // one byte to each quadword
 		d.I("VMOVDQU64", f.Table(name+"Spread"+string(rune('0'+v)), indices(func(i int) int { return 8*v + i/8 })), Z(18+v))
 	}
 	mask := d.GP("bytes of the source")
@@ -156,7 +155,7 @@ func decodeNibbles(f *File, name string, scale int) {
 				d.I("VMULPS.BCST", d.scales.At(64*v/scale), zTable, values)
 			}
 			d.I("VPERMB", Z(10), Z(18+v), code)
-			d.I("VPMULTISHIFTQB", code, zShifts, code) // nibbles to the ends of dwords
+			d.I("VPMULTISHIFTQB", code, zShifts, code) // one nibble in the low bits of each dword
 			d.I("VPERMD", values, code, code)
 			d.I("VMOVDQU32", code, K(1+v), d.dst.At(64*v))
 		}

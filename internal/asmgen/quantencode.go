@@ -5,29 +5,27 @@ import "fmt"
 // encodeNames are the constants of quant's encodeConstants.
 var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit", "binade", "mantissa", "largest", "thirtyTwo", "implicit"}
 
-// How far ahead the source is fetched, in bytes: while amaxes are found, and at
-// most while codes are written.
+// Prefetch distances in the source, in bytes.
 const (
-	linePrefetch = 2048
-	farthest     = 1 << 15
+	rowPrefetch = 2048    // of kernels that find amaxes
+	farthest    = 1 << 15 // maximum of kernels that write codes
 )
 
-// quantEncode writes the kernels that a quantizer of any rule is built from: the
-// amax of every block of a line, and its codes, one per byte, with factors that
-// are given.
+// quantEncode writes the kernels of single stages that support every scale rule: the amax of each
+// block of a row, and the codes of a row under given factors, one to a byte.
 func quantEncode() *File {
 	f := NewFile("quant", "encode")
 	quantAmaxes(f, 32)
 	quantAmaxes(f, 16)
 	low, high := gatherTables(f, "encode")
-	quantEncodeLine(f, "encodeTimes", "VMULPS", "times", low, high)
-	quantEncodeLine(f, "encodeOver", "VDIVPS", "divided by", low, high)
+	quantEncodeBlocks(f, "encodeTimes", "VMULPS", "times", low, high)
+	quantEncodeBlocks(f, "encodeOver", "VDIVPS", "divided by", low, high)
 	return f
 }
 
-// elementLoop prints body for each 64 of n elements and once for the rest, under
-// the masks K1 to K4 of four vectors of dwords; K1 has the bits of all 64. It
-// leaves n at 0 or below, and uses t.
+// elementLoop prints a loop over 64 of n elements at a time. K1 to K4 are the masks of the
+// elements in four vectors of dwords, and K1 has those of all 64 in its bits. At the end, n is at
+// most 0. t is a scratch register.
 func (fn *Func) elementLoop(n, t Reg, body func()) {
 	for i := 1; i <= 4; i++ {
 		fn.I("KXNORQ", K(i), K(i), K(i))
@@ -48,8 +46,8 @@ func (fn *Func) elementLoop(n, t Reg, body func()) {
 	fn.Jump("JG", loop)
 }
 
-// blockLoop prints a loop over the blocks of a line of n elements: begin, an
-// elementLoop whose body finds the elements at i, and end.
+// blockLoop prints a loop over the blocks of a row of n elements. For each block it prints begin,
+// an elementLoop and end. i is the index in the block of the first of 64 elements.
 func (fn *Func) blockLoop(n, extent Reg, begin func(), body func(i Reg), end func()) {
 	i, left, t := fn.GP("elements done of the block"), fn.GP("elements left of it"), fn.GP("masks")
 	block := fn.Label("block")
@@ -87,7 +85,7 @@ i < n, n > 0, of %s.`, name, sourceName(source)), "amax *uint32, src *byte, n, e
 	}, func(i Reg) {
 		for j := range vectors {
 			at := src.At(64*j).By(i, size)
-			fn.I("PREFETCHT0", at.At(linePrefetch))
+			fn.I("PREFETCHT0", at.At(rowPrefetch))
 			fn.I(move, at, K(1+j*4/vectors), Z(6+j))
 		}
 		for j := range vectors {
@@ -110,14 +108,14 @@ i < n, n > 0, of %s.`, name, sourceName(source)), "amax *uint32, src *byte, n, e
 	fn.Return()
 }
 
-func quantEncodeLine(f *File, name, operation, does string, low, high Sym) {
+func quantEncodeBlocks(f *File, name, operation, does string, low, high Sym) {
 	fn := f.Func(name, fmt.Sprintf(`%s sets codes[i] to the code of src[i] %s factors[i/extent], i < n,
 n > 0, and returns the bits of the largest magnitude of src. Where that is Inf
-or NaN, the codes are not to be used.`, name, does),
+or NaN, the codes are undefined.`, name, does),
 		"codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64")
 	codes, src, n, factors, extent := fn.Arg("codes"), fn.Arg("src"), fn.Arg("n"), fn.Arg("factors"), fn.Arg("extent")
 	c := constants{fn.Arg("c"), encodeNames}
-	t, ahead := fn.GP("constants and result"), fn.GP("what is fetched: the next line, if it is not far")
+	t, ahead := fn.GP("constants and result"), fn.GP("source to prefetch: the next row, at most farthest bytes away")
 	var (
 		zFactor                           = Z(16)
 		zLimit, zLeast, zAnchor, zShift   = Z(17), Z(18), Z(19), Z(20)

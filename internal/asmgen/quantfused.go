@@ -28,14 +28,14 @@ var (
 const codesAhead = 1024
 
 // Registers that hold constants all along, with zTimes, zPair and kOdd. Z0 to Z7
-// serve the amaxes and scales, Z8 to Z16 the codes.
+// are scratch registers of amaxes and scales, Z8 to Z16 of codes.
 var (
 	zAbs    = Z(31) // magnitude of a source element
 	zBinade = Z(30) // sign and exponent of a float32
 	zUpper  = Z(29) // the upper half of a dword
-	zSwap   = Z(28) // indices of bytes that take the place of those two before or behind
+	zSwap   = Z(28) // indices of bytes that are exchanged with those two before or after
 	zOrder  = Z(27) // indices of 64 bytes in the order of the elements
-	zSign   = Z(26) // the place of the sign in each code
+	zSign   = Z(26) // the sign bit of each code
 	zLimit  = Z(25) // largest code in each byte; INT8, global: largest magnitude as float32
 	zSpread = Z(24) // indices of 64 bytes of two codes each in the order of the elements
 	zJoin   = Z(23) // multipliers that join codes of less than a byte
@@ -262,7 +262,7 @@ func (k *fused) storeSixes(codeAhead Reg, stored Label) {
 }
 
 // storeCodes stores codes, by a non-temporal store where the argument stream is not
-// zero. Otherwise the place of codes further on is prefetched, where a register has the
+// zero. Otherwise it prefetches the destination of later codes, if a register has the
 // distance.
 func (fn *Func) storeCodes(store string, codes Vec, at Mem, ahead Reg) {
 	plain, stored := fn.NewLabel("plain"), fn.NewLabel("stored")

@@ -1,17 +1,18 @@
 package asmgen
 
-// Registers of the codes of 64 elements.
+// Registers that hold 64 elements while they become codes.
 var (
 	zSums   = [4]Vec{Z(8), Z(9), Z(10), Z(11)} // rounding sums, then codes in zSums[1]
-	zX      = Z(12)                            // elements, where they are not in memory
-	zScaleE = Z(13)                            // what elements are scaled by, or the least e of their block
+	zX      = Z(12)                            // elements that are not read from memory
+	zScaleE = Z(13)                            // factor of the elements; under E8M0 scales, minimum of e in their block
 	zScaleC = Z(14)                            // 2^(23-m)·(1 + bias·2^-23) of the block
-	zRoom   = Z(15)
-	zPairs  = Z(16) // the 32 bytes of nibbles before
+	zTemp   = Z(15)
+	zPairs  = Z(16) // codes of the previous 64 elements, two to a byte
 )
 
-// element returns which element of a group is the first of vector i of the 64 from
-// the given one on, and where it is.
+// element returns the index in the group of the first element of vector i, and its memory. first
+// is the index of the first of 64 elements. Of BF16, two vectors have the even and the odd
+// elements of the same 32.
 func (k *fused) element(first, i int) (element int, at Mem) {
 	if k.source == 16 {
 		i = i / 2 * 2
@@ -19,8 +20,7 @@ func (k *fused) element(first, i int) (element int, at Mem) {
 	return first + 16*i, k.src.At((first + 16*i) * k.source / 8)
 }
 
-// take returns the elements of vector i: in memory, or of BF16 the even or the odd
-// ones in zX.
+// take returns the elements of vector i: their memory, or zX with those of BF16 as float32.
 func (k *fused) take(s *sequence, first, i int) any {
 	_, at := k.element(first, i)
 	switch {
@@ -34,13 +34,13 @@ func (k *fused) take(s *sequence, first, i int) any {
 	return zX
 }
 
-// factor leaves in v what the buffer of factors has, offset bytes from its start,
-// for the elements of vector i.
+// factor sets v to the factors of the elements of vector i. The factors are in the read buffer,
+// from byte offset on.
 func (k *fused) factor(s *sequence, first, i, offset int, v Vec) {
 	element, _ := k.element(first, i)
 	block := element / k.block()
 	if before, _ := k.element(first, i-1); i > 0 && before/k.block() == block {
-		return // it is there
+		return // v has it already
 	}
 	s.I("VBROADCASTSS", k.read.At(offset+4*block), v)
 	if k.global && k.source == 16 {
@@ -48,7 +48,7 @@ func (k *fused) factor(s *sequence, first, i, offset int, v Vec) {
 	}
 }
 
-// sums leaves in zSums[i] the rounding sums of vector i times zTimes.
+// sums sets zSums[i] to the rounding sums of vector i, multiplied by zTimes.
 func (k *fused) sums(s *sequence, first, i int) {
 	v := zSums[i]
 	x := k.take(s, first, i)
@@ -64,7 +64,7 @@ func (k *fused) sums(s *sequence, first, i int) {
 	s.I("VPMADDWD", zTimes, v, v)
 }
 
-// integers leaves in zSums[i] the codes of vector i as dwords.
+// integers sets zSums[i] to the codes of vector i, as dwords.
 func (k *fused) integers(s *sequence, first, i int) {
 	x := k.take(s, first, i)
 	k.factor(s, first, i, 0, zScaleE)
@@ -73,7 +73,7 @@ func (k *fused) integers(s *sequence, first, i int) {
 	s.I("VCVTPS2DQ", zSums[i], zSums[i])
 }
 
-// join stores the codes of zSums.
+// join packs the codes of zSums into zSums[1]: 64 bytes, or after two calls 64 bytes of nibbles.
 func (k *fused) join(s *sequence, first int) {
 	codes, signs := zSums[1], zSums[3]
 	if k.integer {
@@ -83,12 +83,12 @@ func (k *fused) join(s *sequence, first int) {
 		s.I("VPERMB", codes, zOrder, codes)
 		return
 	}
-	joinSums(s, zSums, zRoom)
-	if !k.global { // some rules leave the largest magnitude above the limit
+	joinSums(s, zSums, zTemp)
+	if !k.global { // under some rules, the largest magnitude is above the limit
 		s.I("VPMINUB", zLimit, codes, codes)
 	}
 	s.I("VPTERNLOGD", 0xd8, zSign, signs, codes) // where zSign is set signs, else codes
-	if k.bits == 8 || k.source == 32 {           // nibbles of BF16 are side by side
+	if k.bits == 8 || k.source == 32 {           // nibbles of BF16 are in order
 		s.I("VPERMB", codes, zOrder, codes)
 	}
 	if k.bits == 8 {
@@ -103,7 +103,7 @@ func (k *fused) join(s *sequence, first int) {
 	}
 }
 
-// joinSixes makes three bytes in each dword of four codes of 6 bits.
+// joinSixes packs the four codes of 6 bits in each dword into its three low bytes.
 func joinSixes(e emitter, v Vec) {
 	e.I("VPMADDUBSW", zJoin, v, v)
 	e.I("VPMADDWD", zJoin2, v, v)

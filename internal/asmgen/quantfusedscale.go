@@ -40,7 +40,7 @@ func (k *fused) callAmaxes(f *File, columns bool) {
 	r := f.routine(name)
 	if r == nil {
 		r = f.Routine(name, fmt.Sprintf("%s leaves the amaxes of 16 blocks of %d in Z0, and raises Z20 to them%s.", name, k.block(), more))
-		r.Note(k.next, "the blocks, and those behind them on return")
+		r.Note(k.next, "the blocks; on return, those after them")
 		r.Note(k.second, "bit 1 is 0")
 		if columns {
 			r.Note(k.maxima, "amaxes of their columns")
@@ -110,7 +110,7 @@ func (k *fused) amaxes(fn *Func, columns bool) {
 	fn.I("BTCQ", 1, k.second) // clear before the second half
 	fn.Jump("JCC", half)
 	foldBy(fn, steps[bits.Len(uint(leaves))-2], greater, Z(7), Z(0), Z(1), Z(0))
-	if k.source == 16 { // of each block there are maxima in two lanes
+	if k.source == 16 { // each block has maxima in two lanes
 		fn.I("VSHUFI32X4", 0xb1, Z(0), Z(0), Z(1))
 		fn.I(greater, Z(1), Z(0), Z(0))
 		fn.I("VMOVDQU64", k.tables.words[k.global], Z(1))
@@ -138,8 +138,8 @@ func foldBy(e emitter, step [2]instruction, greater string, a, b, t, dst Vec) {
 	e.I(greater, t, a, dst)
 }
 
-// factors stores the scales of the amaxes in Z0, and in the write buffer what
-// their elements are encoded with.
+// factors stores the scales of the amaxes in Z0, and the factors of their elements in the write
+// buffer.
 func (k *fused) factors() (s sequence) {
 	if k.global {
 		globalFactors(&s, k.c, k.scales.At(0), k.write.At(0))
@@ -150,8 +150,8 @@ func (k *fused) factors() (s sequence) {
 	return s
 }
 
-// exponentFactors: the write buffer gets e of the smallest normal element, and behind
-// it 2^(23-m)·(1 + bias·2^-23); of integers the factor.
+// exponentFactors stores e of the smallest normal element in the write buffer, then
+// 2^(23-m)·(1 + bias·2^-23). Of integers, it stores the factor.
 func (k *fused) exponentFactors(s *sequence) {
 	code, t := exponentCodes(s, k.c, k.scales.At(0)), Z(1)
 	s.I("VPMAXSD.BCST", k.c.At("floor"), code, code)

@@ -8,7 +8,7 @@ type emitter interface {
 // clampTo leaves the lesser magnitude of limit and y in y, with the sign of y.
 func clampTo(e emitter, limit, y Vec) { e.I("VRANGEPS", 2, limit, y, y) }
 
-// roundingSum sets sum to that of x, a vector or a place of one: least is ±2^E of the
+// roundingSum sets sum to that of x, a vector or its memory: least is ±2^E of the
 // smallest normal element, anchor what e is multiplied by (see Quant).
 func roundingSum(e emitter, x any, sum, binade, least, anchor Vec) {
 	e.I("VPANDD", x, binade, sum)

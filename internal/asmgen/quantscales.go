@@ -37,7 +37,7 @@ implementation.`, scalesParams+kind+") (amax uint64")}
 	return l
 }
 
-// end ends a loop whose scales have so many bytes.
+// end ends a loop whose scales have the given number of bytes.
 func (l *scaleLoop) end(scaleBytes int) {
 	l.I("ADDQ", 64, l.factors)
 	l.I("ADDQ", 16*scaleBytes, l.scales)

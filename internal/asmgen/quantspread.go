@@ -15,8 +15,8 @@ func spreadRows(f *File, name, load string, vectors ...Vec) {
 	fn := f.Func(name, fmt.Sprintf(`%s copies n times 64·width bytes, which are contiguous, by non-temporal stores
 to places that are stride bytes apart and multiples of 64.`, name), "dst, src *byte, width, n, stride int")
 	dst, src, width, n, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("width"), fn.Arg("n"), fn.Arg("stride")
-	at, left := fn.GP("place of a copy"), fn.GP("left of it")
-	line := fn.Label("line")
+	at, left := fn.GP("destination of a copy"), fn.GP("cache lines left of it")
+	row := fn.Label("row")
 	fn.I("MOVQ", dst, at)
 	fn.I("MOVQ", width, left)
 	part := fn.Label("part")
@@ -31,6 +31,6 @@ to places that are stride bytes apart and multiples of 64.`, name), "dst, src *b
 	fn.Jump("JNZ", part)
 	fn.I("ADDQ", stride, dst)
 	fn.I("SUBQ", 1, n)
-	fn.Jump("JNZ", line)
+	fn.Jump("JNZ", row)
 	fn.Return()
 }

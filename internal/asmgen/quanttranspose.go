@@ -31,9 +31,9 @@ func (fn *Func) toStaged(r Reg) {
 	fn.I("ANDQ", -64, r)
 }
 
-// storeTile stores n times 16 columns of staged codes from the argument codes on, which it
-// moves to the next. Each of interleaved calls stores every so many columns: of BF16, the even
-// and then the odd ones of 32. left is a scratch register.
+// storeTile stores n times 16 columns of staged codes from the argument codes on, and advances it.
+// interleaved is the number of calls that share adjacent columns: of BF16, one stores the even and
+// one the odd columns of 32. left is a scratch register.
 func (fn *Func) storeTile(s storeArgs, store *Func, left Reg, n, interleaved int) {
 	fn.Comment("codes of columns")
 	fn.toStaged(s.src)
@@ -184,7 +184,7 @@ func transposeCodes(f *File, store *Func) {
 n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.`, name, side, side, size),
 			"codes, src *byte, n, codeStride, srcStride, store int")
 		args := fn.takeStore()
-		from, stride, left := fn.GP("rows of the source"), fn.Arg("srcStride"), fn.GP("what is left")
+		from, stride, left := fn.GP("rows of the source"), fn.Arg("srcStride"), fn.GP("rows left")
 		fn.Frame(4/size*1024 + 64)
 		fn.I("VMOVDQU64", order, Z(31))
 		tile := fn.Label("tile")

@@ -52,7 +52,7 @@ i < n, n > 0. A NaN keeps its sign and gets all other bits.`, "dst *byte, src *f
 	fn.Return()
 }
 
-// units prints body for each so many of n elements, and stores how many it was for.
+// units prints body for each unit of n elements, and stores the number of elements done.
 func (fn *Func) units(n Reg, unit int, body func()) {
 	done := fn.GP("elements done")
 	fn.I("XORL", done, done)

@@ -15,7 +15,7 @@ var adamwNames = []string{"scale", "beta1", "fresh1", "beta2", "fresh2", "bias",
 // writeAdamW writes a step of AdamW: see updateGeneric in package train, whose operations and order
 // these are.
 func writeAdamW(f *File, vec func(int) Vec) {
-	name := lineName("update", vec(0))
+	name := widthName("update", vec(0))
 	fn := f.Func(name, name+" updates weights w and moments m and v for gradients grad.\nn is the vectors of 16 or 8 elements, at least one.",
 		"w, grad, m, v *float32, n int, c *adamwFactors")
 	pw, pg, pm, pv, n := fn.Arg("w"), fn.Arg("grad"), fn.Arg("m"), fn.Arg("v"), fn.Arg("n")

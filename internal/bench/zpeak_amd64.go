@@ -30,7 +30,7 @@ func peakDPBF16(n int, x unsafe.Pointer)
 //go:noescape
 func peakDPBUSD(n int, x unsafe.Pointer)
 
-// peakTDPBF16 runs n rounds of 24 times TDPBF16PS with 4 accumulators, the lines of
+// peakTDPBF16 runs n rounds of 24 times TDPBF16PS with 4 accumulators, the rows of
 // both sources from 128 bytes at x. n is at least 1.
 //
 //go:noescape

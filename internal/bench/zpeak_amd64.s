@@ -266,7 +266,7 @@ loop1:
 //
 //	AX n
 //	BX x
-//	DX configuration; from line to line
+//	DX configuration; from row to row
 //	TMM4 TMM5 sources
 TEXT ·peakTDPBF16(SB), NOSPLIT, $0-16
 	MOVQ n+0(FP), AX

@@ -6,21 +6,21 @@ import (
 	"math"
 )
 
-// quantLines writes the kernels that quantize rows stage by stage: codes under factors of 16
+// quantStages writes the kernels that quantize rows stage by stage: codes under factors of 16
 // elements each, rounded to nearest or stochastically; the random bits; and the Hadamard
 // transform.
-func quantLines() *File {
-	f := NewFile("quant", "lines")
-	low, high := gatherTables(f, "lines")
-	lineCodes(f, 4, false, low, high)
-	lineCodes(f, 4, true, low, high)
-	lineCodes(f, 8, true, low, high)
+func quantStages() *File {
+	f := NewFile("quant", "stages")
+	low, high := gatherTables(f, "stages")
+	joinCodes(f, 4, false, low, high)
+	joinCodes(f, 4, true, low, high)
+	joinCodes(f, 8, true, low, high)
 	fillPhilox(f)
 	hadamardBlocks(f)
 	return f
 }
 
-func lineCodes(f *File, bits int, random bool, low, high Sym) {
+func joinCodes(f *File, bits int, random bool, low, high Sym) {
 	name, what, params := fmt.Sprintf("join%d", bits), "to nearest", "codes *byte, src *float32"
 	if random {
 		name, what, params = fmt.Sprintf("joinRandom%d", bits), "with the bits of random", params+", random *uint32"
@@ -61,7 +61,7 @@ that is Inf or NaN, the codes are undefined.`, name, bits, what), params+", n in
 	}
 	fn.elementLoop(n, t, func() {
 		for j := range 4 {
-			fn.I("PREFETCHT0", src.At(64*j+linePrefetch))
+			fn.I("PREFETCHT0", src.At(64*j+rowPrefetch))
 			fn.I("VMOVDQU32.Z", src.At(64*j), K(1+j), Z(j))
 		}
 		for j := range 4 {

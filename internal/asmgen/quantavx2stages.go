@@ -138,35 +138,35 @@ func (k kernel256) rows(f *File) {
 	})
 }
 
-// quantLines256 writes the AVX2 kernels of single stages: codes under factors, and amaxes of
+// quantStages256 writes the AVX2 kernels of single stages: codes under factors, and amaxes of
 // blocks.
-func quantLines256() *File {
-	f := NewFile("quant", "linesavx2")
+func quantStages256() *File {
+	f := NewFile("quant", "stagesavx2")
 	tables := makeTables256(f)
 	for _, v := range []struct{ name, operation, does string }{
 		{"encodeTimes", "VMULPS", "times"}, {"encodeOver", "VDIVPS", "divided by"}, {"join4", "VMULPS", "times"},
 	} {
 		k := kernel256{tables256: tables, source: 32}
-		k.line(f, v.name, v.operation, v.does)
+		k.encodeStage(f, v.name, v.operation, v.does)
 	}
 	(&kernel256{tables256: tables, source: 32}).amaxes(f)
 	(&kernel256{tables256: tables, source: 16}).amaxes(f)
 	return f
 }
 
-// A lineLoop is the loop that kernels of codes under factors share. An iteration makes 32
+// A codesLoop is the loop that kernels of codes under factors share. An iteration makes 32
 // bytes of codes.
-type lineLoop struct {
+type codesLoop struct {
 	unit                              int
 	codes, src, random, n, factors, t Reg // random is none where the codes are to nearest
 }
 
-// yLineAmax holds the maxima of a row.
-var yLineAmax = Y(10)
+// yStageAmax holds the maxima of a row.
+var yStageAmax = Y(10)
 
-// lineLoop takes registers for the parameters. names are those of the constants.
-func (k *kernel256) lineLoop(unit int, random bool, names []string) lineLoop {
-	l := lineLoop{unit: unit, codes: k.Arg("codes"), src: k.Arg("src")}
+// codesLoop takes registers for the parameters. names are those of the constants.
+func (k *kernel256) codesLoop(unit int, random bool, names []string) codesLoop {
+	l := codesLoop{unit: unit, codes: k.Arg("codes"), src: k.Arg("src")}
 	if random {
 		l.random = k.Arg("random")
 	}
@@ -179,20 +179,20 @@ func (k *kernel256) lineLoop(unit int, random bool, names []string) lineLoop {
 // emit prints the loop. From the magnitudes of 32 elements, which encode raises the
 // maxima to, it leaves those of their codes in Y0; u counts the times of a unit. The
 // factors of four vectors are in yFactor, twice, and Y7.
-func (l lineLoop) emit(k *kernel256, encode func(u int, at Mem)) {
+func (l codesLoop) emit(k *kernel256, encode func(u int, at Mem)) {
 	if l.unit == 32 {
 		k.I("VMOVD", k.c.At("signShift"), X(8))
-		k.Note("X8", "what takes the sign of a byte to that of a code")
+		k.Note("X8", "shift from the sign of a byte to that of a code")
 	}
-	k.Note(yLineAmax, "maxima")
+	k.Note(yStageAmax, "maxima")
 	k.load()
-	k.I("VPXOR", yLineAmax, yLineAmax, yLineAmax)
+	k.I("VPXOR", yStageAmax, yStageAmax, yStageAmax)
 	loop := k.Label("loop")
 	for u := range l.unit / 32 {
 		at := l.src.At(128 * u)
 		for i := range 2 {
-			k.I("PREFETCHT0", at.At(64*i+linePrefetch))
-			k.I("VBROADCASTSS", l.factors.At(8*u+4*i), lineFactor(2*i))
+			k.I("PREFETCHT0", at.At(64*i+rowPrefetch))
+			k.I("VBROADCASTSS", l.factors.At(8*u+4*i), stageFactor(2*i))
 		}
 		encode(u, at)
 		k.signs(k.vectors(at))
@@ -223,15 +223,15 @@ func (l lineLoop) emit(k *kernel256, encode func(u int, at Mem)) {
 	k.I("ADDQ", l.unit/4, l.factors)
 	k.I("SUBQ", 1, l.n)
 	k.Jump("JNZ", loop)
-	k.maxDword256(yLineAmax, l.t)
+	k.maxDword256(yStageAmax, l.t)
 	k.I("MOVQ", l.t, k.FP("amax"))
 	k.Return()
 }
 
-// lineFactor returns the register of the factor of vector i of four.
-func lineFactor(i int) Vec { return []Vec{yFactor, Y(7)}[i/2] }
+// stageFactor returns the register of the factor of vector i of four.
+func stageFactor(i int) Vec { return []Vec{yFactor, Y(7)}[i/2] }
 
-func (k *kernel256) line(f *File, name, operation, does string) {
+func (k *kernel256) encodeStage(f *File, name, operation, does string) {
 	unit := map[string]int{"join4": 64}[name]
 	how := "of 4 bits, two to a byte"
 	if unit == 0 {
@@ -240,19 +240,19 @@ func (k *kernel256) line(f *File, name, operation, does string) {
 	k.begin(f, name, fmt.Sprintf(`sets codes, %s, to those of the elements src[i] of %%s, each
 %s factors[i/16], i < %d·n, n > 0, and returns the bits of the largest magnitude of
 src. Where that is Inf or NaN, the codes are undefined.`, how, does, unit), "codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64")
-	l := k.lineLoop(unit, false, encodeNames)
+	l := k.codesLoop(unit, false, encodeNames)
 	k.spread("limit", "least", "anchor")
 	l.emit(k, func(_ int, at Mem) {
 		k.codes(k.vectors(at), func(i int, a, e Vec) {
-			k.I("VPMAXUD", a, yLineAmax, yLineAmax)
-			k.roundScaled(operation, lineFactor(i), a, e)
+			k.I("VPMAXUD", a, yStageAmax, yStageAmax)
+			k.roundScaled(operation, stageFactor(i), a, e)
 		})
 	})
 }
 
 func (k *kernel256) amaxes(f *File) {
-	k.begin(f, "amaxes", `raises amax[j] to the bits, as float32, of the largest magnitude of block j of
-so many, each of 16·units elements of %s. There is at least one, and one unit.`, "amax *uint32, src *byte, blocks, units int")
+	k.begin(f, "amaxes", `raises amax[j] to the bits, as float32, of the largest magnitude of block j,
+j < blocks, each of 16·units elements of %s. Both are at least 1.`, "amax *uint32, src *byte, blocks, units int")
 	amax, src, blocks, units := k.Arg("amax"), k.Arg("src"), k.Arg("blocks"), k.Arg("units")
 	left := k.GP("units left of the block, and result")
 	if k.source == 16 {
@@ -265,7 +265,7 @@ so many, each of 16·units elements of %s. There is at least one, and one unit.`
 	k.I("VPXOR", Y(3), Y(3), Y(3))
 	k.I("MOVQ", units, left)
 	loop := k.Label("loop")
-	k.I("PREFETCHT0", src.At(linePrefetch))
+	k.I("PREFETCHT0", src.At(rowPrefetch))
 	for i := range k.bytes(16) / 32 {
 		k.raise(src.At(32*i), Y(2+i), Y(4+i))
 	}

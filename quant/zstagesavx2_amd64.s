@@ -90,7 +90,7 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 //	SI factors
 //	DI c
 //	CX result
-//	X8 what takes the sign of a byte to that of a code
+//	X8 shift from the sign of a byte to that of a code
 //	Y10 maxima
 TEXT ·encodeTimesAVX2(SB), NOSPLIT, $96-48
 	MOVQ codes+0(FP), AX
@@ -195,7 +195,7 @@ loop1:
 //	SI factors
 //	DI c
 //	CX result
-//	X8 what takes the sign of a byte to that of a code
+//	X8 shift from the sign of a byte to that of a code
 //	Y10 maxima
 TEXT ·encodeOverAVX2(SB), NOSPLIT, $96-48
 	MOVQ codes+0(FP), AX

@@ -25,14 +25,14 @@ func encodeOverAVX2(codes *byte, src *float32, n int, factors *float32, c *encod
 //go:noescape
 func join4AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// amaxesAVX2 raises amax[j] to the bits, as float32, of the largest magnitude of block j of
-// so many, each of 16·units elements of float32. There is at least one, and one unit.
+// amaxesAVX2 raises amax[j] to the bits, as float32, of the largest magnitude of block j,
+// j < blocks, each of 16·units elements of float32. Both are at least 1.
 //
 //go:noescape
 func amaxesAVX2(amax *uint32, src *byte, blocks, units int)
 
-// amaxesBF16AVX2 raises amax[j] to the bits, as float32, of the largest magnitude of block j of
-// so many, each of 16·units elements of BF16. There is at least one, and one unit.
+// amaxesBF16AVX2 raises amax[j] to the bits, as float32, of the largest magnitude of block j,
+// j < blocks, each of 16·units elements of BF16. Both are at least 1.
 //
 //go:noescape
 func amaxesBF16AVX2(amax *uint32, src *byte, blocks, units int)
