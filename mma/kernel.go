@@ -6,9 +6,10 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// A kernel computes one fused addition for all rows of a packed tile and the 64 columns of a
-// panel. It marks results that it cannot compute in product.bad: NaN, Inf, and exponents beyond
-// its range; Dot computes those.
+// A kernel computes one step, a fused addition or a part of one, for all rows of a packed tile and
+// the 64 columns of a panel. It marks results that it cannot compute in product.bad. NVIDIA's kernels
+// mark NaN, Inf and exponents beyond their range, and Dot computes those results. AMD's leave the
+// accumulators that they mark unchanged, and the rule of the unit adds that group.
 type kernel struct {
 	tier cpu.Tier
 	kind kernelKind
@@ -22,6 +23,10 @@ const (
 	sumsRZ13  kernelKind = iota + 1 // FP8 units with 13 fraction bits
 	sumsRZ23                        // units with 23 to 25 fraction bits, and groups of 4 to 32 products
 	exactDots                       // FP4 units: exact dot products of 16 elements
+	chains                          // FP32 units: fused multiply-adds
+	trees                           // CDNA2
+	exactSums                       // CDNA1
+	floorSums                       // CDNA3 and CDNA4
 )
 
 // A fastUnit is a unit that has kernels, and what they need to know of it.
@@ -29,9 +34,14 @@ type fastUnit struct {
 	*Unit
 	kind     kernelKind
 	step     int  // products that one run of a kernel adds
+	steps    int  // of a group
 	block    int  // elements that share a scale in the kernel
 	fraction int  // F, the fraction bits of the alignment
-	halves   bool // a group is two steps, and C is added to their result: the rule emulated
+	halves   bool // C is added to the result of a group: the rule emulated
+
+	// split returns the index in the group of the i-th product of its first and its second step.
+	// Without it, a group is one step.
+	split [2]func(i int) int
 }
 
 // fast returns u for its kernels. ok is false if it has none.
@@ -39,31 +49,45 @@ func (u *Unit) fast() (f fastUnit, ok bool) {
 	if u.Out != f32 {
 		return fastUnit{}, false
 	}
+	f = fastUnit{Unit: u, step: u.Group, steps: 1, block: u.Group}
 	switch r := u.rule.(type) {
 	case fusedFP4:
-		return fastUnit{u, exactDots, u.Group, exactDot, r.fraction, false}, true
+		f.kind, f.block, f.fraction = exactDots, exactDot, r.fraction
 	case emulated:
-		return fastUnit{u, sumsRZ23, u.Group / 2, u.Group / 2, r.fraction, true}, true
+		f.kind, f.fraction, f.halves = sumsRZ23, r.fraction, true
+		f.split = [2]func(int) int{firstPairs, secondPairs}
 	case fused:
-		kind := sumsRZ23
+		f.kind, f.fraction = sumsRZ23, r.fraction
 		if r.rounding == rz13 {
-			kind = sumsRZ13
+			f.kind = sumsRZ13
 		}
-		return fastUnit{u, kind, u.Group, u.Group, r.fraction, false}, true
+	case chain:
+		f.kind, f.step, f.block = chains, u.K, u.K
+	case tree:
+		f.kind = trees
+	case exact:
+		f.kind = exactSums
+	case cdna3:
+		f.kind, f.fraction = floorSums, cdna3Fraction
+		if r.halves {
+			f.split = [2]func(int) int{evenProducts.index, oddProducts.index}
+		}
 	}
-	return fastUnit{}, false
+	if f.split[0] != nil {
+		f.steps = len(f.split)
+		f.step /= f.steps
+		f.block = f.step
+	}
+	return f, f.kind != 0
 }
 
 // order returns the element that is the i-th in the order in which the kernel adds them.
 func (u fastUnit) order(i int) int {
-	if !u.halves {
+	if u.steps == 1 {
 		return i
 	}
 	first, i := i/u.Group*u.Group, i%u.Group
-	if i < u.step {
-		return first + firstPairs(i)
-	}
-	return first + secondPairs(i-u.step)
+	return first + u.split[i/u.step](i%u.step)
 }
 
 // genericKernels are the kernels in Go, on every machine.
@@ -71,6 +95,10 @@ var genericKernels = []kernel{
 	{cpu.Plain, sumsRZ13, runRZ13},
 	{cpu.Plain, sumsRZ23, runRZ23},
 	{cpu.Plain, exactDots, runDots},
+	{cpu.Plain, chains, runChains},
+	{cpu.Plain, trees, runTrees},
+	{cpu.Plain, exactSums, runExactSums},
+	{cpu.Plain, floorSums, runFloorSums},
 }
 
 // kernel returns the fastest kernel of the unit on this machine.

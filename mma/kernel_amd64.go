@@ -2,16 +2,25 @@
 
 package mma
 
-import "github.com/microscale-go/microscale/internal/cpu"
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
 
 // kernels are the kernels of this architecture, fastest first.
 var kernels = []kernel{
 	{cpu.AVX512, sumsRZ13, runRZ13AVX512},
 	{cpu.AVX512, sumsRZ23, runRZ23AVX512},
 	{cpu.AVX512, exactDots, runDotsAVX512},
+	{cpu.AVX512, exactSums, runExactSumsAVX512},
+	{cpu.AVX512, floorSums, runFloorSumsAVX512},
 	{cpu.AVX2, sumsRZ13, runRZ13AVX2},
 	{cpu.AVX2, sumsRZ23, runRZ23AVX2},
 	{cpu.AVX2, exactDots, runDotsAVX2},
+	{cpu.AVX2, chains, runChainsAVX2},
+	{cpu.AVX2, trees, runTreesAVX2},
+	{cpu.AVX2, floorSums, runFloorSumsAVX2},
 }
 
 func runRZ13AVX512(p *product, rows, g int) { p.runRZ13(rows, g, group13) }
@@ -58,5 +67,49 @@ func (p *product) runDots(rows, g int, add func(rows int, x *dotsArgs)) {
 	add(rows, &dotsArgs{
 		&l.bytes[g*rows*group], &l.masks[g*rows*blocks], &l.scales[g*rows*blocks], &l.scaleE[g*rows*blocks],
 		&r.bytes[g*group*panelCols], &r.sums[at], &r.masks[at], &r.scales[at], &r.scaleE[at], &p.c[0], &p.bad[0],
+	})
+}
+
+func runChainsAVX2(p *product, rows, g int) {
+	n := p.unit.step
+	groupChainAVX2(rows, n, &p.left.values[g*n*rows], &p.right.values[g*n*panelCols], &p.c[0])
+}
+
+func runTreesAVX2(p *product, rows, g int) {
+	n := p.unit.step
+	groupTreeAVX2(rows, n, &p.left.values[g*n*rows], &p.right.values[g*n*panelCols], &p.c[0])
+}
+
+func runExactSumsAVX512(p *product, rows, g int) {
+	n := p.unit.step
+	groupExact(rows, n, &p.left.values[g*n*rows], &p.right.values[g*n*panelCols], &p.c[0], &p.bad[0])
+}
+
+func runFloorSumsAVX512(p *product, rows, g int) { p.addParts(rows, g, sumsAVX2, floorPartsAVX512) }
+func runFloorSumsAVX2(p *product, rows, g int)   { p.addParts(rows, g, sumsAVX2, floorParts) }
+
+func sumsAVX2(p *product, to *partialSums, rows, g int) {
+	n := p.unit.step
+	l, r := &p.left, &p.right
+	alignedSumsAVX2(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &to.sums[0], &to.exps[0])
+}
+
+// floorArgs are the operands of groupFloor.
+type floorArgs struct {
+	sums0, exps0, sums1, exps1 *int32
+	scaleA, scaleB             *int32
+	c                          *float32
+	bad                        *uint64
+}
+
+func floorPartsAVX512(p *product, rows, g int) {
+	dropped := cdna3Dropped
+	if p.unit.steps == 1 {
+		dropped = math.MaxInt32 // none
+	}
+	first, second := &p.parts[0], &p.parts[1]
+	groupFloor(rows, dropped, &floorArgs{
+		&first.sums[0], &first.exps[0], &second.sums[0], &second.exps[0],
+		&p.left.scaleE[g*rows], &p.right.scaleE[g*panelCols], &p.c[0], &p.bad[0],
 	})
 }

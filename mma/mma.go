@@ -3,9 +3,9 @@
 // truncation and rounding of the unit.
 //
 // A [Model] is a row of a table. A [Unit] is a model for given operand types, and [Unit.Dot] is
-// the arithmetic. [Unit.Mul] computes matrices of dot products, many at a time for NVIDIA's units
-// with FP32 results: at more than a hundred times the speed of Dot with AVX2 or AVX-512. An
-// [Accumulator] is how a whole matrix product adds: package gemm takes it.
+// the arithmetic. [Unit.Mul] computes matrices of dot products, many at a time for units with FP32
+// results: at more than a hundred times the speed of Dot with AVX-512. An [Accumulator] is how a whole
+// matrix product adds: package gemm takes it.
 //
 // The rules of NVIDIA and CDNA3 use integer arithmetic. Rules that IEEE 754 defines (FP32, FP64,
 // CDNA2) use floating-point operations, and CDNA1's exact sum a big.Float.

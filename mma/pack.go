@@ -34,10 +34,10 @@ type codeTable struct {
 	special [256]bool    // NaN or Inf
 }
 
-// codeTables has the table of each one-byte operand type of NVIDIA's units.
+// codeTables has the table of each one-byte operand type.
 var codeTables = func() map[*Type]*codeTable {
 	tables := map[*Type]*codeTable{}
-	for _, t := range five {
+	for _, t := range append([]*Type{e4m3fnuz, e5m2fnuz}, five...) {
 		table := new(codeTable)
 		for code := range 256 {
 			n := t.number(uint64(code))
@@ -78,9 +78,9 @@ func (t *Type) unpack(values []float32, exps []int16, codes []byte) (special boo
 		for i := range values {
 			values[i], exps[i], special = decompose(uint32(binary.LittleEndian.Uint16(codes[2*i:]))<<16, special)
 		}
-	case tf32:
+	case tf32, f32:
 		for i := range values {
-			values[i], exps[i], special = decompose(binary.LittleEndian.Uint32(codes[4*i:])&^uint32(tf32.unread), special)
+			values[i], exps[i], special = decompose(binary.LittleEndian.Uint32(codes[4*i:])&^uint32(t.unread), special)
 		}
 	default:
 		table := codeTables[t]
@@ -92,13 +92,27 @@ func (t *Type) unpack(values []float32, exps []int16, codes []byte) (special boo
 	return special
 }
 
+// unpack is Type.unpack as the unit reads operands: CDNA2 reads subnormals and -0 as +0.
+func (u fastUnit) unpack(t *Type, values []float32, exps []int16, codes []byte) (special bool) {
+	special = t.unpack(values, exps, codes)
+	if u.kind == trees {
+		smallest := t.Scalar.SmallestNormal()
+		for i, v := range values {
+			if -smallest < v && v < smallest {
+				values[i] = 0
+			}
+		}
+	}
+	return special
+}
+
 // decompose returns a float32 and its exponent, for unpack. special is true if it was, or for NaN and
 // Inf.
 func decompose(bits uint32, special bool) (float32, int16, bool) {
 	field := int16(bits >> 23 & 0xff)
 	switch {
 	case bits<<1 == 0:
-		return 0, zeroExp, special
+		return math.Float32frombits(bits), zeroExp, special // CDNA1 adds -0
 	case field == 0xff:
 		return 0, zeroExp, true
 	}
@@ -117,7 +131,7 @@ func (p *packed) pack(u fastUnit, m Matrix, first, rows int) {
 			at, group := (g*rows+i)*n, u.ordered(&buffer, codes, g*n, n, u.A.Bytes)
 			if u.kind == exactDots {
 				p.packDots(codeTables[u.A], group, at)
-			} else if u.A.unpack(p.values[at:][:n], p.exps[at:][:n], group) {
+			} else if u.unpack(u.A, p.values[at:][:n], p.exps[at:][:n], group) {
 				p.specials[i] = true
 			}
 		}
@@ -148,12 +162,11 @@ const fp4Offset = 12
 // ordered returns n codes of a row from element k on, in the order of the kernel. It uses the
 // buffer where that is not K order.
 func (u fastUnit) ordered(buffer *[panelCols]byte, row []byte, k, n, width int) []byte {
-	if !u.halves {
+	if u.steps == 1 {
 		return row[k*width:][:n*width]
 	}
-	for i := 0; i < n; i += 2 { // pairs of codes of one byte stay together
-		at := u.order(k + i)
-		buffer[i], buffer[i+1] = row[at], row[at+1]
+	for i := range buffer[:n] { // codes of one byte
+		buffer[i] = row[u.order(k+i)]
 	}
 	return buffer[:n]
 }
@@ -186,7 +199,7 @@ func (p *packed) packColumns(u fastUnit, m Matrix, first, cols, k, n int) {
 	var exps lanes[int16]
 	var buffer [panelCols]byte
 	for j := range cols {
-		if u.B.unpack(values[:n], exps[:n], u.ordered(&buffer, m.row(u.B, first+j), k, n, u.B.Bytes)) {
+		if u.unpack(u.B, values[:n], exps[:n], u.ordered(&buffer, m.row(u.B, first+j), k, n, u.B.Bytes)) {
 			p.special |= 1 << j
 		}
 		for x := range n {
@@ -218,10 +231,10 @@ func (p *packed) packDotsColumn(table *codeTable, codes []byte, j int) {
 // a step has the given number. A zero scale clears the mask of its elements, as if they were zero.
 // packScales reports whether a scale is NaN.
 func (p *packed) packScales(u fastUnit, m Matrix, row int, at func(g, block, blocks int) int) (special bool) {
-	perRow, perStep, blocks := u.Scales(m.K), u.Scales(u.step), u.step/u.block
+	perRow, blocks := u.Scales(m.K), u.step/u.block
 	for g := range m.K / u.step {
 		for block := range blocks {
-			v, e, isNaN := u.scaleOf(m.Scales, row*perRow+g*perStep+block*perStep/blocks)
+			v, e, isNaN := u.scaleOf(m.Scales, row*perRow, g*u.step+block*u.block)
 			i := at(g, block, blocks)
 			p.scales[i], p.scaleE[i] = v, e
 			if v == 0 && u.kind == exactDots {
@@ -249,13 +262,13 @@ func (p *packed) resize(u fastUnit, n, rows int) {
 
 func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }
 
-// scaleOf returns scale i as a value and an exponent: 1 and 0 without scales. special is true
-// for NaN.
-func (u *Unit) scaleOf(scales []byte, i int) (v float64, exp int32, special bool) {
+// scaleOf returns the scale of element k of a row as a value and an exponent: 1 and 0 without
+// scales. Those of the row start at first. special is true for NaN.
+func (u *Unit) scaleOf(scales []byte, first, k int) (v float64, exp int32, special bool) {
 	if u.Scale == nil {
 		return 1, 0, false
 	}
-	n := u.Scale.number(uint64(scales[i]))
+	n := u.Scale.number(uint64(scales[first+k/u.Block]))
 	if n.kind != finite {
 		return 1, 0, true
 	}

@@ -3,6 +3,7 @@ package mma
 import (
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // A Matrix is an operand of [Unit.Mul]: Rows rows of K codes of Type.Bytes bytes each,
@@ -13,8 +14,7 @@ type Matrix struct {
 }
 
 // Mul sets d[i·n+j], for every row i of a and row j of b's n rows, to the result of Dot for both
-// rows and the accumulator d[i·n+j]. For NVIDIA's units it computes many dot products at a time,
-// with the same results, except for FP64; [Unit.Fast] reports where.
+// rows and the accumulator d[i·n+j]. It computes many dot products at a time, with the same results.
 //
 // Mul returns an error for results other than f32, and for lengths that do not match. a and b may
 // be the same. d must not overlap their memory.
@@ -22,15 +22,7 @@ func (u *Unit) Mul(d []float32, a, b Matrix) error {
 	if err := u.checkMul(d, a, b); err != nil {
 		return err
 	}
-	f, ok := u.fast()
-	if !ok {
-		for i := range a.Rows {
-			for j := range b.Rows {
-				u.cell(d, a, b, i, j)
-			}
-		}
-		return nil
-	}
+	f, _ := u.fast() // results of f32 have kernels
 	p := product{unit: f, kernel: f.kernel(), a: a, b: b, d: d}
 	for first := 0; first < a.Rows; first += tileRows {
 		p.tile(first, min(tileRows, a.Rows-first))
@@ -103,13 +95,20 @@ type product struct {
 	left, right packed
 	c           []float32 // results of the tile and panel
 	sums        []float32 // for a unit that adds halves: C and the results of groups
-	bad         []uint64  // for each row, the columns that Dot computes
+	bad         []uint64  // for each row, the columns that the kernel could not compute
+
+	parts [2]partialSums // of the steps of a group, for floorSums
 }
 
 // tile computes rows first to first+rows.
 func (p *product) tile(first, rows int) {
 	p.left.pack(p.unit, p.a, first, rows)
 	p.c, p.bad = resized(p.c, rows*panelCols), resized(p.bad, rows)
+	if p.unit.kind == floorSums {
+		for i := range p.parts {
+			p.parts[i].resize(rows * panelCols)
+		}
+	}
 	for col := 0; col < p.b.Rows; col += panelCols {
 		p.panel(first, rows, col, min(panelCols, p.b.Rows-col))
 	}
@@ -124,6 +123,9 @@ func (p *product) panel(first, rows, col, cols int) {
 	} else {
 		for g := range p.a.K / p.unit.step {
 			p.kernel.run(p, rows, g)
+			if p.unit.kind == exactSums || p.unit.kind == floorSums {
+				p.repair(first, rows, col, cols, g)
+			}
 		}
 	}
 	p.store(first, rows, col, cols)
@@ -138,7 +140,39 @@ func (p *product) load(first, rows, col, cols int) {
 	}
 }
 
-// store writes the results to d. Dot computes those that the kernel does not.
+// repair adds, by the rule of the unit, the group that ended with step g to the accumulators that the
+// kernel marked, and clears the marks.
+func (p *product) repair(first, rows, col, cols, g int) {
+	u := p.unit
+	k := g / u.steps * u.Group
+	for i, bad := range p.bad[:rows] {
+		if bad == 0 {
+			continue
+		}
+		p.bad[i] = 0
+		if p.left.specials[i] {
+			continue
+		}
+		for bad &^= p.right.special; bad != 0; bad &= bad - 1 {
+			if j := bits.TrailingZeros64(bad); j < cols {
+				c := &p.c[i*panelCols+j]
+				x := group{unit: u.Unit, first: k}
+				x.a, x.scaleA = u.part(u.A, p.a, first+i, k)
+				x.b, x.scaleB = u.part(u.B, p.b, col+j, k)
+				*c = math.Float32frombits(uint32(u.rule.add(&x, uint64(math.Float32bits(*c)), nil)))
+			}
+		}
+	}
+}
+
+// part returns the codes and scales of the group from element k on of a row.
+func (u *Unit) part(t *Type, m Matrix, row, k int) (codes []uint64, scales []byte) {
+	codes = t.codes(m.row(t, row)[k*t.Bytes:][:u.Group*t.Bytes])
+	return codes, m.Scales[row*u.Scales(m.K)+u.Scales(k):][:u.Scales(u.Group)]
+}
+
+// store writes the results to d. Dot computes those that the kernel does not, and NaN, of which units
+// have their own.
 func (p *product) store(first, rows, col, cols int) {
 	for i := range rows {
 		bad := p.bad[i] | p.right.special
@@ -146,10 +180,10 @@ func (p *product) store(first, rows, col, cols int) {
 			bad = math.MaxUint64
 		}
 		for j := range cols {
-			if bad>>j&1 != 0 {
+			if v := p.c[i*panelCols+j]; bad>>j&1 != 0 || v != v {
 				p.unit.cell(p.d, p.a, p.b, first+i, col+j)
 			} else {
-				p.d[(first+i)*p.b.Rows+col+j] = p.c[i*panelCols+j]
+				p.d[(first+i)*p.b.Rows+col+j] = v
 			}
 		}
 	}

@@ -1,15 +1,18 @@
 package mma_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
@@ -198,28 +201,60 @@ func TestMulZeros(t *testing.T) {
 	})
 }
 
-// TestMulModels checks which models have kernels, and that the others agree too.
+// TestMulSubnormals compares Mul with Dot on AMD's units, whose rules for subnormals and signs of
+// zeros differ: products and sums around 2^-126, and products of -0. Mul leaves the arithmetic of the
+// processor as it is.
+func TestMulSubnormals(t *testing.T) {
+	values := []float64{0, math.Copysign(0, -1), 0x1p-63, -0x1p-63, 0x1.8p-63, -0x1p-149, -1}
+	accumulators := []float64{0, math.Copysign(0, -1), 0x1p-149, -0x1p-127, 0x1p-126, 0x1.8p-126, -0x1.8p-126, 1}
+	tiers(t, func(t *testing.T) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for _, u := range fastUnits() {
+			if !strings.HasPrefix(u.Model.Name, "cdna") || u.A != u.B {
+				continue
+			}
+			u, err := u.Model.Unit(mma.Options{A: u.A, K: slices.Min(u.Ks())}) // one group, where possible
+			if err != nil {
+				t.Fatal(err)
+			}
+			encode := func(v float64) uint64 {
+				return uint64(u.A.Scalar.EncodeWith(float32(v), format.Conversion{}, 0))
+			}
+			a, b := mma.Matrix{K: u.K}, mma.Matrix{K: u.K}
+			var c []float32
+			add := func(m *mma.Matrix, x, y, others float64) {
+				row := slices.Repeat([]uint64{encode(others)}, u.K)
+				row[0], row[min(1, u.K-1)] = encode(x), encode(y)
+				m.Rows++
+				m.Codes = append(m.Codes, narrow(u.A, row)...)
+				m.Scales = append(m.Scales, bytes.Repeat([]byte{127}, u.Scales(u.K))...)
+			}
+			for _, x := range values {
+				for _, y := range values {
+					add(&a, x, y, 0)
+					for range accumulators {
+						add(&b, x, y, -1)
+					}
+				}
+			}
+			for range a.Rows * b.Rows {
+				c = append(c, float32(accumulators[len(c)%len(accumulators)]))
+			}
+			compare(t, u, a, b, c)
+			if half := math.Float32frombits(uint32(u.K)<<8) / 2; half == 0 {
+				t.Errorf("%s: after Mul, float32 arithmetic flushes subnormals", u.Model)
+			}
+		}
+	})
+}
+
+// TestMulModels checks that every unit with results of f32 has kernels.
 func TestMulModels(t *testing.T) {
-	var names []string
-	for _, u := range fastUnits() {
-		if name := u.Model.Name; len(names) == 0 || names[len(names)-1] != name {
-			names = append(names, name)
-		}
-	}
-	if got, want := strings.Join(names, " "), "volta-mma turing-mma ampere-mma ada-mma hopper-mma blackwell-mma rtxblackwell-mma hopper-wgmma "+
-		"blackwell-f16 blackwell-tf32 blackwell-f8f6f4 blackwell-mxf8f6f4 blackwell-mxf4 blackwell-mxf4nvf4"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	source := mmatest.Source(1)
-	for _, name := range []string{"cdna1-mfma", "cdna2-mfma", "cdna3-mfma", "cdna4-mfma-scale"} {
-		model, err := mma.Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, u := range model.Units() {
-			if u.Out.Name == "f32" && u.A == u.B {
-				a, b, c := matrices(u, 3, 4, u.K, &source, false)
-				compare(t, u, a, b, c)
+	for _, m := range mma.Models() {
+		for _, u := range m.Units() {
+			if want := u.Out.Name == "f32"; u.Fast() != want {
+				t.Errorf("%s %s×%s to %s: got Fast() = %v, want %v", m, u.A, u.B, u.Out, u.Fast(), want)
 			}
 		}
 	}
@@ -253,7 +288,8 @@ func TestMulErrors(t *testing.T) {
 
 // BenchmarkMul measures products of 256×256×1024, and Dot beside them.
 func BenchmarkMul(b *testing.B) {
-	for _, name := range []string{"hopper-wgmma e4m3 -", "hopper-mma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4 e2m1 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3", "hopper-wgmma bf16 -", "hopper-wgmma f16 -", "ampere-mma bf16 -", "blackwell-tf32 tf32 -"} {
+	for _, name := range []string{"hopper-wgmma e4m3 -", "hopper-mma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4 e2m1 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3", "hopper-wgmma bf16 -", "hopper-wgmma f16 -", "ampere-mma bf16 -", "blackwell-tf32 tf32 -",
+		"cdna1-mfma f32 -", "cdna1-mfma bf16 -", "cdna1-mfma f16 -", "cdna2-mfma bf16 -", "cdna2-mfma-1k bf16 -", "cdna3-mfma bf16 -", "cdna3-mfma tf32 -", "cdna3-mfma e4m3fnuz -", "cdna4-mfma-scale e4m3 ue8m0"} {
 		f := strings.Fields(name)
 		u := unit(b, f[0], f[1], "f32", f[2])
 		for _, tier := range cpu.Tiers() {

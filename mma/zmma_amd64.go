@@ -23,3 +23,16 @@ func group23(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb 
 //
 //go:noescape
 func groupDots(rows int, x *dotsArgs)
+
+// groupExact adds n products to each of rows × 64 results c, as runExactSums does. It sets bad to
+// the columns whose sums it does not know, and leaves these unchanged.
+//
+//go:noescape
+func groupExact(rows, n int, a, b, c *float32, bad *uint64)
+
+// groupFloor adds the partial sums of a group to each of rows × 64 results, as floorParts does. It sets
+// bad to the columns with exponents beyond its bounds, and leaves these unchanged. A C of more than
+// dropped bits below E counts as zero.
+//
+//go:noescape
+func groupFloor(rows, dropped int, x *floorArgs)

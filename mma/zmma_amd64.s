@@ -4,6 +4,15 @@
 
 #include "textflag.h"
 
+DATA floor<>+0(SB)/8, $0x4038000000000000
+DATA floor<>+8(SB)/8, $0x4040000000000000
+DATA floor<>+16(SB)/8, $0x4070000000000000
+DATA floor<>+24(SB)/8, $0x00000000001fffff
+DATA floor<>+32(SB)/8, $0x000000080000007f
+DATA floor<>+40(SB)/8, $0xffffff9c0000007e
+DATA floor<>+48(SB)/8, $0x00000000fffffc18
+GLOBL floor<>(SB), RODATA|NOPTR, $56
+
 // func group13(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)
 //
 //	AX rows
@@ -865,6 +874,154 @@ columns2:
 	ADDQ $16, CX
 	ADDQ $32, DI
 	SUBQ $1, AX
+	JNZ row1
+	VZEROUPPER
+	RET
+
+// func groupExact(rows, n int, a, b, c *float32, bad *uint64)
+//
+//	AX rows
+//	BX n
+//	DX a
+//	SI b
+//	DI c
+//	CX bad
+//	R8 bytes of columns before these eight
+//	R9 product
+//	R10 scratch
+TEXT ·groupExact(SB), NOSPLIT, $0-48
+	MOVQ rows+0(FP), AX
+	MOVQ n+8(FP), BX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), SI
+	MOVQ c+32(FP), DI
+	MOVQ bad+40(FP), CX
+
+row1:
+	XORQ R8, R8
+
+columns2:
+	VCVTPS2PD (DI), Z0
+	VMOVAPD Z0, Z1
+	LEAQ (SI)(R8*1), R10
+	XORQ R9, R9
+
+products3:
+	VCVTPS2PD.BCST (DX)(R9*4), Z2
+	VCVTPS2PD (R10), Z3
+	VFMADD231PD.RD_SAE Z2, Z3, Z0
+	VFMADD231PD.RU_SAE Z2, Z3, Z1
+	ADDQ $256, R10
+	ADDQ $1, R9
+	CMPQ R9, BX
+	JNE products3
+	VCVTPD2PS Z0, Y2
+	VCVTPD2PS Z1, Y3
+	VCMPPD $4, Z1, Z0, K1
+	VPCMPD $4, Y3, Y2, K1, K1
+	KMOVW K1, R10
+	MOVB R10, (CX)
+	ADDQ $1, CX
+	KNOTW K1, K1
+	VMOVUPS Y3, K1, (DI)
+	ADDQ $32, DI
+	ADDQ $32, R8
+	CMPQ R8, $256
+	JNE columns2
+	LEAQ (DX)(BX*4), DX
+	SUBQ $1, AX
+	JNZ row1
+	VZEROUPPER
+	RET
+
+// func groupFloor(rows, dropped int, x *floorArgs)
+//
+//	AX x
+//	BX sums0
+//	DX exps0
+//	SI sums1
+//	DI exps1
+//	CX scaleA
+//	R8 scaleB
+//	R9 c
+//	R10 bad
+//	R11 bytes of columns before these eight
+//	R12 scratch
+TEXT ·groupFloor(SB), NOSPLIT, $0-24
+	MOVQ x+16(FP), AX
+	MOVQ (AX), BX
+	MOVQ 8(AX), DX
+	MOVQ 16(AX), SI
+	MOVQ 24(AX), DI
+	MOVQ 32(AX), CX
+	MOVQ 40(AX), R8
+	MOVQ 48(AX), R9
+	MOVQ 56(AX), R10
+	VPBROADCASTD dropped+8(FP), Y17
+	XORQ AX, AX
+
+row1:
+	VPBROADCASTD (CX), Y16
+	XORQ R11, R11
+
+columns2:
+	VMOVDQU (DX)(AX*1), Y0
+	VMOVDQU (DI)(AX*1), Y1
+	VPMAXSD Y0, Y1, Y2
+	VPSUBD Y2, Y0, Y0
+	VPSUBD Y2, Y1, Y1
+	VPADDD Y16, Y2, Y2
+	VPADDD (R8)(R11*1), Y2, Y2
+	VPSLLD $1, (R9)(AX*1), Y3
+	VPSRLD $24, Y3, Y3
+	VPSUBD.BCST floor<>+32(SB), Y3, Y3
+	VPMAXSD Y3, Y2, Y4
+	VPCMPD.BCST $1, floor<>+44(SB), Y2, K1
+	VPCMPD.BCST $6, floor<>+48(SB), Y2, K1, K1
+	VPCMPD.BCST $6, floor<>+40(SB), Y4, K2
+	KORW K2, K1, K1
+	VPSUBD Y3, Y4, Y3
+	VPCMPD $2, Y17, Y3, K3
+	VPSUBD Y4, Y2, Y2
+	VPADDD.BCST floor<>+36(SB), Y2, Y2
+	VCVTDQ2PD (BX)(AX*1), Z5
+	VCVTDQ2PD Y0, Z8
+	VSCALEFPD Z8, Z5, Z5
+	VRNDSCALEPD $1, Z5, Z5
+	VCVTDQ2PD (SI)(AX*1), Z6
+	VCVTDQ2PD Y1, Z8
+	VSCALEFPD Z8, Z6, Z6
+	VRNDSCALEPD $1, Z6, Z6
+	VADDPD Z6, Z5, Z5
+	VCVTDQ2PD Y2, Z8
+	VSCALEFPD Z8, Z5, Z5
+	VRNDSCALEPD $1, Z5, Z5
+	VCVTDQ2PD Y4, Z8
+	VBROADCASTSD floor<>+0(SB), Z6
+	VSUBPD Z8, Z6, Z6
+	VCVTPS2PD (R9)(AX*1), Z7
+	VSCALEFPD Z6, Z7, Z7
+	VRNDSCALEPD $1, Z7, Z7
+	VFMADD231PD.BCST floor<>+16(SB), Z7, K3, Z5
+	VPSRAQ $63, Z5, Z6
+	VPANDQ.BCST floor<>+24(SB), Z6, Z6
+	VPADDQ Z6, Z5, Z5
+	VPBROADCASTQ floor<>+24(SB), Z6
+	VPANDNQ Z5, Z6, Z5
+	VSUBPD.BCST floor<>+8(SB), Z8, Z8
+	VSCALEFPD Z8, Z5, Z5
+	VCVTPD2PS Z5, Y5
+	KMOVW K1, R12
+	MOVB R12, (R10)
+	ADDQ $1, R10
+	KNOTW K1, K1
+	VMOVUPS Y5, K1, (R9)(AX*1)
+	ADDQ $32, AX
+	ADDQ $32, R11
+	CMPQ R11, $256
+	JNE columns2
+	ADDQ $4, CX
+	SUBQ $1, rows+0(FP)
 	JNZ row1
 	VZEROUPPER
 	RET

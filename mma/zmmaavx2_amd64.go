@@ -18,3 +18,18 @@ func group23AVX2(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32,
 //
 //go:noescape
 func groupDotsAVX2(rows int, x *dotsArgs)
+
+// groupChainAVX2 adds n products to each of rows × 64 results c, as runChains does.
+//
+//go:noescape
+func groupChainAVX2(rows, n int, a, b, c *float32)
+
+// groupTreeAVX2 adds n products, 2 or 4, to each of rows × 64 results c, as runTrees does.
+//
+//go:noescape
+func groupTreeAVX2(rows, n int, a, b, c *float32)
+
+// alignedSumsAVX2 sets sums and exps, 64 for each row, to those of n products, as alignedSums does.
+//
+//go:noescape
+func alignedSumsAVX2(rows, n int, a *float32, ea *int16, b *float32, eb *int16, sums, exps *int32)

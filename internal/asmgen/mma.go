@@ -19,6 +19,8 @@ func MMA() []*File {
 	mmaRZ13(f)
 	mmaRZ23(f)
 	mmaDots(f)
+	mmaExact(f)
+	mmaFloor(f)
 	return []*File{f}
 }
 

@@ -63,15 +63,23 @@ func (m *mma2) exponents() {
 	m.Jump("JNZ", loop)
 }
 
-// widen sets Y9 to the largest exponents of the eight columns of vector v.
-func (m *mma2) widen(v int) {
-	source := mma2Largest[v/2].X()
-	if v%2 == 1 {
-		m.I("VEXTRACTI128", 1, mma2Largest[v/2], X(9))
-		source = X(9)
+// eights prints the loop over the four vectors of eight columns: body with their largest exponents in
+// Y9. The exponents pass through the stack at words.
+func (m *mma2) eights(words int, body func()) {
+	for h, v := range mma2Largest {
+		m.I("VMOVDQU", v, SP.At(words+32*h))
 	}
-	m.I("VPMOVSXWD", source, Y(9))
+	m.I("XORQ", m.k, m.k)
+	loop := m.Label("eight")
+	m.I("VPMOVSXWD", SP.At(words).By(m.k, 1), Y(9))
+	body()
+	m.I("ADDQ", 16, m.k)
+	m.I("CMPQ", m.k, 64)
+	m.Jump("JNE", loop)
 }
+
+// lanes returns the eight columns of the loop of eights, of dwords at a distance from base.
+func (m *mma2) lanes(base Reg, at int) Mem { return base.At(at).By(m.k, 2) }
 
 // field sets e to the exponents of the accumulators acc.
 func (m *mma2) field(acc, e, x Vec) {
@@ -90,13 +98,12 @@ func (m *mma2) isZero(acc, z, x Vec) {
 	m.I("VPCMPEQD", x, z, z)
 }
 
-// mark adds the lanes of mask to the low bits of columns for the reference form.
-func (m *mma2) mark(mask Vec, v int) {
+// mark adds the lanes of mask to the columns for the reference form. It is called for the eight
+// vectors of a row in order, so that each byte comes to its place.
+func (m *mma2) mark(mask Vec) {
 	m.I("VMOVMSKPS", mask, m.t)
-	if v > 0 {
-		m.I("SHLQ", 8*v, m.t)
-	}
 	m.I("ORQ", m.t, m.bits)
+	m.I("RORQ", 8, m.bits)
 }
 
 // products adds k products of 32 columns to the sums, with a and t as the places of both
@@ -155,7 +162,6 @@ func (m *mma2) half(n any, body func()) {
 	m.I("MOVQ", 2, m.halves)
 	half, done := m.Label("half"), m.NewLabel("done")
 	body()
-	m.I("ROLQ", 32, m.bits) // twice, so that each half comes to its place
 	m.I("ADDQ", mma2Bytes, m.c)
 	m.I("SUBQ", 1, m.halves)
 	m.Jump("JZ", done)
@@ -181,10 +187,13 @@ func (m *mma2) next(row Label) {
 // MMAAVX2 writes the kernels of package mma for AVX2.
 func MMAAVX2() []*File {
 	f := NewFile("mma", "mmaavx2")
-	constants := mma2Constants(f, mmaNoProductExp, -127, 0xff, 127, 128, 0x7fffffff, mmaMinExpRZ13, 127+13, 254<<23, ^(1<<10 - 1), mmaZeroExp, -mmaMaxExp, mmaMaxExp, mmaMaxProductExp, 0x00010001)
+	constants := mma2Constants(f, mmaNoProductExp, -127, 0xff, 127, 128, 0x7fffffff, mmaMinExpRZ13, 127+13, 254<<23, ^(1<<10 - 1), mmaZeroExp, -mmaMaxExp, mmaMaxExp, mmaMaxProductExp, 0x00010001, mmaMinFloorExp, mmaMaxFloorExp, 127+24)
 	mma2RZ13(f, constants)
 	mma2RZ23(f, constants)
 	mma2Dots(f, constants)
+	mma2Chain(f)
+	mma2Tree(f)
+	mma2Aligned(f, constants)
 	return []*File{f}
 }
 
@@ -197,18 +206,19 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 	m.a, m.ea, m.b, m.eb, m.c, m.bad = fn.Arg("a"), fn.Arg("ea"), fn.Arg("b"), fn.Arg("eb"), fn.Arg("c"), fn.Arg("bad")
 	m.t, m.k, m.bits = fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
 	m.halves = fn.GP("halves of the row left")
+	const scales, sums, words = 0, mma2Bytes, 2 * mma2Bytes
+	fn.Frame(words + mma2Bytes/2)
 	row := fn.Label("row")
 	m.half(n, func() {
 		fn.I("MOVQ", n, m.k)
 		m.exponents()
-		for v, scale := range mma2Scales {
+		m.eights(words, func() {
 			e, acc := Y(9), Y(10)
-			m.widen(v)
 			m.load(mmaNoProductExp, Y(11))
 			fn.I("VPCMPGTD", e, Y(11), Y(11)) // all products are zero
 			m.load(-127, Y(12))
 			fn.I("VPBLENDVB", Y(11), Y(12), e, e)
-			fn.I("VMOVUPS", m.c.At(32*v), acc)
+			fn.I("VMOVUPS", m.lanes(m.c, 0), acc)
 			m.field(acc, Y(11), Y(12))
 			m.load(128, Y(12))
 			fn.I("VPCMPEQD", Y(12), Y(11), Y(13)) // NaN and Inf
@@ -218,13 +228,19 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 			m.isZero(acc, Y(11), Y(12))
 			fn.I("VPANDN", Y(15), Y(11), Y(15))
 			fn.I("VPOR", Y(15), Y(13), Y(13))
-			m.mark(Y(13), v)
+			m.mark(Y(13))
 			fn.I("VPMAXSD", Y(14), e, e)
 			m.load(127+13, Y(11))
-			fn.I("VPSUBD", e, Y(11), scale)
-			fn.I("VPSLLD", 23, scale, scale)
-			fn.I("VMULPS", scale, acc, acc)
-			fn.I("VCVTTPS2DQ", acc, mma2Sums[v])
+			fn.I("VPSUBD", e, Y(11), e)
+			fn.I("VPSLLD", 23, e, e)
+			fn.I("VMOVDQU", e, m.lanes(SP, scales))
+			fn.I("VMULPS", e, acc, acc)
+			fn.I("VCVTTPS2DQ", acc, acc)
+			fn.I("VMOVDQU", acc, m.lanes(SP, sums))
+		})
+		for v, scale := range mma2Scales {
+			fn.I("VMOVDQU", SP.At(scales+32*v), scale)
+			fn.I("VMOVDQU", SP.At(sums+32*v), mma2Sums[v])
 		}
 		fn.I("MOVQ", m.b, m.t)
 		fn.I("MOVQ", n, m.k)
@@ -253,23 +269,22 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 	m.c, m.bad = fn.Arg("c"), fn.Arg("bad")
 	m.t, m.k, m.bits = fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
 	m.halves = fn.GP("halves of the row left")
-	fn.Frame(3 * mma2Bytes) // E, and both sums
-	exps, first, second := 0, mma2Bytes, 2*mma2Bytes
+	const exps, first, second, words = 0, mma2Bytes, 2 * mma2Bytes, 3 * mma2Bytes // E, both sums, largest exponents
+	fn.Frame(words + mma2Bytes/2)
 	row := fn.Label("row")
 	m.half(fn.FP("n"), func() {
 		fn.I("MOVQ", fn.FP("n"), m.k)
 		m.exponents()
-		for v, scale := range mma2Scales {
-			e, acc, s := Y(10), Y(11), Y(12)
-			m.widen(v)
+		m.eights(words, func() {
+			e, acc, s, scale := Y(10), Y(11), Y(12), Y(4)
 			m.load(mmaNoProductExp, Y(13))
 			fn.I("VPCMPGTD", Y(9), Y(13), Y(15)) // all products are zero
 			fn.I("VPBROADCASTD", sa.At(0), s)
-			fn.I("VPADDD", sb.At(32*v), s, s)
+			fn.I("VPADDD", m.lanes(sb, 0), s, s)
 			fn.I("VPADDD", s, Y(9), Y(9))
 			m.load(mmaZeroExp, Y(13))
 			fn.I("VPBLENDVB", Y(15), Y(13), Y(9), Y(9))
-			fn.I("VMOVUPS", m.c.At(32*v), acc)
+			fn.I("VMOVUPS", m.lanes(m.c, 0), acc)
 			m.field(acc, e, Y(13))
 			fn.I("VPMAXSD", Y(9), e, e)
 			m.isZero(acc, Y(13), Y(14))
@@ -280,8 +295,8 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			m.load(mmaMaxExp, Y(14))
 			fn.I("VPCMPGTD", Y(14), e, Y(14))
 			fn.I("VPOR", Y(14), Y(13), Y(13))
-			m.mark(Y(13), v)
-			fn.I("VMOVDQU", e, SP.At(exps+32*v))
+			m.mark(Y(13))
+			fn.I("VMOVDQU", e, m.lanes(SP, exps))
 			fn.I("VPSUBD", s, e, s)
 			m.load(mmaMaxProductExp, Y(13))
 			fn.I("VPMINSD", Y(13), s, s)
@@ -290,6 +305,10 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			fn.I("VPBROADCASTD", fn.FP("one"), Y(13))
 			fn.I("VPSUBD", s, Y(13), scale)
 			fn.I("VPSLLD", 23, scale, scale)
+			fn.I("VMOVDQU", scale, m.lanes(SP, first))
+		})
+		for v, scale := range mma2Scales {
+			fn.I("VMOVDQU", SP.At(first+32*v), scale)
 		}
 		fn.I("MOVQ", m.b, m.t)
 		for _, place := range []int{first, second} {
@@ -306,20 +325,23 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 		fn.I("MOVQ", fn.FP("one"), m.t)
 		fn.I("ADDQ", 1023-127, m.t)
 		m.wide(Y(12), Y(13), Y(14))
-		for part := range 8 {
-			at := 16 * part
-			fn.I("VPMOVSXDQ", SP.At(exps+at), Y(9))
-			fn.I("VPSUBQ", Y(9), Y(12), Y(9))
-			fn.I("VPSLLQ", 52, Y(9), Y(9)) // 2^(F-E)
-			fn.I("VCVTPS2PD", m.c.At(at), Y(10))
-			fn.I("VMULPD", Y(9), Y(10), Y(10))
-			fn.I("VROUNDPD", 3, Y(10), Y(10)) // toward zero
-			for _, place := range []int{first, second} {
-				fn.I("VCVTDQ2PD", SP.At(place+at), Y(11))
-				fn.I("VADDPD", Y(11), Y(10), Y(10))
-			}
-			m.store(Y(10), Y(9), Y(13), Y(14), m.c.At(at))
+		fn.I("XORQ", m.t, m.t)
+		four := fn.Label("four")
+		at := func(base Reg, at int) Mem { return base.At(at).By(m.t, 1) }
+		fn.I("VPMOVSXDQ", at(SP, exps), Y(9))
+		fn.I("VPSUBQ", Y(9), Y(12), Y(9))
+		fn.I("VPSLLQ", 52, Y(9), Y(9)) // 2^(F-E)
+		fn.I("VCVTPS2PD", at(m.c, 0), Y(10))
+		fn.I("VMULPD", Y(9), Y(10), Y(10))
+		fn.I("VROUNDPD", 3, Y(10), Y(10)) // toward zero
+		for _, place := range []int{first, second} {
+			fn.I("VCVTDQ2PD", at(SP, place), Y(11))
+			fn.I("VADDPD", Y(11), Y(10), Y(10))
 		}
+		m.store(Y(10), Y(9), Y(13), Y(14), at(m.c, 0))
+		fn.I("ADDQ", 16, m.t)
+		fn.I("CMPQ", m.t, mma2Bytes)
+		fn.Jump("JNE", four)
 		fn.I("ADDQ", mma2Bytes, sb)
 	})
 	fn.I("SUBQ", 2*mma2Bytes, sb)
@@ -381,37 +403,40 @@ func mma2Dots(f *File, constants map[int]Sym) {
 	fn.I("VMOVMSKPS", y, m.t)
 	fn.I("ORQ", m.t, p["bad"].At(0)) // eight times: each byte comes to its place
 	fn.I("RORQ", 8, p["bad"].At(0))
-	for h := range 2 {
-		if h == 1 {
-			fn.I("VEXTRACTI128", 1, e, e.X())
-		}
-		fn.I("VPMOVSXDQ", e.X(), power)
-		fn.I("VPSUBQ", power, wide, power)
-		fn.I("VPSLLQ", 52, power, power) // 2^(35-E)
-		fn.I("VCVTPS2PD", lanes("c", 16*h), total)
-		fn.I("VMULPD", power, total, total)
-		fn.I("VROUNDPD", 3, total, total) // toward zero
-		fn.I("VPXOR", z, z, z)
-		fn.I("VADDPD", z, total, total) // not -0, as in groupDots
-		fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), m.t)
-		fn.I("VMOVQ", m.t, quarter.X())
-		fn.I("VPBROADCASTQ", quarter.X(), quarter)
-		fn.I("VPSUBQ", quarter, power, quarter) // 2^(33-E)
-		for s, sum := range dot {
-			if h == 1 {
-				fn.I("VEXTRACTI128", 1, sum, sum.X())
-			}
-			fn.I("VCVTDQ2PD", sum.X(), term)
-			fn.I("VMULPD", p["scalesB"].At(512*s+32*h).By(col, 8), term, term)
-			fn.I("VBROADCASTSD", p["scalesA"].At(8*s), factor)
-			fn.I("VMULPD", factor, term, term)
-			fn.I("VMULPD", quarter, term, term)
-			fn.I("VROUNDPD", 3, term, term)
-			fn.I("VADDPD", term, total, total)
-		}
-		m.store(total, power, inverse, kept, lanes("c", 16*h))
+	const exps = 4 * 32 // after the dot products
+	fn.Frame(exps + 32)
+	for s, sum := range dot {
+		fn.I("VMOVDQU", sum, SP.At(32*s))
 	}
-	fn.I("ADDQ", 8, col)
+	fn.I("VMOVDQU", e, SP.At(exps))
+	four := fn.Label("four")
+	fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), m.t)
+	fn.I("VMOVQ", m.t, quarter.X())
+	fn.I("VPBROADCASTQ", quarter.X(), quarter)
+	fn.I("MOVQ", col, m.t)
+	fn.I("ANDQ", 4, m.t)
+	fn.I("VPMOVSXDQ", SP.At(exps).By(m.t, 4), power)
+	fn.I("VPSUBQ", power, wide, power)
+	fn.I("VPSLLQ", 52, power, power) // 2^(35-E)
+	fn.I("VCVTPS2PD", lanes("c", 0), total)
+	fn.I("VMULPD", power, total, total)
+	fn.I("VROUNDPD", 3, total, total) // toward zero
+	fn.I("VPXOR", z, z, z)
+	fn.I("VADDPD", z, total, total)         // not -0, as in groupDots
+	fn.I("VPSUBQ", quarter, power, quarter) // 2^(33-E)
+	for s := range dot {
+		fn.I("VCVTDQ2PD", SP.At(32*s).By(m.t, 4), term)
+		fn.I("VMULPD", p["scalesB"].At(512*s).By(col, 8), term, term)
+		fn.I("VBROADCASTSD", p["scalesA"].At(8*s), factor)
+		fn.I("VMULPD", factor, term, term)
+		fn.I("VMULPD", quarter, term, term)
+		fn.I("VROUNDPD", 3, term, term)
+		fn.I("VADDPD", term, total, total)
+	}
+	m.store(total, power, inverse, kept, lanes("c", 0))
+	fn.I("ADDQ", 4, col)
+	fn.I("TESTQ", 4, col)
+	fn.Jump("JNZ", four)
 	fn.I("CMPQ", col, 64)
 	fn.Jump("JNE", eight)
 	mmaDotsNextRow(fn, p)
