@@ -187,7 +187,7 @@ func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 	w := d.Weight
 	dtype := w.Dtype
 	switch {
-	case len(w.Shape) < 2, at.F32:
+	case len(w.Shape) < 2, at.F32, at.Add != 0:
 		dtype = safetensors.F32
 	case p.Format.Name == quant.BF16.Name:
 		dtype = safetensors.BF16
@@ -197,8 +197,8 @@ func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 		return 0, fmt.Errorf("tensor %s: %s elements are not supported in GGUF, only F32, F16 and BF16", w.Name, w.Dtype)
 	}
 	d.stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: safetensors.Spec{Dtype: dtype, Shape: w.Shape}}}
-	if dtype != w.Dtype {
-		d.action = decoded
+	if dtype != w.Dtype || at.Add != 0 {
+		d.action, d.add = decoded, at.Add
 	}
 	return ggml, nil
 }

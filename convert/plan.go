@@ -65,6 +65,8 @@ type decision struct {
 	row      func(int) int
 
 	expert int // index of the weight in its tensors, if these hold several experts
+
+	add float32 // to every value of a decoded weight
 }
 
 // extent returns the range of the weight in one of its stored tensors, in bytes: the whole

@@ -245,6 +245,11 @@ func (u *unit) decode() ([]sums, error) {
 	if !ok {
 		return nil, fmt.Errorf("decode to %s: use BF16, F16 or F32", to.Dtype)
 	}
+	if u.d.add != 0 {
+		for i := range x.Data {
+			x.Data[i] += u.d.add
+		}
+	}
 	errors := measure.New(checkpoint.BlockLength)
 	if f == format.F32 {
 		errors.AddCopy(len(x.Data), nonFinite(x.Data))

@@ -173,7 +173,7 @@ var families = []family{
 	},
 	{
 		name: "smollm3", types: []string{"smollm3"}, class: "SmolLM3ForCausalLM",
-		defaults: `{"rms_norm_eps": 1e-6, "tie_word_embeddings": true, "rope_theta": 2e6}`,
+		defaults: `{"rms_norm_eps": 1e-6, "tie_word_embeddings": true, "rope_theta": 2e6, "no_rope_layer_interval": 4}`,
 		keys:     slices.Concat(qwenKeys, []string{"mlp_bias", "no_rope_layers", "no_rope_layer_interval"}),
 		require:  `{"hidden_act": "silu", "use_sliding_window": false}`,
 		names:    llamaNames,

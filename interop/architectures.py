@@ -33,10 +33,14 @@ sizes = {
     "deepseek_v3": ("DeepseekV3ForCausalLM", dict(
         moe_intermediate_size=128, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1,
         q_lora_rank=64, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=32, v_head_dim=32, num_key_value_heads=4)),
+    "gemma2": ("Gemma2ForCausalLM", dict(
+        hidden_size=256, head_dim=32, tie_word_embeddings=True, query_pre_attn_scalar=32, sliding_window=64, attn_logit_softcapping=5.0, final_logit_softcapping=3.0)),
     "gemma3_text": ("Gemma3ForCausalLM", dict(
-        hidden_size=256, head_dim=32, tie_word_embeddings=True, query_pre_attn_scalar=32, sliding_window=64,
-        layer_types=["sliding_attention", "full_attention"])),
+        hidden_size=256, head_dim=32, tie_word_embeddings=True, query_pre_attn_scalar=32, sliding_window=64, num_hidden_layers=6)),
     "phi3": ("Phi3ForCausalLM", {}),
+    "smollm3": ("SmolLM3ForCausalLM", dict(tie_word_embeddings=True, num_hidden_layers=4)),
+    "granite": ("GraniteForCausalLM", dict(embedding_multiplier=2.0, residual_multiplier=0.7, attention_multiplier=0.25, logits_scaling=1.5)),
+    "olmo2": ("Olmo2ForCausalLM", {}),
     "glm4": ("Glm4ForCausalLM", dict(head_dim=32)),
     "jamba": ("JambaForCausalLM", dict(
         num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=2, expert_layer_period=2, expert_layer_offset=1, num_experts=4, num_experts_per_tok=2,

@@ -44,7 +44,12 @@ models = {
     "gemma3": ("Gemma3ForCausalLM", dict(
         head_dim=32, sliding_window=32, query_pre_attn_scalar=48, tie_word_embeddings=True, layer_types=["sliding_attention"] * 3 + ["full_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0), full_attention=dict(rope_type="linear", rope_theta=1e6, factor=8.0)))),
+    "gemma2-heads": ("Gemma2ForCausalLM", dict(head_dim=48, sliding_window=32, query_pre_attn_scalar=48, tie_word_embeddings=True, attn_logit_softcapping=5.0, final_logit_softcapping=3.0)),
+    "gemma3-heads": ("Gemma3ForCausalLM", dict(
+        head_dim=48, sliding_window=32, query_pre_attn_scalar=48, tie_word_embeddings=True, num_hidden_layers=6,
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0), full_attention=dict(rope_type="linear", rope_theta=1e6, factor=8.0)))),
     "phi3": ("Phi3ForCausalLM", dict(sliding_window=32)),
+    "phi3-partial": ("Phi3ForCausalLM", dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.75))),
     "phi3-long": ("Phi3ForCausalLM", dict(original_max_position_embeddings=128, rope_parameters=longrope)),
     "phi3-short": ("Phi3ForCausalLM", dict(original_max_position_embeddings=256, rope_parameters=longrope | dict(original_max_position_embeddings=256))),
     "granite": ("GraniteForCausalLM", dict(embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.1, logits_scaling=4.0)),

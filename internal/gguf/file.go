@@ -84,6 +84,12 @@ func (f *File) Value(key string) any {
 	return nil
 }
 
+// Count returns the value of a key that is a uint32, 0 if there is none.
+func (f *File) Count(key string) int {
+	n, _ := f.Value(key).(uint32)
+	return int(n)
+}
+
 // Lookup returns the tensor of a name.
 func (f *File) Lookup(name string) (TensorInfo, bool) {
 	i, ok := f.byName[name]

@@ -43,6 +43,18 @@ func configuration(f *gguf.File, a architecture) (json.RawMessage, error) {
 			c[row[1]] = number(n)
 		}
 	}
+	for _, k := range a.keys {
+		if n := f.Value(a.name + "." + k.metadata); n != nil {
+			c[k.config] = number(n)
+		}
+	}
+	headDim, rotated := f.Count(a.name+".attention.key_length"), f.Count(a.name+".rope.dimension_count")
+	if a.partial && headDim > 0 && rotated > 0 {
+		c["partial_rotary_factor"] = float64(rotated) / float64(headDim)
+	}
+	if a.scaled > 0 {
+		c["query_pre_attn_scalar"] = a.queryScalar(f.Count(a.name+".block_count"), headDim, f.Count(a.name+".embedding_length"), f.Count(a.name+".attention.head_count"))
+	}
 	_, separate := f.Lookup("output.weight")
 	c["tie_word_embeddings"] = !separate
 	if _, biased := f.Lookup("blk.0.attn_q.bias"); biased && a.biasKey != "" {

@@ -12,6 +12,7 @@ package llamacpp
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/microscale-go/microscale/hf"
@@ -30,6 +31,7 @@ type Model struct {
 
 	architecture architecture
 	config       config
+	members      map[string]json.RawMessage // of config.json
 }
 
 // A Constant is an F32 tensor that follows from the configuration.
@@ -110,7 +112,14 @@ type config struct {
 	ContextLength    int      `json:"max_position_embeddings"`
 	RMSNormEps       *float64 `json:"rms_norm_eps"`
 	HiddenAct        string   `json:"hidden_act"`
+	HiddenActivation string   `json:"hidden_activation"` // Gemma's name
 	PartialRotary    *float64 `json:"partial_rotary_factor"`
+	LayerTypes       []string `json:"layer_types"`
+	RotatedLayers    []int    `json:"no_rope_layers"` // 1: the layer has rotary embeddings
+	UnrotatedEach    int      `json:"no_rope_layer_interval"`
+	Window           *int     `json:"sliding_window"`
+	UseWindow        *bool    `json:"use_sliding_window"`
+	QueryScalar      *float64 `json:"query_pre_attn_scalar"`
 	LocalExperts     int      `json:"num_local_experts"` // Mixtral's name
 	Experts          int      `json:"num_experts"`       // Qwen's
 	ExpertsUsed      int      `json:"num_experts_per_tok"`
@@ -153,7 +162,7 @@ const maxHeadDim = 1 << 16
 // readConfig parses config.json, sets defaults, and checks that the model is supported.
 func (m *Model) readConfig(text []byte) error {
 	c := &m.config
-	if err := json.Unmarshal(text, c); err != nil {
+	if err := errors.Join(json.Unmarshal(text, c), json.Unmarshal(text, &m.members)); err != nil {
 		return fmt.Errorf("parse it: %w", err)
 	}
 	if len(c.Architectures) == 0 {
@@ -176,8 +185,14 @@ func (m *Model) readConfig(text []byte) error {
 	if c.RopeParameters == nil {
 		c.RopeParameters = &rope{}
 	}
+	if r := c.RopeParameters.Full; r != nil {
+		c.RopeParameters = r
+	}
 	if c.RopeParameters.Theta == nil {
 		c.RopeParameters.Theta = c.RopeTheta
+	}
+	if c.PartialRotary == nil {
+		c.PartialRotary = c.RopeParameters.PartialRotary
 	}
 	for _, n := range []struct {
 		key   string
@@ -191,16 +206,12 @@ func (m *Model) readConfig(text []byte) error {
 		}
 	}
 	switch {
-	case c.HiddenAct != "" && c.HiddenAct != "silu":
-		return fmt.Errorf("hidden_act %q: llama.cpp runs %s with silu", c.HiddenAct, a.name)
-	case c.PartialRotary != nil && *c.PartialRotary != 1:
-		return fmt.Errorf("partial_rotary_factor %g: llama.cpp runs %s with rotary embeddings of all of a head", *c.PartialRotary, a.name)
 	case c.RMSNormEps == nil:
 		return fmt.Errorf("rms_norm_eps is missing: fetch it again")
 	case c.HeadDim <= 0 || c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim:
 		return fmt.Errorf("heads of %d elements cannot be rotated: fetch it again", c.HeadDim)
 	}
-	return m.checkExperts()
+	return errors.Join(m.checkGraph(), m.checkExperts())
 }
 
 // hyperparameters adds the metadata keys of config.json.
@@ -217,5 +228,5 @@ func (m *Model) hyperparameters() error {
 	m.set("attention.layer_norm_rms_epsilon", float32(*c.RMSNormEps))
 	m.set("vocab_size", uint32(c.VocabSize))
 	m.describeExperts()
-	return m.rotary()
+	return errors.Join(m.describeKeys(), m.rotary())
 }

@@ -93,6 +93,10 @@ func TestHyperparameters(t *testing.T) {
 	if len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "no tokenizer") {
 		t.Errorf("notes %q", m.Notes)
 	}
+	windowed := describe(t, map[string]string{"config.json": with(t, `{"architectures": ["MistralForCausalLM"], "sliding_window": 4096}`)})
+	if len(windowed.Notes) != 2 || !strings.Contains(windowed.Notes[0], "without windows: after 4096 tokens") {
+		t.Errorf("notes %q", windowed.Notes)
+	}
 	if len(m.Extra) != 1 || m.Extra[0].Name != "rope_freqs.weight" {
 		t.Fatalf("extra tensors %v", m.Extra)
 	}
@@ -152,22 +156,32 @@ func TestConfigurations(t *testing.T) {
 
 func TestRejectedConfigurations(t *testing.T) {
 	for config, want := range map[string]string{
-		`{"architectures": ["GemmaForCausalLM"]}`:                  `"GemmaForCausalLM" is not supported in GGUF, only LlamaForCausalLM, MistralForCausalLM`,
-		`{"architectures": null}`:                                  "architectures is missing",
-		`{"hidden_size": "x"}`:                                     "parse it",
-		`{"hidden_size": null}`:                                    "hidden_size is missing",
-		`{"num_hidden_layers": -1}`:                                "num_hidden_layers is missing or not a positive number",
-		`{"num_local_experts": 8}`:                                 "a mixture of 8 experts",
-		`{"hidden_act": "gelu"}`:                                   `hidden_act "gelu"`,
-		`{"partial_rotary_factor": 0.5}`:                           "partial_rotary_factor 0.5",
-		`{"rms_norm_eps": null}`:                                   "rms_norm_eps is missing",
-		`{"head_dim": 63}`:                                         "63 elements cannot be rotated",
-		`{"head_dim": -2}`:                                         "-2 elements cannot be rotated",
-		`{"head_dim": 1073741824}`:                                 "1073741824 elements cannot be rotated",
-		`{"head_dim": null, "num_attention_heads": 4096}`:          "0 elements cannot be rotated",
-		`{"rope_scaling": {"rope_type": "longrope", "factor": 2}}`: `"longrope" is not supported`,
-		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:     `"yarn" is not supported in GGUF, only linear, llama3 and yarn with original`,
-		`{"rope_scaling": {"rope_type": "linear"}}`:                "has no factor",
+		`{"architectures": ["GemmaForCausalLM"]}`:                                `"GemmaForCausalLM" is not supported in GGUF, only Gemma2ForCausalLM, Gemma3ForCausalLM`,
+		`{"architectures": null}`:                                                "architectures is missing",
+		`{"hidden_size": "x"}`:                                                   "parse it",
+		`{"hidden_size": null}`:                                                  "hidden_size is missing",
+		`{"num_hidden_layers": -1}`:                                              "num_hidden_layers is missing or not a positive number",
+		`{"num_local_experts": 8}`:                                               "a mixture of 8 experts",
+		`{"hidden_act": "gelu"}`:                                                 `hidden_act "gelu"`,
+		`{"partial_rotary_factor": 0.5}`:                                         "partial_rotary_factor 0.5",
+		`{"rms_norm_eps": null}`:                                                 "rms_norm_eps is missing",
+		`{"head_dim": 63}`:                                                       "63 elements cannot be rotated",
+		`{"head_dim": -2}`:                                                       "-2 elements cannot be rotated",
+		`{"head_dim": 1073741824}`:                                               "1073741824 elements cannot be rotated",
+		`{"head_dim": null, "num_attention_heads": 4096}`:                        "0 elements cannot be rotated",
+		`{"rope_scaling": {"rope_type": "longrope", "factor": 2}}`:               `"longrope" is not supported`,
+		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:                   `"yarn" is not supported in GGUF, only linear, llama3 and yarn with original`,
+		`{"rope_scaling": {"rope_type": "linear"}}`:                              "has no factor",
+		`{"rope_parameters": {"partial_rotary_factor": 0.5}}`:                    "partial_rotary_factor 0.5",
+		`{"layer_types": ["sliding_attention"]}`:                                 "layer_types: layer 0 is sliding_attention, and llama.cpp runs llama with windows in no layer",
+		`{"no_rope_layers": [0]}`:                                                "no_rope_layers: layer 0 is 0",
+		`{"architectures": ["SmolLM3ForCausalLM"], "no_rope_layer_interval": 3}`: "no_rope_layer_interval is 3, and llama.cpp runs smollm3 with 4",
+		`{"architectures": ["GraniteForCausalLM"]}`:                              "embedding_multiplier is missing",
+		`{"architectures": ["GraniteForCausalLM"], "embedding_multiplier": "x"}`: `embedding_multiplier: got "x", want a number`,
+		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 1.5}`:                                                       "parse it",
+		`{"architectures": ["Gemma3ForCausalLM"]}`:                                                                                                  `hidden_act "silu": llama.cpp runs gemma3 with gelu_pytorch_tanh`,
+		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 8, "query_pre_attn_scalar": 32}`:                            "query_pre_attn_scalar is 32: llama.cpp runs gemma3 of 16 layers with 64",
+		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}`: "layer_types: layer 1 is full_attention",
 	} {
 		_, err := Describe(open(t, map[string]string{"config.json": with(t, config)}))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config.json: ") {

@@ -2,37 +2,10 @@ package llamacpp
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 )
-
-// An architecture is a family of models in llama.cpp.
-type architecture struct {
-	name     string
-	permuted bool     // rows of queries and keys are in the order of interleaved rotation
-	experts  *experts // nil: the model is dense
-
-	// Of the config.json of a file that is read.
-	modelType string
-	biasKey   string // says that queries have biases; "": they always have, or never
-}
-
-// architectures has the supported architectures by their class in transformers.
-var architectures = map[string]architecture{
-	"LlamaForCausalLM":    {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
-	"MistralForCausalLM":  {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
-	"MixtralForCausalLM":  {name: "llama", permuted: true, modelType: "mixtral", experts: &mixtral},
-	"Qwen2ForCausalLM":    {name: "qwen2", modelType: "qwen2"},
-	"Qwen3ForCausalLM":    {name: "qwen3", modelType: "qwen3", biasKey: "attention_bias"},
-	"Qwen2MoeForCausalLM": {name: "qwen2moe", modelType: "qwen2_moe", experts: &qwen2Experts},
-	"Qwen3MoeForCausalLM": {name: "qwen3moe", modelType: "qwen3_moe", experts: &qwen3Experts, biasKey: "attention_bias"},
-}
-
-func architectureNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(architectures)), ", ")
-}
 
 // outside and inLayer map the module names of a checkpoint to those of llama.cpp. Names in
 // inLayer follow "model.layers.N." and "blk.N.".
@@ -61,11 +34,12 @@ var (
 
 // A Place locates a tensor of a checkpoint in a GGUF file.
 type Place struct {
-	Name    string // "" if llama.cpp ignores the tensor
-	HeadDim int    // rows of each head, which are reordered for interleaved rotation; 0: rows are unchanged
-	Experts int    // the number of matrices in the stacked tensor; 0: the tensor is not stacked
-	Expert  int    // index of the matrix in the stacked tensor
-	F32     bool   // llama.cpp reads its values in F32 only
+	Name    string  // "" if llama.cpp ignores the tensor
+	HeadDim int     // rows of each head, which are reordered for interleaved rotation; 0: rows are unchanged
+	Experts int     // the number of matrices in the stacked tensor; 0: the tensor is not stacked
+	Expert  int     // index of the matrix in the stacked tensor
+	F32     bool    // llama.cpp reads its values in F32 only
+	Add     float32 // what the values of the file are above those of the checkpoint
 }
 
 // unused matches tensors that llama.cpp computes itself.
@@ -84,7 +58,7 @@ func (m *Model) Place(name string, shape []int64) (Place, error) {
 	if !ok {
 		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention", name, m.architecture.name)
 	}
-	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known)}
+	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known), Add: m.architecture.above(known)}
 	if p.HeadDim > 0 && (len(shape) == 0 || shape[0]%int64(p.HeadDim) != 0) {
 		return Place{}, fmt.Errorf("tensor %s: shape %v is not heads of %d rows, as %s has it", name, shape, p.HeadDim, "config.json")
 	}
@@ -122,12 +96,13 @@ func (p Place) Source(r int) int {
 	return r - i + i%2*(d/2) + i/2
 }
 
-// inLayer returns the module names of a layer.
+// inLayer returns the module names of a layer. The first row of a name counts.
 func (a architecture) inLayer() [][2]string {
-	if a.experts == nil {
-		return inLayer
+	rows := slices.Concat(a.modules, inLayer)
+	if a.experts != nil {
+		rows = append(rows, a.experts.beside...)
 	}
-	return slices.Concat(inLayer, a.experts.beside)
+	return rows
 }
 
 // original returns the checkpoint's name of a tensor of a GGUF file. ok is false if the tables

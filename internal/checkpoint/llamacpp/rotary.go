@@ -20,12 +20,14 @@ type rope struct {
 	AttentionFactor *float64 `json:"attention_factor"`
 	BetaFast        *float64 `json:"beta_fast"`
 	BetaSlow        *float64 `json:"beta_slow"`
+	PartialRotary   *float64 `json:"partial_rotary_factor"`
+	Full            *rope    `json:"full_attention"` // if layers with a window have other parameters
 }
 
 // rotary adds the metadata keys of rotary embeddings.
 func (m *Model) rotary() error {
 	r := m.config.RopeParameters
-	m.set("rope.dimension_count", uint32(m.config.HeadDim))
+	m.set("rope.dimension_count", uint32(float64(m.config.HeadDim)*value(m.config.PartialRotary, 1)))
 	m.set("rope.freq_base", float32(value(r.Theta, 10000)))
 	kind := r.Type
 	if kind == "" {

@@ -2,8 +2,10 @@ package llamacpp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -105,6 +107,15 @@ func valuesOf(t gguf.Type) *values {
 	return &values{q.Elements, q.Bytes, q.Decode}
 }
 
+// lowered returns the decoder of F32 values that are above those of the checkpoint.
+func lowered(by float32) *values {
+	return &values{1, 4, func(dst []float32, raw []byte) {
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])) - by
+		}
+	}}
+}
+
 // bytes returns the size of the blocks that the part consists of.
 func (p *part) bytes() int {
 	if p.values != nil {
@@ -171,7 +182,7 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 		}
 		return
 	}
-	place, shape := Place{Name: t.Name}, t.Shape
+	place, shape := Place{Name: t.Name, Add: a.above(t.Name)}, t.Shape
 	if a.permuted && (strings.Contains(t.Name, ".attn_q.") || strings.Contains(t.Name, ".attn_k.")) {
 		place.HeadDim = v.headDim(a, t)
 	}
@@ -210,6 +221,9 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 		}
 		return
 	}
+	if place.Add != 0 && t.Type == gguf.F32 {
+		whole.values, whole.unit = lowered(place.Add), 4
+	}
 	if dtype, ok := denseTypes[t.Type.String()]; ok {
 		add(safetensors.Spec{Name: name, Dtype: dtype, Shape: shape}, whole)
 		return
@@ -228,10 +242,7 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 // headDim returns the rows of an attention head of queries or keys; 0 if the metadata lacks it,
 // or the rows are not whole heads.
 func (v *view) headDim(a architecture, t gguf.TensorInfo) int {
-	number := func(key string) int {
-		n, _ := v.file.Value(a.name + "." + key).(uint32)
-		return int(n)
-	}
+	number := func(key string) int { return v.file.Count(a.name + "." + key) }
 	d := number("attention.key_length")
 	if heads := number("attention.head_count"); d == 0 && heads > 0 {
 		d = number("embedding_length") / heads

@@ -1,0 +1,159 @@
+package llamacpp
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// An architecture is a family of models in llama.cpp.
+type architecture struct {
+	name       string
+	permuted   bool        // rows of queries and keys are in the order of interleaved rotation
+	experts    *experts    // nil: the model is dense
+	modules    [][2]string // rows that precede those of inLayer
+	keys       []setting   // metadata beside that of Llama
+	activation string      // in config.json; "": silu
+	partial    bool        // a part of each head may be rotated
+	plusOne    bool        // norms have 1 added in the file
+	windowed   int         // every layer but each windowed-th has a window; 0: the graph has no windows
+	unrotated  int         // each unrotated-th layer has no rotary embedding; 0: all have one
+	// scaled: scores are divided by the root of head_dim or, in the model with that number of layers,
+	// of hidden_size / num_attention_heads. 0: the configuration has no such scale.
+	scaled int
+
+	// Of the config.json of a file that is read.
+	modelType string
+	biasKey   string // says that queries have biases; "": they always have, or never
+}
+
+// A setting is a number that config.json and the metadata have under different keys.
+type setting struct {
+	metadata, config string
+	integer          bool
+}
+
+var slidingWindow = setting{"attention.sliding_window", "sliding_window", true}
+
+// The modules of layers with norms before and after attention and MLP.
+var gemmaModules = [][2]string{
+	{"post_attention_layernorm", "post_attention_norm"}, {"pre_feedforward_layernorm", "ffn_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
+}
+
+// architectures has the supported architectures by their class in transformers. Sources: llama.cpp's
+// converter (conversion/), its tables of names (src/llama-arch.cpp) and its graphs (src/models/).
+var architectures = map[string]architecture{
+	"LlamaForCausalLM":    {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
+	"MistralForCausalLM":  {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
+	"MixtralForCausalLM":  {name: "llama", permuted: true, modelType: "mixtral", experts: &mixtral},
+	"Qwen2ForCausalLM":    {name: "qwen2", modelType: "qwen2"},
+	"Qwen3ForCausalLM":    {name: "qwen3", modelType: "qwen3", biasKey: "attention_bias"},
+	"Qwen2MoeForCausalLM": {name: "qwen2moe", modelType: "qwen2_moe", experts: &qwen2Experts},
+	"Qwen3MoeForCausalLM": {name: "qwen3moe", modelType: "qwen3_moe", experts: &qwen3Experts, biasKey: "attention_bias"},
+	"SmolLM3ForCausalLM":  {name: "smollm3", permuted: true, modelType: "smollm3", biasKey: "attention_bias", unrotated: 4},
+	"GraniteForCausalLM": {name: "granite", permuted: true, modelType: "granite", biasKey: "attention_bias", keys: []setting{
+		{"embedding_scale", "embedding_multiplier", false}, {"residual_scale", "residual_multiplier", false},
+		{"attention.scale", "attention_multiplier", false}, {"logit_scale", "logits_scaling", false},
+	}},
+	"Olmo2ForCausalLM": {name: "olmo2", modelType: "olmo2", modules: [][2]string{
+		{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
+	}},
+	"Glm4ForCausalLM": {name: "glm4", modelType: "glm4", biasKey: "attention_bias", partial: true, modules: [][2]string{
+		{"post_self_attn_layernorm", "post_attention_norm"}, {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"},
+		{"mlp.gate_up_proj", "ffn_up"},
+	}},
+	"Phi3ForCausalLM": {name: "phi3", modelType: "phi3", partial: true, modules: [][2]string{
+		{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"},
+	}},
+	"Gemma2ForCausalLM": {name: "gemma2", modelType: "gemma2", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 2, scaled: 46, keys: []setting{
+		{"attn_logit_softcapping", "attn_logit_softcapping", false}, {"final_logit_softcapping", "final_logit_softcapping", false}, slidingWindow,
+	}},
+	"Gemma3ForCausalLM": {name: "gemma3", modelType: "gemma3_text", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 6, scaled: 62, keys: []setting{
+		slidingWindow,
+	}},
+}
+
+func architectureNames() string {
+	return strings.Join(slices.Sorted(maps.Keys(architectures)), ", ")
+}
+
+// above returns what the values of a tensor of a GGUF file are above those of the checkpoint.
+func (a architecture) above(name string) float32 {
+	if a.plusOne && strings.HasSuffix(name, "norm.weight") {
+		return 1
+	}
+	return 0
+}
+
+// checkGraph returns an error if the model differs from what llama.cpp's graph has as constants.
+func (m *Model) checkGraph() error {
+	c, a := &m.config, m.architecture
+	if act := cmp.Or(c.HiddenAct, c.HiddenActivation); act != "" && act != cmp.Or(a.activation, "silu") {
+		return fmt.Errorf("hidden_act %q: llama.cpp runs %s with %s", act, a.name, cmp.Or(a.activation, "silu"))
+	}
+	if c.PartialRotary != nil && *c.PartialRotary != 1 && !a.partial {
+		return fmt.Errorf("partial_rotary_factor %g: llama.cpp runs %s with rotary embeddings of all of a head", *c.PartialRotary, a.name)
+	}
+	for i, kind := range c.LayerTypes {
+		if windowed := a.windowed > 0 && (i+1)%a.windowed != 0; (kind == "sliding_attention") != windowed {
+			return fmt.Errorf("layer_types: layer %d is %s, and llama.cpp runs %s with windows in %s", i, kind, a.name, a.windows())
+		}
+	}
+	if c.RotatedLayers == nil && c.UnrotatedEach != 0 && c.UnrotatedEach != a.unrotated {
+		return fmt.Errorf("no_rope_layer_interval is %d, and llama.cpp runs %s with %d", c.UnrotatedEach, a.name, a.unrotated)
+	}
+	for i, rotated := range c.RotatedLayers {
+		if want := a.unrotated == 0 || (i+1)%a.unrotated != 0; (rotated != 0) != want {
+			return fmt.Errorf("no_rope_layers: layer %d is %d, and llama.cpp runs %s without rotary embeddings in each %dth layer only", i, rotated, a.name, a.unrotated)
+		}
+	}
+	if c.Window != nil && a.windowed == 0 && *c.Window < c.ContextLength && (c.UseWindow == nil || *c.UseWindow) {
+		m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp runs %s without windows: after %d tokens, the results differ from those of the checkpoint", a.name, *c.Window))
+	}
+	if want := a.queryScalar(c.Layers, c.HeadDim, c.HiddenSize, c.Heads); c.QueryScalar != nil && *c.QueryScalar != want {
+		return fmt.Errorf("query_pre_attn_scalar is %g: llama.cpp runs %s of %d layers with %g", *c.QueryScalar, a.name, c.Layers, want)
+	}
+	return nil
+}
+
+// windows describes the layers that have windows.
+func (a architecture) windows() string {
+	if a.windowed == 0 {
+		return "no layer"
+	}
+	return fmt.Sprintf("all but each %dth", a.windowed)
+}
+
+// queryScalar returns query_pre_attn_scalar of a model.
+func (a architecture) queryScalar(layers, headDim, hidden, heads int) float64 {
+	if layers == a.scaled && heads > 0 {
+		return float64(hidden / heads)
+	}
+	return float64(headDim)
+}
+
+// describeKeys adds the metadata of the architecture.
+func (m *Model) describeKeys() error {
+	for _, k := range m.architecture.keys {
+		var x *float64
+		if raw, ok := m.members[k.config]; !ok {
+			return fmt.Errorf("%s is missing: fetch it again", k.config)
+		} else if err := json.Unmarshal(raw, &x); err != nil {
+			return fmt.Errorf("%s: got %s, want a number", k.config, raw)
+		}
+		switch {
+		case x == nil:
+		case k.integer && (*x < 0 || *x > math.MaxUint32 || *x != math.Trunc(*x)):
+			return fmt.Errorf("%s is %g, want a count", k.config, *x)
+		case k.integer:
+			m.set(k.metadata, uint32(*x))
+		default:
+			m.set(k.metadata, float32(*x))
+		}
+	}
+	return nil
+}
