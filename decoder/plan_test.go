@@ -91,6 +91,15 @@ layers 3–60: attention of 128 heads of 192, latent K and V of 512, latent Q of
 	}
 }
 
+// TestUnrotatedLayers checks which layers of SmolLM3 have rotary embeddings if the configuration does not
+// say so: all but each fourth, as in transformers.
+func TestUnrotatedLayers(t *testing.T) {
+	p := planFor(t, `{"model_type": "smollm3", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 9, "num_attention_heads": 2}`)
+	if text := p.String(); !strings.Contains(text, "layers 3 to 7, every 4: ") || !strings.Contains(text, "layers 0–2, 4–6, 8: ") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
 // TestParameters compares numbers of parameters with those of published models.
 func TestParameters(t *testing.T) {
 	for name, want := range map[string]int64{"Llama-3.2-1B": 1235814400, "Mistral-7B-v0.1": 7241732096, "Qwen2.5-0.5B": 494032768, "Qwen3-30B-A3B": 30532122624, "DeepSeek-V3": 671026419200} {
