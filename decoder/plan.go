@@ -78,7 +78,7 @@ type expertsPlan struct {
 	Shared     int       `json:"shared,omitempty"`      // width of the expert that takes all tokens
 	SharedGate bool      `json:"shared_gate,omitempty"` // its output is multiplied by a sigmoid
 	Groups     int       `json:"groups,omitempty"`
-	FromGroups int       `json:"from_groups,omitempty"` // experts are chosen from so many groups
+	FromGroups int       `json:"from_groups,omitempty"` // number of groups that experts are chosen from
 	Bias       bool      `json:"bias"`                  // of the router
 	Correction bool      `json:"correction,omitempty"`  // a number for each expert joins the scores for the choice
 }

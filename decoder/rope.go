@@ -83,7 +83,7 @@ func (r *ropeSettings) llama3(_ int, wavelength float64) float64 {
 // yarn sets the plan of YaRN (Peng et al., 2023): pairs with many turns in the original length stay, those
 // with few are interpolated, and cosines and sines grow.
 func (r *ropeSettings) yarn(p *ropePlan) {
-	pair := func(turns float64) float64 { // that makes so many turns in the original length
+	pair := func(turns float64) float64 { // the pair that makes this number of turns in the original length
 		return float64(p.Rotated) * math.Log(r.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(p.Base))
 	}
 	fast, slow := r.BetaFast, r.BetaSlow

@@ -51,7 +51,7 @@ func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
 	}
 	_, blocks := b.ScaleShape()
 	parallel.For(b.StoredRows()/interleavedRows, 1, o.Threads, func(from, to int) {
-		var room []byte
+		var scratch []byte
 		for g := from; g < to; g++ {
 			for _, part := range []struct {
 				bytes      []byte
@@ -59,8 +59,8 @@ func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
 			}{{b.Codes, b.RowBytes(), interleavedBytes}, {b.Scales, blocks, 1}} {
 				n := interleavedRows * part.row
 				group := part.bytes[g*n : (g+1)*n]
-				room = append(room[:0], group...)
-				interleaveGroup(group, room, part.row, part.width)
+				scratch = append(scratch[:0], group...)
+				interleaveGroup(group, scratch, part.row, part.width)
 			}
 		}
 	})

@@ -11,7 +11,7 @@ import os
 import sys
 
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
-FROM_MEMORY = 256e6  # bytes of weights that few lines are multiplied by, in turn
+FROM_MEMORY = 256e6  # bytes of weights that few rows are multiplied by, in turn
 
 
 def by_torch(work, format, m, n, k):

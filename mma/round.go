@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// A rounding turns an exact sum into a result.
+// A rounding rounds an exact sum to a result.
 type rounding struct {
 	out        *Type
 	fraction   int  // fraction bits of the result; the bits below are zero

@@ -32,8 +32,8 @@ func TestInto(t *testing.T) {
 	}
 }
 
-// TestIntoApart: what is filled shares no memory with what is read, nor twice; what is
-// refused stays as it is.
+// TestIntoApart checks that With.Into may not share memory with the matrix, within itself or with
+// the other copy, and that it is unchanged on error.
 func TestIntoApart(t *testing.T) {
 	const rows, cols, stride = 32, 32, 48
 	data := make([]float32, 4096)
@@ -74,11 +74,11 @@ func TestIntoApart(t *testing.T) {
 		case v.want == "" && err != nil:
 			t.Error(err)
 		case v.want != "" && (err == nil || err.Error() != v.want):
-			t.Errorf("the error is %v, not: %s", err, v.want)
+			t.Errorf("got error %v, want %s", err, v.want)
 		}
 		for _, into := range []*Tensor{v.rows, v.columns} {
 			if v.want != "" && into != nil && (into.Global != 7 || into.Amax != 0) {
-				t.Errorf("what is refused (%s) is changed", v.want)
+				t.Errorf("%s: With.Into changed", v.want)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func FuzzBoth(f *testing.F) {
 		wantColumns := specified(t, col.Quantizer, denseSource(view), Columnwise, col.With)
 		row.With.Threads = r.IntN(4)
 		row.With.Into, col.With.Into = used(wantRows, r), used(wantColumns, r)
-		checkRow, checkCol := handed(&row), handed(&col)
+		checkRow, checkCol := collectScales(&row), collectScales(&col)
 
 		best := cpu.Best()
 		if err := cpu.Force(cpu.Tiers()[r.IntN(len(cpu.Tiers()))]); err != nil {
@@ -50,7 +50,7 @@ func FuzzBoth(f *testing.F) {
 		}
 		gotRows, gotColumns, err := RowwiseColumnwise(view, row, col)
 		if r.IntN(2) == 0 {
-			checkRow, checkCol = handed(&row), handed(&col)
+			checkRow, checkCol = collectScales(&row), collectScales(&col)
 			gotRows, gotColumns, err = RowwiseColumnwise(narrow, row, col)
 		}
 		tier := cpu.Best()

@@ -18,7 +18,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestKernelsBoth compares both copies with the reference, in every tier: of whole and partial
+// TestKernelsBoth compares rowwise and columnwise copies with the reference, in every tier: of whole and partial
 // tiles, from float32 and BF16, with gaps between rows that begin at any address. In a short
 // run, the number of threads is the default.
 func TestKernelsBoth(t *testing.T) {
@@ -71,7 +71,7 @@ func TestKernelsBoth(t *testing.T) {
 	}
 }
 
-// TestBothStreams: the same of sources whose codes are written past the caches.
+// TestBothStreams does the same for sources whose codes are written by non-temporal stores.
 func TestBothStreams(t *testing.T) {
 	testBothStreams(t, 640, 3300, MXFP8, MXFP4, NVFP4, FP8Row)
 	testBothStreams(t, 256, 8193, MXFP4)
@@ -80,10 +80,10 @@ func TestBothStreams(t *testing.T) {
 func testBothStreams(t *testing.T, rows, cols int, formats ...Format) {
 	r := rand.New(rand.NewPCG(21, 22))
 	x := tensor.Of(rows, cols, ordinary(rows*cols, r))
-	edgeBlocks(x.Data[:len(x.Data)/8], r, true) // for the plain form; the rest is for kernels
+	edgeBlocks(x.Data[:len(x.Data)/8], r, true) // for the reference implementation; kernels encode the rest
 	narrow := tensor.OfBF16(rows, cols, bf16Bytes(x.Data))
 	if len(narrow.Data) < streamBytes {
-		t.Fatalf("%d×%d elements of BF16 are not written past the caches", rows, cols)
+		t.Fatalf("%d×%d elements of BF16 do not use non-temporal stores", rows, cols)
 	}
 	for _, f := range formats {
 		q := Quantizer{Format: f}
@@ -120,7 +120,7 @@ func specified(t *testing.T, q Quantizer, x source, d Direction, with With) *Ten
 }
 
 // TestBothPairs makes copies by pairs of quantizers of every kind, twice into the same tensors,
-// and compares them with the reference. It checks that the scales of each row are handed over
+// and compares them with the reference. It checks that With.Scales gets the scales of each row
 // once.
 func TestBothPairs(t *testing.T) {
 	odd, whole, several, otherElement := MXFP4, MXFP8, FP8Row, FP8Vec128
@@ -180,7 +180,7 @@ func TestBothPairs(t *testing.T) {
 					for threads := range 2 {
 						row, col := pair[0], pair[1]
 						row.With.Threads = threads
-						checkRow, checkCol := handed(&row), handed(&col)
+						checkRow, checkCol := collectScales(&row), collectScales(&col)
 						for again := range 2 {
 							both := func() (*Tensor, *Tensor, error) { return RowwiseColumnwise(view, row, col) }
 							if again == 1 {
@@ -212,30 +212,30 @@ func TestBothPairs(t *testing.T) {
 	}
 }
 
-// handed makes c collect scales of one byte by With.Scales, and returns a function that compares
+// collectScales makes c collect scales of one byte by With.Scales, and returns a function that compares
 // them with those of the tensor.
-func handed(c *Copy) func(*testing.T, *Tensor) {
+func collectScales(c *Copy) func(*testing.T, *Tensor) {
 	if !c.Quantizer.Format.ByteScales() {
 		return func(*testing.T, *Tensor) {}
 	}
 	var lock sync.Mutex
-	lines := map[int][]byte{}
-	c.With.Scales = func(line int, codes []byte) {
+	rows := map[int][]byte{}
+	c.With.Scales = func(row int, codes []byte) {
 		lock.Lock()
 		defer lock.Unlock()
-		if lines[line] != nil {
-			panic("the scales of a line are handed over twice")
+		if rows[row] != nil {
+			panic("Scales was called twice for a row")
 		}
-		lines[line] = bytes.Clone(codes)
+		rows[row] = bytes.Clone(codes)
 	}
 	return func(t *testing.T, got *Tensor) {
 		t.Helper()
 		for l := range got.StoredRows() {
-			if !bytes.Equal(lines[l], got.rowScales(l)) {
-				t.Fatalf("the scales of line %d are handed over as %v, and are %v", l, lines[l], got.rowScales(l))
+			if !bytes.Equal(rows[l], got.rowScales(l)) {
+				t.Fatalf("row %d: Scales got %v, want %v", l, rows[l], got.rowScales(l))
 			}
 		}
-		clear(lines)
+		clear(rows)
 	}
 }
 
@@ -258,14 +258,14 @@ func TestAllocationsBoth(t *testing.T) {
 func testAllocationsBoth(t *testing.T, f Format, x tensor.Dense) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep what they have
 	together, alone := Copy{Quantizer{Format: f}, With{Threads: 1}}, Copy{Quantizer{Format: f}, With{Threads: 2}}
-	turned := together
+	columns := together
 	for _, v := range []struct {
 		copies string
 		most   uint64 // bytes
 		run    func() error
 	}{
 		{"both", 12 << 10, func() (err error) {
-			together.With.Into, turned.With.Into, err = RowwiseColumnwise(x, together, turned)
+			together.With.Into, columns.With.Into, err = RowwiseColumnwise(x, together, columns)
 			return err
 		}},
 		{"rowwise", 48 << 10, func() (err error) {

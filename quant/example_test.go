@@ -59,7 +59,7 @@ func ExampleQuantizer_Rowwise() {
 	// codes a0 76, values [0 -0.56666666 2.2666667 3.4]
 }
 
-// Blocks down the columns serve the matrix product that sums over the rows.
+// A matrix product that sums over the rows needs blocks down the columns.
 func ExampleQuantizer_Columnwise() {
 	x := tensor.New(64, 3)
 	t, err := quant.Quantizer{Format: quant.MXFP4}.Columnwise(x, quant.With{})
@@ -67,8 +67,8 @@ func ExampleQuantizer_Columnwise() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(t.StoredRows(), "lines of", t.StoredCols(), "elements in", t.RowBytes(), "bytes")
-	// Output: 3 lines of 64 elements in 32 bytes
+	fmt.Println(t.StoredRows(), "rows of", t.StoredCols(), "elements in", t.RowBytes(), "bytes")
+	// Output: 3 rows of 64 elements in 32 bytes
 }
 
 // Tiles of a large tensor are quantized one by one, with the amax of all, and

@@ -206,7 +206,7 @@ func TestTail(t *testing.T) {
 			for l := range 3 {
 				for i, code := range c[l*stored+cols : (l+1)*stored] {
 					if code != 0 {
-						t.Errorf("%s: code %d of line %d is %#x, past its end", f, cols+i, l, code)
+						t.Errorf("%s: code %d of row %d is %#x, past its end", f, cols+i, l, code)
 					}
 				}
 			}

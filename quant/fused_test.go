@@ -17,7 +17,7 @@ import (
 func TestKernelsTails(t *testing.T) {
 	const most, widest, gap = 131, 1000, 5
 	if most <= edgeBytes/(2*32) {
-		t.Fatal("all lines are quantized together")
+		t.Fatal("all rows are quantized together")
 	}
 	r := rand.New(rand.NewPCG(21, 22))
 	usual, all := benchMatrix(most, widest+gap), tensor.New(most, widest+gap)

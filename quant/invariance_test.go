@@ -59,11 +59,11 @@ func TestColumnwise(t *testing.T) {
 		if !same(got, want) {
 			t.Error("differs from the rowwise tensor of the transposed source")
 		}
-		values, turned := got.Dequantize(0), want.Dequantize(0)
+		values, transposed := got.Dequantize(0), want.Dequantize(0)
 		if values.Rows != x.Rows || values.Cols != x.Cols {
 			t.Errorf("decodes to %d×%d", values.Rows, values.Cols)
 		}
-		requireBits(t, values, turned)
+		requireBits(t, values, transposed)
 	})
 }
 
@@ -219,19 +219,19 @@ func TestScalesHook(t *testing.T) {
 		}
 		for _, d := range []Direction{Rowwise, Columnwise} {
 			x := randomMatrix(0, 70, 130)
-			lines := map[int]string{}
-			with := With{Threads: 1, Scales: func(line int, codes []byte) {
-				if _, twice := lines[line]; twice {
-					t.Errorf("%s %s: line %d was handed over twice", d, f, line)
+			rows := map[int]string{}
+			with := With{Threads: 1, Scales: func(row int, codes []byte) {
+				if _, twice := rows[row]; twice {
+					t.Errorf("%s %s: Scales was called twice for row %d", d, f, row)
 				}
-				lines[line] = string(codes)
+				rows[row] = string(codes)
 			}}
 			r := mustQuantize(t, Quantizer{Format: f}, x, d, with)
 			_, cols := r.ScaleShape()
 			for l := range r.StoredRows() {
 				row := l / f.Block.Rows
-				if lines[l] != string(r.Scales[row*cols:(row+1)*cols]) {
-					t.Errorf("%s %s: line %d was handed over as % x", d, f, l, lines[l])
+				if rows[l] != string(r.Scales[row*cols:(row+1)*cols]) {
+					t.Errorf("%s %s: row %d: Scales got % x", d, f, l, rows[l])
 				}
 			}
 		}

@@ -327,7 +327,7 @@ func spreadBy(kernel func(dst, src *byte, width, n, stride int)) func([]byte, []
 	return func(dst, src []byte, width, n, stride int) { kernel(&dst[0], &src[0], width, n, stride) }
 }
 
-// transposeBy takes a kernel that takes transposeSize rows in so many steps.
+// transposeBy takes a kernel that transposes transposeSize rows in the given number of steps.
 func transposeBy(kernel func(dst, src *float32, dstStride, srcStride, n int), steps int) func([]float32, []float32, int, int, int) {
 	return func(dst, src []float32, dstStride, srcStride, n int) {
 		kernel(&dst[0], &src[0], 4*dstStride, 4*srcStride, steps*n)

@@ -216,7 +216,7 @@ func TestAllocations(t *testing.T) {
 				}
 			}
 			if counts[few] != counts[many] {
-				t.Errorf("format=%s: %v allocations (float32, BF16, back) for %d lines, %v for %d", f, counts[few], few, counts[many], many)
+				t.Errorf("format=%s: %v allocations (float32, BF16, back) for %d rows, %v for %d", f, counts[few], few, counts[many], many)
 			}
 		}
 	})

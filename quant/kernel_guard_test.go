@@ -83,7 +83,7 @@ func TestKernelsStayInside(t *testing.T) {
 						for l := range rows {
 							decode(values, l)
 							if !slices.Equal(values, whole.Row(l)) {
-								t.Errorf("line %d is not decoded as it is among others", l)
+								t.Errorf("row %d decodes to other values alone", l)
 							}
 						}
 					})

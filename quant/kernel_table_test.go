@@ -206,8 +206,8 @@ func floatBytes32(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
 
-// signedElements are the element formats of so many stored bits that kernels encode
-// by magnitude.
+// signedElements returns the element formats with the given number of stored bits that kernels
+// encode by magnitude.
 func signedElements(bits int) (list []*format.Scalar) {
 	for _, e := range format.All() {
 		if q := (Quantizer{Format: Format{Element: e}}); e.Bits() <= 8 && e.StoredBits() == bits && q.signMagnitude() {

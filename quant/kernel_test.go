@@ -122,7 +122,7 @@ func sameTensor(t *testing.T, got, want *Tensor) {
 		}
 	}
 	if i := firstDifference(got.Codes, want.Codes); i >= 0 {
-		t.Fatalf("byte %d of %d per line is %#x, want %#x", i, want.RowBytes(), got.Codes[i], want.Codes[i])
+		t.Fatalf("byte %d, of %d per row, is %#x, want %#x", i, want.RowBytes(), got.Codes[i], want.Codes[i])
 	}
 	if math.Float32bits(got.Amax) != math.Float32bits(want.Amax) || got.Global != want.Global {
 		t.Fatalf("amax %v and global scale %v, want %v and %v", got.Amax, got.Global, want.Amax, want.Global)
@@ -263,7 +263,7 @@ func must(t testing.TB) func(*Tensor, error) *Tensor {
 	}
 }
 
-// TestBoth: both copies are those that Rowwise and Columnwise return.
+// TestBoth compares the copies of RowwiseColumnwise with those of Rowwise and Columnwise.
 func TestBoth(t *testing.T) {
 	random := &Stream{Seed: 1}
 	cputest.Vectors(t, func(t *testing.T, tier cpu.Tier) {
@@ -296,15 +296,15 @@ func TestBoth(t *testing.T) {
 	}
 }
 
-// TestKernelsRandom: bits that are made together are those of each element.
+// TestKernelsRandom compares random bits of many elements with those of each.
 func TestKernelsRandom(t *testing.T) {
 	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		s := Stream{Seed: 0xfedcba9876543210, Step: 1<<32 - 1, Tensor: 1<<24 - 1, Operand: 127, Direction: Columnwise}
-		var room []uint32
+		var words []uint32
 		for _, first := range []uint64{0, 1, 3, 1<<34 - 9, 1<<62 + 2} {
 			for _, n := range []int{0, 1, 5, 31, 32, 33, 100} {
 				c := s.philoxConstants()
-				for i, got := range c.bits(&room, first, n) {
+				for i, got := range c.bits(&words, first, n) {
 					if want := s.At(first + uint64(i)); got != want {
 						t.Fatalf("the bits of element %d are %#x, want %#x", first+uint64(i), got, want)
 					}
@@ -314,8 +314,8 @@ func TestKernelsRandom(t *testing.T) {
 	})
 }
 
-// TestKernelsLarge: sources whose codes go past the caches, and that are wider
-// than what is quantized at a time.
+// TestKernelsLarge quantizes sources that are wider than a tile and whose codes are written by
+// non-temporal stores.
 func TestKernelsLarge(t *testing.T) {
 	const rows, cols = 260, 8320
 	r := rand.New(rand.NewPCG(13, 14))

@@ -40,8 +40,8 @@ func spanned(f Format, d Direction) int {
 	return f.Block.Rows
 }
 
-// TestSliceRows: every slice that cuts no block decodes to those rows, and every
-// other one is refused.
+// TestSliceRows checks that slices of whole blocks decode to their rows, and that others return an
+// error.
 func TestSliceRows(t *testing.T) {
 	eachReshape(t, func(t *testing.T, f Format, d Direction) {
 		const rows = 290
@@ -232,34 +232,34 @@ func TestReshapedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireBits(t, s.Dequantize(0), q.Dequantize(0).View(32, 64, 0, 96))
-	turned, err := folded.Transpose()
+	transposed, err := folded.Transpose()
 	if err != nil {
 		t.Fatal(err)
 	}
-	requireBits(t, turned.Dequantize(0), q.Dequantize(0).Transpose())
+	requireBits(t, transposed.Dequantize(0), q.Dequantize(0).Transpose())
 }
 
-// TestTranspose: codes of square blocks decode to the transposed values, and
-// come back; all others are refused.
+// TestTranspose checks that codes of square blocks decode to the transposed values, and that two
+// transpositions restore them. Other blocks return an error.
 func TestTranspose(t *testing.T) {
 	eachReshape(t, func(t *testing.T, f Format, d Direction) {
 		for _, shape := range [][2]int{{0, 3}, {3, 0}, {1, 1}, {3, 33}, {70, 150}, {128, 256}} {
 			q := mustQuantize(t, Quantizer{Format: f}, randomMatrix(0, shape[0], shape[1]), d, With{})
-			turned, err := q.Transpose()
+			transposed, err := q.Transpose()
 			if f.Block.Rows != f.Block.Cols {
 				if err == nil || !strings.Contains(err.Error(), "want square ones; quantize the transpose from the source") {
-					t.Errorf("says %v", err)
+					t.Errorf("got error %v", err)
 				}
 				continue
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if turned.Rows() != shape[1] || turned.Cols() != shape[0] || turned.Direction != d {
-				t.Errorf("%v became %s of %d×%d", shape, turned.Direction, turned.Rows(), turned.Cols())
+			if transposed.Rows() != shape[1] || transposed.Cols() != shape[0] || transposed.Direction != d {
+				t.Errorf("%v became %s of %d×%d", shape, transposed.Direction, transposed.Rows(), transposed.Cols())
 			}
-			requireBits(t, turned.Dequantize(0), q.Dequantize(0).Transpose())
-			back, err := turned.Transpose()
+			requireBits(t, transposed.Dequantize(0), q.Dequantize(0).Transpose())
+			back, err := transposed.Transpose()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -277,11 +277,11 @@ func TestTransposeIsQuantized(t *testing.T) {
 			continue
 		}
 		x := randomMatrix(2, 70, 150)
-		turned, err := mustQuantize(t, Quantizer{Format: f}, x, Rowwise, With{}).Transpose()
+		transposed, err := mustQuantize(t, Quantizer{Format: f}, x, Rowwise, With{}).Transpose()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := mustQuantize(t, Quantizer{Format: f}, x.Transpose(), Rowwise, With{}); !same(turned, want) {
+		if want := mustQuantize(t, Quantizer{Format: f}, x.Transpose(), Rowwise, With{}); !same(transposed, want) {
 			t.Errorf("%s: differs from the quantized transpose", f)
 		}
 	}
@@ -363,7 +363,7 @@ func TestRowScales(t *testing.T) {
 			q.RowScales(scales, l)
 			for i, s := range scales {
 				if want := q.Scale(l, i*extent); s != want {
-					t.Errorf("%v: scale %d of line %d is %v, want %v", f, i, l, s, want)
+					t.Errorf("%v: scale %d of row %d is %v, want %v", f, i, l, s, want)
 				}
 			}
 		}

@@ -42,7 +42,7 @@ type Recipe struct {
 	HighPrecision [3]bool
 
 	// Accumulate says, by GEMM, how linear layers add products: in FP32 (the zero value) or as a
-	// model of a matrix unit, with promotion to FP32 every so many elements. Transformer Engine's
+	// model of a matrix unit, with promotion to FP32 at an interval. Transformer Engine's
 	// use_split_accumulator (MMParams) chooses promotion on Hopper; its FP8 recipes with one scale
 	// per tensor use it for dgrad and wgrad, and not for fprop.
 	//

@@ -165,7 +165,7 @@ func TestEncodings(t *testing.T) {
 	t.Logf("%d encodings compared", len(list))
 }
 
-func TestEncodeRefuses(t *testing.T) {
+func TestEncodeErrors(t *testing.T) {
 	for _, tc := range []struct {
 		mnemonic string
 		operands []any

@@ -76,7 +76,7 @@ func (k *kernel256) roundRandomly(a Vec, random Mem, code Vec) {
 	k.I("VPOR", t, significand, significand)
 	k.I("VPADDD", random, significand, significand)
 	k.I("VPMAXUD", random, significand, t)
-	k.I("VPCMPEQD", significand, t, t) // minus one where nothing is carried over
+	k.I("VPCMPEQD", significand, t, t) // minus one where there is no carry
 	k.I("VPADDD", k.slot("one"), code, code)
 	k.I("VPADDD", t, code, code)
 	k.I("VPMINSD", k.slot("largest"), code, code)

@@ -57,7 +57,7 @@ func makeJoinTables(f *File, prefix string) joinTables {
 	}
 }
 
-// Registers of constants that fused kernels and those of both copies share.
+// Registers of constants that fused kernels and column kernels share.
 var (
 	zTimes = Z(18) // what the halves of a rounding sum are multiplied by
 	zPair  = Z(19)

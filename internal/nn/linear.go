@@ -209,7 +209,7 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 	return dx, nil
 }
 
-// quantizeGradient returns both copies of dY, of all tokens.
+// quantizeGradient returns the rowwise and the columnwise copy of dY, of all tokens.
 func (l *Linear) quantizeGradient(s *Scope, dy tensor.Dense) (rowwise, columnwise *quant.Tensor, err error) {
 	row, col, err := l.quantize(s, Grad, dy, true, true)
 	if err != nil || !l.gathers(s, Grad) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -171,14 +170,3 @@ func (j *Job) abort(err error) {
 	}
 	transport.Abort(err)
 }
-
-// String describes the ranks.
-func (j *Job) String() string {
-	if j.world == nil {
-		return fmt.Sprintf("%d goroutines", j.ranks)
-	}
-	return fmt.Sprintf("%d processes of %s", j.ranks, transport.Library())
-}
-
-// Size returns the number of ranks.
-func (j *Job) Size() int { return j.ranks }

@@ -218,8 +218,8 @@ func addBand(p *plot.Plot, y float64) error {
 
 // widen adds a margin at both ends of an axis.
 func widen(a *plot.Axis) {
-	room := 0.04 * (a.Max - a.Min)
-	a.Min, a.Max = a.Min-room, a.Max+room
+	margin := 0.04 * (a.Max - a.Min)
+	a.Min, a.Max = a.Min-margin, a.Max+margin
 }
 
 var (
