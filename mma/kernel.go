@@ -81,6 +81,11 @@ func (u *Unit) fast() (f fastUnit, ok bool) {
 	return f, f.kind != 0
 }
 
+// aligns reports whether the kernel needs the exponents of elements.
+func (u fastUnit) aligns() bool {
+	return u.kind == sumsRZ13 || u.kind == sumsRZ23 || u.kind == floorSums
+}
+
 // order returns the element that is the i-th in the order in which the kernel adds them.
 func (u fastUnit) order(i int) int {
 	if u.steps == 1 {

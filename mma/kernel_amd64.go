@@ -85,13 +85,13 @@ func runExactSumsAVX512(p *product, rows, g int) {
 	groupExact(rows, n, &p.left.values[g*n*rows], &p.right.values[g*n*panelCols], &p.c[0], &p.bad[0])
 }
 
-func runFloorSumsAVX512(p *product, rows, g int) { p.addParts(rows, g, sumsAVX2, floorPartsAVX512) }
-func runFloorSumsAVX2(p *product, rows, g int)   { p.addParts(rows, g, sumsAVX2, floorParts) }
+func runFloorSumsAVX512(p *product, rows, g int) { p.floorSums(rows, g, sumsAVX2, floorPartsAVX512) }
+func runFloorSumsAVX2(p *product, rows, g int)   { p.floorSums(rows, g, sumsAVX2, floorParts) }
 
-func sumsAVX2(p *product, to *partialSums, rows, g int) {
+func sumsAVX2(p *product, to *partialSums, from, rows, g int) {
 	n := p.unit.step
-	l, r := &p.left, &p.right
-	alignedSumsAVX2(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &to.sums[0], &to.exps[0])
+	l, r, at := &p.left, &p.right, (g*p.rows+from)*n
+	alignedSumsAVX2(rows, n, &l.values[at], &l.exps[at], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &to.sums[0], &to.exps[0])
 }
 
 // floorArgs are the operands of groupFloor.
@@ -102,7 +102,7 @@ type floorArgs struct {
 	bad                        *uint64
 }
 
-func floorPartsAVX512(p *product, rows, g int) {
+func floorPartsAVX512(p *product, from, rows, g int) {
 	dropped := cdna3Dropped
 	if p.unit.steps == 1 {
 		dropped = math.MaxInt32 // none
@@ -110,6 +110,6 @@ func floorPartsAVX512(p *product, rows, g int) {
 	first, second := &p.parts[0], &p.parts[1]
 	groupFloor(rows, dropped, &floorArgs{
 		&first.sums[0], &first.exps[0], &second.sums[0], &second.exps[0],
-		&p.left.scaleE[g*rows], &p.right.scaleE[g*panelCols], &p.c[0], &p.bad[0],
+		&p.left.scaleE[g*p.rows+from], &p.right.scaleE[g*panelCols], &p.c[from*panelCols], &p.bad[from],
 	})
 }

@@ -59,19 +59,24 @@ func runExactSums(p *product, rows, g int) {
 	}
 }
 
-// partialSums has the sums of the products of one step, for each row of a tile and column of a panel.
+// partialSums has the sums of the products of one step, for floorRows rows and the columns of a panel.
 type partialSums struct {
-	sums []int32 // in units of 2^(largest-24)
-	exps []int32 // largest exponents, below noProductExp if all products are zero
+	sums [floorRows * panelCols]int32 // in units of 2^(largest-24)
+	exps [floorRows * panelCols]int32 // largest exponents, below noProductExp if all products are zero
 }
 
-// resize makes n sums without products.
-func (s *partialSums) resize(n int) {
-	s.sums, s.exps = resized(s.sums, n), resized(s.exps, n)
-	clear(s.sums)
-	for i := range s.exps {
-		s.exps[i] = 2 * zeroExp
+// floorRows is the number of rows whose partial sums stay in the first-level cache.
+const floorRows = 16
+
+// newPartialSums returns sums without products.
+func newPartialSums() *[2]partialSums {
+	var parts [2]partialSums
+	for i := range parts {
+		for j := range parts[i].exps {
+			parts[i].exps[j] = 2 * zeroExp
+		}
 	}
+	return &parts
 }
 
 // Bounds of the exponents of floorSums. Within, products are below 2^128, 2^(24-E) is a normal float32,
@@ -82,27 +87,31 @@ const (
 )
 
 // runFloorSums is the kernel of CDNA3 and CDNA4.
-func runFloorSums(p *product, rows, g int) {
-	p.addParts(rows, g, alignedSums, floorParts)
-}
+func runFloorSums(p *product, rows, g int) { p.floorSums(rows, g, alignedSums, floorParts) }
 
-// addParts computes the sums of the step g and, in the last step of a group, adds those of the group
-// to C. A group without a second step has no products there.
-func (p *product) addParts(rows, g int, sums func(p *product, to *partialSums, rows, g int), join func(p *product, rows, g int)) {
-	step := g % p.unit.steps
-	sums(p, &p.parts[step], rows, g)
-	if step == p.unit.steps-1 {
-		join(p, rows, g)
+// floorSums adds a group, that of step g if this is its last one: for some rows at a time, the sums of
+// its steps, then these and C. A group without a second step has no products there.
+func (p *product) floorSums(rows, g int, add func(p *product, to *partialSums, from, rows, g int), join func(p *product, from, rows, g int)) {
+	steps := p.unit.steps
+	if g%steps != steps-1 {
+		return
+	}
+	for from := 0; from < rows; from += floorRows {
+		n := min(floorRows, rows-from)
+		for step := range steps {
+			add(p, &p.parts[step], from, n, g-steps+1+step)
+		}
+		join(p, from, n, g)
 	}
 }
 
 // alignedSums adds the products of a step, cut toward zero to multiples of 2^(largest-24). They are
 // below 2^26, and at most 16.
-func alignedSums(p *product, to *partialSums, rows, g int) {
+func alignedSums(p *product, to *partialSums, from, rows, g int) {
 	n := p.unit.step
 	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
 	for i := range rows {
-		at := (g*rows + i) * n
+		at := (g*p.rows + from + i) * n
 		largest := largestExponents(p.left.exps[at:][:n], eb)
 		var scales lanes[float32]
 		var sums lanes[int32]
@@ -117,20 +126,20 @@ func alignedSums(p *product, to *partialSums, rows, g int) {
 }
 
 // floorParts adds the sums of both steps and C. It marks exponents beyond its bounds.
-func floorParts(p *product, rows, g int) {
+func floorParts(p *product, from, rows, g int) {
 	scaleB := p.right.scaleE[g*panelCols:][:panelCols]
 	for i := range rows {
-		scaleA := p.left.scaleE[g*rows+i]
+		scaleA := p.left.scaleE[g*p.rows+from+i]
 		for j := range panelCols {
 			at := i*panelCols + j
-			c := &p.c[at]
+			c := &p.c[from*panelCols+at]
 			e0, e1 := int(p.parts[0].exps[at]), int(p.parts[1].exps[at])
 			largest := max(e0, e1)
 			scaled := largest + int(scaleA+scaleB[j])
 			ec, _ := exponentOf(*c) // beyond maxFloorExp for NaN and Inf; no subnormal loses a bit by one less
 			e := max(scaled, ec)
 			if e > maxFloorExp || noProductExp < scaled && scaled < minFloorExp {
-				p.bad[i] |= 1 << j
+				p.bad[from+i] |= 1 << j
 				continue
 			}
 			sum := floorScaled(float64(p.parts[0].sums[at]), e0-largest) + floorScaled(float64(p.parts[1].sums[at]), e1-largest)

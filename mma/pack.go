@@ -14,8 +14,8 @@ type packed struct {
 	bytes  []byte    // FP4 instead: A as 2·value + 12, B as int8 2·value in words of four k
 	masks  []int32   // FP4: which elements of 16 are not zero, none under a zero scale
 	sums   []int32   // FP4: 12·Σ of B's bytes over 16
-	scales []float64 // of each block of 16, or group
-	scaleE []int32   // their exponents
+	scales []float64 // FP4: of each block of 16
+	scaleE []int32   // exponents of the scales of each block of 16, or step
 
 	specials []bool // rows of A with NaN or Inf, scales included
 	special  uint64 // such columns of a panel
@@ -123,22 +123,38 @@ func decompose(bits uint32, special bool) (float32, int16, bool) {
 func (p *packed) pack(u fastUnit, m Matrix, first, rows int) {
 	p.resize(u, m.K, rows)
 	p.specials = append(p.specials[:0], make([]bool, rows)...)
-	n := u.step
-	var buffer [panelCols]byte
 	for i := range rows {
 		codes := m.row(u.A, first+i)
-		for g := range m.K / n {
-			at, group := (g*rows+i)*n, u.ordered(&buffer, codes, g*n, n, u.A.Bytes)
-			if u.kind == exactDots {
-				p.packDots(codeTables[u.A], group, at)
-			} else if u.unpack(u.A, p.values[at:][:n], p.exps[at:][:n], group) {
-				p.specials[i] = true
+		if u.kind == exactDots {
+			for g := range m.K / u.step {
+				p.packDots(codeTables[u.A], codes[g*u.step:][:u.step], (g*rows+i)*u.step)
 			}
 		}
-		if p.packScales(u, m, first+i, func(g, block, blocks int) int { return (g*rows+i)*blocks + block }) {
+		special := u.kind != exactDots && p.packRow(u, codes, i, rows)
+		if p.packScales(u, m, first+i, func(g, block, blocks int) int { return (g*rows+i)*blocks + block }) || special {
 			p.specials[i] = true
 		}
 	}
+}
+
+// packRow packs row i of A. It reports whether it has NaN or Inf.
+func (p *packed) packRow(u fastUnit, codes []byte, i, rows int) (special bool) {
+	var values lanes[float32]
+	var exps lanes[int16]
+	var buffer [panelCols]byte
+	k := len(codes) / u.A.Bytes
+	for from := 0; from < k; from += panelCols {
+		n := min(panelCols, k-from)
+		special = u.unpack(u.A, values[:n], exps[:n], u.ordered(&buffer, codes, from, n, u.A.Bytes)) || special
+		for x := 0; x < n; x += u.step { // steps divide panelCols
+			at := ((from+x)/u.step*rows + i) * u.step
+			copy(p.values[at:][:u.step], values[x:])
+			if u.aligns() {
+				copy(p.exps[at:][:u.step], exps[x:])
+			}
+		}
+	}
+	return special
 }
 
 // packDots packs a group of a row of A for exact dot products.
@@ -203,7 +219,12 @@ func (p *packed) packColumns(u fastUnit, m Matrix, first, cols, k, n int) {
 			p.special |= 1 << j
 		}
 		for x := range n {
-			p.values[(k+x)*panelCols+j], p.exps[(k+x)*panelCols+j] = values[x], exps[x]
+			p.values[(k+x)*panelCols+j] = values[x]
+		}
+		if u.aligns() {
+			for x := range n {
+				p.exps[(k+x)*panelCols+j] = exps[x]
+			}
 		}
 	}
 }
@@ -229,16 +250,22 @@ func (p *packed) packDotsColumn(table *codeTable, codes []byte, j int) {
 
 // packScales stores the scales of a row of m. at returns the place of a block of a step, of which
 // a step has the given number. A zero scale clears the mask of its elements, as if they were zero.
-// packScales reports whether a scale is NaN.
+// packScales reports whether a scale is NaN. Without scales, resize has set their exponents.
 func (p *packed) packScales(u fastUnit, m Matrix, row int, at func(g, block, blocks int) int) (special bool) {
+	if u.Scale == nil {
+		return false
+	}
 	perRow, blocks := u.Scales(m.K), u.step/u.block
 	for g := range m.K / u.step {
 		for block := range blocks {
-			v, e, isNaN := u.scaleOf(m.Scales, row*perRow, g*u.step+block*u.block)
+			v, e, isNaN := u.scaleOf(m.Scales[row*perRow+(g*u.step+block*u.block)/u.Block])
 			i := at(g, block, blocks)
-			p.scales[i], p.scaleE[i] = v, e
-			if v == 0 && u.kind == exactDots {
-				p.masks[i] = 0
+			p.scaleE[i] = e
+			if u.kind == exactDots {
+				p.scales[i] = v
+				if v == 0 {
+					p.masks[i] = 0
+				}
 			}
 			special = special || isNaN
 		}
@@ -256,19 +283,18 @@ func (p *packed) resize(u fastUnit, n, rows int) {
 		p.values = resized(p.values, n*rows)
 		p.exps = resized(p.exps, n*rows)
 	}
-	p.scales = resized(p.scales, n/u.block*rows)
+	if u.kind == exactDots {
+		p.scales = resized(p.scales, n/u.block*rows)
+	}
 	p.scaleE = resized(p.scaleE, n/u.block*rows)
+	clear(p.scaleE)
 }
 
 func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }
 
-// scaleOf returns the scale of element k of a row as a value and an exponent: 1 and 0 without
-// scales. Those of the row start at first. special is true for NaN.
-func (u *Unit) scaleOf(scales []byte, first, k int) (v float64, exp int32, special bool) {
-	if u.Scale == nil {
-		return 1, 0, false
-	}
-	n := u.Scale.number(uint64(scales[first+k/u.Block]))
+// scaleOf returns a scale as a value and an exponent. special is true for NaN.
+func (u *Unit) scaleOf(code byte) (v float64, exp int32, special bool) {
+	n := u.Scale.number(uint64(code))
 	if n.kind != finite {
 		return 1, 0, true
 	}

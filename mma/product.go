@@ -24,6 +24,9 @@ func (u *Unit) Mul(d []float32, a, b Matrix) error {
 	}
 	f, _ := u.fast() // results of f32 have kernels
 	p := product{unit: f, kernel: f.kernel(), a: a, b: b, d: d}
+	if f.kind == floorSums {
+		p.parts = newPartialSums()
+	}
 	for first := 0; first < a.Rows; first += tileRows {
 		p.tile(first, min(tileRows, a.Rows-first))
 	}
@@ -97,18 +100,15 @@ type product struct {
 	sums        []float32 // for a unit that adds halves: C and the results of groups
 	bad         []uint64  // for each row, the columns that the kernel could not compute
 
-	parts [2]partialSums // of the steps of a group, for floorSums
+	rows  int             // of the tile
+	parts *[2]partialSums // of the steps of a group, for floorSums
 }
 
 // tile computes rows first to first+rows.
 func (p *product) tile(first, rows int) {
 	p.left.pack(p.unit, p.a, first, rows)
 	p.c, p.bad = resized(p.c, rows*panelCols), resized(p.bad, rows)
-	if p.unit.kind == floorSums {
-		for i := range p.parts {
-			p.parts[i].resize(rows * panelCols)
-		}
-	}
+	p.rows = rows
 	for col := 0; col < p.b.Rows; col += panelCols {
 		p.panel(first, rows, col, min(panelCols, p.b.Rows-col))
 	}
