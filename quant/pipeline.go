@@ -20,7 +20,7 @@ import (
 //	  scale     amax → scale code and factor; a search may replace them
 //	  encode    elements × factor → codes
 //
-// There are four ways through a tile, and one after another is tried:
+// A tile takes the first of four paths that supports it:
 //
 //	columnwise copy = transposed rowwise copy, of square blocks   both.go
 //	columns: a kernel encodes and transposes codes                columns.go
@@ -72,14 +72,15 @@ type kernels struct {
 	encode  encodeConstants
 }
 
-// kernelsOf is what kernels depend on. Those of the zero value belong to one output.
+// kernelsOf is what the kernels of several outputs may depend on. The zero value means that they
+// depend on more, and belong to one output.
 type kernelsOf struct {
 	q    Quantizer
 	tier cpu.Tier
 }
 
-// prepare sets o to one copy of x, with the scales that are known before: those of the
-// whole tensor.
+// prepare sets o to one copy of x. It computes the global scale and the scale of the tensor, if the
+// format has them.
 func (o *output) prepare(q *Quantizer, x source, d Direction, with With) {
 	rows, cols := x.rows, x.cols
 	t := with.Into
@@ -103,7 +104,7 @@ func (o *output) prepare(q *Quantizer, x source, d Direction, with With) {
 			}
 		}
 	}
-	t.Global = 1 // when what With points to, perhaps in t, was read
+	t.Global = 1 // after reading the values of With, which may point into t
 	if q.Format.Global {
 		if with.Inverse == nil {
 			o.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max(), q.top())
@@ -118,8 +119,8 @@ func (o *output) prepare(q *Quantizer, x source, d Direction, with With) {
 	}
 }
 
-// prepareKernels chooses the kernels of o, with their constants. Those of the output before
-// stay if they depend on nothing but the quantizer.
+// prepareKernels chooses the kernels of o and their constants. It keeps those of the previous
+// output if they depend only on the quantizer.
 func (o *output) prepareKernels() {
 	o.divides = o.tensorFactor.divide
 	if !o.q.Format.PerTensor() {
@@ -158,8 +159,8 @@ type pipeline struct {
 	transposes bool       // the columnwise copy is the transpose of the rowwise one
 }
 
-// run makes the copies that are not nil. They share the reads of the matrix unless one of
-// them needs whole rows or columns in its tiles.
+// run makes the copies that are not nil. They share the reads of the matrix unless the tiles of one
+// must have whole rows or columns.
 func (p *pipeline) run(x source, row, col *output, threads int) {
 	if row != nil && col != nil && (row.needsWholeRows() || col.needsWholeRows()) {
 		p.run(x, row, nil, threads)
@@ -190,9 +191,9 @@ func (p *pipeline) run(x source, row, col *output, threads int) {
 	}
 }
 
-// needsWholeRows reports whether a tile has whole stored rows of o: where a scale extends
-// over them and cannot be found before, since it is searched for, is that of transformed
-// elements, or is shared by several.
+// needsWholeRows reports whether a tile must have whole stored rows of o. That is so if a scale
+// extends over a row and prescale cannot find it: it is searched for, it is that of transformed
+// elements, or several rows share it.
 func (o *output) needsWholeRows() bool {
 	b := o.q.Format.Block
 	if !o.q.Format.Scaled() || o.q.Format.PerTensor() {
@@ -210,8 +211,8 @@ func (p *pipeline) plan(threads int) {
 	}
 }
 
-// planRows is plan of a rowwise copy alone. A fused kernel starts again in each tile, so its
-// tiles are larger, as long as each goroutine has one.
+// planRows chooses the tiles of a rowwise copy alone. A call of a fused kernel has a fixed cost, so
+// its tiles are larger, provided that each goroutine has one.
 func (p *pipeline) planRows(row *output, threads int) {
 	rows, cols := p.x.rows, p.x.cols
 	size, block := p.x.size, row.q.Format.Block
@@ -233,8 +234,8 @@ func (p *pipeline) planRows(row *output, threads int) {
 	}
 }
 
-// planColumns is plan of a columnwise copy, and a rowwise one unless that is nil. The codes of
-// a column of a tile are whole cache lines.
+// planColumns chooses the tiles of a columnwise copy, and of a rowwise one unless that is nil. The
+// codes of a column of a tile are whole cache lines.
 func (p *pipeline) planColumns(row, col *output) {
 	rows, cols := p.x.rows, p.x.cols
 	bits, block := col.q.Format.Element.StoredBits(), col.q.Format.Block
@@ -269,8 +270,8 @@ func leastCommon(a, b int) int {
 	return n
 }
 
-// walk quantizes all tiles. One follows the other from top to bottom: a kernel that
-// prefetches rows below finds those of the next tile.
+// walk quantizes all tiles, from top to bottom: rows that a kernel prefetches below a tile are those
+// of the next one.
 func (p *pipeline) walk(threads int) {
 	tiles := ceilDiv(p.x.rows, p.rows) * ceilDiv(p.x.cols, p.cols)
 	grain := max(1, grainElements/(p.rows*p.cols))
@@ -348,8 +349,8 @@ func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
 	}
 }
 
-// load returns positions [p0, p1) of stored rows [r0, r1), transposed and transformed as
-// the copy has them.
+// load returns positions [p0, p1) of stored rows [r0, r1), transposed and transformed for the
+// copy.
 func (w *worker) load(o *output, r0, r1, p0, p1 int) source {
 	n := (r1 - r0) * (p1 - p0)
 	dst := denseOf(r1-r0, p1-p0, grow(&w.loaded, n))
@@ -373,8 +374,8 @@ func (o *output) storeScale(i int, code byte, value float32) {
 	}
 }
 
-// finish stores the amax that was seen, where none had to be known before, and hands over
-// the scales.
+// finish sets the amax of the tensor, unless its scales needed it, and passes the scales to
+// With.Scales.
 func (o *output) finish(threads int) {
 	if !o.q.Format.NeedsAmax() {
 		o.t.Amax = math.Float32frombits(o.seen.Load())

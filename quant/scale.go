@@ -8,22 +8,26 @@ import (
 	"github.com/microscale-go/microscale/internal/behavior"
 )
 
-// ScaleRule says how the amax of a block becomes its E8M0 scale. With amax =
-// m·2^e, 1 ≤ m < 2, and the element format's largest value M·2^emax, the scale
-// is 2^(e-emax), twice that where the rule rounds up, or half. It never is less than
-// 2^-127, code 0, which a block of zeros has too (see UnitZeroScale).
+// ScaleRule says how the amax of a block becomes its E8M0 scale. With amax = m·2^e and the
+// largest value of the element format M·2^emax, 1 ≤ m, M < 2, the scale is 2^(e-emax), which the
+// rule may double or halve. The minimum is 2^-127, code 0. A block of zeros has that scale, too,
+// unless Quantizer.UnitZeroScale is set.
 type ScaleRule uint8
 
 const (
-	RatioCeil ScaleRule = iota // up where m > M, on float32(amax·float32(1/max)) unless ExactRatio: the smallest power of two that saturates nothing; Transformer Engine, cuBLAS
-	Floor                      // never up: OCP MX 1.0 §6.3; saturates where m > M
-	Ceil                       // up where m > 1
-	Even                       // up where m rounds up to 2 at the element's mantissa width
-	Round                      // the power of two nearest to amax over the largest value by its logarithm: half of the above where m < M/√2; MLX
+	// RatioCeil doubles if m > M, so that no element saturates: the rule of Transformer Engine
+	// and cuBLAS, and RCEIL of torchao. It rounds the exponent of float32(amax·float32(1/max))
+	// up. That product may be a power of two although m > M; Quantizer.ExactRatio compares m with M.
+	RatioCeil ScaleRule = iota
+
+	Floor // never doubles, so elements saturate if m > M: OCP MX 1.0, section 6.3
+	Ceil  // doubles if m > 1
+	Even  // doubles if m rounds up to 2 at the mantissa bits of the element
+	Round // halves if m < M/√2, which gives the power of two nearest in logarithm to amax/max: MLX
 )
 
-// scaleRules has what each rule adds to the mantissa bits of amax, which rounds the scale
-// up if the sum carries, and how many exponents it begins below. Kernels use the same numbers.
+// scaleRules are the constants of the rules, for the kernels too. A rule doubles the scale if carry
+// plus the mantissa bits of amax overflow these bits, and divides it by 2^below.
 var scaleRules = []struct {
 	carry func(q *Quantizer) uint32
 	below int
@@ -37,8 +41,8 @@ var scaleRules = []struct {
 	Round: {carry: func(q *Quantizer) uint32 { return mantissaMask + 1 - roundFrom(q.Format.Element) }, below: 1},
 }
 
-// roundFrom returns the mantissa bits from which Round does not halve: those of
-// M/√2, which is no float, and at least 1 of every element format.
+// roundFrom returns the smallest mantissa bits of amax for which Round does not halve the scale:
+// those of M/√2 rounded up, which is at least 1 for every element format.
 func roundFrom(element *format.Scalar) uint32 {
 	fraction, _ := math.Frexp(float64(element.Max()))
 	return uint32(math.Ceil((2*fraction/math.Sqrt2 - 1) * (mantissaMask + 1)))
@@ -68,7 +72,7 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		switch {
 		case q.NonFinite == behavior.Poison:
 			return e8m0NaN
-		case q.NonFinite == behavior.Tolerate || q.Rule == RatioCeil: // the ratio is Inf, too
+		case q.NonFinite == behavior.Tolerate || q.Rule == RatioCeil: // RatioCeil: the ratio is Inf as well
 			return e8m0Max
 		}
 	}
@@ -81,7 +85,7 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		return byte(format.E8M0.EncodeWith(ratio, format.Conversion{Rounding: format.Up}, 0))
 	}
 	e := int(amax >> mantissaBits)
-	if e == 0 && amax != 0 { // a subnormal: its leading bit takes the place of the implicit one
+	if e == 0 && amax != 0 { // subnormal: normalize, so that its leading bit is the implicit one
 		shift := bits.LeadingZeros32(amax) - (31 - mantissaBits)
 		amax <<= shift
 		e = 1 - shift

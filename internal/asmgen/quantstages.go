@@ -52,12 +52,11 @@ that is Inf or NaN, the codes are undefined.`, name, bits, what), params+", n in
 	fn.I("VPXORD", zAmax, zAmax, zAmax)
 	fn.I("VPXORD", zero, zero, zero)
 	if random {
-		zLimit, zLeast, zAnchor = Z(16), Z(17), Z(18) // the names of other constants
-		fn.I("VPBROADCASTD", c.At("largest"), zLimit)
-		fn.I("VPBROADCASTD", c.At("binade"), zLeast)
-		fn.I("VPBROADCASTD", c.At("mantissa"), zAnchor)
-		fn.I("VPBROADCASTD", c.At("thirtyTwo"), Z(19))
-		fn.I("VPBROADCASTD", c.At("implicit"), Z(30))
+		fn.I("VPBROADCASTD", c.At("largest"), zStochasticLargest)
+		fn.I("VPBROADCASTD", c.At("binade"), zStochasticBinade)
+		fn.I("VPBROADCASTD", c.At("mantissa"), zStochasticMantissa)
+		fn.I("VPBROADCASTD", c.At("thirtyTwo"), zThirtyTwo)
+		fn.I("VPBROADCASTD", c.At("implicit"), zImplicit)
 	}
 	fn.elementLoop(n, t, func() {
 		for j := range 4 {
@@ -76,33 +75,7 @@ that is Inf or NaN, the codes are undefined.`, name, bits, what), params+", n in
 				fn.I("VPADDD", s, e, e)
 				continue
 			}
-			// The significand, and the binades above that of the smallest normal element.
-			binades, u := Z(12), Z(13)
-			fn.I("VPANDD", y, zAbs, e)
-			fn.I("VPSRLD", 23, e, binades)
-			fn.I("VPTESTMD", binades, binades, K(5))
-			fn.I("VPANDND", e, zBinade, e) // the mantissa bits
-			fn.I("VPORD", Z(30), e, K(5), e)
-			fn.I("VPSUBD", zLeast, binades, binades)
-			fn.I("VPSUBD", binades, zero, u)
-			fn.I("VPMAXSD", zero, binades, binades)
-			fn.I("VPSLLVD", zAnchor, binades, binades) // codes below those of the binade
-			fn.I("VPMAXSD", zero, u, u)
-			fn.I("VPADDD", zShift, u, u) // bits of the significand that are dropped
-			fn.I("VPSRLVD", u, e, s)
-			fn.I("VPADDD", binades, s, s)
-			// They are a fraction of 32 bits; adding the random bits may carry.
-			fn.I("VPSUBD", Z(19), u, Z(14))
-			fn.I("VPSUBD", u, Z(19), u)
-			fn.I("VPSLLVD", u, e, u)
-			fn.I("VPSRLVD", Z(14), e, Z(14))
-			fn.I("VPORD", Z(14), u, u)
-			fn.I("VMOVDQU32.Z", rnd.At(64*j), K(1+j), Z(14))
-			fn.I("VPADDD", Z(14), u, u)
-			fn.I("VPCMPUD", 1, Z(14), u, K(5)) // less: it did
-			fn.I("VPTERNLOGD", 0xff, Z(14), Z(14), Z(14))
-			fn.I("VPSUBD", Z(14), s, K(5), s)
-			fn.I("VPMINSD", zLimit, s, e)
+			stochasticCode(fn, j, rnd, zAbs, zBinade, zero, zShift)
 		}
 		fn.gatherCodes(zLow, zHigh, zSign, zSignShift)
 		if bits == 8 {
@@ -126,6 +99,48 @@ that is Inf or NaN, the codes are undefined.`, name, bits, what), params+", n in
 	fn.maxDword(zAmax, t)
 	fn.I("MOVQ", t, fn.FP("amax"))
 	fn.Return()
+}
+
+// Registers of the constants of stochastic rounding.
+var (
+	zStochasticLargest  = Z(16) // largest code
+	zStochasticBinade   = Z(17) // exponent of the smallest normal element
+	zStochasticMantissa = Z(18) // mantissa bits
+	zThirtyTwo          = Z(19)
+	zImplicit           = Z(30) // implicit bit of a significand
+)
+
+// stochasticCode sets Z(4+j) to the magnitudes of the codes of the scaled elements in Z(j), rounded by
+// the words at rnd. Z(8+j), Z(12) to Z(14) and K5 are scratch registers.
+func stochasticCode(fn *Func, j int, rnd Reg, zAbs, zBinade, zero, zShift Vec) {
+	y, e, s := Z(j), Z(4+j), Z(8+j)
+	// The significand, and the binades above that of the smallest normal element.
+	binades, u := Z(12), Z(13)
+	fn.I("VPANDD", y, zAbs, e)
+	fn.I("VPSRLD", 23, e, binades)
+	fn.I("VPTESTMD", binades, binades, K(5))
+	fn.I("VPANDND", e, zBinade, e) // the mantissa bits
+	fn.I("VPORD", zImplicit, e, K(5), e)
+	fn.I("VPSUBD", zStochasticBinade, binades, binades)
+	fn.I("VPSUBD", binades, zero, u)
+	fn.I("VPMAXSD", zero, binades, binades)
+	fn.I("VPSLLVD", zStochasticMantissa, binades, binades) // codes below those of the binade
+	fn.I("VPMAXSD", zero, u, u)
+	fn.I("VPADDD", zShift, u, u) // bits of the significand that are dropped
+	fn.I("VPSRLVD", u, e, s)
+	fn.I("VPADDD", binades, s, s)
+	// They are a fraction of 32 bits; adding the random bits may carry.
+	fn.I("VPSUBD", zThirtyTwo, u, Z(14))
+	fn.I("VPSUBD", u, zThirtyTwo, u)
+	fn.I("VPSLLVD", u, e, u)
+	fn.I("VPSRLVD", Z(14), e, Z(14))
+	fn.I("VPORD", Z(14), u, u)
+	fn.I("VMOVDQU32.Z", rnd.At(64*j), K(1+j), Z(14))
+	fn.I("VPADDD", Z(14), u, u)
+	fn.I("VPCMPUD", 1, Z(14), u, K(5)) // less: it did
+	fn.I("VPTERNLOGD", 0xff, Z(14), Z(14), Z(14))
+	fn.I("VPSUBD", Z(14), s, K(5), s)
+	fn.I("VPMINSD", zStochasticLargest, s, e)
 }
 
 // fillPhilox writes the Philox kernel. Each quadword has one counter; the upper halves are
