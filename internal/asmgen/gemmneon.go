@@ -18,6 +18,9 @@ type neonVector struct {
 	bits, block int
 }
 
+// neonAhead is the distance in bytes at which codes are prefetched.
+const neonAhead = 512
+
 // The registers of a neonVector.
 var (
 	neonSum, neonDot      = V(0), V(1)
@@ -66,7 +69,7 @@ func (v neonVector) write(f *File) {
 	v.decodeScales(fn, s, p)
 	fn.I("MOVD", group/32, steps)
 	step := fn.Label("step")
-	fn.I("PRFM", w.At(vectorNear), "PLDL1KEEP")
+	fn.I("PRFM", w.At(neonAhead), "PLDL1KEEP")
 	n := 0
 	product := func(value Neon) {
 		xs := V(16 + n%4)

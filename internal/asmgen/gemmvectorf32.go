@@ -178,8 +178,7 @@ func (v *vectorF32) write(f *File) {
 		v.batch = batch
 		step := fn.Label("step")
 		for at := 0; at < bytes; at += 64 {
-			fn.I("PREFETCHT1", v.w.At(at).By(wStride, max(1, 16/v.bits))) // shorter rows are prefetched further ahead
-			fn.I("PREFETCHT0", v.w.At(at+vectorNear))
+			fn.I("PREFETCHT0", v.w.At(at).By(wStride, max(1, 32/v.bits&^1))) // a few KiB: rows of fewer bytes are prefetched further ahead
 		}
 		v.decode(v)
 		fn.I("ADDQ", bytes, v.w)

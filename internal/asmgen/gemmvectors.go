@@ -6,11 +6,6 @@ const vectorParams = "w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wN
 // vectorBatches are the numbers of rows of A that a loop of a vector kernel multiplies by.
 const vectorBatches = 4
 
-// vectorNear is the distance in bytes at which codes are prefetched to the first-level cache.
-// Codes of later rows are prefetched to the second-level cache, which supports more
-// outstanding requests.
-const vectorNear = 512
-
 // vectorAhead is the distance in bytes at which kernels that multiply in BF16 or in integers prefetch
 // codes. The hardware prefetches too little by itself where a core reads as fast as memory allows.
 const vectorAhead = 8192

@@ -10,6 +10,7 @@ func NN() []*File {
 		writeRound(f, vec)
 		writeExp(f, vec, false)
 		writeExp(f, vec, true)
+		writeLargest(f, vec)
 	}
 	return []*File{f, nnAttention()}
 }
@@ -40,11 +41,16 @@ func newRowKernel(f *File, vec func(int) Vec, name, doc, params string) *rowKern
 // begin prints the head of the loop, after the constants.
 func (l *rowKernel) begin() { l.loop = l.Label("loop") }
 
-// end prints the end of the loop, which advances to the next vector.
-func (l *rowKernel) end() {
+// next prints the end of the loop, which advances to the next vector.
+func (l *rowKernel) next() {
 	l.I("ADDQ", l.vec(0).bytes(), l.x)
 	l.I("SUBQ", 1, l.n)
 	l.Jump("JNZ", l.loop)
+}
+
+// end prints the end of the loop and of the function.
+func (l *rowKernel) end() {
+	l.next()
 	l.Return()
 }
 
@@ -165,4 +171,27 @@ func writeExp(f *File, vec func(int) Vec, sigmoid bool) {
 	}
 	l.I("VMOVUPS", p, l.x.At(0))
 	l.end()
+}
+
+// writeLargest writes the largest element of a row that is not NaN.
+func writeLargest(f *File, vec func(int) Vec) {
+	l := newRowKernel(f, vec, "largest", "returns the largest element that is not NaN, or -Inf.", "x *float32, n int) (top float32")
+	x, top := vec(0), vec(1)
+	broadcast(l.Func, 0xff800000, l.GP("scratch"), top)
+	l.begin()
+	l.I("VMOVUPS", l.x.At(0), x)
+	l.I("VMAXPS", top, x, top) // the first operand if the other is NaN
+	l.next()
+	if top.width == 'Z' {
+		l.I("VEXTRACTF64X4", 1, top, x.Y())
+		l.I("VMAXPS", x.Y(), top.Y(), top.Y())
+	}
+	l.I("VEXTRACTF128", 1, top.Y(), x.X())
+	l.I("VMAXPS", x.X(), top.X(), top.X())
+	for _, swap := range []int{0x4e, 0xb1} {
+		l.I("VPERMILPS", swap, top.X(), x.X())
+		l.I("VMAXPS", x.X(), top.X(), top.X())
+	}
+	l.I("VMOVSS", top.X(), l.FP("top"))
+	l.Return()
 }

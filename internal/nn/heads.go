@@ -182,7 +182,7 @@ const softmaxRows = 4
 func softmax(rows [][]float32, sinks []float32, n int) {
 	var tops [softmaxRows]float32
 	for i, row := range rows {
-		tops[i] = max(maximum(row[:n]), sinks[i])
+		tops[i] = max(largest(row[:n]), sinks[i])
 		exps(row[:n], tops[i])
 	}
 	for i, sum := range sums(rows, n) {
@@ -192,8 +192,7 @@ func softmax(rows [][]float32, sinks []float32, n int) {
 		if !math.IsInf(float64(sinks[i]), -1) {
 			sum += float64(exp(sinks[i] - tops[i]))
 		}
-		inverse := float32(1 / sum)
-		row := rows[i]
+		inverse, row := float32(1/sum), rows[i]
 		for j := range row[:n] {
 			row[j] *= inverse
 		}
@@ -220,6 +219,21 @@ func sums(rows [][]float32, n int) (sum [softmaxRows]float64) {
 		}
 	}
 	return sum
+}
+
+// largest returns the largest element that is not NaN, or -Inf.
+func largest(row []float32) float32 {
+	top, done := float32(math.Inf(-1)), 0
+	if k := rowKernelFor(row); k != nil {
+		done = len(row) / k.unit * k.unit
+		top = k.largest(&row[0], len(row)/k.unit)
+	}
+	for _, v := range row[done:] {
+		if v > top {
+			top = v
+		}
+	}
+	return top + 0 // +0 rather than -0, whichever was first
 }
 
 // softmaxBackward sets each row of dp to p∘(dp − Σ p∘dp).

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -75,4 +77,35 @@ func TestOperandInPlace(t *testing.T) {
 	if again := w.operand(query, quant.Columnwise, x); again.err != nil || &again.t.Codes[0] == &memory.Bytes(x.Data)[0] {
 		t.Error("a columnwise operand is not transposed")
 	}
+}
+
+// TestLargest puts NaN of either sign at every position, also before and after the largest element.
+func TestLargest(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		for _, n := range []int{1, 5, 8, 16, 33, 67} {
+			for i := range n {
+				for j := range n {
+					row := make([]float32, n)
+					for k := range row {
+						row[k] = float32(-k - 1)
+					}
+					row[i] = 3
+					row[j] = math.Float32frombits(0x7fc00000 | uint32(i%2)<<31)
+					want := float32(3)
+					if i == j {
+						want = -1
+						if i == 0 {
+							want = -2
+						}
+					}
+					if n == 1 {
+						want = float32(math.Inf(-1))
+					}
+					if got := largest(row); got != want {
+						t.Fatalf("largest of %v: got %g, want %g", row, got, want)
+					}
+				}
+			}
+		}
+	})
 }

@@ -10,6 +10,7 @@ type rowKernel struct {
 	round   func(x *float32, n int)
 	exp     func(x *float32, n int, top float32, c *expConstants)
 	sigmoid func(x *float32, n int, c *expConstants)
+	largest func(x *float32, n int) (top float32)
 
 	scores, addRows func(dst, vector, rows *float32, n, stride, blocks int)
 }

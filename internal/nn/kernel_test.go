@@ -21,6 +21,11 @@ func TestRowKernels(t *testing.T) {
 		"exp, 0":   func(x []float32) { exps(x, 0) },
 		"sigmoid":  sigmoids,
 		"exp, NaN": func(x []float32) { exps(x, float32(math.NaN())) },
+		"largest": func(x []float32) {
+			if len(x) > 0 {
+				x[0] = largest(x)
+			}
+		},
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	edges := []float32{

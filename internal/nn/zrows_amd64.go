@@ -22,6 +22,12 @@ func exp512(x *float32, n int, top float32, c *expConstants)
 //go:noescape
 func sigmoid512(x *float32, n int, c *expConstants)
 
+// largest512 returns the largest element that is not NaN, or -Inf.
+// n is the vectors of 16 elements, at least one.
+//
+//go:noescape
+func largest512(x *float32, n int) (top float32)
+
 // round256 rounds float32 to BF16, in place.
 // n is the vectors of 8 elements, at least one.
 //
@@ -39,3 +45,9 @@ func exp256(x *float32, n int, top float32, c *expConstants)
 //
 //go:noescape
 func sigmoid256(x *float32, n int, c *expConstants)
+
+// largest256 returns the largest element that is not NaN, or -Inf.
+// n is the vectors of 8 elements, at least one.
+//
+//go:noescape
+func largest256(x *float32, n int) (top float32)

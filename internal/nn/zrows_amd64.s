@@ -193,6 +193,35 @@ loop1:
 	VZEROUPPER
 	RET
 
+// func largest512(x *float32, n int) (top float32)
+//
+//	AX x
+//	BX n
+//	DX scratch
+TEXT ·largest512(SB), NOSPLIT, $0-20
+	MOVQ x+0(FP), AX
+	MOVQ n+8(FP), BX
+	MOVL $0xff800000, DX
+	VPBROADCASTD DX, Z1
+
+loop1:
+	VMOVUPS (AX), Z0
+	VMAXPS Z1, Z0, Z1
+	ADDQ $64, AX
+	SUBQ $1, BX
+	JNZ loop1
+	VEXTRACTF64X4 $1, Z1, Y0
+	VMAXPS Y0, Y1, Y1
+	VEXTRACTF128 $1, Y1, X0
+	VMAXPS X0, X1, X1
+	VPERMILPS $78, X1, X0
+	VMAXPS X0, X1, X1
+	VPERMILPS $177, X1, X0
+	VMAXPS X0, X1, X1
+	VMOVSS X1, top+16(FP)
+	VZEROUPPER
+	RET
+
 // func round256(x *float32, n int)
 //
 //	AX x
@@ -385,5 +414,33 @@ loop1:
 	ADDQ $32, AX
 	SUBQ $1, BX
 	JNZ loop1
+	VZEROUPPER
+	RET
+
+// func largest256(x *float32, n int) (top float32)
+//
+//	AX x
+//	BX n
+//	DX scratch
+TEXT ·largest256(SB), NOSPLIT, $0-20
+	MOVQ x+0(FP), AX
+	MOVQ n+8(FP), BX
+	MOVL $0xff800000, DX
+	VMOVD DX, X1
+	VPBROADCASTD X1, Y1
+
+loop1:
+	VMOVUPS (AX), Y0
+	VMAXPS Y1, Y0, Y1
+	ADDQ $32, AX
+	SUBQ $1, BX
+	JNZ loop1
+	VEXTRACTF128 $1, Y1, X0
+	VMAXPS X0, X1, X1
+	VPERMILPS $78, X1, X0
+	VMAXPS X0, X1, X1
+	VPERMILPS $177, X1, X0
+	VMAXPS X0, X1, X1
+	VMOVSS X1, top+16(FP)
 	VZEROUPPER
 	RET
