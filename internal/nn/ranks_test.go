@@ -3,6 +3,7 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -209,6 +210,94 @@ func TestDividedTokens(t *testing.T) {
 		}
 		if _, err := NewEmbedding("table", vocabulary/2, width).Forward(s, ids[:3]); err == nil {
 			t.Error("3 tokens on 2 ranks: no error")
+		}
+		return nil
+	})
+}
+
+// TestDividedBias divides a fused layer with biases among two ranks: by outputs each rank has the columns
+// of Y and of the gradient of its part; by inputs it is an error.
+func TestDividedBias(t *testing.T) {
+	const in, part, tokens = 16, 32, 8
+	rng := rand.New(rand.NewPCG(5, 6))
+	x, dy := matrix(rng, tokens, in, 1), matrix(rng, tokens, 2*part, 1)
+	layer := func(part int) *Linear {
+		return NewFusedLinear(layerName, in, true, Part{"a", part}, Part{"b", part})
+	}
+	fill := func(l *Linear) {
+		for i, p := range l.Params() {
+			p.InitNormal(1, 7)
+			for j := range p.Value.Cols {
+				if i%2 == 1 { // a bias
+					p.Value.Row(0)[j] = float32(100*i + p.Place.Col + j)
+				}
+			}
+		}
+	}
+	s := scopeOf(t, "f32")
+	whole := layer(part)
+	fill(whole)
+	want, saved, err := whole.Forward(s, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := whole.Backward(s, saved, dy); err != nil {
+		t.Fatal(err)
+	}
+	onRanks(t, s, func(s *Scope) error {
+		rank := s.Ranks.Rank()
+		l := layer(part / 2)
+		if err := l.Divide(SplitInputs, rank, 2); err == nil {
+			t.Error("a bias after a sum over ranks: no error")
+		}
+		if err := l.Divide(SplitOutputs, rank, 2); err != nil {
+			return err
+		}
+		fill(l)
+		y, saved, err := l.Forward(s, x)
+		if err != nil {
+			return err
+		}
+		if !sameData(y, l.partOf(s, Grad, want)) {
+			t.Errorf("rank %d: Y differs", rank)
+		}
+		if _, err := l.Backward(s, saved, l.partOf(s, Grad, dy)); err != nil {
+			return err
+		}
+		for i, p := range l.Params() {
+			at, of := p.Place, whole.Params()[i].Grad
+			if at.Rows != of.Rows || at.Cols != of.Cols || !sameData(p.Grad, of.View(at.Row, at.Row+p.Grad.Rows, at.Col, at.Col+p.Grad.Cols)) {
+				t.Errorf("rank %d: the gradient of %s at %+v differs", rank, p.Name, at)
+			}
+		}
+		return nil
+	})
+}
+
+// TestDividedDelayed checks that delayed scaling, whose amaxes are reduced after a pass, reduces none for
+// an operand.
+func TestDividedDelayed(t *testing.T) {
+	for recipe, wanted := range map[string]bool{"delayed": false, "tensorwise": true} {
+		s := scopeOf(t, recipe)
+		onRanks(t, s, func(s *Scope) error {
+			s.ReduceAmax = s.Ranks.Group.For("delayed").Max
+			if _, err := runDivided(*s, SplitInputs); err != nil {
+				return err
+			}
+			if n := s.Ranks.Group.Traffic()[TrafficAmaxes]; n > 0 != wanted {
+				t.Errorf("%s: sent %d bytes of amaxes of operands", recipe, n)
+			}
+			return nil
+		})
+	}
+}
+
+// TestDividedTokensUneven checks that ranks cannot divide a number of tokens that is not their multiple.
+func TestDividedTokensUneven(t *testing.T) {
+	onRanks(t, scopeOf(t, "bf16"), func(s *Scope) error {
+		s.Ranks.Sequence = true
+		if _, err := s.sumRanks(tensor.New(3, 4)); err == nil || !strings.Contains(err.Error(), "got 3 tokens, want a multiple of the 2 ranks") {
+			t.Errorf("3 tokens on 2 ranks: error %v", err)
 		}
 		return nil
 	})
