@@ -3,7 +3,9 @@ package decoder
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/safetensors"
@@ -23,6 +25,28 @@ func checkMemory(source *checkpoint.Model, available int64) error {
 		return fmt.Errorf("%w: the weights take %s, but %s are available: quantize the model, or use a smaller one", ErrMemory, memory.Text(float64(need)), memory.Text(float64(available)))
 	}
 	return nil
+}
+
+// HeldBytes returns the memory of the weights of a checkpoint as Read holds them with
+// LoadOptions.Inference: of all layers together, and of the rest. An embedding is in BF16 or F32, even
+// if the head that is tied to it has another format.
+func HeldBytes(source *hf.Checkpoint, p *Plan) (layers, rest int64) {
+	r := reader{model: checkpoint.Read(source)}
+	r.findPrefix()
+	for _, w := range r.model.Weights {
+		switch held := heldBytes(w); {
+		case strings.Contains(w.Name, ".layers."):
+			layers += held
+		case w.Name == r.stored(embeddingModule+".weight") && !w.HasRowsBF16():
+			rest += 4 * int64(p.Vocabulary) * int64(p.Hidden)
+			if p.Tied {
+				rest += held
+			}
+		default:
+			rest += held
+		}
+	}
+	return layers, rest
 }
 
 // heldBytes returns the memory of a weight: quantized ones and BF16 stay as they are stored, all other

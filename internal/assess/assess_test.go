@@ -425,6 +425,13 @@ func TestForecast(t *testing.T) {
 	if !(f.seconds > 0) || f.memory < 64<<20 || f.memory > 256<<20 {
 		t.Errorf("%g s, %g bytes of memory", f.seconds, f.memory)
 	}
+	if want := int64(2*linear + 2*2*2*64); r.held.layers != want {
+		t.Errorf("layers take %d bytes, want %d", r.held.layers, want)
+	}
+	r.held.layers, r.held.rest = r.held.layers+1<<30, r.held.rest+1<<30 // of two layers, and of the rest
+	if more := r.forecast(runs).memory - f.memory; more != 1.5*(1+1.5)*(1<<30) {
+		t.Errorf("2 GiB of weights take %g bytes more", more)
+	}
 }
 
 func newFakeStack() evaluate.Stack { return &stack{} }

@@ -44,7 +44,18 @@ type Evaluated struct {
 	seconds  float64
 	size     decoder.Size // of the model
 	plan     decoder.Plan
+	held     held // of the model and the reference
 	result   *evaluate.Result
+}
+
+// held is the memory of weights in bytes.
+type held struct{ layers, rest int64 }
+
+func (h *held) add(s *stack) {
+	plan := s.Plan()
+	layers, rest := decoder.HeldBytes(s.source, &plan)
+	h.layers += layers
+	h.rest += rest
 }
 
 // Run reads the text.
@@ -62,6 +73,7 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
 	r := &Evaluated{Evaluation: e, document: text, size: model.Size(), plan: model.Plan()}
+	r.held.add(model)
 	run := &evaluate.Run{Models: []evaluate.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Threads: e.Threads}
 	if e.Reference != "" {
 		original, u, err := e.open(ctx, e.Reference, false)
@@ -73,6 +85,7 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 			return nil, fmt.Errorf("compare %s with %s: their tokenizers differ: %w", e.Model, e.Reference, err)
 		}
 		run.Original = original
+		r.held.add(original)
 	}
 	if len(e.Formats) == 0 {
 		if err := model.lower(e.Head, e.Cache); err != nil {

@@ -25,7 +25,7 @@ type forecast struct {
 
 // forecast predicts a run of a model and of others of its size.
 //
-//	memory = program + embedding, head and a copy + 2·(layers of all models) + matrices of a window
+//	memory = program + 1.5·(embedding, head) + 2·(a layer of each model) + matrices of a window
 //
 // Two layers are in memory, because the next one is read while one computes. The factor garbage covers
 // copies that were made while weights were read, and are not collected yet.
@@ -54,12 +54,9 @@ func (r *Evaluated) forecast(run *evaluate.Run) forecast {
 	}
 	var f forecast
 	head := plan.Vocabulary * plan.Hidden
-	weights := 2*element*linear/layers + 3*element*head
+	weights := 2*int(r.held.layers)/layers + 3*int(r.held.rest)/2
 	for _, format := range r.Formats {
 		weights += 2 * (bytesIn(n, format) - 2*n.Other) / layers
-	}
-	if r.Reference != "" {
-		weights *= 2
 	}
 	temporary := 3*element*largest + element*window*(width*stacks+4096*(stacks+1))
 	f.memory = garbage * (program + float64(weights) + float64(temporary))
