@@ -39,9 +39,9 @@ type fastUnit struct {
 	fraction int  // F, the fraction bits of the alignment
 	halves   bool // C is added to the result of a group: the rule emulated
 
-	// split returns the index in the group of the i-th product of its first and its second step.
-	// Without it, a group is one step.
-	split [2]func(i int) int
+	// places has, for a group of two steps, the elements of each 64 in the order in which the kernel
+	// adds them. Without it, a group is one step.
+	places []int
 }
 
 // fast returns u for its kernels. ok is false if it has none.
@@ -55,7 +55,7 @@ func (u *Unit) fast() (f fastUnit, ok bool) {
 		f.kind, f.block, f.fraction = exactDots, exactDot, r.fraction
 	case emulated:
 		f.kind, f.fraction, f.halves = sumsRZ23, r.fraction, true
-		f.split = [2]func(int) int{firstPairs, secondPairs}
+		f.split(firstPairs, secondPairs)
 	case fused:
 		f.kind, f.fraction = sumsRZ23, r.fraction
 		if r.rounding == rz13 {
@@ -70,13 +70,8 @@ func (u *Unit) fast() (f fastUnit, ok bool) {
 	case cdna3:
 		f.kind, f.fraction = floorSums, cdna3Fraction
 		if r.halves {
-			f.split = [2]func(int) int{evenProducts.index, oddProducts.index}
+			f.split(evenProducts.index, oddProducts.index)
 		}
-	}
-	if f.split[0] != nil {
-		f.steps = len(f.split)
-		f.step /= f.steps
-		f.block = f.step
 	}
 	return f, f.kind != 0
 }
@@ -86,13 +81,18 @@ func (u fastUnit) aligns() bool {
 	return u.kind == sumsRZ13 || u.kind == sumsRZ23 || u.kind == floorSums
 }
 
-// order returns the element that is the i-th in the order in which the kernel adds them.
-func (u fastUnit) order(i int) int {
-	if u.steps == 1 {
-		return i
+// split makes two steps of a group. The i-th products of these have the indexes first(i) and second(i)
+// in the group.
+func (u *fastUnit) split(first, second func(i int) int) {
+	u.steps, u.step = 2, u.Group/2
+	u.block = u.step
+	for from := 0; from < panelCols; from += u.Group { // groups divide panelCols
+		for _, index := range []func(int) int{first, second} {
+			for i := range u.step {
+				u.places = append(u.places, from+index(i))
+			}
+		}
 	}
-	first, i := i/u.Group*u.Group, i%u.Group
-	return first + u.split[i/u.step](i%u.step)
 }
 
 // genericKernels are the kernels in Go, on every machine.

@@ -175,14 +175,14 @@ func (p *packed) packDots(table *codeTable, codes []byte, at int) {
 // fp4Offset makes twice the values of E2M1, from -12 to 12, unsigned.
 const fp4Offset = 12
 
-// ordered returns n codes of a row from element k on, in the order of the kernel. It uses the
-// buffer where that is not K order.
+// ordered returns n codes of a row from element k on, a multiple of 64, in the order of the kernel. It
+// uses the buffer where that is not K order.
 func (u fastUnit) ordered(buffer *[panelCols]byte, row []byte, k, n, width int) []byte {
 	if u.steps == 1 {
 		return row[k*width:][:n*width]
 	}
-	for i := range buffer[:n] { // codes of one byte
-		buffer[i] = row[u.order(k+i)]
+	for i, place := range u.places[:n] { // codes of one byte
+		buffer[i] = row[k+place]
 	}
 	return buffer[:n]
 }

@@ -29,7 +29,8 @@ func groupChainAVX2(rows, n int, a, b, c *float32)
 //go:noescape
 func groupTreeAVX2(rows, n int, a, b, c *float32)
 
-// alignedSumsAVX2 sets sums and exps, 64 for each row, to those of n products, as alignedSums does.
+// alignedSumsAVX2 sets sums and exps, 64 for each row, to those of n products, an even number, as
+// alignedSums does.
 //
 //go:noescape
 func alignedSumsAVX2(rows, n int, a *float32, ea *int16, b *float32, eb *int16, sums, exps *int32)

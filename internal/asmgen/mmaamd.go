@@ -32,7 +32,7 @@ the columns whose sums it does not know, and leaves these unchanged.`,
 	fn.I("VCVTPS2PD", t.At(0), y)
 	fn.I("VFMADD231PD.RD_SAE", x, y, lower)
 	fn.I("VFMADD231PD.RU_SAE", x, y, upper)
-	mmaNextProduct(fn, t, k, n, products)
+	mmaNextProducts(fn, t, 256, k, 1, n, products)
 	fn.I("VCVTPD2PS", lower, x.Y())
 	fn.I("VCVTPD2PS", upper, y.Y())
 	fn.I("VCMPPD", 4, upper, lower, K(1)) // not equal: zeros of different signs are
@@ -55,10 +55,10 @@ func mmaStoreKnown(fn *Func, v Vec, k int, t, bad Reg, to Mem) {
 	fn.I("VMOVUPS", v, K(k), to)
 }
 
-// mmaNextProduct ends the loop over n products of a row; t moves to the next row of the panel.
-func mmaNextProduct(fn *Func, t, k, n Reg, products Label) {
-	fn.I("ADDQ", 256, t)
-	fn.I("ADDQ", 1, k)
+// mmaNextProducts ends the loop over n products of a row, some at a time; t moves on in the panel.
+func mmaNextProducts(fn *Func, t Reg, bytes int, k Reg, some int, n Reg, products Label) {
+	fn.I("ADDQ", bytes, t)
+	fn.I("ADDQ", some, k)
 	fn.I("CMPQ", k, n)
 	fn.Jump("JNE", products)
 }
@@ -215,7 +215,7 @@ func mma2Chain(f *File) {
 	products := fn.Label("products")
 	fn.I("VBROADCASTSS", a.At(0).By(k, 4), x)
 	fn.I("VFMADD231PS", t.At(0), x, sum)
-	mmaNextProduct(fn, t, k, n, products)
+	mmaNextProducts(fn, t, 256, k, 1, n, products)
 	fn.I("VMOVUPS", sum, c.At(0))
 	fn.I("ADDQ", 32, c)
 	mmaNextColumns(fn, col, columns)
@@ -272,7 +272,8 @@ func mma2Tree(f *File) {
 
 // mma2Aligned writes the sums of products of CDNA3, 16 columns at a time.
 func mma2Aligned(f *File, constants map[int]Sym) {
-	fn := f.Func("alignedSumsAVX2", `alignedSumsAVX2 sets sums and exps, 64 for each row, to those of n products, as alignedSums does.`,
+	fn := f.Func("alignedSumsAVX2", `alignedSumsAVX2 sets sums and exps, 64 for each row, to those of n products, an even number, as
+alignedSums does.`,
 		"rows, n int, a *float32, ea *int16, b *float32, eb *int16, sums, exps *int32")
 	m := &mma2{Func: fn, constants: constants}
 	n := fn.Arg("n")
@@ -288,26 +289,27 @@ func mma2Aligned(f *File, constants map[int]Sym) {
 	fn.I("MOVQ", m.eb, t)
 	fn.I("XORQ", k, k)
 	exponents := fn.Label("exponents")
-	fn.I("VPBROADCASTW", m.ea.At(0).By(k, 2), Y(9))
-	fn.I("VPADDW", t.At(0), Y(9), Y(9))
-	fn.I("VPMAXSW", Y(9), Y(8), Y(8))
-	fn.I("ADDQ", 128, t)
-	fn.I("ADDQ", 1, k)
-	fn.I("CMPQ", k, n)
-	fn.Jump("JNE", exponents)
+	for i := range 2 {
+		fn.I("VPBROADCASTW", m.ea.At(2*i).By(k, 2), Y(9))
+		fn.I("VPADDW", t.At(128*i), Y(9), Y(9))
+		fn.I("VPMAXSW", Y(9), Y(8), Y(8))
+	}
+	mmaNextProducts(fn, t, 2*128, k, 2, n, exponents)
 	m.alignedScales(exps)
 	fn.I("MOVQ", m.b, t)
 	fn.I("XORQ", k, k)
 	products := fn.Label("products")
-	fn.I("VBROADCASTSS", m.a.At(0).By(k, 4), Y(8))
-	for v := range 2 {
-		z := Y(9 + v)
-		fn.I("VMULPS", t.At(32*v), Y(8), z)
-		fn.I("VMULPS", Y(2+v), z, z)
-		fn.I("VCVTTPS2DQ", z, z)
-		fn.I("VPADDD", z, Y(v), Y(v))
+	for i := range 2 {
+		fn.I("VBROADCASTSS", m.a.At(4*i).By(k, 4), Y(8))
+		for v := range 2 {
+			z := Y(9 + 2*i + v)
+			fn.I("VMULPS", t.At(256*i+32*v), Y(8), z)
+			fn.I("VMULPS", Y(2+v), z, z)
+			fn.I("VCVTTPS2DQ", z, z)
+			fn.I("VPADDD", z, Y(v), Y(v))
+		}
 	}
-	mmaNextProduct(fn, t, k, n, products)
+	mmaNextProducts(fn, t, 2*256, k, 2, n, products)
 	for v := range 2 {
 		fn.I("VMOVDQU", Y(v), sums.At(32*v))
 	}
