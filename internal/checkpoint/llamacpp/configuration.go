@@ -48,12 +48,13 @@ func configuration(f *gguf.File, a architecture) (json.RawMessage, error) {
 			c[k.config] = number(n)
 		}
 	}
-	headDim, rotated := f.Count(a.name+".attention.key_length"), f.Count(a.name+".rope.dimension_count")
+	count := func(key string) int { return f.Count(a.name + "." + key) }
+	headDim, rotated := a.headDim(f), count("rope.dimension_count")
 	if a.partial && headDim > 0 && rotated > 0 {
 		c["partial_rotary_factor"] = float64(rotated) / float64(headDim)
 	}
 	if a.scaled > 0 {
-		c["query_pre_attn_scalar"] = a.queryScalar(f.Count(a.name+".block_count"), headDim, f.Count(a.name+".embedding_length"), f.Count(a.name+".attention.head_count"))
+		c["query_pre_attn_scalar"] = a.queryScalar(count("block_count"), headDim, count("embedding_length"), count("attention.head_count"))
 	}
 	_, separate := f.Lookup("output.weight")
 	c["tie_word_embeddings"] = !separate
@@ -67,6 +68,15 @@ func configuration(f *gguf.File, a architecture) (json.RawMessage, error) {
 		return nil, err
 	}
 	return json.Marshal(c)
+}
+
+// headDim returns the elements of an attention head; 0 if the metadata lacks them.
+func (a architecture) headDim(f *gguf.File) int {
+	d, heads := f.Count(a.name+".attention.key_length"), f.Count(a.name+".attention.head_count")
+	if d == 0 && heads > 0 {
+		d = f.Count(a.name+".embedding_length") / heads
+	}
+	return d
 }
 
 // number returns a value of the metadata for config.json. A float32 becomes the shortest decimal that

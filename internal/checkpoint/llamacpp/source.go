@@ -242,11 +242,7 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 // headDim returns the rows of an attention head of queries or keys; 0 if the metadata lacks it,
 // or the rows are not whole heads.
 func (v *view) headDim(a architecture, t gguf.TensorInfo) int {
-	number := func(key string) int { return v.file.Count(a.name + "." + key) }
-	d := number("attention.key_length")
-	if heads := number("attention.head_count"); d == 0 && heads > 0 {
-		d = number("embedding_length") / heads
-	}
+	d := a.headDim(v.file)
 	if d <= 0 || d%2 != 0 || len(t.Shape) == 0 || t.Shape[0]%int64(d) != 0 {
 		return 0
 	}

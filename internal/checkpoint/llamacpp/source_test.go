@@ -192,3 +192,18 @@ func TestFileChanges(t *testing.T) {
 		t.Errorf("says %v", err)
 	}
 }
+
+// TestPartialRotary checks the share of a head that is rotated, in a file that does not give the length
+// of heads.
+func TestPartialRotary(t *testing.T) {
+	c, err := Open(file(t, []gguf.Spec{{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 64}}},
+		gguf.Pair{Key: "general.architecture", Value: "phi3"}, gguf.Pair{Key: "phi3.embedding_length", Value: uint32(64)},
+		gguf.Pair{Key: "phi3.attention.head_count", Value: uint32(2)}, gguf.Pair{Key: "phi3.rope.dimension_count", Value: uint32(24)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if text := string(checkpoint.Read(c).Configuration); !strings.Contains(text, `"partial_rotary_factor":0.75`) {
+		t.Errorf("got %s", text)
+	}
+}
