@@ -30,7 +30,7 @@ func checkMemory(source *checkpoint.Model, available int64) error {
 // HeldBytes returns the memory of the weights of a checkpoint as Read holds them with
 // LoadOptions.Inference: of all layers together, and of the rest. An embedding is in BF16 or F32, even
 // if the head that is tied to it has another format.
-func HeldBytes(source *hf.Checkpoint, p *Plan) (layers, rest int64) {
+func (p *Plan) HeldBytes(source *hf.Checkpoint) (layers, rest int64) {
 	r := reader{model: checkpoint.Read(source)}
 	r.findPrefix()
 	for _, w := range r.model.Weights {

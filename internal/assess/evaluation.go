@@ -53,7 +53,7 @@ type held struct{ layers, rest int64 }
 
 func (h *held) add(s *stack) {
 	plan := s.Plan()
-	layers, rest := decoder.HeldBytes(s.source, &plan)
+	layers, rest := plan.HeldBytes(s.source)
 	h.layers += layers
 	h.rest += rest
 }
