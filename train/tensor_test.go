@@ -362,6 +362,19 @@ func TestTensorErrors(t *testing.T) {
 	}
 }
 
+// TestTensorExempt checks that ranks can have parts of blocks if no layer is quantized.
+func TestTensorExempt(t *testing.T) {
+	c := divisible(t, "mxfp8")
+	c.Parallel.Tensor, c.Model.IntermediateSize = 2, 40
+	if err := c.checkTensor(2); err == nil {
+		t.Error("20 columns on each rank, with blocks of 32: no error")
+	}
+	c.Options.FirstBF16, c.Options.LastBF16 = c.Model.NumHiddenLayers-1, 1
+	if err := c.checkTensor(2); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPartMultiple checks the multiples at which recipes can be divided.
 func TestPartMultiple(t *testing.T) {
 	for name, want := range map[string]int{"f32": 1, "tensorwise": 16, "blockwise": 128, "mxfp8": 32, "nvfp4": 16} {

@@ -14,9 +14,6 @@ import (
 	"github.com/microscale-go/microscale/internal/comm"
 )
 
-// Supported reports whether this build can call MPI.
-const Supported = true
-
 // A Transport connects this process with the others of its job.
 type Transport struct {
 	lib        *library
