@@ -52,7 +52,7 @@ func TestGGUFGraphs(t *testing.T) {
 	}
 }
 
-// graphConfig returns a configuration with members of its own.
+// graphConfig returns the config.json of a small model with additional members.
 func graphConfig(class, members string) string {
 	if members != "" {
 		members = ", " + members

@@ -51,8 +51,8 @@ func rowwiseColumnwise(x source, r, c Copy) (rows, columns *Tensor, err error) {
 	return row.t, col.t, nil
 }
 
-// shareAmax finds the amax of x once, if the rowwise and the columnwise copy need it. It reports whether x was read
-// and has neither NaN nor Inf.
+// shareAmax finds the amax of x once, if the rowwise and the columnwise copy need it. It reports
+// whether x was read and has neither NaN nor Inf.
 func shareAmax(x source, r, c *Copy) (finite bool) {
 	if !r.findsAmax() || !c.findsAmax() {
 		return false
