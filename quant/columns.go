@@ -1,7 +1,5 @@
 package quant
 
-import "encoding/binary"
-
 // columnsAhead is the rows of the source that are prefetched ahead as columns are read.
 const columnsAhead = 8
 
@@ -92,7 +90,10 @@ func (w *worker) columnFactors(o *output, x source, extent, row, cols int) {
 func (w *worker) encodeColumns(o *output, x source, extent int, t columnPart) {
 	codes := t.codes
 	t.n, t.blockRows = x.cols/tileSide, max(1, min(extent, tileSide)/16)
-	t.srcStride, t.factorStride, t.ahead = x.stride, 4*x.cols, w.ahead
+	t.srcStride, t.factorStride = x.stride, 4*x.cols
+	if o.stream { // prefetches from the third-level cache delay the reads of this tile
+		t.ahead = w.ahead
+	}
 	for r := 0; r < x.rows; r += tileSide {
 		t.codes, t.src, t.factors = codes[r*t.bits/8:], x.bytes(r, r+tileSide), w.factors
 		if extent < x.rows {
@@ -145,21 +146,16 @@ func (w *worker) storeColumnScales(o *output, width, cols, parts, row, pos int) 
 		transposeScales(o.t.Scales32[at:], floats(w.scales), width, cols, parts, step, perRow)
 		return
 	}
-	if parts%4 == 0 && step == 1 { // of tiles of four blocks, or eight
-		for i := 0; i < parts; i += 4 {
-			transposeFour(o.t.Scales[at+i:], w.scales[i*width:], width, cols, perRow)
+	done := 0 // columns
+	if transpose, ok := find(transposeFourKernels, variant{}); ok && parts%4 == 0 && step == 1 {
+		n := cols / fourUnit // parts are four or eight, unless the tile is at an edge
+		done = n * fourUnit
+		for i := 0; i < parts && n > 0; i += 4 {
+			transpose(o.t.Scales[at+i:], w.scales[i*width:], n, perRow, width)
 		}
-		return
 	}
-	transposeScales(o.t.Scales[at:], w.scales, width, cols, parts, step, perRow)
-}
-
-// transposeFour is transposeScales of four rows.
-func transposeFour(dst, src []byte, width, cols, stride int) {
-	s0, s1, s2, s3 := src[:cols], src[width:][:cols], src[2*width:][:cols], src[3*width:][:cols]
-	for c := range s0 {
-		scales := uint32(s0[c]) | uint32(s1[c])<<8 | uint32(s2[c])<<16 | uint32(s3[c])<<24
-		binary.LittleEndian.PutUint32(dst[c*stride:], scales)
+	if done < cols {
+		transposeScales(o.t.Scales[at+done*perRow:], w.scales[done:], width, cols-done, parts, step, perRow)
 	}
 }
 

@@ -105,6 +105,7 @@ func init() {
 	add(&spreadKernels, cpu.AVX2, variant{}, spreadBy(spreadRowsAVX2))
 	add(&transposeKernels, cpu.AVX512, variant{}, transposeBy(transpose512, 1))
 	add(&transposeKernels, cpu.AVX2, variant{}, transposeBy(transposeAVX2, 2))
+	add(&transposeFourKernels, cpu.AVX512, variant{}, transposeFourBy(transposeFour))
 	add(&codesKernels, cpu.AVX512, variant{bits: 8}, codesBy(transposeCodes))
 	add(&codesKernels, cpu.AVX512, variant{bits: 16}, codesBy(transposeWords))
 }
@@ -326,6 +327,10 @@ func hadamardBy(kernel func(x *float32, n int, signs *uint32, nan uint32)) func(
 
 func spreadBy(kernel func(dst, src *byte, width, n, stride int)) func([]byte, []byte, int, int, int) {
 	return func(dst, src []byte, width, n, stride int) { kernel(&dst[0], &src[0], width, n, stride) }
+}
+
+func transposeFourBy(kernel func(dst, src *byte, n, dstStride, srcStride int)) func([]byte, []byte, int, int, int) {
+	return func(dst, src []byte, n, dstStride, srcStride int) { kernel(&dst[0], &src[0], n, dstStride, srcStride) }
 }
 
 // transposeBy takes a kernel that transposes transposeSize rows in the given number of steps.

@@ -351,6 +351,25 @@ func testCodesRow(k *kernel[func(dst, src []byte, n, dstStride, srcStride int, s
 	}
 }
 
+// testTransposeFourRow: rows and columns that have gaps between them or none.
+func testTransposeFourRow(k *kernel[func(dst, src []byte, n, dstStride, srcStride int)], f *fences, r *rand.Rand) {
+	const rows = 4
+	for _, n := range []int{1, 2, 3} {
+		for _, gap := range []int{0, 5} {
+			cols := n * fourUnit
+			srcStride, dstStride := cols+gap, rows+gap
+			src, dst := f.bytes((rows-1)*srcStride+cols), f.bytes((cols-1)*dstStride+rows)
+			for i := range src {
+				src[i] = byte(r.Uint32())
+			}
+			want := slices.Clone(dst)
+			transposeScales(want, src, srcStride, cols, rows, 1, dstStride)
+			k.run(dst, src, n, dstStride, srcStride)
+			requireBytes(f, "transposed rows", dst, want)
+		}
+	}
+}
+
 // testMaximaRow: maxima of columns that are raised, of rows that have gaps between them or none.
 func testMaximaRow(k *kernel[func(maxima []uint32, src []byte, rows, srcStride, ahead int)], f *fences, r *rand.Rand) {
 	for _, n := range []int{1, 2, 3} {

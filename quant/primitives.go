@@ -90,6 +90,10 @@ var (
 	// transposeSize columns of src; strides are in elements. Twin: transpose.
 	transposeKernels []kernel[func(dst, src []float32, dstStride, srcStride, n int)]
 
+	// transposeFourKernels store four rows of fourUnit·n bytes transposed: four contiguous bytes
+	// for each column. Twin: transposeScales.
+	transposeFourKernels []kernel[func(dst, src []byte, n, dstStride, srcStride int)]
+
 	// codesKernels transpose n tiles, which are side by side in src, of codes of 8 or 16
 	// bits: as many rows and columns as fill a cache line. Twin: transposeTiles.
 	codesKernels []kernel[func(dst, src []byte, n, dstStride, srcStride int, stream bool)]
@@ -102,6 +106,7 @@ const (
 	joinUnit      = 64
 	factorExtent  = 16
 	transposeSize = 16
+	fourUnit      = 16
 )
 
 // add appends a kernel to a table.

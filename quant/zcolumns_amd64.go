@@ -69,3 +69,9 @@ func transposeWords(codes, src *byte, n, codeStride, srcStride, store int)
 //
 //go:noescape
 func transpose512(dst, src *float32, dstStride, srcStride, n int)
+
+// transposeFour stores four rows of 16·n bytes transposed, n > 0: four contiguous bytes for
+// each column. Strides are in bytes.
+//
+//go:noescape
+func transposeFour(dst, src *byte, n, dstStride, srcStride int)

@@ -1657,3 +1657,58 @@ loop1:
 	JNZ loop1
 	VZEROUPPER
 	RET
+
+// func transposeFour(dst, src *byte, n, dstStride, srcStride int)
+//
+//	AX dst
+//	BX src
+//	DX n
+//	SI dstStride
+//	DI srcStride
+//	CX 3·dstStride
+//	R8 3·srcStride
+TEXT ·transposeFour(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ n+16(FP), DX
+	MOVQ dstStride+24(FP), SI
+	MOVQ srcStride+32(FP), DI
+	LEAQ (SI)(SI*2), CX
+	LEAQ (DI)(DI*2), R8
+
+columns1:
+	VMOVDQU (BX), X0
+	VMOVDQU (BX)(DI*2), X2
+	VPUNPCKLBW (BX)(DI*1), X0, X4
+	VPUNPCKLBW (BX)(R8*1), X2, X6
+	VPUNPCKHBW (BX)(DI*1), X0, X5
+	VPUNPCKHBW (BX)(R8*1), X2, X7
+	VPUNPCKLWD X6, X4, X0
+	VMOVD X0, (AX)
+	VPEXTRD $1, X0, (AX)(SI*1)
+	VPEXTRD $2, X0, (AX)(SI*2)
+	VPEXTRD $3, X0, (AX)(CX*1)
+	LEAQ (AX)(SI*4), AX
+	VPUNPCKHWD X6, X4, X0
+	VMOVD X0, (AX)
+	VPEXTRD $1, X0, (AX)(SI*1)
+	VPEXTRD $2, X0, (AX)(SI*2)
+	VPEXTRD $3, X0, (AX)(CX*1)
+	LEAQ (AX)(SI*4), AX
+	VPUNPCKLWD X7, X5, X0
+	VMOVD X0, (AX)
+	VPEXTRD $1, X0, (AX)(SI*1)
+	VPEXTRD $2, X0, (AX)(SI*2)
+	VPEXTRD $3, X0, (AX)(CX*1)
+	LEAQ (AX)(SI*4), AX
+	VPUNPCKHWD X7, X5, X0
+	VMOVD X0, (AX)
+	VPEXTRD $1, X0, (AX)(SI*1)
+	VPEXTRD $2, X0, (AX)(SI*2)
+	VPEXTRD $3, X0, (AX)(CX*1)
+	LEAQ (AX)(SI*4), AX
+	ADDQ $16, BX
+	SUBQ $1, DX
+	JNZ columns1
+	VZEROUPPER
+	RET

@@ -25,6 +25,7 @@ func quantColumns() *File {
 	}
 	transposeCodes(f, store)
 	transposeFloats(f, store)
+	transposeFour(f)
 	return f
 }
 

@@ -251,3 +251,34 @@ bytes.`, "dst, src *float32, dstStride, srcStride, n int")
 	fn.Jump("JNZ", loop)
 	fn.Return()
 }
+
+// transposeFour writes the transposition of four rows of bytes, 16 columns at a time.
+func transposeFour(f *File) {
+	fn := f.Func("transposeFour", `transposeFour stores four rows of 16·n bytes transposed, n > 0: four contiguous bytes for
+each column. Strides are in bytes.`, "dst, src *byte, n, dstStride, srcStride int")
+	dst, src, n, dstStride, srcStride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n"), fn.Arg("dstStride"), fn.Arg("srcStride")
+	dstTriple, srcTriple := fn.GP("3·dstStride"), fn.GP("3·srcStride")
+	fn.I("LEAQ", dstStride.At(0).By(dstStride, 2), dstTriple)
+	fn.I("LEAQ", srcStride.At(0).By(srcStride, 2), srcTriple)
+	loop := fn.Label("columns")
+	fn.I("VMOVDQU", src.At(0), X(0))
+	fn.I("VMOVDQU", src.At(0).By(srcStride, 2), X(2))
+	for half, unpack := range []string{"VPUNPCKLBW", "VPUNPCKHBW"} { // pairs of rows
+		fn.I(unpack, src.At(0).By(srcStride, 1), X(0), X(4+half))
+		fn.I(unpack, src.At(0).By(srcTriple, 1), X(2), X(6+half))
+	}
+	for half := range 2 {
+		for _, unpack := range []string{"VPUNPCKLWD", "VPUNPCKHWD"} {
+			fn.I(unpack, X(6+half), X(4+half), X(0))
+			fn.I("VMOVD", X(0), dst.At(0))
+			fn.I("VPEXTRD", 1, X(0), dst.At(0).By(dstStride, 1))
+			fn.I("VPEXTRD", 2, X(0), dst.At(0).By(dstStride, 2))
+			fn.I("VPEXTRD", 3, X(0), dst.At(0).By(dstTriple, 1))
+			fn.I("LEAQ", dst.At(0).By(dstStride, 4), dst)
+		}
+	}
+	fn.I("ADDQ", 16, src)
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", loop)
+	fn.Return()
+}
