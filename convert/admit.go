@@ -16,12 +16,26 @@ import (
 
 // Admit returns the error that [Plan.Run] would return for the destination. It creates nothing.
 func (p *Plan) Admit(dst string, force bool) error {
+	if err := p.admitName(dst); err != nil {
+		return err
+	}
 	o := p.outputAt(dst)
 	o.force = force
 	if err := o.admit(p.source.Source); err != nil {
 		return err
 	}
 	return o.own()
+}
+
+// admitName returns an error if the weights of a GGUF file alone would become a file that does not say
+// so by its name: a user expects a directory there.
+func (p *Plan) admitName(dst string) error {
+	source := p.source
+	if !p.single || source.Architecture == "" || p.convention.InGGUF() || strings.HasSuffix(dst, safetensors.Suffix) {
+		return nil
+	}
+	return fmt.Errorf("%s: config.json cannot be written for the architecture %q of llama.cpp: choose a destination that ends in %s for the weights alone",
+		source.Source.Path, source.Architecture, safetensors.Suffix)
 }
 
 // names returns the slash-separated paths of the result's files in the partial directory.

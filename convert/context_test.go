@@ -61,7 +61,7 @@ func TestPlanCanceled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			source, err := hf.OpenFile(f)
+			source, err := hf.OpenFile(f, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

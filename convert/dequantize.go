@@ -10,8 +10,11 @@ import (
 )
 
 // PlanDequantize plans the decoding of a quantized checkpoint to a floating-point dtype: F32,
-// BF16 or F16. Tensors of a GGUF file that are read as F32 count as quantized. config.json then names this dtype. Scales of activations are dropped. It
-// returns an error if the checkpoint is not quantized or its structure is damaged, or if ctx ends.
+// BF16 or F16. Tensors of a GGUF file that are read as F32 count as quantized. config.json then
+// names this dtype. Scales of activations are dropped. A GGUF file of a known architecture becomes a
+// directory with configuration and tokenizer, even if it is not quantized; another one becomes one
+// file. It returns an error if any other checkpoint is not quantized, the structure is damaged, or
+// ctx ends.
 func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensors.Dtype) (*Plan, error) {
 	m, err := checkpoint.ReadContext(ctx, source)
 	if err != nil {
@@ -31,6 +34,9 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 		}
 		p.add(d)
 	}
+	if err := p.addText(); err != nil {
+		return nil, err
+	}
 	if err := p.layout(nil); err != nil {
 		return nil, err
 	}
@@ -38,6 +44,9 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 		config, err := checkpoint.Unconfigure(config)
 		if err != nil {
 			return nil, err
+		}
+		if p.count(decoded) == 0 { // of a GGUF file in other dtypes
+			return config, nil
 		}
 		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(dtype))
 	})

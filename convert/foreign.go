@@ -101,19 +101,17 @@ func (p *Plan) larger() (note string, why *decision) {
 }
 
 // admitLarger adds the note of a larger result to the plan, as the first one. It returns an
-// error if the default convention is the cause: the user did not ask for it.
+// error if the default convention is the cause, which the user did not ask for: convention plain
+// would quantize the weights.
 func (p *Plan) admitLarger(s selection, asked bool) error {
 	note, why := p.larger()
 	if note == "" {
 		return nil
 	}
 	p.Notes = slices.Insert(p.Notes, 0, note)
-	if why == nil || asked {
+	plain := checkpoint.Plain()
+	if why == nil || asked || s.reason(why.Weight, p.Format, plain) != "" {
 		return nil
 	}
-	advice := fmt.Sprintf("choose convention %s explicitly to accept it", p.convention)
-	if plain := checkpoint.Plain(); s.reason(why.Weight, p.Format, plain) == "" {
-		advice = fmt.Sprintf("convention %s stores them in %s; or %s", plain, p.Format, advice)
-	}
-	return fmt.Errorf("%s: %s: %s", p.source.Source.Path, note, advice)
+	return fmt.Errorf("%s: %s: convention %s stores them in %s; or choose convention %s explicitly to accept it", p.source.Source.Path, note, plain, p.Format, p.convention)
 }

@@ -47,7 +47,7 @@ func TestGGUFGraphs(t *testing.T) {
 			if err != nil || !report.OK() {
 				t.Errorf("%v (%v)", report.Problems, err)
 			}
-			requireMembers(t, got.Configuration, g.wants)
+			requireMembers(t, got.Source.Config, g.wants)
 		})
 	}
 }

@@ -117,7 +117,8 @@ type Plan struct {
 
 // newPlan returns an empty plan for a result in a convention, nil if it is not quantized.
 func newPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantizer) *Plan {
-	p := &Plan{source: source, convention: c, Format: q.Format, Quantizer: q, Ignore: []string{}, single: source.Source.Single}
+	single := source.Source.Single && source.Source.Config == nil
+	p := &Plan{source: source, convention: c, Format: q.Format, Quantizer: q, Ignore: []string{}, single: single}
 	if c != nil {
 		p.Convention = c.Name
 		p.Scheme, _ = c.Scheme(q.Format)
@@ -128,7 +129,7 @@ func newPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantiz
 // add completes a decision and appends it.
 func (p *Plan) add(d decision) {
 	first, _ := d.Part(checkpoint.Codes)
-	d.file = first.Shard.Name
+	d.file = p.fileOf(first.Shard)
 	if d.action == copied {
 		d.stored = append([]checkpoint.Stored{{Spec: safetensors.Spec{Name: d.Name, Dtype: d.Dtype, Shape: first.Shape}}}, d.stored...)
 	}
@@ -139,6 +140,15 @@ func (p *Plan) add(d decision) {
 		p.Ignore = append(p.Ignore, d.ExpertModules()...)
 	}
 	p.decisions = append(p.decisions, d)
+}
+
+// fileOf returns the file of the result for a file of the source: its name, unless the source is a GGUF
+// file and the result a directory.
+func (p *Plan) fileOf(s hf.Shard) string {
+	if p.source.Source.Single && !p.single {
+		return safetensors.ShardName(1, 1)
+	}
+	return s.Name
 }
 
 // count returns the number of weights of an action that the run converts.
@@ -179,10 +189,29 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 	} else {
 		p.small = p.convention.Files(p.Format, o)
 	}
+	if err := p.addText(); err != nil {
+		return err
+	}
 	if err := p.layout(metadata); err != nil {
 		return err
 	}
 	return p.configure(func(config []byte) ([]byte, error) { return p.convention.Configure(config, p.Format, o) })
+}
+
+// addText adds the tokenizer of a GGUF file that becomes a directory.
+func (p *Plan) addText() error {
+	if p.single || !p.source.Source.Single {
+		return nil
+	}
+	text, err := llamacpp.ReadText(p.source.Source.Path)
+	if err != nil {
+		return err
+	}
+	p.small = append(p.small, text.Files...)
+	if text.Missing != nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("the result has no tokenizer (%v): copy the tokenizer's files of the original model into it", text.Missing))
+	}
+	return nil
 }
 
 // layout plans the files of weights: one for each of the source, with the same name and
@@ -191,7 +220,7 @@ func (p *Plan) layout(added map[string]string) error {
 	index := safetensors.Index{WeightMap: map[string]string{}}
 	for _, shard := range p.source.Source.Shards() {
 		var specs []safetensors.Spec
-		metadata := map[string]string{}
+		name, metadata := p.fileOf(shard), map[string]string{}
 		for key, value := range shard.File.Metadata() {
 			if !checkpoint.IsOwnMetadata(key) && key != checksum.RecordKey {
 				metadata[key] = value
@@ -200,12 +229,12 @@ func (p *Plan) layout(added map[string]string) error {
 		metadata["format"] = p.convention.FileFormat()
 		maps.Copy(metadata, added)
 		for _, d := range p.decisions {
-			if d.file != shard.Name {
+			if d.file != name {
 				continue
 			}
 			for _, s := range d.stored {
 				specs = append(specs, s.Spec)
-				index.WeightMap[s.Name] = shard.Name
+				index.WeightMap[s.Name] = name
 				index.TotalSize += specBytes(s.Spec)
 			}
 			if d.metadata[0] != "" {
@@ -217,7 +246,7 @@ func (p *Plan) layout(added map[string]string) error {
 				}
 			}
 		}
-		placeholder := p.placeholder(len(specs), func(d decision) bool { return d.file == shard.Name })
+		placeholder := p.placeholder(len(specs), func(d decision) bool { return d.file == name })
 		metadata[checksum.RecordKey] = placeholder
 		layout, err := safetensors.NewLayout(specs, metadata)
 		if err == nil {
@@ -226,7 +255,7 @@ func (p *Plan) layout(added map[string]string) error {
 		if err != nil {
 			return fmt.Errorf("%s: lay out the converted file: %w", shard.File.Name(), err)
 		}
-		p.files = append(p.files, file{shard.Name, layout})
+		p.files = append(p.files, file{name, layout})
 	}
 	if p.single || len(p.files) == 1 && p.files[0].name == safetensors.ShardName(1, 1) {
 		return nil

@@ -220,10 +220,10 @@ func sound(source *checkpoint.Model) error {
 	return nil
 }
 
-// decodable is sound for conversions that read values: it accepts tensors of a GGUF file that are
-// decoded as they are read.
+// decodable is sound for conversions that read values: it accepts GGUF files with tensors that are
+// decoded as they are read, or without quantized ones.
 func decodable(source *checkpoint.Model) error {
-	if len(source.Decoded) > 0 && len(lasting(source)) == 0 {
+	if source.Architecture != "" && (len(source.Decoded) > 0 || source.Quantized() == 0) && len(lasting(source)) == 0 {
 		return nil
 	}
 	return sound(source)

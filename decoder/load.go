@@ -76,10 +76,8 @@ func ReadPlan(source *hf.Checkpoint) (*Plan, error) {
 }
 
 func readPlan(model *checkpoint.Model) (*Plan, Config, error) {
-	configuration := model.Configuration
+	configuration := model.Source.Config
 	switch {
-	case model.Source.Config != nil:
-		configuration = model.Source.Config
 	case configuration == nil && model.Architecture != "":
 		return nil, Config{}, unsupported{fmt.Errorf("the architecture %q of llama.cpp is not supported", model.Architecture)}
 	case configuration == nil:

@@ -36,8 +36,8 @@ import (
 // OnDamaged and Close. The caller must not modify the slices that they return.
 type Checkpoint struct {
 	Path   string // as passed to Open; used in errors
-	Single bool   // a single file: no config, no index, no other files
-	Config []byte // the bytes of config.json, or nil
+	Single bool   // a single file: no index, no other files
+	Config []byte // the bytes of config.json, or of a configuration that follows from the file; nil: none
 	Index  bool   // the directory has an index
 
 	members map[string]json.RawMessage // of Config, with NaN and infinities as zeros

@@ -37,10 +37,15 @@ func OpenRemote(dir string, remotes []Remote, skipped []Skipped) (*Checkpoint, e
 // have no meaning.
 func (c *Checkpoint) Remote() bool { return c.remotes != nil }
 
-// OpenFile returns a checkpoint of a single open file. Close closes the file.
-func OpenFile(f *safetensors.File) (*Checkpoint, error) {
-	c := &Checkpoint{Path: f.Name(), Single: true, byName: make(map[string]int)}
-	if err := c.add(Shard{Name: f.Name(), File: f}); err != nil {
+// OpenFile returns a checkpoint of a single open file. config is the content of a config.json that
+// describes it, or nil. Close closes the file.
+func OpenFile(f *safetensors.File, config []byte) (*Checkpoint, error) {
+	c := &Checkpoint{Path: f.Name(), Single: true, Config: config, byName: make(map[string]int)}
+	err := c.add(Shard{Name: f.Name(), File: f})
+	if err == nil && config != nil {
+		err = c.parseConfig(f.Name())
+	}
+	if err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package interop
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,9 +13,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/assess"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/evaluate"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -120,11 +117,6 @@ func writeDecoded(t *testing.T, path, dir string, dtype safetensors.Dtype) {
 	}
 	defer source.Close()
 	plan, err := convert.PlanDequantize(t.Context(), source, dtype)
-	if source.Config == nil { // a GGUF file
-		dst := dir
-		dir = filepath.Join(dir, "model.safetensors")
-		err = errors.Join(err, os.MkdirAll(dst, 0o700), os.WriteFile(filepath.Join(dst, hf.ConfigName), checkpoint.Read(source).Configuration, 0o600))
-	}
 	if err == nil {
 		_, err = plan.Run(t.Context(), dir, convert.RunOptions{})
 	}

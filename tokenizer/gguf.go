@@ -2,8 +2,9 @@ package tokenizer
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ import (
 
 // A vocabulary is what the metadata of a GGUF file says about a tokenizer.
 type vocabulary struct {
-	model  string    // gpt2 (byte-level BPE) or llama (SentencePiece BPE)
+	model  string    // byteLevelModel or sentencePieceModel
 	pre    string    // the name of the pre-tokenizer, of gpt2
 	tokens []string  // by id
 	types  []int32   // by id; nil: all normal
@@ -61,6 +62,12 @@ func intoPointer[T any](dst **T) func(any) bool {
 	}
 }
 
+// Kinds of tokenizers in GGUF files.
+const (
+	byteLevelModel     = "gpt2"
+	sentencePieceModel = "llama"
+)
+
 // Types of tokens in GGUF files.
 const (
 	unknownType     = 2
@@ -88,20 +95,21 @@ const (
 // A preTokenizer is how a name of GGUF files divides text, as the tokenizer.json of the models
 // with that name do.
 type preTokenizer struct {
-	patterns   []string
-	digits     bool // each digit alone, before the patterns
+	patterns   []string // none: that of GPT-2
+	digits     bool     // each digit alone, before the patterns
 	nfc        bool
 	wholeWords bool
+	bos        bool // a text begins with BOS, unless the file says otherwise
 }
 
 var preTokenizers = map[string]preTokenizer{
-	"gpt-2":       {patterns: []string{gpt2Words}},
-	"smollm":      {patterns: []string{gpt2Words}, digits: true},
-	"starcoder":   {patterns: []string{gpt2Words}, digits: true},
-	"llama-bpe":   {patterns: []string{llama3Words}, wholeWords: true},
+	"gpt-2":       {},
+	"smollm":      {digits: true},
+	"starcoder":   {digits: true},
+	"llama-bpe":   {patterns: []string{llama3Words}, wholeWords: true, bos: true},
 	"qwen2":       {patterns: []string{qwen2Words}, nfc: true},
 	"qwen35":      {patterns: []string{qwen35Words}, nfc: true},
-	"tekken":      {patterns: []string{tekkenWords}, wholeWords: true},
+	"tekken":      {patterns: []string{tekkenWords}, wholeWords: true, bos: true},
 	"gpt-4o":      {patterns: []string{gpt4oWords}},
 	"deepseek-v3": {patterns: []string{`\p{N}{1,3}`, deepseekHan, deepseekWords}},
 }
@@ -113,34 +121,78 @@ func FromGGUF(value func(key string) any) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	t, err := v.tokenizer()
+	t, _, err := v.tokenizer()
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	return t, nil
 }
 
-func (v *vocabulary) tokenizer() (*Tokenizer, error) {
-	f := file{Model: model{Vocab: make(map[string]uint32, len(v.tokens))}}
-	if len(v.types) > 0 && len(v.types) != len(v.tokens) {
+// GGUFToJSON returns the tokenizer.json of a GGUF file, whose ids and texts are those of FromGGUF.
+// value is that of FromGGUF. A token whose text another one has, with a lower id, is left out: no
+// text becomes that id.
+func GGUFToJSON(value func(key string) any) ([]byte, error) {
+	v, err := readVocabulary(value)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	_, f, err := v.tokenizer()
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	for id, token := range v.tokens {
+		if !utf8.ValidString(token) {
+			return nil, fmt.Errorf("tokenizer: token %d, %q, is not UTF-8", id, token)
+		}
+	}
+	data, err := v.json(f)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return data, nil
+}
+
+// tokenizer returns the tokenizer, and the file that defines it.
+func (v *vocabulary) tokenizer() (*Tokenizer, *file, error) {
+	f, err := v.file()
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := f.build()
+	if err != nil {
+		return nil, nil, err
+	}
+	t.tokens = slices.Clone(v.tokens) // names that stand twice too
+	return t, f, nil
+}
+
+// file returns the tokenizer.json.
+func (v *vocabulary) file() (*file, error) {
+	switch {
+	case len(v.tokens) == 0:
+		return nil, errors.New("tokenizer.ggml.tokens is missing")
+	case len(v.types) > 0 && len(v.types) != len(v.tokens):
 		return nil, fmt.Errorf("got %d types for %d tokens", len(v.types), len(v.tokens))
 	}
+	steps, err := v.steps()
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(steps)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{}
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, err
+	}
+	f.Model.Vocab = make(map[string]uint32, len(v.tokens))
 	for id, token := range v.tokens {
 		if _, ok := f.Model.Vocab[token]; !ok {
 			f.Model.Vocab[token] = uint32(id)
 		}
 	}
-	t := &Tokenizer{special: map[uint32]bool{}}
-	var err error
-	switch v.model {
-	case "gpt2":
-		err = v.byteLevel(t, &f)
-	case "llama":
-		err = v.sentencePiece(t, &f)
-	default:
-		err = fmt.Errorf("model %q is not supported: want gpt2 or llama", v.model)
-	}
-	if err != nil {
+	if err := v.merge(&f.Model); err != nil {
 		return nil, err
 	}
 	for id, kind := range v.types {
@@ -148,82 +200,29 @@ func (v *vocabulary) tokenizer() (*Tokenizer, error) {
 			f.AddedTokens = append(f.AddedTokens, addedToken{ID: uint32(id), Content: v.tokens[id], Special: kind == controlType})
 		}
 	}
-	if err := t.setTokens(&f); err != nil {
-		return nil, err
-	}
-	t.tokens = slices.Clone(v.tokens) // names that stand twice too
-	for _, end := range []struct {
-		id   *uint32
-		add  bool
-		list *[]uint32
-	}{{v.bos, v.addsBOS(), &t.before}, {v.eos, v.addEOS != nil && *v.addEOS, &t.after}} {
-		switch {
-		case !end.add:
-		case end.id == nil || int(*end.id) >= len(v.tokens):
-			return nil, fmt.Errorf("the file adds a token that it does not name")
-		default:
-			*end.list = []uint32{*end.id}
-		}
-	}
-	t.model, err = newBPE(&f.Model, v.model == "gpt2")
-	return t, err
+	return f, nil
 }
 
-// addsBOS reports whether a text begins with the token for that: by default those of llama do.
-func (v *vocabulary) addsBOS() bool {
-	if v.addBOS == nil {
-		return v.model == "llama"
-	}
-	return *v.addBOS
-}
-
-// byteLevel sets what models of the kind of GPT-2 have.
-func (v *vocabulary) byteLevel(t *Tokenizer, f *file) error {
-	pre, ok := preTokenizers[v.pre]
-	if !ok {
-		return fmt.Errorf("pre-tokenizer %q is not known: want one of %s", v.pre, strings.Join(slices.Sorted(maps.Keys(preTokenizers)), ", "))
-	}
-	if pre.nfc {
-		t.normalizers = []normalizer{nfc{}}
-	}
-	if pre.digits {
-		t.splitters = append(t.splitters, patternSplit{find: findDigit, behavior: isolated})
-	}
-	for _, expression := range pre.patterns {
-		p, err := compile(expression)
-		if err != nil {
-			return err
+// merge sets the merges of the model.
+func (v *vocabulary) merge(m *model) error {
+	if v.model == sentencePieceModel {
+		if len(v.scores) != len(v.tokens) {
+			return fmt.Errorf("got %d scores for %d tokens", len(v.scores), len(v.tokens))
 		}
-		t.splitters = append(t.splitters, patternSplit{find: p.find, behavior: isolated})
+		m.Merges = scoredMerges(v.tokens, v.scores, m.Vocab)
+		return nil
 	}
-	f.Model.IgnoreMerges = pre.wholeWords
+	if v.merges == nil {
+		return errors.New("tokenizer.ggml.merges is missing")
+	}
+	m.Merges = make([]mergeText, 0, len(v.merges))
 	for _, text := range v.merges {
 		a, b, ok := strings.Cut(text, " ")
 		if !ok {
 			return fmt.Errorf("merge %q is not a pair", text)
 		}
-		f.Model.Merges = append(f.Model.Merges, mergeText{a, b})
+		m.Merges = append(m.Merges, mergeText{a, b})
 	}
-	t.decoder = decoder{byteLevel: true}
-	return nil
-}
-
-// sentencePiece sets what models of the kind of Llama 2 have.
-func (v *vocabulary) sentencePiece(t *Tokenizer, f *file) error {
-	if len(v.scores) != len(v.tokens) {
-		return fmt.Errorf("got %d scores for %d tokens", len(v.scores), len(v.tokens))
-	}
-	t.decoder = decoder{replacement: space, fallback: true}
-	if v.spacePrefix == nil || *v.spacePrefix {
-		t.normalizers = append(t.normalizers, prepend{space})
-		t.decoder.strip = stripOne
-	}
-	t.normalizers = append(t.normalizers, replace{" ", space})
-	f.Model.ByteFallback, f.Model.FuseUnk = true, true
-	if id := slices.Index(v.types, unknownType); id >= 0 {
-		f.Model.UnkToken = &v.tokens[id]
-	}
-	f.Model.Merges = scoredMerges(v.tokens, v.scores, f.Model.Vocab)
 	return nil
 }
 

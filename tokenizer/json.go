@@ -183,10 +183,15 @@ func typeError(err error) error {
 }
 
 func (f *file) tokenizer() (*Tokenizer, error) {
-	t := &Tokenizer{special: map[uint32]bool{}}
 	if err := f.Model.check(); err != nil {
 		return nil, err
 	}
+	return f.build()
+}
+
+// build returns the tokenizer of a file whose vocabulary is read.
+func (f *file) build() (*Tokenizer, error) {
+	t := &Tokenizer{special: map[uint32]bool{}}
 	for _, s := range f.Normalizer.flat() {
 		n, err := newNormalizer(s)
 		if err != nil {

@@ -191,7 +191,7 @@ func notCompared(dst *checkpoint.Model, known map[string]bool) (parts []string) 
 		parts = append(parts, fmt.Sprintf("scales of the KV cache (%d): they depend on inputs", caches))
 	}
 	switch others := len(dst.Source.Others()); {
-	case dst.Convention.InGGUF():
+	case dst.Architecture != "":
 		parts = append(parts, "metadata and tokenizer: only weights are compared")
 	case !dst.Source.Single:
 		parts = append(parts, fmt.Sprintf("config.json beyond its quantization, and other files (%d): only weights are compared", others))

@@ -47,7 +47,7 @@ Nothing is written then.
 		if err != nil {
 			return err
 		}
-		source, err := input.Open(cmd.Context(), args[0])
+		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/summary"
@@ -19,6 +22,9 @@ func dequantizeCommand() *cobra.Command {
 decoded value exactly. BF16 and FP16 round to nearest even, and the table prints
 the error. All other weights and files are copied unchanged.
 
+A GGUF file becomes a directory with its configuration and tokenizer, or one
+file of weights if DST ends in .safetensors.
+
 ` + input.Help,
 		Example: `  microscale dequantize out back
   microscale dequantize Llama-3.2-1B-MXFP8 Llama-3.2-1B-decoded --dtype bf16`,
@@ -28,7 +34,10 @@ the error. All other weights and files are copied unchanged.
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
 	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
-		source, err := input.Open(cmd.Context(), args[0])
+		if strings.HasSuffix(args[1], llamacpp.Suffix) {
+			return cli.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", cli.Printable(args[1]), llamacpp.Suffix)
+		}
+		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
 		}

@@ -23,19 +23,23 @@ repeat the command with --resume. Several machines share the work with
 --shard I/N; merge joins their parts.
 
 --for NAME stores DST as that client reads it (microscale formats --clients
-prints the table). Without it, directories are stored as compressed-tensors
-(vLLM, SGLang, transformers) if it has the format, and single files in
-Microscale's own convention (plain). --convention and --scheme choose directly.
+prints the table). Without it, directories and GGUF files are stored as
+compressed-tensors (vLLM, SGLang, transformers) if it has the format, and other
+files in Microscale's own convention (plain). --convention and --scheme choose
+directly.
 
 Two-dimensional weights and the experts of known families are quantized. Norms,
 embeddings, the output head, routers and vision towers are not; --include and
---exclude change that. Auxiliary files are copied unchanged.`
+--exclude change that. Auxiliary files are copied unchanged. A GGUF file becomes
+a directory with its configuration and tokenizer, or one file of weights if DST
+ends in .safetensors.`
 
 const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4 --for vllm
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
   microscale quantize SRC DST --format nvfp4 --convention modelopt --calibration constant
   microscale quantize SRC DST --format nvfp4 --scale-search
+  microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.' --dry-run`
 
 func quantizeCommand() *cobra.Command {
@@ -88,7 +92,7 @@ func quantizeCommand() *cobra.Command {
 		if o.Calibration, err = calibration.Read(); err != nil {
 			return err
 		}
-		source, err := input.Open(cmd.Context(), args[0])
+		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
 		}

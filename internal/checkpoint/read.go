@@ -30,9 +30,6 @@ type Model struct {
 	// Architecture is general.architecture of a GGUF file, "" for other files.
 	Architecture string
 
-	// Configuration is the config.json that follows from the metadata of a GGUF file, or nil.
-	Configuration []byte
-
 	fileBytes int64 // of a GGUF file; 0 for others
 
 	byName     map[string]*Weight

@@ -17,9 +17,6 @@ type GGUFView struct {
 
 	// Decoded has the tensors that are quantized in the file and that the checkpoint has in F32.
 	Decoded []DecodedType `json:"decoded,omitempty"`
-
-	// Configuration is the config.json that follows from the metadata; nil for an unknown architecture.
-	Configuration json.RawMessage `json:"configuration,omitempty"`
 }
 
 // A DecodedType is a tensor of a GGUF file that is decoded as it is read.
@@ -55,7 +52,7 @@ func (m *Model) view() {
 		if !ok || json.Unmarshal([]byte(text), &v) != nil {
 			continue
 		}
-		m.Architecture, m.Configuration, m.fileBytes = v.Architecture, v.Configuration, v.Bytes
+		m.Architecture, m.fileBytes = v.Architecture, v.Bytes
 		if m.Convention != nil {
 			m.Convention = &ggufConvention
 		}

@@ -44,13 +44,7 @@ func (t *Text) readGGUF(path string) error {
 	t.Template, _ = f.Value("tokenizer.chat_template").(string)
 	t.BOS = t.tokenOf(f.Value("tokenizer.ggml.bos_token_id"))
 	t.EOS = t.tokenOf(f.Value("tokenizer.ggml.eos_token_id"))
-	var ends []int32
-	for _, key := range []string{"eot_token_id", "eom_token_id"} {
-		if id, ok := f.Value("tokenizer.ggml." + key).(uint32); ok {
-			ends = append(ends, int32(id))
-		}
-	}
-	t.addStops(ends...)
+	t.addStops(llamacpp.Ends(f)...)
 	return nil
 }
 

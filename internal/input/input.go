@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/sample"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // Help describes the argument SRC of commands.
@@ -20,6 +21,16 @@ const Help = `SRC is a Hugging Face directory (config.json, *.safetensors, an in
 .safetensors or .gguf file, a model on the Hugging Face Hub (hf://OWNER/NAME or
 hf://OWNER/NAME@REVISION; HF_ENDPOINT, HF_TOKEN and HF_HOME apply), or
 "sample:", a built-in Llama-shaped checkpoint of 9.7 M parameters.`
+
+// OpenFor is Open for a conversion to DST. The weights of a GGUF file become one file if DST ends in
+// .safetensors, and otherwise a directory with configuration and tokenizer.
+func OpenFor(ctx context.Context, src, dst string) (*hf.Checkpoint, error) {
+	c, err := Open(ctx, src)
+	if err == nil && c.Single && strings.HasSuffix(dst, safetensors.Suffix) {
+		c.Config = nil
+	}
+	return c, err
+}
 
 // Open opens the checkpoint that the argument SRC names. The caller closes it.
 func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/internal/gguf"
 )
 
 // An architecture is a family of models in llama.cpp.
@@ -22,6 +24,7 @@ type architecture struct {
 	plusOne    bool        // norms have 1 added in the file
 	windowed   int         // every layer but each windowed-th has a window; 0: the graph has no windows
 	unrotated  int         // each unrotated-th layer has no rotary embedding; 0: all have one
+	theta      float64     // of rotary embeddings in a config.json without rope_theta; 0: 10000
 	// scaled: scores are divided by the root of head_dim or, in the model with that number of layers,
 	// of hidden_size / num_attention_heads. 0: the configuration has no such scale.
 	scaled int
@@ -49,12 +52,12 @@ var gemmaModules = [][2]string{
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
 	"MistralForCausalLM":  {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
-	"MixtralForCausalLM":  {name: "llama", permuted: true, modelType: "mixtral", experts: &mixtral},
+	"MixtralForCausalLM":  {name: "llama", permuted: true, modelType: "mixtral", experts: &mixtral, theta: 1e6},
 	"Qwen2ForCausalLM":    {name: "qwen2", modelType: "qwen2"},
 	"Qwen3ForCausalLM":    {name: "qwen3", modelType: "qwen3", biasKey: "attention_bias"},
 	"Qwen2MoeForCausalLM": {name: "qwen2moe", modelType: "qwen2_moe", experts: &qwen2Experts},
 	"Qwen3MoeForCausalLM": {name: "qwen3moe", modelType: "qwen3_moe", experts: &qwen3Experts, biasKey: "attention_bias"},
-	"SmolLM3ForCausalLM":  {name: "smollm3", permuted: true, modelType: "smollm3", biasKey: "attention_bias", unrotated: 4},
+	"SmolLM3ForCausalLM":  {name: "smollm3", permuted: true, modelType: "smollm3", biasKey: "attention_bias", unrotated: 4, theta: 2e6},
 	"GraniteForCausalLM": {name: "granite", permuted: true, modelType: "granite", biasKey: "attention_bias", keys: []setting{
 		{"embedding_scale", "embedding_multiplier", false}, {"residual_scale", "residual_multiplier", false},
 		{"attention.scale", "attention_multiplier", false}, {"logit_scale", "logits_scaling", false},
@@ -72,9 +75,21 @@ var architectures = map[string]architecture{
 	"Gemma2ForCausalLM": {name: "gemma2", modelType: "gemma2", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 2, scaled: 46, keys: []setting{
 		{"attn_logit_softcapping", "attn_logit_softcapping", false}, {"final_logit_softcapping", "final_logit_softcapping", false}, slidingWindow,
 	}},
-	"Gemma3ForCausalLM": {name: "gemma3", modelType: "gemma3_text", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 6, scaled: 62, keys: []setting{
+	"Gemma3ForCausalLM": {name: "gemma3", modelType: "gemma3_text", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 6, scaled: 62, theta: 1e6, keys: []setting{
 		slidingWindow,
 	}},
+}
+
+// architectureOf returns the architecture of a file, and its class: the first in the order of names if
+// llama.cpp makes no difference between several. The zero architecture is an unknown one.
+func architectureOf(f *gguf.File) (class string, a architecture) {
+	name, _ := f.Value("general.architecture").(string)
+	for _, class := range slices.Sorted(maps.Keys(architectures)) {
+		if a := architectures[class]; a.name == name && (a.experts != nil) == (f.Count(name+".expert_count") > 0) {
+			return class, a
+		}
+	}
+	return "", architecture{}
 }
 
 func architectureNames() string {

@@ -10,37 +10,71 @@ import (
 	"github.com/microscale-go/microscale/internal/gguf"
 )
 
-// configured maps metadata keys of an architecture to keys of config.json.
-var configured = [][2]string{
-	{"embedding_length", "hidden_size"},
-	{"feed_forward_length", "intermediate_size"},
-	{"block_count", "num_hidden_layers"},
-	{"context_length", "max_position_embeddings"},
-	{"attention.head_count", "num_attention_heads"},
-	{"attention.head_count_kv", "num_key_value_heads"},
-	{"attention.key_length", "head_dim"},
-	{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-	{"rope.freq_base", "rope_theta"},
-	{"expert_count", "num_local_experts"},
-	{"expert_used_count", "num_experts_per_tok"},
-	{"expert_feed_forward_length", "moe_intermediate_size"},
-	{"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+// A parameter is a number that the metadata of an architecture and config.json have under different
+// keys.
+type parameter struct {
+	metadata string
+	config   string // "": config.json has no key for it, or another one
+	value    func(m *Model) any
+}
+
+// count returns the value of a parameter that is a positive number. 0 is none.
+func count(of func(c *config) int) func(m *Model) any {
+	return func(m *Model) any {
+		if n := of(&m.config); n != 0 {
+			return uint32(n)
+		}
+		return nil
+	}
+}
+
+// parameters has what all architectures have. A file is written in this order.
+var parameters = []parameter{
+	{"block_count", "num_hidden_layers", count(func(c *config) int { return c.Layers })},
+	{"context_length", "max_position_embeddings", count(func(c *config) int { return c.ContextLength })},
+	{"embedding_length", "hidden_size", count(func(c *config) int { return c.HiddenSize })},
+	{"feed_forward_length", "intermediate_size", count(func(c *config) int { return c.IntermediateSize })},
+	{"attention.head_count", "num_attention_heads", count(func(c *config) int { return c.Heads })},
+	{"attention.head_count_kv", "num_key_value_heads", count(func(c *config) int { return c.KeyValueHeads })},
+	{"attention.key_length", "head_dim", count(func(c *config) int { return c.HeadDim })},
+	{"attention.value_length", "", count(func(c *config) int { return c.HeadDim })},
+	{"attention.layer_norm_rms_epsilon", "rms_norm_eps", func(m *Model) any { return float32(*m.config.RMSNormEps) }},
+	{"vocab_size", "", count(func(c *config) int { return c.VocabSize })}, // a reader counts the rows of the embeddings
+}
+
+// hyperparameters adds the metadata keys of config.json.
+func (m *Model) hyperparameters() error {
+	rows := parameters
+	if m.architecture.experts != nil {
+		rows = append(rows[:len(rows):len(rows)], m.architecture.experts.parameters()...)
+	}
+	for _, p := range rows {
+		if value := p.value(m); value != nil {
+			m.set(p.metadata, value)
+		}
+	}
+	if err := m.describeKeys(); err != nil {
+		return err
+	}
+	return m.rotary()
 }
 
 // configuration returns the config.json that follows from the metadata, nil for an unknown
 // architecture.
-func configuration(f *gguf.File, a architecture) (json.RawMessage, error) {
-	if a.name == "" {
-		return nil, nil
-	}
+func configuration(f *gguf.File) (json.RawMessage, error) {
+	class, a := architectureOf(f)
 	embedding, ok := f.Lookup("token_embd.weight")
-	if !ok || len(embedding.Shape) != 2 {
+	if a.name == "" || !ok || len(embedding.Shape) != 2 {
 		return nil, nil // no model
 	}
-	c := map[string]any{"model_type": a.modelType, "vocab_size": embedding.Shape[0]}
-	for _, row := range configured {
-		if n := f.Value(a.name + "." + row[0]); n != nil {
-			c[row[1]] = number(n)
+	c := map[string]any{"architectures": []string{class}, "model_type": a.modelType, "vocab_size": embedding.Shape[0], "torch_dtype": torchDtype(f)}
+	rows := parameters
+	if a.experts != nil {
+		rows = append(rows[:len(rows):len(rows)], a.experts.parameters()...)
+	}
+	for _, p := range rows {
+		if n := f.Value(a.name + "." + p.metadata); n != nil && p.config != "" {
+			c[p.config] = number(n)
 		}
 	}
 	for _, k := range a.keys {
@@ -48,26 +82,71 @@ func configuration(f *gguf.File, a architecture) (json.RawMessage, error) {
 			c[k.config] = number(n)
 		}
 	}
-	count := func(key string) int { return f.Count(a.name + "." + key) }
-	headDim, rotated := a.headDim(f), count("rope.dimension_count")
-	if a.partial && headDim > 0 && rotated > 0 {
-		c["partial_rotary_factor"] = float64(rotated) / float64(headDim)
-	}
-	if a.scaled > 0 {
-		c["query_pre_attn_scalar"] = a.queryScalar(count("block_count"), headDim, count("embedding_length"), count("attention.head_count"))
-	}
+	a.complete(f, c)
 	_, separate := f.Lookup("output.weight")
 	c["tie_word_embeddings"] = !separate
 	if _, biased := f.Lookup("blk.0.attn_q.bias"); biased && a.biasKey != "" {
 		c[a.biasKey] = true
 	}
-	if e := a.experts; e != nil && e.configured {
-		c["norm_topk_prob"] = e.normalized
+	if _, biased := f.Lookup("blk.0.ffn_down.bias"); biased {
+		c["mlp_bias"] = true
+	}
+	for key, metadata := range tokenKeys {
+		c[key] = f.Value("tokenizer.ggml." + metadata) // null: transformers' default may be beyond the vocabulary
 	}
 	if err := ropeParameters(f, a, c); err != nil {
 		return nil, err
 	}
-	return json.Marshal(c)
+	return json.MarshalIndent(c, "", "  ")
+}
+
+// tokenKeys maps keys of config.json to those of the metadata after "tokenizer.ggml.".
+var tokenKeys = map[string]string{"bos_token_id": "bos_token_id", "eos_token_id": "eos_token_id", "pad_token_id": "padding_token_id"}
+
+// complete sets what follows from several values of the metadata, and what llama.cpp has by default.
+func (a architecture) complete(f *gguf.File, c map[string]any) {
+	count := func(key string) int { return f.Count(a.name + "." + key) }
+	headDim, rotated := a.headDim(f), count("rope.dimension_count")
+	if headDim > 0 {
+		c["head_dim"] = headDim
+	}
+	if a.partial && headDim > 0 && rotated > 0 {
+		c["partial_rotary_factor"] = float64(rotated) / float64(headDim)
+	}
+	if heads := count("attention.head_count"); c["num_key_value_heads"] == nil && heads > 0 {
+		c["num_key_value_heads"] = heads
+	}
+	c["rope_theta"] = defaultTheta // that of llama.cpp for every architecture
+	if theta := f.Value(a.name + ".rope.freq_base"); theta != nil {
+		c["rope_theta"] = number(theta)
+	}
+	if a.scaled > 0 {
+		c["query_pre_attn_scalar"] = a.queryScalar(count("block_count"), headDim, count("embedding_length"), count("attention.head_count"))
+	}
+	if e := a.experts; e != nil && e.configured {
+		c["norm_topk_prob"] = e.normalized
+	}
+	c["hidden_act"] = "silu"
+	if a.activation != "" {
+		c["hidden_act"], c["hidden_activation"] = a.activation, a.activation
+	}
+}
+
+// torchDtype returns the dtype in which clients compute: that of the unquantized matrices.
+func torchDtype(f *gguf.File) string {
+	types := map[gguf.Type]bool{}
+	for _, t := range f.Tensors {
+		if len(t.Shape) > 1 {
+			types[t.Type] = true
+		}
+	}
+	switch {
+	case types[gguf.F16] && !types[gguf.BF16]:
+		return "float16"
+	case len(types) == 1 && types[gguf.F32]:
+		return "float32"
+	}
+	return "bfloat16"
 }
 
 // headDim returns the elements of an attention head; 0 if the metadata lacks them.
@@ -88,8 +167,8 @@ func number(value any) any {
 	return value
 }
 
-// ropeParameters sets rope_scaling. The divisors of Llama 3 are a tensor, which has the effect of a
-// LongRoPE with the same divisors for all lengths.
+// ropeParameters sets rope_scaling. The divisors of Llama 3 are a tensor. Without parameters of
+// Llama 3 that give them, they are a LongRoPE with the same divisors for all lengths.
 func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 	key := func(name string) any { return f.Value(a.name + ".rope." + name) }
 	if t, ok := f.Lookup(ropeFactors); ok {
@@ -97,7 +176,19 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 		if err != nil {
 			return err
 		}
-		c["rope_scaling"] = map[string]any{"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1}
+		theta, given := key("freq_base").(float32)
+		if !given {
+			theta = defaultTheta
+		}
+		if r := llama3Of(divisors, theta); r != nil {
+			c["rope_scaling"] = r
+			return nil
+		}
+		r := map[string]any{"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1}
+		if n := c["max_position_embeddings"]; n != nil { // transformers reads it, although one length is as good as another
+			r["original_max_position_embeddings"] = n
+		}
+		c["rope_scaling"] = r
 		return nil
 	}
 	kind, _ := key("scaling.type").(string)
@@ -105,12 +196,9 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 		return nil
 	}
 	r := map[string]any{"rope_type": kind}
-	for _, row := range [][2]string{
-		{"scaling.factor", "factor"}, {"scaling.original_context_length", "original_max_position_embeddings"}, {"scaling.attn_factor", "attention_factor"},
-		{"scaling.yarn_attn_factor", "attention_factor"}, {"scaling.yarn_beta_fast", "beta_fast"}, {"scaling.yarn_beta_slow", "beta_slow"},
-	} {
-		if n := key(row[0]); n != nil {
-			r[row[1]] = number(n)
+	for _, row := range scalingKeys {
+		if n := key("scaling." + row.metadata); n != nil {
+			r[row.config] = number(n)
 		}
 	}
 	c["rope_scaling"] = r

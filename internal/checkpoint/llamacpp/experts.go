@@ -151,18 +151,18 @@ func (m *Model) checkExperts() error {
 // maxExperts is LLAMA_MAX_EXPERTS.
 const maxExperts = 512
 
-// describeExperts adds the metadata keys of a mixture of experts.
-func (m *Model) describeExperts() {
-	c, e := m.config, m.architecture.experts
-	if e == nil {
-		return
+// parameters returns the parameters of a mixture of experts.
+func (e *experts) parameters() []parameter {
+	rows := []parameter{
+		{"expert_count", "num_local_experts", count(func(c *config) int { return c.experts() })},
+		{"expert_used_count", "num_experts_per_tok", count(func(c *config) int { return c.ExpertsUsed })},
 	}
-	m.set("expert_count", uint32(c.experts()))
-	m.set("expert_used_count", uint32(c.ExpertsUsed))
 	if e.configured {
-		m.set("expert_feed_forward_length", uint32(c.ExpertSize))
+		rows[0].config = "num_experts"
+		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertSize })})
 	}
 	if e.shared {
-		m.set("expert_shared_feed_forward_length", uint32(c.SharedExpertSize))
+		rows = append(rows, parameter{"expert_shared_feed_forward_length", "shared_expert_intermediate_size", count(func(c *config) int { return c.SharedExpertSize })})
 	}
+	return rows
 }

@@ -46,7 +46,7 @@ const embeddings = "model.embed_tokens.weight"
 // Describe returns the content of the GGUF file for a checkpoint. It returns an error if
 // llama.cpp could not run the result, or the translation is unknown.
 func Describe(c *hf.Checkpoint) (*Model, error) {
-	if c.Config == nil {
+	if c.Config == nil || c.Single {
 		return nil, fmt.Errorf("%s: a GGUF file describes the model, but %s is missing: name a checkpoint's directory", c.Path, hf.ConfigName)
 	}
 	m := &Model{}
@@ -212,21 +212,4 @@ func (m *Model) readConfig(text []byte) error {
 		return fmt.Errorf("heads of %d elements cannot be rotated: fetch it again", c.HeadDim)
 	}
 	return errors.Join(m.checkGraph(), m.checkExperts())
-}
-
-// hyperparameters adds the metadata keys of config.json.
-func (m *Model) hyperparameters() error {
-	c := m.config
-	m.set("block_count", uint32(c.Layers))
-	m.set("context_length", uint32(c.ContextLength))
-	m.set("embedding_length", uint32(c.HiddenSize))
-	m.set("feed_forward_length", uint32(c.IntermediateSize))
-	m.set("attention.head_count", uint32(c.Heads))
-	m.set("attention.head_count_kv", uint32(c.KeyValueHeads))
-	m.set("attention.key_length", uint32(c.HeadDim))
-	m.set("attention.value_length", uint32(c.HeadDim))
-	m.set("attention.layer_norm_rms_epsilon", float32(*c.RMSNormEps))
-	m.set("vocab_size", uint32(c.VocabSize))
-	m.describeExperts()
-	return errors.Join(m.describeKeys(), m.rotary())
 }

@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -24,11 +25,19 @@ type rope struct {
 	Full            *rope    `json:"full_attention"` // if layers with a window have other parameters
 }
 
+// defaultTheta is rope_theta of models that do not name it.
+const defaultTheta = 10000
+
+// theta returns the base of the frequencies of rotary embeddings.
+func (m *Model) theta() float64 {
+	return value(m.config.RopeParameters.Theta, cmp.Or(m.architecture.theta, defaultTheta))
+}
+
 // rotary adds the metadata keys of rotary embeddings.
 func (m *Model) rotary() error {
 	r := m.config.RopeParameters
 	m.set("rope.dimension_count", uint32(float64(m.config.HeadDim)*value(m.config.PartialRotary, 1)))
-	m.set("rope.freq_base", float32(value(r.Theta, 10000)))
+	m.set("rope.freq_base", float32(m.theta()))
 	kind := r.Type
 	if kind == "" {
 		kind = r.OldType
@@ -39,27 +48,48 @@ func (m *Model) rotary() error {
 	case r.Factor == nil:
 		return fmt.Errorf("rope_scaling of type %q has no factor: fetch it again", kind)
 	case kind == "linear":
-		m.set("rope.scaling.type", kind)
-		m.set("rope.scaling.factor", float32(*r.Factor))
+		m.scaling(kind, r, scalingKeys[:1])
 		return nil
 	case kind == "llama3":
 		m.Extra = append(m.Extra, m.llama3(r))
 		return nil
 	case kind == "yarn" && r.OriginalLength != nil:
-		m.set("rope.scaling.type", kind)
-		m.set("rope.scaling.factor", float32(*r.Factor))
-		m.set("rope.scaling.original_context_length", uint32(*r.OriginalLength))
-		for _, optional := range []struct {
-			key   string
-			value *float64
-		}{{"attn_factor", r.AttentionFactor}, {"beta_fast", r.BetaFast}, {"beta_slow", r.BetaSlow}} {
-			if optional.value != nil {
-				m.set("rope.scaling.yarn_"+optional.key, float32(*optional.value))
-			}
-		}
+		m.scaling(kind, r, scalingKeys)
 		return nil
 	}
 	return fmt.Errorf("rope_scaling of type %q is not supported in GGUF, only linear, llama3 and yarn with original_max_position_embeddings", kind)
+}
+
+// A scalingKey is a number of the scaling of rotary embeddings.
+type scalingKey struct {
+	metadata, config string
+	integer          bool
+	value            func(r *rope) *float64 // nil: none
+}
+
+// scalingKeys are the keys of the metadata after "rope.scaling.", and of rope_scaling. Scaling of type
+// linear has the first.
+var scalingKeys = []scalingKey{
+	{"factor", "factor", false, func(r *rope) *float64 { return r.Factor }},
+	{"original_context_length", "original_max_position_embeddings", true, func(r *rope) *float64 { return r.OriginalLength }},
+	{"attn_factor", "attention_factor", false, func(*rope) *float64 { return nil }}, // of other writers
+	{"yarn_attn_factor", "attention_factor", false, func(r *rope) *float64 { return r.AttentionFactor }},
+	{"yarn_beta_fast", "beta_fast", false, func(r *rope) *float64 { return r.BetaFast }},
+	{"yarn_beta_slow", "beta_slow", false, func(r *rope) *float64 { return r.BetaSlow }},
+}
+
+// scaling adds the metadata keys of rope_scaling.
+func (m *Model) scaling(kind string, r *rope, rows []scalingKey) {
+	m.set("rope.scaling.type", kind)
+	for _, row := range rows {
+		switch x := row.value(r); {
+		case x == nil:
+		case row.integer:
+			m.set("rope.scaling."+row.metadata, uint32(*x))
+		default:
+			m.set("rope.scaling."+row.metadata, float32(*x))
+		}
+	}
 }
 
 // ropeFactors is the name of the tensor that llama3 returns.
@@ -68,13 +98,49 @@ const ropeFactors = "rope_freqs.weight"
 // llama3 returns the divisors of the frequencies for rope_type llama3 of transformers.
 func (m *Model) llama3(r *rope) Constant {
 	low, high := value(r.LowFrequency, 1), value(r.HighFrequency, 4)
-	length, base, d := value(r.OriginalLength, 8192), value(r.Theta, 10000), m.config.HeadDim
+	length, base, d := value(r.OriginalLength, 8192), m.theta(), m.config.HeadDim
 	values := make([]float32, d/2)
 	for i := range values {
 		wavelength := 2 * math.Pi * math.Pow(base, float64(2*i)/float64(d))
 		values[i] = float32(Llama3Divisor(wavelength, *r.Factor, low, high, length))
 	}
 	return Constant{gguf.Spec{Name: ropeFactors, Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
+}
+
+// llama3Of is the inverse of llama3: it returns the rope_scaling whose divisors, in float32, are the
+// given ones; nil if there is none. The divisors determine low_freq_factor, high_freq_factor and
+// original_max_position_embeddings up to a common factor. All published models have 1 and 4.
+func llama3Of(divisors []float32, theta float32) map[string]any {
+	const low, high = 1, 4
+	n := len(divisors)
+	if n == 0 {
+		return nil
+	}
+	factor := float64(divisors[n-1])
+	wavelength := func(i int) float64 { return 2 * math.Pi * math.Pow(float64(theta), float64(i)/float64(n)) }
+	least, most, length := 0.0, math.Inf(1), 0.0 // what each wavelength says about the length
+	for i, d := range divisors {
+		switch w, d := wavelength(i), float64(d); {
+		case d == 1:
+			least = max(least, w*high)
+		case d == factor:
+			most = min(most, w*low)
+		default:
+			length = math.Round(w * (low + (high-low)*(1/d-1/factor)/(1-1/factor)))
+		}
+	}
+	if length == 0 { // no wavelength is between: take a power of two
+		length = math.Exp2(math.Ceil(math.Log2(max(1, least))))
+	}
+	if !(factor > 1) || !(length <= most) || length > math.MaxInt32 {
+		return nil
+	}
+	for i, d := range divisors {
+		if want := float32(Llama3Divisor(wavelength(i), factor, low, high, length)); math.Abs(float64(d-want)) > 1e-6*float64(want) {
+			return nil
+		}
+	}
+	return map[string]any{"rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high, "original_max_position_embeddings": length}
 }
 
 // Llama3Divisor returns the divisor of the frequency with a wavelength in Llama 3.1: 1 for short

@@ -23,8 +23,8 @@ import (
 // Suffix ends the names of GGUF files.
 const Suffix = ".gguf"
 
-// Open opens a GGUF file as a checkpoint of a single file. Tensors of the known architectures
-// have the names and the row order of the Hugging Face checkpoint; quantized tensors have the
+// Open opens a GGUF file as a checkpoint of a single file. That of a known architecture has the
+// configuration, the names and the row order of the Hugging Face checkpoint; quantized tensors have the
 // layout of convention plain. Tensors of types that package ggml decodes have their values in F32.
 // Tensors of other types are bytes. checkpoint.Read recognizes the result (checkpoint.GGUFView) and
 // reports those types.
@@ -40,7 +40,7 @@ func Open(path string) (*hf.Checkpoint, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	source, err := hf.OpenFile(v.plain)
+	source, err := hf.OpenFile(v.plain, v.config)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -78,6 +78,7 @@ type view struct {
 	layout    *safetensors.Layout
 	plain     *safetensors.File
 	described checkpoint.GGUFView
+	config    []byte // the config.json that follows from the metadata; nil for an unknown architecture
 }
 
 // A part is the bytes of a tensor of the view.
@@ -128,13 +129,7 @@ func (p *part) bytes() int {
 // build synthesizes the header of the view.
 func (v *view) build() error {
 	v.parts = map[string]part{}
-	var a architecture
-	count, _ := v.file.Value(fmt.Sprint(v.file.Value("general.architecture"), ".expert_count")).(uint32)
-	for _, row := range architectures {
-		if row.name == v.file.Value("general.architecture") && (row.experts != nil) == (count > 0) {
-			a = row
-		}
-	}
+	_, a := architectureOf(v.file)
 	for _, t := range v.file.Tensors {
 		v.addTensor(t, a)
 	}
@@ -146,7 +141,7 @@ func (v *view) build() error {
 	v.described.Architecture, _ = v.file.Value("general.architecture").(string)
 	v.described.Bytes = v.file.Size()
 	var err error
-	if v.described.Configuration, err = configuration(v.file, a); err != nil {
+	if v.config, err = configuration(v.file); err != nil {
 		return fmt.Errorf("%s: %w", v.file.Name(), err)
 	}
 	key, value := v.described.Metadata()

@@ -1,8 +1,11 @@
 package llamacpp
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -134,15 +137,23 @@ func TestConfiguration(t *testing.T) {
 		pairs []gguf.Pair
 		want  string
 	}{
-		"llama": {specs[:2], pairs, `{"attention_bias":true,"hidden_size":4,"model_type":"llama","num_hidden_layers":3,"rms_norm_eps":1e-05,"rope_theta":500000,"tie_word_embeddings":true,"vocab_size":7}`},
-		"head":  {[]gguf.Spec{specs[0], {Name: "output.weight", Type: gguf.F32, Shape: []int64{7, 4}}}, pairs[:1], `{"model_type":"llama","tie_word_embeddings":false,"vocab_size":7}`},
-		"llama3": {[]gguf.Spec{specs[0], specs[2]}, pairs[:1],
-			`{"model_type":"llama","rope_scaling":{"attention_factor":1,"long_factor":[3.8204714e-37],"rope_type":"longrope","short_factor":[3.8204714e-37]},"tie_word_embeddings":true,"vocab_size":7}`},
+		"llama": {specs[:2], pairs, `{"architectures":["LlamaForCausalLM"],"attention_bias":true,"hidden_act":"silu","hidden_size":4,"model_type":"llama","num_hidden_layers":3,
+			"rms_norm_eps":1e-05,"rope_theta":500000,"tie_word_embeddings":true,"torch_dtype":"float32","vocab_size":7,"bos_token_id":null,"eos_token_id":null,"pad_token_id":null}`},
+		"defaults": {specs[:1], append(pairs[:2:2], gguf.Pair{Key: "llama.attention.head_count", Value: uint32(2)}),
+			`{"hidden_size":4,"num_attention_heads":2,"num_key_value_heads":2,"head_dim":2,"rope_theta":10000}`},
+		"tokens": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "tokenizer.ggml.bos_token_id", Value: uint32(1)}, gguf.Pair{Key: "tokenizer.ggml.eos_token_id", Value: uint32(2)}),
+			`{"bos_token_id":1,"eos_token_id":2,"pad_token_id":null}`},
+		"head":    {[]gguf.Spec{specs[0], {Name: "output.weight", Type: gguf.F32, Shape: []int64{7, 4}}}, pairs[:1], `{"tie_word_embeddings":false}`},
+		"float16": {[]gguf.Spec{{Name: "token_embd.weight", Type: gguf.F16, Shape: []int64{7, 4}}, {Name: "blk.0.ffn_down.bias", Type: gguf.F32, Shape: []int64{4}}}, pairs[:1], `{"torch_dtype":"float16","mlp_bias":true}`},
+		"longrope": {[]gguf.Spec{specs[0], specs[2]}, pairs[:1],
+			`{"rope_scaling":{"attention_factor":1,"long_factor":[3.8204714e-37],"rope_type":"longrope","short_factor":[3.8204714e-37]}}`},
 		"yarn": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.rope.scaling.type", Value: "yarn"}, gguf.Pair{Key: "llama.rope.scaling.factor", Value: float32(4)},
 			gguf.Pair{Key: "llama.rope.scaling.original_context_length", Value: uint32(64)}),
-			`{"model_type":"llama","rope_scaling":{"factor":4,"original_max_position_embeddings":64,"rope_type":"yarn"},"tie_word_embeddings":true,"vocab_size":7}`},
-		"mixtral":  {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.expert_count", Value: uint32(2)}), `{"model_type":"mixtral","num_local_experts":2,"tie_word_embeddings":true,"vocab_size":7}`},
-		"qwen2":    {specs[:2], []gguf.Pair{{Key: "general.architecture", Value: "qwen2"}}, `{"model_type":"qwen2","tie_word_embeddings":true,"vocab_size":7}`},
+			`{"rope_scaling":{"factor":4,"original_max_position_embeddings":64,"rope_type":"yarn"}}`},
+		"mixtral":  {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.expert_count", Value: uint32(2)}), `{"architectures":["MixtralForCausalLM"],"model_type":"mixtral","num_local_experts":2}`},
+		"qwen":     {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "qwen3moe"}, {Key: "qwen3moe.expert_count", Value: uint32(2)}}, `{"model_type":"qwen3_moe","num_experts":2,"norm_topk_prob":true}`},
+		"qwen2":    {specs[:2], []gguf.Pair{{Key: "general.architecture", Value: "qwen2"}}, `{"model_type":"qwen2"}`},
+		"gemma":    {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "gemma2"}}, `{"hidden_activation":"gelu_pytorch_tanh"}`},
 		"unknown":  {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "t5"}}, ""},
 		"no model": {specs[1:2], pairs, ""},
 	} {
@@ -151,9 +162,59 @@ func TestConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer source.Close()
-		if got := string(checkpoint.Read(source).Configuration); got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		if source.Config == nil || c.want == "" {
+			if c.want != "" || source.Config != nil {
+				t.Errorf("%s: got %s, want %q", name, source.Config, c.want)
+			}
+			continue
 		}
+		var got, want map[string]any
+		if err := errors.Join(json.Unmarshal(source.Config, &got), json.Unmarshal([]byte(c.want), &want)); err != nil {
+			t.Fatal(err)
+		}
+		if name == "llama" && len(got) != len(want) {
+			t.Errorf("%s: got %s", name, source.Config)
+		}
+		for key, value := range want {
+			if g, ok := got[key]; !ok || !reflect.DeepEqual(g, value) {
+				t.Errorf("%s: %s: got %v, want %v", name, key, g, value)
+			}
+		}
+	}
+}
+
+// TestLlama3Of finds the parameters of Llama 3 that give the divisors of a file, and none for others.
+func TestLlama3Of(t *testing.T) {
+	number := func(x float64) *float64 { return &x }
+	for _, c := range []struct {
+		headDim                     int
+		theta, factor, high, length float64
+	}{{128, 5e5, 8, 4, 8192}, {64, 5e5, 32, 4, 8192}, {16, 1e4, 8, 4, 16}, {96, 1e6, 2.5, 4, 4096}, {4, 1e4, 8, 4, 64}, {64, 5e5, 8, 2, 8192}, {64, 5e5, 1, 4, 8192}} {
+		m := &Model{config: config{HeadDim: c.headDim, RopeParameters: &rope{Theta: &c.theta}}}
+		of := func(length float64) []float32 {
+			return m.llama3(&rope{Factor: &c.factor, LowFrequency: number(1), HighFrequency: &c.high, OriginalLength: &length}).Values
+		}
+		got := llama3Of(of(c.length), float32(c.theta))
+		if c.high != 4 || c.factor == 1 {
+			if got != nil {
+				t.Errorf("%v: got %v", c, got)
+			}
+			continue
+		}
+		if got == nil {
+			t.Errorf("%v: nothing was found", c)
+			continue
+		}
+		length, _ := got["original_max_position_embeddings"].(float64)
+		if got["factor"] != c.factor || !slices.Equal(of(length), of(c.length)) || c.headDim > 4 && length != c.length {
+			t.Errorf("%v: got %v", c, got)
+		}
+	}
+	if got := llama3Of([]float32{1, 3, 2}, 1e4); got != nil {
+		t.Errorf("divisors of no Llama 3: got %v", got)
+	}
+	if got := llama3Of(nil, 1e4); got != nil {
+		t.Errorf("no divisors: got %v", got)
 	}
 }
 
@@ -203,7 +264,7 @@ func TestPartialRotary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if text := string(checkpoint.Read(c).Configuration); !strings.Contains(text, `"partial_rotary_factor":0.75`) {
+	if text := string(c.Config); !strings.Contains(text, `"partial_rotary_factor": 0.75`) {
 		t.Errorf("got %s", text)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// tokenizer returns a small tokenizer.json.
-func tokenizer(t *testing.T, edit func(map[string]any)) string {
+// smallTokenizer returns a small tokenizer.json.
+func smallTokenizer(t *testing.T, edit func(map[string]any)) string {
 	t.Helper()
 	doc := map[string]any{
 		"added_tokens":  []any{map[string]any{"id": 5, "content": "<s>", "special": true}, map[string]any{"id": 7, "content": "<x>", "special": false}},
@@ -36,7 +36,7 @@ func TestBytePairs(t *testing.T) {
 		model(doc)["merges"] = []any{[]string{"a", "b"}, []string{"Ġ", "ab"}}
 	}
 	for _, edit := range []func(map[string]any){nil, post} {
-		m := describe(t, map[string]string{"config.json": config, "tokenizer.json": tokenizer(t, edit), "tokenizer_config.json": `{"bos_token": {"content": "<s>"}, "eos_token": "<x>", "pad_token": null,
+		m := describe(t, map[string]string{"config.json": config, "tokenizer.json": smallTokenizer(t, edit), "tokenizer_config.json": `{"bos_token": {"content": "<s>"}, "eos_token": "<x>", "pad_token": null,
 			"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}`})
 		want := map[string]any{
 			"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
@@ -50,7 +50,7 @@ func TestBytePairs(t *testing.T) {
 		}
 		expect(t, pairs(t, m), want)
 	}
-	m := describe(t, map[string]string{"config.json": config, "tokenizer.json": tokenizer(t, nil), "tokenizer_config.json": `{"add_bos_token": false, "chat_template": "C"}`, "chat_template.jinja": "J"})
+	m := describe(t, map[string]string{"config.json": config, "tokenizer.json": smallTokenizer(t, nil), "tokenizer_config.json": `{"add_bos_token": false, "chat_template": "C"}`, "chat_template.jinja": "J"})
 	expect(t, pairs(t, m), map[string]any{"tokenizer.ggml.bos_token_id": uint32(0), "tokenizer.ggml.eos_token_id": uint32(1), "tokenizer.ggml.add_bos_token": false, "tokenizer.chat_template": "J"})
 }
 
@@ -70,7 +70,7 @@ func TestPreTokenizers(t *testing.T) {
 		"smollm": {"type": "Sequence", "pretokenizers": []any{map[string]any{"type": "Digits", "individual_digits": true},
 			map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}}},
 	} {
-		m := describe(t, map[string]string{"config.json": config1B, "tokenizer.json": tokenizer(t, func(doc map[string]any) {
+		m := describe(t, map[string]string{"config.json": config1B, "tokenizer.json": smallTokenizer(t, func(doc map[string]any) {
 			doc["pre_tokenizer"] = pre
 			doc["normalizer"] = map[string]any{"type": "NFC"}
 		})})
@@ -79,7 +79,7 @@ func TestPreTokenizers(t *testing.T) {
 }
 
 func TestCharacterPairs(t *testing.T) {
-	m := describe(t, map[string]string{"config.json": config1B, "tokenizer_config.json": `{"bos_token": "<s>"}`, "tokenizer.json": tokenizer(t, func(doc map[string]any) {
+	m := describe(t, map[string]string{"config.json": config1B, "tokenizer_config.json": `{"bos_token": "<s>"}`, "tokenizer.json": smallTokenizer(t, func(doc map[string]any) {
 		doc["pre_tokenizer"] = nil
 		doc["added_tokens"] = []any{}
 		doc["normalizer"] = map[string]any{"type": "Sequence", "normalizers": []any{map[string]any{"type": "Prepend", "prepend": "▁"},
@@ -143,7 +143,7 @@ func TestByteVocabulary(t *testing.T) {
 
 func TestRejectedTokenizers(t *testing.T) {
 	edited := func(edit func(doc map[string]any)) map[string]string {
-		return map[string]string{"tokenizer.json": tokenizer(t, edit)}
+		return map[string]string{"tokenizer.json": smallTokenizer(t, edit)}
 	}
 	for want, files := range map[string]map[string]string{
 		"tokenizer.json: parse it":               {"tokenizer.json": "{"},
@@ -182,7 +182,7 @@ func TestRejectedTokenizers(t *testing.T) {
 			t.Errorf("says %v, want %q in it", err, want)
 		}
 	}
-	small := map[string]string{"config.json": with(t, `{"vocab_size": 3}`), "tokenizer.json": tokenizer(t, nil)}
+	small := map[string]string{"config.json": with(t, `{"vocab_size": 3}`), "tokenizer.json": smallTokenizer(t, nil)}
 	if _, err := Describe(open(t, small)); err == nil || !strings.Contains(err.Error(), "8 tokens and the model 3") {
 		t.Errorf("says %v", err)
 	}

@@ -1,0 +1,110 @@
+package llamacpp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/tokenizer"
+)
+
+// A Text is what the metadata of a GGUF file says about text, as files of a Hugging Face directory.
+type Text struct {
+	Files   []checkpoint.File
+	Missing error // why there is no tokenizer; nil if there is one
+}
+
+// ReadText returns the text of a GGUF file: its tokenizer with the chat template, and the tokens that
+// end an answer. Metadata that are no tokenizer are not an error.
+func ReadText(path string) (t Text, err error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return t, err
+	}
+	defer f.Close()
+	t.Files = []checkpoint.File{jsonFile("generation_config.json", generationConfig(f))}
+	var vocabulary []byte
+	if vocabulary, t.Missing = vocabularyOf(f); t.Missing == nil {
+		t.Files = append(t.Files, checkpoint.File{Name: "tokenizer.json", Data: vocabulary}, jsonFile("tokenizer_config.json", tokenizerConfig(f)))
+	}
+	return t, nil
+}
+
+// jsonFile returns a file with members of a JSON object.
+func jsonFile(name string, members map[string]any) checkpoint.File {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(members); err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return checkpoint.File{Name: name, Data: b.Bytes()}
+}
+
+// vocabularyOf returns the tokenizer.json of a file.
+func vocabularyOf(f *gguf.File) ([]byte, error) {
+	if kind := f.Value("tokenizer.ggml.model"); kind == nil || kind == "none" {
+		return nil, errors.New("the GGUF file has none")
+	}
+	tokens, _ := f.Value("tokenizer.ggml.tokens").([]string)
+	if t, ok := f.Lookup("token_embd.weight"); ok && len(t.Shape) == 2 && int64(len(tokens)) > t.Shape[0] {
+		return nil, fmt.Errorf("the GGUF file has %d tokens, and embeddings of %d", len(tokens), t.Shape[0])
+	}
+	return tokenizer.GGUFToJSON(f.Value)
+}
+
+// tokenizerConfig returns the members of tokenizer_config.json.
+func tokenizerConfig(f *gguf.File) map[string]any {
+	c := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
+	tokens, _ := f.Value("tokenizer.ggml.tokens").([]string)
+	for key, metadata := range specialTokens {
+		if id, ok := f.Value("tokenizer.ggml." + metadata + "_token_id").(uint32); ok && uint64(id) < uint64(len(tokens)) {
+			c[key] = tokens[id]
+		}
+	}
+	for _, key := range []string{"add_bos_token", "add_eos_token"} {
+		if add, ok := f.Value("tokenizer.ggml." + key).(bool); ok {
+			c[key] = add
+		}
+	}
+	if template, ok := f.Value("tokenizer.chat_template").(string); ok {
+		c["chat_template"] = template
+	}
+	name, _ := f.Value("general.architecture").(string)
+	if n := f.Count(name + ".context_length"); n > 0 {
+		c["model_max_length"] = n
+	}
+	return c
+}
+
+// specialTokens maps members of tokenizer_config.json to names in the metadata.
+var specialTokens = map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+
+// generationConfig returns the members of generation_config.json.
+func generationConfig(f *gguf.File) map[string]any {
+	c := map[string]any{}
+	for key, metadata := range tokenKeys {
+		if id := f.Value("tokenizer.ggml." + metadata); id != nil {
+			c[key] = id
+		}
+	}
+	if ends := Ends(f); len(ends) > 1 {
+		c["eos_token_id"] = ends
+	}
+	return c
+}
+
+// Ends returns the tokens that end a text, a message or a call of a tool, without duplicates.
+func Ends(f *gguf.File) (ids []int32) {
+	for _, name := range []string{"eos", "eot", "eom"} {
+		if id, ok := f.Value("tokenizer.ggml." + name + "_token_id").(uint32); ok && !slices.Contains(ids, int32(id)) {
+			ids = append(ids, int32(id))
+		}
+	}
+	return ids
+}
