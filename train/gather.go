@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/comm"
@@ -47,25 +48,16 @@ func (r *run) gatherRest() error {
 	if r.Recipe.Activations.Element == format.F32 {
 		wire = comm.F32
 	}
+	rank := r.data.rank()
 	for _, b := range r.rest {
-		flat := make([]float32, b.cuts[r.data.ranks()])
-		part := flat[b.cuts[r.data.rank()]:]
+		parts := slices.Clone(b.parts)
+		own := make([]float32, 0, parts[rank].Len())
 		for _, i := range b.params {
-			part = part[copy(part, r.own[i].Value.Data):]
+			own = append(own, r.own[i].Value.Data...)
 		}
-		if err := r.data.group(trafficParameters).AllGatherFloats(flat, b.cuts, wire); err != nil {
+		parts[rank] = parts[rank].Like(own)
+		if err := r.data.group(trafficParameters).StartAllGatherFloats(parts, wire).Wait(); err != nil {
 			return err
-		}
-		for rank := range r.data.ranks() {
-			part := flat[b.cuts[rank]:b.cuts[rank+1]]
-			for _, i := range b.params {
-				p := r.params[i]
-				from, to := r.cuts[i][rank]*p.Value.Cols, r.cuts[i][rank+1]*p.Value.Cols
-				if rank != r.data.rank() {
-					copy(p.Value.Data[from:to], part)
-				}
-				part = part[to-from:]
-			}
 		}
 	}
 	return nil

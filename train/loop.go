@@ -9,6 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // A ValidationPoint is the validation loss after a number of steps.
@@ -82,6 +83,9 @@ type run struct {
 // machine does not have the memory; nothing is written then. A directory that is in use is an error
 // that matches fs.ErrExist or ErrBusy, and a complete run to resume one that matches ErrDone.
 func Run(ctx context.Context, c Config) (*Result, error) {
+	if c.Parallel.Group != nil {
+		c.Parallel.Group = c.Parallel.Group.Threads(c.Threads)
+	}
 	g, err := c.Parallel.split()
 	if err != nil {
 		return nil, err
@@ -188,7 +192,7 @@ func newRun(c Config, g groups) (*run, error) {
 	}
 	if r.data.ranks() > 1 {
 		r.reducer = newReducer(&r.data, r.params, r.cuts, c.Threads)
-		r.rest = newBuckets(r.unsharded(), r.params, r.cuts, 1)
+		r.rest = newBuckets(r.unsharded(), r.cuts, func(i int) tensor.Dense { return r.params[i].Value })
 	}
 	return r, nil
 }

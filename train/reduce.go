@@ -6,6 +6,7 @@ import (
 	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // A reducer sums gradients over the ranks. The backward pass of the last microbatch reports
@@ -15,27 +16,22 @@ type reducer struct {
 	*distribution
 	params  []*nn.Param
 	index   map[*nn.Param]int
-	cuts    [][]int // by parameter: where the rows of each rank begin
 	buckets []*bucket
 	of      []*bucket // by parameter
 	threads int
 
-	scratch   [2][]float32 // each for the gradients of a bucket
-	nonFinite bool         // a gradient of this rank, in a format that hides it
+	nonFinite bool // a gradient of this rank, in a format that hides it
 	noise     noise
 }
 
-// A bucket is a number of parameters whose gradients travel together. Its elements are ordered by
-// the rank that adds them, then by parameter: the rows between the cuts of that rank. Zeros fill up
-// the part of a rank to whole blocks of the format.
+// A bucket is a number of parameters that travel together. parts[i] are the rows that rank i optimizes
+// or adds, in the order of the parameters.
 type bucket struct {
 	params   []int
-	cuts     []int // of the elements, by rank
-	elements int   // without filling
-	missing  int   // parameters whose gradients are not complete
-
-	sum     []float32 // of the part of this rank; its memory is reused every step
-	request *comm.Request
+	parts    []comm.Vector
+	elements int
+	missing  int // parameters whose gradients are not complete
+	request  *comm.Request
 }
 
 // bucketElements is the minimum number of elements of a bucket but the last.
@@ -43,15 +39,14 @@ const bucketElements = 1 << 20
 
 // newReducer returns the reducer of parameters whose rows are divided by cuts.
 func newReducer(p *distribution, params []*nn.Param, cuts [][]int, threads int) *reducer {
-	r := &reducer{distribution: p, params: params, index: map[*nn.Param]int{}, cuts: cuts, of: make([]*bucket, len(params)), threads: threads}
+	r := &reducer{distribution: p, params: params, index: map[*nn.Param]int{}, of: make([]*bucket, len(params)), threads: threads}
 	var order []int // of the backward pass
 	for i := len(params) - 1; i >= 0; i-- {
 		order = append(order, i)
 		r.index[params[i]] = i
 	}
-	r.buckets = newBuckets(order, params, cuts, p.wire().Block())
+	r.buckets = newBuckets(order, cuts, func(i int) tensor.Dense { return params[i].Grad })
 	for _, b := range r.buckets {
-		b.sum = make([]float32, b.cuts[p.rank()+1]-b.cuts[p.rank()])
 		for _, i := range b.params {
 			r.of[i] = b
 		}
@@ -59,26 +54,21 @@ func newReducer(p *distribution, params []*nn.Param, cuts [][]int, threads int) 
 	return r
 }
 
-// newBuckets divides parameters into buckets, in order, with the part of each rank filled up to a
-// multiple of block elements.
-func newBuckets(order []int, params []*nn.Param, cuts [][]int, block int) (buckets []*bucket) {
+// newBuckets divides parameters into buckets, in order. matrix returns the values or the gradient of a
+// parameter, whose rows are divided by cuts.
+func newBuckets(order []int, cuts [][]int, matrix func(i int) tensor.Dense) (buckets []*bucket) {
 	var b *bucket
 	for _, i := range order {
+		ranks := len(cuts[i]) - 1
 		if b == nil || b.elements >= bucketElements {
-			b = &bucket{}
+			b = &bucket{parts: make([]comm.Vector, ranks)}
 			buckets = append(buckets, b)
 		}
+		m := matrix(i)
 		b.params = append(b.params, i)
-		b.elements += params[i].Grad.Rows * params[i].Grad.Cols
-	}
-	for _, b := range buckets {
-		b.cuts = []int{0}
-		for rank := range len(cuts[0]) - 1 {
-			n := 0
-			for _, i := range b.params {
-				n += (cuts[i][rank+1] - cuts[i][rank]) * params[i].Grad.Cols
-			}
-			b.cuts = append(b.cuts, b.cuts[rank]+(n+block-1)/block*block)
+		b.elements += m.Rows * m.Cols
+		for rank := range ranks {
+			b.parts[rank] = append(b.parts[rank], m.Data[cuts[i][rank]*m.Cols:cuts[i][rank+1]*m.Cols])
 		}
 	}
 	return buckets
@@ -117,109 +107,73 @@ func (r *reducer) complete(tree *gradientTree, params []*nn.Param) {
 
 // start sends a bucket to the ranks that add its parts.
 func (r *reducer) start(b *bucket) {
-	flat := r.buffer(0, b)
-	for rank := range r.ranks() {
-		part := flat[b.cuts[rank]:b.cuts[rank+1]]
-		for _, i := range b.params {
-			part = part[copy(part, r.rows(i, rank)):]
+	wire := r.wire()
+	for _, part := range b.parts {
+		for _, x := range part {
+			if wire.Block() > 1 && !allFinite(x) { // quantizing may saturate
+				r.nonFinite = true
+			}
 		}
-		clear(part)
+		if r.noise.enabled && wire != comm.F32 {
+			r.noise.measure(part, wire)
+		}
 	}
-	if r.wire().Block() > 1 && !allFinite(flat) { // quantizing may saturate
-		r.nonFinite = true
-	}
-	if r.noise.enabled && r.wire() != comm.F32 {
-		r.noise.measure(flat, r.buffer(1, b), r.wire())
-	}
-	b.request = r.group(trafficGradients).StartReduceScatter(b.sum, flat, b.cuts, r.wire())
-}
-
-// buffer returns scratch buffer i, as long as bucket b.
-func (r *reducer) buffer(i int, b *bucket) []float32 {
-	n := b.cuts[r.ranks()]
-	if len(r.scratch[i]) < n {
-		r.scratch[i] = make([]float32, n)
-	}
-	return r.scratch[i][:n]
-}
-
-// rows returns the gradients of parameter i that a rank adds.
-func (r *reducer) rows(i, rank int) []float32 {
-	g := r.params[i].Grad
-	return g.Data[r.cuts[i][rank]*g.Cols : r.cuts[i][rank+1]*g.Cols]
+	b.request = r.group(trafficGradients).StartReduceScatter(b.parts, wire)
 }
 
 // finish sets the gradients to the sums over all ranks: of all rows, or with the distributed
 // optimizer of those of this rank.
 func (r *reducer) finish() error {
-	for k, b := range r.buckets {
+	for _, b := range r.buckets {
 		if err := b.request.Wait(); err != nil {
 			return err
 		}
-		if r.distributed() {
-			r.store(b, b.sum, r.rank())
-			continue
-		}
-		// The sums of a bucket travel while those of the one before are stored.
-		whole := r.buffer(k%2, b)
-		copy(whole[b.cuts[r.rank()]:], b.sum)
-		b.request = r.group(trafficGradients).StartAllGatherFloats(whole, b.cuts, r.wire())
-		if k > 0 {
-			if err := r.collect(k - 1); err != nil {
-				return err
-			}
+		if !r.distributed() {
+			b.request = r.group(trafficGradients).StartAllGatherFloats(b.parts, r.wire())
 		}
 	}
-	if r.distributed() {
-		return nil
-	}
-	return r.collect(len(r.buckets) - 1)
-}
-
-// collect sets the gradients of bucket k to the sums that the ranks send.
-func (r *reducer) collect(k int) error {
-	b := r.buckets[k]
-	if err := b.request.Wait(); err != nil {
-		return err
-	}
-	for rank := range r.ranks() {
-		r.store(b, r.scratch[k%2][b.cuts[rank]:], rank)
+	for _, b := range r.buckets {
+		if err := b.request.Wait(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// store sets the rows of a bucket that a rank adds to their sums.
-func (r *reducer) store(b *bucket, sums []float32, rank int) {
-	for _, i := range b.params {
-		sums = sums[copy(r.rows(i, rank), sums):]
-	}
-}
-
-// bytes returns the memory of messages and buffers when all buckets are under way: what the rank sends
-// to the others, what it receives of its part from them, and its sum. The messages in which the sums
-// travel back reuse this memory.
-func (r *reducer) bytes() int {
-	wire, n := r.wire(), 4*(len(r.scratch[0])+len(r.scratch[1]))
+// bytes returns the memory of messages when all buckets are under way: what the rank sends to the others,
+// and what each rank adds to its part. The messages in which the sums travel back reuse this memory. In
+// FP32, gradients travel from and to their own memory.
+func (r *reducer) bytes() (n int) {
+	wire := r.wire()
 	for _, b := range r.buckets {
-		own := b.cuts[r.rank()+1] - b.cuts[r.rank()]
-		n += 4 * own
-		for rank := range r.ranks() {
-			if rank != r.rank() {
-				n += wire.Size(b.cuts[rank+1]-b.cuts[rank]) + wire.Size(own)
+		own := wire.Size(b.parts[r.rank()].Len())
+		for rank, part := range b.parts {
+			switch {
+			case wire != comm.F32:
+				n += own + wire.Size(part.Len())
+			case rank != r.rank():
+				n += own
 			}
+		}
+		if wire != comm.F32 {
+			n -= own // which is not sent
 		}
 	}
 	return n
 }
 
-// allFinite reports whether x has neither NaN nor Inf.
+// allFinite reports whether x has neither NaN nor Inf: their products with 0 are NaN.
 func allFinite(x []float32) bool {
-	for _, v := range x {
-		if v-v != 0 {
-			return false
+	var s [8]float32
+	for ; len(x) >= len(s); x = x[len(s):] {
+		for i := range s {
+			s[i] += x[i] * 0
 		}
 	}
-	return true
+	for _, v := range x {
+		s[0] += v * 0
+	}
+	return s == [8]float32{}
 }
 
 // noise is the error of gradients that travel in a format other than FP32, as this rank sends them.
@@ -228,13 +182,19 @@ type noise struct {
 	signal, error float64 // sums of squares
 }
 
-// measure adds the error of x in the format of a wire. rounded is memory for as many values.
-func (n *noise) measure(x, rounded []float32, wire comm.Wire) {
-	comm.Round(rounded, x, wire)
-	for i, v := range x {
-		d := float64(v) - float64(rounded[i])
-		n.signal += float64(v) * float64(v)
-		n.error += d * d
+// measure adds the error of the values of v in the format of a wire.
+func (n *noise) measure(v comm.Vector, wire comm.Wire) {
+	var rounded []float32
+	for x := range v.Chunks() {
+		if rounded == nil {
+			rounded = make([]float32, len(x))
+		}
+		comm.Round(rounded[:len(x)], x, wire)
+		for i, v := range x {
+			d := float64(v) - float64(rounded[i])
+			n.signal += float64(v) * float64(v)
+			n.error += d * d
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type Group struct {
 	job     *job
 	tag     int
 	purpose string
+	threads int // goroutines that encode, decode and add
 }
 
 // A job is what the groups of one rank share.
@@ -55,7 +56,7 @@ type Options struct {
 
 // New returns the group of all ranks of a transport.
 func New(t Transport, o Options) *Group {
-	g := &Group{name: "world", rank: t.Rank(), job: &job{transport: t, timeout: o.Timeout}}
+	g := &Group{name: "world", rank: t.Rank(), threads: 1, job: &job{transport: t, timeout: o.Timeout}}
 	g.job.nextTag.Store(1)
 	for i := range t.Size() {
 		g.members = append(g.members, i)
@@ -82,6 +83,14 @@ func (g *Group) For(purpose string) *Group {
 	return &h
 }
 
+// Threads returns the same group, whose operations encode, decode and add values with n goroutines
+// (0: one per processor). By default it is one.
+func (g *Group) Threads(n int) *Group {
+	h := *g
+	h.threads = n
+	return &h
+}
+
 // Split divides the group: ranks that pass the same color form a group, in the order of their
 // ranks. All ranks of g call it. name is used in errors. A rank splits one group at a time.
 func (g *Group) Split(name string, color int) (*Group, error) {
@@ -89,7 +98,7 @@ func (g *Group) Split(name string, color int) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Group{name: name, job: g.job, purpose: g.purpose}
+	h := &Group{name: name, job: g.job, purpose: g.purpose, threads: g.threads}
 	for rank, colorTag := range all {
 		// Two groups may share a tag only if no pair of ranks is in both. Every rank of g takes
 		// a tag that none of them has used.
@@ -167,8 +176,7 @@ func (g *Group) Barrier() error {
 	return g.For("").exchange("barrier", receive, send).Wait()
 }
 
-// exchange starts the transfer of src[i] to rank i and of dst[i] from it; empty slices are not
-// transferred.
+// exchange starts the transfer of src[i] to rank i and of dst[i] from it.
 func (g *Group) exchange(operation string, dst, src [][]byte) *Request {
 	if len(dst[g.rank]) != len(src[g.rank]) {
 		return failed(fmt.Errorf("%s in %s: rank %d has %d bytes for itself and %d of memory for them",
@@ -176,17 +184,22 @@ func (g *Group) exchange(operation string, dst, src [][]byte) *Request {
 	}
 	copy(dst[g.rank], src[g.rank])
 	var messages []Message
+	for i := range g.members {
+		if i != g.rank {
+			messages = append(messages, Message{Peer: i, Data: dst[i]}, Message{Peer: i, Send: true, Data: src[i]})
+		}
+	}
+	return g.start(operation, messages)
+}
+
+// start starts messages to and from ranks of the group. Empty messages are not transferred.
+func (g *Group) start(operation string, messages []Message) *Request {
+	messages = slices.DeleteFunc(messages, func(m Message) bool { return len(m.Data) == 0 })
 	var sent int64
-	for i, rank := range g.members {
-		if i == g.rank {
-			continue
-		}
-		if len(dst[i]) > 0 {
-			messages = append(messages, Message{Peer: rank, Data: dst[i]})
-		}
-		if len(src[i]) > 0 {
-			messages = append(messages, Message{Peer: rank, Send: true, Data: src[i]})
-			sent += int64(len(src[i]))
+	for i, m := range messages {
+		messages[i].Peer = g.members[m.Peer]
+		if m.Send {
+			sent += int64(len(m.Data))
 		}
 	}
 	g.job.traffic.add(g.purpose, sent)

@@ -20,110 +20,154 @@ func Cut(n, ranks, block int) []int {
 
 // ReduceScatter sets dst to the sum over all ranks of the caller's part of their src. Rank i has
 // the part between cuts[i] and cuts[i+1] (see Cut). Values travel in wire's format and are added
-// in float32 in the order of Sum, each rank's own after it was rounded like the others.
+// in float32 in the order of Sum, each rank's own after it was rounded like the others. dst may be the
+// caller's part of src.
 func (g *Group) ReduceScatter(dst, src []float32, cuts []int, wire Wire) error {
-	return g.StartReduceScatter(dst, src, cuts, wire).Wait()
-}
-
-// StartReduceScatter is ReduceScatter without waiting. src may be used again at once, dst after
-// Request.Wait, which adds. dst may be the caller's part of src.
-func (g *Group) StartReduceScatter(dst, src []float32, cuts []int, wire Wire) *Request {
 	if err := g.checkCuts(len(src), cuts, wire); err != nil {
-		return failed(fmt.Errorf("reduce-scatter in %s: %w", g, err))
+		return fmt.Errorf("reduce-scatter in %s: %w", g, err)
 	}
 	if want := cuts[g.rank+1] - cuts[g.rank]; len(dst) != want {
-		return failed(fmt.Errorf("reduce-scatter in %s: got %d elements for rank %d, want %d", g, len(dst), g.rank, want))
+		return fmt.Errorf("reduce-scatter in %s: got %d elements for rank %d, want %d", g, len(dst), g.rank, want)
 	}
-	if g.Size() == 1 {
-		Round(dst, src, wire)
-		return &Request{}
+	parts := split(src, cuts)
+	copy(dst, parts[g.rank][0])
+	parts[g.rank] = Vector{dst}
+	return g.StartReduceScatter(parts, wire).Wait()
+}
+
+// StartReduceScatter begins to replace parts[g.Rank()] with its sum over all ranks. parts[i] are the values
+// that rank i adds, rounded and added as ReduceScatter does. They belong to the operation until
+// Request.Wait, which adds; only the part of the caller changes.
+func (g *Group) StartReduceScatter(parts []Vector, wire Wire) *Request {
+	const operation = "reduce-scatter"
+	if len(parts) != g.Size() {
+		return failed(fmt.Errorf("%s in %s: got %d parts, want %d", operation, g, len(parts), g.Size()))
 	}
-	send, receive := make([][]byte, g.Size()), make([][]byte, g.Size())
-	parts := make([][]float32, g.Size())
-	own := &lease{buffers: &g.job.buffers}
-	for i := range send {
-		part := src[cuts[i]:cuts[i+1]]
-		if i == g.rank {
-			own.round(dst, part, wire)
-			parts[i] = dst
-			continue
+	own := parts[g.rank]
+	n := own.Len()
+	l := &lease{buffers: &g.job.buffers}
+	terms := make([]term, g.Size())
+	var messages []Message
+	for i, part := range parts {
+		if wire != F32 {
+			terms[i].encoded = l.bytes(messageSize(wire, n))
 		}
-		send[i] = own.bytes(wire.Size(len(part)))
-		wire.Encode(send[i], part)
-		if wire == F32 {
-			parts[i] = own.floats(len(dst))
-			receive[i] = memory.Bytes(parts[i])
-		} else {
-			receive[i] = own.bytes(wire.Size(len(dst)))
+		switch {
+		case i == g.rank && wire != F32:
+			g.encode(terms[i].encoded, own, wire)
+		case i == g.rank:
+		case wire == F32:
+			terms[i].values = l.floats(n)
+			messages = appendSlices(messages, Message{Peer: i}, own.Like(terms[i].values))
+			messages = appendSlices(messages, Message{Peer: i, Send: true}, part)
+		default:
+			data := l.bytes(messageSize(wire, part.Len()))
+			g.encode(data, part, wire)
+			messages = append(messages, Message{Peer: i, Data: terms[i].encoded}, Message{Peer: i, Send: true, Data: data})
 		}
 	}
-	return g.exchange("reduce-scatter", receive, send).andThen(func() error {
-		for i, data := range receive {
-			if parts[i] == nil {
-				parts[i] = own.floats(len(dst))
-				wire.Decode(parts[i], data)
-			}
-		}
-		Sum(dst, parts...)
-		own.end()
+	return g.start(operation, messages).andThen(func() error {
+		g.sum(own, terms, wire)
+		l.end()
 		return nil
 	})
 }
 
-// round is Round with a buffer of the lease.
-func (l *lease) round(dst, src []float32, wire Wire) {
-	if wire == F32 {
-		copy(dst, src)
-		return
+// A term is what a rank adds to the part of the caller: a message, or values in FP32. It is empty for the
+// caller's own values in FP32.
+type term struct {
+	encoded []byte
+	values  []float32
+}
+
+// sum sets own to the sum of what was received, and of own in FP32.
+func (g *Group) sum(own Vector, all []term, wire Wire) {
+	buffers := 1
+	if wire != F32 {
+		buffers += len(all)
 	}
-	data := l.bytes(wire.Size(len(src)))
-	wire.Encode(data, src)
-	wire.Decode(dst, data)
+	g.chunks(own.Len(), buffers, func(from, to int, scratch [][]float32) {
+		total := own.load(scratch[0], from, to)
+		values := make([][]float32, len(all))
+		for i, t := range all {
+			switch {
+			case wire != F32:
+				values[i] = scratch[1+i][:to-from]
+				wire.Decode(values[i], chunk(t.encoded, wire, from, to))
+			case i == g.rank:
+				values[i] = total
+			default:
+				values[i] = t.values[from:to]
+			}
+		}
+		Sum(total, values...)
+		own.store(total, from)
+	})
+}
+
+// appendSlices appends copies of message m with the memory of each slice of v.
+func appendSlices(list []Message, m Message, v Vector) []Message {
+	for _, x := range v {
+		m.Data = memory.Bytes(x)
+		list = append(list, m)
+	}
+	return list
 }
 
 // AllReduce sets x to the sum of x over all ranks, the same bits on each. Values travel in wire's
 // format twice: to the rank that adds them and back.
 func (g *Group) AllReduce(x []float32, wire Wire) error {
-	cuts := Cut(len(x), g.Size(), wire.Block())
-	own := x[cuts[g.rank]:cuts[g.rank+1]]
-	if err := g.ReduceScatter(own, x, cuts, wire); err != nil {
+	parts := split(x, Cut(len(x), g.Size(), wire.Block()))
+	if err := g.StartReduceScatter(parts, wire).Wait(); err != nil {
 		return err
 	}
-	return g.AllGatherFloats(x, cuts, wire)
+	return g.StartAllGatherFloats(parts, wire).Wait()
 }
 
 // AllGatherFloats sets the part of x between cuts[i] and cuts[i+1] to that of rank i, on every
 // rank. Every rank has the same bits afterwards: the rank that has a part rounds it to wire's
 // format, too.
 func (g *Group) AllGatherFloats(x []float32, cuts []int, wire Wire) error {
-	return g.StartAllGatherFloats(x, cuts, wire).Wait()
+	if err := g.checkCuts(len(x), cuts, wire); err != nil {
+		return fmt.Errorf("all-gather in %s: %w", g, err)
+	}
+	return g.StartAllGatherFloats(split(x, cuts), wire).Wait()
 }
 
-// StartAllGatherFloats is AllGatherFloats without waiting. x belongs to the operation until
-// Request.Wait, which decodes.
-func (g *Group) StartAllGatherFloats(x []float32, cuts []int, wire Wire) *Request {
-	if err := g.checkCuts(len(x), cuts, wire); err != nil {
-		return failed(fmt.Errorf("all-gather in %s: %w", g, err))
+// StartAllGatherFloats begins to set parts[i] to that of rank i, rounded as AllGatherFloats does. They
+// belong to the operation until Request.Wait, which decodes.
+func (g *Group) StartAllGatherFloats(parts []Vector, wire Wire) *Request {
+	const operation = "all-gather"
+	if len(parts) != g.Size() {
+		return failed(fmt.Errorf("%s in %s: got %d parts, want %d", operation, g, len(parts), g.Size()))
 	}
-	receive := make([][]byte, g.Size())
-	buffers := &lease{buffers: &g.job.buffers}
-	for i := range receive {
-		if part := x[cuts[i]:cuts[i+1]]; wire == F32 {
-			receive[i] = memory.Bytes(part)
-		} else {
-			receive[i] = buffers.bytes(wire.Size(len(part)))
-		}
-	}
+	var messages []Message
+	own := parts[g.rank]
 	if wire == F32 {
-		return g.StartAllGather(receive, receive[g.rank])
-	}
-	send := receive[g.rank]
-	wire.Encode(send, x[cuts[g.rank]:cuts[g.rank+1]])
-	return g.StartAllGather(receive, send).andThen(func() error {
-		for i, data := range receive {
-			wire.Decode(x[cuts[i]:cuts[i+1]], data)
+		for i, part := range parts {
+			if i != g.rank {
+				messages = appendSlices(messages, Message{Peer: i}, part)
+				messages = appendSlices(messages, Message{Peer: i, Send: true}, own)
+			}
 		}
-		buffers.end()
+		return g.start(operation, messages)
+	}
+	l := &lease{buffers: &g.job.buffers}
+	encoded := make([][]byte, g.Size())
+	for i, part := range parts {
+		encoded[i] = l.bytes(messageSize(wire, part.Len()))
+	}
+	g.encode(encoded[g.rank], own, wire)
+	for i := range parts {
+		if i != g.rank {
+			messages = append(messages, Message{Peer: i, Data: encoded[i]}, Message{Peer: i, Send: true, Data: encoded[g.rank]})
+		}
+	}
+	return g.start(operation, messages).andThen(func() error {
+		for i, part := range parts {
+			g.decode(part, encoded[i], wire)
+		}
+		l.end()
 		return nil
 	})
 }

@@ -29,9 +29,20 @@ var (
 	BF16 Wire = scalarWire{format.BF16}
 )
 
-// Round sets dst to src rounded to the format of a wire, as Encode and Decode do.
+// Round sets dst to src rounded to the format of a wire, as values are that travel.
 func Round(dst, src []float32, wire Wire) {
-	(&lease{buffers: new(buffers)}).round(dst, src, wire)
+	if wire == F32 {
+		copy(dst, src)
+		return
+	}
+	data := make([]byte, wire.Size(min(len(src), chunkElements)))
+	for len(src) > 0 {
+		n := min(len(src), chunkElements)
+		part := data[:wire.Size(n)]
+		wire.Encode(part, src[:n])
+		wire.Decode(dst[:n], part)
+		dst, src = dst[n:], src[n:]
+	}
 }
 
 type scalarWire struct{ scalar *format.Scalar }
@@ -61,8 +72,9 @@ func (floatWire) Encode(dst []byte, src []float32) { copy(dst, memory.Bytes(src)
 func (floatWire) Decode(dst []float32, src []byte) { copy(memory.Bytes(dst), src) }
 
 // Quantized returns the wire of a quantizer whose blocks are one row high, such as MXFP8 or
-// FP8 in blocks of 1×128. The values of one message are one row: the codes of all blocks,
-// followed by their scales and, in formats with a global scale, by that.
+// FP8 in blocks of 1×128. The values of one Encode are one row: the codes of all blocks,
+// followed by their scales and, in formats with a global scale, by that. Operations of a Group encode at
+// most 32768 values at a time.
 func Quantized(q quant.Quantizer) (Wire, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -102,7 +114,7 @@ func (w quantizedWire) Encode(dst []byte, src []float32) {
 		return
 	}
 	t, rest := w.view(dst, len(src))
-	_, err := w.quantizer.Rowwise(tensor.Of(t.Rows(), t.Cols(), src), quant.With{Into: t})
+	_, err := w.quantizer.Rowwise(tensor.Of(t.Rows(), t.Cols(), src), quant.With{Into: t, Threads: 1})
 	must(err)
 	rest = rest[copy(rest, memory.Bytes(t.Scales32)):]
 	if w.quantizer.Format.Global {

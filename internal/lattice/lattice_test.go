@@ -54,7 +54,7 @@ internal/relayout: layout internal/ggml quant format
 gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: internal/behavior format quant
 internal/sampling: quant
-internal/comm: quant tensor format internal/memory
+internal/comm: quant tensor format internal/memory internal/parallel
 internal/commtest: internal/comm quant
 internal/comm/mpi: internal/comm
 tokenizer:
