@@ -1,8 +1,8 @@
 """Runs operations of other projects on one thread: python rivals.py
 
-A request is a line of JSON: "by" (a program), "work", "format", the shape "m", "n", "k",
-which is prepared and done once, or "times", how often to do it. The answer is a line:
-"done", or why not."""
+A request is a line of JSON: "by" (a program), "work", "format", the shape "m", "n", "k" (of
+"train": "model", "sequences" and "length"), which is prepared and done once, or "times",
+how often to do it. The answer is a line: "done", or why not."""
 
 import ctypes
 import itertools
@@ -14,9 +14,66 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 FROM_MEMORY = 256e6  # bytes of weights that few rows are multiplied by, in turn
 
 
-def by_torch(work, format, m, n, k):
+def train_by_torch(model, sequences, length):
+    """Returns a step of the model of package train: Llama's architecture with a head of its own,
+    master weights and AdamW in float32, products in BF16 (autocast)."""
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    width, inner, heads, kv = (model[k] for k in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads"))
+    size = width // heads
+    angles = torch.outer(torch.arange(length), 10000 ** (-torch.arange(0, size, 2) / size))
+    cos, sin = angles.cos(), angles.sin()
+
+    def rotate(x):
+        a, b = x.float().chunk(2, -1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(width, (heads + 2 * kv) * size, bias=False)
+            self.o = nn.Linear(heads * size, width, bias=False)
+            self.gate_up = nn.Linear(width, 2 * inner, bias=False)
+            self.down = nn.Linear(inner, width, bias=False)
+            self.norm1, self.norm2 = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+
+        def forward(self, x):
+            qkv = self.qkv(self.norm1(x)).view(sequences, length, heads + 2 * kv, size).transpose(1, 2)
+            q, k, v = qkv.split((heads, kv, kv), 1)
+            y = F.scaled_dot_product_attention(rotate(q), rotate(k), v, is_causal=True, enable_gqa=kv < heads)
+            x = x + self.o(y.transpose(1, 2).reshape(sequences, length, heads * size))
+            gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
+            return x + self.down(F.silu(gate) * up)
+
+    net = nn.Sequential(
+        nn.Embedding(model["vocab_size"], width),
+        *(Layer() for _ in range(model["num_hidden_layers"])),
+        nn.RMSNorm(width, 1e-5),
+        nn.Linear(width, model["vocab_size"], bias=False),
+    )
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-3, (0.9, 0.95), weight_decay=0.1, fused=True)
+    tokens = torch.randint(model["vocab_size"], (sequences, length + 1))
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = net(tokens[:, :-1])
+        F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def by_torch(work, format=None, m=0, n=0, k=0, **shape):
     import torch
 
+    if work == "train":
+        return train_by_torch(**shape)
     torch.set_num_threads(1)
     torch.manual_seed(1)
     if work == "quantize":  # fp8-tensor

@@ -52,7 +52,7 @@ func rivalTorch(b *testing.B) string {
 	if !*installTorch {
 		skipf(b, "PyTorch and torchao are not timed: -torch installs them, seven gigabytes")
 	}
-	return over(b, python(b, "torch==2.8.0", "numpy==2.2.6"), "torchao==0.13.0")
+	return over(b, python(b, "torch==2.15.0", "numpy==2.4.6"), "torchao==0.18.0")
 }
 
 // BenchmarkRivals times this project and others on one thread. The others use their own rules
