@@ -72,9 +72,16 @@ func (t *Tensor) Planes() [][]byte {
 	return [][]byte{t.Codes, t.Scales}
 }
 
+// largeCodes is the number of bytes from which caches do not hold codes between products. Those of
+// converted tiles are fewer: huge pages would only round up the memory of conversions.
+const largeCodes = 32 << 20
+
 func newTensor(f Format, d Direction, rows, cols int) *Tensor {
 	t := &Tensor{Format: f, Direction: d, Shape: []int{rows, cols}, Global: 1}
 	t.Codes = make([]byte, t.StoredRows()*t.RowBytes())
+	if len(t.Codes) >= largeCodes {
+		memory.Huge(t.Codes)
+	}
 	n := t.scaleRows() * t.scaleCols()
 	switch f.Scale {
 	case nil:
