@@ -11,9 +11,9 @@ import (
 // their row limits were not measured, but decoding B for each row is faster than packing it in
 // portable Go.
 var kernels = []*kernel{
-	{Name: "vector-f32-fp8-neon", Tier: cpu.NEON, Peak: "FMLA", panel: panelF32, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, lanes: 4, batch: 16, batchPacked: 8, tables: tableF32, most: 1, single: vectorFP8NEON}},
-	{Name: "vector-f32-mxfp4-neon", Tier: cpu.NEON, Peak: "FMLA", panel: panelF32, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, lanes: 4, batch: 16, batchPacked: 8, tables: tableF32, most: 1, single: vectorFP4NEON}},
-	{Name: "vector-f32-nvfp4-neon", Tier: cpu.NEON, Peak: "FMLA", panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, lanes: 4, batch: 16, batchPacked: 8, tables: tableF32, most: 1, single: vectorFP4x16NEON}},
+	{Name: "vector-f32-fp8-neon", Tier: cpu.NEON, Peak: "FMLA", panel: panelF32, vector: &vectorKernel{block: 32, bits: 8, step: 32, scale: format.E8M0, lanes: 4, batch: 16, batchPacked: 8, tables: tableF32, most: 1, single: vectorFP8NEON}},
+	{Name: "vector-f32-mxfp4-neon", Tier: cpu.NEON, Peak: "FMLA", panel: panelF32, vector: &vectorKernel{block: 32, bits: 4, step: 32, scale: format.E8M0, lanes: 4, batch: 16, batchPacked: 8, tables: tableF32, most: 1, single: vectorFP4NEON}},
+	{Name: "vector-f32-nvfp4-neon", Tier: cpu.NEON, Peak: "FMLA", panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, step: 32, scale: format.E4M3, lanes: 4, batch: 16, batchPacked: 8, tables: tableF32, most: 1, single: vectorFP4x16NEON}},
 	&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV,
 }
 

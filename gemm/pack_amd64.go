@@ -127,12 +127,45 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 }
 
 // bf16Table holds the BF16 values of the codes of an element format without their sign (all
-// low bytes, then all high bytes), the first code that is not finite, and the bits that codes
-// have: all in two's complement, or those of the magnitude.
+// low bytes, then all high bytes), what vector kernels do with scales, the first code that is not
+// finite, and the bits that codes have: all in two's complement, or those of the magnitude.
 type bf16Table struct {
 	bytes         [256]byte
+	scales        bf16Scales
 	special, mask uint32
 }
+
+// bf16Scales describes how vector kernels convert 16 bytes of scales to a float32 number for each 32
+// codes: the byte that each byte of the result takes, and the bits by which each dword then shifts.
+// Bytes plus the number add that are less than limit stand for scales that the kernel does not support.
+type bf16Scales struct {
+	index      [64]byte
+	shifts     [16]uint32
+	add, limit [16]byte
+}
+
+// scalesE8M0 are the codes of a block of 32, moved to the exponent field. 0 and 255 would become zero
+// and infinity.
+var scalesE8M0 = func() (s bf16Scales) {
+	const zero = 16 // the first byte past the scales
+	for i := range s.index {
+		s.index[i] = zero
+	}
+	for i := range s.shifts {
+		s.index[4*i], s.shifts[i] = byte(i), 23
+		s.add[i], s.limit[i] = 1, 2
+	}
+	return s
+}()
+
+// scalesF32 are numbers for blocks of 128.
+var scalesF32 = func() (s bf16Scales) {
+	const word, block = 4, 16 // bytes of a number, and of the four that a block takes
+	for i := range s.index {
+		s.index[i] = byte(i/block*word + i%word)
+	}
+	return s
+}()
 
 var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	tables := map[*format.Scalar]*bf16Table{}
@@ -140,7 +173,7 @@ var bf16Tables = func() map[*format.Scalar]*bf16Table {
 		if e.Bits() > 8 || e.Unsigned || !e.Integer && !e.HasNegativeZero() {
 			continue
 		}
-		t := &bf16Table{special: e.MaxCode() + 1, mask: 0x7f}
+		t := &bf16Table{scales: scalesE8M0, special: e.MaxCode() + 1, mask: 0x7f}
 		if e.Integer {
 			t.mask = 0xff
 		}
@@ -153,8 +186,20 @@ var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	return tables
 }()
 
-// tablesBF16 and tableFP4 return the tables of the BF16 vector kernels.
-func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(&bf16Tables[e].bytes) }
+// tablesBF16, tablesBF16x128 and tableFP4 return the tables of the BF16 vector kernels.
+func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(bf16Tables[e]) }
+
+func tablesBF16x128(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(bf16Tables128[e]) }
+
+var bf16Tables128 = func() map[*format.Scalar]*bf16Table {
+	tables := map[*format.Scalar]*bf16Table{}
+	for e, t := range bf16Tables {
+		blocks := *t
+		blocks.scales = scalesF32
+		tables[e] = &blocks
+	}
+	return tables
+}()
 
 func tableFP4(*format.Scalar) unsafe.Pointer { return unsafe.Pointer(&fp4BF16) }
 

@@ -17,13 +17,15 @@ import (
 //	y[b][l] += Σ over groups of blocks · Σ over blocks of scale[l] · Σ x[b][k]·w[l][k]
 //
 // Products within a block use VDPBF16PS or VFMADD231PS, or are exact with VPDPBUSD.
-// Blocks are added in float32. A partial group at the end of a row is copied and padded
-// with zeros.
+// Blocks are added in float32. Kernels read whole steps of codes and the scales of whole groups, so
+// that at the end of a row they read what follows it in memory, times zeros. Rows after which that
+// is missing are copied and padded, and so is a partial step if its codes could be infinite or NaN.
 //
 // The rows of A are divided into passes of 1, 2 or 4. All passes read a part of B before any
 // reads the next, so that it is in a cache for all but the first.
 type vectorKernel struct {
 	block, bits int
+	step        int                                   // positions that it decodes together
 	scale       *format.Scalar                        // scale format of the blocks; E8M0 kernels also support rows with one FP32 scale; nil: unscaled
 	lanes       int                                   // lanes of its vectors, of float32 kernels
 	batch       int                                   // maximum rows of A: with more, packing B is faster
@@ -39,22 +41,22 @@ type vectorKernel struct {
 }
 
 // A vectorFunc adds to y the products of batch rows of A (1, 2, or 4), xStride bytes apart, with
-// rows or pairs of rows of B, over the given number of groups. Rows of B are wStride bytes apart
-// and their scales sStride; wNext and sNext lead from the end of the groups of a row (or pair) to
-// the next. Products with rows of A are yStride bytes apart. sums is scratch memory. It reports
+// rows or pairs of rows of B, over the given number of steps. Rows of B are wStride bytes apart
+// and their scales sStride; wNext and sNext lead from the end of the steps and of the groups of a row
+// (or pair) to the next. Products with rows of A are yStride bytes apart. sums is scratch memory. It reports
 // codes or scales that it does not support.
-type vectorFunc func(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
 const (
 	vectorRows     = 64      // rows of B in a task
-	vectorBlocks   = 16      // blocks in a group
+	vectorBlocks   = 16      // maximum blocks in a group, and bytes of its scales
 	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
 	vectorFloats   = 1 << 12 // positions per call if x is float32: shorter runs break the sequential reads of rows of common length
 	vectorLanes    = 16      // maximum lanes of a vector
 	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
 )
 
-// groupCodes returns the positions of a group, groupScales the bytes of its scales.
+// groupCodes returns the positions of a group.
 func (v *vectorKernel) groupCodes() int {
 	if v.interleaved != nil {
 		return v.block
@@ -62,7 +64,16 @@ func (v *vectorKernel) groupCodes() int {
 	return vectorBlocks * min(v.block, 32)
 }
 
-func (v *vectorKernel) groupScales() int { return v.groupCodes() / v.block * v.scaleBytes() }
+// stepBytes returns the bytes of the codes of a step.
+func (v *vectorKernel) stepBytes() int { return v.step * v.bits / 8 }
+
+// scalesRead returns the bytes of the scales of a row that a kernel reads over a number of steps.
+func (v *vectorKernel) scalesRead(steps int) int {
+	if v.scale == nil {
+		return 0
+	}
+	return ceilDiv(steps*v.step, v.groupCodes()) * vectorBlocks
+}
 
 // scaleBytes returns the bytes of a scale, 0 if the format has none.
 func (v *vectorKernel) scaleBytes() int {
@@ -72,12 +83,13 @@ func (v *vectorKernel) scaleBytes() int {
 	return v.scale.StoredBits() / 8
 }
 
-// groupsAtOnce returns the number of groups of a row per call of the kernel.
-func (v *vectorKernel) groupsAtOnce() int {
+// stepsAtOnce returns the number of steps of a row per call of the kernel: those of whole groups.
+func (v *vectorKernel) stepsAtOnce() int {
+	groups := vectorBytes / (v.groupCodes() * v.bits / 8)
 	if v.lanes > 0 {
-		return vectorFloats / v.groupCodes()
+		groups = vectorFloats / v.groupCodes()
 	}
-	return vectorBytes / (v.groupCodes() * v.bits / 8)
+	return groups * v.groupCodes() / v.step
 }
 
 // words returns the number of 32-bit words that positions of a row of A take.
@@ -210,9 +222,16 @@ func (w *worker) vectorTask(l0, l1 int) {
 	if !found {
 		return
 	}
+	after := 0 // rows whose scales are factors of the zeros after a row
+	if k := w.job.plan.k; k%v.step != 0 {
+		after = ceilDiv(v.step, k)
+	}
 	for l := l0; l < l1; l++ {
-		if !s.vectorTakes(l, v) {
-			w.vectorReference(l, l-l0)
+		for r := l; r <= min(l+after, s.t.StoredRows()-1); r++ {
+			if !s.vectorTakes(r, v) {
+				w.vectorReference(l, l-l0)
+				break
+			}
 		}
 	}
 }
@@ -231,44 +250,109 @@ func (w *worker) vectorInterleaved(l0, l1 int) {
 
 // vectorRun adds the products with rows l0…l1 of B to w.edge[at:]. Either each row has
 // separate scales, or all share them. found reports whether the kernel met a code or scale
-// that it does not support.
+// that it does not support. The order of additions is the same for all rows.
 func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 	p, v := &w.job.plan, w.job.plan.kernel.vector
 	t := p.b.t
-	bytes := v.groupCodes() * v.bits / 8
-	rowBytes := t.RowBytes()
-	groups := p.k / v.groupCodes()
-	all, stride := p.b.vectorScales(l0)
-	if groups > 0 {
-		found = w.vectorGroups(t.Codes[l0*rowBytes:], all, rowBytes, stride, 0, groups, l1-l0, at)
+	rowBytes, n := t.RowBytes(), l1-l0
+	codes := t.Codes[l0*rowBytes:]
+	scales, stride := p.b.vectorScales(l0)
+	steps := ceilDiv(p.k, v.step)
+	inside := steps
+	if !allFinite(t.Format.Element) {
+		inside = p.k / v.step
 	}
-	if rest := p.k - groups*v.groupCodes(); rest > 0 {
-		const maxScales = vectorBlocks * 4 // bytes for the scales of a row
-		grow(&w.tail, vectorRows*(bytes+maxScales))
-		codes, scales := w.tail[:vectorRows*bytes], w.tail[vectorRows*bytes:]
-		clear(codes)
-		var one byte // padding, multiplied by zeros: must not be NaN
-		switch v.scale {
-		case format.E8M0:
-			one = byte(format.E8M0.Bias)
-		case format.E4M3:
-			one = byte(format.E4M3.Encode(1))
+	if inside > 0 {
+		readable := rowsWithin(n, len(codes), rowBytes, inside*v.stepBytes())
+		if need := v.scalesRead(inside); scales != nil && stride > 0 {
+			readable = rowsWithin(readable, len(scales), stride, need)
+		} else if scales != nil && need > len(scales) {
+			scales = w.vectorPadded(scales, need)
 		}
-		used, blocks := (rest*v.bits+7)/8, ceilDiv(rest, v.block)
-		for l := range l1 - l0 {
-			row := codes[l*bytes : (l+1)*bytes]
-			copy(row[:used], t.Codes[(l0+l)*rowBytes+groups*bytes:(l0+l+1)*rowBytes])
-			of := scales[l*maxScales : (l+1)*maxScales]
-			for i := range of {
-				of[i] = one
-			}
-			if all != nil {
-				copy(of[:blocks*v.scaleBytes()], all[l*stride+groups*v.groupScales():])
-			}
+		if readable < n {
+			readable &^= 1 // kernels for pairs of rows change the sum after that of a single row
 		}
-		found = w.vectorGroups(codes, scales, bytes, maxScales, groups, 1, l1-l0, at) || found
+		if readable > 0 {
+			found = w.vectorSteps(codes, scales, rowBytes, stride, 0, inside, readable, at)
+		}
+		if readable < n {
+			found = w.vectorCopied(l0+readable, l1, 0, inside, at+readable) || found
+		}
+	}
+	if inside < steps {
+		found = w.vectorCopied(l0, l1, inside, steps, at) || found
 	}
 	return found
+}
+
+// allFinite reports whether all codes of an element format are finite numbers.
+func allFinite(e *format.Scalar) bool {
+	return e.Integer || e.MaxCode() == 1<<(e.Bits()-1)-1
+}
+
+// rowsWithin returns the number of rows, at most n, of which the given bytes are within a slice of
+// that length. Rows are stride bytes apart.
+func rowsWithin(n, length, stride, bytes int) int {
+	switch {
+	case bytes > length:
+		return 0
+	case stride == 0:
+		return n
+	}
+	return min(n, (length-bytes)/stride+1)
+}
+
+// vectorPadded returns a copy of scales padded to a number of bytes, in scratch memory.
+func (w *worker) vectorPadded(scales []byte, bytes int) []byte {
+	grow(&w.tail, bytes)
+	padded := w.tail[:bytes]
+	fill(padded, w.job.plan.kernel.vector.padding())
+	copy(padded, scales)
+	return padded
+}
+
+// padding returns a byte of scales that are not NaN, and not reported where that is possible.
+func (v *vectorKernel) padding() byte {
+	switch v.scale {
+	case format.E8M0:
+		return byte(format.E8M0.Bias)
+	case format.E4M3:
+		return byte(format.E4M3.Encode(1))
+	}
+	return 0
+}
+
+func fill(bytes []byte, b byte) {
+	for i := range bytes {
+		bytes[i] = b
+	}
+}
+
+// vectorCopied adds the products with rows l0…l1 of B over steps from…to to w.edge[at:]. It copies
+// their codes and scales to scratch memory, padded with zeros. Step from begins a
+// group, or is the last step.
+func (w *worker) vectorCopied(l0, l1, from, to, at int) (found bool) {
+	p, v := &w.job.plan, w.job.plan.kernel.vector
+	t := p.b.t
+	rowBytes, first := t.RowBytes(), from*v.stepBytes()
+	codeBytes, scaleBytes := (to-from)*v.stepBytes(), v.scalesRead(to-from)
+	grow(&w.tail, (l1-l0)*(codeBytes+scaleBytes))
+	codes, scales := w.tail[:(l1-l0)*codeBytes], w.tail[(l1-l0)*codeBytes:][:(l1-l0)*scaleBytes]
+	clear(codes)
+	fill(scales, v.padding())
+	all, stride := p.b.vectorScales(l0)
+	used := min(codeBytes, rowBytes-first)
+	blocks := ceilDiv(min(to*v.step, p.k), v.block) - from*v.step/v.block
+	for l := range l1 - l0 {
+		copy(codes[l*codeBytes:(l+1)*codeBytes], t.Codes[(l0+l)*rowBytes+first:][:used])
+		if all != nil {
+			copy(scales[l*scaleBytes:(l+1)*scaleBytes], all[l*stride+from*v.step/v.block*v.scaleBytes():][:blocks*v.scaleBytes()])
+		}
+	}
+	if all == nil {
+		scales, scaleBytes = nil, 0
+	}
+	return w.vectorSteps(codes, scales, codeBytes, scaleBytes, from, to-from, l1-l0, at)
 }
 
 // vectorScales returns the bytes of the scales of B from row l on, and the stride to those of
@@ -298,27 +382,27 @@ var vectorOnes = func() (ones [vectorBytes / 32]byte) {
 	return ones
 }()
 
-// vectorGroups adds the products with n rows of B over m groups, from group g of A on, to
+// vectorSteps adds the products with n rows of B over m steps, from step first of A on, to
 // w.edge[at:]. scales is nil if all scales are 1.
-func (w *worker) vectorGroups(codes, scales []byte, stride, scaleStride, g, m, n, at int) (found bool) {
+func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m, n, at int) (found bool) {
 	v := w.job.plan.kernel.vector
-	bytes, scaleBytes := v.groupCodes()*v.bits/8, v.groupScales()
 	for c := 0; c < m; {
-		k := min(m-c, v.groupsAtOnce())
+		k := min(m-c, v.stepsAtOnce())
 		s := vectorOnes[:]
 		if scales != nil {
-			s = scales[c*scaleBytes:]
+			s = scales[v.scalesRead(c):]
 		}
+		bytes, scaleBytes := k*v.stepBytes(), v.scalesRead(k)
 		for _, pass := range w.job.vector.passes {
 			dot, rows := v.single, 1
 			if pass.batch > 1 && v.pairs != nil {
 				dot, rows = v.pairs, 2
 			}
 			if n >= rows {
-				found = w.vectorPass(dot, pass, codes[c*bytes:], s, g+c, k, n/rows, stride, scaleStride, rows*stride-k*bytes, rows*scaleStride-k*scaleBytes, at) || found
+				found = w.vectorPass(dot, pass, codes[c*v.stepBytes():], s, first+c, k, n/rows, stride, scaleStride, rows*stride-bytes, rows*scaleStride-scaleBytes, at) || found
 			}
 			if last := n / rows * rows; last < n { // one row of a pair: pass it twice, with stride 0
-				found = w.vectorPass(dot, pass, codes[c*bytes+last*stride:], s[last*scaleStride:], g+c, k, 1, 0, 0, 0, 0, at+last) || found
+				found = w.vectorPass(dot, pass, codes[c*v.stepBytes()+last*stride:], s[last*scaleStride:], first+c, k, 1, 0, 0, 0, 0, at+last) || found
 			}
 		}
 		c += k
@@ -327,11 +411,11 @@ func (w *worker) vectorGroups(codes, scales []byte, stride, scaleStride, g, m, n
 }
 
 // vectorPass calls dot.
-func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, g, groups, rows, wStride, sStride, wNext, sNext, at int) (found bool) {
+func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, first, steps, rows, wStride, sStride, wNext, sNext, at int) (found bool) {
 	const word = 4
 	j, v := w.job, w.job.plan.kernel.vector
-	x, y := j.vector.x[pass.first*j.vector.xStride+v.words(g*v.groupCodes()):], w.edge[pass.first*vectorRows+at:]
-	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), groups, rows, wStride, sStride, wNext, sNext,
+	x, y := j.vector.x[pass.first*j.vector.xStride+v.words(first*v.step):], w.edge[pass.first*vectorRows+at:]
+	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), steps, rows, wStride, sStride, wNext, sNext,
 		unsafe.Pointer(&y[0]), word*j.vector.xStride, word*vectorRows, pass.batch, unsafe.Pointer(&w.sums[0]), v.tables(j.plan.b.t.Format.Element)) != 0
 }
 
@@ -368,39 +452,52 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 func (w *worker) finishVector(l0, l1 int) {
 	j := w.job
 	p := &j.plan
+	var scales []float32
+	if p.b.perRow() {
+		scales = w.rowScales(l0, l1)
+	}
 	for b := range p.m {
-		row := j.c.Row(b)
 		sa := p.alpha
 		if p.a.perRow() {
 			sa = float32(sa * math.Float32frombits(p.a.scaleWord(b, 0)))
 		}
-		sums, c := w.edge[b*vectorRows:][:l1-l0], row[l0-j.cols.from:][:l1-l0]
-		if j.bias == nil && !j.accumulate && !p.b.perRow() {
-			isNaN := false
-			for i, sum := range sums {
-				v := float32(sa * sum)
-				c[i] = v
-				isNaN = isNaN || v != v
-			}
-			if isNaN {
-				j.vector.sawNaN.Store(true)
-			}
-			continue
-		}
-		j.vector.sawNaN.Store(true) // or perhaps not
-		for l := l0; l < l1; l++ {
+		sums, c := w.edge[b*vectorRows:][:l1-l0], j.c.Row(b)[l0-j.cols.from:l1-j.cols.from]
+		isNaN := false
+		for i, sum := range sums {
 			s := sa
-			if p.b.perRow() {
-				s = float32(s * math.Float32frombits(p.b.scaleWord(l, 0)))
+			if scales != nil {
+				s = float32(s * scales[i])
 			}
-			v := float32(s * sums[l-l0])
-			if j.bias != nil {
-				v += j.bias[l]
-			}
-			if j.accumulate {
-				v += c[l-l0]
-			}
-			c[l-l0] = v
+			sums[i] = float32(s * sum)
+			isNaN = isNaN || sums[i] != sums[i]
 		}
+		if isNaN {
+			j.vector.sawNaN.Store(true)
+		}
+		if j.bias != nil {
+			for i, x := range j.bias[l0:l1] {
+				sums[i] += x
+			}
+		}
+		if j.accumulate {
+			for i, x := range c {
+				sums[i] += x
+			}
+		}
+		copy(c, sums)
 	}
+}
+
+// rowScales returns the FP32 scales of rows l0…l1 of B, which has one for each row, or one for all.
+func (w *worker) rowScales(l0, l1 int) []float32 {
+	t := w.job.plan.b.t
+	if t.Format.Block.Rows == 1 {
+		return t.Scales32[l0:l1]
+	}
+	grow(&w.scratch.values, vectorRows)
+	scales := w.scratch.values[:l1-l0]
+	for i := range scales {
+		scales[i] = math.Float32frombits(w.job.plan.b.scaleWord(l0+i, 0))
+	}
+	return scales
 }

@@ -15,125 +15,125 @@ DATA vectorOnes<>+0(SB)/8, $0x0101010101010101
 DATA vectorOnes<>+8(SB)/8, $0x0101010101010101
 GLOBL vectorOnes<>(SB), RODATA|NOPTR, $16
 
-DATA lanesMX8<>+0(SB)/8, $0x0000000000000000
-DATA lanesMX8<>+8(SB)/8, $0x0000000000000000
-DATA lanesMX8<>+16(SB)/8, $0x0000000000000000
-DATA lanesMX8<>+24(SB)/8, $0x0000000000000000
-DATA lanesMX8<>+32(SB)/8, $0x0000000100000001
-DATA lanesMX8<>+40(SB)/8, $0x0000000100000001
-DATA lanesMX8<>+48(SB)/8, $0x0000000100000001
-DATA lanesMX8<>+56(SB)/8, $0x0000000100000001
-DATA lanesMX8<>+64(SB)/8, $0x0000000200000002
-DATA lanesMX8<>+72(SB)/8, $0x0000000200000002
-DATA lanesMX8<>+80(SB)/8, $0x0000000200000002
-DATA lanesMX8<>+88(SB)/8, $0x0000000200000002
-DATA lanesMX8<>+96(SB)/8, $0x0000000300000003
-DATA lanesMX8<>+104(SB)/8, $0x0000000300000003
-DATA lanesMX8<>+112(SB)/8, $0x0000000300000003
-DATA lanesMX8<>+120(SB)/8, $0x0000000300000003
-DATA lanesMX8<>+128(SB)/8, $0x0000000400000004
-DATA lanesMX8<>+136(SB)/8, $0x0000000400000004
-DATA lanesMX8<>+144(SB)/8, $0x0000000400000004
-DATA lanesMX8<>+152(SB)/8, $0x0000000400000004
-DATA lanesMX8<>+160(SB)/8, $0x0000000500000005
-DATA lanesMX8<>+168(SB)/8, $0x0000000500000005
-DATA lanesMX8<>+176(SB)/8, $0x0000000500000005
-DATA lanesMX8<>+184(SB)/8, $0x0000000500000005
-DATA lanesMX8<>+192(SB)/8, $0x0000000600000006
-DATA lanesMX8<>+200(SB)/8, $0x0000000600000006
-DATA lanesMX8<>+208(SB)/8, $0x0000000600000006
-DATA lanesMX8<>+216(SB)/8, $0x0000000600000006
-DATA lanesMX8<>+224(SB)/8, $0x0000000700000007
-DATA lanesMX8<>+232(SB)/8, $0x0000000700000007
-DATA lanesMX8<>+240(SB)/8, $0x0000000700000007
-DATA lanesMX8<>+248(SB)/8, $0x0000000700000007
-DATA lanesMX8<>+256(SB)/8, $0x0000000800000008
-DATA lanesMX8<>+264(SB)/8, $0x0000000800000008
-DATA lanesMX8<>+272(SB)/8, $0x0000000800000008
-DATA lanesMX8<>+280(SB)/8, $0x0000000800000008
-DATA lanesMX8<>+288(SB)/8, $0x0000000900000009
-DATA lanesMX8<>+296(SB)/8, $0x0000000900000009
-DATA lanesMX8<>+304(SB)/8, $0x0000000900000009
-DATA lanesMX8<>+312(SB)/8, $0x0000000900000009
-DATA lanesMX8<>+320(SB)/8, $0x0000000a0000000a
-DATA lanesMX8<>+328(SB)/8, $0x0000000a0000000a
-DATA lanesMX8<>+336(SB)/8, $0x0000000a0000000a
-DATA lanesMX8<>+344(SB)/8, $0x0000000a0000000a
-DATA lanesMX8<>+352(SB)/8, $0x0000000b0000000b
-DATA lanesMX8<>+360(SB)/8, $0x0000000b0000000b
-DATA lanesMX8<>+368(SB)/8, $0x0000000b0000000b
-DATA lanesMX8<>+376(SB)/8, $0x0000000b0000000b
-DATA lanesMX8<>+384(SB)/8, $0x0000000c0000000c
-DATA lanesMX8<>+392(SB)/8, $0x0000000c0000000c
-DATA lanesMX8<>+400(SB)/8, $0x0000000c0000000c
-DATA lanesMX8<>+408(SB)/8, $0x0000000c0000000c
-DATA lanesMX8<>+416(SB)/8, $0x0000000d0000000d
-DATA lanesMX8<>+424(SB)/8, $0x0000000d0000000d
-DATA lanesMX8<>+432(SB)/8, $0x0000000d0000000d
-DATA lanesMX8<>+440(SB)/8, $0x0000000d0000000d
-DATA lanesMX8<>+448(SB)/8, $0x0000000e0000000e
-DATA lanesMX8<>+456(SB)/8, $0x0000000e0000000e
-DATA lanesMX8<>+464(SB)/8, $0x0000000e0000000e
-DATA lanesMX8<>+472(SB)/8, $0x0000000e0000000e
-DATA lanesMX8<>+480(SB)/8, $0x0000000f0000000f
-DATA lanesMX8<>+488(SB)/8, $0x0000000f0000000f
-DATA lanesMX8<>+496(SB)/8, $0x0000000f0000000f
-DATA lanesMX8<>+504(SB)/8, $0x0000000f0000000f
-GLOBL lanesMX8<>(SB), RODATA|NOPTR, $512
+DATA lanes64By32<>+0(SB)/8, $0x0000000000000000
+DATA lanes64By32<>+8(SB)/8, $0x0000000000000000
+DATA lanes64By32<>+16(SB)/8, $0x0000000000000000
+DATA lanes64By32<>+24(SB)/8, $0x0000000000000000
+DATA lanes64By32<>+32(SB)/8, $0x0000000100000001
+DATA lanes64By32<>+40(SB)/8, $0x0000000100000001
+DATA lanes64By32<>+48(SB)/8, $0x0000000100000001
+DATA lanes64By32<>+56(SB)/8, $0x0000000100000001
+DATA lanes64By32<>+64(SB)/8, $0x0000000200000002
+DATA lanes64By32<>+72(SB)/8, $0x0000000200000002
+DATA lanes64By32<>+80(SB)/8, $0x0000000200000002
+DATA lanes64By32<>+88(SB)/8, $0x0000000200000002
+DATA lanes64By32<>+96(SB)/8, $0x0000000300000003
+DATA lanes64By32<>+104(SB)/8, $0x0000000300000003
+DATA lanes64By32<>+112(SB)/8, $0x0000000300000003
+DATA lanes64By32<>+120(SB)/8, $0x0000000300000003
+DATA lanes64By32<>+128(SB)/8, $0x0000000400000004
+DATA lanes64By32<>+136(SB)/8, $0x0000000400000004
+DATA lanes64By32<>+144(SB)/8, $0x0000000400000004
+DATA lanes64By32<>+152(SB)/8, $0x0000000400000004
+DATA lanes64By32<>+160(SB)/8, $0x0000000500000005
+DATA lanes64By32<>+168(SB)/8, $0x0000000500000005
+DATA lanes64By32<>+176(SB)/8, $0x0000000500000005
+DATA lanes64By32<>+184(SB)/8, $0x0000000500000005
+DATA lanes64By32<>+192(SB)/8, $0x0000000600000006
+DATA lanes64By32<>+200(SB)/8, $0x0000000600000006
+DATA lanes64By32<>+208(SB)/8, $0x0000000600000006
+DATA lanes64By32<>+216(SB)/8, $0x0000000600000006
+DATA lanes64By32<>+224(SB)/8, $0x0000000700000007
+DATA lanes64By32<>+232(SB)/8, $0x0000000700000007
+DATA lanes64By32<>+240(SB)/8, $0x0000000700000007
+DATA lanes64By32<>+248(SB)/8, $0x0000000700000007
+DATA lanes64By32<>+256(SB)/8, $0x0000000800000008
+DATA lanes64By32<>+264(SB)/8, $0x0000000800000008
+DATA lanes64By32<>+272(SB)/8, $0x0000000800000008
+DATA lanes64By32<>+280(SB)/8, $0x0000000800000008
+DATA lanes64By32<>+288(SB)/8, $0x0000000900000009
+DATA lanes64By32<>+296(SB)/8, $0x0000000900000009
+DATA lanes64By32<>+304(SB)/8, $0x0000000900000009
+DATA lanes64By32<>+312(SB)/8, $0x0000000900000009
+DATA lanes64By32<>+320(SB)/8, $0x0000000a0000000a
+DATA lanes64By32<>+328(SB)/8, $0x0000000a0000000a
+DATA lanes64By32<>+336(SB)/8, $0x0000000a0000000a
+DATA lanes64By32<>+344(SB)/8, $0x0000000a0000000a
+DATA lanes64By32<>+352(SB)/8, $0x0000000b0000000b
+DATA lanes64By32<>+360(SB)/8, $0x0000000b0000000b
+DATA lanes64By32<>+368(SB)/8, $0x0000000b0000000b
+DATA lanes64By32<>+376(SB)/8, $0x0000000b0000000b
+DATA lanes64By32<>+384(SB)/8, $0x0000000c0000000c
+DATA lanes64By32<>+392(SB)/8, $0x0000000c0000000c
+DATA lanes64By32<>+400(SB)/8, $0x0000000c0000000c
+DATA lanes64By32<>+408(SB)/8, $0x0000000c0000000c
+DATA lanes64By32<>+416(SB)/8, $0x0000000d0000000d
+DATA lanes64By32<>+424(SB)/8, $0x0000000d0000000d
+DATA lanes64By32<>+432(SB)/8, $0x0000000d0000000d
+DATA lanes64By32<>+440(SB)/8, $0x0000000d0000000d
+DATA lanes64By32<>+448(SB)/8, $0x0000000e0000000e
+DATA lanes64By32<>+456(SB)/8, $0x0000000e0000000e
+DATA lanes64By32<>+464(SB)/8, $0x0000000e0000000e
+DATA lanes64By32<>+472(SB)/8, $0x0000000e0000000e
+DATA lanes64By32<>+480(SB)/8, $0x0000000f0000000f
+DATA lanes64By32<>+488(SB)/8, $0x0000000f0000000f
+DATA lanes64By32<>+496(SB)/8, $0x0000000f0000000f
+DATA lanes64By32<>+504(SB)/8, $0x0000000f0000000f
+GLOBL lanes64By32<>(SB), RODATA|NOPTR, $512
 
-DATA lanesMX4<>+0(SB)/8, $0x0000000000000000
-DATA lanesMX4<>+8(SB)/8, $0x0000000000000000
-DATA lanesMX4<>+16(SB)/8, $0x0000000100000001
-DATA lanesMX4<>+24(SB)/8, $0x0000000100000001
-DATA lanesMX4<>+32(SB)/8, $0x0000000200000002
-DATA lanesMX4<>+40(SB)/8, $0x0000000200000002
-DATA lanesMX4<>+48(SB)/8, $0x0000000300000003
-DATA lanesMX4<>+56(SB)/8, $0x0000000300000003
-DATA lanesMX4<>+64(SB)/8, $0x0000000400000004
-DATA lanesMX4<>+72(SB)/8, $0x0000000400000004
-DATA lanesMX4<>+80(SB)/8, $0x0000000500000005
-DATA lanesMX4<>+88(SB)/8, $0x0000000500000005
-DATA lanesMX4<>+96(SB)/8, $0x0000000600000006
-DATA lanesMX4<>+104(SB)/8, $0x0000000600000006
-DATA lanesMX4<>+112(SB)/8, $0x0000000700000007
-DATA lanesMX4<>+120(SB)/8, $0x0000000700000007
-DATA lanesMX4<>+128(SB)/8, $0x0000000800000008
-DATA lanesMX4<>+136(SB)/8, $0x0000000800000008
-DATA lanesMX4<>+144(SB)/8, $0x0000000900000009
-DATA lanesMX4<>+152(SB)/8, $0x0000000900000009
-DATA lanesMX4<>+160(SB)/8, $0x0000000a0000000a
-DATA lanesMX4<>+168(SB)/8, $0x0000000a0000000a
-DATA lanesMX4<>+176(SB)/8, $0x0000000b0000000b
-DATA lanesMX4<>+184(SB)/8, $0x0000000b0000000b
-DATA lanesMX4<>+192(SB)/8, $0x0000000c0000000c
-DATA lanesMX4<>+200(SB)/8, $0x0000000c0000000c
-DATA lanesMX4<>+208(SB)/8, $0x0000000d0000000d
-DATA lanesMX4<>+216(SB)/8, $0x0000000d0000000d
-DATA lanesMX4<>+224(SB)/8, $0x0000000e0000000e
-DATA lanesMX4<>+232(SB)/8, $0x0000000e0000000e
-DATA lanesMX4<>+240(SB)/8, $0x0000000f0000000f
-DATA lanesMX4<>+248(SB)/8, $0x0000000f0000000f
-GLOBL lanesMX4<>(SB), RODATA|NOPTR, $256
+DATA lanes128By32<>+0(SB)/8, $0x0000000000000000
+DATA lanes128By32<>+8(SB)/8, $0x0000000000000000
+DATA lanes128By32<>+16(SB)/8, $0x0000000100000001
+DATA lanes128By32<>+24(SB)/8, $0x0000000100000001
+DATA lanes128By32<>+32(SB)/8, $0x0000000200000002
+DATA lanes128By32<>+40(SB)/8, $0x0000000200000002
+DATA lanes128By32<>+48(SB)/8, $0x0000000300000003
+DATA lanes128By32<>+56(SB)/8, $0x0000000300000003
+DATA lanes128By32<>+64(SB)/8, $0x0000000400000004
+DATA lanes128By32<>+72(SB)/8, $0x0000000400000004
+DATA lanes128By32<>+80(SB)/8, $0x0000000500000005
+DATA lanes128By32<>+88(SB)/8, $0x0000000500000005
+DATA lanes128By32<>+96(SB)/8, $0x0000000600000006
+DATA lanes128By32<>+104(SB)/8, $0x0000000600000006
+DATA lanes128By32<>+112(SB)/8, $0x0000000700000007
+DATA lanes128By32<>+120(SB)/8, $0x0000000700000007
+DATA lanes128By32<>+128(SB)/8, $0x0000000800000008
+DATA lanes128By32<>+136(SB)/8, $0x0000000800000008
+DATA lanes128By32<>+144(SB)/8, $0x0000000900000009
+DATA lanes128By32<>+152(SB)/8, $0x0000000900000009
+DATA lanes128By32<>+160(SB)/8, $0x0000000a0000000a
+DATA lanes128By32<>+168(SB)/8, $0x0000000a0000000a
+DATA lanes128By32<>+176(SB)/8, $0x0000000b0000000b
+DATA lanes128By32<>+184(SB)/8, $0x0000000b0000000b
+DATA lanes128By32<>+192(SB)/8, $0x0000000c0000000c
+DATA lanes128By32<>+200(SB)/8, $0x0000000c0000000c
+DATA lanes128By32<>+208(SB)/8, $0x0000000d0000000d
+DATA lanes128By32<>+216(SB)/8, $0x0000000d0000000d
+DATA lanes128By32<>+224(SB)/8, $0x0000000e0000000e
+DATA lanes128By32<>+232(SB)/8, $0x0000000e0000000e
+DATA lanes128By32<>+240(SB)/8, $0x0000000f0000000f
+DATA lanes128By32<>+248(SB)/8, $0x0000000f0000000f
+GLOBL lanes128By32<>(SB), RODATA|NOPTR, $256
 
-DATA lanesNV4<>+0(SB)/8, $0x0000000000000000
-DATA lanesNV4<>+8(SB)/8, $0x0000000100000001
-DATA lanesNV4<>+16(SB)/8, $0x0000000200000002
-DATA lanesNV4<>+24(SB)/8, $0x0000000300000003
-DATA lanesNV4<>+32(SB)/8, $0x0000000400000004
-DATA lanesNV4<>+40(SB)/8, $0x0000000500000005
-DATA lanesNV4<>+48(SB)/8, $0x0000000600000006
-DATA lanesNV4<>+56(SB)/8, $0x0000000700000007
-DATA lanesNV4<>+64(SB)/8, $0x0000000800000008
-DATA lanesNV4<>+72(SB)/8, $0x0000000900000009
-DATA lanesNV4<>+80(SB)/8, $0x0000000a0000000a
-DATA lanesNV4<>+88(SB)/8, $0x0000000b0000000b
-DATA lanesNV4<>+96(SB)/8, $0x0000000c0000000c
-DATA lanesNV4<>+104(SB)/8, $0x0000000d0000000d
-DATA lanesNV4<>+112(SB)/8, $0x0000000e0000000e
-DATA lanesNV4<>+120(SB)/8, $0x0000000f0000000f
-GLOBL lanesNV4<>(SB), RODATA|NOPTR, $128
+DATA lanes128By16<>+0(SB)/8, $0x0000000000000000
+DATA lanes128By16<>+8(SB)/8, $0x0000000100000001
+DATA lanes128By16<>+16(SB)/8, $0x0000000200000002
+DATA lanes128By16<>+24(SB)/8, $0x0000000300000003
+DATA lanes128By16<>+32(SB)/8, $0x0000000400000004
+DATA lanes128By16<>+40(SB)/8, $0x0000000500000005
+DATA lanes128By16<>+48(SB)/8, $0x0000000600000006
+DATA lanes128By16<>+56(SB)/8, $0x0000000700000007
+DATA lanes128By16<>+64(SB)/8, $0x0000000800000008
+DATA lanes128By16<>+72(SB)/8, $0x0000000900000009
+DATA lanes128By16<>+80(SB)/8, $0x0000000a0000000a
+DATA lanes128By16<>+88(SB)/8, $0x0000000b0000000b
+DATA lanes128By16<>+96(SB)/8, $0x0000000c0000000c
+DATA lanes128By16<>+104(SB)/8, $0x0000000d0000000d
+DATA lanes128By16<>+112(SB)/8, $0x0000000e0000000e
+DATA lanes128By16<>+120(SB)/8, $0x0000000f0000000f
+GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
-// func vectorMX8(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX8(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -142,12 +142,13 @@ GLOBL lanesNV4<>(SB), RODATA|NOPTR, $128
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
 //	R14 distance of prefetching row 0
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
 //	Z27…Z31 sign bits; tables of low and of high bytes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
@@ -170,24 +171,31 @@ long1:
 	VMOVDQU64 64(R12), Z29
 	VMOVDQU64 128(R12), Z30
 	VMOVDQU64 192(R12), Z31
+	VMOVDQU64 256(R12), Z16
+	VMOVDQU64 384(R12), X18
+	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 400(R12), X19
 	MOVL $0x80808080, R12
 	VPBROADCASTD R12, Z27
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group3:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
-	VPMOVZXBD X22, Z24
-	VPADDB vectorOnes<>+0(SB), X22, X22
-	VPCMPUB $2, vectorOnes<>+0(SB), X22, K5
-	VPSLLD $23, Z24, Z24
+	VPERMB Z22, Z16, Z24
+	VPSLLVD Z17, Z24, Z24
+	VPADDB X18, X22, X22
+	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	LEAQ lanesMX8<>+0(SB), R11
-	MOVQ $4, R10
+	LEAQ lanes64By32<>+0(SB), R11
+	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -207,30 +215,13 @@ chunk4:
 	VMOVDQU64 64(DI), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	VFMADD231PS Z20, Z22, Z0
-	PREFETCHT0 64(AX)(R14*1)
-	VMOVDQU64 64(AX), Z8
-	VMOVDQA64 Z8, Z9
-	VPERMI2B Z31, Z30, Z9
-	VMOVDQA64 Z8, Z22
-	VPERMI2B Z29, Z28, Z22
-	VPTERNLOGD $248, Z27, Z8, Z9
-	VPUNPCKLBW Z9, Z22, Z8
-	VPUNPCKHBW Z9, Z22, Z9
-	VMOVDQU64 64(R11), Z20
-	VPERMD Z24, Z20, Z20
-	VPXORQ Z22, Z22, Z22
-	VMOVDQU64 128(DI), Z26
-	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
-	VMOVDQU64 192(DI), Z26
-	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
-	VFMADD231PS Z20, Z22, Z0
-	ADDQ $128, AX
-	ADDQ $256, DI
-	ADDQ $128, R11
+	ADDQ $64, AX
+	ADDQ $128, DI
+	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -255,7 +246,7 @@ chunk4:
 	VZEROUPPER
 	RET
 
-// func vectorMX8Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX8Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -264,13 +255,14 @@ chunk4:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
 //	R14 distance of prefetching row 0
 //	R15 distance of prefetching row 1
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
 //	Z27…Z31 sign bits; tables of low and of high bytes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
@@ -294,12 +286,16 @@ long1:
 	VMOVDQU64 64(R12), Z29
 	VMOVDQU64 128(R12), Z30
 	VMOVDQU64 192(R12), Z31
+	VMOVDQU64 256(R12), Z16
+	VMOVDQU64 384(R12), X18
+	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 400(R12), X19
 	MOVL $0x80808080, R12
 	VPBROADCASTD R12, Z27
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -312,19 +308,22 @@ rows2:
 group3:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
-	VPMOVZXBD X22, Z24
-	VPADDB vectorOnes<>+0(SB), X22, X22
-	VPCMPUB $2, vectorOnes<>+0(SB), X22, K5
-	VPSLLD $23, Z24, Z24
+	VPERMB Z22, Z16, Z24
+	VPSLLVD Z17, Z24, Z24
+	VPADDB X18, X22, X22
+	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(SI*1), X22
-	VPMOVZXBD X22, Z25
-	VPADDB vectorOnes<>+0(SB), X22, X22
-	VPCMPUB $2, vectorOnes<>+0(SB), X22, K5
-	VPSLLD $23, Z25, Z25
+	VPERMB Z22, Z16, Z25
+	VPSLLVD Z17, Z25, Z25
+	VPADDB X18, X22, X22
+	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	LEAQ lanesMX8<>+0(SB), R11
+	LEAQ lanes64By32<>+0(SB), R11
 	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -399,7 +398,7 @@ multiplied5:
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -465,7 +464,7 @@ lanes7:
 	VZEROUPPER
 	RET
 
-// func vectorMX4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -474,7 +473,7 @@ lanes7:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -502,7 +501,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group3:
@@ -513,8 +512,11 @@ group3:
 	VPCMPUB $2, vectorOnes<>+0(SB), X22, K5
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	LEAQ lanesMX4<>+0(SB), R11
-	MOVQ $2, R10
+	LEAQ lanes128By32<>+0(SB), R11
+	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -538,34 +540,13 @@ chunk4:
 	VMOVDQU64 192(DI), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	VFMADD231PS Z20, Z22, Z0
-	PREFETCHT0 64(AX)(R14*1)
-	VMOVDQU64 64(AX), Z8
-	VPSRLW $4, Z8, Z9
-	VPSRLW $8, Z8, Z10
-	VPSRLW $12, Z8, Z11
-	VPERMW Z31, Z8, Z8
-	VPERMW Z31, Z9, Z9
-	VPERMW Z31, Z10, Z10
-	VPERMW Z31, Z11, Z11
-	VMOVDQU64 64(R11), Z20
-	VPERMD Z24, Z20, Z20
-	VPXORQ Z22, Z22, Z22
-	VMOVDQU64 256(DI), Z26
-	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
-	VMOVDQU64 320(DI), Z26
-	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
-	VMOVDQU64 384(DI), Z26
-	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
-	VMOVDQU64 448(DI), Z26
-	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
-	VFMADD231PS Z20, Z22, Z0
-	ADDQ $128, AX
-	ADDQ $512, DI
-	ADDQ $128, R11
+	ADDQ $64, AX
+	ADDQ $256, DI
+	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -590,7 +571,7 @@ chunk4:
 	VZEROUPPER
 	RET
 
-// func vectorMX4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -599,7 +580,7 @@ chunk4:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -629,7 +610,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -653,8 +634,11 @@ group3:
 	VPCMPUB $2, vectorOnes<>+0(SB), X22, K5
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanesMX4<>+0(SB), R11
+	LEAQ lanes128By32<>+0(SB), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -753,7 +737,7 @@ multiplied5:
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -819,7 +803,7 @@ lanes7:
 	VZEROUPPER
 	RET
 
-// func vectorNV4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorNV4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -828,7 +812,7 @@ lanes7:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -856,7 +840,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group3:
@@ -867,8 +851,11 @@ group3:
 	VPSLLD $20, Z24, Z24
 	VMULPS.BCST vectorPow120<>+0(SB), Z24, Z24
 	KORQ K5, K7, K7
-	LEAQ lanesNV4<>+0(SB), R11
-	MOVQ $1, R10
+	LEAQ lanes128By16<>+0(SB), R11
+	MOVQ $2, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -892,34 +879,13 @@ chunk4:
 	VMOVDQU64 192(DI), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	VFMADD231PS Z20, Z22, Z0
-	PREFETCHT0 64(AX)(R14*1)
-	VMOVDQU64 64(AX), Z8
-	VPSRLW $4, Z8, Z9
-	VPSRLW $8, Z8, Z10
-	VPSRLW $12, Z8, Z11
-	VPERMW Z31, Z8, Z8
-	VPERMW Z31, Z9, Z9
-	VPERMW Z31, Z10, Z10
-	VPERMW Z31, Z11, Z11
-	VMOVDQU64 64(R11), Z20
-	VPERMD Z24, Z20, Z20
-	VPXORQ Z22, Z22, Z22
-	VMOVDQU64 256(DI), Z26
-	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
-	VMOVDQU64 320(DI), Z26
-	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
-	VMOVDQU64 384(DI), Z26
-	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
-	VMOVDQU64 448(DI), Z26
-	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
-	VFMADD231PS Z20, Z22, Z0
-	ADDQ $128, AX
-	ADDQ $512, DI
-	ADDQ $128, R11
+	ADDQ $64, AX
+	ADDQ $256, DI
+	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -944,7 +910,7 @@ chunk4:
 	VZEROUPPER
 	RET
 
-// func vectorNV4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorNV4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -953,7 +919,7 @@ chunk4:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -983,7 +949,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1007,8 +973,11 @@ group3:
 	VPSLLD $20, Z25, Z25
 	VMULPS.BCST vectorPow120<>+0(SB), Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanesNV4<>+0(SB), R11
+	LEAQ lanes128By16<>+0(SB), R11
 	MOVQ $2, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -1107,7 +1076,7 @@ multiplied5:
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes

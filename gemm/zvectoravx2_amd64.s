@@ -58,7 +58,7 @@ DATA vectoravx2Six1<>+16(SB)/8, $0x0c0b0c0b0b0a0b0a
 DATA vectoravx2Six1<>+24(SB)/8, $0x0f0e0f0e0e0d0e0d
 GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 
-// func vectorF32AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -67,7 +67,7 @@ GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -89,7 +89,7 @@ TEXT ·vectorF32AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -103,6 +103,9 @@ row1:
 
 group2:
 	MOVQ $16, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -179,7 +182,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -223,7 +226,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -232,7 +235,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -254,7 +257,7 @@ TEXT ·vectorBF16AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -268,6 +271,9 @@ row1:
 
 group2:
 	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -396,7 +402,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -440,7 +446,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -449,7 +455,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -473,7 +479,7 @@ TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -499,6 +505,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $16, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -618,7 +627,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -664,7 +673,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP8x128AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -673,7 +682,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -697,7 +706,7 @@ TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -712,6 +721,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1053,7 +1065,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -1099,7 +1111,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorINT8AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1108,7 +1120,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -1130,7 +1142,7 @@ TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1156,6 +1168,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $16, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1254,7 +1269,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -1294,7 +1309,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1303,7 +1318,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -1325,7 +1340,7 @@ TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1351,6 +1366,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1559,7 +1577,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -1599,7 +1617,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1608,7 +1626,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -1630,7 +1648,7 @@ TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1656,6 +1674,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1824,7 +1845,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -1864,7 +1885,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4x16AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1873,7 +1894,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -1895,7 +1916,7 @@ TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1923,6 +1944,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -2107,7 +2131,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes

@@ -114,7 +114,7 @@ DATA vectorf32Six1<>+48(SB)/8, $0x1c1b1c1b1b1a1b1a
 DATA vectorf32Six1<>+56(SB)/8, $0x1f1e1f1e1e1d1e1d
 GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 
-// func vectorF32AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -123,7 +123,7 @@ GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -145,7 +145,7 @@ TEXT ·vectorF32AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -159,6 +159,9 @@ row1:
 
 group2:
 	MOVQ $16, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -215,7 +218,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -261,7 +264,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -270,7 +273,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -292,7 +295,7 @@ TEXT ·vectorBF16AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -306,6 +309,9 @@ row1:
 
 group2:
 	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -388,7 +394,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -434,7 +440,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -443,7 +449,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -467,7 +473,7 @@ TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -488,6 +494,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -617,7 +626,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -667,7 +676,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP8x128AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -676,7 +685,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -700,7 +709,7 @@ TEXT ·vectorFP8x128AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -715,6 +724,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -910,7 +922,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -960,7 +972,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorINT8AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -969,7 +981,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -991,7 +1003,7 @@ TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -1012,6 +1024,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $16, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1084,7 +1099,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -1126,7 +1141,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1135,7 +1150,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -1157,7 +1172,7 @@ TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -1178,6 +1193,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1316,7 +1334,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -1358,7 +1376,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1367,7 +1385,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -1389,7 +1407,7 @@ TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -1410,6 +1428,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1563,7 +1584,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
@@ -1605,7 +1626,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4x16AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1614,7 +1635,7 @@ lanes10:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 steps left after the group
 //	R10 steps left of the group
 //	R11 position in the scales of the group
 //	R12 cache lines of the frame; scratch between rows
@@ -1636,7 +1657,7 @@ TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-128
 
 row1:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -1658,6 +1679,9 @@ group2:
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $2, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
 	JLT fewer4
 
@@ -1811,7 +1835,7 @@ step9:
 	JNZ step9
 
 done3:
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes

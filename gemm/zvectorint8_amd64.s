@@ -41,127 +41,59 @@ DATA sixesShifts<>+48(SB)/8, $0x322c2620120c0600
 DATA sixesShifts<>+56(SB)/8, $0x322c2620120c0600
 GLOBL sixesShifts<>(SB), RODATA|NOPTR, $64
 
-DATA lanesIntMX4<>+0(SB)/8, $0x0000000000000000
-DATA lanesIntMX4<>+8(SB)/8, $0x0000000000000000
-DATA lanesIntMX4<>+16(SB)/8, $0x0000000100000001
-DATA lanesIntMX4<>+24(SB)/8, $0x0000000100000001
-DATA lanesIntMX4<>+32(SB)/8, $0x0000000200000002
-DATA lanesIntMX4<>+40(SB)/8, $0x0000000200000002
-DATA lanesIntMX4<>+48(SB)/8, $0x0000000300000003
-DATA lanesIntMX4<>+56(SB)/8, $0x0000000300000003
-DATA lanesIntMX4<>+64(SB)/8, $0x0000000400000004
-DATA lanesIntMX4<>+72(SB)/8, $0x0000000400000004
-DATA lanesIntMX4<>+80(SB)/8, $0x0000000500000005
-DATA lanesIntMX4<>+88(SB)/8, $0x0000000500000005
-DATA lanesIntMX4<>+96(SB)/8, $0x0000000600000006
-DATA lanesIntMX4<>+104(SB)/8, $0x0000000600000006
-DATA lanesIntMX4<>+112(SB)/8, $0x0000000700000007
-DATA lanesIntMX4<>+120(SB)/8, $0x0000000700000007
-DATA lanesIntMX4<>+128(SB)/8, $0x0000000800000008
-DATA lanesIntMX4<>+136(SB)/8, $0x0000000800000008
-DATA lanesIntMX4<>+144(SB)/8, $0x0000000900000009
-DATA lanesIntMX4<>+152(SB)/8, $0x0000000900000009
-DATA lanesIntMX4<>+160(SB)/8, $0x0000000a0000000a
-DATA lanesIntMX4<>+168(SB)/8, $0x0000000a0000000a
-DATA lanesIntMX4<>+176(SB)/8, $0x0000000b0000000b
-DATA lanesIntMX4<>+184(SB)/8, $0x0000000b0000000b
-DATA lanesIntMX4<>+192(SB)/8, $0x0000000c0000000c
-DATA lanesIntMX4<>+200(SB)/8, $0x0000000c0000000c
-DATA lanesIntMX4<>+208(SB)/8, $0x0000000d0000000d
-DATA lanesIntMX4<>+216(SB)/8, $0x0000000d0000000d
-DATA lanesIntMX4<>+224(SB)/8, $0x0000000e0000000e
-DATA lanesIntMX4<>+232(SB)/8, $0x0000000e0000000e
-DATA lanesIntMX4<>+240(SB)/8, $0x0000000f0000000f
-DATA lanesIntMX4<>+248(SB)/8, $0x0000000f0000000f
-GLOBL lanesIntMX4<>(SB), RODATA|NOPTR, $256
+DATA lanes128By32<>+0(SB)/8, $0x0000000000000000
+DATA lanes128By32<>+8(SB)/8, $0x0000000000000000
+DATA lanes128By32<>+16(SB)/8, $0x0000000100000001
+DATA lanes128By32<>+24(SB)/8, $0x0000000100000001
+DATA lanes128By32<>+32(SB)/8, $0x0000000200000002
+DATA lanes128By32<>+40(SB)/8, $0x0000000200000002
+DATA lanes128By32<>+48(SB)/8, $0x0000000300000003
+DATA lanes128By32<>+56(SB)/8, $0x0000000300000003
+DATA lanes128By32<>+64(SB)/8, $0x0000000400000004
+DATA lanes128By32<>+72(SB)/8, $0x0000000400000004
+DATA lanes128By32<>+80(SB)/8, $0x0000000500000005
+DATA lanes128By32<>+88(SB)/8, $0x0000000500000005
+DATA lanes128By32<>+96(SB)/8, $0x0000000600000006
+DATA lanes128By32<>+104(SB)/8, $0x0000000600000006
+DATA lanes128By32<>+112(SB)/8, $0x0000000700000007
+DATA lanes128By32<>+120(SB)/8, $0x0000000700000007
+DATA lanes128By32<>+128(SB)/8, $0x0000000800000008
+DATA lanes128By32<>+136(SB)/8, $0x0000000800000008
+DATA lanes128By32<>+144(SB)/8, $0x0000000900000009
+DATA lanes128By32<>+152(SB)/8, $0x0000000900000009
+DATA lanes128By32<>+160(SB)/8, $0x0000000a0000000a
+DATA lanes128By32<>+168(SB)/8, $0x0000000a0000000a
+DATA lanes128By32<>+176(SB)/8, $0x0000000b0000000b
+DATA lanes128By32<>+184(SB)/8, $0x0000000b0000000b
+DATA lanes128By32<>+192(SB)/8, $0x0000000c0000000c
+DATA lanes128By32<>+200(SB)/8, $0x0000000c0000000c
+DATA lanes128By32<>+208(SB)/8, $0x0000000d0000000d
+DATA lanes128By32<>+216(SB)/8, $0x0000000d0000000d
+DATA lanes128By32<>+224(SB)/8, $0x0000000e0000000e
+DATA lanes128By32<>+232(SB)/8, $0x0000000e0000000e
+DATA lanes128By32<>+240(SB)/8, $0x0000000f0000000f
+DATA lanes128By32<>+248(SB)/8, $0x0000000f0000000f
+GLOBL lanes128By32<>(SB), RODATA|NOPTR, $256
 
-DATA lanesIntMX6<>+0(SB)/8, $0x0000000000000000
-DATA lanesIntMX6<>+8(SB)/8, $0x0000000000000000
-DATA lanesIntMX6<>+16(SB)/8, $0x0000000100000001
-DATA lanesIntMX6<>+24(SB)/8, $0x0000000100000001
-DATA lanesIntMX6<>+32(SB)/8, $0x0000000200000002
-DATA lanesIntMX6<>+40(SB)/8, $0x0000000200000002
-DATA lanesIntMX6<>+48(SB)/8, $0x0000000300000003
-DATA lanesIntMX6<>+56(SB)/8, $0x0000000300000003
-DATA lanesIntMX6<>+64(SB)/8, $0x0000000400000004
-DATA lanesIntMX6<>+72(SB)/8, $0x0000000400000004
-DATA lanesIntMX6<>+80(SB)/8, $0x0000000500000005
-DATA lanesIntMX6<>+88(SB)/8, $0x0000000500000005
-DATA lanesIntMX6<>+96(SB)/8, $0x0000000600000006
-DATA lanesIntMX6<>+104(SB)/8, $0x0000000600000006
-DATA lanesIntMX6<>+112(SB)/8, $0x0000000700000007
-DATA lanesIntMX6<>+120(SB)/8, $0x0000000700000007
-DATA lanesIntMX6<>+128(SB)/8, $0x0000000800000008
-DATA lanesIntMX6<>+136(SB)/8, $0x0000000800000008
-DATA lanesIntMX6<>+144(SB)/8, $0x0000000900000009
-DATA lanesIntMX6<>+152(SB)/8, $0x0000000900000009
-DATA lanesIntMX6<>+160(SB)/8, $0x0000000a0000000a
-DATA lanesIntMX6<>+168(SB)/8, $0x0000000a0000000a
-DATA lanesIntMX6<>+176(SB)/8, $0x0000000b0000000b
-DATA lanesIntMX6<>+184(SB)/8, $0x0000000b0000000b
-DATA lanesIntMX6<>+192(SB)/8, $0x0000000c0000000c
-DATA lanesIntMX6<>+200(SB)/8, $0x0000000c0000000c
-DATA lanesIntMX6<>+208(SB)/8, $0x0000000d0000000d
-DATA lanesIntMX6<>+216(SB)/8, $0x0000000d0000000d
-DATA lanesIntMX6<>+224(SB)/8, $0x0000000e0000000e
-DATA lanesIntMX6<>+232(SB)/8, $0x0000000e0000000e
-DATA lanesIntMX6<>+240(SB)/8, $0x0000000f0000000f
-DATA lanesIntMX6<>+248(SB)/8, $0x0000000f0000000f
-GLOBL lanesIntMX6<>(SB), RODATA|NOPTR, $256
+DATA lanes128By16<>+0(SB)/8, $0x0000000000000000
+DATA lanes128By16<>+8(SB)/8, $0x0000000100000001
+DATA lanes128By16<>+16(SB)/8, $0x0000000200000002
+DATA lanes128By16<>+24(SB)/8, $0x0000000300000003
+DATA lanes128By16<>+32(SB)/8, $0x0000000400000004
+DATA lanes128By16<>+40(SB)/8, $0x0000000500000005
+DATA lanes128By16<>+48(SB)/8, $0x0000000600000006
+DATA lanes128By16<>+56(SB)/8, $0x0000000700000007
+DATA lanes128By16<>+64(SB)/8, $0x0000000800000008
+DATA lanes128By16<>+72(SB)/8, $0x0000000900000009
+DATA lanes128By16<>+80(SB)/8, $0x0000000a0000000a
+DATA lanes128By16<>+88(SB)/8, $0x0000000b0000000b
+DATA lanes128By16<>+96(SB)/8, $0x0000000c0000000c
+DATA lanes128By16<>+104(SB)/8, $0x0000000d0000000d
+DATA lanes128By16<>+112(SB)/8, $0x0000000e0000000e
+DATA lanes128By16<>+120(SB)/8, $0x0000000f0000000f
+GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
-DATA lanesIntMX8<>+0(SB)/8, $0x0000000000000000
-DATA lanesIntMX8<>+8(SB)/8, $0x0000000000000000
-DATA lanesIntMX8<>+16(SB)/8, $0x0000000100000001
-DATA lanesIntMX8<>+24(SB)/8, $0x0000000100000001
-DATA lanesIntMX8<>+32(SB)/8, $0x0000000200000002
-DATA lanesIntMX8<>+40(SB)/8, $0x0000000200000002
-DATA lanesIntMX8<>+48(SB)/8, $0x0000000300000003
-DATA lanesIntMX8<>+56(SB)/8, $0x0000000300000003
-DATA lanesIntMX8<>+64(SB)/8, $0x0000000400000004
-DATA lanesIntMX8<>+72(SB)/8, $0x0000000400000004
-DATA lanesIntMX8<>+80(SB)/8, $0x0000000500000005
-DATA lanesIntMX8<>+88(SB)/8, $0x0000000500000005
-DATA lanesIntMX8<>+96(SB)/8, $0x0000000600000006
-DATA lanesIntMX8<>+104(SB)/8, $0x0000000600000006
-DATA lanesIntMX8<>+112(SB)/8, $0x0000000700000007
-DATA lanesIntMX8<>+120(SB)/8, $0x0000000700000007
-DATA lanesIntMX8<>+128(SB)/8, $0x0000000800000008
-DATA lanesIntMX8<>+136(SB)/8, $0x0000000800000008
-DATA lanesIntMX8<>+144(SB)/8, $0x0000000900000009
-DATA lanesIntMX8<>+152(SB)/8, $0x0000000900000009
-DATA lanesIntMX8<>+160(SB)/8, $0x0000000a0000000a
-DATA lanesIntMX8<>+168(SB)/8, $0x0000000a0000000a
-DATA lanesIntMX8<>+176(SB)/8, $0x0000000b0000000b
-DATA lanesIntMX8<>+184(SB)/8, $0x0000000b0000000b
-DATA lanesIntMX8<>+192(SB)/8, $0x0000000c0000000c
-DATA lanesIntMX8<>+200(SB)/8, $0x0000000c0000000c
-DATA lanesIntMX8<>+208(SB)/8, $0x0000000d0000000d
-DATA lanesIntMX8<>+216(SB)/8, $0x0000000d0000000d
-DATA lanesIntMX8<>+224(SB)/8, $0x0000000e0000000e
-DATA lanesIntMX8<>+232(SB)/8, $0x0000000e0000000e
-DATA lanesIntMX8<>+240(SB)/8, $0x0000000f0000000f
-DATA lanesIntMX8<>+248(SB)/8, $0x0000000f0000000f
-GLOBL lanesIntMX8<>(SB), RODATA|NOPTR, $256
-
-DATA lanesIntNV4<>+0(SB)/8, $0x0000000000000000
-DATA lanesIntNV4<>+8(SB)/8, $0x0000000100000001
-DATA lanesIntNV4<>+16(SB)/8, $0x0000000200000002
-DATA lanesIntNV4<>+24(SB)/8, $0x0000000300000003
-DATA lanesIntNV4<>+32(SB)/8, $0x0000000400000004
-DATA lanesIntNV4<>+40(SB)/8, $0x0000000500000005
-DATA lanesIntNV4<>+48(SB)/8, $0x0000000600000006
-DATA lanesIntNV4<>+56(SB)/8, $0x0000000700000007
-DATA lanesIntNV4<>+64(SB)/8, $0x0000000800000008
-DATA lanesIntNV4<>+72(SB)/8, $0x0000000900000009
-DATA lanesIntNV4<>+80(SB)/8, $0x0000000a0000000a
-DATA lanesIntNV4<>+88(SB)/8, $0x0000000b0000000b
-DATA lanesIntNV4<>+96(SB)/8, $0x0000000c0000000c
-DATA lanesIntNV4<>+104(SB)/8, $0x0000000d0000000d
-DATA lanesIntNV4<>+112(SB)/8, $0x0000000e0000000e
-DATA lanesIntNV4<>+120(SB)/8, $0x0000000f0000000f
-GLOBL lanesIntNV4<>(SB), RODATA|NOPTR, $128
-
-// func vectorIntMX4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -170,7 +102,7 @@ GLOBL lanesIntNV4<>(SB), RODATA|NOPTR, $128
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -203,7 +135,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group3:
@@ -215,8 +147,11 @@ group3:
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	LEAQ lanesIntMX4<>+0(SB), R11
-	MOVQ $2, R10
+	LEAQ lanes128By32<>+0(SB), R11
+	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -236,30 +171,13 @@ chunk4:
 	VCVTDQ2PS Z22, Z22
 	VPADDD 192(DI), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
-	PREFETCHT0 64(AX)(R14*1)
-	VMOVDQU64 64(AX), Z16
-	VPSRLW $4, Z16, Z17
-	VPANDQ Z29, Z16, Z16
-	VPSHUFB Z16, Z28, Z16
-	VPANDQ Z29, Z17, Z17
-	VPSHUFB Z17, Z28, Z17
-	VMOVDQU64 64(R11), Z20
-	VPERMD Z24, Z20, Z20
-	VMOVDQU64 384(DI), Z22
-	VMOVDQU64 256(DI), Z26
-	VPDPBUSD Z26, Z16, Z22
-	VMOVDQU64 320(DI), Z27
-	VPDPBUSD Z27, Z17, Z22
-	VCVTDQ2PS Z22, Z22
-	VPADDD 448(DI), Z20, Z26
-	VFMADD231PS Z26, Z22, Z0
-	ADDQ $128, AX
-	ADDQ $512, DI
-	ADDQ $128, R11
+	ADDQ $64, AX
+	ADDQ $256, DI
+	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -284,7 +202,7 @@ chunk4:
 	VZEROUPPER
 	RET
 
-// func vectorIntMX4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -293,7 +211,7 @@ chunk4:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -328,7 +246,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -354,8 +272,11 @@ group3:
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanesIntMX4<>+0(SB), R11
+	LEAQ lanes128By32<>+0(SB), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -442,7 +363,7 @@ multiplied5:
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -508,7 +429,7 @@ lanes7:
 	VZEROUPPER
 	RET
 
-// func vectorIntMX6(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX6(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -517,7 +438,7 @@ lanes7:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -549,7 +470,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group3:
@@ -561,8 +482,11 @@ group3:
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	LEAQ lanesIntMX6<>+0(SB), R11
-	MOVQ $2, R10
+	LEAQ lanes128By32<>+0(SB), R11
+	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -587,34 +511,13 @@ chunk4:
 	VCVTDQ2PS Z22, Z22
 	VPADDD 192(DI), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
-	PREFETCHT0 128(AX)(R14*1)
-	VMOVDQU64 96(AX), Z26
-	VMOVDQU64 128(AX), Z27
-	VMOVDQU64 sixesLow<>+0(SB), Z16
-	VPERMI2B Z27, Z26, Z16
-	VPMULTISHIFTQB Z16, Z29, Z16
-	VPERMB Z28, Z16, Z16
-	VMOVDQU64 sixesHigh<>+0(SB), Z17
-	VPERMI2B Z27, Z26, Z17
-	VPMULTISHIFTQB Z17, Z29, Z17
-	VPERMB Z28, Z17, Z17
-	VMOVDQU64 64(R11), Z20
-	VPERMD Z24, Z20, Z20
-	VMOVDQU64 384(DI), Z22
-	VMOVDQU64 256(DI), Z26
-	VPDPBUSD Z26, Z16, Z22
-	VMOVDQU64 320(DI), Z27
-	VPDPBUSD Z27, Z17, Z22
-	VCVTDQ2PS Z22, Z22
-	VPADDD 448(DI), Z20, Z26
-	VFMADD231PS Z26, Z22, Z0
-	ADDQ $192, AX
-	ADDQ $512, DI
-	ADDQ $128, R11
+	ADDQ $96, AX
+	ADDQ $256, DI
+	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -639,7 +542,7 @@ chunk4:
 	VZEROUPPER
 	RET
 
-// func vectorIntMX6Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX6Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -648,7 +551,7 @@ chunk4:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -682,7 +585,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -708,8 +611,11 @@ group3:
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanesIntMX6<>+0(SB), R11
+	LEAQ lanes128By32<>+0(SB), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -806,7 +712,7 @@ multiplied5:
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -872,7 +778,7 @@ lanes7:
 	VZEROUPPER
 	RET
 
-// func vectorIntMX8(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX8(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -881,7 +787,7 @@ lanes7:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -912,7 +818,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group3:
@@ -924,8 +830,11 @@ group3:
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	LEAQ lanesIntMX8<>+0(SB), R11
-	MOVQ $2, R10
+	LEAQ lanes128By32<>+0(SB), R11
+	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -946,31 +855,13 @@ chunk4:
 	VCVTDQ2PS Z22, Z22
 	VPADDD 192(DI), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
-	PREFETCHT0 128(AX)(R14*1)
-	PREFETCHT0 192(AX)(R14*1)
-	VMOVDQU64 128(AX), Z26
-	VMOVDQU64 192(AX), Z27
-	VSHUFI32X4 $136, Z27, Z26, Z16
-	VPXORQ Z28, Z16, Z16
-	VSHUFI32X4 $221, Z27, Z26, Z17
-	VPXORQ Z28, Z17, Z17
-	VMOVDQU64 64(R11), Z20
-	VPERMD Z24, Z20, Z20
-	VMOVDQU64 384(DI), Z22
-	VMOVDQU64 256(DI), Z26
-	VPDPBUSD Z26, Z16, Z22
-	VMOVDQU64 320(DI), Z27
-	VPDPBUSD Z27, Z17, Z22
-	VCVTDQ2PS Z22, Z22
-	VPADDD 448(DI), Z20, Z26
-	VFMADD231PS Z26, Z22, Z0
-	ADDQ $256, AX
-	ADDQ $512, DI
-	ADDQ $128, R11
+	ADDQ $128, AX
+	ADDQ $256, DI
+	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -995,7 +886,7 @@ chunk4:
 	VZEROUPPER
 	RET
 
-// func vectorIntMX8Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX8Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1004,7 +895,7 @@ chunk4:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -1037,7 +928,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1063,8 +954,11 @@ group3:
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanesIntMX8<>+0(SB), R11
+	LEAQ lanes128By32<>+0(SB), R11
 	MOVQ $4, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -1153,7 +1047,7 @@ multiplied5:
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -1219,7 +1113,7 @@ lanes7:
 	VZEROUPPER
 	RET
 
-// func vectorIntNV4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntNV4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1228,7 +1122,7 @@ lanes7:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -1258,7 +1152,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group3:
@@ -1269,8 +1163,11 @@ group3:
 	VPSLLD $20, Z24, Z24
 	VMULPS.BCST vectorPow120<>+0(SB), Z24, Z24
 	KORQ K5, K7, K7
-	LEAQ lanesIntNV4<>+0(SB), R11
-	MOVQ $1, R10
+	LEAQ lanes128By16<>+0(SB), R11
+	MOVQ $2, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -1290,30 +1187,13 @@ chunk4:
 	VCVTDQ2PS Z22, Z22
 	VMULPS 192(DI), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
-	PREFETCHT0 64(AX)(R14*1)
-	VMOVDQU64 64(AX), Z16
-	VPSRLW $4, Z16, Z17
-	VPANDQ Z29, Z16, Z16
-	VPSHUFB Z16, Z28, Z16
-	VPANDQ Z29, Z17, Z17
-	VPSHUFB Z17, Z28, Z17
-	VMOVDQU64 64(R11), Z20
-	VPERMD Z24, Z20, Z20
-	VMOVDQU64 384(DI), Z22
-	VMOVDQU64 256(DI), Z26
-	VPDPBUSD Z26, Z16, Z22
-	VMOVDQU64 320(DI), Z27
-	VPDPBUSD Z27, Z17, Z22
-	VCVTDQ2PS Z22, Z22
-	VMULPS 448(DI), Z20, Z26
-	VFMADD231PS Z26, Z22, Z0
-	ADDQ $128, AX
-	ADDQ $512, DI
-	ADDQ $128, R11
+	ADDQ $64, AX
+	ADDQ $256, DI
+	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes
@@ -1338,7 +1218,7 @@ chunk4:
 	VZEROUPPER
 	RET
 
-// func vectorIntNV4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntNV4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1347,7 +1227,7 @@ chunk4:
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
-//	R9 groups left
+//	R9 chunks left after the group
 //	R10 chunks left of the group
 //	R11 position in the lanes
 //	R12 scratch
@@ -1379,7 +1259,7 @@ long1:
 
 rows2:
 	MOVQ x+16(FP), DI
-	MOVQ groups+24(FP), R9
+	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1403,8 +1283,11 @@ group3:
 	VPSLLD $20, Z25, Z25
 	VMULPS.BCST vectorPow120<>+0(SB), Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanesIntNV4<>+0(SB), R11
+	LEAQ lanes128By16<>+0(SB), R11
 	MOVQ $2, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
 
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
@@ -1491,7 +1374,7 @@ multiplied5:
 	SUBQ $1, R10
 	JNZ chunk4
 	ADDQ $16, BX
-	SUBQ $1, R9
+	TESTQ R9, R9
 	JNZ group3
 
 	// y += sums, across lanes

@@ -6,20 +6,20 @@ package gemm
 
 import "unsafe"
 
-// vectorFP8NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32. It
-// reports scales above the largest supported one, and NaN elements of 8 bits.
+// vectorFP8NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32
+// and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP8NEON(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP8NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorFP4NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32. It
-// reports scales above the largest supported one, and NaN elements of 8 bits.
+// vectorFP4NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32
+// and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP4NEON(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorFP4x16NEON is a vectorFunc for one row of A, in groups of 256 codes in blocks of 16. It
-// reports scales above the largest supported one, and NaN elements of 8 bits.
+// vectorFP4x16NEON is a vectorFunc for one row of A, in groups of 256 codes in blocks of 16
+// and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP4x16NEON(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP4x16NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)

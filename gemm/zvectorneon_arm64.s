@@ -4,7 +4,7 @@
 
 #include "textflag.h"
 
-// func vectorFP8NEON(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -14,7 +14,7 @@
 //	R5 wNext
 //	R6 sNext
 //	R7 position in x
-//	R8 groups left
+//	R8 steps left after the group
 //	R9 steps left of the group
 //	R10 position in the scales of the group
 //	R11 scratch
@@ -41,7 +41,7 @@ TEXT ·vectorFP8NEON(SB), NOSPLIT, $64-128
 
 row1:
 	MOVD x+16(FP), R7
-	MOVD groups+24(FP), R8
+	MOVD steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -68,6 +68,9 @@ group2:
 	ADD $8, RSP, R10
 	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
 	MOVD $16, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
 
 step3:
 	PRFM 512(R0), PLDL1KEEP
@@ -110,7 +113,7 @@ step3:
 	VFMLA V20.S4, V1.S4, V0.S4
 	SUBS $1, R9
 	BNE step3
-	SUBS $1, R8
+	CMP $0, R8
 	BNE group2
 
 	// y += sum of the lanes
@@ -135,7 +138,7 @@ step3:
 	MOVD R11, found+120(FP)
 	RET
 
-// func vectorFP4NEON(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -145,7 +148,7 @@ step3:
 //	R5 wNext
 //	R6 sNext
 //	R7 position in x
-//	R8 groups left
+//	R8 steps left after the group
 //	R9 steps left of the group
 //	R10 position in the scales of the group
 //	R11 scratch
@@ -173,7 +176,7 @@ TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-128
 
 row1:
 	MOVD x+16(FP), R7
-	MOVD groups+24(FP), R8
+	MOVD steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -200,6 +203,9 @@ group2:
 	ADD $8, RSP, R10
 	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
 	MOVD $16, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
 
 step3:
 	PRFM 512(R0), PLDL1KEEP
@@ -236,7 +242,7 @@ step3:
 	VFMLA V20.S4, V1.S4, V0.S4
 	SUBS $1, R9
 	BNE step3
-	SUBS $1, R8
+	CMP $0, R8
 	BNE group2
 
 	// y += sum of the lanes
@@ -258,7 +264,7 @@ step3:
 	MOVD R11, found+120(FP)
 	RET
 
-// func vectorFP4x16NEON(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -268,7 +274,7 @@ step3:
 //	R5 wNext
 //	R6 sNext
 //	R7 position in x
-//	R8 groups left
+//	R8 steps left after the group
 //	R9 steps left of the group
 //	R10 position in the scales of the group
 //	R11 scratch
@@ -296,7 +302,7 @@ TEXT ·vectorFP4x16NEON(SB), NOSPLIT, $64-128
 
 row1:
 	MOVD x+16(FP), R7
-	MOVD groups+24(FP), R8
+	MOVD steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -321,6 +327,9 @@ group2:
 	ADD $8, RSP, R10
 	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
 	MOVD $8, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
 
 step3:
 	PRFM 512(R0), PLDL1KEEP
@@ -359,7 +368,7 @@ step3:
 	VFMLA V20.S4, V1.S4, V0.S4
 	SUBS $1, R9
 	BNE step3
-	SUBS $1, R8
+	CMP $0, R8
 	BNE group2
 
 	// y += sum of the lanes

@@ -36,11 +36,11 @@ var (
 func (v neonVector) write(f *File) {
 	name := "vector" + v.name + "NEON"
 	group := 16 * v.block
-	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for one row of A, in groups of %d codes in blocks of %d. It\nreports scales above the largest supported one, and NaN elements of 8 bits.", name, group, v.block), vectorParams)
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for one row of A, in groups of %d codes in blocks of %d\nand steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.", name, group, v.block), vectorParams)
 	fn.Frame(64)
 	w, s, y, rows, tables := fn.Arg("w"), fn.Arg("s"), fn.Arg("y"), fn.Arg("rows"), fn.Arg("tables")
 	wNext, sNext := fn.Arg("wNext"), fn.Arg("sNext")
-	x, groups, steps, p, tmp := fn.GP("position in x"), fn.GP("groups left"), fn.GP("steps left of the group"), fn.GP("position in the scales of the group"), fn.GP("scratch")
+	x, left, steps, p, tmp := fn.GP("position in x"), fn.GP("steps left after the group"), fn.GP("steps left of the group"), fn.GP("position in the scales of the group"), fn.GP("scratch")
 	fn.Note("V0 V1", "sums; sums of the block")
 	zero := func(r Neon) { fn.I("VEOR", r.B16(), r.B16(), r.B16()) }
 	fn.I("FMOVQ", tables.At(vectorFirst), "F31")
@@ -63,11 +63,14 @@ func (v neonVector) write(f *File) {
 
 	row := fn.Label("row")
 	fn.I("MOVD", fn.FP("x"), x)
-	fn.I("MOVD", fn.FP("groups"), groups)
+	fn.I("MOVD", fn.FP("steps"), left)
 	zero(neonSum)
 	groupLoop := fn.Label("group")
 	v.decodeScales(fn, s, p)
 	fn.I("MOVD", group/32, steps)
+	fn.I("CMP", steps, left)
+	fn.I("CSEL", "LT", left, steps, steps)
+	fn.I("SUB", steps, left)
 	step := fn.Label("step")
 	fn.I("PRFM", w.At(neonAhead), "PLDL1KEEP")
 	n := 0
@@ -93,7 +96,7 @@ func (v neonVector) write(f *File) {
 	}
 	fn.I("SUBS", 1, steps)
 	fn.Jump("BNE", step)
-	fn.I("SUBS", 1, groups)
+	fn.I("CMP", 0, left)
 	fn.Jump("BNE", groupLoop)
 
 	fn.Comment("y += sum of the lanes")

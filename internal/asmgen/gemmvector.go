@@ -35,8 +35,9 @@ func gemmVectors() []*File {
 // A vector writes the two vector kernels for a format of B: one for a row of A, and one for
 // several, which multiplies pairs of rows of B by 2 or vectorBatches rows of A.
 //
-// A group has 16 scales. A chunk is the part of a group that is decoded together. Each dword
-// of the products of a chunk belongs to one block and is multiplied by its scale.
+// A group has up to 16 scales in 16 bytes, or in as many float32 numbers as these hold. A chunk is
+// the part of a group that is decoded together, a step of vectorFunc. Each dword of the products of
+// a chunk belongs to one block and is multiplied by its scale.
 type vector struct {
 	name        string
 	block, bits int
@@ -57,10 +58,10 @@ type vectorArithmetic interface {
 	spread(r int) Vec // the scales of the dwords of a chunk of row r of B
 	dot(r int) Vec    // their products; free between chunks
 	constants(v *vector, tables Reg)
-	scales(v *vector, r int)       // converts those of a group to scale(r); reports unsupported ones in K5
-	decode(v *vector, r, at int)   // the chunk of row r of B at bytes past w
-	multiply(v *vector, b, at int) // adds the products of a chunk and row b of A, at bytes past x, to sum(r, b)
-	checks(v *vector) string       // the unsupported scales
+	scales(v *vector, r int)   // converts those of a group to scale(r); reports unsupported ones in K5
+	decode(v *vector, r int)   // a chunk of row r of B
+	multiply(v *vector, b int) // adds the products of a chunk and row b of A to sum(r, b)
+	checks(v *vector) string   // the unsupported scales
 }
 
 // sum holds the sums of row b of A with row r of B, scale the scales of a group of row r.
@@ -129,7 +130,7 @@ func (v *vector) setAhead() {
 }
 
 func (v vector) write(f *File) {
-	v.lanes = f.Table("lanes"+v.name, v.scaleLanes())
+	v.lanes = f.shared(fmt.Sprintf("lanes%dBy%d", v.arithmetic.chunkCodes(), v.block), v.scaleLanes())
 	v.writeRows(f, 1)
 	v.writeRows(f, 2)
 }
@@ -139,13 +140,13 @@ func (v *vector) writeRows(f *File, rows int) {
 	if rows > 1 {
 		name, what = name+"Pairs", "2 or more rows of A and pairs of rows of B"
 	}
-	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for %s, in groups of 16 blocks. It\nreports scales %s.", name, what, v.arithmetic.checks(v)), vectorParams)
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for %s, in groups of 16 blocks and\nsteps of %d codes. It reports scales %s.", name, what, v.arithmetic.chunkCodes(), v.arithmetic.checks(v)), vectorParams)
 	v.fn, v.rows = fn, rows
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
 	v.wStride = fn.Arg("wStride")
 	sStride := fn.Arg("sStride")
 	v.x = newVectorX(fn)
-	groups, chunks, lanes := fn.GP("groups left"), fn.GP("chunks left of the group"), fn.GP("position in the lanes")
+	left, chunks, lanes := fn.GP("chunks left after the group"), fn.GP("chunks left of the group"), fn.GP("position in the lanes")
 	tmp, to := fn.GP("scratch"), fn.GP("scratch")
 	v.setAhead()
 	fn.I("KXORQ", K(7), K(7), K(7))
@@ -156,7 +157,7 @@ func (v *vector) writeRows(f *File, rows int) {
 
 	row := fn.Label("rows")
 	fn.I("MOVQ", fn.FP("x"), v.x.x)
-	fn.I("MOVQ", fn.FP("groups"), groups)
+	fn.I("MOVQ", fn.FP("steps"), left)
 	most := 1
 	if rows > 1 {
 		most = vectorBatches
@@ -177,46 +178,38 @@ func (v *vector) writeRows(f *File, rows int) {
 		v.arithmetic.scales(v, r)
 		fn.I("KORQ", K(5), K(7), K(7))
 	}
-	unroll := 2
-	if rows > 1 {
-		unroll = 1
-	}
 	fn.I("LEAQ", v.lanes, lanes)
-	fn.I("MOVQ", v.chunks()/unroll, chunks)
-	bytes, perX := v.chunkBytes(), 2*v.arithmetic.chunkCodes()
+	limitSteps(fn, left, chunks, v.chunks())
 	loop := fn.Label("chunk")
-	prefetched := 0
-	for c := range unroll {
-		for ; prefetched < (c+1)*bytes; prefetched += 64 {
-			for r := range rows {
-				fn.I("PREFETCHT0", v.w.At(prefetched).By(v.ahead[r], 1))
-			}
-		}
+	for at := 0; at < v.chunkBytes(); at += 64 {
 		for r := range rows {
-			v.arithmetic.decode(v, r, c*bytes)
-			spread := v.arithmetic.spread(r)
-			fn.I("VMOVDQU64", lanes.At(64*c), spread)
-			fn.I("VPERMD", v.scale(r), spread, spread)
-		}
-		multiplied := fn.NewLabel("multiplied")
-		for b := range most {
-			if b == 2 {
-				fn.I("CMPQ", fn.FP("batch"), b)
-				fn.Jump("JLE", multiplied)
-			}
-			v.arithmetic.multiply(v, b, c*perX)
-		}
-		if most > 2 {
-			fn.Place(multiplied)
+			fn.I("PREFETCHT0", v.w.At(at).By(v.ahead[r], 1))
 		}
 	}
-	fn.I("ADDQ", unroll*bytes, v.w)
-	fn.I("ADDQ", unroll*perX, v.x.x)
-	fn.I("ADDQ", unroll*64, lanes)
+	for r := range rows {
+		v.arithmetic.decode(v, r)
+		spread := v.arithmetic.spread(r)
+		fn.I("VMOVDQU64", lanes.At(0), spread)
+		fn.I("VPERMD", v.scale(r), spread, spread)
+	}
+	multiplied := fn.NewLabel("multiplied")
+	for b := range most {
+		if b == 2 {
+			fn.I("CMPQ", fn.FP("batch"), b)
+			fn.Jump("JLE", multiplied)
+		}
+		v.arithmetic.multiply(v, b)
+	}
+	if most > 2 {
+		fn.Place(multiplied)
+	}
+	fn.I("ADDQ", v.chunkBytes(), v.w)
+	fn.I("ADDQ", 2*v.arithmetic.chunkCodes(), v.x.x)
+	fn.I("ADDQ", 64, lanes)
 	fn.I("SUBQ", 1, chunks)
 	fn.Jump("JNZ", loop)
 	fn.I("ADDQ", 16, v.s)
-	fn.I("SUBQ", 1, groups)
+	fn.I("TESTQ", left, left)
 	fn.Jump("JNZ", group)
 
 	fn.Comment("y += sums, across lanes")

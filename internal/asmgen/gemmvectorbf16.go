@@ -18,7 +18,10 @@ func (a vectorBF16) spread(r int) Vec   { return Z(20 + r) }
 func (a vectorBF16) dot(r int) Vec      { return Z(22 + r) }
 
 func (a vectorBF16) checks(v *vector) string {
-	if v.block == 16 {
+	switch {
+	case a.bits == 8:
+		return "0 and 255 of E8M0, which stand for 0 and infinity here"
+	case v.block == 16:
 		return "that are negative or NaN"
 	}
 	return "0 and 255, which stand for 0 and infinity here"
@@ -29,7 +32,12 @@ func (a vectorBF16) constants(v *vector, tables Reg) {
 		for i := range 4 {
 			v.fn.I("VMOVDQU64", tables.At(64*i), Z(28+i))
 		}
+		for i := range 2 {
+			v.fn.I("VMOVDQU64", tables.At(256+64*i), Z(16+i))
+			v.fn.I("VMOVDQU64", tables.At(384+16*i), X(18+i))
+		}
 		broadcast(v.fn, 0x80808080, tables, Z(27))
+		v.fn.Note("Z16…Z19", "bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last")
 		v.fn.Note("Z27…Z31", "sign bits; tables of low and of high bytes")
 	} else {
 		v.fn.I("VMOVDQU64", tables.At(0), Z(31))
@@ -39,6 +47,13 @@ func (a vectorBF16) constants(v *vector, tables Reg) {
 
 func (a vectorBF16) scales(v *vector, r int) {
 	codes := a.dot(0).X()
+	if a.bits == 8 {
+		v.fn.I("VPERMB", codes.Z(), Z(16), v.scale(r))
+		v.fn.I("VPSLLVD", Z(17), v.scale(r), v.scale(r))
+		v.fn.I("VPADDB", X(18), codes, codes)
+		v.fn.I("VPCMPUB", 1, X(19), codes, K(5)) // less
+		return
+	}
 	v.fn.I("VPMOVZXBD", codes, v.scale(r))
 	if v.block == 16 {
 		a.e4m3(v, codes, v.scale(r))
@@ -49,9 +64,9 @@ func (a vectorBF16) scales(v *vector, r int) {
 	v.fn.I("VPSLLD", 23, v.scale(r), v.scale(r))
 }
 
-func (a vectorBF16) decode(v *vector, r, at int) {
+func (a vectorBF16) decode(v *vector, r int) {
 	fn := v.fn
-	fn.I("VMOVDQU64", v.codes(r, at), a.codes(r, 0))
+	fn.I("VMOVDQU64", v.codes(r, 0), a.codes(r, 0))
 	if a.bits == 8 {
 		fn.I("VMOVDQA64", a.codes(r, 0), a.codes(r, 1))
 		fn.I("VPERMI2B", Z(31), Z(30), a.codes(r, 1))
@@ -70,13 +85,13 @@ func (a vectorBF16) decode(v *vector, r, at int) {
 	}
 }
 
-func (a vectorBF16) multiply(v *vector, b, at int) {
+func (a vectorBF16) multiply(v *vector, b int) {
 	x := Z(26)
 	for r := range v.rows {
 		v.fn.I("VPXORQ", a.dot(r), a.dot(r), a.dot(r))
 	}
 	for i := range a.vectors() {
-		v.fn.I("VMOVDQU64", v.x.at(b, at+64*i), x)
+		v.fn.I("VMOVDQU64", v.x.at(b, 64*i), x)
 		for r := range v.rows {
 			v.fn.I("VDPBF16PS", x, a.codes(r, i), a.dot(r))
 		}

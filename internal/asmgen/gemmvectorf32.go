@@ -129,13 +129,13 @@ func (v *vectorF32) write(f *File) {
 	if v.block > 0 {
 		what = fmt.Sprintf("codes in blocks of %d", v.block)
 	}
-	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for groups of %d %s. It reports scales\nabove the largest supported one, and NaN elements of 8 bits.", name, v.group, what), vectorParams)
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for groups of %d %s in steps of %d. It\nreports scales above the largest supported one, and NaN elements of 8 bits.", name, v.group, what, v.step), vectorParams)
 	v.fn = fn
 	fn.Frame(frameBytes)
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
 	tables, wStride := fn.Arg("tables"), fn.Arg("wStride")
 	v.x = newVectorX(fn)
-	groups, steps := fn.GP("groups left"), fn.GP("steps left of the group")
+	left, steps := fn.GP("steps left after the group"), fn.GP("steps left of the group")
 	v.p = fn.GP("position in the scales of the group")
 	tmp, to := fn.GP("cache lines of the frame; scratch between rows"), fn.GP("scratch")
 	v.frame = tmp
@@ -158,7 +158,7 @@ func (v *vectorF32) write(f *File) {
 
 	row := fn.Label("row")
 	fn.I("MOVQ", fn.FP("x"), v.x.x)
-	fn.I("MOVQ", fn.FP("groups"), groups)
+	fn.I("MOVQ", fn.FP("steps"), left)
 	fn.I("LEAQ", SP.At(frameBytes-2*frameLine-1), v.frame)
 	fn.I("ANDQ", -frameLine, v.frame)
 	for b := range vectorBatches {
@@ -172,7 +172,7 @@ func (v *vectorF32) write(f *File) {
 		v.scales(v, tables)
 		fn.I("LEAQ", v.frame.At(frameScales), v.p)
 	}
-	fn.I("MOVQ", v.group/v.step, steps)
+	limitSteps(fn, left, steps, v.group/v.step)
 	bytes := v.step * v.bits / 8
 	byBatch(fn, func(batch int) {
 		v.batch = batch
@@ -189,7 +189,7 @@ func (v *vectorF32) write(f *File) {
 		fn.I("SUBQ", 1, steps)
 		fn.Jump("JNZ", step)
 	})
-	fn.I("SUBQ", 1, groups)
+	fn.I("TESTQ", left, left)
 	fn.Jump("JNZ", group)
 
 	fn.Comment("y += sums, across lanes")

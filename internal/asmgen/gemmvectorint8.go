@@ -97,21 +97,21 @@ func (a vectorInt8) scales(v *vector, r int) {
 	v.fn.I("VPSLLD", 23, v.scale(r), v.scale(r))
 }
 
-func (a vectorInt8) decode(v *vector, r, at int) {
+func (a vectorInt8) decode(v *vector, r int) {
 	fn := v.fn
 	of, table := a.table()
 	first, second := a.temporary(0), a.temporary(1)
 	switch a.bits {
 	case 4:
-		fn.I("VMOVDQU64", v.codes(r, at), a.codes(r, 0))
+		fn.I("VMOVDQU64", v.codes(r, 0), a.codes(r, 0))
 		fn.I("VPSRLW", 4, a.codes(r, 0), a.codes(r, 1))
 		for i := range 2 {
 			fn.I("VPANDQ", table, a.codes(r, i), a.codes(r, i))
 			fn.I("VPSHUFB", a.codes(r, i), of, a.codes(r, i))
 		}
 	case 6:
-		fn.I("VMOVDQU64", v.codes(r, at), first)
-		fn.I("VMOVDQU64", v.codes(r, at+32), second)
+		fn.I("VMOVDQU64", v.codes(r, 0), first)
+		fn.I("VMOVDQU64", v.codes(r, 32), second)
 		for i := range 2 {
 			fn.I("VMOVDQU64", a.halves[i], a.codes(r, i))
 			fn.I("VPERMI2B", second, first, a.codes(r, i))
@@ -119,8 +119,8 @@ func (a vectorInt8) decode(v *vector, r, at int) {
 			fn.I("VPERMB", of, a.codes(r, i), a.codes(r, i)) // uses the lower six bits of an index
 		}
 	case 8:
-		fn.I("VMOVDQU64", v.codes(r, at), first)
-		fn.I("VMOVDQU64", v.codes(r, at+64), second)
+		fn.I("VMOVDQU64", v.codes(r, 0), first)
+		fn.I("VMOVDQU64", v.codes(r, 64), second)
 		for i, half := range []int{0x88, 0xdd} {
 			fn.I("VSHUFI32X4", half, second, first, a.codes(r, i))
 			fn.I("VPXORQ", of, a.codes(r, i), a.codes(r, i))
@@ -128,19 +128,19 @@ func (a vectorInt8) decode(v *vector, r, at int) {
 	}
 }
 
-func (a vectorInt8) multiply(v *vector, b, at int) {
+func (a vectorInt8) multiply(v *vector, b int) {
 	fn := v.fn
 	combine := "VPADDD"
 	if v.block == 16 {
 		combine = "VMULPS"
 	}
-	fn.I("VMOVDQU64", v.x.at(b, at+128), a.dot(0))
+	fn.I("VMOVDQU64", v.x.at(b, 128), a.dot(0))
 	for r := 1; r < v.rows; r++ {
 		fn.I("VMOVDQA64", a.dot(0), a.dot(r))
 	}
 	for i := range 2 {
 		x := a.temporary(i)
-		fn.I("VMOVDQU64", v.x.at(b, at+64*i), x)
+		fn.I("VMOVDQU64", v.x.at(b, 64*i), x)
 		for r := range v.rows {
 			fn.I("VPDPBUSD", x, a.codes(r, i), a.dot(r))
 		}
@@ -148,7 +148,7 @@ func (a vectorInt8) multiply(v *vector, b, at int) {
 	for r := range v.rows {
 		scale := a.temporary(r)
 		fn.I("VCVTDQ2PS", a.dot(r), a.dot(r))
-		fn.I(combine, v.x.at(b, at+192), a.spread(r), scale)
+		fn.I(combine, v.x.at(b, 192), a.spread(r), scale)
 		fn.I("VFMADD231PS", scale, a.dot(r), v.sum(r, b))
 	}
 }

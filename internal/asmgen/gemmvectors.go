@@ -1,7 +1,16 @@
 package asmgen
 
 // vectorParams are those of gemm.vectorFunc.
-const vectorParams = "w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64"
+const vectorParams = "w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64"
+
+// limitSteps sets steps to those of the next group: all steps of a group, or those left. It subtracts
+// them from left.
+func limitSteps(fn *Func, left, steps Reg, group int) {
+	fn.I("MOVQ", group, steps)
+	fn.I("CMPQ", left, steps)
+	fn.I("CMOVQLT", left, steps)
+	fn.I("SUBQ", steps, left)
+}
 
 // vectorBatches are the numbers of rows of A that a loop of a vector kernel multiplies by.
 const vectorBatches = 4
