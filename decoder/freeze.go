@@ -1,13 +1,15 @@
 package decoder
 
 import (
+	"cmp"
 	"context"
 	"reflect"
+	"slices"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
-	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -19,150 +21,202 @@ func (r *reader) quantized(q part) bool {
 	return stored.Quantized()
 }
 
-// freeze reads the weights of a projection as they are stored.
-func (r *reader) freeze(p *projection) error {
-	f := &frozen{name: p.name}
-	for _, q := range p.parts {
-		name, _ := q.weight(p.in)
-		stored, _ := r.lookup(name)
-		tile := checkpoint.Tile{From: q.expert * q.out, To: (q.expert + 1) * q.out, ToCol: p.in}
-		t, err := r.codes(stored, tile)
-		if err != nil {
-			return err
-		}
-		var input *activation
-		if stored.Quantized() {
-			if input, err = r.activation(stored); err != nil {
-				return err
-			}
-		}
-		if n := len(f.parts); n > 0 && reflect.DeepEqual(f.parts[n-1].input, input) {
-			input = f.parts[n-1].input // shared, so that the input is quantized once
-		}
-		f.parts = append(f.parts, frozenPart{weight: t, input: input})
-		if p.bias {
-			if f.bias, err = r.appendBias(f.bias, q); err != nil {
-				return err
-			}
-		}
-	}
-	p.frozen = f
-	return nil
+// A stackedPart is consecutive modules of a projection whose rows are in one matrix.
+type stackedPart struct {
+	weights []*checkpoint.Weight
+	tiles   []checkpoint.Tile
+	rows    int
+	input   *activation
 }
 
-// codes reads a tile of a weight: quantized ones as they are stored, others in BF16 if that is their
-// dtype, and otherwise in F32. The inverse of a stored global scale is rounded to float32, as
-// clients that multiply codes do; the quotients of ReadDecoded, which differ in the last bit, would
-// be a float32 number for each block.
-func (r *reader) codes(w *checkpoint.Weight, tile checkpoint.Tile) (*quant.Tensor, error) {
-	if w.Quantized() || w.HasRowsBF16() {
-		f := quant.BF16
+// stack groups the modules of a projection by matrix. Products with few tokens are faster with one
+// matrix of several modules, as far as these differ only in their rows.
+func (r *reader) stack(p *projection) (list []stackedPart, err error) {
+	for _, q := range p.parts {
+		name, _ := q.weight(p.in)
+		w, _ := r.lookup(name)
+		var input *activation
 		if w.Quantized() {
-			f = w.Format
+			if input, err = r.activation(w); err != nil {
+				return nil, err
+			}
 		}
-		t, err := quant.NewTensor(f, tile.To-tile.From, tile.ToCol-tile.FromCol)
-		if err != nil {
-			return nil, err
+		n := len(list) - 1
+		if n >= 0 && reflect.DeepEqual(list[n].input, input) {
+			input = list[n].input // shared, so that the input is quantized once
 		}
-		if r.options.Inputs.Element != nil { // for products with few tokens
-			memory.Huge(t.Codes)
+		if n < 0 || list[n].input != input || !r.joins(list[n].weights[0], w) {
+			list, n = append(list, stackedPart{input: input}), n+1
 		}
-		if w.Quantized() {
-			return t, w.ReadInto(t, tile)
-		}
-		_, _, err = w.ReadBF16(tile, t.Codes)
-		return t, err
+		list[n].weights = append(list[n].weights, w)
+		list[n].tiles = append(list[n].tiles, checkpoint.Tile{From: q.expert * q.out, To: (q.expert + 1) * q.out, ToCol: p.in})
+		list[n].rows += q.out
 	}
-	d, err := w.ReadTile(tile)
+	return list, nil
+}
+
+// joins reports whether the rows of w can follow those of v in one matrix.
+func (r *reader) joins(v, w *checkpoint.Weight) bool {
+	return r.options.Inputs.Element != nil && v.Quantized() && w.Quantized() && v.Format.Name == w.Format.Name &&
+		v.Format.Block.Rows == 1 && v.Format.Scale != format.F32 && v.Global == w.Global
+}
+
+// freeze makes a projection one with weights as they are stored, and returns the reads of its weights
+// and biases.
+func (r *reader) freeze(p *projection) (reads []rowRead, err error) {
+	f := &frozen{name: p.name}
+	parts, err := r.stack(p)
 	if err != nil {
 		return nil, err
 	}
-	dense := quant.F32
-	if w.Dtype == safetensors.BF16 {
-		dense = quant.BF16
+	for _, part := range parts {
+		t, err := r.newMatrix(part.weights[0], part.rows, p.in)
+		if err != nil {
+			return nil, err
+		}
+		f.parts = append(f.parts, frozenPart{weight: t, input: part.input})
+		row := 0
+		for i, w := range part.weights {
+			tile := part.tiles[i]
+			to := row + tile.To - tile.From
+			reads = append(reads, r.readMatrix(rowsOf(t, row, to), w, tile)...)
+			row = to
+		}
 	}
-	return quant.Quantizer{Format: dense}.Rowwise(d, quant.With{})
+	if p.bias {
+		reads = append(reads, r.readBiases(f, p.parts)...)
+	}
+	p.frozen = f
+	if r.options.Inputs.Element != nil {
+		of := &reading{complete: func() error { return p.optimize(r.options.Inputs, 0) }}
+		of.left.Store(int64(len(reads)))
+		for i := range reads {
+			reads[i].of = of
+		}
+	}
+	return reads, nil
 }
 
-// storeEmbedding keeps a table of BF16 as it is stored. A tied head shares it.
-func (r *reader) storeEmbedding(m *Model) error {
+// newMatrix returns memory for rows of a weight: quantized ones as they are stored, others in BF16 if
+// that is their dtype, and otherwise in F32.
+func (r *reader) newMatrix(w *checkpoint.Weight, rows, cols int) (*quant.Tensor, error) {
+	f := quant.F32
+	switch {
+	case w.Quantized():
+		f = w.Format
+	case w.Dtype == safetensors.BF16:
+		f = quant.BF16
+	}
+	t, err := quant.NewTensor(f, rows, cols)
+	if err != nil {
+		return nil, err
+	}
+	if w.Quantized() {
+		t.Global = w.Global
+	}
+	memory.Huge(t.Codes)
+	return t, nil
+}
+
+// readMatrix returns the reads of a tile of a weight into t, which newMatrix made. The inverse of a
+// stored global scale is rounded to float32, as clients that multiply codes do; the quotients of
+// ReadDecoded, which differ in the last bit, would be a float32 number for each block.
+func (r *reader) readMatrix(t *quant.Tensor, w *checkpoint.Weight, tile checkpoint.Tile) []rowRead {
+	step := 1
+	if t.Format.Scaled() {
+		if step = t.Format.Block.Rows; step == 0 { // one scale for all rows
+			step = max(1, t.Rows())
+		}
+	}
+	return split(w, tile, t.RowBytes(), step, func(from, to int) error {
+		rows, part := rowsOf(t, from, to), tile
+		part.From, part.To = tile.From+from, tile.From+to
+		switch {
+		case w.Quantized():
+			return w.ReadInto(rows, part)
+		case w.HasRowsBF16():
+			_, _, err := w.ReadBF16(part, rows.Codes)
+			return err
+		}
+		d, err := w.ReadTile(part)
+		if err != nil {
+			return err
+		}
+		_, err = quant.Quantizer{Format: t.Format}.Rowwise(d, quant.With{Threads: 1, Into: rows})
+		return err
+	})
+}
+
+// readBiases makes room for the biases of a projection and returns their reads.
+func (r *reader) readBiases(f *frozen, parts []part) (reads []rowRead) {
+	n := 0
+	for _, q := range parts {
+		n += q.out
+	}
+	f.bias, n = make([]float32, n), 0
+	for _, q := range parts {
+		name, _ := q.biases()
+		w, _ := r.lookup(name)
+		tile := checkpoint.Tile{To: 1, ToCol: q.out}
+		if q.of > 0 {
+			tile.From, tile.To = q.expert, q.expert+1
+		}
+		bias := f.bias[n : n+q.out]
+		n += q.out
+		reads = append(reads, rowRead{weight: w, row: tile.From, read: func() error {
+			d, err := w.ReadTile(tile)
+			if err == nil {
+				copy(bias, d.Row(0))
+			}
+			return err
+		}})
+	}
+	return reads
+}
+
+// storeEmbedding keeps a table of BF16 as it is stored, and returns its reads. A tied head shares it.
+func (r *reader) storeEmbedding(m *Model) ([]rowRead, error) {
 	e := m.embedding
 	w, _ := r.lookup(e.Weight.Name)
 	if !r.options.Inference || !w.HasRowsBF16() {
-		return nil
+		return nil, nil
 	}
-	t, err := r.codes(w, checkpoint.Tile{To: m.plan.Vocabulary, ToCol: m.plan.Hidden})
+	t, err := r.newMatrix(w, m.plan.Vocabulary, m.plan.Hidden)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m.embedding = &nn.Embedding{Name: e.Name, Stored: t}
 	if m.plan.Tied {
 		m.head.frozen = &frozen{name: m.head.name, parts: []frozenPart{{weight: t}}}
 	}
-	return nil
+	return r.readMatrix(t, w, checkpoint.Tile{To: m.plan.Vocabulary, ToCol: m.plan.Hidden}), nil
 }
 
-// freezeAll freezes projections, several at a time: one is reordered while another is read.
-func (r *reader) freezeAll(ctx context.Context, projections []*projection) error {
-	failed := make([]error, len(projections))
-	parallel.For(len(projections), 1, readers, func(from, to int) {
-		for i := from; i < to; i++ {
-			p := projections[i]
-			if failed[i] = ctx.Err(); failed[i] != nil || p.frozen != nil {
-				continue
-			}
-			if failed[i] = r.freeze(p); failed[i] == nil && r.options.Inputs.Element != nil {
-				failed[i] = p.optimize(r.options.Inputs, 1)
-			}
+// freezeAll freezes the projections that are not yet frozen, and returns their reads.
+func (r *reader) freezeAll(ctx context.Context, projections []*projection) ([]rowRead, error) {
+	reads := make([][]rowRead, len(projections))
+	err := each(len(projections), func(i int) (err error) {
+		if p := projections[i]; ctx.Err() == nil && p.frozen == nil {
+			reads[i], err = r.freeze(p)
 		}
+		return cmp.Or(ctx.Err(), err)
 	})
-	for _, err := range failed {
+	return slices.Concat(reads...), err
+}
+
+// readParam returns the reads of a parameter.
+func (r *reader) readParam(p *nn.Param) []rowRead {
+	w, _ := r.lookup(p.Name)
+	value := p.Value
+	tile := checkpoint.Tile{To: value.Rows, ToCol: value.Cols}
+	return split(w, tile, 4*value.Cols, 1, func(from, to int) error {
+		d, err := w.Read(from, to)
 		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// readers is the number of goroutines that read weights: enough for several requests to a disk at
-// a time.
-const readers = 4
-
-// readParam reads a parameter by tiles, so that there is no second copy of it.
-func (r *reader) readParam(p *nn.Param) error {
-	const tile = 1 << 22 // elements
-	stored, _ := r.lookup(p.Name)
-	step := max(1, tile/max(1, p.Value.Cols))
-	failed := make([]error, (p.Value.Rows+step-1)/step)
-	parallel.For(p.Value.Rows, step, readers, func(from, to int) {
-		d, err := stored.Read(from, to)
-		if err != nil {
-			failed[from/step] = err
-			return
 		}
 		for i := range d.Rows {
-			copy(p.Value.Row(from+i), d.Row(i))
+			copy(value.Row(from+i), d.Row(i))
 		}
+		return nil
 	})
-	for _, err := range failed {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// appendBias appends the biases of a part.
-func (r *reader) appendBias(bias []float32, q part) ([]float32, error) {
-	name, _ := q.biases()
-	stored, _ := r.lookup(name)
-	tile := checkpoint.Tile{To: 1, ToCol: q.out}
-	if q.of > 0 {
-		tile.From, tile.To = q.expert, q.expert+1
-	}
-	d, err := stored.ReadTile(tile)
-	if err != nil {
-		return nil, err
-	}
-	return append(bias, d.Row(0)...), nil
 }

@@ -110,11 +110,14 @@ func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 	if err != nil {
 		return nil, reader{}, err
 	}
-	r := reader{model: source, options: o, family: plan.Family}
+	r := reader{model: source, options: o, family: plan.Family, places: make(map[*checkpoint.Weight]int, len(source.Weights))}
 	if p := source.Problems; len(p) > 0 {
 		return nil, r, errors.New(p[0].String())
 	}
 	r.findPrefix()
+	for i, w := range source.Weights {
+		r.places[w] = i
+	}
 	if has := r.elements(); plan.Parameters() > 2*has { // checked before memory is allocated
 		return nil, r, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", plan.Parameters(), has)
 	}
@@ -127,6 +130,7 @@ type reader struct {
 	model   *checkpoint.Model
 	options LoadOptions
 	family  string
+	places  map[*checkpoint.Weight]int // in the order of the files
 
 	prefix  string // before the names of the decoder's tensors, in place of "model."
 	head    string // before that of the head
@@ -209,7 +213,8 @@ func (r *reader) read(ctx context.Context, m *Model, projections []*projection) 
 	if err := r.checkNames(m); err != nil {
 		return err
 	}
-	if err := r.storeEmbedding(m); err != nil {
+	reads, err := r.storeEmbedding(m)
+	if err != nil {
 		return err
 	}
 	var stored []*projection
@@ -220,19 +225,19 @@ func (r *reader) read(ctx context.Context, m *Model, projections []*projection) 
 		}
 		stored = append(stored, p)
 	}
-	if err := r.freezeAll(ctx, stored); err != nil {
+	frozen, err := r.freezeAll(ctx, stored)
+	if err != nil {
 		return err
 	}
+	reads = append(reads, frozen...)
 	if err := r.readCache(m); err != nil {
 		return err
 	}
 	for _, p := range m.Params() { // the parameters that are not frozen
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := r.readParam(p); err != nil {
-			return err
-		}
+		reads = append(reads, r.readParam(p)...)
+	}
+	if err := r.runReads(ctx, reads); err != nil {
+		return err
 	}
 	if m.plan.plusOne {
 		m.addOne()

@@ -28,13 +28,12 @@ func ReadLayers(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (m *M
 func (r reader) layer(ctx context.Context, m *Model, i int) (*Layer, error) {
 	l := m.Layer(i)
 	l.layer = l.layer.clone()
-	for _, p := range l.layer.all() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := r.freeze(p); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.model.Source.Path, err)
-		}
+	reads, err := r.freezeAll(ctx, l.layer.all())
+	if err == nil {
+		err = r.runReads(ctx, reads)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.model.Source.Path, err)
 	}
 	return l, nil
 }

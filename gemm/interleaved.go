@@ -50,7 +50,8 @@ func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
 		return nil, fmt.Errorf("gemm: interleave %s: %s: %w", describe(b), why, errors.ErrUnsupported)
 	}
 	_, blocks := b.ScaleShape()
-	parallel.For(b.StoredRows()/interleavedRows, 1, o.Threads, func(from, to int) {
+	const grain = 32 // groups that share the scratch buffer
+	parallel.For(b.StoredRows()/interleavedRows, grain, o.Threads, func(from, to int) {
 		var scratch []byte
 		for g := from; g < to; g++ {
 			for _, part := range []struct {

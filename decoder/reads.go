@@ -1,0 +1,105 @@
+package decoder
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// readers is the number of goroutines that read weights: enough for several requests to a disk at
+// a time.
+const readers = 4
+
+// readBytes is the size of a read. Disks reach their full speed with several reads of this size in
+// flight, and the readers finish together.
+const readBytes = 4 << 20
+
+// A rowRead reads consecutive rows of a weight.
+type rowRead struct {
+	weight *checkpoint.Weight
+	row    int // the first
+	read   func() error
+	of     *reading // nil: nothing follows
+}
+
+// A reading calls complete after the last of its reads.
+type reading struct {
+	left     atomic.Int64 // reads
+	complete func() error
+}
+
+// do reads the rows.
+func (x *rowRead) do(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := x.read(); err != nil {
+		return err
+	}
+	if x.of != nil && x.of.left.Add(-1) == 0 {
+		return x.of.complete()
+	}
+	return nil
+}
+
+// runReads does reads in the order of the files, several at a time. It returns the first error in
+// this order, and starts no read after an error.
+func (r *reader) runReads(ctx context.Context, list []rowRead) error {
+	slices.SortStableFunc(list, func(a, b rowRead) int {
+		return cmp.Or(cmp.Compare(r.places[a.weight], r.places[b.weight]), cmp.Compare(a.row, b.row))
+	})
+	return each(len(list), func(i int) error { return list[i].do(ctx) })
+}
+
+// each calls f for the numbers below n, in order, readers at a time. It returns the error of the smallest
+// number, and starts no call after an error.
+func each(n int, f func(i int) error) error {
+	failed := make([]error, n)
+	var stop atomic.Bool
+	parallel.For(n, 1, readers, func(from, to int) {
+		for i := from; i < to && !stop.Load(); i++ {
+			if failed[i] = f(i); failed[i] != nil {
+				stop.Store(true)
+			}
+		}
+	})
+	return cmp.Or(failed...)
+}
+
+// split returns the reads of rows [0, n) of a tile of a weight, which read does from one row to
+// another. A row has the given bytes, and reads begin at multiples of step rows.
+func split(w *checkpoint.Weight, tile checkpoint.Tile, bytes, step int, read func(from, to int) error) (list []rowRead) {
+	n := tile.To - tile.From
+	if step = max(1, readBytes/max(1, bytes)/step) * step; w.Transposed() {
+		step = n // its rows are columns of the file: parts of them would be short reads
+	}
+	for from := 0; from < n; from += step {
+		list = append(list, rowRead{weight: w, row: tile.From + from, read: func() error { return read(from, min(from+step, n)) }})
+	}
+	return list
+}
+
+// rowsOf returns rows [from, to) of t, a rowwise tensor, in its memory. They begin and end between
+// blocks.
+func rowsOf(t *quant.Tensor, from, to int) *quant.Tensor {
+	v := *t
+	v.Shape = []int{to - from, t.Cols()}
+	v.Codes = t.Codes[from*t.RowBytes() : to*t.RowBytes()]
+	if !t.Format.Scaled() || t.Format.PerTensor() {
+		return &v
+	}
+	_, n := t.ScaleShape()
+	rows := t.Format.Block.Rows
+	first, end := from/rows*n, (to+rows-1)/rows*n
+	if t.Scales32 != nil {
+		v.Scales32 = t.Scales32[first:end]
+	} else {
+		v.Scales = t.Scales[first:end]
+	}
+	return &v
+}
