@@ -76,7 +76,8 @@ func storedTensor(name string, shape []int64) (safetensors.Spec, []float32) {
 // writeFamily writes a model. change may rename or remove tensors (by returning ""), and add others.
 func writeFamily(t *testing.T, configuration string, change func(name string) string, extra ...want) string {
 	t.Helper()
-	m, err := newModel(Config{}, planFor(t, configuration), Options{})
+	plan := planFor(t, configuration)
+	m, err := newModel(Config{}, plan, Options{}, plan.newEmbedding())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (r *reader) readMatrix(t *quant.Tensor, w *checkpoint.Weight, tile checkpoi
 			step = max(1, t.Rows())
 		}
 	}
-	return split(w, tile, t.RowBytes(), step, func(from, to int) error {
+	return r.split(w, tile, t.RowBytes(), step, func(from, to int) error {
 		rows, part := rowsOf(t, from, to), tile
 		part.From, part.To = tile.From+from, tile.From+to
 		switch {
@@ -174,22 +174,27 @@ func (r *reader) readBiases(f *frozen, parts []part) (reads []rowRead) {
 	return reads
 }
 
-// storeEmbedding keeps a table of BF16 as it is stored, and returns its reads. A tied head shares it.
-func (r *reader) storeEmbedding(m *Model) ([]rowRead, error) {
-	e := m.embedding
-	w, _ := r.lookup(e.Weight.Name)
-	if !r.options.Inference || !w.HasRowsBF16() {
-		return nil, nil
+// newEmbedding returns the memory of the embedding: for inference, a table of BF16 stays as it is stored.
+func (r *reader) newEmbedding(plan *Plan) (*nn.Embedding, error) {
+	w, ok := r.lookup(embeddingModule + ".weight")
+	if !ok || !r.options.Inference || !w.HasRowsBF16() {
+		return plan.newEmbedding(), nil
 	}
-	t, err := r.newMatrix(w, m.plan.Vocabulary, m.plan.Hidden)
-	if err != nil {
-		return nil, err
+	t, err := r.newMatrix(w, plan.Vocabulary, plan.Hidden)
+	return &nn.Embedding{Name: embeddingModule, Stored: t}, err
+}
+
+// readEmbedding returns the reads of an embedding in BF16. A tied head shares the table.
+func (r *reader) readEmbedding(m *Model) []rowRead {
+	t := m.embedding.Stored
+	if t == nil {
+		return nil // it is a parameter
 	}
-	m.embedding = &nn.Embedding{Name: e.Name, Stored: t}
 	if m.plan.Tied {
 		m.head.frozen = &frozen{name: m.head.name, parts: []frozenPart{{weight: t}}}
 	}
-	return r.readMatrix(t, w, checkpoint.Tile{To: m.plan.Vocabulary, ToCol: m.plan.Hidden}), nil
+	w, _ := r.lookup(embeddingModule + ".weight")
+	return r.readMatrix(t, w, checkpoint.Tile{To: t.Rows(), ToCol: t.Cols()})
 }
 
 // freezeAll freezes the projections that are not yet frozen, and returns their reads.
@@ -209,7 +214,7 @@ func (r *reader) readParam(p *nn.Param) []rowRead {
 	w, _ := r.lookup(p.Name)
 	value := p.Value
 	tile := checkpoint.Tile{To: value.Rows, ToCol: value.Cols}
-	return split(w, tile, 4*value.Cols, 1, func(from, to int) error {
+	return r.split(w, tile, 4*value.Cols, 1, func(from, to int) error {
 		d, err := w.Read(from, to)
 		if err != nil {
 			return err

@@ -110,7 +110,7 @@ func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 	if err != nil {
 		return nil, reader{}, err
 	}
-	r := reader{model: source, options: o, family: plan.Family, places: make(map[*checkpoint.Weight]int, len(source.Weights))}
+	r := reader{model: source, options: o, family: plan.Family, readBytes: readBytes, places: make(map[*checkpoint.Weight]int, len(source.Weights))}
 	if p := source.Problems; len(p) > 0 {
 		return nil, r, errors.New(p[0].String())
 	}
@@ -121,7 +121,11 @@ func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 	if has := r.elements(); plan.Parameters() > 2*has { // checked before memory is allocated
 		return nil, r, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", plan.Parameters(), has)
 	}
-	m, err := newModel(config, plan, o.Options)
+	embedding, err := r.newEmbedding(plan)
+	if err != nil {
+		return nil, r, err
+	}
+	m, err := newModel(config, plan, o.Options, embedding)
 	return m, r, err
 }
 
@@ -131,6 +135,8 @@ type reader struct {
 	options LoadOptions
 	family  string
 	places  map[*checkpoint.Weight]int // in the order of the files
+
+	readBytes int // about the size of a read
 
 	prefix  string // before the names of the decoder's tensors, in place of "model."
 	head    string // before that of the head
@@ -194,6 +200,7 @@ func (m *Model) wants() (list []want) {
 			list, seen[name] = append(list, want{name, shape}), true
 		}
 	}
+	add(embeddingModule+".weight", []int64{int64(m.plan.Vocabulary), int64(m.plan.Hidden)})
 	for _, p := range m.Params() {
 		add(p.Name, shape(p))
 	}
@@ -213,10 +220,7 @@ func (r *reader) read(ctx context.Context, m *Model, projections []*projection) 
 	if err := r.checkNames(m); err != nil {
 		return err
 	}
-	reads, err := r.storeEmbedding(m)
-	if err != nil {
-		return err
-	}
+	reads := r.readEmbedding(m)
 	var stored []*projection
 	for _, p := range projections {
 		if !r.options.Inference && !p.stacked() && !slices.ContainsFunc(p.parts, r.quantized) {

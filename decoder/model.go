@@ -87,7 +87,8 @@ func newTrainable(c Config, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(c, plan.part(o.Ranks.Size()), o)
+	plan = plan.part(o.Ranks.Size())
+	m, err := newModel(c, plan, o, plan.newEmbedding())
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +96,8 @@ func newTrainable(c Config, o Options) (*Model, error) {
 	return m, m.divide()
 }
 
-// newModel returns a model whose projections have no weights, and whose other matrices are zero.
-func newModel(c Config, plan *Plan, o Options) (*Model, error) {
+// newModel returns a model with an embedding, projections without weights, and other matrices of zeros.
+func newModel(c Config, plan *Plan, o Options, e *nn.Embedding) (*Model, error) {
 	if o.FirstBF16 < 0 || o.LastBF16 < 0 || o.FirstBF16+o.LastBF16 > len(plan.Layers) {
 		return nil, fmt.Errorf("model: FirstBF16 is %d and LastBF16 is %d, want numbers from 0 whose sum is at most the number of layers, %d", o.FirstBF16, o.LastBF16, len(plan.Layers))
 	}
@@ -106,7 +107,7 @@ func newModel(c Config, plan *Plan, o Options) (*Model, error) {
 	}
 	m := &Model{
 		Config: c, Options: o, Inference: nn.Scope{Recipe: f32}, plan: plan,
-		embedding: nn.NewEmbedding(embeddingModule, plan.Vocabulary, plan.Hidden),
+		embedding: e,
 		norm:      nn.NewRMSNorm("model.norm", plan.Hidden, float32(plan.Epsilon)),
 		loss:      nn.CrossEntropy{Name: "loss"},
 	}
@@ -129,6 +130,11 @@ func newModel(c Config, plan *Plan, o Options) (*Model, error) {
 }
 
 const embeddingModule = "model.embed_tokens"
+
+// newEmbedding returns a table of zeros that can be trained.
+func (p *Plan) newEmbedding() *nn.Embedding {
+	return nn.NewEmbedding(embeddingModule, p.Vocabulary, p.Hidden)
+}
 
 // train makes projections trainable. A tied head has the weights of the embedding.
 func (m *Model) train(projections ...*projection) {

@@ -24,7 +24,7 @@ func paddedModel(t *testing.T, bias bool, o Options) *Model {
 		l := &plan.Layers[i]
 		l.Attention.Bias, l.Attention.OutputBias, l.MLP.Bias = bias, bias, bias
 	}
-	m, err := newModel(c, plan, o)
+	m, err := newModel(c, plan, o, plan.newEmbedding())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,11 +71,11 @@ func each(n int, f func(i int) error) error {
 	return cmp.Or(failed...)
 }
 
-// split returns the reads of rows [0, n) of a tile of a weight, which read does from one row to
-// another. A row has the given bytes, and reads begin at multiples of step rows.
-func split(w *checkpoint.Weight, tile checkpoint.Tile, bytes, step int, read func(from, to int) error) (list []rowRead) {
+// split returns the reads of a tile of a weight. read does one: of rows [from, to) of the tile. A row has
+// the given bytes, and reads begin at multiples of step rows.
+func (r *reader) split(w *checkpoint.Weight, tile checkpoint.Tile, bytes, step int, read func(from, to int) error) (list []rowRead) {
 	n := tile.To - tile.From
-	if step = max(1, readBytes/max(1, bytes)/step) * step; w.Transposed() {
+	if step = max(1, r.readBytes/max(1, bytes)/step) * step; w.Transposed() {
 		step = n // its rows are columns of the file: parts of them would be short reads
 	}
 	for from := 0; from < n; from += step {

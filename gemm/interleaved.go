@@ -56,28 +56,37 @@ func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
 		for g := from; g < to; g++ {
 			for _, part := range []struct {
 				bytes      []byte
-				row, width int
-			}{{b.Codes, b.RowBytes(), interleavedBytes}, {b.Scales, blocks, 1}} {
+				row        int
+				interleave func(dst, src []byte, row int)
+			}{{b.Codes, b.RowBytes(), interleaveCodes}, {b.Scales, blocks, interleaveScales}} {
 				n := interleavedRows * part.row
 				group := part.bytes[g*n : (g+1)*n]
 				scratch = append(scratch[:0], group...)
-				interleaveGroup(group, scratch, part.row, part.width)
+				part.interleave(group, scratch, part.row)
 			}
 		}
 	})
 	return &Interleaved{b}, nil
 }
 
-// interleaveGroup sets dst to the rows of src, of the given bytes, interleaved by width.
-func interleaveGroup(dst, src []byte, row, width int) {
-	for i := 0; i < row; i += width {
-		out := dst[i*interleavedRows:][:interleavedRows*width]
-		if width == interleavedBytes {
-			for r := range interleavedRows {
-				*(*[interleavedBytes]byte)(out[r*interleavedBytes:]) = *(*[interleavedBytes]byte)(src[r*row+i:])
-			}
-			continue
+// interleaveCodes sets dst to the codes of a group of rows in src, interleaved. A row has a multiple of
+// eight bytes.
+func interleaveCodes(dst, src []byte, row int) {
+	const next = interleavedRows * interleavedBytes
+	for i := 0; i < row; i += 2 * interleavedBytes { // two words of a row at a time
+		out := dst[i*interleavedRows:][:2*next]
+		for r := range interleavedRows {
+			words := binary.LittleEndian.Uint64(src[r*row+i:])
+			binary.LittleEndian.PutUint32(out[r*interleavedBytes:], uint32(words))
+			binary.LittleEndian.PutUint32(out[next+r*interleavedBytes:], uint32(words>>32))
 		}
+	}
+}
+
+// interleaveScales sets dst to the scales of a group of rows in src, interleaved.
+func interleaveScales(dst, src []byte, row int) {
+	for i := range row {
+		out := dst[i*interleavedRows:][:interleavedRows]
 		for r := range out {
 			out[r] = src[r*row+i]
 		}

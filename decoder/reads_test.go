@@ -1,0 +1,151 @@
+package decoder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestReadTiles reads weights in tiles of few rows and compares codes, scales and parameters with those
+// of weights that are read whole.
+func TestReadTiles(t *testing.T) {
+	m, dir := trained(t, small), t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	load := func(t *testing.T, path string, bytes int, o LoadOptions) *Model {
+		source, err := hf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer source.Close()
+		m, r, err := prepare(checkpoint.Read(source), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.readBytes = bytes
+		if err := r.read(t.Context(), m, m.projections()); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for _, f := range []quant.Format{quant.BF16, quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Tensor, quant.FP8Block} {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			path := dir
+			if f.Scaled() {
+				path = quantized(t, dir, f.Name, quant.Quantizer{Format: f}, checkpoint.Plain())
+			}
+			for _, o := range []LoadOptions{{Inference: true}, {Inference: true, Inputs: quant.BF16}} {
+				const many = 1 << 30
+				whole, tiled := load(t, path, many, o), load(t, path, 300, o)
+				for i, p := range whole.projections() {
+					for j, part := range p.frozen.parts {
+						want, got := part.tensor(), tiled.projections()[i].frozen.parts[j].tensor()
+						if !bytes.Equal(got.Codes, want.Codes) || !bytes.Equal(got.Scales, want.Scales) || !slices.Equal(got.Scales32, want.Scales32) || got.Global != want.Global {
+							t.Errorf("%s: part %d differs", p.name, j)
+						}
+					}
+				}
+				for i, p := range whole.Params() {
+					if !slices.Equal(p.Value.Data, tiled.Params()[i].Value.Data) {
+						t.Errorf("%s differs", p.Name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRowsOf compares rows of tensors with copies of these rows.
+func TestRowsOf(t *testing.T) {
+	x := tensor.New(300, 256)
+	for i := range x.Data {
+		x.Data[i] = float32(i%977) - 488
+	}
+	for _, f := range quant.Formats() {
+		q, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := q.SliceRows(128, 300)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rowsOf(q, 128, 300)
+		if err := got.Validate(); err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(got.Dequantize(1).Data, want.Dequantize(1).Data) {
+			t.Errorf("%s: the rows differ", f)
+		}
+	}
+}
+
+// TestLoadAllocations compares the memory that Load allocates with that of the weights: the modules of a
+// projection are not copied into its matrix, and a stored embedding has no FP32 table.
+func TestLoadAllocations(t *testing.T) {
+	m, err := New(Config{VocabSize: 2048, HiddenSize: 512, IntermediateSize: 1024, NumHiddenLayers: 1, NumAttentionHeads: 8, NumKeyValueHeads: 8}, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	low := quantized(t, dir, "mxfp8", quant.Quantizer{Format: quant.MXFP8}, checkpoint.Plain())
+	source, err := hf.Open(low)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	plan := m.Plan()
+	layers, rest := plan.HeldBytes(source)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := Read(t.Context(), source, LoadOptions{Inference: true, Inputs: quant.BF16}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got, held := float64(after.TotalAlloc-before.TotalAlloc), float64(layers+rest); got > 1.3*held {
+		t.Errorf("Load allocates %.3g times the bytes of the weights", got/held)
+	}
+}
+
+// TestEach checks that each returns the error of the smallest number, and starts no call after an error.
+func TestEach(t *testing.T) {
+	var failure = errors.New("failure")
+	calls := make([]bool, 1000)
+	err := each(len(calls), func(i int) error {
+		calls[i] = true
+		if i == 5 {
+			return failure
+		}
+		if i > 5 {
+			return context.Canceled
+		}
+		return nil
+	})
+	if !errors.Is(err, failure) {
+		t.Errorf("got %v, want the error of the smallest number", err)
+	}
+	called := 0
+	for i, c := range calls {
+		if c {
+			called++
+		} else if i <= 5 {
+			t.Errorf("call %d is missing, before the error", i)
+		}
+	}
+	if called > 5+readers {
+		t.Errorf("got %d calls, want at most %d after the error", called, readers-1)
+	}
+}
