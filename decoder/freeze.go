@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
@@ -58,7 +57,7 @@ func (r *reader) stack(p *projection) (list []stackedPart, err error) {
 // joins reports whether the rows of w can follow those of v in one matrix.
 func (r *reader) joins(v, w *checkpoint.Weight) bool {
 	return r.options.Inputs.Element != nil && v.Quantized() && w.Quantized() && v.Format.Name == w.Format.Name &&
-		v.Format.Block.Rows == 1 && v.Format.Scale != format.F32 && v.Global == w.Global
+		v.Format.Block.Rows == 1 && v.Format.Scale.StoredBits() == 8 && v.Global == w.Global
 }
 
 // freeze makes a projection one with weights as they are stored, and returns the reads of its weights
