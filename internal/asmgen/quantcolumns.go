@@ -218,35 +218,45 @@ func (k *columns) loadFactors() {
 	}
 }
 
-// encodeSixteen encodes 16 rows, four at a time.
+// encodeSixteen encodes 16 rows, two at a time: the codes of the first two of four wait in the
+// first registers.
 func (k *columns) encodeSixteen() {
-	k.I("MOVQ", 4, k.n)
-	loop := k.Label("encode")
 	p := newPool(14)
-	var pairs [2][4]Vec // the codes of two rows, and their signs
-	for i := range pairs {
-		k.prefetch()
-		for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
-			for q := range 4 {
-				x := p.take()
-				k.scaled(x, from, q)
-				k.round(p, x)
-				if r == 1 {
-					k.I("VPSHUFB", zPair, pairs[i][q], kOdd, x)
-					p.give(pairs[i][q])
-				}
-				pairs[i][q] = x
-			}
-		}
-		k.I("LEAQ", k.from.At(0).By(k.stride, 2), k.from)
+	var first, pair [4]Vec // the codes of two rows, and their signs
+	for q := range first {
+		first[q] = p.take()
 	}
-	for q := range 4 {
-		v := k.join(pairs[0][q], pairs[1][q], p)
-		k.I("VMOVDQA64", v, k.staged.At(stagedBytes*q))
-		p.give(v)
+	k.I("MOVQ", 8, k.n)
+	loop := k.Label("encode")
+	k.prefetch()
+	for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
+		for q := range 4 {
+			x := p.take()
+			k.scaled(x, from, q)
+			k.round(p, x)
+			if r == 1 {
+				k.I("VPSHUFB", zPair, pair[q], kOdd, x)
+				p.give(pair[q])
+			}
+			pair[q] = x
+		}
+	}
+	k.I("LEAQ", k.from.At(0).By(k.stride, 2), k.from)
+	four := k.NewLabel("four")
+	k.I("SUBQ", 1, k.n)
+	k.I("TESTQ", 1, k.n)
+	k.Jump("JZ", four)
+	for q := range first {
+		k.I("VMOVDQA64", pair[q], first[q])
+	}
+	k.Jump("JMP", loop)
+	k.Place(four)
+	for q := range first {
+		k.join(first[q], pair[q], p)
+		k.I("VMOVDQA64", first[q], k.staged.At(stagedBytes*q))
 	}
 	k.I("ADDQ", 64, k.staged)
-	k.I("SUBQ", 1, k.n)
+	k.I("TESTQ", k.n, k.n)
 	k.Jump("JNZ", loop)
 }
 
@@ -294,13 +304,13 @@ func (k *columns) round(p *pool, y Vec) {
 	p.give(e)
 }
 
-// join makes the codes, with their signs, of two vectors that hold two codes and two
-// bytes of signs in each dword.
-func (k *columns) join(a, b Vec, p *pool) Vec {
+// join makes a the codes, with their signs, of two vectors that hold two codes and two
+// bytes of signs in each dword. It frees b.
+func (k *columns) join(a, b Vec, p *pool) {
+	defer p.give(b)
 	if k.integer { // whose codes have the sign
 		k.I("VPSHUFB", zSwap, b, kHigh, a)
-		p.give(b)
-		return a
+		return
 	}
 	t := p.take()
 	k.I("VMOVDQA64", a, t)
@@ -308,6 +318,4 @@ func (k *columns) join(a, b Vec, p *pool) Vec {
 	k.I("VPSHUFB", zSwap, t, kLow, b)
 	k.I("VPTERNLOGD", 0xd8, zSign, b, a) // where zSign is set signs, else codes
 	p.give(t)
-	p.give(b)
-	return a
 }
