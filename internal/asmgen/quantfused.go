@@ -202,34 +202,31 @@ func (k *fused) emit(f *File) {
 	k.I("XCHGQ", k.read, k.write)
 	k.Jump("JMP", loop)
 	k.Place(encode)
-	step := 64
-	if k.packing.bits == 4 {
-		step = 128
-	}
+	const step = 64 // elements
 	k.I("MOVQ", 16*k.block()/step, left)
 	codes := k.Label("codes")
-	size := step * k.packing.bits / 8
 	for o := 0; o < step*k.source/8; o += 64 {
 		k.I("PREFETCHT1", k.src.At(o).By(ahead, 1))
 	}
 	var s sequence
-	for first := 0; first < step; first += 64 {
-		for i := range zSums {
-			if k.integer {
-				k.integers(&s, first, i)
-			} else {
-				k.sums(&s, first, i)
-			}
+	for i := range zSums {
+		if k.integer {
+			k.integers(&s, i)
+		} else {
+			k.sums(&s, i)
 		}
-		k.join(&s, first)
 	}
+	k.join(&s)
 	k.Emit(s)
 	stored := k.NewLabel("stored")
 	if k.storesSixes() {
 		k.storeSixes(codeAhead, stored)
 	}
+	if k.packing.bits == 4 {
+		k.joinPairs(left, stored)
+	}
 	k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codeAhead)
-	k.I("ADDQ", size, k.dst)
+	k.I("ADDQ", 64, k.dst)
 	k.Place(stored)
 	k.I("ADDQ", step*k.source/8, k.src)
 	k.I("ADDQ", 4*step/k.block(), k.read)
