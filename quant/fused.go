@@ -39,7 +39,15 @@ func (w *worker) fusedColumns(o *output, call *fusedCall, x source, row, pos, ex
 	clear(amaxes)
 	groups := x.cols / (call.group * o.q.Format.Block.Cols)
 	for r := 0; r < x.rows; r += extent {
-		w.fusedGroups(o, call, x.view(r, r+extent, 0, x.cols), o.scaleAt(row+r, pos), groups, amaxes[r/extent*x.cols:])
+		part := amaxes[r/extent*x.cols:][:x.cols]
+		if maxima := wordBytes(part); !x.isBF16() {
+			w.fusedGroups(o, call, x.view(r, r+extent, 0, x.cols), o.scaleAt(row+r, pos), groups, maxima)
+			continue
+		}
+		maxima := source{wordBytes(grow(&w.columnMaxima, x.cols*x.size/4)), 1, x.cols, x.cols * x.size, x.size}
+		clear(maxima.data)
+		w.fusedGroups(o, call, x.view(r, r+extent, 0, x.cols), o.scaleAt(row+r, pos), groups, maxima.data)
+		w.raiseColumns(part, maxima)
 	}
 }
 
@@ -51,9 +59,9 @@ func (o *output) findsColumns(c *output, x source) bool {
 		x.cols%(call.group*o.q.Format.Block.Cols) == 0 && x.cols%tileSide == 0 && x.rows%leastCommon(tileSide, block.Cols) == 0
 }
 
-// fusedGroups quantizes rows of whole groups, which begin with a block of the tensor. It raises
-// maxima to the amaxes of columns, unless that is nil.
-func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups int, maxima []uint32) {
+// fusedGroups quantizes rows of whole groups, which begin with a block of the tensor. Unless it is
+// nil, maxima is a row of the elements of x that is raised to the magnitudes of each column.
+func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups int, maxima []byte) {
 	rows, cols := x.rows, x.cols
 	perRow := o.t.scaleCols()
 	n := cols / o.q.Format.Block.Cols

@@ -4,6 +4,7 @@ package quant
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/behavior"
@@ -17,11 +18,11 @@ func init() {
 		{cpu.AVX512, false, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentOf, fuse4)},
 		{cpu.AVX512, false, groupBlocks, true, exponentBlocks(8, true), fuseColumns(exponentOf, fuseInt8)},
 		{cpu.AVX512, false, groupBlocks, true, globalBlocks, fuseColumns(globalOf, fuseGlobal4)},
-		{cpu.AVX512, true, groupBlocks, false, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16)},
-		{cpu.AVX512, true, groupBlocks, false, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16)},
-		{cpu.AVX512, true, groupBlocks, false, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16)},
-		{cpu.AVX512, true, groupBlocks, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16)},
-		{cpu.AVX512, true, groupBlocks, false, globalBlocks, fuse(globalOf, fuseGlobal4BF16)},
+		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(8, false), fuseColumns(exponentOf, fuse8BF16)},
+		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(6, false), fuseColumns(exponentOf, fuse8BF16)},
+		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentOf, fuse4BF16)},
+		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(8, true), fuseColumns(exponentOf, fuseInt8BF16)},
+		{cpu.AVX512, true, groupBlocks, true, globalBlocks, fuseColumns(globalOf, fuseGlobal4BF16)},
 		{cpu.AVX512, false, 1, false, bytes128, fuse(bytesOf, blocks128)},
 		{cpu.AVX512, true, 1, false, bytes128, fuse(bytesOf, blocks128BF16)},
 		{cpu.AVX2, false, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8AVX2)},
@@ -62,13 +63,12 @@ func init() {
 	add(&rowKernels, cpu.AVX512, bf16, rowsBy(encodeRowsBF16, 2))
 	add(&rowKernels, cpu.AVX2, variant{}, rowsBy(encodeRowsAVX2, 4))
 	add(&rowKernels, cpu.AVX2, bf16, rowsBy(encodeRowsBF16AVX2, 2))
-	// Rowwise and columnwise copies together read a tile of float32 twice: in a fused kernel,
-	// which also raises the maxima of columns, and for the codes of columns. A tile of BF16 is
-	// read a third time, for the maxima. The later reads come from the second-level cache, since
-	// rows whose stride is a multiple of 4 KiB share 12 lines of the first. Kernels that did all
-	// in one read had 43 thousand lines of assembly. On an idle Zen 5 core, for 256×2048 elements,
-	// these have 0.68 (MXFP6) to 0.90 (NVFP4) of their speed from float32, and 0.74 (MXFP8) to 0.92
-	// (MXINT8) from BF16.
+	// Rowwise and columnwise copies together read a tile twice: in a fused kernel, which also
+	// raises the maxima of columns, and for the codes of columns. The second read comes from the
+	// second-level cache, since rows whose stride is a multiple of 4 KiB share 12 lines of the first.
+	// Kernels that did all in one read had 43 thousand lines of assembly. For 256×2048 elements on a
+	// Zen 5 core that other processes share, these have 0.93 (MXFP4 from float32) to 1.08 of their
+	// speed, by minima of alternating runs.
 	add(&maximaKernels, cpu.AVX512, variant{}, maximaBy(columnMaxima))
 	add(&maximaKernels, cpu.AVX512, bf16, maximaBy(columnMaximaBF16))
 	add(&columnKernels, cpu.AVX512, variant{}, columnsBy(columns))
@@ -116,15 +116,11 @@ const (
 )
 
 // fuseColumns takes a generated kernel with constants C that raises amaxes of columns, too.
-func fuseColumns[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *C) uint64) func(*output) func(rowGroups) uint32 {
+func fuseColumns[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
 		return func(t rowGroups) uint32 {
-			var maxima *uint32
-			if t.maxima != nil {
-				maxima = &t.maxima[0]
-			}
-			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead, t.codeAhead, index(t.stream), maxima, &c))
+			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead, t.codeAhead, index(t.stream), unsafe.SliceData(t.maxima), &c))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -25,12 +26,11 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 					edgeBlocks(values, r, false)
 				}
 				var x source
-				var memory []byte
+				memory := elementBytes(values, k.bf16)
 				if k.bf16 {
-					memory = bf16Bytes(values)
 					x = bf16Source(tensor.OfBF16(1, len(values), memory))
 				} else {
-					x, memory = denseSource(tensor.Of(1, len(values), values)), floatBytes32(values)
+					x = denseSource(tensor.Of(1, len(values), values))
 				}
 				amax := amaxBits(values)
 				global := math.Float32frombits(amax)
@@ -48,22 +48,23 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 					if groups > 1 && hard { // as rows of one group
 						part.groups, part.rows = 1, groups
 					}
-					var wantMaxima []uint32
+					var wantMaxima []byte
 					if k.columns && o.stream {
-						wantMaxima = make([]uint32, part.groups*k.group*q.Format.Block.Cols)
-						for j := range wantMaxima {
-							wantMaxima[j] = math.Float32bits(r.Float32())
+						maxima := make([]float32, part.groups*k.group*q.Format.Block.Cols)
+						for j := range maxima {
+							maxima[j] = r.Float32()
 						}
-						part.maxima = fenced(f, wantMaxima)
+						part.maxima = fenced(f, elementBytes(maxima, k.bf16))
 						for i, v := range values {
-							j := i % len(wantMaxima)
-							wantMaxima[j] = max(wantMaxima[j], math.Float32bits(v)&absMask)
+							m := &maxima[i%len(maxima)]
+							*m = math.Float32frombits(max(math.Float32bits(*m), math.Float32bits(v)&absMask))
 						}
+						wantMaxima = elementBytes(maxima, k.bf16)
 					}
 					got := k.begin(o)(part)
 					fence()
 					name := fmt.Sprintf("%s, %d groups", quantizerName(q), groups)
-					if !slices.Equal(part.maxima, wantMaxima) {
+					if !bytes.Equal(part.maxima, wantMaxima) {
 						f.Fatalf("%s: the maxima of columns are %x, want %x", name, part.maxima, wantMaxima)
 					}
 					if got == flagged && hard {

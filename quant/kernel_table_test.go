@@ -202,6 +202,14 @@ func bf16Bytes(x []float32) []byte {
 	return b
 }
 
+// elementBytes returns x as elements of a source, as bf16Bytes does if they are BF16.
+func elementBytes(x []float32, bf16 bool) []byte {
+	if bf16 {
+		return bf16Bytes(x)
+	}
+	return floatBytes32(x)
+}
+
 // floatBytes32 returns the memory of x.
 func floatBytes32(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))

@@ -155,7 +155,7 @@ type rowGroups struct {
 	codeGap, scaleGap, srcGap int // from the end of a row to the next
 	ahead, codeAhead          int // bytes of src, and of codes, that are prefetched ahead
 	stream                    bool
-	maxima                    []uint32 // running amaxes of the columns of src, which fusedKernel.columns raises; or nil
+	maxima                    []byte // running amaxes of the columns, as a row of src, which fusedKernel.columns raises; or nil
 }
 
 // A scaleKernel sets scales, and the factors that elements are multiplied by, of a multiple

@@ -140,6 +140,11 @@ func floats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
+// wordBytes returns the memory of x.
+func wordBytes(x []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
 // widen sets dst to the BF16 values of src.
 func widen(dst []float32, src []byte) {
 	if err := tensor.FromBytes(dst, src, format.BF16); err != nil {

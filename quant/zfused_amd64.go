@@ -9,81 +9,85 @@ package quant
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64. Unless maxima is nil, maxima[j] is raised to
-// the bits of the magnitudes of column j.
+// multiple of 64. Unless maxima is nil, it is a row of
+// float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
+func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse8BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64.
+// multiple of 64. Unless maxima is nil, it is a row of
+// BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64. Unless maxima is nil, maxima[j] is raised to
-// the bits of the magnitudes of column j.
+// multiple of 64. Unless maxima is nil, it is a row of
+// float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
+func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64.
+// multiple of 64. Unless maxima is nil, it is a row of
+// BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuseInt8 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64. Unless maxima is nil, maxima[j] is raised to
-// the bits of the magnitudes of column j.
+// multiple of 64. Unless maxima is nil, it is a row of
+// float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
+func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuseInt8BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64.
+// multiple of 64. Unless maxima is nil, it is a row of
+// BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuseGlobal4 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64. Unless maxima is nil, maxima[j] is raised to
-// the bits of the magnitudes of column j.
+// multiple of 64. Unless maxima is nil, it is a row of
+// float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *globalConstants) (amax uint64)
+func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64.
+// multiple of 64. Unless maxima is nil, it is a row of
+// BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
+func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)

@@ -114,7 +114,7 @@ DATA quantSixes<>+48(SB)/8, $0x4948464544424140
 DATA quantSixes<>+56(SB)/8, $0x545251504e4d4c4a
 GLOBL quantSixes<>(SB), RODATA|NOPTR, $64
 
-// func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
+// func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -482,7 +482,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -498,11 +498,11 @@ half1:
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuse8BF16(SB), 0, $320-104
+TEXT ·fuse8BF16(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -551,7 +551,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $10, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns32BF16<>(SB)
+	JMP done5
+
+rows4:
 	CALL amaxes32BF16<>(SB)
+
+done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -593,7 +605,7 @@ row2:
 encode1:
 	MOVQ $8, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	VPSLLD $16, (DX), Z12
@@ -629,33 +641,33 @@ codes4:
 	VPTERNLOGD $216, Z26, Z11, Z9
 	VPERMB Z9, Z27, Z9
 	CMPL 56(SI), $6
-	JNE other6
+	JNE other8
 	VPMADDUBSW Z23, Z9, Z9
 	VPMADDWD Z22, Z9, Z9
 	VPERMB Z9, Z21, Z9
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $48, AX
-	JMP stored5
+	JMP stored7
 
-other6:
+other8:
 	CMPQ stream+80(FP), $0
-	JEQ plain7
+	JEQ plain9
 	VMOVNTDQ Z9, (AX)
-	JMP stored8
+	JMP stored10
 
-plain7:
+plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored8:
+stored10:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $128, DX
 	ADDQ $8, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -680,8 +692,77 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
+	RET
+
+// amaxesColumns32BF16 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them, and the amaxes of its columns.
+//
+//	R8 the blocks; on return, those after them
+//	R10 bit 1 is 0
+//	R11 amaxes of their columns
+TEXT amaxesColumns32BF16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPMAXUW (R11), Z0, Z1
+	VMOVDQU64 Z1, (R11)
+	VPANDD 64(R8), Z31, Z1
+	VPMAXUW 64(R11), Z1, Z2
+	VMOVDQU64 Z2, 64(R11)
+	VPUNPCKLWD Z1, Z0, Z2
+	VPUNPCKHWD Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPMAXUW 128(R11), Z1, Z2
+	VMOVDQU64 Z2, 128(R11)
+	VPANDD 192(R8), Z31, Z2
+	VPMAXUW 192(R11), Z2, Z3
+	VMOVDQU64 Z3, 192(R11)
+	VPUNPCKLWD Z2, Z1, Z3
+	VPUNPCKHWD Z2, Z1, Z1
+	VPMAXUW Z3, Z1, Z1
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	VPANDD 256(R8), Z31, Z1
+	VPMAXUW 256(R11), Z1, Z2
+	VMOVDQU64 Z2, 256(R11)
+	VPANDD 320(R8), Z31, Z2
+	VPMAXUW 320(R11), Z2, Z3
+	VMOVDQU64 Z3, 320(R11)
+	VPUNPCKLWD Z2, Z1, Z3
+	VPUNPCKHWD Z2, Z1, Z1
+	VPMAXUW Z3, Z1, Z1
+	VPANDD 384(R8), Z31, Z2
+	VPMAXUW 384(R11), Z2, Z3
+	VMOVDQU64 Z3, 384(R11)
+	VPANDD 448(R8), Z31, Z3
+	VPMAXUW 448(R11), Z3, Z4
+	VMOVDQU64 Z4, 448(R11)
+	VPUNPCKLWD Z3, Z2, Z4
+	VPUNPCKHWD Z3, Z2, Z2
+	VPMAXUW Z4, Z2, Z2
+	VPUNPCKLDQ Z2, Z1, Z3
+	VPUNPCKHDQ Z2, Z1, Z1
+	VPMAXUW Z3, Z1, Z1
+	VPUNPCKLQDQ Z1, Z0, Z2
+	VPUNPCKHQDQ Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	ADDQ $512, R8
+	ADDQ $512, R11
+	BTCQ $1, R10
+	JCC half1
+	VSHUFI32X4 $136, Z0, Z7, Z1
+	VSHUFI32X4 $221, Z0, Z7, Z7
+	VPMAXUW Z1, Z7, Z0
+	VSHUFI32X4 $177, Z0, Z0, Z1
+	VPMAXUW Z1, Z0, Z0
+	VMOVDQU64 quantBlocks<>+0(SB), Z1
+	VPERMW Z0, Z1, Z0
+	VPSLLD $16, Z0, Z0
+	VPMAXUD Z0, Z20, Z20
 	RET
 
 // amaxes32BF16 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
@@ -735,7 +816,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
+// func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -940,7 +1021,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -956,11 +1037,11 @@ stored7:
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuse4BF16(SB), 0, $320-104
+TEXT ·fuse4BF16(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -1006,7 +1087,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $10, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns32BF16<>(SB)
+	JMP done5
+
+rows4:
 	CALL amaxes32BF16<>(SB)
+
+done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -1048,7 +1141,7 @@ row2:
 encode1:
 	MOVQ $8, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	VPSLLD $16, (DX), Z12
@@ -1084,30 +1177,30 @@ codes4:
 	VPTERNLOGD $216, Z26, Z11, Z9
 	VPMADDUBSW Z23, Z9, Z9
 	TESTQ $1, R11
-	JNZ second6
+	JNZ second8
 	VMOVDQA64 Z9, Z16
-	JMP stored5
+	JMP stored7
 
-second6:
+second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
 	CMPQ stream+80(FP), $0
-	JEQ plain7
+	JEQ plain9
 	VMOVNTDQ Z9, (AX)
-	JMP stored8
+	JMP stored10
 
-plain7:
+plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored8:
+stored10:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $128, DX
 	ADDQ $8, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -1132,11 +1225,11 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
 	RET
 
-// func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *exponentConstants) (amax uint64)
+// func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1296,7 +1389,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1312,11 +1405,11 @@ stored7:
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuseInt8BF16(SB), 0, $320-104
+TEXT ·fuseInt8BF16(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -1343,7 +1436,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $10, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns32BF16<>(SB)
+	JMP done5
+
+rows4:
 	CALL amaxes32BF16<>(SB)
+
+done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
 	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
@@ -1378,7 +1483,7 @@ row2:
 encode1:
 	MOVQ $8, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	VPSLLD $16, (DX), Z12
@@ -1404,22 +1509,22 @@ codes4:
 	VPACKSSWB Z10, Z8, Z9
 	VPERMB Z9, Z27, Z9
 	CMPQ stream+80(FP), $0
-	JEQ plain6
+	JEQ plain8
 	VMOVNTDQ Z9, (AX)
-	JMP stored7
+	JMP stored9
 
-plain6:
+plain8:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored7:
+stored9:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $128, DX
 	ADDQ $8, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -1444,11 +1549,11 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *uint32, c *globalConstants) (amax uint64)
+// func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1770,7 +1875,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1786,11 +1891,11 @@ half1:
 //	R13 groups left to encode of a row
 //	R14 rows
 //	R15 codeAhead
-TEXT ·fuseGlobal4BF16(SB), 0, $320-104
+TEXT ·fuseGlobal4BF16(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+88(FP), SI
+	MOVQ c+96(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
 	MOVQ codeAhead+72(FP), R15
@@ -1840,7 +1945,19 @@ group3:
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $9, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns16BF16<>(SB)
+	JMP done5
+
+rows4:
 	CALL amaxes16BF16<>(SB)
+
+done5:
 	VPCMPUD.BCST $5, 8(SI), Z0, K1
 	KORW K1, K7, K7
 	VMULPS.BCST (SI), Z0, Z0
@@ -1878,7 +1995,7 @@ row2:
 encode1:
 	MOVQ $4, R11
 
-codes4:
+codes6:
 	PREFETCHT1 (DX)(R12*1)
 	PREFETCHT1 64(DX)(R12*1)
 	VPSLLD $16, (DX), Z12
@@ -1921,30 +2038,30 @@ codes4:
 	VPTERNLOGD $216, Z26, Z11, Z9
 	VPMADDUBSW Z23, Z9, Z9
 	TESTQ $1, R11
-	JNZ second6
+	JNZ second8
 	VMOVDQA64 Z9, Z16
-	JMP stored5
+	JMP stored7
 
-second6:
+second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
 	CMPQ stream+80(FP), $0
-	JEQ plain7
+	JEQ plain9
 	VMOVNTDQ Z9, (AX)
-	JMP stored8
+	JMP stored10
 
-plain7:
+plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
-stored8:
+stored10:
 	ADDQ $64, AX
 
-stored5:
+stored7:
 	ADDQ $128, DX
 	ADDQ $16, CX
 	SUBQ $1, R11
-	JNZ codes4
+	JNZ codes6
 	SUBQ $64, CX
 	XCHGQ CX, DI
 	SUBQ $1, R13
@@ -1969,8 +2086,53 @@ stored5:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+96(FP)
+	MOVQ DI, amax+104(FP)
 	VZEROUPPER
+	RET
+
+// amaxesColumns16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them, and the amaxes of its columns.
+//
+//	R8 the blocks; on return, those after them
+//	R10 bit 1 is 0
+//	R11 amaxes of their columns
+TEXT amaxesColumns16BF16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPMAXUW (R11), Z0, Z1
+	VMOVDQU64 Z1, (R11)
+	VPANDD 64(R8), Z31, Z1
+	VPMAXUW 64(R11), Z1, Z2
+	VMOVDQU64 Z2, 64(R11)
+	VPUNPCKLWD Z1, Z0, Z2
+	VPUNPCKHWD Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPMAXUW 128(R11), Z1, Z2
+	VMOVDQU64 Z2, 128(R11)
+	VPANDD 192(R8), Z31, Z2
+	VPMAXUW 192(R11), Z2, Z3
+	VMOVDQU64 Z3, 192(R11)
+	VPUNPCKLWD Z2, Z1, Z3
+	VPUNPCKHWD Z2, Z1, Z1
+	VPMAXUW Z3, Z1, Z1
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	ADDQ $256, R8
+	ADDQ $256, R11
+	BTCQ $1, R10
+	JCC half1
+	VPUNPCKLQDQ Z0, Z7, Z1
+	VPUNPCKHQDQ Z0, Z7, Z7
+	VPMAXUW Z1, Z7, Z0
+	VSHUFI32X4 $177, Z0, Z0, Z1
+	VPMAXUW Z1, Z0, Z0
+	VMOVDQU64 quantBlocksGlobal<>+0(SB), Z1
+	VPERMW Z0, Z1, Z0
+	VPSLLD $16, Z0, Z0
+	VPMAXUD Z0, Z20, Z20
 	RET
 
 // amaxes16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.

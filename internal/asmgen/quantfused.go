@@ -124,13 +124,13 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int, columns b
 	} else {
 		codes += " bits"
 	}
-	doc, maxima := gapsDoc, ""
+	doc, maxima := fmt.Sprintf(gapsDoc, multiple), ""
 	if columns {
-		doc, maxima = doc+" Unless maxima is nil, maxima[j] is raised to\nthe bits of the magnitudes of column j.", "maxima *uint32, "
+		doc, maxima = doc+fmt.Sprintf(" Unless maxima is nil, it is a row of\n%s that is raised to the magnitudes of each column.", sourceName(k.source)), "maxima *byte, "
 	}
 	return f.Func(name, fmt.Sprintf(`%s quantizes rows of groups of %d blocks, at least one, from %s to codes of
 %s, and returns the bits of the largest magnitude; all ones where a block
-must be encoded by the reference implementation. `+doc, name, blocks, sourceName(k.source), codes, multiple),
+must be encoded by the reference implementation. `, name, blocks, sourceName(k.source), codes)+doc,
 		rowsParams+maxima+"c *"+kind+") (amax uint64"), names
 }
 
@@ -147,7 +147,7 @@ func quantFused() *File {
 	tables := makeFusedTables(f)
 	for _, kind := range fusedKinds() {
 		k := fused{fusedKind: kind, packing: packings[kind.bits], tables: tables}
-		k.Func, k.c.names = kind.begin(f, "", 16, 64, k.raisesColumns())
+		k.Func, k.c.names = kind.begin(f, "", 16, 64, true)
 		k.emit(f)
 	}
 	return f

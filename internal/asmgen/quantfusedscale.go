@@ -6,16 +6,9 @@ import (
 	"slices"
 )
 
-// raisesColumns reports whether the kernel can raise amaxes of columns, too.
-func (k *fused) raisesColumns() bool { return k.source == 32 }
-
 // foldAmaxes leaves the amaxes of a group in Z0, raises zAmax to them, and moves k.next to the
 // next group. It also raises amaxes of columns, unless the argument maxima is nil.
 func (k *fused) foldAmaxes(f *File) {
-	if !k.raisesColumns() {
-		k.callAmaxes(f, false)
-		return
-	}
 	rows, done := k.NewLabel("rows"), k.NewLabel("done")
 	k.I("CMPQ", k.FP("maxima"), "$0")
 	k.Jump("JEQ", rows)
@@ -73,7 +66,7 @@ func (k *fused) amaxes(fn *Func, columns bool) {
 		fn.I("VPANDD", k.next.At(at), zAbs, v)
 		if columns {
 			t := take()
-			fn.I("VPMAXUD", k.maxima.At(at), v, t)
+			fn.I(greater, k.maxima.At(at), v, t)
 			fn.I("VMOVDQU64", t, k.maxima.At(at))
 			release(t)
 		}
