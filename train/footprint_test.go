@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 )
@@ -107,5 +108,29 @@ func TestMemoryCheck(t *testing.T) {
 	}
 	if _, err := Evaluate(context.Background(), model, nn.Scope{Recipe: c.Recipe}, tokens, targets, c.Sequence); err == nil || !strings.Contains(err.Error(), "shorter sequences") {
 		t.Errorf("evaluation: got %v", err)
+	}
+}
+
+// TestFootprintTensor compares the prediction for ranks that share layers with what a rank holds: each has
+// half of every matrix, and the norms, which are not predicted twice.
+func TestFootprintTensor(t *testing.T) {
+	c := divisible(t, "bf16")
+	c.Steps, c.Parallel.Tensor, c.ValidationTokens = 1, 2, c.Sequence
+	results, err := runRanks(2, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = comm.Run(2, comm.Options{}, func(g *comm.Group) error {
+		own := c
+		own.Parallel.Group = g
+		m := results[g.Rank()].Memory
+		held := float64(m.Masters + m.Gradients + m.Moments)
+		if f := own.footprint(); f.model > held || f.model < 0.95*held {
+			t.Errorf("rank %d: got %g predicted bytes of the model, the run held %g", g.Rank(), f.model, held)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -184,6 +184,48 @@ func TestAgree(t *testing.T) {
 	}
 }
 
+// failing are batches that cannot be read in a step.
+type failing struct{ Batches }
+
+var errFailing = errors.New("the disk is broken")
+
+func (f failing) Training(seed uint64, step, sequences, length int) (tokens, targets []int32, err error) {
+	if sequences > 1 {
+		return nil, nil, errFailing
+	}
+	return f.Batches.Training(seed, step, sequences, length)
+}
+
+// TestGradientsError has a rank that cannot read its microbatches. Ranks with other microbatches learn of it
+// after their backward pass, with the rank in the error. Ranks that share its layers wait for it in their
+// forward pass: it returns at once, which aborts the job.
+func TestGradientsError(t *testing.T) {
+	for tensor, want := range map[int]string{1: "the job was aborted: rank 1: training data: the disk is broken", 2: "the disk is broken"} {
+		c := divisible(t, "bf16")
+		c.Parallel.Tensor = tensor
+		var errs [2]error
+		err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+			own := c
+			own.Parallel.Group = g
+			if g.Rank() == 1 {
+				own.Data = failing{c.Data}
+			}
+			_, err := Run(context.Background(), own)
+			errs[g.Rank()] = err
+			if g.Rank() == 0 && tensor == 1 {
+				return nil // what the exchange told it, and not the abort
+			}
+			return err
+		})
+		if !errors.Is(errs[1], errFailing) || errors.Is(errs[1], comm.ErrAborted) || !errors.Is(err, errFailing) {
+			t.Errorf("tp %d: rank 1: got %v", tensor, errs[1])
+		}
+		if !errors.Is(errs[0], comm.ErrAborted) || !strings.Contains(errs[0].Error(), want) {
+			t.Errorf("tp %d: rank 0: got %v, want %q", tensor, errs[0], want)
+		}
+	}
+}
+
 // TestDivergedRank has a NaN on rank 1, and wants all ranks to stop with its name.
 func TestDivergedRank(t *testing.T) {
 	for _, wire := range []string{"fp32", "mxfp8", "fp8-blocks"} {
