@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"sync"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
@@ -61,13 +62,26 @@ func edge(r *rand.Rand) float32 {
 }
 
 func randomMatrix(kind, rows, cols int) tensor.Dense {
+	randomMatrices.Lock()
+	defer randomMatrices.Unlock()
+	key := [3]int{kind, rows, cols}
+	if x, ok := randomMatrices.made[key]; ok {
+		return x.Clone()
+	}
 	random := rand.New(rand.NewPCG(uint64(kind), uint64(rows)<<32|uint64(cols)))
 	x := tensor.New(rows, cols)
 	for i := range x.Data {
 		x.Data[i] = kinds[kind].value(random)
 	}
+	randomMatrices.made[key] = x.Clone()
 	return x
 }
+
+// randomMatrices holds the matrices that randomMatrix has made: hundreds of quantizers take the same.
+var randomMatrices = struct {
+	sync.Mutex
+	made map[[3]int]tensor.Dense
+}{made: map[[3]int]tensor.Dense{}}
 
 // behaviors returns the quantizers to compare with the reference: every format
 // with every rule or arithmetic that it knows, and the other fields one by one.
