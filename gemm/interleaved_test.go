@@ -42,55 +42,61 @@ func copyOf(t *testing.T, b *quant.Tensor, end guard.Side) *quant.Tensor {
 // rows of A that vector kernels multiply and for more, and its tensor with the original.
 func TestInterleaved(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		if tier < cpu.AVX512 {
+			b := plainOperand(t, rand.New(rand.NewPCG(0, 0)), quant.MXFP4, 16, 32)
+			if _, err := Interleave(b, Options{}); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("got error %v, want unsupported", err)
+			}
+			return
+		}
 		ran := map[string]bool{}
 		for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
 			for trial, s := range []struct{ m, n, k int }{{1, 16, 32}, {2, 48, 64}, {3, 208, 544}, {4, 64, 1536}, {9, 80, 4640}, {40, 96, 2080}, {1, 64, 9024}} {
-				for _, with := range []quant.Format{quant.BF16, quant.MXINT8, f, quant.MXFP8, quant.F32} {
-					r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
-					a, b := plainOperand(t, r, with, s.m, s.k), plainOperand(t, r, f, s.n, s.k)
-					inside, err := Interleave(copyOf(t, b, guard.Side(trial%2)), Options{Threads: 2})
-					if tier < cpu.AVX512 {
-						if !errors.Is(err, errors.ErrUnsupported) {
-							t.Fatalf("got error %v, want unsupported", err)
-						}
-						continue
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
+				b := plainOperand(t, rand.New(rand.NewPCG(uint64(i), uint64(trial))), f, s.n, s.k)
+				inside, err := Interleave(copyOf(t, b, guard.Side(trial%2)), Options{Threads: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if u := inside.Tensor(); !bytes.Equal(u.Codes, b.Codes) || !sameBits(u.Dequantize(1).Data, b.Dequantize(1).Data) {
+					t.Errorf("%s %d×%d: the tensor differs from the original", f, s.n, s.k)
+				}
+				for j, with := range []quant.Format{quant.BF16, quant.MXINT8, f, quant.MXFP8, quant.F32} {
+					a := plainOperand(t, rand.New(rand.NewPCG(uint64(j), uint64(trial))), with, s.m, s.k)
 					k, err := inside.Choose(a, Options{})
 					if err != nil {
 						t.Fatal(err)
 					}
 					ran[k.Name] = true
-					t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) {
-						want, magnitude, err := Reference(a, b)
-						if err != nil {
-							t.Fatal(err)
-						}
-						one, two := tensor.New(s.m, s.n), tensor.New(s.m, s.n)
-						if err := errors.Join(inside.Mul(one, a, Options{Threads: 1}), inside.Mul(two, a, Options{Threads: 2})); err != nil {
-							t.Fatal(err)
-						}
-						if !sameBits(one.Data, two.Data) {
-							t.Error("the product depends on the number of threads")
-						}
-						for i, w := range want {
-							if got := float64(one.Data[i]); !(math.Abs(got-w) <= bound(s.k, 1, magnitude[i])) {
-								t.Fatalf("at (%d,%d): got %g, want %g ± %g", i/s.n, i%s.n, got, w, bound(s.k, 1, magnitude[i]))
-							}
-						}
-						if u := inside.Tensor(); !bytes.Equal(u.Codes, b.Codes) || !sameBits(u.Dequantize(1).Data, b.Dequantize(1).Data) {
-							t.Error("the tensor differs from the original")
-						}
-					})
+					t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) { compareInterleaved(t, a, b, inside) })
 				}
 			}
 		}
-		if tier >= cpu.AVX512 && len(ran) < 4 {
+		if len(ran) < 4 {
 			t.Errorf("got kernels %v, want four vector kernels among them", ran)
 		}
 	})
+}
+
+// compareInterleaved compares products of a and interleaved b, by one thread and by two.
+func compareInterleaved(t *testing.T, a, b *quant.Tensor, inside *Interleaved) {
+	t.Helper()
+	want, magnitude, err := Reference(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, n := a.StoredRows(), b.StoredRows()
+	one, two := tensor.New(m, n), tensor.New(m, n)
+	if err := errors.Join(inside.Mul(one, a, Options{Threads: 1}), inside.Mul(two, a, Options{Threads: 2})); err != nil {
+		t.Fatal(err)
+	}
+	if !sameBits(one.Data, two.Data) {
+		t.Error("the product depends on the number of threads")
+	}
+	for i, w := range want {
+		if got := float64(one.Data[i]); !(math.Abs(got-w) <= bound(a.StoredCols(), 1, magnitude[i])) {
+			t.Fatalf("at (%d,%d): got %g, want %g ± %g", i/n, i%n, got, w, bound(a.StoredCols(), 1, magnitude[i]))
+		}
+	}
 }
 
 // TestInterleavedRows checks that a row of A gives the same bits alone and with others.
