@@ -118,39 +118,45 @@ func besides(a, b tensor.Dense) tensor.Dense {
 // byte those that one process quantizes. A short run makes one division of each recipe.
 func TestDivided(t *testing.T) {
 	for i, r := range recipe.Recipes() {
-		s := Scope{Recipe: r, Random: Random{Seed: 3, Microbatch: 5}, Threads: 1}
-		whole, err := runDivided(s, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for j, by := range []Split{SplitOutputs, SplitInputs} {
-			for k, sequence := range []bool{false, true} {
-				if testing.Short() && 2*j+k != i%4 {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s/split=%d/sequence=%t", r.Name, by, sequence), func(t *testing.T) {
-					passes := make([][]dividedPass, 2)
-					onRanks(t, &s, func(s *Scope) (err error) {
-						s.Ranks.Sequence, s.ReduceAmax = sequence, s.Ranks.Group.Max
-						passes[s.Ranks.Rank()], err = runDivided(*s, by)
-						return err
-					})
-					for step, want := range whole {
-						ranks := []dividedPass{passes[0][step], passes[1][step]}
-						for rank, got := range ranks {
-							what := fmt.Sprintf("step %d, rank %d", step, rank)
-							checkDivided(t, what, by, rank, got, want)
-							if sequence {
-								checkGathered(t, what, by, got, want)
-							} else {
-								checkOperands(t, what, by, rank, got, want)
-							}
-						}
-						checkSum(t, by, sequence, ranks, r)
+		t.Run(r.Name, func(t *testing.T) {
+			s := Scope{Recipe: r, Random: Random{Seed: 3, Microbatch: 5}, Threads: 1}
+			whole, err := runDivided(s, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j, by := range []Split{SplitOutputs, SplitInputs} {
+				for k, sequence := range []bool{false, true} {
+					if testing.Short() && 2*j+k != i%4 {
+						continue
 					}
-				})
+					t.Run(fmt.Sprintf("split=%d/sequence=%t", by, sequence), func(t *testing.T) { compareDivided(t, s, by, sequence, whole) })
+				}
+			}
+		})
+	}
+}
+
+// compareDivided divides the layer among two ranks, and compares each step with that of the whole layer.
+func compareDivided(t *testing.T, s Scope, by Split, sequence bool, whole []dividedPass) {
+	t.Helper()
+	passes := make([][]dividedPass, 2)
+	onRanks(t, &s, func(s *Scope) (err error) {
+		s.Ranks.Sequence, s.ReduceAmax = sequence, s.Ranks.Group.Max
+		passes[s.Ranks.Rank()], err = runDivided(*s, by)
+		return err
+	})
+	for step, want := range whole {
+		ranks := []dividedPass{passes[0][step], passes[1][step]}
+		for rank, got := range ranks {
+			what := fmt.Sprintf("step %d, rank %d", step, rank)
+			checkDivided(t, what, by, rank, got, want)
+			if sequence {
+				checkGathered(t, what, by, got, want)
+			} else {
+				checkOperands(t, what, by, rank, got, want)
 			}
 		}
+		checkSum(t, by, sequence, ranks, s.Recipe)
 	}
 }
 
