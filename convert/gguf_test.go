@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/sample"
@@ -19,14 +20,19 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
+// theSample is the sample that the tests share, since it takes longer to make than to convert; nil
+// before a test opens it. TestMain closes it.
+var theSample *hf.Checkpoint
+
 func openSample(t *testing.T) *checkpoint.Model {
 	t.Helper()
-	c, err := sample.Open(context.Background(), sample.Name)
-	if err != nil {
-		t.Fatal(err)
+	if theSample == nil {
+		var err error
+		if theSample, err = sample.Open(context.Background(), sample.Name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(func() { c.Close() })
-	return checkpoint.Read(c)
+	return checkpoint.Read(theSample)
 }
 
 func openGGUF(t *testing.T, path string) *checkpoint.Model {

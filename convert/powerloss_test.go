@@ -2,8 +2,8 @@ package convert
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -49,6 +49,7 @@ func TestPowerLoss(t *testing.T) {
 			if _, err := tc.plan(t).Run(context.Background(), whole, RunOptions{}); err != nil {
 				t.Fatal(err)
 			}
+			want := treeOf(t, whole)
 			if !interrupted(t, tc.plan(t), dst, tc.tiles) {
 				t.Fatal("the run came to its end")
 			}
@@ -70,7 +71,7 @@ func TestPowerLoss(t *testing.T) {
 							if _, err := tc.plan(t).Run(context.Background(), dst, RunOptions{Resume: resume}); err != nil {
 								t.Fatalf("%d of %d lines, resume %v: %v", n, len(lines), resume, err)
 							}
-							if !sameTree(t, dst, whole) {
+							if !maps.Equal(treeOf(t, dst), want) {
 								t.Fatalf("%d of %d lines, resume %v: other bytes", n, len(lines), resume)
 							}
 							if left := names(t, dir); strings.Contains(left, partialSuffix) {
@@ -158,25 +159,28 @@ func lose(t *testing.T, plan *Plan, left, partial string, lines []string, n int,
 	}
 }
 
+// treeOf returns the contents of a file, or of all files of a directory, by name.
+func treeOf(t *testing.T, root string) map[string]string {
+	t.Helper()
+	tree := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		tree[name] = string(readFile(t, path))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
 // sameTree reports whether two files, or all files of two directories, are the same.
 func sameTree(t *testing.T, a, b string) bool {
 	t.Helper()
-	tree := func(root string) string {
-		var all strings.Builder
-		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return err
-			}
-			name, err := filepath.Rel(root, path)
-			fmt.Fprintf(&all, "%s %q\n", name, readFile(t, path))
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all.String()
-	}
-	return tree(a) == tree(b)
+	return maps.Equal(treeOf(t, a), treeOf(t, b))
 }
 
 // TestKillCreate: a run that was killed while it created an output file left it empty. The next
