@@ -53,12 +53,17 @@ func (s Struct) CodeBytes() int { return s.Elements * s.CodeBits / 8 }
 func (s Struct) Interleave(dst, codes, scales []byte) {
 	s.check(dst, codes, scales)
 	size, n := s.CodeBytes(), s.Blocks*s.ScaleBytes
+	move := pair
+	if s.CodeBits == 8 {
+		move = copyCodes
+	}
 	for len(dst) > 0 {
-		copy(dst[:n], scales)
-		for b := range s.Blocks {
-			s.pair(dst[n+b*size:][:size], codes[b*size:][:size])
+		dst = dst[copy(dst[:n], scales):]
+		scales = scales[n:]
+		for range s.Blocks {
+			move(dst[:size], codes[:size])
+			dst, codes = dst[size:], codes[size:]
 		}
-		dst, codes, scales = dst[s.Bytes():], codes[s.Blocks*size:], scales[n:]
 	}
 }
 
@@ -67,12 +72,17 @@ func (s Struct) Interleave(dst, codes, scales []byte) {
 func (s Struct) Deinterleave(codes, scales, src []byte) {
 	s.check(src, codes, scales)
 	size, n := s.CodeBytes(), s.Blocks*s.ScaleBytes
+	move := unpair
+	if s.CodeBits == 8 {
+		move = copyCodes
+	}
 	for len(src) > 0 {
-		copy(scales, src[:n])
-		for b := range s.Blocks {
-			s.unpair(codes[b*size:][:size], src[n+b*size:][:size])
+		src = src[copy(scales, src[:n]):]
+		scales = scales[n:]
+		for range s.Blocks {
+			move(codes[:size], src[:size])
+			codes, src = codes[size:], src[size:]
 		}
-		src, codes, scales = src[s.Bytes():], codes[s.Blocks*size:], scales[n:]
 	}
 }
 
@@ -83,45 +93,58 @@ func (s Struct) check(structs, codes, scales []byte) {
 	}
 }
 
-// pair sets dst to codes, the codes of a block, in ggml's order.
-func (s Struct) pair(dst, codes []byte) {
-	if s.CodeBits == 8 {
-		copy(dst, codes)
-		return
+func copyCodes(dst, src []byte) { copy(dst, src) }
+
+// lowNibbles are the low nibbles of the bytes of a word.
+const lowNibbles = 0x0f0f0f0f0f0f0f0f
+
+// pair sets dst to codes, the 4-bit codes of a block of 16 or 32 elements, in ggml's order.
+func pair(dst, codes []byte) {
+	var first, second uint64 // halves of the block
+	wide := len(codes) == 16
+	if wide {
+		first, second = binary.LittleEndian.Uint64(codes), binary.LittleEndian.Uint64(codes[8:])
+	} else {
+		first, second = uint64(binary.LittleEndian.Uint32(codes)), uint64(binary.LittleEndian.Uint32(codes[4:]))
 	}
-	half := len(codes) / 2 // bytes whose elements go to low nibbles
-	for i := 0; i < half; i += 4 {
-		low, high := spread(binary.LittleEndian.Uint32(codes[i:])), spread(binary.LittleEndian.Uint32(codes[half+i:]))
-		binary.LittleEndian.PutUint64(dst[2*i:], low|high<<4)
+	even := first&lowNibbles | second&lowNibbles<<4
+	odd := first>>4&lowNibbles | second&^lowNibbles
+	binary.LittleEndian.PutUint64(dst, spread(uint32(even))|spread(uint32(odd))<<8)
+	if wide {
+		binary.LittleEndian.PutUint64(dst[8:], spread(uint32(even>>32))|spread(uint32(odd>>32))<<8)
 	}
 }
 
 // unpair is the inverse of pair.
-func (s Struct) unpair(codes, src []byte) {
-	if s.CodeBits == 8 {
-		copy(codes, src)
+func unpair(codes, src []byte) {
+	x := binary.LittleEndian.Uint64(src)
+	even, odd := gather(x), gather(x>>8)
+	wide := len(src) == 16
+	if wide {
+		x = binary.LittleEndian.Uint64(src[8:])
+		even, odd = even|gather(x)<<32, odd|gather(x>>8)<<32
+	}
+	first := even&lowNibbles | odd&lowNibbles<<4
+	second := even>>4&lowNibbles | odd&^lowNibbles
+	if wide {
+		binary.LittleEndian.PutUint64(codes, first)
+		binary.LittleEndian.PutUint64(codes[8:], second)
 		return
 	}
-	half := len(codes) / 2
-	for i := 0; i < half; i += 4 {
-		both := binary.LittleEndian.Uint64(src[2*i:])
-		binary.LittleEndian.PutUint32(codes[i:], gather(both))
-		binary.LittleEndian.PutUint32(codes[half+i:], gather(both>>4))
-	}
+	binary.LittleEndian.PutUint32(codes, uint32(first))
+	binary.LittleEndian.PutUint32(codes[4:], uint32(second))
 }
 
-// spread returns the eight nibbles of x, lowest first, as eight bytes.
+// spread returns the four bytes of x as the even bytes of eight.
 func spread(x uint32) uint64 {
 	y := uint64(x)
 	y = (y | y<<16) & 0x0000ffff0000ffff
-	y = (y | y<<8) & 0x00ff00ff00ff00ff
-	return (y | y<<4) & 0x0f0f0f0f0f0f0f0f
+	return (y | y<<8) & 0x00ff00ff00ff00ff
 }
 
-// gather returns the low nibbles of eight bytes: the inverse of spread.
-func gather(y uint64) uint32 {
-	y &= 0x0f0f0f0f0f0f0f0f
-	y = (y | y>>4) & 0x00ff00ff00ff00ff
+// gather returns the four even bytes of y: the inverse of spread.
+func gather(y uint64) uint64 {
+	y &= 0x00ff00ff00ff00ff
 	y = (y | y>>8) & 0x0000ffff0000ffff
-	return uint32(y | y>>16)
+	return (y | y>>16) & 0x00000000ffffffff
 }
