@@ -29,6 +29,8 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 		if w.Quantized() || w.Decoded() {
 			d.action = decoded
 			d.stored = []checkpoint.Stored{{Spec: w.DenseSpec(dtype)}}
+		} else if w.Rearranged() {
+			d.action, d.stored = decoded, []checkpoint.Stored{{Spec: w.DenseSpec(w.Dtype)}}
 		} else if isCacheScale(w) {
 			continue
 		}
@@ -45,7 +47,7 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 		if err != nil {
 			return nil, err
 		}
-		if p.count(decoded) == 0 { // of a GGUF file in other dtypes
+		if m.Quantized() == 0 && len(m.Decoded) == 0 { // a GGUF file in other dtypes
 			return config, nil
 		}
 		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(dtype))

@@ -85,15 +85,21 @@ func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, 
 	if why := p.model.Rejects(f); why != "" && q.Arithmetic != behavior.BlockOnly {
 		return nil, fmt.Errorf("%s: %s", path, why)
 	}
-	for _, w := range source.Weights {
-		d := decision{Weight: w}
-		if f.Scaled() {
-			if d.reason = s.reason(w, f, p.convention); d.reason == "" {
-				d.action, d.stored = quantized, p.convention.Stored(f, w.Name, w.Shape)
+	for _, whole := range source.Weights {
+		left := matches(s.exclude, whole.Name)
+		for _, w := range source.Stacked(whole) {
+			d := decision{Weight: w}
+			if f.Scaled() {
+				if d.reason = s.reason(w, f, p.convention); left {
+					d.reason = excluded
+				}
+				if d.reason == "" {
+					d.action, d.stored = quantized, p.convention.Stored(f, w.Name, w.Shape)
+				}
 			}
-		}
-		if err := p.place(d); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			if err := p.place(d); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
 		}
 	}
 	if f.Scaled() {
@@ -111,21 +117,31 @@ func relabelGGUF(source *checkpoint.Model, f quant.Format) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range source.Weights {
-		d := decision{Weight: w}
-		if w.Quantized() {
-			if why := p.model.Rejects(w.Format); why != "" && w.Global != 1 {
-				return nil, fmt.Errorf("%s: its global scale is %g: %s", w.Name, w.Global, why)
-			}
-			if err := p.relabelWeight(&d, nil, nil); err != nil {
+	for _, whole := range source.Weights {
+		for _, w := range source.Stacked(whole) {
+			if err := p.relabel(w); err != nil {
 				return nil, err
 			}
 		}
-		if err := p.place(d); err != nil {
-			return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
-		}
 	}
 	return p.Plan, p.layOut()
+}
+
+// relabel decides how a weight of a quantized checkpoint is stored.
+func (p *ggufPlan) relabel(w *checkpoint.Weight) error {
+	d := decision{Weight: w}
+	if w.Quantized() {
+		if why := p.model.Rejects(w.Format); why != "" && w.Global != 1 {
+			return fmt.Errorf("%s: its global scale is %g: %s", w.Name, w.Global, why)
+		}
+		if err := p.relabelWeight(&d, nil, nil); err != nil {
+			return err
+		}
+	}
+	if err := p.place(d); err != nil {
+		return fmt.Errorf("%s: %w", p.source.Source.Path, err)
+	}
+	return nil
 }
 
 // place decides which tensor of the file holds a weight.
@@ -197,7 +213,7 @@ func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 		return 0, fmt.Errorf("tensor %s: %s elements are not supported in GGUF, only F32, F16 and BF16", w.Name, w.Dtype)
 	}
 	d.stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: safetensors.Spec{Dtype: dtype, Shape: w.Shape}}}
-	if dtype != w.Dtype || at.Add != 0 {
+	if dtype != w.Dtype || at.Add != 0 || w.Rearranged() {
 		d.action, d.add = decoded, at.Add
 	}
 	return ggml, nil

@@ -29,10 +29,10 @@ var graphs = map[string]struct {
 		`"rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5}`, `{"model_type": "glm4", "partial_rotary_factor": 0.5}`},
 	"Phi3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm"}, true, true, `"partial_rotary_factor": 0.75`, `{"model_type": "phi3", "partial_rotary_factor": 0.75}`},
 	"Gemma2ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}, false, false,
-		`"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16, "layer_types": ["sliding_attention"]`,
+		`"head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16, "layer_types": ["sliding_attention"]`,
 		`{"model_type": "gemma2", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16}`},
 	"Gemma3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm", "self_attn.q_norm", "self_attn.k_norm"}, false, false,
-		`"hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16, "rope_parameters": {"full_attention": {"rope_theta": 1000000, "rope_type": "linear", "factor": 8}, "sliding_attention": {"rope_theta": 10000}}`,
+		`"head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16, "rope_parameters": {"full_attention": {"rope_theta": 1000000, "rope_type": "linear", "factor": 8}, "sliding_attention": {"rope_theta": 10000}}`,
 		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 64, "sliding_window": 16, "rope_theta": 1000000, "rope_scaling": {"rope_type": "linear", "factor": 8}}`},
 }
 

@@ -119,7 +119,7 @@ func (p *Plan) decide(s selection) {
 			switch {
 			case d.reason == "":
 				d.action, d.stored = quantized, p.convention.Stored(p.Format, part.Name, part.Shape)
-			case part.IsView(), part.Quantized(): // its values are not contiguous in the source
+			case part.Rearranged(), part.Quantized(): // its bytes are not those of the result
 				d.action, d.stored = decoded, []checkpoint.Stored{{Spec: part.DenseSpec(part.Dtype)}}
 			}
 			p.add(d)
@@ -131,7 +131,7 @@ func (p *Plan) decide(s selection) {
 // the convention stores each separately, else w.
 func (p *Plan) parts(w *checkpoint.Weight, s selection) []*checkpoint.Weight {
 	whole := []*checkpoint.Weight{w}
-	if s.reason(w, p.Format, p.convention) == "" || !p.convention.LinearOnly() || matches(s.exclude, w.Name) {
+	if s.reason(w, p.Format, p.convention) == "" || !p.convention.LinearOnly() || w.Quantized() || w.ExpertsBiased() || matches(s.exclude, w.Name) {
 		return whole
 	}
 	split := w.Split()

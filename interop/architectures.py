@@ -41,6 +41,11 @@ sizes = {
     "smollm3": ("SmolLM3ForCausalLM", dict(tie_word_embeddings=True, num_hidden_layers=4)),
     "granite": ("GraniteForCausalLM", dict(embedding_multiplier=2.0, residual_multiplier=0.7, attention_multiplier=0.25, logits_scaling=1.5)),
     "olmo2": ("Olmo2ForCausalLM", {}),
+    "olmo3": ("Olmo3ForCausalLM", dict(
+        num_hidden_layers=4, sliding_window=64, layer_types=["sliding_attention", "full_attention"] * 2,
+        rope_parameters=dict(
+            sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+            full_attention=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=128, attention_factor=1.3)))),
     "glm4": ("Glm4ForCausalLM", dict(head_dim=32)),
     "jamba": ("JambaForCausalLM", dict(
         num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=2, expert_layer_period=2, expert_layer_offset=1, num_experts=4, num_experts_per_tok=2,
@@ -71,8 +76,9 @@ def as_published(config):
     """Adds the keys that earlier versions of transformers wrote, and that other clients read."""
     rope = config.get("rope_parameters") or {}
     if "full_attention" in rope:
-        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
-        config["sliding_window_pattern"] = config["num_hidden_layers"]
+        if config["model_type"] == "gemma3_text":
+            config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+            config["sliding_window_pattern"] = config["num_hidden_layers"]
         rope = rope["full_attention"]
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
@@ -106,8 +112,13 @@ for name, (cls, members) in sizes.items():
         for key, p in model.named_parameters():
             if p.dim() >= 2 and "conv" not in key and not key.endswith("A_log"):
                 p.normal_(0, p.shape[-1] ** -0.5)
+            elif key.endswith("sinks"):
+                p.normal_(0, 1)
             elif key.endswith("bias") and "dt_proj" not in key:
                 p.normal_(0, 0.1)
+        for key, b in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                b.normal_(0, 0.2)
     save(model, os.path.join(sys.argv[1], name))
     if layers := getattr(model.get_decoder() if name not in whole else None, "layers", None):
         for p, q in zip(layers[0].parameters(), layers[-1].parameters()):

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,6 +91,7 @@ func values(t *testing.T, dir, dst string) {
 var llamaArchitectures = map[string]string{
 	"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
 	"smollm3": "smollm3", "granite": "granite", "olmo2": "olmo2", "glm4": "glm4", "phi3": "phi3", "gemma2": "gemma2", "gemma3_text": "gemma3",
+	"gpt_oss": "gpt-oss", "olmo3": "olmo2",
 }
 
 // TestTorchArchitecturesLlamaCPP: llama.cpp runs each architecture of a GGUF file with the loss
@@ -158,6 +160,10 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".gguf"), func(t *testing.T) {
 			source := filepath.Join(sources, f.name)
 			misplaced := math.Abs(want[source+"-reversed"] - want[source])
+			ours, directory := ownLoss(t, path, text), ownLoss(t, f.values, text)
+			if !(math.Abs(ours-directory) < 1e-5) || !(math.Abs(directory-want[f.values]) < 1e-4) {
+				t.Errorf("our loss is %.6f, of the directory %.6f, and transformers' is %.6f", ours, directory, want[f.values])
+			}
 			d := math.Abs(got[path].Nats - want[f.values])
 			t.Logf("llama.cpp %.5f %s, transformers %.5f nats per byte; layers in another order make a difference of %.5f", got[path].Nats, got[path].Rejected, want[f.values], misplaced)
 			// llama.cpp quantizes activations to 8 bits, so it may choose other experts. The
@@ -174,6 +180,35 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ownLoss returns the loss that package decoder computes, as references does.
+func ownLoss(t *testing.T, path, text string) float64 {
+	t.Helper()
+	window, err := strconv.Atoi(lossWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, data := loadDecoder(t, path, true), read(t, filepath.Dir(text), filepath.Base(text))
+	sum, count := 0.0, 0
+	for ; len(data) >= window; data = data[window:] {
+		tokens := make([]int32, window)
+		for i, b := range data[:window] {
+			tokens[i] = int32(b)
+		}
+		logits, err := m.Logits(t.Context(), tokens, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, next := range tokens[1:] {
+			total := 0.0
+			for _, v := range logits.Row(i) {
+				total += math.Exp(float64(v))
+			}
+			sum, count = sum+math.Log(total)-float64(logits.Row(i)[next]), count+1
+		}
+	}
+	return sum / float64(count)
 }
 
 // halveScales copies a GGUF file and replaces global scales of 1 in feed-forward layers by 0.5.

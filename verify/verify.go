@@ -248,7 +248,7 @@ func (p pair) check() Check {
 	switch {
 	case p.got.Quantized() && p.dense():
 		return Bounded
-	case p.want.Quantized(), p.dense() && p.want.Dtype != p.got.Dtype:
+	case p.want.Quantized(), p.dense() && (p.want.Dtype != p.got.Dtype || p.want.Rearranged() || p.got.Rearranged()):
 		return Rounded
 	}
 	return Identical

@@ -67,28 +67,36 @@ func (m *Model) expertsOf(name string, shape []int64, stored bool) *experts {
 	if len(shape) != 3 || !IsFused(name) {
 		return nil
 	}
+	e, wide := m.fusedExperts(), 2 // the dimension that is as wide as the model
+	if e == nil {
+		return nil
+	}
+	if strings.HasSuffix(name, down) != (stored && e.transposed) {
+		wide = 1
+	}
+	if hidden := m.Source.Integer("hidden_size"); hidden == 0 || shape[wide] != hidden {
+		return nil
+	}
+	return e
+}
+
+// fusedExperts returns the layout of fused experts in models of this type; nil if it is unknown.
+func (m *Model) fusedExperts() *experts {
 	whole, text := m.Source.ModelType()
 	for _, row := range fusedExperts {
-		if !slices.Contains(row.modelTypes, whole) && !slices.Contains(row.modelTypes, text) {
-			continue
+		if slices.Contains(row.modelTypes, whole) || slices.Contains(row.modelTypes, text) {
+			return &row.experts
 		}
-		wide := 2 // the dimension that is as wide as the model
-		if strings.HasSuffix(name, down) != (stored && row.transposed) {
-			wide = 1
-		}
-		if hidden := m.Source.Integer("hidden_size"); hidden == 0 || shape[wide] != hidden {
-			return nil
-		}
-		e := row.experts
-		return &e
 	}
 	return nil
 }
 
-// unquantized returns a tensor as a weight. Transposed experts get the shape of linear modules.
+// unquantized returns a tensor as a weight. Transposed experts get the shape of linear modules, which
+// those of a GGUF file have already.
 func (m *Model) unquantized(t *hf.Tensor) *Weight {
-	w := &Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: parts{Codes: t}}
-	if w.experts = m.expertsOf(t.Name, t.Shape, true); w.experts != nil && w.experts.transposed {
+	w := &Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: parts{Codes: t}, untransposed: m.viewed != nil}
+	w.experts = m.expertsOf(t.Name, t.Shape, !w.untransposed)
+	if w.transposedFile() {
 		w.Shape = swapped(t.Shape)
 	}
 	return w
@@ -100,9 +108,17 @@ func swapped(shape []int64) []int64 {
 	return append(slices.Clone(shape[:n-2]), shape[n-1], shape[n-2])
 }
 
-// Transposed reports whether the file holds the values as [experts, in, out], or held them so
-// before quantization. Shape is always [experts, out, in].
+// Transposed reports whether safetensors files of the model hold the values as [experts, in, out].
+// Shape is always [experts, out, in].
 func (w *Weight) Transposed() bool { return w.view == nil && w.experts != nil && w.experts.transposed }
+
+// transposedFile reports whether the file of the weight holds its values as [experts, in, out]. It is
+// false for the codes of quantized weights.
+func (w *Weight) transposedFile() bool { return w.Transposed() && !w.untransposed && !w.Quantized() }
+
+// Rearranged reports whether the bytes of an unquantized weight differ in order from those that other
+// files of the model have: it is a part of a tensor, or its file is not transposed.
+func (w *Weight) Rearranged() bool { return w.view != nil || w.Transposed() && w.untransposed }
 
 // ExpertsKnown reports whether the weight holds all experts of a layer in a known layout.
 func (w *Weight) ExpertsKnown() bool { return w.experts != nil }
@@ -116,7 +132,7 @@ func (c *Convention) RejectsExperts(w *Weight) string {
 	switch {
 	case w.experts == nil:
 		return ""
-	case c.linearOnly && w.experts.biased:
+	case c.linearOnly && w.experts.biased && !c.gguf:
 		return fmt.Sprintf("fused experts with biases: %s supports single experts without biases", c)
 	case c.biased && !w.experts.biased:
 		return fmt.Sprintf("fused experts without biases: clients read only experts of gpt-oss in %s", c)
@@ -208,68 +224,3 @@ func (w *Weight) PutDense(t Tile, x tensor.Dense, f *format.Scalar, put func(raw
 		return put(raw[:r.rows*size], r.at*int64(size))
 	})
 }
-
-// A view is a weight that consists of rows of another weight: every step-th from first on.
-type view struct {
-	of    *Weight
-	first int
-	step  int
-}
-
-// tile returns the tile of the other weight that covers a tile of the view.
-func (v *view) tile(t Tile) Tile {
-	t.To = v.first + (t.To-1)*v.step + 1
-	t.From = v.first + t.From*v.step
-	return t
-}
-
-// read reads a tile of a view.
-func (v *view) read(t Tile) (tensor.Dense, error) {
-	whole, err := v.of.ReadTile(v.tile(t))
-	if err != nil || v.step == 1 {
-		return whole, err
-	}
-	x := tensor.New(t.To-t.From, whole.Cols)
-	for i := range x.Rows {
-		copy(x.Row(i), whole.Row(i*v.step))
-	}
-	return x, nil
-}
-
-// Split returns the experts of a weight with all experts of a layer as weights of linear modules,
-// X.experts.0.gate_proj.weight and so on; nil if the layout is unknown or the experts have
-// biases, which would have to be split too.
-func (w *Weight) Split() []*Weight {
-	if w.experts == nil || w.experts.biased || w.Quantized() || !w.Dense() {
-		return nil
-	}
-	out, in := int(w.Shape[1]), w.Shape[2]
-	type part struct {
-		name        string
-		first, step int
-		rows        int
-	}
-	parts := []part{{"down_proj", 0, 1, out}}
-	parent := strings.TrimSuffix(w.Name, ".down_proj")
-	if fused, ok := strings.CutSuffix(w.Name, ".gate_up_proj"); ok {
-		parent = fused
-		parts = []part{{"gate_proj", 0, 1, out / 2}, {"up_proj", out / 2, 1, out / 2}}
-		if w.experts.interleaved {
-			parts = []part{{"gate_proj", 0, 2, out / 2}, {"up_proj", 1, 2, out / 2}}
-		}
-	}
-	var split []*Weight
-	for e := range int(w.Shape[0]) {
-		for _, p := range parts {
-			split = append(split, &Weight{
-				Name:  fmt.Sprintf("%s.%d.%s%s", parent, e, p.name, weightSuffix),
-				Shape: []int64{int64(p.rows), in}, Dtype: w.Dtype, parts: w.parts,
-				view: &view{w, e*out + p.first, p.step},
-			})
-		}
-	}
-	return split
-}
-
-// IsView reports whether the weight is a part of a tensor: a result of Split.
-func (w *Weight) IsView() bool { return w.view != nil }

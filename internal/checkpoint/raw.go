@@ -10,10 +10,10 @@ import (
 // HasRowsBF16 reports whether the rows of the weight are contiguous BF16 values in its file: it
 // is not quantized, transposed or interleaved with another weight. ReadBF16 reads such weights.
 func (w *Weight) HasRowsBF16() bool {
-	if w.Quantized() || w.Dtype != safetensors.BF16 || w.Transposed() {
+	if w.Quantized() || w.Dtype != safetensors.BF16 || w.transposedFile() {
 		return false
 	}
-	return w.view == nil || w.view.step == 1 && w.view.of.HasRowsBF16()
+	return w.view == nil || w.view.step == 1 && !w.view.columns && w.view.of.HasRowsBF16()
 }
 
 // ReadBF16 returns a tile of a weight for which HasRowsBF16 is true. It uses buf if that is

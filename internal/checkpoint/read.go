@@ -30,7 +30,8 @@ type Model struct {
 	// Architecture is general.architecture of a GGUF file, "" for other files.
 	Architecture string
 
-	fileBytes int64 // of a GGUF file; 0 for others
+	fileBytes int64     // of a GGUF file; 0 for others
+	viewed    *GGUFView // nil for other files
 
 	byName     map[string]*Weight
 	configured bool // a quantization_config describes the quantized weights
@@ -62,6 +63,7 @@ func Read(source *hf.Checkpoint) *Model {
 func ReadContext(ctx context.Context, source *hf.Checkpoint) (*Model, error) {
 	tensors := source.Tensors()
 	m := &Model{Source: source, byName: make(map[string]*Weight, len(tensors)), Weights: make([]*Weight, 0, len(tensors))}
+	m.findView()
 	known := m.recognize()
 	used := map[string]bool{} // tensors that are parts of a quantized weight
 	for i := range tensors {

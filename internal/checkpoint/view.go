@@ -44,28 +44,35 @@ func (v GGUFView) Metadata() (key, value string) {
 	return viewKey, string(text)
 }
 
-// view completes a model that was read from a GGUF file.
-func (m *Model) view() {
+// findView finds the description of the GGUF file that a model is read from.
+func (m *Model) findView() {
 	for _, shard := range m.Source.Shards() {
 		var v GGUFView
 		text, ok := shard.File.Metadata()[viewKey]
 		if !ok || json.Unmarshal([]byte(text), &v) != nil {
 			continue
 		}
-		m.Architecture, m.fileBytes = v.Architecture, v.Bytes
-		if m.Convention != nil {
-			m.Convention = &ggufConvention
+		m.viewed, m.Architecture, m.fileBytes = &v, v.Architecture, v.Bytes
+	}
+}
+
+// view completes a model that was read from a GGUF file.
+func (m *Model) view() {
+	if m.viewed == nil {
+		return
+	}
+	if m.Convention != nil {
+		m.Convention = &ggufConvention
+	}
+	for _, t := range m.viewed.Decoded {
+		if w, ok := m.Lookup(t.Tensor); ok {
+			w.decoded = &t
+			m.Decoded = append(m.Decoded, t.Type)
 		}
-		for _, t := range v.Decoded {
-			if w, ok := m.Lookup(t.Tensor); ok {
-				w.decoded = &t
-				m.Decoded = append(m.Decoded, t.Type)
-			}
-		}
-		for _, t := range v.Unread {
-			m.Unread = append(m.Unread, t.Type)
-			m.Problems = append(m.Problems, Problem{Tensor: t.Tensor, Text: fmt.Sprintf("its type %s is not supported: its values are unknown", t.Type)})
-		}
+	}
+	for _, t := range m.viewed.Unread {
+		m.Unread = append(m.Unread, t.Type)
+		m.Problems = append(m.Problems, Problem{Tensor: t.Tensor, Text: fmt.Sprintf("its type %s is not supported: its values are unknown", t.Type)})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -26,8 +27,10 @@ type Weight struct {
 	convention *Convention // of a quantized weight
 	experts    *experts    // of a weight that holds all experts of a layer
 	view       *view       // of a weight that is a part of another
-	stored     float32     // the number that the file has for Global
-	parts      parts
+	// untransposed: the file holds experts as [experts, out, in], whatever those of their layout have.
+	untransposed bool
+	stored       float32 // the number that the file has for Global
+	parts        parts
 
 	decoded *DecodedType // of a tensor that is quantized in a GGUF file; nil for others
 }
@@ -97,8 +100,9 @@ func (w *Weight) Part(p Part) (hf.Tensor, bool) {
 func (w *Weight) StoredBytes() int64 {
 	var n int64
 	if w.view != nil {
-		rows, cols := w.Matrix()
-		return int64(rows) * int64(cols) * int64(w.Dtype.Bits()) / 8
+		hi, lo := bits.Mul64(uint64(w.view.of.StoredBytes()), uint64(product(w.Shape)))
+		share, _ := bits.Div64(hi, lo, uint64(max(1, product(w.view.of.Shape))))
+		return int64(share)
 	}
 	if w.decoded != nil {
 		return w.decoded.Bytes
@@ -132,7 +136,7 @@ func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	if w.view != nil {
 		return w.view.read(t)
 	}
-	if w.Transposed() {
+	if w.transposedFile() {
 		return w.readTransposed(t)
 	}
 	_, cols := w.Matrix()
@@ -166,6 +170,9 @@ func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 	if block := w.Format.Block; block.Rows > 0 && t.From%block.Rows != 0 || block.Cols > 0 && t.FromCol%block.Cols != 0 {
 		return fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows, block.Cols)
+	}
+	if w.view != nil {
+		return w.view.readInto(q, t)
 	}
 	q.Global = w.Global
 	_, cols := w.Matrix()

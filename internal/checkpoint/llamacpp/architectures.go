@@ -18,20 +18,35 @@ type architecture struct {
 	permuted   bool        // rows of queries and keys are in the order of interleaved rotation
 	experts    *experts    // nil: the model is dense
 	modules    [][2]string // rows that precede those of inLayer
-	keys       []setting   // metadata beside that of Llama
-	activation string      // in config.json; "": silu
-	partial    bool        // a part of each head may be rotated
-	plusOne    bool        // norms have 1 added in the file
-	windowed   int         // every layer but each windowed-th has a window; 0: the graph has no windows
-	unrotated  int         // each unrotated-th layer has no rotary embedding; 0: all have one
-	theta      float64     // of rotary embeddings in a config.json without rope_theta; 0: 10000
+	tensors    [][2]string // names of tensors of a layer, whose suffixes differ in GGUF
+	joined     []joined
+	constants  map[string]float64 // keys of config.json, and the values with which llama.cpp runs the model
+	sizes      string             // defaults of head_dim and partial_rotary_factor, a JSON object; "": those of Llama
+	keys       []setting          // metadata beside that of Llama
+	activation string             // in config.json; "": silu
+	partial    bool               // a part of each head may be rotated
+	plusOne    bool               // norms have 1 added in the file
+	windowed   int                // every layer but each windowed-th has a window; 0: the graph has no windows
+	listed     bool               // the file lists the layers with windows, which windowed has if config.json does not
+	localTheta float64            // rope_theta of layers with windows; 0: that of the others
+	unrounded  bool               // the bounds of YaRN are not rounded in the checkpoint (truncate is false)
+	unrotated  int                // each unrotated-th layer has no rotary embedding; 0: all have one
+	theta      float64            // of rotary embeddings in a config.json without rope_theta; 0: 10000
 	// scaled: scores are divided by the root of head_dim or, in the model with that number of layers,
 	// of hidden_size / num_attention_heads. 0: the configuration has no such scale.
 	scaled int
 
 	// Of the config.json of a file that is read.
+	marker    string // a metadata key that tells files of the class from others of the architecture; "": none
 	modelType string
 	biasKey   string // says that queries have biases; "": they always have, or never
+}
+
+// A joined is a tensor of a layer whose rows are alternately those of two tensors of a GGUF file. The rows of
+// biases are single elements.
+type joined struct {
+	name  string
+	parts [2]string
 }
 
 // A setting is a number that config.json and the metadata have under different keys.
@@ -41,6 +56,20 @@ type setting struct {
 }
 
 var slidingWindow = setting{"attention.sliding_window", "sliding_window", true}
+
+// The names of gpt-oss: experts in one tensor, and tensors without suffixes.
+var (
+	gptOSSModules = [][2]string{{"post_attention_layernorm", "post_attention_norm"}}
+	gptOSSTensors = [][2]string{
+		{"self_attn.sinks", "attn_sinks.weight"},
+		{"mlp.experts.down_proj", "ffn_down_exps.weight"}, {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"},
+		{"mlp.experts.gate_proj_bias", "ffn_gate_exps.bias"}, {"mlp.experts.up_proj_bias", "ffn_up_exps.bias"},
+	}
+	gptOSSJoined = []joined{
+		{"mlp.experts.gate_up_proj", [2]string{"ffn_gate_exps.weight", "ffn_up_exps.weight"}},
+		{"mlp.experts.gate_up_proj_bias", [2]string{"ffn_gate_exps.bias", "ffn_up_exps.bias"}},
+	}
+)
 
 // The modules of layers with norms before and after attention and MLP.
 var gemmaModules = [][2]string{
@@ -52,9 +81,9 @@ var gemmaModules = [][2]string{
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
 	"MistralForCausalLM":  {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
-	"MixtralForCausalLM":  {name: "llama", permuted: true, modelType: "mixtral", experts: &mixtral, theta: 1e6},
+	"MixtralForCausalLM":  {name: "llama", permuted: true, modelType: "mixtral", marker: "expert_count", experts: &mixtral, theta: 1e6},
 	"Qwen2ForCausalLM":    {name: "qwen2", modelType: "qwen2"},
-	"Qwen3ForCausalLM":    {name: "qwen3", modelType: "qwen3", biasKey: "attention_bias"},
+	"Qwen3ForCausalLM":    {name: "qwen3", sizes: `{"head_dim": 128}`, modelType: "qwen3", biasKey: "attention_bias"},
 	"Qwen2MoeForCausalLM": {name: "qwen2moe", modelType: "qwen2_moe", experts: &qwen2Experts},
 	"Qwen3MoeForCausalLM": {name: "qwen3moe", modelType: "qwen3_moe", experts: &qwen3Experts, biasKey: "attention_bias"},
 	"SmolLM3ForCausalLM":  {name: "smollm3", permuted: true, modelType: "smollm3", biasKey: "attention_bias", unrotated: 4, theta: 2e6},
@@ -65,17 +94,22 @@ var architectures = map[string]architecture{
 	"Olmo2ForCausalLM": {name: "olmo2", modelType: "olmo2", modules: [][2]string{
 		{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
 	}},
-	"Glm4ForCausalLM": {name: "glm4", modelType: "glm4", biasKey: "attention_bias", partial: true, modules: [][2]string{
+	"Olmo3ForCausalLM": {name: "olmo2", theta: 5e5, marker: slidingWindow.metadata, modelType: "olmo3", windowed: 4, listed: true, keys: []setting{slidingWindow}, modules: [][2]string{
+		{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
+	}},
+	"GptOssForCausalLM": {name: "gpt-oss", sizes: `{"head_dim": 64}`, theta: 150000, modelType: "gpt_oss", modules: gptOSSModules, tensors: gptOSSTensors, joined: gptOSSJoined, experts: &gptOSSExperts, windowed: 2, unrounded: true,
+		constants: map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702}, keys: []setting{slidingWindow}},
+	"Glm4ForCausalLM": {name: "glm4", sizes: `{"head_dim": 128, "partial_rotary_factor": 0.5}`, modelType: "glm4", biasKey: "attention_bias", partial: true, modules: [][2]string{
 		{"post_self_attn_layernorm", "post_attention_norm"}, {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"},
 		{"mlp.gate_up_proj", "ffn_up"},
 	}},
 	"Phi3ForCausalLM": {name: "phi3", modelType: "phi3", partial: true, modules: [][2]string{
 		{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"},
 	}},
-	"Gemma2ForCausalLM": {name: "gemma2", modelType: "gemma2", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 2, scaled: 46, keys: []setting{
+	"Gemma2ForCausalLM": {name: "gemma2", sizes: `{"head_dim": 256}`, modelType: "gemma2", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 2, scaled: 46, keys: []setting{
 		{"attn_logit_softcapping", "attn_logit_softcapping", false}, {"final_logit_softcapping", "final_logit_softcapping", false}, slidingWindow,
 	}},
-	"Gemma3ForCausalLM": {name: "gemma3", modelType: "gemma3_text", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 6, scaled: 62, theta: 1e6, keys: []setting{
+	"Gemma3ForCausalLM": {name: "gemma3", sizes: `{"head_dim": 256}`, modelType: "gemma3_text", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 6, scaled: 62, theta: 1e6, localTheta: 1e4, keys: []setting{
 		slidingWindow,
 	}},
 }
@@ -84,12 +118,14 @@ var architectures = map[string]architecture{
 // llama.cpp makes no difference between several. The zero architecture is an unknown one.
 func architectureOf(f *gguf.File) (class string, a architecture) {
 	name, _ := f.Value("general.architecture").(string)
-	for _, class := range slices.Sorted(maps.Keys(architectures)) {
-		if a := architectures[class]; a.name == name && (a.experts != nil) == (f.Count(name+".expert_count") > 0) {
-			return class, a
+	for _, c := range slices.Sorted(maps.Keys(architectures)) {
+		row := architectures[c]
+		marked := row.marker != "" && f.Count(name+"."+row.marker) > 0
+		if row.name == name && (marked || row.marker == "" && class == "") {
+			class, a = c, row
 		}
 	}
-	return "", architecture{}
+	return class, a
 }
 
 func architectureNames() string {
@@ -113,8 +149,14 @@ func (m *Model) checkGraph() error {
 	if c.PartialRotary != nil && *c.PartialRotary != 1 && !a.partial {
 		return fmt.Errorf("partial_rotary_factor %g: llama.cpp runs %s with rotary embeddings of all of a head", *c.PartialRotary, a.name)
 	}
+	for _, key := range slices.Sorted(maps.Keys(a.constants)) {
+		var x float64
+		if raw, ok := m.members[key]; ok && (json.Unmarshal(raw, &x) != nil || x != a.constants[key]) {
+			return fmt.Errorf("%s is %s, and llama.cpp runs %s with %g", key, raw, a.name, a.constants[key])
+		}
+	}
 	for i, kind := range c.LayerTypes {
-		if windowed := a.windowed > 0 && (i+1)%a.windowed != 0; (kind == "sliding_attention") != windowed {
+		if windowed := a.windowed > 0 && (i+1)%a.windowed != 0; !a.listed && (kind == slidingLayer) != windowed {
 			return fmt.Errorf("layer_types: layer %d is %s, and llama.cpp runs %s with windows in %s", i, kind, a.name, a.windows())
 		}
 	}
@@ -149,6 +191,32 @@ func (a architecture) queryScalar(layers, headDim, hidden, heads int) float64 {
 		return float64(hidden / heads)
 	}
 	return float64(headDim)
+}
+
+// The types of layers in config.json.
+const slidingLayer, fullLayer = "sliding_attention", "full_attention"
+
+// windowList is the metadata key of the layers with windows.
+const windowList = "attention.sliding_window_pattern"
+
+// describeWindows adds the list of layers with windows.
+func (m *Model) describeWindows() error {
+	a, c := m.architecture, m.config
+	if !a.listed {
+		return nil
+	}
+	if n := len(c.LayerTypes); n > 0 && n != c.Layers {
+		return fmt.Errorf("layer_types has %d layers, want num_hidden_layers, %d: fetch it again", n, c.Layers)
+	}
+	list := make([]bool, c.Layers)
+	for i := range list {
+		list[i] = (i+1)%a.windowed != 0
+		if len(c.LayerTypes) > 0 {
+			list[i] = c.LayerTypes[i] == slidingLayer
+		}
+	}
+	m.set(windowList, list)
+	return nil
 }
 
 // describeKeys adds the metadata of the architecture.

@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -56,7 +57,7 @@ func (m *Model) hyperparameters() error {
 	if err := m.describeKeys(); err != nil {
 		return err
 	}
-	return m.rotary()
+	return errors.Join(m.describeWindows(), m.rotary())
 }
 
 // configuration returns the config.json that follows from the metadata, nil for an unknown
@@ -120,6 +121,9 @@ func (a architecture) complete(f *gguf.File, c map[string]any) {
 	if theta := f.Value(a.name + ".rope.freq_base"); theta != nil {
 		c["rope_theta"] = number(theta)
 	}
+	if list, ok := f.Value(a.name + "." + windowList).([]bool); ok && a.windowed > 0 {
+		c["layer_types"] = layerTypes(list)
+	}
 	if a.scaled > 0 {
 		c["query_pre_attn_scalar"] = a.queryScalar(count("block_count"), headDim, count("embedding_length"), count("attention.head_count"))
 	}
@@ -130,6 +134,17 @@ func (a architecture) complete(f *gguf.File, c map[string]any) {
 	if a.activation != "" {
 		c["hidden_act"], c["hidden_activation"] = a.activation, a.activation
 	}
+}
+
+// layerTypes returns layer_types for a list of layers with windows.
+func layerTypes(windowed []bool) []string {
+	types := make([]string, len(windowed))
+	for i, w := range windowed {
+		if types[i] = fullLayer; w {
+			types[i] = slidingLayer
+		}
+	}
+	return types
 }
 
 // torchDtype returns the dtype in which clients compute: that of the unquantized matrices.
@@ -196,8 +211,15 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 		return nil
 	}
 	r := map[string]any{"rope_type": kind}
+	if x, ok := f.Value(a.name + "." + attentionFactor).(float32); ok && kind == "yarn" {
+		factor, _ := key("scaling.factor").(float32)
+		r["attention_factor"] = float64(x) * yarnMagnitude(float64(factor))
+	}
+	if kind == "yarn" && a.unrounded {
+		r["truncate"] = false
+	}
 	for _, row := range scalingKeys {
-		if n := key("scaling." + row.metadata); n != nil {
+		if n := key("scaling." + row.metadata); n != nil && row.config != "" {
 			r[row.config] = number(n)
 		}
 	}

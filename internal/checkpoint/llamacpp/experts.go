@@ -14,6 +14,7 @@ type experts struct {
 	module     string      // followed by the number of the expert
 	parts      [][2]string // modules of an expert, and their stacked tensors
 	beside     [][2]string // other modules of the layer, like the rows of inLayer
+	fused      bool        // the checkpoint has all experts of a layer in one tensor, and their width as intermediate_size
 	configured bool        // config.json has the width, norm_topk_prob and the dense layers, as that of Qwen
 	shared     bool        // another expert gets all tokens
 	normalized bool        // llama.cpp normalizes the weights of the chosen experts to a sum of 1
@@ -40,6 +41,8 @@ var (
 		shared:     true,
 	}
 	qwen3Experts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.gate", router}}, configured: true, normalized: true}
+
+	gptOSSExperts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.router", router}}, fused: true}
 )
 
 // The modules that choose experts. The shared expert's module is a matrix of one row in
@@ -104,7 +107,7 @@ func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
 // tensor of its scales; nil for other tensors.
 func (a architecture) originals(name string, shape []int64) (names []string) {
 	found := expertsName.FindStringSubmatch(name)
-	if a.experts == nil || found == nil || len(shape) == 0 || shape[0] > maxExperts {
+	if a.experts == nil || a.experts.fused || found == nil || len(shape) == 0 || shape[0] > maxExperts {
 		return nil
 	}
 	for _, part := range a.experts.parts {
@@ -157,7 +160,10 @@ func (e *experts) parameters() []parameter {
 		{"expert_count", "num_local_experts", count(func(c *config) int { return c.experts() })},
 		{"expert_used_count", "num_experts_per_tok", count(func(c *config) int { return c.ExpertsUsed })},
 	}
-	if e.configured {
+	switch {
+	case e.fused:
+		rows = append(rows, parameter{"expert_feed_forward_length", "", count(func(c *config) int { return c.IntermediateSize })})
+	case e.configured:
 		rows[0].config = "num_experts"
 		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertSize })})
 	}

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
@@ -129,6 +130,7 @@ type config struct {
 	SparseStep       int      `json:"decoder_sparse_step"`
 	DenseLayers      []int    `json:"mlp_only_layers"`
 	RopeTheta        *float64 `json:"rope_theta"`
+	LocalTheta       *float64 `json:"rope_local_base_freq"` // Gemma's name of rope_theta in layers with windows
 	RopeScaling      *rope    `json:"rope_scaling"`
 	RopeParameters   *rope    `json:"rope_parameters"` // newer configurations, in place of the two above
 	BOS              tokenIDs `json:"bos_token_id"`
@@ -173,6 +175,9 @@ func (m *Model) readConfig(text []byte) error {
 		return fmt.Errorf("architecture %q is not supported in GGUF, only %s", c.Architectures[0], architectureNames())
 	}
 	m.architecture = a
+	if err := m.setSizes(); err != nil {
+		return err
+	}
 	if c.KeyValueHeads == 0 {
 		c.KeyValueHeads = c.Heads
 	}
@@ -185,6 +190,7 @@ func (m *Model) readConfig(text []byte) error {
 	if c.RopeParameters == nil {
 		c.RopeParameters = &rope{}
 	}
+	sliding := c.RopeParameters.Sliding
 	if r := c.RopeParameters.Full; r != nil {
 		c.RopeParameters = r
 	}
@@ -211,5 +217,22 @@ func (m *Model) readConfig(text []byte) error {
 	case c.HeadDim <= 0 || c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim:
 		return fmt.Errorf("heads of %d elements cannot be rotated: fetch it again", c.HeadDim)
 	}
-	return errors.Join(m.checkGraph(), m.checkExperts())
+	return errors.Join(m.checkGraph(), m.checkExperts(), m.checkSliding(sliding))
+}
+
+// setSizes sets the sizes of heads that config.json leaves to the defaults of its class.
+func (m *Model) setSizes() error {
+	if m.architecture.sizes == "" {
+		return nil
+	}
+	missing := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(m.architecture.sizes), &missing); err != nil {
+		return fmt.Errorf("defaults of %s: %w", m.architecture.name, err)
+	}
+	maps.DeleteFunc(missing, func(key string, _ json.RawMessage) bool { _, ok := m.members[key]; return ok })
+	text, err := json.Marshal(missing)
+	if err == nil {
+		err = json.Unmarshal(text, &m.config)
+	}
+	return err
 }

@@ -205,7 +205,7 @@ func TestPlaces(t *testing.T) {
 		"lm_head.weight":                                 {Name: "output.weight"},
 		"model.layers.0.input_layernorm.weight":          {Name: "blk.0.attn_norm.weight"},
 		"model.layers.11.self_attn.q_proj.weight":        {Name: "blk.11.attn_q.weight", HeadDim: 64},
-		"model.layers.11.self_attn.k_proj.bias":          {Name: "blk.11.attn_k.bias", HeadDim: 64},
+		"model.layers.11.self_attn.k_proj.bias":          {Name: "blk.11.attn_k.bias", HeadDim: 64, F32: true},
 		"model.layers.11.self_attn.v_proj.weight":        {Name: "blk.11.attn_v.weight"},
 		"model.layers.1.self_attn.o_proj.weight":         {Name: "blk.1.attn_output.weight"},
 		"model.layers.1.post_attention_layernorm.weight": {Name: "blk.1.ffn_norm.weight"},

@@ -54,11 +54,11 @@ func (m *Model) Place(name string, shape []int64) (Place, error) {
 	if p, ok, err := m.placeExpert(name); ok || err != nil {
 		return p, err
 	}
-	known, ok := translate(name, outside, m.architecture.inLayer(), layerName, "blk.%s.%s", 0)
+	known, ok := m.architecture.known(name)
 	if !ok {
 		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention", name, m.architecture.name)
 	}
-	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known), Add: m.architecture.above(known)}
+	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known) || strings.HasSuffix(known, ".bias"), Add: m.architecture.above(known)}
 	if p.HeadDim > 0 && (len(shape) == 0 || shape[0]%int64(p.HeadDim) != 0) {
 		return Place{}, fmt.Errorf("tensor %s: shape %v is not heads of %d rows, as %s has it", name, shape, p.HeadDim, "config.json")
 	}
@@ -105,10 +105,32 @@ func (a architecture) inLayer() [][2]string {
 	return rows
 }
 
+// known returns the name in a GGUF file of a tensor of the checkpoint. ok is false if the tables lack it.
+func (a architecture) known(name string) (_ string, ok bool) {
+	if found, ok := rename(name, a.tensors, layerName, "blk.%s.%s", 0); ok {
+		return found, true
+	}
+	return translate(name, outside, a.inLayer(), layerName, "blk.%s.%s", 0)
+}
+
 // original returns the checkpoint's name of a tensor of a GGUF file. ok is false if the tables
 // lack it.
-func (a architecture) original(name string) (string, bool) {
+func (a architecture) original(name string) (_ string, ok bool) {
+	if found, ok := rename(name, a.tensors, blockName, "model.layers.%s.%s", 1); ok {
+		return found, true
+	}
 	return translate(name, outside, a.inLayer(), blockName, "model.layers.%s.%s", 1)
+}
+
+// rename maps the whole name of a tensor of a layer from column from of a table to the other column.
+func rename(name string, table [][2]string, layer *regexp.Regexp, joined string, from int) (string, bool) {
+	parts := layer.FindStringSubmatch(name)
+	for _, row := range table {
+		if parts != nil && row[from] == parts[2] {
+			return fmt.Sprintf(joined, parts[1], row[1-from]), true
+		}
+	}
+	return "", false
 }
 
 // translate maps the module in the name of a tensor from column from of the tables to the other

@@ -22,7 +22,32 @@ type rope struct {
 	BetaFast        *float64 `json:"beta_fast"`
 	BetaSlow        *float64 `json:"beta_slow"`
 	PartialRotary   *float64 `json:"partial_rotary_factor"`
+	Truncate        *bool    `json:"truncate"`       // whether YaRN rounds its bounds
 	Full            *rope    `json:"full_attention"` // if layers with a window have other parameters
+	Sliding         *rope    `json:"sliding_attention"`
+}
+
+// kind returns rope_type under either name.
+func (r *rope) kind() string { return cmp.Or(r.Type, r.OldType) }
+
+// checkSliding returns an error if layers with windows have other rotary embeddings than in llama.cpp, which
+// does not scale them.
+func (m *Model) checkSliding(r *rope) error {
+	if r == nil {
+		r = &rope{}
+	}
+	if kind := r.kind(); kind != "" && kind != "default" {
+		return fmt.Errorf("rope_parameters of layers with windows are of type %q: llama.cpp runs %s without scaling there", kind, m.architecture.name)
+	}
+	theta := r.Theta
+	if theta == nil {
+		theta = m.config.LocalTheta
+	}
+	want := cmp.Or(m.architecture.localTheta, m.theta())
+	if theta != nil && *theta != want {
+		return fmt.Errorf("rope_theta of layers with windows is %g: llama.cpp runs %s with %g", *theta, m.architecture.name, want)
+	}
+	return nil
 }
 
 // defaultTheta is rope_theta of models that do not name it.
@@ -38,10 +63,7 @@ func (m *Model) rotary() error {
 	r := m.config.RopeParameters
 	m.set("rope.dimension_count", uint32(float64(m.config.HeadDim)*value(m.config.PartialRotary, 1)))
 	m.set("rope.freq_base", float32(m.theta()))
-	kind := r.Type
-	if kind == "" {
-		kind = r.OldType
-	}
+	kind := r.kind()
 	switch {
 	case kind == "" || kind == "default":
 		return nil
@@ -53,6 +75,8 @@ func (m *Model) rotary() error {
 	case kind == "llama3":
 		m.Extra = append(m.Extra, m.llama3(r))
 		return nil
+	case kind == "yarn" && (r.Truncate == nil || *r.Truncate) == m.architecture.unrounded:
+		return fmt.Errorf("truncate of rope_scaling is %v, but a GGUF file of %s stands for %v", r.Truncate == nil || *r.Truncate, m.architecture.name, !m.architecture.unrounded)
 	case kind == "yarn" && r.OriginalLength != nil:
 		m.scaling(kind, r, scalingKeys)
 		return nil
@@ -72,7 +96,7 @@ type scalingKey struct {
 var scalingKeys = []scalingKey{
 	{"factor", "factor", false, func(r *rope) *float64 { return r.Factor }},
 	{"original_context_length", "original_max_position_embeddings", true, func(r *rope) *float64 { return r.OriginalLength }},
-	{"attn_factor", "attention_factor", false, func(*rope) *float64 { return nil }}, // of other writers
+	{"attn_factor", "", false, (*rope).besideYaRN},
 	{"yarn_attn_factor", "attention_factor", false, func(r *rope) *float64 { return r.AttentionFactor }},
 	{"yarn_beta_fast", "beta_fast", false, func(r *rope) *float64 { return r.BetaFast }},
 	{"yarn_beta_slow", "beta_slow", false, func(r *rope) *float64 { return r.BetaSlow }},
@@ -91,6 +115,21 @@ func (m *Model) scaling(kind string, r *rope, rows []scalingKey) {
 		}
 	}
 }
+
+// attentionFactor is the metadata key of a factor of cosines and sines. It multiplies that of YaRN.
+const attentionFactor = "rope.scaling.attn_factor"
+
+// besideYaRN returns attention_factor by that of YaRN, if they differ: llama.cpp ignores yarn_attn_factor.
+func (r *rope) besideYaRN() *float64 {
+	if r.AttentionFactor == nil || *r.AttentionFactor == yarnMagnitude(*r.Factor) {
+		return nil
+	}
+	x := *r.AttentionFactor / yarnMagnitude(*r.Factor)
+	return &x
+}
+
+// yarnMagnitude returns the factor of cosines and sines in YaRN.
+func yarnMagnitude(factor float64) float64 { return 0.1*math.Log(max(1, factor)) + 1 }
 
 // ropeFactors is the name of the tensor that llama3 returns.
 const ropeFactors = "rope_freqs.weight"

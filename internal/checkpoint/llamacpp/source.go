@@ -84,8 +84,10 @@ type view struct {
 // A part is the bytes of a tensor of the view.
 type part struct {
 	tensor gguf.TensorInfo
-	value  []byte // the bytes, if they are not the tensor's
-	from   int64  // offset and size in the tensor, in bytes
+	other  *gguf.TensorInfo // has the odd rows, and tensor the even ones; nil: there is one tensor
+	rows   int64            // of each of the two
+	value  []byte           // the bytes, if they are not the tensor's
+	from   int64            // offset and size in the tensor, in bytes
 	size   int64
 	place  Place
 	unit   int // bytes of the view for each struct or block of the file; 0: rows are unchanged
@@ -156,6 +158,9 @@ func (v *view) build() error {
 // addTensor adds the tensors of the view for a tensor of the file: the matrices of each expert,
 // if it holds all experts.
 func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
+	if v.addJoined(t, a) || v.onesOf(t, a) {
+		return
+	}
 	name, known := a.original(t.Name)
 	names := a.originals(t.Name, t.Shape)
 	switch {
@@ -190,7 +195,12 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 // addMatrix adds a tensor of the file, or the part of one expert.
 func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Place) {
 	size := t.Bytes() / int64(max(1, place.Experts))
-	whole := part{tensor: t, from: int64(place.Expert) * size, size: size}
+	v.addPart(part{tensor: t, from: int64(place.Expert) * size, size: size}, name, shape, place)
+}
+
+// addPart adds the tensors of the view for a part of the file.
+func (v *view) addPart(whole part, name string, shape []int64, place Place) {
+	t, size := whole.tensor, whole.size
 	add := func(s safetensors.Spec, p part) {
 		if p.value == nil && p.tensor.Name == t.Name {
 			p.place = place
@@ -283,9 +293,12 @@ func (v *view) Changed() error {
 
 // read fills dst with bytes of a part from offset off on, row by row.
 func (v *view) read(p part, dst []byte, off int64) error {
-	if p.value != nil {
+	switch {
+	case p.value != nil:
 		copy(dst, p.value[off:])
 		return nil
+	case p.other != nil:
+		return v.readJoined(p, dst, off)
 	}
 	row := p.size // bytes of the file; the whole part if rows are not reordered
 	if p.place.HeadDim > 0 {
