@@ -91,12 +91,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		parallel.Go(w.run)
 	}
 	j.workers[0].work()
-	for range patience { // let the job return to the pool before the caller's next product
-		if j.inside.Load() == 1 {
-			break
-		}
-		runtime.Gosched()
-	}
+	parallel.Poll(func() bool { return j.inside.Load() == 1 }) // let the job return to the pool before the caller's next product
 	clean := p.kernel.vector != nil && !j.vector.sawNaN.Load()
 	j.leave()
 	if clean {

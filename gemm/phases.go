@@ -1,9 +1,10 @@
 package gemm
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/microscale-go/microscale/internal/parallel"
 )
 
 // phases distributes the tasks of a job. Every thread runs the same phases in the same order.
@@ -16,10 +17,6 @@ type phases struct {
 	next    int       // next task to take
 	done    int       // tasks done
 }
-
-// patience is the number of times a thread polls for an imminent event before it sleeps or
-// continues without it.
-const patience = 1 << 10
 
 // begin restarts at phase 0.
 func (p *phases) begin() {
@@ -42,12 +39,8 @@ func (p *phases) take(phase int64, total int) (task int, ok bool) {
 	}
 	p.mutex.Unlock()
 
-	// The remaining tasks are about to end: polling for a while is faster than sleeping.
-	for range patience {
-		if p.current.Load() > phase {
-			return 0, false
-		}
-		runtime.Gosched()
+	if parallel.Poll(func() bool { return p.current.Load() > phase }) { // the remaining tasks are about to end
+		return 0, false
 	}
 	p.mutex.Lock()
 	for p.current.Load() == phase {

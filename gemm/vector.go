@@ -48,7 +48,7 @@ type vectorKernel struct {
 type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
 const (
-	vectorRows     = 64      // rows of B in a task
+	vectorRows     = 64      // maximum rows of B in a task
 	vectorBlocks   = 16      // maximum blocks in a group, and bytes of its scales
 	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
 	vectorFloats   = 1 << 12 // positions per call if x is float32: shorter runs break the sequential reads of rows of common length
@@ -183,14 +183,25 @@ type vectorJob struct {
 // A vectorPass multiplies batch rows of A, from row first on.
 type vectorPass struct{ first, batch int }
 
-// multiplyVector computes a product with a vector kernel. Every thread runs it; a task is
-// vectorRows rows of B.
+// taskRows returns the rows of B in a task: fewer than vectorRows if threads would otherwise end far
+// apart. They are whole groups of an Interleaved.
+func (j *job) taskRows() int {
+	const perThread = 8 // tasks
+	rows := vectorRows
+	for j.threads > 1 && rows > interleavedRows && j.cols.to-j.cols.from < rows*perThread*j.threads {
+		rows /= 2
+	}
+	return rows
+}
+
+// multiplyVector computes a product with a vector kernel. Every thread runs it.
 func (w *worker) multiplyVector() {
 	j := w.job
-	tasks := ceilDiv(j.cols.to-j.cols.from, vectorRows)
+	rows := j.taskRows()
+	tasks := ceilDiv(j.cols.to-j.cols.from, rows)
 	for i, ok := j.take(0, tasks); ok; i, ok = j.take(0, tasks) {
-		l0 := j.cols.from + i*vectorRows
-		l1 := min(l0+vectorRows, j.cols.to)
+		l0 := j.cols.from + i*rows
+		l1 := min(l0+rows, j.cols.to)
 		w.vectorTask(l0, l1)
 		w.finishVector(l0, l1)
 		j.finish(tasks)
@@ -219,19 +230,10 @@ func (w *worker) vectorTask(l0, l1 int) {
 		found = w.vectorRun(l, end, l-l0) || found
 		l = end
 	}
-	if !found {
-		return
-	}
-	after := 0 // rows whose scales are factors of the zeros after a row
-	if k := w.job.plan.k; k%v.step != 0 {
-		after = ceilDiv(v.step, k)
-	}
-	for l := l0; l < l1; l++ {
-		for r := l; r <= min(l+after, s.t.StoredRows()-1); r++ {
-			if !s.vectorTakes(r, v) {
-				w.vectorReference(l, l-l0)
-				break
-			}
+	own, used := ceilDiv(w.job.plan.k, v.block), v.stepsInside(w.job.plan.k, s.t.Format.Element)*v.step/v.block
+	for l := l0; l < l1 && (found || used > own); l++ {
+		if found && !s.vectorTakes(l, v) || used > own && !s.vectorEnds(l, own, used) {
+			w.vectorReference(l, l-l0)
 		}
 	}
 }
@@ -258,10 +260,7 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 	codes := t.Codes[l0*rowBytes:]
 	scales, stride := p.b.vectorScales(l0)
 	steps := ceilDiv(p.k, v.step)
-	inside := steps
-	if !allFinite(t.Format.Element) {
-		inside = p.k / v.step
-	}
+	inside := v.stepsInside(p.k, t.Format.Element)
 	if inside > 0 {
 		readable := rowsWithin(n, len(codes), rowBytes, inside*v.stepBytes())
 		if need := v.scalesRead(inside); scales != nil && stride > 0 {
@@ -283,6 +282,15 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 		found = w.vectorCopied(l0, l1, inside, steps, at) || found
 	}
 	return found
+}
+
+// stepsInside returns the number of steps of a row that kernels read in place: a partial one only if
+// all codes are finite, so that their products with zeros are zeros.
+func (v *vectorKernel) stepsInside(k int, e *format.Scalar) int {
+	if allFinite(e) {
+		return ceilDiv(k, v.step)
+	}
+	return k / v.step
 }
 
 // allFinite reports whether all codes of an element format are finite numbers.
@@ -442,6 +450,18 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 				return false
 			}
 		case code > s.hi:
+			return false
+		}
+	}
+	return true
+}
+
+// vectorEnds reports whether the scales of the next rows that a kernel multiplies by the zeros after
+// row l are finite: those from own to used, counted from the first of row l.
+func (s *side) vectorEnds(l, own, used int) bool {
+	first := s.scaleIndex(l, 0)
+	for i := min(first+own, len(s.t.Scales)); i < min(first+used, len(s.t.Scales)); i++ {
+		if code := s.t.Scales[i]; s.t.Format.Scale == format.E4M3 && uint32(code) > format.E4M3.MaxCode() || s.t.Format.Scale == format.E8M0 && code > s.hi {
 			return false
 		}
 	}

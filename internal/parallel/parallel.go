@@ -57,12 +57,8 @@ func For(n, grain, threads int, body func(from, to int)) {
 		Go(c.help)
 	}
 	c.work()
-	// The remaining ranges are about to end: polling for a while is faster than sleeping. It
-	// also lets the helpers leave before the caller's next call.
-	const patience = 1 << 10
-	for i := 0; i < patience && c.inside.Load() > 1; i++ {
-		runtime.Gosched()
-	}
+	// The remaining ranges are about to end. The helpers shall leave before the caller's next call.
+	Poll(func() bool { return c.inside.Load() <= 1 })
 	c.complete.Wait()
 	c.leave()
 }
@@ -83,6 +79,24 @@ func ForState[T any](n, grain, threads int, state T, body func(state T, from, to
 //go:noinline
 func forClosure[T any](n, grain, threads int, state T, body func(state T, from, to int)) {
 	For(n, grain, threads, func(from, to int) { body(state, from, to) })
+}
+
+// Poll calls ready until it returns true or about 200 µs have passed: for events that are about to
+// happen, that is faster than sleeping. It reports whether the event has happened.
+func Poll(ready func() bool) bool {
+	const (
+		patience = 1 << 17
+		between  = 1 << 10 // yields, which take microseconds on a goroutine that is locked to its thread
+	)
+	for i := 1; i <= patience; i++ {
+		if ready() {
+			return true
+		}
+		if i%between == 0 {
+			runtime.Gosched()
+		}
+	}
+	return false
 }
 
 // work calls body until no range is left.

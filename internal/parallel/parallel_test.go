@@ -70,3 +70,17 @@ func TestForOneThread(t *testing.T) {
 		t.Errorf("got %d calls, want 1", calls)
 	}
 }
+
+// TestPoll checks that polling ends with the event, or without it after a while, and allocates nothing.
+func TestPoll(t *testing.T) {
+	calls := 0
+	if !parallel.Poll(func() bool { calls++; return calls == 3 }) || calls != 3 {
+		t.Errorf("got the event after %d calls, want 3", calls)
+	}
+	if parallel.Poll(func() bool { return false }) {
+		t.Error("got an event that never happens")
+	}
+	if got := testing.AllocsPerRun(10, func() { parallel.Poll(func() bool { calls++; return true }) }); got != 0 {
+		t.Errorf("got %v allocations, want 0", got)
+	}
+}
