@@ -1,5 +1,7 @@
 package quant
 
+import "github.com/microscale-go/microscale/format"
+
 // columnsAhead is the rows of the source that are prefetched ahead as columns are read.
 const columnsAhead = 8
 
@@ -17,7 +19,7 @@ func (w *worker) columns(o *output, x source, row, pos int, found bool) {
 	if !found {
 		w.columnAmaxes(o, x, extent)
 	}
-	w.columnFactors(o, x, extent, row, cols)
+	powers := w.columnFactors(o, x, extent, row, cols)
 
 	codes, stride := o.codesAt(row, pos), o.t.RowBytes()
 	stream := o.streamsColumns(row, pos, rows)
@@ -26,7 +28,7 @@ func (w *worker) columns(o *output, x source, row, pos int, found bool) {
 		stride = x.rows * bits / 8
 		codes = grow(&w.codes, x.cols*stride)
 	}
-	w.encodeColumns(o, x, extent, columnPart{codes: codes, codeStride: stride, bits: bits, stream: inPlace && stream})
+	w.encodeColumns(o, x, extent, columnPart{codes: codes, codeStride: stride, bits: bits, stream: inPlace && stream, powers: powers})
 	for _, i := range w.exceptional {
 		if r, c := i/x.cols*extent, i%x.cols; r < rows && c < cols {
 			w.exceptionalColumn(o, x.view(r, min(r+extent, rows), c, c+1), codes[c*stride+r*bits/8:], w.blocks[i], extent)
@@ -72,18 +74,19 @@ func (w *worker) columnAmaxes(o *output, x source, extent int) {
 }
 
 // columnFactors sets w.factors, and the scales unless they are known. The first of cols
-// columns is stored in row; the others are padding.
-func (w *worker) columnFactors(o *output, x source, extent, row, cols int) {
+// columns is stored in row; the others are padding. powers is that of columnPart.
+func (w *worker) columnFactors(o *output, x source, extent, row, cols int) (powers bool) {
 	if o.knowsFactors() {
 		clear(grow(&w.factors, x.cols)) // those of padding stay 0
 		w.useFactors(o, cols, row)
-		return
+		return false
 	}
 	width := max(1, o.q.Format.Block.Rows)
-	w.scale(o, x.rows/extent*x.cols, func(i int) (uint32, bool) {
+	byKernel := w.scale(o, x.rows/extent*x.cols, func(i int) (uint32, bool) {
 		r, c := i/x.cols*extent, i%x.cols/width*width
 		return x.view(r, r+extent, c, min(c+width, x.cols)).amaxBits(0, extent)
 	})
+	return byKernel && o.q.Format.Scale == format.E8M0 && !o.q.Format.Element.Integer
 }
 
 // encodeColumns encodes a tile by w.factors. t says where codes go.

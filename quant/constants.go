@@ -146,6 +146,12 @@ type encodeConstants struct {
 	largest   uint32  // code
 	thirtyTwo uint32
 	implicit  uint32 // the leading bit of a significand
+
+	// Of factors that are powers of two:
+	codeLimit   uint32 // largest code, in each byte
+	powerLeast  uint32 // less the bits of the factor: the smallest normal element over it
+	powerBias   uint32 // what is added to the exponent of the factor, in steps of a binade: the bias of the rounding sum
+	powerAnchor uint32 // 2^(23 - mantissa bits)
 }
 
 func newEncodeConstants(element *format.Scalar) encodeConstants {
@@ -165,6 +171,10 @@ func newEncodeConstants(element *format.Scalar) encodeConstants {
 		thirtyTwo: 32,
 		implicit:  1 << mantissaBits,
 	}
+	c.codeLimit = element.MaxCode() * 0x01010101
+	c.powerLeast = uint32(2*exponentBias+1-element.Bias) << mantissaBits
+	c.powerBias = uint32(element.Bias-1-mantissaBits+element.Mantissa-2*exponentBias) << element.Mantissa
+	c.powerAnchor = uint32(exponentBias+mantissaBits-element.Mantissa) << mantissaBits
 	if element.Integer {
 		c.unit = 1 / element.Smallest()
 		c.limit *= c.unit

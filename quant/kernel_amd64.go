@@ -179,9 +179,9 @@ func maximaBy(kernel func(maxima *uint32, src *byte, n, fours, srcStride, ahead 
 	}
 }
 
-func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)) func(columnPart, *encodeConstants) {
+func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)) func(columnPart, *encodeConstants) {
 	return func(t columnPart, c *encodeConstants) {
-		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, t.store(), c)
+		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, t.store(), index(t.powers), c)
 	}
 }
 

@@ -410,14 +410,15 @@ func testColumnRow(k *kernel[func(columnPart, *encodeConstants)], f *fences, r *
 			}
 			for i, n := range []int{1, 2, 3} {
 				for _, blockRows := range []int{1, 2, 4} {
-					testColumns(k, f, element, n, blockRows, i%2*32, r)
+					testColumns(k, f, element, n, blockRows, i%2*32, false, r)
+					testColumns(k, f, element, n, blockRows, i%2*32, true, r)
 				}
 			}
 		}
 	}
 }
 
-func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, element *format.Scalar, n, blockRows, gap int, r *rand.Rand) {
+func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, element *format.Scalar, n, blockRows, gap int, powers bool, r *rand.Rand) {
 	width := n * tileSide
 	stride := width + gap
 	values := ordinary((tileSide-1)*stride+width, r)
@@ -426,6 +427,12 @@ func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, eleme
 		memory, size = bf16Bytes(values), 2
 	}
 	factors := positive(4/blockRows*width, r)
+	for i := range factors {
+		if powers {
+			rows := values[i/width*16*blockRows*stride+i%width:]
+			factors[i] = powerFactor(rows, 16*blockRows, stride, element, r)
+		}
+	}
 	c := newEncodeConstants(element)
 	bits := element.StoredBits()
 	codeStride := tileSide*bits/8 + gap
@@ -433,7 +440,7 @@ func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, eleme
 	k.run(columnPart{
 		codes: codes, src: src, factors: fenced(f, factors), n: n, blockRows: blockRows,
 		codeStride: codeStride, srcStride: stride * size, factorStride: 4 * width,
-		bits: bits, stream: bits == 8 && gap == 0 && isAligned(codes),
+		bits: bits, stream: bits == 8 && gap == 0 && isAligned(codes), powers: powers,
 	}, &c)
 	fence()
 	plain, want := make([]byte, tileSide), make([]byte, tileSide*bits/8)
@@ -445,6 +452,24 @@ func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, eleme
 		element.Join(want, plain)
 		requireBytes(f, fmt.Sprintf("%s, %d tiles, factors for %d rows, column %d", element, n, 16*blockRows, j), codes[j*codeStride:][:len(want)], want)
 	}
+}
+
+// powerFactor returns a power of two whose products with each stride-th of n values are less than
+// twice the largest element, often by little.
+func powerFactor(values []float32, n, stride int, element *format.Scalar, r *rand.Rand) float32 {
+	var amax float64
+	for i := range n {
+		amax = max(amax, math.Abs(float64(values[i*stride])))
+	}
+	if amax == 0 {
+		return 1
+	}
+	_, exponent := math.Frexp(2 * float64(element.Max()) / amax)
+	f := math.Ldexp(1, exponent-1-r.IntN(3))
+	if f*amax >= 2*float64(element.Max()) {
+		f /= 2
+	}
+	return float32(f)
 }
 
 // testScaleRow: scales and factors of ordinary amaxes, and of all: those are the reference's

@@ -197,6 +197,7 @@ type columnPart struct {
 	ahead                               int  // bytes of src that are prefetched ahead, unless it is 0
 	bits                                int  // of a stored code
 	stream                              bool // codes of 8 bits are written by non-temporal stores
+	powers                              bool // factors are powers of two whose products are less than twice the largest element
 }
 
 // store returns how kernels store codes: their bits, or -8 for non-temporal stores.

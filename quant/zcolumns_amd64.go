@@ -15,18 +15,20 @@ func columnMaxima(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 // which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
 // Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
 // non-temporal stores to multiples of 64.
+// Where powers is not 0, factors are powers of two whose products with elements are less than
+// twice the largest value of the format.
 //
 //go:noescape
-func columns(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
+func columns(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
 
 // columnsInt encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of
 // INT8, and stores them transposed: elements times the factor of their column, of
 // which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
 // Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
-// non-temporal stores to multiples of 64.
+// non-temporal stores to multiples of 64. Powers is ignored.
 //
 //go:noescape
-func columnsInt(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
+func columnsInt(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
 
 // columnMaximaBF16 raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
 // 4·fours rows of BF16, n > 0, fours > 0. Memory ahead bytes further is prefetched.
@@ -39,18 +41,20 @@ func columnMaximaBF16(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 // which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
 // Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
 // non-temporal stores to multiples of 64.
+// Where powers is not 0, factors are powers of two whose products with elements are less than
+// twice the largest value of the format.
 //
 //go:noescape
-func columnsBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
+func columnsBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
 
 // columnsIntBF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of
 // INT8, and stores them transposed: elements times the factor of their column, of
 // which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
 // Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
-// non-temporal stores to multiples of 64.
+// non-temporal stores to multiples of 64. Powers is ignored.
 //
 //go:noescape
-func columnsIntBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
+func columnsIntBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
 
 // transposeCodes stores n tiles of 64 rows and 64 columns of codes of 1 bytes transposed,
 // n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.

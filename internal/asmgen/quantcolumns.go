@@ -84,25 +84,6 @@ func columnMaxima(f *File, source int) {
 // sourceSuffix ends the names of kernels by the bits of a source element.
 func sourceSuffix(bits int) string { return map[int]string{32: "", 16: "BF16"}[bits] }
 
-// A pool is the vector registers that are free.
-type pool []Vec
-
-func newPool(n int) *pool {
-	var p pool
-	for i := range n {
-		p = append(p, Z(i))
-	}
-	return &p
-}
-
-func (p *pool) take() Vec {
-	v := (*p)[0]
-	*p = (*p)[1:]
-	return v
-}
-
-func (p *pool) give(v Vec) { *p = append(pool{v}, *p...) }
-
 // columnTables are the read-only data of columns.
 type columnTables struct {
 	joinTables
@@ -122,30 +103,35 @@ type columns struct {
 	from, stride, staged, factors, n, groups, ahead, further Reg
 }
 
-// Registers of these kernels beside those of the fused ones. Z0 to Z17 hold codes.
+// Registers of these kernels beside those of the fused ones. Z0 to Z17 hold columns of codes when
+// these are stored.
 var (
-	zColumnLeast  = Z(20) // 2^(exponent of the smallest normal)
-	zColumnAnchor = Z(31) // 2^(23-m)·(1 + bias·2^-23)
+	zColumnTemp    = Z(9)
+	zColumnLargest = Z(24) // largest code in each byte
+	zColumnLeast   = Z(20) // 2^(exponent of the smallest normal)
+	zColumnAnchor  = Z(31) // 2^(23-m)·(1 + bias·2^-23)
 )
 
 const (
 	tileSide    = 64
 	stagedBytes = 16 * tileSide // of the codes of 16 columns
-	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants"
+	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants"
 	storeDoc    = `Store is the bits of a stored code; -8 stores codes of 8 bits by
 non-temporal stores to multiples of 64.`
 )
 
 func (k *columns) emitTo(f *File) {
-	name, codes := "columns", "a floating-point format"
+	name, codes, powers := "columns", "a floating-point format", `
+Where powers is not 0, factors are powers of two whose products with elements are less than
+twice the largest value of the format.`
 	if k.integer {
-		name, codes = "columnsInt", "INT8"
+		name, codes, powers = "columnsInt", "INT8", " Powers is ignored."
 	}
 	name += sourceSuffix(k.source)
 	k.Func = f.Func(name, fmt.Sprintf(`%s encodes n tiles of 64 rows and 64 columns of %s, n > 0, to codes of
 %s, and stores them transposed: elements times the factor of their column, of
 which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
-Memory ahead bytes further in src is prefetched, unless that is 0. `+storeDoc,
+Memory ahead bytes further in src is prefetched, unless that is 0. `+storeDoc+powers,
 		name, sourceName(k.source), codes), tileColumns)
 	args := k.takeStore()
 	k.staged = args.src
@@ -194,11 +180,15 @@ func (k *columns) loadConstants() {
 	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
 	k.I("VPBROADCASTD", k.c.At("least"), zColumnLeast)
 	k.I("VPBROADCASTD", k.c.At("anchor"), zColumnAnchor)
+	k.I("VPBROADCASTD", k.c.At("codeLimit"), zColumnLargest)
 	k.loadJoin(k.tables.joinTables, k.source, k.c, k.staged)
 }
 
-// factor returns the register of the factors of vector q of a row.
+// factor returns the register of the factors of vector q of a row: of powers of two, e of the
+// smallest normal element, and powerAnchor what e is multiplied by.
 func (k *columns) factor(q int) Vec { return Z(14 + q) }
+
+func (k *columns) powerAnchor(q int) Vec { return Z(10 + q) }
 
 // loadFactors loads the factors of a row of blocks: those of BF16 in the order of its
 // vectors, those of integers times the steps in 1.
@@ -216,48 +206,71 @@ func (k *columns) loadFactors() {
 			k.I("VMULPS.BCST", k.c.At("unit"), k.factor(q), k.factor(q))
 		}
 	}
+	if k.integer {
+		return
+	}
+	loaded := k.NewLabel("loaded")
+	k.I("CMPQ", k.FP("powers"), "$0")
+	k.Jump("JEQ", loaded)
+	k.I("VPBROADCASTD", k.c.At("powerLeast"), zColumnTemp)
+	for q := range 4 {
+		f, a := k.factor(q), k.powerAnchor(q)
+		k.I("VPSRLVD.BCST", k.c.At("shift"), f, a) // its exponent, times the codes in a binade
+		k.I("VPADDD.BCST", k.c.At("powerBias"), a, a)
+		k.I("VPTERNLOGD.BCST", 0xba, k.c.At("powerAnchor"), zUpper, a) // modulo 2^16, with the anchor
+		k.I("VPSUBD", f, zColumnTemp, f)
+	}
+	k.Place(loaded)
 }
 
-// encodeSixteen encodes 16 rows, two at a time: the codes of the first two of four wait in the
-// first registers.
+// encodeSixteen encodes 16 rows, two at a time: the codes of the first two of four wait in Z0 to
+// Z3.
 func (k *columns) encodeSixteen() {
-	p := newPool(14)
-	var first, pair [4]Vec // the codes of two rows, and their signs
-	for q := range first {
-		first[q] = p.take()
-	}
 	k.I("MOVQ", 8, k.n)
 	loop := k.Label("encode")
 	k.prefetch()
-	for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
-		for q := range 4 {
-			x := p.take()
-			k.scaled(x, from, q)
-			k.round(p, x)
-			if r == 1 {
-				k.I("VPSHUFB", zPair, pair[q], kOdd, x)
-				p.give(pair[q])
-			}
-			pair[q] = x
-		}
+	pair := [4]Vec{Z(8), Z(4), Z(5), Z(6)} // the codes of two rows, and their signs
+	if k.integer {
+		k.encodePair(pair, k.scaled)
+	} else {
+		powers, encoded := k.NewLabel("powers"), k.NewLabel("encoded")
+		k.I("CMPQ", k.FP("powers"), "$0")
+		k.Jump("JNE", powers)
+		k.encodePair(pair, k.scaled)
+		k.Jump("JMP", encoded)
+		k.Place(powers)
+		k.encodePair(pair, k.ofPower)
+		k.Place(encoded)
 	}
 	k.I("LEAQ", k.from.At(0).By(k.stride, 2), k.from)
 	four := k.NewLabel("four")
 	k.I("SUBQ", 1, k.n)
 	k.I("TESTQ", 1, k.n)
 	k.Jump("JZ", four)
-	for q := range first {
-		k.I("VMOVDQA64", pair[q], first[q])
+	for q, v := range pair {
+		k.I("VMOVDQA64", v, Z(q))
 	}
 	k.Jump("JMP", loop)
 	k.Place(four)
-	for q := range first {
-		k.join(first[q], pair[q], p)
-		k.I("VMOVDQA64", first[q], k.staged.At(stagedBytes*q))
+	for q, v := range pair {
+		k.join(Z(q), v)
+		k.I("VMOVDQA64", Z(q), k.staged.At(stagedBytes*q))
 	}
 	k.I("ADDQ", 64, k.staged)
 	k.I("TESTQ", k.n, k.n)
 	k.Jump("JNZ", loop)
+}
+
+// encodePair encodes two rows: the vectors of the first to Z4 to Z7, then those of the second,
+// with them, to pair.
+func (k *columns) encodePair(pair [4]Vec, encode func(x Vec, from Mem, q int)) {
+	for q := range 4 {
+		encode(Z(4+q), k.from.At(0), q)
+	}
+	for q, x := range pair {
+		encode(x, k.from.At(0).By(k.stride, 1), q)
+		k.I("VPSHUFB", zPair, Z(4+q), kOdd, x)
+	}
 }
 
 // prefetch prefetches two rows, unless ahead is zero.
@@ -273,49 +286,56 @@ func (k *columns) prefetch() {
 	k.Place(none)
 }
 
-// scaled leaves vector q of a row times the factors of its columns in x.
-func (k *columns) scaled(x Vec, from Mem, q int) {
+// element returns the memory of vector q of a row, or x with its elements of BF16 as float32.
+func (k *columns) element(x Vec, from Mem, q int) any {
 	switch {
 	case k.source == 32:
-		k.I("VMULPS", from.At(64*q), k.factor(q), x)
-		return
+		return from.At(64 * q)
 	case q%2 == 0:
 		k.I("VPSLLD", 16, from.At(32*q), x)
 	default:
 		k.I("VPANDD", from.At(32*(q-1)), zUpper, x)
 	}
-	k.I("VMULPS", k.factor(q), x, x)
+	return x
 }
 
-// round makes y what joins to codes: the rounding sum times zTimes, or an integer from
-// the second byte on.
-func (k *columns) round(p *pool, y Vec) {
-	clampTo(k, zLimit, y)
+// scaled makes x what joins to codes, of vector q of a row: the rounding sum times zTimes, or an
+// integer from the second byte on.
+func (k *columns) scaled(x Vec, from Mem, q int) {
+	k.I("VMULPS", k.element(x, from, q), k.factor(q), x)
+	clampTo(k, zLimit, x)
 	if k.integer {
-		k.I("VCVTPS2DQ", y, y)
-		k.I("VPSLLD", 8, y, y)
+		k.I("VCVTPS2DQ", x, x)
+		k.I("VPSLLD", 8, x, x)
 		return
 	}
-	e := p.take()
-	k.I("VPANDD", y, zBinade, e)
+	e := zColumnTemp
+	k.I("VPANDD", x, zBinade, e)
 	k.I("VRANGEPS", 3, zColumnLeast, e, e)
-	k.I("VFMADD231PS", zColumnAnchor, e, y)
-	k.I("VPMADDWD", zTimes, y, y)
-	p.give(e)
+	k.I("VFMADD231PS", zColumnAnchor, e, x)
+	k.I("VPMADDWD", zTimes, x, x)
+}
+
+// ofPower is scaled of floating-point codes under a power of two: it is part of the rounding.
+func (k *columns) ofPower(x Vec, from Mem, q int) {
+	sum := x
+	if k.source == 16 {
+		sum = zColumnTemp
+	}
+	roundingSum(k, k.element(x, from, q), sum, zBinade, k.factor(q), k.powerAnchor(q))
+	k.I("VPMADDWD", zTimes, sum, x)
 }
 
 // join makes a the codes, with their signs, of two vectors that hold two codes and two
-// bytes of signs in each dword. It frees b.
-func (k *columns) join(a, b Vec, p *pool) {
-	defer p.give(b)
+// bytes of signs in each dword. It changes b.
+func (k *columns) join(a, b Vec) {
 	if k.integer { // whose codes have the sign
 		k.I("VPSHUFB", zSwap, b, kHigh, a)
 		return
 	}
-	t := p.take()
-	k.I("VMOVDQA64", a, t)
+	k.I("VMOVDQA64", a, zColumnTemp)
 	k.I("VPSHUFB", zSwap, b, kHigh, a)
-	k.I("VPSHUFB", zSwap, t, kLow, b)
+	k.I("VPSHUFB", zSwap, zColumnTemp, kLow, b)
+	k.I("VPMINUB", zColumnLargest, a, a) // under powers of two, the largest may be above it
 	k.I("VPTERNLOGD", 0xd8, zSign, b, a) // where zSign is set signs, else codes
-	p.give(t)
 }

@@ -122,14 +122,13 @@ func (s *columnStorer) each(columns [16]Vec, store func(Vec)) {
 
 // transpose loads 16 rows and transposes their dwords.
 func (s *columnStorer) transpose() (columns [16]Vec) {
-	p := newPool(17)
 	v := make([]Vec, 16)
 	for i := range v {
-		v[i] = p.take()
+		v[i] = Z(i)
 		s.I("VMOVDQU64", s.src.At(0), v[i])
 		s.I("ADDQ", s.srcStep, s.src)
 	}
-	t := p.take()
+	t := Z(16)
 	s.transposeDwords(v, &t)
 	lanes := func(immediate int, a, b *Vec) { s.exchange("VSHUFI32X4", "VSHUFI32X4", []any{immediate}, a, b, &t) }
 	for c, i := range []int{0, 2, 1, 3} {
