@@ -15,49 +15,10 @@ import time
 from ctypes import POINTER, c_bool, c_char_p, c_float, c_int8, c_int32, c_uint32, c_void_p
 
 import gguf
-import numpy as np
+
+import random_llama
 
 libraries, path, kind = sys.argv[1], sys.argv[2], gguf.GGMLQuantizationType[sys.argv[3]]
-HIDDEN, WIDE, LAYERS, HEADS, KV, DIM, VOCABULARY, POSITIONS = 2048, 8192, 16, 32, 8, 64, 128256, 4096
-
-random = np.random.default_rng(1).integers(0, 256, 1 << 24, dtype=np.uint8)
-
-
-def blocks(rows, cols):
-    block, size = gguf.GGML_QUANT_SIZES[kind]
-    data = np.resize(random, (rows * cols // block, size)).copy()
-    scale = {"MXFP4": bytes([120]), "NVFP4": bytes([8] * 4), "Q8_0": np.float16(0.0002).tobytes()}[kind.name]
-    data[:, : len(scale)] = np.frombuffer(scale, np.uint8)
-    return data.reshape(rows, -1)
-
-
-def write():
-    w = gguf.GGUFWriter(path, "llama")
-    w.add_block_count(LAYERS)
-    w.add_context_length(POSITIONS)
-    w.add_embedding_length(HIDDEN)
-    w.add_feed_forward_length(WIDE)
-    w.add_head_count(HEADS)
-    w.add_head_count_kv(KV)
-    w.add_layer_norm_rms_eps(1e-5)
-    w.add_rope_freq_base(500000.0)
-    w.add_rope_dimension_count(DIM)
-    w.add_vocab_size(VOCABULARY)
-    w.add_tokenizer_model("no_vocab")
-    ones = np.ones(HIDDEN, np.float32)
-    matrices = [("token_embd", VOCABULARY, HIDDEN)]
-    for i in range(LAYERS):
-        for name, rows, cols in [("attn_q", HIDDEN, HIDDEN), ("attn_k", KV * DIM, HIDDEN), ("attn_v", KV * DIM, HIDDEN), ("attn_output", HIDDEN, HIDDEN), ("ffn_gate", WIDE, HIDDEN), ("ffn_up", WIDE, HIDDEN), ("ffn_down", HIDDEN, WIDE)]:
-            matrices.append((f"blk.{i}.{name}", rows, cols))
-        w.add_tensor(f"blk.{i}.attn_norm.weight", ones)
-        w.add_tensor(f"blk.{i}.ffn_norm.weight", ones)
-    w.add_tensor("output_norm.weight", ones)
-    for name, rows, cols in matrices:  # the head is tied
-        w.add_tensor(name + ".weight", blocks(rows, cols), raw_dtype=kind)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
 
 
 def struct(name, *fields):
@@ -75,7 +36,7 @@ ContextParams = struct(
 )
 Batch = struct("Batch", ("n_tokens", c_int32), ("token", POINTER(c_int32)), ("embd", c_void_p), ("pos", POINTER(c_int32)), ("n_seq_id", POINTER(c_int32)), ("seq_id", POINTER(POINTER(c_int32))), ("logits", POINTER(c_int8)))
 
-write()
+random_llama.write(path, kind)
 ctypes.CDLL(glob.glob(os.path.join(libraries, "libggml.v*.so"))[0]).ggml_backend_load_all_from_path(libraries.encode())
 lib = ctypes.CDLL(glob.glob(os.path.join(libraries, "libllama.v*.so"))[0])
 for name, returned, arguments in [
