@@ -111,29 +111,6 @@ func comparePrompt(t *testing.T, m *decoder.Model, prompt []int32) {
 	}
 }
 
-// TestSmolLM2Directory compares the model with the Hugging Face directory of its decoded values.
-func TestSmolLM2Directory(t *testing.T) {
-	path, dir := smollm2(t), filepath.Join(t.TempDir(), "decoded")
-	writeDecoded(t, path, dir, safetensors.F32)
-	tokens := tokensOf(t, path, string(read(t, "..", "LICENSE")))[:64]
-	var want []float32
-	for _, model := range []string{path, dir} {
-		m, err := decoder.Load(t.Context(), model, decoder.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		logits, err := m.Logits(t.Context(), tokens, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want == nil {
-			want = logits.Data
-		} else {
-			t.Logf("largest difference %.2g of the largest logit", requireLogits(t, logits.Data, want))
-		}
-	}
-}
-
 // TestTorchSmolLM2BF16 compares the losses of the Hugging Face directory in BF16 with those of
 // transformers in F32. BF16 does not represent the values of Q4_1, so they are not those of the file.
 func TestTorchSmolLM2BF16(t *testing.T) {

@@ -143,21 +143,29 @@ def texts(count, seed):
         yield "".join(parts)
 
 
+def record(path, t, all_texts, seed):
+    """Writes what tokenizer t makes of texts and of ids that no text has, one JSON object per line."""
+    rng = random.Random(seed)
+    with open(path, "w", encoding="utf-8") as f:
+        for text, e in zip(all_texts, t.encode_batch(all_texts, add_special_tokens=False)):
+            line = {"text": text, "ids": e.ids, "decoded": t.decode(e.ids, skip_special_tokens=False)}
+            f.write(json.dumps(line) + "\n")
+        for text in PICKED:
+            ids = t.encode(text, add_special_tokens=True).ids
+            f.write(json.dumps({"complete": text, "ids": ids, "decoded": t.decode(ids, skip_special_tokens=True)}) + "\n")
+        for _ in range(len(all_texts) // 4):
+            ids = [rng.randrange(t.get_vocab_size()) if rng.random() < 0.7 else rng.randrange(300) for _ in range(rng.randrange(1, 9))]
+            f.write(json.dumps({"ids": ids, "decoded": t.decode(ids, skip_special_tokens=True)}) + "\n")
+
+
 def main():
     source, out, count, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     all_texts = list(texts(count, seed))
     for case in CASES:
         data = json.dumps(build(source, case), ensure_ascii=False)
         (out / f"{case}.json").write_text(data, encoding="utf-8")
-        t = Tokenizer.from_str(data)
-        rng = random.Random(seed)
-        with open(out / f"{case}.jsonl", "w", encoding="utf-8") as f:
-            for text, e in zip(all_texts, t.encode_batch(all_texts, add_special_tokens=False)):
-                line = {"text": text, "ids": e.ids, "decoded": t.decode(e.ids, skip_special_tokens=False)}
-                f.write(json.dumps(line) + "\n")
-            for _ in range(len(all_texts) // 4):  # ids that no text has
-                ids = [rng.randrange(t.get_vocab_size()) if rng.random() < 0.7 else rng.randrange(300) for _ in range(rng.randrange(1, 9))]
-                f.write(json.dumps({"ids": ids, "decoded": t.decode(ids, skip_special_tokens=True)}) + "\n")
+        record(out / f"{case}.jsonl", Tokenizer.from_str(data), all_texts, seed)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -61,35 +61,39 @@ func TestTokenizers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compareTokenizer(t, file+"l", fromJSON, texts)
+			compareTokenizer(t, file+"l", fromJSON, texts, true)
 			if c, ok := tokenizerCases[name]; ok {
-				tok, err := fromGGUF(filepath.Join(sources, "ggml-vocab-"+c.vocabulary+".gguf"), c.pre)
+				tok, err := tokenizer.FromGGUF(vocabularyOf(t, filepath.Join(sources, "ggml-vocab-"+c.vocabulary+".gguf"), c.pre))
 				if err != nil {
 					t.Fatal(err)
 				}
-				compareTokenizer(t, file+"l", tok, texts)
+				compareTokenizer(t, file+"l", tok, texts, false) // the cases add BOS to all
 			}
 		})
 	}
 }
 
-// fromGGUF reads the tokenizer of a vocabulary with another pre-tokenizer.
-func fromGGUF(file, pre string) (*tokenizer.Tokenizer, error) {
+// vocabularyOf returns the metadata of a GGUF file with another pre-tokenizer, unless that is "".
+func vocabularyOf(t *testing.T, file, pre string) func(key string) any {
+	t.Helper()
 	f, err := gguf.Open(file)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	defer f.Close()
-	return tokenizer.FromGGUF(func(key string) any {
-		if key == "tokenizer.ggml.pre" {
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func(key string) any {
+		if key == "tokenizer.ggml.pre" && pre != "" {
 			return pre
 		}
 		return f.Value(key)
-	})
+	}
 }
 
-// compareTokenizer reads the output of Python's tokenizers, one JSON object per line.
-func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least int) {
+// compareTokenizer reads the output of Python's tokenizers, one JSON object per line. complete compares
+// the tokens before and after texts, too.
+func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least int, complete bool) {
 	t.Helper()
 	in, err := os.Open(file)
 	if err != nil {
@@ -102,9 +106,10 @@ func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least
 	var took time.Duration
 	for lines.Scan() {
 		var want struct {
-			Text    *string
-			IDs     []uint32
-			Decoded string
+			Text     *string
+			Complete *string // a text that is encoded with the tokens before and after it
+			IDs      []uint32
+			Decoded  string
 		}
 		if err := json.Unmarshal(lines.Bytes(), &want); err != nil {
 			t.Fatal(err)
@@ -119,6 +124,11 @@ func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least
 				if bad++; bad < 5 {
 					t.Errorf("%q: got %v, want %v", *want.Text, got, want.IDs)
 				}
+			}
+		}
+		if want.Complete != nil && complete {
+			if got := tok.Encode(*want.Complete, tokenizer.Options{AddSpecial: true}); !slices.Equal(got, want.IDs) {
+				t.Errorf("%q, complete: got %v, want %v", *want.Complete, got, want.IDs)
 			}
 		}
 		got, err := tok.Decode(want.IDs, want.Text == nil)
