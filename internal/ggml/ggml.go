@@ -58,10 +58,8 @@ func (s Struct) Interleave(dst, codes, scales []byte) {
 		move = copyCodes
 	}
 	for len(dst) > 0 {
-		for i, scale := range scales[:n] { // so few bytes that a copy takes longer
-			dst[i] = scale
-		}
-		dst, scales = dst[n:], scales[n:]
+		dst = dst[copy(dst, scales[:n]):]
+		scales = scales[n:]
 		for range s.Blocks {
 			move(dst[:size], codes[:size])
 			dst, codes = dst[size:], codes[size:]
@@ -79,10 +77,8 @@ func (s Struct) Deinterleave(codes, scales, src []byte) {
 		move = copyCodes
 	}
 	for len(src) > 0 {
-		for i, scale := range src[:n] {
-			scales[i] = scale
-		}
-		src, scales = src[n:], scales[n:]
+		src = src[copy(scales, src[:n]):]
+		scales = scales[n:]
 		for range s.Blocks {
 			move(codes[:size], src[:size])
 			codes, src = codes[size:], src[size:]
