@@ -51,8 +51,12 @@ func TestVector(t *testing.T) {
 					ran[k.Name] = true
 				}
 				t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) {
-					one := compare(t, a, b, Options{Threads: 1})
-					if two := compare(t, a, b, Options{Threads: 2}); !sameBits(one.Clone().Data, two.Clone().Data) {
+					want, magnitude, err := Reference(a, b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					one := compareWith(t, want, magnitude, a, b, Options{Threads: 1})
+					if two := compareWith(t, want, magnitude, a, b, Options{Threads: 2}); !sameBits(one.Clone().Data, two.Clone().Data) {
 						for i := range one.Rows {
 							for j, v := range one.Row(i) {
 								if w := two.At(i, j); v != w && (v == v || w == w) {
@@ -60,10 +64,6 @@ func TestVector(t *testing.T) {
 								}
 							}
 						}
-					}
-					_, magnitude, err := Reference(a, b)
-					if err != nil {
-						t.Fatal(err)
 					}
 					start, bias := edgy(r, s.m, s.n), edgy(r, 1, s.n).Row(0)
 					c := start.Clone()
