@@ -23,16 +23,18 @@ type Config struct {
 
 	// Microscale holds what Hugging Face's configuration has no name for. Other readers ignore it.
 	Microscale struct {
-		Vocabulary string `json:"vocabulary"` // Bytes, or the name of a vocabulary that this package cannot tokenize
+		Vocabulary string `json:"vocabulary"` // "bytes": a token for each byte value; or the name of a vocabulary that this package cannot tokenize
 	} `json:"microscale"`
 }
 
+// Values of Microscale.Vocabulary.
 const (
-	// Bytes is the vocabulary of 256 tokens, one per byte value.
-	Bytes = "bytes"
-
-	tokenizer = "tokenizer" // of a checkpoint that does not name its vocabulary
+	byteVocabulary = "bytes"
+	tokenizer      = "tokenizer" // of a checkpoint that does not name its vocabulary
 )
+
+// HasBytes reports whether the vocabulary has 256 tokens, one per byte value.
+func (c Config) HasBytes() bool { return c.Microscale.Vocabulary == byteVocabulary }
 
 // unsupported is an error that matches errors.ErrUnsupported: a valid model that this package does
 // not compute.
@@ -46,10 +48,10 @@ func (unsupported) Is(target error) bool { return target == errors.ErrUnsupporte
 // θ = 10000 and ε = 1e-5.
 func (c Config) WithDefaults() Config {
 	if c.VocabSize == 0 {
-		c.VocabSize, c.Microscale.Vocabulary = 256, Bytes
+		c.VocabSize, c.Microscale.Vocabulary = 256, byteVocabulary
 	}
 	if c.VocabSize == 256 && c.Microscale.Vocabulary == "" {
-		c.Microscale.Vocabulary = Bytes
+		c.Microscale.Vocabulary = byteVocabulary
 	}
 	if c.NumKeyValueHeads == 0 {
 		c.NumKeyValueHeads = c.NumAttentionHeads
@@ -94,7 +96,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("model: rope_theta is %g, want a positive number", c.RopeTheta)
 	case !(c.RMSNormEps >= 0):
 		return fmt.Errorf("model: rms_norm_eps is %g, want at least 0", c.RMSNormEps)
-	case c.Microscale.Vocabulary == Bytes && c.VocabSize != 256:
+	case c.HasBytes() && c.VocabSize != 256:
 		return fmt.Errorf("model: vocab_size is %d, want 256 for the vocabulary of bytes", c.VocabSize)
 	}
 	return nil
@@ -102,7 +104,7 @@ func (c Config) Validate() error {
 
 // RequireBytes returns an error that matches errors.ErrUnsupported unless the vocabulary is Bytes.
 func (c Config) RequireBytes() error {
-	if c.Microscale.Vocabulary != Bytes {
+	if !c.HasBytes() {
 		return unsupported{fmt.Errorf("the vocabulary has %d tokens, want the 256 bytes of byte-level models, which config.json names as \"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize)}
 	}
 	return nil

@@ -66,7 +66,7 @@ func inWords(s string) string {
 func switchTable() string {
 	var b strings.Builder
 	b.WriteString("| switch | takes | |\n|---|---|---|\n")
-	for _, s := range Switches() {
+	for _, s := range new(Recipe).Switches() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Name, strings.ReplaceAll(s.Values, " | ", ", "), s.Doc)
 	}
 	return b.String()

@@ -53,8 +53,8 @@ var switches = []Switch{
 	{"fp8_mha", boolean, "FP8 attention with the outputs of the projections kept quantized; includes fp8_dpa", setMultiHead},
 }
 
-// Switches returns all switches.
-func Switches() []Switch { return slices.Clone(switches) }
+// Switches returns the switches of a recipe, which Set changes.
+func (*Recipe) Switches() []Switch { return slices.Clone(switches) }
 
 // Flag returns the name with hyphens, for a command line.
 func (s Switch) Flag() string { return strings.ReplaceAll(s.Name, "_", "-") }

@@ -91,7 +91,7 @@ type named struct {
 // writeCheckpoint adds a checkpoint to the run in out, and removes the others. Every rank calls it:
 // file has the name and the rows of the tensors of this rank; without a name, it has none to write. On
 // error, the other checkpoints are unchanged.
-func (p *distribution) writeCheckpoint(out string, s *state, file tensorFile, tensors []named) error {
+func (p *Parallel) writeCheckpoint(out string, s *state, file tensorFile, tensors []named) error {
 	parent := filepath.Join(out, checkpointFolder)
 	final := filepath.Join(parent, fmt.Sprintf("%s%08d", stepPrefix, s.Step))
 	partial := final + partialSuffix
@@ -121,7 +121,7 @@ func (p *distribution) writeCheckpoint(out string, s *state, file tensorFile, te
 
 // writeFile writes the tensors of this rank below dir, and returns the files of all ranks. All ranks
 // return an error if one does.
-func (p *distribution) writeFile(dir string, file tensorFile, tensors []named) (files []tensorFile, err error) {
+func (p *Parallel) writeFile(dir string, file tensorFile, tensors []named) (files []tensorFile, err error) {
 	if file.Name != "" {
 		file.Bytes, file.Checksum, err = writeTensors(filepath.Join(dir, file.Name), tensors)
 	}

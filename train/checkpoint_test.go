@@ -29,7 +29,7 @@ func TestWriteCheckpoint(t *testing.T) {
 		for i := range s.TrainLoss {
 			s.TrainLoss[i] = 1 / float64(i+3)
 		}
-		if err := new(distribution).writeCheckpoint(out, s, tensorFile{Name: tensorsName}, tensors); err != nil {
+		if err := new(Parallel).writeCheckpoint(out, s, tensorFile{Name: tensorsName}, tensors); err != nil {
 			t.Fatal(err)
 		}
 		found, err := look(out)

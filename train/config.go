@@ -43,7 +43,7 @@ type Config struct {
 	Warmup       float64 // fraction of the steps
 	Clip         float64 // maximum gradient norm; 0: no clipping
 
-	Parallel distribution // ranks that share the run
+	Parallel Parallel // ranks that share the run
 
 	Seed    uint64 // of initialization, data order and stochastic rounding
 	Threads int    // goroutines; 0: one per processor
@@ -55,7 +55,7 @@ type Config struct {
 	CheckpointEvery int      // steps; 0: only at the start and when interrupted
 	Resume          bool     // resume from the checkpoint in Out, or start if there is none
 	Force           bool     // replace the run or model in Out
-	Arguments       []string // stored in checkpoints for LastCheckpoint
+	Arguments       []string // stored in checkpoints; see LastCheckpoint
 
 	Progress func(Event) // called from the goroutine of Run on rank 0; may be nil
 

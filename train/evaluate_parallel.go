@@ -55,7 +55,7 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 }
 
 // any reports whether a flag is set on one of the ranks.
-func (p *distribution) any(flag bool) (bool, error) {
+func (p *Parallel) any(flag bool) (bool, error) {
 	own := []byte{0}
 	if flag {
 		own[0] = 1

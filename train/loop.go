@@ -386,7 +386,7 @@ func (r *run) keep(ctx context.Context) error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Errors that Run and LastCheckpoint wrap.
+// Errors that Run and Config.LastCheckpoint wrap.
 var (
 	ErrDone = errors.New("the run is complete: there is nothing to resume")
 	ErrBusy = errors.New("another run is writing to it")

@@ -206,7 +206,7 @@ func TestResume(t *testing.T) {
 			if !errors.As(err, &i) || i.Step != step || i.Out != c.Out {
 				t.Fatalf("%s: step %d: %v", name, step, err)
 			}
-			if stored, _, err := LastCheckpoint(c.Out); err != nil || stored != step {
+			if stored, _, err := c.LastCheckpoint(); err != nil || stored != step {
 				t.Fatalf("%s: step %d: the last checkpoint has %d steps, %v", name, step, stored, err)
 			}
 			c.Resume = true
@@ -361,7 +361,7 @@ func TestTwoRuns(t *testing.T) {
 	c.Progress = onStep(0, func() {
 		_, err := Run(context.Background(), resumed)
 		busy(err)
-		_, _, err = LastCheckpoint(c.Out)
+		_, _, err = c.LastCheckpoint()
 		busy(err)
 		if _, err = Run(context.Background(), other); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("a new run beside an active one: got %v, want fs.ErrExist", err)
@@ -417,7 +417,7 @@ func TestDiverged(t *testing.T) {
 		if d.Tensor == "" || d.NaN+d.Inf == 0 || d.Kept != d.Step-1 {
 			t.Errorf("recipe %s: got %+v", name, d)
 		}
-		if stored, _, err := LastCheckpoint(c.Out); err != nil || stored != d.Kept {
+		if stored, _, err := c.LastCheckpoint(); err != nil || stored != d.Kept {
 			t.Errorf("recipe %s: the last checkpoint has %d steps, %v", name, stored, err)
 		}
 	}

@@ -129,11 +129,11 @@ func (c *Config) CheckOut() error {
 	return (&run{Config: *c}).admit(s)
 }
 
-// LastCheckpoint returns the number of steps of the last checkpoint in out, and the Arguments of its
-// run. The run must not be active. Without a checkpoint that a resumed run could use or replace,
-// LastCheckpoint returns the error that the run would.
-func LastCheckpoint(out string) (step int, arguments []string, err error) {
-	release, err := claim(out)
+// LastCheckpoint returns the number of steps of the last checkpoint in c.Out, and the Arguments of its
+// run. It reads no other field. The run must not be active. Without a checkpoint that a resumed run
+// could use or replace, LastCheckpoint returns the error that the run would.
+func (c *Config) LastCheckpoint() (step int, arguments []string, err error) {
+	release, err := claim(c.Out)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil, nil
 	}
@@ -141,10 +141,10 @@ func LastCheckpoint(out string) (step int, arguments []string, err error) {
 		return 0, nil, err
 	}
 	defer release()
-	s, err := look(out)
+	s, err := look(c.Out)
 	if err == nil {
 		s.tidy()
-		err = s.resumable(out)
+		err = s.resumable(c.Out)
 	}
 	if err != nil || s.dir == "" {
 		return 0, nil, err

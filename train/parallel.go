@@ -10,14 +10,14 @@ import (
 	"github.com/microscale-go/microscale/internal/nn"
 )
 
-// A distribution divides a run among the ranks of a job. Each rank calls Run with the same configuration
+// Parallel divides a run among the ranks of a job. Each rank calls Run with the same configuration
 // and its own group, and trains a copy of the model on an equal part of the microbatches of every step.
 // The zero value is a run of one rank. Only the commands of this module make groups of several.
 //
 // With gradients in FP32 the losses are those of one rank with the same microbatches, bit by bit,
 // under every recipe but delayed scaling, whose scales depend on the microbatches that are computed
 // at a time. With other formats they depend on the number of ranks.
-type distribution struct {
+type Parallel struct {
 	Group *comm.Group // all ranks of the job; nil: one rank
 
 	// GradReduce is the format in which gradients travel; nil: comm.F32. Sums are FP32.
@@ -53,7 +53,7 @@ type distribution struct {
 }
 
 // wire returns the format in which gradients travel.
-func (p *distribution) wire() comm.Wire {
+func (p *Parallel) wire() comm.Wire {
 	if p.GradReduce == nil {
 		return comm.F32
 	}
@@ -61,7 +61,7 @@ func (p *distribution) wire() comm.Wire {
 }
 
 // ranks returns the number of ranks.
-func (p *distribution) ranks() int {
+func (p *Parallel) ranks() int {
 	if p.Group == nil {
 		return 1
 	}
@@ -69,19 +69,19 @@ func (p *distribution) ranks() int {
 }
 
 // tensor returns the number of ranks that share a layer.
-func (p *distribution) tensor() int { return max(1, p.Tensor) }
+func (p *Parallel) tensor() int { return max(1, p.Tensor) }
 
 // dataRanks returns the number of ranks that have different microbatches.
-func (p *distribution) dataRanks() int { return p.ranks() / p.tensor() }
+func (p *Parallel) dataRanks() int { return p.ranks() / p.tensor() }
 
 // groups are the two dimensions of a job.
 type groups struct {
-	data   distribution // ranks with the same part of the model and different microbatches
-	tensor nn.Ranks     // ranks with the same microbatches, which share the model
+	data   Parallel // ranks with the same part of the model and different microbatches
+	tensor nn.Ranks // ranks with the same microbatches, which share the model
 }
 
 // split returns the groups that this rank belongs to. Every rank of a job calls it first.
-func (p *distribution) split() (g groups, err error) {
+func (p *Parallel) split() (g groups, err error) {
 	g.data = *p
 	if p.Group == nil {
 		return g, nil
@@ -95,10 +95,10 @@ func (p *distribution) split() (g groups, err error) {
 }
 
 // distributed reports whether ranks optimize different rows.
-func (p *distribution) distributed() bool { return p.DistributedOptimizer && p.ranks() > 1 }
+func (p *Parallel) distributed() bool { return p.DistributedOptimizer && p.ranks() > 1 }
 
 // rank returns the number of this rank.
-func (p *distribution) rank() int {
+func (p *Parallel) rank() int {
 	if p.Group == nil {
 		return 0
 	}
@@ -106,7 +106,7 @@ func (p *distribution) rank() int {
 }
 
 // group returns the group with a name for what it transfers.
-func (p *distribution) group(purpose string) *comm.Group {
+func (p *Parallel) group(purpose string) *comm.Group {
 	if p.Group == nil {
 		return comm.Self().For(purpose)
 	}
@@ -171,7 +171,7 @@ func (c *Config) checkTensor(n int) error {
 
 // agree returns nil if err is nil on every rank, and otherwise an error on every rank: its own, or
 // that of the first rank that has one.
-func (p *distribution) agree(err error) error {
+func (p *Parallel) agree(err error) error {
 	if p.ranks() == 1 {
 		return err
 	}
@@ -198,7 +198,7 @@ func (p *distribution) agree(err error) error {
 }
 
 // onFirst calls f on rank 0, and returns its error on every rank.
-func (p *distribution) onFirst(f func() error) error {
+func (p *Parallel) onFirst(f func() error) error {
 	if p.rank() > 0 {
 		return p.agree(nil)
 	}
@@ -206,7 +206,7 @@ func (p *distribution) onFirst(f func() error) error {
 }
 
 // fromFirst calls f on rank 0, and returns its result on every rank.
-func fromFirst[T any](p *distribution, f func() (T, error)) (result T, err error) {
+func fromFirst[T any](p *Parallel, f func() (T, error)) (result T, err error) {
 	if p.ranks() == 1 {
 		return f()
 	}
@@ -227,7 +227,7 @@ func fromFirst[T any](p *distribution, f func() (T, error)) (result T, err error
 }
 
 // agreed marks an error that all ranks return.
-func (p *distribution) agreed(err error) error {
+func (p *Parallel) agreed(err error) error {
 	if p.ranks() == 1 {
 		return err
 	}

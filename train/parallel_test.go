@@ -145,10 +145,10 @@ func TestHandshake(t *testing.T) {
 func TestHandshakeGather(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	c.HoldQuantized, c.Parallel.DistributedOptimizer = true, true
-	for name, option := range map[string]func(p *distribution){
-		"gather_bf16":          func(p *distribution) { p.GatherBF16 = true },
-		"overlap_param_gather": func(p *distribution) { p.OverlapParamGather = true },
-		"reuse_grad_buffer":    func(p *distribution) { p.ReuseGradBuffer = true },
+	for name, option := range map[string]func(p *Parallel){
+		"gather_bf16":          func(p *Parallel) { p.GatherBF16 = true },
+		"overlap_param_gather": func(p *Parallel) { p.OverlapParamGather = true },
+		"reuse_grad_buffer":    func(p *Parallel) { p.ReuseGradBuffer = true },
 	} {
 		_, err := runRanks(2, c, func(rank int, c *Config) {
 			if rank == 1 {
@@ -165,7 +165,7 @@ func TestHandshakeGather(t *testing.T) {
 func TestAgree(t *testing.T) {
 	var errs [3]error
 	if err := comm.Run(3, comm.Options{}, func(g *comm.Group) error {
-		p := &distribution{Group: g}
+		p := &Parallel{Group: g}
 		errs[g.Rank()] = p.agree([]error{nil, ErrBusy, ErrDone}[g.Rank()])
 		return p.agree(nil)
 	}); err != nil {

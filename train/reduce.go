@@ -13,7 +13,7 @@ import (
 // gradients that are complete; the reducer sends a bucket of them as soon as it is full, while the
 // pass continues.
 type reducer struct {
-	*distribution
+	*Parallel
 	params  []*nn.Param
 	index   map[*nn.Param]int
 	buckets []*bucket
@@ -38,8 +38,8 @@ type bucket struct {
 const bucketElements = 1 << 20
 
 // newReducer returns the reducer of parameters whose rows are divided by cuts.
-func newReducer(p *distribution, params []*nn.Param, cuts [][]int, threads int) *reducer {
-	r := &reducer{distribution: p, params: params, index: map[*nn.Param]int{}, of: make([]*bucket, len(params)), threads: threads}
+func newReducer(p *Parallel, params []*nn.Param, cuts [][]int, threads int) *reducer {
+	r := &reducer{Parallel: p, params: params, index: map[*nn.Param]int{}, of: make([]*bucket, len(params)), threads: threads}
 	var order []int // of the backward pass
 	for i := len(params) - 1; i >= 0; i-- {
 		order = append(order, i)

@@ -25,7 +25,7 @@ func reduceOnes(t *testing.T, wire string, distributed bool, change func(r *redu
 			p.Grad.Data[i] = 1
 		}
 		params := []*nn.Param{p}
-		r := newReducer(&distribution{Group: g, GradReduce: w, DistributedOptimizer: distributed}, params, [][]int{{0, 1, 2}}, 1)
+		r := newReducer(&Parallel{Group: g, GradReduce: w, DistributedOptimizer: distributed}, params, [][]int{{0, 1, 2}}, 1)
 		if change != nil {
 			change(r)
 		}

@@ -128,7 +128,7 @@ func TestGatherMemory(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	c.HoldQuantized, c.Steps = true, 2
 	c.Model.IntermediateSize, c.Model.NumHiddenLayers = 512, 4
-	run := func(change func(p *distribution)) *Result {
+	run := func(change func(p *Parallel)) *Result {
 		t.Helper()
 		own := c
 		change(&own.Parallel)
@@ -138,10 +138,10 @@ func TestGatherMemory(t *testing.T) {
 		}
 		return got[0]
 	}
-	plain := run(func(*distribution) {}).Memory
-	sharded := run(func(p *distribution) { p.DistributedOptimizer = true }).Memory
-	overlap := run(func(p *distribution) { p.DistributedOptimizer, p.OverlapParamGather = true, true }).Memory
-	reuse := run(func(p *distribution) {
+	plain := run(func(*Parallel) {}).Memory
+	sharded := run(func(p *Parallel) { p.DistributedOptimizer = true }).Memory
+	overlap := run(func(p *Parallel) { p.DistributedOptimizer, p.OverlapParamGather = true, true }).Memory
+	reuse := run(func(p *Parallel) {
 		p.DistributedOptimizer, p.OverlapParamGather, p.ReuseGradBuffer = true, true, true
 	}).Memory
 	t.Logf("plain %+v\nsharded %+v\noverlap %+v\nreuse %+v", plain, sharded, overlap, reuse)

@@ -28,7 +28,7 @@ func (o *trainOptions) directory(cmd *cobra.Command, job *ranks.Job) (done bool,
 		return false, cli.Misuse("--force needs --out: name the directory of the run to replace")
 	case o.resume:
 		arguments, err := ranks.FromFirst(job, func() ([]string, error) {
-			_, arguments, err := train.LastCheckpoint(o.out)
+			_, arguments, err := (&train.Config{Out: o.out}).LastCheckpoint()
 			if errors.Is(err, train.ErrDone) {
 				return nil, nil
 			}

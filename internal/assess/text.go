@@ -11,7 +11,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/tokenizer"
@@ -89,7 +88,7 @@ type vocabulary struct{ tokenizer *tokenizer.Tokenizer }
 
 // openVocabulary returns the vocabulary of a model.
 func openVocabulary(s *stack) (vocabulary, error) {
-	if s.Config.Microscale.Vocabulary == decoder.Bytes {
+	if s.Config.HasBytes() {
 		return vocabulary{}, nil
 	}
 	t, err := input.TokenizerOf(s.source)

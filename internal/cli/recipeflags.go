@@ -98,7 +98,7 @@ func FindRecipe(name string) (recipe.Recipe, error) {
 
 // addSwitches adds a flag for each switch of recipes to cmd.
 func (f *RecipeFlags) addSwitches(cmd *cobra.Command) {
-	for _, s := range recipe.Switches() {
+	for _, s := range new(recipe.Recipe).Switches() {
 		v := &switchFlag{Switch: s}
 		flag := &pflag.Flag{Name: s.Flag(), Usage: s.Doc + "; " + valuesText(s.Values), Value: v}
 		if v.boolean() {
