@@ -7,10 +7,10 @@ import (
 	"math"
 )
 
-// evaluate is Evaluate of the validation data, with the batches divided among the ranks that have
-// different microbatches: batch i is that of rank i modulo their number. Ranks that share a layer
-// compute a batch together, and so finish even if the context ends. If the context of a rank ends, all return
-// context.Canceled.
+// evaluate evaluates the model on the validation data. The ranks with different microbatches divide
+// the batches: rank i modulo their number computes batch i. Ranks that share a layer compute a batch
+// together, so they finish it even if the context ends. If the context of one rank ends, all ranks
+// return context.Canceled.
 func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	p := &r.Parallel
 	if p.ranks() == 1 {
