@@ -88,9 +88,9 @@ type named struct {
 	data []float32
 }
 
-// writeCheckpoint adds a checkpoint to the run in out, and removes the others. Every rank calls it:
-// file has the name and the rows of the tensors of this rank; without a name, it has none to write. On
-// error, the other checkpoints are unchanged.
+// writeCheckpoint adds a checkpoint to the run in out and removes the others. Every rank calls it.
+// file names the file of this rank and the rows of its tensors; a rank without a name writes nothing.
+// On error, the other checkpoints are unchanged.
 func (p *Parallel) writeCheckpoint(out string, s *state, file tensorFile, tensors []named) error {
 	parent := filepath.Join(out, checkpointFolder)
 	final := filepath.Join(parent, fmt.Sprintf("%s%08d", stepPrefix, s.Step))

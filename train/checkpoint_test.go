@@ -16,8 +16,8 @@ import (
 	"github.com/microscale-go/microscale/internal/nn"
 )
 
-// TestWriteCheckpoint checks that a checkpoint is read bit by bit, that the previous one is removed,
-// and that files of a killed process are neither used nor in the way.
+// TestWriteCheckpoint checks that a checkpoint keeps every bit and replaces the previous one, and
+// that a run ignores and removes the files of a killed process.
 func TestWriteCheckpoint(t *testing.T) {
 	out := t.TempDir()
 	data := []float32{1, float32(math.Copysign(0, -1)), math.Float32frombits(1), math.MaxFloat32, 0.1}
