@@ -21,6 +21,15 @@ dense = dict(
 moe = dict(moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True)
 clip = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=16, projection_dim=64)
 qwen2_vision = dict(depth=2, embed_dim=64, hidden_size=128, num_heads=2, mlp_ratio=2, patch_size=14)
+
+
+def longrope(original):
+    factors = dict(short_factor=[1.0 + 0.05 * i for i in range(12)], long_factor=[1.5 + 0.25 * i for i in range(12)])
+    return dict(
+        original_max_position_embeddings=original,
+        rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, original_max_position_embeddings=original, **factors))
+
+
 sizes = {
     "llama": ("LlamaForCausalLM", {}),
     "mistral": ("MistralForCausalLM", dict(head_dim=32)),
@@ -38,6 +47,8 @@ sizes = {
     "gemma3_text": ("Gemma3ForCausalLM", dict(
         hidden_size=256, head_dim=32, tie_word_embeddings=True, query_pre_attn_scalar=32, sliding_window=64, num_hidden_layers=6)),
     "phi3": ("Phi3ForCausalLM", {}),
+    "phi3_long": ("Phi3ForCausalLM", longrope(128)),
+    "phi3_short": ("Phi3ForCausalLM", longrope(256)),
     "smollm3": ("SmolLM3ForCausalLM", dict(tie_word_embeddings=True, num_hidden_layers=4)),
     "granite": ("GraniteForCausalLM", dict(embedding_multiplier=2.0, residual_multiplier=0.7, attention_multiplier=0.25, logits_scaling=1.5)),
     "olmo2": ("Olmo2ForCausalLM", {}),
@@ -83,7 +94,7 @@ def as_published(config):
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
             config[key] = rope[key]
-    if config["model_type"] == "gpt_oss":
+    if config["model_type"] == "gpt_oss" or rope.get("rope_type") == "longrope":
         config["rope_scaling"] = rope
     if config["model_type"] == "qwen3_moe":
         config["num_experts"] = config["num_local_experts"]

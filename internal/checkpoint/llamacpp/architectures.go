@@ -30,6 +30,7 @@ type architecture struct {
 	listed     bool               // the file lists the layers with windows, which windowed has if config.json does not
 	localTheta float64            // rope_theta of layers with windows; 0: that of the others
 	unrounded  bool               // the bounds of YaRN are not rounded in the checkpoint (truncate is false)
+	longRope   bool               // the file may have the divisors of LongRoPE
 	unrotated  int                // each unrotated-th layer has no rotary embedding; 0: all have one
 	theta      float64            // of rotary embeddings in a config.json without rope_theta; 0: 10000
 	// scaled: scores are divided by the root of head_dim or, in the model with that number of layers,
@@ -103,7 +104,7 @@ var architectures = map[string]architecture{
 		{"post_self_attn_layernorm", "post_attention_norm"}, {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"},
 		{"mlp.gate_up_proj", "ffn_up"},
 	}},
-	"Phi3ForCausalLM": {name: "phi3", modelType: "phi3", partial: true, modules: [][2]string{
+	"Phi3ForCausalLM": {name: "phi3", modelType: "phi3", partial: true, longRope: true, modules: [][2]string{
 		{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"},
 	}},
 	"Gemma2ForCausalLM": {name: "gemma2", sizes: `{"head_dim": 256}`, modelType: "gemma2", modules: gemmaModules, activation: "gelu_pytorch_tanh", plusOne: true, windowed: 2, scaled: 46, keys: []setting{

@@ -186,6 +186,9 @@ func number(value any) any {
 // Llama 3 that give them, they are a LongRoPE with the same divisors for all lengths.
 func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 	key := func(name string) any { return f.Value(a.name + ".rope." + name) }
+	if ok, err := longOf(f, a, c); ok || err != nil {
+		return err
+	}
 	if t, ok := f.Lookup(ropeFactors); ok {
 		divisors, err := readFloats(f, t)
 		if err != nil {

@@ -130,7 +130,8 @@ type config struct {
 	SparseStep       int      `json:"decoder_sparse_step"`
 	DenseLayers      []int    `json:"mlp_only_layers"`
 	RopeTheta        *float64 `json:"rope_theta"`
-	LocalTheta       *float64 `json:"rope_local_base_freq"` // Gemma's name of rope_theta in layers with windows
+	OriginalLength   *float64 `json:"original_max_position_embeddings"` // of LongRoPE
+	LocalTheta       *float64 `json:"rope_local_base_freq"`             // Gemma's name of rope_theta in layers with windows
 	RopeScaling      *rope    `json:"rope_scaling"`
 	RopeParameters   *rope    `json:"rope_parameters"` // newer configurations, in place of the two above
 	BOS              tokenIDs `json:"bos_token_id"`

@@ -11,20 +11,22 @@ import (
 // rope has the parameters of rotary embeddings and of their scaling to contexts beyond the
 // training length.
 type rope struct {
-	Theta           *float64 `json:"rope_theta"`
-	Type            string   `json:"rope_type"`
-	OldType         string   `json:"type"` // older configurations, in place of rope_type
-	Factor          *float64 `json:"factor"`
-	LowFrequency    *float64 `json:"low_freq_factor"`
-	HighFrequency   *float64 `json:"high_freq_factor"`
-	OriginalLength  *float64 `json:"original_max_position_embeddings"`
-	AttentionFactor *float64 `json:"attention_factor"`
-	BetaFast        *float64 `json:"beta_fast"`
-	BetaSlow        *float64 `json:"beta_slow"`
-	PartialRotary   *float64 `json:"partial_rotary_factor"`
-	Truncate        *bool    `json:"truncate"`       // whether YaRN rounds its bounds
-	Full            *rope    `json:"full_attention"` // if layers with a window have other parameters
-	Sliding         *rope    `json:"sliding_attention"`
+	Theta           *float64  `json:"rope_theta"`
+	Type            string    `json:"rope_type"`
+	OldType         string    `json:"type"` // older configurations, in place of rope_type
+	Factor          *float64  `json:"factor"`
+	LowFrequency    *float64  `json:"low_freq_factor"`
+	HighFrequency   *float64  `json:"high_freq_factor"`
+	OriginalLength  *float64  `json:"original_max_position_embeddings"`
+	AttentionFactor *float64  `json:"attention_factor"`
+	BetaFast        *float64  `json:"beta_fast"`
+	BetaSlow        *float64  `json:"beta_slow"`
+	PartialRotary   *float64  `json:"partial_rotary_factor"`
+	ShortFactor     []float32 `json:"short_factor"` // of LongRoPE
+	LongFactor      []float32 `json:"long_factor"`
+	Truncate        *bool     `json:"truncate"`       // whether YaRN rounds its bounds
+	Full            *rope     `json:"full_attention"` // if layers with a window have other parameters
+	Sliding         *rope     `json:"sliding_attention"`
 }
 
 // kind returns rope_type under either name.
@@ -67,6 +69,8 @@ func (m *Model) rotary() error {
 	switch {
 	case kind == "" || kind == "default":
 		return nil
+	case (kind == "longrope" || kind == "su") && m.architecture.longRope:
+		return m.long(r)
 	case r.Factor == nil:
 		return fmt.Errorf("rope_scaling of type %q has no factor: fetch it again", kind)
 	case kind == "linear":

@@ -171,7 +171,7 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 		if !known {
 			name = t.Name
 		}
-	case a.name != "" && t.Name == ropeFactors:
+	case a.name != "" && t.Name == ropeFactors, a.longRope && (t.Name == shortFactors || t.Name == longFactors):
 		return // it follows from the configuration
 	default:
 		name = t.Name

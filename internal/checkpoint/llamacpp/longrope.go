@@ -1,0 +1,66 @@
+package llamacpp
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/microscale-go/microscale/internal/gguf"
+)
+
+// The names of the divisors of LongRoPE, for texts up to the original length and for longer ones.
+const (
+	shortFactors = "rope_factors_short.weight"
+	longFactors  = "rope_factors_long.weight"
+)
+
+// originalLength is the metadata key of the length in tokens up to which frequencies have the short divisors.
+const originalLength = "rope.scaling.original_context_length"
+
+// long adds LongRoPE (Ding et al., 2024): divisors of the frequencies, and a factor of cosines and sines.
+func (m *Model) long(r *rope) error {
+	rotated := int(float64(m.config.HeadDim) * value(m.config.PartialRotary, 1))
+	original := value(r.OriginalLength, value(m.config.OriginalLength, 0))
+	if len(r.ShortFactor) != rotated/2 || len(r.LongFactor) != rotated/2 || !(original > 1) || original > math.MaxInt32 {
+		return fmt.Errorf("longrope has %d short and %d long factors and an original length of %g, want %d factors of each: fetch it again", len(r.ShortFactor), len(r.LongFactor), original, rotated/2)
+	}
+	m.set(originalLength, uint32(original))
+	m.set(attentionFactor, float32(value(r.AttentionFactor, longMagnitude(value(r.Factor, float64(m.config.ContextLength)/original), original))))
+	shape := []int64{int64(rotated / 2)}
+	m.Extra = append(m.Extra, Constant{gguf.Spec{Name: longFactors, Type: gguf.F32, Shape: shape}, r.LongFactor}, Constant{gguf.Spec{Name: shortFactors, Type: gguf.F32, Shape: shape}, r.ShortFactor})
+	m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp takes the divisors of LongRoPE for long texts if its context has more than %g tokens, and transformers if the text has", original))
+	return nil
+}
+
+// longMagnitude returns the factor of cosines and sines of LongRoPE for an extension by factor.
+func longMagnitude(factor, original float64) float64 {
+	if factor <= 1 {
+		return 1
+	}
+	return math.Sqrt(1 + math.Log(factor)/math.Log(original))
+}
+
+// longOf sets the LongRoPE of a file in its configuration. ok is false if it has none.
+func longOf(f *gguf.File, a architecture, c map[string]any) (ok bool, err error) {
+	short, hasShort := f.Lookup(shortFactors)
+	long, hasLong := f.Lookup(longFactors)
+	if !a.longRope || !hasShort || !hasLong {
+		return false, nil
+	}
+	r := map[string]any{"rope_type": "longrope"}
+	if r["short_factor"], err = readFloats(f, short); err != nil {
+		return false, err
+	}
+	if r["long_factor"], err = readFloats(f, long); err != nil {
+		return false, err
+	}
+	original, positions := float64(f.Count(a.name+"."+originalLength)), float64(f.Count(a.name+".context_length"))
+	if original > 0 {
+		c["original_max_position_embeddings"] = json.Number(fmt.Sprint(original))
+	}
+	if x, given := f.Value(a.name + "." + attentionFactor).(float32); given && x != float32(longMagnitude(positions/original, original)) {
+		r["attention_factor"] = number(x)
+	}
+	c["rope_scaling"] = r
+	return true, nil
+}
