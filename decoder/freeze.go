@@ -44,7 +44,7 @@ func (r *reader) stack(p *projection) (list []stackedPart, err error) {
 		if n >= 0 && reflect.DeepEqual(list[n].input, input) {
 			input = list[n].input // shared, so that the input is quantized once
 		}
-		if n < 0 || list[n].input != input || !r.joins(list[n].weights[0], w) {
+		if n < 0 || list[n].input != input || !r.joins(list[n], w) {
 			list, n = append(list, stackedPart{input: input}), n+1
 		}
 		list[n].weights = append(list[n].weights, w)
@@ -54,10 +54,18 @@ func (r *reader) stack(p *projection) (list []stackedPart, err error) {
 	return list, nil
 }
 
-// joins reports whether the rows of w can follow those of v in one matrix.
-func (r *reader) joins(v, w *checkpoint.Weight) bool {
-	return r.options.Inputs.Element != nil && v.Quantized() && w.Quantized() && v.Format.Name == w.Format.Name &&
-		v.Format.Block.Rows == 1 && v.Format.Scale.StoredBits() == 8 && v.Global == w.Global
+// joins reports whether the rows of w can follow those of p in one matrix: with the same format, and
+// blocks that end with the rows of p.
+func (r *reader) joins(p stackedPart, w *checkpoint.Weight) bool {
+	v := p.weights[0]
+	switch {
+	case r.options.Inputs.Element == nil || v.Quantized() != w.Quantized():
+		return false
+	case !w.Quantized():
+		return v.Dtype == w.Dtype
+	}
+	rows := v.Format.Block.Rows
+	return v.Format.Name == w.Format.Name && v.Global == w.Global && rows > 0 && p.rows%rows == 0
 }
 
 // freeze makes a projection one with weights as they are stored, and returns the reads of its weights

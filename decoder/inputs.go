@@ -8,21 +8,19 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// optimize prepares the frozen weights of a projection for products with few tokens, whose inputs
-// are in a format: it interleaves their codes where kernels support that.
+// optimize prepares the frozen weights of a projection for inputs in a format, which weights in a block
+// format take, and those in the format of the inputs. It interleaves codes for products with few tokens
+// where kernels support that.
 func (p *projection) optimize(inputs quant.Format, threads int) error {
 	f := p.frozen
-	if !f.quantized() {
-		return nil
-	}
 	input := &activation{format: inputs}
 	for i := range f.parts {
-		if f.parts[i].input == nil && f.parts[i].weight.Format.Scaled() {
+		if w := f.parts[i].weight.Format; f.parts[i].input == nil && (w.Scaled() || w.Element == inputs.Element) {
 			f.parts[i].input = input
 		}
 	}
 	for i, part := range f.parts {
-		if in := part.input; in == nil || in.format.Element != quant.BF16.Element && !in.format.Element.Integer {
+		if in := part.input; in == nil || !part.weight.Format.Scaled() || in.format.Element != quant.BF16.Element && !in.format.Element.Integer {
 			continue
 		}
 		inside, err := gemm.Interleave(part.weight, gemm.Options{Threads: threads})

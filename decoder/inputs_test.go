@@ -21,7 +21,7 @@ func TestInputs(t *testing.T) {
 	}
 	original := appendTokens(t, newSession(t, m, 0), tokens...)
 	stored := []*checkpoint.Convention{checkpoint.Plain(), conventionNamed(t, "compressed-tensors")}
-	for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXFP8, quant.NVFP4} {
+	for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXFP8, quant.NVFP4, quant.FP8Row} {
 		convention := stored[i/3]
 		low := quantized(t, dir, f.Name, quant.Quantizer{Format: f}, convention)
 		exact, err := Load(t.Context(), low, LoadOptions{Inference: true})
@@ -60,6 +60,41 @@ func TestInputs(t *testing.T) {
 					t.Errorf("got %d stored and %d dynamic scales of inputs in %s", stored, dynamic, inputs)
 				}
 			})
+		}
+	}
+}
+
+// TestInputsBF16 checks that layers whose weights are in BF16 take inputs in BF16 if the others do,
+// with one matrix for each layer, and otherwise inputs in F32.
+func TestInputsBF16(t *testing.T) {
+	m, tokens := trained(t, small), []int32{'t', 'h', 'e', ' ', 'q', 'u', 'i', 'c', 'k'}
+	dir := t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	exact, err := Load(t.Context(), dir, LoadOptions{Inference: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := appendTokens(t, newSession(t, exact, 0), tokens...)
+	norm := distance(want, make([]float32, len(want)))
+	for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
+		fast, err := Load(t.Context(), dir, LoadOptions{Inference: true, Inputs: inputs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounds := inputs.Element == quant.BF16.Element
+		for _, p := range fast.layers[1].projections() {
+			if n := len(p.frozen.parts); n != 1 {
+				t.Errorf("%s: got %d matrices, want 1", p.name, n)
+			}
+			if in := p.frozen.parts[0].input; (in != nil) != rounds {
+				t.Errorf("%s with inputs in %s: got inputs %v", p.name, inputs, in)
+			}
+		}
+		got := appendTokens(t, newSession(t, fast, 0), tokens...)
+		if from := distance(got, want); (from > 0) != rounds || from > 0.01*norm {
+			t.Errorf("inputs in %s: got distance %g from inputs in F32, of %g", inputs, from, norm)
 		}
 	}
 }

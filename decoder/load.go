@@ -26,7 +26,7 @@ type LoadOptions struct {
 	Inference bool
 
 	// Inputs is the format of the inputs of quantized linear layers: bf16, or mxint8 for products
-	// of integers. The weights are reordered for products with few tokens. The zero format takes
+	// of integers. With bf16, layers whose weights are in BF16 take it, too. The weights are reordered for products with few tokens. The zero format takes
 	// inputs in the recipe's Activations and keeps the order of the weights. Where Activations
 	// quantizes an input, it prevails.
 	Inputs quant.Format
