@@ -191,7 +191,7 @@ func minRows(k *kernel, threads int) int {
 // The product may be complete before a thread that started late arrives.
 func (j *job) leave() {
 	if j.inside.Add(-1) == 0 {
-		j.plan, j.packed, j.c, j.bias = plan{}, nil, tensor.Dense{}, nil // do not retain the caller's memory
+		j.plan, j.packed, j.c, j.bias, j.vector.scales = plan{}, nil, tensor.Dense{}, nil, vectorScales{} // do not retain the caller's memory
 		jobs.Put(j)
 	}
 }

@@ -178,6 +178,7 @@ type vectorJob struct {
 	x       []uint32    // decoded rows of A, for all passes
 	xStride int         // in words
 	passes  []vectorPass
+	scales  vectorScales
 }
 
 // A vectorPass multiplies batch rows of A, from row first on.
@@ -258,7 +259,7 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 	t := p.b.t
 	rowBytes, n := t.RowBytes(), l1-l0
 	codes := t.Codes[l0*rowBytes:]
-	scales, stride := p.b.vectorScales(l0)
+	scales, stride := w.job.vector.scales.from(l0)
 	steps := ceilDiv(p.k, v.step)
 	inside := v.stepsInside(p.k, t.Format.Element)
 	if inside > 0 {
@@ -348,7 +349,7 @@ func (w *worker) vectorCopied(l0, l1, from, to, at int) (found bool) {
 	codes, scales := w.tail[:(l1-l0)*codeBytes], w.tail[(l1-l0)*codeBytes:][:(l1-l0)*scaleBytes]
 	clear(codes)
 	fill(scales, v.padding())
-	all, stride := p.b.vectorScales(l0)
+	all, stride := w.job.vector.scales.from(l0)
 	used := min(codeBytes, rowBytes-first)
 	blocks := ceilDiv(min(to*v.step, p.k), v.block) - from*v.step/v.block
 	for l := range l1 - l0 {
@@ -363,23 +364,36 @@ func (w *worker) vectorCopied(l0, l1, from, to, at int) (found bool) {
 	return w.vectorSteps(codes, scales, codeBytes, scaleBytes, from, to-from, l1-l0, at)
 }
 
-// vectorScales returns the bytes of the scales of B from row l on, and the stride to those of
-// the next row: 0 if rows share them. It returns nil if B has no scales or one per row.
-func (s *side) vectorScales(l int) (scales []byte, stride int) {
-	f := s.t.Format
-	if !f.Scaled() || s.perRow() {
-		return nil, 0
+// A vectorScales locates the scales of B. It is empty if B has no scales or one per row.
+type vectorScales struct {
+	bytes []byte
+	row   int // bytes of a row of scales
+	rows  int // of B that share it
+}
+
+func newVectorScales(s *side) (v vectorScales) {
+	if !s.t.Format.Scaled() || s.perRow() {
+		return v
 	}
-	scales = s.t.Scales
+	v.bytes, v.rows = s.t.Scales, s.t.Format.Block.Rows
 	if x := s.t.Scales32; x != nil {
-		scales = memory.Bytes(x)
+		v.bytes = memory.Bytes(x)
 	}
 	_, cols := s.t.ScaleShape()
-	bytes := s.kernel.vector.scaleBytes()
-	if f.Block.Rows == 1 {
-		stride = cols * bytes
+	v.row = cols * s.kernel.vector.scaleBytes()
+	return v
+}
+
+// from returns the scales from row l of B on, and the stride to those of the next row: 0 if rows share
+// them.
+func (v *vectorScales) from(l int) (scales []byte, stride int) {
+	switch v.rows {
+	case 0:
+		return v.bytes, 0
+	case 1:
+		return v.bytes[l*v.row:], v.row
 	}
-	return scales[s.scaleIndex(l, 0)*bytes:], stride
+	return v.bytes[l/v.rows*v.row:], 0
 }
 
 // vectorOnes holds E8M0 scales of 1.
@@ -482,14 +496,18 @@ func (w *worker) finishVector(l0, l1 int) {
 			sa = float32(sa * math.Float32frombits(p.a.scaleWord(b, 0)))
 		}
 		sums, c := w.edge[b*vectorRows:][:l1-l0], j.c.Row(b)[l0-j.cols.from:l1-j.cols.from]
+		for i, s := range scales {
+			sums[i] = float32(float32(sa*s) * sums[i])
+		}
 		isNaN := false
-		for i, sum := range sums {
-			s := sa
-			if scales != nil {
-				s = float32(s * scales[i])
+		for i, v := range sums {
+			if scales == nil {
+				v = float32(sa * v)
+				sums[i] = v
 			}
-			sums[i] = float32(s * sum)
-			isNaN = isNaN || sums[i] != sums[i]
+			if v != v {
+				isNaN = true
+			}
 		}
 		if isNaN {
 			j.vector.sawNaN.Store(true)

@@ -30,7 +30,7 @@ func (j *job) prepare() {
 	group := v.groupCodes()
 	width := ceilDiv(p.k, group) * group
 	stride := v.words(width)
-	j.vector.xStride = stride
+	j.vector.xStride, j.vector.scales = stride, newVectorScales(&p.b)
 	grow(&j.vector.x, rows*stride)
 	for _, w := range j.workers[:j.threads] {
 		grow(&w.edge, rows*vectorRows)
