@@ -10,7 +10,6 @@ import (
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -18,7 +17,8 @@ import (
 
 // TestTorchFamilies compares the logits of small random models of every family with those of
 // transformers' classes, in F32: of a whole sequence, layer by layer, and of a session that gets it in
-// two parts. Quantized forms of a model have the logits of their decoded values.
+// two parts. Quantized forms of a model have the logits of their decoded values, and so has the Hugging
+// Face directory that is made of its GGUF file, in transformers, too.
 func TestTorchFamilies(t *testing.T) {
 	interpreter := withTorch(t, "transformers does not compute the logits of the families", architecturesWith...)
 	root := t.TempDir()
@@ -43,6 +43,7 @@ func TestTorchFamilies(t *testing.T) {
 			}
 		})
 	}
+	compareGGUFDirectories(t, interpreter, root)
 }
 
 // inGGUF are the models that quantize writes as GGUF, and llama.cpp runs as transformers does.
@@ -145,12 +146,7 @@ func compareQuantized(t *testing.T, dir string, l layoutOf, tokens []int32) floa
 	}
 	defer source.Close()
 	plan, err := convert.PlanDequantize(t.Context(), source, safetensors.F32)
-	if err == nil && source.Single {
-		if err = os.Mkdir(values, 0o777); err == nil {
-			_, err = plan.Run(t.Context(), filepath.Join(values, "model.safetensors"), convert.RunOptions{})
-		}
-		copyFile(t, filepath.Join(values, hf.ConfigName), filepath.Join(dir, hf.ConfigName))
-	} else if err == nil {
+	if err == nil {
 		_, err = plan.Run(t.Context(), values, convert.RunOptions{})
 	}
 	if err != nil {
@@ -161,13 +157,6 @@ func compareQuantized(t *testing.T, dir string, l layoutOf, tokens []int32) floa
 		t.Errorf("%s: no weight is quantized", l)
 	}
 	return requireLogits(t, allLogits(t, m, tokens), allLogits(t, loadDecoder(t, values, false), tokens))
-}
-
-func copyFile(t *testing.T, dst, src string) {
-	t.Helper()
-	if err := os.WriteFile(dst, read(t, filepath.Dir(src), filepath.Base(src)), 0o666); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // expectedLogits reads the tokens and the logits that families.py wrote.

@@ -112,12 +112,12 @@ func (a architecture) complete(f *gguf.File, c map[string]any) {
 		c["head_dim"] = headDim
 	}
 	if a.partial && headDim > 0 && rotated > 0 {
-		c["partial_rotary_factor"] = float64(rotated) / float64(headDim)
+		c["partial_rotary_factor"] = number(float64(rotated) / float64(headDim))
 	}
 	if heads := count("attention.head_count"); c["num_key_value_heads"] == nil && heads > 0 {
 		c["num_key_value_heads"] = heads
 	}
-	c["rope_theta"] = defaultTheta // that of llama.cpp for every architecture
+	c["rope_theta"] = number(float64(defaultTheta)) // that of llama.cpp for every architecture
 	if theta := f.Value(a.name + ".rope.freq_base"); theta != nil {
 		c["rope_theta"] = number(theta)
 	}
@@ -173,11 +173,17 @@ func (a architecture) headDim(f *gguf.File) int {
 	return d
 }
 
-// number returns a value of the metadata for config.json. A float32 becomes the shortest decimal that
-// is the same float32, so that 1e-5 does not become 9.999999747e-06.
+// number returns a value of the metadata for config.json. A float becomes the shortest decimal that is
+// the same, so that 1e-5 does not become 9.999999747e-06, and has a point or an exponent: transformers
+// rejects integers in their place.
 func number(value any) any {
-	if x, ok := value.(float32); ok {
-		return json.Number(fmt.Sprint(x))
+	switch value.(type) {
+	case float32, float64:
+		text := fmt.Sprint(value)
+		if !strings.ContainsAny(text, ".eNI") { // nor NaN, nor Inf
+			text += ".0"
+		}
+		return json.Number(text)
 	}
 	return value
 }
@@ -202,7 +208,7 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 			c["rope_scaling"] = r
 			return nil
 		}
-		r := map[string]any{"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1}
+		r := map[string]any{"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": number(1.0)}
 		if n := c["max_position_embeddings"]; n != nil { // transformers reads it, although one length is as good as another
 			r["original_max_position_embeddings"] = n
 		}
@@ -216,7 +222,7 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 	r := map[string]any{"rope_type": kind}
 	if x, ok := f.Value(a.name + "." + attentionFactor).(float32); ok && kind == "yarn" {
 		factor, _ := key("scaling.factor").(float32)
-		r["attention_factor"] = float64(x) * yarnMagnitude(float64(factor))
+		r["attention_factor"] = number(float64(x) * yarnMagnitude(float64(factor)))
 	}
 	if kind == "yarn" && a.unrounded {
 		r["truncate"] = false

@@ -183,7 +183,7 @@ func llama3Of(divisors []float32, theta float32) map[string]any {
 			return nil
 		}
 	}
-	return map[string]any{"rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high, "original_max_position_embeddings": length}
+	return map[string]any{"rope_type": "llama3", "factor": number(factor), "low_freq_factor": number(float64(low)), "high_freq_factor": number(float64(high)), "original_max_position_embeddings": length}
 }
 
 // Llama3Divisor returns the divisor of the frequency with a wavelength in Llama 3.1: 1 for short

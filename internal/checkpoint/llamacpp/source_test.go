@@ -175,6 +175,9 @@ func TestConfiguration(t *testing.T) {
 		if name == "llama" && len(got) != len(want) {
 			t.Errorf("%s: got %s", name, source.Config)
 		}
+		if name == "llama" && !strings.Contains(string(source.Config), `"rope_theta": 500000.0`) {
+			t.Errorf("transformers rejects integers in place of floats: %s", source.Config)
+		}
 		for key, value := range want {
 			if g, ok := got[key]; !ok || !reflect.DeepEqual(g, value) {
 				t.Errorf("%s: %s: got %v, want %v", name, key, g, value)
@@ -185,14 +188,14 @@ func TestConfiguration(t *testing.T) {
 
 // TestLlama3Of finds the parameters of Llama 3 that give the divisors of a file, and none for others.
 func TestLlama3Of(t *testing.T) {
-	number := func(x float64) *float64 { return &x }
+	one := 1.0
 	for _, c := range []struct {
 		headDim                     int
 		theta, factor, high, length float64
 	}{{128, 5e5, 8, 4, 8192}, {64, 5e5, 32, 4, 8192}, {16, 1e4, 8, 4, 16}, {96, 1e6, 2.5, 4, 4096}, {4, 1e4, 8, 4, 64}, {64, 5e5, 8, 2, 8192}, {64, 5e5, 1, 4, 8192}} {
 		m := &Model{config: config{HeadDim: c.headDim, RopeParameters: &rope{Theta: &c.theta}}}
 		of := func(length float64) []float32 {
-			return m.llama3(&rope{Factor: &c.factor, LowFrequency: number(1), HighFrequency: &c.high, OriginalLength: &length}).Values
+			return m.llama3(&rope{Factor: &c.factor, LowFrequency: &one, HighFrequency: &c.high, OriginalLength: &length}).Values
 		}
 		got := llama3Of(of(c.length), float32(c.theta))
 		if c.high != 4 || c.factor == 1 {
@@ -206,7 +209,7 @@ func TestLlama3Of(t *testing.T) {
 			continue
 		}
 		length, _ := got["original_max_position_embeddings"].(float64)
-		if got["factor"] != c.factor || !slices.Equal(of(length), of(c.length)) || c.headDim > 4 && length != c.length {
+		if got["factor"] != number(c.factor) || !slices.Equal(of(length), of(c.length)) || c.headDim > 4 && length != c.length {
 			t.Errorf("%v: got %v", c, got)
 		}
 	}
