@@ -40,14 +40,15 @@ func (w *worker) fusedColumns(o *output, call *fusedCall, x source, row, pos, ex
 	groups := x.cols / (call.group * o.q.Format.Block.Cols)
 	for r := 0; r < x.rows; r += extent {
 		part := amaxes[r/extent*x.cols:][:x.cols]
-		if maxima := wordBytes(part); !x.isBF16() {
-			w.fusedGroups(o, call, x.view(r, r+extent, 0, x.cols), o.scaleAt(row+r, pos), groups, maxima)
-			continue
+		maxima := source{wordBytes(part), 1, x.cols, x.cols * x.size, x.size}
+		if x.isBF16() {
+			maxima.data = wordBytes(grow(&w.columnMaxima, x.cols/2))
+			clear(maxima.data)
 		}
-		maxima := source{wordBytes(grow(&w.columnMaxima, x.cols*x.size/4)), 1, x.cols, x.cols * x.size, x.size}
-		clear(maxima.data)
 		w.fusedGroups(o, call, x.view(r, r+extent, 0, x.cols), o.scaleAt(row+r, pos), groups, maxima.data)
-		w.raiseColumns(part, maxima)
+		if x.isBF16() {
+			w.raiseColumns(part, maxima)
+		}
 	}
 }
 
