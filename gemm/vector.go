@@ -231,9 +231,9 @@ func (w *worker) vectorTask(l0, l1 int) {
 		found = w.vectorRun(l, end, l-l0) || found
 		l = end
 	}
-	own, used := ceilDiv(w.job.plan.k, v.block), v.stepsInside(w.job.plan.k, s.t.Format.Element)*v.step/v.block
-	for l := l0; l < l1 && (found || used > own); l++ {
-		if found && !s.vectorTakes(l, v) || used > own && !s.vectorEnds(l, own, used) {
+	ends := w.job.vector.scales.used > 0
+	for l := l0; l < l1 && (found || ends); l++ {
+		if found && !s.vectorTakes(l, v) || ends && !w.job.vector.scales.finiteAfter(l) {
 			w.vectorReference(l, l-l0)
 		}
 	}
@@ -369,6 +369,11 @@ type vectorScales struct {
 	bytes []byte
 	row   int // bytes of a row of scales
 	rows  int // of B that share it
+
+	// If kernels multiply scales of the next rows by the zeros after a row: the number of scales of the
+	// row and of those, and the largest finite code.
+	used    int
+	largest byte
 }
 
 func newVectorScales(s *side) (v vectorScales) {
@@ -381,7 +386,26 @@ func newVectorScales(s *side) (v vectorScales) {
 	}
 	_, cols := s.t.ScaleShape()
 	v.row = cols * s.kernel.vector.scaleBytes()
+	if k := s.kernel.vector; k.single != nil && v.row == cols {
+		if used := k.stepsInside(s.t.StoredCols(), s.t.Format.Element) * k.step / k.block; used > cols {
+			v.used, v.largest = used, s.hi
+		}
+		if k.scale == format.E4M3 {
+			v.largest = byte(format.E4M3.MaxCode())
+		}
+	}
 	return v
+}
+
+// finiteAfter reports whether the scales that kernels multiply by the zeros after row l of B are finite.
+func (v *vectorScales) finiteAfter(l int) bool {
+	all, _ := v.from(l)
+	for _, code := range all[min(v.row, len(all)):min(v.used, len(all))] {
+		if code > v.largest {
+			return false
+		}
+	}
+	return true
 }
 
 // from returns the scales from row l of B on, and the stride to those of the next row: 0 if rows share
@@ -464,18 +488,6 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 				return false
 			}
 		case code > s.hi:
-			return false
-		}
-	}
-	return true
-}
-
-// vectorEnds reports whether the scales of the next rows that a kernel multiplies by the zeros after
-// row l are finite: those from own to used, counted from the first of row l.
-func (s *side) vectorEnds(l, own, used int) bool {
-	first := s.scaleIndex(l, 0)
-	for i := min(first+own, len(s.t.Scales)); i < min(first+used, len(s.t.Scales)); i++ {
-		if code := s.t.Scales[i]; s.t.Format.Scale == format.E4M3 && uint32(code) > format.E4M3.MaxCode() || s.t.Format.Scale == format.E8M0 && code > s.hi {
 			return false
 		}
 	}
