@@ -114,14 +114,17 @@ func (r *reader) newMatrix(w *checkpoint.Weight, rows, cols int) (*quant.Tensor,
 	case w.Dtype == safetensors.BF16:
 		f = quant.BF16
 	}
-	t, err := quant.NewTensor(f, rows, cols)
-	if err != nil {
-		return nil, err
+	t := r.released.take(f, rows, cols)
+	if t == nil {
+		var err error
+		if t, err = quant.NewTensor(f, rows, cols); err != nil {
+			return nil, err
+		}
+		memory.Huge(t.Codes)
 	}
 	if w.Quantized() {
 		t.Global = w.Global
 	}
-	memory.Huge(t.Codes)
 	return t, nil
 }
 

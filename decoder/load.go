@@ -138,6 +138,8 @@ type reader struct {
 
 	readBytes int // about the size of a read
 
+	released *matrices // memory for weights; nil: none
+
 	prefix  string // before the names of the decoder's tensors, in place of "model."
 	head    string // before that of the head
 	ignored []string

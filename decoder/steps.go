@@ -15,8 +15,9 @@ import (
 //
 // A Layer is not safe for concurrent use; the layers of a model share its buffers.
 type Layer struct {
-	layer *layer
-	scope nn.Scope
+	layer    *layer
+	scope    nn.Scope
+	released *matrices // where Release puts the weights; nil: they stay
 }
 
 // Layers returns the number of layers.
@@ -90,6 +91,9 @@ func (l *Layer) SetCache(f quant.Format) { l.scope.Cache = f }
 // residual stream after the last layer. from is a multiple of 128, so that blocks of scales are
 // whole.
 func (m *Model) Head(x tensor.Dense, from, to int) (tensor.Dense, error) {
+	if from < 0 || from%128 != 0 || to < from || to > m.plan.Vocabulary {
+		return tensor.Dense{}, fmt.Errorf("model: head: got tokens %d to %d, want a multiple of 128, and at most %d, the vocabulary", from, to, m.plan.Vocabulary)
+	}
 	exempt := &m.stepScopes().exempt
 	x, _, err := m.norm.Forward(exempt, x)
 	if err != nil {
@@ -111,11 +115,7 @@ func (p *projection) rows(s *nn.Scope, from, to int) (*projection, error) {
 	if p.linear == nil {
 		f := &frozen{name: p.frozen.name}
 		for _, part := range p.frozen.parts {
-			weight, err := part.tensor().SliceRows(from, to)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f.name, err)
-			}
-			f.parts = append(f.parts, frozenPart{weight: weight, input: part.input})
+			f.parts = append(f.parts, frozenPart{weight: rowsOf(part.tensor(), from, to), input: part.input})
 		}
 		if p.frozen.bias != nil {
 			f.bias = p.frozen.bias[from:to]

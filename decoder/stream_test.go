@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -78,5 +79,61 @@ func TestReadLayers(t *testing.T) {
 	cancel()
 	if _, err := layer(ctx, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestRelease reads each layer into the memory of the one before, and compares the bits with those of a
+// model in memory.
+func TestRelease(t *testing.T) {
+	m, dir := trained(t, small), t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	inMemory, err := Load(t.Context(), dir, LoadOptions{Inference: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := []int32{1, 99, 7}
+	want, err := inMemory.Logits(t.Context(), tokens, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	streamed, layer, err := ReadLayers(t.Context(), source, LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := streamed.Embed(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range streamed.Layers() {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		l, err := layer(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if got := int(after.TotalAlloc - before.TotalAlloc); i > 0 && got > l.Bytes()/4 {
+			t.Errorf("layer %d of %d bytes takes %d bytes of new memory", i, l.Bytes(), got)
+		}
+		if x, err = l.Forward(x, nn.Observer{}); err != nil {
+			t.Fatal(err)
+		}
+		l.Release()
+	}
+	got, err := streamed.Head(x, 0, streamed.Config.VocabSize)
+	if err != nil || !slices.Equal(got.Data, want.Data) {
+		t.Errorf("the logits differ (%v)", err)
+	}
+	for _, limits := range [][2]int{{-128, 0}, {1, 2}, {128, 0}, {0, streamed.Config.VocabSize + 1}} {
+		if _, err := streamed.Head(x, limits[0], limits[1]); err == nil {
+			t.Errorf("tokens %v of the vocabulary: got no error", limits)
+		}
 	}
 }

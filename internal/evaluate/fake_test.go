@@ -21,6 +21,8 @@ type fakeLayer struct {
 	up     tensor.Dense
 	down   tensor.Dense
 	broken bool // outputs are NaN
+
+	released bool
 }
 
 const fakeHidden = 12
@@ -87,6 +89,9 @@ func (f *fake) Head(x tensor.Dense) (Head, error) {
 
 // Forward adds down·(up·mean) to x, where mean is that of the rows up to each one.
 func (l *fakeLayer) Forward(x tensor.Dense, watch Watch) (tensor.Dense, error) {
+	if l.released {
+		return x, fmt.Errorf("%s was released", l.name)
+	}
 	mean := tensor.New(x.Rows, x.Cols)
 	for j := range x.Cols {
 		sum := float32(0)
@@ -125,6 +130,8 @@ func (l *fakeLayer) Apply(linear string, in tensor.Dense) (tensor.Dense, error) 
 	}
 	return product(in, l.down), nil
 }
+
+func (l *fakeLayer) Release() { l.released = true }
 
 // fakeTokens returns a text.
 func fakeTokens(n, vocabulary int) []int32 {

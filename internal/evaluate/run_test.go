@@ -156,6 +156,13 @@ func TestStream(t *testing.T) {
 		if complete := stop / len(whole.Windows) * len(whole.Windows); begun != complete+1 {
 			t.Errorf("resumed after step %d at step %d, want %d", stop, begun, complete+1)
 		}
+		for _, m := range again.Models {
+			for i, l := range m.(*fake).layers {
+				if l.released != (i >= stop/len(whole.Windows)) {
+					t.Errorf("resumed after step %d: layer %d: released: %v", stop, i, l.released)
+				}
+			}
+		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 			t.Fatalf("the scratch directory is still there: %v", err)
 		}

@@ -34,6 +34,10 @@ type Layer interface {
 
 	// Apply returns the output of a linear layer for another input.
 	Apply(linear string, in tensor.Dense) (tensor.Dense, error)
+
+	// Release gives the memory of a layer that was read from its source to layers that are read later.
+	// The layer is not used any more.
+	Release()
 }
 
 // A Watch has callbacks from within Layer.Forward. Nil ones are not called. Matrices are valid

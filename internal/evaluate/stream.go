@@ -118,6 +118,9 @@ func (w *walk) byLayer(ctx context.Context) error {
 			}
 			return err
 		}
+		for _, layer := range slices.Backward(loaded.layers) { // a quantized layer before its original
+			layer.Release()
+		}
 	}
 	if err := w.scoreAll(ctx, n); err != nil {
 		return err
