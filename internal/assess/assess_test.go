@@ -416,7 +416,8 @@ func TestForecast(t *testing.T) {
 	runs := &evaluate.Run{Local: true, Original: newFakeStack(), Models: []evaluate.Stack{newFakeStack()}, Windows: []evaluate.Window{{Tokens: make([]int32, 64), First: 33}}}
 	f := r.forecast(runs)
 	const linear, head = 2 * (64*(64+32+32+64) + 3*64*96), 256 * 64
-	if want := 2.0*linear*64*3 + 2*head*31*2; f.operations != want {
+	const attention = 2 * 2 * 64 // keys and values of two layers
+	if want := 2.0*linear*64*3 + 2*attention*64*64*2 + 2*head*31*2; f.operations != want {
 		t.Errorf("%g operations, want %g", f.operations, want)
 	}
 	if want := 2.0 * 4 * 64 * 64 * 2; f.disk != want {
@@ -424,6 +425,11 @@ func TestForecast(t *testing.T) {
 	}
 	if !(f.seconds > 0) || f.memory < 64<<20 || f.memory > 256<<20 {
 		t.Errorf("%g s, %g bytes of memory", f.seconds, f.memory)
+	}
+	slow := *r
+	slow.held.seconds = 1e6 // to read the rest
+	if got, want := slow.forecast(runs).seconds, 1e6*float64(r.held.layers)/float64(r.held.rest); got != want {
+		t.Errorf("%g s on a slow disk, want %g", got, want)
 	}
 	if want := int64(2*linear + 2*2*2*64); r.held.layers != want {
 		t.Errorf("layers take %d bytes, want %d", r.held.layers, want)

@@ -49,13 +49,17 @@ type Evaluated struct {
 }
 
 // held is the memory of weights in bytes.
-type held struct{ layers, rest int64 }
+type held struct {
+	layers, rest int64
+	seconds      float64 // that reading the rest took
+}
 
 func (h *held) add(s *stack) {
 	plan := s.Plan()
 	layers, rest := plan.HeldBytes(s.source)
 	h.layers += layers
 	h.rest += rest
+	h.seconds += s.seconds
 }
 
 // Run reads the text.

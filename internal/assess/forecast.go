@@ -20,7 +20,7 @@ type forecast struct {
 	memory     float64 // bytes, of the process at its peak
 	disk       float64 // bytes, of the residual streams
 	operations float64
-	seconds    float64 // at the speed of one measured product
+	seconds    float64 // of the arithmetic, or of reading the layers if that takes longer
 }
 
 // forecast predicts a run of a model and of others of its size.
@@ -32,20 +32,14 @@ type forecast struct {
 func (r *Evaluated) forecast(run *evaluate.Run) forecast {
 	const program, garbage, element = 64 << 20, 1.5, 4
 	n, plan := r.size, r.plan
-	linear, largest := 0, 0
+	largest := 0
 	for _, w := range n.Linear {
-		linear += w[0] * w[1]
 		largest = max(largest, w[0]*w[1])
 	}
-	stacks := len(run.Models)
-	if run.Original != nil {
-		stacks++
-	}
-	layers := len(plan.Layers)
-	tokens, scored, window := 0, 0, 0
+	stacks, layers := stacksOf(run), len(plan.Layers)
+	tokens, window := 0, 0
 	for _, w := range run.Windows {
 		tokens += len(w.Tokens)
-		scored += w.Scored()
 		window = max(window, len(w.Tokens))
 	}
 	width := 4 * plan.Hidden // residual streams and norms
@@ -53,7 +47,6 @@ func (r *Evaluated) forecast(run *evaluate.Run) forecast {
 		width = max(width, 4*plan.Hidden+3*l.MLP.Width+2*l.Attention.HeadDim*(l.Attention.Heads+2*l.Attention.KVHeads))
 	}
 	var f forecast
-	head := plan.Vocabulary * plan.Hidden
 	weights := 2*int(r.held.layers)/layers + 3*int(r.held.rest)/2
 	for _, format := range r.Formats {
 		weights += 2 * (bytesIn(n, format) - 2*n.Other) / layers
@@ -61,13 +54,43 @@ func (r *Evaluated) forecast(run *evaluate.Run) forecast {
 	temporary := 3*element*largest + element*window*(width*stacks+4096*(stacks+1))
 	f.memory = garbage * (program + float64(weights) + float64(temporary))
 	f.disk = 2 * element * float64(tokens*plan.Hidden*stacks)
+	f.operations = r.operations(run)
+	reading := r.held.seconds * float64(r.held.layers) / float64(max(1, r.held.rest)) // as fast as the rest, which was read
+	f.seconds = max(f.operations/productSpeed(plan.Hidden, r.Threads), reading)
+	return f
+}
+
+// stacksOf returns the number of models of a run with their original.
+func stacksOf(run *evaluate.Run) int {
+	if run.Original != nil {
+		return len(run.Models) + 1
+	}
+	return len(run.Models)
+}
+
+// operations returns the number of multiplications and additions of a run. Attention counts all pairs of
+// tokens of a window, twice those that are multiplied: its products are slower than those of linear layers.
+func (r *Evaluated) operations(run *evaluate.Run) float64 {
+	stacks := stacksOf(run)
 	passes := stacks
 	if run.Local {
 		passes += len(run.Models)
 	}
-	f.operations = 2*float64(linear)*float64(tokens*passes) + 2*float64(head)*float64(scored*stacks)
-	f.seconds = f.operations / productSpeed(plan.Hidden, r.Threads)
-	return f
+	linear, attention := 0, 0
+	for _, w := range r.size.Linear {
+		linear += w[0] * w[1]
+	}
+	for _, l := range r.plan.Layers {
+		attention += 2 * l.Attention.Heads * l.Attention.HeadDim
+	}
+	tokens, pairs, scored := 0, 0, 0
+	for _, w := range run.Windows {
+		tokens += len(w.Tokens)
+		pairs += len(w.Tokens) * len(w.Tokens)
+		scored += w.Scored()
+	}
+	head := r.plan.Vocabulary * r.plan.Hidden
+	return 2 * (float64(linear)*float64(tokens*passes) + float64(attention)*float64(pairs*stacks) + float64(head)*float64(scored*stacks))
 }
 
 // String describes the forecast.
