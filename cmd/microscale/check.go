@@ -8,7 +8,6 @@ import (
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/internal/hardware"
-	"github.com/microscale-go/microscale/quant"
 )
 
 const checkLong = `Check whether a device multiplies the operands of a linear layer, and print why
@@ -74,46 +73,6 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// layerFlags describe a linear layer.
-type layerFlags struct {
-	cmd                 *cobra.Command
-	input, weight, grad *cli.Choice[quant.Format]
-	m, n, k             *int
-	forward             *bool
-}
-
-func addLayer(cmd *cobra.Command) *layerFlags {
-	l := &layerFlags{cmd: cmd, input: cli.AddFormat(cmd)}
-	l.weight = addBlockFormat(cmd, "weight-format", "block format `NAME` of the weight (default that of --format)")
-	l.grad = addBlockFormat(cmd, "gradient-format", "block format `NAME` of the output gradient (default that of --format)")
-	l.m = cmd.Flags().Int("m", 0, "rows `N` of the input: tokens")
-	l.n = cmd.Flags().Int("n", 0, "rows `N` of the weight: outputs")
-	l.k = cmd.Flags().Int("k", 0, "columns `N` of input and weight: inputs")
-	l.forward = cmd.Flags().Bool("forward", false, "check the forward product alone, for inference")
-	for _, flag := range []string{"weight-format", "gradient-format", "m", "n", "k", "forward"} {
-		cli.Needs(cmd, flag, "format")
-	}
-	cli.Exclusive(cmd, "forward", "gradient-format")
-	return l
-}
-
-// request returns the layer on a device. It returns an error if a size is missing.
-func (l *layerFlags) request(on *device.Device) (device.Request, error) {
-	r := device.Request{Device: on, Input: l.input.Value, Weight: l.input.Value, Grad: l.input.Value, M: *l.m, N: *l.n, K: *l.k, Forward: *l.forward}
-	for _, size := range []string{"m", "n", "k"} {
-		if !l.cmd.Flags().Changed(size) {
-			return r, cli.Misuse("--%s is missing: give the sizes of the layer, such as --m 4096 --n 4096 --k 4096", size)
-		}
-	}
-	if l.weight.Given {
-		r.Weight = l.weight.Value
-	}
-	if l.grad.Given {
-		r.Grad = l.grad.Value
-	}
-	return r, nil
-}
-
 // firstProblem returns the first problem of a as an error.
 func firstProblem(a device.Answer) error {
 	for _, p := range a.Products {
@@ -122,13 +81,4 @@ func firstProblem(a device.Answer) error {
 		}
 	}
 	return nil
-}
-
-func addDevice(cmd *cobra.Command) *cli.Choice[*device.Device] {
-	return cli.AddChoice(cmd, "device", "device `NAME` (microscale check lists them)", "", cli.Names(device.All()), device.Lookup)
-}
-
-// addBlockFormat gives cmd a flag that takes a block format.
-func addBlockFormat(cmd *cobra.Command, flag, usage string) *cli.Choice[quant.Format] {
-	return cli.AddChoice(cmd, flag, usage, "", cli.Names(quant.Formats()), quant.Lookup)
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/assess"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
@@ -86,24 +83,6 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	f.head, f.cache = cli.AddHead(cmd), cli.AddKVFormat(cmd)
 	cli.Exclusive(cmd, "reference", "formats")
 }
-
-// addStream adds --stream to cmd.
-func addStream(cmd *cobra.Command, dir *string) {
-	const flag = "stream"
-	cmd.Flags().StringVar(dir, flag, "", "keep one layer of the weights in memory and all activations in directory `DIR`; without a value: eval"+streamSuffix+". Repeat an interrupted command to resume it")
-	cmd.Flags().Lookup(flag).NoOptDefVal = "eval" + streamSuffix
-}
-
-// streamed adds the flag that helps to an error about memory.
-func streamed(err error) error {
-	if errors.Is(err, decoder.ErrMemory) {
-		return fmt.Errorf("%w; --stream keeps one layer in memory", err)
-	}
-	return err
-}
-
-// streamSuffix ends the name of the default directory of activations.
-const streamSuffix = ".microscale-partial"
 
 // run evaluates any model on --text.
 func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*assess.Evaluated, error) {
