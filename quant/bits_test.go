@@ -107,8 +107,8 @@ func hashCopies(t *testing.T, all *bytes.Buffer, q Quantizer, x tensor.Dense) {
 	both, both2, err3 := RowwiseColumnwise(x, Copy{q, with}, Copy{q, with})
 	switch {
 	case (err3 == nil) != (err == nil && err2 == nil):
-		t.Errorf("%s: Both gives the error %v, its copies alone %v and %v", q.bitsName(), err3, err, err2)
+		t.Errorf("%s: RowwiseColumnwise returns the error %v, the copies alone %v and %v", q.bitsName(), err3, err, err2)
 	case err3 == nil && !(same(both, rows) && same(both2, columns)):
-		t.Errorf("%s: Both of %d×%d differs from Rowwise and Columnwise", q.bitsName(), x.Rows, x.Cols)
+		t.Errorf("%s: RowwiseColumnwise of %d×%d differs from Rowwise and Columnwise", q.bitsName(), x.Rows, x.Cols)
 	}
 }

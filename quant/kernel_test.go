@@ -263,8 +263,8 @@ func must(t testing.TB) func(*Tensor, error) *Tensor {
 	}
 }
 
-// TestBoth compares the copies of RowwiseColumnwise with those of Rowwise and Columnwise.
-func TestBoth(t *testing.T) {
+// TestRowwiseColumnwise compares the copies of RowwiseColumnwise with those of Rowwise and Columnwise.
+func TestRowwiseColumnwise(t *testing.T) {
 	random := &Stream{Seed: 1}
 	cputest.Vectors(t, func(t *testing.T, tier cpu.Tier) {
 		r := rand.New(rand.NewPCG(17, 18))

@@ -22,7 +22,7 @@ import (
 //
 // A tile takes the first of four paths that supports it:
 //
-//	columnwise copy = transposed rowwise copy, of square blocks   both.go
+//	columnwise copy = transposed rowwise copy, of square blocks   rowwise_columnwise.go
 //	columns: a kernel encodes and transposes codes                columns.go
 //	a fused kernel does amax, scale and encode of rows, and
 //	finds amaxes of columns where it can                          fused.go

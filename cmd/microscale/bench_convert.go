@@ -36,7 +36,7 @@ tensor read it twice, and so does their limit.`)
 		case *both && *unfused:
 			return cli.Misuse("--both: unsupported with --unfused: omit one")
 		case *both:
-			measure = (*bench.Team).QuantizeBoth
+			measure = (*bench.Team).QuantizeRowwiseColumnwise
 		case *unfused:
 			if err := c.Separable(); err != nil {
 				return cli.Misuse("--unfused: %v", err)

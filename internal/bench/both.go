@@ -8,12 +8,12 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// QuantizeBoth measures quantizing a matrix to a rowwise and a columnwise copy, as training
+// QuantizeRowwiseColumnwise measures quantizing a matrix to a rowwise and a columnwise copy, as training
 // does. Each thread quantizes its share of the rows as a separate matrix. The rate counts the
 // bytes of the source once. The limit streams the source in and both copies out; it reads the
 // source twice for scales of whole rows or of the tensor. The amax is given to formats with a
 // global scale.
-func (t *Team) QuantizeBoth(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
+func (t *Team) QuantizeRowwiseColumnwise(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
 	x := mem.source(c)
 	with := quant.With{Threads: 1}
 	if amax := x.amax(0, c.Rows, t.Threads()); c.Format.Global {

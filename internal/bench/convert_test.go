@@ -182,12 +182,12 @@ func TestUnfusedBits(t *testing.T) {
 	})
 }
 
-// TestQuantizeBoth checks the result and its limit, with rows for some threads only.
-func TestQuantizeBoth(t *testing.T) {
+// TestQuantizeRowwiseColumnwise checks the result and its limit, with rows for some threads only.
+func TestQuantizeRowwiseColumnwise(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		for _, source := range []*format.Scalar{format.F32, format.BF16} {
 			for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Tensor, quant.FP8Block, quant.BF16} {
-				list, err := team.QuantizeBoth(&Memory{}, Conversion{Format: f, Source: source, Rows: 130, Cols: 70}, 0)
+				list, err := team.QuantizeRowwiseColumnwise(&Memory{}, Conversion{Format: f, Source: source, Rows: 130, Cols: 70}, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

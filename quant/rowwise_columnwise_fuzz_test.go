@@ -10,9 +10,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// FuzzBoth compares the copies of a matrix by any two quantizers, with any options, with the
+// FuzzRowwiseColumnwise compares the copies of a matrix by any two quantizers, with any options, with the
 // reference. The seed determines everything.
-func FuzzBoth(f *testing.F) {
+func FuzzRowwiseColumnwise(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(seed)
 	}

@@ -18,12 +18,12 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestKernelsBoth compares rowwise and columnwise copies with the reference, in every tier: of whole and partial
+// TestKernelsRowwiseColumnwise compares rowwise and columnwise copies with the reference, in every tier: of whole and partial
 // tiles, from float32 and BF16, with gaps between rows that begin at any address. The seven
 // or more quantizers of a format take large shapes in turn, since what follows from the size does
 // not depend on the rule. In a short run they take all shapes in turn, and the number of threads
 // is the default.
-func TestKernelsBoth(t *testing.T) {
+func TestKernelsRowwiseColumnwise(t *testing.T) {
 	const large = 9 // the first large shape
 	most := 3
 	if testing.Short() {
@@ -78,13 +78,13 @@ func TestKernelsBoth(t *testing.T) {
 	}
 }
 
-// TestBothStreams does the same for sources whose codes are written by non-temporal stores.
-func TestBothStreams(t *testing.T) {
-	testBothStreams(t, 640, 3300, MXFP8, MXFP4, NVFP4, FP8Row)
-	testBothStreams(t, 256, 8193, MXFP4)
+// TestRowwiseColumnwiseStreams does the same for sources whose codes are written by non-temporal stores.
+func TestRowwiseColumnwiseStreams(t *testing.T) {
+	testRowwiseColumnwiseStreams(t, 640, 3300, MXFP8, MXFP4, NVFP4, FP8Row)
+	testRowwiseColumnwiseStreams(t, 256, 8193, MXFP4)
 }
 
-func testBothStreams(t *testing.T, rows, cols int, formats ...Format) {
+func testRowwiseColumnwiseStreams(t *testing.T, rows, cols int, formats ...Format) {
 	r := rand.New(rand.NewPCG(21, 22))
 	x := tensor.Of(rows, cols, ordinary(rows*cols, r))
 	edgeBlocks(x.Data[:len(x.Data)/8], r, true) // for the reference implementation; kernels encode the rest
@@ -126,10 +126,10 @@ func specified(t *testing.T, q Quantizer, x source, d Direction, with With) *Ten
 	return must(t)(q.Reference(tensor.Dense{Rows: x.rows, Cols: x.cols, Stride: x.stride / 4, Data: floats(x.data)}, d, with))
 }
 
-// TestBothPairs makes copies by pairs of quantizers of every kind, twice into the same tensors,
+// TestRowwiseColumnwisePairs makes copies by pairs of quantizers of every kind, twice into the same tensors,
 // and compares them with the reference. It checks that With.Scales gets the scales of each row
 // once.
-func TestBothPairs(t *testing.T) {
+func TestRowwiseColumnwisePairs(t *testing.T) {
 	odd, whole, several, otherElement := MXFP4, MXFP8, FP8Row, FP8Vec128
 	odd.Name, odd.Block = "e2m1 in 48s", Shape{1, 48}
 	whole.Name, whole.Block = "e4m3 in 32s of all rows", Shape{0, 32}
@@ -246,9 +246,9 @@ func collectScales(c *Copy) func(*testing.T, *Tensor) {
 	}
 }
 
-// TestAllocationsBoth checks that copies into existing tensors allocate no memory for rows or
+// TestAllocationsRowwiseColumnwise checks that copies into existing tensors allocate no memory for rows or
 // elements. It takes the minimum of several calls, since pools are per processor.
-func TestAllocationsBoth(t *testing.T) {
+func TestAllocationsRowwiseColumnwise(t *testing.T) {
 	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		shapes := [][2]int{{1000, 1000}, {512, 2048}}
 		if testing.Short() {
@@ -256,13 +256,13 @@ func TestAllocationsBoth(t *testing.T) {
 		}
 		for _, shape := range shapes {
 			for _, f := range []Format{MXFP8, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
-				testAllocationsBoth(t, f, benchMatrix(shape[0], shape[1]))
+				testAllocationsRowwiseColumnwise(t, f, benchMatrix(shape[0], shape[1]))
 			}
 		}
 	})
 }
 
-func testAllocationsBoth(t *testing.T, f Format, x tensor.Dense) {
+func testAllocationsRowwiseColumnwise(t *testing.T, f Format, x tensor.Dense) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep what they have
 	together, alone := Copy{Quantizer{Format: f}, With{Threads: 1}}, Copy{Quantizer{Format: f}, With{Threads: 2}}
 	columns := together
@@ -296,10 +296,10 @@ func testAllocationsBoth(t *testing.T, f Format, x tensor.Dense) {
 	}
 }
 
-// BenchmarkBoth sets the two copies that training keeps beside each of them alone:
+// BenchmarkRowwiseColumnwise sets the two copies that training keeps beside each of them alone:
 // in the second-level cache, in the third, from memory, and there with rows a power
 // of two apart. It counts the bytes of the source.
-func BenchmarkBoth(b *testing.B) {
+func BenchmarkRowwiseColumnwise(b *testing.B) {
 	for _, shape := range []struct{ rows, cols int }{{32, 2048}, {64, 1024}, {1024, 768}, {8192, 8256}, {8192, 8192}} {
 		x := benchMatrix(shape.rows, shape.cols)
 		raw := make([]byte, 2*len(x.Data))
