@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"
@@ -218,5 +220,25 @@ func TestGGUFWithoutTokenizer(t *testing.T) {
 		if got := names(t, dir); got != "config.json generation_config.json model.safetensors" {
 			t.Errorf("%v: got %s", c.change, got)
 		}
+	}
+}
+
+// TestGGUFSource quantizes a GGUF file to another, with the bytes of the way through a directory.
+func TestGGUFSource(t *testing.T) {
+	path := toGGUF(t, openSample(t), quant.BF16)
+	src := openGGUF(t, path)
+	plan, err := PlanDequantize(t.Context(), src.Source, safetensors.BF16)
+	dir := runTo(t, plan, err, "directory")
+	var files [][]byte
+	for _, m := range []*checkpoint.Model{src, openModel(t, dir)} {
+		plan, err := PlanQuantize(t.Context(), m.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+		files = append(files, readFile(t, runTo(t, plan, err, "mxfp4.gguf")))
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Error("the file differs from that of the directory")
+	}
+	alone := filepath.Join(dir, "model.safetensors")
+	if _, err := PlanQuantize(t.Context(), openModel(t, alone).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), "config.json is missing") {
+		t.Errorf("weights alone: %v", err)
 	}
 }

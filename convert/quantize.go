@@ -91,7 +91,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 		return err
 	}
 	if c.InGGUF() && o.Requantize {
-		return errors.New("convention gguf does not requantize: start from an unquantized checkpoint, or convert one of the same format")
+		return errors.New("convention gguf does not requantize: start from an unquantized checkpoint, from one decoded by dequantize, or convert one of the same format")
 	}
 	if err := rejectForeign(m); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
@@ -47,7 +48,7 @@ const embeddings = "model.embed_tokens.weight"
 // Describe returns the content of the GGUF file for a checkpoint. It returns an error if
 // llama.cpp could not run the result, or the translation is unknown.
 func Describe(c *hf.Checkpoint) (*Model, error) {
-	if c.Config == nil || c.Single {
+	if c.Config == nil || c.Single && !isGGUF(c) {
 		return nil, fmt.Errorf("%s: a GGUF file describes the model, but %s is missing: name a checkpoint's directory", c.Path, hf.ConfigName)
 	}
 	m := &Model{}
@@ -89,8 +90,24 @@ func (m *Model) set(key string, value any) { m.add(m.architecture.name+"."+key, 
 // 40 MB.
 const maxOther = 256 << 20
 
-// readOther returns the content of an auxiliary file, nil if there is none.
+// isGGUF reports whether a checkpoint is a GGUF file.
+func isGGUF(c *hf.Checkpoint) bool { return c.Single && strings.HasSuffix(c.Path, Suffix) }
+
+// readOther returns the content of an auxiliary file, nil if there is none. Those of a GGUF file follow
+// from its metadata.
 func readOther(c *hf.Checkpoint, name string) ([]byte, error) {
+	if isGGUF(c) {
+		text, err := ReadText(c.Path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range text.Files {
+			if file.Name == name {
+				return file.Data, nil
+			}
+		}
+		return nil, nil
+	}
 	for _, other := range c.Others() {
 		if other.Name == name {
 			return bounded.ReadFile(other.Path, maxOther)
