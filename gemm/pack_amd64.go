@@ -186,8 +186,29 @@ var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	return tables
 }()
 
-// tablesBF16, tablesBF16x128 and tableFP4 return the tables of the BF16 vector kernels.
+// tablesBF16, tablesBF16x128, tableBF16x6 and tableFP4 return the tables of the BF16 vector kernels.
 func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(bf16Tables[e]) }
+
+// tableBF16x6 returns the table of 6-bit codes: the low and the high bytes of their BF16 values, and for
+// each byte of the codes in separate bytes the byte to take from three that hold four codes, and the bit
+// of the quadword at which the code then begins.
+func tableBF16x6(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(bf16Tables6[e]) }
+
+var bf16Tables6 = func() map[*format.Scalar]*bf16Table {
+	const codes = 64
+	tables := map[*format.Scalar]*bf16Table{}
+	for _, e := range []*format.Scalar{format.E2M3, format.E3M2} {
+		t := &bf16Table{scales: scalesE8M0}
+		for i := range codes {
+			bits := math.Float32bits(e.Decode(uint32(i))) >> 16
+			t.bytes[i], t.bytes[codes+i] = byte(bits), byte(bits>>8)
+			t.bytes[2*codes+i] = byte(i/4*3 + i%4)
+			t.bytes[3*codes+i] = byte(i/4%2*32 + i%4*6)
+		}
+		tables[e] = t
+	}
+	return tables
+}()
 
 func tablesBF16x128(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(bf16Tables128[e]) }
 

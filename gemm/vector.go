@@ -421,7 +421,7 @@ func (v *vectorScales) from(l int) (scales []byte, stride int) {
 }
 
 // vectorOnes holds E8M0 scales of 1.
-var vectorOnes = func() (ones [vectorBytes / 32]byte) {
+var vectorOnes = func() (ones [vectorBytes / 16]byte) {
 	for i := range ones {
 		ones[i] = byte(format.E8M0.Bias)
 	}

@@ -63,7 +63,7 @@ func (j *job) prepare() {
 }
 
 // arrange sets x to the values as BF16, in the kernel's order within a chunk of 64 bytes of
-// codes. With 8-bit codes: of each 16, the first eight, then the others. With 4-bit codes: of
+// codes. With 8- and 6-bit codes: of each 16, the first eight, then the others. With 4-bit codes: of
 // each four, the first, then the second, and so on.
 func (v *vectorKernel) arrange(x []uint32, values []float32) {
 	const words = 16 // in a vector

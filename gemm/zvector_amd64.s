@@ -464,6 +464,336 @@ lanes7:
 	VZEROUPPER
 	RET
 
+// func vectorMX6(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+//
+//	AX w
+//	BX s
+//	DX wStride
+//	SI sStride
+//	DI position in x
+//	CX xStride
+//	R8 3 times xStride
+//	R9 chunks left after the group
+//	R10 chunks left of the group
+//	R11 position in the lanes
+//	R12 scratch
+//	R13 scratch
+//	R14 distance of prefetching row 0
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
+//	K6 bytes of a chunk
+//	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
+//	Z0…Z7 sums, by row of B, then of A
+//	K7 unsupported scales
+TEXT ·vectorMX6(SB), NOSPLIT, $0-128
+	MOVQ w+0(FP), AX
+	MOVQ s+8(FP), BX
+	MOVQ wStride+40(FP), DX
+	MOVQ sStride+48(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
+	LEAQ (DX)(DX*1), R14
+	CMPQ R14, $8192
+	JGE long1
+	MOVL $8192, R14
+
+long1:
+	KXORQ K7, K7, K7
+	MOVQ tables+112(FP), R12
+	VMOVDQU64 (R12), Z28
+	VMOVDQU64 64(R12), Z29
+	VMOVDQU64 128(R12), Z30
+	VMOVDQU64 192(R12), Z31
+	VMOVDQU64 256(R12), Z16
+	VMOVDQU64 384(R12), X18
+	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 400(R12), X19
+	MOVQ $281474976710655, R12
+	KMOVQ R12, K6
+
+rows2:
+	MOVQ x+16(FP), DI
+	MOVQ steps+24(FP), R9
+	VPXORQ Z0, Z0, Z0
+
+group3:
+	PREFETCHT0 (BX)(SI*4)
+	VMOVDQU64 (BX), X22
+	VPERMB Z22, Z16, Z24
+	VPSLLVD Z17, Z24, Z24
+	VPADDB X18, X22, X22
+	VPCMPUB $1, X19, X22, K5
+	KORQ K5, K7, K7
+	LEAQ lanes64By32<>+0(SB), R11
+	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
+
+chunk4:
+	PREFETCHT0 (AX)(R14*1)
+	VMOVDQU8.Z (AX), K6, Z8
+	VPERMB Z8, Z30, Z8
+	VPMULTISHIFTQB Z8, Z31, Z8
+	VPERMB Z29, Z8, Z9
+	VPERMB Z28, Z8, Z22
+	VPUNPCKLBW Z9, Z22, Z8
+	VPUNPCKHBW Z9, Z22, Z9
+	VMOVDQU64 (R11), Z20
+	VPERMD Z24, Z20, Z20
+	VPXORQ Z22, Z22, Z22
+	VMOVDQU64 (DI), Z26
+	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
+	VMOVDQU64 64(DI), Z26
+	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
+	VFMADD231PS Z20, Z22, Z0
+	ADDQ $48, AX
+	ADDQ $128, DI
+	ADDQ $64, R11
+	SUBQ $1, R10
+	JNZ chunk4
+	ADDQ $16, BX
+	TESTQ R9, R9
+	JNZ group3
+
+	// y += sums, across lanes
+	MOVQ y+72(FP), R13
+	VEXTRACTF64X4 $1, Z0, Y22
+	VADDPS Y22, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X22
+	VADDPS X22, X0, X0
+	VPSHUFD $78, X0, X22
+	VADDPS X22, X0, X0
+	VPSHUFD $177, X0, X22
+	VADDPS X22, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $4, y+72(FP)
+	ADDQ wNext+56(FP), AX
+	ADDQ sNext+64(FP), BX
+	SUBQ $1, rows+32(FP)
+	JNZ rows2
+	KMOVQ K7, R12
+	MOVQ R12, found+120(FP)
+	VZEROUPPER
+	RET
+
+// func vectorMX6Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+//
+//	AX w
+//	BX s
+//	DX wStride
+//	SI sStride
+//	DI position in x
+//	CX xStride
+//	R8 3 times xStride
+//	R9 chunks left after the group
+//	R10 chunks left of the group
+//	R11 position in the lanes
+//	R12 scratch
+//	R13 scratch
+//	R14 distance of prefetching row 0
+//	R15 distance of prefetching row 1
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
+//	K6 bytes of a chunk
+//	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
+//	Z0…Z7 sums, by row of B, then of A
+//	K7 unsupported scales
+TEXT ·vectorMX6Pairs(SB), NOSPLIT, $0-128
+	MOVQ w+0(FP), AX
+	MOVQ s+8(FP), BX
+	MOVQ wStride+40(FP), DX
+	MOVQ sStride+48(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
+	LEAQ (DX)(DX*1), R14
+	CMPQ R14, $8192
+	JGE long1
+	MOVL $8192, R14
+
+long1:
+	LEAQ (R14)(DX*1), R15
+	KXORQ K7, K7, K7
+	MOVQ tables+112(FP), R12
+	VMOVDQU64 (R12), Z28
+	VMOVDQU64 64(R12), Z29
+	VMOVDQU64 128(R12), Z30
+	VMOVDQU64 192(R12), Z31
+	VMOVDQU64 256(R12), Z16
+	VMOVDQU64 384(R12), X18
+	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 400(R12), X19
+	MOVQ $281474976710655, R12
+	KMOVQ R12, K6
+
+rows2:
+	MOVQ x+16(FP), DI
+	MOVQ steps+24(FP), R9
+	VPXORQ Z0, Z0, Z0
+	VPXORQ Z1, Z1, Z1
+	VPXORQ Z2, Z2, Z2
+	VPXORQ Z3, Z3, Z3
+	VPXORQ Z4, Z4, Z4
+	VPXORQ Z5, Z5, Z5
+	VPXORQ Z6, Z6, Z6
+	VPXORQ Z7, Z7, Z7
+
+group3:
+	PREFETCHT0 (BX)(SI*4)
+	VMOVDQU64 (BX), X22
+	VPERMB Z22, Z16, Z24
+	VPSLLVD Z17, Z24, Z24
+	VPADDB X18, X22, X22
+	VPCMPUB $1, X19, X22, K5
+	KORQ K5, K7, K7
+	VMOVDQU64 (BX)(SI*1), X22
+	VPERMB Z22, Z16, Z25
+	VPSLLVD Z17, Z25, Z25
+	VPADDB X18, X22, X22
+	VPCMPUB $1, X19, X22, K5
+	KORQ K5, K7, K7
+	LEAQ lanes64By32<>+0(SB), R11
+	MOVQ $8, R10
+	CMPQ R9, R10
+	CMOVQLT R9, R10
+	SUBQ R10, R9
+
+chunk4:
+	PREFETCHT0 (AX)(R14*1)
+	PREFETCHT0 (AX)(R15*1)
+	VMOVDQU8.Z (AX), K6, Z8
+	VPERMB Z8, Z30, Z8
+	VPMULTISHIFTQB Z8, Z31, Z8
+	VPERMB Z29, Z8, Z9
+	VPERMB Z28, Z8, Z22
+	VPUNPCKLBW Z9, Z22, Z8
+	VPUNPCKHBW Z9, Z22, Z9
+	VMOVDQU64 (R11), Z20
+	VPERMD Z24, Z20, Z20
+	VMOVDQU8.Z (AX)(DX*1), K6, Z10
+	VPERMB Z10, Z30, Z10
+	VPMULTISHIFTQB Z10, Z31, Z10
+	VPERMB Z29, Z10, Z11
+	VPERMB Z28, Z10, Z22
+	VPUNPCKLBW Z11, Z22, Z10
+	VPUNPCKHBW Z11, Z22, Z11
+	VMOVDQU64 (R11), Z21
+	VPERMD Z25, Z21, Z21
+	VPXORQ Z22, Z22, Z22
+	VPXORQ Z23, Z23, Z23
+	VMOVDQU64 (DI), Z26
+	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
+	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
+	VMOVDQU64 64(DI), Z26
+	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
+	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
+	VFMADD231PS Z20, Z22, Z0
+	VFMADD231PS Z21, Z23, Z4
+	VPXORQ Z22, Z22, Z22
+	VPXORQ Z23, Z23, Z23
+	VMOVDQU64 (DI)(CX*1), Z26
+	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
+	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
+	VMOVDQU64 64(DI)(CX*1), Z26
+	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
+	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
+	VFMADD231PS Z20, Z22, Z1
+	VFMADD231PS Z21, Z23, Z5
+	CMPQ batch+96(FP), $2
+	JLE multiplied5
+	VPXORQ Z22, Z22, Z22
+	VPXORQ Z23, Z23, Z23
+	VMOVDQU64 (DI)(CX*2), Z26
+	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
+	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
+	VMOVDQU64 64(DI)(CX*2), Z26
+	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
+	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
+	VFMADD231PS Z20, Z22, Z2
+	VFMADD231PS Z21, Z23, Z6
+	VPXORQ Z22, Z22, Z22
+	VPXORQ Z23, Z23, Z23
+	VMOVDQU64 (DI)(R8*1), Z26
+	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
+	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
+	VMOVDQU64 64(DI)(R8*1), Z26
+	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
+	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
+	VFMADD231PS Z20, Z22, Z3
+	VFMADD231PS Z21, Z23, Z7
+
+multiplied5:
+	ADDQ $48, AX
+	ADDQ $128, DI
+	ADDQ $64, R11
+	SUBQ $1, R10
+	JNZ chunk4
+	ADDQ $16, BX
+	TESTQ R9, R9
+	JNZ group3
+
+	// y += sums, across lanes
+	MOVQ sums+104(FP), R12
+	VMOVUPS Z0, (R12)
+	VMOVUPS Z1, 64(R12)
+	VMOVUPS Z2, 128(R12)
+	VMOVUPS Z3, 192(R12)
+	VMOVUPS Z4, 256(R12)
+	VMOVUPS Z5, 320(R12)
+	VMOVUPS Z6, 384(R12)
+	VMOVUPS Z7, 448(R12)
+	MOVQ sums+104(FP), R12
+	ADDQ $0, R12
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes6:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes6
+	ADDQ $4, y+72(FP)
+	MOVQ sums+104(FP), R12
+	ADDQ $256, R12
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes7:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes7
+	ADDQ $4, y+72(FP)
+	ADDQ wNext+56(FP), AX
+	ADDQ sNext+64(FP), BX
+	SUBQ $1, rows+32(FP)
+	JNZ rows2
+	KMOVQ K7, R12
+	MOVQ R12, found+120(FP)
+	VZEROUPPER
+	RET
+
 // func vectorMX4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w

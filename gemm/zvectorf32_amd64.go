@@ -24,12 +24,6 @@ func vectorBF16AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNe
 //go:noescape
 func vectorFP8AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorFP8x128AVX512 is a vectorFunc for groups of 512 codes in blocks of 128 in steps of 128. It
-// reports scales above the largest supported one, and NaN elements of 8 bits.
-//
-//go:noescape
-func vectorFP8x128AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
-
 // vectorINT8AVX512 is a vectorFunc for groups of 512 codes in blocks of 32 in steps of 32. It
 // reports scales above the largest supported one, and NaN elements of 8 bits.
 //

@@ -11,6 +11,7 @@ func gemmVectors() []*File {
 	tables, ones := newVectorTables(f), f.Table("vectorOnes", bytes16(1))
 	for _, v := range []vector{
 		{name: "MX8", block: 32, bits: 8},
+		{name: "MX6", block: 32, bits: 6},
 		{name: "MX4", block: 32, bits: 4},
 		{name: "NV4", block: 16, bits: 4},
 	} {

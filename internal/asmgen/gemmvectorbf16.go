@@ -1,17 +1,17 @@
 package asmgen
 
-// vectorBF16 multiplies by VDPBF16PS. It decodes 64 bytes of codes to BF16 in the order that
+// vectorBF16 multiplies by VDPBF16PS. It decodes 64 codes, or 128 of 4 bits, to BF16 in the order that
 // takes the fewest instructions; A is arranged in the same order:
 //
-//	8 bits   of each 16 codes, the first eight in one vector, the others in a second
-//	4 bits   of each 4 codes, the first in one vector, and so on for four vectors
+//	8, 6 bits   of each 16 codes, the first eight in one vector, the others in a second
+//	4 bits      of each 4 codes, the first in one vector, and so on for four vectors
 type vectorBF16 struct {
 	bits int
 	ones Sym
 	vectorTables
 }
 
-func (a vectorBF16) chunkCodes() int    { return 64 * 8 / a.bits }
+func (a vectorBF16) chunkCodes() int    { return 32 * a.vectors() }
 func (a vectorBF16) vectors() int       { return 16 / a.bits } // of a chunk
 func (a vectorBF16) codes(r, i int) Vec { return Z(8 + a.vectors()*r + i) }
 func (a vectorBF16) spread(r int) Vec   { return Z(20 + r) }
@@ -19,7 +19,7 @@ func (a vectorBF16) dot(r int) Vec      { return Z(22 + r) }
 
 func (a vectorBF16) checks(v *vector) string {
 	switch {
-	case a.bits == 8:
+	case a.bits != 4:
 		return "0 and 255 of E8M0, which stand for 0 and infinity here"
 	case v.block == 16:
 		return "that are negative or NaN"
@@ -28,7 +28,7 @@ func (a vectorBF16) checks(v *vector) string {
 }
 
 func (a vectorBF16) constants(v *vector, tables Reg) {
-	if a.bits == 8 {
+	if a.bits != 4 {
 		for i := range 4 {
 			v.fn.I("VMOVDQU64", tables.At(64*i), Z(28+i))
 		}
@@ -36,9 +36,16 @@ func (a vectorBF16) constants(v *vector, tables Reg) {
 			v.fn.I("VMOVDQU64", tables.At(256+64*i), Z(16+i))
 			v.fn.I("VMOVDQU64", tables.At(384+16*i), X(18+i))
 		}
-		broadcast(v.fn, 0x80808080, tables, Z(27))
 		v.fn.Note("Z16…Z19", "bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last")
-		v.fn.Note("Z27…Z31", "sign bits; tables of low and of high bytes")
+		if a.bits == 8 {
+			broadcast(v.fn, 0x80808080, tables, Z(27))
+			v.fn.Note("Z27…Z31", "sign bits; tables of low and of high bytes")
+			return
+		}
+		v.fn.I("MOVQ", 1<<v.chunkBytes()-1, tables)
+		v.fn.I("KMOVQ", tables, K(6))
+		v.fn.Note("K6", "bytes of a chunk")
+		v.fn.Note("Z28…Z31", "tables of low and of high bytes; the bytes and the positions of codes")
 	} else {
 		v.fn.I("VMOVDQU64", tables.At(0), Z(31))
 		v.fn.Note("Z31", "BF16 value of each nibble, twice")
@@ -47,7 +54,7 @@ func (a vectorBF16) constants(v *vector, tables Reg) {
 
 func (a vectorBF16) scales(v *vector, r int) {
 	codes := a.dot(0).X()
-	if a.bits == 8 {
+	if a.bits != 4 {
 		v.fn.I("VPERMB", codes.Z(), Z(16), v.scale(r))
 		v.fn.I("VPSLLVD", Z(17), v.scale(r), v.scale(r))
 		v.fn.I("VPADDB", X(18), codes, codes)
@@ -66,6 +73,16 @@ func (a vectorBF16) scales(v *vector, r int) {
 
 func (a vectorBF16) decode(v *vector, r int) {
 	fn := v.fn
+	if a.bits == 6 {
+		fn.I("VMOVDQU8.Z", v.codes(r, 0), K(6), a.codes(r, 0))
+		fn.I("VPERMB", a.codes(r, 0), Z(30), a.codes(r, 0))
+		fn.I("VPMULTISHIFTQB", a.codes(r, 0), Z(31), a.codes(r, 0))
+		fn.I("VPERMB", Z(29), a.codes(r, 0), a.codes(r, 1)) // uses the lower six bits of an index
+		fn.I("VPERMB", Z(28), a.codes(r, 0), a.dot(0))
+		fn.I("VPUNPCKLBW", a.codes(r, 1), a.dot(0), a.codes(r, 0))
+		fn.I("VPUNPCKHBW", a.codes(r, 1), a.dot(0), a.codes(r, 1))
+		return
+	}
 	fn.I("VMOVDQU64", v.codes(r, 0), a.codes(r, 0))
 	if a.bits == 8 {
 		fn.I("VMOVDQA64", a.codes(r, 0), a.codes(r, 1))
