@@ -162,6 +162,9 @@ func (p *ggufPlan) place(d decision) error {
 		return fmt.Errorf("tensor %s: %w", w.Name, err)
 	}
 	d.stored[0].Name, d.expert = at.Name, at.Expert
+	if at.Unscaled {
+		d.stored = d.stored[:1] // the scale is 1, or Rejects names the model
+	}
 	for i := range d.stored[1:] {
 		d.stored[1+i].Name = llamacpp.ScaleName(at.Name)
 		if err := p.addSpec(at, gguf.Spec{Name: d.stored[1+i].Name, Type: gguf.F32, Shape: at.StackedScales()}); err != nil {

@@ -91,7 +91,7 @@ func values(t *testing.T, dir, dst string) {
 var llamaArchitectures = map[string]string{
 	"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
 	"smollm3": "smollm3", "granite": "granite", "olmo2": "olmo2", "glm4": "glm4", "phi3": "phi3", "gemma2": "gemma2", "gemma3_text": "gemma3",
-	"gpt_oss": "gpt-oss", "olmo3": "olmo2", "phi3_long": "phi3", "phi3_short": "phi3",
+	"gpt_oss": "gpt-oss", "olmo3": "olmo2", "deepseek_v3": "deepseek2", "phi3_long": "phi3", "phi3_short": "phi3",
 }
 
 // TestTorchArchitecturesLlamaCPP: llama.cpp runs each architecture of a GGUF file with the loss

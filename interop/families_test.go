@@ -48,7 +48,7 @@ func TestTorchFamilies(t *testing.T) {
 
 // inGGUF are the models that quantize writes as GGUF, and llama.cpp runs as transformers does.
 var inGGUF = []string{
-	"llama", "llama-3", "ministral", "smollm3", "qwen2", "qwen3", "qwen2-moe", "mixtral", "gemma2-heads", "gemma3-heads", "phi3-partial", "phi3-long", "phi3-short", "granite", "olmo2", "glm4", "gpt-oss", "olmo3",
+	"llama", "llama-3", "ministral", "smollm3", "qwen2", "qwen3", "qwen2-moe", "mixtral", "gemma2-heads", "gemma3-heads", "phi3-partial", "phi3-long", "phi3-short", "granite", "olmo2", "glm4", "gpt-oss", "olmo3", "deepseek-v3",
 }
 
 // ownLayouts are the layouts in which models of a family are published.

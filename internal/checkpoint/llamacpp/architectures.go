@@ -30,6 +30,8 @@ type architecture struct {
 	listed     bool               // the file lists the layers with windows, which windowed has if config.json does not
 	localTheta float64            // rope_theta of layers with windows; 0: that of the others
 	unrounded  bool               // the bounds of YaRN are not rounded in the checkpoint (truncate is false)
+	unscaled   []string           // modules whose global scales llama.cpp does not read
+	latent     bool               // attention has latent queries, keys and values
 	longRope   bool               // the file may have the divisors of LongRoPE
 	unrotated  int                // each unrotated-th layer has no rotary embedding; 0: all have one
 	theta      float64            // of rotary embeddings in a config.json without rope_theta; 0: 10000
@@ -100,6 +102,8 @@ var architectures = map[string]architecture{
 	}},
 	"GptOssForCausalLM": {name: "gpt-oss", sizes: `{"head_dim": 64}`, theta: 150000, modelType: "gpt_oss", modules: gptOSSModules, tensors: gptOSSTensors, joined: gptOSSJoined, experts: &gptOSSExperts, windowed: 2, unrounded: true,
 		constants: map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702}, keys: []setting{slidingWindow}},
+	"DeepseekV3ForCausalLM": {name: "deepseek2", modelType: "deepseek_v3", modules: deepSeekModules, tensors: deepSeekTensors, experts: &deepSeekExperts, latent: true, unscaled: deepSeekUnscaled,
+		constants: map[string]float64{"rms_norm_eps": latentEpsilon, "moe_layer_freq": 1}, keys: deepSeekKeys},
 	"Glm4ForCausalLM": {name: "glm4", sizes: `{"head_dim": 128, "partial_rotary_factor": 0.5}`, modelType: "glm4", biasKey: "attention_bias", partial: true, modules: [][2]string{
 		{"post_self_attn_layernorm", "post_attention_norm"}, {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"},
 		{"mlp.gate_up_proj", "ffn_up"},

@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,7 @@ var parameters = []parameter{
 	{"attention.head_count", "num_attention_heads", count(func(c *config) int { return c.Heads })},
 	{"attention.head_count_kv", "num_key_value_heads", count(func(c *config) int { return c.KeyValueHeads })},
 	{"attention.key_length", "head_dim", count(func(c *config) int { return c.HeadDim })},
-	{"attention.value_length", "", count(func(c *config) int { return c.HeadDim })},
+	{"attention.value_length", "", count(func(c *config) int { return cmp.Or(c.ValueDim, c.HeadDim) })},
 	{"attention.layer_norm_rms_epsilon", "rms_norm_eps", func(m *Model) any { return float32(*m.config.RMSNormEps) }},
 	{"vocab_size", "", count(func(c *config) int { return c.VocabSize })}, // a reader counts the rows of the embeddings
 }
@@ -57,7 +58,7 @@ func (m *Model) hyperparameters() error {
 	if err := m.describeKeys(); err != nil {
 		return err
 	}
-	return errors.Join(m.describeWindows(), m.rotary())
+	return errors.Join(m.describeWindows(), m.describeLatent(), m.rotary())
 }
 
 // configuration returns the config.json that follows from the metadata, nil for an unknown
@@ -97,6 +98,9 @@ func configuration(f *gguf.File) (json.RawMessage, error) {
 	}
 	if err := ropeParameters(f, a, c); err != nil {
 		return nil, err
+	}
+	if a.latent {
+		a.completeLatent(f, c)
 	}
 	return json.MarshalIndent(c, "", "  ")
 }

@@ -14,6 +14,7 @@ type experts struct {
 	module     string      // followed by the number of the expert
 	parts      [][2]string // modules of an expert, and their stacked tensors
 	beside     [][2]string // other modules of the layer, like the rows of inLayer
+	routed     bool        // config.json has the keys of DeepSeek
 	fused      bool        // the checkpoint has all experts of a layer in one tensor, and their width as intermediate_size
 	configured bool        // config.json has the width, norm_topk_prob and the dense layers, as that of Qwen
 	shared     bool        // another expert gets all tokens
@@ -122,7 +123,7 @@ func (a architecture) originals(name string, shape []int64) (names []string) {
 }
 
 // experts returns the number of experts in a layer.
-func (c config) experts() int { return max(c.LocalExperts, c.Experts) }
+func (c config) experts() int { return max(c.LocalExperts, c.Experts, c.RoutedExperts) }
 
 // checkExperts returns an error if llama.cpp would compute the mixture differently.
 func (m *Model) checkExperts() error {
@@ -161,6 +162,9 @@ func (e *experts) parameters() []parameter {
 		{"expert_used_count", "num_experts_per_tok", count(func(c *config) int { return c.ExpertsUsed })},
 	}
 	switch {
+	case e.routed:
+		rows[0].config = "n_routed_experts"
+		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertSize })})
 	case e.fused:
 		rows = append(rows, parameter{"expert_feed_forward_length", "", count(func(c *config) int { return c.IntermediateSize })})
 	case e.configured:

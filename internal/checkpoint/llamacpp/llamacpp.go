@@ -140,12 +140,18 @@ type config struct {
 	QueryScalar      *float64 `json:"query_pre_attn_scalar"`
 	LocalExperts     int      `json:"num_local_experts"` // Mixtral's name
 	Experts          int      `json:"num_experts"`       // Qwen's
+	RoutedExperts    int      `json:"n_routed_experts"`  // DeepSeek's
 	ExpertsUsed      int      `json:"num_experts_per_tok"`
 	ExpertSize       int      `json:"moe_intermediate_size"`
 	SharedExpertSize int      `json:"shared_expert_intermediate_size"`
 	Normalize        bool     `json:"norm_topk_prob"`
 	SparseStep       int      `json:"decoder_sparse_step"`
 	DenseLayers      []int    `json:"mlp_only_layers"`
+	PlainDim         int      `json:"qk_nope_head_dim"` // of a head with latent attention
+	RotatedDim       int      `json:"qk_rope_head_dim"`
+	ValueDim         int      `json:"v_head_dim"`
+	LatentRank       int      `json:"kv_lora_rank"`
+	NextLayers       int      `json:"num_nextn_predict_layers"` // after the last, for further tokens
 	RopeTheta        *float64 `json:"rope_theta"`
 	OriginalLength   *float64 `json:"original_max_position_embeddings"` // of LongRoPE
 	LocalTheta       *float64 `json:"rope_local_base_freq"`             // Gemma's name of rope_theta in layers with windows
@@ -201,6 +207,11 @@ func (m *Model) readConfig(text []byte) error {
 	}
 	if c.HeadDim == 0 && c.Heads > 0 {
 		c.HeadDim = c.HiddenSize / c.Heads
+	}
+	if a.latent {
+		if err := c.latentHeads(); err != nil {
+			return err
+		}
 	}
 	if c.RopeParameters == nil {
 		c.RopeParameters = c.RopeScaling

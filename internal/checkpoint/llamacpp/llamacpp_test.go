@@ -156,7 +156,7 @@ func TestConfigurations(t *testing.T) {
 
 func TestRejectedConfigurations(t *testing.T) {
 	for config, want := range map[string]string{
-		`{"architectures": ["GemmaForCausalLM"]}`:                  `"GemmaForCausalLM" is not supported in GGUF, only Gemma2ForCausalLM, Gemma3ForCausalLM`,
+		`{"architectures": ["GemmaForCausalLM"]}`:                  `"GemmaForCausalLM" is not supported in GGUF, only DeepseekV3ForCausalLM, Gemma2ForCausalLM`,
 		`{"architectures": null}`:                                  "architectures is missing",
 		`{"hidden_size": "x"}`:                                     "parse it",
 		`{"hidden_size": null}`:                                    "hidden_size is missing",

@@ -19,7 +19,7 @@ const originalLength = "rope.scaling.original_context_length"
 
 // long adds LongRoPE (Ding et al., 2024): divisors of the frequencies, and a factor of cosines and sines.
 func (m *Model) long(r *rope) error {
-	rotated := int(float64(m.config.HeadDim) * value(m.config.PartialRotary, 1))
+	rotated := m.config.rotated()
 	original := value(r.OriginalLength, value(m.config.OriginalLength, 0))
 	if len(r.ShortFactor) != rotated/2 || len(r.LongFactor) != rotated/2 || !(original > 1) || original > math.MaxInt32 {
 		return fmt.Errorf("longrope has %d short and %d long factors and an original length of %g, want %d factors of each: fetch it again", len(r.ShortFactor), len(r.LongFactor), original, rotated/2)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,12 +35,13 @@ var (
 
 // A Place locates a tensor of a checkpoint in a GGUF file.
 type Place struct {
-	Name    string  // "" if llama.cpp ignores the tensor
-	HeadDim int     // rows of each head, which are reordered for interleaved rotation; 0: rows are unchanged
-	Experts int     // the number of matrices in the stacked tensor; 0: the tensor is not stacked
-	Expert  int     // index of the matrix in the stacked tensor
-	F32     bool    // llama.cpp reads its values in F32 only
-	Add     float32 // what the values of the file are above those of the checkpoint
+	Name     string  // "" if llama.cpp ignores the tensor
+	HeadDim  int     // rows of each head, which are reordered for interleaved rotation; 0: rows are unchanged
+	Experts  int     // the number of matrices in the stacked tensor; 0: the tensor is not stacked
+	Expert   int     // index of the matrix in the stacked tensor
+	F32      bool    // llama.cpp reads its values in F32 only
+	Unscaled bool    // llama.cpp reads no global scale of the weight
+	Add      float32 // what the values of the file are above those of the checkpoint
 }
 
 // unused matches tensors that llama.cpp computes itself.
@@ -48,7 +50,7 @@ var unused = regexp.MustCompile(`\.rotary_emb\.inv_freq$`)
 // Place returns the place of a tensor in the GGUF file. It returns an error if llama.cpp has no
 // such tensor.
 func (m *Model) Place(name string, shape []int64) (Place, error) {
-	if unused.MatchString(name) {
+	if unused.MatchString(name) || m.predictsFurther(name) {
 		return Place{}, nil
 	}
 	if p, ok, err := m.placeExpert(name); ok || err != nil {
@@ -58,11 +60,27 @@ func (m *Model) Place(name string, shape []int64) (Place, error) {
 	if !ok {
 		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention", name, m.architecture.name)
 	}
-	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known) || strings.HasSuffix(known, ".bias"), Add: m.architecture.above(known)}
+	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known) || strings.HasSuffix(known, ".bias"), Add: m.architecture.above(known), Unscaled: m.architecture.ignoresScale(known)}
 	if p.HeadDim > 0 && (len(shape) == 0 || shape[0]%int64(p.HeadDim) != 0) {
 		return Place{}, fmt.Errorf("tensor %s: shape %v is not heads of %d rows, as %s has it", name, shape, p.HeadDim, "config.json")
 	}
 	return p, nil
+}
+
+// predictsFurther reports whether a tensor belongs to a layer after the last, which llama.cpp does not run.
+func (m *Model) predictsFurther(name string) bool {
+	parts := layerName.FindStringSubmatch(name)
+	if parts == nil || m.config.NextLayers <= 0 {
+		return false
+	}
+	n, err := strconv.Atoi(parts[1])
+	return err == nil && n >= m.config.Layers
+}
+
+// ignoresScale reports whether llama.cpp reads no global scale of a weight.
+func (a architecture) ignoresScale(name string) bool {
+	parts := blockName.FindStringSubmatch(name)
+	return parts != nil && slices.Contains(a.unscaled, strings.TrimSuffix(parts[2], ".weight"))
 }
 
 // headDim returns the rows of a head if the rows of the tensor are reordered; 0 otherwise.

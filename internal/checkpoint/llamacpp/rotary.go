@@ -24,6 +24,8 @@ type rope struct {
 	PartialRotary   *float64  `json:"partial_rotary_factor"`
 	ShortFactor     []float32 `json:"short_factor"` // of LongRoPE
 	LongFactor      []float32 `json:"long_factor"`
+	MScale          *float64  `json:"mscale"` // of DeepSeek's YaRN
+	MScaleAllDim    *float64  `json:"mscale_all_dim"`
 	Truncate        *bool     `json:"truncate"`       // whether YaRN rounds its bounds
 	Full            *rope     `json:"full_attention"` // if layers with a window have other parameters
 	Sliding         *rope     `json:"sliding_attention"`
@@ -60,10 +62,15 @@ func (m *Model) theta() float64 {
 	return value(m.config.RopeParameters.Theta, cmp.Or(m.architecture.theta, defaultTheta))
 }
 
+// rotated returns the elements of a head that are rotated.
+func (c config) rotated() int {
+	return cmp.Or(c.RotatedDim, int(float64(c.HeadDim)*value(c.PartialRotary, 1)))
+}
+
 // rotary adds the metadata keys of rotary embeddings.
 func (m *Model) rotary() error {
 	r := m.config.RopeParameters
-	m.set("rope.dimension_count", uint32(float64(m.config.HeadDim)*value(m.config.PartialRotary, 1)))
+	m.set("rope.dimension_count", uint32(m.config.rotated()))
 	m.set("rope.freq_base", float32(m.theta()))
 	kind := r.kind()
 	switch {
