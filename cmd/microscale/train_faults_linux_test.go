@@ -91,8 +91,8 @@ func TestTrainKills(t *testing.T) {
 
 // TestTrainFaults makes operations of a run on its directory fail (EIO), or kills the
 // run at them, with strace. A failed run must print one line, and the same command with
-// --resume must produce the model of an uninterrupted run. It injects every seventh
-// operation, with -long every one.
+// --resume must produce the model of an uninterrupted run. It injects every
+// thirteenth operation of each kind, with -long every one, as the nightly workflow does.
 func TestTrainFaults(t *testing.T) {
 	if flag.NArg() > 0 {
 		runtime.LockOSThread() // strace counts the operations of each thread
@@ -144,7 +144,7 @@ func TestTrainFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stride, offset := 7, 0
+	stride, offset := 13, 0
 	if *long {
 		stride = 1
 	}
