@@ -27,8 +27,8 @@ func smallGGUF(t *testing.T) string {
 }
 
 // rewritten returns a copy of a GGUF file with other metadata. A key whose value becomes nil is left
-// out.
-func rewritten(t *testing.T, path string, change map[string]any) string {
+// out. Tensors in others have another type, and zeros.
+func rewritten(t *testing.T, path string, change map[string]any, others ...gguf.Spec) string {
 	t.Helper()
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -46,7 +46,11 @@ func rewritten(t *testing.T, path string, change map[string]any) string {
 	}
 	var specs []gguf.Spec
 	for _, info := range f.Tensors {
-		specs = append(specs, gguf.Spec{Name: info.Name, Type: info.Type, Shape: info.Shape})
+		spec := gguf.Spec{Name: info.Name, Type: info.Type, Shape: info.Shape}
+		if i := slices.IndexFunc(others, func(s gguf.Spec) bool { return s.Name == info.Name }); i >= 0 {
+			spec.Type = others[i].Type
+		}
+		specs = append(specs, spec)
 	}
 	l, err := gguf.NewLayout(specs, pairs)
 	if err != nil {
@@ -61,9 +65,12 @@ func rewritten(t *testing.T, path string, change map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, info := range f.Tensors {
-		data := make([]byte, info.Bytes())
-		if err := f.ReadTensorAt(data, info, 0); err != nil {
+	for i, info := range l.Tensors() {
+		data := make([]byte, info.End-info.Begin)
+		if specs[i].Type == f.Tensors[i].Type {
+			err = f.ReadTensorAt(data, f.Tensors[i], 0)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		if err := w.WriteTensorAt(info.Name, data, 0); err != nil {
@@ -195,6 +202,45 @@ func TestGGUFFile(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestGGUFNotCompared: verify says of an unquantized GGUF file what it does not compare.
+func TestGGUFNotCompared(t *testing.T) {
+	tensors := layerOf([]string{"input_layernorm", "post_attention_layernorm"}, false, false)
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, graphConfig("LlamaForCausalLM", "")))
+	report := compare(t, src, openGGUF(t, toGGUF(t, src, quant.BF16)))
+	if !slices.Equal(report.NotCompared, []string{"metadata and tokenizer: only weights are compared"}) {
+		t.Errorf("got %q", report.NotCompared)
+	}
+}
+
+// TestGGUFLarger requantizes a file whose embeddings are quantized, which no default keeps so: that the
+// result is larger is a note, not an error.
+func TestGGUFLarger(t *testing.T) {
+	src := openGGUF(t, rewritten(t, smallGGUF(t), nil, gguf.Spec{Name: "token_embd.weight", Type: gguf.Q8_0}))
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Requantize: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Notes) == 0 || !strings.Contains(plan.Notes[0], "the result is larger than its source") || plan.Convention != "compressed-tensors" {
+		t.Errorf("got %s with the notes %q", plan.Convention, plan.Notes)
+	}
+}
+
+// TestGGUFWithoutParameter checks that the error of a file without a parameter of config.json comes before
+// the run.
+func TestGGUFWithoutParameter(t *testing.T) {
+	for key, want := range map[string]string{"llama.block_count": "the metadata have no llama.block_count, which is num_hidden_layers in config.json: fetch it again",
+		"llama.attention.layer_norm_rms_epsilon": "which is rms_norm_eps in config.json"} {
+		src := openGGUF(t, rewritten(t, smallGGUF(t), map[string]any{key: nil}))
+		if _, err := PlanDequantize(t.Context(), src.Source, safetensors.F32); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		src.Source.Config = nil
+		if _, err := PlanDequantize(t.Context(), src.Source, safetensors.F32); err != nil {
+			t.Errorf("the weights alone: %v", err)
+		}
+	}
+}
 
 // TestGGUFWithoutTokenizer writes directories without tokenizer for files that describe none, with a
 // note that says why.

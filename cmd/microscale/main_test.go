@@ -162,6 +162,7 @@ func TestUsage(t *testing.T) {
 		{"study block-size zzz", `got "zzz", want no arguments`},
 		{"bench gemm zzz", `got "zzz", want no arguments`},
 		{"study zzz", `unknown command "zzz" for "microscale study"`},
+		{"dequantize sample: x.gguf", "x.gguf: dequantize writes no .gguf files: use a DST that does not end in .gguf"},
 		{"quantize sample: x.gguf --for vllm --format mxfp4", `convention compressed-tensors does not write .gguf files: use a DST that does not end in .gguf`},
 		{"formats --jsn", `unknown flag --jsn: did you mean --json?`},
 		{"formats --zzzzzz", `unknown flag --zzzzzz: microscale formats --help-all lists the flags`},

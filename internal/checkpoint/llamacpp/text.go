@@ -19,19 +19,41 @@ type Text struct {
 }
 
 // ReadText returns the text of a GGUF file: its tokenizer with the chat template, and the tokens that
-// end an answer. Metadata that are no tokenizer are not an error.
+// end an answer. Metadata that are no tokenizer are not an error, but those without a parameter that
+// config.json needs are.
 func ReadText(path string) (t Text, err error) {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return t, err
 	}
 	defer f.Close()
+	if err := checkParameters(f); err != nil {
+		return t, fmt.Errorf("%s: %w", path, err)
+	}
 	t.Files = []checkpoint.File{jsonFile("generation_config.json", generationConfig(f))}
 	var vocabulary []byte
 	if vocabulary, t.Missing = vocabularyOf(f); t.Missing == nil {
 		t.Files = append(t.Files, checkpoint.File{Name: "tokenizer.json", Data: vocabulary}, jsonFile("tokenizer_config.json", tokenizerConfig(f)))
 	}
 	return t, nil
+}
+
+// checkParameters returns an error if config.json lacks a parameter.
+func checkParameters(f *gguf.File) error {
+	text, err := configuration(f)
+	if err != nil {
+		return err
+	}
+	var c map[string]any
+	if err := json.Unmarshal(text, &c); err != nil {
+		return err
+	}
+	for _, p := range parameters {
+		if p.config != "" && c[p.config] == nil {
+			return fmt.Errorf("the metadata have no %v.%s, which is %s in config.json: fetch it again", f.Value("general.architecture"), p.metadata, p.config)
+		}
+	}
+	return nil
 }
 
 // jsonFile returns a file with members of a JSON object.
