@@ -284,7 +284,7 @@ func (r *run) gradients(ctx context.Context, step int) (loss, norm float64, err 
 		own.losses = nil // which rank 0 has
 	}
 	if several {
-		own.nonFinite = r.reducer.nonFinite
+		own.nonFinite = r.reducer.nonFinite.Load()
 	}
 	all, err := r.exchange(ctx, own)
 	if err != nil {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/nn"
@@ -20,7 +21,7 @@ type reducer struct {
 	of      []*bucket // by parameter
 	threads int
 
-	nonFinite bool // a gradient of this rank, in a format that hides it
+	nonFinite atomic.Bool // a gradient of this rank, in a format that hides it
 	noise     noise
 }
 
@@ -80,7 +81,7 @@ func (r *reducer) begin(tree *gradientTree, o *nn.Observer) {
 	for _, b := range r.buckets {
 		b.missing, b.request = len(b.params), nil
 	}
-	r.nonFinite = false
+	r.nonFinite.Store(false)
 	before := o.Gradients
 	o.Gradients = func(params []*nn.Param) {
 		if before != nil {
@@ -108,15 +109,13 @@ func (r *reducer) complete(tree *gradientTree, params []*nn.Param) {
 // start sends a bucket to the ranks that add its parts.
 func (r *reducer) start(b *bucket) {
 	wire := r.wire()
-	for _, part := range b.parts {
-		for _, x := range part {
-			if wire.Block() > 1 && !allFinite(x) { // quantizing may saturate
-				r.nonFinite = true
-			}
-		}
-		if r.noise.enabled && wire != comm.F32 {
+	if r.noise.enabled && wire != comm.F32 {
+		for _, part := range b.parts {
 			r.noise.measure(part, wire)
 		}
+	}
+	if wire.Block() > 1 { // quantizing may saturate
+		wire = finiteWire{wire, &r.nonFinite}
 	}
 	b.request = r.group(trafficGradients).StartReduceScatter(b.parts, wire)
 }
@@ -162,18 +161,34 @@ func (r *reducer) bytes() (n int) {
 	return n
 }
 
-// allFinite reports whether x has neither NaN nor Inf: their products with 0 are NaN.
+// A finiteWire reports NaN and Inf among the values that it encodes, which are in the caches then.
+type finiteWire struct {
+	comm.Wire
+	nonFinite *atomic.Bool
+}
+
+// Encode checks and encodes src.
+func (w finiteWire) Encode(dst []byte, src []float32) {
+	if !allFinite(src) {
+		w.nonFinite.Store(true)
+	}
+	w.Wire.Encode(dst, src)
+}
+
+// allFinite reports whether x has neither NaN nor Inf: their products with 0 are NaN. Four sums hide the
+// latency of additions.
 func allFinite(x []float32) bool {
-	var s [8]float32
-	for ; len(x) >= len(s); x = x[len(s):] {
-		for i := range s {
-			s[i] += x[i] * 0
-		}
+	var a, b, c, d float32
+	for ; len(x) >= 4; x = x[4:] {
+		a += x[0] * 0
+		b += x[1] * 0
+		c += x[2] * 0
+		d += x[3] * 0
 	}
 	for _, v := range x {
-		s[0] += v * 0
+		a += v * 0
 	}
-	return s == [8]float32{}
+	return a+b+c+d == 0
 }
 
 // noise is the error of gradients that travel in a format other than FP32, as this rank sends them.

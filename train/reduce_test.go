@@ -59,8 +59,8 @@ func TestReducer(t *testing.T) {
 			if distributed {
 				copy(want[50:], slices.Repeat([]float32{1}, 50)) // of the other rank
 			}
-			if !slices.Equal(sum, want) || r.nonFinite {
-				t.Errorf("%s, distributed %t: got %v, not finite %t", wire, distributed, sum, r.nonFinite)
+			if !slices.Equal(sum, want) || r.nonFinite.Load() {
+				t.Errorf("%s, distributed %t: got %v, not finite %t", wire, distributed, sum, r.nonFinite.Load())
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func TestReducerNonFinite(t *testing.T) {
 			_, r := reduceOnes(t, wire, true, func(r *reducer) {
 				r.params[0].Grad.Data[70] = float32(v)
 			})
-			if !r.nonFinite {
+			if !r.nonFinite.Load() {
 				t.Errorf("%s: %g is not reported", wire, v)
 			}
 		}
