@@ -9,7 +9,7 @@ import (
 	"github.com/microscale-go/microscale/internal/comm"
 )
 
-// A status is what a rank tells the others after the backward pass of a step.
+// A status is the report of a rank to the others after the backward pass of a step.
 type status struct {
 	losses      []float64 // of its microbatches, as backward returns them
 	nonFinite   bool      // its gradients have NaN or Inf

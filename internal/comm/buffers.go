@@ -14,11 +14,10 @@ type buffers struct {
 	free [][]float32
 }
 
-// maxBuffers is the maximum number of free buffers. The oldest are dropped first, so that sizes that
-// do not recur go.
+// maxBuffers is the maximum number of free buffers. put drops the oldest first: sizes that do not recur.
 const maxBuffers = 64
 
-// take returns n floats of any values.
+// take returns n floats with arbitrary values.
 func (b *buffers) take(n int) []float32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,7 +30,7 @@ func (b *buffers) take(n int) []float32 {
 	return x[:n]
 }
 
-// put adds buffers that nobody reads or writes any more.
+// put adds buffers that are no longer in use.
 func (b *buffers) put(list ...[]float32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,14 +46,14 @@ type lease struct {
 	taken   [][]float32
 }
 
-// floats returns n floats of any values.
+// floats returns n floats with arbitrary values.
 func (l *lease) floats(n int) []float32 {
 	x := l.buffers.take(n)
 	l.taken = append(l.taken, x)
 	return x
 }
 
-// bytes returns n bytes of any values.
+// bytes returns n bytes with arbitrary values.
 func (l *lease) bytes(n int) []byte {
 	return memory.Bytes(l.floats((n + 3) / 4))[:n]
 }

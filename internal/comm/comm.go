@@ -9,9 +9,9 @@
 // goroutines of one process (Run), and MPI (package internal/comm/mpi). Code that takes a Group does not
 // know which one it has, and has the same results with each.
 //
-// Sums are computed here and not by the transport: every rank receives what the others have of
-// its part, adds it in float32 in the order of a fixed binary tree (see Sum), and sends its part
-// to all. So a sum depends on the number of ranks and their values, and on nothing else; and the
+// Package comm computes sums itself, without the transport. Every rank adds one part of the values: it
+// receives this part from the other ranks, adds in float32 in the order of a fixed binary tree (see
+// Sum), and sends the sums to all. So a sum depends only on the number of ranks and their values, and the
 // values may travel in any Wire format, block-scaled formats included.
 //
 // Any error is fatal for the job: an operation that failed on one rank leaves the others waiting
@@ -26,8 +26,9 @@ import (
 	"time"
 )
 
-// A Group is a set of ranks that communicate. Operations of one group may not overlap, except
-// those that were started and not waited for; operations of different groups may.
+// A Group is a set of ranks that communicate. One goroutine calls the operations of a group. Several
+// operations may be under way; every rank starts them in the same order. Different groups may be used
+// concurrently.
 type Group struct {
 	name    string
 	rank    int   // in the group
@@ -38,7 +39,7 @@ type Group struct {
 	threads int // goroutines that encode, decode and add
 }
 
-// A job is what the groups of one rank share.
+// A job is the state that the groups of one rank share.
 type job struct {
 	transport Transport
 	timeout   time.Duration
