@@ -3,6 +3,9 @@ package llamacpp
 import (
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/gguf"
 )
 
 // asDeepSeek has the members of config.json that make config1B a small DeepSeek-V3.
@@ -45,6 +48,62 @@ func TestLatent(t *testing.T) {
 	} {
 		if _, err := Describe(open(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+members+"}")})); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: says %v, want %q in it", members, err, want)
+		}
+	}
+}
+
+// TestLatentParts: the keys and values of latent attention that llama.cpp's converter divides are one matrix, with the rows
+// of keys before those of values in each head, from any tile on.
+func TestLatentParts(t *testing.T) {
+	const heads, rank, keys, values, q80 = 3, 32, 64, 16, 8
+	c, err := Open(file(t, []gguf.Spec{
+		{Name: "blk.1.attn_k_b.weight", Type: gguf.F16, Shape: []int64{heads, rank, keys}}, {Name: "blk.1.attn_v_b.weight", Type: q80, Shape: []int64{heads, values, rank}},
+		{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 2}},
+	}, gguf.Pair{Key: "general.architecture", Value: "deepseek2"}, gguf.Pair{Key: "deepseek2.attention.head_count", Value: uint32(heads)}, gguf.Pair{Key: "deepseek2.attention.head_count_kv", Value: uint32(1)},
+		gguf.Pair{Key: "deepseek2.attention.key_length", Value: uint32(rank + 8)}, gguf.Pair{Key: "deepseek2.attention.key_length_mla", Value: uint32(keys + 8)},
+		gguf.Pair{Key: "deepseek2.attention.value_length_mla", Value: uint32(values)}, gguf.Pair{Key: "deepseek2.rope.dimension_count", Value: uint32(8)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for key, want := range map[string]int64{"qk_nope_head_dim": keys, "qk_rope_head_dim": 8, "v_head_dim": values, "num_key_value_heads": heads} {
+		if got := c.Integer(key); got != want {
+			t.Errorf("%s is %d, want %d", key, got, want)
+		}
+	}
+	w, ok := checkpoint.Read(c).Lookup("model.layers.1.self_attn.kv_b_proj.weight")
+	if !ok || len(w.Shape) != 2 || w.Shape[0] != heads*(keys+values) || w.Shape[1] != rank {
+		t.Fatalf("got %+v", w)
+	}
+	f, err := gguf.Open(c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	v := &view{file: f}
+	floats := func(name string, n int64) []float32 {
+		info, _ := f.Lookup(name)
+		x, err := v.floats(info, 0, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	k, x := floats("blk.1.attn_k_b.weight", heads*rank*keys), floats("blk.1.attn_v_b.weight", heads*values*rank)
+	got, err := w.ReadTile(checkpoint.Tile{From: 5, To: 200, FromCol: 3, ToCol: 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got.Rows {
+		h, row := (i+5)/(keys+values), (i+5)%(keys+values)
+		for j, g := range got.Row(i) {
+			want := k[(h*rank+j+3)*keys+row%keys]
+			if row >= keys {
+				want = x[(h*values+row-keys)*rank+j+3]
+			}
+			if g != want && (g == g || want == want) {
+				t.Fatalf("row %d, column %d: got %g, want %g", i+5, j+3, g, want)
+			}
 		}
 	}
 }

@@ -86,6 +86,7 @@ type part struct {
 	tensor gguf.TensorInfo
 	other  *gguf.TensorInfo // has the odd rows, and tensor the even ones; nil: there is one tensor
 	rows   int64            // of each of the two
+	heads  int64            // tensor and other have the keys and values of these heads; 0: they are no such matrices
 	value  []byte           // the bytes, if they are not the tensor's
 	from   int64            // offset and size in the tensor, in bytes
 	size   int64
@@ -158,7 +159,7 @@ func (v *view) build() error {
 // addTensor adds the tensors of the view for a tensor of the file: the matrices of each expert,
 // if it holds all experts.
 func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
-	if v.addJoined(t, a) || v.onesOf(t, a) {
+	if v.addJoined(t, a) || v.onesOf(t, a) || a.latent && v.addLatent(t) {
 		return
 	}
 	name, known := a.original(t.Name)
@@ -297,6 +298,8 @@ func (v *view) read(p part, dst []byte, off int64) error {
 	case p.value != nil:
 		copy(dst, p.value[off:])
 		return nil
+	case p.heads > 0:
+		return v.readLatent(p, dst, off)
 	case p.other != nil:
 		return v.readJoined(p, dst, off)
 	}
