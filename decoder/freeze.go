@@ -184,23 +184,30 @@ func (r *reader) readBiases(f *frozen, parts []part) (reads []rowRead) {
 	return reads
 }
 
-// newEmbedding returns the memory of the embedding: for inference, a table of BF16 stays as it is stored.
+// keepsTable reports whether an embedding for inference stays as it is stored. The values of one with a
+// global scale may differ from those of clients in the last bit (see readMatrix): it becomes F32.
+func keepsTable(w *checkpoint.Weight) bool {
+	return w.HasRowsBF16() || w.Quantized() && !w.Format.Global
+}
+
+// newEmbedding returns the memory of the embedding.
 func (r *reader) newEmbedding(plan *Plan) (*nn.Embedding, error) {
 	w, ok := r.lookup(embeddingModule + ".weight")
-	if !ok || !r.options.Inference || !w.HasRowsBF16() {
+	if !ok || !r.options.Inference || !keepsTable(w) {
 		return plan.newEmbedding(), nil
 	}
 	t, err := r.newMatrix(w, plan.Vocabulary, plan.Hidden)
 	return &nn.Embedding{Name: embeddingModule, Stored: t}, err
 }
 
-// readEmbedding returns the reads of an embedding in BF16. A tied head shares the table.
+// readEmbedding returns the reads of an embedding that stays as it is stored. A tied head shares a table
+// of BF16; a quantized one may have another order of codes.
 func (r *reader) readEmbedding(m *Model) []rowRead {
 	t := m.embedding.Stored
 	if t == nil {
 		return nil // it is a parameter
 	}
-	if m.plan.Tied {
+	if m.plan.Tied && !t.Format.Scaled() {
 		m.head.frozen = &frozen{name: m.head.name, parts: []frozenPart{{weight: t}}}
 	}
 	w, _ := r.lookup(embeddingModule + ".weight")

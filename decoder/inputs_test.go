@@ -2,8 +2,12 @@ package decoder
 
 import (
 	"math"
+	"path/filepath"
+	"regexp"
 	"testing"
 
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/quant"
@@ -150,6 +154,57 @@ func TestStoredEmbedding(t *testing.T) {
 		}
 		if _, err := stored.Infer(scope(t, "f32"), []int32{0, 256}, 1); err == nil {
 			t.Errorf("tied=%v: got no error for a token outside of the vocabulary", tied)
+		}
+	}
+}
+
+// TestQuantizedEmbedding checks that a model for inference keeps a quantized embedding as it is stored, and
+// computes the same as with an FP32 table. With a global scale, the table is FP32.
+func TestQuantizedEmbedding(t *testing.T) {
+	dir := t.TempDir()
+	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	source, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	for _, f := range []quant.Format{quant.MXFP4, quant.FP8Tensor, quant.NVFP4} {
+		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: "plain", Include: []*regexp.Regexp{regexp.MustCompile("embed_tokens")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		low := filepath.Join(t.TempDir(), f.Name)
+		if _, err := plan.Run(t.Context(), low, convert.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		copied, err := Load(t.Context(), low, LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := Load(t.Context(), low, LoadOptions{Inference: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keeps := stored.embedding.Stored != nil; keeps == f.Global {
+			t.Errorf("%s: the embedding stays as it is stored: %v", f, keeps)
+		}
+		quantized, err := hf.Open(low)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := stored.Plan()
+		_, rest := p.HeldBytes(quantized)
+		want := f.Bytes(p.Vocabulary, p.Hidden) + 2*p.Vocabulary*p.Hidden + 2*p.Hidden // embedding, head and norm
+		if f.Global {
+			want = (4+2)*p.Vocabulary*p.Hidden + 2*p.Hidden
+		}
+		if err := quantized.Close(); err != nil || rest != int64(want) {
+			t.Errorf("%s: got %d bytes beside the layers, want %d (%v)", f, rest, want, err)
+		}
+		if !near(logits(t, stored, "f32"), logits(t, copied, "f32")) {
+			t.Errorf("%s: the logits differ from those of an FP32 table", f)
 		}
 	}
 }

@@ -28,8 +28,8 @@ func checkMemory(source *checkpoint.Model, available int64) error {
 }
 
 // HeldBytes returns the memory of the weights of a checkpoint as Read holds them with
-// LoadOptions.Inference: of all layers together, and of the rest. An embedding is in BF16 or F32, even
-// if the head that is tied to it has another format.
+// LoadOptions.Inference: of all layers together, and of the rest. A quantized or F32 head that is
+// tied to the embedding has separate memory.
 func (p *Plan) HeldBytes(source *hf.Checkpoint) (layers, rest int64) {
 	r := reader{model: checkpoint.Read(source)}
 	r.findPrefix()
@@ -38,7 +38,11 @@ func (p *Plan) HeldBytes(source *hf.Checkpoint) (layers, rest int64) {
 		case strings.Contains(w.Name, ".layers."):
 			layers += held
 		case w.Name == r.stored(embeddingModule+".weight") && !w.HasRowsBF16():
-			rest += 4 * int64(p.Vocabulary) * int64(p.Hidden)
+			if keepsTable(w) {
+				rest += held
+			} else {
+				rest += 4 * int64(p.Vocabulary) * int64(p.Hidden)
+			}
 			if p.Tied {
 				rest += held
 			}

@@ -19,8 +19,7 @@ type Embedding struct {
 
 	first int // token of the first row
 
-	// Stored replaces Weight for inference: an unscaled table whose rows are decoded when they
-	// are looked up.
+	// Stored replaces Weight for inference: a table whose rows are decoded when they are looked up.
 	Stored *quant.Tensor
 }
 
@@ -62,6 +61,10 @@ func (e *Embedding) row(dst []float32, id int) error {
 	}
 	if e.Stored == nil {
 		copy(dst, e.Weight.Value.Row(id))
+		return nil
+	}
+	if e.Stored.Format.Scaled() {
+		e.Stored.DequantizeRows(tensor.Of(1, len(dst), dst), id, 1)
 		return nil
 	}
 	n := e.Stored.RowBytes()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
@@ -330,30 +331,45 @@ func (v *view) readRow(p part, dst []byte, start, in int64) error {
 	}
 	unit, size := int64(p.unit), int64(p.bytes())
 	first, last := in/unit, (in+int64(len(dst))+unit-1)/unit
-	raw := make([]byte, (last-first)*size)
-	if err := v.file.ReadTensorAt(raw, p.tensor, start+first*size); err != nil {
+	n := int(last - first)
+	b := buffers.Get().(*buffer)
+	defer buffers.Put(b)
+	b.raw = resize(b.raw, n*int(size))
+	if err := v.file.ReadTensorAt(b.raw, p.tensor, start+first*size); err != nil {
 		return err
 	}
-	n := int(last - first)
+	whole, err := p.convert(b, n)
+	copy(dst, whole[in-first*unit:])
+	return err
+}
+
+// A buffer has the memory of readRow.
+type buffer struct {
+	raw, codes, scales []byte
+	values             []float32
+}
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+// resize returns n elements in the memory of b, if that is large enough.
+func resize[T any](b []T, n int) []T { return slices.Grow(b[:0], n)[:n] }
+
+// convert returns the bytes of the view for n structs or blocks in b.raw.
+func (p *part) convert(b *buffer, n int) ([]byte, error) {
 	if p.values != nil {
-		decoded := make([]float32, n*p.values.elements)
-		p.values.decode(decoded, raw)
-		whole := make([]byte, 4*len(decoded))
-		if err := tensor.ToBytes(whole, decoded, format.F32); err != nil {
-			return err
-		}
-		copy(dst, whole[in-first*unit:])
-		return nil
+		b.values = resize(b.values, n*p.values.elements)
+		p.values.decode(b.values, b.raw)
+		b.codes = resize(b.codes, 4*len(b.values))
+		return b.codes, tensor.ToBytes(b.codes, b.values, format.F32)
 	}
-	b := structsOf(p.tensor.Type)
-	codes, scales := make([]byte, n*b.Blocks*b.CodeBytes()), make([]byte, n*b.Blocks*b.ScaleBytes)
-	b.Deinterleave(codes, scales, raw)
+	s := structsOf(p.tensor.Type)
+	b.codes, b.scales = resize(b.codes, n*s.Blocks*s.CodeBytes()), resize(b.scales, n*s.Blocks*s.ScaleBytes)
+	s.Deinterleave(b.codes, b.scales, b.raw)
 	switch {
-	case p.kind == checkpoint.Scales && b.ScaleBytes == 2:
-		codes = checkpoint.FromHalves(scales)
+	case p.kind == checkpoint.Scales && s.ScaleBytes == 2:
+		return checkpoint.FromHalves(b.scales), nil
 	case p.kind == checkpoint.Scales:
-		codes = scales
+		return b.scales, nil
 	}
-	copy(dst, codes[in-first*unit:])
-	return nil
+	return b.codes, nil
 }
