@@ -6,7 +6,7 @@ import (
 	"github.com/microscale-go/microscale/internal/memory"
 )
 
-// A region is memory, and what it is called in errors.
+// A region is memory with its name in errors.
 type region struct {
 	name string
 	memory.Rows

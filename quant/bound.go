@@ -15,8 +15,8 @@ import (
 //	          Under the E8M0 scale 2^-127, x̂ may also be anywhere between 0 and x (SmallestDivisor)
 //	scales    the scale is within a factor of amax/max, where the scale format has such a scale
 //
-// Not within it are a quantization that moves errors from one element to others, as
-// GPTQ does, and transformed values (Quantizer.Hadamard).
+// The bound does not hold for quantizations that move errors from one element to others, as
+// GPTQ does, nor for transformed values (Quantizer.Hadamard).
 type Bound struct {
 	format   Format
 	max      float64
@@ -53,9 +53,9 @@ func (f Format) Bound() Bound {
 	return b
 }
 
-// Bounds reports whether there is a bound under a scale, which includes the global
-// one: not where either is a subnormal number, of which arithmetics make what they
-// can. E8M0 scales are exact all the same.
+// Bounds reports whether there is a bound under a scale, which includes the global one. There is
+// none if either is subnormal, where arithmetics lose precision, unless the scale is an E8M0 one,
+// which is exact.
 func (b *Bound) Bounds(scale, global float32) bool {
 	if b.format.Global && global < leastNormal {
 		return false

@@ -8,7 +8,7 @@ const columnsAhead = 8
 // columns quantizes a tile of a columnwise copy, whose stored rows begin with row and
 // positions with pos, without transposing its source: amaxes of columns, then codes by the
 // factors of columns, which a kernel transposes. The tile is padded to whole blocks and
-// kernel tiles. found tells that w.amaxes has the amaxes.
+// kernel tiles. If found is set, w.amaxes already has the amaxes.
 func (w *worker) columns(o *output, x source, row, pos int, found bool) {
 	rows, cols, bits := x.rows, x.cols, o.q.Format.Element.StoredBits()
 	x = w.padTile(o, x)
@@ -42,7 +42,7 @@ func (w *worker) columns(o *output, x source, row, pos int, found bool) {
 	}
 }
 
-// padTile returns x, or a copy of it with zeros that fill up blocks and kernel tiles.
+// padTile returns x, or a copy padded with zeros to whole blocks and kernel tiles.
 func (w *worker) padTile(o *output, x source) source {
 	side := leastCommon(tileSide, o.q.Format.Block.Cols)
 	rows, cols := ceilDiv(x.rows, side)*side, ceilDiv(x.cols, tileSide)*tileSide
@@ -89,7 +89,7 @@ func (w *worker) columnFactors(o *output, x source, extent, row, cols int) (powe
 	return byKernel && o.q.Format.Scale == format.E8M0 && !o.q.Format.Element.Integer
 }
 
-// encodeColumns encodes a tile by w.factors. t says where codes go.
+// encodeColumns encodes a tile by w.factors, to the destination t.
 func (w *worker) encodeColumns(o *output, x source, extent int, t columnPart) {
 	codes := t.codes
 	t.n, t.blockRows = x.cols/tileSide, max(1, min(extent, tileSide)/16)
@@ -120,13 +120,13 @@ func (w *worker) exceptionalColumn(o *output, x source, codes []byte, f factor, 
 	o.join(codes, plain, extent)
 }
 
-// streamsColumns reports whether the codes of a tile leave by non-temporal stores.
+// streamsColumns reports whether the codes of a tile are written by non-temporal stores.
 func (o *output) streamsColumns(row, pos, n int) bool {
 	return o.streams(o.codesAt(row, pos), 2) && n*o.q.Format.Element.StoredBits()/8%cacheLine == 0
 }
 
-// copyColumns copies codes of a tile from scratch to their place, with the zeros that fill
-// up the last block.
+// copyColumns copies codes of a tile from scratch to the tensor, with the zeros that pad the
+// last block.
 func (o *output) copyColumns(codes []byte, stride, cols, rows, row, pos int) {
 	bits := o.q.Format.Element.StoredBits()
 	n := o.q.Format.PaddedCols(rows) * bits / 8
@@ -174,7 +174,7 @@ func transposeScales[T byte | float32](dst, src []T, width, cols, parts, step, s
 	}
 }
 
-// raiseColumns raises maxima to the bits of the columns of x.
+// raiseColumns updates the running maxima of the columns of x.
 func (w *worker) raiseColumns(maxima []uint32, x source) {
 	rows, cols := x.rows, x.cols
 	done := 0
@@ -187,7 +187,7 @@ func (w *worker) raiseColumns(maxima []uint32, x source) {
 	}
 }
 
-// shareMaxima makes each of n maxima side by side the largest of them.
+// shareMaxima sets each of n adjacent maxima to the largest of them.
 func shareMaxima(maxima []uint32, n int) {
 	for ; len(maxima) > 0; maxima = maxima[min(n, len(maxima)):] {
 		share := maxima[:min(n, len(maxima))]

@@ -47,7 +47,7 @@ func (t *Tensor) DequantizeRows(dst tensor.Dense, first, threads int) {
 	})
 }
 
-// mustBeValid panics with what Validate reports.
+// mustBeValid panics with the error of Validate.
 func (t *Tensor) mustBeValid() {
 	if err := t.Validate(); err != nil {
 		panic("quant: " + err.Error())
@@ -109,7 +109,7 @@ func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 	}
 }
 
-// extent returns how many elements of a stored row share a scale.
+// extent returns the number of elements of a stored row that share a scale.
 func (t *Tensor) extent() int {
 	if t.Format.Block.Cols == 0 {
 		return max(1, t.StoredCols())

@@ -11,7 +11,7 @@ func (w *With) element(row, col, cols int) uint64 {
 }
 
 // run returns the column of the wider tensor that is column i of the part, and the number of
-// columns from it on that follow each other in both.
+// columns from it on that are adjacent in the part and in the tensor.
 func (c *Columns) run(i int) (first, n int) {
 	for _, r := range c.Ranges {
 		if n := r[1] - r[0]; i >= n {

@@ -60,8 +60,8 @@ func (o *output) findsColumns(c *output, x source) bool {
 		x.cols%(call.group*o.q.Format.Block.Cols) == 0 && x.cols%tileSide == 0 && x.rows%leastCommon(tileSide, block.Cols) == 0
 }
 
-// fusedGroups quantizes rows of whole groups, which begin with a block of the tensor. Unless it is
-// nil, maxima is a row of the elements of x that is raised to the magnitudes of each column.
+// fusedGroups quantizes rows of whole groups, which begin with a block of the tensor. If maxima is
+// not nil, it holds the running maximum of each column of x.
 func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups int, maxima []byte) {
 	rows, cols := x.rows, x.cols
 	perRow := o.t.scaleCols()
@@ -94,8 +94,8 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 	}
 }
 
-// fusedEdge quantizes row tails that fill no group. They are contiguous in scratch, filled
-// up with zeros to whole blocks, and so are their codes until they are copied.
+// fusedEdge quantizes row tails that fill no group. They are contiguous in scratch, padded
+// with zeros to whole blocks, and so are their codes until they are copied.
 func (w *worker) fusedEdge(o *output, call *fusedCall, x source, block int) {
 	rows, cols := x.rows, x.cols
 	extent, size, perRow := o.q.Format.Block.Cols, x.size, o.t.scaleCols()

@@ -338,11 +338,11 @@ func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
 		w.columns(o, p.x.view(r0, r1, c0, c1), c0, r0, false)
 		return
 	}
-	band := max(1, o.q.Format.Block.Rows)
+	height := max(1, o.q.Format.Block.Rows)
 	if o.q.Format.Block.Rows == 0 && !o.q.Format.PerTensor() && o.q.Format.Scaled() {
-		band = c1 - c0
+		height = c1 - c0
 	}
-	step := max(1, loadBytes/(4*(r1-r0))/band) * band
+	step := max(1, loadBytes/(4*(r1-r0))/height) * height
 	for c := c0; c < c1; c += step {
 		end := min(c+step, c1)
 		w.rows(o, w.load(o, c, end, r0, r1), c, r0)

@@ -10,12 +10,12 @@ import (
 
 // A Quantizer is a block format and a behavior. It holds no state and may be
 // copied, and compared by ==. The zero value of every field but Format
-// is what Transformer Engine does.
+// behaves as Transformer Engine does.
 type Quantizer struct {
 	Format Format
 
 	Rule         ScaleRule           // E8M0 scales
-	ExactRatio   bool                // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)): they differ on one amax per element format, of INT8 on one per binade
+	ExactRatio   bool                // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)); the two differ on one amax of an element format, for INT8 on one per binade
 	EvenMantissa int                 // mantissa bits that Even rounds to; 0: the element's
 	Arithmetic   behavior.Arithmetic // FP32 and E4M3 scales
 	PowerOfTwo   bool                // FP32 scales are powers of two, rounded away from saturation
@@ -25,8 +25,8 @@ type Quantizer struct {
 	// 1 (torchao's rceil: all elements become zeros). They decode as multiples of 2^-127.
 	SmallestDivisor float32
 	UnitZeroScale   bool    // the E8M0 scale of a block of zeros is 1, and not 2^-127
-	Search          Search  // of the scale of a block, among the neighbors of what the above gives
-	TopScale        float32 // E4M3 scale that the global one is made for, of a block with the tensor's amax; 0: 448
+	Search          Search  // of the scale of a block, among the neighbors of the scale by the fields above
+	TopScale        float32 // E4M3 scale of a block with the amax of the tensor, which the global scale provides for; 0: 448
 
 	Rounding     format.Rounding       // elements
 	ElementNaN   behavior.NaN          // the code of a NaN element
@@ -35,24 +35,24 @@ type Quantizer struct {
 	Hadamard bool // transform each 16 elements along the blocks before scaling (see Hadamard16)
 }
 
-// With holds the options of one quantization. The zero value is none.
+// With holds the options of one quantization. The zero value sets none.
 type With struct {
 	Amax     *float32 // amax of the whole tensor, instead of that of x: ranks, fused siblings, calibration, tiles
 	NaN      bool     // with Amax: the whole tensor has a NaN, in x or elsewhere
 	Inverse  *float32 // inverse of the decode scale of the whole tensor, for formats that have one: delayed scaling, stored scales of activations
 	Random   *Stream  // random bits; stochastic rounding requires them
 	FirstRow int      // the row of the tensor where x, a tile of it, begins: random bits follow the element
-	Columns  *Columns // the columns of the tensor that x has; nil: all
+	Columns  *Columns // the columns of the tensor that x holds; nil: all
 	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
-	Into     *Tensor  // a tensor of the same format, direction and shape that is filled and returned, instead of a new one; it shares no memory with x
+	Into     *Tensor  // destination, of the same format, direction and shape; it is returned, and shares no memory with x; nil: a new tensor
 
-	// Scales, if set, is called once for each stored row, with its one-byte scales, when all
-	// are known. A scale of a block that spans several rows comes with each of them. Several
-	// goroutines may call it at a time. It must not keep codes.
+	// Scales, if set, is called once for each stored row, with its one-byte scales, once all
+	// scales are known. Rows that share a block get the same scale. Several goroutines may call it
+	// at a time. It must not keep codes.
 	Scales func(row int, codes []byte)
 }
 
-// Columns are some columns of a wider tensor, as a rank of a job has them, in order. Random bits
+// Columns selects columns of a wider tensor, in order: those that a rank of a job holds. Random bits
 // follow the element of the wider tensor.
 type Columns struct {
 	Of     int      // columns of the wider tensor
@@ -60,7 +60,7 @@ type Columns struct {
 }
 
 // Rowwise quantizes x along its rows. The result holds the amax of x, or With.Amax, and
-// shares no memory with x. Zeros fill up the last block of a row. Rowwise returns an error if
+// shares no memory with x. Zeros pad the last block of a row. Rowwise returns an error if
 // the quantizer, x or With.Into is not valid (see their Validate), if With.Into shares memory
 // with x, or if stochastic rounding has no random bits. On error, With.Into is unchanged.
 func (q Quantizer) Rowwise(x tensor.Dense, with With) (*Tensor, error) {
@@ -84,7 +84,7 @@ func (q Quantizer) ColumnwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
 	return quantizeOne(q, x, Columnwise, with)
 }
 
-// Validate returns an error if a field of q is unknown, or does not go with the others.
+// Validate returns an error if the value of a field of q is unknown, or excludes that of another.
 func (q Quantizer) Validate() error {
 	if err := q.Format.Validate(); err != nil {
 		return err

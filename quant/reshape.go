@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// These functions move codes and scales and never requantize. It is an error to cut a
+// The functions of this file move codes and scales. They do not requantize. It is an error to cut a
 // block in two, to join parts that have different scales, or to use a tensor that is not
 // valid (see Validate).
 

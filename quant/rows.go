@@ -29,11 +29,11 @@ func (w *worker) cast(o *output, x source, row, pos int) {
 	}
 }
 
-// A grid is the blocks of a tile: of height rows and width columns, side by side in bands.
+// A grid is the blocks of a tile, each of height rows and width columns, in rows of blocks.
 type grid struct {
 	rows, cols    int // of the tile
 	height, width int // of a block
-	bands, blocks int // bands; blocks of a band
+	down, blocks  int // rows of blocks; blocks of a row
 }
 
 // gridOf returns the blocks of x.
@@ -48,7 +48,7 @@ func (o *output) gridOf(x source) grid {
 	if g.width == 0 {
 		g.width = g.cols
 	}
-	g.bands, g.blocks = ceilDiv(g.rows, g.height), ceilDiv(g.cols, g.width)
+	g.down, g.blocks = ceilDiv(g.rows, g.height), ceilDiv(g.cols, g.width)
 	return g
 }
 
@@ -61,13 +61,13 @@ func (g grid) part(x source, i int) source {
 // stagedRows is rows stage by stage.
 func (w *worker) stagedRows(o *output, x source, row, pos int) {
 	g := o.gridOf(x)
-	n := g.bands * g.blocks
+	n := g.down * g.blocks
 	amaxes := grow(&w.amaxes, ceilDiv(n, scaleUnit)*scaleUnit)
 	clear(amaxes)
 	switch {
 	case o.finite: // amaxes tell only which blocks have NaN or Inf
 	case g.height > 1:
-		w.raiseBands(amaxes, x, g)
+		w.raiseBlockRows(amaxes, x, g)
 	case x.isContiguous() && g.cols%g.width == 0:
 		raiseAmaxes(amaxes[:n], x.bytes(0, g.rows), x.isBF16(), g.width)
 	default:
@@ -86,18 +86,18 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 		if o.q.Search != NoSearch {
 			w.searchScales(o, x, g)
 		}
-		for b := range g.bands {
+		for b := range g.down {
 			w.storeScales(o, o.scaleAt(row+b*g.height, pos), b*g.blocks, g.blocks)
 		}
 	}
 	w.encode(o, x, g, row, pos)
 }
 
-// raiseBands raises amaxes to the bits of blocks of several rows: those of the columns of a
-// band, and then of its blocks.
-func (w *worker) raiseBands(amaxes []uint32, x source, g grid) {
+// raiseBlockRows updates the running amaxes of blocks of several rows: for each row of blocks,
+// first the maxima of columns, then those of blocks.
+func (w *worker) raiseBlockRows(amaxes []uint32, x source, g grid) {
 	maxima := grow(&w.columnMaxima, g.cols)
-	for b := range g.bands {
+	for b := range g.down {
 		clear(maxima)
 		w.raiseColumns(maxima, x.view(b*g.height, min((b+1)*g.height, g.rows), 0, g.cols))
 		for j := range g.blocks {
@@ -109,7 +109,7 @@ func (w *worker) raiseBands(amaxes []uint32, x source, g grid) {
 // encode encodes rows by the factors of their blocks.
 func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 	done := 0 // elements of each row
-	if len(w.exceptional) == g.bands*g.blocks {
+	if len(w.exceptional) == g.down*g.blocks {
 		done = g.cols
 	} else if encode := o.rowKernel(x.isBF16()); encode != nil && (g.width%rowUnit == 0 || g.blocks == 1) {
 		done = w.encodeUnits(o, encode, x, g, row, pos)
@@ -151,7 +151,7 @@ func (w *worker) encodeUnits(o *output, encode func(rowPart, *encodeConstants), 
 		return n
 	}
 	part.factorStride = 0
-	for b := range g.bands {
+	for b := range g.down {
 		from, to := b*g.height, min((b+1)*g.height, g.rows)
 		part.rows, part.codes, part.src, part.factors = to-from, o.codesAt(row+from, pos), x.bytes(from, to), w.factors[b*g.blocks:]
 		encode(part, &o.encode)

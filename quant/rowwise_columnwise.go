@@ -12,13 +12,12 @@ type Copy struct {
 	With      With
 }
 
-// RowwiseColumnwise returns the rowwise and the columnwise copy of x, the same as Rowwise
-// and Columnwise do, or RowwiseBF16 and ColumnwiseBF16. Both come from one read of x, and
-// from one before it where a scale is that of a whole row, column or tensor. Each copy reads
-// x separately where a scale extends over several whole rows or columns, or over one whole
-// row or column and is searched for or of transformed elements. The threads are those of the
-// rowwise copy. It returns the error of either copy, which it names, and an error where the
-// tensors of both With.Into share memory; on error, neither is changed.
+// RowwiseColumnwise returns the rowwise and the columnwise copy of x, with the bits of Rowwise and
+// Columnwise, or of RowwiseBF16 and ColumnwiseBF16. The copies share one read of x. A scale of a whole
+// row, column or tensor takes one more read before. Each copy reads x separately if a scale extends
+// over several whole rows or columns, or over one and depends on a search or on the Hadamard transform.
+// The rowwise copy sets the threads. An error names its copy. RowwiseColumnwise also returns an error if
+// the tensors of With.Into share memory. On error, they are unchanged.
 func RowwiseColumnwise[M tensor.Dense | tensor.BF16](x M, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
 	s, err := sourceOf(x)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/microscale-go/microscale/internal/behavior"
 )
 
-// ScaleRule says how the amax of a block becomes its E8M0 scale. With amax = m·2^e and the
+// ScaleRule selects how the amax of a block becomes its E8M0 scale. With amax = m·2^e and the
 // largest value of the element format M·2^emax, 1 ≤ m, M < 2, the scale is 2^(e-emax), which the
 // rule may double or halve. The minimum is 2^-127, code 0. A block of zeros has that scale, too,
 // unless Quantizer.UnitZeroScale is set.

@@ -8,9 +8,8 @@ import (
 	"github.com/microscale-go/microscale/internal/behavior"
 )
 
-// Search says how a block finds its scale: by the rule or the arithmetic alone, or
-// as the candidate with the smallest error in the block. The
-// result decodes as any other does. Blocks of zeros, and those with NaN or Inf,
+// Search selects how a block gets its scale: by the rule or the arithmetic alone, or as the
+// candidate with the smallest error in the block. The result is an ordinary tensor. Blocks of zeros, and those with NaN or Inf,
 // are not searched.
 //
 //	LeastSquares  the sum of (value-x)², in float64; candidates are the scale of the rule and its neighbors:
@@ -39,7 +38,7 @@ const FourOverSixTop = 256
 
 func (s Search) fourOverSix() bool { return s == FourOverSixMAE || s == FourOverSixMSE }
 
-// checkSearch reports what makes the search of q, or its TopScale, unusable.
+// checkSearch returns an error if the search of q, or its TopScale, is unsupported.
 func (q *Quantizer) checkSearch() error {
 	f := q.Format
 	switch hasTop := f.Global && q.Arithmetic != behavior.BlockOnly; {
@@ -118,7 +117,7 @@ type scaleSearch struct {
 // searchScratch is the scratch memory of a search.
 type searchScratch struct {
 	blocks []candidates
-	errors []float64 // by row of a band, block and candidate
+	errors []float64 // by row of the blocks, block and candidate
 	padded []float32 // a partial block
 	codes  []byte
 }
@@ -148,16 +147,16 @@ func (o *output) newScaleSearch() *scaleSearch {
 
 // searchScales replaces the scales of the blocks of x by the best candidates.
 func (w *worker) searchScales(o *output, x source, g grid) {
-	for b := range g.bands {
+	for b := range g.down {
 		from, to := b*g.height, min((b+1)*g.height, g.rows)
-		w.searchBand(o, x.view(from, to, 0, g.cols), b*g.blocks, g.blocks, g.width)
+		w.searchBlockRow(o, x.view(from, to, 0, g.cols), b*g.blocks, g.blocks, g.width)
 	}
 	w.exceptional = w.exceptional[:0]
-	w.setFactors(o, g.bands*g.blocks)
+	w.setFactors(o, g.down*g.blocks)
 }
 
-// searchBand is searchScales of a band of n blocks from one on.
-func (w *worker) searchBand(o *output, x source, at, n, extent int) {
+// searchBlockRow is searchScales of n adjacent blocks, from the given one on.
+func (w *worker) searchBlockRow(o *output, x source, at, n, extent int) {
 	rows, cols := x.rows, x.cols
 	blocks := grow(&w.search.blocks, n)
 	for j := range blocks {

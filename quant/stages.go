@@ -73,7 +73,7 @@ func (w *worker) setFactors(o *output, n int) {
 	}
 }
 
-// storeScales copies n scales from one on to their place in the tensor.
+// storeScales copies n scales to the tensor, from the given one on.
 func (w *worker) storeScales(o *output, at, from, n int) {
 	if o.t.Scales32 != nil {
 		copy(o.t.Scales32[at:], floats(w.scales)[from:from+n])
@@ -82,7 +82,7 @@ func (w *worker) storeScales(o *output, at, from, n int) {
 	}
 }
 
-// raiseAmax raises the largest amax.
+// raiseAmax updates the running amax of the copy.
 func (o *output) raiseAmax(amax uint32) { atomicMax(&o.seen, amax) }
 
 // maxOf returns the largest of x.
