@@ -127,6 +127,19 @@ func TestThreads(t *testing.T) {
 	})
 }
 
+// TestThreadsWholeColumns checks the same for scales of whole columns, whose amaxes several goroutines
+// find, each in some of the rows.
+func TestThreadsWholeColumns(t *testing.T) {
+	x := randomMatrix(0, 256, 2048)
+	q := Quantizer{Format: FP8Row}
+	want := mustQuantize(t, q, x, Columnwise, With{Threads: 1})
+	for _, threads := range []int{2, 7} {
+		if !same(mustQuantize(t, q, x, Columnwise, With{Threads: threads}), want) {
+			t.Errorf("differs on %d threads", threads)
+		}
+	}
+}
+
 // TestSomeRows checks that rows decoded separately are those of the whole tensor.
 func TestSomeRows(t *testing.T) {
 	eachQuantizer(t, [][2]int{{140, 300}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
