@@ -11,7 +11,7 @@ import (
 // TestVectorInPlace checks that vector kernels read rows in place, partial groups of blocks and
 // partial steps included, unless the next rows are missing or have codes that are not finite.
 func TestVectorInPlace(t *testing.T) {
-	const n = 2 * vectorRows
+	const n = vectorRows + 32
 	for _, k := range kernels {
 		v := k.vector
 		if v == nil || v.single == nil || !cpu.Has(k.Tier) {
@@ -21,9 +21,12 @@ func TestVectorInPlace(t *testing.T) {
 		for i, f := range quant.Formats() {
 			for _, width := range []int{32, 192, 576, 1152} {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(width)))
-				a, b := operand(t, r, quant.MXINT8, quant.Rowwise, 3, width), operand(t, r, f, quant.Rowwise, n+16, width)
+				if f.Block.Rows > 1 || f.Element.StoredBits() != v.bits || width%v.step != 0 && !allFinite(f.Element) {
+					continue
+				}
+				a, b := operand(t, r, quant.MXINT8, quant.Rowwise, 1, width), operand(t, r, f, quant.Rowwise, n, width)
 				p, why := k.plan(a, b, rowMajor, Options{})
-				if why != "" || f.Block.Rows > 1 || width%v.step != 0 && !allFinite(f.Element) {
+				if why != "" {
 					continue
 				}
 				ran++
@@ -50,10 +53,10 @@ func TestVectorNextRow(t *testing.T) {
 		if f.Element.StoredBits() > 8 || f.Block.Rows != 1 {
 			continue
 		}
-		for _, width := range []int{32, 96, 288, 544, 576} {
+		for _, width := range []int{32, 288, 576} {
 			for _, with := range []quant.Format{quant.BF16, quant.MXINT8, quant.F32} {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(width)))
-				a, b := operand(t, r, with, quant.Rowwise, 2, width), operand(t, r, f, quant.Rowwise, 80, width)
+				a, b := operand(t, r, with, quant.Rowwise, 2, width), operand(t, r, f, quant.Rowwise, 40, width)
 				codes, scales := b.RowBytes(), len(b.Scales)/b.StoredRows()
 				for l := 5; l < b.StoredRows(); l += 7 {
 					if f.Element.StoredBits() == 8 {
