@@ -339,7 +339,8 @@ func TestReduceScatterMemory(t *testing.T) {
 		if got := allocated(0); wire == comm.F32 && (got < 0.75 || got > 0.8) {
 			t.Errorf("allocated %.3f times the memory of the values, want 0.75 and a chunk", got)
 		}
-		if got := allocated(1); got > 0.02 {
+		// Messages take 0.19 or more. Without kernels, quantizing takes 0.04.
+		if got := allocated(1); got > 0.06 {
 			t.Errorf("%s: the second sum allocated %.3f times the memory of the values", wire, got)
 		}
 	}
