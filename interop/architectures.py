@@ -40,7 +40,7 @@ sizes = {
     "mixtral": ("MixtralForCausalLM", dict(num_local_experts=4, num_experts_per_tok=2, head_dim=32)),
     "gpt_oss": ("GptOssForCausalLM", dict(num_local_experts=4, num_experts_per_tok=2, head_dim=32, intermediate_size=128)),
     "deepseek_v3": ("DeepseekV3ForCausalLM", dict(
-        moe_intermediate_size=128, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1, routed_scaling_factor=1.0,
+        num_hidden_layers=3, moe_intermediate_size=128, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1, routed_scaling_factor=1.0,
         q_lora_rank=64, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=32, v_head_dim=32, num_key_value_heads=4,
         rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=128, mscale=1.0, mscale_all_dim=1.0))),
     "gemma2": ("Gemma2ForCausalLM", dict(
@@ -133,12 +133,10 @@ for name, (cls, members) in sizes.items():
                 b.normal_(0, 0.2)
     save(model, os.path.join(sys.argv[1], name))
     if layers := getattr(model.get_decoder() if name not in whole else None, "layers", None):
-        for p, q in zip(layers[0].parameters(), layers[-1].parameters()):
-            if p.shape != q.shape:
-                break
-        else:
-            states = [{k: v.clone() for k, v in layer.state_dict().items()} for layer in layers]
-            if all(s.keys() == states[0].keys() for s in states):
-                for layer, state in zip(layers, reversed(states)):
-                    layer.load_state_dict(state)
-                save(model, os.path.join(sys.argv[1], name + "-reversed"))
+        shapes = [{k: v.shape for k, v in layer.state_dict().items()} for layer in layers]
+        alike = [layer for layer, of in zip(layers, shapes) if of == shapes[-1]]  # the first of DeepSeek-V3 has no experts
+        if len(alike) > 1:
+            states = [{k: v.clone() for k, v in layer.state_dict().items()} for layer in alike]
+            for layer, state in zip(alike, reversed(states)):
+                layer.load_state_dict(state)
+            save(model, os.path.join(sys.argv[1], name + "-reversed"))
