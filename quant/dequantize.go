@@ -98,13 +98,25 @@ func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 			}
 		}
 	}
-	scales, codes := make([]float32, t.scaleCols()), make([]byte, t.paddedCols())
+	return t.plainRowDecoder()
+}
+
+// plainRowDecoder is rowDecoder without kernels.
+func (t *Tensor) plainRowDecoder() func(dst []float32, l int) {
+	const together = 1024 // codes in whole bytes, so that a long row needs no memory of its length
+	element, extent, padded := t.Format.Element, t.extent(), t.paddedCols()
+	scales, codes := make([]float32, t.scaleCols()), make([]byte, min(together, padded))
 	return func(dst []float32, l int) {
-		t.fillScales(scales, l, t.extent())
-		element.Split(codes, t.row(l))
-		for c := 0; c < len(dst); c += t.extent() {
-			end := min(c+t.extent(), len(dst))
-			element.DecodeSliceScaled(dst[c:end], codes[c:end], scales[c/t.extent()])
+		t.fillScales(scales, l, extent)
+		row := t.row(l)
+		for from := 0; from < len(dst); from += together {
+			part := codes[:min(together, padded-from)]
+			element.Split(part, row[from*element.StoredBits()/8:])
+			for c, to := from, min(from+together, len(dst)); c < to; {
+				end := min(c-c%extent+extent, to)
+				element.DecodeSliceScaled(dst[c:end], part[c-from:end-from], scales[c/extent])
+				c = end
+			}
 		}
 	}
 }

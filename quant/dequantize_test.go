@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"unsafe"
@@ -54,6 +55,40 @@ func TestGlobalAbsent(t *testing.T) {
 			q.Global = global
 			if got := q.Dequantize(1); !slices.Equal(got.Data, want.Data) || q.Scale(1, 1) != scale {
 				t.Errorf("%s: Global = %g changes its values", f, global)
+			}
+		}
+	}
+}
+
+// TestPlainRowDecoder decodes rows of more codes than are split together, and compares each element
+// with its code and scale.
+func TestPlainRowDecoder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 3))
+	unaligned := MXFP8 // blocks end elsewhere than what is split together
+	unaligned.Block.Cols = 96
+	for _, f := range append(Formats(), unaligned) {
+		if !f.Scaled() {
+			continue
+		}
+		x := newTensor(f, Rowwise, 2, 2500)
+		for i := range x.Codes {
+			x.Codes[i] = byte(r.Uint32())
+		}
+		for i := range x.Scales {
+			x.Scales[i] = byte(r.Uint32())
+		}
+		for i := range x.Scales32 {
+			x.Scales32[i] = r.Float32()
+		}
+		codes, scales := make([]byte, x.paddedCols()), make([]float32, x.scaleCols())
+		f.Element.Split(codes, x.row(1))
+		x.fillScales(scales, 1, x.extent())
+		got, want := make([]float32, x.Cols()), make([]float32, 1)
+		x.plainRowDecoder()(got, 1)
+		for i, v := range got {
+			f.Element.DecodeSliceScaled(want, codes[i:i+1], scales[i/x.extent()])
+			if math.Float32bits(v) != math.Float32bits(want[0]) {
+				t.Fatalf("%s: element %d: got %v, want %v", f, i, v, want[0])
 			}
 		}
 	}
