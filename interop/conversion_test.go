@@ -1,12 +1,10 @@
 package interop
 
 import (
-	"bufio"
+	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -87,42 +85,15 @@ func convertOnce(b *testing.B, source, dst string, plan func(*hf.Checkpoint) (*c
 // source to result and returns the seconds that this took.
 func startConverter(b *testing.B, source, result string) func() float64 {
 	b.Helper()
-	libraries := filepath.Join(npmPackage(b, llamaLibraries), "bins", "linux-x64")
-	cmd := exec.Command(python(b, "gguf==0.19.0", "numpy==2.4.6"), "convert_libllama.py", libraries, source, result)
-	cmd.Stderr = os.Stderr
-	to, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = to.Close()
-		_ = cmd.Wait()
-	})
-	from := bufio.NewReader(out)
-	answer := func() string {
-		line, err := from.ReadString('\n')
-		if err != nil {
-			b.Fatalf("convert_libllama.py: %q %v", line, err)
-		}
-		return strings.TrimSpace(line)
-	}
-	if line := answer(); line != "ready" {
-		b.Fatalf("convert_libllama.py: %q", line)
-	}
+	to, from := startLibllama(b, "convert_libllama.py", source, result)
 	return func() float64 {
 		if _, err := io.WriteString(to, "\n"); err != nil {
 			b.Fatal(err)
 		}
-		seconds, err := strconv.ParseFloat(answer(), 64)
-		if err != nil {
-			b.Fatal(fmt.Errorf("convert_libllama.py: %w", err))
+		line, err := from.ReadString('\n')
+		seconds, badNumber := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		if err := cmp.Or(err, badNumber); err != nil {
+			b.Fatalf("convert_libllama.py: %q %v", line, err)
 		}
 		return seconds
 	}

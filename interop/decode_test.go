@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -126,29 +123,8 @@ type decoderProcess struct {
 
 func startDecoder(b *testing.B, kind string) *decoderProcess {
 	b.Helper()
-	libraries := filepath.Join(npmPackage(b, llamaLibraries), "bins", "linux-x64")
-	cmd := exec.Command(python(b, "gguf==0.19.0", "numpy==2.4.6"), "decode_libllama.py", libraries, filepath.Join(b.TempDir(), "model.gguf"), kind)
-	cmd.Stderr = os.Stderr
-	to, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	from, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = to.Close()
-		_ = cmd.Wait()
-	})
-	p := &decoderProcess{to: to, from: bufio.NewReader(from)}
-	if line, err := p.from.ReadString('\n'); strings.TrimSpace(line) != "ready" {
-		b.Fatalf("%q %v", line, err)
-	}
-	return p
+	to, from := startLibllama(b, "decode_libllama.py", filepath.Join(b.TempDir(), "model.gguf"), kind)
+	return &decoderProcess{to: to, from: from}
 }
 
 func (p *decoderProcess) ask(b *testing.B, request, answer any) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -158,13 +159,20 @@ type rival struct {
 
 func startRival(b *testing.B, interpreter string) *rival {
 	b.Helper()
-	cmd := exec.Command(interpreter, "rivals.py")
+	to, from := startScript(b, interpreter, "rivals.py")
+	return &rival{to: to, from: from}
+}
+
+// startScript starts a Python program that answers lines with lines until its standard input ends.
+func startScript(b *testing.B, interpreter string, args ...string) (to io.Writer, from *bufio.Reader) {
+	b.Helper()
+	cmd := exec.Command(interpreter, args...)
 	cmd.Stderr = os.Stderr
-	to, err := cmd.StdinPipe()
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
 	}
-	from, err := cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -172,10 +180,22 @@ func startRival(b *testing.B, interpreter string) *rival {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		_ = to.Close()
+		_ = in.Close()
 		_ = cmd.Wait()
 	})
-	return &rival{to: to, from: bufio.NewReader(from)}
+	return in, bufio.NewReader(out)
+}
+
+// startLibllama is startScript for a program that calls llama.cpp's libraries, whose folder is its first
+// argument. It returns when the program is ready.
+func startLibllama(b *testing.B, program string, args ...string) (to io.Writer, from *bufio.Reader) {
+	b.Helper()
+	libraries := filepath.Join(npmPackage(b, llamaLibraries), "bins", "linux-x64")
+	to, from = startScript(b, python(b, "gguf==0.19.0", "numpy==2.4.6"), append([]string{program, libraries}, args...)...)
+	if line, err := from.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+		b.Fatalf("%s: %q %v", program, line, err)
+	}
+	return to, from
 }
 
 // ask sends a request to the rival.
