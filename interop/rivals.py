@@ -122,7 +122,49 @@ def by_ggml(work, format, m, n, k):
     return lambda: ggml.ggml_quantize_chunk(kind, ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(codes.ctypes.data), size(0), size(m), size(k), None)
 
 
-programs = {"torch": by_torch, "torchao": by_torchao, "ggml": by_ggml}
+def by_ik(work, format, m, n, k):
+    """Products by ik_llama.cpp, which quantizes the activations to 8 bits."""
+    import ik_llama_cpp
+    import numpy as np
+
+    ggml = ctypes.CDLL(os.path.join(os.path.dirname(ik_llama_cpp.__file__), "lib", "libggml.so"))
+    for name in ("ggml_init", "ggml_new_tensor_2d", "ggml_mul_mat", "ggml_new_graph", "ggml_get_data"):
+        getattr(ggml, name).restype = ctypes.c_void_p
+    ggml.ggml_type_name.restype, ggml.ggml_nbytes.restype = ctypes.c_char_p, ctypes.c_size_t
+    size, at = ctypes.c_int64, ctypes.c_void_p
+
+    class InitParams(ctypes.Structure):
+        _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", at), ("no_alloc", ctypes.c_bool)]
+
+    def tensor(kind, rows):
+        t = ggml.ggml_new_tensor_2d(at(context), kind, size(k), size(rows))
+        return t, ctypes.c_void_p(ggml.ggml_get_data(at(t)))
+
+    random = np.random.default_rng(1)
+    kind = next(i for i in range(512) if (ggml.ggml_type_name(i) or b"").decode() == format)
+    copies = 1 if m > 1 else int(FROM_MEMORY / (n * k * 17 / 32)) + 1
+    context = ggml.ggml_init(InitParams(copies * n * k + 64 * m * (n + k) + (64 << 20), None, False))
+    x, data = tensor(0, m)  # 0: F32
+    values = random.standard_normal((m, k), np.float32)
+    ctypes.memmove(data, values.ctypes.data, values.nbytes)
+    values = random.standard_normal((n, k), np.float32)
+    graphs = []
+    for _ in range(copies):
+        weights, data = tensor(kind, n)
+        assert ggml.ggml_nbytes(at(weights)) == n * k * 17 // 32
+        ggml.ggml_quantize_chunk(kind, ctypes.c_void_p(values.ctypes.data), data, size(0), size(n), size(k), None)
+        graph = ggml.ggml_new_graph(at(context))
+        ggml.ggml_build_forward_expand(at(graph), at(ggml.ggml_mul_mat(at(context), at(weights), at(x))))
+        graphs.append(graph)
+    turns = itertools.cycle(graphs)
+
+    def multiply():
+        assert ggml.ggml_graph_compute_with_ctx(at(context), at(next(turns)), 1) == 0
+
+    return multiply
+
+
+programs = {"torch": by_torch, "torchao": by_torchao, "ggml": by_ggml, "ik_llama.cpp": by_ik}
 work = None
 for line in sys.stdin:
     request = json.loads(line)

@@ -33,12 +33,12 @@ var rivals = []struct {
 	{"multiply", quant.BF16, 2048, 2048, 2048, []string{"torch"}},
 	{"multiply", quant.MXINT8, 2048, 2048, 2048, []string{"torch"}},
 	{"multiply", quant.MXFP8, 2048, 2048, 2048, nil},
-	{"multiply", quant.MXFP4, 2048, 2048, 2048, nil},
+	{"multiply", quant.MXFP4, 2048, 2048, 2048, []string{"ik_llama.cpp"}},
 	{"multiply", quant.NVFP4, 2048, 2048, 2048, nil},
 	{"multiply", quant.F32, 1, 16384, 4096, []string{"torch"}},
 	{"multiply", quant.BF16, 1, 16384, 4096, []string{"torch"}},
 	{"multiply", quant.MXFP8, 1, 16384, 4096, nil},
-	{"multiply", quant.MXFP4, 1, 16384, 4096, nil},
+	{"multiply", quant.MXFP4, 1, 16384, 4096, []string{"ik_llama.cpp"}},
 	{"multiply", quant.NVFP4, 1, 16384, 4096, nil},
 }
 
@@ -47,6 +47,8 @@ var interpreters = map[string]func(b *testing.B) string{
 	"torch":   func(b *testing.B) string { return rivalTorch(b) },
 	"torchao": func(b *testing.B) string { return rivalTorch(b) },
 	"ggml":    func(b *testing.B) string { return built(b, llamaCPPPackage) },
+	// The wheel is built for AVX2, without the AVX-512 kernels of a build for this processor.
+	"ik_llama.cpp": func(b *testing.B) string { return python(b, "ik-llama-cpp-python==0.1.5", "numpy==2.4.6") },
 }
 
 func rivalTorch(b *testing.B) string {
