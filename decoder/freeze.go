@@ -121,6 +121,8 @@ func (r *reader) newMatrix(w *checkpoint.Weight, rows, cols int) (*quant.Tensor,
 			return nil, err
 		}
 		memory.Huge(t.Codes)
+		memory.Huge(t.Scales)
+		memory.Huge(memory.Bytes(t.Scales32))
 	}
 	if w.Quantized() {
 		t.Global = w.Global
@@ -184,10 +186,10 @@ func (r *reader) readBiases(f *frozen, parts []part) (reads []rowRead) {
 	return reads
 }
 
-// keepsTable reports whether an embedding for inference stays as it is stored. The values of one with a
-// global scale may differ from those of clients in the last bit (see readMatrix): it becomes F32.
+// keepsTable reports whether an embedding for inference stays as it is stored. One whose values would
+// differ from those of clients in the last bit (see readMatrix) becomes F32.
 func keepsTable(w *checkpoint.Weight) bool {
-	return w.HasRowsBF16() || w.Quantized() && !w.Format.Global
+	return w.HasRowsBF16() || w.Quantized() && !w.Divided()
 }
 
 // newEmbedding returns the memory of the embedding.

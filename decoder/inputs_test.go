@@ -4,6 +4,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
@@ -159,7 +160,7 @@ func TestStoredEmbedding(t *testing.T) {
 }
 
 // TestQuantizedEmbedding checks that a model for inference keeps a quantized embedding as it is stored, and
-// computes the same as with an FP32 table. With a global scale, the table is FP32.
+// computes the same as with an FP32 table.
 func TestQuantizedEmbedding(t *testing.T) {
 	dir := t.TempDir()
 	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
@@ -187,8 +188,8 @@ func TestQuantizedEmbedding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if keeps := stored.embedding.Stored != nil; keeps == f.Global {
-			t.Errorf("%s: the embedding stays as it is stored: %v", f, keeps)
+		if stored.embedding.Stored == nil {
+			t.Errorf("%s: the embedding does not stay as it is stored", f)
 		}
 		quantized, err := hf.Open(low)
 		if err != nil {
@@ -197,14 +198,55 @@ func TestQuantizedEmbedding(t *testing.T) {
 		p := stored.Plan()
 		_, rest := p.HeldBytes(quantized)
 		want := f.Bytes(p.Vocabulary, p.Hidden) + 2*p.Vocabulary*p.Hidden + 2*p.Hidden // embedding, head and norm
-		if f.Global {
-			want = (4+2)*p.Vocabulary*p.Hidden + 2*p.Hidden
-		}
 		if err := quantized.Close(); err != nil || rest != int64(want) {
 			t.Errorf("%s: got %d bytes beside the layers, want %d (%v)", f, rest, want, err)
 		}
 		if !near(logits(t, stored, "f32"), logits(t, copied, "f32")) {
 			t.Errorf("%s: the logits differ from those of an FP32 table", f)
+		}
+	}
+}
+
+// TestDividedTable checks that a table of NVFP4 stays as it is stored unless clients divide by its global
+// scale.
+func TestDividedTable(t *testing.T) {
+	dir := t.TempDir()
+	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	source, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	for convention, keeps := range map[string]bool{"plain": true, "modelopt": true, "compressed-tensors": false} {
+		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention})
+		if err != nil {
+			t.Fatal(err)
+		}
+		low := filepath.Join(t.TempDir(), convention)
+		if _, err := plan.Run(t.Context(), low, convert.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		quantized, err := hf.Open(low)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer quantized.Close()
+		w, ok := checkpoint.Read(quantized).Lookup("model.layers.0.self_attn.q_proj.weight")
+		if !ok || !w.Quantized() || keepsTable(w) != keeps {
+			t.Errorf("%s: the table stays as it is stored: %v", convention, !keeps)
+		}
+		codes, err := w.ReadCodes(checkpoint.Tile{To: 1, ToCol: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := w.ReadTile(checkpoint.Tile{To: 1, ToCol: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keeps && !slices.Equal(codes.Dequantize(1).Data, values.Data) {
+			t.Errorf("%s: the codes have other values than clients compute", convention)
 		}
 	}
 }

@@ -195,6 +195,36 @@ func (f *File) ReadTensorAt(p []byte, info TensorInfo, off int64) error {
 	return readFull(f.r, p, f.dataStart+info.Begin+off, f.name, info.Name)
 }
 
+// ReadTensorsAt fills each p[i] with the bytes of the tensor infos[i] from offset off[i] on, under the
+// conditions of [File.ReadTensorAt]. It calls the method ReadRangesAt(p [][]byte, off []int64) error of
+// the reader given to [NewFile], if any, with offsets in the file: a reader that interleaves tensors
+// then reads each byte once.
+func (f *File) ReadTensorsAt(p [][]byte, infos []TensorInfo, off []int64) error {
+	r, ok := f.r.(interface {
+		ReadRangesAt(p [][]byte, off []int64) error
+	})
+	at := make([]int64, len(p))
+	for i, info := range infos {
+		if !ok {
+			if err := f.ReadTensorAt(p[i], info, off[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := checkRange(f.name, info, f.size-f.dataStart, len(p[i]), off[i]); err != nil {
+			return err
+		}
+		at[i] = f.dataStart + info.Begin + off[i]
+	}
+	if !ok || len(p) == 0 {
+		return nil
+	}
+	if err := r.ReadRangesAt(p, at); err != nil {
+		return ioError(f.name, place(infos[0].Name, at[0]), err)
+	}
+	return nil
+}
+
 // checkRange checks that the n bytes at off are inside a tensor, and the tensor
 // inside the data buffer.
 func checkRange(path string, t TensorInfo, dataSize int64, n int, off int64) error {

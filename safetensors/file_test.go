@@ -272,6 +272,68 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
+// rangesReader reads several ranges in one call.
+type rangesReader struct {
+	io.ReaderAt
+	calls int
+	err   error
+}
+
+func (r *rangesReader) ReadRangesAt(p [][]byte, off []int64) error {
+	r.calls++
+	for i := range p {
+		if _, err := r.ReadAt(p[i], off[i]); err != nil {
+			return err
+		}
+	}
+	return r.err
+}
+
+// TestReadTensorsAt reads all tensors together, with a reader that reads several ranges in one call and
+// with another. An error names the first tensor, or the one with the wrong range.
+func TestReadTensorsAt(t *testing.T) {
+	data := readDump(t, goldenDump)
+	ranges := &rangesReader{ReaderAt: bytes.NewReader(data)}
+	for calls, r := range []io.ReaderAt{bytes.NewReader(data), ranges} {
+		f, err := NewFile(r, int64(len(data)), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p [][]byte
+		var off []int64
+		for _, info := range f.Tensors() {
+			n := min(1, info.Bytes()) // skips the first byte
+			p, off = append(p, make([]byte, info.Bytes()-n)), append(off, n)
+		}
+		if err := f.ReadTensorsAt(p, f.Tensors(), off); err != nil || ranges.calls != calls {
+			t.Errorf("%d calls of ReadRangesAt, want %d (%v)", ranges.calls, calls, err)
+		}
+		for i, info := range f.Tensors() {
+			want := make([]byte, len(p[i]))
+			if err := f.ReadTensorAt(want, info, off[i]); err != nil || !bytes.Equal(p[i], want) {
+				t.Errorf("%s: got %x, want %x (%v)", info.Name, p[i], want, err)
+			}
+		}
+		p[1] = make([]byte, 8)
+		want := fmt.Sprintf("x: tensor %q: 8 bytes at %d are not inside its %d bytes", f.Tensors()[1].Name, off[1], f.Tensors()[1].Bytes())
+		if err := f.ReadTensorsAt(p, f.Tensors(), off); err == nil || err.Error() != want {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+		if err := f.ReadTensorsAt(nil, nil, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	ranges.err = errors.New("the disk is on fire")
+	f, err := NewFile(ranges, int64(len(data)), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("x: tensor %q: byte %d: the disk is on fire", f.Tensors()[0].Name, f.DataStart())
+	if err := f.ReadTensorsAt([][]byte{{}}, f.Tensors()[:1], []int64{0}); err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
+	}
+}
+
 // TestRoundTrip writes tensors of all dtypes and several shapes in parts from several
 // goroutines, and reads them back.
 func TestRoundTrip(t *testing.T) {

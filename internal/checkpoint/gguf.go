@@ -58,12 +58,11 @@ func Interleaved(s ggml.Struct, t *quant.Tensor) []byte {
 // integer is the value of the code 1 of INT8: the scale of a struct multiplies integers.
 var integer = format.INT8.Smallest()
 
-// FromHalves returns FP16 scales of integers as the FP32 scales of INT8 codes.
-func FromHalves(halves []byte) []byte {
-	scales := make([]byte, 0, 2*len(halves))
+// FromHalves sets dst to the FP32 scales of INT8 codes for FP16 scales of integers. dst has twice the
+// bytes of halves.
+func FromHalves(dst, halves []byte) {
 	for i := 0; i < len(halves); i += 2 {
 		scale := format.FP16.Decode(uint32(binary.LittleEndian.Uint16(halves[i:]))) / integer
-		scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(scale))
+		binary.LittleEndian.PutUint32(dst[2*i:], math.Float32bits(scale))
 	}
-	return scales
 }

@@ -153,6 +153,12 @@ func (w *Weight) ReadDecoded(t Tile) (*quant.Tensor, error) {
 	return w.convention.Decoded(q, w.stored), nil
 }
 
+// Divided reports whether clients divide scales by the stored inverse of the global scale. The values of
+// ReadTile then differ in the last bit from those of the codes, the scales and Global.
+func (w *Weight) Divided() bool {
+	return w.Format.Global && w.convention.scheme(w.Format).direction == inverse
+}
+
 // ReadCodes returns a tile of a quantized weight as stored: its codes, its scales and Global. A
 // block must begin at the tile.
 func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
@@ -176,6 +182,9 @@ func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 	}
 	q.Global = w.Global
 	_, cols := w.Matrix()
+	if t.FromCol == 0 && t.ToCol == cols {
+		return w.readRows(q, t)
+	}
 	for s := range Spans(w.Format, Codes, cols, t) {
 		if err := readAt(*w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
 			return err
@@ -190,6 +199,31 @@ func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 		}
 	}
 	return nil
+}
+
+// readRows reads whole rows: codes and scales together, because a GGUF file interleaves them.
+func (w *Weight) readRows(q *quant.Tensor, t Tile) error {
+	codes, scales := w.parts[Codes], w.parts[Scales]
+	_, cols := w.Matrix()
+	at := func(p Part) (first int64) {
+		for s := range Spans(w.Format, p, cols, t) {
+			first = s.At // the only one
+		}
+		return first
+	}
+	raw, size := q.Scales, int64(1)
+	if q.Scales32 != nil {
+		size = int64(scales.Dtype.Bits() / 8)
+		raw = make([]byte, size*int64(len(q.Scales32)))
+	}
+	if err := readPair(*codes, q.Codes, at(Codes), *scales, raw, size*at(Scales)); err != nil || q.Scales32 == nil {
+		return err
+	}
+	dense, ok := DenseFormat(scales.Dtype)
+	if !ok {
+		return notValues(*scales)
+	}
+	return tensor.FromBytes(q.Scales32, raw, dense)
 }
 
 // ReadBytes returns the bytes of a tile of [Weight.Flat]. It uses buf if that is large enough.
@@ -209,7 +243,7 @@ func (w *Weight) FlatBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()
 func readDense(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {
 	dense, ok := DenseFormat(t.Dtype)
 	if !ok {
-		return fmt.Errorf("%s: %s elements are not supported as values", t.Name, t.Dtype)
+		return notValues(t)
 	}
 	size := dense.Bits() / 8
 	for s := range at {
@@ -224,6 +258,10 @@ func readDense(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {
 	return nil
 }
 
+func notValues(t hf.Tensor) error {
+	return fmt.Errorf("%s: %s elements are not supported as values", t.Name, t.Dtype)
+}
+
 // readAt fills p with the bytes of a tensor from off on.
 func readAt(t hf.Tensor, p []byte, off int64) error {
 	return t.Shard.File.ReadTensorAt(p, t.TensorInfo, off)
@@ -232,4 +270,15 @@ func readAt(t hf.Tensor, p []byte, off int64) error {
 // GlobalBytes returns a global scale as the bytes of its tensor.
 func GlobalBytes(value float32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(value))
+}
+
+// readPair is readAt for two tensors: a single read if they are in one file.
+func readPair(a hf.Tensor, p []byte, offA int64, b hf.Tensor, q []byte, offB int64) error {
+	if f := a.Shard.File; f == b.Shard.File {
+		return f.ReadTensorsAt([][]byte{p, q}, []safetensors.TensorInfo{a.TensorInfo, b.TensorInfo}, []int64{offA, offB})
+	}
+	if err := readAt(a, p, offA); err != nil {
+		return err
+	}
+	return readAt(b, q, offB)
 }

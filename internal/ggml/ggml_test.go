@@ -84,14 +84,20 @@ func TestStructLengths(t *testing.T) {
 	}
 }
 
-func BenchmarkInterleave(b *testing.B) {
+func BenchmarkInterleave(b *testing.B) { benchmark(b, Struct.Interleave) }
+
+func BenchmarkDeinterleave(b *testing.B) {
+	benchmark(b, func(s Struct, src, codes, scales []byte) { s.Deinterleave(codes, scales, src) })
+}
+
+func benchmark(b *testing.B, f func(s Struct, structs, codes, scales []byte)) {
 	for _, s := range Structs() {
 		b.Run("struct="+s.Name, func(b *testing.B) {
 			const n = 1 << 12
-			dst, codes, scales := make([]byte, n*s.Bytes()), make([]byte, n*s.Width()*s.CodeBits/8), make([]byte, n*s.Blocks*s.ScaleBytes)
-			b.SetBytes(int64(len(dst)))
+			structs, codes, scales := make([]byte, n*s.Bytes()), make([]byte, n*s.Width()*s.CodeBits/8), make([]byte, n*s.Blocks*s.ScaleBytes)
+			b.SetBytes(int64(len(structs)))
 			for b.Loop() {
-				s.Interleave(dst, codes, scales)
+				f(s, structs, codes, scales)
 			}
 		})
 	}

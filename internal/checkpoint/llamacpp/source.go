@@ -262,19 +262,12 @@ func (v *view) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < int64(len(head)) {
 		n = copy(p, head[off:])
 	}
-	tensors := v.layout.Tensors()
 	for n < len(p) {
 		at := off + int64(n) - int64(len(head))
-		i, _ := slices.BinarySearchFunc(tensors, at, func(t safetensors.TensorInfo, at int64) int {
-			if t.End <= at {
-				return -1
-			}
-			return 1
-		})
-		if i == len(tensors) {
+		t, ok := v.tensorAt(at)
+		if !ok {
 			return n, fmt.Errorf("%s: byte %d is after the end", v.file.Name(), off)
 		}
-		t := tensors[i]
 		k := int(min(int64(len(p)-n), t.End-at))
 		if err := v.read(v.parts[t.Name], p[n:n+k], at-t.Begin); err != nil {
 			return n, err
@@ -282,6 +275,21 @@ func (v *view) ReadAt(p []byte, off int64) (n int, err error) {
 		n += k
 	}
 	return n, nil
+}
+
+// tensorAt returns the tensor of the view that has the byte at an offset in its data.
+func (v *view) tensorAt(at int64) (t safetensors.TensorInfo, ok bool) {
+	tensors := v.layout.Tensors()
+	i, _ := slices.BinarySearchFunc(tensors, at, func(t safetensors.TensorInfo, at int64) int {
+		if t.End <= at {
+			return -1
+		}
+		return 1
+	})
+	if i == len(tensors) {
+		return t, false
+	}
+	return tensors[i], true
 }
 
 // Changed returns an error if the file was replaced or modified since it was opened.
@@ -334,8 +342,7 @@ func (v *view) readRow(p part, dst []byte, start, in int64) error {
 	n := int(last - first)
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
-	b.raw = resize(b.raw, n*int(size))
-	if err := v.file.ReadTensorAt(b.raw, p.tensor, start+first*size); err != nil {
+	if err := b.read(v.file, p.tensor, start+first*size, int64(n)*size); err != nil {
 		return err
 	}
 	whole, err := p.convert(b, n)
@@ -343,16 +350,33 @@ func (v *view) readRow(p part, dst []byte, start, in int64) error {
 	return err
 }
 
-// A buffer has the memory of readRow.
+// A buffer is the memory for bytes of the file and for their conversion.
 type buffer struct {
-	raw, codes, scales []byte
-	values             []float32
+	raw, codes, scales, halves []byte
+	values                     []float32
 }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 // resize returns n elements in the memory of b, if that is large enough.
 func resize[T any](b []T, n int) []T { return slices.Grow(b[:0], n)[:n] }
+
+// read sets b.raw to n bytes of a tensor from offset off on.
+func (b *buffer) read(f *gguf.File, t gguf.TensorInfo, off, n int64) error {
+	b.raw = resize(b.raw, int(n))
+	return f.ReadTensorAt(b.raw, t, off)
+}
+
+// separate sets codes and scales to those of structs. Scales of two bytes become FP32.
+func (b *buffer) separate(s ggml.Struct, codes, scales, structs []byte) {
+	if s.ScaleBytes == 1 {
+		s.Deinterleave(codes, scales, structs)
+		return
+	}
+	b.halves = resize(b.halves, len(structs)/s.Bytes()*s.Blocks*s.ScaleBytes)
+	s.Deinterleave(codes, b.halves, structs)
+	checkpoint.FromHalves(scales, b.halves)
+}
 
 // convert returns the bytes of the view for n structs or blocks in b.raw.
 func (p *part) convert(b *buffer, n int) ([]byte, error) {
@@ -363,12 +387,10 @@ func (p *part) convert(b *buffer, n int) ([]byte, error) {
 		return b.codes, tensor.ToBytes(b.codes, b.values, format.F32)
 	}
 	s := structsOf(p.tensor.Type)
-	b.codes, b.scales = resize(b.codes, n*s.Blocks*s.CodeBytes()), resize(b.scales, n*s.Blocks*s.ScaleBytes)
-	s.Deinterleave(b.codes, b.scales, b.raw)
-	switch {
-	case p.kind == checkpoint.Scales && s.ScaleBytes == 2:
-		return checkpoint.FromHalves(b.scales), nil
-	case p.kind == checkpoint.Scales:
+	blocks, f := n*s.Blocks, blockTypes[p.tensor.Type]
+	b.codes, b.scales = resize(b.codes, blocks*s.CodeBytes()), resize(b.scales, blocks*f.Scale.StoredBits()/8)
+	b.separate(s, b.codes, b.scales, b.raw)
+	if p.kind == checkpoint.Scales {
 		return b.scales, nil
 	}
 	return b.codes, nil
