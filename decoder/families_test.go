@@ -288,27 +288,28 @@ func TestTensorNames(t *testing.T) {
 // TestChoose compares the choice of experts with sorted scores.
 func TestChoose(t *testing.T) {
 	logits := []float32{2, -1, 0.5, 3, 1, 0, -2, 2.5}
-	corrected := newVector("correction", 8)
-	corrected.Value.Data[1] = 5
+	second, last := []float32{0, 5, 0, 0, 0, 0, 0, 0}, []float32{0, 0, 0, 0, 0, 0, 0, 0.1}
 	for name, c := range map[string]struct {
 		plan       expertsPlan
-		correction bool
+		correction []float32
 		chosen     []int
 		sum        float64 // of weights
 		first      float64 // weight
 	}{
-		"softmax":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Scale: 1}, false, []int{3, 7}, 0.708762, 0.441176},
-		"normalized": {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Normalize: true, Scale: 1}, false, []int{3, 7}, 1, 0.622459},
-		"chosen":     {expertsPlan{Count: 8, Chosen: 2, Score: scoreChosen, Scale: 1}, false, []int{3, 7}, 1, 0.622459},
-		"sigmoid":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSigmoid, Normalize: true, Scale: 2.5}, true, []int{1, 3}, 2.5, 0.550422},
-		"groups":     {expertsPlan{Count: 8, Chosen: 3, Score: scoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, true, []int{1, 0, 2}, 0, 0.268941},
+		"softmax":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Scale: 1}, nil, []int{3, 7}, 0.708762, 0.441176},
+		"normalized": {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Normalize: true, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
+		"chosen":     {expertsPlan{Count: 8, Chosen: 2, Score: scoreChosen, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
+		"sigmoid":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSigmoid, Normalize: true, Scale: 2.5}, second, []int{1, 3}, 2.5, 0.550422},
+		"groups":     {expertsPlan{Count: 8, Chosen: 3, Score: scoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, second, []int{1, 0, 2}, 0, 0.268941},
+		"sums":       {expertsPlan{Count: 8, Chosen: 2, Score: scoreSigmoid, Groups: 2, FromGroups: 1, Scale: 1}, last, []int{3, 0}, 0, 0.952574},
 	} {
 		x := experts{plan: &c.plan}
-		if c.correction {
-			x.correction = corrected
+		if c.correction != nil {
+			x.correction = newVector("correction", 8)
+			copy(x.correction.Value.Data, c.correction)
 		}
 		chosen, weights := x.choose(logits)
-		if !slices.Equal(chosen[:2], c.chosen[:2]) || math.Abs(float64(weights[0])-c.first) > 1e-5 {
+		if !slices.Equal(chosen, c.chosen) || math.Abs(float64(weights[0])-c.first) > 1e-5 {
 			t.Errorf("%s: chose %v with %v, want %v with %g", name, chosen, weights, c.chosen, c.first)
 		}
 		sum := 0.0

@@ -281,7 +281,18 @@ func compileExperts(f *family, s *settings) (*expertsPlan, error) {
 	case f.names.shared != "" && (e.Shared < 1 || e.Shared > 1<<20):
 		return nil, fmt.Errorf("config.json: the width of shared experts is %d, want 1 to %d", e.Shared, 1<<20)
 	}
-	return e, nil
+	return e, e.checkGroups()
+}
+
+// checkGroups returns an error unless the experts can be divided into the groups. 0 and 1 are no groups.
+func (e *expertsPlan) checkGroups() error {
+	switch {
+	case e.Groups < 0 || e.Groups > 1 && e.Count%e.Groups != 0:
+		return fmt.Errorf("config.json: n_group is %d, want a divisor of the number of experts, %d", e.Groups, e.Count)
+	case e.Groups > 1 && (e.FromGroups < 1 || e.FromGroups > e.Groups):
+		return fmt.Errorf("config.json: topk_group is %d, want 1 to n_group, %d", e.FromGroups, e.Groups)
+	}
+	return nil
 }
 
 // forwardOnly names what has no backward pass, or returns "".

@@ -36,6 +36,10 @@ var publishedConfigs = map[string]string{
 		"max_position_embeddings": 131072, "num_attention_heads": 2, "num_hidden_layers": 32, "num_key_value_heads": 2, "original_max_position_embeddings": 4096,
 		"rms_norm_eps": 1e-05, "rope_scaling": {"long_factor": [2, 4], "short_factor": [1, 1.5], "type": "longrope"}, "rope_theta": 10000.0, "sliding_window": 262144,
 		"tie_word_embeddings": false, "vocab_size": 32064}`,
+	"Olmo-3-7B": `{"architectures": ["Olmo3ForCausalLM"], "model_type": "olmo3", "attention_bias": false, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+		"max_position_embeddings": 65536, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "rms_norm_eps": 1e-06,
+		"rope_scaling": {"attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0, "original_max_position_embeddings": 8192, "rope_type": "yarn"},
+		"rope_theta": 500000, "sliding_window": 4096, "tie_word_embeddings": false, "vocab_size": 100278}`,
 	"DeepSeek-V3": `{"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "attention_bias": false, "aux_loss_alpha": 0.001, "ep_size": 1, "first_k_dense_replace": 3,
 		"hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048, "moe_layer_freq": 1,
 		"n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
@@ -76,6 +80,10 @@ layers 5 to 29, every 6: attention of 8 heads of 256, 4 of K and V, scale 0.0625
 		"Phi-3-mini-128k": `phi3: 32 layers of width 8, 32064 tokens, 131072 positions, separate head
 layers 0–31: attention of 2 heads of 4, scale 0.5, window 262144, rope θ 10000 longrope; MLP 8192 silu
 `,
+		"Olmo-3-7B": `olmo3: 32 layers of width 4096, 100278 tokens, 65536 positions, separate head
+layers 0–2, 4–6, 8–10, 12–14, 16–18, 20–22, 24–26, 28–30: attention of 32 heads of 128, scale 0.0883883, window 4096, Q and K normalized by token, rope θ 500000, norm after; MLP 11008 silu, norm after
+layers 3 to 31, every 4: attention of 32 heads of 128, scale 0.0883883, Q and K normalized by token, rope θ 500000 yarn, norm after; MLP 11008 silu, norm after
+`,
 		"gpt-oss-20b": `gpt-oss: 4 layers of width 2880, 201088 tokens, 131072 positions, separate head
 layers 0 to 2, every 2: attention of 64 heads of 64, 8 of K and V, scale 0.125, window 128, sinks, biases, rope θ 150000 yarn; 4 of 32 experts by softmax of chosen, MLP 2880 quick silu within ±7, biases
 layers 1 to 3, every 2: attention of 64 heads of 64, 8 of K and V, scale 0.125, sinks, biases, rope θ 150000 yarn; 4 of 32 experts by softmax of chosen, MLP 2880 quick silu within ±7, biases
@@ -97,6 +105,26 @@ func TestUnrotatedLayers(t *testing.T) {
 	p := planFor(t, `{"model_type": "smollm3", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 9, "num_attention_heads": 2}`)
 	if text := p.String(); !strings.Contains(text, "layers 3 to 7, every 4: ") || !strings.Contains(text, "layers 0–2, 4–6, 8: ") {
 		t.Errorf("got\n%s", text)
+	}
+}
+
+// TestLayerRules checks which layers have experts or a window where the configuration has no list of them.
+func TestLayerRules(t *testing.T) {
+	const experts = `"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24`
+	for rule, want := range map[string][]string{
+		`"model_type": "qwen3_moe", "decoder_sparse_step": 2, ` + experts:                                {"layers 0 to 4, every 2: attention", "layers 1 to 5, every 2: attention of 2 heads of 32, scale 0.176777, Q and K normalized by head, rope θ 10000; 2 of 4 experts"},
+		`"model_type": "qwen3_moe", "use_sliding_window": true, "sliding_window": 8, ` + experts:         {"layers 0–5: attention of 2 heads of 32, scale 0.176777, window 8"},
+		`"model_type": "qwen3_moe", "use_sliding_window": false, "sliding_window": 8, ` + experts:        {"layers 0–5: attention of 2 heads of 32, scale 0.176777, Q"},
+		`"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 4`: {"layers 0–3: ", "layers 4–5: attention of 2 heads of 32, scale 0.176777, window 8"},
+		`"model_type": "gemma3_text", "_sliding_window_pattern": 3, "sliding_window": 8`:                 {"layers 0–1, 3–4: ", "layers 2 to 5, every 3: "},
+		`"model_type": "olmo3"`: {"layers 0–2, 4–5: attention of 2 heads of 32, scale 0.176777, window 4096", "layer 3: "},
+	} {
+		text := planFor(t, `{"vocab_size": 48, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 2, "head_dim": 32, `+rule+"}").String()
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: got\n%swant %q", rule, text, part)
+			}
+		}
 	}
 }
 
@@ -157,9 +185,36 @@ func TestRopePlans(t *testing.T) {
 	if math.Abs(phi.Magnitude-math.Sqrt(1+math.Log(32)/math.Log(4096))) > 1e-12 || phi.Short != 4096 || phi.Long[1] != 4 || phi.Divisors[1] != 1.5 {
 		t.Errorf("longrope: %+v", phi)
 	}
+	olmo := planFor(t, publishedConfigs["Olmo-3-7B"])
+	if full, sliding := olmo.Layers[3].Attention.Rope, olmo.Layers[2].Attention.Rope; full.Magnitude != 1.2079441541679836 || sliding.Magnitude != 1 || len(sliding.Divisors) != 0 {
+		t.Errorf("OLMo 3: full attention %+v, with a window %+v", full, sliding)
+	}
 	oss := planFor(t, publishedConfigs["gpt-oss-20b"]).Layers[1].Attention.Rope
 	if math.Abs(oss.Magnitude-(0.1*math.Log(32)+1)) > 1e-12 || oss.Divisors[0] != 1 || math.Abs(oss.Divisors[31]-32) > 1e-9 || !(oss.Divisors[12] > 1.1 && oss.Divisors[12] < 31) {
 		t.Errorf("yarn: %+v", oss)
+	}
+}
+
+// TestLongRope checks which key gives the original length and the magnitude of LongRoPE.
+func TestLongRope(t *testing.T) {
+	const positions = 4096
+	for name, c := range map[string]struct {
+		settings  ropeSettings
+		short     int
+		magnitude float64
+	}{
+		"lengths":          {ropeSettings{OriginalLength: 256}, 256, math.Sqrt(1 + math.Log(16)/math.Log(256))},
+		"factor":           {ropeSettings{OriginalLength: 256, Factor: 4}, 256, math.Sqrt(1 + math.Log(4)/math.Log(256))},
+		"attention factor": {ropeSettings{OriginalLength: 256, Factor: 4, AttentionFactor: 1.5}, 256, 1.5},
+		"no length":        {ropeSettings{}, positions, 1},
+		"shorter":          {ropeSettings{OriginalLength: 256, Factor: 0.5}, 256, 1},
+	} {
+		r := c.settings
+		r.Type, r.Theta, r.ShortFactor, r.LongFactor = "longrope", 1e4, []float64{1, 2}, []float64{3, 4}
+		p, err := r.plan(4, positions)
+		if err != nil || p.Short != c.short || math.Abs(p.Magnitude-c.magnitude) > 1e-12 || p.Divisors[1] != 2 || p.Long[1] != 4 {
+			t.Errorf("%s: got %+v (%v), want %d positions and magnitude %g", name, p, err, c.short, c.magnitude)
+		}
 	}
 }
 
@@ -170,6 +225,25 @@ func TestYarnRange(t *testing.T) {
 	for pair, want := range map[int]float64{0: 1, 10: 1, 11: 1 / (1.0/13/40 + 12.0/13), 22: 1 / (12.0/13/40 + 1.0/13), 23: 40, 31: 40} {
 		if math.Abs(d[pair]-want) > 1e-9*want {
 			t.Errorf("divisor %d is %.6g, want %.6g", pair, d[pair], want)
+		}
+	}
+}
+
+// TestYarnBounds checks the bounds of YaRN's range: 32 turns and 1 turn if the configuration has no others, and
+// at most one less than the rotated elements. By the formula they are 1.20 and 7.22, so 1 and 8 without that limit.
+func TestYarnBounds(t *testing.T) {
+	r := ropeSettings{Type: "yarn", Theta: 10, Factor: 4, OriginalLength: 400}
+	given := r
+	given.BetaFast, given.BetaSlow = 32, 1
+	for _, s := range []ropeSettings{r, given} {
+		p, err := s.plan(8, 1600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pair, want := range []float64{1, 1, 1 / (1.0/6/4 + 5.0/6), 1 / (2.0/6/4 + 4.0/6)} {
+			if math.Abs(p.Divisors[pair]-want) > 1e-12 {
+				t.Errorf("betas %g and %g: divisor %d is %.6g, want %.6g", s.BetaFast, s.BetaSlow, pair, p.Divisors[pair], want)
+			}
 		}
 	}
 }
@@ -185,6 +259,8 @@ func TestPlanErrors(t *testing.T) {
 		"no experts":   {"Qwen3-30B-A3B", `"num_experts": 128`, `"num_experts": 0`, "the number of experts is 0"},
 		"expert width": {"Qwen3-30B-A3B", `"moe_intermediate_size": 768`, `"moe_intermediate_size": 0`, "moe_intermediate_size is 0"},
 		"factors":      {"Phi-3-mini-128k", `[2, 4]`, `[2]`, "rope_scaling: longrope has 2 short and 1 long factors, want 2 of each"},
+		"no factor":    {"Phi-3-mini-128k", `[1, 1.5]`, `[1, 0]`, "rope_scaling: longrope has a factor of 0, want positive numbers"},
+		"length":       {"Phi-3-mini-128k", `"original_max_position_embeddings": 4096`, `"original_max_position_embeddings": -4096`, "original_max_position_embeddings of -4096, want 2 to"},
 		"rope":         {"Llama-3.2-1B", `"rope_type": "llama3"`, `"rope_type": "dynamic"`, `rope_scaling: rope_type "dynamic" is not supported`},
 		"rope order":   {"Llama-3.2-1B", `"low_freq_factor": 1.0`, `"low_freq_factor": 5`, "low_freq_factor below high_freq_factor"},
 		"partial":      {"Llama-3.2-1B", `"head_dim": 64`, `"head_dim": 64, "partial_rotary_factor": 0.01`, "0 of 64 elements of a head are rotated"},
@@ -192,6 +268,11 @@ func TestPlanErrors(t *testing.T) {
 		"class":        {"gemma-2-9b", "Gemma2ForCausalLM", "Gemma2ForSequenceClassification", "architecture Gemma2ForSequenceClassification is not supported"},
 		"latent":       {"DeepSeek-V3", `"kv_lora_rank": 512`, `"kv_lora_rank": 0`, "kv_lora_rank is 0, want 1 to"},
 		"wide values":  {"DeepSeek-V3", `"v_head_dim": 128`, `"v_head_dim": 256`, "v_head_dim is 256: only up to 192"},
+		"groups":       {"DeepSeek-V3", `"n_group": 8`, `"n_group": 512`, "n_group is 512, want a divisor of the number of experts, 256"},
+		"odd groups":   {"DeepSeek-V3", `"n_group": 8`, `"n_group": 7`, "n_group is 7, want a divisor"},
+		"minus groups": {"DeepSeek-V3", `"n_group": 8`, `"n_group": -8`, "n_group is -8, want a divisor"},
+		"no group":     {"DeepSeek-V3", `"topk_group": 4`, `"topk_group": 0`, "topk_group is 0, want 1 to n_group, 8"},
+		"more groups":  {"DeepSeek-V3", `"topk_group": 4`, `"topk_group": 9`, "topk_group is 9, want 1 to n_group, 8"},
 		"routing":      {"DeepSeek-V3", `"noaux_tc"`, `"greedy"`, `topk_method is "greedy": only "noaux_tc" is supported for deepseek-v3`},
 		"key":          {"gemma-3-4b", `"sliding_window": 1024`, `"sliding_window": 1024, "altup_num_inputs": 4`, `the key "altup_num_inputs", with the value 4, is not known for gemma3`},
 	} {

@@ -3,6 +3,7 @@ package decoder
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/nn"
@@ -22,7 +23,7 @@ type ropePlan struct {
 	scale float64 // factor of the scale of scores
 }
 
-// ropePlan returns the plan of r for heads of the given size and a maximum number of positions.
+// plan returns the plan of r for heads of the given size and a maximum number of positions.
 func (r ropeSettings) plan(head, positions int) (*ropePlan, error) {
 	p := &ropePlan{Scaling: r.Type, Base: r.Theta, Rotated: head, Magnitude: 1, scale: 1}
 	if r.PartialRotary != 0 {
@@ -130,8 +131,17 @@ func (r *ropeSettings) longrope(p *ropePlan, positions int) (*ropePlan, error) {
 	if r.OriginalLength == 0 {
 		r.OriginalLength = float64(positions)
 	}
+	fail := func(format string, args ...any) (*ropePlan, error) {
+		return nil, fmt.Errorf("config.json: %s: longrope has %w", r.key, fmt.Errorf(format, args...))
+	}
 	if len(r.ShortFactor) != p.Rotated/2 || len(r.LongFactor) != p.Rotated/2 {
-		return nil, fmt.Errorf("config.json: %s: longrope has %d short and %d long factors, want %d of each", r.key, len(r.ShortFactor), len(r.LongFactor), p.Rotated/2)
+		return fail("%d short and %d long factors, want %d of each", len(r.ShortFactor), len(r.LongFactor), p.Rotated/2)
+	}
+	if least := min(slices.Min(r.ShortFactor), slices.Min(r.LongFactor)); !(least > 0) {
+		return fail("a factor of %g, want positive numbers", least)
+	}
+	if !(r.OriginalLength > 1) || r.OriginalLength > math.MaxInt32 {
+		return fail("original_max_position_embeddings of %g, want 2 to %d", r.OriginalLength, math.MaxInt32)
 	}
 	p.Divisors, p.Long, p.Short = r.ShortFactor, r.LongFactor, int(r.OriginalLength)
 	factor := r.Factor
