@@ -1,7 +1,7 @@
 package tokenizer
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -132,14 +132,11 @@ func toValid(b []byte) string {
 
 // byteToken returns the byte that a token of byte fallback stands for.
 func byteToken(token string) (byte, bool) {
-	var b byte
 	if len(token) != len("<0x00>") || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
 		return 0, false
 	}
-	if n, err := fmt.Sscanf(token[3:5], "%02X", &b); n != 1 || err != nil {
-		return 0, false
-	}
-	return b, true
+	b, err := strconv.ParseUint(token[3:5], 16, 8)
+	return byte(b), err == nil
 }
 
 // byteRunes are the characters that stand for bytes in the vocabularies of byte-level BPE:

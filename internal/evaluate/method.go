@@ -68,8 +68,12 @@ func (w Window) Scored() int { return len(w.Tokens) - w.First }
 // negative number if the vocabulary adds none; tokens do not contain it yet. Windows share no memory
 // with tokens.
 func (m Method) Windows(tokens []int32, context int, bos int32) ([]Window, error) {
-	if context < 2 {
-		return nil, fmt.Errorf("method %s: a window of %s: want at least 2", m.Name, count(context, "token"))
+	least := 2 // one to score, and one before it
+	if m.second {
+		least = 3
+	}
+	if context < least {
+		return nil, fmt.Errorf("method %s: a window of %s: want at least %d", m.Name, count(context, "token"), least)
 	}
 	text := slices.Clone(tokens)
 	if bos >= 0 && m.begin == beginText {

@@ -17,6 +17,8 @@ func TestWindows(t *testing.T) {
 		{"llama.cpp", 9, 4, -1, "0 1 2 [3] | 4 5 6 [7]"},
 		{"llama.cpp", 8, 4, 99, "99 1 2 [3] | 99 5 6 [7]"},
 		{"llama.cpp", 10, 5, -1, "0 1 2 [3 4] | 5 6 7 [8 9]"},
+		{"llama.cpp", 6, 3, -1, "0 1 [2] | 3 4 [5]"},
+		{"all", 4, 2, -1, "0 [1] | 2 [3]"},
 		{"all", 9, 4, -1, "0 [1 2 3] | 4 [5 6 7]"},
 		{"all", 9, 4, 99, "99 [1 2 3] | 99 [5 6 7]"},
 		{"gptq", 9, 4, -1, "0 [1 2 3] | 4 [5 6 7]"},
@@ -67,6 +69,7 @@ func TestWindowsErrors(t *testing.T) {
 		{"all", 0, 4, "the text has 0 tokens, want at least 4"},
 		{"strided", 1, 4, "the text has 1 token, want at least 2"},
 		{"all", 9, 1, "a window of 1 token: want at least 2"},
+		{"llama.cpp", 9, 2, "a window of 2 tokens: want at least 3"},
 	} {
 		m, _ := LookupMethod(tc.method)
 		if _, err := m.Windows(make([]int32, tc.tokens), tc.context, -1); err == nil || !strings.Contains(err.Error(), tc.want) {
