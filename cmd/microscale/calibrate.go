@@ -31,10 +31,11 @@ func calibrateCommand() *cobra.Command {
 	addStream(cmd, &c.Stream)
 	threads := cli.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for name, value := range map[string]string{"text": c.Text, "out": c.Out} {
-			if value == "" {
-				return cli.Misuse("--%s is missing: name a file", name)
-			}
+		switch {
+		case c.Text == "":
+			return cli.Misuse("--text is missing: name a file or a directory")
+		case c.Out == "":
+			return cli.Misuse("--out is missing: name a new file")
 		}
 		cli.BoundGarbage()
 		method, err := evaluate.LookupMethod("all")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -400,6 +401,21 @@ func TestStream(t *testing.T) {
 	for _, a := range amaxes {
 		if !reflect.DeepEqual(a, amaxes[""]) {
 			t.Errorf("calibrations %v and %v", a, amaxes[""])
+		}
+	}
+}
+
+// TestCalibrationErrors checks that the error names the first of several modules with unusable amaxes.
+func TestCalibrationErrors(t *testing.T) {
+	c := Calibration{Cache: true}
+	c.amaxes = evaluate.NewAmaxes()
+	for i := range 8 {
+		c.amaxes.Input[fmt.Sprintf("model.layers.%d.mlp.down_proj", i)] = float64(min(1, 5-i))
+		c.amaxes.Key[fmt.Sprintf("model.layers.%d.self_attn", i)] = math.NaN()
+	}
+	for range 10 { // maps have no order
+		if _, err := c.calibration(); err == nil || !strings.Contains(err.Error(), "the amax of the input of model.layers.5.mlp.down_proj is 0, want") {
+			t.Errorf("got %v", err)
 		}
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/internal/checkpoint"
@@ -54,10 +56,13 @@ func (c *Calibration) calibration() (*convert.Calibration, error) {
 			out.Value[module+".v_proj"] = c.amaxes.Value[module]
 		}
 	}
-	for what, amaxes := range map[string]map[string]float64{"input of": out.Input, "keys of": out.Key, "values of": out.Value} {
-		for module, amax := range amaxes {
-			if !(amax > 0) || math.IsInf(amax, 0) {
-				return nil, fmt.Errorf("calibrate: the amax of the %s %s is %g, want a positive finite number", what, module, amax)
+	for _, list := range []struct {
+		what   string
+		amaxes map[string]float64
+	}{{"input of", out.Input}, {"keys of", out.Key}, {"values of", out.Value}} {
+		for _, module := range slices.Sorted(maps.Keys(list.amaxes)) {
+			if amax := list.amaxes[module]; !(amax > 0) || math.IsInf(amax, 0) {
+				return nil, fmt.Errorf("calibrate: the amax of the %s %s is %g, want a positive finite number", list.what, module, amax)
 			}
 		}
 	}

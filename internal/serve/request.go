@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,9 +65,9 @@ func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) 
 	if err := json.Unmarshal(body, &members); err != nil {
 		return q, badRequest("", "the request is not a JSON object: %v", err)
 	}
-	for name, values := range neutral {
-		value, ok := members[name]
-		if compact := strings.Join(strings.Fields(string(value)), ""); ok && compact != "null" && !slices.Contains(values, compact) {
+	for _, name := range slices.Sorted(maps.Keys(members)) { // of several, the error names the first
+		values, ok := neutral[name]
+		if compact := strings.Join(strings.Fields(string(members[name])), ""); ok && compact != "null" && !slices.Contains(values, compact) {
 			return q, badRequest(name, "%s is not supported: leave it out", name)
 		}
 	}

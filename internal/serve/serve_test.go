@@ -213,6 +213,7 @@ func TestErrors(t *testing.T) {
 		{chat, `{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, "image_url", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools is not supported", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "n": 2}`, "n is not supported", 400},
+		{chat, `{"messages": [], "tools": [{}], "suffix": "x", "n": 2, "echo": true, "best_of": 3}`, "best_of is not supported", 400},
 		{text, `{"prompt": "x", "temperature": "hot"}`, "temperature: unexpected string", 400},
 		{text, `{"prompt": "x", "temperature": -1}`, "temperature is -1", 400},
 		{text, `{"prompt": "x", "top_p": 3}`, "top-p is 3", 400},
