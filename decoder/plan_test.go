@@ -112,11 +112,12 @@ func TestUnrotatedLayers(t *testing.T) {
 func TestLayerRules(t *testing.T) {
 	const experts = `"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24`
 	for rule, want := range map[string][]string{
-		`"model_type": "qwen3_moe", "decoder_sparse_step": 2, ` + experts:                                {"layers 0 to 4, every 2: attention", "layers 1 to 5, every 2: attention of 2 heads of 32, scale 0.176777, Q and K normalized by head, rope θ 10000; 2 of 4 experts"},
-		`"model_type": "qwen3_moe", "use_sliding_window": true, "sliding_window": 8, ` + experts:         {"layers 0–5: attention of 2 heads of 32, scale 0.176777, window 8"},
-		`"model_type": "qwen3_moe", "use_sliding_window": false, "sliding_window": 8, ` + experts:        {"layers 0–5: attention of 2 heads of 32, scale 0.176777, Q"},
-		`"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 4`: {"layers 0–3: ", "layers 4–5: attention of 2 heads of 32, scale 0.176777, window 8"},
-		`"model_type": "gemma3_text", "_sliding_window_pattern": 3, "sliding_window": 8`:                 {"layers 0–1, 3–4: ", "layers 2 to 5, every 3: "},
+		`"model_type": "qwen3_moe", "decoder_sparse_step": 2, ` + experts:                                                                  {"layers 0 to 4, every 2: attention", "layers 1 to 5, every 2: attention of 2 heads of 32, scale 0.176777, Q and K normalized by head, rope θ 10000; 2 of 4 experts"},
+		`"model_type": "qwen3_moe", "use_sliding_window": true, "sliding_window": 8, ` + experts:                                           {"layers 0–5: attention of 2 heads of 32, scale 0.176777, window 8"},
+		`"model_type": "qwen3_moe", "use_sliding_window": false, "sliding_window": 8, ` + experts:                                          {"layers 0–5: attention of 2 heads of 32, scale 0.176777, Q"},
+		`"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 4`:                                   {"layers 0–3: ", "layers 4–5: attention of 2 heads of 32, scale 0.176777, window 8"},
+		`"model_type": "gemma3_text", "_sliding_window_pattern": 3, "sliding_window": 8`:                                                   {"layers 0–1, 3–4: ", "layers 2 to 5, every 3: "},
+		`"model_type": "deepseek_v3", "n_routed_experts": 8, "n_shared_experts": 3, "num_experts_per_tok": 3, "moe_intermediate_size": 24`: {"layers 3–5: ", "shared expert 72, MLP 24 "},
 		`"model_type": "olmo3"`: {"layers 0–2, 4–5: attention of 2 heads of 32, scale 0.176777, window 4096", "layer 3: "},
 	} {
 		text := planFor(t, `{"vocab_size": 48, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 2, "head_dim": 32, `+rule+"}").String()

@@ -120,6 +120,13 @@ func TestSessionErrors(t *testing.T) {
 	if _, err := s.Append(context.Background(), tokens[:1]); !errors.Is(err, ErrContextFull) {
 		t.Errorf("a token after the last position: got %v", err)
 	}
+	broken := *m
+	broken.head = newProjection("", "lm_head", m.plan.Hidden/2, false, []string{"lm_head"}, m.plan.Vocabulary)
+	broken.head.train()
+	s = newSession(t, &broken, 20)
+	if _, err := s.Append(context.Background(), tokens[:2]); err == nil || s.Position() != 0 {
+		t.Errorf("a head of another width: %d tokens (%v), want 0 and an error", s.Position(), err)
+	}
 }
 
 // TestAllocationsOfSession checks that a token allocates less than the activations of one layer: those of
