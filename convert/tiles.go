@@ -126,7 +126,7 @@ func (u *unit) quantize() (all []sums, err error) {
 	}
 	var global float32
 	for tile := range u.tiles() {
-		with.FirstRow, with.Into = tile.From, rowsOf(u.codes, tile.From-t.From, tile.To-t.From)
+		with.FirstRow, with.Into = tile.From, checkpoint.RowsOf(u.codes, tile.From-t.From, tile.To-t.From)
 		var errors sums
 		if errors, global, err = u.quantizeTile(tile, with); err != nil {
 			return nil, err
@@ -184,26 +184,6 @@ func (u *unit) readTile(t checkpoint.Tile) (raw tensor.BF16, x tensor.Dense, err
 		err = u.addValues(t, x)
 	}
 	return raw, x, err
-}
-
-// rowsOf returns a view of rows [from, to) of a rowwise tensor. A block begins at from.
-func rowsOf(q *quant.Tensor, from, to int) *quant.Tensor {
-	rows := *q
-	rows.Shape = []int{to - from, q.Cols()}
-	n := q.RowBytes()
-	rows.Codes = q.Codes[from*n : to*n]
-	if q.Format.PerTensor() {
-		return &rows
-	}
-	first, width := q.Format.ScaleShape(from, q.Cols())
-	last, _ := q.Format.ScaleShape(to, q.Cols())
-	if q.Scales != nil {
-		rows.Scales = q.Scales[first*width : last*width]
-	}
-	if q.Scales32 != nil {
-		rows.Scales32 = q.Scales32[first*width : last*width]
-	}
-	return &rows
 }
 
 // store writes the parts of the quantized unit.

@@ -56,37 +56,6 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestRowsOf: rowsOf returns rows of a tensor that equal those of its slice and share its
-// memory.
-func TestRowsOf(t *testing.T) {
-	for _, f := range quant.Formats() {
-		q, err := quant.NewTensor(f, 256, 128)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range q.Codes {
-			q.Codes[i] = byte(i * 7)
-		}
-		for i := range q.Scales {
-			q.Scales[i] = byte(i)
-		}
-		for i := range q.Scales32 {
-			q.Scales32[i] = float32(i)
-		}
-		rows := rowsOf(q, 128, 256)
-		want, err := q.SliceRows(128, 256)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(rows.Codes, want.Codes) || !bytes.Equal(rows.ScaleBytes(), want.ScaleBytes()) || rows.Rows() != 128 {
-			t.Errorf("%s: %d rows, %d bytes of codes, scales %v, want %v", f, rows.Rows(), len(rows.Codes), rows.ScaleBytes(), want.ScaleBytes())
-		}
-		if rows.Codes[0]++; q.Codes[128*q.RowBytes()] != rows.Codes[0] {
-			t.Errorf("%s: the rows are a copy", f)
-		}
-	}
-}
-
 // TestRecordFails: after a record fails to reach the disk, no other is written. A later record
 // would follow a line that may be truncated, and vouch for data that may be lost.
 func TestRecordFails(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/parallel"
-	"github.com/microscale-go/microscale/quant"
 )
 
 // readers is the number of goroutines that read weights: enough for several requests to a disk at
@@ -82,24 +81,4 @@ func (r *reader) split(w *checkpoint.Weight, tile checkpoint.Tile, bytes, step i
 		list = append(list, rowRead{weight: w, row: tile.From + from, read: func() error { return read(from, min(from+step, n)) }})
 	}
 	return list
-}
-
-// rowsOf returns rows [from, to) of t, a rowwise tensor, in its memory. They begin and end between
-// blocks.
-func rowsOf(t *quant.Tensor, from, to int) *quant.Tensor {
-	v := *t
-	v.Shape = []int{to - from, t.Cols()}
-	v.Codes = t.Codes[from*t.RowBytes() : to*t.RowBytes()]
-	if !t.Format.Scaled() || t.Format.PerTensor() {
-		return &v
-	}
-	_, n := t.ScaleShape()
-	rows := t.Format.Block.Rows
-	first, end := from/rows*n, (to+rows-1)/rows*n
-	if t.Scales32 != nil {
-		v.Scales32 = t.Scales32[first:end]
-	} else {
-		v.Scales = t.Scales[first:end]
-	}
-	return &v
 }

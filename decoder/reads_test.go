@@ -12,7 +12,6 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
-	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestReadTiles reads weights in tiles of few rows and compares codes, scales and parameters with those
@@ -62,31 +61,6 @@ func TestReadTiles(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestRowsOf compares rows of tensors with copies of these rows.
-func TestRowsOf(t *testing.T) {
-	x := tensor.New(300, 256)
-	for i := range x.Data {
-		x.Data[i] = float32(i%977) - 488
-	}
-	for _, f := range quant.Formats() {
-		q, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := q.SliceRows(128, 300)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := rowsOf(q, 128, 300)
-		if err := got.Validate(); err != nil {
-			t.Error(err)
-		}
-		if !slices.Equal(got.Dequantize(1).Data, want.Dequantize(1).Data) {
-			t.Errorf("%s: the rows differ", f)
-		}
 	}
 }
 
