@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/cli"
@@ -42,22 +40,7 @@ func (r *Evaluated) WriteReport(path, command string) error {
 	if err := Replaceable(path); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".report-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(page)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // err is more informative
-	}
-	return err
+	return cli.ReplaceReport(path, page)
 }
 
 // page returns the content of the page.

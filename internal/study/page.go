@@ -75,25 +75,7 @@ func WriteReport(dir string, page []byte) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(dir, ".report-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(page)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return path, nil
+	return path, cli.ReplaceReport(path, page)
 }
 
 // missing returns the directories of a path that do not exist, the innermost first.
