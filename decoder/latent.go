@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -15,9 +16,6 @@ type latentPlan struct {
 	Rotated   int `json:"rotated"`
 	Value     int `json:"value"` // elements of a head of V
 }
-
-// latentEpsilon is that of the norms of latent vectors.
-const latentEpsilon = 1e-6
 
 // A latent computes the heads of Q, K and V for package internal/nn. Heads have the rotated elements first, and
 // those of V are padded with zeros to the size of the others.
@@ -43,12 +41,12 @@ func newLatent(a attentionPlan, hidden int, prefix string) *latent {
 		plan: p, heads: a.Heads,
 		queryUp: one("self_attn.q_proj", hidden, a.Heads*a.HeadDim, false),
 		down:    one("self_attn.kv_a_proj_with_mqa", hidden, p.Rank+p.Rotated, a.Bias),
-		norm:    nn.NewRMSNorm(prefix+"self_attn.kv_a_layernorm", p.Rank, latentEpsilon),
+		norm:    nn.NewRMSNorm(prefix+"self_attn.kv_a_layernorm", p.Rank, llamacpp.LatentEpsilon),
 		up:      one("self_attn.kv_b_proj", p.Rank, a.Heads*(p.Plain+p.Value), false),
 	}
 	if p.QueryRank > 0 {
 		l.queryDown = one("self_attn.q_a_proj", hidden, p.QueryRank, a.Bias)
-		l.queryNorm = nn.NewRMSNorm(prefix+"self_attn.q_a_layernorm", p.QueryRank, latentEpsilon)
+		l.queryNorm = nn.NewRMSNorm(prefix+"self_attn.q_a_layernorm", p.QueryRank, llamacpp.LatentEpsilon)
 		l.queryUp = one("self_attn.q_b_proj", p.QueryRank, a.Heads*a.HeadDim, false)
 	}
 	return l

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 )
 
 // A Plan is what a model computes, layer by layer: its family and its configuration compiled into
@@ -172,7 +174,7 @@ func compileAttention(f *family, s *settings, layer int, ropes map[string]*ropeP
 	if err != nil {
 		return a, err
 	}
-	if layerType == slidingLayer {
+	if layerType == llamacpp.SlidingLayer {
 		if s.SlidingWindow == nil || *s.SlidingWindow < 1 {
 			return a, fmt.Errorf("config.json: layer %d has a sliding window, but sliding_window is missing or below 1", layer)
 		}
@@ -213,11 +215,11 @@ func (f *family) layerType(s *settings, layer int) (string, error) {
 	sliding := false
 	switch {
 	case f.window.kind == windowNever, f.window.kind == windowLate && !s.UseSlidingWindow:
-		return fullLayer, nil // whatever layer_types says: transformers has no window then
+		return llamacpp.FullLayer, nil // whatever layer_types says: transformers has no window then
 	case len(s.LayerTypes) > 0:
 		t := s.LayerTypes[layer]
-		if t != slidingLayer && t != fullLayer {
-			return "", unsupported{fmt.Errorf("config.json: layer_types: %q is not supported: want %s or %s", t, slidingLayer, fullLayer)}
+		if t != llamacpp.SlidingLayer && t != llamacpp.FullLayer {
+			return "", unsupported{fmt.Errorf("config.json: layer_types: %q is not supported: want %s or %s", t, llamacpp.SlidingLayer, llamacpp.FullLayer)}
 		}
 		return t, nil
 	case f.window.kind == windowAlways:
@@ -236,9 +238,9 @@ func (f *family) layerType(s *settings, layer int) (string, error) {
 		sliding = (layer+1)%period != 0
 	}
 	if sliding {
-		return slidingLayer, nil
+		return llamacpp.SlidingLayer, nil
 	}
-	return fullLayer, nil
+	return llamacpp.FullLayer, nil
 }
 
 // hasRope reports whether a layer has rotary embedding.

@@ -87,14 +87,7 @@ func (r *ropeSettings) yarn(p *ropePlan) {
 	pair := func(turns float64) float64 { // the pair that makes this number of turns in the original length
 		return float64(p.Rotated) * math.Log(r.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(p.Base))
 	}
-	fast, slow := r.BetaFast, r.BetaSlow
-	if fast == 0 {
-		fast = 32
-	}
-	if slow == 0 {
-		slow = 1
-	}
-	low, high := pair(fast), pair(slow)
+	low, high := pair(or(r.BetaFast, 32)), pair(or(r.BetaSlow, 1))
 	if r.Truncate == nil || *r.Truncate {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
@@ -106,12 +99,7 @@ func (r *ropeSettings) yarn(p *ropePlan) {
 		interpolated := max(0, min((float64(i)-low)/(high-low), 1))
 		return 1 / (interpolated/r.Factor + 1 - interpolated)
 	})
-	magnitude := func(m float64) float64 {
-		if r.Factor <= 1 {
-			return 1
-		}
-		return 0.1*m*math.Log(r.Factor) + 1
-	}
+	magnitude := func(scale float64) float64 { return llamacpp.YaRNMagnitude(scale, r.Factor) }
 	switch {
 	case r.AttentionFactor != 0:
 		p.Magnitude = r.AttentionFactor
@@ -144,16 +132,8 @@ func (r *ropeSettings) longrope(p *ropePlan, positions int) (*ropePlan, error) {
 		return fail("original_max_position_embeddings of %g, want 2 to %d", r.OriginalLength, math.MaxInt32)
 	}
 	p.Divisors, p.Long, p.Short = r.ShortFactor, r.LongFactor, int(r.OriginalLength)
-	factor := r.Factor
-	if factor == 0 {
-		factor = float64(positions) / r.OriginalLength
-	}
-	switch {
-	case r.AttentionFactor != 0:
-		p.Magnitude = r.AttentionFactor
-	case factor > 1:
-		p.Magnitude = math.Sqrt(1 + math.Log(factor)/math.Log(r.OriginalLength))
-	}
+	factor := or(r.Factor, float64(positions)/r.OriginalLength)
+	p.Magnitude = or(r.AttentionFactor, llamacpp.LongMagnitude(factor, r.OriginalLength))
 	return p, nil
 }
 

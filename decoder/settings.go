@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 )
 
 // settings are the keys of configurations that families read. Pointers are nil for absent keys.
@@ -113,7 +114,7 @@ func parseSettings(data []byte) (*family, *settings, error) {
 		}
 	}
 	s.Config = s.Config.WithDefaults()
-	r, err := s.rope(f, fullLayer)
+	r, err := s.rope(f, llamacpp.FullLayer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -248,19 +249,13 @@ type ropeSettings struct {
 	key string // of the configuration
 }
 
-// The types of layers in layer_types, and the keys of rope_parameters that differ by them.
-const (
-	slidingLayer = "sliding_attention"
-	fullLayer    = "full_attention"
-)
-
 // rope returns the settings of rotary embedding for layers of a type.
 func (s *settings) rope(f *family, layerType string) (ropeSettings, error) {
 	r := ropeSettings{}
 	raw, name := s.RopeParameters, "rope_parameters"
 	if len(raw) == 0 {
 		raw, name = s.RopeScaling, "rope_scaling"
-		if f.localRope && layerType == slidingLayer {
+		if f.localRope && layerType == llamacpp.SlidingLayer {
 			raw = nil
 			if r.Theta = s.RopeLocalBase; r.Theta == 0 {
 				r.Theta = s.RopeTheta

@@ -103,7 +103,7 @@ var architectures = map[string]architecture{
 	"GptOssForCausalLM": {name: "gpt-oss", sizes: `{"head_dim": 64}`, theta: 150000, modelType: "gpt_oss", modules: gptOSSModules, tensors: gptOSSTensors, joined: gptOSSJoined, experts: &gptOSSExperts, windowed: 2, unrounded: true,
 		constants: map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702}, keys: []setting{slidingWindow}},
 	"DeepseekV3ForCausalLM": {name: "deepseek2", modelType: "deepseek_v3", modules: deepSeekModules, tensors: deepSeekTensors, experts: &deepSeekExperts, latent: true, unscaled: deepSeekUnscaled,
-		constants: map[string]float64{"rms_norm_eps": latentEpsilon, "moe_layer_freq": 1}, keys: deepSeekKeys},
+		constants: map[string]float64{"rms_norm_eps": LatentEpsilon, "moe_layer_freq": 1}, keys: deepSeekKeys},
 	"Glm4ForCausalLM": {name: "glm4", sizes: `{"head_dim": 128, "partial_rotary_factor": 0.5}`, modelType: "glm4", biasKey: "attention_bias", partial: true, modules: [][2]string{
 		{"post_self_attn_layernorm", "post_attention_norm"}, {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"},
 		{"mlp.gate_up_proj", "ffn_up"},
@@ -161,7 +161,7 @@ func (m *Model) checkGraph() error {
 		}
 	}
 	for i, kind := range c.LayerTypes {
-		if windowed := a.windowed > 0 && (i+1)%a.windowed != 0; !a.listed && (kind == slidingLayer) != windowed {
+		if windowed := a.windowed > 0 && (i+1)%a.windowed != 0; !a.listed && (kind == SlidingLayer) != windowed {
 			return fmt.Errorf("layer_types: layer %d is %s, and llama.cpp runs %s with windows in %s", i, kind, a.name, a.windows())
 		}
 	}
@@ -199,7 +199,10 @@ func (a architecture) queryScalar(layers, headDim, hidden, heads int) float64 {
 }
 
 // The types of layers in config.json.
-const slidingLayer, fullLayer = "sliding_attention", "full_attention"
+const (
+	SlidingLayer = "sliding_attention"
+	FullLayer    = "full_attention"
+)
 
 // windowList is the metadata key of the layers with windows.
 const windowList = "attention.sliding_window_pattern"
@@ -217,7 +220,7 @@ func (m *Model) describeWindows() error {
 	for i := range list {
 		list[i] = (i+1)%a.windowed != 0
 		if len(c.LayerTypes) > 0 {
-			list[i] = c.LayerTypes[i] == slidingLayer
+			list[i] = c.LayerTypes[i] == SlidingLayer
 		}
 	}
 	m.set(windowList, list)

@@ -1,6 +1,10 @@
 package llamacpp
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/tokenizer"
+)
 
 // byteVocabulary is the value of microscale.vocabulary in config.json for a model whose tokens
 // are the 256 bytes in order.
@@ -22,8 +26,13 @@ func (v *vocabulary) bytes(specials []string, size int) error {
 	for _, s := range specials {
 		v.tokens, v.types = append(v.tokens, s), append(v.types, controlToken)
 	}
-	for b := range 256 {
-		v.tokens, v.types = append(v.tokens, string(byteRune(byte(b)))), append(v.types, normalToken)
+	bytes := tokenizer.Bytes()
+	for b := range uint32(256) {
+		token, err := bytes.Token(b)
+		if err != nil {
+			return err
+		}
+		v.tokens, v.types = append(v.tokens, token), append(v.types, normalToken)
 	}
 	no := false
 	v.addBOS, v.addEOS = &no, &no
@@ -32,21 +41,3 @@ func (v *vocabulary) bytes(specials []string, size int) error {
 	}
 	return nil
 }
-
-// byteRune returns the character that represents a byte in the tokens of BPE on bytes: the byte
-// itself if it is a visible character of Latin-1, else the next character from U+0100 on
-// (bytes_to_unicode in GPT-2's encoder).
-func byteRune(b byte) rune {
-	if visible(b) {
-		return rune(b)
-	}
-	r := rune(256)
-	for i := range b {
-		if !visible(i) {
-			r++
-		}
-	}
-	return r
-}
-
-func visible(b byte) bool { return b >= '!' && b <= '~' || b >= 0xa1 && b != 0xad }

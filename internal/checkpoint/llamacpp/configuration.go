@@ -144,8 +144,8 @@ func (a architecture) complete(f *gguf.File, c map[string]any) {
 func layerTypes(windowed []bool) []string {
 	types := make([]string, len(windowed))
 	for i, w := range windowed {
-		if types[i] = fullLayer; w {
-			types[i] = slidingLayer
+		if types[i] = FullLayer; w {
+			types[i] = SlidingLayer
 		}
 	}
 	return types
@@ -226,7 +226,7 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 	r := map[string]any{"rope_type": kind}
 	if x, ok := f.Value(a.name + "." + attentionFactor).(float32); ok && kind == "yarn" {
 		factor, _ := key("scaling.factor").(float32)
-		r["attention_factor"] = number(float64(x) * yarnMagnitude(float64(factor)))
+		r["attention_factor"] = number(float64(x) * YaRNMagnitude(1, float64(factor)))
 	}
 	if kind == "yarn" && a.unrounded {
 		r["truncate"] = false

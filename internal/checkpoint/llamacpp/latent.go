@@ -33,8 +33,8 @@ var (
 	}
 )
 
-// latentEpsilon is that of the norms of latent vectors in transformers. llama.cpp has one for all norms.
-const latentEpsilon = 1e-6
+// LatentEpsilon is the ε of the norms of latent vectors in transformers. llama.cpp has one for all norms.
+const LatentEpsilon = 1e-6
 
 // sigmoidGating is the value of expert_gating_func for sigmoid scores (enum llama_expert_gating_func_type).
 const sigmoidGating = uint32(2)

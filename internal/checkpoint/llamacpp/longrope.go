@@ -25,15 +25,16 @@ func (m *Model) long(r *rope) error {
 		return fmt.Errorf("longrope has %d short and %d long factors and an original length of %g, want %d factors of each: fetch it again", len(r.ShortFactor), len(r.LongFactor), original, rotated/2)
 	}
 	m.set(originalLength, uint32(original))
-	m.set(attentionFactor, float32(value(r.AttentionFactor, longMagnitude(value(r.Factor, float64(m.config.ContextLength)/original), original))))
+	m.set(attentionFactor, float32(value(r.AttentionFactor, LongMagnitude(value(r.Factor, float64(m.config.ContextLength)/original), original))))
 	shape := []int64{int64(rotated / 2)}
 	m.Extra = append(m.Extra, Constant{gguf.Spec{Name: longFactors, Type: gguf.F32, Shape: shape}, r.LongFactor}, Constant{gguf.Spec{Name: shortFactors, Type: gguf.F32, Shape: shape}, r.ShortFactor})
 	m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp takes the divisors of LongRoPE for long texts if its context has more than %g tokens, and transformers if the text has", original))
 	return nil
 }
 
-// longMagnitude returns the factor of cosines and sines of LongRoPE for an extension by factor.
-func longMagnitude(factor, original float64) float64 {
+// LongMagnitude returns the factor of cosines and sines of LongRoPE (Ding et al., 2024) for an
+// extension by factor from an original length in tokens.
+func LongMagnitude(factor, original float64) float64 {
 	if factor <= 1 {
 		return 1
 	}
@@ -58,7 +59,7 @@ func longOf(f *gguf.File, a architecture, c map[string]any) (ok bool, err error)
 	if original > 0 {
 		c["original_max_position_embeddings"] = json.Number(fmt.Sprint(original))
 	}
-	if x, given := f.Value(a.name + "." + attentionFactor).(float32); given && x != float32(longMagnitude(positions/original, original)) {
+	if x, given := f.Value(a.name + "." + attentionFactor).(float32); given && x != float32(LongMagnitude(positions/original, original)) {
 		r["attention_factor"] = number(x)
 	}
 	c["rope_scaling"] = r

@@ -132,15 +132,16 @@ const attentionFactor = "rope.scaling.attn_factor"
 
 // besideYaRN returns attention_factor by that of YaRN, if they differ: llama.cpp ignores yarn_attn_factor.
 func (r *rope) besideYaRN() *float64 {
-	if r.AttentionFactor == nil || *r.AttentionFactor == yarnMagnitude(*r.Factor) {
+	if r.AttentionFactor == nil || *r.AttentionFactor == YaRNMagnitude(1, *r.Factor) {
 		return nil
 	}
-	x := *r.AttentionFactor / yarnMagnitude(*r.Factor)
+	x := *r.AttentionFactor / YaRNMagnitude(1, *r.Factor)
 	return &x
 }
 
-// yarnMagnitude returns the factor of cosines and sines in YaRN.
-func yarnMagnitude(factor float64) float64 { return 0.1*math.Log(max(1, factor)) + 1 }
+// YaRNMagnitude returns the factor of cosines and sines in YaRN (Peng et al., 2023) for an extension by
+// factor. scale is 1, or DeepSeek's mscale.
+func YaRNMagnitude(scale, factor float64) float64 { return 0.1*scale*math.Log(max(1, factor)) + 1 }
 
 // ropeFactors is the name of the tensor that llama3 returns.
 const ropeFactors = "rope_freqs.weight"
