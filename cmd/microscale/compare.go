@@ -38,16 +38,13 @@ func compareCommand() *cobra.Command {
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 90, 15, 4096
 	training := cli.AddTraining(cmd, defaults)
 	parallel := ranks.Add(cmd)
-	config := cli.AddConfig(cmd)
+	cli.AddConfig(cmd)
 	seeds := cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
 	out := cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")
 	asJSON := addJSON(cmd)
 	cli.Essential(cmd, "recipes", "steps", "seed", "seeds", "data", "hidden", "layers", "out", "json", "threads")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cli.BoundGarbage()
-		if err := cli.TakeConfig(cmd, *config); err != nil {
-			return err
-		}
 		if *out == "" {
 			return cli.Misuse("--out is empty: name a directory for the report")
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,16 +48,73 @@ fp8_param_gather = true
 		t.Errorf("got %+v by the file, %+v by flags", got, want)
 	}
 	for text, want := range map[string]string{
-		"steps = 1\ntrain_iters = 2": "run.toml: steps and train_iters set the same flag, --steps: omit one",
-		"stepps = 1":                 `run.toml: unknown key "stepps": use the names of flags of microscale train`,
-		"steps = -1":                 "run.toml: steps: ",
-		"steps":                      "run.toml: line 1: ",
+		"steps = 1\ntrain_iters = 2":             "run.toml: steps and train_iters set the same flag, --steps: omit one",
+		"[a]\nlr = 1\n[b]\nlr = 2":               "run.toml: a.lr and b.lr set the same flag, --learning-rate: omit one",
+		"[model]\nstepps = 1":                    `run.toml: unknown key "model.stepps": did you mean steps?`,
+		"hidden_siz = 1":                         `run.toml: unknown key "hidden_siz": did you mean hidden-size?`,
+		"pipeline_model_parallel_size = 2":       `run.toml: unknown key "pipeline_model_parallel_size": use the names of flags of microscale train`,
+		"help = true":                            `run.toml: unknown key "help": `,
+		"steps = -1":                             `run.toml: steps: "-1" is not an integer of 0 or more, or is out of range`,
+		"lr = \"high\"":                          `run.toml: lr: "high" is not a number, or is out of range`,
+		"lr = [1e-3, 2e-3]":                      `run.toml: lr: "0.001,0.002" is not a number, or is out of range`,
+		"schedule = \"cosin\"":                   `run.toml: schedule: unknown schedule "cosin": did you mean cosine?`,
+		"steps":                                  "run.toml: line 1: ",
+		"micro_batch_size = 3\nbatch = 8":        "run.toml: micro_batch_size: got 3, want a divisor of the batch of 8 sequences",
+		"micro_batch_size = 0":                   "run.toml: micro_batch_size: got 0, want a divisor of the batch of 8 sequences",
+		"microbatches = 2\nmicro-batch-size = 4": "run.toml: microbatches and micro-batch-size set the same flag, --microbatches: omit one",
+		"grad_reduce_in_bf16 = \"yes\"":          `run.toml: grad_reduce_in_bf16: got "yes", want true or false`,
 	} {
 		writeFile(t, path, []byte(text))
 		status, _, stderr := execute("", "train", "--config", path, "--out", filepath.Join(dir, "c"))
-		if status != exitFailed || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
+		if status != exitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 2 {
 			t.Errorf("%q: exit status %d: %s", text, status, stderr)
 		}
+	}
+}
+
+// TestConfigChecks requires the checks of flags for those of a file, too.
+func TestConfigChecks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.toml")
+	writeFile(t, path, []byte("resume = true\nforce = true\n"))
+	for want, line := range map[string]string{
+		"--resume and --force exclude each other: omit one": "train --config " + path,
+		"--config is empty: name a TOML file":               "compare --config=",
+	} {
+		status, _, stderr := execute("", strings.Fields(line)...)
+		if status != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit status %d: %s", line, status, stderr)
+		}
+	}
+}
+
+// TestConfigMegatron trains by arguments of Megatron-LM whose values differ from those of flags. The
+// size of microbatches applies to the batch of the command line.
+func TestConfigMegatron(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run.toml")
+	writeFile(t, path, []byte(`
+micro_batch_size = 2
+grad_reduce_in_bf16 = true
+distributed_timeout_minutes = 3
+fp8 = "e4m3"
+fp8_recipe = "delayed"
+fp8_margin = 1
+fp8_amax_history_len = 2
+fp8_amax_compute_algo = "most_recent"
+high_precision = ["dgrad", "wgrad"]
+`))
+	line := strings.Fields("train --data synthetic: --layers 1 --hidden 32 --intermediate 64 --heads 2 --kv-heads 1 --sequence 32 --steps 2 --batch 4 --eval-tokens 64 --dp 2 --json")
+	var got [2]any
+	for i, more := range []string{"--config " + path, "--microbatches 2 --grad-reduce bf16 --recipe delayed --fp8-format e4m3 --margin 1 --amax-history-len 2 --amax-compute-algo most_recent --high-precision dgrad,wgrad"} {
+		status, stdout, stderr := execute("", slices.Concat(line, strings.Fields(more), []string{"--out", filepath.Join(dir, fmt.Sprint(i))})...)
+		if status != exitDone {
+			t.Fatal(stderr)
+		}
+		document := parsed[map[string]any](t, stdout)
+		got[i] = []any{document["train_losses"], document["bytes_sent_per_step"], document["recipe"]}
+	}
+	if !reflect.DeepEqual(got[0], got[1]) {
+		t.Errorf("got %v by the file, %v by flags", got[0], got[1])
 	}
 }
 

@@ -19,15 +19,15 @@ import (
 
 // TestKillResume kills quantize (-9) at random moments, several times in a row, and
 // resumes. The files and the error table equal those of an uninterrupted run. It runs
-// four rounds, with -long twenty.
+// four rounds; with -long twenty, of a file large enough that killed runs have a journal.
 func TestKillResume(t *testing.T) {
 	dir := t.TempDir()
 	src, whole := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "whole.safetensors")
-	largeFile(t, src, 64)
-	rounds := 4
+	rounds, weights := 4, 64
 	if *long {
-		rounds = 20
+		rounds, weights = 20, 256
 	}
+	largeFile(t, src, weights)
 	var want, got summary.ConversionDocument
 	for _, format := range []string{"nvfp4", "fp8-row"} {
 		cmd, stdout, stderr := process(t, "quantize", src, whole, "--format", format, "--json", "--force")
@@ -83,9 +83,9 @@ func TestKillResume(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		t.Logf("%s: %d of %d rounds went on from what was done, after %d kills in runs of %v", format, resumed, round, killed, took)
+		t.Logf("%s: %d of %d rounds resumed from a journal, after %d kills in runs of %v", format, resumed, round, killed, took)
 		if killed == 0 || *long && resumed == 0 {
-			t.Errorf("%s: %d runs were killed, and %d went on from what was done", format, killed, resumed)
+			t.Errorf("%s: %d runs were killed, and %d resumed from a journal", format, killed, resumed)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 const trainLong = `Train a byte-level language model of the Llama architecture, with its linear
 layers in low precision as a recipe specifies. Save it as a Hugging Face
-directory for eval, generate and quantize.
+directory for eval, run and quantize.
 
 The same seed gives the same losses bit for bit, with any number of threads,
 resumed or not. The directory holds a checkpoint during the run. To resume an
@@ -34,7 +34,7 @@ func trainCommand() *cobra.Command {
 	recipes := cli.AddRecipe(cmd)
 	training := cli.AddTraining(cmd, train.DefaultConfig())
 	parallel := ranks.Add(cmd)
-	config := cli.AddConfig(cmd)
+	cli.AddConfig(cmd)
 	var o trainOptions
 	cmd.Flags().StringVar(&o.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")
 	cmd.Flags().BoolVar(&o.resume, "resume", false, "resume the run in DIR; its other flags may be omitted")
@@ -45,9 +45,6 @@ func trainCommand() *cobra.Command {
 	cli.Essential(cmd, "recipe", "steps", "seed", "data", "hidden", "layers", "learning-rate", "out", "resume", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cli.BoundGarbage()
-		if err := cli.TakeConfig(cmd, *config); err != nil {
-			return err
-		}
 		job, err := parallel.Start(cmd)
 		if err != nil {
 			return err

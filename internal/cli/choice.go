@@ -106,35 +106,40 @@ func AddList[T fmt.Stringer](cmd *cobra.Command, flag, usage, initial string, na
 	return c
 }
 
+// check makes cmd call f before it runs, after the checks that were added before.
+func check(cmd *cobra.Command, f func(cmd *cobra.Command) error) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(cmd, args); err != nil {
+				return err
+			}
+		}
+		return f(cmd)
+	}
+}
+
 // Exclusive makes the flags a and b of cmd exclude each other.
 func Exclusive(cmd *cobra.Command, a, b string) {
 	cmd.MarkFlagsMutuallyExclusive(a, b) // for completion
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+	check(cmd, func(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
 			return Misuse("--%s and --%s exclude each other: omit one", a, b)
 		}
-		if before == nil {
-			return nil
-		}
-		return before(cmd, args)
-	}
+		return nil
+	})
 }
 
 // Needs makes flag of cmd an error unless one of the flags others is given, without which it would be
 // ignored.
 func Needs(cmd *cobra.Command, flag string, others ...string) {
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+	check(cmd, func(cmd *cobra.Command) error {
 		on := func(name string) bool { return cmd.Flags().Changed(name) && cmd.Flag(name).Value.String() != "false" }
 		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(others, on) {
 			return Misuse("--%s applies to --%s: add that, or omit --%s", flag, strings.Join(others, " or --"), flag)
 		}
-		if before == nil {
-			return nil
-		}
-		return before(cmd, args)
-	}
+		return nil
+	})
 }
 
 // Names returns the names of values.

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -14,29 +16,71 @@ import (
 	"github.com/microscale-go/microscale/internal/bounded"
 )
 
-// megatron maps arguments of Megatron-LM to flags that mean the same.
+// megatron maps arguments of Megatron-LM, and fields of its TransformerConfig, to flags that mean the same.
 var megatron = map[string]string{
 	"num-layers": "layers", "hidden-size": "hidden", "ffn-hidden-size": "intermediate", "num-attention-heads": "heads", "num-query-groups": "kv-heads",
 	"seq-length": "sequence", "global-batch-size": "batch", "train-iters": "steps", "data-parallel-size": "dp",
 	"lr": "learning-rate", "lr-decay-style": "schedule", "lr-warmup-fraction": "warmup", "clip-grad": "clip",
 	"eval-interval": "eval-every", "save-interval": "checkpoint-every", "save": "out", "data-path": "data",
-	"tensor-model-parallel-size": "tp", "fp8-recipe": "recipe", "use-distributed-optimizer": "distributed-optimizer",
+	"tensor-model-parallel-size": "tp", "use-distributed-optimizer": "distributed-optimizer",
+	"fp8-recipe": "recipe", "fp8": "fp8-format", "fp8-margin": "margin", "fp8-amax-history-len": "amax-history-len", "fp8-amax-compute-algo": "amax-compute-algo",
+	"fp8-dot-product-attention": "fp8-dpa", "fp8-multi-head-attention": "fp8-mha",
+	"fp4-recipe": "recipe", "fp4-param": "fp8-param", "fp4-param-gather": "fp8-param-gather",
+	"micro-batch-size": "microbatches", "grad-reduce-in-bf16": "grad-reduce", "distributed-timeout-minutes": "timeout",
+}
+
+// converted maps arguments of Megatron-LM to functions that return the value of their flag.
+var converted = map[string]func(cmd *cobra.Command, value string) (string, error){
+	"micro-batch-size":            microbatches,
+	"grad-reduce-in-bf16":         gradReduce,
+	"distributed-timeout-minutes": func(_ *cobra.Command, value string) (string, error) { return value + "m", nil },
+}
+
+// microbatches returns the number of microbatches with a number of sequences each.
+func microbatches(cmd *cobra.Command, value string) (string, error) {
+	batch, err := strconv.ParseUint(cmd.Flag("batch").Value.String(), 10, 64)
+	if err != nil {
+		return "", err
+	}
+	if size, err := strconv.ParseUint(value, 10, 64); err == nil && size > 0 && batch%size == 0 {
+		return fmt.Sprint(batch / size), nil
+	}
+	return "", fmt.Errorf("got %s, want a divisor of the batch of %d sequences", value, batch)
+}
+
+// gradReduce returns the format of gradients.
+func gradReduce(_ *cobra.Command, value string) (string, error) {
+	bf16, err := strconv.ParseBool(value)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("got %q, want true or false", value)
+	case bf16:
+		return "bf16", nil
+	}
+	return "fp32", nil
 }
 
 // maxConfig is the maximum size of a file of flags in bytes.
 const maxConfig = 1 << 20
 
-// AddConfig adds --config to cmd.
-func AddConfig(cmd *cobra.Command) *string {
-	return cmd.Flags().String("config", "", "take flags that are not given from TOML `FILE`, by their names or those of Megatron-LM")
+// AddConfig adds --config to cmd. The file is read before the checks of Exclusive and Needs that are
+// added later.
+func AddConfig(cmd *cobra.Command) {
+	path := cmd.Flags().String("config", "", "take flags that are not given from TOML `FILE`, by their names or those of Megatron-LM")
+	check(cmd, func(cmd *cobra.Command) error {
+		if !cmd.Flags().Changed("config") {
+			return nil
+		}
+		if *path == "" {
+			return Misuse("--config is empty: name a TOML file")
+		}
+		return takeConfig(cmd, *path)
+	})
 }
 
-// TakeConfig sets the flags of a TOML file that the command line does not give. A key is the name of
+// takeConfig sets the flags of a TOML file that the command line does not give. A key is the name of
 // a flag, or that of an argument of Megatron-LM, with - or _. Tables group keys and have no meaning.
-func TakeConfig(cmd *cobra.Command, path string) error {
-	if path == "" {
-		return nil
-	}
+func takeConfig(cmd *cobra.Command, path string) error {
 	text, err := bounded.ReadFile(path, maxConfig)
 	if err != nil {
 		return err
@@ -49,46 +93,125 @@ func TakeConfig(cmd *cobra.Command, path string) error {
 	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
 		err = fmt.Errorf("line %d: %s", syntax.Position.Line, bounded.Text(syntax.Message))
 	}
+	var list []setting
+	if err == nil {
+		list, err = settingsOf(cmd, file, "")
+	}
+	if err == nil {
+		err = takeSettings(cmd, list)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	given := map[string]bool{"config": true}
-	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
-	set := map[string]string{} // the key that set a flag
-	return takeTable(cmd, path, file, given, set)
+	return nil
 }
 
-// takeTable sets the flags of a table.
-func takeTable(cmd *cobra.Command, path string, table map[string]any, given map[string]bool, set map[string]string) error {
+// A setting is a key of a file of flags.
+type setting struct {
+	key      string // with its tables, as the file has it
+	argument string // key without tables and with hyphens
+	flag     string
+	value    any
+}
+
+// settingsOf returns the settings of a table in the order of their keys, those that follow from others last.
+func settingsOf(cmd *cobra.Command, table map[string]any, within string) (list []setting, err error) {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		if t, ok := table[key].(map[string]any); ok {
-			if err := takeTable(cmd, path, t, given, set); err != nil {
+			inner, err := settingsOf(cmd, t, within+key+".")
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, inner...)
+			continue
+		}
+		s := setting{key: within + key, argument: strings.ReplaceAll(key, "_", "-"), value: table[key]}
+		if s.flag = megatron[s.argument]; s.flag == "" {
+			s.flag = s.argument
+		}
+		if cmd.Flags().Lookup(s.flag) == nil || notInFile[s.flag] {
+			return nil, unknownKey(cmd, s)
+		}
+		list = append(list, s)
+	}
+	slices.SortStableFunc(list, func(a, b setting) int { return cmp.Compare(order(a), order(b)) })
+	return list, nil
+}
+
+// order is 0 for settings with a value and 1 for those that follow from others.
+func order(s setting) int {
+	if converted[s.argument] != nil {
+		return 1
+	}
+	return 0
+}
+
+// notInFile are the flags that a file of flags cannot set.
+var notInFile = map[string]bool{"config": true, "help": true, helpAll: true}
+
+// unknownKey returns the error for a key that names no flag of cmd.
+func unknownKey(cmd *cobra.Command, s setting) error {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !notInFile[f.Name] {
+			names = append(names, f.Name)
+		}
+	})
+	for argument, flag := range megatron {
+		if cmd.Flags().Lookup(flag) != nil {
+			names = append(names, argument)
+		}
+	}
+	slices.Sort(names)
+	remedy := fmt.Sprintf(": use the names of flags of %s, such as learning-rate", cmd.CommandPath())
+	if near := Nearest(s.argument, names); len(near) > 0 {
+		remedy = fmt.Sprintf(": did you mean %s?", strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown key %q%s", s.key, remedy)
+}
+
+// takeSettings sets the flags that the command line does not give.
+func takeSettings(cmd *cobra.Command, list []setting) error {
+	given := map[string]bool{}
+	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
+	by := map[string]string{} // the key that set a flag
+	for _, s := range list {
+		if first := by[s.flag]; first != "" {
+			return fmt.Errorf("%s and %s set the same flag, --%s: omit one", first, s.key, s.flag)
+		}
+		by[s.flag] = s.key
+		if given[s.flag] {
+			continue
+		}
+		if err := s.take(cmd); err != nil {
+			return fmt.Errorf("%s: %w", s.key, err)
+		}
+	}
+	return nil
+}
+
+// take sets the flag. A list sets a repeatable flag once for each element, and others to the elements
+// separated by commas.
+func (s *setting) take(cmd *cobra.Command) error {
+	values := []string{fmt.Sprint(s.value)}
+	if elements, ok := s.value.([]any); ok {
+		values = nil
+		for _, e := range elements {
+			values = append(values, fmt.Sprint(e))
+		}
+		if _, repeatable := cmd.Flag(s.flag).Value.(pflag.SliceValue); !repeatable {
+			values = []string{strings.Join(values, ",")}
+		}
+	}
+	for _, v := range values {
+		if convert := converted[s.argument]; convert != nil {
+			var err error
+			if v, err = convert(cmd, v); err != nil {
 				return err
 			}
-			continue
 		}
-		name := strings.ReplaceAll(key, "_", "-")
-		if flag := megatron[name]; flag != "" {
-			name = flag
-		}
-		f := cmd.Flags().Lookup(name)
-		switch {
-		case f == nil || name == "config":
-			return fmt.Errorf("%s: unknown key %q: use the names of flags of %s, such as learning-rate", path, key, cmd.CommandPath())
-		case set[name] != "":
-			return fmt.Errorf("%s: %s and %s set the same flag, --%s: omit one", path, set[name], key, name)
-		case given[name]:
-			continue
-		}
-		set[name] = key
-		values, ok := table[key].([]any)
-		if !ok {
-			values = []any{table[key]}
-		}
-		for _, v := range values {
-			if err := cmd.Flags().Set(name, fmt.Sprint(v)); err != nil {
-				return fmt.Errorf("%s: %s: %w", path, key, err)
-			}
+		if err := cmd.Flags().Set(s.flag, v); err != nil {
+			return invalidValue(err)
 		}
 	}
 	return nil

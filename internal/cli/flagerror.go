@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,11 +31,19 @@ func FlagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		return unknownFlag(cmd, unknown.GetSpecifiedName())
 	case errors.As(err, &invalid):
-		flag := invalid.GetFlag()
-		if kind, ok := kinds[flag.Value.Type()]; ok {
-			return Misuse("--%s: %q is not %s", flag.Name, invalid.GetValue(), kind)
-		}
-		return Misuse("--%s: %s", flag.Name, OneLine(invalid.Unwrap()))
+		return Misuse("--%s: %s", invalid.GetFlag().Name, OneLine(invalidValue(err)))
 	}
 	return Misuse("%s", OneLine(err))
+}
+
+// invalidValue returns the problem of err, an error of the value of a flag, without the flag.
+func invalidValue(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	if kind, ok := kinds[invalid.GetFlag().Value.Type()]; ok {
+		return fmt.Errorf("%q is not %s", invalid.GetValue(), kind)
+	}
+	return invalid.Unwrap()
 }
