@@ -76,8 +76,7 @@ type tensorFile struct {
 	Columns  map[string]span `json:"columns,omitempty"` // likewise
 }
 
-// An incomplete error reports a checkpoint with missing, empty or truncated files: writing or removing
-// it was interrupted.
+// An incomplete error reports a checkpoint with missing, empty or truncated files.
 type incomplete struct{ error }
 
 func (e incomplete) Unwrap() error { return e.error }
@@ -182,13 +181,15 @@ func removeCheckpoints(parent, keep string) error {
 	return nil
 }
 
-// checkpoints returns the paths of the checkpoints among the entries of parent, that of the most steps
-// first. There can be several if a run was killed before it removed the previous one.
-func checkpoints(parent string, entries []fs.DirEntry) []string {
-	type numbered struct {
-		step int
-		path string
-	}
+// A numbered checkpoint is one after a number of steps.
+type numbered struct {
+	step int
+	dir  string
+}
+
+// checkpoints returns the checkpoints among the entries of parent, that of the most steps first. There
+// can be several if a run was killed before it removed the previous one.
+func checkpoints(parent string, entries []fs.DirEntry) []numbered {
 	var found []numbered
 	for _, e := range entries {
 		digits, ok := strings.CutPrefix(e.Name(), stepPrefix)
@@ -197,11 +198,7 @@ func checkpoints(parent string, entries []fs.DirEntry) []string {
 		}
 	}
 	slices.SortFunc(found, func(a, b numbered) int { return b.step - a.step })
-	var paths []string
-	for _, f := range found {
-		paths = append(paths, f.path)
-	}
-	return paths
+	return found
 }
 
 // marshal returns the state as a file.

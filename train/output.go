@@ -171,7 +171,7 @@ func (r *run) restore(dir string) error {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, stateName), err)
 	}
 	if d != "" {
-		return fmt.Errorf("%s: the checkpoint is of another run: %s", dir, d)
+		return fmt.Errorf("%s: the checkpoint is of another run: %s: resume with the same, or use another directory", dir, d)
 	}
 	if s.Step > r.Steps {
 		return fmt.Errorf("%s: the checkpoint has %d steps, want at most %d", dir, s.Step, r.Steps)

@@ -135,7 +135,7 @@ func (c *Config) CheckRanks(n int) error {
 	}
 	each := c.Microbatches / n
 	if n > 1 && (c.Microbatches%n != 0 || bits.OnesCount(uint(each)) != 1) {
-		return invalid("Microbatches", "is %d, want the number of ranks that divide them, %d, times a power of two: the sums of ranks are then subtrees of the sum over microbatches", c.Microbatches, n)
+		return invalid("Microbatches", "is %d, want %d, %d, %d or so on: each of %d ranks computes a power of two of them", c.Microbatches, n, 2*n, 4*n, n)
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ import (
 // A survey describes the directory of a run. A kill or a loss of power can leave it in these states:
 //
 //	no directory, or an empty one           the run starts
-//	checkpoint/ without a complete one      the start was interrupted: the run starts again
-//	checkpoint/ with a complete one         the run resumes from the last one
-//	checkpoint/ with only a damaged one     an error: the user decides
+//	checkpoint/ without step-N              the start was interrupted: the run starts again
+//	checkpoint/ with a complete step-N      the run resumes from the last one
+//	checkpoint/ with other step-N           an error: the user decides
 //	config.json without a checkpoint        the run is complete
 type survey struct {
 	dir      string   // last complete checkpoint; "" if there is none
@@ -32,7 +32,7 @@ type survey struct {
 
 // A fault is a checkpoint that cannot be used, and why.
 type fault struct {
-	dir string
+	numbered
 	err error
 }
 
@@ -77,25 +77,27 @@ func (s *survey) lookAtCheckpoints(parent string) error {
 			s.foreign = filepath.Join(parent, e.Name())
 		}
 	}
-	for _, dir := range checkpoints(parent, entries) {
-		state, err := readState(dir)
+	for _, c := range checkpoints(parent, entries) {
+		state, err := readState(c.dir)
 		if err == nil {
-			err = state.checkTensors(dir)
+			err = state.checkTensors(c.dir)
 		}
 		if err == nil {
-			s.dir, s.state = dir, state
+			s.dir, s.state = c.dir, state
 			return nil
 		}
-		s.unusable = append(s.unusable, fault{dir, err})
+		s.unusable = append(s.unusable, fault{c, err})
 	}
 	s.debris = append(s.debris, parent)
 	return nil
 }
 
-// damaged returns the last checkpoint that was complete once, if none is complete now.
+// damaged returns the last checkpoint that cannot be used, if there is no other. A checkpoint is renamed
+// into place when it is complete, so no interruption makes it incomplete: its files were damaged, or a
+// copy of them is not complete. Without any step, an incomplete checkpoint has nothing to lose.
 func (s *survey) damaged() *fault {
 	for i, f := range s.unusable {
-		if _, torn := errors.AsType[incomplete](f.err); s.dir == "" && !torn {
+		if _, torn := errors.AsType[incomplete](f.err); s.dir == "" && (f.step > 0 || !torn) {
 			return &s.unusable[i]
 		}
 	}
@@ -125,9 +127,11 @@ var errForeign = takenError("no run writes this file: remove it, or use another 
 func (s *survey) vacant(out string) error {
 	switch {
 	case s.dir != "" || s.damaged() != nil:
-		return takenError(out + ": the directory has the checkpoint of an unfinished run: resume or replace it, or use another directory")
-	case s.saved || s.foreign != "":
-		return takenError(out + ": the directory is not empty: use another, or remove it")
+		return takenError(out + ": the directory has an unfinished run: resume or replace it, or use another directory")
+	case s.foreign != "":
+		return takenError(fmt.Sprintf("%s: the directory has a file that no run writes, %s: use another directory", out, filepath.Base(s.foreign)))
+	case s.saved:
+		return takenError(out + ": the directory has a model: replace it, or use another directory")
 	}
 	return nil
 }
@@ -139,7 +143,7 @@ func (s *survey) resumable(out string) error {
 	case s.dir != "":
 		return nil
 	case f != nil:
-		return fmt.Errorf("%w: there is no other checkpoint: replace the run, or use another directory", f.err)
+		return fmt.Errorf("%w, and there is no other checkpoint: restore the file, replace the run, or use another directory", f.err)
 	case s.done:
 		return fmt.Errorf("%s: %w", out, ErrDone)
 	case s.saved || s.foreign != "":

@@ -129,7 +129,7 @@ func TestTrainRankErrors(t *testing.T) {
 				want string
 				more []string
 			}{
-				{"microscale: --microbatches is 3, want the number of ranks that divide them, 2, times a power of two", []string{"--batch", "3", "--microbatches", "3"}},
+				{"microscale: --microbatches is 3, want 2, 4, 8 or so on: each of 2 ranks computes a power of two of them", []string{"--batch", "3", "--microbatches", "3"}},
 				{"microscale: --dp is 4 and --tp is 1, but ", []string{"--dp", "4"}},
 				{"none: no such file or directory: use a file", []string{"--data", filepath.Join(t.TempDir(), "none")}},
 				{"microscale: load MPI: libm.so.6 has no function MPI_Init_thread: use", []string{"--mpi-library", "libm.so.6"}},

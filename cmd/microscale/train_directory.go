@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,15 +35,28 @@ func (o *trainOptions) directory(cmd *cobra.Command, job *ranks.Job) (done bool,
 			return append([]string{}, arguments...), err
 		})
 		if err != nil || arguments == nil {
-			return err == nil, err
+			return err == nil, withDirectoryFlags(err)
 		}
 		return false, cli.TakeArguments(cmd, arguments)
 	case o.out != "" && !o.force:
-		err := (&train.Config{Out: o.out}).CheckOut()
-		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%w; use --resume, --force or another --out", err)
-		}
-		return false, err
+		return false, withDirectoryFlags((&train.Config{Out: o.out}).CheckOut())
 	}
 	return false, nil
+}
+
+// withDirectoryFlags names the flags for the remedies of err, an error of the directory of a run.
+func withDirectoryFlags(err error) error {
+	if err == nil {
+		return nil
+	}
+	var flags []string
+	for _, remedy := range [][2]string{{": resume", "--resume"}, {"replace", "--force"}, {"another directory", "--out"}} {
+		if strings.Contains(err.Error(), remedy[0]) {
+			flags = append(flags, remedy[1])
+		}
+	}
+	if len(flags) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(flags, ", "))
 }

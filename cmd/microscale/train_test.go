@@ -193,7 +193,7 @@ func TestTrainUsage(t *testing.T) {
 		{"train --resume --out .", exitFailed, `.: the directory has no checkpoint`},
 		{"train --resume --force --out tiny", exitUsage, `--resume and --force exclude each other`},
 		{"train --force", exitUsage, `--force needs --out`},
-		{"train --out sample", exitFailed, `sample: the directory is not empty`},
+		{"train --out sample", exitFailed, `sample: the directory has a file that no run writes, README.md: use another directory (--out)`},
 		{"train --out tiny.txt", exitFailed, `tiny.txt: cannot write a run to it: not a directory`},
 		{"train --data tiny.txt", exitFailed, `tiny.txt: a text of 4 bytes is too short for sequences of 128, want at least 8192 bytes`},
 		{"train --data none.txt", exitFailed, `none.txt: no such file or directory`},

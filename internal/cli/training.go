@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -141,13 +142,22 @@ var trainingFlagOf = map[string]string{
 	"Model.NumAttentionHeads": "heads", "Model.NumKeyValueHeads": "kv-heads",
 }
 
-// WithFlag names the flag in place of the field of a *train.ConfigError.
+// WithFlag names flags in place of fields in a *train.ConfigError.
 func WithFlag(err error) error {
-	if e, ok := errors.AsType[*train.ConfigError](err); ok && trainingFlagOf[e.Field] != "" {
-		return fmt.Errorf("--%s %s", trainingFlagOf[e.Field], e.Problem)
+	e, ok := errors.AsType[*train.ConfigError](err)
+	if !ok || trainingFlagOf[e.Field] == "" {
+		return err
 	}
-	return err
+	return fmt.Errorf("--%s %s", trainingFlagOf[e.Field], fieldInText.ReplaceAllStringFunc(e.Problem, func(field string) string {
+		if flag := trainingFlagOf[field]; flag != "" {
+			return "--" + flag
+		}
+		return field
+	}))
 }
+
+// fieldInText matches names of fields that are not English words.
+var fieldInText = regexp.MustCompile(`\b(Parallel|Model|Options|Optimizer)\.[A-Z]\w*|\bHoldQuantized\b`)
 
 // separator replaces the escape sequences \n, \r, \t and \\ of --separator.
 var separator = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\\`, `\`)
