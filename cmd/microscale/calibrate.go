@@ -14,7 +14,8 @@ activations that static schemes need. With --kv-cache, do the same for keys and
 values, for an FP8 KV cache.`
 
 const calibrateExample = `  microscale calibrate model --text book.txt --out amax.toml
-  microscale quantize model small --format nvfp4 --calibration amax.toml && microscale eval small --activations --text book.txt --reference model`
+  microscale quantize model small --format nvfp4 --calibration amax.toml
+  microscale eval small --activations --text book.txt --reference model`
 
 func calibrateCommand() *cobra.Command {
 	cmd := &cobra.Command{

@@ -28,7 +28,7 @@ func compareCommand() *cobra.Command {
 		Example: `  microscale compare
   microscale compare --recipes bf16,mxfp8,nvfp4 --steps 500 --data book.txt
   microscale compare --recipes mxfp8,nvfp4 --seeds 3
-  microscale compare --recipes tensorwise --accumulate fp32,hopper-wgmma,hopper-wgmma:128
+  microscale compare --recipes tensorwise --accumulate fp32,hopper-wgmma
   microscale compare --recipes mxfp8,my-recipe.toml --seed 2 --out mine --json`,
 		Args: noArguments,
 	}

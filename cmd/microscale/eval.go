@@ -25,7 +25,7 @@ for such a model, and the text is the validation part of --data.`
 
 const evalExample = `  microscale eval model.gguf --text wiki.test.raw
   microscale eval model --text book.txt --formats mxfp8,nvfp4,mxfp4
-  microscale quantize model small --format nvfp4 && microscale eval small --text book.txt --reference model --layers
+  microscale eval small --text book.txt --reference model --layers
   microscale eval trained-mxfp8
   microscale eval trained-mxfp8 --recipe mxfp8 --accumulate blackwell-mxf8f6f4`
 

@@ -16,8 +16,8 @@ func mergeCommand() *cobra.Command {
 result to DST. Nothing is computed: every part must be complete and undamaged,
 and have the same source and options. The result has the same bytes as that of
 one worker.`,
-		Example: `  microscale quantize SRC DST --format mxfp8 --shard 0/2     on one machine
-  microscale quantize SRC DST --format mxfp8 --shard 1/2     on another, with the same file system
+		Example: `  microscale quantize SRC DST --format mxfp8 --shard 0/2   # on one machine
+  microscale quantize SRC DST --format mxfp8 --shard 1/2   # on another
   microscale merge DST`,
 		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "DST") },
 	}

@@ -37,10 +37,9 @@ ends in .safetensors.`
 const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4 --for vllm
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
-  microscale quantize SRC DST --format nvfp4 --convention modelopt --calibration constant
   microscale quantize SRC DST --format nvfp4 --scale-search
   microscale quantize model.gguf DST --format mxfp4 --requantize
-  microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.' --dry-run`
+  microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'`
 
 func quantizeCommand() *cobra.Command {
 	cmd := &cobra.Command{

@@ -32,7 +32,7 @@ func serveCommand() *cobra.Command {
 		Long:  serveLong,
 		Example: `  microscale serve model
   microscale serve model --listen 127.0.0.1:9000 --parallel 8 --context 2048
-  curl http://127.0.0.1:8080/v1/completions -d '{"prompt": "The capital of France is", "max_tokens": 8}'`,
+  curl 127.0.0.1:8080/v1/completions -d '{"prompt": "The capital of France is"}'`,
 		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "MODEL") },
 	}
 	address := cmd.Flags().String("listen", "127.0.0.1:8080", "listen on `HOST:PORT`; port 0: any free one")

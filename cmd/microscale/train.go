@@ -28,7 +28,9 @@ func trainCommand() *cobra.Command {
 		Example: `  microscale train
   microscale train --recipe nvfp4 --steps 500 --out model
   microscale train --out model --resume
-  microscale train --recipe bf16 --data book.txt --layers 2 --json`,
+  microscale train --recipe bf16 --data book.txt --layers 2 --json
+  microscale train --dp 2 --distributed-optimizer --fp8-param-gather
+  mpirun -np 4 microscale train --tp 2 --out model`,
 		Args: noArguments,
 	}
 	recipes := cli.AddRecipe(cmd)

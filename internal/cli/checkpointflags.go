@@ -127,13 +127,13 @@ func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention
 	}
 	convention, name, err := c.Value.Stores(f)
 	if err != nil {
-		return Misuse("--for %v", err)
+		return Misuse("--for: %v", err)
 	}
 	layout.Value, layout.Given = convention, true
 	if !scheme.Given {
 		scheme.Value = name
 	} else if !c.Value.Reads(convention.Name, scheme.Value) {
-		return Misuse("--for %s does not read scheme %s of %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value, convention, name)
+		return Misuse("--for: %s does not read scheme %s of %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value, convention, name)
 	}
 	return nil
 }

@@ -106,16 +106,14 @@ func AddList[T fmt.Stringer](cmd *cobra.Command, flag, usage, initial string, na
 	return c
 }
 
-// check makes cmd call f before it runs, after the checks that were added before.
+// check makes cmd call f before it runs, and then the checks that were added before.
 func check(cmd *cobra.Command, f func(cmd *cobra.Command) error) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if before != nil {
-			if err := before(cmd, args); err != nil {
-				return err
-			}
+		if err := f(cmd); err != nil || before == nil {
+			return err
 		}
-		return f(cmd)
+		return before(cmd, args)
 	}
 }
 

@@ -63,11 +63,10 @@ func gradReduce(_ *cobra.Command, value string) (string, error) {
 // maxConfig is the maximum size of a file of flags in bytes.
 const maxConfig = 1 << 20
 
-// AddConfig adds --config to cmd. The file is read before the checks of Exclusive and Needs that are
-// added later.
+// AddConfig adds --config to cmd. The file is read before the checks of Exclusive and Needs.
 func AddConfig(cmd *cobra.Command) {
 	path := cmd.Flags().String("config", "", "take flags that are not given from TOML `FILE`, by their names or those of Megatron-LM")
-	check(cmd, func(cmd *cobra.Command) error {
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("config") {
 			return nil
 		}
@@ -75,7 +74,7 @@ func AddConfig(cmd *cobra.Command) {
 			return Misuse("--config is empty: name a TOML file")
 		}
 		return takeConfig(cmd, *path)
-	})
+	}
 }
 
 // takeConfig sets the flags of a TOML file that the command line does not give. A key is the name of
