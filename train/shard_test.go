@@ -302,11 +302,11 @@ func TestShardedWriteFails(t *testing.T) {
 // TestParallelOptions checks options that do not go together.
 func TestParallelOptions(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"Parallel.OverlapParamGather is true, but applies":                func(c *Config) { c.Parallel.OverlapParamGather = true },
-		"Parallel.ReuseGradBuffer is true, but applies":                   func(c *Config) { c.Parallel.ReuseGradBuffer = true; c.HoldQuantized = true },
+		"Parallel.OverlapParamGather is true, but applies":                                           func(c *Config) { c.Parallel.OverlapParamGather = true },
+		"Parallel.ReuseGradBuffer is true, but applies":                                              func(c *Config) { c.Parallel.ReuseGradBuffer = true; c.HoldQuantized = true },
 		"Microbatches is 2, want 4, 8, 16 or so on: each of 4 ranks computes a power of two of them": func(*Config) {},
-		"Microbatches is 6, want 2, 4, 8 or so on": func(c *Config) { c.Batch, c.Microbatches = 6, 6 },
-		"Parallel.GatherBF16 is true, but applies":                        func(c *Config) { c.Parallel.GatherBF16 = true; c.Parallel.DistributedOptimizer = true },
+		"Microbatches is 6, want 2, 4, 8 or so on":                                                   func(c *Config) { c.Batch, c.Microbatches = 6, 6 },
+		"Parallel.GatherBF16 is true, but applies":                                                   func(c *Config) { c.Parallel.GatherBF16 = true; c.Parallel.DistributedOptimizer = true },
 	} {
 		c := tiny(t, "mxfp8")
 		change(&c)
