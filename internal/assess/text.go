@@ -103,7 +103,7 @@ func openVocabulary(s *stack) (vocabulary, error) {
 func (v vocabulary) encode(text string, literal bool) ([]int32, error) {
 	if v.tokenizer == nil {
 		tokens := make([]int32, len(text))
-		for i := range text {
+		for i := range len(text) { // not runes
 			tokens[i] = int32(text[i])
 		}
 		return tokens, nil

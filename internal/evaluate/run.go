@@ -99,6 +99,7 @@ type walk struct {
 	result *Result
 	done   int
 	total  int
+	layers int // saved as complete by a Stream
 }
 
 // byWindow reads each window with all layers, which are in memory.

@@ -197,6 +197,64 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
+// TestStreamFailures checks what a run that fails leaves: nothing before its first layer is complete,
+// and otherwise the completed layers, which the error names.
+func TestStreamFailures(t *testing.T) {
+	for layer, kept := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "scratch")
+		r := newTestRun(t)
+		r.Stream = &Stream{Dir: dir, Key: "k"}
+		r.Models[0].(*fake).layers[layer].broken = true
+		_, err := r.Do(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "is NaN") || strings.Contains(err.Error(), dir+" keeps the completed layers") != kept {
+			t.Errorf("layer %d: got %v", layer, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, streamState)); (err == nil) != kept {
+			t.Errorf("layer %d: the state: %v", layer, err)
+		}
+	}
+}
+
+// TestStreamLock checks that a run does not use a directory that another one uses.
+func TestStreamLock(t *testing.T) {
+	r := newTestRun(t)
+	r.Stream = &Stream{Dir: t.TempDir(), Key: "k"}
+	var second error
+	r.Progress = func(done, _ int) {
+		if done == 1 {
+			other := newTestRun(t)
+			other.Stream = r.Stream
+			_, second = other.Do(t.Context())
+		}
+	}
+	if _, err := r.Do(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if second == nil || !strings.Contains(second.Error(), "another evaluation uses the directory") {
+		t.Errorf("second run: got %v", second)
+	}
+}
+
+// TestStreamIncomplete checks that a file of activations that lost its end is an error.
+func TestStreamIncomplete(t *testing.T) {
+	r := newTestRun(t)
+	r.Stream = &Stream{Dir: t.TempDir(), Key: "k"}
+	ctx, cancel := context.WithCancel(t.Context())
+	r.Progress = func(int, int) { cancel() }
+	if _, err := r.Do(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	name := r.Stream.residuals(1, 0)
+	if err := os.Truncate(name, 100); err != nil {
+		t.Fatal(err)
+	}
+	again := newTestRun(t)
+	again.Stream = r.Stream
+	if _, err := again.Do(t.Context()); err == nil || !strings.Contains(err.Error(), name+": the file is incomplete") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestStreamFirstState checks that a run that was killed while it wrote its first state is repeated.
 func TestStreamFirstState(t *testing.T) {
 	dir := t.TempDir()

@@ -11,13 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/tensor"
 )
 
 // A Stream evaluates layer by layer: it reads a layer, applies it to all windows, and drops it.
 // The residual streams of all windows are in files of Dir, in F32, so that results have the bits
 // of an evaluation window by window. The state is saved after each layer, and a Run of the same
-// evaluation resumes there. Dir is removed at the end.
+// evaluation resumes there. Dir is removed at the end, and when a run fails before its first layer is
+// complete. It is locked meanwhile.
 type Stream struct {
 	Dir string // is created; it may hold the state of an interrupted run
 	Key string // describes the evaluation: models, text, windows and options
@@ -42,14 +44,23 @@ func (s *Stream) residuals(stack, layers int) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("%d-%d.f32", stack, layers))
 }
 
-// begin creates the folder, or reads the state of an interrupted run.
+// lock creates the directory and locks it.
+func (s *Stream) lock() (*lock.Lock, error) {
+	if err := os.MkdirAll(s.Dir, 0o777); err != nil {
+		return nil, err
+	}
+	held, err := lock.Dir(s.Dir)
+	if errors.Is(err, lock.ErrHeld) {
+		err = fmt.Errorf("%s: another evaluation uses the directory: wait for it, or name another directory", s.Dir)
+	}
+	return held, err
+}
+
+// begin writes the first state, or reads that of an interrupted run.
 func (s *Stream) begin() (st state, resumed bool, err error) {
 	data, err := os.ReadFile(filepath.Join(s.Dir, streamState))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := os.MkdirAll(s.Dir, 0o777); err != nil {
-			return st, false, err
-		}
 		others, err := os.ReadDir(s.Dir)
 		others = slices.DeleteFunc(others, func(e fs.DirEntry) bool { return e.Name() == streamState+newState }) // the first one, interrupted
 		if err == nil && len(others) > 0 {
@@ -87,12 +98,34 @@ func (s *Stream) save(st state) error {
 	return os.Rename(name+newState, name)
 }
 
-// byLayer reads each layer once and applies it to all windows.
-func (w *walk) byLayer(ctx context.Context) error {
+// byLayer reads each layer once and applies it to all windows. If it fails, the directory keeps the
+// layers that are complete, if any.
+func (w *walk) byLayer(ctx context.Context) (err error) {
+	held, err := w.Stream.lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	st, resumed, err := w.Stream.begin()
 	if err != nil {
 		return err
 	}
+	w.layers = st.Layers
+	err = w.eachLayer(ctx, st, resumed)
+	switch {
+	case err == nil:
+		return os.RemoveAll(w.Stream.Dir)
+	case ctx.Err() != nil:
+		return err
+	case w.layers == 0:
+		return errors.Join(err, os.RemoveAll(w.Stream.Dir))
+	}
+	return fmt.Errorf("%w; %s keeps the completed layers: to resume, repeat the evaluation; to discard them, remove the directory", err, w.Stream.Dir)
+}
+
+// eachLayer embeds the windows, unless a run is resumed, applies the layers after those of st, and
+// scores the windows.
+func (w *walk) eachLayer(ctx context.Context, st state, resumed bool) error {
 	if resumed {
 		w.result.Layers = st.Errors
 		if w.Amaxes != nil && st.Amaxes != nil {
@@ -122,10 +155,7 @@ func (w *walk) byLayer(ctx context.Context) error {
 			layer.Release()
 		}
 	}
-	if err := w.scoreAll(ctx, n); err != nil {
-		return err
-	}
-	return os.RemoveAll(w.Stream.Dir)
+	return w.scoreAll(ctx, n)
 }
 
 // A loading is the result of load.
@@ -172,6 +202,7 @@ func (w *walk) embed() error {
 
 // save saves the state after a number of layers.
 func (w *walk) save(layers int) error {
+	w.layers = layers
 	return w.Stream.save(state{Key: w.Stream.Key, Layers: layers, Errors: w.result.Layers, Amaxes: w.Amaxes})
 }
 
@@ -243,6 +274,7 @@ func (w *walk) eachWindow(from []*residuals, f func(i int, xs []tensor.Dense) er
 type residuals struct {
 	file *os.File
 	cols int
+	rest int // values after the last whole column
 	buf  []byte
 }
 
@@ -250,8 +282,18 @@ func (w *walk) create(layers int) ([]*residuals, error) {
 	return w.files(layers, os.Create)
 }
 
+// open opens files that create made. An incomplete one is an error.
 func (w *walk) open(layers int) ([]*residuals, error) {
-	return w.files(layers, os.Open)
+	files, err := w.files(layers, os.Open)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if f.cols == 0 || f.rest != 0 {
+			return nil, errors.Join(fmt.Errorf("%s: the file is incomplete: remove its directory and begin again", f.file.Name()), closeAll(files))
+		}
+	}
+	return files, nil
 }
 
 // files opens the residual streams of all stacks after a number of layers.
@@ -270,7 +312,8 @@ func (w *walk) files(layers int, open func(name string) (*os.File, error)) ([]*r
 		if err != nil {
 			return nil, errors.Join(err, f.Close(), closeAll(files))
 		}
-		files = append(files, &residuals{file: f, cols: int(info.Size()) / 4 / total})
+		values := int(info.Size()) / 4
+		files = append(files, &residuals{file: f, cols: values / total, rest: values % total})
 	}
 	return files, nil
 }

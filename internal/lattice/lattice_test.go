@@ -43,7 +43,7 @@ mma: format internal/cpu
 internal/mmatest: mma format
 tensor: internal/behavior format internal/cpu
 measure: tensor internal/cpu
-internal/evaluate: tensor internal/parallel
+internal/evaluate: tensor internal/lock internal/parallel
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
 internal/gguf:
