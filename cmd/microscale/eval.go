@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,11 @@ const evalExample = `  microscale eval model.gguf --text wiki.test.raw
   microscale eval trained-mxfp8
   microscale eval trained-mxfp8 --recipe mxfp8 --accumulate blackwell-mxf8f6f4`
 
+// A printer is a result of eval.
+type printer interface {
+	Print(w io.Writer, asJSON bool) error
+}
+
 // textFlags are the flags of an evaluation with --text.
 type textFlags struct {
 	evaluation assess.Evaluation
@@ -53,9 +59,7 @@ func evalCommand() *cobra.Command {
 	asJSON, threads := addJSON(cmd), cli.AddThreads(cmd)
 	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "stream", "activations", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var result interface {
-			Print(w io.Writer, asJSON bool) error
-		}
+		var result printer
 		var err error
 		if text.evaluation.Text != "" {
 			result, err = text.run(cmd, args[0], *activations, int(*threads))
@@ -65,7 +69,7 @@ func evalCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return result.Print(cmd.OutOrStdout(), *asJSON)
+		return errors.Join(text.writeReport(cmd, result), result.Print(cmd.OutOrStdout(), *asJSON))
 	}
 	return cmd
 }
@@ -101,9 +105,13 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 	e.Head, e.Cache = f.head.Value, f.cache.Value
 	e.Activations, e.Threads, e.Stderr = activations, threads, cmd.ErrOrStderr()
 	result, err := e.Run(cmd.Context())
-	err = streamed(err)
-	if err == nil && *f.report != "" {
-		err = result.WriteReport(*f.report, cli.CommandLine(cmd))
+	return result, streamed(err)
+}
+
+// writeReport writes the page of --report.
+func (f *textFlags) writeReport(cmd *cobra.Command, result printer) error {
+	if evaluated, ok := result.(*assess.Evaluated); ok && *f.report != "" {
+		return evaluated.WriteReport(*f.report, cli.CommandLine(cmd))
 	}
-	return result, err
+	return nil
 }

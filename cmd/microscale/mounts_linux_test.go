@@ -1,9 +1,11 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,4 +62,23 @@ func fullDisk(dir, size string, args []string) {
 		fmt.Print(err)
 	}
 	os.Exit(status)
+}
+
+// TestReportFullDisk checks that an evaluation is printed if the disk has no space for its report.
+func TestReportFullDisk(t *testing.T) {
+	if flag.NArg() > 0 {
+		fullDisk(flag.Arg(0), "4k", flag.Args()[1:])
+	}
+	dir := t.TempDir()
+	model, disk := filepath.Join(dir, "model"), filepath.Join(dir, "disk")
+	done(t, tinyRun("--steps", "1", "--out", model)...)
+	if err := os.Mkdir(disk, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	report := filepath.Join(disk, "r.html")
+	status, stdout, stderr := mounting(t, disk, "eval", model, "--text", filepath.Join(model, "config.json"), "--report", report)
+	want := "microscale: write a report: " + report + ": no space left on device\n"
+	if status != exitFailed || !strings.Contains(stdout, "nats per token") || strings.Contains(stdout, disk) || stderr != want {
+		t.Errorf("exit status %d, %q and %q", status, stdout, stderr)
+	}
 }

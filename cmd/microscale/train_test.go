@@ -210,6 +210,8 @@ func TestTrainUsage(t *testing.T) {
 		{"eval tiny --layers", exitUsage, `--layers applies to --text: add it`},
 		{"eval tiny --text tiny/config.json --context 999", exitFailed, `a context of 999 tokens: tiny has 32 positions`},
 		{"eval tiny --text tiny/config.json --report tiny/config.json", exitFailed, `tiny/config.json is not a report of microscale`},
+		{"eval tiny --text tiny/config.json --report none/r.html", exitFailed, `write a report: none: no such file or directory: create the directory`},
+		{"calibrate tiny --text tiny/config.json --out none/amax.toml", exitFailed, `write the calibration: none: no such file or directory: create the directory`},
 		{"calibrate tiny --text tiny/config.json", exitUsage, `--out is missing: name a new file`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
 		{"eval sample", exitFailed, `sample: the vocabulary has 384 tokens, want the 256 bytes of byte-level models`},

@@ -28,6 +28,9 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	if _, err := os.Lstat(c.Out); err == nil { // before the work
 		return nil, fmt.Errorf("write the calibration: %s exists: name another file, or remove it", cli.Printable(c.Out))
 	}
+	if err := creatable("the calibration", c.Out); err != nil {
+		return nil, err
+	}
 	c.amaxes = evaluate.NewAmaxes()
 	r, err := c.Evaluation.Run(ctx)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/cli"
@@ -15,19 +17,28 @@ import (
 // maxReport is the maximum size of an existing report in bytes.
 const maxReport = 64 << 20
 
-// Replaceable returns an error if a report cannot be written to a file because the file holds
-// something else.
+// Replaceable returns an error if a report cannot be written to a file: it holds something else, or no
+// file can be created in its directory.
 func Replaceable(path string) error {
 	text, err := bounded.ReadFile(path, maxReport)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return creatable("a report", path)
 	case err != nil:
 		return fmt.Errorf("write a report: %s: %w", path, bounded.Cause(err))
 	case !bytes.Contains(text, []byte(report.Generator)):
 		return fmt.Errorf("write a report: %s is not a report of microscale and would be replaced: name another file", cli.Printable(path))
 	}
 	return nil
+}
+
+// creatable returns an error if no file can be created in the directory of path.
+func creatable(what, path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".microscale-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %s: %w: create the directory, or name another", what, cli.Printable(filepath.Dir(path)), bounded.Cause(err))
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // WriteReport writes the result as a page, and replaces an earlier report atomically. command is the
@@ -40,7 +51,10 @@ func (r *Evaluated) WriteReport(path, command string) error {
 	if err := Replaceable(path); err != nil {
 		return err
 	}
-	return cli.ReplaceReport(path, page)
+	if err := cli.ReplaceReport(path, page); err != nil {
+		return fmt.Errorf("write a report: %s: %w", cli.Printable(path), bounded.Cause(err))
+	}
+	return nil
 }
 
 // page returns the content of the page.
