@@ -219,7 +219,7 @@ func (r *reader) readEmbedding(m *Model) []rowRead {
 // freezeAll freezes the projections that are not yet frozen, and returns their reads.
 func (r *reader) freezeAll(ctx context.Context, projections []*projection) ([]rowRead, error) {
 	reads := make([][]rowRead, len(projections))
-	err := each(len(projections), func(i int) (err error) {
+	err := each(len(projections), r.pace.readers, func(i int) (err error) {
 		if p := projections[i]; ctx.Err() == nil && p.frozen == nil {
 			reads[i], err = r.freeze(p)
 		}

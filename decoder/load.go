@@ -110,7 +110,7 @@ func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 	if err != nil {
 		return nil, reader{}, err
 	}
-	r := reader{model: source, options: o, family: plan.Family, readBytes: readBytes, places: make(map[*checkpoint.Weight]int, len(source.Weights))}
+	r := reader{model: source, options: o, family: plan.Family, pace: loadPace, places: make(map[*checkpoint.Weight]int, len(source.Weights))}
 	if p := source.Problems; len(p) > 0 {
 		return nil, r, errors.New(p[0].String())
 	}
@@ -136,7 +136,7 @@ type reader struct {
 	family  string
 	places  map[*checkpoint.Weight]int // in the order of the files
 
-	readBytes int // about the size of a read
+	pace pace
 
 	released *matrices // memory for weights; nil: none
 

@@ -10,13 +10,21 @@ import (
 	"github.com/microscale-go/microscale/internal/parallel"
 )
 
-// readers is the number of goroutines that read weights: enough for several requests to a disk at
-// a time.
-const readers = 4
+// A pace is how weights are read.
+type pace struct {
+	readers int // goroutines: enough for several requests to a disk at a time
+	bytes   int // about the size of a read
+	inPlace int // about the size of a read that needs no conversion
+}
 
-// readBytes is the size of a read. Disks reach their full speed with several reads of this size in
-// flight, and the readers finish together.
-const readBytes = 4 << 20
+// Disks reach their full speed with several reads of a few megabytes in flight, and the readers of a
+// model finish together. Layers of a stream are read while others compute: a goroutine that waits for
+// the disk keeps its processor from them for milliseconds, until the scheduler notices. So these reads
+// are few and large.
+var (
+	loadPace   = pace{4, 4 << 20, 4 << 20}
+	streamPace = pace{2, 4 << 20, 32 << 20}
+)
 
 // A rowRead reads consecutive rows of a weight.
 type rowRead struct {
@@ -52,12 +60,12 @@ func (r *reader) runReads(ctx context.Context, list []rowRead) error {
 	slices.SortStableFunc(list, func(a, b rowRead) int {
 		return cmp.Or(cmp.Compare(r.places[a.weight], r.places[b.weight]), cmp.Compare(a.row, b.row))
 	})
-	return each(len(list), func(i int) error { return list[i].do(ctx) })
+	return each(len(list), r.pace.readers, func(i int) error { return list[i].do(ctx) })
 }
 
 // each calls f for the numbers below n, in order, readers at a time. It returns the error of the smallest
 // number, and starts no call after an error.
-func each(n int, f func(i int) error) error {
+func each(n, readers int, f func(i int) error) error {
 	failed := make([]error, n)
 	var stop atomic.Bool
 	parallel.For(n, 1, readers, func(from, to int) {
@@ -74,7 +82,11 @@ func each(n int, f func(i int) error) error {
 // the given bytes, and reads begin at multiples of step rows.
 func (r *reader) split(w *checkpoint.Weight, tile checkpoint.Tile, bytes, step int, read func(from, to int) error) (list []rowRead) {
 	n := tile.To - tile.From
-	if step = max(1, r.readBytes/max(1, bytes)/step) * step; w.Transposed() {
+	size := r.pace.bytes
+	if w.Quantized() || w.HasRowsBF16() {
+		size = r.pace.inPlace
+	}
+	if step = max(1, size/max(1, bytes)/step) * step; w.Transposed() {
 		step = n // its rows are columns of the file: parts of them would be short reads
 	}
 	for from := 0; from < n; from += step {

@@ -31,7 +31,7 @@ func TestReadTiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.readBytes = bytes
+		r.pace = pace{loadPace.readers, bytes, bytes}
 		if err := r.read(t.Context(), m, m.projections()); err != nil {
 			t.Fatal(err)
 		}
@@ -97,8 +97,9 @@ func TestLoadAllocations(t *testing.T) {
 // TestEach checks that each returns the error of the smallest number, and starts no call after an error.
 func TestEach(t *testing.T) {
 	var failure = errors.New("failure")
+	const readers = 4
 	calls := make([]bool, 1000)
-	err := each(len(calls), func(i int) error {
+	err := each(len(calls), readers, func(i int) error {
 		calls[i] = true
 		if i == 5 {
 			return failure
@@ -121,5 +122,28 @@ func TestEach(t *testing.T) {
 	}
 	if called > 5+readers {
 		t.Errorf("got %d calls, want at most %d after the error", called, readers-1)
+	}
+}
+
+// TestPace checks that a stream reads a matrix at once where no conversion needs memory.
+func TestPace(t *testing.T) {
+	const rows, cols = 8192, 2048
+	for _, c := range []struct {
+		weight  checkpoint.Weight
+		element int // bytes
+		pace    pace
+		want    int // reads
+	}{
+		{checkpoint.Weight{Dtype: safetensors.BF16}, 2, loadPace, 8},
+		{checkpoint.Weight{Dtype: safetensors.BF16}, 2, streamPace, 1},
+		{checkpoint.Weight{Format: quant.FP8Row}, 1, streamPace, 1},
+		{checkpoint.Weight{Dtype: safetensors.F16}, 4, loadPace, 16},
+		{checkpoint.Weight{Dtype: safetensors.F16}, 4, streamPace, 16},
+	} {
+		r := reader{pace: c.pace}
+		got := r.split(&c.weight, checkpoint.Tile{To: rows, ToCol: cols}, c.element*cols, 1, func(int, int) error { return nil })
+		if len(got) != c.want {
+			t.Errorf("%s, %v: got %d reads, want %d", c.weight.FormatName(), c.pace, len(got), c.want)
+		}
 	}
 }

@@ -24,7 +24,7 @@ func ReadLayers(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (m *M
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", source.Path, err)
 	}
-	r.released = &matrices{}
+	r.released, r.pace = &matrices{}, streamPace
 	return m, func(ctx context.Context, i int) (*Layer, error) { return r.layer(ctx, m, i) }, nil
 }
 
