@@ -184,6 +184,7 @@ func TestErrors(t *testing.T) {
 		"end_of_word_suffix":                               set("model.end_of_word_suffix", `"</w>"`),
 		`unk_token "uu" is not`:                            set("model.unk_token", `"uu"`),
 		"can make a text 128 times as long":                set("normalizer", `{"type":"Sequence","normalizers":[`+strings.Repeat(`{"type":"Replace","pattern":{"String":"a"},"content":"aa"},`, 6)+`{"type":"Replace","pattern":{"String":""},"content":"b"}]}`),
+		"can make a text 96 times as long":                 set("normalizer", `{"type":"Sequence","normalizers":[`+strings.Repeat(`{"type":"Replace","pattern":{"String":"a"},"content":"aa"},`, 5)+`{"type":"NFC"}]}`),
 		`unknown normalizer "Lowercase"`:                   set("normalizer", `{"type":"Lowercase"}`),
 		`unknown pre-tokenizer "Bert`:                      set("pre_tokenizer", `{"type":"BertPreTokenizer"}`),
 		`unknown behavior "Odd"`:                           set("pre_tokenizer", `{"type":"Split","behavior":"Odd","pattern":{"String":" "}}`),

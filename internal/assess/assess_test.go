@@ -283,14 +283,19 @@ func TestVocabularies(t *testing.T) {
 		const file = `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
 			"pre_tokenizer": {"type": "ByteLevel", "use_regex": true, "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
 			"added_tokens": [{"id": 3, "content": "<s>", "special": true}]}`
-		tok, err := tokenizer.Parse([]byte(strings.Replace(file, "<s>", change, 1)))
+		tok, err := tokenizer.Parse([]byte(strings.Replace(file, `"<s>", "special": true}]`, change, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return vocabulary{tok}
 	}
-	same, other := parse("<s>"), parse("<x>")
-	if err := same.check(parse("<s>")); err != nil {
+	const plain = `"<s>", "special": true}]`
+	same, other := parse(plain), parse(`"<x>", "special": true}]`)
+	begun := parse(plain + `, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {}}], "special_tokens": {"<s>": {"ids": [3]}}}`)
+	if err := same.check(begun); err == nil || err.Error() != "one begins a text with no token, the other with token 3" {
+		t.Errorf("got %v", err)
+	}
+	if err := same.check(parse(plain)); err != nil {
 		t.Error(err)
 	}
 	if err := same.check(other); err == nil || !strings.Contains(err.Error(), `token 3 is "<s>" in one and "<x>" in the other`) {

@@ -129,6 +129,14 @@ func (v vocabulary) begin() int32 {
 	return -1
 }
 
+// beginText describes the token that begins a text.
+func (v vocabulary) beginText() string {
+	if id := v.begin(); id >= 0 {
+		return fmt.Sprintf("token %d", id)
+	}
+	return "no token"
+}
+
 // check returns an error unless u has the same tokens as v.
 func (v vocabulary) check(u vocabulary) error {
 	switch {
@@ -137,7 +145,7 @@ func (v vocabulary) check(u vocabulary) error {
 	case v.tokenizer == nil:
 		return nil
 	case v.begin() != u.begin():
-		return fmt.Errorf("one begins a text with token %d, the other with %d", v.begin(), u.begin())
+		return fmt.Errorf("one begins a text with %s, the other with %s", v.beginText(), u.beginText())
 	}
 	for id := range uint32(max(v.tokenizer.Size(), u.tokenizer.Size())) {
 		a, errA := v.tokenizer.Token(id)

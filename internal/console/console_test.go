@@ -145,6 +145,18 @@ func TestChat(t *testing.T) {
 	}
 }
 
+// TestConversation checks the messages of the second question: the first one, its answer, and the question. The
+// template reports them as an error.
+func TestConversation(t *testing.T) {
+	c, _, log := newConsole(t, "{% if messages | length > 1 %}{{ raise_exception(messages | length ~ ': ' ~ messages[0].content ~ '|' ~ messages[1].role ~ '|' ~ messages[2].content) }}{% endif %}a:")
+	if err := c.Chat(t.Context(), strings.NewReader("Hi\nAgain\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := "3: Hi|assistant|Again"; !strings.Contains(log.String(), want) {
+		t.Errorf("the log lacks %q: %s", want, log)
+	}
+}
+
 // An interrupter sends interrupts at given numbers of writes.
 type interrupter struct {
 	text   bytes.Buffer

@@ -3,6 +3,7 @@ package evaluate
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/tensor"
@@ -124,6 +125,22 @@ func TestDivergence(t *testing.T) {
 		{"ratio", d.LnRatio.Value, 0.25}, {"ratio error", d.LnRatio.Error, 0.2091650066335189},
 	} {
 		near(t, v.name, v.got, v.want)
+	}
+}
+
+// TestBitsPerByte checks the units: one bit for each of 10 tokens is a quarter of a bit for each of 40 bytes.
+func TestBitsPerByte(t *testing.T) {
+	near(t, "bits per byte", BitsPerByte(math.Ln2, 10, 40), 0.25)
+}
+
+// TestNoLikelihood checks that a right token without a likelihood is an error that names its place.
+func TestNoLikelihood(t *testing.T) {
+	for name, v := range map[string]float64{"NaN": math.NaN(), "−Inf": math.Inf(-1)} {
+		logits := tensor.Of(2, 3, []float32{1, 2, 3, 1, float32(v), 3})
+		err := scorer{3, 1}.score(&Scores{}, headOf(logits), []int32{1, 1})
+		if err == nil || !strings.Contains(err.Error(), "scored token 1 of the window are NaN or infinite") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

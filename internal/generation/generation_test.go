@@ -216,6 +216,102 @@ func TestText(t *testing.T) {
 	}
 }
 
+// newText returns the text of a model whose tokens are letters. Texts begin with <s>, and <|im_end|> is special or not.
+func newText(t *testing.T, special string) Text {
+	t.Helper()
+	tok, err := tokenizer.Parse([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<s>": 2, "<|im_end|>": 3}, "merges": []},
+		"pre_tokenizer": {"type": "ByteLevel", "use_regex": false}, "decoder": {"type": "ByteLevel"},
+		"added_tokens": [{"id": 2, "content": "<s>", "special": true}, {"id": 3, "content": "<|im_end|>", "special": ` + special + `}],
+		"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {}}], "special_tokens": {"<s>": {"ids": [2]}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Text{Tokenizer: tok, Template: "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}", BOS: "<s>"}
+}
+
+// TestBegin checks that conversations and completions begin with one BOS: the template writes that of a conversation.
+func TestBegin(t *testing.T) {
+	text := newText(t, "true")
+	got, err := text.Conversation(t.Context(), []chat.Message{{Role: "user", Content: "ab"}})
+	if want := []int32{2, 0, 1}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("conversation: got %v (%v), want %v", got, err, want)
+	}
+	if got, want := text.Completion("ab"), []int32{2, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("completion: got %v, want %v", got, want)
+	}
+	if got, want := text.Completion(""), []int32{2}; !slices.Equal(got, want) {
+		t.Errorf("empty completion: got %v, want %v", got, want)
+	}
+}
+
+// TestStopTokens checks that a token that ends messages ends answers if it is special, and each token once.
+func TestStopTokens(t *testing.T) {
+	for special, want := range map[string][]int32{"true": {1, 2, 3}, "false": {1, 2}} {
+		text := newText(t, special)
+		text.EOS = "<s>"
+		if text.addStops(2, 1, 1); !slices.Equal(text.Stop, want) {
+			t.Errorf("special %s: got %v, want %v", special, text.Stop, want)
+		}
+	}
+}
+
+// TestFewTokens checks that logits without a token are never drawn.
+func TestFewTokens(t *testing.T) {
+	text := newText(t, "true")
+	m, err := New("few", newModel(t).decoder, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newContext(t, m, 100)
+	write(t, m, c, Request{Prompt: []int32{0}, MaxTokens: 60, Sampling: hot})
+	if last := slices.Max(c.tokens); len(c.tokens) != 60 || last > 3 {
+		t.Errorf("%d tokens up to %d, want 60 up to 3", len(c.tokens), last)
+	}
+}
+
+// TestPenalty checks that the repeat penalty applies to the answer as well as to the prompt.
+func TestPenalty(t *testing.T) {
+	m := newModel(t)
+	c := newContext(t, m, 100)
+	write(t, m, c, Request{Prompt: []int32{'a', 'b', 'c'}, MaxTokens: 40, Sampling: sampling.Options{RepeatPenalty: 1000}})
+	tokens := slices.Sorted(slices.Values(c.tokens))
+	if different := len(slices.Compact(tokens)); different != len(c.tokens) || different != 42 {
+		t.Errorf("%d of %d tokens are different, want all of 42: %v", different, len(c.tokens), c.tokens)
+	}
+}
+
+// TestStepEach checks that answers that take their steps together have the text of each alone, and that the
+// contexts hold their tokens.
+func TestStepEach(t *testing.T) {
+	m := newModel(t)
+	var answers []*Answer
+	var texts, want [3]string
+	var alone [3]*Context
+	for i := range texts {
+		r := Request{Prompt: []int32{int32('a' + i)}, MaxTokens: 20, Sampling: sampling.Options{RepeatPenalty: 2}}
+		alone[i] = newContext(t, m, 100)
+		want[i], _ = write(t, m, alone[i], r)
+		a, err := m.Begin(newContext(t, m, 100), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers = append(answers, a)
+	}
+	for answers[0].Finish == "" {
+		for i, step := range m.StepEach(t.Context(), answers) {
+			if step.Err != nil {
+				t.Fatal(step.Err)
+			}
+			texts[i] += step.Text
+		}
+	}
+	for i, a := range answers {
+		if texts[i] != want[i] || !slices.Equal(a.context.tokens, alone[i].tokens) || a.Tokens != 20 || a.Finish != Length {
+			t.Errorf("answer %d: got %q, %v, want %q, %v", i, texts[i], a.context.tokens, want[i], alone[i].tokens)
+		}
+	}
+}
+
 func bytesOf(tokens []int32) (b []byte) {
 	for _, id := range tokens {
 		b = append(b, byte(id))

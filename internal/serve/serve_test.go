@@ -177,6 +177,56 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestLimits checks that the lower of the limits of server and request ends an answer, and that a seed gives the
+// same text again.
+func TestLimits(t *testing.T) {
+	s := start(t, Config{Parallel: 1, Queue: 1, MaxTokens: 5})
+	for request, want := range map[string]int{`"max_tokens": 9`: 5, `"max_tokens": 2`: 2, `"seed": 1`: 5, `"max_tokens": 9, "max_completion_tokens": 3`: 3} {
+		if _, body := s.post(t, "/v1/completions", `{"prompt": "x", `+request+"}"); parse(t, body).Usage.CompletionTokens != want {
+			t.Errorf("%s: want %d tokens, got %s", request, want, body)
+		}
+	}
+	texts := map[string]bool{}
+	for _, seed := range []string{"7", "8", "9", "7", "8", "9"} {
+		_, body := s.post(t, "/v1/completions", `{"prompt": "x", "temperature": 100, "seed": `+seed+"}")
+		texts[parse(t, body).Choices[0].Text] = true
+	}
+	if len(texts) != 3 {
+		t.Errorf("3 seeds, each twice, give %d texts: %v", len(texts), texts)
+	}
+}
+
+// TestTake checks that a request gets the idle context that holds most of its prompt.
+func TestTake(t *testing.T) {
+	s := start(t, Config{Parallel: 3, Queue: 1, Positions: 64})
+	prompts := [][]int32{{1, 2, 3, 4}, {1, 2, 8, 9}, {5, 6, 7, 8}}
+	var contexts []*generation.Context
+	for range prompts {
+		c, err := s.pool.take(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contexts = append(contexts, c)
+	}
+	for i, c := range contexts {
+		a, err := s.model.Begin(c, generation.Request{Prompt: prompts[i], MaxTokens: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.pool.put(c)
+	}
+	for i, prompt := range [][]int32{{1, 2, 3, 9}, {1, 2, 8}, {5, 6, 1}} {
+		got, err := s.pool.take(t.Context(), prompt)
+		if err != nil || got != contexts[i] {
+			t.Errorf("prompt %v: got another context than number %d (%v)", prompt, i, err)
+		}
+		s.pool.put(got)
+	}
+}
+
 func TestModels(t *testing.T) {
 	s := start(t, Config{Parallel: 1})
 	for path, want := range map[string]string{

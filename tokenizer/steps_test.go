@@ -1,0 +1,217 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// TestSplit divides texts by every kind of pre-tokenizer. The rows of behaviors are those of the
+// documentation of Python's tokenizers.
+func TestSplit(t *testing.T) {
+	const dash = `"type":"Split","pattern":{"String":"-"}`
+	for _, c := range []struct{ step, text, want string }{
+		{`{` + dash + `,"behavior":"Removed"}`, "the-final--countdown", "the|final|countdown"},
+		{`{` + dash + `,"behavior":"Isolated"}`, "the-final--countdown", "the|-|final|-|-|countdown"},
+		{`{` + dash + `,"behavior":"MergedWithPrevious"}`, "the-final--countdown", "the-|final-|-|countdown"},
+		{`{` + dash + `,"behavior":"MergedWithNext"}`, "the-final--countdown", "the|-final|-|-countdown"},
+		{`{` + dash + `,"behavior":"Contiguous"}`, "the-final--countdown", "the|-|final|--|countdown"},
+		{`{` + dash + `,"behavior":"Removed","invert":true}`, "the-final--countdown", "-|-|-"},
+		{`{"type":"Digits","individual_digits":true}`, "a12b3", "a|1|2|b|3"},
+		{`{"type":"Digits"}`, "a12b3", "a|12|b|3"},
+		{`{"type":"ByteLevel","use_regex":false,"add_prefix_space":true}`, "a b", " a b"},
+		{`{"type":"ByteLevel"}`, "a1  b", "a|1| | b"},
+		{`{"type":"Metaspace","replacement":"▁","prepend_scheme":"always"}`, "hey  you", "▁hey|▁|▁you"},
+		{`{"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":false}`, "hey you", "▁hey▁you"},
+		{`{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"}`, "hey", "▁hey"},
+		{`{"type":"Metaspace","replacement":"▁","prepend_scheme":"never"}`, "hey you", "hey|▁you"},
+		{`{"type":"Metaspace","replacement":"▁","add_prefix_space":true}`, "hey", "▁hey"},
+	} {
+		if got := strings.Join(words(t, c.step, c.text, true), "|"); got != c.want {
+			t.Errorf("%s of %q: got %s, want %s", c.step, c.text, got, c.want)
+		}
+	}
+	if got := words(t, `{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"}`, "hey", false); !slices.Equal(got, []string{"hey"}) {
+		t.Errorf("scheme first after other text: got %q", got)
+	}
+}
+
+// words returns the words of a text by a pre-tokenizer.
+func words(t *testing.T, data, text string, first bool) (list []string) {
+	t.Helper()
+	var s step
+	if err := json.Unmarshal([]byte(data), &s); err != nil {
+		t.Fatal(err)
+	}
+	splitters, err := newSplitter(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	split(splitters, text, first, func(word string) { list = append(list, word) })
+	return list
+}
+
+// TestAddedTokens finds added tokens: the longest, whole words, and those with white space beside them.
+func TestAddedTokens(t *testing.T) {
+	tok := mustParse(t, byteLevelJSON(func(f map[string]any) {
+		f["added_tokens"] = []any{
+			map[string]any{"id": 300, "content": "<a>"}, map[string]any{"id": 301, "content": "<a>b"},
+			map[string]any{"id": 302, "content": "ok", "single_word": true},
+			map[string]any{"id": 303, "content": "<l>", "lstrip": true}, map[string]any{"id": 304, "content": "<r>", "rstrip": true},
+		}
+		f["post_processor"] = nil
+	}))
+	for text, want := range map[string]string{
+		"<a>b<a>":       "<a>b <a>",
+		"ok xok okx ok": "ok Ġ x o k Ġ o k x Ġ ok",
+		"a  <l>  a":     "a <l> Ġ Ġ a",
+		"a  <r>  a":     "a Ġ Ġ <r> a",
+		"<r>  <l>a":     "<r> <l> a",
+	} {
+		if got := tok.names(tok.Encode(text, Options{})); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+// sentencePieceJSON is a small tokenizer.json of the kind of Llama 2.
+func sentencePieceJSON(fuse string) []byte {
+	return []byte(`{"model": {"type": "BPE", "vocab": {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3, "▁▁": 4, "<0xC3>": 5, "<0xA9>": 6, "aa": 7},
+			"merges": ["▁ ▁", "▁ a", "a a"], "unk_token": "<unk>", "byte_fallback": true, "fuse_unk": ` + fuse + `},
+		"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+		"decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+			{"type": "Strip", "content": " ", "start": 1, "stop": 0}]}}`)
+}
+
+// TestSentencePiece has cases that were worked out by hand: characters that are bytes, unknown ones, and
+// several spaces.
+func TestSentencePiece(t *testing.T) {
+	for _, c := range []struct{ fuse, text, want string }{
+		{"true", "aé", "▁a <0xC3> <0xA9>"},
+		{"true", "日本a日", "▁ <unk> a <unk>"},
+		{"false", "日本a日", "▁ <unk> <unk> a <unk>"},
+		{"true", "日é本", "▁ <unk> <0xC3> <0xA9> <unk>"},
+		{"true", "  a", "▁▁ ▁a"},
+		{"true", "a   aa", "▁a ▁▁ ▁a a"},
+	} {
+		tok := mustParse(t, sentencePieceJSON(c.fuse))
+		if got := tok.names(tok.Encode(c.text, Options{})); got != c.want {
+			t.Errorf("%q, fuse_unk %s: got %s, want %s", c.text, c.fuse, got, c.want)
+		}
+	}
+}
+
+// TestDecode compares the text of tokens at once and one after the other. A run of bytes that is not UTF-8
+// becomes U+FFFD for each byte; a stream has passed its first characters on by then.
+func TestDecode(t *testing.T) {
+	llama := mustParse(t, sentencePieceJSON("true"))
+	metaspace := mustParse(t, []byte(`{"model": {"vocab": {"▁▁a": 0, "▁b": 1}, "merges": []}, "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}}`))
+	for name, c := range map[string]struct {
+		tok           *Tokenizer
+		ids           []uint32
+		whole, stream string
+	}{
+		"first space":     {llama, []uint32{3, 3}, "a a", "a a"},
+		"two spaces":      {llama, []uint32{4, 3}, "  a", "  a"},
+		"character":       {llama, []uint32{5, 6, 2}, "éa", "éa"},
+		"half":            {llama, []uint32{5, 2}, "\ufffda", "\ufffda"},
+		"a half after it": {llama, []uint32{5, 6, 5, 2}, "\ufffd\ufffd\ufffda", "é\ufffda"},
+		"metaspace":       {metaspace, []uint32{0, 1, 0}, "a b  a", "a b  a"},
+	} {
+		whole, err := c.tok.Decode(c.ids, false)
+		if err != nil || whole != c.whole {
+			t.Errorf("%s: got %q (%v), want %q", name, whole, err, c.whole)
+		}
+		s, stream := c.tok.Stream(false), ""
+		for _, id := range c.ids {
+			text, err := s.Next(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stream += text
+		}
+		if stream += s.End(); stream != c.stream {
+			t.Errorf("%s: the stream is %q, want %q", name, stream, c.stream)
+		}
+	}
+}
+
+// TestWholeWords checks that with ignore_merges a word that is a token is taken whole, though no merges make it.
+func TestWholeWords(t *testing.T) {
+	tok := mustParse(t, byteLevelJSON(func(f map[string]any) {
+		m, ok := f["model"].(map[string]any)
+		if !ok {
+			t.Fatal("no model")
+		}
+		m["ignore_merges"] = true
+		m["vocab"].(map[string]int)["Ġxyz"] = 290
+	}))
+	if got := tok.names(tok.Encode("hello xyz xy", Options{})); got != "hello Ġxyz Ġ x y" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestMergeRandom compares both ways of merging for random words.
+func TestMergeRandom(t *testing.T) {
+	tok := mustParse(t, byteLevelJSON(nil))
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		word := make([]byte, 1+r.IntN(47))
+		for i := range word {
+			word[i] = "aahello 12 w"[r.IntN(12)]
+		}
+		a := tok.model.symbols(nil, string(word))
+		b := slices.Clone(a)
+		if a, b = a[:tok.model.mergeAll(a)], b[:tok.model.mergeLong(b)]; !slices.Equal(a, b) {
+			t.Fatalf("%q: %v and %v", word, a, b)
+		}
+	}
+}
+
+// TestCompose compares the composition of any number of marks with package norm, for up to the 30 that it
+// supports.
+func TestCompose(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	starters, marks := []rune("aeouxA가"), []rune("\u0301\u0308\u0323\u033f\u0327\u0304\u031b\u0345")
+	for range 2000 {
+		text := string(starters[r.IntN(len(starters))])
+		for range mostMarks + 1 + r.IntN(15) {
+			text += string(marks[r.IntN(len(marks))])
+		}
+		if got, want := composeLong(text), norm.NFC.String(text); got != want {
+			t.Fatalf("%+q: got %+q, want %+q", text, got, want)
+		}
+	}
+}
+
+// TestScores checks that of two pairs in a GGUF file of the kind of Llama 2 the one whose token has the
+// higher score is merged first, and that a text begins with BOS unless the file says otherwise.
+func TestScores(t *testing.T) {
+	for _, c := range []struct {
+		ab, bc float32
+		add    any
+		want   string
+	}{
+		{-1, -2, nil, "<s> ▁ ab c"},
+		{-2, -1, nil, "<s> ▁ a bc"},
+		{-1, -1, false, "▁ ab c"}, // the lower ids
+	} {
+		tok, err := FromGGUF(sentencePieceMetadata(func(m map[string]any) {
+			m["tokens"], m["scores"] = []string{"<unk>", "<s>", "</s>", "▁", "a", "b", "c", "bc", "ab"}, []float32{0, 0, 0, -9, -9, -9, -9, c.bc, c.ab}
+			m["token_type"] = []int32{unknownType, controlType, controlType, 1, 1, 1, 1, 1, 1}
+			if c.add != nil {
+				m["add_bos_token"] = c.add
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tok.names(tok.Encode("abc", Options{AddSpecial: true})); got != c.want {
+			t.Errorf("scores %g and %g: got %s, want %s", c.ab, c.bc, got, c.want)
+		}
+	}
+}
