@@ -71,7 +71,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns an error if c is not a model.
+// Validate returns an error if c does not describe a model.
 func (c Config) Validate() error {
 	const wide, deep = 1 << 20, 1 << 16 // products of these do not overflow
 	for _, n := range []struct {
@@ -102,7 +102,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// RequireBytes returns an error that matches errors.ErrUnsupported unless the vocabulary is Bytes.
+// RequireBytes returns an error that matches errors.ErrUnsupported unless the vocabulary is that of bytes.
 func (c Config) RequireBytes() error {
 	if !c.HasBytes() {
 		return unsupported{fmt.Errorf("the vocabulary has %d tokens, want the 256 bytes of byte-level models, which config.json names as \"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize)}

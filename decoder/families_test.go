@@ -132,7 +132,7 @@ func loadFamily(t *testing.T, dir string, inference bool) *Model {
 	return m
 }
 
-// familyTokens are as many as the positions that the configurations have in half.
+// familyTokens returns 32 tokens, half of the positions of the configurations.
 func familyTokens() []int32 {
 	tokens := make([]int32, 32)
 	for i := range tokens {

@@ -159,13 +159,14 @@ func (r *reader) readMatrix(t *quant.Tensor, w *checkpoint.Weight, tile checkpoi
 	})
 }
 
-// readBiases makes room for the biases of a projection and returns their reads.
+// readBiases allocates the biases of a projection and returns their reads.
 func (r *reader) readBiases(f *frozen, parts []part) (reads []rowRead) {
-	n := 0
+	total := 0
 	for _, q := range parts {
-		n += q.out
+		total += q.out
 	}
-	f.bias, n = make([]float32, n), 0
+	f.bias = make([]float32, total)
+	row := 0
 	for _, q := range parts {
 		name, _ := q.biases()
 		w, _ := r.lookup(name)
@@ -173,8 +174,8 @@ func (r *reader) readBiases(f *frozen, parts []part) (reads []rowRead) {
 		if q.of > 0 {
 			tile.From, tile.To = q.expert, q.expert+1
 		}
-		bias := f.bias[n : n+q.out]
-		n += q.out
+		bias := f.bias[row : row+q.out]
+		row += q.out
 		reads = append(reads, rowRead{weight: w, row: tile.From, read: func() error {
 			d, err := w.ReadTile(tile)
 			if err == nil {

@@ -26,9 +26,9 @@ type LoadOptions struct {
 	Inference bool
 
 	// Inputs is the format of the inputs of quantized linear layers: bf16, or mxint8 for products
-	// of integers. With bf16, layers whose weights are in BF16 take it, too. The weights are reordered for products with few tokens. The zero format takes
-	// inputs in the recipe's Activations and keeps the order of the weights. Where Activations
-	// quantizes an input, it prevails.
+	// of integers. With bf16, it is also that of layers with BF16 weights. Weights are reordered for
+	// products with few tokens. The zero format leaves inputs in the recipe's Activations and weights in
+	// their order. The option Activations has precedence where it quantizes an input.
 	Inputs quant.Format
 
 	// Activations quantizes the inputs of quantized linear layers as the clients of the checkpoint

@@ -15,7 +15,7 @@ import (
 const promptChunk = 512
 
 // arenaTokens is the maximum number of tokens of a call of Append whose activations stay allocated
-// for the next call. More share memory among their layers only.
+// for the next call. Layers of a longer call reuse the memory of the layers before them.
 const arenaTokens = 8
 
 // ErrContextFull is the error of appending more tokens than a session has positions for.
@@ -82,8 +82,8 @@ func (s *Session) Truncate(n int) {
 }
 
 // Append adds tokens to the sequence and returns the logits of the token that follows the last one.
-// They are valid until the next call. Too many tokens are an error that matches ErrContextFull. The
-// end of ctx is noticed between passes of 512 tokens. On error, the session is unchanged.
+// They are valid until the next call. Too many tokens are an error that matches ErrContextFull.
+// Append checks ctx between passes of 512 tokens. On error, the session is unchanged.
 func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32, err error) {
 	before := s.Position()
 	if len(tokens) == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/internal/configjson"
 )
 
 // settings are the keys of configurations that families read. Pointers are nil for absent keys.
@@ -65,9 +66,6 @@ type settings struct {
 	RotatedDim    int     `json:"qk_rope_head_dim"`
 	ValueDim      int     `json:"v_head_dim"`
 }
-
-// textKey holds the configuration of the decoder in that of a multimodal model.
-const textKey = "text_config"
 
 // parseSettings parses a config.json. A decoder that this package does not compute is an error that
 // matches errors.ErrUnsupported, and so is a key that the family does not know.
@@ -168,10 +166,10 @@ func configurationKeys(data []byte) (map[string]json.RawMessage, error) {
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return nil, fmt.Errorf("config.json: %w", err)
 	}
-	if text, ok := keys[textKey]; ok {
+	if text, ok := keys[configjson.TextKey]; ok {
 		nested := map[string]json.RawMessage{}
 		if err := json.Unmarshal(text, &nested); err != nil {
-			return nil, fmt.Errorf("config.json: %s: %w", textKey, err)
+			return nil, fmt.Errorf("config.json: %s: %w", configjson.TextKey, err)
 		}
 		keys = nested
 	}

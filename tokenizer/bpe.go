@@ -25,10 +25,10 @@ type bpe struct {
 	cache wordCache
 }
 
-// none is no id.
+// none marks a missing id or rank.
 const none = ^uint32(0)
 
-// A merge is what a pair becomes.
+// A merge is the rank of a pair and the token that the pair becomes.
 type merge struct{ rank, id uint32 }
 
 // space is how SentencePiece writes a space.
@@ -115,7 +115,7 @@ func (m *bpe) hasBytes(char string) bool {
 
 // mergeAll merges symbols in place and returns their number afterwards.
 func (m *bpe) mergeAll(ids []uint32) int {
-	const few = 48 // symbols up to which looking at all pairs is faster than a heap
+	const few = 48 // symbols up to which a scan of all pairs is faster than a heap
 	if len(ids) > few {
 		return m.mergeLong(ids)
 	}
@@ -200,7 +200,7 @@ func (m *bpe) mergeLong(ids []uint32) int {
 	for len(queue) > 0 {
 		c := heap.Pop(&queue).(candidate)
 		if ids[c.left] != c.a || ids[c.right] != c.b || after[c.left] != c.right {
-			continue // one of them was merged meanwhile
+			continue // one of them is merged already
 		}
 		ids[c.left], ids[c.right] = c.id, none
 		next := after[c.right]

@@ -83,8 +83,8 @@ func (s *Stream) strip(text string) string {
 	return text
 }
 
-// End returns the text of bytes that were held back: U+FFFD for what is not UTF-8. The stream
-// may go on.
+// End returns the text of bytes that were held back: U+FFFD for what is not UTF-8. More
+// tokens may follow.
 func (s *Stream) End() string {
 	held := s.held
 	s.held = s.held[:0]

@@ -121,7 +121,7 @@ func (v *vocabulary) addsBOS() bool {
 	return preTokenizers[v.pre].bos && v.bos != nil
 }
 
-// json returns the text of a tokenizer.json: the steps, and what f has beside them.
+// json returns the text of a tokenizer.json: the steps, and the vocabulary, merges and added tokens of f.
 func (v *vocabulary) json(f *file) ([]byte, error) {
 	data, err := v.steps()
 	if err != nil {

@@ -225,7 +225,7 @@ func (f *file) build() (*Tokenizer, error) {
 	return t, err
 }
 
-// check reports what of a model is not supported, and reads its vocabulary.
+// check returns an error for unsupported parts of a model, and reads its vocabulary.
 func (m *model) check() error {
 	switch {
 	case m.Type == "" && m.RawVocab == nil:

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// A splitter is a pre-tokenizer: it divides text into words. first says that nothing of the
-// whole text came before.
+// A splitter is a pre-tokenizer: it divides text into words. first says that the text is the
+// beginning of the whole text.
 type splitter interface {
 	split(text string, first bool, yield func(word string))
 }
@@ -35,7 +35,7 @@ const (
 	isolated           behavior = iota // a word each
 	removed                            // left out
 	mergedWithPrevious                 // the end of the word before
-	mergedWithNext                     // the begin of the word after
+	mergedWithNext                     // the beginning of the word after
 	contiguous                         // a word together with the matches beside it
 )
 

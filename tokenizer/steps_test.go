@@ -215,3 +215,43 @@ func TestScores(t *testing.T) {
 		}
 	}
 }
+
+// TestPreTokenizers checks the words of a text for each name of a pre-tokenizer in GGUF files, whether words that are
+// tokens are taken whole, and whether texts begin with BOS if the file does not say.
+func TestPreTokenizers(t *testing.T) {
+	const text = "I'm 12345 xY日"
+	rows := map[string]struct {
+		want       string
+		whole, bos bool
+	}{
+		"gpt-2":       {"I|'m| 12345| xY日", false, false},
+		"smollm":      {"I|'m| |1|2|3|4|5| xY日", false, false},
+		"starcoder":   {"I|'m| |1|2|3|4|5| xY日", false, false},
+		"llama-bpe":   {"I|'m| |123|45| xY日", true, true},
+		"qwen2":       {"I|'m| |1|2|3|4|5| xY日", false, false},
+		"qwen35":      {"I|'m| |1|2|3|4|5| xY日", false, false},
+		"tekken":      {"I|'m| |1|2|3|4|5| x|Y日", true, true},
+		"gpt-4o":      {"I'm| |123|45| x|Y日", false, false},
+		"deepseek-v3": {"I|'m| |123|45| xY|日", false, false},
+	}
+	if len(rows) != len(preTokenizers) {
+		t.Errorf("got %d rows for %d pre-tokenizers", len(rows), len(preTokenizers))
+	}
+	for name, c := range rows {
+		tok, err := FromGGUF(byteLevelMetadata(func(m map[string]any) {
+			m["pre"] = name
+			delete(m, "add_bos_token")
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		split(tok.splitters, text, true, func(word string) { list = append(list, word) })
+		if got := strings.Join(list, "|"); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+		if _, bos := tok.Begin(); bos != c.bos || tok.model.wholeWords != c.whole {
+			t.Errorf("%s: BOS %t, whole words %t, want %t and %t", name, bos, tok.model.wholeWords, c.bos, c.whole)
+		}
+	}
+}

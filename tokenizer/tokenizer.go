@@ -5,7 +5,7 @@
 // Llama 3, Qwen, DeepSeek, SmolLM, gpt-oss) and SentencePiece BPE with byte fallback (Llama 2,
 // Mistral, Phi-3, Gemma). Ids equal those of Python's package tokenizers; interop compares them.
 //
-// Text passes these steps, each in a file of its own:
+// Text passes these steps, each in a separate file:
 //
 //	added tokens (added.go)    special tokens such as <|im_start|> are cut out first
 //	normalizer (normalize.go)  NFC, or spaces as ▁
@@ -65,7 +65,7 @@ func (t *Tokenizer) Encode(text string, o Options) []uint32 {
 	if o.AddSpecial {
 		ids = append(ids, t.before...)
 	}
-	first := true // nothing of the text came before
+	first := true // the part begins the text
 	t.raw.split(text, o.Literal, func(part string, id uint32, isToken bool) {
 		if isToken {
 			ids = append(ids, id)
@@ -122,7 +122,7 @@ func (t *Tokenizer) Token(id uint32) (string, error) {
 	return t.tokens[id], nil
 }
 
-// IsSpecial reports whether a token is not text: the begin of a text, of a message, padding.
+// IsSpecial reports whether a token is not text. Such tokens begin a text or a message, or are padding.
 func (t *Tokenizer) IsSpecial(id uint32) bool { return t.special[id] }
 
 // Decode returns the text of ids. Bytes that are not UTF-8 become U+FFFD. With skipSpecial,

@@ -16,7 +16,7 @@ type Message struct {
 	Content string
 }
 
-// Options are what a template may ask for beside the messages.
+// Options are the values that a template reads besides the messages.
 type Options struct {
 	AddGenerationPrompt bool   // end with the beginning of the model's answer
 	BOS, EOS            string // tokens, as text
@@ -25,7 +25,7 @@ type Options struct {
 // Render writes a conversation. The text holds special tokens, and usually the one that begins a
 // text: encode it without another.
 //
-// A template is a program of whoever made the model, so Render runs it in a separate process. It
+// A template is a program by the author of the model, so Render runs it in a separate process. It
 // returns a Rejection if the template cannot be read or rejects the messages, ErrRunaway if the
 // process takes too much time or memory, and the error of ctx if ctx ends first.
 func Render(ctx context.Context, template string, messages []Message, o Options) (string, error) {

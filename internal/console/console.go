@@ -15,7 +15,7 @@ import (
 	"github.com/microscale-go/microscale/internal/sampling"
 )
 
-// A Console has a model and what its answers have in common.
+// A Console is a model and the options of its answers.
 type Console struct {
 	Model     *generation.Model
 	System    string // the first message of conversations; empty: none
@@ -69,7 +69,7 @@ func (c *Console) messages() []chat.Message {
 	return []chat.Message{{Role: "system", Content: c.System}}
 }
 
-// checkSystem returns an error for a system message that a completion has no place for.
+// checkSystem returns an error for a system message without a chat template to write it.
 func (c *Console) checkSystem() error {
 	if c.System != "" && !c.chats() {
 		if c.Complete {

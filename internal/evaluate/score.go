@@ -8,12 +8,12 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Scores holds what is kept of every scored token, in the order of the text.
+// Scores holds the results of a model for all scored tokens, in the order of the text.
 type Scores struct {
 	NLL []float64 // negative log-likelihood of the right token in nats
 }
 
-// A Comparison holds what is kept of every scored token that a model and its original read.
+// A Comparison holds the results of a model and its original for all scored tokens, in the order of the text.
 type Comparison struct {
 	Original, Model Scores
 

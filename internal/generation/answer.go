@@ -18,8 +18,8 @@ type Request struct {
 	Sampling  sampling.Options
 }
 
-// A Finish is why an answer ended, as OpenAI's API names it. The zero value is an answer that goes
-// on.
+// A Finish is the reason for the end of an answer, as OpenAI's API names it. The answer has not ended if it
+// is empty.
 type Finish string
 
 // Reasons for the end of an answer.
@@ -53,8 +53,7 @@ type Answer struct {
 // promptChunk is the number of prompt tokens in one Step.
 const promptChunk = 512
 
-// Begin prepares an answer in a context, which no other answer may use meanwhile. Nothing is
-// computed before Step.
+// Begin prepares an answer in a context, which no other answer may use until the end. Step computes it.
 func (m *Model) Begin(c *Context, r Request) (*Answer, error) {
 	if len(r.Prompt) == 0 {
 		return nil, fmt.Errorf("the prompt has no tokens")

@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
-// A Text is what turns the text of a model into its tokens and back.
+// A Text converts text to the tokens of a model and back.
 type Text struct {
 	Tokenizer *tokenizer.Tokenizer
 	Template  string  // for chat; empty: the model has none

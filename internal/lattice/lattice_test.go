@@ -68,7 +68,7 @@ internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
 internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson tokenizer
-decoder: internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp hf safetensors
+decoder: internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp internal/configjson hf safetensors
 train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	mostTogether = 8                // answers of one pass: what the kernels for few rows take
+	mostTogether = 8                // answers of one pass: the most rows that the kernels for few rows support
 	gatherTime   = time.Millisecond // to wait for answers that are about to ask for their next pass
 )
 
-// A batch collects answers that wait for a pass over one token. Whoever has the turn computes the
-// passes of all of them.
+// A batch collects answers that wait for a pass over one token. The goroutine that has the turn
+// computes one pass for all of them.
 type batch struct {
 	mutex   sync.Mutex
 	waiting []*ticket
-	active  map[*generation.Answer]bool // that asked before, and do not have all their tokens
+	active  map[*generation.Answer]bool // answers that asked before and have not ended
 	arrived chan struct{}               // holds an element after a ticket was added
 }
 
@@ -41,7 +41,7 @@ func (b *batch) add(a *generation.Answer) *ticket {
 	b.mutex.Unlock()
 	select {
 	case b.arrived <- struct{}{}:
-	default: // somebody else arrived, too
+	default: // the channel reports another arrival
 	}
 	return t
 }
@@ -67,7 +67,7 @@ func (b *batch) leave(a *generation.Answer) {
 }
 
 // gather returns the tickets of the next pass. It waits a little for active answers that are between
-// two passes, because they would need a pass of their own.
+// two passes, because they would need a separate pass.
 func (b *batch) gather() []*ticket {
 	late := time.NewTimer(gatherTime)
 	defer late.Stop()

@@ -22,7 +22,7 @@ type Config struct {
 	Sampling  sampling.Options // for requests that do not give them
 }
 
-// Times and sizes that no client needs more of.
+// Limits that no client needs to exceed.
 const (
 	maxBody      = 8 << 20          // bytes of a request
 	readTime     = 30 * time.Second // to send a request
@@ -84,8 +84,8 @@ func (s *Server) describe() modelObject {
 	return modelObject{ID: s.model.Name, Object: "model", Created: s.created, OwnedBy: "microscale"}
 }
 
-// Serve answers requests on a listener until ctx ends. Then it accepts no more, gives the running
-// ones ten seconds, and ends the rest.
+// Serve answers requests on a listener until ctx ends. Then it accepts no more requests,
+// waits ten seconds for those that run, and cancels the rest.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	answering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -31,8 +31,8 @@ func (v *view) addJoined(t gguf.TensorInfo, a architecture) bool {
 	return false
 }
 
-// onesOf reports whether t has the global scales of experts that are one weight of the view, and all are 1. A weight
-// of all experts has a single one.
+// onesOf reports whether t holds the global scales of experts and all of them are 1. The view then has no scales: one
+// weight for all experts has one global scale.
 func (v *view) onesOf(t gguf.TensorInfo, a architecture) bool {
 	w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight")
 	if !ok || w.Type != gguf.NVFP4 || a.experts == nil || !a.experts.fused || !expertsName.MatchString(t.Name) || !strings.HasSuffix(t.Name, scaleSuffix) {
@@ -50,7 +50,7 @@ func (v *view) bothOf(layer string, j joined) (both [2]gguf.TensorInfo, ok bool)
 		}
 	}
 	a, b := both[0], both[1]
-	return both, a.Type == b.Type && fmt.Sprint(a.Shape) == fmt.Sprint(b.Shape) && len(a.Shape) > 1
+	return both, a.Type == b.Type && slices.Equal(a.Shape, b.Shape) && len(a.Shape) > 1
 }
 
 // join adds the tensor with the rows of both.

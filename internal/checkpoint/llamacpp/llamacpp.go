@@ -28,7 +28,7 @@ import (
 // A Model is the content of a GGUF file except its weights.
 type Model struct {
 	Metadata []gguf.Pair // in the order in which it is written
-	Extra    []Constant  // tensors that the checkpoint has not
+	Extra    []Constant  // tensors that the checkpoint lacks
 	Notes    []string    // what the user should know
 
 	architecture architecture

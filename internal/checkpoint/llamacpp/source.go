@@ -112,7 +112,7 @@ func valuesOf(t gguf.Type) *values {
 	return &values{q.Elements, q.Bytes, q.Decode}
 }
 
-// lowered returns the decoder of F32 values that are above those of the checkpoint.
+// lowered returns the decoder of F32 values that exceed those of the checkpoint by a number, such as norms plus one.
 func lowered(by float32) *values {
 	return &values{1, 4, func(dst []float32, raw []byte) {
 		for i := range dst {
