@@ -35,18 +35,29 @@ func TestBlockShapes(t *testing.T) {
 	}
 }
 
-// TestIntegerEnds checks that products of the largest elements with the smallest and the
-// largest scales of int8 kernels are within the bound: no intermediate sum overflows.
+// TestIntegerEnds checks that products of the largest elements of either sign with the smallest and
+// the largest scales of int8 kernels are within the bound: no intermediate sum overflows.
 func TestIntegerEnds(t *testing.T) {
 	const n, k = 5, 2 * int8KC
+	operand := func(f quant.Format, code, scale byte) *quant.Tensor {
+		x := mustTensor(t, f, n, k)
+		f.Element.Join(x.Codes, bytes.Repeat([]byte{code}, n*k))
+		for i := range x.Scales {
+			x.Scales[i] = scale
+		}
+		return x
+	}
 	for _, f := range []quant.Format{quant.MXINT8, quant.MXFP6E2M3, quant.MXFP4} {
+		largest := byte(f.Element.MaxCode())
+		smallest := largest | 1<<(f.Element.Bits()-1)
+		if f.Element.Integer { // two's complement
+			smallest = 1 << (f.Element.Bits() - 1)
+		}
 		for _, scale := range []byte{minExponent, maxExponent} {
-			x := mustTensor(t, f, n, k)
-			f.Element.Join(x.Codes, bytes.Repeat([]byte{byte(f.Element.MaxCode())}, n*k))
-			for i := range x.Scales {
-				x.Scales[i] = scale
+			for _, other := range []byte{minExponent, maxExponent} {
+				everyKernel(t, operand(f, smallest, scale), operand(f, largest, other))
 			}
-			everyKernel(t, x, x)
+			everyKernel(t, operand(f, smallest, scale), operand(f, smallest, scale))
 		}
 	}
 }

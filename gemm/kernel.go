@@ -32,10 +32,18 @@ import (
 // int8 panels hold the elements as integers, without the unit 2^-u of the element format.
 // VPDPBUSD takes one signed and one unsigned operand: A is signed, B is offset by the bias
 // of its format. The product of a block is then too large by bias·Σa. The int32 after the
-// scales of A is -bias·Σa, the initial value of the sum. All integer arithmetic is exact.
-// E8M0 scales are stored as exponents shifted to the exponent field of a float32. The codes
-// of B subtract the exponent bias, so that the sum of two is the product of the scales.
-// Other scales are float32 and are multiplied.
+// scales of A is where the sum starts, so that the bias cancels. All integer arithmetic is
+// exact.
+//
+// Scales other than E8M0 are float32. The sum starts at -bias·Σa. The kernel converts it to
+// float32 and multiplies it by both scales.
+//
+// The E8M0 codes of A are words whose exponent field is the code. Those of B add the bits of
+// 1.5·2²³ and subtract the bias of both codes, so that the word of A plus that of B is the float32
+// number 1.5·2²³ times both scales. The sum starts at that word minus bias·Σa; the int32 of A
+// includes the word of its scale. At the end, the sum read as float32 is 1.5·2²³ plus the dot
+// product, times both scales, since a dot product is less than 2²². Subtracting 1.5·2²³ times
+// both scales is exact. The product of a block is thus rounded once, when it is added.
 //
 // A macro-kernel computes NR columns of C for all rows of the packed block of A. It
 // multiplies tiles of BF16: 16 rows of A by 16 of B over 32 positions. Its panels of B are

@@ -39,13 +39,16 @@ func randomPanel(r *rand.Rand, panel []byte, k *kernel, chunks, steps int, isA b
 		case row < steps && k.panel == panelInt8:
 			word = r.Uint32()
 		case row == steps && k.pow2 && isA:
-			word = uint32(64+r.IntN(127)) << 23
+			word = uint32(minExponent+r.IntN(maxExponent-minExponent+1)) << 23
 		case row == steps && k.pow2:
-			word = uint32(r.IntN(127)-63) << 23
+			word = uint32(minExponent+r.IntN(maxExponent-minExponent+1))<<23 + (&side{}).exponentBase()
 		case row == steps:
 			word = math.Float32bits(float32(math.Ldexp(1+r.Float64(), r.IntN(40)-20)))
 		case row == steps+1:
 			word = uint32(int32(r.IntN(1<<20) - 1<<19))
+			if k.pow2 { // plus the code of the scale
+				word += binary.LittleEndian.Uint32(panel[4*(i-k.Lanes):])
+			}
 		}
 		binary.LittleEndian.PutUint32(panel[4*i:], word)
 	}

@@ -57,10 +57,8 @@ func (w *worker) multiply() {
 					panels := b[jr/k.Lanes*w.bPanel:]
 					if k.macro != nil {
 						w.macroTile(ic, jc+jr, mc, nr, panels, accumulate || j.bias != nil)
-						continue
-					}
-					for ir := 0; ir < mc; ir += k.MR {
-						w.tile(ic+ir, jc+jr, min(k.MR, mc-ir), nr, w.lane(ir), panels, accumulate || j.bias != nil)
+					} else {
+						w.tiles(ic, jc+jr, mc, nr, panels, accumulate || j.bias != nil)
 					}
 				}
 				j.finish(blocks * groups)

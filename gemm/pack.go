@@ -138,6 +138,9 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 				}
 				if s.isA {
 					lane[(steps+1)*lanes] = uint32(-sum * s.other)
+					if s.scales == exponents {
+						lane[(steps+1)*lanes] += s.scaleWord(l, k0+c*steps*per)
+					}
 				}
 			}
 			lane[steps*lanes] = s.scaleWord(l, k0+c*steps*per)
@@ -147,17 +150,13 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 
 // scaleWord returns the panel's 32-bit word for the scale of row l at position k.
 func (s *side) scaleWord(l, k int) uint32 {
-	const bias = 127
 	if l >= s.t.StoredRows() {
 		l = s.t.StoredRows() - 1 // multiplied by zeros: any scale of the tensor will do
 	}
 	switch s.scales {
 	case exponents:
-		code := int32(min(max(s.t.Scales[s.scaleIndex(l, k)], s.lo), s.hi))
-		if !s.isA {
-			code -= bias
-		}
-		return uint32(code << 23)
+		code := min(max(s.t.Scales[s.scaleIndex(l, k)], s.lo), s.hi)
+		return uint32(code)<<23 + s.exponentBase()
 	case perChunk:
 		i := s.scaleIndex(l, k)
 		if s.t.Scales32 != nil {
@@ -166,6 +165,15 @@ func (s *side) scaleWord(l, k int) uint32 {
 		return math.Float32bits(s.t.Format.Scale.Decode(uint32(s.t.Scales[i])))
 	}
 	return math.Float32bits(1)
+}
+
+// exponentBase returns what int8 panels add to E8M0 codes in the exponent field, so that the sum
+// of the words of A and B is a float32: 1.5·2²³ times both scales.
+func (s *side) exponentBase() uint32 {
+	if s.isA {
+		return 0
+	}
+	return math.Float32bits(1.5*(1<<23)) - 2*math.Float32bits(1) // the bias of both codes
 }
 
 // scaleIndex returns the index of the scale of row l at position k.

@@ -398,7 +398,7 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		table = &fp4Signed
 	}
 	if s.kernel.pow2 {
-		pack, base = packMX, s.scaleBase()
+		pack, base = packMX, s.exponentBase()
 	}
 	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), kc/packBlock, unsafe.Pointer(table), base, uint32(s.other), 0, s.panelBytes(block))
 	return true
@@ -417,7 +417,7 @@ func packInterleavedFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	scales := s.t.Scales[(group*blocks+k0/block)*interleavedRows:]
 	pack, base := packNV, uint32(0)
 	if s.kernel.pow2 {
-		pack, base = packMX, s.scaleBase()
+		pack, base = packMX, s.exponentBase()
 	}
 	rows, size := w.codes[:interleavedRows*rowBytes], s.panelBytes(block)
 	for k := 0; k < kc; k += positions {
@@ -445,16 +445,8 @@ func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if s.isA {
 		add = 0
 	}
-	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(table), s.scaleBase(), uint32(s.other), add, s.panelBytes(packBlock))
+	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(table), s.exponentBase(), uint32(s.other), add, s.panelBytes(packBlock))
 	return true
-}
-
-// scaleBase returns the amount that int8 panels subtract from E8M0 codes.
-func (s *side) scaleBase() uint32 {
-	if s.isA {
-		return 0
-	}
-	return uint32(format.E8M0.Bias)
 }
 
 // sixIntegers holds the integers of E2M3's magnitudes for int8 panels.

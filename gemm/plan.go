@@ -219,8 +219,8 @@ func fitsChunk(f quant.Format, chunk int) bool {
 }
 
 // minExponent and maxExponent bound the E8M0 codes of A and B that int8 kernels support.
-// The sum of two codes minus 127, plus the exponents of the element units, is a valid exponent
-// field. The sum of KC products of integers up to 2⁷ times both scales stays below the largest
+// 1.5·2²³ times both scales is a normal float32: its exponent field is 150 plus both codes minus
+// 254, from 40 to 252. So is every product of a block. The sum of KC products of integers up to 2⁷ times both scales stays below the largest
 // float32: 2¹⁰⁺¹⁴⁺²·⁽¹⁷⁸⁻¹²⁷⁾.
 const minExponent, maxExponent = 72, 178
 

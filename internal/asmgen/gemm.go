@@ -13,8 +13,9 @@ func Gemm() []*File {
 		dotFloat{"BF16", "VDPBF16PS", Z, 8, panels}.write(dots)
 		dotFloat{"F32", "VFMADD231PS", Z, 8, panels}.write(dots)
 		dotFloat{"F32", "VFMADD231PS", Y, 4, panels}.write(dots)
-		dotInt8{"MX", 32, "VPADDD", panels}.write(dots)
-		dotInt8{"NV", 16, "VMULPS", panels}.write(dots)
+		for _, s := range int8Scalings {
+			dotInt8{int8Scaling: s, panels: panels}.write(dots)
+		}
 	}
 	tiles := NewFile("gemm", "tiles")
 	for panels := 1; panels <= 2; panels++ {
@@ -172,83 +173,5 @@ func (d dotFloat) write(f *File) {
 	fn.I("ADDQ", vector, t.b)
 	fn.I("SUBQ", 1, t.chunks)
 	fn.Jump("JNZ", chunk)
-	fn.Return()
-}
-
-// A dotInt8 is a micro-kernel for int8 panels of 16 lanes with chunks of one block, of
-// 4 rows × panels vectors. The sum of a block is exact; its initial value is in the panel of A.
-type dotInt8 struct {
-	scales  string // MX: exponents; NV: floats
-	block   int
-	combine string // the instruction that multiplies the scales of a and b
-	panels  int
-}
-
-func (d dotInt8) write(f *File) {
-	const rows, vector = 4, 64
-	name := fmt.Sprintf("dot%s_%dx%d", d.scales, rows, d.panels*vector/4)
-	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for int8 panels with chunks of %d (see kernel).", name, d.block), rows, d.panels, vector)
-	fn := t.fn
-	row, left := fn.GP("row of C"), fn.GP("scratch")
-	n := rows * d.panels
-	total := func(i, j int) Vec { return Z(i*d.panels + j) }
-	dot := func(i, j int) Vec { return Z(n + i*d.panels + j) }
-	bs := func(j int) Vec { return Z(2*n + j) }
-	spare := 32 - 2*n - d.panels
-	as := func(i int) Vec { return Z(2*n + d.panels + i%spare) }
-	fn.Note(fmt.Sprintf("Z0…%v", total(rows-1, d.panels-1)), "totals, row by row")
-	fn.Note(fmt.Sprintf("%v…%v", dot(0, 0), dot(rows-1, d.panels-1)), "sums of the block")
-	fn.Note(fmt.Sprintf("%v…%v", bs(0), bs(d.panels-1)), "b")
-	fn.Note(fmt.Sprintf("%v…Z31", as(0)), "a; scales of the block")
-	steps := d.block / 4
-
-	for i := range n {
-		fn.I("VPXORQ", Z(i), Z(i), Z(i))
-	}
-	t.prefetch(row, left)
-	chunk := fn.Label("chunk")
-	for i := range rows {
-		for j := range d.panels {
-			fn.I("VPBROADCASTD", t.a.At((steps+1)*vector+4*i), dot(i, j))
-		}
-	}
-	for u := range steps {
-		for j := range d.panels {
-			fn.I("VMOVDQU32", t.panel(j, u*vector), bs(j))
-		}
-		for i := range rows {
-			fn.I("VPBROADCASTD", t.a.At(u*vector+4*i), as(i))
-			for j := range d.panels {
-				fn.I("VPDPBUSD", as(i), bs(j), dot(i, j))
-			}
-		}
-	}
-	for j := range d.panels {
-		fn.I("VMOVUPS", t.panel(j, steps*vector), bs(j))
-	}
-	for i := range rows {
-		for j := range d.panels {
-			s := as(i*d.panels + j)
-			fn.I("VCVTDQ2PS", dot(i, j), dot(i, j))
-			fn.I(d.combine+".BCST", t.a.At(steps*vector+4*i), bs(j), s)
-			fn.I("VFMADD231PS", s, dot(i, j), total(i, j))
-		}
-	}
-	fn.I("ADDQ", (steps+2)*vector, t.a)
-	fn.I("ADDQ", (steps+1)*vector, t.b)
-	fn.I("SUBQ", 1, t.chunks)
-	fn.Jump("JNZ", chunk)
-
-	fn.Comment("C (+)= alpha · total")
-	alpha := bs(0)
-	fn.I("VBROADCASTSS", fn.FP("alpha"), alpha)
-	for i := range rows {
-		for j := range d.panels {
-			fn.I("VFMADD213PS", t.from.At(j*vector), alpha, total(i, j))
-			fn.I("VMOVUPS", total(i, j), t.c.At(j*vector))
-		}
-		fn.I("ADDQ", t.ldc, t.c)
-		fn.I("ADDQ", t.next, t.from)
-	}
 	fn.Return()
 }

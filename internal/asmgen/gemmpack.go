@@ -120,9 +120,9 @@ func (s *rowSet) advance(fn *Func, n int) {
 }
 
 // int8Params are the parameters of packing functions of int8 panels. The scales of a block are
-// 16 codes, of one block after another; base is subtracted from E8M0 codes. A block of the panel
-// takes size bytes; panels of A have the initial values of the sums at its end, -bias·Σa. table
-// holds the integers of the codes, and add is added to them.
+// 16 codes, of one block after another; base is added to E8M0 codes after their shift to the
+// exponent field. A block of the panel takes size bytes; panels of A have the initial values of
+// the sums at its end. table holds the integers of the codes, and add is added to them.
 const int8Params = "dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int"
 
 // An int8Panel is the part that packing functions of int8 panels share.
@@ -154,8 +154,8 @@ func newInt8Panel(f *File, name, doc string) *int8Panel {
 // store stores step i of the block.
 func (p *int8Panel) store(i int, x Vec) { p.fn.I("VMOVDQU64", x, p.dst.At(64*i)) }
 
-// end ends a block: it converts its scales and stores them, and for A the sum.
-func (p *int8Panel) end(steps int, convert func(scale Vec)) {
+// end ends a block: it converts its scales and stores them, and for A start - bias·Σa.
+func (p *int8Panel) end(steps int, start Vec, convert func(scale Vec)) {
 	fn := p.fn
 	fn.I("VPMOVZXBD", p.scales.At(0), int8Scale)
 	convert(int8Scale)
@@ -167,7 +167,7 @@ func (p *int8Panel) end(steps int, convert func(scale Vec)) {
 	for i := range steps {
 		fn.I("VPDPBUSD", p.dst.At(64*i), int8Bias, int8Sum)
 	}
-	fn.I("VPSUBD", int8Sum, int8Zero, int8Sum)
+	fn.I("VPSUBD", int8Sum, start, int8Sum)
 	fn.I("VMOVDQU64", int8Sum, p.dst.At((steps+1)*64))
 	fn.Place(isB)
 	fn.I("ADDQ", p.size, p.dst)
@@ -175,8 +175,8 @@ func (p *int8Panel) end(steps int, convert func(scale Vec)) {
 }
 
 func (p *int8Panel) exponents(scale Vec) {
-	p.fn.I("VPSUBD", int8Base, scale, scale)
 	p.fn.I("VPSLLD", 23, scale, scale)
+	p.fn.I("VPADDD", int8Base, scale, scale)
 }
 
 // nibblesToInt8 looks up nibbles in a table of 16. Of eight positions, the even ones are the
@@ -187,8 +187,13 @@ n times 32 positions (int8Params in internal/asmgen).`, name, block))
 	fn := p.fn
 	low, pow120 := Z(20), Z(21)
 	broadcast(fn, 0x0f0f0f0f, p.tmp, low)
+	start, convert := int8Scale, p.exponents
 	if block == 16 {
 		broadcast(fn, 0x7b800000, p.tmp, pow120) // 2^120: float32's bias minus E4M3's
+		start, convert = int8Zero, func(scale Vec) {
+			fn.I("VPSLLD", 20, scale, scale) // E4M3 codes that are neither negative nor NaN
+			fn.I("VMULPS", pow120, scale, scale)
+		}
 	}
 	set := sixteenRows(fn, p.src, p.stride)
 	loop := fn.Label("positions")
@@ -205,14 +210,7 @@ n times 32 positions (int8Params in internal/asmgen).`, name, block))
 				p.store(2*d+i, x)
 			}
 		}
-		p.end(block/4, func(scale Vec) {
-			if block == 32 {
-				p.exponents(scale)
-				return
-			}
-			fn.I("VPSLLD", 20, scale, scale) // E4M3 codes that are neither negative nor NaN
-			fn.I("VMULPS", pow120, scale, scale)
-		})
+		p.end(block/4, start, convert)
 	}
 	set.advance(fn, 16)
 	fn.I("SUBQ", 1, p.n)
@@ -252,7 +250,7 @@ func (w *gemmPack) bytesToInt8(name string, lookup bool) {
 			p.store(half*4+d+1, Z(d))
 		}
 	}
-	p.end(8, p.exponents)
+	p.end(8, int8Scale, p.exponents)
 	set.advance(fn, 32)
 	fn.I("SUBQ", 1, p.n)
 	fn.Jump("JNZ", loop)
