@@ -8,6 +8,9 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
+// barPadding is the distance of bars from the axis below.
+const barPadding = 10
+
 // formatPanel returns a bar chart of the increase in perplexity in each format, the first
 // format at the top.
 func (c *Comparison) formatPanel() (panel, error) {
@@ -30,12 +33,13 @@ func (c *Comparison) formatPanel() (panel, error) {
 	if len(costs) == 0 {
 		return result, nil
 	}
-	p.Y.Tick.Marker, p.Y.Padding = plot.ConstantTicks(names), 6
+	p.Y.Tick.Marker, p.Y.Padding = plot.ConstantTicks(names), barPadding
 	bars, err := plotter.NewBarChart(costs, 0.6*bar)
 	if err != nil {
 		return result, err
 	}
 	bars.Horizontal, bars.Color, bars.LineStyle.Width = true, series(c.index(c.Baseline)), 0
 	p.Add(bars)
+	widen(&p.X) // space between a negative bar and its name
 	return result, nil
 }

@@ -25,13 +25,13 @@ func (l *endLabels) add(at plotter.XY, text string, c color.Color) {
 
 // Plot draws the texts.
 func (l *endLabels) Plot(c draw.Canvas, p *plot.Plot) {
-	const gap = 5
+	const gap, leftGap = 5, 12
 	x, y := p.Transforms(&c)
 	style := p.X.Tick.Label
 	style.Font.Size, style.XAlign, style.YAlign = l.size, draw.XLeft, draw.YCenter
 	offset := vg.Length(gap)
 	if l.left {
-		style.XAlign, offset = draw.XRight, -gap
+		style.XAlign, offset = draw.XRight, -leftGap // a browser's font can be wider
 	}
 	places := make([]vg.Length, len(l.at))
 	for i, v := range l.at {

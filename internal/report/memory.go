@@ -32,7 +32,7 @@ func (c *Comparison) memoryPanel() (panel, []key, error) {
 	if len(names) == 0 {
 		return result, nil, nil
 	}
-	p.Y.Tick.Marker, p.Y.Padding = plot.ConstantTicks(names), 6
+	p.Y.Tick.Marker, p.Y.Padding = plot.ConstantTicks(names), barPadding
 	var below *plotter.BarChart
 	var keys []key
 	for j := range stacks {

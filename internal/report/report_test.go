@@ -63,7 +63,7 @@ func TestVerdict(t *testing.T) {
 		"Relative to bf16, mxfp8 ends 2.50% above.",
 		"The gaps of tensorwise and nvfp4 are within the noise of 1 seed (less than 0.66%): they show no difference from bf16. More seeds (--seeds) show smaller ones.",
 		"mxfp4 did not finish: the loss was NaN at step 1.",
-		"Quantized after training, the model of bf16 loses least in mxfp8 (+0.10% of perplexity) and most in mxfp4 (+10.5%).",
+		"Quantizing the model of bf16 after training changes its perplexity by +0.10% (mxfp8) to +10.5% (mxfp4).",
 		"Other programs used the processors during most steps of mxfp8: their times are longer than on an idle machine.",
 	}
 	if got := c.Verdict(); !reflect.DeepEqual(got, want) {

@@ -59,7 +59,7 @@ func (c *Comparison) gapSentences() []string {
 	return s
 }
 
-// formatSentences names the formats in which the baseline's model loses least and most.
+// formatSentences names the formats in which the perplexity of the baseline's model is lowest and highest.
 func (c *Comparison) formatSentences() []string {
 	least, most := c.extremes()
 	if most == nil {
@@ -75,9 +75,9 @@ func (c *Comparison) formatSentences() []string {
 	if largest == 0 {
 		return []string{fmt.Sprintf("Quantized after training, the model of %s shows no loss in any format: the changes of perplexity are below %g%% or two standard errors.", c.Baseline, 100*noCost)}
 	}
-	sentence := fmt.Sprintf("Quantized after training, the model of %s loses least in %s (%s of perplexity)", c.Baseline, least.Name, percentText(c.cost(least)))
+	sentence := fmt.Sprintf("Quantizing the model of %s after training changes its perplexity by %s (%s)", c.Baseline, percentText(c.cost(least)), least.Name)
 	if least != most {
-		sentence += fmt.Sprintf(" and most in %s (%s)", most.Name, percentText(c.cost(most)))
+		sentence += fmt.Sprintf(" to %s (%s)", percentText(c.cost(most)), most.Name)
 	}
 	return []string{sentence + "."}
 }
