@@ -75,7 +75,10 @@ func WriteReport(dir string, page []byte) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	return path, cli.ReplaceReport(path, page)
+	if err := cli.ReplaceReport(path, page); err != nil {
+		return "", err
+	}
+	return path, nil
 }
 
 // missing returns the directories of a path that do not exist, the innermost first.
