@@ -198,14 +198,14 @@ func TestRopePlans(t *testing.T) {
 
 // TestLongRope checks which key gives the original length and the magnitude of LongRoPE.
 func TestLongRope(t *testing.T) {
-	const positions = 4096
+	const positions = 1024
 	for name, c := range map[string]struct {
 		settings  ropeSettings
 		short     int
 		magnitude float64
 	}{
-		"lengths":          {ropeSettings{OriginalLength: 256}, 256, math.Sqrt(1 + math.Log(16)/math.Log(256))},
-		"factor":           {ropeSettings{OriginalLength: 256, Factor: 4}, 256, math.Sqrt(1 + math.Log(4)/math.Log(256))},
+		"lengths":          {ropeSettings{OriginalLength: 256}, 256, math.Sqrt(1 + math.Log(4)/math.Log(256))},
+		"factor":           {ropeSettings{OriginalLength: 256, Factor: 8}, 256, math.Sqrt(1 + math.Log(8)/math.Log(256))},
 		"attention factor": {ropeSettings{OriginalLength: 256, Factor: 4, AttentionFactor: 1.5}, 256, 1.5},
 		"no length":        {ropeSettings{}, positions, 1},
 		"shorter":          {ropeSettings{OriginalLength: 256, Factor: 0.5}, 256, 1},
