@@ -26,13 +26,11 @@ that of generation is reading the weights and the KV cache once per token.`)
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.Example = `  microscale bench llm --random 1B --format mxfp4 --threads 2
   microscale bench llm Llama-3.2-1B-MXFP4 --inputs mxint8 --json`
-	var names, formats []string
+	var names []string
 	for _, s := range bench.Shapes {
 		names = append(names, s.Name)
 	}
-	for _, f := range quant.Formats() {
-		formats = append(formats, f.Name)
-	}
+	formats := cli.Names(quant.Formats())
 	random := cli.AddChoice(cmd, "random", "make a model of shape `NAME` with random weights: 135M, 1B, 3B, 8B", "", names, bench.ParseShape)
 	block := cli.AddChoice(cmd, "format", "block format `NAME` of the random weights", quant.MXFP4.Name, formats, quant.Lookup)
 	inputs := cli.AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8, f32", quant.BF16.Name, []string{quant.BF16.Name, quant.MXINT8.Name, quant.F32.Name}, quant.Lookup)
@@ -61,11 +59,8 @@ that of generation is reading the weights and the KV cache once per token.`)
 				return err
 			}
 			defer os.RemoveAll(folder)
-			if need, free := 2*random.Value.Bytes(), bench.FreeBytes(folder); need > free {
-				return fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", cli.BytesText(need), folder, cli.BytesText(free))
-			}
-			if model, err = bench.WriteRandom(cmd.Context(), folder, random.Value, block.Value, b.Threads()); err != nil {
-				return cli.Interrupted(err, "nothing was measured")
+			if model, err = writeRandom(cmd.Context(), folder, random.Value, block.Value, b.Threads()); err != nil {
+				return err
 			}
 		} else {
 			model = args[0]
@@ -86,6 +81,15 @@ that of generation is reading the weights and the KV cache once per token.`)
 		return b.print(cmd, timed, llmDocuments(result, b.Threads()), func(w io.Writer) error { return printLLM(w, result, b.Threads()) })
 	})
 	return cmd
+}
+
+// writeRandom makes a model with random weights in an empty folder, and returns its path.
+func writeRandom(ctx context.Context, folder string, shape bench.Shape, block quant.Format, threads int) (path string, err error) {
+	if need, free := 2*shape.Bytes(), bench.FreeBytes(folder); need > free {
+		return "", fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", cli.BytesText(need), folder, cli.BytesText(free))
+	}
+	path, err = bench.WriteRandom(ctx, folder, shape, block, threads)
+	return path, cli.Interrupted(err, "nothing was measured")
 }
 
 func measureLLM(ctx context.Context, b *benchRun, l bench.LLM, model string) (bench.LLMResult, error) {

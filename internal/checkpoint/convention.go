@@ -151,9 +151,6 @@ func (c *Convention) scheme(f quant.Format) *scheme {
 	return nil
 }
 
-// HasIgnore reports whether the configuration lists the modules that are not quantized.
-func (c *Convention) HasIgnore() bool { return c.hasIgnore }
-
 // LinearOnly reports whether clients read quantized weights in linear modules only, not in
 // embeddings or convolutions.
 func (c *Convention) LinearOnly() bool { return c.linearOnly }

@@ -135,6 +135,3 @@ func (m *Model) Stacked(w *Weight) []*Weight {
 	}
 	return []*Weight{gate, up}
 }
-
-// IsView reports whether the weight is a part of a tensor: a result of Split or Stacked.
-func (w *Weight) IsView() bool { return w.view != nil }

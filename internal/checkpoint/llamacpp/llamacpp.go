@@ -213,13 +213,23 @@ func (m *Model) readConfig(text []byte) error {
 			return err
 		}
 	}
+	sliding := c.setRope()
+	if err := c.checkSizes(); err != nil {
+		return err
+	}
+	return errors.Join(m.checkGraph(), m.checkExperts(), m.checkSliding(sliding))
+}
+
+// setRope sets the parameters of rotary embedding, from whichever keys the configuration has. It returns
+// those of layers with a window, nil if they have no separate ones.
+func (c *config) setRope() (sliding *rope) {
 	if c.RopeParameters == nil {
 		c.RopeParameters = c.RopeScaling
 	}
 	if c.RopeParameters == nil {
 		c.RopeParameters = &rope{}
 	}
-	sliding := c.RopeParameters.Sliding
+	sliding = c.RopeParameters.Sliding
 	if r := c.RopeParameters.Full; r != nil {
 		c.RopeParameters = r
 	}
@@ -229,6 +239,11 @@ func (m *Model) readConfig(text []byte) error {
 	if c.PartialRotary == nil {
 		c.PartialRotary = c.RopeParameters.PartialRotary
 	}
+	return sliding
+}
+
+// checkSizes returns an error for a missing or impossible size.
+func (c *config) checkSizes() error {
 	for _, n := range []struct {
 		key   string
 		value int
@@ -246,7 +261,7 @@ func (m *Model) readConfig(text []byte) error {
 	case c.HeadDim <= 0 || c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim:
 		return fmt.Errorf("heads of %d elements cannot be rotated: fetch it again", c.HeadDim)
 	}
-	return errors.Join(m.checkGraph(), m.checkExperts(), m.checkSliding(sliding))
+	return nil
 }
 
 // setSizes sets the sizes of heads that config.json leaves to the defaults of its class.
