@@ -178,7 +178,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestLimits checks that the lower of the limits of server and request ends an answer, and that a seed gives the
-// same text again.
+// same text again. top_p 0 keeps the most likely token alone.
 func TestLimits(t *testing.T) {
 	s := start(t, Config{Parallel: 1, Queue: 1, MaxTokens: 5})
 	for request, want := range map[string]int{`"max_tokens": 9`: 5, `"max_tokens": 2`: 2, `"seed": 1`: 5, `"max_tokens": 9, "max_completion_tokens": 3`: 3} {
@@ -193,6 +193,14 @@ func TestLimits(t *testing.T) {
 	}
 	if len(texts) != 3 {
 		t.Errorf("3 seeds, each twice, give %d texts: %v", len(texts), texts)
+	}
+	clear(texts)
+	for _, sampling := range []string{`"temperature": 0`, `"temperature": 100, "top_p": 0, "seed": 7`, `"temperature": 100, "top_p": 0, "seed": 8`} {
+		_, body := s.post(t, "/v1/completions", `{"prompt": "x", `+sampling+"}")
+		texts[parse(t, body).Choices[0].Text] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("top_p 0 and temperature 0 give %d texts: %v", len(texts), texts)
 	}
 }
 
