@@ -12,7 +12,7 @@ func AddSampling(cmd *cobra.Command) func() (sampling.Options, error) {
 	f := cmd.Flags()
 	temperature := f.Float64("temperature", 0.8, "sampling temperature `T`; 0: always the most likely token")
 	topK := f.Uint("top-k", 40, "sample from the `N` most likely tokens; 0: from all")
-	topP := f.Float64("top-p", 0.95, "sample from the most likely tokens with total probability `P`; 1: from all")
+	topP := f.Float64("top-p", 0.95, "sample from the most likely tokens with total probability `P`; 1: from all; 0: the most likely one")
 	minP := f.Float64("min-p", 0.05, "sample from tokens with at least `P` times the highest probability; 0: from all")
 	penalty := f.Float64("repeat-penalty", 1, "make the last 64 tokens less likely by the factor `F`; 1: no penalty")
 	seed := f.Uint64("seed", 1, "sampling seed `N`")

@@ -32,16 +32,29 @@ type Console struct {
 }
 
 // A tally counts tokens and the time that they took.
-type tally struct{ prompt, answer generation.Rate }
+type tally struct {
+	prompt, answer generation.Rate
+	answered       int // tokens of answers: the passes of a prompt compute the first one
+}
 
 func (t *tally) add(a *generation.Answer) {
 	prompt, answer := a.Rates()
 	t.prompt.Add(prompt)
 	t.answer.Add(answer)
+	t.answered += a.Tokens
 }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("prompt: %s, answer: %s", t.prompt, t.answer)
+	return "prompt: " + rateText(t.prompt.Tokens, t.prompt) + ", answer: " + rateText(t.answered, t.answer)
+}
+
+// rateText describes tokens. A rate of no passes is omitted.
+func rateText(tokens int, r generation.Rate) string {
+	text := cli.Counted(tokens, "token")
+	if r.Tokens > 0 {
+		text += fmt.Sprintf(", %.1f tokens/s", r.PerSecond())
+	}
+	return text
 }
 
 // open creates the context.
@@ -109,6 +122,9 @@ func (c *Console) print(ctx context.Context, messages []chat.Message) (text stri
 	if text != "" {
 		out.End()
 	}
+	if a != nil && a.Full {
+		fmt.Fprintf(c.Log, "The answer ends here because the context of %d tokens is full.\n", c.Model.Positions(c.Positions))
+	}
 	if out.Err != nil {
 		err = fmt.Errorf("%w: %w", errOutput, out.Err)
 	}
@@ -124,7 +140,7 @@ func (c *Console) Once(ctx context.Context, prompt string) error {
 		return err
 	}
 	_, a, err := c.print(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}))
-	if a != nil {
+	if a != nil && (a.Tokens > 0 || err == nil) {
 		fmt.Fprintln(c.Log, &c.total)
 	}
 	return interrupted(err, a)

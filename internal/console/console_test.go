@@ -33,7 +33,7 @@ func newConsole(t *testing.T, template string) (c *Console, out, log *bytes.Buff
 		t.Fatal(err)
 	}
 	out, log = new(bytes.Buffer), new(bytes.Buffer)
-	return &Console{Model: m, MaxTokens: 8, Sampling: sampling.Options{Temperature: 0.02, Seed: 2}, Out: out, Log: log}, out, log
+	return &Console{Model: m, MaxTokens: 8, Sampling: sampling.Options{Temperature: 0.02, TopP: 1, Seed: 2}, Out: out, Log: log}, out, log
 }
 
 // TestOnce checks that the text of an answer is alone on standard output, the same as in JSON, and
@@ -50,7 +50,7 @@ func TestOnce(t *testing.T) {
 		if err := c.Once(t.Context(), "Hi"); err != nil {
 			t.Fatal(err)
 		}
-		if got := log.String(); !strings.HasPrefix(got, "prompt: ") || !strings.Contains(got, "answer: 7 tokens, ") || strings.Count(got, "\n") != 1 {
+		if got := log.String(); !strings.HasPrefix(got, "prompt: ") || !strings.Contains(got, "answer: 8 tokens, ") || strings.Count(got, "\n") != 1 {
 			t.Errorf("%s: the log is %q", name, got)
 		}
 		text := strings.TrimSuffix(out.String(), "\n")
@@ -71,6 +71,25 @@ func TestOnce(t *testing.T) {
 	}
 	if len(texts) != 3 {
 		t.Errorf("got %d texts of three prompts: %v", len(texts), texts)
+	}
+}
+
+// TestOnceFull checks that an answer that the context cuts off says so, and that a single token has no
+// rate.
+func TestOnceFull(t *testing.T) {
+	for _, tc := range []struct {
+		tokens int // maximum
+		want   string
+		full   bool
+	}{{0, "answer: 13 tokens, ", true}, {12, "answer: 12 tokens, ", false}, {1, "answer: 1 token\n", false}} {
+		c, _, log := newConsole(t, "")
+		c.Positions, c.MaxTokens = 16, tc.tokens
+		if err := c.Once(t.Context(), "Four"); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.String(); !strings.Contains(got, tc.want) || strings.Contains(got, "because the context of 16 tokens is full") != tc.full {
+			t.Errorf("at most %d tokens: %q", tc.tokens, got)
+		}
 	}
 }
 
@@ -119,7 +138,7 @@ func TestChat(t *testing.T) {
 	if err := c.Chat(t.Context(), in, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"/bye ends", "/what is not a command", "but the context has 64 positions: enter /clear", "answer: 21 tokens"} {
+	for _, want := range []string{"/bye ends", "/what is not a command", "but the context has 64 positions: enter /clear", "answer: 24 tokens"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, log)
 		}
@@ -215,11 +234,14 @@ func TestReadPrompt(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		{"no", []string{"Hi\n"}, "Hi\n"}, {"a\nb\n", nil, "a\nb"}, {"a\r\n", []string{"-"}, "a"}, {"", nil, ""},
+		{"no", []string{"Hi\n"}, "Hi\n"}, {"a\nb\n", nil, "a\nb"}, {"a\r\n", []string{"-"}, "a"}, {"\n", nil, ""}, {"", []string{""}, ""},
 	} {
 		if got, err := ReadPrompt(strings.NewReader(c.stdin), c.args); got != c.want || err != nil {
 			t.Errorf("%q %q: got %q, %v", c.stdin, c.args, got, err)
 		}
+	}
+	if _, err := ReadPrompt(strings.NewReader(""), nil); err == nil || !strings.Contains(err.Error(), "standard input is empty") {
+		t.Errorf("empty input: got %v", err)
 	}
 	if _, err := ReadPrompt(zeros{}, nil); err == nil || !strings.Contains(err.Error(), "want at most 64.0 MiB") {
 		t.Errorf("endless input: got %v", err)

@@ -31,6 +31,7 @@ const (
 // An Answer is a text that a model writes.
 type Answer struct {
 	Finish Finish
+	Full   bool // whether it ended because the context is full
 
 	PromptTokens int // of the whole prompt
 	Cached       int // tokens of the prompt that the context held
@@ -128,6 +129,7 @@ func (a *Answer) next(logits []float32) (text string, err error) {
 		a.Finish = Stopped
 	case a.Tokens == a.request.MaxTokens || a.context.full():
 		text += a.end(Length)
+		a.Full = a.Finish == Length && a.Tokens != a.request.MaxTokens
 	default:
 		a.pending = append(a.pending[:0:0], token)
 	}
@@ -163,10 +165,6 @@ func (r Rate) PerSecond() float64 {
 		return 0
 	}
 	return float64(r.Tokens) / r.Time.Seconds()
-}
-
-func (r Rate) String() string {
-	return fmt.Sprintf("%d tokens, %.1f tokens/s", r.Tokens, r.PerSecond())
 }
 
 // Rates returns the tokens of the prompt that were computed, and the passes after them, which

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Temperature   float64 // divisor of logits; 0: take the token of the highest logit
 	TopK          int     // 0: all tokens
-	TopP          float64 // 0 or 1: all tokens
+	TopP          float64 // 1: all tokens; 0: only the most likely one
 	MinP          float64 // 0: all tokens
 	RepeatPenalty float64 // divisor of positive and factor of negative logits of recent tokens; 0 or 1: none
 	Seed          uint64
@@ -35,7 +35,18 @@ type Options struct {
 // default.
 const repeatWindow = 64
 
-// Validate returns an error that names the first invalid value.
+// OutOfRange is the error of an option.
+type OutOfRange struct {
+	Name      string // as top-p
+	Value     float64
+	Low, High float64
+}
+
+func (e *OutOfRange) Error() string {
+	return fmt.Sprintf("sampling: %s is %.10g, want %.10g to %.10g", e.Name, e.Value, e.Low, e.High)
+}
+
+// Validate returns an OutOfRange error for the first invalid value.
 func (o Options) Validate() error {
 	const hottest = 1000
 	for _, v := range []struct {
@@ -47,7 +58,7 @@ func (o Options) Validate() error {
 		{"top-p", o.TopP, 0, 1}, {"min-p", o.MinP, 0, 1}, {"repeat penalty", o.RepeatPenalty, 0, hottest},
 	} {
 		if !(v.value >= v.low && v.value <= v.high) {
-			return fmt.Errorf("sampling: %s is %g, want %g to %g", v.name, v.value, v.low, v.high)
+			return &OutOfRange{v.name, v.value, v.low, v.high}
 		}
 	}
 	return nil
@@ -162,7 +173,7 @@ func (s *Sampler) topK() {
 
 func (s *Sampler) topP(top candidate) {
 	p := s.options.TopP
-	if p == 0 || p == 1 {
+	if p == 1 {
 		return
 	}
 	sum := s.weigh(top, 1)

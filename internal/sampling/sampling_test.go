@@ -37,13 +37,11 @@ func reference(logits []float32, text []int32, o Options) map[int32]float64 {
 		}
 		return weights
 	}
-	if o.TopP > 0 {
-		sum := 0.0
-		for i, p := range softmax(1) {
-			if sum += p; sum >= o.TopP {
-				ranked = ranked[:i+1]
-				break
-			}
+	sum := 0.0
+	for i, p := range softmax(1) {
+		if sum += p; sum >= o.TopP && o.TopP < 1 {
+			ranked = ranked[:i+1]
+			break
 		}
 	}
 	if o.MinP > 0 {
@@ -113,9 +111,9 @@ func TestFilters(t *testing.T) {
 func TestDistribution(t *testing.T) {
 	logits := []float32{0.5, -1, 2, 1.25, 2, -3, 0}
 	for name, o := range map[string]Options{
-		"all":  {Temperature: 1, Seed: 5},
+		"all":  {Temperature: 1, TopP: 1, Seed: 5},
 		"warm": {Temperature: 2.5, TopP: 0.9, Seed: 6},
-		"cold": {Temperature: 0.5, TopK: 4, Seed: 7},
+		"cold": {Temperature: 0.5, TopK: 4, TopP: 1, Seed: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := New(o)
@@ -164,15 +162,18 @@ func TestGreedy(t *testing.T) {
 	if got := draw(Options{Seed: 9}, 3); !slices.Equal(got, []int32{1, 1, 1}) {
 		t.Errorf("temperature 0: got %v, want the first of the highest logits", got)
 	}
-	if got := draw(Options{Temperature: 1e-300}, 50); slices.Contains(got, 4) || slices.Contains(got, 0) {
+	if got := draw(Options{Temperature: 1e-300, TopP: 1}, 50); slices.Contains(got, 4) || slices.Contains(got, 0) {
 		t.Errorf("temperature 1e-300: got %v, want tokens of the highest logit only", got)
 	}
 	if got := draw(Options{RepeatPenalty: 0.5}, 1); got[0] != 4 {
 		t.Errorf("penalty 0.5 of tokens 0 and 4: got %v, want 4", got)
 	}
-	one, other := draw(Options{Temperature: 2, Seed: 1}, 40), draw(Options{Temperature: 2, Seed: 2}, 40)
-	if slices.Equal(one, other) || !slices.Equal(one, draw(Options{Temperature: 2, Seed: 1}, 40)) {
+	one, other := draw(Options{Temperature: 2, TopP: 1, Seed: 1}, 40), draw(Options{Temperature: 2, TopP: 1, Seed: 2}, 40)
+	if slices.Equal(one, other) || !slices.Equal(one, draw(Options{Temperature: 2, TopP: 1, Seed: 1}, 40)) {
 		t.Error("draws do not depend on the seed alone")
+	}
+	if got := draw(Options{Temperature: 5, TopP: 0}, 9); !slices.Equal(got, []int32{1, 1, 1, 1, 1, 1, 1, 1, 1}) {
+		t.Errorf("top-p 0: got %v, want the most likely token alone", got)
 	}
 	if slices.Contains(one, 3) {
 		t.Errorf("got %v, with the token whose logit is NaN", one)
@@ -187,7 +188,7 @@ func TestErrors(t *testing.T) {
 	}
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, logits := range [][]float32{nil, {nan, nan}, {1, inf}, {-inf, -inf}} {
-		s, _ := New(Options{Temperature: 1})
+		s, _ := New(Options{Temperature: 1, TopP: 1})
 		if id, err := s.Next(logits, nil); err == nil {
 			t.Errorf("%v: got %d", logits, id)
 		}

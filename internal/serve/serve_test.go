@@ -41,7 +41,7 @@ func start(t *testing.T, c Config) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Sampling = sampling.Options{Temperature: 0.02}
+	c.Sampling = sampling.Options{Temperature: 0.02, TopP: 1}
 	s, err := New(m, c)
 	if err != nil {
 		t.Fatal(err)
