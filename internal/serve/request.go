@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/microscale-go/microscale/internal/chat"
 	"github.com/microscale-go/microscale/internal/generation"
+	"github.com/microscale-go/microscale/internal/sampling"
 )
 
 // request is the body of both endpoints: parameters of OpenAI's API, and top_k, min_p and
@@ -62,8 +64,15 @@ func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) 
 	if err != nil {
 		return q, badRequest("", "the request was not received: %v", err)
 	}
+	if !utf8.Valid(body) {
+		return q, badRequest("", "the request is not UTF-8")
+	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil {
+	err = json.Unmarshal(body, &members)
+	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
+		return q, badRequest("", "the request is not a JSON object, but of type %s", e.Value)
+	}
+	if err != nil {
 		return q, badRequest("", "the request is not a JSON object: %v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) { // of several, the error names the first
@@ -72,15 +81,11 @@ func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) 
 			return q, badRequest(name, "%s is not supported: leave it out", name)
 		}
 	}
-	if err := json.Unmarshal(body, &q); err != nil {
-		param := ""
-		if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
-			param = e.Field
-			err = fmt.Errorf("unexpected %s", e.Value)
-		}
-		return q, badRequest(param, "%s: %v", param, err)
+	err = json.Unmarshal(body, &q)
+	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
+		err = badRequest(e.Field, "%s: unexpected %s", e.Field, e.Value)
 	}
-	return q, nil
+	return q, err
 }
 
 // generation returns the request to the model, without its prompt.
@@ -114,10 +119,11 @@ func (q *request) generation(c Config, seed uint64) (r generation.Request, err e
 	if len(q.Stop) > mostStops || slices.Contains(q.Stop, "") {
 		return r, badRequest("stop", "stop has %d strings, want at most %d, none of them empty", len(q.Stop), mostStops)
 	}
-	if err := r.Sampling.Validate(); err != nil {
-		return r, badRequest("", "%v", err)
+	err = r.Sampling.Validate()
+	if e := (*sampling.OutOfRange)(nil); errors.As(err, &e) {
+		err = badRequest(strings.NewReplacer("-", "_", " ", "_").Replace(e.Name), "%v", err)
 	}
-	return r, nil
+	return r, err
 }
 
 func set[T any](dst *T, given *T) {
@@ -143,8 +149,30 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 
 // message is a message whose content is a text, or a list of parts.
 type message struct {
-	Role    string  `json:"role"`
-	Content content `json:"content"`
+	Role         string          `json:"role"`
+	Content      *content        `json:"content"`
+	ToolCalls    json.RawMessage `json:"tool_calls"`
+	FunctionCall json.RawMessage `json:"function_call"`
+}
+
+// check returns an error for message i if it has no role or no text. Calls of tools are an error, because
+// templates do not get them.
+func (m *message) check(i int) error {
+	switch {
+	case m.Role == "":
+		return badRequest("messages", "message %d has no role", i)
+	case calls(m.ToolCalls), calls(m.FunctionCall):
+		return badRequest("messages", "message %d has calls of tools, which are not supported: leave them out", i)
+	case m.Content == nil:
+		return badRequest("messages", "message %d has no content: want text", i)
+	}
+	return nil
+}
+
+// calls reports whether a member of a message has calls.
+func calls(member json.RawMessage) bool {
+	text := string(member)
+	return text != "" && text != "null" && text != "[]"
 }
 
 type content string
@@ -163,7 +191,7 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	}
 	for _, p := range parts {
 		if p.Type != "text" {
-			return fmt.Errorf("messages: content of type %.20q is not supported: want text", p.Type)
+			return badRequest("messages", "content of type %.20q is not supported: want text", p.Type)
 		}
 		*c += content(p.Text)
 	}
@@ -177,10 +205,10 @@ func (q *request) conversation(ctx context.Context, t *generation.Text) ([]int32
 	}
 	list := make([]chat.Message, len(q.Messages))
 	for i, m := range q.Messages {
-		if m.Role == "" {
-			return nil, badRequest("messages", "message %d has no role", i)
+		if err := m.check(i); err != nil {
+			return nil, err
 		}
-		list[i] = chat.Message{Role: m.Role, Content: string(m.Content)}
+		list[i] = chat.Message{Role: m.Role, Content: string(*m.Content)}
 	}
 	prompt, err := t.Conversation(ctx, list)
 	if rejection := (*chat.Rejection)(nil); errors.As(err, &rejection) { // a template may reject an order of roles

@@ -255,6 +255,27 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// TestMethods checks that requests of paths by other methods are answered with the right one.
+func TestMethods(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	for _, c := range []struct{ method, path, want string }{
+		{"GET", "/v1/chat/completions", "POST"}, {"OPTIONS", "/v1/completions", "POST"}, {"PUT", "/v1/models", "GET"}, {"DELETE", "/v1/models/tiny/model", "GET"},
+	} {
+		q, err := http.NewRequestWithContext(t.Context(), c.method, s.url+c.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf(`{"error":{"message":"%s does not take %s: use %s"`, c.path, c.method, c.want)
+		if text := body(t, r); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != c.want || !strings.HasPrefix(text, want) {
+			t.Errorf("%s %s: %d %q %s", c.method, c.path, r.StatusCode, r.Header.Get("Allow"), text)
+		}
+	}
+}
+
 // TestErrors checks that each bad request is one JSON error with a message.
 func TestErrors(t *testing.T) {
 	s := start(t, Config{Parallel: 1, Queue: 1, Positions: 64})
@@ -264,17 +285,24 @@ func TestErrors(t *testing.T) {
 		status           int
 	}{
 		{chat, `{`, "not a JSON object", 400},
-		{chat, `[]`, "not a JSON object", 400},
+		{chat, `[]`, `"message":"the request is not a JSON object, but of type array","type":"invalid_request_error","param":null,"code":null`, 400},
 		{chat, `{}`, "messages is missing", 400},
 		{chat, `{"messages": [{"content": "x"}]}`, "message 0 has no role", 400},
 		{chat, `{"messages": [{"role": "nobody", "content": "x"}]}`, "no such role", 400},
-		{chat, `{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, "image_url", 400},
+		{chat, `{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, `"message":"content of type \"image_url\" is not supported: want text","type":"invalid_request_error","param":"messages"`, 400},
+		{chat, `{"messages": [{"role": "user", "content": null}]}`, "message 0 has no content", 400},
+		{chat, `{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`, "message 0 has calls of tools", 400},
+		{chat, `{"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]}`, "message 0 has calls of tools", 400},
+		{chat, `{"messages": [{"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [], "function_call": null}], "max_tokens": 1}`, `"usage"`, 200},
+		{text, "{\"prompt\": \"\xff\"}", "is not UTF-8", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools is not supported", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "n": 2}`, "n is not supported", 400},
 		{chat, `{"messages": [], "tools": [{}], "suffix": "x", "n": 2, "echo": true, "best_of": 3}`, "best_of is not supported", 400},
 		{text, `{"prompt": "x", "temperature": "hot"}`, "temperature: unexpected string", 400},
 		{text, `{"prompt": "x", "temperature": -1}`, "temperature is -1", 400},
-		{text, `{"prompt": "x", "top_p": 3}`, "top-p is 3", 400},
+		{text, `{"prompt": "x", "top_p": 3}`, `top-p is 3, want 0 to 1","type":"invalid_request_error","param":"top_p"`, 400},
+		{text, `{"prompt": "x", "top_k": -1}`, `top-k is -1, want 0 to 2147483647","type":"invalid_request_error","param":"top_k"`, 400},
+		{text, `{"prompt": "x", "repeat_penalty": -1}`, `"param":"repeat_penalty"`, 400},
 		{text, `{"prompt": "x", "max_tokens": 0}`, "want at least 1", 400},
 		{text, `{"prompt": "x", "stop": [""]}`, "none of them empty", 400},
 		{text, `{"prompt": ["x", "y"]}`, "want one string", 400},

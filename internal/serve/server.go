@@ -74,6 +74,14 @@ func (s *Server) Handler() http.Handler {
 	})
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, chatEndpoint{}) })
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, textEndpoint{}) })
+	for path, method := range map[string]string{
+		"/health": "GET", "/v1/models": "GET", "/v1/models/{name...}": "GET", "/v1/chat/completions": "POST", "/v1/completions": "POST",
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", method)
+			writeError(w, &apiError{status: http.StatusMethodNotAllowed, Message: fmt.Sprintf("%s does not take %s: use %s", r.URL.Path, r.Method, method)})
+		})
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no %s %s: this server has POST /v1/chat/completions, POST /v1/completions and GET /v1/models", r.Method, r.URL.Path)})
 	})
@@ -113,10 +121,26 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // An apiError is an error as OpenAI's API reports it.
 type apiError struct {
 	status  int
-	Message string `json:"message"`
-	Type    string `json:"type"`
-	Param   string `json:"param,omitempty"`
-	Code    string `json:"code,omitempty"`
+	Message string
+	Type    string
+	Param   string // "": null
+	Code    string // "": null
+}
+
+// MarshalJSON writes all members, as OpenAI's API does.
+func (e *apiError) MarshalJSON() ([]byte, error) {
+	null := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	return json.Marshal(struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	}{e.Message, e.Type, null(e.Param), null(e.Code)})
 }
 
 func (e *apiError) Error() string { return e.Message }
