@@ -44,6 +44,9 @@ func (r ropeSettings) plan(head, positions int) (*ropePlan, error) {
 		return p, nil
 	case "longrope", "su":
 		return r.longrope(p, positions)
+	case "linear", "llama3", "yarn":
+	default:
+		return fail("rope_type %q is not supported: want default, linear, llama3, yarn or longrope", r.Type)
 	}
 	if !(r.Factor > 0) || math.IsInf(r.Factor, 0) {
 		return fail("the factor of %q is %g, want a positive number", r.Type, r.Factor)
@@ -61,8 +64,6 @@ func (r ropeSettings) plan(head, positions int) (*ropePlan, error) {
 			return fail("yarn needs original_max_position_embeddings")
 		}
 		r.yarn(p)
-	default:
-		return fail("rope_type %q is not supported: want default, linear, llama3, yarn or longrope", r.Type)
 	}
 	return p, nil
 }

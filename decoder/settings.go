@@ -3,6 +3,7 @@ package decoder
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -181,6 +182,9 @@ func decode(keys map[string]json.RawMessage, dst any) error {
 	data, err := json.Marshal(keys)
 	if err == nil {
 		err = json.Unmarshal(data, dst)
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("config.json: %s: unexpected %s", e.Field[strings.LastIndexByte(e.Field, '.')+1:], e.Value) // without embedded structs
 	}
 	if err != nil {
 		return fmt.Errorf("config.json: %w", err)

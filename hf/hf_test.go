@@ -179,6 +179,8 @@ func TestErrors(t *testing.T) {
 			want: `: the directory has no .safetensors file, but "snapshots/abc/model.safetensors" is one: name the directory of that file`},
 		{name: "parent", tree: map[string]string{"m/model.safetensors": x},
 			want: `: the directory has no .safetensors file, but "m/model.safetensors" is one: name the directory of that file`},
+		{name: "gguf-directory", tree: map[string]string{"org/m.gguf": "GGUF"}, path: "org",
+			want: `/org: the directory has no .safetensors file, but "m.gguf" has GGUF weights: name that file`},
 		{name: "gguf", tree: map[string]string{"m.gguf": "GGUF"}, path: "m.gguf",
 			want: "/m.gguf: this file has GGUF weights: convert the weights to safetensors first"},
 		{name: "index-as-file", tree: map[string]string{indexFile: "{}"}, path: indexFile,

@@ -149,7 +149,11 @@ func noShards(dir string, entries []fs.DirEntry) error {
 	const problem = "the directory has no " + safetensors.Suffix + " file"
 	for _, e := range entries {
 		if kind := foreign(e.Name()); kind != "" && !e.IsDir() {
-			return fault(dir, fmt.Sprintf("%s, but %q has %s", problem, e.Name(), kind), fixConvert)
+			fix := fixConvert
+			if strings.EqualFold(filepath.Ext(e.Name()), ".gguf") { // package convert reads it
+				fix = "name that file"
+			}
+			return fault(dir, fmt.Sprintf("%s, but %q has %s", problem, e.Name(), kind), fix)
 		}
 	}
 	// The second pattern matches the cache of a repository of the hub.

@@ -18,8 +18,9 @@ import (
 const tokenizeLong = `Convert text to the token ids of a model, or ids to text with --decode.
 
 MODEL is a tokenizer.json, a directory with that file, or a GGUF file. Text or
-ids are read from FILE, or from standard input. Ids are decimal numbers
-separated by white space or, with --raw, little-endian 32-bit integers.`
+ids are read from FILE, or from standard input without FILE or if it is "-". Ids
+are decimal numbers separated by white space or, with --raw, little-endian
+32-bit integers.`
 
 const tokenizeExample = `  echo -n "Hello, world" | microscale tokenize model
   microscale tokenize model.gguf book.txt --raw > book.ids
@@ -72,7 +73,7 @@ const maxText = 1 << 30
 
 // readInput reads the file that args names, or standard input.
 func readInput(stdin io.Reader, args []string) ([]byte, error) {
-	if len(args) == 0 {
+	if len(args) == 0 || args[0] == "-" {
 		return input.ReadAll(stdin, "standard input", maxText)
 	}
 	f, err := os.Open(args[0])

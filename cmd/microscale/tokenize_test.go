@@ -21,6 +21,7 @@ func TestTokenize(t *testing.T) {
 	for _, c := range []struct{ stdin, line, want string }{
 		{"Hi Hi!<s>", "tokenize " + dir, "2 3 2 4 5\n"},
 		{"", "tokenize " + filepath.Join(dir, "tokenizer.json") + " " + text, "2 3 2 4 5\n"},
+		{"Hi Hi!<s>", "tokenize " + dir + " -", "2 3 2 4 5\n"},
 		{"Hi", "tokenize --json " + dir, "{\n  \"ids\": [\n    2\n  ]\n}\n"},
 		{"Hi!", "tokenize --raw " + dir, "\x02\x00\x00\x00\x04\x00\x00\x00"},
 		{"\x02\x00\x00\x00\x04\x00\x00\x00", "tokenize --raw --decode " + dir, "Hi!"},
