@@ -221,7 +221,7 @@ func (r *run) tiling(decision int) checkpoint.Tiling {
 	if d.action == copied {
 		return d.Flat()
 	}
-	return d.Tiling(d.Format, r.plan.Format)
+	return d.Tiling(d.Format, r.plan.formatOf(d))
 }
 
 // Stages of verify.Progress.

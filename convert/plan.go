@@ -151,6 +151,15 @@ func (p *Plan) fileOf(s hf.Shard) string {
 	return s.Name
 }
 
+// formatOf returns the format in which the result stores a quantized weight. A source may mix formats, which
+// relabeled weights keep.
+func (p *Plan) formatOf(d decision) quant.Format {
+	if d.action == relabeled && d.Quantized() {
+		return d.Weight.Format
+	}
+	return p.Format
+}
+
 // count returns the number of weights of an action that the run converts.
 func (p *Plan) count(a action) (n int) {
 	for i, d := range p.decisions {
@@ -241,7 +250,7 @@ func (p *Plan) layout(added map[string]string) error {
 				metadata[d.metadata[0]] = d.metadata[1]
 			}
 			if d.action == quantized || d.action == relabeled {
-				if key, value, ok := p.convention.Metadata(p.Format, d.Name, d.Shape, d.Dtype); ok {
+				if key, value, ok := p.convention.Metadata(p.formatOf(d), d.Name, d.Shape, d.Dtype); ok {
 					metadata[key] = value
 				}
 			}

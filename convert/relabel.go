@@ -31,8 +31,8 @@ func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme 
 		return nil, err
 	}
 	f, other := m.FormatIn()
-	if other != nil {
-		return nil, fmt.Errorf("%s: it mixes %s and %s, but a convention stores one block format: dequantize it and quantize it again", source.Path, f, other)
+	if plain := checkpoint.Plain(); other != nil && to != plain {
+		return nil, fmt.Errorf("%s: it mixes %s and %s, but convention %s stores one block format: choose convention %s, which describes each weight, or requantize it", source.Path, f, other, to, plain)
 	}
 	if to.InGGUF() {
 		if calibration != nil {
@@ -113,7 +113,7 @@ func (p *Plan) noteGlobals() {
 	global := func(s checkpoint.Stored) bool { return s.Part == checkpoint.Global }
 	n := 0
 	for _, d := range p.decisions {
-		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(p.Format, d.Weight.Name, d.Weight.Shape), global) {
+		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(d.Weight.Format, d.Weight.Name, d.Weight.Shape), global) {
 			n++
 		}
 	}
@@ -186,7 +186,7 @@ func (p *Plan) rejects(w *checkpoint.Weight) string {
 			fused = "it holds all experts of a layer, and that convention stores each separately: dequantize it and quantize the result"
 		}
 	}
-	return cmp.Or(c.RejectsExperts(w), fused, c.Rejects(p.Format, w.Name, w.Shape), other)
+	return cmp.Or(c.RejectsExperts(w), fused, c.Rejects(w.Format, w.Name, w.Shape), other)
 }
 
 // renameCache renames the scale of a KV cache as the convention does.

@@ -51,7 +51,7 @@ func (r *run) units(i int) checkpoint.Tiling {
 	case d.action == copied:
 		t.TileCols *= tiles(d.FlatBytes(t.TileCols))
 	case d.action != decoded && t.TileCols >= t.Cols:
-		t.TileRows *= tiles(int64(t.TileRows) * int64(t.TileCols) * int64(r.plan.Format.Element.StoredBits()) / 8)
+		t.TileRows *= tiles(int64(t.TileRows) * int64(t.TileCols) * int64(r.plan.formatOf(d).Element.StoredBits()) / 8)
 	}
 	return t
 }
@@ -294,7 +294,7 @@ func (u *unit) spans() iter.Seq2[int, checkpoint.Span] {
 
 // spansOf returns the ranges of the unit in a stored tensor, in multiples of size bytes.
 func (u *unit) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], size int) {
-	f, t := u.run.plan.Format, u.tile
+	f, t := u.run.plan.formatOf(u.d), u.tile
 	_, cols := u.d.Matrix()
 	once := func(yield func(checkpoint.Span) bool) {
 		if t.First() {

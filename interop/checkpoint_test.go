@@ -204,7 +204,7 @@ func makeReading(t *testing.T, r reading, source, dir string) {
 
 func converted(t *testing.T, source, dst string, plan func(*hf.Checkpoint) (*convert.Plan, error)) {
 	t.Helper()
-	src, err := hf.Open(source)
+	src, err := convert.Open(source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func writeGPTOSS(t *testing.T, dir string) {
 	t.Helper()
 	const config = `{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "torch_dtype": "bfloat16", "vocab_size": 256, "hidden_size": 64,
 		"intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 3,
-		"num_experts_per_tok": 2, "layer_types": ["sliding_attention", "full_attention"], "pad_token_id": 0, "eos_token_id": 0}`
+		"num_experts_per_tok": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"], "pad_token_id": 0, "eos_token_id": 0}`
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package summary
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/convert"
@@ -45,8 +46,15 @@ func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion 
 
 // Relabeled describes the conversion of src to another convention.
 func Relabeled(src, dst string, plan *convert.Plan) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: plan.Format.Name, convention: plan.Convention, scheme: plan.Scheme, count: plan.Count("relabel"), relabel: true}
-	c.what = fmt.Sprintf("%s of %s relabeled from %s to %s", cli.Counted(c.count, "weight"), plan.Format, checkpoint.Read(plan.Source()).Convention, schemeText(c.convention, c.scheme))
+	source := checkpoint.Read(plan.Source())
+	var formats []string // a GGUF file may mix them
+	for _, w := range source.Weights {
+		if w.Quantized() && !slices.Contains(formats, w.Format.Name) {
+			formats = append(formats, w.Format.Name)
+		}
+	}
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.Join(formats, ", "), convention: plan.Convention, scheme: plan.Scheme, count: plan.Count("relabel"), relabel: true}
+	c.what = fmt.Sprintf("%s of %s relabeled from %s to %s", cli.Counted(c.count, "weight"), c.format, source.Convention, schemeText(c.convention, c.scheme))
 	return c
 }
 
