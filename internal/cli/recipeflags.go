@@ -91,7 +91,7 @@ func recipeCompletions() []string {
 func FindRecipe(name string) (recipe.Recipe, error) {
 	r, err := recipe.Find(name)
 	if err != nil {
-		err = suggest(err, name, RecipeNames())
+		err = suggestInText(err)
 	}
 	return r, err
 }

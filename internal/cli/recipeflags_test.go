@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,5 +59,28 @@ func TestAccumulatorRecipes(t *testing.T) {
 		if text != tc.want {
 			t.Errorf("--accumulate %q: got %s, want %s", tc.accumulate, text, tc.want)
 		}
+	}
+}
+
+// TestFindRecipe checks that errors of recipe files, too, suggest what is like the unknown name.
+func TestFindRecipe(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"base = \"mxfp8\"\nscale_rul = \"floor\"":      `line 2: unknown key "scale_rul": did you mean scale_rule?`,
+		"base = \"mxfp8\"\nscale_rule = \"flor\"":      `unknown scale rule "flor": did you mean floor?`,
+		"base = \"mxpf8\"":                             `line 1: unknown recipe "mxpf8": did you mean mxfp8?`,
+		"base = \"mxfp8\"\naccumulate = \"hopper-wg\"": `unknown model "hopper-wg": did you mean hopper-wgmma?`,
+		"base = \"mxfp8\"\n[grad.sideways]":            `line 2: unknown key "sideways": use one of rowwise, columnwise`,
+	} {
+		path := filepath.Join(dir, "mine.toml")
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := FindRecipe(path); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	if _, err := FindRecipe("mxpf8"); err == nil || err.Error() != `unknown recipe "mxpf8": did you mean mxfp8?` {
+		t.Errorf("got %v", err)
 	}
 }

@@ -47,6 +47,18 @@ func suggest(err error, name string, names []string) error {
 	return fmt.Errorf("%s: did you mean %s?", err.Error()[:place[0]], strings.Join(near, " or "))
 }
 
+// unknownName matches errors that end in an unknown name and its choices.
+var unknownName = regexp.MustCompile(`unknown [^"]*"([^"]*)": use one of (.*)$`)
+
+// suggestInText is suggest with the unknown name and the choices that the text of err ends in.
+func suggestInText(err error) error {
+	m := unknownName.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	return suggest(err, m[1], strings.Split(m[2], ", "))
+}
+
 // Nearest returns the names that begin with name; else those at the smallest edit
 // distance from it; else those whose part before the hyphen is. The distance is at most
 // a third of the length, and the first letter is the same.
