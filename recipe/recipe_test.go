@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -363,5 +364,20 @@ func TestEnumerations(t *testing.T) {
 	var g GEMM
 	if err := g.UnmarshalText([]byte("bgrad")); err == nil {
 		t.Error("UnmarshalText(bgrad): got no error")
+	}
+}
+
+// TestSwitchValues checks that the values in the help of switches are those of their errors.
+func TestSwitchValues(t *testing.T) {
+	for _, name := range []string{"scale_rule", "amax_compute_algo"} {
+		r, err := Lookup("delayed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(switches, func(s Switch) bool { return s.Name == name })
+		want := ": use one of " + strings.ReplaceAll(switches[i].Values, " | ", ", ")
+		if err := r.Set(name, "?"); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
 	}
 }

@@ -38,7 +38,7 @@ var switches = []Switch{
 	{"grad_format", "a block format", "the format of dY, in both directions", setFormat(func(r *Recipe) *Operand { return &r.Grad })},
 	{"fp8_format", "e4m3 | hybrid", "FP8 elements: E4M3 everywhere, or E5M2 for gradients", setFP8Format},
 	{"2d_quantization", boolean, "weights in square blocks, with the same codes in both directions", set2D},
-	{"scale_rule", "rceil | floor | ceil | even", "rule from the amax of a block to its E8M0 scale", setScaleRule},
+	{"scale_rule", "rceil | floor | ceil | even | round", "rule from the amax of a block to its E8M0 scale", setScaleRule},
 	{"power_2_scale", boolean, "FP32 scales are powers of two", setPowerOfTwo},
 	{"random_hadamard_transform", listOfGEMM, "products with both operands transformed before quantization", setHadamard},
 	{"stochastic_rounding", boolean, "round gradients stochastically", setStochastic},
@@ -244,7 +244,7 @@ func setSplit(r *Recipe, value string) error {
 	return nil
 }
 
-var errNotDelayed = fmt.Errorf("only the recipe delayed has this setting")
+var errNotDelayed = errors.New("only the recipe delayed has this setting")
 
 func setMargin(r *Recipe, value string) error {
 	n, err := strconv.Atoi(value)

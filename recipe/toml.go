@@ -75,7 +75,7 @@ func parse(text, name string) (Recipe, error) {
 		return Recipe{}, err
 	}
 	if file["base"] == nil {
-		return Recipe{}, fmt.Errorf("base is missing: name the recipe to start from")
+		return Recipe{}, errors.New("base is missing: name the recipe to start from")
 	}
 	base, err := Lookup(fmt.Sprint(file["base"]))
 	if err != nil {

@@ -31,7 +31,7 @@ type Config struct {
 type Figure struct {
 	Name    string
 	Value   float64 // NaN: unknown
-	Unit    string  // "B", "FLOP", "s" or "" for a ratio
+	Unit    string  // "B", "FLOP", "s", "rows", or "" for a ratio
 	Formula string  // with its inputs; why it is unknown
 }
 

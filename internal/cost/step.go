@@ -196,7 +196,7 @@ func (e *Estimate) thresholds() Section {
 		reads = 2
 	}
 	for _, t := range Thresholds(e.Device, f, reads) {
-		figure := Figure{t.Name, t.Size, "", t.Formula}
+		figure := Figure{t.Name, t.Size, "rows", t.Formula}
 		for _, p := range e.Products[:t.products] {
 			if p.Mode == nil {
 				figure.Value, figure.Formula = math.NaN(), p.Problems[0].String()

@@ -23,6 +23,8 @@ func valueText(f cost.Figure) string {
 		return cli.BytesText(f.Value)
 	case f.Unit == "s":
 		return cli.DurationText(f.Value)
+	case f.Unit == "rows":
+		return fmt.Sprintf("%.0f rows", f.Value)
 	case f.Unit == "":
 		return fmt.Sprintf("%.4g", f.Value)
 	}
