@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -107,9 +106,6 @@ func (q *request) generation(c Config, seed uint64) (r generation.Request, err e
 	set(&r.Sampling.Temperature, q.Temperature)
 	set(&r.Sampling.TopK, q.TopK)
 	set(&r.Sampling.TopP, q.TopP)
-	if q.TopP != nil && *q.TopP == 0 { // the smallest set of tokens, not all as in sampling.Options
-		r.Sampling.TopP = math.SmallestNonzeroFloat64
-	}
 	set(&r.Sampling.MinP, q.MinP)
 	set(&r.Sampling.RepeatPenalty, q.RepeatPenalty)
 	if q.Seed != nil {
