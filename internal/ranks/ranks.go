@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -72,6 +73,11 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	}
 	if err := j.handshake(cmd); err != nil {
 		return nil, err
+	}
+	if err := t.Watch(j.world); errors.Is(err, mpi.ErrUnwatched) {
+		cli.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("%v: if a rank is killed, only the launcher or --timeout ends the job", err)})
+	} else if err != nil {
+		j.abort(err)
 	}
 	if want := int(*f.dp) * f.tensor(); cmd.Flags().Changed("dp") && want != l.Size {
 		return nil, cli.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name, l.Size, want)

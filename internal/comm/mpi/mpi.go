@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -22,6 +23,8 @@ type Transport struct {
 	abort      chan struct{}
 	end        chan struct{}
 	ended      chan error
+	watch      *watch // nil: only the launcher notices that a process ends
+	aborting   atomic.Bool
 }
 
 // A batch is what Start was called with.
@@ -94,19 +97,43 @@ func (t *Transport) Start(tag int, messages []comm.Message) *comm.Pending {
 	return p
 }
 
+// Watch ends this process when that of another rank of g, the ranks of the job, is killed or crashes.
+// Every rank calls it once. An error that matches ErrUnwatched is returned by all ranks: then the
+// launcher, or the timeout of a transfer, has to end the job.
+func (t *Transport) Watch(g *comm.Group) (err error) {
+	if t.watch, err = newWatch(g, ":0"); err == nil {
+		t.watch.start(t.lost)
+	}
+	return err
+}
+
+// lost ends this process because another has ended. err is nil if a rank has printed the reason.
+// Otherwise the first rank prints err and ends the job; the others wait for their turn.
+func (t *Transport) lost(err error) {
+	if err == nil {
+		t.watch.leave(failed)
+		time.Sleep(Turn)
+		os.Exit(1)
+	}
+	time.Sleep(messageTime) // the launcher may be ending all processes
+	time.Sleep(time.Duration(min(max(t.rank-1, 0), 3)) * Turn)
+	t.Abort(err)
+}
+
 // abortGrace is how long MPI_Abort may take to end this process.
 const abortGrace = 2 * time.Second
 
 // Abort prints err to standard error and ends the job: the launcher ends all of its processes.
 // It does not return.
 func (t *Transport) Abort(err error) {
+	if t.aborting.Swap(true) {
+		select {} // until another goroutine has ended the process
+	}
 	rank := fmt.Sprintf("rank %d: ", t.rank)
 	fmt.Fprintf(os.Stderr, "microscale: %s%s\n", rank, strings.TrimPrefix(err.Error(), rank)) // which errors of comm begin with
+	t.watch.leave(failed)
 	time.Sleep(messageTime)
-	select {
-	case t.abort <- struct{}{}:
-	default: // another goroutine has aborted
-	}
+	t.abort <- struct{}{}
 	time.Sleep(abortGrace)
 	os.Exit(1)
 }
@@ -120,6 +147,7 @@ func (t *Transport) Exit(code int) {
 		fmt.Fprintf(os.Stderr, "microscale: rank %d: %v\n", t.rank, err)
 		code = max(code, 1)
 	}
+	t.watch.leave(completed)
 	t.lib.exit(int32(code))
 	select {}
 }

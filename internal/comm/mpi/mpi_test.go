@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +22,8 @@ import (
 )
 
 var (
-	rankMode    = flag.String("rank", "", "be one process of a job: check, fail, panic, killed, hang, short, late")
+	rankMode    = flag.String("rank", "", "be one process of a job: check, fail, panic, killed, exit, hang, short, late")
+	culpritRank = flag.Int("culprit", 2, "with -rank: the process that fails")
 	libraryFile = flag.String("library", "", "with -rank: the MPI library")
 )
 
@@ -57,7 +59,10 @@ func beRank(mode string) {
 	if mode == "hang" {
 		g = comm.New(t, comm.Options{Timeout: 500 * time.Millisecond})
 	}
-	culprit := g.Rank() == g.Size()-1
+	if err := t.Watch(g); err != nil {
+		t.Abort(err)
+	}
+	culprit := g.Rank() == *culpritRank
 	switch {
 	case mode == "check":
 		sum, err := commtest.Check(g)
@@ -85,6 +90,8 @@ func beRank(mode string) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 			t.Abort(err)
 		}
+	case culprit && mode == "exit":
+		os.Exit(3)
 	case culprit && mode == "hang":
 		time.Sleep(time.Minute)
 	}
@@ -106,20 +113,25 @@ var jobs = []struct {
 // run starts n processes of this test under a launcher, and returns what they print.
 func run(t *testing.T, job, n int, arguments ...string) (output string, err error) {
 	t.Helper()
-	j := jobs[job]
-	if _, err := exec.LookPath(j.launcher); err != nil {
-		t.Skipf("%s is not installed: Debian's packages openmpi-bin and mpich have both launchers", j.launcher)
+	return runUnder(t, jobs[job].launcher, jobs[job].arguments, n, arguments...)
+}
+
+// runUnder is run with arguments for the launcher.
+func runUnder(t *testing.T, launcher string, options []string, n int, arguments ...string) (output string, err error) {
+	t.Helper()
+	if _, err := exec.LookPath(launcher); err != nil {
+		t.Skipf("%s is not installed: Debian's packages openmpi-bin and mpich have both launchers", launcher)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
-	line := append(append([]string{}, j.arguments...), "-np", fmt.Sprint(n), os.Args[0])
-	cmd := exec.CommandContext(ctx, j.launcher, append(line, arguments...)...)
+	line := append(slices.Clone(options), "-np", fmt.Sprint(n), os.Args[0])
+	cmd := exec.CommandContext(ctx, launcher, append(line, arguments...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
 	if ctx.Err() != nil {
-		t.Fatalf("%s did not end:\n%s", j.launcher, out.String())
+		t.Fatalf("%s did not end:\n%s", launcher, out.String())
 	}
 	return out.String(), err
 }
@@ -165,6 +177,28 @@ func TestFaults(t *testing.T) {
 				if took := time.Since(start); err == nil || !strings.Contains(out, message) || took > 10*time.Second {
 					t.Errorf("%s: %v after %v, want a message with %q, got:\n%s", mode, err, took, message, out)
 				}
+			}
+		})
+	}
+}
+
+// TestLost ends one process of three under launchers that let the others wait, as Slurm's does with PMI-2. The
+// job ends within 10 s, before any timeout, with one message that names the rank.
+func TestLost(t *testing.T) {
+	for job, c := range []struct {
+		options       []string // of the launcher
+		mode, culprit string
+	}{
+		{[]string{"--mca", "orte_abort_on_non_zero_status", "0"}, "killed", "2"},
+		{[]string{"-disable-auto-cleanup"}, "exit", "0"}, // the launcher ends the job anyway if a process was killed
+	} {
+		launcher := jobs[job].launcher
+		t.Run(launcher, func(t *testing.T) {
+			start := time.Now()
+			out, err := runUnder(t, launcher, slices.Concat(jobs[job].arguments, c.options), 3, "-rank", c.mode, "-culprit", c.culprit)
+			took := time.Since(start)
+			if err == nil || strings.Count(out, "microscale: ") != 1 || !strings.Contains(out, "lost rank "+c.culprit+" (process ") || took > 10*time.Second {
+				t.Errorf("%v after %v, got:\n%s", err, took, out)
 			}
 		})
 	}

@@ -32,6 +32,9 @@ func (t *Transport) Library() string { panic(errUnsupported) }
 // Start is not reached in this build.
 func (t *Transport) Start(int, []comm.Message) *comm.Pending { panic(errUnsupported) }
 
+// Watch is not reached in this build.
+func (t *Transport) Watch(*comm.Group) error { panic(errUnsupported) }
+
 // Abort is not reached in this build.
 func (t *Transport) Abort(err error) { panic(err) }
 
