@@ -74,7 +74,7 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	if err := j.handshake(cmd); err != nil {
 		return nil, err
 	}
-	if err := t.Watch(j.world); errors.Is(err, mpi.ErrUnwatched) {
+	if err := t.Watch(*f.timeout); errors.Is(err, mpi.ErrUnwatched) {
 		cli.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("%v: if a rank is killed, only the launcher or --timeout ends the job", err)})
 	} else if err != nil {
 		j.abort(err)

@@ -97,11 +97,15 @@ func (t *Transport) Start(tag int, messages []comm.Message) *comm.Pending {
 	return p
 }
 
-// Watch ends this process when that of another rank of g, the ranks of the job, is killed or crashes.
-// Every rank calls it once. An error that matches ErrUnwatched is returned by all ranks: then the
-// launcher, or the timeout of a transfer, has to end the job.
-func (t *Transport) Watch(g *comm.Group) (err error) {
-	if t.watch, err = newWatch(g, ":0"); err == nil {
+// Watch ends this process when that of another rank is killed or crashes. Every rank calls it once.
+// timeout limits how long it waits for the other ranks, apart from the time of the connections; 0: no limit.
+// All ranks return an error that matches ErrUnwatched if one cannot connect: then only the launcher, or
+// the timeout of a transfer, ends the job.
+func (t *Transport) Watch(timeout time.Duration) (err error) {
+	if timeout > 0 {
+		timeout += 3 * connectTime // more than newWatch needs
+	}
+	if t.watch, err = newWatch(comm.New(t, comm.Options{Timeout: timeout}), ":0"); err == nil {
 		t.watch.start(t.lost)
 	}
 	return err

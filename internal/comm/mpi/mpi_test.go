@@ -59,7 +59,7 @@ func beRank(mode string) {
 	if mode == "hang" {
 		g = comm.New(t, comm.Options{Timeout: 500 * time.Millisecond})
 	}
-	if err := t.Watch(g); err != nil {
+	if err := t.Watch(timeout); err != nil {
 		t.Abort(err)
 	}
 	culprit := g.Rank() == *culpritRank

@@ -33,7 +33,7 @@ func (t *Transport) Library() string { panic(errUnsupported) }
 func (t *Transport) Start(int, []comm.Message) *comm.Pending { panic(errUnsupported) }
 
 // Watch is not reached in this build.
-func (t *Transport) Watch(*comm.Group) error { panic(errUnsupported) }
+func (t *Transport) Watch(time.Duration) error { panic(errUnsupported) }
 
 // Abort is not reached in this build.
 func (t *Transport) Abort(err error) { panic(err) }
