@@ -5,6 +5,8 @@ package ggml
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 // A Struct is a ggml struct that interleaves blocks of codes with their scales
@@ -52,6 +54,12 @@ func (s Struct) CodeBytes() int { return s.Elements * s.CodeBits / 8 }
 // overlap codes or scales.
 func (s Struct) Interleave(dst, codes, scales []byte) {
 	s.check(dst, codes, scales)
+	for _, k := range kernels {
+		if k.tier <= cpu.Best() && k.of == s && len(dst) > 0 {
+			k.interleave(&dst[0], &codes[0], &scales[0], len(dst)/s.Bytes())
+			return
+		}
+	}
 	switch s {
 	case BlockMXFP4:
 		interleaveMXFP4(dst, codes, scales)
@@ -65,6 +73,13 @@ func (s Struct) Interleave(dst, codes, scales []byte) {
 			dst, codes, scales = dst[n+size:], codes[size:], scales[n:]
 		}
 	}
+}
+
+// A kernel is Interleave for n structs, n > 0. The kernel table is in kernel_amd64.go.
+type kernel struct {
+	tier       cpu.Tier
+	of         Struct
+	interleave func(dst, codes, scales *byte, n int)
 }
 
 // Deinterleave splits the structs of src into codes and scales. It is the inverse of

@@ -7,10 +7,18 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/guard"
 )
 
-// TestStructs compares each struct with its definition, element by element.
+// TestStructs compares each struct with its definition, element by element, for every kernel. The
+// kernels read and write only the structs.
 func TestStructs(t *testing.T) {
+	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) { testStructs(t) })
+}
+
+func testStructs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, s := range Structs() {
 		for _, n := range []int{0, 1, 2, 7} {
@@ -22,13 +30,13 @@ func TestStructs(t *testing.T) {
 			for i := range each {
 				each[i] = byte(random.Uint32()) & (1<<s.CodeBits - 1)
 			}
-			codes := make([]byte, len(each)*s.CodeBits/8)
+			codes := guard.Bytes(t, len(each)*s.CodeBits/8, guard.Side(n%2))
 			element.Join(codes, each)
-			scales := make([]byte, n*s.Blocks*s.ScaleBytes)
+			scales := guard.Bytes(t, n*s.Blocks*s.ScaleBytes, guard.Side(n%2))
 			for i := range scales {
 				scales[i] = byte(random.Uint32())
 			}
-			got := make([]byte, n*s.Bytes())
+			got := guard.Bytes(t, n*s.Bytes(), guard.Side(n%2))
 			s.Interleave(got, codes, scales)
 			if want := s.defined(each, scales); !bytes.Equal(got, want) {
 				t.Errorf("%s ×%d: got %x, want %x", s, n, got, want)

@@ -38,7 +38,7 @@ internal/enum:
 internal/behavior: internal/enum
 internal/report:
 format: internal/behavior internal/enum
-internal/ggml: format
+internal/ggml: format internal/cpu
 mma: format internal/cpu
 internal/mmatest: mma format
 tensor: internal/behavior format internal/cpu

@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package ggml
+
+var kernels []kernel
