@@ -1,9 +1,11 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
@@ -26,6 +28,8 @@ type unit struct {
 
 	raw      []byte // bytes of the source
 	values   []byte // values of the source as FP32 bytes
+	structs  []byte // codes and scales of the result
+	rows     []byte // rows in the order of the result
 	codes    *quant.Tensor
 	comparer checkpoint.Comparer
 }
@@ -193,7 +197,8 @@ func (u *unit) store(q *quant.Tensor, global float32) error {
 		err = u.put(checkpoint.Scales, q.ScaleBytes())
 	}
 	if s, ok := u.run.plan.convention.Struct(q.Format); ok && err == nil {
-		err = u.put(checkpoint.Blocks, checkpoint.Interleaved(s, q))
+		u.structs = checkpoint.Interleaved(u.structs, s, q)
+		err = u.put(checkpoint.Blocks, u.structs)
 	}
 	if err == nil {
 		err = u.put(checkpoint.Global, checkpoint.GlobalBytes(global))
@@ -332,13 +337,29 @@ func (u *unit) write(i int, raw []byte, at int64) error {
 	if d.rowBytes == 0 || i > 0 {
 		return write(raw, at)
 	}
+	type part struct { // of a row
+		at   int64
+		data []byte
+	}
+	var parts []part
 	for len(raw) > 0 {
 		row, in := at/d.rowBytes, at%d.rowBytes
 		n := min(int64(len(raw)), d.rowBytes-in)
-		if err := write(raw[:n], int64(d.row(int(row)))*d.rowBytes+in); err != nil {
+		parts = append(parts, part{int64(d.row(int(row)))*d.rowBytes + in, raw[:n]})
+		raw, at = raw[n:], at+n
+	}
+	// Most rows move within a head, so that few writes suffice.
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.at, b.at) })
+	for len(parts) > 0 {
+		begin, end := parts[0].at, parts[0].at
+		u.rows = u.rows[:0]
+		for len(parts) > 0 && parts[0].at == end {
+			u.rows, end = append(u.rows, parts[0].data...), end+int64(len(parts[0].data))
+			parts = parts[1:]
+		}
+		if err := write(u.rows, begin); err != nil {
 			return err
 		}
-		raw, at = raw[n:], at+n
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func q80(t *testing.T, raw []byte, rows, cols int) []byte {
 		t.Fatal(err)
 	}
 	structs, _ := checkpoint.GGUF().Struct(quant.Q8_0)
-	return checkpoint.Interleaved(structs, q)
+	return checkpoint.Interleaved(nil, structs, q)
 }
 
 // TestMixedGGUF reads a file with attention in Q8_0 and experts in MXFP4: its values decoded, its codes in

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/ggml"
@@ -44,15 +45,16 @@ func (c *Convention) Struct(f quant.Format) (ggml.Struct, bool) {
 	return *s.interleaved, true
 }
 
-// Interleaved returns the codes and scales of t as structs.
-func Interleaved(s ggml.Struct, t *quant.Tensor) []byte {
+// Interleaved returns the codes and scales of t as structs. It uses buf if that is large enough.
+func Interleaved(buf []byte, s ggml.Struct, t *quant.Tensor) []byte {
 	scales := t.Scales
 	for _, scale := range t.Scales32 {
 		scales = binary.LittleEndian.AppendUint16(scales, uint16(format.FP16.EncodeWith(scale*integer, format.Conversion{Overflow: format.NonSaturating}, 0)))
 	}
-	out := make([]byte, len(scales)/(s.Blocks*s.ScaleBytes)*s.Bytes())
-	s.Interleave(out, t.Codes, scales)
-	return out
+	n := len(scales) / (s.Blocks * s.ScaleBytes) * s.Bytes()
+	buf = slices.Grow(buf[:0], n)[:n]
+	s.Interleave(buf, t.Codes, scales)
+	return buf
 }
 
 // integer is the value of the code 1 of INT8: the scale of a struct multiplies integers.
