@@ -7,23 +7,23 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// A rowKernel adds blocks of 32 elements to the lanes. It stops before a block that contains
-// NaN or Inf. The kernel table is in kernel_amd64.go, fastest first.
+// A rowKernel adds blocks of 32 elements to the lanes, as addSingle does. It stops before a block
+// that addSingle rejects. The kernel table is in kernel_amd64.go, fastest first.
 type rowKernel struct {
 	tier cpu.Tier
 	bf16 bool // the wanted elements are BF16, otherwise float32
-	sum  func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, totals *float64) (done int)
+	sum  func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 }
 
 const (
-	kernelBlock = 32 // elements of a block of a kernel
-	kernelLimit = 16 // elements per limit of a kernel
-	kernelCall  = 64 // maximum blocks of a call
+	kernelBlock = 32  // elements of a block of a kernel
+	kernelLimit = 16  // elements per limit of a kernel
+	kernelCall  = 256 // maximum blocks of a call
 )
 
 // kernelBuffers holds the inputs and outputs of a kernel call besides the rows.
 type kernelBuffers struct {
-	totals [2 * kernelCall]float64
+	ratios [kernelCall]float32
 	limits [kernelCall * kernelBlock / kernelLimit]float32
 }
 
@@ -52,12 +52,12 @@ func (k *rowKernel) add(a *Accumulator, r *Row, i int) int {
 	if k.bf16 {
 		base, size = unsafe.Pointer(unsafe.SliceData(r.WantBF16)), 2
 	}
-	totals, begin := &a.buffer.totals, i
+	ratios, begin := &a.buffer.ratios, i
 	for len(r.Got)-i >= kernelBlock {
 		n := min((len(r.Got)-i)/kernelBlock, kernelCall)
 		limit, step, next := r.limits(a.buffer.limits[:n*kernelBlock/kernelLimit], i)
-		done := k.sum((*byte)(unsafe.Add(base, i*size)), &r.Got[i], limit, step, next, n, &a.lanes, &totals[0])
-		a.endBlocks(totals[:2*done])
+		done := k.sum((*byte)(unsafe.Add(base, i*size)), &r.Got[i], limit, step, next, n, &a.lanes, &ratios[0])
+		a.endBlocks(ratios[:done])
 		i += done * kernelBlock
 		if done < n {
 			break

@@ -46,6 +46,14 @@ func TestKernels(t *testing.T) {
 			if random.IntN(3) > 0 {
 				got[i] = want[i] * (1 + float32(random.IntN(5)-2)/16)
 			}
+			// Exact blocks, alone and in groups, of no, usual, small and large values, and errors of zeros.
+			if trial%4 == 2 && i/kernelBlock%8 < trial%9 {
+				kind := i / 128 % 5
+				bits = math.Float32bits(float32(random.NormFloat64())*[]float32{0, 1, 0x1p-60, 0x1p60, 0}[kind]) &^ 0xffff
+				want[i] = math.Float32frombits(bits)
+				binary.LittleEndian.PutUint16(raw[2*i:], uint16(bits>>16))
+				got[i] = want[i] + []float32{4: 0x1p-90}[kind]
+			}
 		}
 		var limits []float32
 		if extent > 0 {

@@ -126,6 +126,41 @@ func TestSaturated(t *testing.T) {
 	}
 }
 
+// TestPrecision compares the sums with float64 at all magnitudes, for usual errors, errors as large as the
+// values, and results near zero. At most 14 roundings to float32 affect a ratio of sums.
+func TestPrecision(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for exponent := -140; exponent < 128; exponent += 3 {
+		for _, of := range []float64{0x1p-20, 0.1, 1, 8, 0} {
+			want, got := make([]float32, 1<<10), make([]float32, 1<<10)
+			var signal, noise, power, product float64
+			for i := range want {
+				want[i] = float32(math.Ldexp(random.Float64()-0.5, exponent))
+				got[i] = want[i]
+				if of == 0 {
+					got[i] /= 1 << 12
+				} else if random.IntN(3) > 0 {
+					got[i] = float32(float64(want[i]) * (1 + of*(random.Float64()-0.5)))
+				}
+				x, y := float64(want[i]), float64(got[i])
+				if math.IsInf(y, 0) {
+					got[i], y = want[i], x
+				}
+				signal, noise, power, product = signal+x*x, noise+(y-x)*(y-x), power+y*y, product+x*y
+			}
+			const rounded = 14.0 / (1 << 24)
+			r := result(32, want, got)
+			if sqnr := decibel(signal / noise); math.Abs(r.SQNR-sqnr) > decibel(1+rounded) && r.SQNR != sqnr {
+				t.Errorf("2^%d, errors of %g: got an SQNR of %.9g dB, want %.9g", exponent, of, r.SQNR, sqnr)
+			}
+			// 1 - cosine is at most about noise/signal. The sums of the test are rounded as well.
+			if cosine := product / math.Sqrt(signal) / math.Sqrt(power); math.Abs(r.Cosine-cosine) > min(1, noise/signal)*rounded+float64(len(want))*0x1p-53 && signal > 0 {
+				t.Errorf("2^%d, errors of %g: got a cosine of %.9g, want %.9g", exponent, of, r.Cosine, cosine)
+			}
+		}
+	}
+}
+
 // TestTiles cuts rows at block boundaries in several ways: blocks, counts and maxima are
 // equal, and sums agree up to rounding.
 func TestTiles(t *testing.T) {

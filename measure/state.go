@@ -8,11 +8,13 @@ import (
 
 // state is the serialized form of an Accumulator.
 type state struct {
-	Block                                    int64
-	Elements, NonFiniteWant, NonFinite       int64
-	Saturated, Flushed, Exponent, Blocks     int64
-	Signal, Noise, Ratio                     float64
-	Power, Product, Errors, Magnitude, Worst [8]float64
+	Block                                int64
+	Elements, NonFiniteWant, NonFinite   int64
+	Saturated, Flushed, Exponent, Blocks int64
+	Ratio                                float64
+	Totals                               [4]float64
+	Magnitude                            [8]float64
+	Worst                                [16]float32
 }
 
 // MarshalBinary returns the state of a. An accumulator that UnmarshalBinary restores from it
@@ -22,7 +24,7 @@ func (a *Accumulator) MarshalBinary() ([]byte, error) {
 	var b bytes.Buffer
 	err := binary.Write(&b, binary.LittleEndian, state{
 		int64(a.block), a.elements, a.nonFiniteWant, a.nonFinite, l.saturated, l.flushed, a.exponent, a.blocks,
-		a.signal, a.noise, a.ratio, l.power, l.product, l.errors, l.magnitude, l.worst,
+		a.ratio, l.totals, l.magnitude, l.worst,
 	})
 	return b.Bytes(), err
 }
@@ -35,8 +37,8 @@ func (a *Accumulator) UnmarshalBinary(data []byte) error {
 	}
 	*a = Accumulator{
 		block: int(s.Block), elements: s.Elements, nonFiniteWant: s.NonFiniteWant, nonFinite: s.NonFinite,
-		signal: s.Signal, noise: s.Noise, ratio: s.Ratio, exponent: s.Exponent, blocks: s.Blocks,
-		lanes: lanes{s.Power, s.Product, s.Errors, s.Magnitude, s.Worst, s.Saturated, s.Flushed},
+		ratio: s.Ratio, exponent: s.Exponent, blocks: s.Blocks,
+		lanes: lanes{s.Totals, s.Magnitude, s.Worst, s.Saturated, s.Flushed},
 	}
 	return nil
 }

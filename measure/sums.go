@@ -5,35 +5,39 @@ import (
 	"math"
 )
 
-// lanes are sums in eight parts: element i of a block is added to part i mod 8, so that a
-// kernel with eight lanes gives the bits of addBlock. The kernels depend on the order of the
-// fields.
+// lanes are sums over blocks, of which x is a wanted element and d = x - x̂ its difference to the
+// result. Sums in float32 are of one block. The kernels depend on the order of the fields.
 type lanes struct {
-	power     [8]float64 // Σx̂²
-	product   [8]float64 // Σx·x̂
-	errors    [8]float64 // Σe
-	magnitude [8]float64 // Σ|x|
-	worst     [8]float64 // the largest |e|/|x|, to one unit in the last place
+	totals    [4]float64  // Σx², Σd², Σx·d and Σd
+	magnitude [8]float64  // Σ|x|: element i of a block is in part i mod 8
+	worst     [16]float32 // the largest |d|/|x|, to one unit in the last place, in parts as well
 	saturated int64
 	flushed   int64
 }
 
 // add adds the sums of b to l.
 func (l *lanes) add(b *lanes) {
-	for i := range 8 {
-		l.power[i] += b.power[i]
-		l.product[i] += b.product[i]
-		l.errors[i] += b.errors[i]
-		l.magnitude[i] += b.magnitude[i]
-		l.worst[i] = max(l.worst[i], b.worst[i])
+	for i, v := range b.totals {
+		l.totals[i] += v
+	}
+	for i, v := range b.magnitude {
+		l.magnitude[i] += v
+	}
+	for i, v := range b.worst {
+		l.worst[i] = max(l.worst[i], v)
 	}
 	l.saturated += b.saturated
 	l.flushed += b.flushed
 }
 
-// total returns the sum of eight lanes, added pairwise by halves.
-func total(v *[8]float64) float64 {
-	return (v[0] + v[4] + (v[2] + v[6])) + (v[1] + v[5] + (v[3] + v[7]))
+// total returns the sum of the parts, added pairwise by halves.
+func total(v *[16]float32) float32 {
+	for n := 8; n > 0; n /= 2 {
+		for i := range n {
+			v[i] += v[i+n]
+		}
+	}
+	return v[0]
 }
 
 // AddRow measures a row. It panics if lengths do not match.
@@ -71,16 +75,85 @@ func (r *Row) want(from, to int, buffer []float32) []float32 {
 	return buffer
 }
 
-// addBlock measures elements [from, to), which form one block. It is the reference
-// implementation of the kernels.
+// addBlock measures elements [from, to), which form one block.
 func (a *Accumulator) addBlock(r Row, from, to int, buffer []float32) {
-	var signal, noise [8]float64
-	l := &a.lanes
 	want, got := r.want(from, to, buffer), r.Got[from:to]
+	if ratio, ok := a.lanes.addSingle(want, got); ok {
+		a.endBlocks([]float32{ratio})
+	} else {
+		a.addDouble(want, got)
+	}
+	if len(r.Limits) > 0 {
+		for i, w := range want {
+			if m := math.Abs(float64(w)); m > float64(r.Limits[(from+i)/r.Extent]) && m <= math.MaxFloat32 {
+				a.lanes.saturated++
+			}
+		}
+	}
+}
+
+// addSingle adds a block that float32 sums to about seven digits, and returns Σx²/Σd², or 0 if the
+// block is exact. ok is false, and l unchanged, if a square could overflow or lose digits, if the
+// error is so large that differences of sums lose digits, and if an element is NaN or Inf. It is
+// the reference implementation of the kernels.
+func (l *lanes) addSingle(want, got []float32) (ratio float32, ok bool) {
+	var signal, noise, cross, loss, magnitude [16]float32
+	worst, flushed := l.worst, int64(0)
+	zero, exact := true, true
+	for i, x := range want {
+		d := x - got[i]
+		lane := i & 15
+		signal[lane] += float32(x * x)
+		noise[lane] += float32(d * d)
+		cross[lane] += float32(x * d)
+		loss[lane] += d
+		m, e := math.Float32frombits(math.Float32bits(x)&^(1<<31)), math.Float32frombits(math.Float32bits(d)&^(1<<31))
+		magnitude[lane] += m
+		zero, exact = zero && x == 0, exact && d == 0
+		if x == 0 {
+			continue
+		}
+		// BF16 values repeat their ratios often. The next number above the worst before the block bounds the
+		// quotient that was rounded to it, so that equal ratios do not exceed it again.
+		bound := math.Float32frombits(math.Float32bits(l.worst[lane]) + 1)
+		if float64(e) > float64(bound)*float64(m) { // exactly e/m > bound
+			worst[lane] = max(worst[lane], e/m)
+		}
+		if got[i] == 0 {
+			flushed++
+		}
+	}
+	totals := [4]float32{total(&signal), total(&noise), total(&cross), total(&loss)}
+	ratio = totals[0] / totals[1]
+	switch {
+	case moderate(totals[0]) && moderate(totals[1]) && ratio >= 2:
+	case exact && (zero || moderate(totals[0])):
+		ratio = 0
+	default:
+		return 0, false
+	}
+	for i, v := range totals {
+		l.totals[i] += float64(v)
+	}
+	for i := range l.magnitude {
+		l.magnitude[i] += float64(magnitude[i] + magnitude[i+8])
+	}
+	l.worst, l.flushed = worst, l.flushed+flushed
+	return ratio, true
+}
+
+// moderate reports whether neither a sum of squares nor one of its terms that counts is near the
+// limits of float32.
+func moderate(sum float32) bool { return sum >= 0x1p-100 && sum < 0x1p100 }
+
+// addDouble adds a block in float64. It counts NaN and Inf.
+func (a *Accumulator) addDouble(want, got []float32) {
+	var signal, noise, cross, loss float64
+	l := &a.lanes
 	for i, w := range want {
 		x, y := float64(w), float64(got[i])
-		e := y - x
-		if e-e != 0 { // one of the two is NaN or Inf
+		d := x - y
+		if d-d != 0 { // one of the two is NaN or Inf
 			if x-x != 0 {
 				a.nonFiniteWant++
 			} else {
@@ -88,54 +161,42 @@ func (a *Accumulator) addBlock(r Row, from, to int, buffer []float32) {
 			}
 			continue
 		}
-		lane := i & 7
-		m, d := math.Abs(x), math.Abs(e)
-		signal[lane] += float64(x * x)
-		noise[lane] += float64(e * e)
-		l.power[lane] += float64(y * y)
-		l.product[lane] += float64(x * y)
-		l.errors[lane] += e
-		l.magnitude[lane] += m
-		if x == 0 {
-			continue
-		}
-		// BF16 values repeat their ratios often. The next number above worst bounds the quotient that
-		// was rounded to worst, so that equal ratios do not exceed it again.
-		bound := math.Float64frombits(math.Float64bits(l.worst[lane]) + 1)
-		if math.FMA(-bound, m, d) > 0 { // exactly d/m > bound
-			l.worst[lane] = d / m
-		}
-		if y == 0 {
-			l.flushed++
-		}
-	}
-	if len(r.Limits) > 0 {
-		for i, w := range want {
-			if m := math.Abs(float64(w)); m > float64(r.Limits[(from+i)/r.Extent]) && m <= math.MaxFloat32 {
-				l.saturated++
+		signal += float64(x * x)
+		noise += float64(d * d)
+		cross += float64(x * d)
+		loss += d
+		l.magnitude[i&7] += math.Abs(x)
+		if x != 0 {
+			l.worst[i&15] = max(l.worst[i&15], float32(math.Abs(d)/math.Abs(x)))
+			if y == 0 {
+				l.flushed++
 			}
 		}
 	}
-	a.endBlocks([]float64{total(&signal), total(&noise)})
+	for i, v := range [...]float64{signal, noise, cross, loss} {
+		l.totals[i] += v
+	}
+	if signal > 0 && noise > 0 {
+		a.multiply(signal/noise, 0, 1)
+	}
 }
 
-// endBlocks adds Σx² and Σe² of each block to the sums of all blocks.
-func (a *Accumulator) endBlocks(totals []float64) {
-	signals, noises, ratio, exponent, blocks := a.signal, a.noise, a.ratio, a.exponent, a.blocks
-	for ; len(totals) >= 2; totals = totals[2:] {
-		signal, noise := totals[0], totals[1]
-		signals += signal
-		noises += noise
-		if signal > 0 && noise > 0 {
-			fraction, e := normalized(signal / noise)
-			ratio *= fraction
+// endBlocks multiplies the product over blocks by the ratios of addSingle that are not zero.
+func (a *Accumulator) endBlocks(ratios []float32) {
+	ratio, exponent, blocks := a.ratio, a.exponent, a.blocks
+	for _, r := range ratios {
+		if r == 0 {
+			continue
+		}
+		bits := math.Float32bits(r)
+		ratio *= float64(math.Float32frombits(bits&(1<<23-1) | 127<<23))
+		exponent += int64(bits>>23) - 127
+		blocks++
+		if ratio >= 0x1p512 {
+			var e int64
+			ratio, e = normalized(ratio)
 			exponent += e
-			blocks++
-			if ratio >= 0x1p512 {
-				ratio, e = normalized(ratio)
-				exponent += e
-			}
 		}
 	}
-	a.signal, a.noise, a.ratio, a.exponent, a.blocks = signals, noises, ratio, exponent, blocks
+	a.ratio, a.exponent, a.blocks = ratio, exponent, blocks
 }

@@ -4,20 +4,22 @@
 
 package measure
 
-// sums32 adds blocks of 32 elements, want in float32, to the lanes, and sets
-// totals[2i], totals[2i+1] to Σx² and Σe² of block i. It stops before a block that
-// holds NaN or Inf and returns the blocks done. A limit bounds the magnitude of 16
-// elements; step is the bytes from the limit of the first half of a block to that
-// of the second, and next those from there to the next block.
+// sums32 adds blocks of 32 elements, want in float32, to the lanes, and sets ratios[i] to
+// Σx²/Σd² of block i, 0 if it is exact. It stops before a group of 4 blocks or fewer
+// if addSingle rejects one of them, or if some are exact, and returns the blocks done.
+// A limit bounds the magnitude of 16 elements; step is the bytes from the limit of the
+// first half of a block to that of the second, and next those from there to the next
+// block.
 //
 //go:noescape
-func sums32(want *byte, got, limits *float32, step, next, blocks int, l *lanes, totals *float64) (done int)
+func sums32(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 
-// sums16 adds blocks of 32 elements, want in BF16, to the lanes, and sets
-// totals[2i], totals[2i+1] to Σx² and Σe² of block i. It stops before a block that
-// holds NaN or Inf and returns the blocks done. A limit bounds the magnitude of 16
-// elements; step is the bytes from the limit of the first half of a block to that
-// of the second, and next those from there to the next block.
+// sums16 adds blocks of 32 elements, want in BF16, to the lanes, and sets ratios[i] to
+// Σx²/Σd² of block i, 0 if it is exact. It stops before a group of 4 blocks or fewer
+// if addSingle rejects one of them, or if some are exact, and returns the blocks done.
+// A limit bounds the magnitude of 16 elements; step is the bytes from the limit of the
+// first half of a block to that of the second, and next those from there to the next
+// block.
 //
 //go:noescape
-func sums16(want *byte, got, limits *float32, step, next, blocks int, l *lanes, totals *float64) (done int)
+func sums16(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
