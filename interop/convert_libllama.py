@@ -2,7 +2,7 @@
 python convert_libllama.py LIBRARIES SOURCE RESULT
 
 Writes SOURCE, a GGUF file of 8 layers of the shape of Llama-3.2-1B. For each line of standard input it
-writes RESULT and prints the seconds that this took.
+writes RESULT and prints the seconds that this took, and those until RESULT was on the disk.
 """
 
 import ctypes
@@ -37,6 +37,11 @@ assert params.quantize_output and not params.pure, "the declarations are of anot
 params.threads, params.type, params.pure = 1, MXFP4_MOE, True  # pure: all matrices, not only those of experts
 print("ready", flush=True)
 for _ in sys.stdin:
+    if os.path.exists(result):
+        os.remove(result)
     start = time.perf_counter()
     assert lib.llama_model_quantize(source.encode(), result.encode(), params) == 0
-    print(time.perf_counter() - start, flush=True)
+    quantized = time.perf_counter() - start
+    with open(result) as file:
+        os.fsync(file.fileno())
+    print(quantized, time.perf_counter() - start, flush=True)

@@ -20,42 +20,51 @@ type Comparer struct {
 	limits []float32
 }
 
-// Tile adds the error of a rowwise quantized tensor against its source to sums. q has the
-// decode scales that clients compute (Convention.Decoded).
+// Tile adds the error of a rowwise quantized tensor against its source to sums, which has blocks
+// of BlockLength. q has the decode scales that clients compute (Convention.Decoded).
 func (c *Comparer) Tile(sums *measure.Accumulator, want tensor.Dense, q *quant.Tensor) {
-	c.rows(sums, q, func(i int, r *measure.Row) { r.Want = want.Row(i) })
+	c.rows(sums, q, want.Stride == want.Cols, func(from, to int, r *measure.Row) {
+		r.Want = want.Data[from*want.Stride:][:(to-from)*want.Cols]
+	})
 }
 
 // TileBF16 is Tile for a BF16 source.
 func (c *Comparer) TileBF16(sums *measure.Accumulator, want tensor.BF16, q *quant.Tensor) {
-	c.rows(sums, q, func(i int, r *measure.Row) { r.WantBF16 = want.Row(i) })
+	c.rows(sums, q, want.Stride == want.Cols, func(from, to int, r *measure.Row) {
+		r.WantBF16 = want.Data[2*from*want.Stride:][:2*(to-from)*want.Cols]
+	})
 }
 
-// rows measures the rows of q; want sets the source of row i. It decodes a few rows at a
-// time, which fit in a cache: a tile of high blocks is much larger.
-func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, want func(i int, r *measure.Row)) {
+// rows measures the rows of q; want sets the source of rows [from, to), of one row unless rows are
+// contiguous. It decodes a few rows at a time, which fit in a cache: a tile of high blocks is much
+// larger. It measures contiguous rows of whole blocks as one, with the same sums.
+func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, contiguous bool, want func(from, to int, r *measure.Row)) {
 	rows, cols := q.StoredRows(), q.StoredCols()
 	row := measure.Row{Extent: q.Format.Block.Cols}
 	if row.Extent == 0 {
 		row.Extent = max(1, cols)
 	}
 	n := (cols + row.Extent - 1) / row.Extent
-	c.limits = slices.Grow(c.limits[:0], n)[:n]
 	largest := q.Format.Element.Max()
-	row.Limits = c.limits
-	height := max(1, TileElements/max(1, cols))
+	height, together := max(1, TileElements/max(1, cols)), 1
+	if contiguous && cols%row.Extent == 0 && cols%BlockLength == 0 {
+		together = height
+	}
 	for from := 0; from < rows; from += height {
-		n := min(height, rows-from)
-		c.values = slices.Grow(c.values[:0], n*cols)[:n*cols]
-		got := tensor.Of(n, cols, c.values)
-		q.DequantizeRows(got, from, 1)
-		for i := range n {
-			q.RowScales(c.limits, from+i)
+		to := min(from+height, rows)
+		c.values = slices.Grow(c.values[:0], (to-from)*cols)[:(to-from)*cols]
+		q.DequantizeRows(tensor.Of(to-from, cols, c.values), from, 1)
+		for i := from; i < to; i += together {
+			end := min(i+together, to)
+			c.limits = slices.Grow(c.limits[:0], (end-i)*n)[:(end-i)*n]
+			for j := range end - i {
+				q.RowScales(c.limits[j*n:(j+1)*n], i+j)
+			}
 			for j, scale := range c.limits {
 				c.limits[j] = float32(scale * largest)
 			}
-			row.Got = got.Row(i)
-			want(from+i, &row)
+			row.Got, row.Limits = c.values[(i-from)*cols:(end-from)*cols], c.limits
+			want(i, end, &row)
 			sums.AddRow(row)
 		}
 	}
