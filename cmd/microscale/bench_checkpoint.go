@@ -38,7 +38,7 @@ resident memory.`)
 			return cli.Misuse("--size %v: give a number of GB", *size)
 		}
 		if *rounds == 0 {
-			return cli.Misuse("--rounds 0: give a number from 1 on")
+			return cli.Misuse("--rounds is 0: want at least 1")
 		}
 		place := cmp.Or(*dir, os.TempDir())
 		if need, free := 2**size*1e9, bench.FreeBytes(place); need > free {

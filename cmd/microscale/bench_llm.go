@@ -45,8 +45,10 @@ that of generation is reading the weights and the KV cache once per token.`)
 		switch {
 		case random.Given == (len(args) == 1):
 			return cli.Misuse("want MODEL or --random, got both or none")
-		case *rounds == 0 || *prompt+*generate == 0:
-			return cli.Misuse("--rounds, and --prompt or --generate: give a number from 1 on")
+		case *rounds == 0:
+			return cli.Misuse("--rounds is 0: want at least 1")
+		case *prompt == 0 && *generate == 0:
+			return cli.Misuse("--prompt and --generate are 0: want one of them above 0")
 		}
 		if err := b.begin(); err != nil {
 			return err

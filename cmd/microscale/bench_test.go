@@ -196,7 +196,8 @@ func TestBenchUsage(t *testing.T) {
 		{"bench llm", `want MODEL or --random, got both or none`},
 		{"bench llm model --random 1B", `want MODEL or --random, got both or none`},
 		{"bench llm --random 1G", `unknown shape "1G": want 135M, 1B, 3B, 8B`},
-		{"bench llm --random 1B --rounds 0", `give a number from 1 on`},
+		{"bench llm --random 1B --rounds 0", `--rounds is 0: want at least 1`},
+		{"bench llm --random 1B --prompt 0 --generate 0", `--prompt and --generate are 0: want one of them above 0`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			status, stdout, stderr := execute("", strings.Fields(tc.line)...)
