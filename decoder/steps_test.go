@@ -166,3 +166,37 @@ func TestQuantizedHead(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadErrors checks that Head returns an error for ranges of tokens that the vocabulary or blocks of scales do not
+// allow.
+func TestHeadErrors(t *testing.T) {
+	m, err := New(Config{VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 1, NumAttentionHeads: 4}, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]int{{64, 300}, {-128, 300}, {0, 301}, {256, 128}} {
+		if _, err := m.Head(tensor.New(1, 64), c[0], c[1]); err == nil {
+			t.Errorf("tokens %d to %d: got no error", c[0], c[1])
+		}
+	}
+}
+
+// TestEmbeddingFactor checks that under BF16 the factor of Gemma's embeddings, √32, is rounded to BF16 first.
+func TestEmbeddingFactor(t *testing.T) {
+	m := loadFamily(t, writeFamily(t, familyConfig("gemma2"), same), false)
+	p := m.scopes(*scope(t, "bf16"))
+	plain, err := m.embedding.Forward(&p.exempt, familyTokens())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.embed(&p.exempt, familyTokens())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, exact := plain.Clone(), plain.Clone()
+	nn.Scale(&p.exempt, want, 5.65625)
+	nn.Scale(&p.exempt, exact, 5.656854)
+	if !slices.Equal(got.Data, want.Data) || slices.Equal(got.Data, exact.Data) {
+		t.Errorf("got %v…, want %v…, not %v…", got.Data[:4], want.Data[:4], exact.Data[:4])
+	}
+}
