@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+
+	"github.com/microscale-go/microscale/tokenizer"
 )
 
 // A step is a normalizer, a pre_tokenizer or a post_processor of a tokenizer.json.
@@ -56,12 +59,15 @@ func (s *step) pattern() string {
 	var p struct{ Regex, String string }
 	_ = json.Unmarshal(s.Pattern, &p) // any other value matches no row
 	if p.Regex != "" {
-		return p.Regex
+		return lineEnds.Replace(p.Regex)
 	}
 	return "text " + p.String
 }
 
-// String describes the step in one line, as the keys of preTokenizers do.
+// lineEnds writes line ends in regular expressions as escapes. Files have either.
+var lineEnds = strings.NewReplacer("\r", `\r`, "\n", `\n`)
+
+// String describes the step in one line.
 func (s *step) String() string {
 	switch s.Type {
 	case "Split":
@@ -104,27 +110,27 @@ func signature(steps ...*step) string {
 	return strings.Join(texts, ", ")
 }
 
-// Regular expressions of published tokenizers.
-const (
-	contractions = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
-	llama3Words  = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	qwen2Words   = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	upper, lower = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
-	tekkenWords  = `[^\r\n\p{L}\p{N}]?` + upper + `*` + lower + `+|[^\r\n\p{L}\p{N}]?` + upper + `+` + lower + `*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	gpt4oWords   = `[^\r\n\p{L}\p{N}]?` + upper + `*` + lower + `+` + contractions + `?|[^\r\n\p{L}\p{N}]?` + upper + `+` + lower + `*` + contractions + `?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-)
+// preTokenizerNames are names of pre-tokenizers in llama.cpp (src/llama-vocab.cpp), of whose steps package
+// tokenizer has the regular expressions. Of names with the same steps, the first is written.
+var preTokenizerNames = []string{"gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35", "tekken", "gpt-4o", "deepseek-v3"}
 
-// preTokenizers maps the signature of the pre-tokenizer in tokenizer.json to llama.cpp's name
-// for it, tokenizer.ggml.pre. Source: src/llama-vocab.cpp, which has both regular expressions
-// of each.
-var preTokenizers = map[string]string{
-	"ByteLevel with regex":                          "gpt-2",
-	"Digits individually, ByteLevel with regex":     "smollm",
-	"Split Isolated " + llama3Words + ", ByteLevel": "llama-bpe",
-	"Split Isolated " + qwen2Words + ", ByteLevel":  "qwen2",
-	"Split Isolated " + tekkenWords + ", ByteLevel": "tekken",
-	"Split Isolated " + gpt4oWords + ", ByteLevel":  "gpt-4o",
-}
+// preTokenizers returns the names by the signature of the pre-tokenizer in tokenizer.json.
+var preTokenizers = sync.OnceValues(func() (map[string]string, error) {
+	names := map[string]string{}
+	for _, name := range preTokenizerNames {
+		metadata := map[string]any{"model": bytePairs, "pre": name, "tokens": []string{"a"}, "merges": []string{}}
+		data, err := tokenizer.GGUFToJSON(func(key string) any { return metadata[strings.TrimPrefix(key, "tokenizer.ggml.")] })
+		if err != nil {
+			return nil, err
+		}
+		var t tokenizerJSON
+		if err := json.Unmarshal(data, &t); err != nil {
+			return nil, err
+		}
+		names[signature(t.PreTokenizer)] = name
+	}
+	return names, nil
+})
 
 // preTokenizer returns llama.cpp's name of the pre-tokenizer. It ignores NFC, the normalizer of
 // Qwen, as llama.cpp does: text is nearly always in that form.
@@ -132,8 +138,12 @@ func preTokenizer(t tokenizerJSON) (string, error) {
 	if n := signature(t.Normalizer); n != "" && n != "NFC" {
 		return "", fmt.Errorf("llama.cpp does not run its normalizer (%s)", n)
 	}
+	names, err := preTokenizers()
+	if err != nil {
+		return "", err
+	}
 	steps := signature(t.PreTokenizer)
-	pre, ok := preTokenizers[steps]
+	pre, ok := names[steps]
 	if !ok {
 		return "", fmt.Errorf("llama.cpp is not known to split text in this way: %s", steps)
 	}
