@@ -24,14 +24,8 @@ func benchCommand() *cobra.Command {
   microscale bench all
   microscale bench quantize --format mxfp8
   microscale bench gemm --format nvfp4 --threads 2 --json`,
-		Args: cobra.ArbitraryArgs, // so that RunE names the unknown work
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0])
-			}
-			return cmd.Help()
-		},
 	}
+	cli.Parent(cmd)
 	const group = "Work"
 	cmd.AddGroup(&cobra.Group{ID: group, Title: group})
 	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand(), benchCheckpointCommand(), benchLinearCommand(), benchLLMCommand(), benchAllCommand()} {

@@ -141,10 +141,9 @@ func TestHelpFlags(t *testing.T) {
 	var started bool
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		path := append(strings.Fields(cmd.CommandPath())[1:], "")
-		path = path[:max(1, len(path)-1)]
-		status, help, stderr := execute("", append(path, "--help")...)
-		allStatus, all, allStderr := execute("", append(path, "--help-all")...)
+		path := strings.Fields(cmd.CommandPath())[1:]
+		status, help, stderr := execute("", slices.Concat(path, []string{"--help"})...)
+		allStatus, all, allStderr := execute("", slices.Concat(path, []string{"--help-all"})...)
 		if status != exitDone || allStatus != exitDone || stderr+allStderr != "" {
 			t.Fatalf("%s: exit status %d and %d: %s%s", cmd.CommandPath(), status, allStatus, stderr, allStderr)
 		}
@@ -171,7 +170,7 @@ func TestHelpFlags(t *testing.T) {
 			t.Errorf("%s: with %d flags of %d shown, the help ends with %q", cmd.CommandPath(), len(shown), len(want), help[max(0, len(help)-80):])
 		}
 		for l := range strings.Lines(all) {
-			if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > 80 && path[0] != "completion" { // cobra's text
+			if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > 80 && !slices.Contains(path, "completion") { // cobra's text
 				t.Errorf("%s --help-all: a line of %d columns: %s", cmd.CommandPath(), n, l)
 			}
 		}

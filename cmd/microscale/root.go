@@ -46,14 +46,8 @@ func rootCommand(started *bool) *cobra.Command {
 		Version:       cli.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // RunE names the unknown command
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0])
-			}
-			return cmd.Help()
-		},
 	}
+	cli.Parent(root)
 	root.SetVersionTemplate("microscale {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
 	for _, g := range groups {

@@ -17,9 +17,8 @@ func studyCommand() *cobra.Command {
 		Short:   "Measure the error of formats on generated values",
 		Long:    "Measure the error of formats on values of known distributions.",
 		Example: "  microscale study block-size --rows 4 --blocks 16,32",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cli.Parent(cmd)
 	cmd.AddCommand(blockSizeCommand())
 	return cmd
 }

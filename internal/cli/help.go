@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -79,11 +80,16 @@ func setHelpCommand(root *cobra.Command) {
 	}
 }
 
-// CatchHelpError stores the error of writing help to w in *problem. Cobra prints it, and the
-// command succeeds.
+// CatchHelpError stores the error of help in *problem: that of writing to w, or of an unknown command.
+// Cobra prints the former and shows the help of the command above for the latter, and the command succeeds.
 func CatchHelpError(root *cobra.Command, w io.Writer, problem *error) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		names := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
+		if known := strings.Count(cmd.CommandPath(), " "); cmd.HasAvailableSubCommands() && len(names) > known {
+			*problem = UnknownCommand(cmd, names[known])
+			return
+		}
 		var text bytes.Buffer
 		cmd.SetOut(&text)
 		show(cmd, args)

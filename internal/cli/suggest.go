@@ -9,6 +9,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// Parent makes cmd, the parent of other commands, print its help. An unknown command is an error.
+func Parent(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs // RunE names the unknown command
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return UnknownCommand(cmd, args[0])
+		}
+		return cmd.Help()
+	}
+}
+
 // UnknownCommand returns the error for a command that root does not have.
 func UnknownCommand(root *cobra.Command, name string) error {
 	var names []string
