@@ -170,6 +170,8 @@ func TestErrors(t *testing.T) {
 	}{
 		{name: "not-there", path: "org/model",
 			want: "/org/model: no such file or directory: name a checkpoint directory or a .safetensors file"},
+		{name: "unfinished-run", tree: map[string]string{"checkpoint/step-00000043/state.json": "{}", "checkpoint/step-00000043/state.safetensors": ""},
+			want: `: the directory has no .safetensors file, but "checkpoint/step-00000043" is of an unfinished training run: complete the run first`},
 		{name: "empty-directory", want: ": the directory is empty: name a checkpoint directory"},
 		{name: "no-weights", tree: map[string]string{"a": "", "b": "", "c": "", "d": "", "e": ""},
 			want: `: the directory has no .safetensors file (found "a", "b", "c", 2 more): name a checkpoint directory`},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -155,6 +156,9 @@ func noShards(dir string, entries []fs.DirEntry) error {
 			}
 			return fault(dir, fmt.Sprintf("%s, but %q has %s", problem, e.Name(), kind), fix)
 		}
+	}
+	if found, _ := fs.Glob(os.DirFS(dir), "checkpoint/step-*/state.json"); len(found) > 0 { // of package train
+		return fault(dir, fmt.Sprintf("%s, but %q is of an unfinished training run", problem, path.Dir(found[0])), "complete the run first")
 	}
 	// The second pattern matches the cache of a repository of the hub.
 	for _, pattern := range []string{"*/*" + safetensors.Suffix, "snapshots/*/*" + safetensors.Suffix} {
