@@ -38,6 +38,7 @@ func compareCommand() *cobra.Command {
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 90, 15, 4096
 	training := cli.AddTraining(cmd, defaults)
 	parallel := ranks.Add(cmd)
+	cli.Counts(cmd, "dp", "tp")
 	cli.AddConfig(cmd)
 	seeds := cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
 	out := cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")

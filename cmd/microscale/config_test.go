@@ -76,8 +76,11 @@ fp8_param_gather = true
 func TestConfigChecks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.toml")
 	writeFile(t, path, []byte("resume = true\nforce = true\n"))
+	other := filepath.Join(t.TempDir(), "other.toml")
+	writeFile(t, other, []byte("tensor_model_parallel_size = 0\n"))
 	for want, line := range map[string]string{
 		"--resume and --force exclude each other: omit one": "train --config " + path,
+		"--tp: got 0, want 1 to 1048576":                    "train --config " + other,
 		"--config is empty: name a TOML file":               "compare --config=",
 	} {
 		status, _, stderr := execute("", strings.Fields(line)...)

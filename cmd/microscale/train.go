@@ -36,6 +36,7 @@ func trainCommand() *cobra.Command {
 	recipes := cli.AddRecipe(cmd)
 	training := cli.AddTraining(cmd, train.DefaultConfig())
 	parallel := ranks.Add(cmd)
+	cli.Counts(cmd, "dp", "tp")
 	cli.AddConfig(cmd)
 	var o trainOptions
 	cmd.Flags().StringVar(&o.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")

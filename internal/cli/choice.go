@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -135,6 +136,22 @@ func Needs(cmd *cobra.Command, flag string, others ...string) {
 		on := func(name string) bool { return cmd.Flags().Changed(name) && cmd.Flag(name).Value.String() != "false" }
 		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(others, on) {
 			return Misuse("--%s applies to --%s: add that, or omit --%s", flag, strings.Join(others, " or --"), flag)
+		}
+		return nil
+	})
+}
+
+// maxCount is the maximum of flags that Counts checks.
+const maxCount = 1 << 20
+
+// Counts makes the values of flags of cmd an error if they are not from 1 to 2^20.
+func Counts(cmd *cobra.Command, names ...string) {
+	check(cmd, func(cmd *cobra.Command) error {
+		for _, name := range names {
+			text := cmd.Flag(name).Value.String()
+			if n, err := strconv.ParseUint(text, 10, 64); err != nil || n < 1 || n > maxCount {
+				return Misuse("--%s: got %s, want 1 to %d", name, text, maxCount)
+			}
 		}
 		return nil
 	})
