@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/gguf"
@@ -44,13 +45,17 @@ var parameters = []parameter{
 	{"vocab_size", "", count(func(c *config) int { return c.VocabSize })}, // a reader counts the rows of the embeddings
 }
 
+// rows returns the parameters of the architecture.
+func (a architecture) rows() []parameter {
+	if a.experts == nil {
+		return parameters
+	}
+	return slices.Concat(parameters, a.experts.parameters())
+}
+
 // hyperparameters adds the metadata keys of config.json.
 func (m *Model) hyperparameters() error {
-	rows := parameters
-	if m.architecture.experts != nil {
-		rows = append(rows[:len(rows):len(rows)], m.architecture.experts.parameters()...)
-	}
-	for _, p := range rows {
+	for _, p := range m.architecture.rows() {
 		if value := p.value(m); value != nil {
 			m.set(p.metadata, value)
 		}
@@ -62,7 +67,7 @@ func (m *Model) hyperparameters() error {
 }
 
 // configuration returns the config.json that follows from the metadata, nil for an unknown
-// architecture.
+// architecture. It has unknown metadata under their own keys, which decoder rejects.
 func configuration(f *gguf.File) (json.RawMessage, error) {
 	class, a := architectureOf(f)
 	embedding, ok := f.Lookup("token_embd.weight")
@@ -70,11 +75,7 @@ func configuration(f *gguf.File) (json.RawMessage, error) {
 		return nil, nil // no model
 	}
 	c := map[string]any{"architectures": []string{class}, "model_type": a.modelType, "vocab_size": embedding.Shape[0], "torch_dtype": torchDtype(f)}
-	rows := parameters
-	if a.experts != nil {
-		rows = append(rows[:len(rows):len(rows)], a.experts.parameters()...)
-	}
-	for _, p := range rows {
+	for _, p := range a.rows() {
 		if n := f.Value(a.name + "." + p.metadata); n != nil && p.config != "" {
 			c[p.config] = number(n)
 		}
@@ -101,6 +102,9 @@ func configuration(f *gguf.File) (json.RawMessage, error) {
 	}
 	if a.latent {
 		a.completeLatent(f, c)
+	}
+	for _, p := range a.unknown(f) {
+		c[p.Key] = number(p.Value)
 	}
 	return json.MarshalIndent(c, "", "  ")
 }
@@ -220,6 +224,13 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 		return nil
 	}
 	kind, _ := key("scaling.type").(string)
+	linear, _ := key("scaling.factor").(float32)
+	if linear == 0 {
+		linear, _ = key("scale_linear").(float32) // its former name
+	}
+	if kind == "" && linear > 0 { // as in llama.cpp
+		kind = "linear"
+	}
 	if kind == "" || kind == "none" {
 		return nil
 	}
@@ -235,6 +246,9 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 		if n := key("scaling." + row.metadata); n != nil && row.config != "" {
 			r[row.config] = number(n)
 		}
+	}
+	if r["factor"] == nil && linear > 0 {
+		r["factor"] = number(linear)
 	}
 	c["rope_scaling"] = r
 	return nil

@@ -38,7 +38,7 @@ func ReadText(path string) (t Text, err error) {
 	return t, nil
 }
 
-// checkParameters returns an error if config.json lacks a parameter.
+// checkParameters returns an error if config.json lacks a parameter, or has no key for one of the file.
 func checkParameters(f *gguf.File) error {
 	text, err := configuration(f)
 	if err != nil {
@@ -47,6 +47,10 @@ func checkParameters(f *gguf.File) error {
 	var c map[string]any
 	if err := json.Unmarshal(text, &c); err != nil {
 		return err
+	}
+	_, a := architectureOf(f)
+	if unknown := a.unknown(f); len(unknown) > 0 {
+		return fmt.Errorf("the metadata have %.80q, which has no key in config.json: it may change what the model computes", unknown[0].Key)
 	}
 	for _, p := range parameters {
 		if p.config != "" && c[p.config] == nil {
