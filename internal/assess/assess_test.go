@@ -410,6 +410,19 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestFormatsMemory checks that formats that do not fit in memory together are an error.
+func TestFormatsMemory(t *testing.T) {
+	n := decoder.Size{Linear: [][2]int{{1024, 1024}, {512, 1024}}, Other: 1 << 30}
+	formats := []quant.Format{quant.MXFP8, quant.BF16}
+	const need = 3 << 19 / 32 * (33 + 64)
+	if err := checkFormats(n, formats, need); err != nil {
+		t.Error(err)
+	}
+	if err := checkFormats(n, formats, need-1); !errors.Is(err, decoder.ErrMemory) || !strings.Contains(err.Error(), "in 2 formats: they take 4.5 MiB, but 4.5 MiB are available") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestCalibrationErrors checks that the error names the first of several modules with unusable amaxes.
 func TestCalibrationErrors(t *testing.T) {
 	c := Calibration{Cache: true}

@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -97,6 +98,9 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		}
 	}
 	if len(e.Formats) > 0 {
+		if err := checkFormats(r.size, e.Formats, memory.Available()); e.Stream == "" && err != nil {
+			return nil, err
+		}
 		run.Original, run.Models = model, nil
 		for _, f := range e.Formats {
 			low, err := newFormatStack(model, f, e.Activations, e.Stream == "")

@@ -86,7 +86,7 @@ internal/catalog: internal/clients internal/numbers internal/cli internal/device
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli internal/device internal/relayout
 internal/study: internal/cli internal/report internal/bench convert verify train decoder internal/nn recipe mma internal/checkpoint measure quant tensor internal/bounded
-internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded
+internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded internal/memory
 cmd/microscale: *
 `
 
