@@ -133,10 +133,17 @@ func (h *handle) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
+// writebackBytes is the size of writes that the system starts to write to the disk at once, so that
+// Sync waits for less. Smaller writes would share pages with others.
+const writebackBytes = 1 << 18
+
 // WriteAt implements io.WriterAt.
 func (h *handle) WriteAt(p []byte, off int64) (n int, err error) {
 	err = h.use(func(f *os.File) error {
 		n, err = f.WriteAt(p, off)
+		if n >= writebackBytes {
+			startWriteback(f, off, int64(n))
+		}
 		return err
 	})
 	return n, err
