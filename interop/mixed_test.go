@@ -2,6 +2,7 @@ package interop
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -130,6 +131,9 @@ func TestMixedGGUF(t *testing.T) {
 		t.Errorf("plain: got weights in %v, want 10 in q8_0 and 4 in mxfp4", formats)
 	}
 	text := lossText(t)
+	if err := os.Truncate(text, 512); err != nil { // two windows
+		t.Fatal(err)
+	}
 	want := ownLoss(t, path("mixed.gguf"), text)
 	for name, tolerance := range map[string]float64{"values": 1e-5, "plain": 1e-5, "mxfp8": 0.05} {
 		if got := ownLoss(t, path(name), text); !(math.Abs(got-want) < tolerance) {
