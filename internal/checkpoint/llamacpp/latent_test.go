@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -48,6 +49,34 @@ func TestLatent(t *testing.T) {
 	} {
 		if _, err := Describe(open(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+members+"}")})); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: says %v, want %q in it", members, err, want)
+		}
+	}
+}
+
+// TestLatentConfiguration checks that the metadata of a DeepSeek-V3 give the members of its config.json again.
+func TestLatentConfiguration(t *testing.T) {
+	m := describe(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+`, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "mscale": 0.5, "mscale_all_dim": 0.5}}`)})
+	c, err := Open(file(t, []gguf.Spec{{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 2}}}, m.Metadata...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var got map[string]any
+	if err := json.Unmarshal(c.Config, &got); err != nil {
+		t.Fatal(err)
+	}
+	scaling, _ := got["rope_scaling"].(map[string]any)
+	for key, want := range map[string]any{
+		"model_type": "deepseek_v3", "norm_topk_prob": true, "n_routed_experts": 4.0, "num_experts_per_tok": 2.0, "n_shared_experts": 1.0, "n_group": 2.0, "topk_group": 1.0,
+		"routed_scaling_factor": 2.5, "first_k_dense_replace": 1.0, "q_lora_rank": 64.0, "kv_lora_rank": 32.0, "qk_nope_head_dim": 24.0, "qk_rope_head_dim": 8.0, "v_head_dim": 16.0,
+	} {
+		if got[key] != want {
+			t.Errorf("%s is %v, want %v", key, got[key], want)
+		}
+	}
+	for key, want := range map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64.0, "mscale": 0.5, "mscale_all_dim": 0.5} {
+		if scaling[key] != want {
+			t.Errorf("%s of rope_scaling is %v, want %v", key, scaling[key], want)
 		}
 	}
 }
