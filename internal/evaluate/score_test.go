@@ -158,11 +158,15 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestNoError checks that equal matrices have no error, even of zeros.
+// TestNoError checks that equal matrices have no error, even of zeros, and that other values than zeros have an infinite
+// one.
 func TestNoError(t *testing.T) {
 	var e Error
 	e.add(tensor.New(2, 2), tensor.New(2, 2), 1)
 	if got := e.Relative(); got != 0 {
 		t.Errorf("got %g, want 0", got)
+	}
+	if got := (Error{Distance: 1}).Relative(); !math.IsInf(got, 1) {
+		t.Errorf("an error of zeros: got %g, want +Inf", got)
 	}
 }

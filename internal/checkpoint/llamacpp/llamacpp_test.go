@@ -136,13 +136,16 @@ func TestConfigurations(t *testing.T) {
 		want   map[string]any
 		extra  int
 	}{
-		"left out":   {`{"rope_scaling": null, "rope_theta": null, "num_key_value_heads": null, "head_dim": null}`, map[string]any{"llama.attention.head_count_kv": uint32(32), "llama.rope.freq_base": float32(10000), "llama.attention.key_length": uint32(64)}, 0},
-		"default":    {`{"rope_scaling": {"rope_type": "default"}}`, map[string]any{"llama.rope.scaling.type": nil}, 0},
-		"linear":     {`{"rope_scaling": {"type": "linear", "factor": 4}}`, map[string]any{"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": float32(4)}, 0},
-		"yarn":       {`{"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 4096, "beta_fast": 16}}`, map[string]any{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.original_context_length": uint32(4096), "llama.rope.scaling.yarn_beta_fast": float32(16), "llama.rope.scaling.yarn_beta_slow": nil}, 0},
-		"parameters": {`{"rope_theta": null, "rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}}`, map[string]any{"llama.rope.freq_base": float32(7)}, 0},
-		"qwen3":      {`{"architectures": ["Qwen3ForCausalLM"], "rope_scaling": null}`, map[string]any{"general.architecture": "qwen3", "qwen3.block_count": uint32(16)}, 0},
-		"mistral":    {`{"architectures": ["MistralForCausalLM"]}`, map[string]any{"general.architecture": "llama"}, 1},
+		"left out": {`{"rope_scaling": null, "rope_theta": null, "num_key_value_heads": null, "head_dim": null}`, map[string]any{"llama.attention.head_count_kv": uint32(32), "llama.rope.freq_base": float32(10000), "llama.attention.key_length": uint32(64)}, 0},
+		"default":  {`{"rope_scaling": {"rope_type": "default"}}`, map[string]any{"llama.rope.scaling.type": nil}, 0},
+		"linear":   {`{"rope_scaling": {"type": "linear", "factor": 4}}`, map[string]any{"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": float32(4)}, 0},
+		// 2.4158883 is twice YaRN's own factor for 8, 0.1·ln 8 + 1.
+		"magnitude":   {`{"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 4096, "attention_factor": 2.4158883083359672}}`, map[string]any{"llama.rope.scaling.attn_factor": float32(2), "llama.rope.scaling.yarn_attn_factor": float32(2.4158883083359672)}, 0},
+		"magnitude 1": {`{"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 4096, "attention_factor": 1.2079441541679836}}`, map[string]any{"llama.rope.scaling.attn_factor": nil}, 0},
+		"yarn":        {`{"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 4096, "beta_fast": 16}}`, map[string]any{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.original_context_length": uint32(4096), "llama.rope.scaling.yarn_beta_fast": float32(16), "llama.rope.scaling.yarn_beta_slow": nil}, 0},
+		"parameters":  {`{"rope_theta": null, "rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}}`, map[string]any{"llama.rope.freq_base": float32(7)}, 0},
+		"qwen3":       {`{"architectures": ["Qwen3ForCausalLM"], "rope_scaling": null}`, map[string]any{"general.architecture": "qwen3", "qwen3.block_count": uint32(16)}, 0},
+		"mistral":     {`{"architectures": ["MistralForCausalLM"]}`, map[string]any{"general.architecture": "llama"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := describe(t, map[string]string{"config.json": with(t, tc.config)})
