@@ -285,6 +285,15 @@ func TestTensorNames(t *testing.T) {
 	}
 }
 
+// TestNaNScore checks that a router whose scores are NaN is an error, and chooses no experts.
+func TestNaNScore(t *testing.T) {
+	m := loadFamily(t, writeFamily(t, familyConfig("mixtral"), same), false)
+	m.layers[1].experts.router.linear.Weight.Value.Data[0] = float32(math.NaN())
+	if _, err := m.Logits(t.Context(), familyTokens(), 1); err == nil || !strings.Contains(err.Error(), "layers.1.block_sparse_moe.gate: the score of an expert for token 0 is NaN") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestChoose compares the choice of experts with sorted scores.
 func TestChoose(t *testing.T) {
 	logits := []float32{2, -1, 0.5, 3, 1, 0, -2, 2.5}

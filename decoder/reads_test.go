@@ -64,6 +64,36 @@ func TestReadTiles(t *testing.T) {
 	}
 }
 
+// TestJoins checks which modules of a projection share a matrix: those of one format and global scale, if blocks end
+// with the rows of the first.
+func TestJoins(t *testing.T) {
+	weight := func(f quant.Format, global float32, d safetensors.Dtype) *checkpoint.Weight {
+		return &checkpoint.Weight{Format: f, Global: global, Dtype: d}
+	}
+	nvfp4, bf16 := weight(quant.NVFP4, 0.5, safetensors.U8), weight(quant.Format{}, 1, safetensors.BF16)
+	for name, c := range map[string]struct {
+		first, next *checkpoint.Weight
+		rows        int
+		inputs      quant.Format
+		want        bool
+	}{
+		"same":         {nvfp4, weight(quant.NVFP4, 0.5, safetensors.U8), 48, quant.BF16, true},
+		"global":       {nvfp4, weight(quant.NVFP4, 0.25, safetensors.U8), 48, quant.BF16, false},
+		"format":       {nvfp4, weight(quant.MXFP4, 0.5, safetensors.U8), 48, quant.BF16, false},
+		"other inputs": {nvfp4, nvfp4, 48, quant.Format{}, false},
+		"unquantized":  {nvfp4, bf16, 48, quant.BF16, false},
+		"dense":        {bf16, weight(quant.Format{}, 1, safetensors.BF16), 48, quant.BF16, true},
+		"dtype":        {bf16, weight(quant.Format{}, 1, safetensors.F16), 48, quant.BF16, false},
+		"half a block": {weight(quant.FP8Block, 1, safetensors.F8E4M3), weight(quant.FP8Block, 1, safetensors.F8E4M3), 64, quant.BF16, false},
+		"tensor":       {weight(quant.FP8Tensor, 1, safetensors.F8E4M3), weight(quant.FP8Tensor, 1, safetensors.F8E4M3), 64, quant.BF16, false},
+	} {
+		r := reader{options: LoadOptions{Inputs: c.inputs}}
+		if got := r.joins(stackedPart{weights: []*checkpoint.Weight{c.first}, rows: c.rows}, c.next); got != c.want {
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		}
+	}
+}
+
 // TestLoadAllocations compares the memory that Load allocates with that of the weights: the modules of a
 // projection are not copied into its matrix, and a stored embedding has no FP32 table.
 func TestLoadAllocations(t *testing.T) {

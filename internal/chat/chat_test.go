@@ -49,6 +49,8 @@ func TestWhiteSpace(t *testing.T) {
 		"a\n  {%+ if true %}x{% endif +%}\nb":                    "a\n  x\nb",
 		"  {# c #}\n  {% if true %}\n  x\n  {% endif %}\ny\n":    "  x\ny",
 		"{% raw %} {{ \"x\\\" }}\n{% endraw %}\nb":               " {{ \"x\\\" }}\nb",
+		"{% raw %}\n{{ x }}{% endraw %}\nb":                      "\n{{ x }}b",
+		"  {% raw %}\n  x{% endraw %}b":                          "\n  xb",
 		"{{ '}}' }}{{ '{% if' }}":                                "}}{% if",
 		"{%- if true %} a {{- 1 }} {#- c -#} {{ 2 }}{% endif %}": " a12",
 	} {
