@@ -80,7 +80,7 @@ func trainCommand() *cobra.Command {
 			}
 			defer os.Remove(o.out) // if nothing was written there
 		}
-		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = o.out, o.resume, o.force, int(*every), cli.StoredArguments(cmd, corpus)
+		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = o.out, o.resume, o.force, cli.Int(every), cli.StoredArguments(cmd, corpus)
 		result, err := study.Train(cmd.Context(), c, job.Train, cmd.ErrOrStderr())
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -79,24 +80,27 @@ func AddData(cmd *cobra.Command, doing string) *[]string {
 // text. The run must be valid with every recipe.
 func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c train.Config, corpus *train.Corpus, err error) {
 	c = train.DefaultConfig()
-	c.Steps, c.Batch, c.Microbatches, c.Sequence = int(*f.steps), int(*f.batch), int(*f.microbatches), int(*f.sequence)
-	c.Model.HiddenSize, c.Model.NumHiddenLayers, c.Model.IntermediateSize = int(*f.hidden), int(*f.layers), int(*f.intermediate)
-	c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = int(*f.heads), int(*f.kvHeads)
+	c.Steps, c.Batch, c.Microbatches, c.Sequence = Int(f.steps), Int(f.batch), Int(f.microbatches), Int(f.sequence)
+	c.Model.HiddenSize, c.Model.NumHiddenLayers, c.Model.IntermediateSize = Int(f.hidden), Int(f.layers), Int(f.intermediate)
+	c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = Int(f.heads), Int(f.kvHeads)
 	c.Model.MaxPositionEmbeddings = c.Sequence
 	c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Optimizer.Decay = *f.learningRate, f.schedule.Value, *f.warmup, *f.clip, *f.decay
-	c.ValidationTokens, c.ValidateEvery = int(*f.evalTokens), int(*f.evalEvery)
-	c.Seed, c.Threads = *f.seed, int(*f.threads)
+	c.ValidationTokens, c.ValidateEvery = Int(f.evalTokens), Int(f.evalEvery)
+	c.Seed, c.Threads = *f.seed, Int(f.threads)
 	for _, n := range []string{"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"} {
 		if cmd.Flags().Changed(n) && !*f.firstLast {
 			return c, nil, Misuse("--%s applies to --first-last-layers-bf16: add that, or omit both", n)
 		}
 	}
+	if *f.kvHeads == 0 { // which a decoder.Config takes for its default
+		return c, nil, Misuse("--kv-heads is 0, want a divisor of --heads, %d", *f.heads)
+	}
 	if *f.firstLast {
-		c.Options.FirstBF16, c.Options.LastBF16 = int(*f.startBF16), int(*f.endBF16)
+		c.Options.FirstBF16, c.Options.LastBF16 = Int(f.startBF16), Int(f.endBF16)
 	}
 	c.Options.Recompute, c.HoldQuantized = *f.recompute, *f.fp8Param
 	if err := c.Model.WithDefaults().Validate(); err != nil {
-		return c, nil, Misuse("%v", err)
+		return c, nil, Misuse("%s", modelFlags.Replace(err.Error()))
 	}
 	held := false
 	for _, r := range recipes {
@@ -125,6 +129,9 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c 
 	return c, corpus, err
 }
 
+// Int returns the value of a flag as an int, or the maximum of int if it is beyond.
+func Int(flag *uint) int { return int(min(*flag, math.MaxInt)) }
+
 func parseSchedule(name string) (s train.Schedule, err error) {
 	return s, s.UnmarshalText([]byte(name))
 }
@@ -148,13 +155,17 @@ func WithFlag(err error) error {
 	if !ok || trainingFlagOf[e.Field] == "" {
 		return err
 	}
-	return fmt.Errorf("--%s %s", trainingFlagOf[e.Field], fieldInText.ReplaceAllStringFunc(e.Problem, func(field string) string {
+	return fmt.Errorf("--%s %s", trainingFlagOf[e.Field], fieldInText.ReplaceAllStringFunc(modelFlags.Replace(e.Problem), func(field string) string {
 		if flag := trainingFlagOf[field]; flag != "" {
 			return "--" + flag
 		}
 		return field
 	}))
 }
+
+// modelFlags names flags in place of the keys of config.json in errors of the model.
+var modelFlags = strings.NewReplacer("model: ", "", "num_hidden_layers", "--layers", "num_attention_heads", "--heads", "num_key_value_heads", "--kv-heads",
+	"hidden_size", "--hidden", "intermediate_size", "--intermediate", "max_position_embeddings", "--sequence", "head_dim", "--hidden/--heads")
 
 // fieldInText matches names of fields that are not English words.
 var fieldInText = regexp.MustCompile(`\b(Parallel|Model|Options|Optimizer)\.[A-Z]\w*|\bHoldQuantized\b`)
