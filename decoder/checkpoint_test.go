@@ -301,6 +301,8 @@ func TestLoadErrors(t *testing.T) {
 		{name: "null", config: func(c map[string]any) { c["secret_multiplier"], c["vocab_size"] = nil, "many" }, complain: "vocab_size"},
 		{name: "architectures", config: func(c map[string]any) { c["architectures"] = []string{"LlamaForSequenceClassification"} }, complain: "LlamaForSequenceClassification"},
 		{name: "bias", config: func(c map[string]any) { c["attention_bias"] = true }, complain: "self_attn.q_proj.bias is missing, want shape [128]"},
+		{name: "rope object", config: func(c map[string]any) { c["rope_scaling"] = 0.5 }, complain: "config.json: rope_scaling: unexpected number, want an object"},
+		{name: "text object", config: func(c map[string]any) { c["text_config"] = []int{1} }, complain: "config.json: text_config: unexpected array, want an object"},
 		{name: "rope type", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "ntk"} }, complain: "rope_type \"ntk\" is not supported"},
 		{name: "rope", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "llama3"} }, complain: "rope_scaling"},
 		{name: "activation", config: func(c map[string]any) { c["hidden_act"] = "gelu" }, complain: "gelu"},

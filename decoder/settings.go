@@ -168,11 +168,7 @@ func configurationKeys(data []byte) (map[string]json.RawMessage, error) {
 		return nil, fmt.Errorf("config.json: %w", err)
 	}
 	if text, ok := keys[configjson.TextKey]; ok {
-		nested := map[string]json.RawMessage{}
-		if err := json.Unmarshal(text, &nested); err != nil {
-			return nil, fmt.Errorf("config.json: %s: %w", configjson.TextKey, err)
-		}
-		keys = nested
+		return object(configjson.TextKey, text)
 	}
 	return keys, nil
 }
@@ -190,6 +186,18 @@ func decode(keys map[string]json.RawMessage, dst any) error {
 		return fmt.Errorf("config.json: %w", err)
 	}
 	return nil
+}
+
+// object returns the members of a key of config.json.
+func object(key string, value json.RawMessage) (members map[string]json.RawMessage, err error) {
+	err = json.Unmarshal(value, &members)
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, fmt.Errorf("config.json: %s: unexpected %s, want an object", key, e.Value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("config.json: %s: %w", key, err)
+	}
+	return members, nil
 }
 
 // checkKeys returns an error for a key that the family does not read, and for a value that it does not
@@ -265,9 +273,9 @@ func (s *settings) rope(f *family, layerType string) (ropeSettings, error) {
 		}
 	}
 	if len(raw) > 0 {
-		var byType map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &byType); err != nil {
-			return r, fmt.Errorf("config.json: %s: %w", name, err)
+		byType, err := object(name, raw)
+		if err != nil {
+			return r, err
 		}
 		if value, ok := byType[layerType]; ok {
 			raw = value
