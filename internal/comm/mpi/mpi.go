@@ -115,11 +115,13 @@ func (t *Transport) Watch(timeout time.Duration) (err error) {
 // Otherwise the first rank prints err and ends the job; the others wait for their turn.
 func (t *Transport) lost(err error) {
 	if err == nil {
+		if t.aborting.Swap(true) {
+			return
+		}
 		t.watch.leave(failed)
 		time.Sleep(Turn)
 		os.Exit(1)
 	}
-	time.Sleep(messageTime) // the launcher may be ending all processes
 	time.Sleep(time.Duration(min(max(t.rank-1, 0), 3)) * Turn)
 	t.Abort(err)
 }
@@ -128,8 +130,9 @@ func (t *Transport) lost(err error) {
 const abortGrace = 2 * time.Second
 
 // Abort prints err to standard error and ends the job: the launcher ends all of its processes.
-// It does not return.
+// It prints nothing if another rank has printed the reason. It does not return.
 func (t *Transport) Abort(err error) {
+	time.Sleep(messageTime) // another rank, or the launcher, may be ending this process
 	if t.aborting.Swap(true) {
 		select {} // until another goroutine has ended the process
 	}
