@@ -82,8 +82,8 @@ func (r *run) shardAmaxes(s *nn.Scope) ([]float32, error) {
 	return amaxes, r.Parallel.group(trafficAmax).Max(amaxes)
 }
 
-// stage returns n bytes for the transfer of a weight: of its gradient, which is zero between steps,
-// or new ones. release ends their use.
+// stage returns a buffer of n bytes for the transfer of a weight. With ReuseGradBuffer it is memory of
+// the weight's gradient, which is zero between steps; release clears it.
 func (r *run) stage(u *shard, n int) (stage []byte, release func()) {
 	grad := u.linear.Weight.Grad.Data
 	if !r.data.ReuseGradBuffer || n > 4*len(grad) {
@@ -140,7 +140,7 @@ func (r *run) gatherCodes(s *nn.Scope, u *shard, amax float32) (fetch func() (ro
 	}, nil
 }
 
-// copyBytes returns the bytes that travel of the copy of a rank.
+// copyBytes returns the number of bytes that a rank sends of its copy, which is like t.
 func (r *run) copyBytes(t *quant.Tensor, u *shard, rank int) (n int) {
 	if t == nil {
 		return 0
@@ -151,7 +151,7 @@ func (r *run) copyBytes(t *quant.Tensor, u *shard, rank int) (n int) {
 	return n
 }
 
-// join reads the copies like own of all ranks, and advances slots behind them.
+// join concatenates the copies of all ranks, which are like own. It advances slots past them.
 func (r *run) join(own *quant.Tensor, u *shard, slots [][]byte) (*quant.Tensor, error) {
 	var parts []*quant.Tensor
 	for rank := range slots {

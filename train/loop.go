@@ -214,8 +214,8 @@ func (r *run) memory() decoder.Memory {
 	return m
 }
 
-// hold gives the model the weights of the next step: those of other ranks, and quantized ones if
-// weights are held.
+// hold gives the model the weights of the next step. It gathers those of other ranks, and quantizes
+// weights if HoldQuantized is set.
 func (r *run) hold() error {
 	scope := r.observed(r.state.Step)
 	if r.data.distributed() {

@@ -32,7 +32,7 @@ type Parallel struct {
 
 	// Tensor is the number of consecutive ranks that share every layer (tensor parallelism): each has
 	// a part of the heads, of the feed-forward layers and of the vocabulary. 0: 1. The other
-	// dimension of the job, ranks/Tensor, divides the microbatches; all of the above is about it.
+	// dimension of the job, ranks/Tensor, divides the microbatches. The fields above apply to it.
 	Tensor int
 
 	// Sequence divides the tokens among the ranks that share a layer, where they otherwise compute the
@@ -114,7 +114,7 @@ func (p *Parallel) group(purpose string) *comm.Group {
 }
 
 // CheckRanks returns a *ConfigError if the model and the microbatches cannot be divided among n ranks,
-// or options of Parallel do not go together.
+// or options of Parallel conflict.
 func (c *Config) CheckRanks(n int) error {
 	p := &c.Parallel
 	if err := c.checkTensor(n); err != nil {

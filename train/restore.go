@@ -110,7 +110,7 @@ func (t *tensorFile) restore(path string, tensors []wanted, missing map[string]i
 	return nil
 }
 
-// restorePart reads what the file has of a wanted tensor, and returns the number of elements.
+// restorePart reads the elements of a wanted tensor that the file has, and returns their number.
 func (t *tensorFile) restorePart(f *safetensors.File, w wanted) (elements int, err error) {
 	rows, columns := t.has(w)
 	r, c := rows.and(w.rows), columns.and(w.columns)

@@ -12,7 +12,7 @@ type span struct{ From, To int }
 // len returns the number of rows or columns.
 func (s span) len() int { return s.To - s.From }
 
-// and returns what two spans have in common.
+// and returns the intersection of two spans.
 func (s span) and(t span) span {
 	from := max(s.From, t.From)
 	return span{from, max(from, min(s.To, t.To))}

@@ -299,7 +299,7 @@ func TestShardedWriteFails(t *testing.T) {
 	}
 }
 
-// TestParallelOptions checks options that do not go together.
+// TestParallelOptions checks options that conflict.
 func TestParallelOptions(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
 		"Parallel.OverlapParamGather is true, but applies":                                           func(c *Config) { c.Parallel.OverlapParamGather = true },

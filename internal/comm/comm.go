@@ -6,8 +6,8 @@
 // same operations in the same order.
 //
 // A Transport moves bytes and does nothing else. There are three: a single process (Self),
-// goroutines of one process (Run), and MPI (package internal/comm/mpi). Code that takes a Group does not
-// know which one it has, and has the same results with each.
+// goroutines of one process (Run), and MPI (package internal/comm/mpi). Results do not depend on the
+// transport.
 //
 // Package comm computes sums itself, without the transport. Every rank adds one part of the values: it
 // receives this part from the other ranks, adds in float32 in the order of a fixed binary tree (see
@@ -76,16 +76,15 @@ func (g *Group) String() string {
 	return fmt.Sprintf("%s%v", g.name, g.members)
 }
 
-// For returns the same group with a name for what its operations transfer, under which Traffic
-// counts their bytes.
+// For returns a copy of the group. Traffic counts the bytes of its operations under purpose.
 func (g *Group) For(purpose string) *Group {
 	h := *g
 	h.purpose = purpose
 	return &h
 }
 
-// Threads returns the same group, whose operations encode, decode and add values with n goroutines
-// (0: one per processor). By default it is one.
+// Threads returns a copy of the group, whose operations use n goroutines to encode, decode and add
+// values (0: one per processor). New uses one.
 func (g *Group) Threads(n int) *Group {
 	h := *g
 	h.threads = n
@@ -180,7 +179,7 @@ func (g *Group) Barrier() error {
 // exchange starts the transfer of src[i] to rank i and of dst[i] from it.
 func (g *Group) exchange(operation string, dst, src [][]byte) *Request {
 	if len(dst[g.rank]) != len(src[g.rank]) {
-		return failed(fmt.Errorf("%s in %s: rank %d has %d bytes for itself and %d of memory for them",
+		return failed(fmt.Errorf("%s in %s: rank %d sends %d bytes to itself and receives %d",
 			operation, g, g.rank, len(src[g.rank]), len(dst[g.rank])))
 	}
 	copy(dst[g.rank], src[g.rank])
@@ -250,7 +249,7 @@ func (r *Request) wait() error {
 	case <-r.pending.done:
 	case <-expired:
 		select {
-		case <-r.pending.done: // both, and select takes either
+		case <-r.pending.done: // select takes either if both are ready
 			return r.outcome(what)
 		default:
 		}
@@ -271,7 +270,7 @@ func (r *Request) outcome(what string) error {
 	return nil
 }
 
-// andThen lets Wait run f after r, and after what earlier calls added.
+// andThen makes Wait call f when r is complete, after the functions of earlier calls of andThen.
 func (r *Request) andThen(f func() error) *Request {
 	first := r.then
 	r.then = func() error {

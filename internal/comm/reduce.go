@@ -19,9 +19,8 @@ func Cut(n, ranks, block int) []int {
 }
 
 // ReduceScatter sets dst to the sum over all ranks of the caller's part of their src. Rank i has
-// the part between cuts[i] and cuts[i+1] (see Cut). Values travel in wire's format and are added
-// in float32 in the order of Sum, each rank's own after it was rounded like the others. dst may be the
-// caller's part of src.
+// the part between cuts[i] and cuts[i+1] (see Cut). All values are rounded to wire's format, those of the
+// caller as well, and added in float32 in the order of Sum. dst may be the caller's part of src.
 func (g *Group) ReduceScatter(dst, src []float32, cuts []int, wire Wire) error {
 	if err := g.checkCuts(len(src), cuts, wire); err != nil {
 		return fmt.Errorf("reduce-scatter in %s: %w", g, err)

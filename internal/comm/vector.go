@@ -22,8 +22,8 @@ func (v Vector) Len() (n int) {
 // stay in the caches. It is a multiple of all block sizes.
 const chunkElements = 1 << 15
 
-// Chunks yields the values in order, in slices of at most 32768: memory of v, or of a copy where a chunk
-// extends over slices of v.
+// Chunks yields the values in order, in slices of at most 32768. A slice is memory of v, or a copy if
+// it extends over several slices of v.
 func (v Vector) Chunks() iter.Seq[[]float32] {
 	return func(yield func([]float32) bool) {
 		n := v.Len()

@@ -29,7 +29,7 @@ var (
 	BF16 Wire = scalarWire{format.BF16}
 )
 
-// Round sets dst to src rounded to the format of a wire, as values are that travel.
+// Round sets dst to src rounded to the format of wire.
 func Round(dst, src []float32, wire Wire) {
 	if wire == F32 {
 		copy(dst, src)
@@ -62,7 +62,7 @@ func (w scalarWire) Encode(dst []byte, src []float32) { must(tensor.ToBytes(dst,
 // Decode converts src to float32.
 func (w scalarWire) Decode(dst []float32, src []byte) { must(tensor.FromBytes(dst, src, w.scalar)) }
 
-// A floatWire copies float32 values in the order of bytes of the machine, which all ranks share.
+// A floatWire copies float32 values in the byte order of the machine. All ranks have the same.
 type floatWire struct{ scalarWire }
 
 // Encode copies src.
@@ -72,9 +72,9 @@ func (floatWire) Encode(dst []byte, src []float32) { copy(dst, memory.Bytes(src)
 func (floatWire) Decode(dst []float32, src []byte) { copy(memory.Bytes(dst), src) }
 
 // Quantized returns the wire of a quantizer whose blocks are one row high, such as MXFP8 or
-// FP8 in blocks of 1×128. The values of one Encode are one row: the codes of all blocks,
-// followed by their scales and, in formats with a global scale, by that. Operations of a Group encode at
-// most 32768 values at a time.
+// FP8 in blocks of 1×128. Encode quantizes its values as one row. It writes the codes of all blocks, then
+// the scales, then the global scale of formats that have one. Operations of a Group encode at most 32768
+// values at a time.
 func Quantized(q quant.Quantizer) (Wire, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err

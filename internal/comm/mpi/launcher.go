@@ -1,10 +1,10 @@
 // Package mpi is the transport of package comm over MPI: Open MPI, MPICH and its relatives, or
 // any library with the ABI of MPI 5. It calls the library of the system without cgo.
 //
-// A process that a launcher (mpirun, srun, the MPI operator of Kubernetes) started finds its
-// library at run time: that of its launcher, since with another one every process would be rank
-// 0 of a job of its own. MPI moves bytes between two ranks and nothing else: Isend, Irecv and
-// Test. One goroutine with a thread of its own makes all calls.
+// A process that a launcher started (mpirun, srun, the MPI operator of Kubernetes) loads the library of
+// that launcher at run time. With another library, every process would be rank 0 of a separate job. MPI
+// only moves bytes between two ranks, with Isend, Irecv and Test. One goroutine, locked to its thread,
+// makes all calls.
 //
 // The build tag nompi leaves the calls out. A binary with them needs a C library at run time.
 package mpi
@@ -82,7 +82,7 @@ const messageTime = 200 * time.Millisecond
 // prints it and ends the job; the others wait for their turn and are ended before it comes.
 const Turn = 2 * time.Second
 
-// waitTurn delays an error that probably every process has. Open MPI's launcher ends the others a
+// waitTurn delays the return of an error that other processes probably have, too. Open MPI's launcher ends the others a
 // second after the first exit, later on a busy machine.
 func (l Launcher) waitTurn() {
 	if l.Rank > 0 {

@@ -27,7 +27,7 @@ type Transport struct {
 	aborting   atomic.Bool
 }
 
-// A batch is what Start was called with.
+// A batch holds the arguments of a call of Start.
 type batch struct {
 	tag      int32
 	messages []comm.Message
@@ -38,10 +38,9 @@ type batch struct {
 // that of the launcher. A process may connect once. timeout limits the time that MPI_Init waits for
 // the other processes; 0: no limit.
 //
-// Connect returns an error if the library cannot be loaded or initialized, or if its job has another
-// number of processes than the launcher started: then the two belong to different MPIs. Only rank 0 of
-// the launcher returns the error at once; print it and call Launcher.End, which ends the others before
-// they return.
+// Connect returns an error if the library cannot be loaded or initialized. It also returns an error if
+// the library's job and the launcher's have different sizes: then the two belong to different MPIs. Rank 0
+// returns the error at once. Print it and call Launcher.End, which ends the other ranks before they return it.
 func Connect(file string, timeout time.Duration) (*Transport, error) {
 	l := FindLauncher()
 	t, err := connect(file, l, timeout)
@@ -201,8 +200,8 @@ func (t *Transport) own(ready chan<- error) {
 	}
 }
 
-// pause gives way to other goroutines, and after a while to other processes: MPI has no
-// progress but in its calls, and other ranks may need the processor.
+// pause yields the processor to other goroutines, and after 200 idle calls to other processes, such as
+// other ranks. It is short, because MPI makes progress only during its calls.
 func pause(idle int) {
 	if idle < 200 {
 		runtime.Gosched()
@@ -236,7 +235,7 @@ func (t *Transport) initialize() error {
 	return nil
 }
 
-// pieceBytes is what MPI transfers at a time. Libraries are slower with larger messages.
+// pieceBytes is the maximum size of one transfer by MPI. Libraries are slower with larger messages.
 const pieceBytes = 2 << 20
 
 // An owner is the state of the goroutine that calls MPI.
@@ -296,7 +295,7 @@ func (o *owner) start(b batch, m comm.Message, data []byte, left *int) error {
 	return nil
 }
 
-// progress asks MPI for pieces that are complete, and reports whether there was one.
+// progress tests all active pieces, and reports whether one is complete.
 func (o *owner) progress() bool {
 	left := o.active[:0]
 	for _, p := range o.active {
