@@ -99,30 +99,31 @@ func (a *Accumulator) addBlock(r Row, from, to int, buffer []float32) {
 func (l *lanes) addSingle(want, got []float32) (ratio float32, ok bool) {
 	var signal, noise, cross, loss, magnitude [16]float32
 	worst, flushed := l.worst, int64(0)
-	zero, exact := true, true
+	var anyX, anyD uint32 // bits of their magnitudes
+	got = got[:len(want)]
 	for i, x := range want {
-		d := x - got[i]
+		y := got[i]
+		d := x - y
 		lane := i & 15
 		signal[lane] += float32(x * x)
 		noise[lane] += float32(d * d)
 		cross[lane] += float32(x * d)
 		loss[lane] += d
-		m, e := math.Float32frombits(math.Float32bits(x)&^(1<<31)), math.Float32frombits(math.Float32bits(d)&^(1<<31))
+		bitsX, bitsD := math.Float32bits(x)&^(1<<31), math.Float32bits(d)&^(1<<31)
+		anyX, anyD = anyX|bitsX, anyD|bitsD
+		m, e := math.Float32frombits(bitsX), math.Float32frombits(bitsD)
 		magnitude[lane] += m
-		zero, exact = zero && x == 0, exact && d == 0
-		if x == 0 {
-			continue
-		}
 		// BF16 values repeat their ratios often. The next number above the worst before the block bounds the
 		// quotient that was rounded to it, so that equal ratios do not exceed it again.
 		bound := math.Float32frombits(math.Float32bits(l.worst[lane]) + 1)
-		if float64(e) > float64(bound)*float64(m) { // exactly e/m > bound
+		if float64(e) > float64(bound)*float64(m) && x != 0 { // exactly e/m > bound
 			worst[lane] = max(worst[lane], e/m)
 		}
-		if got[i] == 0 {
+		if y == 0 && x != 0 {
 			flushed++
 		}
 	}
+	zero, exact := anyX == 0, anyD == 0
 	totals := [4]float32{total(&signal), total(&noise), total(&cross), total(&loss)}
 	ratio = totals[0] / totals[1]
 	switch {
