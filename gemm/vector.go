@@ -48,7 +48,7 @@ type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNex
 
 const (
 	vectorRows     = 64      // maximum rows of B in a task
-	vectorBlocks   = 16      // maximum blocks in a group, and bytes of its scales
+	vectorBlocks   = 16      // maximum blocks in a group
 	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
 	vectorFloats   = 1 << 12 // positions per call if x is float32: shorter runs break the sequential reads of rows of common length
 	vectorLanes    = 16      // maximum lanes of a vector
@@ -71,7 +71,11 @@ func (v *vectorKernel) scalesRead(steps int) int {
 	if v.scale == nil {
 		return 0
 	}
-	return ceilDiv(steps*v.step, v.groupCodes()) * vectorBlocks
+	groups, each := ceilDiv(steps*v.step, v.groupCodes()), v.groupCodes()/v.block*v.scaleBytes()
+	if v.interleaved != nil {
+		each = vectorBlocks * v.scaleBytes() // of as many rows
+	}
+	return groups * each
 }
 
 // scaleBytes returns the bytes of a scale, 0 if the format has none.

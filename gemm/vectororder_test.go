@@ -20,7 +20,7 @@ func TestVectorOrder(t *testing.T) {
 			continue
 		}
 		ran := 0
-		for i, f := range quant.Formats() {
+		for i, f := range formats {
 			width := []int{1024, 640}[i%2] // whole groups, or a partial one
 			r := rand.New(rand.NewPCG(uint64(i), 21))
 			b := operand(t, r, f, quant.Rowwise, n, width)

@@ -18,7 +18,7 @@ func TestVectorInPlace(t *testing.T) {
 			continue
 		}
 		ran := 0
-		for i, f := range quant.Formats() {
+		for i, f := range formats {
 			for _, width := range []int{32, 192, 576, 1152} {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(width)))
 				if f.Block.Rows > 1 || f.Element.StoredBits() != v.bits || width%v.step != 0 && !allFinite(f.Element) {
@@ -49,7 +49,7 @@ func TestVectorInPlace(t *testing.T) {
 // TestVectorNextRow checks that codes and scales of a row that kernels do not support change no
 // other row, although kernels read them with the row before.
 func TestVectorNextRow(t *testing.T) {
-	for i, f := range quant.Formats() {
+	for i, f := range formats {
 		if f.Element.StoredBits() > 8 || f.Block.Rows != 1 {
 			continue
 		}

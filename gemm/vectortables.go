@@ -12,13 +12,15 @@ import (
 
 // A vectorTable holds the constants of float32 kernels for an element format: two operands of
 // the decoding, repeated for each 16 bits or each 16 bytes; the factor left out of the decoded
-// values; the largest supported E8M0 code; and the values of 4-bit codes.
+// values; the largest supported E8M0 code; the values of 4-bit codes; and whether integers have
+// scales in float32 instead of E8M0.
 type vectorTable struct {
 	first, second [64]byte
 	unit          float32
 	_             [12]byte
 	largest       [16]byte
 	values        [16]float32
+	single        bool
 }
 
 // tableF32 and tableF32Int return the tables of float32 vector kernels, for sign-magnitude and
@@ -36,6 +38,20 @@ func tableF32Int(e *format.Scalar) unsafe.Pointer {
 	}
 	return unsafe.Pointer(vectorTables[e])
 }
+
+// tableF32Single is tableF32Int for scales in float32.
+func tableF32Single(e *format.Scalar) unsafe.Pointer {
+	if e != format.INT8 {
+		return nil
+	}
+	return unsafe.Pointer(vectorTableSingle)
+}
+
+var vectorTableSingle = func() *vectorTable {
+	t := *vectorTables[format.INT8]
+	t.single = true
+	return &t
+}()
 
 var vectorTables = func() map[*format.Scalar]*vectorTable {
 	tables := map[*format.Scalar]*vectorTable{}

@@ -715,9 +715,9 @@ row1:
 	VPXOR Y3, Y3, Y3
 
 group2:
-	VBROADCASTSS 128(DX), X11
-	VMULPS (BX), X11, X11
-	VMOVUPS X11, (R12)
+	VBROADCASTSS 128(DX), Y11
+	VMULPS (BX), X11, X12
+	VMOVUPS X12, (R12)
 	ADDQ $16, BX
 	LEAQ (R12), R11
 	MOVQ $4, R10
@@ -1151,6 +1151,17 @@ row1:
 	VPXOR Y3, Y3, Y3
 
 group2:
+	CMPB 224(DX), $0
+	JEQ codes3
+	VBROADCASTSS 128(DX), Y11
+	VMULPS (BX), Y11, Y12
+	VMOVUPS Y12, (R12)
+	VMULPS 32(BX), Y11, Y12
+	VMOVUPS Y12, 32(R12)
+	ADDQ $64, BX
+	JMP end4
+
+codes3:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
 	VMOVUPS X13, (SP)
@@ -1166,15 +1177,17 @@ group2:
 	VMULPS Y12, Y11, Y11
 	VMOVUPS Y11, 32(R12)
 	ADDQ $16, BX
+
+end4:
 	LEAQ (R12), R11
 	MOVQ $16, R10
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
-	JLT fewer4
+	JLT fewer6
 
-step5:
+step7:
 	PREFETCHT0 (AX)(SI*4)
 	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
@@ -1209,14 +1222,14 @@ step5:
 	ADDQ $128, DI
 	ADDQ $4, R11
 	SUBQ $1, R10
-	JNZ step5
-	JMP done3
+	JNZ step7
+	JMP done5
 
-fewer4:
+fewer6:
 	CMPQ batch+96(FP), $2
-	JLT fewer6
+	JLT fewer8
 
-step7:
+step9:
 	PREFETCHT0 (AX)(SI*4)
 	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
@@ -1241,12 +1254,12 @@ step7:
 	ADDQ $128, DI
 	ADDQ $4, R11
 	SUBQ $1, R10
-	JNZ step7
-	JMP done3
+	JNZ step9
+	JMP done5
 
-fewer6:
+fewer8:
 
-step9:
+step11:
 	PREFETCHT0 (AX)(SI*4)
 	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
@@ -1266,9 +1279,9 @@ step9:
 	ADDQ $128, DI
 	ADDQ $4, R11
 	SUBQ $1, R10
-	JNZ step9
+	JNZ step11
 
-done3:
+done5:
 	TESTQ R9, R9
 	JNZ group2
 
@@ -1281,7 +1294,7 @@ done3:
 	MOVQ y+72(FP), R13
 	MOVQ batch+96(FP), R10
 
-lanes10:
+lanes12:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
 	VADDPS X1, X0, X0
@@ -1294,7 +1307,7 @@ lanes10:
 	ADDQ $32, R12
 	ADDQ yStride+88(FP), R13
 	SUBQ $1, R10
-	JNZ lanes10
+	JNZ lanes12
 	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX

@@ -716,6 +716,15 @@ row1:
 	VPXORD Z3, Z3, Z3
 
 group2:
+	CMPB 224(DX), $0
+	JEQ codes3
+	VBROADCASTSS 128(DX), Z11
+	VMULPS (BX), Z11, Z12
+	VMOVUPS Z12, (R12)
+	ADDQ $64, BX
+	JMP end4
+
+codes3:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
 	VMOVUPS X13, (SP)
@@ -726,15 +735,17 @@ group2:
 	VMULPS Z12, Z11, Z11
 	VMOVUPS Z11, (R12)
 	ADDQ $16, BX
+
+end4:
 	LEAQ (R12), R11
 	MOVQ $16, R10
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 	CMPQ batch+96(FP), $4
-	JLT fewer4
+	JLT fewer6
 
-step5:
+step7:
 	PREFETCHT0 (AX)(SI*4)
 	VPMOVSXBD (AX), Z11
 	VCVTDQ2PS Z11, Z11
@@ -757,14 +768,14 @@ step5:
 	ADDQ $128, DI
 	ADDQ $4, R11
 	SUBQ $1, R10
-	JNZ step5
-	JMP done3
+	JNZ step7
+	JMP done5
 
-fewer4:
+fewer6:
 	CMPQ batch+96(FP), $2
-	JLT fewer6
+	JLT fewer8
 
-step7:
+step9:
 	PREFETCHT0 (AX)(SI*4)
 	VPMOVSXBD (AX), Z11
 	VCVTDQ2PS Z11, Z11
@@ -781,12 +792,12 @@ step7:
 	ADDQ $128, DI
 	ADDQ $4, R11
 	SUBQ $1, R10
-	JNZ step7
-	JMP done3
+	JNZ step9
+	JMP done5
 
-fewer6:
+fewer8:
 
-step9:
+step11:
 	PREFETCHT0 (AX)(SI*4)
 	VPMOVSXBD (AX), Z11
 	VCVTDQ2PS Z11, Z11
@@ -800,9 +811,9 @@ step9:
 	ADDQ $128, DI
 	ADDQ $4, R11
 	SUBQ $1, R10
-	JNZ step9
+	JNZ step11
 
-done3:
+done5:
 	TESTQ R9, R9
 	JNZ group2
 
@@ -815,7 +826,7 @@ done3:
 	MOVQ y+72(FP), R13
 	MOVQ batch+96(FP), R10
 
-lanes10:
+lanes12:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
@@ -830,7 +841,7 @@ lanes10:
 	ADDQ $64, R12
 	ADDQ yStride+88(FP), R13
 	SUBQ $1, R10
-	JNZ lanes10
+	JNZ lanes12
 	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX

@@ -16,7 +16,7 @@ func gemmVectorsF32() []*File {
 			{name: "BF16", bits: 16, step: 64, group: 512, decode: (*vectorF32).halves},
 			{name: "FP8", bits: 8, block: 32, step: width.bytes, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).float8, nan: true},
 			{name: "FP8x128", bits: 8, block: 128, step: 128, group: 512, scales: (*vectorF32).f32, decode: (*vectorF32).float8, nan: true},
-			{name: "INT8", bits: 8, block: 32, step: 32, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).integers},
+			{name: "INT8", bits: 8, block: 32, step: 32, group: 512, scales: (*vectorF32).e8m0OrF32, decode: (*vectorF32).integers},
 			{name: "FP6", bits: 6, block: 32, step: 64, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).float6},
 			{name: "FP4", bits: 4, block: 32, step: 2 * width.bytes, group: 512, scales: (*vectorF32).e8m0, decode: width.fours},
 			{name: "FP4x16", bits: 4, block: 16, step: 2 * width.bytes, group: 256, scales: (*vectorF32).e4m3, decode: width.fours},
@@ -101,6 +101,7 @@ const (
 	vectorUnit    = 128 // factor of the element values
 	vectorLargest = 144 // largest supported E8M0 code, 16 times
 	vectorValues  = 160 // of the 4-bit codes
+	vectorSingle  = 224 // 1: scales are float32
 )
 
 // Offsets in the frame, in bytes: from its start, and from its first cache line.

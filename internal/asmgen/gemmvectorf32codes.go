@@ -88,11 +88,28 @@ func (v *vectorF32) scaleCodes(tables Reg, decode func(codes Mem, scale Vec)) {
 
 // f32 copies the scales.
 func (v *vectorF32) f32(tables Reg) {
-	scale, n := v.t(3).X(), 4*v.group/v.block
-	v.fn.I("VBROADCASTSS", tables.At(vectorUnit), scale)
-	v.fn.I("VMULPS", v.s.At(0), scale, scale)
-	v.fn.I("VMOVUPS", scale, v.frame.At(frameScales))
-	v.fn.I("ADDQ", n, v.s)
+	unit, scale, n := v.t(3), v.t(4), v.group/v.block
+	v.fn.I("VBROADCASTSS", tables.At(vectorUnit), unit)
+	for at := 0; at < n; at += v.lanes() {
+		if n < v.lanes() {
+			unit, scale = unit.X(), scale.X()
+		}
+		v.fn.I("VMULPS", v.s.At(4*at), unit, scale)
+		v.fn.I("VMOVUPS", scale, v.frame.At(frameScales+4*at))
+	}
+	v.fn.I("ADDQ", 4*n, v.s)
+}
+
+// e8m0OrF32 chooses at run time.
+func (v *vectorF32) e8m0OrF32(tables Reg) {
+	codes, end := v.fn.NewLabel("codes"), v.fn.NewLabel("end")
+	v.fn.I("CMPB", tables.At(vectorSingle), 0)
+	v.fn.Jump("JEQ", codes)
+	v.f32(tables)
+	v.fn.Jump("JMP", end)
+	v.fn.Place(codes)
+	v.e8m0(tables)
+	v.fn.Place(end)
 }
 
 // inOrder is product for vectors whose elements are in the order of the codes, followed by add
