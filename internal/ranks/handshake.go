@@ -1,8 +1,11 @@
 package ranks
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,13 +22,35 @@ var own = map[string]bool{"threads": true, "mpi-library": true, "config": true}
 // settings returns the settings of a command line: the version of the program, the command, and the
 // values of all flags.
 func settings(cmd *cobra.Command) []setting {
-	list := []setting{{"the version", cli.Version()}, {"the command", cmd.CommandPath()}}
+	list := []setting{{"the version", version()}, {"the command", cmd.CommandPath()}}
 	for _, f := range cli.FlagValues(cmd) {
 		if !own[f.Name] {
 			list = append(list, setting{"--" + f.Name, f.Value})
 		}
 	}
 	return list
+}
+
+// version returns the version of the program, with a checksum of its file if other programs may have
+// the same version.
+func version() string {
+	path, err := os.Executable()
+	if err != nil {
+		return cli.Version()
+	}
+	return versionOf(cli.Version(), path)
+}
+
+// versionOf is version for the program in a file.
+func versionOf(version, path string) string {
+	if version != "devel" && version != "unknown" && !strings.HasSuffix(version, "+dirty") {
+		return version
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return version
+	}
+	return fmt.Sprintf("%s, SHA-256 %x", version, sha256.Sum256(program))
 }
 
 // handshake returns an error on every rank of an MPI job unless all have the same settings.

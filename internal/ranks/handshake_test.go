@@ -1,6 +1,8 @@
 package ranks
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,5 +33,27 @@ func TestDifference(t *testing.T) {
 		if err := difference([][]setting{first, first, other}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+// TestVersionOf compares programs of the same version.
+func TestVersionOf(t *testing.T) {
+	dir := t.TempDir()
+	paths := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+	for _, path := range paths {
+		if err := os.WriteFile(path, []byte(path), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for version, want := range map[string]bool{"v1.2.3": true, "devel": false, "unknown": false, "v1.2.4-0.20260101000000-0123456789ab+dirty": false} {
+		if got := versionOf(version, paths[0]) == versionOf(version, paths[1]); got != want {
+			t.Errorf("%s: two programs have the same version: got %v, want %v", version, got, want)
+		}
+		if versionOf(version, paths[0]) != versionOf(version, paths[0]) {
+			t.Errorf("%s: got two versions of one program", version)
+		}
+	}
+	if got := versionOf("devel", filepath.Join(dir, "c")); got != "devel" {
+		t.Errorf("a file that does not exist: got %q, want devel", got)
 	}
 }
