@@ -4,33 +4,43 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/microscale-go/microscale/internal/comm"
 )
 
-// A watch notices that the process of another rank has ended. Some launchers do not: after a rank was
-// killed, Slurm's srun with PMI-2 lets the others wait for it.
+// A watch notices that the process of another rank has ended or is stopped. Some launchers do not: after
+// a rank was killed, Slurm's srun with PMI-2 lets the others wait for it.
 //
-// Every rank has a TCP connection to rank 0. The kernel closes it when a process ends, whatever the
-// reason. A rank that ends on purpose sends a byte first. A rank whose connection ends without that byte
-// was killed or has crashed, and rank 0 tells the others.
+// Every rank has a TCP connection to rank 0, over which both send a byte every second. The kernel closes
+// it when a process ends, whatever the reason. A rank that ends on purpose sends another byte first. A
+// rank whose connection ends without that byte was killed or has crashed; one that sends nothing for
+// some seconds is stopped, or its host cannot be reached. Rank 0 tells the others.
 type watch struct {
 	peers     map[int]net.Conn // by rank: rank 0 has all others, the others have rank 0
 	processes []string         // descriptions, by rank
+	beat      time.Duration    // between the bytes of a rank that runs
 	left      atomic.Bool      // leave was called
 	readers   sync.WaitGroup   // of start
 }
 
-// The last byte that a rank sends.
+// The bytes that a rank sends: the last one is not running.
 const (
+	running   = 'r'
 	completed = 'c' // its work is complete
 	failed    = 'f' // it has printed an error, or was told so
 )
+
+// beats is the number of bytes in turn that may be missing. A rank that is stopped ends its job within 10
+// seconds.
+const beats = 8
+
+// errSilent is the error of a connection over which no byte arrives.
+var errSilent = errors.New("it is stopped, or its host cannot be reached")
 
 // ErrUnwatched is the error of Transport.Watch if the ranks cannot connect.
 var ErrUnwatched = errors.New("the ranks have no TCP connection to rank 0")
@@ -44,7 +54,7 @@ type reply struct {
 // newWatch connects the ranks of g; rank 0 listens at address. All ranks call it. If one cannot
 // connect, all return an error that matches ErrUnwatched.
 func newWatch(g *comm.Group, address string) (*watch, error) {
-	w := &watch{peers: map[int]net.Conn{}}
+	w := &watch{peers: map[int]net.Conn{}, beat: time.Second}
 	e := &entrance{peers: w.peers}
 	var failure error // of this rank
 	if g.Rank() == 0 {
@@ -80,25 +90,55 @@ func newWatch(g *comm.Group, address string) (*watch, error) {
 	return w, nil
 }
 
-// start begins to watch. ended is called once, if another rank ends before its work is complete: with
-// nil if a rank has printed an error, otherwise with an error that names the rank.
+// start begins to watch. ended is called once, if another rank ends before its work is complete, or
+// hangs: with nil if a rank has printed an error, otherwise with an error that names the rank.
 func (w *watch) start(ended func(error)) {
 	var once sync.Once
 	for rank, conn := range w.peers {
 		w.readers.Go(func() {
-			var last [1]byte
-			_, err := io.ReadFull(conn, last[:])
+			last, err := w.last(conn)
 			switch {
 			case w.left.Load():
 			case err != nil:
 				once.Do(func() {
-					ended(fmt.Errorf("lost rank %d (%s): it was killed or has crashed, or its host cannot be reached: resume the run from its last checkpoint", rank, w.processes[rank]))
+					ended(fmt.Errorf("lost rank %d (%s): %w: resume the run from its last checkpoint", rank, w.processes[rank], err))
 				})
-			case last[0] == failed:
+			case last == failed:
 				once.Do(func() { ended(nil) })
 			}
 		})
 	}
+	go func() {
+		for !w.left.Load() {
+			for _, conn := range w.peers {
+				_, _ = conn.Write([]byte{running}) // last notices that the peer has ended
+			}
+			time.Sleep(w.beat)
+		}
+	}()
+}
+
+// last waits for the last byte of a connection. It counts its own waits, not the time: the whole job may
+// have been stopped, too.
+func (w *watch) last(conn net.Conn) (byte, error) {
+	for silent := 0; silent < beats; {
+		var next [1]byte
+		err := conn.SetReadDeadline(time.Now().Add(w.beat))
+		if err == nil {
+			_, err = conn.Read(next[:])
+		}
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			silent++
+		case err != nil:
+			return 0, errors.New("it was killed or has crashed, or its host cannot be reached")
+		case next[0] != running:
+			return next[0], nil
+		default:
+			silent = 0
+		}
+	}
+	return 0, errSilent
 }
 
 // leave sends the last byte of this rank. Only the first call has an effect.

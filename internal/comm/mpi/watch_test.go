@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/internal/comm"
 )
@@ -17,7 +18,7 @@ func kill(w *watch) {
 	w.close()
 }
 
-// TestWatch ends one of four ranks, or three. A rank that is told ends, too, as it does with a Transport.
+// TestWatch ends one of four ranks, or three, or has one that does not run. A rank that is told ends, too, as it does with a Transport.
 func TestWatch(t *testing.T) {
 	const ranks = 4
 	type results [ranks]string // of start, by rank: an error, "told" or nothing
@@ -29,6 +30,7 @@ func TestWatch(t *testing.T) {
 		"all others complete": {[]int{1, 2, 3}, func(w *watch) { w.leave(completed); kill(w) }, results{}},
 		"rank 2 is killed":    {[]int{2}, kill, results{"lost rank 2 (process ", "told", "", "told"}},
 		"rank 0 is killed":    {[]int{0}, kill, results{"", "lost rank 0 (process ", "lost rank 0 (process ", "lost rank 0 (process "}},
+		"rank 2 is stopped":   {nil, nil, results{"lost rank 2 (process ", "told", "", "told"}},
 		"rank 3 fails":        {[]int{3}, func(w *watch) { w.leave(failed); kill(w) }, results{"told", "told", "told", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,6 +43,12 @@ func TestWatch(t *testing.T) {
 			}
 			var got results
 			for rank, w := range watches {
+				if c.end == nil {
+					w.beat = 100 * time.Millisecond
+					if rank == 2 {
+						continue
+					}
+				}
 				w.start(func(err error) {
 					got[rank] = "told"
 					if err != nil {
