@@ -86,7 +86,7 @@ type measured struct {
 
 // TestMiniLMFormats quantizes the checkpoint to every format and verifies it. decode.py decodes
 // each result independently: the values are equal bit for bit, and the errors are equal except
-// for the order of sums. The table in docs/results.md has these errors.
+// for the order and the rounding of sums. The table in docs/results.md has these errors.
 func TestMiniLMFormats(t *testing.T) {
 	interpreter := python(t, pythonSafetensors...)
 	src := openModel(t, minilm(t))
@@ -171,7 +171,8 @@ func sameDecoded(t *testing.T, model *checkpoint.Model, report *verify.Report, p
 		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != want.SHA256 {
 			t.Errorf("%s decodes to other values than in Python", r.Name)
 		}
-		if math.Abs(r.Result.SQNR-want.SQNR) > 1e-9*want.SQNR {
+		const rounded = 14.0 / (1 << 24) // package measure rounds the sums of a block to float32, Python uses float64
+		if math.Abs(r.Result.SQNR-want.SQNR) > 10*math.Log10(1+rounded) {
 			t.Errorf("%s: verify says %v dB, Python %v", r.Name, r.Result.SQNR, want.SQNR)
 		}
 	}
