@@ -159,9 +159,9 @@ func TestStoredEmbedding(t *testing.T) {
 	}
 }
 
-// TestQuantizedEmbedding checks that a model for inference keeps a quantized embedding as it is stored, and
-// computes the same as with an FP32 table.
-func TestQuantizedEmbedding(t *testing.T) {
+// savedSmall returns a checkpoint of a trained small model in BF16.
+func savedSmall(t *testing.T) *hf.Checkpoint {
+	t.Helper()
 	dir := t.TempDir()
 	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,14 @@ func TestQuantizedEmbedding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.Close()
+	t.Cleanup(func() { _ = source.Close() }) // read only
+	return source
+}
+
+// TestQuantizedEmbedding checks that a model for inference keeps a quantized embedding as it is stored, and
+// computes the same as with an FP32 table.
+func TestQuantizedEmbedding(t *testing.T) {
+	source := savedSmall(t)
 	for _, f := range []quant.Format{quant.MXFP4, quant.FP8Tensor, quant.NVFP4} {
 		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: "plain", Include: []*regexp.Regexp{regexp.MustCompile("embed_tokens")}})
 		if err != nil {
@@ -210,15 +217,7 @@ func TestQuantizedEmbedding(t *testing.T) {
 // TestDividedTable checks that a table of NVFP4 stays as it is stored unless clients divide by its global
 // scale.
 func TestDividedTable(t *testing.T) {
-	dir := t.TempDir()
-	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
-		t.Fatal(err)
-	}
-	source, err := hf.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer source.Close()
+	source := savedSmall(t)
 	for convention, keeps := range map[string]bool{"plain": true, "modelopt": true, "compressed-tensors": false} {
 		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention})
 		if err != nil {

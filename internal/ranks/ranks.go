@@ -139,7 +139,7 @@ func FromFirst[T any](j *Job, f func() (T, error)) (result T, err error) {
 
 // Train runs c on all ranks. It returns the result of rank 0 or, in an MPI job, of this process.
 func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, err error) {
-	c.Parallel.Local, c.Parallel.Program = j.local, version()
+	c.Parallel.Local, c.Parallel.Program = j.local, cli.Version()
 	if c.Threads == 0 {
 		c.Threads = max(1, runtime.GOMAXPROCS(0)/j.local)
 	}
