@@ -35,10 +35,10 @@ const (
 // yStride bytes apart.
 type interleavedFunc func(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
 
-// Interleave reorders b, a rowwise operand, in its memory: b must not be used any more. It returns
-// an error that matches errors.ErrUnsupported, and leaves b unchanged, if this processor has no
-// kernel for it. That is so unless it is mxfp4 or nvfp4 with a multiple of 16 rows, whole blocks
-// and usual scales.
+// Interleave reorders b, a rowwise operand, in its memory: b must not be used any more. Kernels
+// support mxfp4 and nvfp4 with a multiple of 16 rows, whole blocks, and scales that are neither NaN
+// nor extreme. For other operands, and on processors without these kernels, Interleave returns an
+// error that matches errors.ErrUnsupported, and leaves b unchanged.
 func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
 	if err := checkOperand("b", b); err != nil {
 		return nil, err
@@ -139,10 +139,11 @@ func interleavable(b *quant.Tensor) (why string) {
 
 // Mul is the function Mul with b interleaved.
 func (b *Interleaved) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
-	if o.Accumulator.Model != nil {
+	t := b.reordered()
+	if t != nil && o.Accumulator.Model != nil {
 		return Mul(c, a, b.Tensor(), o)
 	}
-	p, err := planDense(c, a, b.t, interleaved, o)
+	p, err := planDense(c, a, t, interleaved, o)
 	if err != nil {
 		return err
 	}
@@ -152,9 +153,17 @@ func (b *Interleaved) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
 // Choose is the function Choose with b interleaved.
 func (b *Interleaved) Choose(a *quant.Tensor, o Options) (Kernel, error) {
 	if o.Accumulator.Model != nil {
-		return Choose(a, b.t, o)
+		return Choose(a, b.reordered(), o)
 	}
-	return choose(a, b.t, interleaved, o)
+	return choose(a, b.reordered(), interleaved, o)
+}
+
+// reordered returns the tensor in the order of b.
+func (b *Interleaved) reordered() *quant.Tensor {
+	if b == nil {
+		return nil
+	}
+	return b.t
 }
 
 // Format returns the format of the tensor that b was made from.
@@ -240,18 +249,17 @@ func arrangeInterleaved(x []uint32, values []float32) {
 // bias of B, and the scale times the units of both element formats.
 func (s *side) arrangeInterleavedInt8(x []uint32, values []float32, l int, unitB float32) {
 	unit, v := int8Forms[s.t.Format.Element].unit, s.kernel.vector
-	words := v.words(v.block)
+	words, perUnit := v.words(v.block), 1/unit // a power of two
 	for c := 0; c < len(values); c += v.block {
-		out := x[c/v.block*words:][:words]
+		out, in := x[c/v.block*words:][:words], values[c:c+v.block]
 		var sum int32
-		for i := range out[:words-2] {
-			var word uint32
-			for b := range 4 {
-				n := int32(values[c+i/2*8+i%2+2*b] / unit)
-				sum += n
-				word |= uint32(uint8(n)) << (8 * b)
+		for i := 0; i < len(in); i += 8 {
+			e := (*[8]float32)(in[i:])
+			for odd := range 2 {
+				n0, n1, n2, n3 := int32(e[odd]*perUnit), int32(e[odd+2]*perUnit), int32(e[odd+4]*perUnit), int32(e[odd+6]*perUnit)
+				sum += n0 + n1 + n2 + n3
+				out[i/4+odd] = uint32(uint8(n0)) | uint32(uint8(n1))<<8 | uint32(uint8(n2))<<16 | uint32(uint8(n3))<<24
 			}
-			out[i] = word
 		}
 		out[words-2] = uint32(-sum * s.other)
 		out[words-1] = s.vectorScale(l, c, unit*unitB)

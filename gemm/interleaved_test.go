@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -197,6 +199,21 @@ func TestInterleavedPanels(t *testing.T) {
 					if !bytes.Equal(got, want) {
 						t.Fatalf("kernel=%s b=%s: the panel of rows %d… over %d positions from %d on differs", p.kernel.Name, f, l, s.kc, s.k0)
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestNilInterleaved checks that a nil and a zero Interleaved are errors.
+func TestNilInterleaved(t *testing.T) {
+	a, c := mustTensor(t, quant.MXFP4, 1, 32), tensor.New(1, 16)
+	for _, b := range []*Interleaved{nil, {}} {
+		for _, o := range []Options{{}, {Accumulator: mma.Accumulator{Model: mma.Models()[0]}}} {
+			_, chosen := b.Choose(a, o)
+			for name, err := range map[string]error{"Mul": b.Mul(c, a, o), "Choose": chosen} {
+				if err == nil || !strings.Contains(err.Error(), "b is nil") {
+					t.Errorf("%s: got %v, want that b is nil", name, err)
 				}
 			}
 		}

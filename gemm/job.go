@@ -35,6 +35,7 @@ type extent struct{ from, to int }
 // A worker is one thread of a job.
 type worker struct {
 	job            *job
+	index          int    // among the workers of the job
 	run            func() // calls work, then leaves the job; started as a goroutine
 	scratch        scratch
 	a              []byte    // the packed block of A
@@ -104,7 +105,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 func (j *job) reserve() {
 	p, k := &j.plan, j.plan.kernel
 	for len(j.workers) < j.threads {
-		w := &worker{job: j}
+		w := &worker{job: j, index: len(j.workers)}
 		w.run = func() {
 			w.work()
 			j.leave()
@@ -114,6 +115,7 @@ func (j *job) reserve() {
 	j.begin()
 	if k.vector != nil {
 		j.vector.sawNaN.Store(false)
+		j.vector.spans = j.vector.spans.divide(j.vectorTasks(), j.threads)
 		j.prepare()
 		return
 	}
@@ -211,18 +213,22 @@ func (w *worker) tiles(i, j, mr, nr int, b []byte, accumulate bool) {
 	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
 	dot, whole := k.dot[ceilDiv(nr, k.Lanes)-1], nr%k.Lanes == 0
 	at := (i-w.job.rows.from)*c.Stride + j - w.job.cols.from
-	panel, lane := w.a, 0
+	panel, lane, offset := w.a, 0, 0
+	next := 4 * k.MR // bytes from one tile to the next in a panel
+	if p.a.width() == k.MR {
+		next = w.aPanel * k.MR / k.Lanes
+	}
 	for r := 0; r < mr; r += k.MR {
 		if lane == k.Lanes {
-			panel, lane = panel[w.aPanel:], 0
+			panel, lane, offset = panel[w.aPanel:], 0, 0
 		}
-		a := unsafe.Pointer(&panel[4*lane])
+		a := unsafe.Pointer(&panel[offset])
 		if whole && r+k.MR <= mr {
 			dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &c.Data[at], c.Stride, p.alpha, accumulate)
 		} else {
 			w.edgeTile(dot, at, min(k.MR, mr-r), nr, a, b, accumulate)
 		}
-		lane += k.MR
+		lane, offset = lane+k.MR, offset+next
 		at += k.MR * c.Stride
 	}
 }

@@ -17,10 +17,11 @@ import (
 //	                lanes × float32   their scales
 //	                lanes × int32     int8 panels of A only: see below
 //
-// A step holds 4 bytes of every lane, in lane order: one float32, two BF16 elements
-// adjacent along K, or four int8 elements. Of eight adjacent int8 elements, the even ones
-// are in one step, the odd ones in the next. For the MR lanes i of A and the lanes j of one
-// to NR/Lanes panels of B, the kernel computes
+// A step holds 4 bytes of every lane, in lane order: one float32, two BF16 elements adjacent
+// along K, or four int8 elements. Of eight adjacent int8 elements, the even ones are in one
+// step, the odd ones in the next. An int8 panel of A consists of Lanes/MR panels of MR lanes,
+// one for each tile, so that a tile uses all bytes of the cache lines that it reads. For the MR
+// lanes i of A and the lanes j of one to NR/Lanes panels of B, the kernel computes
 //
 //	C[i][j] (+)= alpha · Σ over chunks of scale_a[i] · scale_b[j] · Σ over the chunk of a[i][k]·b[j][k]
 //
@@ -38,12 +39,11 @@ import (
 // Scales other than E8M0 are float32. The sum starts at -bias·Σa. The kernel converts it to
 // float32 and multiplies it by both scales.
 //
-// The E8M0 codes of A are words whose exponent field is the code. Those of B add the bits of
-// 1.5·2²³ and subtract the bias of both codes, so that the word of A plus that of B is the float32
-// number 1.5·2²³ times both scales. The sum starts at that word minus bias·Σa; the int32 of A
-// includes the word of its scale. At the end, the sum read as float32 is 1.5·2²³ plus the dot
-// product, times both scales, since a dot product is less than 2²². Subtracting 1.5·2²³ times
-// both scales is exact. The product of a block is thus rounded once, when it is added.
+// E8M0 scales of A are stored as 1.5·2²³ times the scale, those of B as their exponents. Both are
+// float32. The sum starts at the bits of the word of A, minus bias·Σa. At the end, the sum read as
+// float32 is 1.5·2²³ plus the dot product, times the scale of A, since a dot product is less than
+// 2²². Subtracting the word of A and multiplying by the scale of B are exact. The product of a
+// block is thus rounded once, when it is added.
 //
 // A macro-kernel computes NR columns of C for all rows of the packed block of A. It
 // multiplies tiles of BF16: 16 rows of A by 16 of B over 32 positions. Its panels of B are

@@ -22,11 +22,10 @@ var (
 // KC and span affect the rounding of sums, so a kernel and its portable twin share them. The
 // packed block of B fits the third-level cache. The packed block of A and the panels of B for
 // NR columns fit the second-level cache; a larger KC writes C less often. The panels of B for
-// NR columns and span positions fit the first-level cache; so do all positions of int8 panels,
-// which are multiplied at twice the rate of BF16.
+// NR columns and span positions fit the first-level cache.
 const (
 	bf16MC, bf16NC, bf16KC = 96, 1056, 2048
-	int8MC, int8NC, int8KC = 384, 2064, 512
+	int8MC, int8NC, int8KC = 128, 2064, 2048
 	tileMC, tileNC, tileKC = 256, 1408, 2048
 	tileFewNC, tileSpan    = 256, 512
 )
@@ -184,7 +183,8 @@ func macroTileGeneric(chunks, tiles, _ int, a, b unsafe.Pointer, aPanel, bPanel,
 // dotMXGeneric is the 4×16 int8 kernel for exponent scales.
 func dotMXGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
 	dotInt8Generic(chunks, steps, a, b, c, ldc, alpha, accumulate, func(total float32, sa, sb, sum uint32) float32 {
-		return total + (math.Float32frombits(sum+sb) - math.Float32frombits(sa+sb))
+		scaled := math.Float32frombits(sum) - math.Float32frombits(sa)
+		return total + float32(math.Ldexp(float64(scaled), int(math.Float32frombits(sb))))
 	})
 }
 
@@ -199,23 +199,23 @@ func dotNVGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc
 // dotInt8Generic calls add with the scales and the sum of each block.
 func dotInt8Generic(chunks, steps int, a, b unsafe.Pointer, c *float32, ldc int, alpha float32, accumulate bool, add func(total float32, sa, sb, sum uint32) float32) {
 	const mr = 4
-	chunkA, chunkB := (steps+2)*lanes16, (steps+1)*lanes16
+	chunkA, chunkB := (steps+2)*mr, (steps+1)*lanes16
 	var totals [mr][lanes16]float32
 	for n := range chunks {
 		if n > 0 {
 			a, b = unsafe.Add(a, 4*chunkA), unsafe.Add(b, 4*chunkB)
 		}
-		as, bs := unsafe.Slice((*uint32)(a), (steps+1)*lanes16+mr), unsafe.Slice((*uint32)(b), chunkB)
+		as, bs := unsafe.Slice((*uint32)(a), chunkA), unsafe.Slice((*uint32)(b), chunkB)
 		for i := range mr {
 			for j := range lanes16 {
-				sum := as[(steps+1)*lanes16+i]
+				sum := as[(steps+1)*mr+i]
 				for k := range steps {
-					x, y := as[k*lanes16+i], bs[k*lanes16+j]
+					x, y := as[k*mr+i], bs[k*lanes16+j]
 					for s := 0; s < 32; s += 8 {
 						sum += uint32(int32(int8(x>>s)) * int32(uint8(y>>s)))
 					}
 				}
-				totals[i][j] = add(totals[i][j], as[steps*lanes16+i], bs[steps*lanes16+j], sum)
+				totals[i][j] = add(totals[i][j], as[steps*mr+i], bs[steps*lanes16+j], sum)
 			}
 		}
 	}

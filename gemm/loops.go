@@ -36,7 +36,7 @@ func (w *worker) multiply() {
 					for l := i * k.NR; l < min((i+1)*k.NR, nc); l += k.Lanes {
 						p.b.pack(b[l/k.Lanes*w.bPanel:(l/k.Lanes+1)*w.bPanel], jc+l, pc, kc, &w.scratch)
 					}
-					j.finish(tiles)
+					j.finish(1, tiles)
 				}
 				phase++
 			}
@@ -61,7 +61,7 @@ func (w *worker) multiply() {
 						w.tiles(ic, jc+jr, mc, nr, panels, accumulate || j.bias != nil)
 					}
 				}
-				j.finish(blocks * groups)
+				j.finish(1, blocks*groups)
 			}
 			phase++
 		}

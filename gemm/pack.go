@@ -19,6 +19,7 @@ type scratch struct {
 	codes  []byte    // codes of a panel, one per byte
 	scales []byte    // scales of a panel, transposed
 	words  []uint16  // elements of a panel in BF16
+	panel  []byte    // an int8 panel of A before splitTiles
 
 	rows *quant.Tensor // of an interleaved operand, one after the other
 	side side          // the operand of these rows
@@ -42,6 +43,10 @@ var int8Forms = map[*format.Scalar]struct {
 	format.INT8: {1. / 64, 128},
 }
 
+// int8Offset times a scale of A is added to the products of its block, so that the bits of an
+// integer sum are those of a float32 number.
+const int8Offset = 1.5 * (1 << 23)
+
 // rowTiles reports whether the panels of the operand consist of tiles that store row after
 // row.
 func (s *side) rowTiles() bool { return s.isA && s.kernel.macro != nil }
@@ -59,6 +64,14 @@ func (s *side) geometry(kc int) (chunks, steps int) {
 	unit := k.positions()
 	chunk = ceilDiv(chunk, unit) * unit
 	return ceilDiv(kc, chunk), chunk / k.panel.perStep()
+}
+
+// width returns the number of lanes in a step of a panel (see kernel).
+func (s *side) width() int {
+	if s.isA && s.kernel.panel == panelInt8 {
+		return s.kernel.MR
+	}
+	return s.kernel.Lanes
 }
 
 // tileSteps is the number of steps in a tile of B.
@@ -88,15 +101,15 @@ func (s *side) pack(dst []byte, l0, k0, kc int, w *scratch) {
 // packGeneric is the reference implementation of pack, for every format and panel type. It
 // decodes one row at a time into its lane.
 func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
-	lanes := s.kernel.Lanes
+	lanes := s.width()
 	words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/4)
 	chunks, steps := s.geometry(kc)
 	per := s.kernel.panel.perStep()
 	form := int8Forms[s.t.Format.Element]
-	rows := len(words) / lanes / chunks // words per lane in a chunk
+	rows := len(words) / s.kernel.Lanes / chunks // words per lane in a chunk
 	rowTiles := s.rowTiles()
 	values := w.values[:chunks*steps*per]
-	for i := range lanes {
+	for i := range s.kernel.Lanes {
 		l := l0 + i
 		clear(values)
 		if l < s.t.StoredRows() {
@@ -107,7 +120,7 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 		}
 		for c := range chunks {
 			v := values[c*steps*per : (c+1)*steps*per]
-			lane := words[c*rows*lanes+i:]
+			lane := words[(i/lanes*chunks+c)*rows*lanes+i%lanes:]
 			switch s.kernel.panel {
 			case panelF32:
 				for k, x := range v {
@@ -138,12 +151,16 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 				}
 				if s.isA {
 					lane[(steps+1)*lanes] = uint32(-sum * s.other)
-					if s.scales == exponents {
-						lane[(steps+1)*lanes] += s.scaleWord(l, k0+c*steps*per)
-					}
 				}
 			}
-			lane[steps*lanes] = s.scaleWord(l, k0+c*steps*per)
+			scale := s.scaleWord(l, k0+c*steps*per)
+			if s.kernel.pow2 {
+				scale = s.exponentWord(scale)
+				if s.isA {
+					lane[(steps+1)*lanes] += scale
+				}
+			}
+			lane[steps*lanes] = scale
 		}
 	}
 }
@@ -156,7 +173,7 @@ func (s *side) scaleWord(l, k int) uint32 {
 	switch s.scales {
 	case exponents:
 		code := min(max(s.t.Scales[s.scaleIndex(l, k)], s.lo), s.hi)
-		return uint32(code)<<23 + s.exponentBase()
+		return uint32(code) << 23
 	case perChunk:
 		i := s.scaleIndex(l, k)
 		if s.t.Scales32 != nil {
@@ -167,24 +184,23 @@ func (s *side) scaleWord(l, k int) uint32 {
 	return math.Float32bits(1)
 }
 
-// exponentBase returns what int8 panels add to E8M0 codes in the exponent field, so that the sum
-// of the words of A and B is a float32: 1.5·2²³ times both scales.
-func (s *side) exponentBase() uint32 {
-	if s.isA {
-		return 0
+// exponentWord returns the word of a scale, a power of two, in panels of kernels with exponents.
+func (s *side) exponentWord(scale uint32) uint32 {
+	if x := math.Float32frombits(scale); s.isA {
+		return math.Float32bits(int8Offset * x)
 	}
-	return math.Float32bits(1.5*(1<<23)) - 2*math.Float32bits(1) // the bias of both codes
+	return math.Float32bits(float32(int(scale>>23) - format.E8M0.Bias))
 }
 
 // scaleIndex returns the index of the scale of row l at position k.
 func (s *side) scaleIndex(l, k int) int {
-	_, cols := s.t.ScaleShape()
-	row, col := 0, 0
-	if b := s.t.Format.Block; b.Rows > 0 {
+	b := &s.t.Format.Block
+	row, col, cols := 0, 0, 1
+	if b.Rows > 0 {
 		row = l / b.Rows
 	}
-	if b := s.t.Format.Block; b.Cols > 0 {
-		col = k / b.Cols
+	if b.Cols > 0 {
+		col, cols = k/b.Cols, ceilDiv(s.t.StoredCols(), b.Cols)
 	}
 	return row*cols + col
 }

@@ -3,6 +3,7 @@
 package gemm
 
 import (
+	"bytes"
 	"math"
 	"unsafe"
 
@@ -80,17 +81,21 @@ func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 	}
 	_, cols := s.t.ScaleShape()
 	last, block := s.t.StoredRows()-1, s.t.Format.Block
+	var rows [packLanes][]float32
 	for i := range lanes {
-		row := s.t.Scales32 // a block spans all rows
+		rows[i] = s.t.Scales32 // a block spans all rows
 		if block.Rows > 0 {
-			row = row[min(l0+i, last)/block.Rows*cols:]
+			rows[i] = rows[i][min(l0+i, last)/block.Rows*cols:]
 		}
-		for c := range chunks {
-			col := 0
-			if block.Cols > 0 {
-				col = (k0 + c*span) / block.Cols
-			}
-			words[c*chunkWords+i] = math.Float32bits(row[col])
+	}
+	for c := range chunks {
+		col := 0
+		if block.Cols > 0 {
+			col = (k0 + c*span) / block.Cols
+		}
+		chunk := words[c*chunkWords:][:lanes]
+		for i := range chunk {
+			chunk[i] = math.Float32bits(rows[i][col])
 		}
 	}
 }
@@ -118,12 +123,40 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		if s.scales != perChunk {
 			s.transpose(exponents[:blocks*packLanes], l0, k0/packBlock+c*all, blocks)
 		}
-		if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&src[c*all*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.mask, tables.special) != 0 {
-			return false
+		codes := src[c*all*packBlock:]
+		if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[0]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.mask, tables.special) != 0 {
+			if !s.t.Format.Element.Integer {
+				return false
+			}
+			s.putLowest(chunk, codes, stride, exponents, positions)
 		}
 	}
 	s.putScales(dst, l0, k0, chunks, steps)
 	return true
+}
+
+// putLowest writes the elements of a chunk whose code is the lowest of two's complement, 0x80: its
+// magnitude is not in the tables. Its value is -2.
+func (s *side) putLowest(chunk, codes []byte, stride int, exponents []byte, positions int) {
+	const lowest, sign, mantissa = 0x80, 0x8000, 7
+	halves := unsafe.Slice((*uint16)(unsafe.Pointer(&chunk[0])), len(chunk)/2)
+	for i := range packLanes {
+		row := codes[i*stride:][:positions]
+		for k := 0; k < positions; k++ {
+			next := bytes.IndexByte(row[k:], lowest)
+			if next < 0 {
+				break
+			}
+			k += next
+			step := k / 2
+			word := step*packLanes + i
+			if s.rowTiles() {
+				word = step/tileSteps*tileSteps*packLanes + i*tileSteps + step%tileSteps
+			}
+			exponent := uint16(exponents[k/packBlock*packLanes+i]) + 1
+			halves[2*word+k%2] = sign | exponent<<mantissa
+		}
+	}
 }
 
 // bf16Table holds the BF16 values of the codes of an element format without their sign (all
@@ -367,104 +400,4 @@ func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	}
 	s.putScales(dst, l0, k0, chunks, steps)
 	return true
-}
-
-// packFP4 packs 4-bit codes as int8 elements.
-func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	if kc%packBlock != 0 {
-		return false
-	}
-	block := s.kernel.block
-	scales := w.scales[:kc/block*packLanes]
-	if s.transpose(scales, l0, k0/block, kc/block) && !s.kernel.pow2 {
-		return false // negative or NaN scales
-	}
-	n := s.t.RowBytes()
-	rows := min(packLanes, s.t.StoredRows()-l0)
-	var src []byte
-	stride := n
-	if rows == packLanes {
-		src = s.t.Codes[l0*n+k0/2:]
-	} else {
-		stride = kc / 2
-		src = w.codes[:packLanes*stride]
-		for i := range rows {
-			copy(src[i*stride:(i+1)*stride], s.t.Codes[(l0+i)*n+k0/2:])
-		}
-		clear(src[rows*stride:])
-	}
-	pack, base, table := packNV, uint32(0), &fp4Unsigned
-	if s.isA {
-		table = &fp4Signed
-	}
-	if s.kernel.pow2 {
-		pack, base = packMX, s.exponentBase()
-	}
-	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), kc/packBlock, unsafe.Pointer(table), base, uint32(s.other), 0, s.panelBytes(block))
-	return true
-}
-
-// packInterleavedFP4 is packFP4 for an interleaved operand. It copies 64 bytes of each row of the group to
-// contiguous memory at a time. The order of the scales is that which the packing functions read.
-func packInterleavedFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	const rowBytes, positions = 64, 128
-	if kc%positions != 0 {
-		return false
-	}
-	group, block := l0/interleavedRows, s.kernel.block
-	_, blocks := s.t.ScaleShape()
-	codes := s.t.Codes[(group*s.t.RowBytes()+k0/2)*interleavedRows:]
-	scales := s.t.Scales[(group*blocks+k0/block)*interleavedRows:]
-	pack, base := packNV, uint32(0)
-	if s.kernel.pow2 {
-		pack, base = packMX, s.exponentBase()
-	}
-	rows, size := w.codes[:interleavedRows*rowBytes], s.panelBytes(block)
-	for k := 0; k < kc; k += positions {
-		transposeDwords16(unsafe.Pointer(&rows[0]), unsafe.Pointer(&codes[k/2*interleavedRows]), rowBytes, rowBytes/(4*interleavedBytes))
-		pack(unsafe.Pointer(&dst[k/block*size]), unsafe.Pointer(&rows[0]), rowBytes, unsafe.Pointer(&scales[k/block*interleavedRows]), positions/packBlock,
-			unsafe.Pointer(&fp4Unsigned), base, uint32(s.other), 0, size)
-	}
-	return true
-}
-
-// packInt8 packs E2M3 and INT8 elements, expanded to bytes.
-func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	if kc%packBlock != 0 {
-		return false
-	}
-	blocks := kc / packBlock
-	scales := w.scales[:blocks*packLanes]
-	s.transpose(scales, l0, k0/packBlock, blocks)
-	src, stride := s.byteCodes(l0, k0, kc, w)
-	pack, table := packSix, &sixIntegers
-	if s.t.Format.Element.Integer {
-		pack = packInt
-	}
-	add := uint32(int8Forms[s.t.Format.Element].bias)
-	if s.isA {
-		add = 0
-	}
-	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(table), s.exponentBase(), uint32(s.other), add, s.panelBytes(packBlock))
-	return true
-}
-
-// sixIntegers holds the integers of E2M3's magnitudes for int8 panels.
-var sixIntegers = func() (table [64]byte) {
-	e := format.E2M3
-	for code := range e.MaxCode() + 1 {
-		table[code] = byte(e.Decode(code) / int8Forms[e].unit)
-	}
-	return table
-}()
-
-// fp4Signed and fp4Unsigned hold the integers of E2M1's codes for int8 panels of A and of B,
-// once for each 128 bits of a vector.
-var fp4Signed, fp4Unsigned = fp4Table(0), fp4Table(int8Forms[format.E2M1].bias)
-
-func fp4Table(bias int32) (table [64]byte) {
-	for i := range table {
-		table[i] = byte(int32(format.E2M1.Decode(uint32(i%16))/int8Forms[format.E2M1].unit) + bias)
-	}
-	return table
 }

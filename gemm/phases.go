@@ -38,22 +38,26 @@ func (p *phases) take(phase int64, total int) (task int, ok bool) {
 		return task, true
 	}
 	p.mutex.Unlock()
+	p.await(phase)
+	return 0, false
+}
 
+// await returns when the phase is over.
+func (p *phases) await(phase int64) {
 	if parallel.Poll(func() bool { return p.current.Load() > phase }) { // the remaining tasks are about to end
-		return 0, false
+		return
 	}
 	p.mutex.Lock()
 	for p.current.Load() == phase {
 		p.changed.Wait()
 	}
 	p.mutex.Unlock()
-	return 0, false
 }
 
-// finish marks a task that take returned as done.
-func (p *phases) finish(total int) {
+// finish marks n tasks as done.
+func (p *phases) finish(n, total int) {
 	p.mutex.Lock()
-	if p.done++; p.done == total {
+	if p.done += n; p.done == total {
 		p.next, p.done = 0, 0
 		p.current.Add(1)
 		p.changed.Broadcast()

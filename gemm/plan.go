@@ -49,7 +49,7 @@ type scaleMode uint8
 const (
 	folded    scaleMode = iota // multiplied into the elements; the panel's scales are 1
 	perChunk                   // the panel's scales
-	exponents                  // the panel's scales, as exponent fields
+	exponents                  // the panel's scales, powers of two (see kernel)
 )
 
 // slowBF16 reports whether BF16 products are no faster than float32 ones. A BF16 dot product
@@ -219,9 +219,9 @@ func fitsChunk(f quant.Format, chunk int) bool {
 }
 
 // minExponent and maxExponent bound the E8M0 codes of A and B that int8 kernels support.
-// 1.5·2²³ times both scales is a normal float32: its exponent field is 150 plus both codes minus
-// 254, from 40 to 252. So is every product of a block. The sum of KC products of integers up to 2⁷ times both scales stays below the largest
-// float32: 2¹⁰⁺¹⁴⁺²·⁽¹⁷⁸⁻¹²⁷⁾.
+// 1.5·2²³ times a scale and every product of a block are normal float32 numbers. The sum of KC
+// products of integers up to 2⁷ times both scales stays below the largest float32:
+// 2¹¹⁺¹⁴⁺²·⁽¹⁷⁸⁻¹²⁷⁾.
 const minExponent, maxExponent = 72, 178
 
 // fit sets how the operand converts to BF16 or int8 panels without loss, or returns the reason
@@ -271,9 +271,9 @@ func (s *side) fit() (why string) {
 // isModerate reports whether products and quotients of a few such factors are normal float32
 // numbers.
 func isModerate(x float32) bool {
-	const limit = 1 << 40
-	x = max(x, -x)
-	return x == 0 || x >= 1.0/limit && x <= limit
+	const lowest, highest, sign = (127 - 40) << 23, (127 + 40) << 23, 1 << 31 // bits of 2⁻⁴⁰, 2⁴⁰ and -0
+	b := math.Float32bits(x) &^ sign
+	return b == 0 || b-lowest <= highest-lowest
 }
 
 // supportsAlpha reports whether k computes a product with the factor alpha, which includes global

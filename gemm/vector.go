@@ -182,6 +182,7 @@ type vectorJob struct {
 	xStride int         // in words
 	passes  []vectorPass
 	scales  vectorScales
+	spans   spans // of tasks
 }
 
 // A vectorPass multiplies batch rows of A, from row first on.
@@ -200,17 +201,23 @@ func (j *job) taskRows() int {
 
 // multiplyVector computes a product with a vector kernel. Every thread runs it.
 func (w *worker) multiplyVector() {
-	j := w.job
+	j, done := w.job, 0
 	rows := j.taskRows()
-	tasks := ceilDiv(j.cols.to-j.cols.from, rows)
-	for i, ok := j.take(0, tasks); ok; i, ok = j.take(0, tasks) {
+	for i, ok := j.vector.spans.take(w.index); ok; i, ok = j.vector.spans.take(w.index) {
 		l0 := j.cols.from + i*rows
 		l1 := min(l0+rows, j.cols.to)
 		w.vectorTask(l0, l1)
 		w.finishVector(l0, l1)
-		j.finish(tasks)
+		done++
+	}
+	j.finish(done, j.vectorTasks())
+	if w.index == 0 {
+		j.await(0)
 	}
 }
+
+// vectorTasks returns the number of tasks of a vector product.
+func (j *job) vectorTasks() int { return ceilDiv(j.cols.to-j.cols.from, j.taskRows()) }
 
 // vectorTask sets w.edge to the products with rows l0…l1 of B. The stride from one row of A to
 // the next is vectorRows.

@@ -36,25 +36,32 @@ func copyRows(dst, src unsafe.Pointer, stride, n int)
 // n times 32 positions (int8Params in internal/asmgen).
 //
 //go:noescape
-func packMX(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
+func packMX(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 
 // packNV packs 16 rows of nibbles, stride bytes apart, as an int8 panel with blocks of 16:
 // n times 32 positions (int8Params in internal/asmgen).
 //
 //go:noescape
-func packNV(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
+func packNV(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 
 // packSix packs 16 rows of bytes, stride bytes apart, as an int8 panel with n blocks of 32
 // (int8Params in internal/asmgen). The bytes have a sign and a magnitude, which is looked up in a table of 64.
 //
 //go:noescape
-func packSix(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
+func packSix(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 
 // packInt packs 16 rows of bytes, stride bytes apart, as an int8 panel with n blocks of 32
 // (int8Params in internal/asmgen). The bytes are the integers.
 //
 //go:noescape
-func packInt(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
+func packInt(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
+
+// splitTiles converts an int8 panel of B with n blocks of the given steps to one of A: four tiles
+// of 4 rows, tile bytes apart, with the initial values of the sums (see kernel). bias is that of B. exponents
+// is a mask of the 16 rows: all if the scales are exponents, or none.
+//
+//go:noescape
+func splitTiles(dst, src unsafe.Pointer, tile, steps, n int, bias, exponents uint32)
 
 // transposeScales copies the scales of 16 rows, stride bytes apart, to dst: those of
 // the first blocks, then of the second ones, 16·n blocks in all. It clamps codes to

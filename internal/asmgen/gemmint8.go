@@ -10,19 +10,19 @@ type dotInt8 struct {
 	t      *tile
 }
 
-// An int8Scaling is how the scales of int8 panels are applied. start sets the sums of a block to
-// their initial values, and add adds the sums times the scales to the totals.
+// An int8Scaling is how the scales of int8 panels are applied: add adds the sums of a block times
+// the scales to the totals.
 type int8Scaling struct {
-	name       string
-	block      int
-	start, add func(d dotInt8)
+	name  string
+	block int
+	add   func(d dotInt8)
 }
 
 // int8Scalings lists exponents and floats. VPDPBUSD and multiplications run on two of Zen's four
-// vector pipes. With exponents, all other instructions are additions, which run on the other two.
+// vector pipes. With exponents, all other instructions run on the other two, VSCALEFPS included.
 var int8Scalings = []int8Scaling{
-	{"MX", 32, dotInt8.startOffset, dotInt8.addOffset},
-	{"NV", 16, dotInt8.startFloat, dotInt8.addFloat},
+	{"MX", 32, dotInt8.addExponents},
+	{"NV", 16, dotInt8.addFloats},
 }
 
 const int8Rows, int8Vector = 4, 64 // rows of a tile, and bytes of a vector
@@ -38,7 +38,7 @@ func (d dotInt8) a(i int) Vec {
 
 // word returns the memory of row i in vector v of a chunk of A: a step, the scales after the
 // steps, or the initial values.
-func (d dotInt8) word(v, i int) Mem { return d.t.a.At(v*int8Vector + 4*i) }
+func (d dotInt8) word(v, i int) Mem { return d.t.a.At((v*int8Rows + i) * 4) }
 
 // steps returns the number of steps in a block.
 func (d dotInt8) steps() int { return d.block / 4 }
@@ -65,7 +65,7 @@ func (d dotInt8) write(f *File) {
 	}
 	t.prefetch(row, left)
 	chunk := fn.Label("chunk")
-	d.start(d)
+	d.start()
 	for u := range d.steps() {
 		d.load(u)
 		for i := range int8Rows {
@@ -77,46 +77,42 @@ func (d dotInt8) write(f *File) {
 	}
 	d.load(d.steps())
 	d.add(d)
-	fn.I("ADDQ", (d.steps()+2)*int8Vector, t.a)
+	fn.I("ADDQ", (d.steps()+2)*int8Rows*4, t.a)
 	fn.I("ADDQ", (d.steps()+1)*int8Vector, t.b)
 	fn.I("SUBQ", 1, t.chunks)
 	fn.Jump("JNZ", chunk)
 	d.end()
 }
 
-// startOffset starts with the bits of 1.5·2^23 times both scales, less bias·Σa.
-func (d dotInt8) startOffset() {
-	d.load(d.steps())
+// start sets the sums of a row to their initial value. Moves between registers take no pipe.
+func (d dotInt8) start() {
 	for i := range int8Rows {
-		d.t.fn.I("VPBROADCASTD", d.word(d.steps()+1, i), d.a(i))
-		for j := range d.panels {
-			d.t.fn.I("VPADDD", d.a(i), d.b(j), d.sum(i, j))
+		d.t.fn.I("VPBROADCASTD", d.word(d.steps()+1, i), d.sum(i, 0))
+		for j := 1; j < d.panels; j++ {
+			d.t.fn.I("VMOVDQA64", d.sum(i, 0), d.sum(i, j))
 		}
 	}
 }
 
-// addOffset subtracts 1.5·2^23 times both scales from the sums, which are floats here.
-func (d dotInt8) addOffset() {
+// addExponents subtracts 1.5·2^23 times the scale of A from the sums, which are floats here, and
+// multiplies them by the scale of B.
+func (d dotInt8) addExponents() {
 	for i := range int8Rows {
-		d.t.fn.I("VPBROADCASTD", d.word(d.steps(), i), d.a(0))
+		offset := d.a(i)
+		d.t.fn.I("VPBROADCASTD", d.word(d.steps(), i), offset)
 		for j := range d.panels {
-			offset, sum, total := d.a(1+j), d.sum(i, j), d.total(i, j)
-			d.t.fn.I("VPADDD", d.a(0), d.b(j), offset)
-			d.t.fn.I("VSUBPS", offset, sum, sum)
-			d.t.fn.I("VADDPS", sum, total, total)
+			d.t.fn.I("VSUBPS", offset, d.sum(i, j), d.sum(i, j))
+		}
+		for j := range d.panels {
+			d.t.fn.I("VSCALEFPS", d.b(j), d.sum(i, j), d.sum(i, j))
+		}
+		for j := range d.panels {
+			d.t.fn.I("VADDPS", d.sum(i, j), d.total(i, j), d.total(i, j))
 		}
 	}
 }
 
-func (d dotInt8) startFloat() {
-	for i := range int8Rows {
-		for j := range d.panels {
-			d.t.fn.I("VPBROADCASTD", d.word(d.steps()+1, i), d.sum(i, j))
-		}
-	}
-}
-
-func (d dotInt8) addFloat() {
+func (d dotInt8) addFloats() {
 	for i := range int8Rows {
 		for j := range d.panels {
 			scale, sum := d.a(i*d.panels+j), d.sum(i, j)

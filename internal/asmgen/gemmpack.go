@@ -14,6 +14,7 @@ func gemmTables(f *File) {
 	w.nibblesToInt8("packNV", 16)
 	w.bytesToInt8("packSix", true)
 	w.bytesToInt8("packInt", false)
+	w.splitTiles()
 	w.transposeScales()
 	w.splitNibbles()
 	w.splitSixes()
@@ -120,33 +121,26 @@ func (s *rowSet) advance(fn *Func, n int) {
 }
 
 // int8Params are the parameters of packing functions of int8 panels. The scales of a block are
-// 16 codes, of one block after another; base is added to E8M0 codes after their shift to the
-// exponent field. A block of the panel takes size bytes; panels of A have the initial values of
-// the sums at its end. table holds the integers of the codes, and add is added to them.
-const int8Params = "dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int"
+// 16 codes, of one block after another. table holds the integers of the codes, and add is added to
+// them.
+const int8Params = "dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32"
 
-// An int8Panel is the part that packing functions of int8 panels share.
+// An int8Panel is the part that packing functions of int8 panels share. The panels are those of B;
+// splitTiles converts them to panels of A.
 type int8Panel struct {
-	fn                                     *Func
-	dst, src, stride, scales, n, tmp, size Reg
+	fn                               *Func
+	dst, src, stride, scales, n, tmp Reg
 }
 
 // The registers of an int8Panel.
-var (
-	int8Table, int8Bias, int8Base, int8Zero, int8Add = Z(16), Z(18), Z(19), Z(17), Z(22)
-	int8Sum, int8Scale                               = Z(29), Z(28)
-)
+var int8Table, int8Zero, int8Add, int8Scale = Z(16), Z(17), Z(18), Z(19)
 
 func newInt8Panel(f *File, name, doc string) *int8Panel {
 	fn := f.Func(name, doc, int8Params)
-	p := &int8Panel{fn, fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("scales"), fn.Arg("n"), fn.Arg("table"), fn.Arg("size")}
+	p := &int8Panel{fn, fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("scales"), fn.Arg("n"), fn.Arg("table")}
 	fn.I("VMOVDQU64", p.tmp.At(0), int8Table)
-	fn.I("MOVL", fn.FP("bias"), p.tmp)
-	fn.I("VPBROADCASTB", p.tmp, int8Bias)
 	fn.I("MOVL", fn.FP("add"), p.tmp)
 	fn.I("VPBROADCASTB", p.tmp, int8Add)
-	fn.I("MOVL", fn.FP("base"), p.tmp)
-	fn.I("VPBROADCASTD", p.tmp, int8Base)
 	fn.I("VPXORD", int8Zero, int8Zero, int8Zero)
 	return p
 }
@@ -154,29 +148,74 @@ func newInt8Panel(f *File, name, doc string) *int8Panel {
 // store stores step i of the block.
 func (p *int8Panel) store(i int, x Vec) { p.fn.I("VMOVDQU64", x, p.dst.At(64*i)) }
 
-// end ends a block: it converts its scales and stores them, and for A start - bias·Σa.
-func (p *int8Panel) end(steps int, start Vec, convert func(scale Vec)) {
-	fn := p.fn
-	fn.I("VPMOVZXBD", p.scales.At(0), int8Scale)
-	convert(int8Scale)
-	fn.I("VMOVDQU64", int8Scale, p.dst.At(steps*64))
-	isB := fn.NewLabel("isB")
-	fn.I("CMPQ", p.size, (steps+1)*64)
-	fn.Jump("JEQ", isB)
-	fn.I("VPXORD", int8Sum, int8Sum, int8Sum)
-	for i := range steps {
-		fn.I("VPDPBUSD", p.dst.At(64*i), int8Bias, int8Sum)
-	}
-	fn.I("VPSUBD", int8Sum, start, int8Sum)
-	fn.I("VMOVDQU64", int8Sum, p.dst.At((steps+1)*64))
-	fn.Place(isB)
-	fn.I("ADDQ", p.size, p.dst)
-	fn.I("ADDQ", 16, p.scales)
+// end ends a block: it converts its scales and stores them.
+func (p *int8Panel) end(steps int, convert func()) {
+	p.fn.I("VPMOVZXBD", p.scales.At(0), int8Scale)
+	convert()
+	p.store(steps, int8Scale)
+	p.fn.I("ADDQ", (steps+1)*64, p.dst)
+	p.fn.I("ADDQ", 16, p.scales)
 }
 
-func (p *int8Panel) exponents(scale Vec) {
-	p.fn.I("VPSLLD", 23, scale, scale)
-	p.fn.I("VPADDD", int8Base, scale, scale)
+// exponents returns the conversion of E8M0 codes to exponents as float32 numbers.
+func (p *int8Panel) exponents(bias Vec) (convert func()) {
+	broadcast(p.fn, 127, p.tmp, bias)
+	return func() {
+		p.fn.I("VPSUBD", bias, int8Scale, int8Scale)
+		p.fn.I("VCVTDQ2PS", int8Scale, int8Scale)
+	}
+}
+
+// factors returns the conversion of E4M3 codes that are neither negative nor NaN to float32.
+func (p *int8Panel) factors(pow120 Vec) (convert func()) {
+	broadcast(p.fn, 0x7b800000, p.tmp, pow120) // 2^120: float32's bias minus E4M3's
+	return func() {
+		p.fn.I("VPSLLD", 20, int8Scale, int8Scale)
+		p.fn.I("VMULPS", pow120, int8Scale, int8Scale)
+	}
+}
+
+// splitTiles copies the 16 bytes of each tile.
+func (w *gemmPack) splitTiles() {
+	fn := w.f.Func("splitTiles", `splitTiles converts an int8 panel of B with n blocks of the given steps to one of A: four tiles
+of 4 rows, tile bytes apart, with the initial values of the sums (see kernel). bias is that of B. exponents
+is a mask of the 16 rows: all if the scales are exponents, or none.`, "dst, src unsafe.Pointer, tile, steps, n int, bias, exponents uint32")
+	dst, src, tile, steps, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("tile"), fn.Arg("steps"), fn.Arg("n")
+	left, triple := fn.GP("steps left"), fn.GP("3·tile")
+	x, bias, unit, sum := Z(0), Z(1), Z(2), Z(3)
+	fn.I("MOVL", fn.FP("bias"), triple)
+	fn.I("VPBROADCASTB", triple, bias)
+	fn.I("MOVL", fn.FP("exponents"), triple)
+	fn.I("KMOVW", triple, K(1))
+	broadcast(fn, 0x4b400000, triple, unit) // 1.5·2^23
+	fn.I("LEAQ", tile.At(0).By(tile, 2), triple)
+	split := func() {
+		fn.I("VMOVDQU", x.X(), dst.At(0))
+		fn.I("VEXTRACTI32X4", 1, x, dst.At(0).By(tile, 1))
+		fn.I("VEXTRACTI32X4", 2, x, dst.At(0).By(tile, 2))
+		fn.I("VEXTRACTI32X4", 3, x, dst.At(0).By(triple, 1))
+		fn.I("ADDQ", 16, dst)
+	}
+	block := fn.Label("block")
+	fn.I("VPXORD", sum, sum, sum)
+	fn.I("MOVQ", steps, left)
+	step := fn.Label("step")
+	fn.I("VMOVDQU64", src.At(0), x)
+	fn.I("VPDPBUSD", x, bias, sum)
+	split()
+	fn.I("ADDQ", 64, src)
+	fn.I("SUBQ", 1, left)
+	fn.Jump("JNZ", step)
+	fn.I("VMOVDQU64", src.At(0), x)
+	fn.I("VSCALEFPS", x, unit, K(1), x)
+	split()
+	fn.I("VMOVDQA64.Z", x, K(1), x)
+	fn.I("VPSUBD", sum, x, x)
+	split()
+	fn.I("ADDQ", 64, src)
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", block)
+	fn.Return()
 }
 
 // nibblesToInt8 looks up nibbles in a table of 16. Of eight positions, the even ones are the
@@ -185,16 +224,13 @@ func (w *gemmPack) nibblesToInt8(name string, block int) {
 	p := newInt8Panel(w.f, name, fmt.Sprintf(`%s packs 16 rows of nibbles, stride bytes apart, as an int8 panel with blocks of %d:
 n times 32 positions (int8Params in internal/asmgen).`, name, block))
 	fn := p.fn
-	low, pow120 := Z(20), Z(21)
+	low := Z(20)
 	broadcast(fn, 0x0f0f0f0f, p.tmp, low)
-	start, convert := int8Scale, p.exponents
+	scales := p.exponents
 	if block == 16 {
-		broadcast(fn, 0x7b800000, p.tmp, pow120) // 2^120: float32's bias minus E4M3's
-		start, convert = int8Zero, func(scale Vec) {
-			fn.I("VPSLLD", 20, scale, scale) // E4M3 codes that are neither negative nor NaN
-			fn.I("VMULPS", pow120, scale, scale)
-		}
+		scales = p.factors
 	}
+	convert := scales(Z(21))
 	set := sixteenRows(fn, p.src, p.stride)
 	loop := fn.Label("positions")
 	set.load(fn, 0)
@@ -210,7 +246,7 @@ n times 32 positions (int8Params in internal/asmgen).`, name, block))
 				p.store(2*d+i, x)
 			}
 		}
-		p.end(block/4, start, convert)
+		p.end(block/4, convert)
 	}
 	set.advance(fn, 16)
 	fn.I("SUBQ", 1, p.n)
@@ -230,6 +266,7 @@ func (w *gemmPack) bytesToInt8(name string, lookup bool) {
 	fn, even, odd := p.fn, Z(20), Z(21)
 	fn.I("VMOVDQU64", w.even, even)
 	fn.I("VMOVDQU64", w.odd, odd)
+	convert := p.exponents(Z(22))
 	set := sixteenRows(fn, p.src, p.stride)
 	loop := fn.Label("block")
 	for half := range 2 {
@@ -250,7 +287,7 @@ func (w *gemmPack) bytesToInt8(name string, lookup bool) {
 			p.store(half*4+d+1, Z(d))
 		}
 	}
-	p.end(8, int8Scale, p.exponents)
+	p.end(8, convert)
 	set.advance(fn, 32)
 	fn.I("SUBQ", 1, p.n)
 	fn.Jump("JNZ", loop)
