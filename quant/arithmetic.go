@@ -42,10 +42,12 @@ func (f factor) apply(x float32) float32 {
 	return x
 }
 
-// arithmetics holds the formulas: fp32 computes a decode scale from the amax of
-// its block; global the global scale from the amax of the tensor and the block
-// scale that this is to have; block an E4M3 scale from the amax of its block and what
-// global returned; element what is done with elements under a scale.
+// arithmetics has the formulas of each behavior.Arithmetic. max is the largest element:
+//
+//	fp32     FP32 decode scale and factor of a block, from its amax
+//	global   global scale, from the amax of the tensor; a block with that amax gets the E4M3 scale top
+//	block    E4M3 scale of a block, from its amax and the global scale
+//	element  factor of the elements under an E4M3 scale and the global scale
 var arithmetics = []struct {
 	fp32    func(amax, max float32, pow2 bool) (decode float32, f factor)
 	global  func(amax, max, top float32) global
@@ -71,8 +73,8 @@ var scaleFormat = format.E4M3 // of the formats with a global scale
 // safeDivide returns a/b, kept finite.
 func safeDivide(a, b float32) float32 { return min(a/b, maxFloat32) }
 
-// isUsable reports whether amax can be scaled by: TE leaves tensors of zeros,
-// and those that hold Inf, at scale 1.
+// isUsable reports whether a scale can be computed from amax. Transformer Engine uses scale 1 for a
+// tensor of zeros, or with an Inf.
 func isUsable(amax float32) bool { return amax > 0 && amax <= maxFloat32 }
 
 func encodeFirst(amax, max float32, pow2 bool) (float32, factor) {

@@ -7,13 +7,13 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// A Bound limits what quantization in one block format does to a block, under
-// every scale rule, arithmetic, search and rounding of a Quantizer:
+// A Bound limits the error and the scales of a block format, for every scale rule, arithmetic,
+// search and rounding of a Quantizer:
 //
-//	elements  a code is one of the two elements next to x/scale, or the largest one beyond it;
-//	          so |x̂-x| is at most the spacing of elements there, times the scale.
+//	elements  a code is one of the two elements next to x/scale, or the largest element if x/scale
+//	          exceeds it. So |x̂-x| is at most the spacing of elements there, times the scale.
 //	          Under the E8M0 scale 2^-127, x̂ may also be anywhere between 0 and x (SmallestDivisor)
-//	scales    the scale is within a factor of amax/max, where the scale format has such a scale
+//	scales    the scale is between ¼ and 8 times amax/max, if the scale format has such a scale
 //
 // The bound does not hold for quantizations that move errors from one element to others, as
 // GPTQ does, nor for transformed values (Quantizer.Hadamard).
@@ -53,9 +53,8 @@ func (f Format) Bound() Bound {
 	return b
 }
 
-// Bounds reports whether there is a bound under a scale, which includes the global one. There is
-// none if either is subnormal, where arithmetics lose precision, unless the scale is an E8M0 one,
-// which is exact.
+// Bounds reports whether the bound holds under a scale, which includes the global one. It does not if
+// either is subnormal, where arithmetics lose precision. E8M0 scales are exact.
 func (b *Bound) Bounds(scale, global float32) bool {
 	if b.format.Global && global < leastNormal {
 		return false
@@ -110,11 +109,9 @@ func halfError(half float64) float64 {
 	return spacing / half
 }
 
-// Scale reports whether some rule gives a block of the largest magnitude amax the
-// decode scale, which includes the global scale: both are of one block, or of the
-// tensor where the format has one scale for it. The scale of a block of zeros may be
-// any number that is not negative, and one that is infinite is not judged: its values
-// are no numbers.
+// Scale reports whether some rule gives the decode scale, which includes the global scale, to a
+// block of the given amax, or to a tensor if the format has one scale for it. Any scale that is not
+// negative is possible for a block of zeros, and Inf is possible for every block.
 func (b *Bound) Scale(scale, global, amax float32) bool {
 	s, w := float64(scale), float64(amax)/b.max
 	if amax == 0 || scale > maxFloat32 {
@@ -156,8 +153,8 @@ func (b *Bound) Scale(scale, global, amax float32) bool {
 	return least <= s && s <= most
 }
 
-// Global reports whether some rule gives a tensor of the largest magnitude amax the
-// global scale. It may be 1 whatever amax is, as it is where there is none.
+// Global reports whether some rule gives the global scale to a tensor of the given amax. 1 is always
+// possible: some rules use no global scale.
 func (b *Bound) Global(global, amax float32) bool {
 	g, w := float64(global)*float64(scaleFormat.Max()), float64(amax)/b.max
 	if global == 1 || global < leastNormal || amax == 0 {

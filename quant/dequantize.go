@@ -9,10 +9,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Dequantize returns the values of t in the shape of its source, leading
-// dimensions folded into rows: float32(scale·global)·code, rounded once. A
-// tensor that was quantized with the Hadamard transform gives transformed values. It panics
-// if t is not valid (see Validate).
+// Dequantize returns the values of t as a matrix of Rows × Cols: float32(scale·global)·code,
+// rounded once. A tensor that was quantized with the Hadamard transform gives transformed values.
+// Dequantize panics if t is not valid (see Validate).
 func (t *Tensor) Dequantize(threads int) tensor.Dense {
 	t.mustBeValid()
 	x := tensor.New(t.StoredRows(), t.StoredCols())
@@ -23,9 +22,9 @@ func (t *Tensor) Dequantize(threads int) tensor.Dense {
 	return x
 }
 
-// DequantizeRows sets the rows of dst to the values of stored rows of t, from the first
-// on: rows of its source, or of the transpose of its source if t is columnwise. It panics if
-// t or dst is not valid (see their Validate), or if dst is not part of that matrix.
+// DequantizeRows sets dst to the values of dst.Rows stored rows of t, from row first on. They are
+// rows of the source, or of its transpose if t is columnwise. DequantizeRows panics if t or dst is not
+// valid (see their Validate), if dst does not have StoredCols columns, or if t has fewer rows.
 func (t *Tensor) DequantizeRows(dst tensor.Dense, first, threads int) {
 	t.mustBeValid()
 	if err := dst.Validate(); err != nil {
@@ -41,8 +40,8 @@ func (t *Tensor) DequantizeRows(dst tensor.Dense, first, threads int) {
 			decode = streamed(decode, dst.Cols)
 			defer fence()
 		}
-		for l := from; l < to; l++ {
-			decode(dst.Row(l), first+l)
+		for i := from; i < to; i++ {
+			decode(dst.Row(i), first+i)
 		}
 	})
 }
@@ -54,36 +53,36 @@ func (t *Tensor) mustBeValid() {
 	}
 }
 
-// streamed returns decode with non-temporal stores of whole cache lines, by way of a row
-// that stays in the caches.
-func streamed(decode func(dst []float32, l int), width int) func(dst []float32, l int) {
+// streamed returns decode with non-temporal stores of whole cache lines. It decodes to a buffer of
+// one row, which stays in the caches, and copies that.
+func streamed(decode func(dst []float32, i int), width int) func(dst []float32, i int) {
 	const unit = cacheLine / 4
 	if width < unit {
 		return decode
 	}
-	line := make([]float32, width)
-	from := memory.Bytes(line)
-	return func(dst []float32, l int) {
+	row := make([]float32, width)
+	from := memory.Bytes(row)
+	return func(dst []float32, i int) {
 		to := memory.Bytes(dst)
 		if !isAligned(to) {
-			decode(dst, l)
+			decode(dst, i)
 			return
 		}
-		decode(line, l)
+		decode(row, i)
 		spread(to, from, width/unit*cacheLine, 1, 0)
-		copy(dst[width/unit*unit:], line[width/unit*unit:])
+		copy(dst[width/unit*unit:], row[width/unit*unit:])
 	}
 }
 
 // decodeCodes divides the number of codes whose scales a kernel reads.
 const decodeCodes = 64
 
-// rowDecoder returns a function that sets dst to the values of stored row l.
-func (t *Tensor) rowDecoder() func(dst []float32, l int) {
+// rowDecoder returns a function that sets dst to the values of stored row i.
+func (t *Tensor) rowDecoder() func(dst []float32, i int) {
 	element := t.Format.Element
 	if !t.Format.Scaled() {
-		return func(dst []float32, l int) {
-			if err := tensor.FromBytes(dst, t.row(l), element); err != nil {
+		return func(dst []float32, i int) {
+			if err := tensor.FromBytes(dst, t.row(i), element); err != nil {
 				panic(err) // Validate checked its size
 			}
 		}
@@ -92,9 +91,9 @@ func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 		if k.tier <= cpu.Best() && k.supports(element) && t.Format.Block.Cols%k.extent == 0 && t.StoredCols() > 0 {
 			tables := decodeTablesOf[element]
 			scales := make([]float32, ceilDiv(t.scaleCols()*t.extent(), decodeCodes)*decodeCodes/k.extent)
-			return func(dst []float32, l int) {
-				t.fillScales(scales, l, k.extent)
-				k.decode(dst, t.row(l), scales, tables)
+			return func(dst []float32, i int) {
+				t.fillScales(scales, i, k.extent)
+				k.decode(dst, t.row(i), scales, tables)
 			}
 		}
 	}
@@ -102,13 +101,13 @@ func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 }
 
 // plainRowDecoder is rowDecoder without kernels.
-func (t *Tensor) plainRowDecoder() func(dst []float32, l int) {
+func (t *Tensor) plainRowDecoder() func(dst []float32, i int) {
 	const together = 1024 // codes in whole bytes, so that a long row needs no memory of its length
 	element, extent, padded := t.Format.Element, t.extent(), t.paddedCols()
 	scales, codes := make([]float32, t.scaleCols()), make([]byte, min(together, padded))
-	return func(dst []float32, l int) {
-		t.fillScales(scales, l, extent)
-		row := t.row(l)
+	return func(dst []float32, i int) {
+		t.fillScales(scales, i, extent)
+		row := t.row(i)
 		for from := 0; from < len(dst); from += together {
 			part := codes[:min(together, padded-from)]
 			element.Split(part, row[from*element.StoredBits()/8:])
@@ -129,11 +128,11 @@ func (t *Tensor) extent() int {
 	return t.Format.Block.Cols
 }
 
-// fillScales sets scales[i] to the scale of the elements of stored row l from i·each on.
+// fillScales sets scales[j] to the scale of the elements of a stored row from j·each on.
 // each divides the extent of a block, or is that of the row.
-func (t *Tensor) fillScales(scales []float32, l, each int) {
+func (t *Tensor) fillScales(scales []float32, row, each int) {
 	n := t.scaleCols()
-	first := blockIndex(l, t.Format.Block.Rows) * n
+	first := blockIndex(row, t.Format.Block.Rows) * n
 	if t.Scales32 != nil {
 		copy(scales, t.Scales32[first:first+n])
 	} else {

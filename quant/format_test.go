@@ -72,8 +72,8 @@ func TestFormats(t *testing.T) {
 	if len(Formats()) != 15 {
 		t.Errorf("%d rows, want the 15 above", len(Formats()))
 	}
-	_, err := Lookup("mxfp5")
-	if err == nil || !strings.HasPrefix(err.Error(), `unknown block format "mxfp5": use one of mxfp8, mxfp8-e5m2, `) {
+	_, err := Lookup("int4")
+	if err == nil || !strings.HasPrefix(err.Error(), `unknown block format "int4": use one of mxfp8, mxfp8-e5m2, `) {
 		t.Errorf("says %v", err)
 	}
 }

@@ -8,10 +8,10 @@ import "github.com/microscale-go/microscale/internal/memory"
 // quantized by the reference implementation.
 
 const (
-	fusedAhead = 8 << 10 // bytes of the source that a fused kernel prefetches ahead
-	rowsAhead  = 8 << 10 // the same where it takes parts of rows, about
-	codesAhead = 1024    // the same of codes
-	edgeBytes  = 8 << 10 // of the source, about, in partial groups that are quantized together
+	fusedAhead = 10 << 10 // bytes of the source that a fused kernel prefetches ahead
+	rowsAhead  = 8 << 10  // the same where it takes parts of rows, about
+	codesAhead = 1024     // the same of codes
+	edgeBytes  = 8 << 10  // of the source, about, in partial groups that are quantized together
 	flagged    = 1<<32 - 1
 )
 

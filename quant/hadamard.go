@@ -27,8 +27,8 @@ func Hadamard16(v []float32) {
 	}
 }
 
-// butterflies multiplies v by the Sylvester-Hadamard matrix, exactly for BF16
-// inputs of like magnitude: sums are in float64.
+// butterflies multiplies v by the Sylvester-Hadamard matrix in float64. This is exact for BF16 inputs
+// whose exponents differ by less than about 40.
 func butterflies(v *[hadamardSize]float64) {
 	const half = hadamardSize / 2
 	for i := 0; i < hadamardSize; i += half {
@@ -45,8 +45,8 @@ func butterflies(v *[hadamardSize]float64) {
 	}
 }
 
-// hadamardFlips has the sign bits of hadamardSigns as kernels apply them, and
-// hadamardNaN what they make of NaN.
+// hadamardFlips has the float32 sign bits of hadamardSigns, and hadamardNaN is the NaN that the
+// transform returns, for kernels.
 var (
 	hadamardFlips = func() (flips [hadamardSize]uint32) {
 		for i := range flips {

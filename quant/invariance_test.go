@@ -98,8 +98,15 @@ func requireBits(t testing.TB, got, want tensor.Dense) {
 // stays unchanged.
 func TestViews(t *testing.T) {
 	eachQuantizer(t, [][2]int{{140, 300}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
-		before := x.Clone()
 		view := x.View(3, 137, 5, 261)
+		inside := view.Clone()
+		for i := range x.Data { // no amax may include what surrounds the view
+			x.Data[i] = maxFloat32
+		}
+		for i := range view.Rows {
+			copy(view.Row(i), inside.Row(i))
+		}
+		before := x.Clone()
 		for _, d := range []Direction{Rowwise, Columnwise} {
 			with := With{Random: &Stream{Seed: 1}}
 			if !same(mustQuantize(t, q, view, d, with), mustQuantize(t, q, view.Clone(), d, with)) {

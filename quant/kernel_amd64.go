@@ -20,9 +20,9 @@ func init() {
 		{cpu.AVX512, false, groupBlocks, true, globalBlocks, fuseColumns(globalOf, fuseGlobal4)},
 		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(8, false), fuseColumns(exponentOf, fuse8BF16)},
 		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(6, false), fuseColumns(exponentOf, fuse8BF16)},
-		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentOf, fuse4BF16)},
+		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentNibblesOf, fuse4BF16)},
 		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(8, true), fuseColumns(exponentOf, fuseInt8BF16)},
-		{cpu.AVX512, true, groupBlocks, true, globalBlocks, fuseColumns(globalOf, fuseGlobal4BF16)},
+		{cpu.AVX512, true, groupBlocks, true, globalBlocks, fuseColumns(globalNibblesOf, fuseGlobal4BF16)},
 		{cpu.AVX512, false, 1, false, bytes128, fuse(bytesOf, blocks128)},
 		{cpu.AVX512, true, 1, false, bytes128, fuse(bytesOf, blocks128BF16)},
 		{cpu.AVX2, false, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8AVX2)},
@@ -146,6 +146,10 @@ func fuse[C any](constants func(*output) C, kernel func(codes, scales, src *byte
 func exponentOf(o *output) exponentConstants { return o.q.exponentConstants() }
 
 func globalOf(o *output) globalConstants { return newGlobalConstants(o.q.Format.Element, o.global) }
+
+func exponentNibblesOf(o *output) exponentNibbles { return newExponentNibbles(exponentOf(o)) }
+
+func globalNibblesOf(o *output) globalNibbles { return newGlobalNibbles(globalOf(o)) }
 
 func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
 

@@ -92,8 +92,8 @@ func (p *pipeline) prescales(o *output) bool {
 	return o != nil && p.outputs[Columnwise] != nil && o.q.Format.Block == (Shape{1, 0}) && o.q.Format.Scaled() && !o.needsWholeRows()
 }
 
-// prescale finds the scales of whole stored rows, of both copies in one read. They stay in
-// the scratch of w.
+// prescale finds the scales of whole stored rows in one read, rowwise and columnwise. They stay
+// in the scratch of w.
 func (p *pipeline) prescale(w *worker, threads int) {
 	var maxima [2][]uint32
 	for d, o := range p.outputs {

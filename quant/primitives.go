@@ -17,9 +17,9 @@ import (
 // of its twin. An operation takes the first kernel that this processor can run and that
 // computes what the quantizer asks for.
 //
-// Where nothing else is said, lengths are positive, memory beyond the arguments is neither
-// read nor written, strides and gaps are in bytes, and magnitudes are compared by their bits,
-// so that NaN is above Inf. Sources are float32 or BF16.
+// Unless a comment says otherwise, lengths are positive, a kernel neither reads nor writes memory
+// beyond its arguments, strides and gaps are in bytes, and magnitudes are compared by their bits, so
+// that NaN is above Inf. Sources are float32 or BF16.
 
 // A kernel does a primitive F on processors of a tier, for one variant.
 type kernel[F any] struct {
@@ -28,7 +28,7 @@ type kernel[F any] struct {
 	run F
 }
 
-// A variant says which sources and codes a kernel is for. What a primitive does not
+// A variant says which sources and codes a kernel is for. A field that a primitive does not
 // distinguish is zero.
 type variant struct {
 	bf16    bool // the source
@@ -72,7 +72,7 @@ var (
 	maxKernels []kernel[func(src []byte) (amax uint32)]
 
 	// searchKernels set errors[k] to the error of src, a multiple of searchUnit elements,
-	// under n factors. Twin: searcher.squaredError.
+	// under n factors. Twin: output.squaredError.
 	searchKernels []kernel[func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants)]
 
 	// philoxKernels set dst, a multiple of philoxUnit words, to random ones. Twin:
@@ -168,7 +168,7 @@ type scaleKernel struct {
 }
 
 // A decodeKernel sets dst to scales[i/extent] times the values of the codes in src.
-// Twin: Tensor.rowDecoder.
+// Twin: Tensor.plainRowDecoder.
 type decodeKernel struct {
 	tier     cpu.Tier
 	supports func(element *format.Scalar) bool

@@ -57,8 +57,12 @@ func (q *Quantizer) checkCopy(x source, d Direction, with With) error {
 		return err
 	}
 	rows, cols := x.rows, x.cols
-	if d == Columnwise {
+	switch d {
+	case Rowwise:
+	case Columnwise:
 		cols = rows
+	default:
+		return fmt.Errorf("quantizer of %s: got direction %d, want rowwise or columnwise", q.Format, uint8(d))
 	}
 	if q.Hadamard && cols%hadamardSize != 0 {
 		return fmt.Errorf("quantizer of %s: the Hadamard transform: got %d elements along the blocks, want a multiple of %d", q.Format, cols, hadamardSize)

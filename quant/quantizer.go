@@ -15,11 +15,11 @@ type Quantizer struct {
 	Format Format
 
 	Rule         ScaleRule           // E8M0 scales
-	ExactRatio   bool                // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)); the two differ on one amax of an element format, for INT8 on one per binade
+	ExactRatio   bool                // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)); they differ for one amax, the next above max·2^-127, and for INT8 for one mantissa of every binade
 	EvenMantissa int                 // mantissa bits that Even rounds to; 0: the element's
 	Arithmetic   behavior.Arithmetic // FP32 and E4M3 scales
 	PowerOfTwo   bool                // FP32 scales are powers of two, rounded away from saturation
-	NonFinite    behavior.NonFinite  // blocks that hold NaN or Inf
+	NonFinite    behavior.NonFinite  // scales of blocks with NaN or Inf
 	// SmallestDivisor divides elements under the smallest E8M0 scale, 2^-127, which is a
 	// subnormal float32: 0 for the scale itself, 2^-126 (torchao's floor, even and ceil) or
 	// 1 (torchao's rceil: all elements become zeros). They decode as multiples of 2^-127.
@@ -84,7 +84,7 @@ func (q Quantizer) ColumnwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
 	return quantizeOne(q, x, Columnwise, with)
 }
 
-// Validate returns an error if the value of a field of q is unknown, or excludes that of another.
+// Validate returns an error if a field of q has an unknown value, or one that another field excludes.
 func (q Quantizer) Validate() error {
 	if err := q.Format.Validate(); err != nil {
 		return err

@@ -3,12 +3,12 @@ package quant
 import "math/bits"
 
 // A Stream is a source of random bits without state: the bits of an element
-// depend on the key and the element's index alone, so they are the same in any
+// depend on the fields and the element's index alone. So they are the same in any
 // order and on any number of threads, and can be drawn again.
 //
 // It is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011), the generator of PyTorch and Transformer Engine. The seed
-// is its key; the rest of the key is in its counter, beside the element's index:
+// 1, 2, 3", SC 2011), the generator of PyTorch and Transformer Engine. Seed is Philox's
+// key. The other fields are in its counter, with the element's index:
 //
 //	counter  word 0, 1: index/4   word 2: step   word 3: tensor, operand and direction
 //	element i takes word i mod 4 of the output

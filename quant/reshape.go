@@ -10,27 +10,22 @@ import (
 // block in two, to join parts that have different scales, or to use a tensor that is not
 // valid (see Validate).
 
-// Reshape returns t with other leading dimensions: shape has the same last
-// dimension and the same number of rows. The codes are shared.
+// Reshape returns t with other leading dimensions. The last dimension and the product of the others
+// stay the same. The result shares codes and scales with t.
 func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("cannot reshape: %w", err)
 	}
-	rows, negative := 1, false
-	for _, d := range shape[:max(0, len(shape)-1)] {
-		rows *= d
-		negative = negative || d < 0
-	}
-	if len(shape) < 2 || shape[len(shape)-1] != t.Cols() || rows != t.Rows() || negative {
-		return nil, fmt.Errorf("cannot reshape a %s tensor of shape %v to %v: the last dimension stays, and the product of the others", t.Format, t.Shape, shape)
-	}
 	r := *t
-	r.Shape = append([]int(nil), shape...)
+	r.Shape = slices.Clone(shape)
+	if len(shape) < 2 || r.Validate() != nil || r.Cols() != t.Cols() || r.Rows() != t.Rows() {
+		return nil, fmt.Errorf("cannot reshape a %s tensor of shape %v to %v: want the same last dimension, and the same product of the others", t.Format, t.Shape, shape)
+	}
 	return &r, nil
 }
 
-// SliceRows returns rows [from, to) of t as a matrix. Where blocks extend over
-// rows, from and to lie on their edges, or to is the end.
+// SliceRows returns a copy of rows [from, to) of the source of t, as a matrix. It returns an error
+// if from or to is inside a block; to may be the last row's end.
 func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("cannot slice: %w", err)
@@ -50,17 +45,16 @@ func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
 		return s, nil
 	}
 	first, _ := t.Format.Element.StoredBytes(from)
-	for l := range s.StoredRows() {
-		copy(s.row(l), t.row(l)[first:])
+	for i := range s.StoredRows() {
+		copy(s.row(i), t.row(i)[first:])
 	}
 	s.copyScales(t, 0, blockIndex(from, extent))
 	return s, nil
 }
 
-// Concat returns the rows of the tensors one after the other, as a matrix. They
-// agree in format, direction and columns, and in the scale of the whole tensor
-// where there is one; where blocks extend over rows, all but the last end on
-// their edges.
+// Concat returns a matrix of the rows of the tensors, one after another. It returns an error if
+// formats, directions, columns, or scales of the whole tensor differ, or if a tensor but the last
+// ends inside a block.
 func Concat(tensors ...*Tensor) (*Tensor, error) {
 	if len(tensors) == 0 {
 		return nil, fmt.Errorf("nothing to concatenate")
@@ -94,8 +88,8 @@ func Concat(tensors ...*Tensor) (*Tensor, error) {
 			c.pasteScales(t, blockIndex(at, extent), 0)
 		} else {
 			start, _ := c.Format.Element.StoredBytes(at)
-			for l := range c.StoredRows() {
-				copy(c.row(l)[start:], t.row(l))
+			for i := range c.StoredRows() {
+				copy(c.row(i)[start:], t.row(i))
 			}
 			c.pasteScales(t, 0, blockIndex(at, extent))
 		}
@@ -104,8 +98,8 @@ func Concat(tensors ...*Tensor) (*Tensor, error) {
 	return c, nil
 }
 
-// Transpose returns the transposed matrix with the same codes and the same
-// scales in their new places. Blocks must be square, or the tensor have one scale.
+// Transpose returns the transposed matrix: the same codes and scales in other places. It returns an
+// error unless blocks are square or the tensor has at most one scale.
 func (t *Tensor) Transpose() (*Tensor, error) {
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("cannot transpose: %w", err)
@@ -124,8 +118,7 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 	return r, nil
 }
 
-// setTransposedScales sets the scales of t to those of a transpose, of as many rows of
-// blocks as t has columns of them.
+// setTransposedScales sets the scales of t to the transpose of those of another tensor.
 func (t *Tensor) setTransposedScales(of *Tensor) {
 	rows, cols := t.ScaleShape()
 	for i := range rows {
@@ -139,8 +132,8 @@ func (t *Tensor) setTransposedScales(of *Tensor) {
 	}
 }
 
-// transposeBits sets the codes of r, of less than a byte, to those of the transpose
-// of t: some columns at a time, one code per byte.
+// transposeBits sets the codes of r, which have less than a byte, to the transpose of those of t: a
+// few columns at a time, one code per byte.
 func (t *Tensor) transposeBits(r *Tensor) {
 	const together = 64
 	element, width := t.Format.Element, r.paddedCols()
@@ -150,8 +143,8 @@ func (t *Tensor) transposeBits(r *Tensor) {
 		n := min(together, t.paddedCols()-c0) // of whole bytes, as blocks are
 		from, _ := element.StoredBytes(c0)
 		to, _ := element.StoredBytes(c0 + n)
-		for l := range t.StoredRows() {
-			element.Split(codes[l*n:(l+1)*n], t.row(l)[from:to])
+		for i := range t.StoredRows() {
+			element.Split(codes[i*n:(i+1)*n], t.row(i)[from:to])
 		}
 		n1 := min(together, t.StoredCols()-c0)
 		transposeBytes(columns, codes, t.StoredRows(), n1, width, n, 1, false)
@@ -161,8 +154,7 @@ func (t *Tensor) transposeBits(r *Tensor) {
 	}
 }
 
-// rowExtent returns how many rows of the source a block spans, 0 where any
-// number of them do.
+// rowExtent returns the number of rows of the source that a block spans; 0: all.
 func (t *Tensor) rowExtent() int {
 	if t.Direction == Columnwise {
 		return t.Format.Block.Cols
@@ -170,10 +162,10 @@ func (t *Tensor) rowExtent() int {
 	return t.Format.Block.Rows
 }
 
-// joins reports what keeps the rows of u from following those of t.
+// joins returns an error if Concat cannot append the rows of u to those of t.
 func (t *Tensor) joins(u *Tensor) error {
 	switch {
-	case t.Format.Name != u.Format.Name || t.Format.Block != u.Format.Block || t.Direction != u.Direction:
+	case !t.Format.same(u.Format) || t.Direction != u.Direction:
 		return fmt.Errorf("%s %s after %s %s", u.Direction, u.Format, t.Direction, t.Format)
 	case t.Cols() != u.Cols():
 		return fmt.Errorf("%d columns after %d", u.Cols(), t.Cols())

@@ -145,6 +145,8 @@ func TestConcatErrors(t *testing.T) {
 		return mustQuantize(t, Quantizer{Format: f}, x, d, With{})
 	}
 	empty := quantize(FP8Tensor, Rowwise, 0, 4, 0)
+	other := MXFP8 // of the same name and block
+	other.Element = format.E5M2
 	for _, tc := range []struct {
 		name  string
 		parts []*Tensor
@@ -152,6 +154,7 @@ func TestConcatErrors(t *testing.T) {
 	}{
 		{"nothing", nil, "nothing to concatenate"},
 		{"format", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(MXFP4, Rowwise, 1, 4, 1)}, "tensor 1: rowwise mxfp4 after rowwise mxfp8"},
+		{"element", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(other, Rowwise, 1, 4, 1)}, "tensor 1: rowwise mxfp8 after rowwise mxfp8"},
 		{"direction", []*Tensor{quantize(MXFP8, Rowwise, 32, 4, 1), quantize(MXFP8, Columnwise, 32, 4, 1)}, "columnwise mxfp8 after rowwise mxfp8"},
 		{"columns", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(MXFP8, Rowwise, 1, 5, 1)}, "5 columns after 4"},
 		{"global", []*Tensor{quantize(NVFP4, Rowwise, 1, 4, 1), quantize(NVFP4, Rowwise, 1, 4, 2)}, "global scale is 0.00074404763, the first one's 0.00037202382: quantize them with a common amax"},
@@ -167,6 +170,17 @@ func TestConcatErrors(t *testing.T) {
 				t.Errorf("says %v, want %q in it", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestConcatRenamed checks that tensors of one format under two names have a concatenation.
+func TestConcatRenamed(t *testing.T) {
+	renamed := MXFP8
+	renamed.Name = "other"
+	x := []float32{1, -5}
+	c, err := Concat(oneRow(t, Quantizer{Format: MXFP8}, x, With{}), oneRow(t, Quantizer{Format: renamed}, x, With{}))
+	if err != nil || c.Rows() != 2 {
+		t.Errorf("got %v (%v), want two rows", c, err)
 	}
 }
 
@@ -211,12 +225,20 @@ func TestReshape(t *testing.T) {
 			t.Errorf("Reshape changed its receiver to %v", q.Shape)
 		}
 		for _, shape := range [][]int{{}, {24 * 36}, {36}, {36, 24}, {24, 35}, {23, 36}, {2, 13, 36}, {-2, -12, 36}, {0, 36}} {
-			want := fmt.Sprintf("cannot reshape a %s tensor of shape [24 36] to %v: the last dimension stays", f, shape)
+			want := fmt.Sprintf("cannot reshape a %s tensor of shape [24 36] to %v: want the same last dimension", f, shape)
 			if _, err := q.Reshape(shape...); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v says %v, want %q in it", shape, err, want)
 			}
 		}
 	})
+}
+
+// TestReshapeOverflow checks dimensions whose product is that of the rows only because it overflows.
+func TestReshapeOverflow(t *testing.T) {
+	empty := mustQuantize(t, Quantizer{Format: MXFP8}, tensor.New(0, 32), Rowwise, With{})
+	if r, err := empty.Reshape(1<<32, 1<<32, 32); err == nil {
+		t.Errorf("got a tensor of shape %v, want an error", r.Shape)
+	}
 }
 
 // TestReshapedRows: slices and transposes of a tensor of more dimensions see its

@@ -13,11 +13,14 @@ type Copy struct {
 }
 
 // RowwiseColumnwise returns the rowwise and the columnwise copy of x, with the bits of Rowwise and
-// Columnwise, or of RowwiseBF16 and ColumnwiseBF16. The copies share one read of x. A scale of a whole
-// row, column or tensor takes one more read before. Each copy reads x separately if a scale extends
-// over several whole rows or columns, or over one and depends on a search or on the Hadamard transform.
-// The rowwise copy sets the threads. An error names its copy. RowwiseColumnwise also returns an error if
-// the tensors of With.Into share memory. On error, they are unchanged.
+// Columnwise, or of RowwiseBF16 and ColumnwiseBF16. It uses the threads of the rowwise copy.
+//
+// The copies share one read of x, after another one for scales of a whole row, column or tensor. Each
+// copy reads x separately if a scale extends over several whole rows or columns, or over one and
+// depends on a search or on the Hadamard transform.
+//
+// RowwiseColumnwise returns the errors of the rowwise and of the columnwise copy, each with the name
+// of its copy, and an error if the tensors of With.Into share memory. On error, these are unchanged.
 func RowwiseColumnwise[M tensor.Dense | tensor.BF16](x M, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
 	s, err := sourceOf(x)
 	if err != nil {
@@ -50,19 +53,18 @@ func rowwiseColumnwise(x source, r, c Copy) (rows, columns *Tensor, err error) {
 	return row.t, col.t, nil
 }
 
-// shareAmax finds the amax of x once, if the rowwise and the columnwise copy need it. It reports
-// whether x was read and has neither NaN nor Inf.
+// shareAmax finds the amax of x once, if the rowwise and the columnwise copy scale by it. finite
+// reports that x was read and has neither NaN nor Inf.
 func shareAmax(x source, r, c *Copy) (finite bool) {
 	if !r.findsAmax() || !c.findsAmax() {
 		return false
 	}
 	amax, hasNaN := x.amax(r.With.Threads)
 	r.With.Amax, c.With.Amax = &amax, &amax
-	r.With.NaN, c.With.NaN = r.With.NaN || hasNaN, c.With.NaN || hasNaN
 	return !hasNaN && amax <= maxFloat32
 }
 
-// findsAmax reports whether the copy scales by the amax of the matrix as it is.
+// findsAmax reports whether the copy scales by the amax of the untransformed matrix.
 func (c *Copy) findsAmax() bool {
 	return c.Quantizer.Format.NeedsAmax() && !c.Quantizer.Hadamard && c.With.Amax == nil
 }

@@ -117,7 +117,7 @@ func (q *Quantizer) EvenBits() int {
 	return q.Format.Element.Mantissa
 }
 
-// exponentFactor returns what elements under an E8M0 scale are multiplied by.
+// exponentFactor returns the factor of elements under an E8M0 scale.
 func (q *Quantizer) exponentFactor(code byte) float32 {
 	if code == 0 {
 		if q.SmallestDivisor == 0 {

@@ -8,32 +8,39 @@ import (
 	"github.com/microscale-go/microscale/internal/behavior"
 )
 
-// Search selects how a block gets its scale: by the rule or the arithmetic alone, or as the
-// candidate with the smallest error in the block. The result is an ordinary tensor. Blocks of zeros, and those with NaN or Inf,
-// are not searched.
+// Search selects the scale of a block: that of the rule or the arithmetic (NoSearch), or the
+// candidate with the smallest error in the block. Blocks of zeros, and blocks with NaN or Inf, are
+// not searched.
 //
-//	LeastSquares  the sum of (value-x)², in float64; candidates are the scale of the rule and its neighbors:
-//	  E8M0  half of it and twice it
-//	  E4M3  the codes from 2 below to 6 above
-//	  FP32  those of the amax times 1⅛ to 1⅞ in steps of ⅛, for INT8 times 29/32 to 35/32 in steps of 1/32;
-//	        powers of two: half of it and twice it
-//	FourOverSixMAE, FourOverSixMSE  Transformer Engine's NVFP4 option: the amax becomes 6 or 4
-//	  candidates  e4m3(min(b, 448)) and, where its error is less, e4m3(min(1.5·b, 448)), b = amax/6·E
-//	  error       Σ|d| or Σd² in float32, in the order of the elements, d = ((code·scale)·amax_tensor)/(6·TopScale) - x;
-//	              the sums of the 16 rows of a 16×16 block are added as a tree
+// LeastSquares minimizes the sum of (value-x)², in float64. It tries the scale s of the rule or
+// the arithmetic first, then
 //
-// Of equal errors the first wins; the rule's scale comes first.
+//	E8M0  s/2 and 2·s
+//	E4M3  the scales whose codes are 2 and 1 below and 1 to 6 above that of s
+//	FP32  the scales of amax·f, f = 1⅛ to 1⅞ in steps of ⅛; for INT8, f = 29/32 to 35/32 in steps of 1/32;
+//	      for powers of two, f = ½ and 2
+//
+// FourOverSixMAE and FourOverSixMSE are Transformer Engine's NVFP4 option, which maps the amax to
+// 6 or to 4. With b = amax/6·E, E the inverse of the global scale, they try
+//
+//	e4m3(min(b, 448)), then e4m3(min(1.5·b, 448))
+//
+// The error is Σ|d| or Σd² in float32, in the order of the elements, with
+// d = ((code·scale)·amax of the tensor)/(6·TopScale) - x. The sums of the rows of a 16×16 block are
+// added as a tree.
+//
+// Of equal errors, the first wins.
 type Search uint8
 
 const (
-	NoSearch Search = iota
-	LeastSquares
-	FourOverSixMSE
-	FourOverSixMAE
+	NoSearch       Search = iota // the rule or the arithmetic alone
+	LeastSquares                 // the smallest squared error
+	FourOverSixMSE               // 6 or 4, by the squared error
+	FourOverSixMAE               // 6 or 4, by the absolute error
 )
 
-// FourOverSixTop is Transformer Engine's default TopScale with four-over-six: 1.5 times it
-// is still an E4M3 scale.
+// FourOverSixTop is Transformer Engine's default TopScale with four-over-six: 1.5 times it, 384, is
+// within E4M3.
 const FourOverSixTop = 256
 
 func (s Search) fourOverSix() bool { return s == FourOverSixMAE || s == FourOverSixMSE }
@@ -45,15 +52,15 @@ func (q *Quantizer) checkSearch() error {
 	case int(q.Search) >= len(searchNames):
 		return fmt.Errorf("quantizer of %s: unknown scale search %d", f, q.Search)
 	case q.TopScale != 0 && !(hasTop && 0 < q.TopScale && q.TopScale <= scaleFormat.Max()):
-		return fmt.Errorf("quantizer of %s: TopScale, here %g, is an E4M3 scale of a format with a global one", f, q.TopScale)
+		return fmt.Errorf("quantizer of %s: got TopScale %g, want 0, or for a format with a global scale at most %g", f, q.TopScale, scaleFormat.Max())
 	case q.Search == NoSearch:
 		return nil
 	case !f.Scaled() || f.PerTensor():
-		return fmt.Errorf("quantizer of %s: scales of blocks and rows are searched, and it has none: leave the search out", f)
+		return fmt.Errorf("quantizer of %s: got search %s, want none: only scales of blocks and rows are searched", f, q.Search)
 	case q.Rounding == format.Stochastic:
-		return fmt.Errorf("quantizer of %s: scales are searched for rounding to nearest, not for stochastic rounding", f)
+		return fmt.Errorf("quantizer of %s: got search %s with stochastic rounding, want another rounding or no search", f, q.Search)
 	case q.Search.fourOverSix() && (!f.Global || f.Element != format.E2M1 || q.Arithmetic != behavior.EncodeFirst || q.Hadamard):
-		return fmt.Errorf("quantizer of %s: four-over-six is Transformer Engine's, of nvfp4 by its arithmetic and without the Hadamard transform: search by mse", f)
+		return fmt.Errorf("quantizer of %s: got search %s, want mse: four-over-six needs NVFP4 with the arithmetic of Transformer Engine and without the Hadamard transform", f, q.Search)
 	}
 	return nil
 }

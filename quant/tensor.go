@@ -19,12 +19,11 @@ const (
 )
 
 // A Tensor is a quantized tensor: a matrix of codes stored row by row, and the scales
-// of its blocks. Leading dimensions beyond two are kept in Shape and
-// folded into the rows.
+// of its blocks. The rows of a Shape of more than two dimensions are the product of all but the last.
 //
 //	Codes     stored rows × padded columns, joined (format.Scalar.Join), without gaps
-//	Scales    scale rows × scale columns of E8M0 or E4M3 codes
-//	Scales32  the same of FP32 scales; only one of the two is set
+//	Scales    E8M0 or E4M3 codes, ScaleShape in row-major order
+//	Scales32  FP32 scales, instead of Scales
 type Tensor struct {
 	Format    Format
 	Direction Direction
@@ -32,7 +31,7 @@ type Tensor struct {
 	Codes     []byte
 	Scales    []byte
 	Scales32  []float32
-	Global    float32 // decode scale of the whole tensor; ignored, and 1, where the format has none
+	Global    float32 // decode scale of the whole tensor; formats without a global scale ignore it
 	Amax      float32 // largest magnitude of the source, or With.Amax
 }
 
@@ -48,8 +47,9 @@ func NewTensor(f Format, rows, cols int) (*Tensor, error) {
 	return newTensor(f, Rowwise, rows, cols), nil
 }
 
-// NewLike returns a tensor of another number of rows, with the format, direction, columns and scale of
-// the whole tensor of t, and zero codes and scales of blocks: what ranks receive Planes in.
+// NewLike returns a tensor with the format, direction, columns, Global and Amax of t, another number
+// of rows, and zero codes. Its block scales are zero; one scale for the whole tensor is that of t.
+// Ranks receive Planes into it.
 func NewLike(t *Tensor, rows int) *Tensor {
 	n := newTensor(t.Format, t.Direction, rows, t.Cols())
 	n.Global, n.Amax = t.Global, t.Amax
@@ -60,8 +60,8 @@ func NewLike(t *Tensor, rows int) *Tensor {
 	return n
 }
 
-// Planes returns the memory that ranks exchange of parts of a tensor: the codes, and the scales of
-// blocks. Parts have the same scale of the whole tensor, which does not travel.
+// Planes returns the memory of a part of a tensor that ranks exchange: codes and block scales. It
+// does not contain a scale of the whole tensor, which all parts share.
 func (t *Tensor) Planes() [][]byte {
 	if !t.Format.Scaled() || t.Format.PerTensor() {
 		return [][]byte{t.Codes}
@@ -122,8 +122,8 @@ func (t *Tensor) Validate() error {
 	return nil
 }
 
-// codeBytes returns the bytes of codes that the shape takes, and an error if an int cannot
-// count them, or the scales.
+// codeBytes returns the bytes of the codes of the shape, and an error if the bytes of codes or scales
+// overflow an int.
 func (t *Tensor) codeBytes() (int, error) {
 	if len(t.Shape) == 0 {
 		return 0, fmt.Errorf("%s tensor: got no shape, want at least one dimension", t.Format)
@@ -141,7 +141,7 @@ func (t *Tensor) codeBytes() (int, error) {
 			return int(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%s tensor: got shape %v, want dimensions whose codes and scales can be counted", t.Format, t.Shape)
+	return 0, fmt.Errorf("%s tensor: got shape %v, want no negative dimension, and sizes that do not overflow", t.Format, t.Shape)
 }
 
 // Rows returns the rows of the source: the product of all dimensions but the last.
@@ -191,28 +191,28 @@ func (t *Tensor) scaleCols() int {
 	return c
 }
 
-// row returns the bytes of a stored row.
-func (t *Tensor) row(l int) []byte {
+// row returns the bytes of stored row i.
+func (t *Tensor) row(i int) []byte {
 	n := t.RowBytes()
-	return t.Codes[l*n : (l+1)*n : (l+1)*n]
+	return t.Codes[i*n : (i+1)*n : (i+1)*n]
 }
 
-// rowScales returns the one-byte scales of a stored row.
-func (t *Tensor) rowScales(l int) []byte {
+// rowScales returns the one-byte scales of stored row i.
+func (t *Tensor) rowScales(i int) []byte {
 	n := t.scaleCols()
-	i := blockIndex(l, t.Format.Block.Rows) * n
-	return t.Scales[i : i+n : i+n]
+	first := blockIndex(i, t.Format.Block.Rows) * n
+	return t.Scales[first : first+n : first+n]
 }
 
-// RowScales sets dst, which has an element for each block of a row, to the decode scales of
-// stored row l: block scales times global scale. If the format has no scales, all become 1;
-// else it panics if dst has another length, or if there is no such row.
-func (t *Tensor) RowScales(dst []float32, l int) {
+// RowScales sets dst to the decode scales of stored row i, one for each block: block scale times
+// global scale. It panics unless 0 ≤ i < StoredRows and dst has an element for each block. If the
+// format has no scales, dst may have any length, and all elements become 1.
+func (t *Tensor) RowScales(dst []float32, i int) {
 	if t.Format.Scaled() {
-		if len(dst) != t.scaleCols() || l < 0 || t.StoredRows() <= l {
-			panic(fmt.Sprintf("quant: scales of row %d of %d: got a buffer for %d, want %d", l, t.StoredRows(), len(dst), t.scaleCols()))
+		if len(dst) != t.scaleCols() || i < 0 || t.StoredRows() <= i {
+			panic(fmt.Sprintf("quant: scales of row %d of %d: got a buffer for %d, want %d", i, t.StoredRows(), len(dst), t.scaleCols()))
 		}
-		t.fillScales(dst, l, t.extent())
+		t.fillScales(dst, i, t.extent())
 		return
 	}
 	for i := range dst {
@@ -220,17 +220,17 @@ func (t *Tensor) RowScales(dst []float32, l int) {
 	}
 }
 
-// Scale returns the decode scale of the element at position c of stored row l: block
-// scale times global scale, 1 where the format has no scale.
-func (t *Tensor) Scale(l, c int) float32 {
+// Scale returns the decode scale of element j of stored row i: block scale times global scale, or 1
+// if the format has no scales.
+func (t *Tensor) Scale(i, j int) float32 {
 	if !t.Format.Scaled() {
 		return 1
 	}
-	i := blockIndex(l, t.Format.Block.Rows)*t.scaleCols() + blockIndex(c, t.Format.Block.Cols)
+	block := blockIndex(i, t.Format.Block.Rows)*t.scaleCols() + blockIndex(j, t.Format.Block.Cols)
 	if t.Scales32 != nil {
-		return t.Scales32[i]
+		return t.Scales32[block]
 	}
-	return float32(t.Format.Scale.Decode(uint32(t.Scales[i])) * t.global())
+	return float32(t.Format.Scale.Decode(uint32(t.Scales[block])) * t.global())
 }
 
 // global returns the factor of all scales.

@@ -39,6 +39,18 @@ var entries = []struct {
 	}},
 }
 
+// TestBadDirection checks that methods with a Direction return an error for an unknown one.
+func TestBadDirection(t *testing.T) {
+	q, x := Quantizer{Format: MXFP8}, tensor.New(2, 32)
+	const want = "got direction 2, want rowwise or columnwise"
+	if _, err := q.Reference(x, 2, With{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Reference: got %v, want %q in it", err, want)
+	}
+	if _, err := q.Amax(x, 2, 1); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Amax: got %v, want %q in it", err, want)
+	}
+}
+
 // A penned slice lies in memory that is otherwise full of one value, and is full of it, too.
 type penned[T byte | float32] struct{ memory []T }
 

@@ -46,7 +46,7 @@ func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ah
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
 
 // fuseInt8 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -90,4 +90,4 @@ func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcG
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
+func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)

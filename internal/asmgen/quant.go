@@ -16,10 +16,10 @@ import "fmt"
 //
 //	t + t>>(23-m)
 //
-// is the magnitude of the code, where the bias takes off what the exponent of
-// the smallest normal adds. It is a multiple of 2^m, so that ties stay even. Where
-// the bias takes it off the low half of t, one multiplication of the two halves by
-// powers of two, and their sum (zTimes), has the same from bit 8 on, and the sign.
+// is the magnitude of the code: the bias subtracts the exponent of the smallest
+// normal. It is a multiple of 2^m, so that ties stay even. If the bias is subtracted
+// from the low half of t, zTimes computes the same from bit 8 on, and the sign: it
+// multiplies both halves of t by powers of two and adds the products.
 func Quant() []*File {
 	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantSpread(), quantColumns(), quantScales(), quantBytes(), quantStages()}
 }

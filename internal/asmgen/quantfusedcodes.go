@@ -42,9 +42,6 @@ func (k *fused) factor(s *sequence, i, offset int, v Vec) {
 		return // v has it already
 	}
 	s.I("VBROADCASTSS", k.read.At(offset+4*block), v)
-	if k.global && k.source == 16 {
-		s.I("VBROADCASTSS", k.read.At(offset+4*block+4), kUpper, v)
-	}
 }
 
 // sums sets zSums[i] to the rounding sums of vector i, multiplied by zTimes.
@@ -87,9 +84,7 @@ func (k *fused) join(s *sequence) {
 		s.I("VPMINUB", zLimit, codes, codes)
 	}
 	s.I("VPTERNLOGD", 0xd8, zSign, signs, codes) // where zSign is set signs, else codes
-	if k.bits == 8 || k.source == 32 {           // nibbles of BF16 are in order
-		s.I("VPERMB", codes, zOrder, codes)
-	}
+	s.I("VPERMB", codes, zOrder, codes)
 	if k.bits == 4 {
 		s.I("VPMADDUBSW", zJoin, codes, codes)
 	}

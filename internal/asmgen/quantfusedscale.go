@@ -134,7 +134,9 @@ func foldBy(e emitter, step [2]instruction, greater string, a, b, t, dst Vec) {
 // factors stores the scales of the amaxes in Z0, and the factors of their elements in the write
 // buffer.
 func (k *fused) factors() (s sequence) {
-	if k.global {
+	if k.lookup {
+		k.nibbleBases(&s)
+	} else if k.global {
 		globalFactors(&s, k.c, k.scales.At(0), k.write.At(0))
 	} else {
 		k.exponentFactors(&s)

@@ -89,9 +89,9 @@ scale, and factors[i] to the inverse of the product of both scales`, "globalCons
 	l.end(1)
 }
 
-// globalFactors stores the E4M3 codes of the amaxes in Z0, scale = e4m3(amax·encode),
-// and their factors 1/(scale·decode), kept finite. It uses Z1 and Z2, and zBinade.
-func globalFactors(s *sequence, c constants, scales, factors Mem) {
+// globalCodes stores the E4M3 codes of the amaxes in Z0, scale = e4m3(amax·encode), and returns
+// the register of the scales, which is Z1. It uses Z2 and zBinade.
+func globalCodes(s *sequence, c constants, scales Mem) Vec {
 	amax, t, u := Z(0), Z(1), Z(2)
 	s.I("VPCMPUD.BCST", 5, c.At("infinity"), amax, K(1))
 	s.I("KORW", K(1), kFlags, kFlags)
@@ -107,6 +107,13 @@ func globalFactors(s *sequence, c constants, scales, factors Mem) {
 	s.I("VPSLLD", 24, t, t)
 	s.I("VPSRLD", 4, t, t)
 	s.I("VMULPS.BCST", c.At("rebias"), t, t)
+	return t
+}
+
+// globalFactors stores the E4M3 codes of the amaxes in Z0, and the factors 1/(scale·decode) of
+// their elements, kept finite. It uses Z1 and Z2, and zBinade.
+func globalFactors(s *sequence, c constants, scales, factors Mem) {
+	t, u := globalCodes(s, c, scales), Z(2)
 	s.I("VMULPS.BCST", c.At("decode"), t, t)
 	s.I("VPBROADCASTD", c.At("one"), u)
 	s.I("VDIVPS", t, u, t)

@@ -1,0 +1,163 @@
+package quant
+
+import (
+	"math"
+	"sync"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// Fused kernels look codes of E2M1 up by the exponent and the mantissa of a BF16 element x. Code i
+// begins at a threshold, the value halfway between those of codes i-1 and i, times the scale of the
+// block. The significands of the thresholds are 1, 1.25, 1.5 and 1.75. Times the scale, each of them
+// has one cut in every binade of x: the mantissa from which x is above it. A tie goes to the even
+// code, so that x may equal a threshold of significand 1.5 or 1.75, which begin even codes.
+//
+// The class of a mantissa is the last cut at or below it, s + 4·w: significand 1 + s/4, and w = 1 if
+// the cut is in the next binade above that of the scale. The exponent of x, less nibbleBelow less than
+// that of the scale, is that of its binade: at least 0, at most nibbleBinades-1. Binade 0 is below all
+// thresholds, the last one above all. Both give the code, for all scales. Only the classes depend
+// on the significand of the scale, of which a tensor has 8: E4M3 has 3 bits.
+
+const (
+	nibbleBelow   = 3 // binades from the first to that of the scale
+	nibbleBinades = 8
+	nibbleCuts    = 4 // in a binade
+	scaleKinds    = 8 // significands of E4M3
+	zeroScale     = scaleKinds
+	firstOfZero   = 2 * nibbleCuts // of the classes under the scale 0
+)
+
+// A nibbleTable has a byte for each mantissa of BF16: its class times nibbleBinades. Or it has the
+// code of each sum of a class, times nibbleBinades, and a binade.
+type nibbleTable [128]byte
+
+// exponentNibbles are the constants of a fused kernel that looks codes up, under E8M0 scales. Tables
+// begin at a multiple of 64 bytes.
+type exponentNibbles struct {
+	exponentConstants
+	below   uint32 // nibbleBelow
+	codes   nibbleTable
+	classes nibbleTable
+}
+
+// globalNibbles are the same under E4M3 scales.
+type globalNibbles struct {
+	globalConstants
+	below      uint32
+	offsets    uint32 // mask of bytes from the first table of classes, in the bits of a scale shifted by 13
+	zeroOffset uint32 // those of the scale 0
+	codes      nibbleTable
+	classes    [scaleKinds + 1]nibbleTable // by the significand of the scale
+}
+
+func newExponentNibbles(c exponentConstants) exponentNibbles {
+	t := nibbleTables()
+	return exponentNibbles{c, nibbleBelow, t.codes, t.one}
+}
+
+// newGlobalNibbles returns the constants for a global scale. Where its products with scales, or their
+// reciprocals, are not normal numbers, the kernel supports no block.
+func newGlobalNibbles(c globalConstants) globalNibbles {
+	t := nibbleTables()
+	n := globalNibbles{
+		globalConstants: c, below: nibbleBelow,
+		offsets: (scaleKinds - 1) * uint32(len(nibbleTable{})), zeroOffset: zeroScale * uint32(len(nibbleTable{})),
+		codes: t.codes,
+	}
+	const least, most = 0x1p-123, 0x1p126
+	if !(scaleFormat.Smallest()*c.decode >= least) || !(scaleFormat.Max()*c.decode <= most) {
+		n.infinity = 0
+		return n
+	}
+	significand := math.Float32frombits(math.Float32bits(c.decode)&mantissaMask | exponentBias<<mantissaBits)
+	for i := range scaleKinds {
+		n.classes[i].setClasses(float32(1+float32(i)/scaleKinds) * significand)
+	}
+	n.classes[zeroScale] = t.zero
+	return n
+}
+
+// setClasses sets the classes of mantissas under a scale.
+func (t *nibbleTable) setClasses(scale float32) {
+	reciprocal := 1 / scale
+	exponent := int(math.Float32bits(scale) >> mantissaBits)
+	var above, mantissas [nibbleCuts]int // of each cut: binades above that of the scale, and its mantissa
+	for s := range nibbleCuts {
+		threshold := 1 + float32(s)/nibbleCuts
+		cut := math.Float32bits(threshold*scale)>>16 - 1
+		for {
+			y := float32(math.Float32frombits(cut<<16) * reciprocal)
+			if y > threshold || y == threshold && s >= nibbleCuts/2 {
+				break
+			}
+			cut++
+		}
+		above[s], mantissas[s] = int(cut>>7)-exponent, int(cut&0x7f)
+	}
+	// Cuts of the binade above have the lower mantissas. Before the first one, the last cut of the binade
+	// before is the last.
+	last := nibbleCuts - 1
+	for above[last] > 0 && last > 0 {
+		last--
+	}
+	class, from := last+nibbleCuts*(above[last]+1), 0
+	fill := func(to int) { copy(t[from:to], classRuns[class][:]) }
+	for w := 1; w >= 0; w-- {
+		for s, mantissa := range mantissas {
+			if above[s] == w {
+				fill(mantissa)
+				class, from = s+nibbleCuts*w, mantissa
+			}
+		}
+	}
+	fill(len(t))
+}
+
+// classRuns have the same class for all mantissas.
+var classRuns = func() (runs [3 * nibbleCuts]nibbleTable) {
+	for class := range runs {
+		for m := range runs[class] {
+			runs[class][m] = byte(class * nibbleBinades)
+		}
+	}
+	return runs
+}()
+
+// nibbleTables returns the tables that do not depend on a global scale.
+var nibbleTables = sync.OnceValue(func() (t struct{ codes, one, zero nibbleTable }) {
+	element := format.E2M1
+	for code := uint32(1); code <= element.MaxCode(); code++ {
+		threshold := (element.Decode(code-1) + element.Decode(code)) / 2
+		significand, exponent := math.Frexp(float64(threshold))
+		first := nibbleCuts*(exponent-1+nibbleBelow) + int((2*significand-1)*nibbleCuts)
+		for class := range firstOfZero {
+			for binade := range nibbleBinades {
+				if nibbleCuts*(binade-class/nibbleCuts)+class%nibbleCuts >= first {
+					t.codes[class*nibbleBinades+binade] = byte(code)
+				}
+			}
+		}
+	}
+	t.one.setClasses(1)
+
+	// The reciprocal of the scale 0 is the largest float32. Subnormal elements have binade 0, those of
+	// the first normal binade 1. All others saturate.
+	encode := func(bits int) byte {
+		return byte(element.Encode(min(math.Float32frombits(uint32(bits)<<16)*maxFloat32, element.Max())))
+	}
+	class := firstOfZero - 1
+	for m := range t.zero {
+		codes := [2]byte{encode(m), encode(len(t.zero) + m)}
+		if row := t.codes[class*nibbleBinades:]; m == 0 || codes != [2]byte(row) {
+			class++
+			row = t.codes[class*nibbleBinades:][:nibbleBinades]
+			for i := range row {
+				row[i] = byte(element.MaxCode())
+			}
+			copy(row, codes[:])
+		}
+		t.zero[m] = byte(class * nibbleBinades)
+	}
+	return t
+})

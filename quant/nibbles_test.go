@@ -1,0 +1,67 @@
+package quant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestNibbles compares codes of 4 bits from BF16 with the Go twins, in every tier: for each scale, all
+// elements of the 8 binades below an amax that gives it, so that each threshold of rounding and both its
+// neighbors are among them. The amaxes of the tensor give many significands of the global scale, and
+// scales whose products with it are not normal numbers.
+func TestNibbles(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	var exponents []float32 // amaxes of blocks
+	for e := range 255 {
+		exponents = append(exponents, exp2(e-exponentBias)*1.5, exp2(e-exponentBias)*(1+r.Float32()))
+	}
+	for _, rule := range ScaleRules() {
+		q := Quantizer{Format: MXFP4, Rule: rule}
+		t.Run(fmt.Sprintf("format=%s/rule=%s", q.Format, rule), func(t *testing.T) { compareNibbles(t, q, exponents, With{}) })
+	}
+	amaxes := []float32{0, 1, 5, 2688, 0x1p-133, 1e-36, 1e-30, 0x1p100, 3e38, math.MaxFloat32}
+	for range 24 {
+		amaxes = append(amaxes, exp2(r.IntN(40)-20)*(1+r.Float32()))
+	}
+	for _, amax := range amaxes {
+		q := Quantizer{Format: NVFP4}
+		decode := must(t)(q.Rowwise(tensor.New(1, 16), With{Amax: &amax})).Global
+		var blocks []float32
+		for code := range scaleFormat.MaxCode() + 1 {
+			blocks = append(blocks, float32(scaleFormat.Decode(code)*format.E2M1.Max()*decode))
+		}
+		blocks = append(blocks, blocks[1]/4, 0x1p-126, 0x1p-124) // under the scale 0, subnormal elements too
+		t.Run(fmt.Sprintf("format=%s/amax=%g", q.Format, amax), func(t *testing.T) { compareNibbles(t, q, blocks, With{Amax: &amax}) })
+	}
+}
+
+// compareNibbles quantizes a row of blocks in every tier. A block has one of the amaxes, and elements of
+// the 8 binades below it.
+func compareNibbles(t *testing.T, q Quantizer, amaxes []float32, with With) {
+	const binades = 8
+	extent := q.Format.Block.Cols
+	var raw []byte
+	for _, amax := range amaxes {
+		top := int(math.Float32bits(amax) >> 16)
+		n := 0
+		for x := top; x >= 0 && x >= top-binades<<7; x-- {
+			if n%extent == 0 {
+				raw, n = binary.LittleEndian.AppendUint16(raw, uint16(top)), n+1
+			}
+			raw, n = binary.LittleEndian.AppendUint16(raw, uint16(x|n%2<<15)), n+1
+		}
+		for ; n%extent != 0; n++ {
+			raw = append(raw, 0, 0x80) // -0
+		}
+	}
+	x := tensor.OfBF16(1, len(raw)/2, raw)
+	var want *Tensor
+	plainly(t, func() { want = must(t)(q.RowwiseBF16(x, with)) })
+	eachKernel(t, func(t *testing.T) { sameTensor(t, must(t)(q.RowwiseBF16(x, with)), want) })
+}
