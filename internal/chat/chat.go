@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ardanlabs/jinja"
+	"github.com/microscale-go/microscale/internal/jinja"
 )
 
 // A Message is one turn of a conversation.
@@ -47,7 +47,7 @@ func (r *Rejection) Error() string { return "chat template: " + r.Problem }
 // render runs the template in this process.
 func (j job) render() (r result) {
 	defer func() {
-		if p := recover(); p != nil { // of the library
+		if p := recover(); p != nil { // such as a text longer than memory
 			r = result{Problem: oneLine(fmt.Sprint(p))}
 		}
 	}()
@@ -62,23 +62,21 @@ func (j job) render() (r result) {
 }
 
 func (j job) text() (string, error) {
-	list := make([]jinja.Value, len(j.Messages))
+	messages := make([]any, len(j.Messages))
 	for i, m := range j.Messages {
-		list[i] = jinja.NewDict()
-		list[i].AsDict().Set("role", jinja.NewString(m.Role))
-		list[i].AsDict().Set("content", jinja.NewString(m.Content))
+		messages[i] = jinja.NewDict("role", m.Role, "content", m.Content)
 	}
-	compiled, err := jinja.Compile(explicitText(j.Template))
+	compiled, err := jinja.Compile(j.Template)
 	if err != nil {
 		return "", err
 	}
-	return compiled.RenderValues(map[string]jinja.Value{
-		"messages":              jinja.NewList(list),
-		"add_generation_prompt": jinja.NewBool(j.Options.AddGenerationPrompt),
-		"bos_token":             jinja.NewString(j.Options.BOS),
-		"eos_token":             jinja.NewString(j.Options.EOS),
-		"tools":                 jinja.None(),
-		"documents":             jinja.None(),
+	return compiled.Render(map[string]any{
+		"messages":              messages,
+		"add_generation_prompt": j.Options.AddGenerationPrompt,
+		"bos_token":             j.Options.BOS,
+		"eos_token":             j.Options.EOS,
+		"tools":                 nil,
+		"documents":             nil,
 	})
 }
 

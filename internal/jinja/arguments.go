@@ -1,0 +1,71 @@
+package jinja
+
+import (
+	"fmt"
+	"strings"
+)
+
+// given are the arguments of a filter, a test or a method, by position. Those not given are absent.
+type given []any
+
+type absentType struct{}
+
+var absent = absentType{}
+
+// bind returns arguments in the order of parameters, which are names with spaces between. Too many
+// arguments and unknown names are an error.
+func bind(name, parameters string, args []any, kwargs *Dict) (given, error) {
+	params := strings.Fields(parameters)
+	if len(args) > len(params) {
+		return nil, fmt.Errorf("%s has at most %d arguments, not %d", name, len(params), len(args))
+	}
+	g := make(given, len(params))
+	for i := range g {
+		g[i] = absent
+	}
+	copy(g, args)
+	for i, k := range kwargs.keys {
+		at := -1
+		for j, param := range params {
+			if param == k {
+				at = j
+			}
+		}
+		if at < 0 || g[at] != absent {
+			return nil, fmt.Errorf("%s has no further argument %s", name, k)
+		}
+		g[at] = kwargs.values[i]
+	}
+	return g, nil
+}
+
+func (g given) has(i int) bool { return i < len(g) && g[i] != absent }
+
+// or returns argument i, or a default.
+func (g given) or(i int, v any) any {
+	if g.has(i) {
+		return g[i]
+	}
+	return v
+}
+
+// is returns the truth value of argument i, false without one.
+func (g given) is(i int) bool { return truth(g.or(i, false)) }
+
+// text returns argument i as a string.
+func (g given) text(i int, v string) (string, error) {
+	a := g.or(i, v)
+	if s, ok := a.(string); ok {
+		return s, nil
+	}
+	return "", fmt.Errorf("want a string as argument %d, not a value of type %s", i+1, typeName(a))
+}
+
+// integer returns argument i as an integer.
+func (g given) integer(i int, v int64) (int64, error) {
+	a := g.or(i, v)
+	if n, ok := integer(a); ok {
+		return n, nil
+	}
+	return 0, fmt.Errorf("want an integer as argument %d, not a value of type %s", i+1, typeName(a))
+}
