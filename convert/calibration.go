@@ -2,10 +2,8 @@ package convert
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/lock"
 )
 
 // A Calibration has the amax of activations, by the name of the module:
@@ -43,6 +42,10 @@ type Calibration struct {
 // modules has 10 MB.
 const maxCalibration = 64 << 20
 
+// minCalibrated is the minimum of an amax. The scale, the amax by at most 448·6, is then a normal
+// float32.
+const minCalibrated = 1e-30
+
 // ReadCalibration reads a file: JSON if its name ends in .json, otherwise TOML.
 func ReadCalibration(path string) (*Calibration, error) {
 	data, err := bounded.ReadFile(path, maxCalibration)
@@ -63,8 +66,8 @@ func ReadCalibration(path string) (*Calibration, error) {
 	}
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module, amax := range amaxes {
-			if !(amax > 0) || math.IsInf(amax, 0) {
-				return nil, fmt.Errorf("%s: %s: the amax is %g, want a positive finite number", path, bounded.Text(module), amax)
+			if !(amax >= minCalibrated && amax <= math.MaxFloat32) {
+				return nil, fmt.Errorf("%s: %s: the amax is %g, want a number from %g to %.2g", path, bounded.Text(module), amax, minCalibrated, math.MaxFloat32)
 			}
 		}
 	}
@@ -72,7 +75,8 @@ func ReadCalibration(path string) (*Calibration, error) {
 }
 
 // Write writes c to a new file that ReadCalibration reads: JSON if its name ends in
-// .json, otherwise TOML. It never replaces a file: the error is fs.ErrExist then.
+// .json, otherwise TOML. The file is complete and synced before it gets its name. Write never replaces
+// a file: the error is fs.ErrExist then.
 func (c *Calibration) Write(path string) error {
 	var data []byte
 	var err error
@@ -85,15 +89,7 @@ func (c *Calibration) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(path) // half of a file is none
-	}
-	return err
+	return lock.WriteWhole(path, data, renameNew)
 }
 
 // inputs reports whether c has scales of inputs.

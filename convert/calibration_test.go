@@ -66,12 +66,14 @@ func TestCalibrationErrors(t *testing.T) {
 		{"a.toml", "[input", "not a calibration"},
 		{"a.json", `{"input": 3}`, "not a calibration"},
 		{"a.toml", "[inputs]\na = 1", "no values: give the amax of modules, by name, under input, key and value"},
-		{"a.toml", "[input]\na = 0.0", "a: the amax is 0, want a positive finite number"},
-		{"a.toml", "[key]\na = nan", "a: the amax is NaN, want a positive finite number"},
+		{"a.toml", "[input]\na = 0.0", "a: the amax is 0, want a number from 1e-30 to 3.4e+38"},
+		{"a.toml", "[key]\na = nan", "a: the amax is NaN, want a number from 1e-30 to 3.4e+38"},
 		{"a.toml", "[input]\na = " + strings.Repeat("9", 100_000), "out of range"},
 		{"a.json", `{"input": {"a": ` + strings.Repeat("9", 100_000) + `}}`, "not a calibration"},
 		{"a.toml", "[input]\n" + strings.Repeat("a", 100_000) + " = 0.0", "the amax is 0"},
-		{"a.toml", "[value]\na = inf", "a: the amax is +Inf, want a positive finite number"},
+		{"a.toml", "[value]\na = inf", "a: the amax is +Inf, want a number from 1e-30 to 3.4e+38"},
+		{"a.toml", "[input]\na = 1e39", "a: the amax is 1e+39, want a number from"},
+		{"a.json", `{"input": {"a": 1e-31}}`, "a: the amax is 1e-31, want a number from"},
 	} {
 		path := filepath.Join(t.TempDir(), tc.name)
 		writeText(t, path, tc.text)

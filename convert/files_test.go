@@ -296,7 +296,7 @@ func TestSelection(t *testing.T) {
 		s    QuantizeOptions
 		want string
 	}{
-		{QuantizeOptions{Exclude: pattern("")}, fmt.Sprintf("no weight would be quantized: %d excluded; include those that stay unquantized by default", len(tensors))},
+		{QuantizeOptions{Exclude: pattern("")}, fmt.Sprintf("no weight would be quantized: excluded (%d); include those that stay unquantized by default", len(tensors))},
 		{QuantizeOptions{Exclude: pattern("q_prj")}, "the exclude pattern 'q_prj' matches no weight of " + src.Source.Path},
 		{QuantizeOptions{Include: append(pattern("lm_head"), pattern("wet")...)}, "the include pattern 'wet' matches no weight of " + src.Source.Path},
 	} {
@@ -329,7 +329,7 @@ func TestPlanErrors(t *testing.T) {
 	}{
 		{"no config.json", bare, "compressed-tensors", "config.json is missing, in which convention compressed-tensors describes the quantization: fetch it, or choose convention plain"},
 		{"no tensors", empty, "", "no tensors: name a checkpoint with weights"},
-		{"no weights", norm, "", "no weight would be quantized: 1 has 1 dimension; include"},
+		{"no weights", norm, "", "no weight would be quantized: has 1 dimension (1); include"},
 	} {
 		if _, err := PlanQuantize(t.Context(), tc.src.Source, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)

@@ -27,8 +27,8 @@ import (
 //	5d01c7f4 {"merged":true}
 //
 // Each line begins with the CRC-32C of its record. The data of a record was synced before the
-// record was written. A damaged or incomplete line and all lines after it are dropped, which
-// costs the work since the record before. A power failure leaves such lines where the filesystem
+// record was written. A damaged or incomplete line and all lines after it are dropped: the work
+// since the last good record is done again. A power failure leaves such lines where the filesystem
 // had not written a page.
 type record struct {
 	Begin     *beginning `json:"begin,omitempty"`

@@ -179,8 +179,12 @@ func findParts(dst string) (*merging, error) {
 			m.locks = append(m.locks, held)
 			err = m.parts[i].read(m.dir(i))
 		}
-		if b := m.parts[i].beginning; err == nil && b != nil && (b.Worker != i || b.Workers != len(m.parts)) {
+		switch b := m.parts[i].beginning; {
+		case err != nil || b == nil:
+		case b.Worker != i || b.Workers != len(m.parts):
 			err = fmt.Errorf("%s: its journal belongs to worker %d of %d: rename it to %s, or remove it", m.dir(i), b.Worker, b.Workers, partDir(dst, b.Worker, b.Workers))
+		case slices.ContainsFunc(b.Files, func(f partFile) bool { return !f.inside(len(m.parts)) }):
+			err = because(ErrDamaged, fmt.Errorf("%s: its journal names files outside the result: run that worker again", m.dir(i)))
 		}
 		if err != nil {
 			m.unlock()
@@ -326,6 +330,11 @@ func checkGGUF(ctx context.Context, path string) (size int64, err error) {
 		return 0, fmt.Errorf("%s: %w", path, err)
 	}
 	return f.Size(), nil
+}
+
+// inside reports whether the file is in the directory of one of the workers.
+func (f partFile) inside(workers int) bool {
+	return filepath.IsLocal(filepath.FromSlash(f.Name)) && f.Worker >= 0 && f.Worker < workers
 }
 
 // name returns the name of a file in a part.

@@ -171,6 +171,28 @@ func TestMergeRejects(t *testing.T) {
 	}
 }
 
+// TestMergeCrafted checks that a merge moves no files that a journal names outside the parts.
+func TestMergeCrafted(t *testing.T) {
+	for _, f := range []partFile{{Name: "../secret", Size: -1}, {Name: "/secret", Size: -1}, {Name: "", Size: -1}, {Name: "a", Size: -1, Worker: 1}, {Name: "a", Size: -1, Worker: -1}} {
+		dst := filepath.Join(t.TempDir(), "dst")
+		dir := partDir(dst, 0, 1)
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		j, err := openJournal(filepath.Join(dir, markerName), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := &beginning{Version: journalVersion, Workers: 1, Files: []partFile{f}}
+		if err := errors.Join(j.append(record{Begin: begin}, record{Complete: true}), j.close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Merge(t.Context(), dst, RunOptions{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "outside the result") {
+			t.Errorf("%+v: error %v", f, err)
+		}
+	}
+}
+
 // TestMergeKilled: a merge completes after one that was killed at any of its steps.
 func TestMergeKilled(t *testing.T) {
 	many, dir := writeModel(t, workersModel(3), madeConfig), t.TempDir()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checksum"
@@ -318,7 +317,7 @@ func (o *output) fill(name string, write func(io.Writer) error) error {
 	err = write(f)
 	err = errors.Join(err, f.Sync(), f.Close())
 	for dir := filepath.Dir(path); err == nil && dir != o.partial; dir = filepath.Dir(dir) {
-		err = syncDir(dir) // commit syncs the directory itself
+		err = lock.SyncDir(dir) // commit syncs the directory itself
 	}
 	return err
 }
@@ -331,7 +330,7 @@ func (o *output) commit() (warnings []string, err error) {
 			return nil, err
 		}
 	}
-	if err := syncDir(o.partial); err != nil {
+	if err := lock.SyncDir(o.partial); err != nil {
 		return nil, err
 	}
 	if o.closed != nil {
@@ -420,22 +419,9 @@ func (o *output) unlock() {
 
 // syncNames makes the names of the destination and of the directories created for it durable.
 func (o *output) syncNames() error {
-	err := syncDir(filepath.Dir(o.final))
+	err := lock.SyncDir(filepath.Dir(o.final))
 	for _, dir := range o.parents {
-		err = errors.Join(err, syncDir(filepath.Dir(dir)))
+		err = errors.Join(err, lock.SyncDir(filepath.Dir(dir)))
 	}
 	return err
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // which writes names through
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

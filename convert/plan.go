@@ -295,7 +295,7 @@ func (p *Plan) reasons() string {
 	}
 	reasons := byCount(count)
 	for i, reason := range reasons {
-		reasons[i] = fmt.Sprintf("%d %s", count[reason], reason)
+		reasons[i] = fmt.Sprintf("%s (%d)", reason, count[reason])
 	}
 	return strings.Join(reasons, ", ")
 }

@@ -127,8 +127,8 @@ func (p *Plan) decide(s selection) {
 	}
 }
 
-// parts returns the weights that w is planned as: its experts, if it holds all of a layer and
-// the convention stores each separately, else w.
+// parts splits w into single experts if it holds all experts of a layer and the convention stores
+// each separately. Otherwise it returns w alone.
 func (p *Plan) parts(w *checkpoint.Weight, s selection) []*checkpoint.Weight {
 	whole := []*checkpoint.Weight{w}
 	if s.reason(w, p.Format, p.convention) == "" || !p.convention.LinearOnly() || w.Quantized() || w.ExpertsBiased() || matches(s.exclude, w.Name) {

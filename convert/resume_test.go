@@ -389,6 +389,27 @@ func TestResumeLastMoment(t *testing.T) {
 	sameResult(t, dst, whole)
 }
 
+// TestResumeLostJournal: resuming completes a run to a file that is finished but for its name, though its
+// journal is lost.
+func TestResumeLostJournal(t *testing.T) {
+	src := filepath.Join(writeModel(t, map[string][]made{"model.safetensors": {{"l.0.weight", safetensors.BF16, 1, []int64{64, 64}}}}, ""), "model.safetensors")
+	dst := filepath.Join(t.TempDir(), "dst.safetensors")
+	if _, err := planFor(t, src, "mxfp8").Run(t.Context(), dst, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want := readFile(t, dst)
+	if err := errors.Join(os.Mkdir(dst+partialSuffix, 0o777), os.Rename(dst, filepath.Join(dst+partialSuffix, singleName))); err != nil {
+		t.Fatal(err)
+	}
+	result, err := planFor(t, src, "mxfp8").Run(t.Context(), dst, RunOptions{Resume: true})
+	if err != nil || !result.Finished {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if !bytes.Equal(readFile(t, dst), want) {
+		t.Error("the result differs")
+	}
+}
+
 // TestFingerprint: equal plans have equal fingerprints. A quantizer holds only values, whose
 // text is the same in every process.
 func TestFingerprint(t *testing.T) {

@@ -348,7 +348,7 @@ func TestReasons(t *testing.T) {
 			p.decisions = append(p.decisions, decision{reason: reason})
 		}
 	}
-	if got, want := p.reasons(), "100 router, 10 1-D, 10 embedding, 9 norm"; got != want {
+	if got, want := p.reasons(), "router (100), 1-D (10), embedding (10), norm (9)"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/microscale-go/microscale/internal/configjson"
 )
 
 // Config is the architecture of a model, with the names of Hugging Face's LlamaConfig. Zero fields
@@ -71,33 +73,47 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// Keys of config.json that errors name more than once.
+const (
+	keyVocabulary   configjson.Key = "vocab_size"
+	keyIntermediate configjson.Key = "intermediate_size"
+	keyHeads        configjson.Key = "num_attention_heads"
+	keyKVHeads      configjson.Key = "num_key_value_heads"
+	keyHeadDim      configjson.Key = "head_dim"
+)
+
+// invalid returns an error that wraps a *configjson.KeyError.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("model: %w", configjson.Invalid(format, args...))
+}
+
 // Validate returns an error if c does not describe a model.
 func (c Config) Validate() error {
 	const wide, deep = 1 << 20, 1 << 16 // products of these do not overflow
 	for _, n := range []struct {
-		name       string
+		key        configjson.Key
 		value, max int
 	}{
-		{"vocab_size", c.VocabSize, 1 << 24}, {"hidden_size", c.HiddenSize, wide}, {"intermediate_size", c.IntermediateSize, wide},
-		{"num_hidden_layers", c.NumHiddenLayers, deep}, {"num_attention_heads", c.NumAttentionHeads, wide},
-		{"num_key_value_heads", c.NumKeyValueHeads, wide}, {"head_dim", c.HeadDim, wide / max(1, c.NumAttentionHeads)},
+		{keyVocabulary, c.VocabSize, 1 << 24}, {"hidden_size", c.HiddenSize, wide}, {keyIntermediate, c.IntermediateSize, wide},
+		{"num_hidden_layers", c.NumHiddenLayers, deep}, {keyHeads, c.NumAttentionHeads, wide},
+		{keyKVHeads, c.NumKeyValueHeads, wide}, {keyHeadDim, c.HeadDim, wide / max(1, c.NumAttentionHeads)},
 		{"max_position_embeddings", c.MaxPositionEmbeddings, 1 << 30},
 	} {
 		if n.value < 1 || n.value > n.max {
-			return fmt.Errorf("model: %s is %d, want 1 to %d", n.name, n.value, n.max)
+			return invalid("%s is %d, want 1 to %d", n.key, n.value, n.max)
 		}
 	}
 	switch {
 	case c.NumAttentionHeads%c.NumKeyValueHeads != 0:
-		return fmt.Errorf("model: num_key_value_heads is %d, want a divisor of num_attention_heads, %d", c.NumKeyValueHeads, c.NumAttentionHeads)
+		return invalid("%s is %d, want a divisor of %s, %d", keyKVHeads, c.NumKeyValueHeads, keyHeads, c.NumAttentionHeads)
 	case c.HeadDim%2 != 0:
-		return fmt.Errorf("model: head_dim is %d, want an even number: rotary embedding rotates pairs", c.HeadDim)
+		return invalid("%s is %d, want an even number: rotary embedding rotates pairs", keyHeadDim, c.HeadDim)
 	case !(c.RopeTheta > 0):
-		return fmt.Errorf("model: rope_theta is %g, want a positive number", c.RopeTheta)
+		return invalid("rope_theta is %g, want a positive number", c.RopeTheta)
 	case !(c.RMSNormEps >= 0):
-		return fmt.Errorf("model: rms_norm_eps is %g, want at least 0", c.RMSNormEps)
+		return invalid("rms_norm_eps is %g, want at least 0", c.RMSNormEps)
 	case c.HasBytes() && c.VocabSize != 256:
-		return fmt.Errorf("model: vocab_size is %d, want 256 for the vocabulary of bytes", c.VocabSize)
+		return invalid("vocab_size is %d, want 256 for the vocabulary of bytes", c.VocabSize)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/tensor"
@@ -15,23 +16,23 @@ import (
 func (c Config) CheckRanks(n, multiple int) error {
 	c = c.WithDefaults()
 	if n < 1 {
-		return fmt.Errorf("model: got %d ranks, want at least 1", n)
+		return invalid("got %d ranks, want at least 1", n)
 	}
 	for _, w := range []struct {
-		name        string
+		key         configjson.Key
 		value, unit int // of a rank: value/n heads or columns, of unit columns each
 		multiple    int
 	}{
-		{"num_attention_heads", c.NumAttentionHeads, c.HeadDim, multiple},
-		{"num_key_value_heads", c.NumKeyValueHeads, c.HeadDim, multiple},
-		{"intermediate_size", c.IntermediateSize, 1, multiple},
-		{"vocab_size", c.VocabSize, 1, 1},
+		{keyHeads, c.NumAttentionHeads, c.HeadDim, multiple},
+		{keyKVHeads, c.NumKeyValueHeads, c.HeadDim, multiple},
+		{keyIntermediate, c.IntermediateSize, 1, multiple},
+		{keyVocabulary, c.VocabSize, 1, 1},
 	} {
 		if w.value%n != 0 {
-			return fmt.Errorf("model: %s is %d, want a multiple of the %d ranks that share a layer", w.name, w.value, n)
+			return invalid("%s is %d, want a multiple of the %d ranks that share a layer", w.key, w.value, n)
 		}
 		if width := w.value / n * w.unit; width%w.multiple != 0 {
-			return fmt.Errorf("model: %s is %d, which gives each of %d ranks %d columns, want a multiple of %d: blocks of scales do not extend over ranks", w.name, w.value, n, width, w.multiple)
+			return invalid("%s is %d, which gives each of %d ranks %d columns, want a multiple of %d: blocks of scales do not extend over ranks", w.key, w.value, n, width, w.multiple)
 		}
 	}
 	return nil

@@ -203,18 +203,35 @@ func (r *reader) newEmbedding(plan *Plan) (*nn.Embedding, error) {
 	return &nn.Embedding{Name: embeddingModule, Stored: t}, err
 }
 
-// readEmbedding returns the reads of an embedding that stays as it is stored. A tied head shares a table
-// of BF16; a quantized one may have another order of codes.
-func (r *reader) readEmbedding(m *Model) []rowRead {
+// sharesTable reports whether a tied head can have the memory of the embedding. gemm.Interleave would
+// change the order of 4-bit codes, which look-ups read.
+func sharesTable(f quant.Format) bool { return f.Element.StoredBits() > 4 }
+
+// readEmbedding returns the reads of an embedding that stays as it is stored. If its format permits, a
+// tied head shares the table, which is then read once.
+func (r *reader) readEmbedding(m *Model) ([]rowRead, error) {
 	t := m.embedding.Stored
 	if t == nil {
-		return nil // it is a parameter
-	}
-	if m.plan.Tied && !t.Format.Scaled() {
-		m.head.frozen = &frozen{name: m.head.name, parts: []frozenPart{{weight: t}}}
+		return nil, nil // it is a parameter
 	}
 	w, _ := r.lookup(embeddingModule + ".weight")
-	return r.readMatrix(t, w, checkpoint.Tile{To: t.Rows(), ToCol: t.Cols()})
+	reads := r.readMatrix(t, w, checkpoint.Tile{To: t.Rows(), ToCol: t.Cols()})
+	if !m.plan.Tied || !sharesTable(t.Format) {
+		return reads, nil
+	}
+	head := frozenPart{weight: t}
+	m.head.frozen = &frozen{name: m.head.name}
+	if t.Format.Scaled() {
+		var err error
+		if head.input, err = r.activation(w); err != nil {
+			return nil, err
+		}
+		if head.input == nil && r.options.Inputs.Element != nil {
+			head.input = &activation{format: r.options.Inputs}
+		}
+	}
+	m.head.frozen.parts = []frozenPart{head}
+	return reads, nil
 }
 
 // freezeAll freezes the projections that are not yet frozen, and returns their reads.

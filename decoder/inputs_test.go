@@ -159,11 +159,74 @@ func TestStoredEmbedding(t *testing.T) {
 	}
 }
 
+// TestSharedTable checks that a tied head has the memory of a quantized embedding, unless its codes may be
+// interleaved, and computes the same as a head that was read separately.
+func TestSharedTable(t *testing.T) {
+	c := small
+	c.TieWordEmbeddings = true
+	source := saved(t, c)
+	for _, f := range []quant.Format{quant.MXFP8, quant.FP8Tensor, quant.MXFP4} {
+		low := embedded(t, source, f)
+		want, err := Load(t.Context(), low, LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, inputs := range []quant.Format{{}, quant.BF16} {
+			m, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: inputs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			head := m.head.frozen.parts[0]
+			if shared := head.weight != nil && head.weight == m.embedding.Stored; shared != (f.Name != quant.MXFP4.Name) {
+				t.Errorf("%s: the head shares the table: %v", f, shared)
+			}
+			if (head.input == nil) != (inputs.Element == nil) || head.input != nil && head.input.format.Name != inputs.Name {
+				t.Errorf("%s: the inputs of the head are %+v, want %s", f, head.input, inputs.Name)
+			}
+			if inputs.Element == nil && !near(logits(t, m, "f32"), logits(t, want, "f32")) {
+				t.Errorf("%s: the logits differ from those of a separate head", f)
+			}
+		}
+		quantized, err := hf.Open(low)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := want.Plan()
+		_, rest := p.HeldBytes(quantized)
+		table, norm := f.Bytes(p.Vocabulary, p.Hidden), 2*p.Hidden
+		if f.Name == quant.MXFP4.Name {
+			table *= 2
+		}
+		if err := quantized.Close(); err != nil || rest != int64(table+norm) {
+			t.Errorf("%s: got %d bytes beside the layers, want %d (%v)", f, rest, table+norm, err)
+		}
+	}
+}
+
+// embedded quantizes the embedding of a checkpoint, too, and returns the directory.
+func embedded(t *testing.T, source *hf.Checkpoint, f quant.Format) string {
+	t.Helper()
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: "plain", Include: []*regexp.Regexp{regexp.MustCompile("embed_tokens")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := filepath.Join(t.TempDir(), f.Name)
+	if _, err := plan.Run(t.Context(), low, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return low
+}
+
 // savedSmall returns a checkpoint of a trained small model in BF16.
 func savedSmall(t *testing.T) *hf.Checkpoint {
 	t.Helper()
+	return saved(t, small)
+}
+
+func saved(t *testing.T, c Config) *hf.Checkpoint {
+	t.Helper()
 	dir := t.TempDir()
-	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
+	if err := trained(t, c).Save(dir, safetensors.BF16); err != nil {
 		t.Fatal(err)
 	}
 	source, err := hf.Open(dir)
@@ -179,14 +242,7 @@ func savedSmall(t *testing.T) *hf.Checkpoint {
 func TestQuantizedEmbedding(t *testing.T) {
 	source := savedSmall(t)
 	for _, f := range []quant.Format{quant.MXFP4, quant.FP8Tensor, quant.NVFP4} {
-		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: "plain", Include: []*regexp.Regexp{regexp.MustCompile("embed_tokens")}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		low := filepath.Join(t.TempDir(), f.Name)
-		if _, err := plan.Run(t.Context(), low, convert.RunOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		low := embedded(t, source, f)
 		copied, err := Load(t.Context(), low, LoadOptions{})
 		if err != nil {
 			t.Fatal(err)

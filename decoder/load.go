@@ -222,7 +222,10 @@ func (r *reader) read(ctx context.Context, m *Model, projections []*projection) 
 	if err := r.checkNames(m); err != nil {
 		return err
 	}
-	reads := r.readEmbedding(m)
+	reads, err := r.readEmbedding(m)
+	if err != nil {
+		return err
+	}
 	var stored []*projection
 	for _, p := range projections {
 		if !r.options.Inference && !p.stacked() && !slices.ContainsFunc(p.parts, r.quantized) {

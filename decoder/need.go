@@ -28,8 +28,8 @@ func checkMemory(source *checkpoint.Model, available int64) error {
 }
 
 // HeldBytes returns the memory of the weights of a checkpoint as Read holds them with
-// LoadOptions.Inference: of all layers together, and of the rest. A quantized or F32 head that is
-// tied to the embedding has separate memory.
+// LoadOptions.Inference: of all layers together, and of the rest. A head of 4 bits or F32 that is tied
+// to the embedding has separate memory.
 func (p *Plan) HeldBytes(source *hf.Checkpoint) (layers, rest int64) {
 	r := reader{model: checkpoint.Read(source)}
 	r.findPrefix()
@@ -43,7 +43,7 @@ func (p *Plan) HeldBytes(source *hf.Checkpoint) (layers, rest int64) {
 			} else {
 				rest += 4 * int64(p.Vocabulary) * int64(p.Hidden)
 			}
-			if p.Tied {
+			if p.Tied && !(w.Quantized() && keepsTable(w) && sharesTable(w.Format)) {
 				rest += held
 			}
 		default:

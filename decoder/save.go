@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -66,7 +67,7 @@ func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
 		name string
 		data []byte
 	}{{generationName, append(generation, '\n')}, {hf.ConfigName, config}} {
-		if err := replace(filepath.Join(dir, f.name), func(path string) error { return writeSynced(path, f.data) }); err != nil {
+		if err := replace(filepath.Join(dir, f.name), func(path string) error { return lock.WriteNew(path, f.data) }); err != nil {
 			return err
 		}
 	}
@@ -84,15 +85,6 @@ func replace(path string, write func(path string) error) error {
 		return err
 	}
 	return os.Rename(unfinished, path)
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // writeWeights writes the weights as a new file.

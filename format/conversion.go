@@ -26,7 +26,7 @@ const (
 	HalfTowardZero                 // ties toward zero; ggml's FP4 tables
 	TowardZero                     // the code of smaller magnitude; PTX .rz
 	Up                             // the code toward +Inf; PTX .rp
-	Stochastic                     // up with a probability equal to the discarded fraction
+	Stochastic                     // away from zero with a probability equal to the discarded fraction
 )
 
 var roundingNames = []string{"nearest-even", "half-away", "half-toward-zero", "toward-zero", "up", "stochastic"}

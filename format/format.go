@@ -23,9 +23,10 @@
 package format
 
 import (
-	"fmt"
 	"math"
 	"strings"
+
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // specials says which codes of a format are not finite numbers.
@@ -102,7 +103,7 @@ func All() []*Scalar { return append([]*Scalar(nil), all...) }
 // Lookup returns the format with the given name or alias, ignoring case: "e4m3",
 // "float8_e4m3fn" and "F8_E4M3" name the same format. Besides the variables of this package, it
 // has ml_dtypes' e4m3b11fnuz, e4m3ieee (its float8_e4m3) and e3m4. For an unknown name, the
-// error lists all names.
+// error lists similar names, or all.
 func Lookup(name string) (*Scalar, error) {
 	want := strings.ToLower(name)
 	names := make([]string, len(all))
@@ -117,7 +118,7 @@ func Lookup(name string) (*Scalar, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("unknown scalar format %q: use one of %s", name, strings.Join(names, ", "))
+	return nil, enum.Unknown("scalar format", name, names)
 }
 
 // String returns the format's name.

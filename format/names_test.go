@@ -57,9 +57,9 @@ func TestNamesUnique(t *testing.T) {
 }
 
 func TestLookupUnknown(t *testing.T) {
-	for _, name := range []string{"", "e4m4", "mxfp4", "e4m3 "} {
-		if _, err := format.Lookup(name); err == nil || !strings.Contains(err.Error(), "use one of e4m3, e5m2") {
-			t.Errorf("Lookup(%q): got the error %v", name, err)
+	for name, want := range map[string]string{"": "use one of e4m3, e5m2", "mxfp4": "use one of e4m3, e5m2", "e4m3 ": "did you mean e4m3?"} {
+		if _, err := format.Lookup(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Lookup(%q): got the error %v, want %s", name, err, want)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func checkEnumeration[E enumeration](t *testing.T, named []string, value func(by
 			}
 		}
 	}
-	for _, bad := range []string{"", "down", "nearest"} {
+	for _, bad := range []string{"", "down", "sideways"} {
 		if _, err := parse(bad); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q: use one of %s", bad, named[0])) {
 			t.Errorf("UnmarshalText of %q: got the error %v, want one that lists the names", bad, err)
 		}

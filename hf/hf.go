@@ -70,7 +70,7 @@ type Tensor struct {
 func Open(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, pathError(path, err, "name a checkpoint directory or a .safetensors file")
+		return nil, pathError(path, err, "name a checkpoint directory or file")
 	}
 	c := &Checkpoint{Path: path, Single: !info.IsDir(), byName: make(map[string]int)}
 	if c.Single {

@@ -169,7 +169,7 @@ func TestErrors(t *testing.T) {
 		want string // after the path of the directory
 	}{
 		{name: "not-there", path: "org/model",
-			want: "/org/model: no such file or directory: name a checkpoint directory or a .safetensors file"},
+			want: "/org/model: no such file or directory: name a checkpoint directory or file"},
 		{name: "unfinished-run", tree: map[string]string{"checkpoint/step-00000043/state.json": "{}", "checkpoint/step-00000043/state.safetensors": ""},
 			want: `: the directory has no .safetensors file, but "checkpoint/step-00000043" is of an unfinished training run: complete the run first`},
 		{name: "empty-directory", want: ": the directory is empty: name a checkpoint directory"},
@@ -301,6 +301,49 @@ func TestConfig(t *testing.T) {
 	c := open(t, writeTree(t, map[string]string{"model.safetensors": shardBytes(t, "x")}))
 	if _, ok := c.QuantizationConfig(); ok || c.Config != nil || c.TorchDtype() != "" {
 		t.Error("without config.json: got a configuration")
+	}
+}
+
+// TestInteger checks that members of text_config take precedence, and that other values count as absent.
+func TestInteger(t *testing.T) {
+	c := open(t, writeTree(t, map[string]string{"model.safetensors": shardBytes(t, "x"),
+		"config.json": `{"layers": 3, "width": 5, "name": "x", "half": 0.5, "text_config": {"width": 7, "layers": "none"}}`}))
+	for key, want := range map[string]int64{"layers": 3, "width": 7, "name": 0, "half": 0, "absent": 0} {
+		if got := c.Integer(key); got != want {
+			t.Errorf("%s: got %d, want %d", key, got, want)
+		}
+	}
+}
+
+// TestOpenFile checks a checkpoint of one open file, without a configuration, with one, and with one
+// that is not JSON.
+func TestOpenFile(t *testing.T) {
+	path := filepath.Join(writeTree(t, map[string]string{"x.safetensors": shardBytes(t, "x")}), "x.safetensors")
+	for config, want := range map[string]string{"": "", `{"layers": 3}`: "", "{": "invalid JSON"} {
+		f, err := safetensors.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text []byte
+		if config != "" {
+			text = []byte(config)
+		}
+		c, err := OpenFile(f, text)
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: error %v, want %q", config, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", config, err)
+		}
+		if !c.Single || len(c.Tensors()) != 1 || c.Integer("layers") != int64(3*min(1, len(config))) {
+			t.Errorf("%q: got %d tensors, layers %d", config, len(c.Tensors()), c.Integer("layers"))
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

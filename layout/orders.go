@@ -3,6 +3,8 @@ package layout
 import (
 	"fmt"
 	"strings"
+
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // An Order is an order of the scales of a matrix in memory, by row and block, with zero bytes as
@@ -88,10 +90,11 @@ func (o Order) String() string {
 	return orders[o].name
 }
 
-// Aliases returns the names that libraries use for the order. The caller must not modify them.
+// Aliases returns the names that libraries use for the order. The caller must not modify them. It
+// panics for an unknown order.
 func (o Order) Aliases() []string { return orders[o].aliases }
 
-// Doc returns one sentence: the layout and the libraries that use it.
+// Doc returns one sentence: the layout and the libraries that use it. It panics for an unknown order.
 func (o Order) Doc() string { return orders[o].doc }
 
 // MarshalText returns the order's name. It returns an error for an unknown order.
@@ -115,7 +118,7 @@ func (o *Order) UnmarshalText(text []byte) error {
 		}
 		names = append(names, row.name)
 	}
-	return fmt.Errorf("unknown order %q: use one of %s", text, strings.Join(names, ", "))
+	return enum.Unknown("order", string(text), names)
 }
 
 // Size returns the number of scales of a matrix of rows × blocks, including padding: the bytes of

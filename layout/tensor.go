@@ -43,7 +43,7 @@ func QuantizeSwizzled(q quant.Quantizer, x tensor.Dense, d quant.Direction, with
 
 // Scales returns the one-byte scales of t in order o, for every stored row of t: a scale whose
 // block spans several rows is repeated for each, as hardware reads it. It returns an error for
-// scales of other widths and for an invalid tensor.
+// scales of other widths and for an invalid tensor, and panics for an unknown order.
 func (o Order) Scales(t *quant.Tensor) ([]byte, error) {
 	if err := checkTensor(t); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (o Order) Scales(t *quant.Tensor) ([]byte, error) {
 
 // SetScales sets the scales of t to src, which is in order o. It is the inverse of Scales. It
 // returns an error if t is invalid, if src has the wrong length, or if src holds different
-// scales for rows of one block. On error, t is unchanged.
+// scales for rows of one block. On error, t is unchanged. SetScales panics for an unknown order.
 func (o Order) SetScales(t *quant.Tensor, src []byte) error {
 	if err := checkTensor(t); err != nil {
 		return err

@@ -36,7 +36,7 @@ func (a *Accumulator) kernel(r *Row) *rowKernel {
 		return nil
 	}
 	for i := range rowKernels {
-		if k := &rowKernels[i]; k.tier <= cpu.Best() && k.bf16 == (r.WantBF16 != nil) {
+		if k := &rowKernels[i]; k.tier <= cpu.Best() && k.bf16 == (len(r.WantBF16) > 0) {
 			if a.buffer == nil {
 				a.buffer = new(kernelBuffers)
 			}

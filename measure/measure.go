@@ -19,11 +19,13 @@ import (
 	"slices"
 )
 
-// An Accumulator sums the terms of a Result in the order of the calls: those of a block in
-// float32, unless they need float64, and those of blocks in float64. A sum of squares of a block is
-// within 8·2⁻²⁴ of its value. New creates one. An Accumulator is not safe for concurrent use. Give each goroutine or tile a
-// separate one and Merge them in a fixed order: the result is then bit-identical for any
-// number of goroutines and any kernel.
+// An Accumulator sums the terms of a Result in the order of the calls: the elements of a block in
+// float32, or in float64 where float32 would overflow or lose digits, and the blocks in float64. The
+// relative error of a sum of squares over a block is at most 8·2⁻²⁴. [New] creates an Accumulator.
+//
+// An Accumulator is not safe for concurrent use. Give each goroutine or tile a separate one and
+// Merge them in a fixed order: the result is then bit-identical for any number of goroutines and
+// any kernel.
 type Accumulator struct {
 	block int
 
@@ -56,18 +58,18 @@ func New(block int) *Accumulator {
 // starts at a block. Elements past the last whole block form a partial block.
 type Row struct {
 	Want     []float32
-	WantBF16 []byte // BF16, little-endian; replaces Want
+	WantBF16 []byte // BF16, little-endian, instead of Want
 	Got      []float32
 
 	// Limits[i/Extent] is the largest magnitude that the block of element i can represent: its
 	// decode scale times the largest value of the element format. Elements of Want above it
-	// count as saturated. A scale that is rounded to nearest, as NVFP4's, puts the amax of
-	// many blocks slightly above the limit. Without limits, no element counts as saturated.
+	// count as saturated. NVFP4 rounds its scales to nearest, so that the amax of many blocks is
+	// slightly above their limit. Without limits, no element counts as saturated.
 	Limits []float32
-	Extent int
+	Extent int // elements per limit; not read without limits
 }
 
-// Add measures the row got against want. It panics if the lengths differ.
+// Add measures the row got against want. It panics if the lengths differ, or if New did not create a.
 func (a *Accumulator) Add(want, got []float32) { a.AddRow(Row{Want: want, Got: got}) }
 
 // AddCopy counts elements that were copied unchanged, nonFinite of which are NaN or Inf.

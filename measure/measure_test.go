@@ -3,7 +3,11 @@ package measure
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
 )
 
 var (
@@ -209,6 +213,7 @@ func TestMergeCounts(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	for name, f := range map[string]func(){
 		"block of none":     func() { New(0) },
+		"not created":       func() { new(Accumulator).Add(make([]float32, 2), make([]float32, 2)) },
 		"lengths differ":    func() { New(1).Add(make([]float32, 2), make([]float32, 1)) },
 		"block lengths too": func() { New(1).Merge(New(2)) },
 		"half an element":   func() { New(1).AddRow(Row{WantBF16: make([]byte, 3), Got: make([]float32, 1)}) },
@@ -225,6 +230,41 @@ func TestMisuse(t *testing.T) {
 			f()
 		})
 	}
+}
+
+// TestEmptyBF16 checks that an empty WantBF16 counts as none.
+func TestEmptyBF16(t *testing.T) {
+	want, got := slices.Repeat([]float32{1}, kernelBlock+1), slices.Repeat([]float32{0.5}, kernelBlock+1)
+	a := New(kernelBlock)
+	a.AddRow(Row{Want: want, WantBF16: []byte{}, Got: got})
+	if r, plain := a.Result(), result(kernelBlock, want, got); r != plain {
+		t.Errorf("got %+v, want %+v", r, plain)
+	}
+}
+
+// TestWorstAgain checks that a ratio two ulp above the worst one of the blocks before counts.
+func TestWorstAgain(t *testing.T) {
+	const above = 0.5 + 0x1p-23 // two ulp
+	want, got := slices.Repeat([]float32{1}, 2*kernelBlock), slices.Repeat([]float32{0.5}, kernelBlock)
+	got = append(got, slices.Repeat([]float32{1 - above}, kernelBlock)...)
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		if r := result(kernelBlock, want, got); r.MaxRelative != above {
+			t.Errorf("got a maximum of %b, want %b", r.MaxRelative, above)
+		}
+	})
+}
+
+// TestExactLarge checks an exact block whose squares overflow float32, beside one with errors.
+func TestExactLarge(t *testing.T) {
+	const large = 1e30
+	want := append(slices.Repeat([]float32{large}, kernelBlock), slices.Repeat([]float32{large}, kernelBlock)...)
+	got := slices.Clone(want)
+	got[kernelBlock] = 0
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		if r := result(kernelBlock, want, got); !same(r.SQNR, 10*math.Log10(2*kernelBlock)) {
+			t.Errorf("got an SQNR of %g dB, want that of one element of %d", r.SQNR, 2*kernelBlock)
+		}
+	})
 }
 
 func BenchmarkAdd(b *testing.B) {

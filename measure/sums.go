@@ -40,8 +40,11 @@ func total(v *[16]float32) float32 {
 	return v[0]
 }
 
-// AddRow measures a row. It panics if lengths do not match.
+// AddRow measures a row. It panics if lengths do not match, or if New did not create a.
 func (a *Accumulator) AddRow(r Row) {
+	if a.block == 0 {
+		panic("measure: the accumulator has no block size: create it with New")
+	}
 	n := len(r.Got)
 	if want := len(r.Want) + len(r.WantBF16)/2; want != n || len(r.WantBF16)%2 != 0 {
 		panic(fmt.Sprintf("measure: row: got %d elements, want %d", n, want))
@@ -66,7 +69,7 @@ func (a *Accumulator) AddRow(r Row) {
 
 // want returns the wanted elements [from, to), decoded into buffer if they are not float32.
 func (r *Row) want(from, to int, buffer []float32) []float32 {
-	if r.WantBF16 == nil {
+	if len(r.WantBF16) == 0 {
 		return r.Want[from:to]
 	}
 	for i := 2 * from; i < 2*to; i += 2 {
@@ -113,8 +116,9 @@ func (l *lanes) addSingle(want, got []float32) (ratio float32, ok bool) {
 		anyX, anyD = anyX|bitsX, anyD|bitsD
 		m, e := math.Float32frombits(bitsX), math.Float32frombits(bitsD)
 		magnitude[lane] += m
-		// BF16 values repeat their ratios often. The next number above the worst before the block bounds the
-		// quotient that was rounded to it, so that equal ratios do not exceed it again.
+		// Divide only if the ratio exceeds the number after the worst one before the block. The quotient
+		// that was rounded to the worst one is below that number, so BF16 values, which often have equal
+		// ratios, need few divisions.
 		bound := math.Float32frombits(math.Float32bits(l.worst[lane]) + 1)
 		if float64(e) > float64(bound)*float64(m) && x != 0 { // exactly e/m > bound
 			worst[lane] = max(worst[lane], e/m)

@@ -28,9 +28,9 @@ func parseAccumulator(text string) (a Accumulator, err error) {
 	if strings.EqualFold(name, fp32) {
 		return a, fmt.Errorf("accumulator %q: %s has no promotion interval: use %s, or a model such as hopper-wgmma:128", text, fp32, fp32)
 	}
-	model, err := Lookup(name)
+	model, err := lookup(name, fp32)
 	if err != nil {
-		return a, fmt.Errorf("%w, or %s", err, fp32)
+		return a, err
 	}
 	promote := 0
 	if promoted {

@@ -21,7 +21,8 @@ func TestAccumulatorText(t *testing.T) {
 		{"hopper-wgmma:-1", `accumulator "hopper-wgmma:-1": got promotion interval "-1"`, -1},
 		{"hopper-wgmma:", `accumulator "hopper-wgmma:": got promotion interval ""`, -1},
 		{"fp32:128", `accumulator "fp32:128": fp32 has no promotion interval: use fp32, or a model such as hopper-wgmma:128`, -1},
-		{"hopper", `unknown model "hopper": use one of volta-mma, `, -1},
+		{"h100", `unknown model "h100": use one of volta-mma, `, -1},
+		{"hopper", `unknown model "hopper": did you mean hopper-mma or hopper-wgmma?`, -1},
 	} {
 		var a mma.Accumulator
 		err := a.UnmarshalText([]byte(tc.text))

@@ -52,6 +52,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // A Model is a kind of matrix unit: a row of the table. [Models] and [Lookup] return the only
@@ -91,8 +93,11 @@ type outputRule struct {
 func Models() []*Model { return slices.Clone(models) }
 
 // Lookup returns the model with the given name, ignoring case. For an unknown name, the error
-// lists all models.
-func Lookup(name string) (*Model, error) {
+// lists similar models, or all.
+func Lookup(name string) (*Model, error) { return lookup(name, "") }
+
+// lookup is Lookup where another name, or, is accepted, too.
+func lookup(name, or string) (*Model, error) {
 	names := make([]string, len(models))
 	for i, m := range models {
 		if strings.EqualFold(m.Name, name) {
@@ -100,7 +105,7 @@ func Lookup(name string) (*Model, error) {
 		}
 		names[i] = m.Name
 	}
-	return nil, fmt.Errorf("unknown model %q: use one of %s", name, strings.Join(names, ", "))
+	return nil, &enum.UnknownError{Kind: "model", Name: name, Choices: names, Or: or}
 }
 
 // String returns the model's name.

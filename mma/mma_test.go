@@ -354,8 +354,8 @@ func TestErrors(t *testing.T) {
 	if m, err := mma.Lookup("Hopper-WGMMA"); err != nil || m.Name != "hopper-wgmma" {
 		t.Errorf("Lookup of Hopper-WGMMA: got %v, %v", m, err)
 	}
-	if _, err := mma.Lookup("hopper"); err == nil || !strings.Contains(err.Error(), `unknown model "hopper": use one of volta-mma, `) {
-		t.Errorf("Lookup of hopper: got %v", err)
+	if _, err := mma.Lookup("h100"); err == nil || !strings.Contains(err.Error(), `unknown model "h100": use one of volta-mma, `) {
+		t.Errorf("Lookup of h100: got %v", err)
 	}
 	if _, err := mma.LookupType("e9m9"); err == nil || !strings.Contains(err.Error(), `unknown operand type "e9m9": use one of f64, f32, `) {
 		t.Errorf("LookupType of e9m9: got %v", err)

@@ -45,16 +45,23 @@ func (u *Unit) checkMul(d []float32, a, b Matrix) error {
 		return fmt.Errorf("product of %s %s×%s to %s: want results of f32: use Dot", u.Model, u.A, u.B, u.Out)
 	case a.K != b.K || a.K%u.K != 0 || a.K < 0:
 		return fmt.Errorf("product of %s: got K of %d and %d, want the same multiple of %d", u.Model, a.K, b.K, u.K)
-	case a.Rows < 0 || b.Rows < 0 || len(d) != a.Rows*b.Rows:
+	case a.Rows < 0 || b.Rows < 0 || !isProduct(len(d), a.Rows, b.Rows, 1):
 		return fmt.Errorf("product of %s: got %d results, want %d×%d", u.Model, len(d), a.Rows, b.Rows)
 	}
 	for i, m := range []Matrix{a, b} {
-		codes := m.Rows * m.K * []*Type{u.A, u.B}[i].Bytes
-		if len(m.Codes) != codes || len(m.Scales) != m.Rows*u.Scales(m.K) {
-			return fmt.Errorf("product of %s: got %d bytes of codes and %d scales of %d×%d, want %d and %d", u.Model, len(m.Codes), len(m.Scales), m.Rows, m.K, codes, m.Rows*u.Scales(m.K))
+		width := []*Type{u.A, u.B}[i].Bytes
+		if !isProduct(len(m.Codes), m.Rows, m.K, width) || len(m.Scales) != m.Rows*u.Scales(m.K) {
+			return fmt.Errorf("product of %s: got %d bytes of codes and %d scales of %d×%d, want %d and %d", u.Model, len(m.Codes), len(m.Scales), m.Rows, m.K, m.Rows*m.K*width, m.Rows*u.Scales(m.K))
 		}
 	}
 	return nil
+}
+
+// isProduct reports whether n is a·b·c, which may overflow, of factors that are not negative.
+func isProduct(n, a, b, c int) bool {
+	high, low := bits.Mul(uint(a), uint(b))
+	over, product := bits.Mul(low, uint(c))
+	return high == 0 && over == 0 && product == uint(n)
 }
 
 // cell computes the result of rows i and j by Dot.
@@ -190,14 +197,8 @@ func (p *product) store(first, rows, col, cols int) {
 }
 
 // addHalves computes groups of two steps from an accumulator of zero, and adds each result to C in
-// FP32. It marks accumulators that are NaN or Inf: FP32 additions keep a NaN, and the unit returns
-// its own.
+// FP32.
 func (p *product) addHalves(rows int) {
-	for i, v := range p.c {
-		if _, special := exponentOf(v); special {
-			p.bad[i/panelCols] |= 1 << (i % panelCols)
-		}
-	}
 	p.sums = append(p.sums[:0], p.c...)
 	clear(p.c)
 	for g := range p.a.K / p.unit.step {

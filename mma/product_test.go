@@ -279,6 +279,9 @@ func TestMulErrors(t *testing.T) {
 		{fp8, 2, row(32), row(32), "got 2 results, want 1×1"},
 		{fp8, 1, mma.Matrix{Rows: 1, K: 32, Codes: make([]byte, 31)}, row(32), "got 31 bytes of codes and 0 scales of 1×32, want 32 and 0"},
 		{scaled, 1, row(32), row(32), "got 32 bytes of codes and 0 scales of 1×32, want 32 and 1"},
+		{fp8, 0, mma.Matrix{Rows: 1 << 32}, mma.Matrix{Rows: 1 << 32}, "got 0 results, want 4294967296×4294967296"},
+		{fp8, 1, mma.Matrix{Rows: 1, K: 1 << 62}, mma.Matrix{Rows: 1, K: 1 << 62}, "got 0 bytes of codes"},
+		{f16, 1, mma.Matrix{Rows: 1, K: 1 << 62}, mma.Matrix{Rows: 1, K: 1 << 62}, "got 0 bytes of codes"},
 	} {
 		if err := tc.u.Mul(make([]float32, tc.d), tc.a, tc.b); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("got %v, want %s", err, tc.want)

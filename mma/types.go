@@ -1,11 +1,11 @@
 package mma
 
 import (
-	"fmt"
 	"math"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // A Type is the encoding of an operand, an accumulator or a scale. [Types] and [LookupType] return
@@ -59,15 +59,18 @@ func newType(name string, s *format.Scalar, unread int) *Type {
 func Types() []*Type { return append([]*Type(nil), types...) }
 
 // LookupType returns the type with the given name, or with a name that [format.Lookup] accepts,
-// such as "float8_e4m3fn". Case does not matter. For an unknown name, the error lists all types.
+// such as "float8_e4m3fn". Case does not matter. For an unknown name, the error lists
+// similar types, or all.
 func LookupType(name string) (*Type, error) {
 	s, err := format.Lookup(name)
-	for _, t := range types {
+	names := make([]string, len(types))
+	for i, t := range types {
 		if strings.EqualFold(t.Name, name) || err == nil && t.Scalar == s { // f32 comes before tf32
 			return t, nil
 		}
+		names[i] = t.Name
 	}
-	return nil, fmt.Errorf("unknown operand type %q: use one of %s", name, list(types, ", "))
+	return nil, enum.Unknown("operand type", name, names)
 }
 
 // String returns the type's name.

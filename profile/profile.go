@@ -7,6 +7,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/behavior"
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -147,7 +148,7 @@ func Lookup(name string) (Profile, error) {
 			return p, nil
 		}
 	}
-	return Profile{}, fmt.Errorf("unknown profile %q: use one of %s", name, strings.Join(names, ", "))
+	return Profile{}, enum.Unknown("profile", name, names)
 }
 
 // String returns the profile's name.

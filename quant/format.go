@@ -27,10 +27,10 @@ package quant
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // Shape is the extent of a block over rows and along columns, in elements.
@@ -73,8 +73,8 @@ func row(f Format) Format {
 	return f
 }
 
-// Q8_0 is ggml's format of 8 bits, which GGUF files hold: INT8 with a scale that is
-// FP16 there. It is of llama.cpp alone and no row of the table; Lookup knows it.
+// Q8_0 is ggml's 8-bit format: INT8 with a scale that GGUF files store as FP16. Only llama.cpp uses
+// it. Formats does not list it, but Lookup finds it.
 var Q8_0 = Format{Name: "q8_0", Element: format.INT8, Scale: format.F32, Block: Shape{1, 32}}
 
 // Formats returns the rows of the table in their order.
@@ -97,13 +97,7 @@ func Lookup(name string) (Format, error) {
 	if strings.EqualFold(name, Q8_0.Name) {
 		return Q8_0, nil
 	}
-	if name != "" {
-		rest := func(n string) bool { return !strings.HasPrefix(n, strings.ToLower(name)) }
-		if near := slices.DeleteFunc(slices.Clone(names), rest); len(near) > 0 {
-			return Format{}, fmt.Errorf("unknown block format %q: did you mean %s?", name, strings.Join(near, " or "))
-		}
-	}
-	return Format{}, fmt.Errorf("unknown block format %q: use one of %s", name, strings.Join(names, ", "))
+	return Format{}, enum.Unknown("block format", name, names)
 }
 
 // String returns the format's name.
@@ -118,16 +112,16 @@ func (f Format) ByteScales() bool { return f.Scaled() && f.Scale.StoredBits() ==
 // PerTensor reports whether there is one scale for the whole tensor.
 func (f Format) PerTensor() bool { return f.Scaled() && f.Block == Shape{} }
 
-// NeedsAmax reports whether quantizing any part of a tensor takes the amax of
-// the whole: for one scale per tensor, and for a global scale.
+// NeedsAmax reports whether quantizing a part of a tensor requires the amax of the whole: the format
+// has a global scale, or one scale per tensor.
 func (f Format) NeedsAmax() bool { return f.Global || f.PerTensor() }
 
-// Square reports whether a tensor and its transpose have the same codes and scales: blocks
-// extend equally over rows and columns.
+// Square reports whether blocks are square, so that a tensor and its transpose have the same codes and
+// scales.
 func (f Format) Square() bool { return f.Block.Rows == f.Block.Cols }
 
-// PaddedCols returns the columns that a row of cols elements is stored with: zeros fill
-// up the last block.
+// PaddedCols returns the number of stored elements of a row of cols elements: zeros pad the last
+// block.
 func (f Format) PaddedCols(cols int) int {
 	if f.Block.Cols == 0 {
 		return cols
@@ -135,7 +129,7 @@ func (f Format) PaddedCols(cols int) int {
 	return ceilDiv(cols, f.Block.Cols) * f.Block.Cols
 }
 
-// Bytes returns the bytes of the codes and scales of a rowwise tensor.
+// Bytes returns the bytes of the codes and scales of a rowwise tensor, without a global scale.
 func (f Format) Bytes(rows, cols int) int {
 	bytes := rows * ((f.PaddedCols(cols)*f.Element.StoredBits() + 7) / 8)
 	if f.Scaled() {
@@ -153,8 +147,8 @@ func (f Format) ScaleShape(rows, cols int) (scaleRows, scaleCols int) {
 	return blocks(rows, f.Block.Rows), blocks(cols, f.Block.Cols)
 }
 
-// BitsPerElement returns the storage of one element in bits, its share of the
-// block's scale included, for large tensors.
+// BitsPerElement returns the bits of an element and its share of the block's scale. It ignores scales
+// of whole rows, columns or tensors, and padding.
 func (f Format) BitsPerElement() float64 {
 	bits := float64(f.Element.StoredBits())
 	if n := f.Block.Rows * f.Block.Cols; f.Scaled() && n > 0 {
@@ -167,8 +161,8 @@ func (f Format) BitsPerElement() float64 {
 // them.
 const maxBlockSide = 4096
 
-// Validate reports what makes f unusable: an element or scale format that has
-// no place there, or blocks whose codes do not fill whole bytes.
+// Validate returns an error if f cannot be quantized to: for unsupported element or scale formats, and
+// for blocks that are too large or do not fill whole bytes.
 func (f Format) Validate() error {
 	switch {
 	case f.Element == nil:
@@ -194,7 +188,7 @@ func (f Format) Validate() error {
 	return nil
 }
 
-// same reports whether f and g store the same, whatever they are called.
+// same reports whether f and g store the same codes and scales. It ignores names.
 func (f Format) same(g Format) bool {
 	return f.Element == g.Element && f.Scale == g.Scale && f.Block == g.Block && f.Global == g.Global
 }

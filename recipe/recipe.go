@@ -19,8 +19,6 @@
 package recipe
 
 import (
-	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -68,11 +66,11 @@ type Recipe struct {
 // product and columnwise for another.
 type Operand struct{ Rowwise, Columnwise quant.Quantizer }
 
-// Shared reports whether the columnwise operand is the transpose of the rowwise one, with the
-// same codes and scales, rather than quantized separately. This requires equal quantizers
-// with square blocks and without a Hadamard transform.
+// Shared reports whether the columnwise operand is the transpose of the rowwise one, with the same
+// codes and scales. Otherwise it is quantized separately. A shared operand has equal quantizers with
+// square blocks and without a Hadamard transform.
 func (o Operand) Shared() bool {
-	return o.Rowwise.Format.Square() && !o.Rowwise.Hadamard && reflect.DeepEqual(o.Rowwise, o.Columnwise)
+	return o.Rowwise.Format.Square() && !o.Rowwise.Hadamard && o.Rowwise == o.Columnwise
 }
 
 // quantizers returns both quantizers.
@@ -122,7 +120,7 @@ func (r *Recipe) formats(g GEMM) (x, y quant.Format) {
 	return o[0].Format, o[1].Format
 }
 
-// Accumulator returns how products of operands of the formats x and y accumulate.
+// Accumulator returns how products of GEMM g accumulate for operands of the formats x and y.
 func (r *Recipe) Accumulator(g GEMM, x, y quant.Format) mma.Accumulator {
 	a := r.Accumulate[g]
 	if a.Model != nil && x == r.Activations && y == r.Activations {
@@ -200,7 +198,7 @@ func Lookup(name string) (Recipe, error) {
 			return r, nil
 		}
 	}
-	return Recipe{}, fmt.Errorf("unknown recipe %q: use one of %s, or a TOML file", name, strings.Join(names, ", "))
+	return Recipe{}, &enum.UnknownError{Kind: "recipe", Name: name, Choices: names, Or: "a TOML file"}
 }
 
 // both returns an operand with one quantizer in both directions.
@@ -209,9 +207,9 @@ func both(q quant.Quantizer) Operand { return Operand{q, q} }
 // plain returns an operand with Transformer Engine's defaults for a format.
 func plain(f quant.Format) Operand { return both(quant.Quantizer{Format: f}) }
 
-// Divisor returns the numbers that Transformer Engine requires a tensor's rows (all dimensions
-// but the last) and columns to be multiples of before it quantizes the tensor under r. They
-// are 1 and 1 if nothing has a scale.
+// Divisor returns the divisors that Transformer Engine requires of the rows (the product of all
+// dimensions but the last) and the columns of a tensor that it quantizes under r. They are 1 and 1 if
+// no quantizer has scales.
 func (r *Recipe) Divisor() (rows, cols int) {
 	rows, cols = 1, 1
 	for _, q := range r.quantizers() {
@@ -222,7 +220,7 @@ func (r *Recipe) Divisor() (rows, cols int) {
 }
 
 // Alignment returns the multiple to which tokens are padded on request: 32 for MX formats, 128
-// for NVFP4, 16 for FP32 scales, 1 if nothing has a scale (Megatron-LM's get_fp8_align_size;
+// for NVFP4, 16 for FP32 scales, 1 if no quantizer has scales (Megatron-LM's get_fp8_align_size;
 // 128 is Transformer Engine's for NVFP4).
 func (r *Recipe) Alignment() int {
 	n := 1
@@ -255,9 +253,10 @@ func (r *Recipe) HoldsWeights() bool {
 	return q.Format.Scaled() && !q.Hadamard
 }
 
-// ShardRows returns the number of rows at whose multiples weights can be divided, so that the
-// quantized parts are those of the quantized weight. ok is false if they are not: where a scale
-// belongs to all rows of a column, or the amax of all rows after a Hadamard transform is needed.
+// ShardRows returns a number of rows such that weights can be divided at its multiples: the quantized
+// parts are then those of the quantized weight. ok is false if there is none, because a scale belongs
+// to all rows of a column or depends on the amax of all rows after a Hadamard transform, or because r
+// does not satisfy HoldsWeights.
 func (r *Recipe) ShardRows() (rows int, ok bool) {
 	w := &r.Weight
 	rows = max(1, w.Rowwise.Format.Block.Rows)
@@ -273,10 +272,10 @@ func (r *Recipe) ShardRows() (rows int, ok bool) {
 	return rows, r.HoldsWeights()
 }
 
-// PartMultiple returns the number at whose multiples the rows and columns of operands can be divided
-// among ranks, so that the quantized parts are those of the quantized operand: whole blocks, with an
-// amax over all parts. ok is false if they are not: where a scale belongs to a whole row or column, or
-// weights are rounded with random bits.
+// PartMultiple returns a number such that ranks can divide the rows and columns of operands at its
+// multiples: parts are then whole blocks, and the quantized parts, with an amax over all of them, are
+// those of the quantized operand. ok is false if there is none, because a scale belongs to a whole row
+// or column, or because weights are rounded with random bits.
 func (r *Recipe) PartMultiple() (n int, ok bool) {
 	rows, cols := r.Divisor()
 	n = max(rows, cols)

@@ -105,6 +105,29 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// TestShardRows checks where the weights of recipes and of two variants can be divided.
+func TestShardRows(t *testing.T) {
+	vary := func(columnwise quant.Quantizer) Recipe {
+		r := mustLookup(t, "mxfp8")
+		r.Weight.Columnwise = columnwise
+		return r
+	}
+	for name, tc := range map[string]struct {
+		r    Recipe
+		rows int // 0: nowhere
+	}{
+		"bf16": {r: mustLookup(t, "bf16")}, "tensorwise": {mustLookup(t, "tensorwise"), 1}, "blockwise": {mustLookup(t, "blockwise"), 128},
+		"mxfp8": {mustLookup(t, "mxfp8"), 32}, "nvfp4": {mustLookup(t, "nvfp4"), 16},
+		"dgrad in bf16":     {vary(quant.Quantizer{Format: quant.BF16}), 1},
+		"scales of columns": {r: vary(quant.Quantizer{Format: quant.FP8Row})},
+	} {
+		rows, ok := tc.r.ShardRows()
+		if ok != (tc.rows > 0) || ok && rows != tc.rows {
+			t.Errorf("%s: got %d rows (%t), want %d", name, rows, ok, tc.rows)
+		}
+	}
+}
+
 func mustLookup(t *testing.T, name string) Recipe {
 	t.Helper()
 	r, err := Lookup(name)
@@ -231,7 +254,7 @@ func TestUnsupported(t *testing.T) {
 		{"nvfp4", "fp8_mha", "true", "want FP8 with one scale per tensor, or MXFP8"},
 		{"blockwise", "input_format", "fp8-block128", "2D by 2D"},
 		{"mxfp8", "block", "16", "unknown switch"},
-		{"mxfp8", "accumulate", "hopper", `unknown model "hopper": use one of volta-mma`},
+		{"mxfp8", "accumulate", "hopper", `unknown model "hopper": did you mean hopper-mma or hopper-wgmma?`},
 		{"mxfp8", "accumulate", "", "or fp32"},
 		{"tensorwise", "accumulate", "hopper-wgmma:0", `got promotion interval "0", want a number of elements, such as hopper-wgmma:128`},
 		{"tensorwise", "accumulate", "hopper-wgmma:", "promotion interval"},
@@ -311,26 +334,27 @@ scale_rule = "even"
 
 func TestFileErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"base = \"mxfp8\"\nfoo = 1\n":                             `line 2: unknown key "foo"`,
-		"base = \"mxfp8\"\n[grad]\nformat = \"mxfp4\"\n":          `line 3: unknown key "format": use one of rowwise, columnwise`,
-		"base = \"mxfp8\"\n\n[grad.rowwise]\nrounding = \"sr\"\n": `line 4: unknown key "rounding"`,
-		"base = \"mxfp8\"\ngrad.rowwise.rounding = \"sr\"\n":      `line 2: unknown key "rounding"`,
-		"base = \"mxfp8\"\ngrad = { rowwise = { x = 1 } }\n":      `line 2: unknown key "x"`,
-		"base = \"mxfp8\"\n[output.rowwise]\nformat = \"x\"\n":    `line 2: unknown key "output"`,
-		"base = \"mxfp8\"\ngrad = 3\n":                            "line 2: grad is a table",
-		"name = \"x\"\n":                                          "base is missing",
-		"base = \"nvfp4\"\nname = \"BF16\"\n":                     "line 2: the name BF16 is taken",
-		"base = \"nvfp4\"\nname = \"../x\"\n":                     `line 2: invalid name "../x"`,
-		"base = \"nvfp4\"\nname = \"\"\n":                         `line 2: invalid name ""`,
-		"base = \"mxfp9\"\n":                                      `line 1: unknown recipe "mxfp9"`,
-		"base = \"mxfp8\"\nscale_rule = \"up\"\n":                 `line 2: recipe f: scale_rule: unknown scale rule "up"`,
-		"base = \"mxfp8\"\nhigh_precision = [1]\n":                "line 2: list element: got 1, want a name in quotes",
-		"base = \"mxfp8\"\nmargin = 1.5\n":                        "line 2: got 1.5, want a string",
-		"base = \"mxfp8\"\nfp8_format = \"e5m2\"\n":               "line 2: recipe f: fp8_format: pure E5M2",
-		"base = \"mxfp8\"\n[grad.rowwise]\nformat = \"fp3\"\n":    `line 3: unknown block format "fp3"`,
-		"base = \"mxfp8\"\n[grad.rowwise]\npower_2_scale = true":  "power-of-two scales",
-		"base = \"mxfp8\"\nbase = \"mxfp4\"\n":                    "line 2:",
-		"base = mxfp8\n":                                          "line 1:",
+		"base = \"mxfp8\"\nfoo = 1\n":                                 `line 2: unknown key "foo"`,
+		"base = \"mxfp8\"\n[grad]\nformat = \"mxfp4\"\n":              `line 3: unknown key "format": use one of rowwise, columnwise`,
+		"base = \"mxfp8\"\n\n[grad.rowwise]\nrounding = \"sr\"\n":     `line 4: unknown key "rounding"`,
+		"base = \"mxfp8\"\ngrad.rowwise.rounding = \"sr\"\n":          `line 2: unknown key "rounding"`,
+		"base = \"mxfp8\"\ngrad = { rowwise = { x = 1 } }\n":          `line 2: unknown key "x"`,
+		"base = \"mxfp8\"\n[output.rowwise]\nformat = \"x\"\n":        `line 2: unknown key "output"`,
+		"base = \"mxfp8\"\ngrad = 3\n":                                "line 2: grad is a table",
+		"name = \"x\"\n":                                              "base is missing",
+		"base = \"nvfp4\"\nname = \"BF16\"\n":                         "line 2: the name BF16 is taken",
+		"base = \"nvfp4\"\nname = \"../x\"\n":                         `line 2: invalid name "../x"`,
+		"base = \"nvfp4\"\nname = \"\"\n":                             `line 2: invalid name ""`,
+		"base = \"mxfp9\"\n":                                          `line 1: unknown recipe "mxfp9"`,
+		"base = \"mxfp8\"\nscale_rule = \"up\"\n":                     `line 2: recipe f: scale_rule: unknown scale rule "up"`,
+		"base = \"nvfp4\"\n[input.rowwise]\nscale_rule = \"floor\"\n": `line 3: got nvfp4, want a format with E8M0 scales`,
+		"base = \"mxfp8\"\nhigh_precision = [1]\n":                    "line 2: list element: got 1, want a name in quotes",
+		"base = \"mxfp8\"\nmargin = 1.5\n":                            "line 2: got 1.5, want a string",
+		"base = \"mxfp8\"\nfp8_format = \"e5m2\"\n":                   "line 2: recipe f: fp8_format: pure E5M2",
+		"base = \"mxfp8\"\n[grad.rowwise]\nformat = \"fp3\"\n":        `line 3: unknown block format "fp3"`,
+		"base = \"mxfp8\"\n[grad.rowwise]\npower_2_scale = true":      "power-of-two scales",
+		"base = \"mxfp8\"\nbase = \"mxfp4\"\n":                        "line 2:",
+		"base = mxfp8\n":                                              "line 1:",
 	} {
 		_, err := parse(text, "f")
 		if err == nil || !strings.Contains(err.Error(), want) {

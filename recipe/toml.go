@@ -14,6 +14,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -156,7 +157,12 @@ var quantizerKeys = []struct {
 		*q = refit(*q, f)
 		return err
 	}},
-	{"scale_rule", func(q *quant.Quantizer, value string) error { return q.Rule.UnmarshalText([]byte(value)) }},
+	{"scale_rule", func(q *quant.Quantizer, value string) error {
+		if q.Format.Scale != format.E8M0 {
+			return fmt.Errorf("got %s, want a format with E8M0 scales", q.Format)
+		}
+		return q.Rule.UnmarshalText([]byte(value))
+	}},
 	{"power_2_scale", func(q *quant.Quantizer, value string) (err error) {
 		q.PowerOfTwo, err = parseBool(value)
 		return err
@@ -211,7 +217,7 @@ func checkTable(text, path string, v any, names []string) error {
 	}
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(names, k) {
-			return atLine(text, path, k, fmt.Errorf("unknown key %q: use one of %s", k, strings.Join(names, ", ")))
+			return atLine(text, path, k, enum.Unknown("key", k, names))
 		}
 	}
 	return nil

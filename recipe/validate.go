@@ -12,7 +12,8 @@ import (
 
 var errPureE5M2 = errors.New("pure E5M2 training is not supported: two mantissa bits are too few for weights and activations, and only gradients need the range (hybrid)")
 
-// Validate returns an error if r is inconsistent. The error names the switch to change.
+// Validate returns an error if r is inconsistent, or combines what Transformer Engine or cuBLAS does
+// not support.
 func (r *Recipe) Validate() error {
 	for _, rule := range []func() error{r.checkQuantizers, r.checkE5M2, r.checkHadamard, r.checkBlocks, r.checkDelayed, r.checkAttention, r.checkAccumulate} {
 		if err := rule(); err != nil {
@@ -73,8 +74,8 @@ func (r *Recipe) checkBlocks() error {
 	return nil
 }
 
-// checkAccumulate checks that the models have units for the operands of all products, except those
-// whose operands have the format of Activations, and for at least one product.
+// checkAccumulate checks that each model has a unit for the operands of its product. Products in the
+// format of Activations may lack one (they accumulate in FP32), but not all products.
 func (r *Recipe) checkAccumulate() error {
 	products, missing := 0, error(nil)
 	for g := range gemmNames {

@@ -3,11 +3,9 @@ package safetensors
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"strconv"
 	"strings"
-	"syscall"
-	"unicode/utf8"
+
+	"github.com/microscale-go/microscale/internal/bounded"
 )
 
 // Remedies, by the cause of a fault.
@@ -20,10 +18,11 @@ const (
 )
 
 // A ContainerError reports why a file is not, or would not become, a valid safetensors file or
-// index.
+// index. Errors of the GGUF files that this module reads and writes have the same type.
 type ContainerError struct {
 	Path    string // the file; empty for bytes in memory
 	Tensor  string // the tensor at fault; empty if not a single one
+	Key     string // the key of the metadata at fault; empty if none
 	Offset  int64  // byte offset of the fault in the file; -1 if none
 	Problem string // the problem
 	Fix     string // the remedy
@@ -36,14 +35,17 @@ type ContainerError struct {
 // Unwrap returns e.Err.
 func (e *ContainerError) Unwrap() error { return e.Err }
 
-// Error returns one line: file, tensor, byte offset, problem, remedy.
+// Error returns one line: file, tensor, key, byte offset, problem, remedy.
 func (e *ContainerError) Error() string {
 	var parts []string
 	if e.Path != "" {
 		parts = append(parts, e.Path)
 	}
 	if e.Tensor != "" {
-		parts = append(parts, "tensor "+quote(e.Tensor))
+		parts = append(parts, "tensor "+bounded.Quote(e.Tensor))
+	}
+	if e.Key != "" {
+		parts = append(parts, "key "+bounded.Quote(e.Key))
 	}
 	if e.Offset >= 0 {
 		parts = append(parts, fmt.Sprintf("byte %d", e.Offset))
@@ -55,32 +57,12 @@ func (e *ContainerError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// quote quotes a string from a file for an error. It truncates the string, which may have a hundred
-// megabytes.
-func quote(s string) string {
-	const most = 120
-	if len(s) <= most {
-		return strconv.Quote(s)
-	}
-	n := most
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strconv.Quote(s[:n]) + "…"
-}
-
 // ioError describes a failed read or write. It wraps the cause.
 func ioError(path, where string, cause error) error {
 	if e, ok := errors.AsType[*ContainerError](cause); ok {
 		return e // it is complete
 	}
-	if e, ok := errors.AsType[*fs.PathError](cause); ok {
-		cause = e.Err // without a second path on the line
-	}
-	if errors.Is(cause, syscall.ENOSPC) {
-		return fmt.Errorf("%s: %s: %w: free space on that filesystem and run again", path, where, cause)
-	}
-	return fmt.Errorf("%s: %s: %w", path, where, cause)
+	return bounded.FileError(path, where, cause)
 }
 
 // place describes a byte offset of a file, in the data of a tensor or, if tensor is empty, in the
@@ -89,5 +71,5 @@ func place(tensor string, offset int64) string {
 	if tensor == "" {
 		return fmt.Sprintf("header: byte %d", offset)
 	}
-	return fmt.Sprintf("tensor %s: byte %d", quote(tensor), offset)
+	return fmt.Sprintf("tensor %s: byte %d", bounded.Quote(tensor), offset)
 }

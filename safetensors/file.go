@@ -196,7 +196,7 @@ func (f *File) ReadTensorAt(p []byte, info TensorInfo, off int64) error {
 }
 
 // ReadTensorsAt fills each p[i] with the bytes of the tensor infos[i] from offset off[i] on, under the
-// conditions of [File.ReadTensorAt]. It calls the method ReadRangesAt(p [][]byte, off []int64) error of
+// conditions of [File.ReadTensorAt]. The slices have equal lengths. It calls the method ReadRangesAt(p [][]byte, off []int64) error of
 // the reader given to [NewFile], if any, with offsets in the file: a reader that interleaves tensors
 // then reads each byte once.
 func (f *File) ReadTensorsAt(p [][]byte, infos []TensorInfo, off []int64) error {
@@ -230,12 +230,9 @@ func (f *File) ReadTensorsAt(p [][]byte, infos []TensorInfo, off []int64) error 
 func checkRange(path string, t TensorInfo, dataSize int64, n int, off int64) error {
 	if t.Begin < 0 || t.Begin > t.End || t.End > dataSize {
 		return fmt.Errorf("%s: tensor %s: bytes %d to %d are not in the data buffer of %d bytes: the tensor is of another file",
-			path, quote(t.Name), t.Begin, t.End, dataSize)
+			path, bounded.Quote(t.Name), t.Begin, t.End, dataSize)
 	}
-	if off < 0 || off > t.Bytes() || int64(n) > t.Bytes()-off {
-		return fmt.Errorf("%s: tensor %s: %d bytes at %d are not inside its %d bytes", path, quote(t.Name), n, off, t.Bytes())
-	}
-	return nil
+	return bounded.CheckRange(path, t.Name, t.Bytes(), n, off)
 }
 
 // Close closes a file that [Open] opened. It does nothing after [NewFile].

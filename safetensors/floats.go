@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -22,11 +23,11 @@ import (
 func (f *File) Floats(name string) ([]float32, error) {
 	info, ok := f.Lookup(name)
 	if !ok {
-		return nil, fmt.Errorf("%s: tensor %s: %w", f.name, quote(name), fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: tensor %s: %w", f.name, bounded.Quote(name), fs.ErrNotExist)
 	}
 	decode, err := info.Dtype.decoder()
 	if err != nil {
-		return nil, fmt.Errorf("%s: tensor %s: %w", f.name, quote(name), err)
+		return nil, fmt.Errorf("%s: tensor %s: %w", f.name, bounded.Quote(name), err)
 	}
 	values := make([]float32, info.Elements())
 	const bufferElements = 1 << 18 // whole bytes of every dtype
@@ -39,7 +40,7 @@ func (f *File) Floats(name string) ([]float32, error) {
 			return nil, err
 		}
 		if err := decode(rest[:n], raw); err != nil {
-			return nil, fmt.Errorf("%s: tensor %s: %w", f.name, quote(name), err)
+			return nil, fmt.Errorf("%s: tensor %s: %w", f.name, bounded.Quote(name), err)
 		}
 		off, rest = off+int64(len(raw)), rest[n:]
 	}

@@ -162,7 +162,7 @@ func checkWeight(tensor, file string) string {
 	case strings.ContainsRune(file, 0):
 		return "the file name contains a NUL character"
 	case file == "." || strings.Contains(file, "..") || strings.ContainsAny(file, `/\:`):
-		return fmt.Sprintf("the file name %s could lead out of the directory of the index", quote(file))
+		return fmt.Sprintf("the file name %s could lead out of the directory of the index", bounded.Quote(file))
 	}
 	return ""
 }

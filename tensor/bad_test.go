@@ -34,6 +34,7 @@ func TestBadMatrices(t *testing.T) {
 		{"New negative both", func() { tensor.New(-2, -3) }, "invalid shape -2×-3"},
 		{"New huge", func() { tensor.New(huge, huge) }, "invalid shape 4294967296×4294967296"},
 		{"New largest", func() { tensor.New(math.MaxInt, 2) }, "invalid shape 9223372036854775807×2"},
+		{"New one column", func() { tensor.New(math.MaxInt/4+1, 1) }, "invalid shape 2305843009213693952×1"},
 		{"Of huge", func() { tensor.Of(huge, huge, nil) }, "got 0 elements, want those of a 4294967296×4294967296 matrix"},
 		{"Of wrapped", func() { tensor.Of(1<<63-1, 2, make([]float32, 2)) }, "got 2 elements"},
 		{"OfBF16 huge", func() { tensor.OfBF16(huge, huge, nil) }, "got 0 bytes, want those of a 4294967296×4294967296 matrix of BF16"},

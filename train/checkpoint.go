@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -88,7 +88,7 @@ type named struct {
 }
 
 // writeCheckpoint adds a checkpoint to the run in out and removes the others. Every rank calls it.
-// file names the file of this rank and the rows of its tensors; a rank without a name writes nothing.
+// file has the name of this rank's file and the rows of its tensors. A rank without a name writes no file.
 // On error, the other checkpoints are unchanged.
 func (p *Parallel) writeCheckpoint(out string, s *state, file tensorFile, tensors []named) error {
 	parent := filepath.Join(out, checkpointFolder)
@@ -153,16 +153,16 @@ func (s *state) commit(partial, final string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeSynced(filepath.Join(partial, stateName), text); err != nil {
+	if err := lock.WriteNew(filepath.Join(partial, stateName), text); err != nil {
 		return err
 	}
-	if err := syncDir(partial); err != nil {
+	if err := lock.SyncDir(partial); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, final); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(final))
+	return lock.SyncDir(filepath.Dir(final))
 }
 
 // removeCheckpoints removes all checkpoints in parent except keep.
@@ -294,30 +294,6 @@ func checksumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
 
 // scalesPrefix is the prefix of the names of delayed scaling state.
 const scalesPrefix = "scales/"
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // which cannot sync a directory
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
 
 // storeError returns the error for a failure to write what below out.
 func storeError(err error, out string, what string) error {

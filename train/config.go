@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -150,12 +151,18 @@ func DefaultConfig() Config {
 type ConfigError struct {
 	Field   string // such as "Steps" or "Model.HiddenSize"
 	Problem string // such as "is 0, want at least 1"
+
+	keys error // a *configjson.KeyError: the field and the problem
 }
 
 func (e *ConfigError) Error() string { return fmt.Sprintf("Config.%s %s", e.Field, e.Problem) }
 
+// Unwrap returns an error whose text is the field and the problem.
+func (e *ConfigError) Unwrap() error { return e.keys }
+
+// invalid returns a *ConfigError. args of type configjson.Key are names of other fields.
 func invalid(field, format string, args ...any) error {
-	return &ConfigError{field, fmt.Sprintf(format, args...)}
+	return &ConfigError{field, fmt.Sprintf(format, args...), configjson.Invalid("%s "+format, append([]any{configjson.Key(field)}, args...)...)}
 }
 
 // Validate returns a *ConfigError if a field other than Data is invalid.

@@ -26,7 +26,7 @@ func TestOpenCorpus(t *testing.T) {
 	write(t, filepath.Join(dir, ".hidden"), one)
 	write(t, filepath.Join(dir, ".git", "x.txt"), one)
 	write(t, filepath.Join(dir, "binary"), []byte("x\x00y"))
-	write(t, filepath.Join(dir, "table.txt"), make([]byte, maxFile+1))
+	write(t, filepath.Join(dir, "table.txt"), bytes.Repeat([]byte("x"), 128<<10+1)) // larger than 128 KiB
 	c, err := OpenCorpus(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +36,11 @@ func TestOpenCorpus(t *testing.T) {
 	}
 	if !bytes.HasPrefix(c.train, one[:512]) || !bytes.HasSuffix(c.train, two[:512]) {
 		t.Error("the files are not in the order of their paths")
+	}
+	large := filepath.Join(t.TempDir(), "large")
+	write(t, filepath.Join(large, "a.txt"), bytes.Repeat([]byte("x"), 128<<10))
+	if c, err := OpenCorpus(large); err != nil || c.Bytes() != 128<<10 {
+		t.Errorf("a file of 128 KiB in a directory: %v", err)
 	}
 	both, err := OpenCorpus(filepath.Join(dir, "a.txt"), filepath.Join(dir, "b"))
 	if err != nil {

@@ -61,7 +61,8 @@ type run struct {
 	tree    gradientTree
 	reducer *reducer // of several ranks
 	state   state
-	kept    int // steps of the last checkpoint; -1: none
+	kept    int  // steps of the last checkpoint; -1: none
+	created bool // the run created Out
 
 	validationTokens, validationTargets []int32
 	sequences                           []float64 // losses of the last validation
@@ -80,8 +81,9 @@ type run struct {
 //
 // When ctx ends, Run finishes the step, writes a checkpoint and returns an *Interrupted. A loss that
 // is not finite is a *Diverged. Invalid fields are a *ConfigError, among them sizes for which the
-// machine does not have the memory; nothing is written then. A directory that is in use is an error
-// that matches fs.ErrExist or ErrBusy, and a complete run to resume one that matches ErrDone.
+// machine does not have the memory; nothing is written then. A directory that the run
+// cannot use, and a complete run to resume, are a *DirectoryError. In a job of several ranks, errors of
+// these types are returned on every rank.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	if c.Parallel.Group != nil {
 		c.Parallel.Group = c.Parallel.Group.Threads(c.Threads)
@@ -386,8 +388,5 @@ func (r *run) keep(ctx context.Context) error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Errors that Run and Config.LastCheckpoint wrap.
-var (
-	ErrDone = errors.New("the run is complete: there is nothing to resume")
-	ErrBusy = errors.New("another run is writing to it")
-)
+// ErrDone is the error for a complete run to resume. A *DirectoryError matches it.
+var ErrDone = errors.New("the run is complete: there is nothing to resume")

@@ -344,8 +344,8 @@ func TestTwoRuns(t *testing.T) {
 	}
 	busy := func(err error) {
 		t.Helper()
-		if !errors.Is(err, ErrBusy) || !strings.HasPrefix(err.Error(), c.Out+": another run is writing to it") {
-			t.Errorf("got %v, want ErrBusy", err)
+		if e, ok := errors.AsType[*DirectoryError](err); !ok || !e.Busy || !strings.HasPrefix(err.Error(), c.Out+": another run is writing to it") {
+			t.Errorf("got %v, want a *DirectoryError that is Busy", err)
 		}
 	}
 	release, err := claim(c.Out)
@@ -375,16 +375,20 @@ func TestTwoRuns(t *testing.T) {
 	}
 }
 
-// TestWithdraw checks that a run whose first step fails leaves no files.
+// TestWithdraw checks that a run whose first step fails leaves no files, and removes its directory only if it
+// created that.
 func TestWithdraw(t *testing.T) {
 	c := tiny(t, "nvfp4")
 	c.Model.MaxPositionEmbeddings = c.Sequence / 2
-	c.Out = filepath.Join(t.TempDir(), "out")
-	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "position") {
-		t.Errorf("error %v", err)
-	}
-	if _, err := os.Stat(c.Out); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("directory: got %v, want none", err)
+	dir := t.TempDir()
+	for out, want := range map[string]error{filepath.Join(dir, "out"): os.ErrNotExist, t.TempDir(): nil} {
+		c.Out = out
+		if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "position") {
+			t.Errorf("error %v", err)
+		}
+		if entries, err := os.ReadDir(out); !errors.Is(err, want) || len(entries) > 0 {
+			t.Errorf("directory: got %v, %v, want no files, %v", entries, err, want)
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ func (r *run) claim() (release func(), err error) {
 			return nil, err
 		}
 	}
+	_, err = os.Lstat(r.Out)
+	r.created = errors.Is(err, fs.ErrNotExist)
 	if err := os.MkdirAll(r.Out, 0o777); err != nil {
 		return nil, storeError(err, r.Out, "the run")
 	}
@@ -41,7 +43,7 @@ func (r *run) admit(s *survey) error {
 		s.tidy()
 		return s.resumable(r.Out)
 	case r.Force && s.foreign != "":
-		return &fs.PathError{Op: "replace", Path: s.foreign, Err: errForeign}
+		return &DirectoryError{Problem: fmt.Sprintf("replace %s: no run writes this file: remove it, or use another directory", s.foreign), Taken: true, Remedies: []string{"Out"}}
 	case r.Force:
 		return nil
 	}
@@ -52,7 +54,7 @@ func (r *run) admit(s *survey) error {
 func claim(out string) (release func(), err error) {
 	held, err := lock.Dir(out)
 	if errors.Is(err, lock.ErrHeld) {
-		return nil, fmt.Errorf("%s: %w: wait for it, or use another directory", out, ErrBusy)
+		return nil, &DirectoryError{Problem: out + ": another run is writing to it: wait for it, or use another directory", Busy: true, Remedies: []string{"Out"}}
 	}
 	if err != nil {
 		return nil, directoryError(out, err)
@@ -120,7 +122,7 @@ func directoryError(out string, err error) error {
 }
 
 // CheckOut returns the error that Run would return because of the contents of Out. For a directory
-// that is taken, it matches fs.ErrExist; for a complete run to resume, ErrDone.
+// that is taken, a damaged one and a complete run to resume, it is a *DirectoryError.
 func (c *Config) CheckOut() error {
 	s, err := look(c.Out)
 	if err != nil {
@@ -171,7 +173,7 @@ func (r *run) restore(dir string) error {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, stateName), err)
 	}
 	if d != "" {
-		return fmt.Errorf("%s: the checkpoint is of another run: %s: resume with the same, or use another directory", dir, d)
+		return &DirectoryError{Problem: fmt.Sprintf("%s: the checkpoint is of another run: %s: resume with the same, or use another directory", dir, d), Remedies: []string{"Out"}}
 	}
 	if s.Step > r.Steps {
 		return fmt.Errorf("%s: the checkpoint has %d steps, want at most %d", dir, s.Step, r.Steps)
@@ -219,13 +221,15 @@ func (r *run) checkpoint() error {
 }
 
 // withdraw removes the files of a new run whose first step fails, such as for a full disk or for
-// shapes that the recipe does not support.
+// shapes that the recipe does not support, and the directory if the run created it.
 func (r *run) withdraw(err error) {
 	if diverged := (*Diverged)(nil); errors.As(err, &diverged) || r.Out == "" || r.Parallel.rank() > 0 || r.Resume || r.state.Step > 0 {
 		return
 	}
 	_ = discard(r.Out) // err is more important
-	_ = os.Remove(r.Out)
+	if r.created {
+		_ = os.Remove(r.Out)
+	}
 }
 
 // interrupt writes a checkpoint and returns the error of an interrupted run.
@@ -247,7 +251,7 @@ func (r *run) close() error {
 	return r.Parallel.onFirst(func() error {
 		err := r.model.Save(r.Out, r.dtype())
 		if err == nil {
-			err = syncDir(r.Out)
+			err = lock.SyncDir(r.Out)
 		}
 		if err := storeError(err, r.Out, "the model"); err != nil {
 			return fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)
@@ -264,8 +268,8 @@ func (r *run) dtype() safetensors.Dtype {
 	return safetensors.BF16
 }
 
-// checkpointFile returns the file of a checkpoint that this rank writes, and its tensors. Of ranks that
-// have the same, the first writes it.
+// checkpointFile returns the file of a checkpoint that this rank writes, and its tensors. If several ranks
+// have the same tensors, the first of them writes the file.
 func (r *run) checkpointFile() (file tensorFile, tensors []named) {
 	p := &r.Parallel
 	if r.data.rank() > 0 && !r.data.distributed() {

@@ -3,10 +3,10 @@ package train
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/bits"
 
 	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/nn"
 )
 
@@ -113,6 +113,12 @@ func (p *Parallel) group(purpose string) *comm.Group {
 	return p.Group.For(purpose)
 }
 
+// Fields that errors of other fields name.
+const (
+	keyDistributed configjson.Key = "Parallel.DistributedOptimizer"
+	keyHold        configjson.Key = "HoldQuantized"
+)
+
 // CheckRanks returns a *ConfigError if the model and the microbatches cannot be divided among n ranks,
 // or options of Parallel conflict.
 func (c *Config) CheckRanks(n int) error {
@@ -127,11 +133,11 @@ func (c *Config) CheckRanks(n int) error {
 			set   bool
 		}{{"GatherBF16", p.GatherBF16}, {"OverlapParamGather", p.OverlapParamGather}, {"ReuseGradBuffer", p.ReuseGradBuffer}} {
 			if o.set {
-				return invalid("Parallel."+o.field, "is true, but applies to the gather of quantized weights: set Parallel.DistributedOptimizer and HoldQuantized, too")
+				return invalid("Parallel."+o.field, "is true, but applies to the gather of quantized weights: set %s and %s, too", keyDistributed, keyHold)
 			}
 		}
 	} else if _, ok := c.Recipe.ShardRows(); !ok && c.Recipe.HoldsWeights() {
-		return invalid("Parallel.DistributedOptimizer", "is true with HoldQuantized, but the recipe %s has scales of weights that depend on all rows: omit one of them", c.Recipe.Name)
+		return invalid(string(keyDistributed), "is true with %s, but the recipe %s has scales of weights that depend on all rows: omit one of them", keyHold, c.Recipe.Name)
 	}
 	each := c.Microbatches / n
 	if n > 1 && (c.Microbatches%n != 0 || bits.OnesCount(uint(each)) != 1) {
@@ -178,20 +184,16 @@ func (p *Parallel) agree(err error) error {
 	if agreed := (*comm.AgreedError)(nil); errors.As(err, &agreed) {
 		return err
 	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	all, failed := p.group(trafficControl).GatherAll([]byte(text))
+	all, failed := p.group(trafficControl).GatherAll(comm.EncodeError(err))
 	if failed != nil {
 		return failed
 	}
-	for rank, text := range all {
-		switch {
+	for rank, data := range all {
+		switch other := comm.DecodeError(data); {
 		case err != nil:
 			return &comm.AgreedError{Err: err}
-		case len(text) > 0:
-			return &comm.AgreedError{Err: fmt.Errorf("rank %d: %s", rank, text)}
+		case other != nil:
+			return &comm.AgreedError{Err: &comm.RankError{Rank: rank, Err: other}}
 		}
 	}
 	return nil

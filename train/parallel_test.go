@@ -3,8 +3,10 @@ package train
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -161,25 +163,64 @@ func TestHandshakeGather(t *testing.T) {
 	}
 }
 
-// TestAgree checks that a rank with an error returns its own, and the others that of the first rank.
+// TestAgree checks that a rank with an error returns its own, and the others that of the first rank, with
+// its type.
 func TestAgree(t *testing.T) {
 	var errs [3]error
+	busy := &DirectoryError{Problem: "out: another run is writing to it", Busy: true, Remedies: []string{"Out"}}
 	if err := comm.Run(3, comm.Options{}, func(g *comm.Group) error {
 		p := &Parallel{Group: g}
-		errs[g.Rank()] = p.agree([]error{nil, ErrBusy, ErrDone}[g.Rank()])
+		errs[g.Rank()] = p.agree([]error{nil, busy, ErrDone}[g.Rank()])
 		return p.agree(nil)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "rank 1: " + ErrBusy.Error(); errs[0].Error() != want {
+	if want := "rank 1: " + busy.Error(); errs[0].Error() != want {
 		t.Errorf("rank 0: got %v, want %s", errs[0], want)
 	}
-	if !errors.Is(errs[1], ErrBusy) || !errors.Is(errs[2], ErrDone) {
+	if e, ok := errors.AsType[*DirectoryError](errs[0]); !ok || !reflect.DeepEqual(e, busy) {
+		t.Errorf("rank 0: got %#v, want %#v", e, busy)
+	}
+	if e, ok := errors.AsType[*DirectoryError](errs[1]); !ok || e != busy || !errors.Is(errs[2], ErrDone) {
 		t.Errorf("got %v, want the errors of the ranks", errs)
 	}
 	for _, err := range errs {
 		if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) {
 			t.Errorf("%v is not a comm.AgreedError", err)
+		}
+	}
+}
+
+// TestRanksDirectory starts runs of two ranks in directories that they cannot use: every rank returns a
+// *DirectoryError with the same remedies.
+func TestRanksDirectory(t *testing.T) {
+	c := tiny(t, "bf16")
+	c.Steps, c.Out = 1, filepath.Join(t.TempDir(), "out")
+	mustRun(t, c)
+	resumed := c
+	resumed.Resume = true
+	for name, tc := range map[string]struct {
+		config Config
+		want   DirectoryError
+		match  error
+	}{
+		"new":     {c, DirectoryError{Taken: true, Remedies: []string{"Force", "Out"}}, fs.ErrExist},
+		"resumed": {resumed, DirectoryError{Done: true}, ErrDone},
+	} {
+		var errs [2]error
+		if err := comm.Run(2, comm.Options{}, func(g *comm.Group) error {
+			own := tc.config
+			own.Parallel.Group = g
+			_, errs[g.Rank()] = Run(t.Context(), own)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for rank, err := range errs {
+			e, ok := errors.AsType[*DirectoryError](err)
+			if !ok || e.Taken != tc.want.Taken || e.Done != tc.want.Done || !slices.Equal(e.Remedies, tc.want.Remedies) || !errors.Is(err, tc.match) {
+				t.Errorf("%s, rank %d: got %v, want %+v", name, rank, err, tc.want)
+			}
 		}
 	}
 }

@@ -1,10 +1,11 @@
 package train
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // A Schedule is the course of the learning rate over a run: "cosine", "wsd" or "constant". The rate
@@ -33,7 +34,7 @@ func (s Schedule) String() string { return string(s) }
 // MarshalText returns the name. An unknown schedule is an error.
 func (s Schedule) MarshalText() ([]byte, error) {
 	if !slices.Contains(Schedules(), s) {
-		return nil, fmt.Errorf("unknown schedule %q: use one of %s", string(s), strings.Join(scheduleNames(), ", "))
+		return nil, enum.Unknown("schedule", string(s), scheduleNames())
 	}
 	return []byte(s), nil
 }

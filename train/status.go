@@ -23,7 +23,7 @@ const (
 	statusInterrupted
 )
 
-// marshal returns the flags, the number of losses, the losses and the text of the error.
+// marshal returns the flags, the number of losses, the losses and the error.
 func (s *status) marshal() []byte {
 	var flags byte
 	if s.nonFinite {
@@ -36,10 +36,7 @@ func (s *status) marshal() []byte {
 	for _, l := range s.losses {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(l))
 	}
-	if s.err != nil {
-		b = append(b, s.err.Error()...)
-	}
-	return b
+	return append(b, comm.EncodeError(s.err)...)
 }
 
 // unmarshalStatus returns the status of rank.
@@ -52,7 +49,7 @@ func unmarshalStatus(b []byte, rank int) (s status) {
 		b = b[8:]
 	}
 	if len(b) > 0 {
-		s.err = fmt.Errorf("rank %d: %s", rank, b)
+		s.err = &comm.RankError{Rank: rank, Err: comm.DecodeError(b)}
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/lock"
 )
 
 // A survey describes the directory of a run. A kill or a loss of power can leave it in these states:
@@ -94,7 +95,7 @@ func (s *survey) lookAtCheckpoints(parent string) error {
 
 // damaged returns the last checkpoint that cannot be used, if there is no other. A checkpoint is renamed
 // into place when it is complete, so no interruption makes it incomplete: its files were damaged, or a
-// copy of them is not complete. Without any step, an incomplete checkpoint has nothing to lose.
+// copy of them is not complete. An incomplete checkpoint of step 0 does not count: it holds no work.
 func (s *survey) damaged() *fault {
 	for i, f := range s.unusable {
 		if _, torn := errors.AsType[incomplete](f.err); s.dir == "" && (f.step > 0 || !torn) {
@@ -113,25 +114,15 @@ func (s *survey) tidy() {
 	}
 }
 
-// A takenError is the error for a directory in which a new run cannot start. It matches fs.ErrExist.
-type takenError string
-
-func (e takenError) Error() string { return string(e) }
-
-// Is reports whether target is fs.ErrExist.
-func (takenError) Is(target error) bool { return target == fs.ErrExist }
-
-var errForeign = takenError("no run writes this file: remove it, or use another directory")
-
 // vacant returns an error if a new run cannot start in the directory.
 func (s *survey) vacant(out string) error {
 	switch {
 	case s.dir != "" || s.damaged() != nil:
-		return takenError(out + ": the directory has an unfinished run: resume or replace it, or use another directory")
+		return &DirectoryError{Problem: out + ": the directory has an unfinished run: resume or replace it, or use another directory", Taken: true, Remedies: []string{"Resume", "Force", "Out"}}
 	case s.foreign != "":
-		return takenError(fmt.Sprintf("%s: the directory has a file that no run writes, %s: use another directory", out, filepath.Base(s.foreign)))
+		return &DirectoryError{Problem: fmt.Sprintf("%s: the directory has a file that no run writes, %s: use another directory", out, filepath.Base(s.foreign)), Taken: true, Remedies: []string{"Out"}}
 	case s.saved:
-		return takenError(out + ": the directory has a model: replace it, or use another directory")
+		return &DirectoryError{Problem: out + ": the directory has a model: replace it, or use another directory", Taken: true, Remedies: []string{"Force", "Out"}}
 	}
 	return nil
 }
@@ -143,17 +134,17 @@ func (s *survey) resumable(out string) error {
 	case s.dir != "":
 		return nil
 	case f != nil:
-		return fmt.Errorf("%w, and there is no other checkpoint: restore the file, replace the run, or use another directory", f.err)
+		return &DirectoryError{Problem: fmt.Sprintf("%v, and there is no other checkpoint: restore the file, replace the run, or use another directory", f.err), Remedies: []string{"Force", "Out"}}
 	case s.done:
-		return fmt.Errorf("%s: %w", out, ErrDone)
+		return &DirectoryError{Problem: fmt.Sprintf("%s: %v", out, ErrDone), Done: true}
 	case s.saved || s.foreign != "":
 		return fmt.Errorf("%s: the directory has no checkpoint: use that of an interrupted run", out)
 	}
 	return nil
 }
 
-// clear removes the files of an interrupted start, or with force all files that runs write. If it is
-// interrupted, the rest is an interrupted start or a run that can be resumed.
+// clear removes the files of an interrupted start, or with force all files that runs write. If clear itself
+// is interrupted, it leaves an interrupted start, or a run that can be resumed.
 func (s *survey) clear(out string, force bool) error {
 	remove := s.debris
 	if force {
@@ -188,5 +179,5 @@ func discard(out string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(syncDir(out), os.RemoveAll(gone))
+	return errors.Join(lock.SyncDir(out), os.RemoveAll(gone))
 }

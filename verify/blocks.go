@@ -31,7 +31,7 @@ type Blocks struct {
 
 	// For formats with one scale for the whole tensor, which is compared at the end.
 	scale     float32
-	amax      float32 // largest finite magnitude of the source
+	amax      float32 // largest magnitude of the source; without meaning if nonFinite
 	nonFinite bool    // the source holds NaN or Inf
 }
 
@@ -140,9 +140,7 @@ func (c *blockChecker) block(from, to, j int, scale float32) {
 		}
 	}
 	c.nonFinite = c.nonFinite || !finite
-	if finite {
-		c.amax = max(c.amax, amax)
-	}
+	c.amax = max(c.amax, amax)
 	switch {
 	case c.format.PerTensor():
 		c.scale = max(c.scale, scale)

@@ -251,6 +251,11 @@ func TestProgress(t *testing.T) {
 	if want := map[string]int64{"comparing": bytes(src), "comparing checksums": bytes(dst)}; !maps.Equal(done, want) {
 		t.Errorf("bytes by stage %v, want %v", done, want)
 	}
+	last = verify.Progress{} // files without checksums, which are not read again
+	compare(t, src, src, verify.Options{Progress: func(p verify.Progress) { last = p }})
+	if want := 2 * bytes(src); last.Done != want || last.Total != want {
+		t.Errorf("without checksums it ends with %+v, want %d bytes", last, want)
+	}
 }
 
 // TestShortened: a file that is truncated during the comparison is an error.

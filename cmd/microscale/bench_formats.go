@@ -27,7 +27,7 @@ func (l *formatList) Type() string { return "names" }
 func (l *formatList) Set(s string) error {
 	var formats []quant.Format
 	for _, name := range strings.Split(s, ",") {
-		f, err := cli.LookupFormat(strings.TrimSpace(name))
+		f, err := quant.Lookup(strings.TrimSpace(name))
 		if err != nil {
 			return err
 		}

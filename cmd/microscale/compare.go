@@ -5,6 +5,7 @@ import (
 
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/ranks"
+	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/internal/study"
 	"github.com/microscale-go/microscale/train"
 )
@@ -32,55 +33,68 @@ func compareCommand() *cobra.Command {
   microscale compare --recipes mxfp8,my-recipe.toml --seed 2 --out mine --json`,
 		Args: noArguments,
 	}
-	recipes := cli.AddRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4")
-	accumulators := cli.AddAccumulators(cmd)
+	f := compareFlags{recipes: cli.AddRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4"), accumulators: cli.AddAccumulators(cmd)}
 	defaults := train.DefaultConfig() // shorter, because there are several runs
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 90, 15, 4096
-	training := cli.AddTraining(cmd, defaults)
-	parallel := ranks.Add(cmd)
-	cli.Counts(cmd, "dp", "tp")
+	f.training = cli.AddTraining(cmd, defaults)
+	f.parallel = ranks.Add(cmd)
+	f.seeds = cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
+	cli.Counts(cmd, "dp", "tp", "seeds")
 	cli.AddConfig(cmd)
-	seeds := cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
-	out := cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")
-	asJSON := addJSON(cmd)
+	f.out = cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")
+	f.asJSON = addJSON(cmd)
 	cli.Essential(cmd, "recipes", "steps", "seed", "seeds", "data", "hidden", "layers", "out", "json", "threads")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cli.BoundGarbage()
-		if *out == "" {
-			return cli.Misuse("--out is empty: name a directory for the report")
-		}
-		if err := study.Reportable(*out); err != nil {
-			return err
-		}
-		job, err := parallel.Start(cmd)
-		if err != nil {
-			return err
-		}
-		if err := job.Prepare(cmd); err != nil {
-			return err
-		}
-		all, err := accumulators.Recipes(cli.WithBaseline(recipes.Recipes))
-		if err != nil {
-			return err
-		}
-		c, corpus, err := training.Config(cmd, all...)
-		if err != nil {
-			return err
-		}
-		if err := job.Configure(&c); err != nil {
-			return err
-		}
-		if *seeds == 0 {
-			return cli.Misuse("--seeds: got 0, want at least 1")
-		}
-		k := &study.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version()}
-		cause := k.Run(cmd.Context(), all, int(*seeds))
-		if !job.First() {
-			return cause
-		}
-		return k.End(cmd.OutOrStdout(), *out, *asJSON, cause)
-	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return cmd
+}
+
+// compareFlags are the flags of compare.
+type compareFlags struct {
+	recipes      *cli.RecipeList
+	accumulators *cli.AccumulatorList
+	training     *cli.TrainingFlags
+	parallel     *ranks.Flags
+	seeds        *uint
+	out          *string
+	asJSON       *bool
+}
+
+// run trains with all recipes; rank 0 writes the report and prints the results.
+func (f *compareFlags) run(cmd *cobra.Command) error {
+	cli.BoundGarbage()
+	if *f.out == "" {
+		return cli.Misuse("--out is empty: name a directory for the report")
+	}
+	job, err := f.parallel.Start(cmd)
+	if err != nil {
+		return err
+	}
+	if _, err := ranks.FromFirst(job, func() (struct{}, error) { return struct{}{}, study.Reportable(*f.out) }); err != nil {
+		return err
+	}
+	if err := job.Prepare(cmd); err != nil {
+		return err
+	}
+	all, err := f.accumulators.Recipes(cli.WithBaseline(f.recipes.Recipes))
+	if err != nil {
+		return err
+	}
+	c, corpus, err := f.training.Config(cmd, all...)
+	if err != nil {
+		return err
+	}
+	if err := job.Configure(&c); err != nil {
+		return err
+	}
+	k := &study.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version(),
+		Divide: func(n int, task func(int) (report.Format, error)) ([]report.Format, error) {
+			return ranks.Divide(job, n, task)
+		}}
+	cause := k.Run(cmd.Context(), all, cli.Int(f.seeds))
+	if !job.First() {
+		return cause
+	}
+	return k.End(cmd.OutOrStdout(), *f.out, *f.asJSON, cause)
 }
 
 // noArguments rejects arguments.

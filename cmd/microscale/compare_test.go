@@ -357,7 +357,7 @@ func TestCompareUsage(t *testing.T) {
 		{"--recipes mxfp8,mxfp8", exitUsage, "--recipes: mxfp8 is named twice"},
 		{"--out=", exitUsage, "--out is empty: name a directory"},
 		{"mxfp8", exitUsage, `unexpected argument "mxfp8": use --data for text`},
-		{"--seeds 0", exitUsage, "--seeds: got 0, want at least 1"},
+		{"--seeds 0", exitUsage, "--seeds: got 0, want 1 to 1048576"},
 		{"--steps 0", exitUsage, "--steps is 0, want at least 1"},
 		{"--out " + full, exitFailed, "full: the directory holds other files, such as thesis.txt; name another"},
 		{"--out " + file, exitFailed, "file: not a directory; name another"},

@@ -37,7 +37,7 @@ Nothing is written then.
 	f.options.AllowNonFinite = true
 	cli.Essential(cmd, "convention", "scheme", "calibration", "kv-cache", "dry-run", "each", "resume", "force", "json")
 	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
-		if err := cli.GGUFDestination(layout, args[1]); err != nil {
+		if err := cli.GGUFDestination(cli.ClientFlag{}, layout, args[1]); err != nil {
 			return err
 		}
 		if layout.Value == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/cost"
 	"github.com/microscale-go/microscale/internal/hardware"
+	"github.com/microscale-go/microscale/recipe"
 )
 
 const costLong = `Compute the cost of a recipe on a device: bytes of weights, of their rowwise and
@@ -42,7 +43,7 @@ func costCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	params := cmd.Flags().Float64("params", 0, "parameters `N` of the linear layers, such as 8e9")
-	r := cli.AddChoice(cmd, "recipe", "recipe `NAME`: "+strings.Join(cli.RecipeNames(), ", "), "mxfp8", cli.RecipeNames(), cli.FindRecipe)
+	r := cli.AddChoice(cmd, "recipe", "recipe `NAME`: "+strings.Join(cli.RecipeNames(), ", "), "mxfp8", cli.RecipeNames(), recipe.Find)
 	on := addDevice(cmd)
 	tokens := cmd.Flags().Int("tokens", 8192, "tokens `N` per step")
 	width := cmd.Flags().Int("width", 4096, "rows and columns `N` of the weights")

@@ -80,7 +80,7 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	f.method = cli.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", evaluate.MethodNames(), evaluate.LookupMethod)
 	f.context = flags.Uint("context", 0, "tokens `N` per window (default that of the method)")
 	flags.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`")
-	f.formats = cli.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", cli.Names(quant.Formats()), cli.LookupFormat)
+	f.formats = cli.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", cli.Names(quant.Formats()), quant.Lookup)
 	flags.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
 	f.report = flags.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
 	addStream(cmd, &e.Stream)

@@ -30,7 +30,9 @@ func TestFor(t *testing.T) {
 	}
 	for _, tc := range []struct{ arguments, want string }{
 		{"--format mxint8 --for vllm", "vllm does not read mxint8: use one of mxfp8, "},
-		{"--format mxfp4 --for llamacpp", "convention gguf writes one file: use a DST that ends in .gguf"},
+		{"--format mxfp4 --for llama.cpp", "microscale: --for llama.cpp writes one file: use a DST that ends in .gguf"},
+		{"--format mxfp4 --for ollama", "microscale: --for ollama writes one file: use a DST that ends in .gguf"},
+		{"--format mxfp4 --convention gguf", "microscale: convention gguf writes one file: use a DST that ends in .gguf"},
 		{"--format mxfp4 --for vllm --convention plain", "exclude each other"},
 		{"--format nvfp4 --for trtllm --scheme NVFP4A16", "does not read scheme NVFP4A16"},
 		{"--format nvfp4 --convention vllm", "vllm is a client, not a convention: use --for vllm"},

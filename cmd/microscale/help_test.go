@@ -126,6 +126,7 @@ func TestSuggestions(t *testing.T) {
 		{"study block-size --distribution gaus", `did you mean gauss?`},
 		{"bench gemm --format mxfp8 --kernel avx51", `--kernel: unknown kernel tier "avx51": did you mean avx512?`},
 		{"bench all --formats mxpf8", `did you mean mxfp8`},
+		{"run a --kv-format mxpf8", `--kv-format: unknown block format "mxpf8": did you mean mxfp8`},
 	} {
 		status, _, stderr := execute("", strings.Fields(tc.line)...)
 		if status != exitUsage || !strings.Contains(stderr, tc.want) {

@@ -47,7 +47,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	addCompletion(root)
 	var helpError error
-	cli.CatchHelpError(root, stdout, &helpError)
+	cli.CatchHelpError(root, ranks.Help(stdout), &helpError)
 	root.SetArgs(cli.NegativesLast(root, args, func(a string) bool { return numbers.IsNumber(a) || numbers.IsProduct(a) }))
 	cmd, err := root.ExecuteC()
 	if err == nil {
@@ -56,18 +56,23 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
+	// Errors before a command starts are about its flags and arguments, or about writing
+	// help or version.
+	status := exitUsage
+	_, isPath := errors.AsType[*fs.PathError](err)
+	if _, usage := errors.AsType[cli.UsageError](err); (started || isPath) && !usage {
+		status = exitFailed
+	} else {
+		ranks.Misused(cmd, cli.Misuse("%v", err))
+	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(err))
 	if document != nil && !document.written {
 		_ = cli.PrintJSON(cmd.OutOrStdout(), errorDocument{cli.OneLine(err)}) // the exit status reports the error
 	}
-	// Errors before a command starts are about its flags and arguments, or about writing
-	// help or version.
-	_, isPath := errors.AsType[*fs.PathError](err)
-	if usage := (cli.UsageError{}); (started || isPath) && !errors.As(err, &usage) {
-		return exitFailed
+	if status == exitUsage {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Run '%s --help' for usage and examples.\n", cmd.CommandPath())
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "Run '%s --help' for usage and examples.\n", cmd.CommandPath())
-	return exitUsage
+	return status
 }
 
 // errorDocument is the JSON document of a command that failed.

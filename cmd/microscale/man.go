@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/microscale-go/microscale/internal/cli"
 )
@@ -28,8 +27,7 @@ func manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write man pages: %w", err)
 			}
-			header := &doc.GenManHeader{Title: "MICROSCALE", Section: "1", Source: "Microscale " + cli.Version()}
-			return doc.GenManTree(cmd.Root(), header, args[0])
+			return cli.WriteManPages(cmd.Root(), args[0])
 		},
 	}
 }

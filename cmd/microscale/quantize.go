@@ -81,7 +81,7 @@ func quantizeCommand() *cobra.Command {
 		if err := client.Choose(block.Value, layout, scheme); err != nil {
 			return err
 		}
-		if err := cli.GGUFDestination(layout, args[1]); err != nil {
+		if err := cli.GGUFDestination(client, layout, args[1]); err != nil {
 			return err
 		}
 		if layout.Value != nil {

@@ -158,7 +158,7 @@ func TestQuantizeRejects(t *testing.T) {
 		{"codes of GPTQ without configuration", func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, "src"), container(`{"l.0.proj.qweight":{"dtype":"I32","shape":[32,32],"data_offsets":[0,4096]},"l.0.proj.g_idx":{"dtype":"I32","shape":[4],"data_offsets":[4096,4112]}}`, 4112))
 		}, "--format mxfp8", []string{"already quantized by GPTQ or AWQ (l.0.proj.qweight), which is not supported: start from the original checkpoint"}},
-		{"nothing to quantize", model(named("model.embed_tokens.weight", "lm_head.weight")...), "--format mxfp8", []string{"no weight would be quantized", "1 embedding", "1 output head"}},
+		{"nothing to quantize", model(named("model.embed_tokens.weight", "lm_head.weight")...), "--format mxfp8", []string{"no weight would be quantized", "embedding (1)", "output head (1)"}},
 		{"everything excluded", model(twoWeights()...), "--format mxfp8 --exclude .", []string{"no weight would be quantized", "excluded"}},
 		{"widths of no block", model(weight{"l.0.proj.weight", []int64{32, 100}, nil}), "--format mxfp8", []string{"no weight would be quantized", "100 columns are not a multiple of 32"}},
 		{"a format that the convention lacks", model(twoWeights()...), "--format mxfp6-e2m3 --convention compressed-tensors", []string{"compressed-tensors does not support mxfp6-e2m3", "choose convention plain"}},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -148,6 +149,76 @@ func TestTrainRankErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRankMisuse starts processes with errors of the command line before the start: rank 0 prints one, with
+// status 2, also if only another rank has it.
+func TestRankMisuse(t *testing.T) {
+	for i, l := range launchers {
+		t.Run(l[0], func(t *testing.T) {
+			for j, tc := range []struct {
+				want        string
+				first, rest []string // of rank 0 and rank 1
+			}{
+				{`microscale: unknown flag --stepz: did you mean --step`, []string{"train", "--stepz", "2"}, nil},
+				{`microscale: --out is empty: name a directory for the report`, []string{"compare", "--out="}, nil},
+				{`microscale: --dp: got 0, want 1 to 1048576`, []string{"train", "--dp", "0"}, nil},
+				{`microscale: rank 1: --seed: "x" is not an integer of 0 or more`, []string{"train"}, []string{"train", "--seed", "x"}},
+			} {
+				if j%2 != i {
+					continue
+				}
+				if tc.rest == nil {
+					tc.rest = tc.first
+				}
+				cmd, stdout, stderr := launched(t, l, 1, tc.first...)
+				other, _, _ := process(t, tc.rest...)
+				cmd.Args = slices.Concat(cmd.Args, []string{":", "-np", "1"}, other.Args)
+				err := cmd.Run()
+				if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || stdout.Len() > 0 {
+					t.Errorf("%v: %v, stdout %q", tc.rest, err, stdout)
+				}
+				if text := stderr.String(); strings.Count(text, "microscale: ") != 1 || strings.Count(text, "--help' for usage") != 1 || !strings.Contains(text, tc.want) {
+					t.Errorf("%v: got\n%s\nwant %s once", tc.rest, text, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// TestRankHelp checks that rank 0 alone prints help.
+func TestRankHelp(t *testing.T) {
+	t.Setenv("OMPI_COMM_WORLD_SIZE", "2")
+	for rank, want := range []bool{true, false} { // whether it prints
+		t.Setenv("OMPI_COMM_WORLD_RANK", fmt.Sprint(rank))
+		for _, argument := range []string{"--help", "--help-all"} {
+			status, stdout, stderr := execute("", "train", argument)
+			if status != exitDone || (stdout != "") != want || stderr != "" {
+				t.Errorf("rank %d, %s: exit status %d, got %d bytes of help, %s", rank, argument, status, len(stdout), stderr)
+			}
+		}
+	}
+}
+
+// TestCompareRanks divides the formats of a comparison between two processes: the results are those of one.
+func TestCompareRanks(t *testing.T) {
+	line := func() []string {
+		return append(strings.Fields(smallest+" --recipes bf16 --microbatches 2 --json --out"), filepath.Join(t.TempDir(), "out"))
+	}
+	type document struct {
+		Formats []struct {
+			Format string
+			Loss   float64 `json:"val_loss"`
+		}
+	}
+	want := parsed[document](t, done(t, line()...))
+	cmd, stdout, stderr := launched(t, launchers[1], 2, line()...)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	if got := parsed[document](t, stdout.String()); len(want.Formats) == 0 || !slices.Equal(got.Formats, want.Formats) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 

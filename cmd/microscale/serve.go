@@ -22,6 +22,10 @@ Requests that run together share passes over the weights, up to eight a pass.
 Further ones wait in a queue. If it is full, the answer is 503 with Retry-After.
 Sampling flags apply to requests that do not give these parameters.
 
+Requests may leave out the model, or give its name or path: another one is 404.
+Fields that would change the answer and are not supported, such as tools, are an
+error that names them.
+
 The server has no authentication. Ctrl-C stops it after the running answers, or
 ten seconds.`
 
@@ -62,10 +66,17 @@ func serveCommand() *cobra.Command {
 		if err != nil {
 			return cli.Interrupted(err, "the model was not loaded")
 		}
+		base := strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
 		if m.Name = *name; m.Name == "" {
-			m.Name = strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
+			m.Name = base
 		}
-		s, err := serve.New(m, serve.Config{Positions: int(*positions), Parallel: int(*parallel), Queue: int(*queue), MaxTokens: int(*maxTokens), Sampling: options})
+		s, err := serve.New(m, serve.Config{
+			Positions: int(*positions), Parallel: int(*parallel), Queue: int(*queue), MaxTokens: int(*maxTokens), Sampling: options,
+			Aliases: []string{args[0], filepath.Base(filepath.Clean(args[0])), base},
+			Unknown: func(field string) {
+				cli.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("requests have the unknown field %.60q, which is ignored", field)})
+			},
+		})
 		if err != nil {
 			return err
 		}

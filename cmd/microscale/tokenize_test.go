@@ -42,6 +42,7 @@ func TestTokenize(t *testing.T) {
 		{"", "tokenize", "want MODEL and at most one FILE", 2},
 		{"", "tokenize /none", "/none: no such file", 1},
 		{"", "tokenize " + filepath.Dir(dir), "tokenizer.json", 1},
+		{"", "tokenize " + dir + " gone", "gone: no such file or directory: name a file, or pass text on standard input", 1},
 		{"x", "tokenize --decode " + dir, `"x" is not a token id`, 1},
 		{"9", "tokenize --decode " + dir, "no token has id 9", 1},
 		{"abc", "tokenize --decode --raw " + dir, "got 3 bytes", 1},

@@ -33,59 +33,79 @@ func trainCommand() *cobra.Command {
   mpirun -np 4 microscale train --tp 2 --out model`,
 		Args: noArguments,
 	}
-	recipes := cli.AddRecipe(cmd)
-	training := cli.AddTraining(cmd, train.DefaultConfig())
-	parallel := ranks.Add(cmd)
+	f := trainFlags{recipes: cli.AddRecipe(cmd), training: cli.AddTraining(cmd, train.DefaultConfig()), parallel: ranks.Add(cmd)}
 	cli.Counts(cmd, "dp", "tp")
 	cli.AddConfig(cmd)
-	var o trainOptions
-	cmd.Flags().StringVar(&o.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")
-	cmd.Flags().BoolVar(&o.resume, "resume", false, "resume the run in DIR; its other flags may be omitted")
-	cmd.Flags().BoolVar(&o.force, "force", false, "replace the run and the model in DIR")
+	cmd.Flags().StringVar(&f.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")
+	cmd.Flags().BoolVar(&f.resume, "resume", false, "resume the run in DIR; its other flags may be omitted")
+	cmd.Flags().BoolVar(&f.force, "force", false, "replace the run and the model in DIR")
 	cli.Exclusive(cmd, "resume", "force")
-	every := cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "write a checkpoint every `N` steps; 0: only when interrupted")
-	asJSON := addJSON(cmd)
+	f.every = cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "write a checkpoint every `N` steps; 0: only when interrupted")
+	f.asJSON = addJSON(cmd)
 	cli.Essential(cmd, "recipe", "steps", "seed", "data", "hidden", "layers", "learning-rate", "out", "resume", "json")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cli.BoundGarbage()
-		job, err := parallel.Start(cmd)
-		if err != nil {
-			return err
-		}
-		done, err := o.directory(cmd, job)
-		if err != nil {
-			return err
-		}
-		if done { // the end of a job that restarts
-			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(fmt.Errorf("%s: %w", o.out, train.ErrDone)))
-			return study.PrintDone(cmd.OutOrStdout(), o.out, *asJSON)
-		}
-		r, err := recipes.Recipe()
-		if err == nil {
-			err = job.Prepare(cmd)
-		}
-		if err != nil {
-			return err
-		}
-		c, corpus, err := training.Config(cmd, r)
-		if err == nil {
-			err = job.Configure(&c)
-		}
-		if err != nil {
-			return err
-		}
-		if o.out == "" {
-			if o.out, err = ranks.FromFirst(job, func() (string, error) { return study.NewDirectory("trained-" + r.Name) }); err != nil {
-				return err
-			}
-			defer os.Remove(o.out) // if nothing was written there
-		}
-		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = o.out, o.resume, o.force, cli.Int(every), cli.StoredArguments(cmd, corpus)
-		result, err := study.Train(cmd.Context(), c, job.Train, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		return study.PrintTraining(cmd.OutOrStdout(), &c, corpus, result, *asJSON)
-	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return cmd
+}
+
+// trainFlags are the flags of train.
+type trainFlags struct {
+	recipes  *cli.RecipeFlags
+	training *cli.TrainingFlags
+	parallel *ranks.Flags
+	trainOptions
+	every  *uint
+	asJSON *bool
+}
+
+// run trains, and prints the result.
+func (f *trainFlags) run(cmd *cobra.Command) error {
+	cli.BoundGarbage()
+	job, err := f.parallel.Start(cmd)
+	if err != nil {
+		return err
+	}
+	done, err := f.directory(cmd, job)
+	if err != nil {
+		return err
+	}
+	if done { // the end of a job that restarts
+		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(fmt.Errorf("%s: %w", f.out, train.ErrDone)))
+		return study.PrintDone(cmd.OutOrStdout(), f.out, *f.asJSON)
+	}
+	c, corpus, err := f.config(cmd, job)
+	if err != nil {
+		return err
+	}
+	if f.out == "" {
+		if f.out, err = ranks.FromFirst(job, func() (string, error) { return study.NewDirectory("trained-" + c.Recipe.Name) }); err != nil {
+			return err
+		}
+		defer os.Remove(f.out) // if nothing was written there
+	}
+	c.Out, c.Resume, c.Force = f.out, f.resume, f.force
+	result, err := study.Train(cmd.Context(), c, job.Train, cmd.ErrOrStderr())
+	if err != nil {
+		return cli.WithFlag(err)
+	}
+	return study.PrintTraining(cmd.OutOrStdout(), &c, corpus, result, *f.asJSON)
+}
+
+// config returns the run of the flags, without its directory, and opens its text.
+func (f *trainFlags) config(cmd *cobra.Command, job *ranks.Job) (c train.Config, corpus *train.Corpus, err error) {
+	r, err := f.recipes.Recipe()
+	if err == nil {
+		err = job.Prepare(cmd)
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	c, corpus, err = f.training.Config(cmd, r)
+	if err == nil {
+		err = job.Configure(&c)
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	c.CheckpointEvery, c.Arguments = cli.Int(f.every), cli.StoredArguments(cmd, corpus)
+	return c, corpus, nil
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,28 +33,11 @@ func (o *trainOptions) directory(cmd *cobra.Command, job *ranks.Job) (done bool,
 			return append([]string{}, arguments...), err
 		})
 		if err != nil || arguments == nil {
-			return err == nil, withDirectoryFlags(err)
+			return err == nil, cli.WithFlag(err)
 		}
 		return false, cli.TakeArguments(cmd, arguments)
 	case o.out != "" && !o.force:
-		return false, withDirectoryFlags((&train.Config{Out: o.out}).CheckOut())
+		return false, cli.WithFlag((&train.Config{Out: o.out}).CheckOut())
 	}
 	return false, nil
-}
-
-// withDirectoryFlags names the flags for the remedies of err, an error of the directory of a run.
-func withDirectoryFlags(err error) error {
-	if err == nil {
-		return nil
-	}
-	var flags []string
-	for _, remedy := range [][2]string{{": resume", "--resume"}, {"replace", "--force"}, {"another directory", "--out"}} {
-		if strings.Contains(err.Error(), remedy[0]) {
-			flags = append(flags, remedy[1])
-		}
-	}
-	if len(flags) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w (%s)", err, strings.Join(flags, ", "))
 }

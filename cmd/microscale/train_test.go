@@ -213,7 +213,7 @@ func TestTrainUsage(t *testing.T) {
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 18446744073709551615", exitUsage, `--num-layers-at-end-in-bf16 is `},
 		{"eval tiny.gguf", exitFailed, `; --text evaluates models with a tokenizer`},
 		{"eval", exitUsage, `got 0 arguments, want MODEL`},
-		{"eval tiny --text tiny/config.json --method none", exitUsage, `--method: unknown method "none": want one of llama.cpp, gptq, strided, all`},
+		{"eval tiny --text tiny/config.json --method none", exitUsage, `--method: unknown method "none": use one of llama.cpp, gptq, strided, all`},
 		{"eval tiny --text tiny/config.json --tokens 5", exitUsage, `--tokens does not apply to --text: omit one of them`},
 		{"eval tiny --layers", exitUsage, `--layers applies to --text: add it`},
 		{"eval tiny --text tiny/config.json --context 999", exitFailed, `a context of 999 tokens: tiny has 32 positions`},
@@ -260,7 +260,7 @@ func TestTrainInterrupt(t *testing.T) {
 	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; to resume, run microscale train --resume --out "+out)
 
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
-	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration")
+	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration: resume with the same, or use another directory (--out)")
 
 	got := parsed[study.TrainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
 	want := parsed[study.TrainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))

@@ -23,23 +23,29 @@ func TestVersionCommand(t *testing.T) {
 	}
 }
 
-// TestMan checks that every listed command has a page with all its flags.
+// TestMan checks that every listed command has a page with all its flags, and that tables of the help
+// keep their lines.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	if status, _, stderr := execute("", "man", dir); status != exitDone {
 		t.Fatalf("exit status %d: %s", status, stderr)
 	}
+	table := ".PP\n.nf\n  quantized       every scale and decoded element is within the bound of the\n                  format:"
+	if page, err := os.ReadFile(filepath.Join(dir, "microscale-verify.1")); !strings.Contains(string(page), table) {
+		t.Errorf("the page of verify lacks %q: %v", table, err)
+	}
+	escaped := func(text string) string { return strings.ReplaceAll(text, "-", `\-`) }
 	started := false
 	for _, cmd := range rootCommand(&started).Commands() {
 		page, err := os.ReadFile(filepath.Join(dir, "microscale-"+cmd.Name()+".1"))
 		switch {
 		case !cmd.IsAvailableCommand() && err == nil:
 			t.Errorf("the unlisted command %s has a page", cmd.Name())
-		case cmd.IsAvailableCommand() && (err != nil || !strings.Contains(string(page), cmd.Short)):
+		case cmd.IsAvailableCommand() && (err != nil || !strings.Contains(string(page), escaped(cmd.Short))):
 			t.Errorf("the page of %s is missing or lacks %q: %v", cmd.Name(), cmd.Short, err)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if cmd.IsAvailableCommand() && !f.Hidden && !strings.Contains(string(page), "--"+f.Name+`\fP`) {
+			if cmd.IsAvailableCommand() && !f.Hidden && !strings.Contains(string(page), escaped("--"+f.Name)) {
 				t.Errorf("the page of %s lacks --%s", cmd.Name(), f.Name)
 			}
 		})

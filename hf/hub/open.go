@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -70,10 +71,13 @@ func (k cache) keep(revision, commit string) error {
 	return k.name(revision, commit)
 }
 
-// named adds the model's name to an error that does not start with it.
+// named adds the model's name to an error that does not name it or one of its files.
 func named(r Repository, err error) error {
-	if strings.HasPrefix(err.Error(), r.String()) {
+	if _, ok := errors.AsType[*subjectError](err); ok {
 		return err
 	}
-	return fmt.Errorf("%s: %w", r, err)
+	if e, ok := errors.AsType[*safetensors.ContainerError](err); ok && strings.HasPrefix(e.Path, r.String()) {
+		return err
+	}
+	return &subjectError{r.String(), err}
 }

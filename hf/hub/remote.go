@@ -78,9 +78,6 @@ func (r *remote) fetch(i int) ([]byte, error) {
 		return n > 0, err
 	})
 	if err != nil {
-		if !strings.HasPrefix(err.Error(), r.name) {
-			err = fmt.Errorf("%s: %w", r.name, err)
-		}
 		return nil, err
 	}
 	return data, r.add(i, data)
@@ -168,7 +165,7 @@ func (r *remote) add(i int, data []byte) error {
 	defer r.lock.Unlock()
 	if first, again := r.digests[i]; again && first != digest {
 		from, to := chunkRange(i, r.file.Size)
-		r.damage = cmp.Or(r.damage, fmt.Errorf("%s: bytes %d to %d differ from an earlier read: one of the two was damaged in transfer; run again", r.name, from, to-1))
+		r.damage = cmp.Or[error](r.damage, &subjectError{r.name, fmt.Errorf("bytes %d to %d differ from an earlier read: one of the two was damaged in transfer; run again", from, to-1)})
 		return r.damage
 	}
 	r.digests[i] = digest
@@ -209,5 +206,5 @@ func (r *remote) Changed() error {
 
 // wrong returns the error for a file with another hash.
 func (r *remote) wrong(got string) error {
-	return fmt.Errorf("%s: got content of hash %s, want %s: it was damaged in transfer; run again", r.name, got, r.file.etag())
+	return &subjectError{r.name, fmt.Errorf("got content of hash %s, want %s: it was damaged in transfer; run again", got, r.file.etag())}
 }

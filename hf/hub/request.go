@@ -59,10 +59,29 @@ type permanent struct{ error }
 
 func (r permanent) Unwrap() error { return r.error }
 
+// A subjectError is an error that begins with the model or file that it is about.
+type subjectError struct {
+	subject string
+	err     error
+}
+
+func (e *subjectError) Error() string { return e.subject + ": " + e.err.Error() }
+
+// Unwrap returns the problem.
+func (e *subjectError) Unwrap() error { return e.err }
+
 // retry calls try until it succeeds, returns a permanent error, or makes no progress for the given number of
-// attempts. It waits a random time between half the delay and the delay, so that clients do not retry
-// at the same time. After a Retry-After it waits for that time and a random part of the delay.
+// attempts. Its error is a *subjectError of what.
 func (c *Client) retry(ctx context.Context, what string, try func() (progress bool, err error)) error {
+	if err := c.repeat(ctx, try); err != nil {
+		return &subjectError{what, err}
+	}
+	return nil
+}
+
+// repeat is retry without the subject. It waits a random time between half the delay and the delay, so that clients do not retry
+// at the same time. After a Retry-After it waits for that time and a random part of the delay.
+func (c *Client) repeat(ctx context.Context, try func() (progress bool, err error)) error {
 	pause, random := c.wait, c.random
 	if pause == nil {
 		pause = wait
@@ -86,13 +105,13 @@ func (c *Client) retry(ctx context.Context, what string, try func() (progress bo
 			delay, failed = firstDelay, 0
 		}
 		if failed++; failed == attempts {
-			return fmt.Errorf("%s: %w (%d attempts): check the connection and run again", what, err, attempts)
+			return fmt.Errorf("%w (%d attempts): check the connection and run again", err, attempts)
 		}
 		least := delay / 2
 		if b, ok := errors.AsType[busy](err); ok && b.after > 0 {
 			least = b.after
 			if least > longestWait {
-				return fmt.Errorf("%s: %w, and requests a wait of %v: run again after that", what, err, least.Round(time.Second))
+				return fmt.Errorf("%w, and requests a wait of %v: run again after that", err, least.Round(time.Second))
 			}
 		}
 		if err := pause(ctx, least+time.Duration(random()*float64(delay/2))); err != nil {

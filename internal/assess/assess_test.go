@@ -100,7 +100,7 @@ func TestFormats(t *testing.T) {
 	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4, quant.MXFP8}
 	got := run(t, e).Document()
 	alone := e
-	alone.Formats, alone.Layers = nil, false
+	alone.Formats, alone.Layers, alone.Context = nil, false, 64 // all positions, the default
 	if d := run(t, alone).Document(); d.LossDocument != got.LossDocument || d.Scored != 4*63 || d.Windows != 4 || d.Tokens != 306 || d.Context != 64 {
 		t.Errorf("alone: %+v, with formats: %+v", d, got)
 	}
@@ -347,69 +347,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestStream interrupts an evaluation with one layer in memory, resumes it, and compares its bits with
-// those of one in memory. A calibration does the same.
-func TestStream(t *testing.T) {
-	e := newEvaluation(t)
-	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4, quant.MXFP8}
-	want := run(t, e).Document()
-	var messages bytes.Buffer
-	e.Stream, e.Stderr = filepath.Join(t.TempDir(), "scratch"), &messages
-	got := run(t, e).Document()
-	got.Seconds = want.Seconds
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("with one layer in memory: %+v, in memory: %+v", got, want)
-	}
-	if !strings.Contains(messages.String(), "predicted: at most ") {
-		t.Errorf("got %q", messages.String())
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	e.Stderr = writerFunc(func(p []byte) (int, error) { // the forecast: nothing is measured yet
-		cancel()
-		return len(p), nil
-	})
-	if _, err := e.Run(ctx); err == nil || err.Error() != "interrupted: to resume, repeat the command" {
-		t.Fatalf("got %v", err)
-	}
-	e.Stderr = io.Discard
-	other := e
-	other.Formats = other.Formats[:1]
-	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "interrupted evaluation of something else") {
-		t.Errorf("got %v", err)
-	}
-	if got = run(t, e).Document(); got.Formats[1].KL != want.Formats[1].KL {
-		t.Errorf("resumed: %+v, want %+v", got, want)
-	}
-	low := filepath.Join(t.TempDir(), "low")
-	quantize(t, e.Model, low, quant.MXFP4, nil)
-	e.Model, e.Reference, e.Formats, e.Activations = low, e.Model, nil, true
-	got = run(t, e).Document()
-	e.Stream = ""
-	if want := run(t, e).Document(); *got.DivergenceDocument != *want.DivergenceDocument {
-		t.Errorf("beside a reference: %+v, in memory: %+v", got, want)
-	}
-	amaxes := map[string]*convert.Calibration{}
-	for _, stream := range []string{"", filepath.Join(t.TempDir(), "scratch")} {
-		c := Calibration{Evaluation: newEvaluation(t), Out: filepath.Join(t.TempDir(), "amax.toml")}
-		c.Stream = stream
-		if _, err := c.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if amaxes[stream], err = convert.ReadCalibration(c.Out); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(amaxes) != 2 {
-		t.Fatal("one calibration")
-	}
-	for _, a := range amaxes {
-		if !reflect.DeepEqual(a, amaxes[""]) {
-			t.Errorf("calibrations %v and %v", a, amaxes[""])
-		}
-	}
-}
-
 // TestFormatsMemory checks that formats that do not fit in memory together are an error.
 func TestFormatsMemory(t *testing.T) {
 	n := decoder.Size{Linear: [][2]int{{1024, 1024}, {512, 1024}}, Other: 1 << 30}
@@ -437,41 +374,3 @@ func TestCalibrationErrors(t *testing.T) {
 		}
 	}
 }
-
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-// TestForecast checks the arithmetic of a forecast that does not depend on the machine.
-func TestForecast(t *testing.T) {
-	e := newEvaluation(t)
-	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4}
-	r := run(t, e)
-	runs := &evaluate.Run{Local: true, Original: newFakeStack(), Models: []evaluate.Stack{newFakeStack()}, Windows: []evaluate.Window{{Tokens: make([]int32, 64), First: 33}}}
-	f := r.forecast(runs)
-	const linear, head = 2 * (64*(64+32+32+64) + 3*64*96), 256 * 64
-	const attention = 2 * 2 * 64 // keys and values of two layers
-	if want := 2.0*linear*64*3 + 2*attention*64*64*2 + 2*head*31*2; f.operations != want {
-		t.Errorf("%g operations, want %g", f.operations, want)
-	}
-	if want := 2.0 * 4 * 64 * 64 * 2; f.disk != want {
-		t.Errorf("%g bytes of disk, want %g", f.disk, want)
-	}
-	if !(f.seconds > 0) || f.memory < 64<<20 || f.memory > 256<<20 {
-		t.Errorf("%g s, %g bytes of memory", f.seconds, f.memory)
-	}
-	slow := *r
-	slow.held.seconds = 1e6 // to read the rest
-	if got, want := slow.forecast(runs).seconds, 1e6*float64(r.held.layers)/float64(r.held.rest); got != want {
-		t.Errorf("%g s on a slow disk, want %g", got, want)
-	}
-	if want := int64(2*linear + 2*2*2*64); r.held.layers != want {
-		t.Errorf("layers take %d bytes, want %d", r.held.layers, want)
-	}
-	r.held.layers, r.held.rest = r.held.layers+1<<30, r.held.rest+1<<30 // of two layers, and of the rest
-	if more := r.forecast(runs).memory - f.memory; more != 1.5*(1+1.5)*(1<<30) {
-		t.Errorf("2 GiB of weights take %g bytes more", more)
-	}
-}
-
-func newFakeStack() evaluate.Stack { return &stack{} }

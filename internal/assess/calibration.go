@@ -75,6 +75,6 @@ func (c *Calibration) calibration() (*convert.Calibration, error) {
 // PrintCalibration prints what was calibrated, as text.
 func (r *Evaluated) PrintCalibration(w io.Writer, out string) error {
 	_, err := fmt.Fprintf(w, "%s: the amaxes of %s over %s of %s, in %s\n", cli.Printable(out), cli.Counted(len(r.amaxes.Input), "input"),
-		cli.Counted(r.windows*r.Context, "token"), cli.Printable(r.document.path), cli.DurationText(r.seconds))
+		cli.Counted(r.windows*r.Context, "token"), cli.Printable(r.document.path), r.time())
 	return err
 }

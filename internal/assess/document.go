@@ -25,7 +25,9 @@ type Document struct {
 	Formats             []FormatDocument     `json:"formats,omitempty"`
 	Layers              []LayerErrorDocument `json:"layers,omitempty"` // with a reference
 
-	Seconds float64 `json:"seconds"`
+	Seconds float64 `json:"seconds"` // of all runs
+
+	RunSeconds float64 `json:"run_seconds,omitempty"` // of the last run, if it resumed an interrupted one
 }
 
 // LossDocument is the loss of a model.
@@ -99,7 +101,7 @@ type LinearErrorDocument struct {
 func (r *Evaluated) Document() Document {
 	d := Document{
 		Model: r.Model, Reference: r.Reference, Text: r.document.path, SHA256: r.document.digest, Bytes: len(r.document.text), Tokens: r.tokens,
-		Method: r.Method.Name, Context: r.Context, Windows: r.windows, Seconds: r.seconds,
+		Method: r.Method.Name, Context: r.Context, Windows: r.windows, Seconds: r.earlier + r.seconds, RunSeconds: r.runSeconds(),
 		Head: r.Head.Format.Name, KVFormat: r.Cache.Name,
 	}
 	loss := r.loss()
@@ -178,4 +180,12 @@ func (r *Evaluated) layerDocuments(i int) []LayerErrorDocument {
 		list = append(list, d)
 	}
 	return list
+}
+
+// runSeconds returns the time of this run if it resumed an interrupted one.
+func (r *Evaluated) runSeconds() float64 {
+	if r.earlier == 0 {
+		return 0
+	}
+	return r.seconds
 }

@@ -42,17 +42,25 @@ type Evaluated struct {
 	document document
 	tokens   int
 	windows  int
-	seconds  float64
+	seconds  float64      // of this run
+	earlier  float64      // of interrupted runs that this one resumed
 	size     decoder.Size // of the model
 	plan     decoder.Plan
 	held     held // of the model and the reference
 	result   *evaluate.Result
 }
 
+// time describes the time of all runs and, if there were several, of the last one.
+func (r *Evaluated) time() string {
+	if r.earlier == 0 {
+		return cli.DurationText(r.seconds)
+	}
+	return fmt.Sprintf("%s in all, %s of it in this run", cli.DurationText(r.earlier+r.seconds), cli.DurationText(r.seconds))
+}
+
 // held is the memory of weights in bytes.
 type held struct {
 	layers, rest int64
-	seconds      float64 // that reading the rest took
 }
 
 func (h *held) add(s *stack) {
@@ -60,7 +68,6 @@ func (h *held) add(s *stack) {
 	layers, rest := plan.HeldBytes(s.source)
 	h.layers += layers
 	h.rest += rest
-	h.seconds += s.seconds
 }
 
 // Run reads the text.
@@ -181,7 +188,14 @@ func (r *Evaluated) do(ctx context.Context, run *evaluate.Run) error {
 	}
 	left := "nothing was measured"
 	if r.Stream != "" {
-		fmt.Fprintf(r.Stderr, "%s\n", r.forecast(run))
+		f := r.forecast(run)
+		if err := f.checkDisk(r.Stream); err != nil {
+			return err
+		}
+		if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
+			f.predict(run, pace)
+		}
+		fmt.Fprintf(r.Stderr, "%s\n", f)
 		left = "to resume, repeat the command"
 	}
 	start := time.Now()
@@ -190,8 +204,11 @@ func (r *Evaluated) do(ctx context.Context, run *evaluate.Run) error {
 		meter.Close()
 	}
 	r.result, r.seconds = result, time.Since(start).Seconds()
+	if result != nil {
+		r.earlier = result.Earlier.Seconds()
+	}
 	if peak := bench.Resident("self"); r.Stream != "" && err == nil && peak > 0 {
-		fmt.Fprintf(r.Stderr, "took: %s of memory, %s\n", cli.BytesText(float64(peak)), cli.DurationText(r.seconds))
+		fmt.Fprintf(r.Stderr, "took: %s of memory, %s\n", cli.BytesText(float64(peak)), r.time())
 	}
 	return cli.Interrupted(err, left)
 }

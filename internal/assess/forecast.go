@@ -1,18 +1,16 @@
 package assess
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
-	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/tensor"
 )
 
 // A forecast is what a streaming evaluation will take.
@@ -20,7 +18,7 @@ type forecast struct {
 	memory     float64 // bytes, of the process at its peak
 	disk       float64 // bytes, of the residual streams
 	operations float64
-	seconds    float64 // of the arithmetic, or of reading the layers if that takes longer
+	seconds    float64 // of the layers that are not complete, and of the head
 }
 
 // forecast predicts a run of a model and of others of its size.
@@ -55,10 +53,53 @@ func (r *Evaluated) forecast(run *evaluate.Run) forecast {
 	f.memory = garbage * (program + float64(weights) + float64(temporary))
 	f.disk = 2 * element * float64(tokens*plan.Hidden*stacks)
 	f.operations = r.operations(run)
-	reading := r.held.seconds * float64(r.held.layers) / float64(max(1, r.held.rest)) // as fast as the rest, which was read
-	f.seconds = max(f.operations/productSpeed(plan.Hidden, r.Threads), reading)
 	return f
 }
+
+// predict sets the time of a run. It assumes that all layers take as long as the first one, for which the first
+// window was measured, and that layers are read while others compute.
+func (f *forecast) predict(run *evaluate.Run, p evaluate.Pace) {
+	tokens, scored := 0.0, 0.0
+	for _, w := range run.Windows {
+		tokens += float64(len(w.Tokens))
+		scored += float64(w.Scored())
+	}
+	first := run.Windows[0]
+	layers := float64(run.Models[0].Layers() - run.Stream.Completed())
+	layer := p.Layer.Seconds() * tokens / float64(len(first.Tokens))
+	head := p.Head.Seconds() * scored / float64(max(1, first.Scored()))
+	f.seconds = p.Load.Seconds() + layers*max(layer, p.Load.Seconds()) + head
+}
+
+// checkDisk returns an error if the filesystem of a directory has less space than the rest of the residual
+// streams needs. The directory may not exist yet.
+func (f *forecast) checkDisk(dir string) error {
+	need := f.disk
+	entries, _ := os.ReadDir(dir) // of an interrupted run
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			need -= float64(info.Size())
+		}
+	}
+	place, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for place != filepath.Dir(place) {
+		if _, err := os.Stat(place); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		place = filepath.Dir(place)
+	}
+	if free := freeBytes(place); need > free {
+		return fmt.Errorf("evaluate layer by layer: the activations take %s, and %s has %s free: name a directory of another filesystem, or use a shorter text",
+			cli.BytesText(need), cli.Printable(dir), cli.BytesText(free))
+	}
+	return nil
+}
+
+// freeBytes is a variable so that a test can simulate a full filesystem.
+var freeBytes = bench.FreeBytes
 
 // stacksOf returns the number of models of a run with their original.
 func stacksOf(run *evaluate.Run) int {
@@ -99,30 +140,6 @@ func (f forecast) String() string {
 		cli.BytesText(f.memory), cli.BytesText(f.disk), cli.DurationText(f.seconds), f.operations)
 }
 
-// productSpeed measures the operations per second of an F32 product of the width of a model.
-func productSpeed(width, threads int) float64 {
-	const rows = 256
-	width = min(width, 2048)
-	x, err := quant.Quantizer{Format: quant.F32}.Rowwise(tensor.New(rows, width), quant.With{})
-	if err != nil {
-		return 0
-	}
-	w, err := quant.Quantizer{Format: quant.F32}.Rowwise(tensor.New(width, width), quant.With{})
-	if err != nil {
-		return 0
-	}
-	y := tensor.New(rows, width)
-	const limit = 100 * time.Millisecond
-	operations, start := 0.0, time.Now()
-	for time.Since(start) < limit {
-		if err := gemm.Mul(y, x, w, gemm.Options{Threads: threads}); err != nil {
-			return 0
-		}
-		operations += 2 * rows * float64(width) * float64(width)
-	}
-	return operations / time.Since(start).Seconds()
-}
-
 // key describes the evaluation for a run that resumes it: models, text, windows and options.
 func (r *Evaluated) key() string {
 	var formats []string
@@ -138,6 +155,9 @@ func (r *Evaluated) key() string {
 func fingerprint(path string) string {
 	var b strings.Builder
 	b.WriteString(path)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // WalkDir does not follow it
+	}
 	_ = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error { // what cannot be read has no fingerprint
 		if err != nil || d.IsDir() {
 			return nil

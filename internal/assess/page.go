@@ -1,7 +1,6 @@
 package assess
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,20 +13,15 @@ import (
 	"github.com/microscale-go/microscale/internal/report"
 )
 
-// maxReport is the maximum size of an existing report in bytes.
-const maxReport = 64 << 20
-
 // Replaceable returns an error if a report cannot be written to a file: it holds something else, or no
 // file can be created in its directory.
 func Replaceable(path string) error {
-	text, err := bounded.ReadFile(path, maxReport)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	err := cli.CheckReport(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return creatable("a report", path)
-	case err != nil:
-		return fmt.Errorf("write a report: %s: %w", path, bounded.Cause(err))
-	case !bytes.Contains(text, []byte(report.Generator)):
-		return fmt.Errorf("write a report: %s is not a report of microscale and would be replaced: name another file", cli.Printable(path))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: name another file", err)
 	}
 	return nil
 }
@@ -66,7 +60,7 @@ func (r *Evaluated) page(command string) *report.Divergence {
 		Results: r.results(),
 		How: []report.Fact{
 			{Name: "command", Text: command, Code: true}, {Name: "version", Text: cli.Version()},
-			{Name: "SHA-256 of the text", Text: r.document.digest, Code: true}, {Name: "time", Text: cli.DurationText(r.seconds)},
+			{Name: "SHA-256 of the text", Text: r.document.digest, Code: true}, {Name: "time", Text: r.time()},
 		},
 	}
 	for i, layers := range r.result.Layers {

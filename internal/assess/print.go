@@ -20,7 +20,7 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	loss := r.loss()
 	fmt.Fprintf(&b, "%s: %.4f nats per token, perplexity %s, %.4f bits per byte\n", cli.Printable(r.Model), loss.NLL.Value, meanText(loss.Perplexity, 3), r.bitsPerByte(loss))
 	fmt.Fprintf(&b, "on %s: %s, sha256 %s\n", cli.Printable(r.document.path), cli.Counted(r.tokens, "token"), r.document.digest)
-	fmt.Fprintf(&b, "method %s: %s of %d tokens, %d scored, in %s\n", r.Method.Name, cli.Counted(r.windows, "window"), r.Context, loss.Scored, cli.DurationText(r.seconds))
+	fmt.Fprintf(&b, "method %s: %s of %d tokens, %d scored, in %s\n", r.Method.Name, cli.Counted(r.windows, "window"), r.Context, loss.Scored, r.time())
 	if text := r.lowered(); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)
 	}
@@ -82,24 +82,7 @@ func shareText(m evaluate.Mean) string {
 
 // formatTable returns the table of formats, in their order.
 func (r *Evaluated) formatTable() table.Writer {
-	results := r.results()
-	var columns []cli.Column
-	for _, c := range results.Columns {
-		if c.Short != "" {
-			columns = append(columns, cli.Column{Title: c.Short, Numeric: c.Numeric})
-		}
-	}
-	t := cli.NewTable(columns...)
-	for _, row := range results.Rows {
-		var cells table.Row
-		for i, c := range results.Columns {
-			if c.Short != "" {
-				cells = append(cells, cli.Printable(row[i]))
-			}
-		}
-		t.AppendRow(cells)
-	}
-	return t
+	return cli.ReportTable(r.results(), cli.Printable)
 }
 
 // layerTable returns the table of errors by layer, with a column for each linear layer.

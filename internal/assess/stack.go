@@ -3,7 +3,6 @@ package assess
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
@@ -23,11 +22,9 @@ type stack struct {
 	read   func(ctx context.Context, i int) (*decoder.Layer, error) // nil if layers are in memory
 	source *hf.Checkpoint
 	cache  quant.Format // of keys and values
-
-	seconds float64 // that reading the model took
 }
 
-// openStack opens a checkpoint: with stream, layers are read when they are used. The caller closes the
+// openStack opens a checkpoint. With stream, it leaves the layers to be read by Layer. The caller closes the
 // stack.
 func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads int, stream bool) (*stack, error) {
 	source, err := input.Open(ctx, path)
@@ -35,7 +32,6 @@ func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads 
 		return nil, err
 	}
 	s := &stack{source: source}
-	start := time.Now()
 	if stream {
 		s.Model, s.read, err = decoder.ReadLayers(ctx, source, o)
 	} else {
@@ -44,7 +40,6 @@ func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads 
 	if err != nil {
 		return nil, errors.Join(cli.Interrupted(err, "nothing was measured"), source.Close())
 	}
-	s.seconds = time.Since(start).Seconds()
 	s.Inference.Threads = threads
 	if !stream {
 		for i := range s.Layers() {

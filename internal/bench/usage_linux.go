@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"syscall"
@@ -39,13 +38,4 @@ func processorSeconds() float64 {
 		return 0
 	}
 	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
-}
-
-// FreeBytes returns the free bytes of the filesystem of a directory; +Inf if unknown.
-func FreeBytes(dir string) float64 {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil || s.Blocks == 0 {
-		return math.Inf(1)
-	}
-	return float64(s.Bavail) * float64(s.Bsize)
 }

@@ -6,10 +6,10 @@
 package blocksize
 
 import (
-	"fmt"
 	"math"
 	"strings"
 
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -45,7 +45,7 @@ var distributions = []Distribution{
 func Distributions() []Distribution { return distributions }
 
 // Lookup returns the distribution with the given name, ignoring case. For an unknown name, the error
-// lists all distributions.
+// lists similar distributions, or all.
 func Lookup(name string) (Distribution, error) {
 	var names []string
 	for _, d := range distributions {
@@ -54,7 +54,7 @@ func Lookup(name string) (Distribution, error) {
 		}
 		names = append(names, d.Name)
 	}
-	return Distribution{}, fmt.Errorf("unknown distribution %q: use one of %s", name, strings.Join(names, ", "))
+	return Distribution{}, enum.Unknown("distribution", name, names)
 }
 
 // String returns the distribution's name.

@@ -219,3 +219,19 @@ func TestErrors(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestChart checks that the chart has one line for each format and rule.
+func TestChart(t *testing.T) {
+	study := Study{Results: []Result{
+		{Case: Case{Format: "a", Rule: "floor", Block: 16}, Distribution: "gauss", SQNR: 1},
+		{Case: Case{Format: "a", Rule: "floor", Block: 32}, Distribution: "gauss", SQNR: 2},
+		{Case: Case{Format: "b", Rule: "-", Block: 16}, Distribution: "gauss", SQNR: 3},
+	}}
+	svg, err := study.Chart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := strings.Count(string(svg), "a floor"), strings.Count(string(svg), ">b<"); a != 1 || b != 1 {
+		t.Errorf("got %d and %d lines, want one each in\n%s", a, b, svg)
+	}
+}

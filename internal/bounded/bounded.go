@@ -1,5 +1,6 @@
 // Package bounded reads small files (configurations, recipes, journals) with a limit on their size. A
-// device, a pipe or a wrong file is an error: reading it neither blocks nor fills the memory.
+// device, a pipe or a wrong file is an error: reading it neither blocks nor fills the memory. It also
+// checks ranges of containers of tensors, and describes their faults in lines of limited length.
 package bounded
 
 import (

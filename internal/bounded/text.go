@@ -1,6 +1,7 @@
 package bounded
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,4 +25,17 @@ func Text(s string) string {
 		to++
 	}
 	return s[:from] + cut + s[to:]
+}
+
+// Quote quotes a name from a file, of which it keeps at most 120 bytes: the name may have a hundred megabytes.
+func Quote(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return strconv.Quote(s)
+	}
+	n := most
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strconv.Quote(s[:n]) + "…"
 }

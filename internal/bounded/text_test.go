@@ -22,3 +22,17 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+func TestQuote(t *testing.T) {
+	for s, want := range map[string]string{
+		"":                       `""`,
+		"a\nb":                   `"a\nb"`,
+		strings.Repeat("x", 120): `"` + strings.Repeat("x", 120) + `"`,
+		strings.Repeat("x", 121): `"` + strings.Repeat("x", 120) + `"…`,
+		strings.Repeat("x", 119) + "€" + "more": `"` + strings.Repeat("x", 119) + `"…`,
+	} {
+		if got := Quote(s); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,13 @@ func TestPrintUnits(t *testing.T) {
 		var one bytes.Buffer
 		if err := PrintUnits(&one, m, false); err != nil || !strings.Contains(one.String(), m.Name) || !strings.Contains(one.String(), "to ") {
 			t.Errorf("%s: %v, %s", m.Name, err, one.String())
+		}
+		documents, err := json.Marshal(modelDocuments([]*mma.Model{m}))
+		if n := strings.Count(string(documents), `"instructions":[`); err != nil || n != len(m.Units()) || n == 0 {
+			t.Errorf("%s: the JSON has %d units of %d, %v", m.Name, n, len(m.Units()), err)
+		}
+		if scaled := strings.Contains(one.String(), "one for"); scaled != slices.ContainsFunc(m.Modes(), func(d mma.Mode) bool { return len(d.Scales) > 0 }) {
+			t.Errorf("%s: scales are named: %v\n%s", m.Name, scaled, one.String())
 		}
 		if !strings.Contains(all.String(), "\n"+m.Name+" ") {
 			t.Errorf("%s is not in the table", m.Name)

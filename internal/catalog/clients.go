@@ -14,9 +14,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// PrintClients prints the convention and scheme of each format for each client: as Markdown with a
-// column for each client, else with a line. The architectures whose library multiplies the format
-// follow as "hardware".
+// PrintClients prints the convention and scheme of each format for each client: a table in Markdown with
+// a column for each client, or text with a row for each. Another column or row has the hardware whose
+// library multiplies the format.
 func PrintClients(w io.Writer, markdown bool) error {
 	if markdown {
 		_, err := fmt.Fprintln(w, clientTable().RenderMarkdown())

@@ -1,10 +1,11 @@
 package catalog
 
 import (
+	"strings"
+
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
-	"strings"
 )
 
 type blockDocument struct {

@@ -76,7 +76,7 @@ func (d *description) group(name string, raw json.RawMessage, group ctReadGroup,
 	strict := json.NewDecoder(bytes.NewReader(raw))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&ctGroup{}); err != nil {
-		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // encoding/json has no type for this error
 			d.fault("%s has the key %s, which clients reject: remove it", name, key)
 		} else {
 			d.fault("%s: %v", name, readable(err))

@@ -182,7 +182,7 @@ func (c *Convention) Quantizer(q quant.Quantizer) (_ quant.Quantizer, note strin
 	bare := q
 	bare.Arithmetic = behavior.BlockOnly
 	if q.Arithmetic != (quant.Quantizer{}).Arithmetic || bare.Validate() != nil {
-		return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose --profile ggml, or leave both out", c, q.Format)
+		return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose profile ggml, or neither a profile nor a search", c, q.Format)
 	}
 	return bare, fmt.Sprintf("clients of convention %s read no global scale of %s: blocks alone have scales, which are coarse where weights are small (verify shows the error)", c, q.Format), nil
 }

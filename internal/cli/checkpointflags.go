@@ -13,20 +13,21 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/clients"
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/quant"
 )
 
 // GGUFDestination sets the convention to that of GGUF if dst is a GGUF file. It is an
-// error if one is GGUF and the other is not.
-func GGUFDestination(layout *Choice[*checkpoint.Convention], dst string) error {
+// error if one is GGUF and the other is not. client is the zero value for commands without --for.
+func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], dst string) error {
 	isFile := strings.HasSuffix(dst, llamacpp.Suffix)
 	switch {
 	case isFile && !layout.Given:
 		layout.Value = checkpoint.GGUF()
 	case isFile && !layout.Value.InGGUF():
-		return Misuse("%s: convention %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", Printable(dst), llamacpp.Suffix, layout.Value)
+		return Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", Printable(dst), llamacpp.Suffix, client.chosen(layout))
 	case !isFile && layout.Value.InGGUF():
-		return Misuse("convention %s writes one file: use a DST that ends in %s", layout.Value, llamacpp.Suffix)
+		return Misuse("%s writes one file: use a DST that ends in %s", client.chosen(layout), llamacpp.Suffix)
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func AddScheme(cmd *cobra.Command) *Choice[string] {
 				return n, nil
 			}
 		}
-		return "", fmt.Errorf("unknown scheme %q%s%s", name, useOneOf, strings.Join(names, ", "))
+		return "", enum.Unknown("scheme", name, names)
 	})
 }
 
@@ -138,6 +139,14 @@ func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention
 	return nil
 }
 
+// chosen returns the choice of layout as the user made it: by --for, or as a convention.
+func (c ClientFlag) chosen(layout *Choice[*checkpoint.Convention]) string {
+	if c.Choice != nil && c.Given {
+		return "--for " + c.text
+	}
+	return "convention " + layout.Value.String()
+}
+
 // lookupConvention finds a convention. For the name of a client, its error points to
 // --for.
 func lookupConvention(name string) (*checkpoint.Convention, error) {
@@ -154,7 +163,7 @@ func lookupConvention(name string) (*checkpoint.Convention, error) {
 // AddClients adds --client to cmd.
 func AddClients(cmd *cobra.Command) *[]clients.Client {
 	names := Names(clients.All())
-	c := &List[clients.Client]{names: names, parse: clients.Lookup}
+	c := &List[clients.Client]{parse: clients.Lookup}
 	cmd.Flags().Var(c, "client", "also report what the clients `NAMES` would reject or misread: "+strings.Join(names, ", "))
 	complete(cmd, "client", names, cobra.ShellCompDirectiveNoFileComp)
 	return &c.values

@@ -16,7 +16,6 @@ type Choice[T any] struct {
 	Given bool // on the command line
 
 	text  string
-	names []string
 	parse func(string) (T, error)
 }
 
@@ -29,7 +28,7 @@ func (c *Choice[T]) Type() string { return "name" }
 func (c *Choice[T]) Set(s string) error {
 	v, err := c.parse(s)
 	if err != nil {
-		return suggest(err, s, c.names)
+		return err
 	}
 	c.Value, c.text, c.Given = v, s, true
 	return nil
@@ -40,7 +39,6 @@ func (c *Choice[T]) Set(s string) error {
 type List[T fmt.Stringer] struct {
 	values  []T
 	initial bool // values are the default, which the first Set replaces
-	names   []string
 	parse   func(string) (T, error)
 }
 
@@ -61,7 +59,7 @@ func (c *List[T]) Set(s string) error {
 		name = strings.TrimSpace(name)
 		v, err := c.parse(name)
 		if err != nil {
-			return suggest(err, name, c.names)
+			return err
 		}
 		if slices.ContainsFunc(c.values, func(other T) bool { return other.String() == v.String() }) {
 			return fmt.Errorf("%s is named twice: omit one", v)
@@ -74,7 +72,7 @@ func (c *List[T]) Set(s string) error {
 // AddChoice adds a flag that takes one of names to cmd. initial is its default; if
 // that is "", the default is the zero value.
 func AddChoice[T any](cmd *cobra.Command, flag, usage, initial string, names []string, parse func(string) (T, error)) *Choice[T] {
-	c := &Choice[T]{names: names, parse: parse}
+	c := &Choice[T]{parse: parse}
 	if initial != "" {
 		if err := c.Set(initial); err != nil {
 			panic(err)
@@ -95,7 +93,7 @@ func complete(cmd *cobra.Command, flag string, names []string, directive cobra.S
 
 // AddList adds a flag that takes comma-separated names to cmd. initial is its default; "" is none.
 func AddList[T fmt.Stringer](cmd *cobra.Command, flag, usage, initial string, names []string, parse func(string) (T, error)) *List[T] {
-	c := &List[T]{names: names, parse: parse}
+	c := &List[T]{parse: parse}
 	if initial != "" {
 		if err := c.Set(initial); err != nil {
 			panic(err)

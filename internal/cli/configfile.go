@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // megatron maps arguments of Megatron-LM, and fields of its TransformerConfig, to flags that mean the same.
@@ -163,7 +164,7 @@ func unknownKey(cmd *cobra.Command, s setting) error {
 	}
 	slices.Sort(names)
 	remedy := fmt.Sprintf(": use the names of flags of %s, such as learning-rate", cmd.CommandPath())
-	if near := Nearest(s.argument, names); len(near) > 0 {
+	if near := enum.Nearest(s.argument, names); len(near) > 0 {
 		remedy = fmt.Sprintf(": did you mean %s?", strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown key %q%s", s.key, remedy)

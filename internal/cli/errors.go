@@ -9,9 +9,9 @@ import (
 )
 
 // A UsageError reports a wrong command line. The exit status is 2.
-type UsageError struct{ message string }
+type UsageError struct{ Message string }
 
-func (e UsageError) Error() string { return e.message }
+func (e UsageError) Error() string { return e.Message }
 
 // Misuse returns a UsageError. The message gives the problem and the remedy.
 func Misuse(format string, args ...any) error { return UsageError{fmt.Sprintf(format, args...)} }

@@ -21,13 +21,16 @@ var kinds = map[string]string{
 }
 
 // FlagError returns err, an error of the flags of cmd, as a UsageError. It leaves a
-// request for help unchanged.
+// request for help unchanged. If an argument before the flag names no command below
+// cmd, that is the error: the flag is one of the command meant.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return err
+	case cmd.HasSubCommands() && cmd.Flags().NArg() > 0:
+		return UnknownCommand(cmd, cmd.Flags().Arg(0))
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		return unknownFlag(cmd, unknown.GetSpecifiedName())
 	case errors.As(err, &invalid):

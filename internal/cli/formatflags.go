@@ -22,15 +22,6 @@ func AddBlockFormat(cmd *cobra.Command, flag, usage string) *Choice[quant.Format
 	return AddChoice(cmd, flag, usage, "", Names(quant.Formats()), quant.Lookup)
 }
 
-// LookupFormat is quant.Lookup with suggestions for unknown names.
-func LookupFormat(name string) (quant.Format, error) {
-	f, err := quant.Lookup(name)
-	if err != nil {
-		err = suggest(err, name, Names(quant.Formats()))
-	}
-	return f, err
-}
-
 // AddProfile adds --profile, the library whose rules to follow, to cmd.
 func AddProfile(cmd *cobra.Command) *Choice[profile.Profile] {
 	return AddChoice(cmd, "profile", "follow the rules of library `NAME`: "+strings.Join(profileNames(), ", "), profile.Default().Name, profileCompletions(), profile.Lookup)
@@ -129,7 +120,7 @@ func AddScalar(cmd *cobra.Command, flag, usage, initial string, only ...*format.
 				return s, nil
 			}
 		}
-		return nil, fmt.Errorf("unsupported format %q%s%s", name, useOneOf, strings.Join(names, ", "))
+		return nil, fmt.Errorf("unsupported format %q: use one of %s", name, strings.Join(names, ", "))
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 // zero quantizer unless the user gives it.
 func AddHead(cmd *cobra.Command) *Choice[quant.Quantizer] {
 	return AddChoice(cmd, "head", "quantize the output head to block format `NAME` (default as it is stored)", "", Names(quant.Formats()), func(name string) (quant.Quantizer, error) {
-		f, err := LookupFormat(name)
+		f, err := quant.Lookup(name)
 		if err != nil {
 			return quant.Quantizer{}, err
 		}
@@ -27,7 +27,7 @@ func AddHead(cmd *cobra.Command) *Choice[quant.Quantizer] {
 func AddKVFormat(cmd *cobra.Command) *Choice[quant.Format] {
 	formats := slices.DeleteFunc(quant.Formats(), func(f quant.Format) bool { return nn.CheckCacheFormat(f) != nil })
 	return AddChoice(cmd, "kv-format", "hold keys and values in format `NAME`, such as bf16, mxfp8 or fp8-row (one scale for each head)", quant.F32.Name, Names(formats), func(name string) (quant.Format, error) {
-		f, err := LookupFormat(name)
+		f, err := quant.Lookup(name)
 		switch {
 		case err != nil:
 			return f, err

@@ -87,15 +87,6 @@ func recipeCompletions() []string {
 	return completions
 }
 
-// FindRecipe finds a built-in recipe or reads a TOML file.
-func FindRecipe(name string) (recipe.Recipe, error) {
-	r, err := recipe.Find(name)
-	if err != nil {
-		err = suggestInText(err)
-	}
-	return r, err
-}
-
 // addSwitches adds a flag for each switch of recipes to cmd.
 func (f *RecipeFlags) addSwitches(cmd *cobra.Command) {
 	for _, s := range new(recipe.Recipe).Switches() {
@@ -119,7 +110,7 @@ func valuesText(values string) string {
 
 // Recipe returns the recipe with the switches that were given.
 func (f *RecipeFlags) Recipe() (recipe.Recipe, error) {
-	r, err := FindRecipe(*f.name)
+	r, err := recipe.Find(*f.name)
 	if err != nil {
 		return r, Misuse("--recipe: %v", err)
 	}
@@ -133,7 +124,7 @@ func (f *RecipeFlags) apply(r *recipe.Recipe) error {
 			continue
 		}
 		if err := r.Set(s.Name, s.value); err != nil {
-			return Misuse("--%s: %v", s.Flag(), suggest(err, s.value, strings.Split(s.Values, " | ")))
+			return Misuse("--%s: %v", s.Flag(), err)
 		}
 	}
 	if err := r.Validate(); err != nil {
@@ -158,7 +149,7 @@ func (l *RecipeList) Set(s string) error {
 	var recipes []recipe.Recipe
 	taken := map[string]bool{}
 	for _, name := range strings.Split(s, ",") {
-		r, err := FindRecipe(strings.TrimSpace(name))
+		r, err := recipe.Find(strings.TrimSpace(name))
 		if err != nil {
 			return err
 		}

@@ -62,8 +62,8 @@ func TestAccumulatorRecipes(t *testing.T) {
 	}
 }
 
-// TestFindRecipe checks that errors of recipe files, too, suggest what is like the unknown name.
-func TestFindRecipe(t *testing.T) {
+// TestRecipeSuggestions checks that errors of recipe files, too, suggest what is like the unknown name.
+func TestRecipeSuggestions(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
 		"base = \"mxfp8\"\nscale_rul = \"floor\"":      `line 2: unknown key "scale_rul": did you mean scale_rule?`,
@@ -76,11 +76,11 @@ func TestFindRecipe(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := FindRecipe(path); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if _, err := recipe.Find(path); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
-	if _, err := FindRecipe("mxpf8"); err == nil || err.Error() != `unknown recipe "mxpf8": did you mean mxfp8?` {
+	if _, err := recipe.Find("mxpf8"); err == nil || err.Error() != `unknown recipe "mxpf8": did you mean mxfp8?` {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,28 +1,31 @@
 package cli
 
 import (
-	"errors"
+	"bytes"
+	"fmt"
 	"os"
-	"path/filepath"
+
+	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/report"
 )
 
-// ReplaceReport atomically replaces the file at path with a page, which all users may read. On error the
-// old file is unchanged.
-func ReplaceReport(path string, page []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".report-*")
+// maxReport is the maximum size in bytes of an existing report. One has about 1 MB.
+const maxReport = 64 << 20
+
+// CheckReport returns an error unless the file at path is a report, which ReplaceReport may replace. The
+// error matches fs.ErrNotExist if there is no file.
+func CheckReport(path string) error {
+	text, err := bounded.ReadFile(path, maxReport)
 	if err != nil {
-		return err
+		return fmt.Errorf("write a report: %s: %w", Printable(path), bounded.Cause(err))
 	}
-	_, err = f.Write(page)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
+	if !bytes.Contains(text, []byte(report.Generator)) {
+		return fmt.Errorf("write a report: %s is not a report of microscale and would be replaced", Printable(path))
 	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // err is more informative
-	}
-	return err
+	return nil
 }
+
+// ReplaceReport atomically replaces the file at path with a page. If the page cannot be written, the old
+// file is unchanged.
+func ReplaceReport(path string, page []byte) error { return lock.WriteWhole(path, page, os.Rename) }

@@ -5,6 +5,20 @@ import (
 	"testing"
 )
 
+// TestShard checks values of --shard: one worker of one is the whole.
+func TestShard(t *testing.T) {
+	for text, want := range map[string]string{
+		"0/1": "", "3/4": "", "0/0": "want I/N or auto/N", "1": "want I/N or auto/N", "1/x": "want I/N or auto/N",
+		"1/1": "want 0 to 0", "4/4": "want 0 to 3", "-1/4": "want 0 to 3", "x/4": "want 0 to 3",
+	} {
+		var s ShardFlag
+		err := s.Set(text)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && s.String() != text {
+			t.Errorf("%s: got %s, error %v, want %q", text, s.String(), err, want)
+		}
+	}
+}
+
 // TestShardVariables checks that launchers that agree set the worker, and that the error
 // names both if they do not.
 func TestShardVariables(t *testing.T) {

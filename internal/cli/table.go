@@ -5,6 +5,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/microscale-go/microscale/internal/report"
 )
 
 // WriteSteps writes steps in two columns, and wraps long ones.
@@ -62,3 +64,25 @@ func NumericColumns(columns []Column) []table.ColumnConfig {
 
 // A Step is a name and a text.
 type Step [2]string
+
+// ReportTable returns the columns of a report's table that have a short title. text returns a cell as the
+// terminal shows it.
+func ReportTable(data report.Table, text func(cell string) string) table.Writer {
+	var columns []Column
+	for _, c := range data.Columns {
+		if c.Short != "" {
+			columns = append(columns, Column{Title: c.Short, Numeric: c.Numeric})
+		}
+	}
+	t := NewTable(columns...)
+	for _, row := range data.Rows {
+		var cells table.Row
+		for i, cell := range row {
+			if data.Columns[i].Short != "" {
+				cells = append(cells, text(cell))
+			}
+		}
+		t.AppendRow(cells)
+	}
+	return t
+}

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
 )
@@ -100,7 +100,7 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c 
 	}
 	c.Options.Recompute, c.HoldQuantized = *f.recompute, *f.fp8Param
 	if err := c.Model.WithDefaults().Validate(); err != nil {
-		return c, nil, Misuse("%s", modelFlags.Replace(err.Error()))
+		return c, nil, Misuse("%v", WithFlag(err))
 	}
 	held := false
 	for _, r := range recipes {
@@ -136,39 +136,48 @@ func parseSchedule(name string) (s train.Schedule, err error) {
 	return s, s.UnmarshalText([]byte(name))
 }
 
-// trainingFlagOf maps fields of train.Config to the flags that set them.
-var trainingFlagOf = map[string]string{
-	"Steps": "steps", "Batch": "batch", "Microbatches": "microbatches", "Sequence": "sequence",
-	"ValidationTokens": "eval-tokens", "ValidateEvery": "eval-every", "CheckpointEvery": "checkpoint-every",
-	"LearningRate": "learning-rate", "Schedule": "schedule", "Warmup": "warmup", "Clip": "clip", "Optimizer.Decay": "weight-decay",
-	"Options.FirstBF16": "num-layers-at-start-in-bf16", "Options.LastBF16": "num-layers-at-end-in-bf16", "HoldQuantized": "fp8-param",
-	"Parallel.DistributedOptimizer": "distributed-optimizer", "Parallel.GatherBF16": "param-gather-format",
-	"Parallel.Tensor": "tp", "Parallel.Sequence": "sequence-parallel", "Parallel.TensorAmaxOnly": "tp-only-amax-red",
-	"Parallel.OverlapParamGather": "overlap-param-gather", "Parallel.ReuseGradBuffer": "reuse-grad-buf-for-mxfp8-param-ag",
-	"Model.HiddenSize": "hidden", "Model.IntermediateSize": "intermediate", "Model.NumHiddenLayers": "layers",
-	"Model.NumAttentionHeads": "heads", "Model.NumKeyValueHeads": "kv-heads",
+// configFlags are the flags that set fields of train.Config and keys of the model's configuration.
+var configFlags = map[configjson.Key]string{
+	"Steps": "--steps", "Batch": "--batch", "Microbatches": "--microbatches", "Sequence": "--sequence",
+	"ValidationTokens": "--eval-tokens", "ValidateEvery": "--eval-every", "CheckpointEvery": "--checkpoint-every",
+	"LearningRate": "--learning-rate", "Schedule": "--schedule", "Warmup": "--warmup", "Clip": "--clip", "Optimizer.Decay": "--weight-decay",
+	"Options.FirstBF16": "--num-layers-at-start-in-bf16", "Options.LastBF16": "--num-layers-at-end-in-bf16", "HoldQuantized": "--fp8-param",
+	"Parallel.DistributedOptimizer": "--distributed-optimizer", "Parallel.GatherBF16": "--param-gather-format",
+	"Parallel.Tensor": "--tp", "Parallel.Sequence": "--sequence-parallel", "Parallel.TensorAmaxOnly": "--tp-only-amax-red",
+	"Parallel.OverlapParamGather": "--overlap-param-gather", "Parallel.ReuseGradBuffer": "--reuse-grad-buf-for-mxfp8-param-ag",
+	"Model.HiddenSize": "--hidden", "Model.IntermediateSize": "--intermediate", "Model.NumHiddenLayers": "--layers",
+	"Model.NumAttentionHeads": "--heads", "Model.NumKeyValueHeads": "--kv-heads",
+	"num_hidden_layers": "--layers", "num_attention_heads": "--heads", "num_key_value_heads": "--kv-heads", "hidden_size": "--hidden",
+	"intermediate_size": "--intermediate", "max_position_embeddings": "--sequence", "head_dim": "--hidden/--heads",
+	"Resume": "--resume", "Force": "--force", "Out": "--out",
 }
 
-// WithFlag names flags in place of fields in a *train.ConfigError.
+// configFlag returns the flag for a field or key, or its own name if there is none.
+func configFlag(k configjson.Key) string {
+	if flag := configFlags[k]; flag != "" {
+		return flag
+	}
+	return string(k)
+}
+
+// WithFlag names flags in place of the fields and keys in an error of a configuration. It adds the flags of
+// the remedies to a *train.DirectoryError.
 func WithFlag(err error) error {
-	e, ok := errors.AsType[*train.ConfigError](err)
-	if !ok || trainingFlagOf[e.Field] == "" {
+	if e, ok := errors.AsType[*train.DirectoryError](err); ok && len(e.Remedies) > 0 {
+		var flags []string
+		for _, field := range e.Remedies {
+			flags = append(flags, configFlag(configjson.Key(field)))
+		}
+		return fmt.Errorf("%w (%s)", err, strings.Join(flags, ", "))
+	}
+	if e, ok := errors.AsType[*train.ConfigError](err); ok && configFlags[configjson.Key(e.Field)] == "" {
 		return err
 	}
-	return fmt.Errorf("--%s %s", trainingFlagOf[e.Field], fieldInText.ReplaceAllStringFunc(modelFlags.Replace(e.Problem), func(field string) string {
-		if flag := trainingFlagOf[field]; flag != "" {
-			return "--" + flag
-		}
-		return field
-	}))
+	if e, ok := errors.AsType[*configjson.KeyError](err); ok {
+		return errors.New(e.Named(configFlag))
+	}
+	return err
 }
-
-// modelFlags names flags in place of the keys of config.json in errors of the model.
-var modelFlags = strings.NewReplacer("model: ", "", "num_hidden_layers", "--layers", "num_attention_heads", "--heads", "num_key_value_heads", "--kv-heads",
-	"hidden_size", "--hidden", "intermediate_size", "--intermediate", "max_position_embeddings", "--sequence", "head_dim", "--hidden/--heads")
-
-// fieldInText matches names of fields that are not English words.
-var fieldInText = regexp.MustCompile(`\b(Parallel|Model|Options|Optimizer)\.[A-Z]\w*|\bHoldQuantized\b`)
 
 // separator replaces the escape sequences \n, \r, \t and \\ of --separator.
 var separator = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\\`, `\`)

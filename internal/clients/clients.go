@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -91,7 +92,7 @@ func Lookup(name string) (Client, error) {
 			return c, nil
 		}
 	}
-	return Client{}, fmt.Errorf("unknown client %q: use one of %s", name, strings.Join(names, ", "))
+	return Client{}, enum.Unknown("client", name, names)
 }
 
 // String returns the client's name.

@@ -257,7 +257,7 @@ func (r *Request) wait() error {
 		for _, rank := range r.pending.Missing() {
 			missing = append(missing, fmt.Sprint(rank))
 		}
-		return fmt.Errorf("rank %d: %s in %s: %w from rank %s within %v", g.rank, what, g, ErrTimeout, strings.Join(missing, ", "), g.job.timeout)
+		return g.fault(fmt.Errorf("%s in %s: %w from rank %s within %v", what, g, ErrTimeout, strings.Join(missing, ", "), g.job.timeout))
 	}
 	return r.outcome(what)
 }
@@ -265,10 +265,13 @@ func (r *Request) wait() error {
 // outcome returns the error of an operation that has ended. what is its name.
 func (r *Request) outcome(what string) error {
 	if r.pending.err != nil {
-		return fmt.Errorf("rank %d: %s in %s: %w", r.group.rank, what, r.group, r.pending.err)
+		return r.group.fault(fmt.Errorf("%s in %s: %w", what, r.group, r.pending.err))
 	}
 	return nil
 }
+
+// fault returns err as an error of this rank.
+func (g *Group) fault(err error) error { return &RankError{g.members[g.rank], err} }
 
 // andThen makes Wait call f when r is complete, after the functions of earlier calls of andThen.
 func (r *Request) andThen(f func() error) *Request {

@@ -22,9 +22,9 @@ func Run(n int, o Options, f func(*Group) error) error {
 			returned := false
 			defer func() {
 				if v := recover(); v != nil {
-					t.Abort(fmt.Errorf("rank %d: panic: %v\n%s", i, v, debug.Stack()))
+					t.Abort(&RankError{i, fmt.Errorf("panic: %v\n%s", v, debug.Stack())})
 				} else if !returned { // runtime.Goexit
-					t.Abort(fmt.Errorf("rank %d: the goroutine exited", i))
+					t.Abort(&RankError{i, errors.New("the goroutine exited")})
 				}
 			}()
 			err := f(New(t, o))

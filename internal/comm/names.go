@@ -1,8 +1,7 @@
 package comm
 
 import (
-	"fmt"
-
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -33,5 +32,5 @@ func ParseWire(name string) (Wire, error) {
 			return w.wire, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown format of gradients %q: use one of %v", name, WireNames())
+	return nil, enum.Unknown("format of gradients", name, WireNames())
 }

@@ -263,3 +263,15 @@ func TestComparable(t *testing.T) {
 		}
 	}
 }
+
+// TestRateText checks that products with different peaks are named apart, and equal ones once.
+func TestRateText(t *testing.T) {
+	for _, high := range []bool{false, true} {
+		c := estimate(t, 1<<30, "mxfp8", "b200", 8192, 4096).Config
+		c.Recipe.HighPrecision[recipe.Wgrad] = high
+		text := rateText(c.Device, c.operands())
+		if n := strings.Count(text, " at "); !strings.HasPrefix(text, "fprop at 4.5e+15 FLOP/s (") || strings.Contains(text, "), wgrad at 2.25e+15 FLOP/s (") != high || n != 1 && !high {
+			t.Errorf("wgrad in high precision %v: %s", high, text)
+		}
+	}
+}

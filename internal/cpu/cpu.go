@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // A Tier is an instruction set that kernels target. A greater value is faster.
@@ -46,7 +48,7 @@ func ParseTier(name string) (Tier, error) {
 			return Tier(t), nil
 		}
 	}
-	return 0, fmt.Errorf("unknown kernel tier %q: want one of %s", name, strings.Join(names[:], ", "))
+	return 0, enum.Unknown("kernel tier", name, names[:])
 }
 
 // A requirement is a tier and whether the processor has its instructions.

@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // A Device is one accelerator.
@@ -110,7 +111,7 @@ func Lookup(name string) (*Device, error) {
 		}
 		names = append(names, d.Name)
 	}
-	return nil, fmt.Errorf("unknown device %q: use one of %s", name, strings.Join(names, ", "))
+	return nil, enum.Unknown("device", name, names)
 }
 
 // String returns the device's name.

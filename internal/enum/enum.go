@@ -1,4 +1,5 @@
-// Package enum converts enumerations to and from text, by their lists of names.
+// Package enum converts enumerations to and from text, by their lists of names, and finds names similar
+// to an unknown one.
 package enum
 
 import (
@@ -28,7 +29,7 @@ func Marshal[E ~uint8](kind string, names []string, e E) ([]byte, error) {
 func Unmarshal[E ~uint8](kind string, names []string, e *E, text []byte) error {
 	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, string(text)) })
 	if i < 0 {
-		return fmt.Errorf("unknown %s %q: use one of %s", kind, text, strings.Join(names, ", "))
+		return Unknown(kind, string(text), names)
 	}
 	*e = E(i)
 	return nil

@@ -3,7 +3,8 @@ package evaluate
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/microscale-go/microscale/internal/enum"
 )
 
 // A Method is a convention of evaluation: the windows of a text, and which tokens are scored.
@@ -47,7 +48,7 @@ func MethodNames() []string {
 func LookupMethod(name string) (Method, error) {
 	i := slices.IndexFunc(methods, func(m Method) bool { return m.Name == name })
 	if i < 0 {
-		return Method{}, fmt.Errorf("unknown method %q: want one of %s", name, strings.Join(MethodNames(), ", "))
+		return Method{}, enum.Unknown("method", name, MethodNames())
 	}
 	return methods[i], nil
 }

@@ -76,7 +76,7 @@ func TestWindowsErrors(t *testing.T) {
 			t.Errorf("%s of %d by %d: got %v, want %q", tc.method, tc.tokens, tc.context, err, tc.want)
 		}
 	}
-	if _, err := LookupMethod("lm-eval"); err == nil || !strings.Contains(err.Error(), "want one of llama.cpp, gptq, strided, all") {
+	if _, err := LookupMethod("lm-eval"); err == nil || !strings.Contains(err.Error(), "use one of llama.cpp, gptq, strided, all") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -28,6 +29,7 @@ type Result struct {
 	Scores      Scores          // of the model, without an original
 	Comparisons []*Comparison   // by model, with an original
 	Layers      [][]LayerErrors // by model, with an original
+	Earlier     time.Duration   // that interrupted runs of a Stream took for the layers that this one did not repeat
 }
 
 // Do reads the windows. When ctx ends, it returns its error after the current window.
@@ -35,11 +37,7 @@ func (r *Run) Do(ctx context.Context) (*Result, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	w := &walk{Run: r, stacks: r.Models, scorer: scorer{r.Models[0].Vocabulary(), r.Threads}, result: r.newResult()}
-	if r.Original != nil {
-		w.stacks = append([]Stack{r.Original}, r.Models...)
-	}
-	w.total = len(r.Windows) * (w.stacks[0].Layers() + 1)
+	w := newWalk(r)
 	if r.Stream != nil {
 		return w.result, w.byLayer(ctx)
 	}
@@ -99,19 +97,39 @@ type walk struct {
 	result *Result
 	done   int
 	total  int
-	layers int // saved as complete by a Stream
+	layers int  // saved as complete by a Stream
+	given  bool // the directory of the Stream existed before its first run
+	start  time.Time
+}
+
+func newWalk(r *Run) *walk {
+	w := &walk{Run: r, stacks: r.Models, scorer: scorer{r.Models[0].Vocabulary(), r.Threads}, result: r.newResult(), start: time.Now()}
+	if r.Original != nil {
+		w.stacks = append([]Stack{r.Original}, r.Models...)
+	}
+	w.total = len(r.Windows) * (w.stacks[0].Layers() + 1)
+	return w
+}
+
+// embedded returns the residual streams of window i before the first layer.
+func (w *walk) embedded(i int) ([]tensor.Dense, error) {
+	xs := make([]tensor.Dense, len(w.stacks))
+	for k, s := range w.stacks {
+		x, err := s.Embed(w.Windows[i].Tokens)
+		if err != nil {
+			return nil, err
+		}
+		xs[k] = x
+	}
+	return xs, nil
 }
 
 // byWindow reads each window with all layers, which are in memory.
 func (w *walk) byWindow(ctx context.Context) error {
-	for i, window := range w.Windows {
-		xs := make([]tensor.Dense, len(w.stacks))
-		for k, s := range w.stacks {
-			x, err := s.Embed(window.Tokens)
-			if err != nil {
-				return err
-			}
-			xs[k] = x
+	for i := range w.Windows {
+		xs, err := w.embedded(i)
+		if err != nil {
+			return err
 		}
 		for l := range w.stacks[0].Layers() {
 			layers, err := w.load(ctx, l)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,7 +114,8 @@ func distance(e *Error, got, want tensor.Dense) {
 }
 
 // TestStream interrupts a streaming run after every number of steps, resumes it, and compares the
-// bits of the result with those of a run window by window.
+// bits of the result with those of a run window by window. The end of the run removes its files, and the
+// directory unless that existed before the first run.
 func TestStream(t *testing.T) {
 	whole := newTestRun(t)
 	want, err := whole.Do(t.Context())
@@ -122,7 +124,10 @@ func TestStream(t *testing.T) {
 	}
 	steps := len(whole.Windows) * 4
 	for stop := range steps {
-		dir := filepath.Join(t.TempDir(), "scratch")
+		dir, left := filepath.Join(t.TempDir(), "scratch"), os.ErrNotExist
+		if stop%2 == 1 {
+			dir, left = t.TempDir(), nil
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		first := newTestRun(t)
 		first.Stream = &Stream{Dir: dir, Key: "k"}
@@ -150,6 +155,13 @@ func TestStream(t *testing.T) {
 		if err != nil {
 			t.Fatalf("resumed after step %d: %v", stop, err)
 		}
+		if entries, err := os.ReadDir(dir); !errors.Is(err, left) || len(entries) > 0 {
+			t.Errorf("resumed after step %d: the directory has %v, %v, want no files, %v", stop, entries, err, left)
+		}
+		if got.Earlier <= 0 { // at least the embedding is complete
+			t.Errorf("resumed after step %d: earlier runs took %v", stop, got.Earlier)
+		}
+		got.Earlier = 0
 		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(again.Amaxes, whole.Amaxes) {
 			t.Fatalf("resumed after step %d: the results differ", stop)
 		}
@@ -163,9 +175,30 @@ func TestStream(t *testing.T) {
 				}
 			}
 		}
-		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Fatalf("the scratch directory is still there: %v", err)
-		}
+	}
+}
+
+// TestMeasure requires times of the first layer and the head, and no effect on the run.
+func TestMeasure(t *testing.T) {
+	whole, r := newTestRun(t), newTestRun(t)
+	want, err := whole.Do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Measure(t.Context())
+	if err != nil || p.Layer <= 0 || p.Head <= 0 {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	for _, s := range append(slices.Clone(r.Models), r.Original) {
+		s.(*fake).layers[0].released = false // a streaming run reads it again
+	}
+	if got, err := r.Do(t.Context()); err != nil || !reflect.DeepEqual(got, want) || !reflect.DeepEqual(r.Amaxes, whole.Amaxes) {
+		t.Errorf("the results differ after Measure: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := newTestRun(t).Measure(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the interruption", err)
 	}
 }
 

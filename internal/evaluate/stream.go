@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/tensor"
@@ -21,7 +22,7 @@ import (
 // evaluation resumes there. Dir is removed at the end, and when a run fails before its first layer is
 // complete. It is locked meanwhile.
 type Stream struct {
-	Dir string // is created; it may hold the state of an interrupted run
+	Dir string // is created if it does not exist; it may hold the state of an interrupted run
 	Key string // describes the evaluation: models, text, windows and options
 }
 
@@ -37,6 +38,8 @@ type state struct {
 	Layers int             `json:"layers"` // that all windows passed
 	Errors [][]LayerErrors `json:"errors"`
 	Amaxes *Amaxes         `json:"amaxes,omitempty"`
+	Time   time.Duration   `json:"time"`            // of all runs until then
+	Given  bool            `json:"given,omitempty"` // the directory existed before the first run
 }
 
 // residuals returns the file of the residual stream of a stack after a number of layers.
@@ -44,20 +47,34 @@ func (s *Stream) residuals(stack, layers int) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("%d-%d.f32", stack, layers))
 }
 
-// lock creates the directory and locks it.
-func (s *Stream) lock() (*lock.Lock, error) {
+// lock creates the directory and locks it. given reports whether the directory existed.
+func (s *Stream) lock() (held *lock.Lock, given bool, err error) {
+	_, err = os.Lstat(s.Dir)
+	given = err == nil
 	if err := os.MkdirAll(s.Dir, 0o777); err != nil {
-		return nil, err
+		return nil, given, err
 	}
-	held, err := lock.Dir(s.Dir)
+	held, err = lock.Dir(s.Dir)
 	if errors.Is(err, lock.ErrHeld) {
 		err = fmt.Errorf("%s: another evaluation uses the directory: wait for it, or name another directory", s.Dir)
 	}
-	return held, err
+	return held, given, err
+}
+
+// remove removes the files and, unless it was given, the directory.
+func (s *Stream) remove(given bool) error {
+	if !given {
+		return os.RemoveAll(s.Dir)
+	}
+	entries, err := os.ReadDir(s.Dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, e.Name())))
+	}
+	return err
 }
 
 // begin writes the first state, or reads that of an interrupted run.
-func (s *Stream) begin() (st state, resumed bool, err error) {
+func (s *Stream) begin(given bool) (st state, resumed bool, err error) {
 	data, err := os.ReadFile(filepath.Join(s.Dir, streamState))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -67,9 +84,9 @@ func (s *Stream) begin() (st state, resumed bool, err error) {
 			err = fmt.Errorf("%s: the directory is not empty and holds no interrupted evaluation: remove it, or name another", s.Dir)
 		}
 		if err == nil {
-			err = s.save(state{Key: s.Key, Layers: -1})
+			err = s.save(state{Key: s.Key, Layers: -1, Given: given})
 		}
-		return state{}, false, err
+		return state{Given: given}, false, err
 	case err != nil:
 		return st, false, err
 	}
@@ -80,9 +97,19 @@ func (s *Stream) begin() (st state, resumed bool, err error) {
 		return st, false, fmt.Errorf("%s: holds an interrupted evaluation of something else: remove it, or name another directory", s.Dir)
 	}
 	if st.Layers < 0 { // interrupted before the first layer
-		return state{}, false, nil
+		return state{Given: st.Given}, false, nil
 	}
 	return st, true, nil
+}
+
+// Completed returns the number of layers that interrupted runs of the same evaluation completed.
+func (s *Stream) Completed() int {
+	var st state
+	data, err := os.ReadFile(filepath.Join(s.Dir, streamState))
+	if err != nil || json.Unmarshal(data, &st) != nil || st.Key != s.Key {
+		return 0 // Do reports the error
+	}
+	return max(0, st.Layers)
 }
 
 // save replaces the state.
@@ -101,24 +128,24 @@ func (s *Stream) save(st state) error {
 // byLayer reads each layer once and applies it to all windows. If it fails, the directory keeps the
 // layers that are complete, if any.
 func (w *walk) byLayer(ctx context.Context) (err error) {
-	held, err := w.Stream.lock()
+	held, given, err := w.Stream.lock()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	st, resumed, err := w.Stream.begin()
+	st, resumed, err := w.Stream.begin(given)
 	if err != nil {
 		return err
 	}
-	w.layers = st.Layers
+	w.layers, w.given, w.result.Earlier = st.Layers, st.Given, st.Time
 	err = w.eachLayer(ctx, st, resumed)
 	switch {
 	case err == nil:
-		return os.RemoveAll(w.Stream.Dir)
+		return w.Stream.remove(w.given)
 	case ctx.Err() != nil:
 		return err
 	case w.layers == 0:
-		return errors.Join(err, os.RemoveAll(w.Stream.Dir))
+		return errors.Join(err, w.Stream.remove(w.given))
 	}
 	return fmt.Errorf("%w; %s keeps the completed layers: to resume, repeat the evaluation; to discard them, remove the directory", err, w.Stream.Dir)
 }
@@ -183,15 +210,13 @@ func (w *walk) embed() error {
 	if err != nil {
 		return err
 	}
-	for _, window := range w.Windows {
-		for k, s := range w.stacks {
-			x, err := s.Embed(window.Tokens)
-			if err == nil {
-				err = files[k].append(x)
-			}
-			if err != nil {
-				return errors.Join(err, closeAll(files))
-			}
+	for i := range w.Windows {
+		xs, err := w.embedded(i)
+		for k := 0; k < len(xs) && err == nil; k++ {
+			err = files[k].append(xs[k])
+		}
+		if err != nil {
+			return errors.Join(err, closeAll(files))
 		}
 	}
 	if err := closeAll(files); err != nil {
@@ -203,7 +228,7 @@ func (w *walk) embed() error {
 // save saves the state after a number of layers.
 func (w *walk) save(layers int) error {
 	w.layers = layers
-	return w.Stream.save(state{Key: w.Stream.Key, Layers: layers, Errors: w.result.Layers, Amaxes: w.Amaxes})
+	return w.Stream.save(state{Key: w.Stream.Key, Layers: layers, Errors: w.result.Layers, Amaxes: w.Amaxes, Time: w.result.Earlier + time.Since(w.start), Given: w.given})
 }
 
 // streamLayer applies layer l to all windows.

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // A File is an open GGUF file. Its methods may be called from several goroutines
@@ -25,20 +27,11 @@ type File struct {
 
 // Open opens a file and checks its header. Tensor data is not read.
 func Open(path string) (*File, error) {
-	// Stat first: opening a named pipe would wait for a writer.
-	info, err := os.Stat(path)
+	f, info, err := bounded.Open(path)
+	if errors.Is(err, bounded.ErrNotRegular) {
+		return nil, &safetensors.ContainerError{Path: path, Offset: -1, Problem: bounded.ErrNotRegular.Error(), Fix: "name a file"}
+	}
 	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &ContainerError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if info, err = f.Stat(); err != nil {
-		f.Close()
 		return nil, err
 	}
 	file, err := NewFile(f, info.Size(), path)
@@ -54,7 +47,7 @@ func Open(path string) (*File, error) {
 // name is for errors only.
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	h, dataStart, err := readHeader(r, size)
-	if e, ok := errors.AsType[*ContainerError](err); ok {
+	if e, ok := errors.AsType[*safetensors.ContainerError](err); ok {
 		e.Path = name
 		return nil, e
 	}
@@ -101,9 +94,9 @@ func (f *File) Lookup(name string) (TensorInfo, bool) {
 
 // ReadTensorAt fills p with the bytes of a tensor of this file from offset off on. It returns
 // an error, and reads nothing, unless [off, off+len(p)) is inside the tensor. If the file
-// became shorter since it was opened, the error is a [*ContainerError].
+// became shorter since it was opened, the error is a [*safetensors.ContainerError].
 func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
-	if err := checkRange(f.name, t, len(p), off); err != nil {
+	if err := bounded.CheckRange(f.name, t.Name, t.Bytes(), len(p), off); err != nil {
 		return err
 	}
 	at := f.dataStart + t.Begin + off
@@ -112,18 +105,10 @@ func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
 	case n == len(p):
 		return nil
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return &ContainerError{Path: f.name, Tensor: t.Name, Offset: at + int64(n), Fix: "fetch it again",
+		return &safetensors.ContainerError{Path: f.name, Tensor: t.Name, Offset: at + int64(n), Fix: "fetch it again",
 			Problem: fmt.Sprintf("the file ended %d bytes early: it changed or was truncated after it was opened", len(p)-n)}
 	}
-	return ioError(f.name, fmt.Sprintf("tensor %s: byte %d", quote(t.Name), at+int64(n)), err)
-}
-
-// checkRange checks that the n bytes at off are inside a tensor.
-func checkRange(path string, t TensorInfo, n int, off int64) error {
-	if off < 0 || off > t.Bytes() || int64(n) > t.Bytes()-off {
-		return fmt.Errorf("%s: tensor %s: %d bytes at %d are not inside its %d bytes", path, quote(t.Name), n, off, t.Bytes())
-	}
-	return nil
+	return bounded.FileError(f.name, fmt.Sprintf("tensor %s: byte %d", bounded.Quote(t.Name), at+int64(n)), err)
 }
 
 // Close closes a file that [Open] opened. It does nothing after [NewFile].

@@ -23,7 +23,7 @@
 //
 // A [File] reads with positioned reads. A [Layout] computes the bytes of the header and the
 // offset of every tensor before any data exists, so that a program can write them in any order
-// and from several goroutines. The error for an invalid file is a [*ContainerError]: one line
+// and from several goroutines. The error for an invalid file is a [*safetensors.ContainerError]: one line
 // with the file, the tensor or key, the byte offset, the problem and its remedy.
 package gguf
 

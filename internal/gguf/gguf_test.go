@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // everyValue has values of each type, extreme ones included.
@@ -204,7 +206,7 @@ func TestBadFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewFile(strings.NewReader(tc.file), int64(len(tc.file)), "m.gguf")
-			e, ok := errors.AsType[*ContainerError](err)
+			e, ok := errors.AsType[*safetensors.ContainerError](err)
 			if !ok || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "m.gguf: ") || e.Fix == "" || strings.Contains(err.Error(), "\n") {
 				t.Errorf("says %v, want %q in it", err, tc.want)
 			}
@@ -219,6 +221,11 @@ func TestGoodFiles(t *testing.T) {
 		"padded":        pad(head(0, 0), 0),
 		"version 2":     "GGUF" + u32(2) + u64(0) + u64(0),
 		"unpadded tail": pad(head(1, 0)+entry("t", F32, 0, 3), 12),
+		"array of u16":  head(0, 1) + key("k") + u32(9) + u32(2) + u64(2) + "\x01\x00\x02\x00",
+		"array of i16":  head(0, 1) + key("k") + u32(9) + u32(3) + u64(2) + "\x01\x00\x02\x00",
+		"array of u32":  head(0, 1) + key("k") + u32(9) + u32(4) + u64(2) + u64(1),
+		"array of i64":  head(0, 1) + key("k") + u32(9) + u32(11) + u64(1) + u64(1),
+		"array of text": head(0, 1) + key("k") + u32(9) + u32(8) + u64(1) + u64(0),
 		"empty tensors": pad(head(2, 0)+entry("t", F32, 0, 0)+entry("u", F32, 0, 0), 0),
 	} {
 		if _, err := NewFile(strings.NewReader(file), int64(len(file)), name); err != nil {
@@ -250,7 +257,7 @@ func TestBadLayouts(t *testing.T) {
 		{nil, []Pair{{alignmentKey, uint32(3)}}, "alignment is 3"},
 	} {
 		_, err := NewLayout(tc.specs, tc.metadata)
-		if e, ok := errors.AsType[*ContainerError](err); !ok || !strings.Contains(err.Error(), tc.want) || e.Fix == "" {
+		if e, ok := errors.AsType[*safetensors.ContainerError](err); !ok || !strings.Contains(err.Error(), tc.want) || e.Fix == "" {
 			t.Errorf("says %v, want %q in it", err, tc.want)
 		}
 	}
@@ -313,7 +320,7 @@ func FuzzNewFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		got, err := NewFile(bytes.NewReader(file), int64(len(file)), "f")
 		if err != nil {
-			if _, ok := errors.AsType[*ContainerError](err); !ok {
+			if _, ok := errors.AsType[*safetensors.ContainerError](err); !ok {
 				t.Fatalf("%T: %v", err, err)
 			}
 			return

@@ -9,6 +9,8 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // A header describes a file and its tensors.
@@ -103,7 +105,7 @@ func (p *parser) metadata(h *header, n uint64) {
 		}
 		value := p.value(p.uint32())
 		if p.err != nil {
-			if e, ok := p.err.(*ContainerError); ok && key != "" {
+			if e, ok := p.err.(*safetensors.ContainerError); ok && key != "" {
 				e.Key = key
 			}
 			return
@@ -129,7 +131,7 @@ func checkKey(key string) string {
 func (p *parser) alignment(h *header) int64 {
 	a, problem := alignment(h.Metadata)
 	if p.err == nil && problem != "" {
-		p.err = &ContainerError{Key: alignmentKey, Offset: -1, Problem: problem, Fix: fixDamaged}
+		p.err = &safetensors.ContainerError{Key: alignmentKey, Offset: -1, Problem: problem, Fix: fixDamaged}
 	}
 	return a
 }
@@ -175,7 +177,7 @@ func (p *parser) tensors(h *header, n uint64) (offsets []uint64) {
 			t.End = size
 		}
 		if p.err != nil {
-			if e, ok := p.err.(*ContainerError); ok {
+			if e, ok := p.err.(*safetensors.ContainerError); ok {
 				e.Tensor = t.Name
 			}
 			return nil
@@ -213,11 +215,11 @@ func place(h *header, offsets []uint64, dataStart, size int64) error {
 		t := &h.Tensors[i]
 		t.Begin = next
 		if offsets[i] != uint64(next) {
-			return &ContainerError{Tensor: t.Name, Offset: -1, Fix: fixDamaged,
+			return &safetensors.ContainerError{Tensor: t.Name, Offset: -1, Fix: fixDamaged,
 				Problem: fmt.Sprintf("it begins at byte %d of the data, and the tensors before it end at %d", offsets[i], next)}
 		}
 		if t.End > size-dataStart-next {
-			return &ContainerError{Tensor: t.Name, Offset: size, Problem: "the file ends before its data", Fix: fixTruncated}
+			return &safetensors.ContainerError{Tensor: t.Name, Offset: size, Problem: "the file ends before its data", Fix: fixTruncated}
 		}
 		t.End += next
 		var err error
@@ -226,7 +228,7 @@ func place(h *header, offsets []uint64, dataStart, size int64) error {
 		}
 	}
 	if end := dataStart + next; size > end {
-		return &ContainerError{Offset: end, Problem: fmt.Sprintf("%d bytes follow the last tensor", size-end), Fix: fixDamaged}
+		return &safetensors.ContainerError{Offset: end, Problem: fmt.Sprintf("%d bytes follow the last tensor", size-end), Fix: fixDamaged}
 	}
 	return nil
 }
@@ -234,7 +236,7 @@ func place(h *header, offsets []uint64, dataStart, size int64) error {
 // padded returns n rounded up to a multiple of the alignment.
 func padded(n, alignment int64) (int64, error) {
 	if n > math.MaxInt64-alignment {
-		return 0, &ContainerError{Offset: -1, Problem: "the file would exceed 2^63-1 bytes", Fix: fixSpec}
+		return 0, &safetensors.ContainerError{Offset: -1, Problem: "the file would exceed 2^63-1 bytes", Fix: fixSpec}
 	}
 	return (n + alignment - 1) / alignment * alignment, nil
 }
@@ -246,7 +248,7 @@ func (p *parser) fail(problem, fix string) { p.failAt(p.at, problem, fix) }
 
 func (p *parser) failAt(offset int64, problem, fix string) {
 	if p.err == nil {
-		p.err = &ContainerError{Offset: offset, Problem: problem, Fix: fix}
+		p.err = &safetensors.ContainerError{Offset: offset, Problem: problem, Fix: fix}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // A Spec is a tensor to be written.
@@ -23,7 +25,7 @@ type Layout struct {
 }
 
 // NewLayout plans a file with its tensors and metadata in the order given. The alignment is
-// that of the metadata, or 32. It returns a [*ContainerError] if [NewFile] would reject the
+// that of the metadata, or 32. It returns a [*safetensors.ContainerError] if [NewFile] would reject the
 // file.
 func NewLayout(tensors []Spec, metadata []Pair) (*Layout, error) {
 	l := &Layout{header: &header{Version: currentVersion, Metadata: slices.Clone(metadata)}, byName: make(map[string]int, len(tensors))}
@@ -45,7 +47,7 @@ func NewLayout(tensors []Spec, metadata []Pair) (*Layout, error) {
 			problem = "the file would exceed 2^63-1 bytes"
 		}
 		if problem != "" {
-			return nil, &ContainerError{Tensor: t.Name, Offset: -1, Problem: problem, Fix: fixSpec}
+			return nil, &safetensors.ContainerError{Tensor: t.Name, Offset: -1, Problem: problem, Fix: fixSpec}
 		}
 		t.Begin, t.End = next, next+size
 		l.byName[t.Name] = i
@@ -60,7 +62,7 @@ func NewLayout(tensors []Spec, metadata []Pair) (*Layout, error) {
 		return nil, err
 	}
 	if start > maxHeaderSize || next > math.MaxInt64-start {
-		return nil, &ContainerError{Offset: -1, Problem: "the header or the file would be too large", Fix: "write fewer tensors or less metadata"}
+		return nil, &safetensors.ContainerError{Offset: -1, Problem: "the header or the file would be too large", Fix: "write fewer tensors or less metadata"}
 	}
 	l.prefix, l.size = append(b, make([]byte, int(start)-len(b))...), start+next
 	return l, nil
@@ -79,13 +81,13 @@ func (l *Layout) appendMetadata(b []byte) ([]byte, error) {
 			problem = err.Error()
 		}
 		if problem != "" {
-			return nil, &ContainerError{Key: p.Key, Offset: -1, Problem: problem, Fix: fixSpec}
+			return nil, &safetensors.ContainerError{Key: p.Key, Offset: -1, Problem: problem, Fix: fixSpec}
 		}
 		b = next
 	}
 	var problem string
 	if l.header.Alignment, problem = alignment(l.header.Metadata); problem != "" {
-		return nil, &ContainerError{Key: alignmentKey, Offset: -1, Problem: problem, Fix: fixSpec}
+		return nil, &safetensors.ContainerError{Key: alignmentKey, Offset: -1, Problem: problem, Fix: fixSpec}
 	}
 	return b, nil
 }

@@ -4,6 +4,9 @@ package input
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -32,6 +35,23 @@ func OpenFor(ctx context.Context, src, dst string) (*hf.Checkpoint, error) {
 	return c, err
 }
 
+// onHub adds to err, an error of opening arg, the name of a model on the hub that arg may mean:
+// OWNER/NAME or the address of its page.
+func onHub(arg string, err error) error {
+	if _, statErr := os.Lstat(arg); err == nil || !errors.Is(statErr, fs.ErrNotExist) {
+		return err
+	}
+	client, hubErr := hub.FromEnvironment(os.Getenv)
+	if hubErr != nil {
+		return err
+	}
+	repository, hubErr := hub.Parse(hub.Scheme + strings.TrimPrefix(arg, client.Endpoint+"/"))
+	if hubErr != nil {
+		return err
+	}
+	return fmt.Errorf("%w; for the model on the hub use %s", err, repository)
+}
+
 // Open opens the checkpoint that the argument SRC names. The caller closes it.
 func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	switch {
@@ -39,7 +59,7 @@ func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 		return convert.Open(arg)
 	case !strings.HasPrefix(arg, hub.Scheme):
 		c, err := sample.Open(ctx, arg)
-		return c, cli.Interrupted(err, "the sample was not created")
+		return c, onHub(arg, cli.Interrupted(err, "the sample was not created"))
 	}
 	client, err := hub.FromEnvironment(os.Getenv)
 	if err != nil {

@@ -27,60 +27,61 @@ interop:
 internal/memory:
 internal/bounded:
 internal/parallel:
-internal/cpu:
+internal/enum:
+internal/cpu: internal/enum
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
 internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
-internal/enum:
 internal/behavior: internal/enum
 internal/report:
 format: internal/behavior internal/enum
 internal/ggml: format internal/cpu
-mma: format internal/cpu
+mma: format internal/cpu internal/enum
 internal/mmatest: mma format
 tensor: internal/behavior format internal/cpu
 measure: tensor internal/cpu
-internal/evaluate: tensor internal/lock internal/parallel
+internal/evaluate: tensor internal/lock internal/parallel internal/enum
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
-internal/gguf:
+internal/gguf: safetensors internal/bounded
 quant: internal/behavior internal/enum format tensor internal/cpu internal/memory internal/parallel
-internal/device: quant format
-layout: format quant tensor
-internal/relayout: layout internal/ggml quant format
+internal/device: quant format internal/enum
+layout: format quant tensor internal/enum
+internal/relayout: layout internal/ggml quant format internal/enum
 gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
-profile: internal/behavior format quant
+profile: internal/behavior format quant internal/enum
 internal/sampling: quant
-internal/comm: quant tensor format internal/memory internal/parallel
+internal/comm: quant tensor format internal/memory internal/parallel internal/enum
 internal/commtest: internal/comm quant
 internal/comm/mpi: internal/comm
 tokenizer:
-internal/chat:
+internal/jinja:
+internal/chat: internal/jinja
 recipe: internal/enum gemm mma quant format internal/bounded
 internal/chart:
 internal/cost: internal/device layout recipe quant format
-internal/nn: internal/comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
+internal/nn: internal/enum internal/comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
-internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
+internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson internal/enum
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson tokenizer
-decoder: internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp internal/configjson hf safetensors
-train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
-internal/clients: internal/checkpoint quant
+decoder: internal/lock internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp internal/configjson hf safetensors
+train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel internal/enum internal/configjson
+internal/clients: internal/checkpoint quant internal/enum
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: internal/behavior verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: decoder internal/report convert internal/checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu internal/memory
-internal/cli: internal/bounded internal/sampling internal/nn internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
-internal/ranks: internal/cli train internal/comm internal/comm/mpi
+internal/cli: internal/bounded internal/lock internal/sampling internal/nn internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format internal/enum internal/configjson internal/report
+internal/ranks: internal/cli train internal/comm internal/comm/mpi internal/enum
 internal/input: internal/memory internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded safetensors
 internal/generation: internal/input hf internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer quant
 internal/serve: internal/generation internal/chat internal/sampling
 internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
-internal/blocksize: internal/cli internal/chart measure quant tensor format
+internal/blocksize: internal/cli internal/chart measure quant tensor format internal/enum
 internal/numbers: internal/behavior internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli internal/device mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
@@ -99,7 +100,6 @@ internal/lock: github.com/gofrs/flock
 internal/comm/mpi: github.com/ebitengine/purego
 internal/checksum: github.com/minio/crc64nvme
 tokenizer: golang.org/x/text
-internal/chat: github.com/ardanlabs/jinja
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 internal/ranks: github.com/spf13/cobra

@@ -1,4 +1,4 @@
-// Package lock prevents two processes from writing to the same directory.
+// Package lock prevents two processes from writing to the same directory, and writes files durably.
 package lock
 
 import (

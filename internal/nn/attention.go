@@ -62,9 +62,8 @@ func (s *attentionSaved) Bytes() int { return tensorBytes(s.qkv) + s.codes.bytes
 func (a *Attention) Width() int { return (a.Heads + 2*a.KVHeads) * a.HeadDim }
 
 // Forward returns O, tokens × Heads·HeadDim, for a batch of contiguous sequences of equal length,
-// which Scope.Lengths may say to end with padding. It takes ownership of qkv, whose Q and K it
-// rotates in place. saved is nil under
-// Scope.Inference.
+// padding included (Scope.Lengths). It takes ownership of qkv, whose Q and K it rotates in place.
+// saved is nil under Scope.Inference.
 func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Dense, saved Saved, err error) {
 	if err := checkWidth(a.Name, qkv, a.Width()); err != nil {
 		return tensor.Dense{}, nil, err
@@ -132,7 +131,7 @@ func (a *Attention) forwardOnly() string {
 }
 
 // prepare normalizes and rotates Q and K of sequences of the given length that start at position
-// first and may grow to the given maximum length.
+// first and may grow to longest tokens.
 func (a *Attention) prepare(s *Scope, qkv tensor.Dense, length, first, longest int) error {
 	p := preparation{Attention: a, s: s, qkv: qkv, length: length, queryWeight: a.QueryNorm.weight(s), keyWeight: a.KeyNorm.weight(s)}
 	if a.Rotary != nil {

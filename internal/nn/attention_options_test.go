@@ -3,6 +3,7 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/tensor"
@@ -266,5 +267,21 @@ func TestTanh(t *testing.T) {
 	}
 	if got := tanh(float32(math.NaN())); got == got {
 		t.Errorf("tanh(NaN): got %g", got)
+	}
+}
+
+// TestForwardOnly checks that each option without a backward pass is an error in training.
+func TestForwardOnly(t *testing.T) {
+	for want, option := range map[string]func(a *Attention){
+		"query norm": func(a *Attention) { a.QueryNorm = NewRMSNorm("q", 8, 1e-5) },
+		"key norm":   func(a *Attention) { a.KeyNorm = NewRMSNorm("k", 8, 1e-5) },
+		"softcap":    func(a *Attention) { a.Softcap = 1 },
+		"sinks":      func(a *Attention) { a.Sinks = newParam("s", 1, 1) },
+	} {
+		a := &Attention{Name: "a", Heads: 1, KVHeads: 1, HeadDim: 8}
+		option(a)
+		if _, _, err := a.Forward(f32Scope(t), tensor.New(1, a.Width()), 1); err == nil || !strings.Contains(err.Error(), "has no backward pass") {
+			t.Errorf("%s: got %v, want an error", want, err)
+		}
 	}
 }

@@ -30,18 +30,18 @@ type codedCache struct {
 // they are 16 KiB.
 const codedTile = 32
 
-// quantizeHeads returns heads, rows of tokens × (n·dim), as a tensor of (tokens·n) × dim. It reuses
-// the memory of into if that has the shape.
+// quantizeHeads quantizes heads, tokens × (n·dim), as a tensor of (tokens·n) × dim. It reuses the
+// memory of into if that has as many rows.
 func quantizeHeads(s *Scope, heads tensor.Dense, dim int, into *quant.Tensor) (*quant.Tensor, error) {
 	rows := heads.Rows * heads.Cols / dim
-	x := tensor.Dense{Rows: rows, Cols: dim, Stride: dim, Data: heads.Data}
-	if heads.Rows > 1 {
+	x := tensor.Dense{Rows: rows, Cols: dim, Stride: dim}
+	if heads.Rows == 1 {
+		x.Data = heads.Row(0)
+	} else {
 		x.Data = make([]float32, 0, rows*dim)
 		for i := range heads.Rows {
 			x.Data = append(x.Data, heads.Row(i)...)
 		}
-	} else {
-		x.Data = heads.Row(0)
 	}
 	if into != nil && into.Rows() != rows {
 		into = nil
@@ -101,7 +101,7 @@ func (c *codedCache) rows(s *Scope, dst tensor.Dense, head, first int) {
 	}
 }
 
-// tile decodes tokens from first on of a head of K or V into the memory that belongs to a head of K.
+// tile decodes tokens from first on of a head of K or V, into the memory of owner, a head of K.
 func (c *codedCache) tile(s *Scope, head, owner, first, tokens int) []float32 {
 	dim := c.heads[head].Cols()
 	dst := c.tiles[owner*codedTile*dim:][:tokens*dim]

@@ -8,17 +8,17 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Attention of few tokens on a KV cache. It reads keys and values in place: all heads of a group
+// Attention of few tokens over a KV cache. It reads keys and values in place. All heads of a group
 // use a few rows while these are in the first-level cache.
 
 const (
 	decodeTokens = 8       // maximum number of tokens; with more, products of stacked queries are faster
-	decodeTile   = 8       // keys that the heads of a group use in turns
+	decodeTile   = 8       // keys that all heads of a group use before the next keys are read
 	decodeGrain  = 1 << 16 // minimum number of products for one goroutine
 )
 
-// decodes reports whether attention of n tokens on a cache is computed by decode: without a trace
-// of operands, in the recipe's Activations.
+// decodes reports whether decode computes attention of n tokens over a cache. It computes in the
+// recipe's Activations and calls no observer.
 func (a *Attention) decodes(s *Scope, n int) bool {
 	return n <= decodeTokens && s.Inference && s.Observer.Operand == nil && s.Observer.Product == nil && !s.Recipe.Attention.DotProduct && !s.Recipe.Attention.MultiHead
 }
@@ -119,7 +119,7 @@ func (r *decodeRun) group(out, query []float32, head, length int) {
 	}
 }
 
-// tileTokens returns the number of tokens that the heads of a group use in turns.
+// tileTokens returns the number of tokens that all heads of a group use before the next are read.
 func (c *Cache) tileTokens(s *Scope) int {
 	if s.codesCache() {
 		return codedTile
@@ -127,8 +127,8 @@ func (c *Cache) tileTokens(s *Scope) int {
 	return decodeTile
 }
 
-// tile returns tokens from first on of a head of K, or with numbers from KVHeads on of V, and the
-// elements between two tokens. owner is the head of K whose memory codes are decoded to.
+// tile returns tokens from first on of a head, and the stride between two tokens in elements. Heads
+// from KVHeads on are those of V. Codes are decoded to the memory of owner, a head of K.
 func (a *Attention) tile(s *Scope, c *Cache, head, owner, first, tokens int) (rows []float32, stride int) {
 	if s.codesCache() {
 		return c.coded.tile(s, head, owner, first, tokens), a.HeadDim

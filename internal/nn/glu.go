@@ -10,7 +10,7 @@ import (
 )
 
 // GLU is a gated linear unit (Shazeer, "GLU Variants Improve Transformer", 2020): it multiplies half
-// of each row by a function of the other half. With the zero values of the options it is SwiGLU:
+// of each row by a function of the other half. With zero options, it is SwiGLU:
 //
 //	[G U] = X      Y = silu(G)∘U       silu(g) = g·σ(g), σ(g) = 1/(1+e^-g)
 //	dU = dY∘silu(G)       dG = dY∘U∘σ(G)∘(1 + G∘(1−σ(G)))
@@ -21,11 +21,11 @@ type GLU struct {
 	Name       string
 	Activation Activation
 
-	// Limit clamps G to at most Limit and U to [−Limit, Limit], and adds 1 to U, as in gpt-oss. 0: none
-	// of this.
+	// Limit, if it is not 0, clamps G to at most Limit and U to [−Limit, Limit], and adds 1 to U, as in
+	// gpt-oss.
 	Limit float32
 
-	// Interleaved marks rows of X whose elements are G and U in turn.
+	// Interleaved marks rows of X whose elements alternate between G and U.
 	Interleaved bool
 }
 
@@ -147,13 +147,13 @@ func (g *GLU) Backward(s *Scope, saved Saved, dy tensor.Dense) (dx tensor.Dense,
 		return tensor.Dense{}, err
 	}
 	parallel.For(dx.Rows, rowGrain(4*width), s.Threads, func(from, to int) {
-		sigma := make([]float32, width)
+		sigmas := make([]float32, width)
 		for i := from; i < to; i++ {
 			gate, up := dx.Row(i)[:width], dx.Row(i)[width:]
-			copy(sigma, gate)
-			sigmoids(sigma)
+			copy(sigmas, gate)
+			sigmoids(sigmas)
 			for j, d := range dy.Row(i) {
-				v, sigma := gate[j], sigma[j]
+				v, sigma := gate[j], sigmas[j]
 				gate[j], up[j] = d*up[j]*sigma*(1+float32(v*(1-sigma))), d*float32(v*sigma)
 			}
 			s.round(dx.Row(i))

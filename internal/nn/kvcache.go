@@ -41,12 +41,15 @@ func (c *Cache) Truncate(n int) {
 }
 
 // Extend is Forward for the next tokens of one sequence. It adds their keys and values to the
-// cache. The result is valid until the cache's next call.
+// cache. The result is valid until the cache's next call. Without tokens, it is empty.
 func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.Dense, err error) {
 	if err := checkWidth(a.Name, qkv, a.Width()); err != nil {
 		return tensor.Dense{}, err
 	}
-	if err := a.prepare(s, qkv, max(1, qkv.Rows), cache.Len(), max(cache.Positions, cache.Len()+qkv.Rows)); err != nil {
+	if qkv.Rows == 0 {
+		return tensor.New(0, a.Heads*a.HeadDim), nil
+	}
+	if err := a.prepare(s, qkv, qkv.Rows, cache.Len(), max(cache.Positions, cache.Len()+qkv.Rows)); err != nil {
 		return tensor.Dense{}, err
 	}
 	if err := a.extend(s, qkv, cache); err != nil {

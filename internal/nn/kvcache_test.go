@@ -153,3 +153,26 @@ func TestCacheFormat(t *testing.T) {
 		}
 	}
 }
+
+// TestNoTokens checks passes of no tokens: without a cache, and with a cache in float32 or as codes.
+func TestNoTokens(t *testing.T) {
+	const heads, dim = 2, 32
+	a := &Attention{Name: "a", Heads: heads, KVHeads: 1, HeadDim: dim, Rotary: NewRotary(RotaryConfig{HeadDim: dim, Positions: 64, Base: 1e4})}
+	none, one := tensor.New(0, a.Width()), tensor.New(1, a.Width())
+	for _, format := range []quant.Format{{}, quant.MXFP8} {
+		s := *scopeOf(t, "bf16")
+		s.Inference, s.Cache = true, format
+		if o, _, err := a.Forward(&s, none, 1); err != nil || o.Rows != 0 || o.Cols != heads*dim {
+			t.Errorf("%s: Forward: got %d×%d (%v), want 0×%d", format, o.Rows, o.Cols, err, heads*dim)
+		}
+		cache := &Cache{}
+		for _, x := range []tensor.Dense{none, one, none} {
+			if o, err := a.Extend(&s, x.Clone(), cache); err != nil || o.Rows != x.Rows || o.Cols != heads*dim {
+				t.Errorf("%s: Extend: got %d×%d (%v), want %d×%d", format, o.Rows, o.Cols, err, x.Rows, heads*dim)
+			}
+		}
+		if cache.Len() != 1 {
+			t.Errorf("%s: got a cache of %d tokens, want 1", format, cache.Len())
+		}
+	}
+}

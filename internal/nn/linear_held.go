@@ -3,7 +3,6 @@ package nn
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -72,7 +71,7 @@ func (l *Linear) TransientBytes() int { return l.held.transient }
 // rowwise returns the operand of fprop.
 func (h *heldWeight) rowwise(s *Scope) (*quant.Tensor, error) {
 	q := s.quantizers(Weight)
-	if reflect.DeepEqual(q.Rowwise, h.quantizers.Rowwise) {
+	if q.Rowwise == h.quantizers.Rowwise {
 		return h.codes, nil
 	}
 	return q.Rowwise.Rowwise(h.codes.Dequantize(s.Threads), quant.With{Threads: s.Threads})
@@ -82,11 +81,11 @@ func (h *heldWeight) rowwise(s *Scope) (*quant.Tensor, error) {
 func (l *Linear) heldColumnwise(s *Scope) (*quant.Tensor, error) {
 	h, q := &l.held, s.quantizers(Weight)
 	switch {
-	case h.columnwise != nil && reflect.DeepEqual(q.Columnwise, h.quantizers.Columnwise):
+	case h.columnwise != nil && q.Columnwise == h.quantizers.Columnwise:
 		return h.columnwise, nil
 	case h.settled:
 		return nil, errSettled
-	case !reflect.DeepEqual(q.Columnwise, h.quantizers.Columnwise):
+	case q.Columnwise != h.quantizers.Columnwise:
 		return q.Columnwise.Columnwise(h.codes.Dequantize(s.Threads), quant.With{Threads: s.Threads})
 	case h.quantizers.Shared():
 		t, err := h.codes.Transpose()

@@ -2,7 +2,6 @@ package nn
 
 import (
 	"errors"
-	"reflect"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -28,7 +27,7 @@ func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
 		return l.held.rowwise(s)
 	}
 	c, q := &l.weight, s.quantizers(Weight)
-	usable := c.rowwise != nil && (c.columnwise != nil || !backward) && reflect.DeepEqual(c.quantizers, q)
+	usable := c.rowwise != nil && (c.columnwise != nil || !backward) && c.quantizers == q
 	if usable && (s.Recompute || s.ReuseWeights) {
 		return c.rowwise, nil
 	}

@@ -1,9 +1,7 @@
 package nn
 
 import (
-	"fmt"
-	"slices"
-
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -30,30 +28,15 @@ const (
 
 var operandNames = [operands]string{"input", "weight", "grad", "query", "key", "value", "probability", "grad_output", "grad_probability"}
 
-// String returns the operand's name.
-func (o Operand) String() string {
-	if int(o) >= operands {
-		return fmt.Sprintf("Operand(%d)", uint8(o))
-	}
-	return operandNames[o]
-}
+// String returns the operand's name, or "Operand(N)" for a value without a name.
+func (o Operand) String() string { return enum.String("Operand", operandNames[:], o) }
 
-// MarshalText returns the operand's name.
-func (o Operand) MarshalText() ([]byte, error) {
-	if int(o) >= operands {
-		return nil, fmt.Errorf("nn: invalid operand %d", uint8(o))
-	}
-	return []byte(operandNames[o]), nil
-}
+// MarshalText returns the operand's name. It returns an error for a value without a name.
+func (o Operand) MarshalText() ([]byte, error) { return enum.Marshal("operand", operandNames[:], o) }
 
-// UnmarshalText sets o to the operand of the given name.
+// UnmarshalText sets o to the operand of the given name. Case is ignored.
 func (o *Operand) UnmarshalText(text []byte) error {
-	i := slices.Index(operandNames[:], string(text))
-	if i < 0 {
-		return fmt.Errorf("nn: unknown operand %q", text)
-	}
-	*o = Operand(i)
-	return nil
+	return enum.Unmarshal("operand", operandNames[:], o, text)
 }
 
 // isGradient reports whether o belongs to the backward pass.

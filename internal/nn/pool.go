@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"reflect"
 	"slices"
 
 	"github.com/microscale-go/microscale/quant"
@@ -36,13 +35,14 @@ func (p *Pool) scratch(rows, cols int) tensor.Dense {
 	return tensor.Of(rows, cols, p.rounded[:rows*cols])
 }
 
-// take removes a tensor for a quantized copy of x from the pool. It returns nil if there is none.
+// take removes a tensor of the format, direction and shape of a quantized copy of x from the pool. It
+// returns nil if there is none.
 func (p *Pool) take(f quant.Format, d quant.Direction, x tensor.Dense) *quant.Tensor {
 	if p == nil {
 		return nil
 	}
 	i := slices.IndexFunc(p.free, func(t *quant.Tensor) bool {
-		return t.Direction == d && t.Rows() == x.Rows && t.Cols() == x.Cols && t.Format.Name == f.Name && reflect.DeepEqual(t.Format, f)
+		return t.Direction == d && t.Rows() == x.Rows && t.Cols() == x.Cols && t.Format == f
 	})
 	if i < 0 {
 		return nil
@@ -52,8 +52,8 @@ func (p *Pool) take(f quant.Format, d quant.Direction, x tensor.Dense) *quant.Te
 	return t
 }
 
-// maxPooled is the maximum number of tensors in a pool. The oldest are dropped first, so that
-// shapes that do not recur go.
+// maxPooled is the maximum number of tensors in a pool. The oldest are dropped first, so that shapes
+// that do not recur leave the pool.
 const maxPooled = 64
 
 // put adds tensors that are no longer read. It ignores nil.

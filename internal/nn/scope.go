@@ -24,9 +24,9 @@ type Scope struct {
 	// of tokens that the recipe cannot quantize is an error.
 	Pad bool
 
-	// Lengths are the numbers of tokens of the sequences of the pass. The rows of a sequence after
-	// them are padding: modules return zeros there, and neither outputs nor gradients of the other
-	// rows depend on them. nil: no sequence is padded.
+	// Lengths are the numbers of tokens of the sequences of the pass. The further rows of a sequence
+	// are padding: modules return zeros there, and neither outputs nor gradients of the other rows
+	// depend on them. nil: no sequence is padded.
 	Lengths []int
 
 	// Inference marks a forward pass without a backward pass: it saves no activations and
@@ -34,7 +34,7 @@ type Scope struct {
 	Inference bool
 
 	// Cache is the format of keys and values under Inference, with scales for each head of a token
-	// (CheckCacheFormat). It prevails over Attention.CacheScales. The zero format keeps them as they are.
+	// (CheckCacheFormat). It overrides Attention.CacheScales. The zero format does not quantize them.
 	Cache quant.Format
 
 	// Recompute marks a forward pass that repeats the last one of the same microbatch for its

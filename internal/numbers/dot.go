@@ -102,7 +102,7 @@ func IsProduct(s string) bool {
 	return product && IsNumber(a)
 }
 
-// operand parses a number of type t, and records it if t does not represent it.
+// operand parses a number and returns its code in t. It records numbers that t does not represent.
 func (d *DotCase) operand(text string, t *mma.Type) (uint64, error) {
 	code, err := parseOperand(text, t)
 	if v, parseErr := strconv.ParseFloat(text, 64); err == nil && parseErr == nil && v == v && v != t.Value(code) {
@@ -141,8 +141,8 @@ func parseOperand(s string, t *mma.Type) (uint64, error) {
 	return uint64(pattern), err
 }
 
-// parseScales returns the codes of the scales of k products. The default is 1, and one
-// scale applies to all blocks.
+// scales parses the scales of k products and returns their codes. The default is 1; one scale applies
+// to all blocks.
 func (d *DotCase) scales(flag string, texts []string, u *mma.Unit, k int) ([]byte, error) {
 	n := u.Scales(k)
 	switch {

@@ -21,6 +21,9 @@ func TestRuleText(t *testing.T) {
 	for range 300 {
 		amaxes = append(amaxes, math.Float32frombits(uint32(1+random.IntN(253))<<23|random.Uint32()&(1<<23-1)))
 	}
+	for e := -126; e < -100; e++ { // scales around the minimum
+		amaxes = append(amaxes, float32(math.Ldexp(1, e)), float32(math.Ldexp(1.99, e)))
+	}
 	for _, m := range []float32{1, 1.5, 1.75, 1.875, 1.9375, 1.96875, 1.984375, 1.9921875, 2} {
 		amaxes = append(amaxes, m, math.Nextafter32(m, 0), math.Nextafter32(m, 4))
 	}
@@ -43,6 +46,9 @@ func TestRuleText(t *testing.T) {
 					}
 					if strings.Contains(text, ", halved: ") {
 						want--
+					}
+					if limited := strings.Contains(text, "; the minimum scale is "); limited != (want < -format.E8M0.Bias) {
+						t.Errorf("amax %v: the scale is 2^%d before the minimum, but it is said: %s", amax, want, text)
 					}
 					want = max(want, -format.E8M0.Bias)
 					if got := exponentOf(e.Blocks[0].scale); got != want {

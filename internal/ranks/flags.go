@@ -3,13 +3,13 @@ package ranks
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/train"
 )
 
@@ -26,6 +26,13 @@ type Flags struct {
 	gatherFormat                             *cli.Choice[bool] // BF16
 }
 
+// Flags that Misused reads.
+const (
+	libraryFlag    = "mpi-library"
+	timeoutFlag    = "timeout"
+	defaultTimeout = 10 * time.Minute
+)
+
 // Add adds the flags to cmd.
 func Add(cmd *cobra.Command) *Flags {
 	flags := cmd.Flags()
@@ -40,8 +47,8 @@ func Add(cmd *cobra.Command) *Flags {
 	f.gatherFormat = cli.AddChoice(cmd, "param-gather-format", "with --fp8-param-gather: what the ranks gather, `NAME`: quantized (all copies), or bf16, which every rank quantizes", "quantized", gatherFormats, parseGatherFormat)
 	f.overlap = flags.Bool("overlap-param-gather", false, "with --fp8-param-gather: gather the weights of a layer while those before it compute")
 	f.reuse = flags.Bool("reuse-grad-buf-for-mxfp8-param-ag", false, "with --fp8-param-gather: use the memory of gradients for the transfer, under any recipe")
-	f.timeout = flags.Duration("timeout", 10*time.Minute, "end the job if a rank does not answer another for `TIME`; 0: no limit")
-	f.library = flags.String("mpi-library", "", "load the MPI library `FILE` (default that of the launcher)")
+	f.timeout = flags.Duration(timeoutFlag, defaultTimeout, "end the job if a rank does not answer another for `TIME`; 0: no limit")
+	f.library = flags.String(libraryFlag, "", "load the MPI library `FILE` (default that of the launcher)")
 	return f
 }
 
@@ -53,7 +60,7 @@ var gatherFormats = []string{"quantized", "bf16"}
 func parseGatherFormat(name string) (bf16 bool, err error) {
 	i := slices.Index(gatherFormats, name)
 	if i < 0 {
-		return false, fmt.Errorf("unknown format %q: use one of %s", name, strings.Join(gatherFormats, ", "))
+		return false, enum.Unknown("format", name, gatherFormats)
 	}
 	return i == 1, nil
 }
@@ -81,6 +88,9 @@ func (j *Job) Configure(c *train.Config) error {
 	f, p := j.flags, &c.Parallel
 	p.GradReduce, p.DistributedOptimizer = f.gradReduce.Value, *f.distributed
 	p.Tensor, p.Sequence, p.TensorAmaxOnly = f.tensor(), *f.sequence, *f.tpOnlyAmax
+	if j.world != nil && c.Threads == 0 {
+		c.Threads = j.threads() // also outside of Train: other ranks compute at the same time
+	}
 	p.GatherBF16, p.OverlapParamGather, p.ReuseGradBuffer = f.gatherFormat.Value, *f.overlap, *f.reuse
 	if err := c.CheckRanks(j.ranks); err != nil {
 		return cli.Misuse("%v", cli.WithFlag(err))

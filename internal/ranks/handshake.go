@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/comm"
 )
 
 // A setting is what all ranks of a job must have in common. Otherwise they would wait for messages that
@@ -17,7 +18,7 @@ import (
 type setting struct{ Name, Value string }
 
 // own are the flags that ranks may set to different values.
-var own = map[string]bool{"threads": true, "mpi-library": true, "config": true}
+var own = map[string]bool{"threads": true, libraryFlag: true, "config": true}
 
 // settings returns the settings of a command line: the version of the program, the command, and the
 // values of all flags.
@@ -53,9 +54,16 @@ func versionOf(version, path string) string {
 	return fmt.Sprintf("%s, SHA-256 %x", version, sha256.Sum256(program))
 }
 
-// handshake returns an error on every rank of an MPI job unless all have the same settings.
-func (j *Job) handshake(cmd *cobra.Command) error {
-	text, err := json.Marshal(settings(cmd))
+// A greeting is the first message of a rank to the others.
+type greeting struct {
+	Settings []setting
+	Error    json.RawMessage `json:",omitempty"` // of its command line, as comm.EncodeError returns it
+}
+
+// handshake returns an error on every rank of an MPI job unless all have the same settings. own is an error of
+// the command line of this rank, which handshake returns. The others return that of the first such rank.
+func (j *Job) handshake(cmd *cobra.Command, own error) error {
+	text, err := json.Marshal(greeting{settings(cmd), comm.EncodeError(own)})
 	if err != nil {
 		return err
 	}
@@ -63,11 +71,19 @@ func (j *Job) handshake(cmd *cobra.Command) error {
 	if err != nil {
 		j.abort(err)
 	}
+	if own != nil {
+		return own
+	}
 	lists := make([][]setting, len(all))
 	for rank, text := range all {
-		if err := json.Unmarshal(text, &lists[rank]); err != nil {
+		var g greeting
+		if err := json.Unmarshal(text, &g); err != nil {
 			return fmt.Errorf("the settings of rank %d: %w", rank, err)
 		}
+		if err := comm.DecodeError(g.Error); err != nil {
+			return &comm.RankError{Rank: rank, Err: err}
+		}
+		lists[rank] = g.Settings
 	}
 	return difference(lists)
 }

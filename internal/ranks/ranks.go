@@ -60,21 +60,11 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	if l.Size <= 1 {
 		return j, nil
 	}
-	t, err := mpi.Connect(*f.library, *f.timeout)
-	if err != nil {
-		unjoined = &l
+	j.ranks, j.local = l.Size, localProcesses(os.LookupEnv)
+	if err := j.join(cmd, l, *f.library, nil); err != nil {
 		return nil, err
 	}
-	transport, j.ranks, j.local = t, l.Size, localProcesses(os.LookupEnv)
-	j.world = comm.New(t, j.options)
-	if t.Rank() > 0 {
-		cmd.Root().SetOut(io.Discard)
-		cmd.Root().SetErr(io.Discard)
-	}
-	if err := j.handshake(cmd); err != nil {
-		return nil, err
-	}
-	if err := t.Watch(*f.timeout); errors.Is(err, mpi.ErrUnwatched) {
+	if err := transport.Watch(*f.timeout); errors.Is(err, mpi.ErrUnwatched) {
 		cli.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("%v: if a rank is killed, only the launcher or --timeout ends the job", err)})
 	} else if err != nil {
 		j.abort(err)
@@ -83,6 +73,47 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 		return nil, cli.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name, l.Size, want)
 	}
 	return j, nil
+}
+
+// join connects this process with its MPI job, silences all ranks but the first, and returns the error of the
+// handshake.
+func (j *Job) join(cmd *cobra.Command, l mpi.Launcher, library string, own error) error {
+	t, err := mpi.Connect(library, j.options.Timeout)
+	if err != nil {
+		unjoined = &l
+		return err
+	}
+	transport, j.world = t, comm.New(t, j.options)
+	if t.Rank() > 0 {
+		cmd.Root().SetOut(io.Discard)
+		cmd.Root().SetErr(io.Discard)
+	}
+	return j.handshake(cmd, own)
+}
+
+// Misused reports err, an error of the command line before Start, to all ranks of the MPI job, so that only
+// rank 0 prints it and all end. It does nothing for commands without the flags of Add, after Start, and outside
+// of a job.
+func Misused(cmd *cobra.Command, err error) {
+	l := mpi.FindLauncher()
+	library, timeout := cmd.Flags().Lookup(libraryFlag), cmd.Flags().Lookup(timeoutFlag)
+	if l.Size <= 1 || library == nil || timeout == nil || transport != nil || unjoined != nil {
+		return
+	}
+	limit, failed := time.ParseDuration(timeout.Value.String())
+	if failed != nil || limit <= 0 {
+		limit = defaultTimeout
+	}
+	j := &Job{options: comm.Options{Timeout: limit}}
+	_ = j.join(cmd, l, library.Value.String(), err) // this process has err anyway
+}
+
+// Help returns the writer for help: w, or on the ranks of an MPI job after the first, one that discards it.
+func Help(w io.Writer) io.Writer {
+	if mpi.FindLauncher().Rank > 0 {
+		return io.Discard
+	}
+	return w
 }
 
 // localProcesses returns the number of processes of the job on this machine, as launchers report it.
@@ -96,26 +127,25 @@ func localProcesses(lookup func(string) (string, bool)) int {
 	return 1
 }
 
+func init() { comm.RegisterError[cli.UsageError]() }
+
 // First reports whether this is the process that prints and writes.
 func (j *Job) First() bool { return j.world == nil || j.world.Rank() == 0 }
 
 // FromFirst calls f on rank 0 of an MPI job, and returns its result on every rank. The other ranks
-// return its error without its type.
+// return its error as comm.DecodeError restores it.
 func FromFirst[T any](j *Job, f func() (T, error)) (result T, err error) {
 	if j.world == nil {
 		return f()
 	}
 	var message struct {
 		Result T
-		Error  string
+		Error  json.RawMessage `json:",omitempty"` // as comm.EncodeError returns it
 	}
 	var text []byte
 	if j.First() {
 		result, err = f()
-		message.Result = result
-		if err != nil {
-			message.Error = err.Error()
-		}
+		message.Result, message.Error = result, comm.EncodeError(err)
 		var failed error
 		if text, failed = json.Marshal(message); failed != nil {
 			return result, failed
@@ -131,17 +161,14 @@ func FromFirst[T any](j *Job, f func() (T, error)) (result T, err error) {
 	if err := json.Unmarshal(all[0], &message); err != nil {
 		return result, err
 	}
-	if message.Error != "" {
-		err = errors.New(message.Error)
-	}
-	return message.Result, err
+	return message.Result, comm.DecodeError(message.Error)
 }
 
 // Train runs c on all ranks. It returns the result of rank 0 or, in an MPI job, of this process.
 func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, err error) {
 	c.Parallel.Local, c.Parallel.Program = j.local, cli.Version()
 	if c.Threads == 0 {
-		c.Threads = max(1, runtime.GOMAXPROCS(0)/j.local)
+		c.Threads = j.threads()
 	}
 	switch {
 	case j.world != nil:
@@ -165,6 +192,9 @@ func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, 
 	})
 	return result, err
 }
+
+// threads returns the number of threads of a rank by default: its share of the processors of this machine.
+func (j *Job) threads() int { return max(1, runtime.GOMAXPROCS(0)/j.local) }
 
 // abort ends an MPI job because of an error that the other ranks may not have. It does not return.
 func (j *Job) abort(err error) {

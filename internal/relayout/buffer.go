@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
@@ -63,7 +64,7 @@ func Lookup(name string) (Layout, error) {
 		}
 		names = append(names, l.Name)
 	}
-	return Layout{}, fmt.Errorf("unknown layout %q: use one of %s", name, strings.Join(names, ", "))
+	return Layout{}, enum.Unknown("layout", name, names)
 }
 
 // String returns the layout's name.

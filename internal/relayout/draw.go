@@ -5,6 +5,7 @@ import (
 	"html"
 	"strings"
 
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -22,7 +23,7 @@ func Draw(picture string) ([]byte, error) {
 	case "swizzle":
 		return drawSwizzle(layout.Swizzled, 256, 8), nil
 	}
-	return nil, fmt.Errorf("unknown picture %q: use one of %s", picture, strings.Join(Pictures, ", "))
+	return nil, enum.Unknown("picture", picture, Pictures)
 }
 
 // palette has light colors, on which dark text can be read.

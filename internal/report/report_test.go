@@ -75,6 +75,20 @@ func TestVerdict(t *testing.T) {
 	if got, want := c.Verdict()[4], "Quantized after training, the model of bf16 shows no loss in any format: the changes of perplexity are below 0.1% or two standard errors."; got != want {
 		t.Errorf("verdict without losses in formats: got %q, want %q", got, want)
 	}
+	c.Formats[1].Loss = 2.01 // 1 %, with an error of 0.4 %
+	for i := range c.Formats {
+		c.Formats[i].Windows = []float64{c.Formats[i].Loss - 0.004, c.Formats[i].Loss + 0.004}
+	}
+	c.Recipes[0].Windows = []float64{2, 2}
+	if got, want := c.Verdict()[4], "Quantizing the model of bf16 after training changes its perplexity by"; !strings.HasPrefix(got, want) {
+		t.Errorf("verdict with a loss beyond its error: got %q, want %q", got, want)
+	}
+	for i := range c.Formats {
+		c.Formats[i].Windows = []float64{c.Formats[i].Loss - 0.006, c.Formats[i].Loss + 0.006}
+	}
+	if got, want := c.Verdict()[4], "Quantized after training, the model of bf16 shows no loss"; !strings.HasPrefix(got, want) {
+		t.Errorf("verdict with a loss within its error: got %q, want %q", got, want)
+	}
 	c.Recipes[0].Failed, c.Recipes[0].ValidationLoss = "the loss was NaN at step 2", math.NaN()
 	want = []string{"bf16 did not finish: the loss was NaN at step 2.", "mxfp4 did not finish: the loss was NaN at step 1.",
 		"Other programs used the processors during most steps of mxfp8: their times are longer than on an idle machine."}

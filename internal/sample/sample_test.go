@@ -155,7 +155,7 @@ func TestOpenErrors(t *testing.T) {
 	t.Setenv("TMPDIR", gone)
 	for _, test := range []struct{ name, source, want string }{
 		{"more", "sample:large", "sample:large: there is only one sample: use sample: alone"},
-		{"path", gone, gone + ": no such file or directory: name a checkpoint directory or a .safetensors file"},
+		{"path", gone, gone + ": no such file or directory: name a checkpoint directory or file"},
 		{"no-temporary", Name, "the sample needs a directory for temporary files"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -137,6 +137,13 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 		writeError(w, asAPI(err))
 		return
 	}
+	if q.Model != "" {
+		if err := s.checkModel(q.Model); err != nil {
+			writeError(w, err)
+			return
+		}
+	}
+	s.unknown.add(q.unknown)
 	if err := s.pool.enter(); err != nil {
 		writeError(w, asAPI(err))
 		return

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +20,8 @@ import (
 // request is the body of both endpoints: parameters of OpenAI's API, and top_k, min_p and
 // repeat_penalty of other servers.
 type request struct {
+	Model string `json:"model"` // empty: the served one
+
 	Messages []message `json:"messages"`
 	Prompt   *texts    `json:"prompt"`
 
@@ -38,17 +39,8 @@ type request struct {
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-}
 
-// neutral lists parameters that this server does not have, with the values that ask for nothing.
-// Other values are an error, because ignoring them would give another answer than the client asked
-// for.
-var neutral = map[string][]string{
-	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "suffix": {`""`},
-	"logprobs": {"false"}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
-	"presence_penalty": {"0", "0.0"}, "frequency_penalty": {"0", "0.0"},
-	"tools": {"[]"}, "tool_choice": {`"none"`, `"auto"`}, "functions": {"[]"}, "function_call": {`"none"`, `"auto"`},
-	"response_format": {`{"type":"text"}`}, "modalities": {`["text"]`},
+	unknown []string // fields that neither this server nor OpenAI's API has
 }
 
 // readRequest reads the body of a request.
@@ -74,11 +66,8 @@ func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) 
 	if err != nil {
 		return q, badRequest("", "the request is not a JSON object: %v", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) { // of several, the error names the first
-		values, ok := neutral[name]
-		if compact := strings.Join(strings.Fields(string(members[name])), ""); ok && compact != "null" && !slices.Contains(values, compact) {
-			return q, badRequest(name, "%s is not supported: leave it out", name)
-		}
+	if q.unknown, err = checkFields(members); err != nil {
+		return q, err
 	}
 	err = json.Unmarshal(body, &q)
 	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
@@ -91,13 +80,13 @@ func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) 
 func (q *request) generation(c Config, seed uint64) (r generation.Request, err error) {
 	r = generation.Request{MaxTokens: c.MaxTokens, Stop: q.Stop, Sampling: c.Sampling}
 	r.Sampling.Seed = seed
-	limit := q.MaxCompletionTokens
+	limit, name := q.MaxCompletionTokens, "max_completion_tokens"
 	if limit == nil {
-		limit = q.MaxTokens
+		limit, name = q.MaxTokens, "max_tokens"
 	}
 	if limit != nil {
 		if *limit < 1 {
-			return r, badRequest("max_tokens", "max_tokens is %d, want at least 1", *limit)
+			return r, badRequest(name, "%s is %d, want at least 1", name, *limit)
 		}
 		if r.MaxTokens == 0 || *limit < r.MaxTokens {
 			r.MaxTokens = *limit
@@ -117,7 +106,8 @@ func (q *request) generation(c Config, seed uint64) (r generation.Request, err e
 	}
 	err = r.Sampling.Validate()
 	if e := (*sampling.OutOfRange)(nil); errors.As(err, &e) {
-		err = badRequest(strings.NewReplacer("-", "_", " ", "_").Replace(e.Name), "%v", err)
+		name := strings.NewReplacer("-", "_", " ", "_").Replace(e.Name)
+		err = badRequest(name, "%s is %.10g, want %.10g to %.10g", name, e.Value, e.Low, e.High)
 	}
 	return r, err
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
+	"slices"
 	"time"
 
 	"github.com/microscale-go/microscale/internal/generation"
@@ -20,6 +22,9 @@ type Config struct {
 	Queue     int              // requests that wait
 	MaxTokens int              // of an answer; 0: until its context is full
 	Sampling  sampling.Options // for requests that do not give them
+
+	Aliases []string           // further names of the model that requests may use
+	Unknown func(field string) // if not nil, is called once for each unknown field of requests; calls do not overlap
 }
 
 // Limits that no client needs to exceed.
@@ -38,6 +43,7 @@ type Server struct {
 	config  Config
 	pool    *pool
 	batch   *batch
+	unknown reporter
 	passes  int           // over the weights for single tokens; who has the turn counts
 	turn    chan struct{} // holds an element while a forward pass runs
 	created int64
@@ -55,7 +61,7 @@ func New(m *generation.Model, c Config) (*Server, error) {
 		}
 		contexts = append(contexts, one)
 	}
-	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime}, nil
+	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), unknown: reporter{report: c.Unknown, seen: map[string]bool{}}, turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime}, nil
 }
 
 // Handler returns the endpoints.
@@ -66,8 +72,8 @@ func (s *Server) Handler() http.Handler {
 		writeJSON(w, modelList{Object: "list", Data: []modelObject{s.describe()}})
 	})
 	mux.HandleFunc("GET /v1/models/{name...}", func(w http.ResponseWriter, r *http.Request) {
-		if name := r.PathValue("name"); name != s.model.Name {
-			writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no model %q: this server has %q", name, s.model.Name)})
+		if err := s.checkModel(r.PathValue("name")); err != nil {
+			writeError(w, err)
 			return
 		}
 		writeJSON(w, s.describe())
@@ -86,6 +92,19 @@ func (s *Server) Handler() http.Handler {
 		writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no %s %s: this server has POST /v1/chat/completions, POST /v1/completions and GET /v1/models", r.Method, r.URL.Path)})
 	})
 	return mux
+}
+
+// checkModel returns an error unless a name is that of the served model, its last element, or an
+// alias.
+func (s *Server) checkModel(name string) *apiError {
+	own := s.model.Name
+	if name == own || name == path.Base(own) || slices.Contains(s.config.Aliases, name) {
+		return nil
+	}
+	return &apiError{
+		status: http.StatusNotFound, Param: "model", Code: "model_not_found",
+		Message: fmt.Sprintf("there is no model %.200q: this server has %q", name, own),
+	}
 }
 
 func (s *Server) describe() modelObject {

@@ -27,6 +27,10 @@ type Comparison struct {
 	Command string // the command line, for the report
 	Version string // of the program
 
+	// Divide returns the results of task for the numbers below n. It may divide them among the ranks of a
+	// job, all of which call it.
+	Divide func(n int, task func(i int) (report.Format, error)) ([]report.Format, error)
+
 	recipes []report.Recipe
 	formats []report.Format
 	failed  []string // recipes that failed for another reason than divergence
@@ -48,10 +52,6 @@ func (k *Comparison) Run(ctx context.Context, recipes []recipe.Recipe, seeds int
 	return k.quantize(ctx)
 }
 
-// Operands are observed in about observedSteps steps of a run, observedEvery or more
-// apart, because that takes as long as a step.
-const observedSteps, observedEvery = 12, 4
-
 // train trains with one recipe. Its error is that of an interruption. Of the seeds after
 // the first, it keeps the final losses.
 func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) error {
@@ -60,62 +60,28 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	if seed != k.Config.Seed {
 		return k.again(ctx, c)
 	}
-	w := newWatcher(r)
-	every := max(observedEvery, (c.Steps+observedSteps-1)/observedSteps)
-	observed := func(step int) bool { return (step-1)%every == 0 || step == c.Steps }
-	row := report.Recipe{Name: r.Name, Doc: r.Doc, TrainLoss: nan, ValidationLoss: nan}
-	var plain, all bench.Laps // steps without observation, and all steps
-	tokens := 0
+	t := newTrial(r, c.Steps)
 	m := cli.NewTrainMeter(k.Stderr, r.Name, c.Steps)
-	plain.Start()
-	all.Start()
 	c.Progress = func(e train.Event) {
 		m.Report(e)
-		switch e.Name {
-		case "step":
-			row.Steps = e.Step
-			tokens += e.Tokens
-			k.batch = tokens / e.Step
-			row.Train = append(row.Train, report.Point{Step: e.Step, Loss: e.Loss})
-			all.End(e.Elapsed)
-			if !observed(e.Step) {
-				plain.End(e.Elapsed)
-			}
-			plain.Start()
-		case "validation":
-			row.Validation = append(row.Validation, report.Point{Step: e.Step, Loss: e.Loss})
-			plain.Start() // a step excludes validation
-			all.Start()
-		}
+		t.progress(e)
 	}
-	c.Observer = func(step int) (o nn.Observer) {
-		if observed(step) {
-			o.Operand = func(o nn.Observation) { w.observe(step, o) }
-		}
-		return o
-	}
+	c.Observer = t.observer
+	t.start()
 	result, err := k.Trainer(ctx, c)
 	m.Close()
-	if plain.Len() == 0 {
-		plain = all
-	}
-	times := plain.Sample()
-	row.SecondsPerStep, row.Busy = times.Median, times.Busy
-	row.TokensPerSecond = float64(k.batch) / row.SecondsPerStep
-	row.Operands, row.Scales = w.rows()
-	switch {
-	case err == nil:
-		row.TrainLoss, row.ValidationLoss = result.FinalLoss()
-		row.Runs = []report.Run{{Seed: seed, TrainLoss: row.TrainLoss, ValidationLoss: row.ValidationLoss}}
-		row.Windows = result.Sequences
-		row.Memory = reportedMemory(result.Memory)
-		if r.Name == cli.BaselineRecipe {
-			k.model = result.Model
-		}
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) {
 		return err
-	default:
+	}
+	row := t.row()
+	if row.Steps > 0 {
+		k.batch = t.tokens / row.Steps
+	}
+	row.TokensPerSecond = float64(k.batch) / row.SecondsPerStep
+	if err != nil {
 		k.fail(&row, err)
+	} else {
+		k.finish(&row, seed, result)
 	}
 	k.recipes = append(k.recipes, row)
 	if row.Busy {
@@ -125,6 +91,17 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 		fmt.Fprintf(k.Stderr, "%s: %s, validation loss %.4f nats per byte, %s per step\n", cli.Printable(r.Name), cli.Counted(row.Steps, "step"), row.ValidationLoss, cli.DurationText(row.SecondsPerStep))
 	}
 	return nil
+}
+
+// finish records the result of a run.
+func (k *Comparison) finish(row *report.Recipe, seed uint64, result *train.Result) {
+	row.TrainLoss, row.ValidationLoss = result.FinalLoss()
+	row.Runs = []report.Run{{Seed: seed, TrainLoss: row.TrainLoss, ValidationLoss: row.ValidationLoss}}
+	row.Windows = result.Sequences
+	row.Memory = reportedMemory(result.Memory)
+	if row.Name == cli.BaselineRecipe {
+		k.model = result.Model
+	}
 }
 
 // reportedMemory returns the memory of a run for the report.
@@ -228,21 +205,17 @@ func (k *Comparison) quantize(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(k.Stderr, "microscale: quantizing the model of %s to every format\n", cli.BaselineRecipe)
-	for _, f := range quant.Formats() {
-		if !f.Scaled() {
-			continue
-		}
+	formats := slices.DeleteFunc(quant.Formats(), func(f quant.Format) bool { return !f.Scaled() })
+	k.formats, err = k.Divide(len(formats), func(i int) (report.Format, error) {
+		f := formats[i]
 		m, err := k.model.Quantize(quant.Quantizer{Format: f}, false, c.Threads)
 		if err != nil {
-			return err
+			return report.Format{}, err
 		}
 		e, err := train.Evaluate(ctx, m, nn.Scope{Recipe: base, Threads: c.Threads}, tokens, targets, c.Sequence)
-		if err != nil {
-			return err
-		}
-		k.formats = append(k.formats, report.Format{Name: f.Name, Bits: f.BitsPerElement(), Loss: e.Loss, Windows: e.Sequences})
-	}
-	return nil
+		return report.Format{Name: f.Name, Bits: f.BitsPerElement(), Loss: e.Loss, Windows: e.Sequences}, err
+	})
+	return err
 }
 
 // End writes the report to dir and prints the results. cause is the error of Run.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
 )
@@ -23,7 +24,7 @@ func TestCompareInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Data = corpus
-	k := &Comparison{Config: config, Corpus: corpus, Trainer: train.Run, Stderr: io.Discard}
+	k := &Comparison{Config: config, Corpus: corpus, Trainer: train.Run, Stderr: io.Discard, Divide: undivided}
 	var out strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := filepath.Join(t.TempDir(), "out")
@@ -40,7 +41,7 @@ func TestCompareInterrupted(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil || out.Len() > 0 {
 		t.Errorf("interrupted at the start, it left %v and printed %q", err, out.String())
 	}
-	impossible := &Comparison{Config: config, Corpus: corpus, Trainer: train.Run, Stderr: io.Discard}
+	impossible := &Comparison{Config: config, Corpus: corpus, Trainer: train.Run, Stderr: io.Discard, Divide: undivided}
 	impossible.Config.Model.NumAttentionHeads = 3 // which two heads of keys cannot serve
 	if err := impossible.End(&out, dir, false, impossible.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
 		t.Errorf("where no recipe can begin: %v", err)
@@ -68,4 +69,16 @@ func TestCompareInterrupted(t *testing.T) {
 	if err := os.Remove(dir + "-file"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// undivided computes all tasks in order.
+func undivided(n int, task func(int) (report.Format, error)) (list []report.Format, err error) {
+	for i := range n {
+		f, err := task(i)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, f)
+	}
+	return list, nil
 }

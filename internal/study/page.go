@@ -1,24 +1,17 @@
 package study
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/report"
 )
 
 // ReportName is the file name of the report.
 const ReportName = "report.html"
-
-// maxReport is the maximum size in bytes of an existing report. A report has about
-// 1 MB.
-const maxReport = 64 << 20
 
 // Reportable checks, before minutes of training, that a report can be written to dir,
 // and that dir holds nothing but an earlier report.
@@ -50,12 +43,8 @@ func Reportable(dir string) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	text, err := bounded.ReadFile(filepath.Join(dir, ReportName), maxReport)
-	if err != nil {
-		return err
-	}
-	if !bytes.Contains(text, []byte(report.Generator)) {
-		return fmt.Errorf("write a report: %s is not a report of microscale and would be replaced; name another directory with --out", cli.Printable(filepath.Join(dir, ReportName)))
+	if err := cli.CheckReport(filepath.Join(dir, ReportName)); err != nil {
+		return fmt.Errorf("%w; name another directory with --out", err)
 	}
 	return nil
 }

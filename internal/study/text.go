@@ -6,8 +6,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/report"
 )
@@ -22,23 +20,7 @@ func TerminalText(cell string) string { return terminalSigns.Replace(cli.Printab
 
 // PrintComparison prints the table of c, and the path of the report unless that is "".
 func PrintComparison(w io.Writer, c *report.Comparison, path string) error {
-	data := c.Table()
-	var columns []cli.Column
-	for _, c := range data.Columns {
-		if c.Short != "" {
-			columns = append(columns, cli.Column{Title: c.Short, Numeric: c.Numeric})
-		}
-	}
-	t := cli.NewTable(columns...)
-	for _, row := range data.Rows {
-		var cells table.Row
-		for i, cell := range row {
-			if data.Columns[i].Short != "" {
-				cells = append(cells, TerminalText(cell))
-			}
-		}
-		t.AppendRow(cells)
-	}
+	t := cli.ReportTable(c.Table(), TerminalText)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", t.Render())
 	for _, r := range c.Recipes {

@@ -3,11 +3,11 @@
 package mpi
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -135,8 +135,10 @@ func (t *Transport) Abort(err error) {
 	if t.aborting.Swap(true) {
 		select {} // until another goroutine has ended the process
 	}
-	rank := fmt.Sprintf("rank %d: ", t.rank)
-	fmt.Fprintf(os.Stderr, "microscale: %s%s\n", rank, strings.TrimPrefix(err.Error(), rank)) // which errors of comm begin with
+	if own := (*comm.RankError)(nil); !errors.As(err, &own) || own.Rank != t.rank {
+		err = &comm.RankError{Rank: t.rank, Err: err}
+	}
+	fmt.Fprintf(os.Stderr, "microscale: %v\n", err)
 	t.watch.leave(failed)
 	time.Sleep(messageTime)
 	t.abort <- struct{}{}
