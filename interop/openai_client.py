@@ -31,11 +31,20 @@ for name, call in {
     "long": lambda: client.completions.create(prompt="x" * 1000, **common),
     "tools": lambda: client.chat.completions.create(messages=messages, tools=[{"type": "function", "function": {"name": "f"}}], **common),
     "model": lambda: client.models.retrieve("other"),
+    "chat_model": lambda: client.chat.completions.create(messages=messages, model="other"),
+    "logit_bias": lambda: client.chat.completions.create(messages=messages, logit_bias={"5": 1}, **common),
+    "format": lambda: client.chat.completions.create(messages=messages, response_format={"type": "json_object"}, **common),
+    "several": lambda: client.completions.create(prompt="Hi", n=2, **common),
 }.items():
     try:
         call()
     except openai.APIStatusError as e:
         result[name] = [type(e).__name__, e.status_code, e.body["message"]]
+
+asked = client.chat.completions.create(
+    messages=messages, user="me", metadata={"a": "b"}, store=False, service_tier="auto", parallel_tool_calls=True, n=1, presence_penalty=0.0,
+    response_format={"type": "text"}, stop=None, model="tiny", max_completion_tokens=20, seed=7, temperature=0.1)
+result["harmless"] = asked.choices[0].message.content
 
 
 async def many():

@@ -37,7 +37,11 @@ func TestOpenAI(t *testing.T) {
 		Text             string
 		TextStreamed     string `json:"text_streamed"`
 		Bad, Long, Tools []any
-		Model            []any
+		Model, Several   []any
+		ChatModel        []any `json:"chat_model"`
+		LogitBias        []any `json:"logit_bias"`
+		Format           []any
+		Harmless         string
 		Many             []string
 	}
 	if err := json.Unmarshal(data, &got); err != nil {
@@ -48,6 +52,9 @@ func TestOpenAI(t *testing.T) {
 	}
 	if got.Chat == "" || got.Streamed != got.Chat || got.Finish != "length" || got.Tokens != 20 || got.StreamedTokens != 20 || got.Parts < 5 {
 		t.Errorf("chat %q (%s, %d tokens), streamed %q (%d tokens in %d parts)", got.Chat, got.Finish, got.Tokens, got.Streamed, got.StreamedTokens, got.Parts)
+	}
+	if got.Harmless != got.Chat {
+		t.Errorf("with fields that change nothing: got %q, want %q", got.Harmless, got.Chat)
 	}
 	if got.Text == "" || got.TextStreamed != got.Text || got.Text == got.Chat {
 		t.Errorf("text %q, streamed %q", got.Text, got.TextStreamed)
@@ -60,6 +67,10 @@ func TestOpenAI(t *testing.T) {
 		"long prompt": {got.Long, []any{"BadRequestError", 400.0, "the prompt has 1000 tokens"}},
 		"tools":       {got.Tools, []any{"BadRequestError", 400.0, "tools is not supported"}},
 		"other model": {got.Model, []any{"NotFoundError", 404.0, "there is no model"}},
+		"chat model":  {got.ChatModel, []any{"NotFoundError", 404.0, `there is no model "other": this server has "tiny"`}},
+		"logit bias":  {got.LogitBias, []any{"BadRequestError", 400.0, "logit_bias is not supported"}},
+		"format":      {got.Format, []any{"BadRequestError", 400.0, "response_format is not supported"}},
+		"two answers": {got.Several, []any{"BadRequestError", 400.0, "n is not supported"}},
 	} {
 		if len(c.error) != 3 || c.error[0] != c.want[0] || c.error[1] != c.want[1] || !strings.HasPrefix(c.error[2].(string), c.want[2].(string)) {
 			t.Errorf("%s: got %v, want %v", name, c.error, c.want)
