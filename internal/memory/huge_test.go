@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -21,11 +22,12 @@ func TestHuge(t *testing.T) {
 		Huge(b)
 		at := uintptr(unsafe.Pointer(&b[0]))
 		advised, end := uintptr(0), at+uintptr(n)
-		for m := range mappings(t) {
+		for _, m := range mappings(t) {
 			if m.advised && m.from < end && m.to > at {
 				advised += min(m.to, end) - max(m.from, at)
 			}
 		}
+		runtime.KeepAlive(b)
 		if advised != uintptr(n) {
 			t.Errorf("%d of %d bytes are advised", advised, n)
 		}
@@ -37,16 +39,17 @@ type mapping struct {
 	advised  bool
 }
 
-// mappings returns the parts of the address space with the same flags.
-func mappings(t *testing.T) map[mapping]bool {
+// mappings returns the parts of the address space with the same flags, in order. The heap may grow
+// meanwhile: the kernel then lists memory again, as the beginning of a longer mapping.
+func mappings(t *testing.T) (all []mapping) {
 	t.Helper()
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		t.Skipf("flags of memory are unknown: %v", err)
 	}
 	defer f.Close()
-	all := map[mapping]bool{}
 	var m mapping
+	listed := uintptr(0) // the end of the previous mapping
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		line := lines.Text()
 		if _, err := fmt.Sscanf(line, "%x-%x ", &m.from, &m.to); err == nil {
@@ -54,7 +57,9 @@ func mappings(t *testing.T) map[mapping]bool {
 		}
 		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok {
 			m.advised = strings.Contains(flags+" ", " hg ")
-			all[m] = true
+			m.from = max(m.from, listed)
+			listed = m.to
+			all = append(all, m)
 		}
 	}
 	return all
