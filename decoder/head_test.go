@@ -83,3 +83,21 @@ func TestCacheBytes(t *testing.T) {
 		t.Error("a cache in NVFP4: got no error")
 	}
 }
+
+// TestWithHeadAlternates checks that a model and its copy with another head, which share their
+// layers, do not change each other's results when they take turns.
+func TestWithHeadAlternates(t *testing.T) {
+	m, tokens := sessionModel(t)
+	want := slices.Clone(appendTokens(t, newSession(t, m, 0), tokens[:1030]...))
+	copied, err := m.WithHead(quant.Quantizer{Format: quant.MXFP8}, quant.Format{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		appendTokens(t, newSession(t, m, 0), tokens[:11]...)
+		appendTokens(t, newSession(t, copied, 20), tokens[:2+i]...)
+		if got := appendTokens(t, newSession(t, m, 0), tokens[:1030]...); !slices.Equal(got, want) {
+			t.Fatalf("turn %d: logits differ from those before", i)
+		}
+	}
+}

@@ -48,8 +48,8 @@ type Model struct {
 	head      projection
 	loss      nn.CrossEntropy
 
-	pool      nn.Pool
-	lastTrain Memory // without masters and gradients
+	pool      *nn.Pool // shared by copies with the same layers
+	lastTrain Memory   // without masters and gradients
 }
 
 // New returns a model with random weights that depend only on the seed: normally distributed with a
@@ -110,6 +110,7 @@ func newModel(c Config, plan *Plan, o Options, e *nn.Embedding) (*Model, error) 
 		embedding: e,
 		norm:      nn.NewRMSNorm("model.norm", plan.Hidden, float32(plan.Epsilon)),
 		loss:      nn.CrossEntropy{Name: "loss"},
+		pool:      new(nn.Pool),
 	}
 	var rotary *nn.Rotary
 	for i := range plan.Layers {
@@ -174,7 +175,7 @@ type scopes struct {
 
 // scopes returns the scopes of a pass under s.
 func (m *Model) scopes(s nn.Scope) *scopes {
-	s.Pool, s.Ranks = &m.pool, m.Options.Ranks
+	s.Pool, s.Ranks = m.pool, m.Options.Ranks
 	return &scopes{quantized: s, exempt: s.Disabled()}
 }
 

@@ -164,7 +164,7 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 	}
 	scope := nn.Scope{Recipe: bf16, Threads: threads}
 	c := *m
-	c.pool = nn.Pool{}
+	c.pool = new(nn.Pool)
 	c.layers = make([]*layer, len(m.layers))
 	for i, l := range m.layers {
 		copied := l.clone()
