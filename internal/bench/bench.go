@@ -105,10 +105,9 @@ const moment = 100 * time.Millisecond
 // follow only if they end within that time. Samples during which another process used the
 // processor are discarded if enough others remain.
 func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
-	const maxSamples = 1 << 14
 	start := time.Now()
 	done := 0
-	timed := func(passes int) (time.Duration, bool) {
+	return measure(budget, func() time.Duration { return time.Since(start) }, func(passes int) (time.Duration, bool) {
 		first := done
 		done += passes
 		return t.Time(func(worker int) {
@@ -116,7 +115,13 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 				pass(worker, first+i)
 			}
 		})
-	}
+	})
+}
+
+// measure is Measure of what timed runs: a number of passes, with the results of Team.Time. spent returns
+// the time since the start.
+func measure(budget time.Duration, spent func() time.Duration, timed func(passes int) (time.Duration, bool)) Sample {
+	const maxSamples = 1 << 14
 	once, disturbed := timed(1)
 	if disturbed && once > 2*budget && once < moment { // the disturbance may be the cause of the long time
 		once, disturbed = timed(1)
@@ -138,7 +143,7 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 		add(once, disturbed)
 	}
 	for {
-		spent := time.Since(start)
+		spent := spent()
 		if long && (len(all) == minSamples || spent+once > 2*budget) || !long && len(all) >= minSamples && (len(all) == maxSamples || spent >= budget) {
 			break
 		}
