@@ -65,12 +65,13 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestJobLimit: at most elementsAtOnce are in progress at a time. A tile larger than that runs
+// TestJobLimit: elementsAtOnce are in progress at a time, and never more. A tile larger than that runs
 // alone.
 func TestJobLimit(t *testing.T) {
 	for _, share := range []int{1, 2, 4} {
 		cols := elementsAtOnce / share
 		var running, most atomic.Int64
+		full, whole := context.WithTimeout(t.Context(), 10*time.Second) // ends when as many run as may
 		job := Job[int]{
 			Weights: 1, Threads: 16,
 			Tiling: func(int) Tiling { return Tiling{32, cols, 1, cols} },
@@ -78,7 +79,11 @@ func TestJobLimit(t *testing.T) {
 				n := running.Add(1)
 				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 				}
-				time.Sleep(time.Millisecond) // so that others could begin
+				if n == int64(share) {
+					whole()
+				}
+				<-full.Done()
+				time.Sleep(time.Millisecond) // so that more could begin
 				running.Add(-1)
 				return 0, nil
 			},
@@ -87,6 +92,7 @@ func TestJobLimit(t *testing.T) {
 		if err := job.Run(context.Background()); err != nil || most.Load() != int64(share) {
 			t.Errorf("%d tiles were worked on at a time, want %d: %v", most.Load(), share, err)
 		}
+		whole()
 	}
 }
 
@@ -147,8 +153,10 @@ func TestJobCanceled(t *testing.T) {
 		Weights: 1, Threads: 2,
 		Tiling: func(int) Tiling { return Tiling{1000, 1, 1, 1} },
 		Work: func(Tile) (int, error) {
-			if begun.Add(1) == 5 {
+			if n := begun.Add(1); n == 5 {
 				cancel()
+			} else if n > 5 {
+				<-ctx.Done() // begun before that
 			}
 			return 0, nil
 		},
