@@ -49,7 +49,7 @@ func TestSmolLM2Run(t *testing.T) {
 		}
 		if i == 0 {
 			command := "    $ microscale run " + name + ` "` + c.prompt + `" ` + strings.Join(line[3:], " ")
-			sameGenerated(t, "README.md", "smollm2", command+"\n    "+strings.Join(wrapped(c.text, 120), "\n    ")+"\n", strings.TrimSpace)
+			sameGenerated(t, "README.md", "smollm2", command+"\n    "+strings.Join(wrapped(c.text, 120), "\n    ")+"\n", sameTrimmed)
 		}
 	}
 }
