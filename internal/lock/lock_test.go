@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -35,9 +36,30 @@ func TestDir(t *testing.T) {
 	}
 }
 
+// TestPatience checks that Dir waits for a run that is ending.
+func TestPatience(t *testing.T) {
+	dir := t.TempDir()
+	held, err := Dir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	go func() {
+		time.Sleep(patience / 20)
+		closed <- held.Close()
+	}()
+	second, err := Dir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-closed, second.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestReplaced checks that Dir fails if the directory is replaced between opening and locking.
 func TestReplaced(t *testing.T) {
-	defer func() { tryLock = (*flock.Flock).TryLock }()
+	defer func(f func(*flock.Flock) (bool, error)) { tryLock = f }(tryLock)
 	dir := filepath.Join(t.TempDir(), "dir")
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
@@ -53,7 +75,7 @@ func TestReplaced(t *testing.T) {
 
 // TestNoLocks checks that Dir succeeds on a filesystem without locks.
 func TestNoLocks(t *testing.T) {
-	defer func() { tryLock = (*flock.Flock).TryLock }()
+	defer func(f func(*flock.Flock) (bool, error)) { tryLock = f }(tryLock)
 	for _, err := range []error{syscall.ENOTSUP, syscall.ENOSYS, syscall.ENOLCK, syscall.EBADF} {
 		t.Run(err.Error(), func(t *testing.T) {
 			tryLock = func(*flock.Flock) (bool, error) { return false, err }
