@@ -1,7 +1,7 @@
 // Package microscale is the Go toolkit for block-scaled low-precision numbers: MXFP8, MXFP6, MXFP4,
 // MXINT8, NVFP4, and FP8 in every scaling.
 //
-// It has no code of its own. The packages, in the order in which a tensor passes through them:
+// It contains no code. The packages, in the order in which a tensor passes through them:
 //
 //	safetensors         files of tensors; File.Floats reads one as []float32
 //	hf, hf/hub          Hugging Face checkpoints, on the disk and on the hub

@@ -1,4 +1,4 @@
-// Package interop tests this module against other projects. It has no code of its own. Each test
+// Package interop tests this module against other projects. It contains only tests. Each test
 // installs its packages, from PyPI or npm, in a separate environment:
 //
 //	ml_dtypes            codes of scalar formats: decoded, and encoded from float32

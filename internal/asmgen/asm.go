@@ -240,7 +240,7 @@ func (fn *Func) I(mnemonic string, operands ...any) {
 	fmt.Fprintf(&fn.body, "\t%s\n", line)
 }
 
-// Comment prints a comment on a line of its own.
+// Comment prints a comment on a separate line.
 func (fn *Func) Comment(format string, args ...any) {
 	fmt.Fprintf(&fn.body, "\n\t// "+format+"\n", args...)
 }

@@ -10,7 +10,7 @@ import (
 
 // QuantizeRowwiseColumnwise measures quantizing a matrix to a rowwise and a columnwise copy, as training
 // does. Each thread quantizes its share of the rows as a separate matrix. The rate counts the
-// bytes of the source once. The limit streams the source in and both copies out; it reads the
+// bytes of the source once. The limit streams the source in and the copies out; it reads the
 // source twice for scales of whole rows or of the tensor. The amax is given to formats with a
 // global scale.
 func (t *Team) QuantizeRowwiseColumnwise(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {

@@ -60,7 +60,7 @@ func (n Network) Time(bytes float64) float64 {
 }
 
 // WeightBytes returns the bytes of the copies of a rows×cols weight that travel: codes, and scales of
-// blocks; both copies unless one is the transpose of the other. A scale of the whole tensor does not
+// blocks, rowwise and columnwise unless one is the transpose of the other. A scale of the whole tensor does not
 // travel. Recipes that do not quantize weights send BF16.
 func WeightBytes(r recipe.Recipe, rows, cols int) float64 {
 	if !r.HoldsWeights() {

@@ -179,8 +179,8 @@ func Thresholds(d *device.Device, f quant.Format, reads int) []Threshold {
 	return []Threshold{
 		row("forward, weight quantized before", source+b, 1, fmt.Sprintf("input: read %g + write %.5g", source, b)),
 		row("forward", 2*(source+b), 1, fmt.Sprintf("input and weight: 2 × (read %g + write %.5g)", source, b)),
-		row("training step, both copies at once", 3*(source+2*b), 3, fmt.Sprintf("3 tensors × (read %g + write 2 × %.5g)", source, b)),
-		row("training step, copies apart", 3*2*(source+b), 3, fmt.Sprintf("3 tensors × 2 × (read %g + write %.5g)", source, b)),
+		row("training step, one read for both", 3*(source+2*b), 3, fmt.Sprintf("3 tensors × (read %g + write 2 × %.5g)", source, b)),
+		row("training step, one read per copy", 3*2*(source+b), 3, fmt.Sprintf("3 tensors × 2 × (read %g + write %.5g)", source, b)),
 	}
 }
 

@@ -99,7 +99,7 @@ func errorModel() Table {
 }
 
 func thresholdTable() Table {
-	t := Table{Title: "Sizes from which quantization pays on B200", Columns: []string{"format", "reads", "inference", "forward", "both at once", "copies apart"}}
+	t := Table{Title: "Sizes from which quantization pays on B200", Columns: []string{"format", "reads", "inference", "forward", "one read for both", "one read per copy"}}
 	d, err := device.Lookup("b200")
 	if err != nil {
 		panic(err) // a row of the table

@@ -73,8 +73,7 @@ func (a *Answer) copies() []Copies {
 	return list
 }
 
-// options returns the ways to make both operands of a tensor of the forward pass. "Both at
-// once" reads the source once for both copies.
+// options returns the ways to make both operands of a tensor of the forward pass.
 func options(f quant.Format, rows, cols int, transposed bool) []Option {
 	source := 2 * int64(rows) * int64(cols) // BF16
 	pass := source                          // of quantizing: one read, and one more for the amax of the tensor
@@ -90,7 +89,7 @@ func options(f quant.Format, rows, cols int, transposed bool) []Option {
 		transpose.Why = "rowwise codes have the scales of rows: they would be quantized twice"
 	}
 	return []Option{
-		{Name: "both at once", Available: true, Reads: pass, Writes: row + column, Kept: column, Source: &docTE},
+		{Name: "one read for both", Available: true, Reads: pass, Writes: row + column, Kept: column, Source: &docTE},
 		{Name: "columnwise in the backward pass", Available: true, Reads: 2 * pass, Writes: row + column, Kept: source, Source: &docTE},
 		transpose,
 	}

@@ -18,7 +18,7 @@ type weightCopies struct {
 }
 
 // forwardWeight returns the weight operand of fprop. Unless the weight is held, it quantizes
-// both copies; the columnwise one only if a backward pass follows.
+// the rowwise copy, and the columnwise one if a backward pass follows.
 func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
 	if held, err := l.holds(); held || err != nil {
 		if err != nil {
@@ -39,7 +39,7 @@ func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
 	*c = weightCopies{}
 	if q.Rowwise.Format.Scaled() || q.Columnwise.Format.Scaled() || s.Recipe.Delayed.Enabled() {
 		w = s.rounded(w)
-	} // otherwise both copies are casts, which round in the same way
+	} // otherwise the copies are casts, which round in the same way
 	row, col, err := l.quantize(s, Weight, w, true, backward)
 	if err != nil {
 		return nil, err
