@@ -2,10 +2,9 @@
 package lock
 
 import (
-	"context"
 	"errors"
-	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -15,20 +14,15 @@ import (
 // meanwhile.
 var ErrHeld = errors.New("locked by another run")
 
-// patience is how long Dir waits for another process: the system releases the lock of a killed process
-// only after it has freed the memory of the process, and the launcher of a job does not wait for that.
-const patience = 2 * time.Second
+// Dir tries for patience to get the lock, in intervals. The system releases the lock of a killed
+// process only after it has freed the memory of the process, and the launcher of a job does not wait
+// for that. Tests set patience.
+var patience = 2 * time.Second
+
+const interval = 20 * time.Millisecond
 
 // tryLock is a variable so that a test can simulate a filesystem without locks.
-var tryLock = func(f *flock.Flock) (ok bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	ok, err = f.TryLockContext(ctx, patience/100)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return false, nil
-	}
-	return ok, err
-}
+var tryLock = (*flock.Flock).TryLock
 
 // A Lock is the lock of a directory, held by this process.
 type Lock struct{ file *flock.Flock }
@@ -42,11 +36,23 @@ func Dir(path string) (*Lock, error) {
 	}
 	l := &Lock{lockFile(path)}
 	ok, err := tryLock(l.file)
+	for waited := time.Duration(0); err == nil && !ok && waited < patience; waited += interval {
+		time.Sleep(interval)
+		ok, err = tryLock(l.file)
+	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-		return nil, err
-	case err == nil && (!ok || !l.names(path)):
+	case unsupported(err):
+		return l, nil
+	case err != nil:
+		return nil, errors.Join(err, l.Close())
+	case !ok || !l.names(path):
 		return nil, errors.Join(ErrHeld, l.Close())
 	}
 	return l, nil
+}
+
+// unsupported reports whether an error says that a filesystem has no locks. NFS locks only files that
+// are open for writing, which a directory cannot be: EBADF.
+func unsupported(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.EBADF)
 }

@@ -11,6 +11,11 @@ import (
 	"github.com/gofrs/flock"
 )
 
+func TestMain(m *testing.M) {
+	patience = 5 * interval
+	os.Exit(m.Run())
+}
+
 func TestDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -36,24 +41,42 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// TestPatience checks that Dir waits for a run that is ending.
+// TestPatience checks that Dir tries again while another run ends, and gives up in the end.
 func TestPatience(t *testing.T) {
 	dir := t.TempDir()
 	held, err := Dir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := make(chan error)
-	go func() {
-		time.Sleep(patience / 20)
-		closed <- held.Close()
-	}()
-	second, err := Dir(dir)
-	if err != nil {
-		t.Fatal(err)
+	defer func(f func(*flock.Flock) (bool, error)) { tryLock = f }(tryLock)
+	attempts := 0
+	tryLock = func(f *flock.Flock) (bool, error) {
+		if attempts++; attempts == 3 {
+			if err := held.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		return f.TryLock()
 	}
-	if err := errors.Join(<-closed, second.Close()); err != nil {
-		t.Fatal(err)
+	second, err := Dir(dir)
+	if err != nil || attempts != 3 {
+		t.Fatalf("got %v after %d attempts, want the lock at the third", err, attempts)
+	}
+	defer func() { _ = second.Close() }()
+	attempts = 3
+	if _, err := Dir(dir); !errors.Is(err, ErrHeld) || time.Duration(attempts-4)*interval != patience {
+		t.Errorf("got %v after %d attempts", err, attempts-3)
+	}
+}
+
+// TestError checks that an error is not taken for a filesystem without locks.
+func TestError(t *testing.T) {
+	defer func(f func(*flock.Flock) (bool, error)) { tryLock = f }(tryLock)
+	for _, err := range []error{syscall.EIO, syscall.EMFILE, syscall.EINTR} {
+		tryLock = func(*flock.Flock) (bool, error) { return false, err }
+		if l, got := Dir(t.TempDir()); l != nil || !errors.Is(got, err) {
+			t.Errorf("%v: got %v, %v", err, l, got)
+		}
 	}
 }
 
