@@ -62,6 +62,20 @@ func TestFields(t *testing.T) {
 	if !known {
 		t.Errorf("known fields are reported as unknown")
 	}
+	for field, value := range map[string]string{"n": "1.0", "logit_bias": "{ }", "top_k": "1"} {
+		if status, body := send(field, value); status != 200 {
+			t.Errorf("%s: %s: %d %s", field, value, status, body)
+		}
+	}
+	for field, value := range map[string]string{"suffix": `"  "`, "grammar": `" "`, "n": "1e1"} {
+		if status, body := send(field, value); status != 400 {
+			t.Errorf("%s: %s: %d %s", field, value, status, body)
+		}
+	}
+	// A name in another case is an unknown field without an effect.
+	if status, body := send("MAX_TOKENS", "-1"); status != 200 {
+		t.Errorf("MAX_TOKENS: %d %s", status, body)
+	}
 	for range 2 {
 		if status, body := send("temprature", "5"); status != 200 {
 			t.Errorf("unknown field: %d %s", status, body)
@@ -74,7 +88,7 @@ func TestFields(t *testing.T) {
 	}
 	mutex.Lock()
 	defer mutex.Unlock()
-	if len(unknown) != 32 || unknown[0] != "temprature" || slices.Contains(unknown[1:], "temprature") {
+	if len(unknown) != 32 || unknown[0] != "MAX_TOKENS" || unknown[1] != "temprature" || slices.Contains(unknown[2:], "temprature") {
 		t.Errorf("reported %q", unknown)
 	}
 }

@@ -69,6 +69,10 @@ func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) 
 	if q.unknown, err = checkFields(members); err != nil {
 		return q, err
 	}
+	// Without the other fields: the decoder would also take their names in another case.
+	if body, err = json.Marshal(members); err != nil {
+		return q, err
+	}
 	err = json.Unmarshal(body, &q)
 	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
 		err = badRequest(e.Field, "%s: unexpected %s", e.Field, e.Value)
