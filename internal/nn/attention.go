@@ -3,7 +3,6 @@ package nn
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -187,6 +186,9 @@ func (a *Attention) Backward(s *Scope, saved Saved, do tensor.Dense) (dqkv tenso
 	if err := checkGradient(a.Name, do, qkv.Rows, a.Heads*a.HeadDim); err != nil {
 		return tensor.Dense{}, err
 	}
+	if qkv.Rows == 0 {
+		return tensor.New(0, a.Width()), nil
+	}
 	again := *s // Q, K, V and P have the scales and amaxes of the forward pass
 	again.Recompute = true
 	run, err := a.newRun(&again, qkv, qkv, kept.length, scales)
@@ -293,10 +295,7 @@ func (r *attentionRun) realTokens(sequence, longest int) int {
 // each has its own worker.
 func (r *attentionRun) each(batch int, body func(w *worker, sequence, head int) error) error {
 	pairs := batch * r.KVHeads
-	threads := r.s.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
+	threads := parallel.Threads(r.s.Threads)
 	if r.s.Observer.Operand != nil || r.s.Observer.Product != nil {
 		threads = 1
 	}

@@ -226,7 +226,7 @@ func TestAttentionShapes(t *testing.T) {
 		"width":     func() error { _, _, err := a.Forward(s, dy.Clone(), 1); return err },
 		"batch":     func() error { _, _, err := a.Forward(s, x.Clone(), 3); return err },
 		"positions": func() error { _, _, err := a.Forward(s, tensor.New(33, x.Cols), 1); return err },
-		"nothing":   func() error { _, err := a.Backward(s, nil, dy); return err },
+		"unsaved":   func() error { _, err := a.Backward(s, nil, dy); return err },
 		"gradient": func() error {
 			_, saved, _ := a.Forward(s, x.Clone(), 1)
 			_, err := a.Backward(s, saved, x)

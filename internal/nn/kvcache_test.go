@@ -159,6 +159,14 @@ func TestNoTokens(t *testing.T) {
 	const heads, dim = 2, 32
 	a := &Attention{Name: "a", Heads: heads, KVHeads: 1, HeadDim: dim, Rotary: NewRotary(RotaryConfig{HeadDim: dim, Positions: 64, Base: 1e4})}
 	none, one := tensor.New(0, a.Width()), tensor.New(1, a.Width())
+	s := scopeOf(t, "bf16")
+	_, saved, err := a.Forward(s, none, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := a.Backward(s, saved, tensor.New(0, heads*dim)); err != nil || d.Rows != 0 || d.Cols != a.Width() {
+		t.Errorf("Backward: got %d×%d (%v), want 0×%d", d.Rows, d.Cols, err, a.Width())
+	}
 	for _, format := range []quant.Format{{}, quant.MXFP8} {
 		s := *scopeOf(t, "bf16")
 		s.Inference, s.Cache = true, format
