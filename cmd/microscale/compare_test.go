@@ -380,10 +380,10 @@ func TestCompareUsage(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	cmd := compareCommand()
-	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--json"}); err != nil {
+	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--data", "it's;$HOME", "--data=", "--json"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cli.CommandLine(cmd), `compare --data "a b" --data c --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
+	if got, want := cli.CommandLine(cmd), `compare --data 'a b' --data c --data 'it'\''s;$HOME' --data '' --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
 		t.Errorf("the command line is %s, want %s", got, want)
 	}
 }

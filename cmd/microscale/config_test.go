@@ -62,6 +62,10 @@ fp8_param_gather = true
 		"micro_batch_size = 3\nbatch = 8":        "run.toml: micro_batch_size: got 3, want a divisor of the batch of 8 sequences",
 		"micro_batch_size = 0":                   "run.toml: micro_batch_size: got 0, want a divisor of the batch of 8 sequences",
 		"microbatches = 2\nmicro-batch-size = 4": "run.toml: microbatches and micro-batch-size set the same flag, --microbatches: omit one",
+		"data = [{a = 1}]":                       "run.toml: data: got a table, a list of lists or a date, want a string, ",
+		"data = [[\"a\"]]":                       "run.toml: data: got a table, a list of lists or a date, want a string, ",
+		"seed = 2026-01-02":                      "run.toml: seed: got a table, a list of lists or a date, want a string, ",
+		"threads = 1048577":                      "--threads: got 1048577, want 0 to 1048576",
 		"grad_reduce_in_bf16 = \"yes\"":          `run.toml: grad_reduce_in_bf16: got "yes", want true or false`,
 	} {
 		writeFile(t, path, []byte(text))

@@ -188,6 +188,7 @@ func TestTrainUsage(t *testing.T) {
 		{"train --microbatches 3", exitUsage, `--microbatches is 3, want a divisor of the batch of 8 sequences`},
 		{"train --dp 0", exitUsage, `--dp: got 0, want 1 to 1048576`},
 		{"train --tp 0", exitUsage, `--tp: got 0, want 1 to 1048576`},
+		{"train --threads 1048577", exitUsage, `--threads: got 1048577, want 0 to 1048576`},
 		{"compare --tp 9223372036854775808", exitUsage, `--tp: got 9223372036854775808, want 1 to 1048576`},
 		{"train --kv-heads 3", exitUsage, `microscale: --kv-heads is 3, want a divisor of --heads, 4`},
 		{"train --kv-heads 0", exitUsage, `microscale: --kv-heads is 0, want a divisor of --heads, 4`},

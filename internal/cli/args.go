@@ -8,7 +8,9 @@ import (
 
 // AddThreads adds --threads to cmd.
 func AddThreads(cmd *cobra.Command) *uint {
-	return cmd.Flags().Uint("threads", 0, "use `N` threads (default one per processor); results do not depend on N")
+	threads := cmd.Flags().Uint("threads", 0, "use `N` threads (default one per processor); results do not depend on N")
+	countsFrom(0, cmd, "threads")
+	return threads
 }
 
 // NoArguments checks that there are no arguments.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,7 +11,18 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// CommandLine returns the command line of cmd with the flags that were given.
+// plain matches the arguments that no shell changes.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
+
+// quoted returns an argument as a POSIX shell reads it.
+func quoted(argument string) string {
+	if plain.MatchString(argument) {
+		return argument
+	}
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+}
+
+// CommandLine returns the command line of cmd with the flags that were given, for a POSIX shell.
 func CommandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -19,13 +31,10 @@ func CommandLine(cmd *cobra.Command) string {
 			values = list.GetSlice()
 		}
 		for _, v := range values {
-			switch {
-			case f.Value.Type() == "bool":
+			if f.Value.Type() == "bool" {
 				line = append(line, fmt.Sprintf("--%s=%s", f.Name, v))
-			case strings.ContainsAny(v, " \t\"'\\$*?"):
-				line = append(line, fmt.Sprintf("--%s %q", f.Name, v))
-			default:
-				line = append(line, fmt.Sprintf("--%s %s", f.Name, v))
+			} else {
+				line = append(line, fmt.Sprintf("--%s %s", f.Name, quoted(v)))
 			}
 		}
 	})

@@ -139,16 +139,19 @@ func Needs(cmd *cobra.Command, flag string, others ...string) {
 	})
 }
 
-// maxCount is the maximum of flags that Counts checks.
+// maxCount is the maximum of flags that Counts and AddThreads check.
 const maxCount = 1 << 20
 
 // Counts makes the values of flags of cmd an error if they are not from 1 to 2^20.
-func Counts(cmd *cobra.Command, names ...string) {
+func Counts(cmd *cobra.Command, names ...string) { countsFrom(1, cmd, names...) }
+
+// countsFrom makes the values of flags of cmd an error if they are not from low to 2^20.
+func countsFrom(low uint64, cmd *cobra.Command, names ...string) {
 	check(cmd, func(cmd *cobra.Command) error {
 		for _, name := range names {
 			text := cmd.Flag(name).Value.String()
-			if n, err := strconv.ParseUint(text, 10, 64); err != nil || n < 1 || n > maxCount {
-				return Misuse("--%s: got %s, want 1 to %d", name, text, maxCount)
+			if n, err := strconv.ParseUint(text, 10, 64); err != nil || n < low || n > maxCount {
+				return Misuse("--%s: got %s, want %d to %d", name, text, low, maxCount)
 			}
 		}
 		return nil

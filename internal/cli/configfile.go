@@ -193,12 +193,20 @@ func takeSettings(cmd *cobra.Command, list []setting) error {
 // take sets the flag. A list sets a repeatable flag once for each element, and others to the elements
 // separated by commas.
 func (s *setting) take(cmd *cobra.Command) error {
-	values := []string{fmt.Sprint(s.value)}
-	if elements, ok := s.value.([]any); ok {
-		values = nil
-		for _, e := range elements {
+	elements, isList := s.value.([]any)
+	if !isList {
+		elements = []any{s.value}
+	}
+	var values []string
+	for _, e := range elements {
+		switch e.(type) {
+		case string, bool, int64, float64:
 			values = append(values, fmt.Sprint(e))
+		default:
+			return errors.New("got a table, a list of lists or a date, want a string, a number, a boolean or a list of these")
 		}
+	}
+	if isList {
 		if _, repeatable := cmd.Flag(s.flag).Value.(pflag.SliceValue); !repeatable {
 			values = []string{strings.Join(values, ",")}
 		}

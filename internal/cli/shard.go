@@ -16,8 +16,7 @@ import (
 type ShardFlag struct{ index, count int }
 
 // IndexVariables hold the worker index, from 0, under Kubernetes (indexed Jobs), Slurm
-// and Open MPI. Only --shard auto/N reads them. Apart from access to the hub, nothing
-// else reads the environment.
+// and Open MPI. Only --shard auto/N reads them.
 var IndexVariables = []string{"JOB_COMPLETION_INDEX", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}
 
 func (s *ShardFlag) String() string {

@@ -16,8 +16,8 @@ func String[E ~uint8](typ string, names []string, e E) string {
 	return fmt.Sprintf("%s(%d)", typ, uint8(e))
 }
 
-// Marshal returns the name of e. It returns an error for a value without a name, which calls
-// the enumeration kind.
+// Marshal returns the name of e. It returns an error for a value without a name; kind is the noun
+// for the enumeration in that error.
 func Marshal[E ~uint8](kind string, names []string, e E) ([]byte, error) {
 	if int(e) >= len(names) {
 		return nil, fmt.Errorf("%s: got %d, want 0 to %d", kind, uint8(e), len(names)-1)

@@ -24,16 +24,21 @@ func (e *UnknownError) Error() string {
 	if near := Nearest(e.Name, e.Choices); len(near) > 0 {
 		return problem + "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	text := problem + "use one of " + strings.Join(e.Choices, ", ")
-	if e.Or != "" {
-		text += ", or " + e.Or
+	list := strings.Join(e.Choices, ", ")
+	switch {
+	case list == "" && e.Or == "":
+		return problem + "there is none"
+	case list == "":
+		return problem + "use " + e.Or
+	case e.Or != "":
+		list += ", or " + e.Or
 	}
-	return text
+	return problem + "use one of " + list
 }
 
 // Nearest returns the names that begin with name; else those at the smallest edit
 // distance from it; else those whose part before the hyphen is. The distance is at most
-// a third of the length, and the first letter is the same.
+// a third of the length, or 1 for short names, and the first letter is the same.
 func Nearest(name string, names []string) []string {
 	whole := func(n string) string { return n }
 	family := func(n string) string { f, _, _ := strings.Cut(n, "-"); return f }

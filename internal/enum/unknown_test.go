@@ -19,6 +19,8 @@ func TestUnknown(t *testing.T) {
 		{&UnknownError{"recipe", "BF61", []string{"bf16"}, "a TOML file"}, `unknown recipe "BF61": did you mean bf16?`},
 		{&UnknownError{"model", "hoper", models, ""}, `unknown model "hoper": did you mean hopper-mma or hopper-wgmma?`},
 		{&UnknownError{"model", "volta", models, ""}, `unknown model "volta": did you mean volta-mma?`},
+		{&UnknownError{"model", "zzz", nil, ""}, `unknown model "zzz": there is none`},
+		{&UnknownError{"recipe", "zzz", nil, "a TOML file"}, `unknown recipe "zzz": use a TOML file`},
 	} {
 		if got := tc.err.Error(); got != tc.want {
 			t.Errorf("got  %s\nwant %s", got, tc.want)
