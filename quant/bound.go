@@ -78,6 +78,9 @@ func (b *Bound) Beyond(want, got []float32, scale float32) (n, first int) {
 	largest, inverse := b.max*s, (1+quotient)/s
 	for i, x := range want {
 		target, spacing := math.Abs(float64(x)), b.smallest
+		if got[i] == x { // also the code -128 of INT8, which no rule chooses
+			continue
+		}
 		switch {
 		case target > largest*(1+quotient):
 			target, spacing = largest, 0

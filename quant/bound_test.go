@@ -147,3 +147,16 @@ func checkBound(t *testing.T, bound *Bound, x tensor.Dense, got *Tensor, at func
 		}
 	})
 }
+
+// TestBoundExact checks that elements without an error are within the bound, under any scale.
+func TestBoundExact(t *testing.T) {
+	bound := Q8_0.Bound()
+	for _, tc := range []struct{ x, scale float32 }{{-16, 0.125}, {74, -1}, {-128, 1}} {
+		if n, _ := bound.Beyond([]float32{tc.x}, []float32{tc.x}, tc.scale); n != 0 {
+			t.Errorf("%g under the scale %g is beyond the bound", tc.x, tc.scale)
+		}
+	}
+	if n, _ := bound.Beyond([]float32{-16}, []float32{-17}, 0.125); n != 1 {
+		t.Errorf("-17 for -16 under the scale 0.125 is within the bound")
+	}
+}

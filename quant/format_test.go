@@ -135,7 +135,7 @@ func TestQuantizerErrors(t *testing.T) {
 		{"nan-amax", Quantizer{Format: NVFP4}, With{Amax: value(nan)}, "got With.Amax NaN"},
 		{"negative-amax", Quantizer{Format: NVFP4}, With{Amax: value(-1)}, "got With.Amax -1"},
 		{"nonfinite", Quantizer{Format: MXFP8, NonFinite: 99}, With{}, "unknown NonFinite"},
-		{"rounding", Quantizer{Format: MXFP8, Rounding: 99}, With{}, "unknown NonFinite"},
+		{"rounding", Quantizer{Format: MXFP8, Rounding: 99}, With{}, "unknown Rounding 99"},
 		{"inverse-zero", Quantizer{Format: FP8Tensor}, With{Inverse: value(0)}, "got With.Inverse 0, want a positive finite number"},
 		{"inverse-negative", Quantizer{Format: FP8Tensor}, With{Inverse: value(-3)}, "got With.Inverse -3, want a positive finite number"},
 		{"inverse-of-blocks", Quantizer{Format: FP8Row}, With{Inverse: value(2)}, "With.Inverse needs a format with one FP32 scale per tensor or a global scale"},

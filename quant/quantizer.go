@@ -96,8 +96,14 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
 	case q.SmallestDivisor != 0 && q.SmallestDivisor != 0x1p-126 && q.SmallestDivisor != 1:
 		return fmt.Errorf("quantizer of %s: got SmallestDivisor %g, want 0, 2^-126 or 1", q.Format, q.SmallestDivisor)
-	case q.NonFinite > behavior.PoisonZero || q.NegativeZero > behavior.DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > behavior.OppositeZero:
-		return fmt.Errorf("quantizer of %s: unknown NonFinite %d, NegativeZero %d, Rounding %d or ElementNaN %d", q.Format, q.NonFinite, q.NegativeZero, q.Rounding, q.ElementNaN)
+	case q.NonFinite > behavior.PoisonZero:
+		return fmt.Errorf("quantizer of %s: unknown NonFinite %d", q.Format, q.NonFinite)
+	case q.NegativeZero > behavior.DropNegativeZero:
+		return fmt.Errorf("quantizer of %s: unknown NegativeZero %d", q.Format, q.NegativeZero)
+	case q.Rounding > format.Stochastic:
+		return fmt.Errorf("quantizer of %s: unknown Rounding %d", q.Format, q.Rounding)
+	case q.ElementNaN > behavior.OppositeZero:
+		return fmt.Errorf("quantizer of %s: unknown ElementNaN %d", q.Format, q.ElementNaN)
 	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
 		return fmt.Errorf("quantizer of %s: got EvenMantissa %d, want 0 to %d", q.Format, q.EvenMantissa, mantissaBits-1)
 	case !q.Format.Scaled() && q.Rounding != format.NearestEven:

@@ -60,6 +60,9 @@ func Concat(tensors ...*Tensor) (*Tensor, error) {
 		return nil, fmt.Errorf("nothing to concatenate")
 	}
 	for i, t := range tensors {
+		if t == nil {
+			return nil, fmt.Errorf("cannot concatenate tensor %d: it is nil", i)
+		}
 		if err := t.Validate(); err != nil {
 			return nil, fmt.Errorf("cannot concatenate tensor %d: %w", i, err)
 		}
