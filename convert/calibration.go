@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -57,6 +59,9 @@ func ReadCalibration(path string) (*Calibration, error) {
 		err = json.Unmarshal(data, c)
 	} else if err = bounded.CheckTOML(data); err == nil {
 		err = toml.Unmarshal(data, c)
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("%s: unexpected %s", cmp.Or(e.Field, "the file"), e.Value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: not a calibration: %s", path, bounded.Text(err.Error()))

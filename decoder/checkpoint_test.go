@@ -303,6 +303,9 @@ func TestLoadErrors(t *testing.T) {
 		{name: "bias", config: func(c map[string]any) { c["attention_bias"] = true }, complain: "self_attn.q_proj.bias is missing, want shape [128]"},
 		{name: "rope object", config: func(c map[string]any) { c["rope_scaling"] = 0.5 }, complain: "config.json: rope_scaling: unexpected number, want an object"},
 		{name: "text object", config: func(c map[string]any) { c["text_config"] = []int{1} }, complain: "config.json: text_config: unexpected array, want an object"},
+		{name: "rope factor", config: func(c map[string]any) {
+			c["rope_scaling"] = map[string]any{"rope_type": "yarn", "factor": "x"}
+		}, complain: "config.json: rope_scaling: factor: unexpected string"},
 		{name: "rope type", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "ntk"} }, complain: "rope_type \"ntk\" is not supported"},
 		{name: "rope", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "llama3"} }, complain: "rope_scaling"},
 		{name: "activation", config: func(c map[string]any) { c["hidden_act"] = "gelu" }, complain: "gelu"},

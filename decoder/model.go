@@ -310,6 +310,9 @@ func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float
 	if s.Inference || s.Recompute {
 		return 0, errors.New("model: train: the scope is one of inference or recomputation")
 	}
+	if s.Recipe == (recipe.Recipe{}) {
+		return 0, errors.New("model: train: the scope has no recipe: set Scope.Recipe")
+	}
 	p := m.scopes(*s)
 	exempt := &p.exempt
 	x, saved, err := m.forward(p, tokens, batch)

@@ -89,6 +89,7 @@ func TestErrors(t *testing.T) {
 	inference.Inference = true
 	for name, f := range map[string]func() error{
 		"inference": func() error { _, err := m.Train(inference, tokens, targets, 2, 1); return err },
+		"recipe":    func() error { _, err := m.Train(&Scope{}, tokens, targets, 2, 1); return err },
 		"batch":     func() error { _, err := m.Train(scope(t, "bf16"), tokens, targets, 3, 1); return err },
 		"empty":     func() error { _, err := m.Loss(scope(t, "bf16"), nil, nil, 1); return err },
 		"targets":   func() error { _, err := m.Loss(scope(t, "bf16"), tokens, targets[1:], 2); return err },

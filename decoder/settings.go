@@ -282,7 +282,14 @@ func (s *settings) rope(f *family, layerType string) (ropeSettings, error) {
 		}
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&r); err != nil {
+		err = d.Decode(&r)
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			if e.Field != "" {
+				name += ": " + e.Field
+			}
+			return r, fmt.Errorf("config.json: %s: unexpected %s", name, e.Value)
+		}
+		if err != nil {
 			return r, unsupported{fmt.Errorf("config.json: %s: %s", name, strings.TrimPrefix(err.Error(), "json: "))}
 		}
 	}

@@ -142,7 +142,7 @@ func TestShards(t *testing.T) {
 func TestReadTensorAtErrors(t *testing.T) {
 	dir := writeTree(t, map[string]string{"model.safetensors": shardBytes(t, "x")})
 	c := open(t, dir)
-	if err := c.ReadTensorAt("y", nil, 0); err == nil || err.Error() != dir+`: tensor "y": file does not exist` || !errors.Is(err, fs.ErrNotExist) {
+	if err := c.ReadTensorAt("y", nil, 0); err == nil || err.Error() != dir+`: tensor "y": the checkpoint has no such tensor` || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing tensor: got %v, want fs.ErrNotExist", err)
 	}
 	if _, err := c.Floats("y"); !errors.Is(err, fs.ErrNotExist) {

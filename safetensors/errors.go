@@ -28,7 +28,7 @@ type ContainerError struct {
 	Fix     string // the remedy
 
 	// Err is the cause for [errors.Is], or nil: [io.ErrUnexpectedEOF] if the file is shorter than
-	// its header says, [fs.ErrNotExist] if a file that it names does not exist.
+	// its header says, [fs.ErrNotExist] if a file that it names, or a tensor that is asked for, does not exist.
 	Err error
 }
 

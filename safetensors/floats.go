@@ -23,7 +23,7 @@ import (
 func (f *File) Floats(name string) ([]float32, error) {
 	info, ok := f.Lookup(name)
 	if !ok {
-		return nil, fmt.Errorf("%s: tensor %s: %w", f.name, bounded.Quote(name), fs.ErrNotExist)
+		return nil, &ContainerError{Path: f.name, Tensor: name, Offset: -1, Problem: "the file has no such tensor", Err: fs.ErrNotExist}
 	}
 	decode, err := info.Dtype.decoder()
 	if err != nil {

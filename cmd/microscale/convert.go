@@ -19,7 +19,8 @@ func convertCommand() *cobra.Command {
 		Long: `Store a quantized checkpoint in another convention. Names, dtypes, shapes, the
 direction of scales and the configuration change; codes and block scales do not.
 What the convention cannot express is kept in the metadata of the files, so that
-the reverse conversion restores every bit.
+the reverse conversion restores every bit. A GGUF file that mixes formats can be
+stored in plain only, and that cannot be converted back.
 
 It is an error if the convention does not support the block format or a weight.
 Nothing is written then.

@@ -91,7 +91,7 @@ func TestInterrupt(t *testing.T) {
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
 	largeFile(t, src, 48)
 	before := snapshot(t, dir)
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		cmd, stdout, stderr := process(t, "quantize", src, dst, "--format", "nvfp4")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

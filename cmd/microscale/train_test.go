@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -61,6 +62,18 @@ func TestTrain(t *testing.T) {
 	}
 	if plain == loss || weights == plain || both == weights || math.Abs(both-plain) > 0.5 {
 		t.Errorf("losses %g in bf16, %g with weights in mxfp4, %g with activations too", plain, weights, both)
+	}
+	const weightFile = "trained-nvfp4-2/model.safetensors"
+	file, err := os.ReadFile(weightFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 8 + binary.LittleEndian.Uint64(file); i < uint64(len(file)); i++ {
+		file[i] = 0xff // NaN
+	}
+	writeFile(t, weightFile, file)
+	if status, stdout, stderr := execute("", "eval", "trained-nvfp4-2", "--data", "synthetic:", "--tokens", "512", "--json"); status != exitFailed || !strings.Contains(stdout, `"error"`) || !strings.Contains(stderr, "trained-nvfp4-2: the loss is NaN nats per byte: ") {
+		t.Errorf("weights of NaN: status %d, %s, %s", status, stdout, stderr)
 	}
 	done(t, "dequantize", "small", "back")
 	if got := evaluate("back"); got != weights {

@@ -2,8 +2,10 @@ package assess
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -26,7 +28,7 @@ type Calibration struct {
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	if _, err := os.Lstat(c.Out); err == nil { // before the work
-		return nil, fmt.Errorf("write the calibration: %s exists: name another file, or remove it", cli.Printable(c.Out))
+		return nil, exists(c.Out)
 	}
 	if err := creatable("the calibration", c.Out); err != nil {
 		return nil, err
@@ -40,7 +42,16 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, result.Write(c.Out)
+	err = result.Write(c.Out)
+	if errors.Is(err, fs.ErrExist) { // another program was faster
+		err = exists(c.Out)
+	}
+	return r, err
+}
+
+// exists returns the error for a file at path, which no calibration replaces.
+func exists(path string) error {
+	return fmt.Errorf("write the calibration: %s exists: name another file, or remove it", cli.Printable(path))
 }
 
 // calibration returns the amaxes by the modules of a checkpoint: q, k and v, which share their input,

@@ -74,7 +74,8 @@ func (f *forecast) predict(run *evaluate.Run, p evaluate.Pace) {
 // checkDisk returns an error if the filesystem of a directory has less space than the rest of the residual
 // streams needs. The directory may not exist yet.
 func (f *forecast) checkDisk(dir string) error {
-	need := f.disk
+	const state = 1 << 20 // scores of the tokens, and unused ends of blocks
+	need := f.disk + state
 	entries, _ := os.ReadDir(dir) // of an interrupted run
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {

@@ -161,6 +161,10 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(e.Stream)); err == nil {
 		t.Error("the directory was made")
 	}
+	freeBytes = func(string) float64 { return 1 << 20 } // too little with the state
+	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the activations take ") {
+		t.Errorf("got %v", err)
+	}
 	freeBytes = func(string) float64 { return 1e12 }
 	run(t, e)
 }

@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/lock"
 )
 
 // WriteManPages writes a man page of section 1 to dir for root and for each listed command below it.
 func WriteManPages(root *cobra.Command, dir string) error {
 	file := filepath.Join(dir, manName(root)+".1")
-	if err := os.WriteFile(file, []byte(manPage(root)), 0o644); err != nil {
+	if err := lock.WriteWhole(file, []byte(manPage(root)), os.Rename); err != nil {
 		return err
 	}
 	for _, cmd := range root.Commands() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/lock"
@@ -26,6 +27,11 @@ func CheckReport(path string) error {
 	return nil
 }
 
-// ReplaceReport atomically replaces the file at path with a page. If the page cannot be written, the old
-// file is unchanged.
-func ReplaceReport(path string, page []byte) error { return lock.WriteWhole(path, page, os.Rename) }
+// ReplaceReport atomically replaces the file at path, or that which a link at path names, with a page. If
+// the page cannot be written, the old file is unchanged.
+func ReplaceReport(path string, page []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return lock.WriteWhole(path, page, os.Rename)
+}

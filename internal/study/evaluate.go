@@ -81,6 +81,9 @@ func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
 	if err != nil {
 		return nil, cli.Interrupted(err, "nothing was measured")
 	}
+	if loss := evaluation.Loss; math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return nil, fmt.Errorf("evaluate %s: the loss is %g nats per byte: the logits of some token are NaN or infinite: check the weights with microscale inspect", cli.Printable(e.Model), loss)
+	}
 	return &Evaluated{Evaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
 }
 
