@@ -2,6 +2,8 @@ package jinja
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,12 +14,14 @@ type absentType struct{}
 
 var absent = absentType{}
 
-// bind returns arguments in the order of parameters, which are names with spaces between. Too many
-// arguments and unknown names are an error.
-func bind(name, parameters string, args []any, kwargs *Dict) (given, error) {
-	params := strings.Fields(parameters)
+// bind returns arguments in the order of parameters, which are names with spaces between. Those in
+// brackets are optional: "old new [count]".
+func bind(parameters string, args []any, kwargs *Dict) (given, error) {
+	required, optional, _ := strings.Cut(strings.TrimSuffix(parameters, "]"), "[")
+	minimum := len(strings.Fields(required))
+	params := strings.Fields(required + optional)
 	if len(args) > len(params) {
-		return nil, fmt.Errorf("%s has at most %d arguments, not %d", name, len(params), len(args))
+		return nil, tooMany(len(args), minimum, len(params))
 	}
 	g := make(given, len(params))
 	for i := range g {
@@ -25,18 +29,31 @@ func bind(name, parameters string, args []any, kwargs *Dict) (given, error) {
 	}
 	copy(g, args)
 	for i, k := range kwargs.keys {
-		at := -1
-		for j, param := range params {
-			if param == k {
-				at = j
-			}
-		}
+		at := slices.Index(params, str(k))
 		if at < 0 || g[at] != absent {
-			return nil, fmt.Errorf("%s has no further argument %s", name, k)
+			return nil, fmt.Errorf("unexpected argument %s", k)
 		}
 		g[at] = kwargs.values[i]
 	}
+	if i := slices.Index(g[:minimum], any(absent)); i >= 0 {
+		return nil, fmt.Errorf("argument %s is missing", params[i])
+	}
 	return g, nil
+}
+
+func tooMany(got, minimum, maximum int) error {
+	want := "none"
+	switch {
+	case maximum > minimum:
+		want = fmt.Sprintf("at most %d", maximum)
+	case maximum > 0:
+		want = strconv.Itoa(maximum)
+	}
+	plural := "s"
+	if got == 1 {
+		plural = ""
+	}
+	return fmt.Errorf("got %d argument%s, want %s", got, plural, want)
 }
 
 func (g given) has(i int) bool { return i < len(g) && g[i] != absent }

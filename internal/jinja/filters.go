@@ -1,17 +1,31 @@
 package jinja
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"net/url"
-	"strconv"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
-// A filter computes a value from another one.
-type filter struct {
-	parameters string
-	apply      func(v any, g given) (any, error)
+// A filter computes a value from another one and arguments.
+type filter func(v any, args []any, kwargs *Dict) (any, error)
+
+// bound returns a filter whose arguments have the given parameters.
+func bound(parameters string, apply func(v any, g given) (any, error)) filter {
+	return func(v any, args []any, kwargs *Dict) (any, error) {
+		g, err := bind(parameters, args, kwargs)
+		if err != nil {
+			return nil, err
+		}
+		return apply(v, g)
+	}
+}
+
+// ofText returns a filter of a text, without arguments.
+func ofText(f func(string) string) filter {
+	return bound("", func(v any, _ given) (any, error) { return f(str(v)), nil })
 }
 
 var filters map[string]filter
@@ -19,73 +33,70 @@ var filters map[string]filter
 // init sets the table, because filters such as map read it.
 func init() {
 	filters = map[string]filter{
-		"abs": {"", absolute}, "int": {"default base", toInteger}, "float": {"default", toFloat}, "round": {"precision method", round},
-		"string": {"", func(v any, _ given) (any, error) { return str(v), nil }},
-		"safe":   {"", func(v any, _ given) (any, error) { return str(v), nil }},
-		"escape": {"", escape}, "e": {"", escape}, "urlencode": {"", urlEncode},
-		"upper":      {"", func(v any, _ given) (any, error) { return strings.ToUpper(str(v)), nil }},
-		"lower":      {"", func(v any, _ given) (any, error) { return strings.ToLower(str(v)), nil }},
-		"capitalize": {"", func(v any, _ given) (any, error) { return capitalized(str(v)), nil }},
-		"title":      {"", titled},
-		"trim": {"chars", func(v any, g given) (any, error) {
-			return stripped(str(v), g, true, true)
-		}},
-		"replace": {"old new count", func(v any, g given) (any, error) { return replaced(str(v), g) }},
-		"indent":  {"width first blank", indent}, "center": {"width", func(v any, g given) (any, error) { return padded(str(v), g, 80, 0.5) }},
-		"truncate": {"length killwords end leeway", truncate}, "wordcount": {"", wordCount},
-		"format":  {"", nil}, // its arguments have any number
-		"default": {"default_value boolean", defaulted}, "d": {"default_value boolean", defaulted},
-		"length": {"", lengthOf}, "count": {"", lengthOf},
-		"tojson": {"ensure_ascii indent separators sort_keys", toJSON},
-		"attr": {"name", func(v any, g given) (any, error) {
-			word, err := g.text(0, "")
-			if err != nil {
-				return nil, err
-			}
-			if _, ok := v.(*Dict); ok && method(v, word) == nil {
-				return missing(v, word), nil
-			}
-			return attribute(v, word)
-		}},
-		"first": {"", first}, "last": {"", last}, "list": {"", toList}, "reverse": {"", reverse},
-		"items": {"", items}, "join": {"d attribute", join}, "sum": {"attribute start", sum},
-		"batch": {"linecount fill_with", batch}, "slice": {"slices fill_with", sliceLists},
-		"sort": {"reverse case_sensitive attribute", sorted}, "dictsort": {"case_sensitive by reverse", dictSort},
-		"min":    {"case_sensitive attribute", func(v any, g given) (any, error) { return extreme(v, g, -1) }},
-		"max":    {"case_sensitive attribute", func(v any, g given) (any, error) { return extreme(v, g, 1) }},
-		"unique": {"case_sensitive attribute", unique}, "groupby": {"attribute default case_sensitive", groupBy},
+		"abs": bound("", absolute), "int": bound("[default base]", toInteger), "float": bound("[default]", toFloat),
+		"round": bound("[precision method]", round), "format": formatted,
+		"string": ofText(func(s string) string { return s }), "safe": ofText(func(s string) string { return s }),
+		"escape": ofText(entities.Replace), "e": ofText(entities.Replace), "urlencode": bound("", urlEncode),
+		"upper": ofText(upper), "lower": ofText(lower), "capitalize": ofText(capitalized), "title": ofText(titleWords),
+		"trim":    bound("[chars]", func(v any, g given) (any, error) { return stripped(str(v), g, true, true) }),
+		"replace": bound("old new [count]", func(v any, g given) (any, error) { return replaced(str(v), g) }),
+		"indent":  bound("[width first blank]", indent),
+		"center":  bound("[width]", func(v any, g given) (any, error) { return padded(str(v), g, 80, 0.5) }),
+
+		"truncate": bound("[length killwords end leeway]", truncate), "wordcount": bound("", wordCount),
+		"default": bound("[default_value boolean]", defaulted), "d": bound("[default_value boolean]", defaulted),
+		"length": bound("", lengthOf), "count": bound("", lengthOf),
+		"tojson": bound("[ensure_ascii indent separators sort_keys]", toJSON), "attr": bound("name", attributeNamed),
+
+		"first": bound("", first), "last": bound("", last), "list": bound("", toList), "reverse": bound("", reverse),
+		"items": bound("", items), "join": bound("[d attribute]", join), "sum": bound("[attribute start]", sum),
+		"batch": bound("linecount [fill_with]", batch), "slice": bound("slices [fill_with]", sliceLists),
+		"sort": bound("[reverse case_sensitive attribute]", sorted), "dictsort": bound("[case_sensitive by reverse]", dictSort),
+		"min":    bound("[case_sensitive attribute]", func(v any, g given) (any, error) { return extreme(v, g, -1) }),
+		"max":    bound("[case_sensitive attribute]", func(v any, g given) (any, error) { return extreme(v, g, 1) }),
+		"unique": bound("[case_sensitive attribute]", unique), "groupby": bound("attribute [default case_sensitive]", groupBy),
+
+		"map": mapped, "select": selecting(true, false), "reject": selecting(false, false),
+		"selectattr": selecting(true, true), "rejectattr": selecting(false, true),
 	}
 }
 
-// applyFilter applies a filter. Those that take the name of another one have any number of arguments.
+// unsupportedFilters are those of Jinja2 that are not in the table.
+const unsupportedFilters = "filesizeformat forceescape pprint random striptags urlize wordwrap xmlattr"
+
 func applyFilter(name string, v any, args []any, kwargs *Dict) (any, error) {
-	var result any
-	var err error
-	switch name {
-	case "format":
-		var values any = newTuple(args...)
-		if len(kwargs.keys) > 0 {
-			values = kwargs
-		}
-		result, err = percentFormat(str(v), values)
-	case "map":
-		result, err = mapped(v, args, kwargs)
-	case "select", "reject", "selectattr", "rejectattr":
-		result, err = selected(v, args, kwargs, strings.HasPrefix(name, "select"), strings.HasSuffix(name, "attr"))
-	default:
-		f, ok := filters[name]
-		if !ok {
-			return nil, fmt.Errorf("unknown filter %s", name)
-		}
-		var g given
-		if g, err = bind("filter "+name, f.parameters, args, kwargs); err == nil {
-			result, err = f.apply(v, g)
-		}
+	f, ok := filters[name]
+	if !ok {
+		return nil, fmt.Errorf("unknown filter %s", name)
 	}
+	result, err := f(v, args, kwargs)
 	if err != nil {
 		return nil, fmt.Errorf("filter %s: %w", name, err)
 	}
 	return result, nil
+}
+
+// formatted is the filter format, whose arguments are the values of a format.
+func formatted(v any, args []any, kwargs *Dict) (any, error) {
+	switch {
+	case len(kwargs.keys) == 0:
+		return percentFormat(str(v), newTuple(args...))
+	case len(args) > 0:
+		return nil, errors.New("want positional arguments or named ones, not both")
+	}
+	return percentFormat(str(v), kwargs)
+}
+
+// attributeNamed is the filter attr, which ignores the elements of a mapping.
+func attributeNamed(v any, g given) (any, error) {
+	word, err := g.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := v.(*Dict); ok && method(v, word) == nil {
+		return missing(v, word), nil
+	}
+	return attribute(v, word)
 }
 
 func defaulted(v any, g given) (any, error) {
@@ -100,112 +111,36 @@ func lengthOf(v any, _ given) (any, error) {
 	return int64(n), err
 }
 
-func absolute(v any, _ given) (any, error) {
-	if u, ok := v.(*undefined); ok {
-		return nil, u.err()
-	}
-	if i, ok := integer(v); ok {
-		return max(i, -i), nil
-	}
-	f, ok := v.(float64)
-	if !ok {
-		return nil, fmt.Errorf("want a number, not a value of type %s", typeName(v))
-	}
-	return math.Abs(f), nil
-}
-
-func toInteger(v any, g given) (any, error) {
-	base, err := g.integer(1, 10)
-	if u, ok := v.(*undefined); ok || err != nil {
-		if ok {
-			err = u.err()
-		}
-		return nil, err
-	}
-	if s, ok := v.(string); ok {
-		s = strings.ReplaceAll(strings.TrimFunc(s, isSpace), "_", "")
-		if i, err := strconv.ParseInt(s, int(base), 64); err == nil {
-			return i, nil
-		}
-		f, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			return g.or(0, int64(0)), nil
-		}
-		v = f
-	}
-	f, ok := number(v)
-	switch i, isInt := integer(v); {
-	case isInt:
-		return i, nil
-	case !ok || math.IsNaN(f) || math.Abs(f) >= 1<<63:
-		return g.or(0, int64(0)), nil
-	}
-	return int64(f), nil
-}
-
-func toFloat(v any, g given) (any, error) {
-	if u, ok := v.(*undefined); ok {
-		return nil, u.err()
-	}
-	if s, ok := v.(string); ok {
-		if f, err := strconv.ParseFloat(strings.TrimFunc(s, isSpace), 64); err == nil {
-			return f, nil
-		}
-	}
-	if f, ok := number(v); ok {
-		return f, nil
-	}
-	return g.or(0, 0.0), nil
-}
-
-func round(v any, g given) (any, error) {
-	precision, err := g.integer(0, 0)
-	f, ok := number(v)
-	if !ok || err != nil {
-		return nil, orError(err, "want a number, not a value of type %s", typeName(v))
-	}
-	factor := math.Pow(10, float64(precision))
-	switch method := g.or(1, "common"); method {
-	case "ceil":
-		return math.Ceil(f*factor) / factor, nil
-	case "floor":
-		return math.Floor(f*factor) / factor, nil
-	case "common":
-	default:
-		return nil, fmt.Errorf("method is %s, want common, ceil or floor", repr(method))
-	}
-	if i, ok := integer(v); ok && precision >= 0 {
-		return i, nil
-	}
-	if precision < 0 {
-		return math.RoundToEven(f*factor) / factor, nil
-	}
-	return strconv.ParseFloat(strconv.FormatFloat(f, 'f', int(min(precision, 400)), 64), 64)
-}
-
 var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;")
 
-func escape(v any, _ given) (any, error) { return entities.Replace(str(v)), nil }
-
+// urlEncode quotes a text, or makes a query of a mapping or of pairs.
 func urlEncode(v any, _ given) (any, error) {
-	s, ok := v.(string)
-	if !ok {
-		return nil, fmt.Errorf("want a string, not a value of type %s", typeName(v))
+	switch v.(type) {
+	case *Dict, *sequence, *undefined:
+	default:
+		return strings.ReplaceAll(urlQuoted(str(v)), "%2F", "/"), nil
 	}
-	return strings.NewReplacer("+", "%20", "%2F", "/", "%7E", "~").Replace(url.QueryEscape(s)), nil
+	pairs, err := pairsOf(v)
+	texts := make([]string, len(pairs))
+	for i, pair := range pairs {
+		texts[i] = strings.ReplaceAll(urlQuoted(str(pair[0]))+"="+urlQuoted(str(pair[1])), "%20", "+")
+	}
+	return strings.Join(texts, "&"), err
 }
 
-// titled capitalizes words, which begin after white space, hyphens and brackets.
-func titled(v any, _ given) (any, error) {
-	begins := true
-	return strings.Map(func(r rune) rune {
-		was := begins
-		begins = isSpace(r) || strings.ContainsRune("-({[<", r)
-		if was {
-			return upperRune(r)
-		}
-		return lowerRune(r)
-	}, str(v)), nil
+func urlQuoted(s string) string {
+	return strings.NewReplacer("+", "%20", "%7E", "~").Replace(url.QueryEscape(s))
+}
+
+// words matches what titleWords capitalizes.
+var words = regexp.MustCompile(`[^-\s\v\x{1c}-\x{1f}\x{85}\p{Z}({\[<]+`)
+
+// titleWords is the filter title: words begin after white space, hyphens and brackets.
+func titleWords(s string) string {
+	return words.ReplaceAllStringFunc(s, func(word string) string {
+		_, n := utf8.DecodeRuneInString(word)
+		return upper(word[:n]) + lower(word[n:])
+	})
 }
 
 func indent(v any, g given) (any, error) {

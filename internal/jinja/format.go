@@ -8,91 +8,7 @@ import (
 	"strings"
 )
 
-// conversion matches a conversion of the operator %.
-var conversion = regexp.MustCompile(`%(\(([^)]*)\))?([-+ #0]*)([0-9]*)(\.([0-9]+))?([a-zA-Z%])`)
-
-// percentFormat returns format % values.
-func percentFormat(format string, values any) (any, error) {
-	rest := []any{values}
-	if t, ok := values.(*sequence); ok && t.kind == tuple {
-		rest = t.items
-	}
-	var out strings.Builder
-	used := 0
-	for {
-		at := strings.IndexByte(format, '%')
-		if at < 0 {
-			break
-		}
-		out.WriteString(format[:at])
-		m := conversion.FindStringSubmatch(format[at:])
-		if m == nil || !strings.HasPrefix(format[at:], m[0]) {
-			return nil, errors.New("% is not followed by a conversion such as s or d")
-		}
-		format = format[at+len(m[0]):]
-		if m[7] == "%" {
-			out.WriteByte('%')
-			continue
-		}
-		var v any
-		if m[1] != "" {
-			d, ok := values.(*Dict)
-			if !ok {
-				return nil, fmt.Errorf("%s wants a mapping", m[0])
-			}
-			if v, ok, _ = d.get(m[2]); !ok {
-				return nil, fmt.Errorf("the mapping has no %s", repr(m[2]))
-			}
-		} else {
-			if used == len(rest) {
-				return nil, errors.New("a format has more conversions than values")
-			}
-			v = rest[used]
-			used++
-		}
-		text, err := converted(m[7], m[3], m[4], m[5], v)
-		if err != nil {
-			return nil, err
-		}
-		out.WriteString(text)
-	}
-	if _, ok := values.(*Dict); used < len(rest) && !ok {
-		return nil, errors.New("a format has fewer conversions than values")
-	}
-	return out.String() + format, nil
-}
-
-// converted returns the text of one conversion. Numbers have the same flags in Go.
-func converted(verb, flags, width, precision string, v any) (string, error) {
-	switch verb {
-	case "s", "r", "a":
-		text := str(v)
-		if verb != "s" {
-			text = repr(v)
-		}
-		return fmt.Sprintf("%"+strings.ReplaceAll(flags, "0", "")+width+precision+"s", text), nil
-	case "d", "i", "u", "x", "X", "o":
-		f, ok := number(v)
-		i, isInt := integer(v)
-		if !ok || !isInt && !strings.Contains("diu", verb) {
-			return "", fmt.Errorf("%%%s wants a number, not a value of type %s", verb, typeName(v))
-		}
-		if !isInt {
-			i = int64(f)
-		}
-		return fmt.Sprintf("%"+flags+width+precision+strings.NewReplacer("i", "d", "u", "d").Replace(verb), i), nil
-	case "f", "F", "e", "E", "g", "G":
-		f, ok := number(v)
-		if !ok {
-			return "", fmt.Errorf("%%%s wants a number, not a value of type %s", verb, typeName(v))
-		}
-		if precision == "" {
-			precision = ".6" // Go's default of g differs
-		}
-		return fmt.Sprintf("%"+flags+width+precision+verb, f), nil
-	}
-	return "", fmt.Errorf("unsupported conversion %%%s", verb)
-}
+// This file has the method format of strings.
 
 // replacement matches what is between the braces of a format: name, conversion and specification.
 var replacement = regexp.MustCompile(`^([A-Za-z_0-9]*)((?:\.[A-Za-z_][A-Za-z_0-9]*|\[[^\]]*\])*)(?:!([rsa]))?(?::([^{}]*))?$`)
@@ -100,7 +16,7 @@ var replacement = regexp.MustCompile(`^([A-Za-z_0-9]*)((?:\.[A-Za-z_][A-Za-z_0-9
 // braceFormat returns format.format(args, kwargs).
 func braceFormat(format string, args []any, kwargs *Dict) (any, error) {
 	var out strings.Builder
-	next := 0
+	var fields numbering
 	for format != "" {
 		i := strings.IndexAny(format, "{}")
 		if i < 0 {
@@ -120,16 +36,19 @@ func braceFormat(format string, args []any, kwargs *Dict) (any, error) {
 		if m == nil {
 			return nil, fmt.Errorf("unsupported format %s", format[i:i+length+1])
 		}
-		v, err := argument(m[1], args, kwargs, &next)
+		v, err := fields.argument(m[1], args, kwargs)
 		if err != nil {
 			return nil, err
 		}
 		if v, err = follow(v, m[2]); err != nil {
 			return nil, err
 		}
-		if m[3] == "r" || m[3] == "a" {
+		switch m[3] {
+		case "r":
 			v = repr(v)
-		} else if m[3] == "s" {
+		case "a":
+			v = ascii(v)
+		case "s":
 			v = str(v)
 		}
 		text, err := specified(v, m[4])
@@ -142,18 +61,27 @@ func braceFormat(format string, args []any, kwargs *Dict) (any, error) {
 	return out.String() + format, nil
 }
 
-// argument returns the argument of a format with a name or a position. Those without either are
-// numbered.
-func argument(name string, args []any, kwargs *Dict, next *int) (any, error) {
-	at, err := strconv.Atoi(name)
-	if name == "" {
-		at, err = *next, nil
-		*next++
+// A numbering says how the fields of a format find their arguments.
+type numbering struct {
+	next              int  // argument of a field without number
+	manual, automatic bool // whether a field has a number, whether one has none
+}
+
+// argument returns the argument of a field with a name or a number. Fields without either are numbered.
+func (n *numbering) argument(name string, args []any, kwargs *Dict) (any, error) {
+	at, isNumber := int64(n.next), name == ""
+	if isNumber {
+		n.next++
+		n.automatic = true
+	} else if at, isNumber = index(name); isNumber {
+		n.manual = true
 	}
-	if err == nil {
-		if at >= len(args) {
-			return nil, fmt.Errorf("a format wants %d values, not %d", at+1, len(args))
-		}
+	switch {
+	case n.manual && n.automatic:
+		return nil, errors.New("a format has fields with and without numbers")
+	case isNumber && at >= int64(len(args)):
+		return nil, fmt.Errorf("a format wants %d values, not %d", at+1, len(args))
+	case isNumber:
 		return args[at], nil
 	}
 	v, ok, _ := kwargs.get(name)
@@ -163,6 +91,12 @@ func argument(name string, args []any, kwargs *Dict, next *int) (any, error) {
 	return v, nil
 }
 
+// index returns the value of digits.
+func index(digits string) (int64, bool) {
+	i, err := strconv.ParseInt(digits, 10, 64)
+	return i, err == nil && digits[0] != '-' && digits[0] != '+'
+}
+
 // follow returns the attribute or element of v at the end of a path such as .a[0].
 func follow(v any, path string) (any, error) {
 	for path != "" && v != nil {
@@ -170,7 +104,7 @@ func follow(v any, path string) (any, error) {
 		if path[0] == '[' {
 			end := strings.IndexByte(path, ']')
 			var key any = path[1:end]
-			if i, err := strconv.ParseInt(path[1:end], 10, 64); err == nil {
+			if i, ok := index(path[1:end]); ok {
 				key = i
 			}
 			v, err = item(v, key)
@@ -187,52 +121,75 @@ func follow(v any, path string) (any, error) {
 	return v, nil
 }
 
-// specification matches [[fill]align][sign][#][0][width][,][.precision][type].
-var specification = regexp.MustCompile(`^(?:(.?)([<>^]))?([-+ ]?)(#?)(0?)([0-9]*)(,?)(\.[0-9]+)?([a-zA-Z%]?)$`)
+// specification matches [[fill]align][sign][#][0][width][grouping][.precision][type].
+var specification = regexp.MustCompile(`^(?:((?s:.)?)([<>=^]))?([-+ ]?)(#?)(0?)([0-9]*)([,_]?)(?:\.([0-9]+))?([a-zA-Z%]?)$`)
 
-// specified returns a value as the specification of a format says.
-func specified(v any, specificationText string) (string, error) {
-	if specificationText == "" {
+// specified formats v by a specification such as >8.3f.
+func specified(v any, text string) (string, error) {
+	if text == "" {
 		return str(v), nil
 	}
-	m := specification.FindStringSubmatch(specificationText)
-	if m == nil || m[7] != "" || m[9] == "%" || m[9] == "n" || m[9] == "b" || m[9] == "c" {
-		return "", fmt.Errorf("unsupported format %s", specificationText)
+	m := specification.FindStringSubmatch(text)
+	if m == nil {
+		return "", fmt.Errorf("unsupported format %s", text)
 	}
-	verb, isNumber := m[9], false
-	if _, ok := v.(string); !ok {
-		_, isNumber = number(v)
+	f := &numberFormat{sign: m[3], alternate: m[4] != "", grouping: m[7], precision: -1, verb: m[9]}
+	fill, align, width, err := m[1], m[2], int64(0), error(nil)
+	if m[6] != "" {
+		width, err = strconv.ParseInt(m[6], 10, 32)
 	}
-	if verb == "" {
-		verb = "s"
-		if _, ok := v.(float64); ok && m[8] != "" {
-			verb = "g"
-		} else if _, ok := integer(v); ok {
-			verb = "d"
+	if m[8] != "" && err == nil {
+		f.precision, err = strconv.Atoi(m[8])
+	}
+	if err != nil || width > maxWidth || f.precision > maxWidth {
+		return "", fmt.Errorf("unsupported format %s", text)
+	}
+	if m[5] != "" {
+		fill = orText(fill, "0")
+	}
+	var sign, digits string
+	switch v := v.(type) {
+	case string:
+		if align == "=" || f.sign != "" || f.alternate || f.grouping != "" || f.verb != "s" && f.verb != "" {
+			return "", fmt.Errorf("the format %s is for numbers, not for strings", text)
 		}
-	}
-	text, err := converted(verb, m[3]+m[4], "", m[8], v)
-	if err != nil {
-		return "", err
-	}
-	width, _ := strconv.ParseInt("0"+m[6], 10, 64)
-	fill, align := m[1], m[2]
-	switch {
-	case align != "":
-	case isNumber:
-		align = ">"
+		digits, align = shortened(v, f.precision), orText(align, "<")
+	case bool, int64, float64:
+		if align == "" && m[5] != "" {
+			align = "="
+		}
+		if align == "=" && fill == "0" && f.grouping != "" {
+			return "", fmt.Errorf("unsupported format %s", text)
+		}
+		align = orText(align, ">")
+		if sign, digits, err = f.format(v); err != nil {
+			return "", err
+		}
 	default:
-		align = "<"
+		return "", fmt.Errorf("the format %s is for strings and numbers, not for a value of type %s", text, typeName(v))
 	}
-	if m[5] != "" && m[2] == "" {
-		filled, err := stringMethods["zfill"].call(text, given{width})
-		return str(filled), err
+	n, _ := length(sign + digits)
+	pad := int(max(width-int64(n), 0))
+	before := map[string]int{"<": 0, ">": pad, "^": pad / 2}[align]
+	fill = orText(fill, " ")
+	if align == "=" {
+		return sign + strings.Repeat(fill, pad) + digits, nil
 	}
-	if fill == "" {
-		fill = " "
+	return strings.Repeat(fill, before) + sign + digits + strings.Repeat(fill, pad-before), nil
+}
+
+// orText returns s, or other if s is empty.
+func orText(s, other string) string {
+	if s == "" {
+		return other
 	}
-	n, _ := length(text)
-	pad := max(width-int64(n), 0)
-	before := map[string]int64{"<": 0, ">": pad, "^": pad / 2}[align]
-	return strings.Repeat(fill, int(before)) + text + strings.Repeat(fill, int(pad-before)), nil
+	return s
+}
+
+// shortened returns the first characters of s: all if precision is negative.
+func shortened(s string, precision int) string {
+	if runes := []rune(s); precision >= 0 && precision < len(runes) {
+		return string(runes[:precision])
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -43,7 +44,7 @@ type lexer struct {
 	err       error
 }
 
-// lex returns the tokens of a template. One newline at the end is no part of it.
+// lex returns the tokens of a template. lex drops one final newline.
 func lex(source string) ([]token, error) {
 	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source)
 	l := &lexer{source: strings.TrimSuffix(source, "\n"), line: 1, lineStart: true}
@@ -289,37 +290,18 @@ func (l *lexer) string(rest string) {
 	l.fail("a string has no end")
 }
 
+// The patterns of Jinja2. 0777 is two integers, and so an error.
+var (
+	floatPattern = regexp.MustCompile(`^(?i)([0-9]+_)*[0-9]+((\.([0-9]+_)*[0-9]+)?e[-+]?([0-9]+_)*[0-9]+|\.([0-9]+_)*[0-9]+)`)
+	intPattern   = regexp.MustCompile(`^(?i)(0b(_?[01])+|0o(_?[0-7])+|0x(_?[0-9a-f])+|[1-9](_?[0-9])*|0(_?0)*)`)
+)
+
 // number reads an integer or a float. After a dot, it is an index: 0.1 in list.0.1 is two of them.
 func (l *lexer) number(rest string) {
-	isDigit := func(i int) bool { return i < len(rest) && rest[i] >= '0' && rest[i] <= '9' }
-	decimals := func(from int) int {
-		for isDigit(from) || from > 0 && from < len(rest) && rest[from] == '_' && isDigit(from+1) {
-			from++
-		}
-		return from
+	kind, digits := decimal, floatPattern.FindString(rest)
+	if digits == "" || l.source[l.pos-1] == '.' {
+		kind, digits = number10, intPattern.FindString(rest)
 	}
-	kind, n := number10, decimals(0)
-	last := len(l.tokens) - 1
-	switch {
-	case len(rest) > 2 && rest[0] == '0' && strings.IndexByte("xob", rest[1]|0x20) >= 0:
-		for n = 2; n < len(rest) && strings.IndexByte("_0123456789abcdefABCDEF", rest[n]) >= 0; {
-			n++
-		}
-	case l.tokens[last].kind == operator && l.tokens[last].text == ".":
-	default:
-		if n < len(rest) && rest[n] == '.' && isDigit(n+1) {
-			kind, n = decimal, decimals(n+1)
-		}
-		if n < len(rest) && rest[n]|0x20 == 'e' {
-			i := n + 1
-			if i < len(rest) && (rest[i] == '+' || rest[i] == '-') {
-				i++
-			}
-			if isDigit(i) {
-				kind, n = decimal, decimals(i)
-			}
-		}
-	}
-	l.add(kind, strings.ReplaceAll(rest[:n], "_", ""))
-	l.pos += n
+	l.add(kind, strings.ReplaceAll(digits, "_", ""))
+	l.pos += len(digits)
 }

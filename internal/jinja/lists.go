@@ -1,9 +1,9 @@
 package jinja
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -68,7 +68,7 @@ func items(v any, _ given) (any, error) {
 type getter func(any) (any, error)
 
 // attributeOf returns a getter of an attribute such as function.name or arguments.0. nil is the item
-// itself. Without attribute, the value is fallback, unless that is absent.
+// itself. Without attribute, the value is fallback, unless that is nil.
 func attributeOf(path, fallback any) getter {
 	if path == nil {
 		return func(v any) (any, error) { return v, nil }
@@ -76,7 +76,7 @@ func attributeOf(path, fallback any) getter {
 	var parts []any
 	if s, ok := path.(string); ok {
 		for part := range strings.SplitSeq(s, ".") {
-			if i, err := strconv.ParseInt(part, 10, 64); err == nil {
+			if i, ok := index(part); ok {
 				parts = append(parts, i)
 			} else {
 				parts = append(parts, part)
@@ -91,7 +91,7 @@ func attributeOf(path, fallback any) getter {
 			if v, err = item(v, part); err != nil {
 				return nil, err
 			}
-			if _, ok := v.(*undefined); ok && fallback != absent {
+			if _, ok := v.(*undefined); ok && fallback != nil {
 				v = fallback
 			}
 		}
@@ -104,7 +104,7 @@ func caseless(get getter, sensitive bool) getter {
 	return func(v any) (any, error) {
 		v, err := get(v)
 		if s, ok := v.(string); ok && !sensitive {
-			return strings.ToLower(s), err
+			return lower(s), err
 		}
 		return v, err
 	}
@@ -115,7 +115,7 @@ func join(v any, g given) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	get, separator := attributeOf(g.or(1, nil), absent), str(g.or(0, ""))
+	get, separator := attributeOf(g.or(1, nil), nil), str(g.or(0, ""))
 	texts := make([]string, len(all))
 	for i, x := range all {
 		if x, err = get(x); err != nil {
@@ -131,7 +131,10 @@ func sum(v any, g given) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	get, total := attributeOf(g.or(0, nil), absent), g.or(1, int64(0))
+	get, total := attributeOf(g.or(0, nil), nil), g.or(1, int64(0))
+	if _, ok := total.(string); ok {
+		return nil, errors.New("strings cannot be summed: use the filter join")
+	}
 	for _, x := range all {
 		if x, err = get(x); err != nil {
 			return nil, err
@@ -225,16 +228,24 @@ func sorted(v any, g given) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	reverse, err := g.integer(0, 0)
+	if err != nil {
+		return nil, err
+	}
 	paths := []any{nil}
-	if s, ok := g.or(2, nil).(string); ok { // several attributes, with commas between
+	switch s := g.or(2, nil).(type) {
+	case nil:
+	case string: // several attributes, with commas between
 		paths = nil
 		for path := range strings.SplitSeq(s, ",") {
 			paths = append(paths, path)
 		}
+	default:
+		paths = []any{s}
 	}
 	getters := make([]getter, len(paths))
 	for i, path := range paths {
-		getters[i] = caseless(attributeOf(path, absent), g.is(1))
+		getters[i] = caseless(attributeOf(path, nil), g.is(1))
 	}
 	all, err = sortBy(all, func(v any) (any, error) {
 		key := make([]any, len(getters))
@@ -244,7 +255,7 @@ func sorted(v any, g given) (any, error) {
 			}
 		}
 		return newList(key), nil
-	}, g.is(0))
+	}, reverse != 0)
 	return newList(all), err
 }
 
@@ -261,7 +272,11 @@ func dictSort(v any, g given) (any, error) {
 	default:
 		return nil, fmt.Errorf("by is %s, want key or value", repr(by))
 	}
-	all, err := sortBy(d.items(), caseless(func(v any) (any, error) { return item(v, at) }, g.is(0)), g.is(2))
+	reverse, err := g.integer(2, 0)
+	if err != nil {
+		return nil, err
+	}
+	all, err := sortBy(d.items(), caseless(func(v any) (any, error) { return item(v, at) }, g.is(0)), reverse != 0)
 	return newList(all), err
 }
 
@@ -272,9 +287,9 @@ func extreme(v any, g given, sign int) (any, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return &undefined{"an empty sequence has no least and no greatest item"}, nil
+		return &undefined{"an empty sequence has no minimum and no maximum"}, nil
 	}
-	get := caseless(attributeOf(g.or(1, nil), absent), g.is(0))
+	get := caseless(attributeOf(g.or(1, nil), nil), g.is(0))
 	best := all[0]
 	for _, x := range all[1:] {
 		a, err := get(x)
@@ -301,7 +316,7 @@ func unique(v any, g given) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	get := caseless(attributeOf(g.or(1, nil), absent), g.is(0))
+	get := caseless(attributeOf(g.or(1, nil), nil), g.is(0))
 	seen := NewDict()
 	var kept []any
 	for _, x := range all {
@@ -323,10 +338,10 @@ func unique(v any, g given) (any, error) {
 
 func groupBy(v any, g given) (any, error) {
 	all, err := iterate(v)
-	if err != nil || !g.has(0) {
-		return nil, orError(err, "want an attribute")
+	if err != nil {
+		return nil, err
 	}
-	get := caseless(attributeOf(g[0], g.or(1, absent)), g.is(2))
+	get := caseless(attributeOf(g[0], g.or(1, nil)), g.is(2))
 	if all, err = sortBy(all, get, false); err != nil {
 		return nil, err
 	}
@@ -338,7 +353,7 @@ func groupBy(v any, g given) (any, error) {
 			return nil, err
 		}
 		if groups == nil || !equal(key, k) {
-			named, err := attributeOf(g[0], g.or(1, absent))(x)
+			named, err := attributeOf(g[0], g.or(1, nil))(x)
 			if err != nil {
 				return nil, err
 			}
@@ -367,11 +382,11 @@ func mapped(v any, args []any, kwargs *Dict) (any, error) {
 	}
 	var apply getter
 	if path, ok, _ := kwargs.get("attribute"); ok && len(args) == 0 {
-		g, err := bind("filter map", "attribute default", nil, kwargs)
+		g, err := bind("attribute [default]", nil, kwargs)
 		if err != nil {
 			return nil, err
 		}
-		apply = attributeOf(path, g.or(1, absent))
+		apply = attributeOf(path, g.or(1, nil))
 	} else {
 		name, ok := firstOf(args).(string)
 		if !ok {
@@ -388,18 +403,25 @@ func mapped(v any, args []any, kwargs *Dict) (any, error) {
 	return newGenerator(results), nil
 }
 
-// selected returns the items, or those with the attribute, for which a test has the result keep.
+// selecting is a filter of the items for which a test has the result keep.
+func selecting(keep, ofAttribute bool) filter {
+	return func(v any, args []any, kwargs *Dict) (any, error) {
+		return selected(v, args, kwargs, keep, ofAttribute)
+	}
+}
+
+// selected returns the items for which the test, of the item or of its attribute, returns keep.
 func selected(v any, args []any, kwargs *Dict, keep, ofAttribute bool) (any, error) {
 	all, err := iterateTrue(v)
 	if err != nil {
 		return nil, err
 	}
-	get := attributeOf(nil, absent)
+	get := attributeOf(nil, nil)
 	if ofAttribute {
 		if len(args) == 0 {
 			return nil, fmt.Errorf("want an attribute")
 		}
-		get, args = attributeOf(args[0], absent), args[1:]
+		get, args = attributeOf(args[0], nil), args[1:]
 	}
 	var kept []any
 	for _, x := range all {

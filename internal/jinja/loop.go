@@ -16,6 +16,8 @@ type loop struct {
 
 // forBlock parses {% for target in values if test recursive %}…{% else %}…{% endfor %}.
 func (p *parser) forBlock() statement {
+	p.fors++
+	defer func() { p.fors-- }()
 	assign := p.target()
 	if !p.takeName("in") {
 		p.unexpected("in")
@@ -64,9 +66,7 @@ func (f *forLoop) run(s *scope, values any, out *strings.Builder, l *loop) (err 
 	if l.items, err = f.selected(s, values); err != nil {
 		return err
 	}
-	if len(l.items) == 0 && f.otherwise != nil {
-		return f.otherwise(s.inner(), out)
-	}
+	completed := false // whether an iteration reached its end; continue and break do not count
 	for i, v := range l.items {
 		l.index = i
 		inner := s.inner()
@@ -74,12 +74,17 @@ func (f *forLoop) run(s *scope, values any, out *strings.Builder, l *loop) (err 
 		if err := f.assign(inner, v); err != nil {
 			return err
 		}
-		switch err := f.body(inner, out); {
-		case errors.Is(err, errBreak):
-			return nil
-		case err != nil && !errors.Is(err, errContinue):
+		err := f.body(inner, out)
+		if errors.Is(err, errBreak) {
+			break
+		}
+		if err != nil && !errors.Is(err, errContinue) {
 			return err
 		}
+		completed = completed || err == nil
+	}
+	if !completed && f.otherwise != nil {
+		return f.otherwise(s.inner(), out)
 	}
 	return nil
 }
@@ -148,14 +153,14 @@ func (l *loop) attribute(name string) any {
 		}
 		return &undefined{"the last iteration of a loop has no next item"}
 	case "cycle":
-		return &function{"cycle", func(args []any, _ *Dict) (any, error) {
+		return &function{name: "cycle", call: func(args []any, _ *Dict) (any, error) {
 			if len(args) == 0 {
 				return nil, errors.New("loop.cycle has no values")
 			}
 			return args[l.index%len(args)], nil
 		}}
 	case "changed":
-		return &function{"changed", func(args []any, _ *Dict) (any, error) {
+		return &function{name: "changed", call: func(args []any, _ *Dict) (any, error) {
 			now := newTuple(args...)
 			changed := l.changed == nil || !equal(l.changed, now)
 			l.changed = now

@@ -2,12 +2,13 @@ package jinja
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // A macro is a function whose result is the text of its body.
 type macro struct {
-	name     string
+	name     string // empty: of a call block
 	params   []string
 	defaults []expression // of params; nil: undefined
 	body     statement
@@ -15,9 +16,17 @@ type macro struct {
 	varargs, kwargs, caller bool // whether the body uses these names
 }
 
+// String returns the macro as errors call it.
+func (m *macro) String() string {
+	if m.name == "" {
+		return "the call block"
+	}
+	return "macro " + m.name
+}
+
 // macroBlock parses {% macro name(params) %}…{% endmacro %}.
 func (p *parser) macroBlock() statement {
-	m := &macro{name: p.expectName()}
+	m := &macro{name: p.assignable()}
 	p.macro(m, "endmacro")
 	return func(s *scope, _ *strings.Builder) error {
 		s.variables[m.name] = m.bind(s)
@@ -27,7 +36,7 @@ func (p *parser) macroBlock() statement {
 
 // callBlock parses {% call(params) macro(…) %}…{% endcall %}.
 func (p *parser) callBlock() statement {
-	m := &macro{name: "caller"}
+	m := &macro{}
 	if p.is(operator, "(") {
 		p.params(m)
 	}
@@ -68,7 +77,10 @@ func (p *parser) params(m *macro) {
 		if len(m.params) > 0 {
 			p.expect(",")
 		}
-		m.params = append(m.params, p.expectName())
+		if slices.Contains(m.params, p.peek().text) {
+			p.fail("two parameters are %s", p.peek().text)
+		}
+		m.params = append(m.params, p.assignable())
 		var value expression
 		if p.take("=") {
 			value = p.condition()
@@ -84,7 +96,13 @@ func (p *parser) macroBody(m *macro, ending string) {
 	names, loops := p.names, p.loops
 	p.names, p.loops = map[string]bool{}, 0
 	m.body = p.body(ending)
-	m.varargs, m.kwargs, m.caller = p.names["varargs"], p.names["kwargs"], p.names["caller"]
+	at := slices.Index(m.params, "caller")
+	m.varargs = p.names["varargs"] && !slices.Contains(m.params, "varargs")
+	m.kwargs = p.names["kwargs"] && !slices.Contains(m.params, "kwargs")
+	m.caller = p.names["caller"] && at < 0
+	if p.names["caller"] && at >= 0 && m.defaults[at] == nil {
+		p.fail("the parameter caller has no default")
+	}
 	for n := range p.names {
 		names[n] = true
 	}
@@ -93,7 +111,13 @@ func (p *parser) macroBody(m *macro, ending string) {
 
 // bind returns the macro as a function of the variables that surround its definition.
 func (m *macro) bind(outer *scope) *function {
-	return &function{m.name, func(args []any, kwargs *Dict) (any, error) {
+	attributes := map[string]any{
+		"name": m.name, "arguments": newTuple(anys(m.params)...), "catch_varargs": m.varargs, "catch_kwargs": m.kwargs, "caller": m.caller,
+	}
+	if m.name == "" {
+		attributes["name"] = nil
+	}
+	return &function{attributes: attributes, name: m.name, call: func(args []any, kwargs *Dict) (any, error) {
 		s := outer.inner()
 		if err := m.pass(s, args, kwargs); err != nil {
 			return nil, err
@@ -107,6 +131,7 @@ func (m *macro) bind(outer *scope) *function {
 // pass sets the parameters of a call.
 func (m *macro) pass(s *scope, args []any, kwargs *Dict) error {
 	rest := NewDict()
+	var defaults []int
 	named := map[string]any{}
 	for i, k := range kwargs.keys {
 		named[k.(string)] = kwargs.values[i]
@@ -116,22 +141,25 @@ func (m *macro) pass(s *scope, args []any, kwargs *Dict) error {
 		delete(named, param)
 		switch {
 		case i < len(args) && given:
-			return fmt.Errorf("macro %s gets %s twice", m.name, param)
+			return fmt.Errorf("%s gets %s twice", m, param)
 		case i < len(args):
 			v = args[i]
-		case given:
-		case m.defaults[i] != nil:
-			var err error
-			if v, err = m.defaults[i](s); err != nil {
-				return err
-			}
-		default:
-			v = &undefined{fmt.Sprintf("parameter %q of macro %s was not given", param, m.name)}
+		case !given:
+			v = &undefined{fmt.Sprintf("parameter %q of %s was not given", param, m)}
 		}
-		s.variables[param] = v
+		if s.variables[param] = v; i >= len(args) && !given && m.defaults[i] != nil {
+			defaults = append(defaults, i)
+		}
+	}
+	for _, i := range defaults { // which see all parameters
+		v, err := m.defaults[i](s)
+		if err != nil {
+			return err
+		}
+		s.variables[m.params[i]] = v
 	}
 	if m.caller {
-		s.variables["caller"] = &undefined{fmt.Sprintf("macro %s was not called by a call block", m.name)}
+		s.variables["caller"] = &undefined{fmt.Sprintf("%s was not called by a call block", m)}
 		if v, ok := named["caller"]; ok {
 			s.variables["caller"] = v
 			delete(named, "caller")
@@ -147,13 +175,13 @@ func (m *macro) pass(s *scope, args []any, kwargs *Dict) error {
 	case m.varargs:
 		s.variables["varargs"] = newTuple(surplus...)
 	case len(surplus) > 0:
-		return fmt.Errorf("macro %s has %d parameters, not %d", m.name, len(m.params), len(args))
+		return fmt.Errorf("%s has %d parameters, not %d", m, len(m.params), len(args))
 	}
 	switch {
 	case m.kwargs:
 		s.variables["kwargs"] = rest
 	case len(rest.keys) > 0:
-		return fmt.Errorf("macro %s has no parameter %s", m.name, rest.keys[0])
+		return fmt.Errorf("%s has no parameter %s", m, rest.keys[0])
 	}
 	return nil
 }

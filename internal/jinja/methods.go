@@ -24,59 +24,64 @@ func every(has func(rune) bool) stringMethod {
 	return simple(func(s string) bool { return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !has(r) }) })
 }
 
-func isAlphanumeric(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-func upperRune(r rune) rune { return unicode.ToUpper(r) }
-func lowerRune(r rune) rune { return unicode.ToLower(r) }
-
 var stringMethods map[string]stringMethod
 
 // init sets the table, because methods such as join get elements, which may be methods.
 func init() {
 	stringMethods = map[string]stringMethod{
-		"upper": simple(strings.ToUpper), "lower": simple(strings.ToLower), "casefold": simple(strings.ToLower),
-		"capitalize": simple(capitalized), "title": simple(titleCase),
-		"swapcase": simple(func(s string) string { return strings.Map(swapRune, s) }),
-		"isdigit":  every(unicode.IsDigit), "isdecimal": every(unicode.IsDigit), "isnumeric": every(unicode.IsNumber),
+		"upper": simple(upper), "lower": simple(lower), "casefold": simple(casefolded),
+		"capitalize": simple(capitalized), "title": simple(titled), "swapcase": simple(swapCase),
+		"isdigit": every(isDigit), "isdecimal": every(unicode.IsDigit), "isnumeric": every(isNumeric),
 		"isalpha": every(unicode.IsLetter), "isalnum": every(isAlphanumeric), "isspace": every(isSpace),
-		"isupper": simple(func(s string) bool { return hasCase(s) && strings.ToUpper(s) == s }),
-		"islower": simple(func(s string) bool { return hasCase(s) && strings.ToLower(s) == s }),
+		"isupper": simple(func(s string) bool { return hasOnly(s, isUpper) }),
+		"islower": simple(func(s string) bool { return hasOnly(s, isLower) }),
+		"isascii": simple(func(s string) bool {
+			return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
+		}),
 
-		"strip":  {"chars", func(s string, g given) (any, error) { return stripped(s, g, true, true) }},
-		"lstrip": {"chars", func(s string, g given) (any, error) { return stripped(s, g, true, false) }},
-		"rstrip": {"chars", func(s string, g given) (any, error) { return stripped(s, g, false, true) }},
+		"strip":  {"[chars]", func(s string, g given) (any, error) { return stripped(s, g, true, true) }},
+		"lstrip": {"[chars]", func(s string, g given) (any, error) { return stripped(s, g, true, false) }},
+		"rstrip": {"[chars]", func(s string, g given) (any, error) { return stripped(s, g, false, true) }},
 
 		"removeprefix": {"prefix", func(s string, g given) (any, error) { return trimmed(s, g, strings.TrimPrefix) }},
 		"removesuffix": {"suffix", func(s string, g given) (any, error) { return trimmed(s, g, strings.TrimSuffix) }},
-		"replace":      {"old new count", replaced},
+		"replace": {"old new [count]", func(s string, g given) (any, error) {
+			for i := range 2 {
+				if _, err := g.text(i, ""); err != nil {
+					return nil, err
+				}
+			}
+			if _, err := g.integer(2, -1); err != nil {
+				return nil, err
+			}
+			return replaced(s, g)
+		}},
 
-		"split":      {"sep maxsplit", func(s string, g given) (any, error) { return split(s, g, false) }},
-		"rsplit":     {"sep maxsplit", func(s string, g given) (any, error) { return split(s, g, true) }},
-		"splitlines": simple(func(s string) any { return newList(anys(splitLines(s))) }),
+		"split":  {"[sep maxsplit]", func(s string, g given) (any, error) { return split(s, g, false) }},
+		"rsplit": {"[sep maxsplit]", func(s string, g given) (any, error) { return split(s, g, true) }},
+		"splitlines": {"[keepends]", func(s string, g given) (any, error) {
+			if g.is(0) {
+				return nil, errors.New("splitlines does not support keepends")
+			}
+			return newList(anys(splitLines(s))), nil
+		}},
 		"partition":  {"sep", func(s string, g given) (any, error) { return partition(s, g, false) }},
 		"rpartition": {"sep", func(s string, g given) (any, error) { return partition(s, g, true) }},
 		"join":       {"iterable", joinStrings},
 
-		"startswith": {"prefix start end", func(s string, g given) (any, error) { return affixed(s, g, strings.HasPrefix) }},
-		"endswith":   {"suffix start end", func(s string, g given) (any, error) { return affixed(s, g, strings.HasSuffix) }},
-		"find":       {"sub start end", func(s string, g given) (any, error) { return found(s, g, strings.Index) }},
-		"rfind":      {"sub start end", func(s string, g given) (any, error) { return found(s, g, strings.LastIndex) }},
-		"index":      {"sub start end", func(s string, g given) (any, error) { return mustFind(found(s, g, strings.Index)) }},
-		"rindex":     {"sub start end", func(s string, g given) (any, error) { return mustFind(found(s, g, strings.LastIndex)) }},
-		"count":      {"sub start end", counted},
+		"startswith": {"prefix [start end]", func(s string, g given) (any, error) { return affixed(s, g, strings.HasPrefix) }},
+		"endswith":   {"suffix [start end]", func(s string, g given) (any, error) { return affixed(s, g, strings.HasSuffix) }},
+		"find":       {"sub [start end]", func(s string, g given) (any, error) { return found(s, g, strings.Index) }},
+		"rfind":      {"sub [start end]", func(s string, g given) (any, error) { return found(s, g, strings.LastIndex) }},
+		"index":      {"sub [start end]", func(s string, g given) (any, error) { return mustFind(found(s, g, strings.Index)) }},
+		"rindex":     {"sub [start end]", func(s string, g given) (any, error) { return mustFind(found(s, g, strings.LastIndex)) }},
+		"count":      {"sub [start end]", counted},
 
-		"ljust":  {"width fillchar", func(s string, g given) (any, error) { return padded(s, g, 0, 0) }},
-		"rjust":  {"width fillchar", func(s string, g given) (any, error) { return padded(s, g, 0, 1) }},
-		"center": {"width fillchar", func(s string, g given) (any, error) { return padded(s, g, 0, 0.5) }},
+		"ljust":  {"width [fillchar]", func(s string, g given) (any, error) { return padded(s, g, 0, 0) }},
+		"rjust":  {"width [fillchar]", func(s string, g given) (any, error) { return padded(s, g, 0, 1) }},
+		"center": {"width [fillchar]", func(s string, g given) (any, error) { return padded(s, g, 0, 0.5) }},
 		"zfill":  {"width", zeroFilled},
 	}
-}
-
-func swapRune(r rune) rune {
-	if unicode.IsUpper(r) {
-		return lowerRune(r)
-	}
-	return upperRune(r)
 }
 
 // trimmed is removeprefix or removesuffix.
@@ -101,11 +106,14 @@ func joinStrings(s string, g given) (any, error) {
 
 // counted is count.
 func counted(s string, g given) (any, error) {
-	part, _, err := window(s, g)
+	part, before, err := window(s, g)
 	if err != nil {
 		return nil, err
 	}
 	sub, err := g.text(0, "")
+	if before < 0 {
+		return int64(0), err
+	}
 	return int64(strings.Count(part, sub)), err
 }
 
@@ -144,30 +152,61 @@ func method(v any, name string) any {
 			return &undefined{fmt.Sprintf("templates cannot change values, so %s of a list is forbidden", name)}
 		}
 		return methodOfSequence(v, name)
+	case bool, int64, float64:
+		return unsupportedMethod(v, name)
 	}
 	return nil
 }
 
+// unsupportedMethods are those of strings, mappings and numbers that are not implemented: calling one is
+// an error.
+var unsupportedMethods = map[string]string{
+	"str":   "encode expandtabs format_map isidentifier isprintable istitle maketrans translate",
+	"dict":  "fromkeys",
+	"int":   "as_integer_ratio bit_count bit_length conjugate from_bytes to_bytes",
+	"bool":  "as_integer_ratio bit_count bit_length conjugate from_bytes to_bytes",
+	"float": "as_integer_ratio conjugate fromhex hex is_integer",
+}
+
+func unsupportedMethod(v any, name string) any {
+	if !slices.Contains(strings.Fields(unsupportedMethods[typeName(v)]), name) {
+		return nil
+	}
+	return &function{name: name, call: func([]any, *Dict) (any, error) {
+		return nil, fmt.Errorf("unsupported method %s of %s", name, typeName(v))
+	}}
+}
+
+// bindMethod returns a method whose arguments have the given parameters, with names or without.
+func bindMethod(name, parameters string, named bool, f func(g given) (any, error)) *function {
+	return &function{name: name, call: func(args []any, kwargs *Dict) (any, error) {
+		if !named && len(kwargs.keys) > 0 {
+			return nil, fmt.Errorf("%s: arguments have no names", name)
+		}
+		g, err := bind(parameters, args, kwargs)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return f(g)
+	}}
+}
+
 func methodOfString(s, name string) any {
 	if name == "format" {
-		return &function{name, func(args []any, kwargs *Dict) (any, error) { return braceFormat(s, args, kwargs) }}
+		return &function{name: name, call: func(args []any, kwargs *Dict) (any, error) { return braceFormat(s, args, kwargs) }}
 	}
 	m, ok := stringMethods[name]
 	if !ok {
-		return nil
+		return unsupportedMethod(s, name)
 	}
-	return &function{name, func(args []any, kwargs *Dict) (any, error) {
-		g, err := bind(name, m.parameters, args, kwargs)
-		if err != nil {
-			return nil, err
-		}
-		return m.call(s, g)
-	}}
+	return bindMethod(name, m.parameters, strings.Contains(name, "split"), func(g given) (any, error) { return m.call(s, g) })
 }
 
 func methodOfDict(d *Dict, name string) any {
 	of := func(items func() []any) any {
-		return &function{name, func([]any, *Dict) (any, error) { return &sequence{view, "dict_" + name, items()}, nil }}
+		return bindMethod(name, "", false, func(given) (any, error) {
+			return &sequence{kind: view, name: "dict_" + name, items: items()}, nil
+		})
 	}
 	switch name {
 	case "keys":
@@ -177,52 +216,53 @@ func methodOfDict(d *Dict, name string) any {
 	case "items":
 		return of(d.items)
 	case "get":
-		return &function{name, func(args []any, kwargs *Dict) (any, error) {
-			g, err := bind(name, "key default", args, kwargs)
-			if err != nil || !g.has(0) {
-				return nil, orError(err, "get wants a key")
-			}
+		return bindMethod(name, "key [default]", false, func(g given) (any, error) {
 			v, ok, err := d.get(g[0])
 			if !ok {
 				v = g.or(1, nil)
 			}
 			return v, err
-		}}
+		})
 	case "copy":
-		return &function{name, func([]any, *Dict) (any, error) { return dictOf([]any{d}, NewDict()) }}
+		return bindMethod(name, "", false, func(given) (any, error) { return dictOf([]any{d}, NewDict()) })
+	}
+	return unsupportedMethod(d, name)
+}
+
+func methodOfSequence(s *sequence, name string) any {
+	switch {
+	case s.kind == tuple && s.name == "group" && (name == "grouper" || name == "list"): // of groupby
+		return s.items[slices.Index([]string{"grouper", "list"}, name)]
+	case s.kind == ranges && slices.Contains(rangeAttributes, name):
+		return s.bounds[slices.Index(rangeAttributes, name)]
+	case s.kind == list && name == "copy":
+		return bindMethod(name, "", false, func(given) (any, error) { return newList(slices.Clone(s.items)), nil })
+	case s.kind <= ranges && name == "count":
+		return bindMethod(name, "value", false, func(g given) (any, error) {
+			n := int64(0)
+			for _, x := range s.items {
+				if equal(x, g[0]) {
+					n++
+				}
+			}
+			return n, nil
+		})
+	case s.kind <= ranges && name == "index":
+		return bindMethod(name, "value [start stop]", false, func(g given) (any, error) { return indexOf(s, g) })
 	}
 	return nil
 }
 
-func methodOfSequence(s *sequence, name string) any {
-	if s.kind == tuple && s.name == "group" && (name == "grouper" || name == "list") { // of groupby
-		return s.items[slices.Index([]string{"grouper", "list"}, name)]
+// indexOf is index.
+func indexOf(s *sequence, g given) (any, error) {
+	if g.has(1) {
+		return nil, errors.New("index does not support bounds")
 	}
-	if s.kind > ranges || name != "count" && name != "index" && (name != "copy" || s.kind != list) {
-		return nil
+	i := slices.IndexFunc(s.items, func(x any) bool { return equal(x, g[0]) })
+	if i < 0 {
+		return nil, fmt.Errorf("%s is not in the list", repr(g[0]))
 	}
-	return &function{name, func(args []any, _ *Dict) (any, error) {
-		if name == "copy" {
-			return newList(slices.Clone(s.items)), nil
-		}
-		if len(args) != 1 {
-			return nil, fmt.Errorf("%s wants one value", name)
-		}
-		n := int64(0)
-		for i, x := range s.items {
-			if !equal(x, args[0]) {
-				continue
-			}
-			if name == "index" {
-				return int64(i), nil
-			}
-			n++
-		}
-		if name == "index" {
-			return nil, fmt.Errorf("%s is not in the list", repr(args[0]))
-		}
-		return n, nil
-	}}
+	return int64(i), nil
 }
 
 func anys(texts []string) []any {
@@ -231,30 +271,6 @@ func anys(texts []string) []any {
 		all[i] = s
 	}
 	return all
-}
-
-// capitalized returns s with its first letter in upper case and the others in lower case.
-func capitalized(s string) string {
-	first := true
-	return strings.Map(func(r rune) rune {
-		if first {
-			first = false
-			return upperRune(r)
-		}
-		return lowerRune(r)
-	}, s)
-}
-
-// titleCase capitalizes runs of letters.
-func titleCase(s string) string {
-	inside := false
-	return strings.Map(func(r rune) rune {
-		was := inside
-		if inside = unicode.IsLetter(r); was {
-			return lowerRune(r)
-		}
-		return upperRune(r)
-	}, s)
 }
 
 // stripped removes white space, or characters of argument 0, at the ends.
@@ -277,9 +293,6 @@ func stripped(s string, g given, left, right bool) (any, error) {
 }
 
 func replaced(s string, g given) (any, error) {
-	if !g.has(0) || !g.has(1) {
-		return nil, errors.New("want the old and the new text")
-	}
 	count := int64(-1)
 	if g.or(2, nil) != nil {
 		var err error
@@ -372,27 +385,34 @@ func partition(s string, g given, last bool) (any, error) {
 	return newTuple(s, "", ""), nil
 }
 
-// window returns the part of s between arguments 1 and 2, and the number of characters before it.
+// window returns the part of s between arguments 1 and 2, and the number of characters before it: -1 if
+// the bounds are not in order, so that not even an empty text is between them.
 func window(s string, g given) (part string, before int64, err error) {
-	if g.or(1, nil) == nil && g.or(2, nil) == nil {
-		return s, 0, nil
-	}
-	v, err := sliced(s, [3]any{g.or(1, nil), g.or(2, nil), nil})
-	part, ok := v.(string)
-	if !ok || err != nil {
-		return "", 0, orError(err, "want integers as bounds")
-	}
-	if start, _ := integer(g.or(1, int64(0))); start >= 0 {
-		return part, start, nil
-	}
 	n, _ := length(s)
-	start, _ := integer(g[1])
-	return part, max(start+int64(n), 0), nil
+	bounds := [2]int64{0, int64(n)}
+	for i := range bounds {
+		if g.or(i+1, nil) == nil {
+			continue
+		}
+		at, err := g.integer(i+1, 0)
+		if err != nil {
+			return "", 0, err
+		}
+		if at < 0 {
+			at = max(at+int64(n), 0)
+		}
+		bounds[i] = at
+	}
+	start, stop := bounds[0], min(bounds[1], int64(n))
+	if start > stop {
+		return "", -1, nil
+	}
+	return string([]rune(s)[start:stop]), start, nil
 }
 
 // affixed reports whether s has a prefix or suffix, or one of several.
 func affixed(s string, g given, has func(s, affix string) bool) (any, error) {
-	s, _, err := window(s, g)
+	s, before, err := window(s, g)
 	if err != nil {
 		return nil, err
 	}
@@ -405,7 +425,7 @@ func affixed(s string, g given, has func(s, affix string) bool) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("want a string or a tuple of strings, not a value of type %s", typeName(x))
 		}
-		if has(s, affix) {
+		if before >= 0 && has(s, affix) {
 			return true, nil
 		}
 	}
@@ -420,7 +440,7 @@ func found(s string, g given, index func(s, sub string) int) (any, error) {
 	}
 	sub, err := g.text(0, "")
 	i := index(part, sub)
-	if i < 0 || err != nil {
+	if i < 0 || before < 0 || err != nil {
 		return int64(-1), err
 	}
 	n, err := length(part[:i])
@@ -443,6 +463,9 @@ func padded(s string, g given, width int64, left float64) (any, error) {
 	fill, err := g.text(1, " ")
 	if err != nil {
 		return nil, err
+	}
+	if n, _ := length(fill); n != 1 {
+		return nil, fmt.Errorf("want one character to fill with, not %d", n)
 	}
 	n, _ := length(s)
 	pad := max(width-int64(n), 0)

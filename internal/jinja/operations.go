@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"slices"
 	"strings"
@@ -116,10 +117,17 @@ func integers(op string, a, b int64) (any, error) {
 		if b == 0 {
 			return nil, errZero
 		}
-		return float64(a) / float64(b), nil
+		quotient, _ := new(big.Rat).SetFrac64(a, b).Float64() // rounds once
+		return quotient, nil
 	}
 	if b == 0 {
 		return nil, errZero
+	}
+	if a == math.MinInt64 && b == -1 {
+		if op == "%" {
+			return int64(0), nil
+		}
+		return nil, errLarge
 	}
 	quotient, rest := a/b, a%b
 	if rest != 0 && (rest < 0) != (b < 0) { // Python rounds down
@@ -153,17 +161,48 @@ func floats(op string, a, b float64) (any, error) {
 	case "/":
 		return a / b, nil
 	case "**":
-		return math.Pow(a, b), nil
+		return power(a, b)
 	}
 	rest := math.Mod(a, b)
+	quotient := (a - rest) / b
 	if rest != 0 && (rest < 0) != (b < 0) {
-		rest += b
+		rest, quotient = rest+b, quotient-1
+	} else if rest == 0 {
+		rest = math.Copysign(0, b)
 	}
-	if op == "//" {
-		return math.Round((a - rest) / b), nil
+	switch floor := math.Floor(quotient); {
+	case op == "%":
+		return rest, nil
+	case quotient == 0:
+		return math.Copysign(0, a/b), nil
+	case quotient-floor > 0.5:
+		return floor + 1, nil
+	default:
+		return floor, nil
 	}
-	return rest, nil
 }
+
+func power(a, b float64) (any, error) {
+	result := math.Pow(a, b)
+	switch {
+	case math.IsNaN(result) && !math.IsNaN(a) && !math.IsNaN(b):
+		return nil, errors.New("a power of a negative number is complex")
+	case math.IsInf(result, 0) && !math.IsInf(a, 0) && !math.IsInf(b, 0):
+		return nil, errors.New("a power is too large")
+	}
+	return result, nil
+}
+
+// negated returns -v.
+func negated(v any) (any, error) {
+	if f, ok := v.(float64); ok {
+		return -f, nil
+	}
+	return arithmetic("-", int64(0), v)
+}
+
+// positive returns +v.
+func positive(v any) (any, error) { return arithmetic("+", int64(0), v) }
 
 // comparisons are the operators that compare two values.
 var comparisons = map[string]func(a, b any) (bool, error){
@@ -180,8 +219,16 @@ func attribute(v any, name string) (any, error) {
 	switch v := v.(type) {
 	case *undefined:
 		return nil, v.err()
+	case bool, int64, float64:
+		if slices.Contains([]string{"real", "imag", "numerator", "denominator"}, name) {
+			return nil, fmt.Errorf("unsupported attribute %s of %s", name, typeName(v))
+		}
 	case *namespace:
 		if value, ok, _ := v.attributes.get(name); ok {
+			return value, nil
+		}
+	case *function:
+		if value, ok := v.attributes[name]; ok {
 			return value, nil
 		}
 	case *loop:
@@ -226,7 +273,7 @@ func item(v, key any) (any, error) {
 				return string(runes[i]), nil
 			}
 		}
-	case *namespace, *loop:
+	case *namespace, *function, *loop:
 		if name, ok := key.(string); ok {
 			return attribute(v, name)
 		}
@@ -292,6 +339,10 @@ func sliced(v any, at [3]any) (any, error) {
 			bounds[i] = min(b, high)
 		}
 	}
+	if isSequence && s.kind == ranges {
+		start, by := toInt(s.bounds[0]), toInt(s.bounds[2])
+		return newRange(start+bounds[0]*by, start+bounds[1]*by, by*step)
+	}
 	var kept []any
 	for i := bounds[0]; step > 0 && i < bounds[1] || step < 0 && i > bounds[1]; i += step {
 		kept = append(kept, items[i])
@@ -302,7 +353,7 @@ func sliced(v any, at [3]any) (any, error) {
 	if isString {
 		return concatenated(kept), nil
 	}
-	return &sequence{kind: min(s.kind, tuple), items: kept}, nil
+	return &sequence{kind: s.kind, items: kept}, nil
 }
 
 // concatenated returns the text of strings.

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -13,7 +14,8 @@ type parser struct {
 	tokens []token
 	pos    int
 	names  map[string]bool // that the current macro uses
-	loops  int             // around the current tag
+	loops  int             // whose bodies the current tag is in, inside the current macro
+	fors   int             // tags {% for %} that are open
 }
 
 func (p *parser) peek() token { return p.tokens[p.pos] }
@@ -107,7 +109,8 @@ func (p *parser) or() expression {
 	return p.shortCircuit("or", true, func() expression { return p.shortCircuit("and", false, p.not) })
 }
 
-// shortCircuit parses operands of which the first with the deciding truth value is the result.
+// shortCircuit parses a chain of and, or of or. The result is the first operand whose truth value is
+// decides, else the last.
 func (p *parser) shortCircuit(word string, decides bool, operand func() expression) expression {
 	left := operand()
 	for p.takeName(word) {
@@ -220,16 +223,14 @@ func (p *parser) unary(filters bool) expression {
 	var value expression
 	switch {
 	case p.take("-"):
-		operand := p.unary(false)
-		value = func(s *scope) (any, error) {
-			v, err := operand(s)
-			if err != nil {
-				return nil, err
-			}
-			return arithmetic("-", int64(0), v)
+		if p.peek().text == "9223372036854775808" { // its negative is in range
+			p.pos++
+			value = constant(int64(math.MinInt64))
+			break
 		}
+		value = signed(p.unary(false), negated)
 	case p.take("+"):
-		value = p.unary(false)
+		value = signed(p.unary(false), positive)
 	default:
 		value = p.postfix(p.primary())
 	}
@@ -237,6 +238,17 @@ func (p *parser) unary(filters bool) expression {
 		value = p.filters(value)
 	}
 	return value
+}
+
+// signed returns the operand with a sign.
+func signed(operand expression, sign func(v any) (any, error)) expression {
+	return func(s *scope) (any, error) {
+		v, err := operand(s)
+		if err != nil {
+			return nil, err
+		}
+		return sign(v)
+	}
 }
 
 func (p *parser) primary() expression {
@@ -277,7 +289,7 @@ func (p *parser) primary() expression {
 	return nil
 }
 
-// base returns the base of digits: Python's 017 is an error in Jinja, too.
+// base returns the base of the digits of an integer, as strconv.ParseInt takes it.
 func base(digits string) int {
 	if len(digits) > 1 && digits[0] == '0' && digits[1] > '9' {
 		return 0
@@ -285,14 +297,12 @@ func base(digits string) int {
 	return 10
 }
 
+// constants are the names that cannot be assigned.
+var constants = map[string]any{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
+
 func (p *parser) name(word string) expression {
-	switch word {
-	case "true", "True":
-		return constant(true)
-	case "false", "False":
-		return constant(false)
-	case "none", "None":
-		return constant(nil)
+	if v, ok := constants[word]; ok {
+		return constant(v)
 	}
 	p.names[word] = true
 	return func(s *scope) (any, error) { return s.get(word), nil }
@@ -314,7 +324,7 @@ func (p *parser) tuple(element func() expression) expression {
 	comma := false
 	for p.take(",") {
 		comma = true
-		if t := p.peek(); t.kind == endPrint || t.kind == endBlock || t.kind == operator && (t.text == ")" || t.text == "=") {
+		if t := p.peek(); t.kind == endPrint || t.kind == endBlock || t.kind == operator && t.text == ")" {
 			break
 		}
 		items = append(items, element())

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -111,13 +112,20 @@ func (p *parser) arguments() (a arguments) {
 			}
 		}
 		switch t := p.peek(); {
+		case a.spreadDict != nil:
+			p.fail("an argument follows **")
 		case p.take("**"):
 			a.spreadDict = p.condition()
-		case p.take("*"):
-			a.spread = p.condition()
 		case t.kind == name && p.tokens[p.pos+1].kind == operator && p.tokens[p.pos+1].text == "=":
+			if slices.Contains(a.names, t.text) {
+				p.fail("two arguments are %s", t.text)
+			}
 			p.pos += 2
 			a.names, a.values = append(a.names, t.text), append(a.values, p.condition())
+		case a.spread != nil:
+			p.fail("a positional argument follows *")
+		case p.take("*"):
+			a.spread = p.condition()
 		case len(a.names) > 0:
 			p.fail("a positional argument follows a named one")
 		default:
@@ -156,7 +164,11 @@ func (a *arguments) evaluate(s *scope) (args []any, kwargs *Dict, err error) {
 		return nil, nil, orError(err, "** wants a mapping, not a value of type %s", typeName(v))
 	}
 	for i, k := range d.keys {
-		kwargs.setString(str(k), d.values[i])
+		word, ok := k.(string)
+		if _, given, _ := kwargs.get(k); !ok || given {
+			return nil, nil, fmt.Errorf("** has the key %s, want names of further arguments", repr(k))
+		}
+		kwargs.setString(word, d.values[i])
 	}
 	return args, kwargs, nil
 }
@@ -243,7 +255,7 @@ func (p *parser) test(value expression) expression {
 		a = p.arguments()
 	case t.kind == name && t.text == "is":
 		p.fail("tests cannot be chained with is")
-	case t.kind == name && t.text != "else" && t.text != "or" && t.text != "and" && t.text != "if" && t.text != "not" && t.text != "in",
+	case t.kind == name && t.text != "else" && t.text != "or" && t.text != "and", // an error in Jinja2, too: x is none if y
 		t.kind == quoted, t.kind == number10, t.kind == decimal,
 		t.kind == operator && (t.text == "[" || t.text == "{"):
 		a.positional = []expression{p.postfix(p.primary())}

@@ -187,13 +187,16 @@ func (p *parser) target() target {
 			all = append(all, p.target())
 			p.expect(")")
 		} else {
-			word := p.expectName()
+			word := p.assignable()
+			if word == "loop" && p.fors > 0 {
+				p.fail("loop cannot be assigned in a loop")
+			}
 			all = append(all, func(s *scope, v any) error { s.variables[word] = v; return nil })
 		}
 		if !p.take(",") {
 			break
 		}
-		if comma = true; p.peek().kind != name && !p.is(operator, "(") {
+		if comma = true; p.is(operator, ")") {
 			break
 		}
 	}
@@ -215,6 +218,14 @@ func (p *parser) target() target {
 		}
 		return nil
 	}
+}
+
+// assignable reads a name that is not that of a constant.
+func (p *parser) assignable() string {
+	if _, ok := constants[p.peek().text]; ok {
+		p.unexpected("a name that can be assigned")
+	}
+	return p.expectName()
 }
 
 // setBlock parses {% set target = value %} and {% set name %}…{% endset %}.
@@ -245,10 +256,10 @@ func (p *parser) setBlock() statement {
 			return assign(s, v)
 		}
 	}
-	written, value := p.captured()
+	value := p.captured()
 	body := p.body("endset")
 	return func(s *scope, _ *strings.Builder) error {
-		v, err := capture(s, written, body, value)
+		v, err := capture(s, body, value)
 		if err != nil {
 			return err
 		}
@@ -256,29 +267,36 @@ func (p *parser) setBlock() statement {
 	}
 }
 
-// captured parses the filters of a block whose text is their input.
-func (p *parser) captured() (written *any, value expression) {
-	written = new(any)
-	return written, p.filters(func(*scope) (any, error) { return *written, nil })
-}
+// written is the name of the variable that passes the text of a block to its filters. No variable of
+// a template has this name.
+const written = ""
 
-// capture runs a body in an inner scope and passes its text through filters.
-func capture(s *scope, written *any, body statement, value expression) (any, error) {
+func writtenText(s *scope) (any, error) { return s.variables[written], nil }
+
+// captured parses the filters after {% set name %} and returns what they compute from the text of the
+// block.
+func (p *parser) captured() expression { return p.filters(writtenText) }
+
+// capture runs a body in an inner scope and passes its text through filters, which see the variables
+// of the body.
+func capture(s *scope, body statement, value expression) (any, error) {
 	var out strings.Builder
-	if err := body(s.inner(), &out); err != nil {
+	inner := s.inner()
+	if err := body(inner, &out); err != nil {
 		return nil, err
 	}
-	*written = out.String()
-	return value(s)
+	inner.variables[written] = out.String()
+	return value(inner)
 }
 
 func (p *parser) filterBlock() statement {
-	written := new(any)
-	value := p.filters(p.filter(func(*scope) (any, error) { return *written, nil }))
+	value := p.filters(p.filter(writtenText))
 	body := p.body("endfilter")
 	return func(s *scope, out *strings.Builder) error {
-		v, err := capture(s, written, body, value)
-		out.WriteString(str(v))
+		v, err := capture(s, body, value)
+		if err == nil {
+			out.WriteString(str(v))
+		}
 		return err
 	}
 }
@@ -290,7 +308,7 @@ func (p *parser) withBlock() statement {
 		if len(targets) > 0 {
 			p.expect(",")
 		}
-		word := p.expectName()
+		word := p.assignable()
 		targets = append(targets, func(s *scope, v any) error { s.variables[word] = v; return nil })
 		p.expect("=")
 		values = append(values, p.condition())

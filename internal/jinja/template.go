@@ -80,13 +80,12 @@ func globals() map[string]any {
 			return strftime(time.Now(), str(args[0]))
 		},
 	} {
-		all[name] = &function{name, call}
+		all[name] = &function{name: name, call: call}
 	}
 	return all
 }
 
 func rangeOf(args []any, kwargs *Dict) (any, error) {
-	const most = 100000 // Jinja's sandbox has this limit
 	bounds := []int64{0, 0, 1}
 	for i, a := range args {
 		n, ok := integer(a)
@@ -100,17 +99,31 @@ func rangeOf(args []any, kwargs *Dict) (any, error) {
 		return nil, fmt.Errorf("range wants one to three integers")
 	case len(args) == 1:
 		bounds[0], bounds[1] = 0, bounds[0]
-	case bounds[2] == 0:
+	}
+	return newRange(bounds[0], bounds[1], bounds[2])
+}
+
+// rangeAttributes are the names of the bounds of a range.
+var rangeAttributes = []string{"start", "stop", "step"}
+
+func newRange(start, stop, step int64) (any, error) {
+	const most = 100000 // Jinja's sandbox has this limit
+	if step == 0 {
 		return nil, fmt.Errorf("the step of a range is zero")
 	}
-	s := &sequence{kind: ranges, name: fmt.Sprintf("range(%d, %d)", bounds[0], bounds[1])}
-	if len(args) == 3 {
-		s.name = fmt.Sprintf("range(%d, %d, %d)", bounds[0], bounds[1], bounds[2])
+	s := &sequence{kind: ranges, name: fmt.Sprintf("range(%d, %d)", start, stop), bounds: []any{start, stop, step}}
+	if step != 1 {
+		s.name = fmt.Sprintf("range(%d, %d, %d)", start, stop, step)
 	}
-	for i, up := bounds[0], bounds[2] > 0; up && i < bounds[1] || !up && i > bounds[1]; i += bounds[2] {
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; {
 		if s.items = append(s.items, i); len(s.items) > most {
 			return nil, fmt.Errorf("a range has more than %d elements", most)
 		}
+		after := i + step
+		if (after > i) != (step > 0) {
+			break // overflow
+		}
+		i = after
 	}
 	return s, nil
 }
@@ -161,16 +174,17 @@ func cycler(args []any, _ *Dict) (any, error) {
 	}
 	d := NewDict("current", args[0])
 	at := 0
-	step := func(to func() int) func([]any, *Dict) (any, error) {
-		return func([]any, *Dict) (any, error) {
-			now := args[at]
-			at = to() % len(args)
-			d.setString("current", args[at])
-			return now, nil
-		}
-	}
-	d.setString("next", &function{"next", step(func() int { return at + 1 })})
-	d.setString("reset", &function{"reset", step(func() int { return 0 })})
+	d.setString("next", &function{name: "next", call: func([]any, *Dict) (any, error) {
+		now := args[at]
+		at = (at + 1) % len(args)
+		d.setString("current", args[at])
+		return now, nil
+	}})
+	d.setString("reset", &function{name: "reset", call: func([]any, *Dict) (any, error) {
+		at = 0
+		d.setString("current", args[at])
+		return nil, nil
+	}})
 	return &namespace{d}, nil
 }
 
@@ -181,7 +195,7 @@ func joiner(args []any, _ *Dict) (any, error) {
 		separator = str(args[0])
 	}
 	used := false
-	return &function{"joiner", func([]any, *Dict) (any, error) {
+	return &function{name: "joiner", call: func([]any, *Dict) (any, error) {
 		if !used {
 			used = true
 			return "", nil

@@ -2,8 +2,8 @@ package jinja
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"unicode"
 )
 
 // A test reports whether a value has a property. Most have no argument.
@@ -35,23 +35,23 @@ func init() {
 		"number":    typed(func(v any) bool { _, ok := number(v); return ok }),
 		"string":    typed(func(v any) bool { _, ok := v.(string); return ok }),
 		"mapping":   typed(func(v any) bool { _, ok := v.(*Dict); return ok }),
-		"callable":  typed(func(v any) bool { _, ok := v.(*function); return ok }),
+		"callable":  typed(isCallable),
 		"sequence":  typed(isSequence),
 		"iterable": typed(func(v any) bool {
 			_, ok := v.(*sequence)
-			_, isUndefined := v.(*undefined)
-			return ok || isUndefined || isSequence(v)
+			_, isLoop := v.(*loop)
+			return ok || isLoop || isSequence(v)
 		}),
-		"lower":   typed(func(v any) bool { s := str(v); return hasCase(s) && strings.ToLower(s) == s }),
-		"upper":   typed(func(v any) bool { s := str(v); return hasCase(s) && strings.ToUpper(s) == s }),
+		"lower":   typed(func(v any) bool { return hasOnly(str(v), isLower) }),
+		"upper":   typed(func(v any) bool { return hasOnly(str(v), isUpper) }),
 		"escaped": typed(func(any) bool { return false }),
-		"filter":  typed(func(v any) bool { _, ok := filters[str(v)]; return ok }),
+		"filter":  typed(isFilter),
 		"test":    typed(func(v any) bool { _, ok := tests[str(v)]; return ok }),
 		"odd":     {0, func(v, _ any) (bool, error) { return divisible(v, int64(2), 1) }},
 		"even":    {0, func(v, _ any) (bool, error) { return divisible(v, int64(2), 0) }},
 
 		"divisibleby": {1, func(v, by any) (bool, error) { return divisible(v, by, 0) }},
-		"sameas":      {1, func(v, other any) (bool, error) { return typeName(v) == typeName(other) && equal(v, other), nil }},
+		"sameas":      {1, func(v, other any) (bool, error) { return same(v, other), nil }},
 		"in":          {1, func(v, all any) (bool, error) { return contains(all, v) }},
 		"eq":          compared("=="), "equalto": compared("=="), "==": compared("=="), "ne": compared("!="), "!=": compared("!="),
 		"lt": compared("<"), "lessthan": compared("<"), "<": compared("<"), "le": compared("<="), "<=": compared("<="),
@@ -73,12 +73,31 @@ func applyTest(name string, v any, args []any, kwargs *Dict) (bool, error) {
 // isSequence reports whether v has a length and elements.
 func isSequence(v any) bool {
 	switch v := v.(type) {
-	case string, *Dict:
+	case string, *Dict, *undefined:
 		return true
 	case *sequence:
 		return v.kind < view
 	}
 	return false
+}
+
+func isCallable(v any) bool {
+	switch v.(type) {
+	case *function, *loop, *undefined:
+		return true
+	}
+	return false
+}
+
+// same reports whether a and b are one value: numbers and strings that are equal are.
+func same(a, b any) bool {
+	switch a.(type) {
+	case nil, bool, int64, float64, string:
+		return typeName(a) == typeName(b) && equal(a, b)
+	}
+	s, ok := a.(*sequence)
+	t, ok2 := b.(*sequence)
+	return a == b || ok && ok2 && s.kind == tuple && t.kind == tuple && len(s.items)+len(t.items) == 0
 }
 
 // divisible reports whether v modulo by is rest.
@@ -87,7 +106,8 @@ func divisible(v, by any, rest int64) (bool, error) {
 	return err == nil && equal(r, rest), err
 }
 
-// hasCase reports whether s has a letter with case.
-func hasCase(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return unicode.IsUpper(r) || unicode.IsLower(r) })
+// isFilter reports whether Jinja2 has a filter of this name.
+func isFilter(v any) bool {
+	_, ok := filters[str(v)]
+	return ok || slices.Contains(strings.Fields(unsupportedFilters), str(v))
 }

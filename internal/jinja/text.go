@@ -52,7 +52,17 @@ func writeRepr(out *strings.Builder, v any) {
 		writeDict(out, v.attributes)
 		out.WriteByte('>')
 	case *function:
+		if v.attributes != nil { // a macro
+			name := "anonymous"
+			if v.name != "" {
+				name = repr(v.name)
+			}
+			out.WriteString("<Macro " + name + ">")
+			return
+		}
 		out.WriteString("<function " + v.name + ">")
+	case *loop:
+		fmt.Fprintf(out, "<LoopContext %d/%d>", v.index+1, len(v.items))
 	default:
 		out.WriteString("<" + typeName(v) + ">")
 	}
@@ -146,6 +156,21 @@ func writeQuoted(out *strings.Builder, s string) {
 	out.WriteRune(quote)
 }
 
+// ascii returns repr(v) with escapes for all characters outside ASCII.
+func ascii(v any) string {
+	return replacedRunes(repr(v), func(r rune) string {
+		switch {
+		case r <= unicode.MaxASCII:
+			return string(r)
+		case r < 0x100:
+			return fmt.Sprintf(`\x%02x`, r)
+		case r < 0x10000:
+			return fmt.Sprintf(`\u%04x`, r)
+		}
+		return fmt.Sprintf(`\U%08x`, r)
+	})
+}
+
 // isSpace reports whether Python regards r as white space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
@@ -174,6 +199,8 @@ func unescape(s string) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
+		case r >= 0xd800 && r < 0xe000 || r > unicode.MaxRune || r < 0:
+			return "", fmt.Errorf(`\%s: not a character`, rest[:n])
 		case rest[0] == '\n':
 			n = 1
 		case n == 0:

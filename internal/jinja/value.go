@@ -12,7 +12,7 @@ import (
 // Values are nil (None), bool, int64, float64, string, *sequence, *Dict, *namespace, *loop, *function
 // and *undefined.
 
-// An undefined value remembers the problem that its use is.
+// An undefined value holds the error that using it returns.
 type undefined struct{ problem string }
 
 func (u *undefined) err() error { return errors.New(u.problem) }
@@ -32,6 +32,8 @@ type sequence struct {
 	kind  kind
 	name  string // of views, ranges and generators, as Python prints them
 	items []any
+
+	bounds []any // of ranges: start, stop, step
 }
 
 func newList(items []any) *sequence { return &sequence{kind: list, items: items} }
@@ -97,16 +99,26 @@ func (d *Dict) items() []any {
 func hash(key any) (any, error) {
 	type tupleKey string
 	switch k := key.(type) {
-	case bool, int64, float64:
-		f, _ := number(k)
-		if i := int64(f); float64(i) == f {
-			return toInt(k), nil
+	case bool, int64:
+		return toInt(k), nil
+	case float64:
+		if f := math.Trunc(k); f == k && f >= -1<<63 && f < 1<<63 {
+			return int64(f), nil
 		}
-		return f, nil
+		return k, nil
 	case *sequence:
-		if k.kind == tuple {
-			return tupleKey(repr(k)), nil
+		if k.kind != tuple {
+			break
 		}
+		var all strings.Builder
+		for _, x := range k.items {
+			h, err := hash(x)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(&all, "%T %#v,", h, h)
+		}
+		return tupleKey(all.String()), nil
 	case nil, string, *function, *undefined, *namespace, *loop:
 		return k, nil
 	}
@@ -153,8 +165,9 @@ type namespace struct{ attributes *Dict }
 
 // A function is a global, a method or a macro.
 type function struct {
-	name string
-	call func(args []any, kwargs *Dict) (any, error)
+	name       string
+	call       func(args []any, kwargs *Dict) (any, error)
+	attributes map[string]any // of a macro
 }
 
 // typeName returns the name of the type of a value in Python.
@@ -248,16 +261,14 @@ func iterate(v any) ([]any, error) {
 func equal(a, b any) bool {
 	if x, ok := number(a); ok {
 		y, ok := number(b)
-		i, isInt := integer(a)
-		j, isInt2 := integer(b)
-		if isInt && isInt2 {
-			return i == j
-		}
-		return ok && x == y
+		return ok && !math.IsNaN(x) && !math.IsNaN(y) && compareNumbers(a, b) == 0
 	}
 	switch a := a.(type) {
 	case *sequence:
 		b, ok := b.(*sequence)
+		if ok && a.kind == view && b.kind == view {
+			return a == b || equalViews(a, b)
+		}
 		if !ok || a.kind != b.kind || len(a.items) != len(b.items) || a.kind == generator {
 			return ok && a == b
 		}
@@ -285,6 +296,47 @@ func equal(a, b any) bool {
 	return a == b
 }
 
+// equalViews reports whether views of keys or items have the same elements. Views of values are never
+// equal.
+func equalViews(a, b *sequence) bool {
+	if a.name == "dict_values" || b.name == "dict_values" || len(a.items) != len(b.items) {
+		return false
+	}
+	for _, x := range a.items {
+		if ok, err := contains(b, x); !ok || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// compareNumbers orders numbers that are not NaN, without rounding integers to floats.
+func compareNumbers(a, b any) int {
+	i, isInt := integer(a)
+	j, isInt2 := integer(b)
+	x, _ := number(a)
+	y, _ := number(b)
+	switch {
+	case isInt && isInt2:
+		return cmp.Compare(i, j)
+	case isInt:
+		return compareToFloat(i, y)
+	case isInt2:
+		return -compareToFloat(j, x)
+	}
+	return cmp.Compare(x, y)
+}
+
+func compareToFloat(i int64, f float64) int {
+	switch {
+	case f >= 1<<63:
+		return -1
+	case f < -1<<63:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(i, int64(f)), cmp.Compare(math.Trunc(f), f))
+}
+
 // compare orders a and b.
 func compare(a, b any) (int, error) {
 	for _, v := range []any{a, b} {
@@ -295,15 +347,10 @@ func compare(a, b any) (int, error) {
 	x, ok := number(a)
 	y, ok2 := number(b)
 	if ok && ok2 {
-		i, isInt := integer(a)
-		j, isInt2 := integer(b)
-		if isInt && isInt2 {
-			return cmp.Compare(i, j), nil
-		}
 		if math.IsNaN(x) || math.IsNaN(y) {
 			return 0, errors.New("NaN has no order")
 		}
-		return cmp.Compare(x, y), nil
+		return compareNumbers(a, b), nil
 	}
 	if s, ok := a.(string); ok {
 		if t, ok := b.(string); ok {
