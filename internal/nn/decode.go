@@ -103,7 +103,7 @@ func (r *decodeRun) group(out, query []float32, head, length int) {
 		if a.Softcap != 0 {
 			softcap(p, a.Softcap)
 		}
-		softmax([][]float32{p}, []float32{a.sink(head*group + h)}, n)
+		softmax([][]float32{p}, []float32{a.sink(head*group + h)})
 		s.round(p)
 		clear(part(out, h))
 	}

@@ -151,24 +151,23 @@ func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 		return p, err
 	}
 	group := w.Heads / w.KVHeads
-	for i := range c.tokens {
+	var rows [softmaxRows][]float32
+	var sinks [softmaxRows]float32
+	for r := range p.Rows { // all heads of a token, then those of the next
+		i, h, n := r/group, r%group, r%softmaxRows
 		from, to := 0, c.first-c.skip+i+1
 		if w.Window > 0 {
 			from = max(0, to-w.Window)
 		}
-		for h := 0; h < group; h += softmaxRows {
-			var rows [softmaxRows][]float32
-			var sinks [softmaxRows]float32
-			n := min(softmaxRows, group-h)
-			for j := range n {
-				row := p.Row((h+j)*c.tokens + i)
-				if w.Softcap != 0 {
-					softcap(row[from:to], w.Softcap)
-				}
-				clear(row[:from])
-				rows[j], sinks[j] = row[from:], w.sink(c.head*group+h+j)
-			}
-			softmax(rows[:n], sinks[:n], to-from)
+		row := p.Row(h*c.tokens + i)
+		if w.Softcap != 0 {
+			softcap(row[from:to], w.Softcap)
+		}
+		clear(row[:from])
+		clear(row[to:])
+		rows[n], sinks[n] = row[from:to], w.sink(c.head*group+h)
+		if n == softmaxRows-1 || r == p.Rows-1 {
+			softmax(rows[:n+1], sinks[:n+1])
 		}
 	}
 	return p, nil
@@ -177,46 +176,49 @@ func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 // softmaxRows is the maximum number of rows of a call of softmax.
 const softmaxRows = 4
 
-// softmax replaces the first n scores of each row with their softmax, and the others with zero. A sink
-// is one more score of a row, which takes part in the denominator.
-func softmax(rows [][]float32, sinks []float32, n int) {
+// softmax replaces the scores of each row with their softmax. A sink is one more score of a row, which
+// takes part in the denominator.
+func softmax(rows [][]float32, sinks []float32) {
 	var tops [softmaxRows]float32
 	for i, row := range rows {
-		tops[i] = max(largest(row[:n]), sinks[i])
-		exps(row[:n], tops[i])
+		tops[i] = max(largest(row), sinks[i])
+		exps(row, tops[i])
 	}
-	for i, sum := range sums(rows, n) {
-		if i >= len(rows) {
-			break
-		}
+	totals := sums(rows)
+	for i, row := range rows {
+		sum := totals[i]
 		if !math.IsInf(float64(sinks[i]), -1) {
 			sum += float64(exp(sinks[i] - tops[i]))
 		}
-		inverse, row := float32(1/sum), rows[i]
-		for j := range row[:n] {
+		inverse := float32(1 / sum)
+		for j := range row {
 			row[j] *= inverse
 		}
-		clear(row[n:])
 	}
 }
 
-// sums returns the sum of the first n elements of each row. The additions of one row wait for each other,
-// those of several rows do not.
-func sums(rows [][]float32, n int) (sum [softmaxRows]float64) {
+// sums returns the sum of each row, in the order of its elements. The additions of one row wait for each
+// other, those of several rows do not.
+func sums(rows [][]float32) (sum [softmaxRows]float64) {
+	n := 0
 	if len(rows) == softmaxRows {
+		n = min(len(rows[0]), len(rows[1]), len(rows[2]), len(rows[3]))
 		a, b, c, d := rows[0][:n], rows[1][:n], rows[2][:n], rows[3][:n]
-		for i := range n {
-			sum[0] += float64(a[i])
-			sum[1] += float64(b[i])
-			sum[2] += float64(c[i])
-			sum[3] += float64(d[i])
+		var s0, s1, s2, s3 float64 // in registers, unlike sum
+		for i, e := range a {
+			s0 += float64(e)
+			s1 += float64(b[i])
+			s2 += float64(c[i])
+			s3 += float64(d[i])
 		}
-		return sum
+		sum = [softmaxRows]float64{s0, s1, s2, s3}
 	}
 	for i, row := range rows {
-		for _, e := range row[:n] {
-			sum[i] += float64(e)
+		total := sum[i]
+		for _, e := range row[n:] {
+			total += float64(e)
 		}
+		sum[i] = total
 	}
 	return sum
 }
