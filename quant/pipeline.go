@@ -333,6 +333,9 @@ func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
 	case p.transposes:
 		o.transposeTile(p.outputs[Rowwise], r0, r1, c0, c1)
 		return
+	case !o.q.Format.Scaled() && !o.q.Hadamard:
+		w.castColumns(o, p.x.view(r0, r1, c0, c1), c0, r0)
+		return
 	}
 	if o.columns != nil {
 		w.columns(o, p.x.view(r0, r1, c0, c1), c0, r0, false)

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -18,12 +19,31 @@ func (w *worker) rows(o *output, x source, row, pos int) {
 
 // cast stores elements without a scale.
 func (w *worker) cast(o *output, x source, row, pos int) {
-	rows, cols := x.rows, x.cols
-	amax, _ := x.amaxBits(0, rows)
+	amax, _ := x.amaxBits(0, x.rows)
 	o.raiseAmax(amax)
-	for i := range rows {
-		dst := o.codesAt(row+i, pos)[:cols*o.q.Format.Element.StoredBits()/8]
-		if err := tensor.ToBytes(dst, x.row(i, 0, cols, &w.values), o.q.Format.Element); err != nil {
+	w.castRows(o.codesAt(row, pos), x, o.q.Format.Element, o.t.RowBytes())
+}
+
+// castColumns stores the columns of x as rows, without a scale: it transposes codes, which are smaller
+// than elements.
+func (w *worker) castColumns(o *output, x source, row, pos int) {
+	amax, _ := x.amaxBits(0, x.rows)
+	o.raiseAmax(amax)
+	size := o.q.Format.Element.StoredBits() / 8
+	stride := x.cols * size
+	codes := grow(&w.codes, x.rows*stride)
+	w.castRows(codes, x, o.q.Format.Element, stride)
+	o.storeTransposed(row, pos, codes, x.rows, x.cols, stride)
+}
+
+// castRows sets rows of codes, stride bytes apart, to the elements of x.
+func (w *worker) castRows(codes []byte, x source, e *format.Scalar, stride int) {
+	size := e.StoredBits() / 8
+	if x.isContiguous() && stride == x.cols*size {
+		x = x.flat() // a call for all rows
+	}
+	for i := range x.rows {
+		if err := tensor.ToBytes(codes[i*stride:][:x.cols*size], x.row(i, 0, x.cols, &w.values), e); err != nil {
 			panic(err) // Validate admits only formats that ToBytes takes
 		}
 	}

@@ -80,12 +80,18 @@ func (o *output) transposes(row *output) bool {
 // transposeTile stores rows [r0, r1) of columns [c0, c1) from the codes of the rowwise copy,
 // with the zeros that fill up the last blocks.
 func (o *output) transposeTile(row *output, r0, r1, c0, c1 int) {
-	dst := o.codesAt(c0, r0)
-	stream := o.stream && isAligned(dst) && o.t.RowBytes()%cacheLine == 0
-	transposeBytes(dst, row.codesAt(r0, c0), r1-r0, c1-c0, o.t.RowBytes(), row.t.RowBytes(), 1, stream)
+	o.storeTransposed(c0, r0, row.codesAt(r0, c0), r1-r0, c1-c0, row.t.RowBytes())
 	if r1 == o.t.StoredCols() {
 		for c := c0; c < c1; c++ {
 			clear(o.t.row(c)[r1:])
 		}
 	}
+}
+
+// storeTransposed stores the transpose of rows × cols codes of whole bytes, stride bytes from one row to
+// the next, as stored rows from row on, from an element on.
+func (o *output) storeTransposed(row, pos int, codes []byte, rows, cols, stride int) {
+	dst := o.codesAt(row, pos)
+	stream := o.stream && isAligned(dst) && o.t.RowBytes()%cacheLine == 0
+	transposeBytes(dst, codes, rows, cols, o.t.RowBytes(), stride, o.q.Format.Element.StoredBits()/8, stream)
 }
