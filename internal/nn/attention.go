@@ -370,7 +370,7 @@ func (r *attentionRun) backward(do tensor.Dense) (tensor.Dense, error) {
 			c.stack(dOut, do)
 			dp := w.dense(&w.dp, p.Rows, p.Cols)
 			dq := w.dense(&w.dq, c.rows(), r.HeadDim)
-			dk, dv := c.keyValue(d)
+			dk, dv := w.keyValue(d, head, c.key+c.skip, c.key+c.first+c.tokens)
 			err = firstError(
 				w.multiply(dv, 1, true,
 					w.operand(probability, quant.Columnwise, p),

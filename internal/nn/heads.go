@@ -24,7 +24,7 @@ type chunk struct {
 	skip   int          // of them, those that are before the windows of all tokens
 	head   int          // of K and V
 	key    int          // first row of the sequence's keys
-	k, v   tensor.Dense // keys and values
+	k, v   tensor.Dense // keys and values, contiguous
 }
 
 // rows returns the number of rows of the stacked queries: the tokens of one head, then those of
@@ -50,19 +50,19 @@ func (c *chunk) unstack(x, src tensor.Dense) {
 	}
 }
 
-// keyValue returns the K and V of the chunk's head and keys in x, which has the rows of keys, and
-// K and V or their gradients in its last columns.
-func (c *chunk) keyValue(x tensor.Dense) (k, v tensor.Dense) {
-	d := c.HeadDim
-	from := x.Cols + (c.head-2*c.KVHeads)*d
-	r0, r1 := c.key+c.skip, c.key+c.first+c.tokens
-	return x.View(r0, r1, from, from+d), x.View(r0, r1, from+c.KVHeads*d, from+(c.KVHeads+1)*d)
+// keyValue returns the K and V of a head and of rows [r0, r1) of x, which has the rows of keys, and K and
+// V or their gradients in its last columns.
+func (r *attentionRun) keyValue(x tensor.Dense, head, r0, r1 int) (k, v tensor.Dense) {
+	d := r.HeadDim
+	from := x.Cols + (head-2*r.KVHeads)*d
+	return x.View(r0, r1, from, from+d), x.View(r0, r1, from+r.KVHeads*d, from+(r.KVHeads+1)*d)
 }
 
 // A worker is one goroutine of a run with its buffers.
 type worker struct {
 	*attentionRun
 	q, p, dp, o, dq tensor.Dense
+	k, v            tensor.Dense // of all keys of a sequence
 	quantized       [operands][2]*quant.Tensor
 	scope           Scope   // of one thread
 	silent          Scope   // the same without an observer
@@ -70,7 +70,8 @@ type worker struct {
 }
 
 // chunk begins a chunk of a sequence that has the given number of tokens with its padding, and sets
-// w.q to its stacked queries.
+// w.q to its stacked queries. The first chunk of a sequence and a head copies their K and V, whose rows
+// are then contiguous.
 func (w *worker) chunk(sequence, head, tokens, from int) *chunk {
 	c := &chunk{
 		attentionRun: w.attentionRun,
@@ -83,9 +84,22 @@ func (w *worker) chunk(sequence, head, tokens, from int) *chunk {
 	if w.Window > 0 {
 		c.skip = max(0, c.first+1-w.Window)
 	}
-	c.k, c.v = c.keyValue(w.keys)
+	if from == 0 {
+		k, v := w.keyValue(w.keys, head, c.key, c.key+w.length)
+		copyRows(w.dense(&w.k, k.Rows, k.Cols), k)
+		copyRows(w.dense(&w.v, v.Rows, v.Cols), v)
+	}
+	last := c.first + c.tokens
+	c.k, c.v = w.k.View(c.skip, last, 0, w.HeadDim), w.v.View(c.skip, last, 0, w.HeadDim)
 	c.stack(w.dense(&w.q, c.rows(), w.HeadDim), w.queries)
 	return c
+}
+
+// copyRows copies src to the first rows of dst.
+func copyRows(dst, src tensor.Dense) {
+	for i := range src.Rows {
+		copy(dst.Row(i), src.Row(i))
+	}
 }
 
 // dense returns *m with another shape, in the same memory if it is large enough. The contents are

@@ -58,9 +58,7 @@ func (l *Linear) SettleWeight(threads int) {
 	}
 	values := l.held.codes.Dequantize(threads)
 	l.restoreMasters()
-	for i := range values.Rows {
-		copy(l.Weight.Value.Row(i), values.Row(i))
-	}
+	copyRows(l.Weight.Value, values)
 	l.held.settled = true
 }
 

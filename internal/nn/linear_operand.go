@@ -111,8 +111,6 @@ func (s *Scope) pad(x tensor.Dense) tensor.Dense {
 		return x
 	}
 	padded := tensor.New((x.Rows+n-1)/n*n, x.Cols)
-	for i := range x.Rows {
-		copy(padded.Row(i), x.Row(i))
-	}
+	copyRows(padded, x)
 	return padded
 }
