@@ -109,6 +109,45 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
+// TestTrainArena checks that a pass in the memory of earlier passes has the bits of one in new memory.
+func TestTrainArena(t *testing.T) {
+	for _, name := range []string{"bf16", "nvfp4"} {
+		for _, recompute := range []bool{false, true} {
+			for _, lengths := range [][]int{nil, {64, 30}} {
+				pass := func(m *Model, salt int) (loss float64, gradients map[string][]float32) {
+					s := scope(t, name)
+					s.Pad, s.Threads, s.Lengths = true, 1, lengths
+					gradients = map[string][]float32{}
+					for _, p := range m.Params() {
+						p.ZeroGrad()
+						gradients[p.Name] = p.Grad.Data
+					}
+					tokens, targets := sequence(128, salt)
+					targets = slices.Clone(targets)
+					for i, n := range lengths {
+						for j := n; j < 64; j++ {
+							targets[i*64+j] = -1
+						}
+					}
+					loss, err := m.Train(s, tokens, targets, 2, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return loss, gradients
+				}
+				used, fresh := paddedModel(t, false, Options{Recompute: recompute}), paddedModel(t, false, Options{Recompute: recompute})
+				for range 3 { // until the memory of the first pass is reused
+					pass(used, 5)
+				}
+				fresh.arena = nil
+				got, gradients := pass(used, 3)
+				want, first := pass(fresh, 3)
+				sameGradients(t, fmt.Sprintf("%s, recompute %v, lengths %v", name, recompute, lengths), got, want, gradients, first)
+			}
+		}
+	}
+}
+
 // TestStoredShare checks that activations in MXFP8 take 33/64 of BF16, apart from the inverse root mean
 // squares of norms and activations outside of the layers.
 func TestStoredShare(t *testing.T) {

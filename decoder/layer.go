@@ -216,6 +216,7 @@ func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, caches []*nn.Cac
 	if y, err = l.add(s, x, l.attentionNorm, y); err != nil {
 		return y, nil, err
 	}
+	s.Arena.Turn()
 	if h, saved.postNorm, err = forwardNorm(l.postNorm, s, y); err != nil {
 		return y, nil, err
 	}
@@ -261,9 +262,11 @@ func (l *layer) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (dx te
 	if d, err = l.postNorm.Backward(s, saved.postNorm, d); err != nil {
 		return dx, err
 	}
-	if err := nn.Add(s, dy, dy, d); err != nil {
+	if err := nn.Add(s, d, dy, d); err != nil {
 		return dx, err
 	}
+	dy = d // the memory of the previous dy is that of the next half
+	s.Arena.Turn()
 	if d, err = l.output.linear.Backward(s, saved.output, dy); err != nil {
 		return dx, err
 	}

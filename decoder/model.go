@@ -48,8 +48,9 @@ type Model struct {
 	head      projection
 	loss      nn.CrossEntropy
 
-	pool      *nn.Pool // shared by copies with the same layers
-	lastTrain Memory   // without masters and gradients
+	pool      *nn.Pool  // shared by copies with the same layers
+	arena     *nn.Arena // of Train, shared in the same way
+	lastTrain Memory    // without masters and gradients
 }
 
 // New returns a model with random weights that depend only on the seed: normally distributed with a
@@ -111,6 +112,7 @@ func newModel(c Config, plan *Plan, o Options, e *nn.Embedding) (*Model, error) 
 		norm:      nn.NewRMSNorm("model.norm", plan.Hidden, float32(plan.Epsilon)),
 		loss:      nn.CrossEntropy{Name: "loss"},
 		pool:      new(nn.Pool),
+		arena:     new(nn.Arena),
 	}
 	var rotary *nn.Rotary
 	for i := range plan.Layers {
@@ -206,8 +208,13 @@ func (m *Model) forward(p *scopes, tokens []int32, batch int, sessions ...*Sessi
 		for _, session := range sessions {
 			p.caches = append(p.caches, &session.caches[i])
 		}
-		input := x
 		s.Arena.Turn()
+		var input *quant.Tensor
+		if !s.Inference && m.Options.Recompute { // now: the layer reuses the memory of x
+			if input, err = (quant.Quantizer{Format: s.Recipe.Activations}).Rowwise(x, quant.With{Threads: s.Threads}); err != nil {
+				return x, nil, err
+			}
+		}
 		var kept *layerSaved
 		if x, kept, err = l.forward(l.scope(p), x, batch, p.caches); err != nil {
 			return x, nil, err
@@ -216,16 +223,12 @@ func (m *Model) forward(p *scopes, tokens []int32, batch int, sessions ...*Sessi
 			continue
 		}
 		saved.layers[i] = kept
-		if m.Options.Recompute {
-			kept, err := quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(input, quant.With{Threads: s.Threads})
-			if err != nil {
-				return x, nil, err
-			}
+		if input != nil {
 			var once Memory
 			if saved.layers[i].add(&once); once.Total() > saved.recomputed.Total() {
 				saved.recomputed = once
 			}
-			saved.layers[i] = &layerSaved{input: kept, batch: batch}
+			saved.layers[i] = &layerSaved{input: input, batch: batch}
 		}
 	}
 	s.Arena.Turn()
@@ -275,9 +278,11 @@ func (m *Model) backward(p *scopes, saved *modelSaved, d tensor.Dense) error {
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l, kept := m.layers[i], saved.layers[i]
 		scope := l.scope(p)
+		s.Arena.Turn()
 		if kept.input != nil {
 			again := *scope
 			again.Recompute = true
+			again.Arena = nil // it would overwrite d
 			if _, kept, err = l.forward(&again, kept.input.Dequantize(s.Threads), kept.batch, nil); err != nil {
 				return err
 			}
@@ -314,6 +319,7 @@ func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float
 		return 0, errors.New("model: train: the scope has no recipe: set Scope.Recipe")
 	}
 	p := m.scopes(*s)
+	p.setArena(m.arena)
 	exempt := &p.exempt
 	x, saved, err := m.forward(p, tokens, batch)
 	if err != nil {

@@ -2,8 +2,8 @@ package nn
 
 import "github.com/microscale-go/microscale/tensor"
 
-// An Arena reuses the memory of activations in passes without a backward pass. It has two halves:
-// what a layer allocates stays valid while the next one runs. The zero value is empty; a nil
+// An Arena reuses the memory of matrices between modules. It has two halves: what attention allocates
+// stays valid while the feed-forward network after it runs, and so on. The zero value is empty; a nil
 // *Arena allocates new memory.
 type Arena struct {
 	halves  [2]arenaHalf
@@ -17,7 +17,8 @@ type arenaHalf struct {
 	wanted int // including what did not fit
 }
 
-// Turn makes the other half current and frees what it holds. Call it before each layer.
+// Turn makes the other half current and frees what it holds. Call it before attention and before the
+// feed-forward network.
 func (a *Arena) Turn() {
 	if a == nil {
 		return
@@ -33,17 +34,22 @@ func (a *Arena) Turn() {
 // Bytes returns the bytes that the arena holds.
 func (a *Arena) Bytes() int { return 4 * (len(a.halves[0].data) + len(a.halves[1].data)) }
 
+// arenaUnit is the number of elements that fill a cache line, where each matrix begins: kernels write
+// whole lines without reading them.
+const arenaUnit = 16
+
 // Dense returns a matrix with undefined contents, valid until the second Turn.
 func (a *Arena) Dense(rows, cols int) tensor.Dense {
 	if a == nil {
 		return tensor.New(rows, cols)
 	}
 	h, n := &a.halves[a.current], rows*cols
-	h.wanted += n
-	if n > len(h.data)-h.used {
+	space := (n + arenaUnit - 1) / arenaUnit * arenaUnit
+	h.wanted += space
+	if space > len(h.data)-h.used {
 		return tensor.New(rows, cols)
 	}
 	m := tensor.Of(rows, cols, h.data[h.used:h.used+n:h.used+n])
-	h.used += n
+	h.used += space
 	return m
 }

@@ -36,7 +36,7 @@ func TestArena(t *testing.T) {
 	}); got != 0 {
 		t.Errorf("got %v allocations per pass, want 0", got)
 	}
-	if got, want := a.Bytes(), 2*4*22; got != want {
+	if got, want := a.Bytes(), 2*4*2*arenaUnit; got != want {
 		t.Errorf("got %d bytes, want %d", got, want)
 	}
 	var none *Arena

@@ -315,7 +315,8 @@ func (r *attentionRun) each(batch int, body func(w *worker, sequence, head int) 
 }
 
 func (r *attentionRun) forward(batch int) (tensor.Dense, error) {
-	o := tensor.New(r.queries.Rows, r.Heads*r.HeadDim)
+	o := r.s.Arena.Dense(r.queries.Rows, r.Heads*r.HeadDim)
+	r.s.ClearPadding(o)
 	tokens := r.queries.Rows / batch
 	err := r.each(batch, func(w *worker, sequence, head int) error {
 		for from := 0; from < r.realTokens(sequence, tokens); from += chunkTokens {
@@ -356,7 +357,8 @@ func (r *attentionRun) backward(do tensor.Dense) (tensor.Dense, error) {
 		return tensor.Dense{}, err
 	}
 	r.whole[gradProbability] = r.operands.beginParts(r.s, gradProbability)
-	d := tensor.New(do.Rows, r.Width())
+	d := r.s.Arena.Dense(do.Rows, r.Width())
+	clear(d.Data) // chunks add to dK and dV
 	batch := do.Rows / r.length
 	amaxes := make([]float32, batch*r.KVHeads) // of dS
 	err := r.each(batch, func(w *worker, sequence, head int) error {

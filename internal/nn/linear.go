@@ -118,7 +118,7 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved,
 	if l.Bias != nil {
 		o.Bias = l.roundedBias(s)
 	}
-	y = tensor.New(xr.Rows(), l.out)
+	y = s.Arena.Dense(xr.Rows(), l.out)
 	if err := s.mul(y, Product{l.Name, recipe.Fprop, xr, weight}, o); err != nil {
 		return fail(err)
 	}
@@ -180,7 +180,7 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 	if err != nil {
 		return fail(err)
 	}
-	dx := tensor.New(dyr.Rows(), l.in)
+	dx := s.Arena.Dense(dyr.Rows(), l.in)
 	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight}, gemm.Options{Accumulator: s.accumulator(recipe.Dgrad, dyr, weight)}); err != nil {
 		return fail(err)
 	}

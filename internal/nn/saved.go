@@ -28,7 +28,8 @@ func (s *Scope) save(x tensor.Dense) (*quant.Tensor, error) {
 
 // restore decodes what save returned, puts it into the pool and clears the pointer.
 func (s *Scope) restore(saved **quant.Tensor) tensor.Dense {
-	x := (*saved).Dequantize(s.Threads)
+	x := s.Arena.Dense((*saved).Rows(), (*saved).Cols())
+	(*saved).DequantizeRows(x, 0, s.Threads)
 	s.Pool.put(*saved)
 	*saved = nil
 	return x

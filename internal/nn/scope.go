@@ -56,7 +56,7 @@ type Scope struct {
 	Observer Observer // callbacks; the zero value observes nothing
 
 	Threads int    // goroutines; 0: one per processor
-	Arena   *Arena // memory of activations under Inference; nil: allocate
+	Arena   *Arena // memory of matrices between modules; nil: allocate
 	Pool    *Pool  // buffers of quantized operands and saved activations; nil: allocate
 }
 
