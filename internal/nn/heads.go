@@ -64,6 +64,7 @@ type worker struct {
 	q, p, dp, o, dq tensor.Dense
 	k, v            tensor.Dense // of all keys of a sequence
 	quantized       [operands][2]*quant.Tensor
+	pool            Pool    // of operands in the shapes of other chunks
 	scope           Scope   // of one thread
 	silent          Scope   // the same without an observer
 	amax            float32 // of dS, over all chunks so far
@@ -127,7 +128,9 @@ func (w *worker) operand(o Operand, d quant.Direction, x tensor.Dense) operandRe
 	if t := w.dense32(scope, o, d, x); t != nil {
 		return operandResult{t, nil}
 	}
-	t, err := w.attentionRun.operands.quantize(scope, w.Name, o, d, x, w.whole[o], w.quantized[o][d])
+	w.pool.put(w.quantized[o][d])
+	into := w.pool.take(scope.attentionQuantizer(o).Format, d, x)
+	t, err := w.attentionRun.operands.quantize(scope, w.Name, o, d, x, w.whole[o], into)
 	w.quantized[o][d] = t
 	if t != nil && o == gradProbability {
 		w.amax = max(w.amax, t.Amax)
