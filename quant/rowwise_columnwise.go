@@ -73,7 +73,7 @@ func (c *Copy) findsAmax() bool {
 // blocks are square, and both are made in the same way.
 func (o *output) transposes(row *output) bool {
 	q := o.q
-	return q.Format.Square() && *q == *row.q && q.Format.Element.StoredBits() == 8 && !q.Hadamard && q.Search == NoSearch &&
+	return q.Format.Square() && *q == *row.q && q.Format.Element.StoredBits()%8 == 0 && !q.Hadamard && q.Search == NoSearch &&
 		o.tensorFactor == row.tensorFactor && o.global == row.global && o.with.Random == row.with.Random && o.with.FirstRow == row.with.FirstRow && o.with.Columns == row.with.Columns
 }
 
@@ -83,7 +83,7 @@ func (o *output) transposeTile(row *output, r0, r1, c0, c1 int) {
 	o.storeTransposed(c0, r0, row.codesAt(r0, c0), r1-r0, c1-c0, row.t.RowBytes())
 	if r1 == o.t.StoredCols() {
 		for c := c0; c < c1; c++ {
-			clear(o.t.row(c)[r1:])
+			clear(o.t.row(c)[r1*o.q.Format.Element.StoredBits()/8:])
 		}
 	}
 }

@@ -184,8 +184,8 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight}, gemm.Options{Accumulator: s.accumulator(recipe.Dgrad, dyr, weight)}); err != nil {
 		return fail(err)
 	}
-	if transient {
-		s.discard(Weight, nil, weight)
+	if transient && !l.held.quantizers.Shared() { // nothing is quantized into the transpose of held codes
+		s.discard(nil, weight)
 	}
 	s.Round(dx)
 	dx = dx.View(0, rows, 0, dx.Cols)
@@ -202,9 +202,9 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 		addColumnSums(l.Bias.Grad.Row(0), dy, s.Threads)
 	}
 	if !l.gathers(s, Grad) {
-		s.discard(Grad, dyr, dyc)
+		s.discard(dyr, dyc)
 	}
-	s.discard(Input, nil, kept.input)
+	s.discard(nil, kept.input)
 	kept.input, kept.original = nil, nil
 	return dx, nil
 }
@@ -215,7 +215,7 @@ func (l *Linear) quantizeGradient(s *Scope, dy tensor.Dense) (rowwise, columnwis
 	if err != nil || !l.gathers(s, Grad) {
 		return row, col, err
 	}
-	defer s.discard(Grad, row, col)
+	defer s.discard(row, col)
 	if rowwise, err = l.gather(s, Grad, quant.Rowwise, row); err != nil {
 		return nil, nil, err
 	}

@@ -46,6 +46,11 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 		return quant.Copy{Quantizer: q, With: w}
 	}
 	switch {
+	case shared && q.Rowwise.Search == quant.NoSearch && !l.gathers(s, o):
+		r := with(q.Rowwise, quant.Rowwise)
+		c := r // with the same random bits
+		c.With.Into = s.Pool.take(q.Rowwise.Format, quant.Columnwise, x)
+		row, col, err = quant.RowwiseColumnwise(x, r, c)
 	case shared || !columnwise:
 		c := with(q.Rowwise, quant.Rowwise)
 		row, err = c.Quantizer.Rowwise(x, c.With)
@@ -55,7 +60,7 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 	default:
 		row, col, err = quant.RowwiseColumnwise(x, with(q.Rowwise, quant.Rowwise), with(q.Columnwise, quant.Columnwise))
 	}
-	if err == nil && shared {
+	if err == nil && shared && col == nil {
 		if l.gathers(s, o) {
 			col = row // gather transposes it
 		} else {
@@ -80,11 +85,10 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 	return row, col, nil
 }
 
-// discard returns the copies of an operand to the pool. A columnwise copy that is the transpose
-// of the rowwise one is left out: no operand is quantized into it.
-func (s *Scope) discard(o Operand, rowwise, columnwise *quant.Tensor) {
+// discard returns the copies of an operand to the pool. They may be one (see gather).
+func (s *Scope) discard(rowwise, columnwise *quant.Tensor) {
 	s.Pool.put(rowwise)
-	if q := s.quantizers(o); !q.Shared() {
+	if columnwise != rowwise {
 		s.Pool.put(columnwise)
 	}
 }

@@ -369,3 +369,34 @@ func TestFused(t *testing.T) {
 		t.Error("the gradient of k_proj is not rows 64 to 96 of the gradient")
 	}
 }
+
+// TestShared checks that the columnwise copy of a shared operand is the transpose of the rowwise one, also
+// in the memory of earlier copies and with random bits.
+func TestShared(t *testing.T) {
+	x := randomDense(rand.New(rand.NewPCG(7, 8)), 160, 96)
+	for _, f := range []quant.Format{quant.F32, quant.BF16, quant.FP8Tensor, quant.FP8Block, quant.NVFP4x16} {
+		for _, rounding := range []format.Rounding{format.NearestEven, format.Stochastic} {
+			q := quant.Quantizer{Format: f, Rounding: rounding}
+			if q.Validate() != nil {
+				continue
+			}
+			l, pool := NewLinear("l", 96, 96, false), new(Pool)
+			s := Scope{Recipe: recipe.Recipe{Grad: recipe.Operand{Rowwise: q, Columnwise: q}, Activations: quant.BF16}, Pool: pool}
+			for step := range 3 {
+				s.Random.Step = uint32(step)
+				row, col, err := l.quantize(&s, Grad, x, true, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := row.Transpose()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(col.Codes, want.Codes) || !bytes.Equal(col.Scales, want.Scales) || !slices.Equal(col.Scales32, want.Scales32) || col.Global != want.Global {
+					t.Errorf("%s, %v, step %d: the columnwise copy is not the transpose", f, rounding, step)
+				}
+				s.discard(row, col)
+			}
+		}
+	}
+}

@@ -35,7 +35,7 @@ func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
 	if err := s.checkShape(Weight, w); err != nil {
 		return nil, err
 	}
-	s.discard(Weight, c.rowwise, c.columnwise)
+	s.discard(c.rowwise, c.columnwise)
 	*c = weightCopies{}
 	if q.Rowwise.Format.Scaled() || q.Columnwise.Format.Scaled() || s.Recipe.Delayed.Enabled() {
 		w = s.rounded(w)
