@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,11 @@ var generate = flag.Bool("generate", false, "write the generated files instead o
 func TestFresh(t *testing.T) {
 	root := filepath.Join("..", "..")
 	written := map[string]bool{}
-	for _, s := range Sources() {
+	sources, err := Sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sources {
 		file := filepath.Join(root, filepath.FromSlash(s.Name))
 		if written[file] {
 			t.Errorf("%s is written twice", s.Name)
@@ -31,7 +36,7 @@ func TestFresh(t *testing.T) {
 		if got, err := os.ReadFile(file); err != nil {
 			t.Error(err)
 		} else if string(got) != s.Text {
-			t.Errorf("%s is stale: go generate ./internal/asmgen", s.Name)
+			t.Errorf("%s is stale: run go generate ./internal/asmgen", s.Name)
 		}
 	}
 	for file := range written {
@@ -45,6 +50,36 @@ func TestFresh(t *testing.T) {
 					t.Errorf("%s is written by no generator: remove it", f)
 				}
 			}
+		}
+	}
+}
+
+// TestSameName checks that two functions of a package may not have one name, but routines of two
+// files and functions of two architectures may.
+func TestSameName(t *testing.T) {
+	file := func(a *Arch, folder, name string) *File {
+		f := a.NewFile(folder, name)
+		f.Func("sum", "sum returns a sum.", "")
+		f.Routine("half", "half halves.")
+		return f
+	}
+	other := AMD64.NewFile("a", "other")
+	other.Routine("half", "half halves.")
+	different := []*File{file(AMD64, "a", "x"), file(ARM64, "a", "x"), file(AMD64, "b", "x"), other}
+	if all, err := sources(different); err != nil || len(all) != 2*len(different) {
+		t.Errorf("got %d files, %v", len(all), err)
+	}
+	other.Func("sum", "sum returns another sum.", "")
+	twice := file(AMD64, "a", "twice")
+	twice.Routine("half", "half halves again.")
+	for want, files := range map[string][]*File{
+		`^a: two functions are named sum, one by asm_test\.go:\d+ and one by asm_test\.go:\d+: rename one$`: different,
+		`^a: two functions are named half, `: {twice},
+	} {
+		if _, err := sources(files); err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("got %v, want %s", err, want)
+		} else if places := regexp.MustCompile(`asm_test\.go:\d+`).FindAllString(err.Error(), -1); len(places) != 2 || places[0] == places[1] {
+			t.Errorf("%v: want two places", err)
 		}
 	}
 }
