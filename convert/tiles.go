@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"runtime"
 	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checksum"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -46,10 +46,7 @@ const (
 // in the result.
 func (r *run) units(i int) checkpoint.Tiling {
 	t, d := r.tiling(i), r.plan.decisions[i]
-	threads := r.options.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
+	threads := parallel.Threads(r.options.Threads)
 	tiles := func(bytes int64) int { return int(max(1, min(writeBytes/max(1, bytes), int64(writeTiles/threads)))) }
 	switch {
 	case d.action == copied:

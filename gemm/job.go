@@ -1,7 +1,6 @@
 package gemm
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -77,10 +76,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 	}
 	j := jobs.Get().(*job)
 	j.plan, j.packed, j.c, j.rows, j.cols, j.accumulate, j.bias = *p, packed, c, rows, cols, o.Accumulate, o.Bias
-	j.threads = o.Threads
-	if j.threads <= 0 {
-		j.threads = runtime.GOMAXPROCS(0)
-	}
+	j.threads = parallel.Threads(o.Threads)
 	if p.kernel.vector != nil {
 		j.threads = min(j.threads, ceilDiv(c.Cols, vectorRows))
 	} else {

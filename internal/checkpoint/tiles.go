@@ -4,9 +4,9 @@ import (
 	"context"
 	"iter"
 	"math/bits"
-	"runtime"
 	"sync"
 
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -28,7 +28,7 @@ const elementsAtOnce = 64 * TileElements
 // A Tiling divides a matrix into tiles. Those at its edges may be smaller.
 type Tiling struct {
 	Rows, Cols         int // of the matrix
-	TileRows, TileCols int // at least 1 each
+	TileRows, TileCols int // at least 1 each, unless there are no rows or columns
 }
 
 // Tiling returns the tiles for working in the given block formats: whole blocks of all of them,
@@ -172,24 +172,31 @@ type Job[R any] struct {
 	Work    func(Tile) (R, error)
 	Done    func(Tile, R)
 	Start   Tile // the first tile, by weight, row and column; those before it are done
-	Threads int  // goroutines; 0: one per processor
+	Threads int  // maximum goroutines; 0: one per processor
 }
 
 // Run does the job. It returns the first error of Work in the order of the tiles, or that of ctx.
 // After an error it starts no tile.
 func (j *Job[R]) Run(ctx context.Context) error {
-	threads := j.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	r := &jobRun[R]{Job: j, ctx: ctx, next: j.Start, free: elementsAtOnce, ended: map[int]outcome[R]{}}
 	r.changed.L = &r.lock
 	var wg sync.WaitGroup
-	for range threads {
+	for range j.goroutines() {
 		wg.Go(r.loop)
 	}
 	wg.Wait()
 	return r.err
+}
+
+// goroutines returns Threads, at most the number of tiles of the weights that are left, at least 1.
+func (j *Job[R]) goroutines() int {
+	threads, tiles := parallel.Threads(j.Threads), 0
+	for w := j.Start.Weight; w < j.Weights && tiles < threads; w++ {
+		if t := j.Tiling(w); t.Rows > 0 && t.Cols > 0 {
+			tiles += (t.Rows + t.TileRows - 1) / t.TileRows * ((t.Cols + t.TileCols - 1) / t.TileCols)
+		}
+	}
+	return max(1, min(threads, tiles))
 }
 
 // A jobRun is the state that the goroutines of a job share, under the lock.

@@ -17,7 +17,7 @@ import (
 // tilings are those of several weights, some of them empty.
 var tilings = []Tiling{
 	{0, 5, 1, 5}, {10, 7, 3, 7}, {1, 1, 100, 1}, {0, 0, 1, 1}, {3, 0, 1, 1}, {64, 100, 1, 100}, {5, 3 * elementsAtOnce, 5, 3 * elementsAtOnce},
-	{5, 10, 2, 4}, {1, 9, 1, 3}, {1, 1, 1, 1},
+	{}, {5, 10, 2, 4}, {1, 9, 1, 3}, {1, 1, 1, 1},
 }
 
 func tiling(i int) Tiling { return tilings[i] }
@@ -47,7 +47,7 @@ func TestJob(t *testing.T) {
 			t.Errorf("%+v: the shares sum up to %d, want %d", e, shares, n)
 		}
 	}
-	for _, threads := range []int{0, 1, 2, 7, 64} {
+	for _, threads := range []int{0, 1, 2, 7, 64, 1 << 40} {
 		var got []Tile
 		job := Job[Tile]{
 			Weights: len(tilings), Tiling: tiling, Threads: threads,
@@ -58,6 +58,9 @@ func TestJob(t *testing.T) {
 				}
 				got = append(got, t)
 			},
+		}
+		if n := job.goroutines(); n > len(want) {
+			t.Fatalf("%d threads: got %d goroutines, want at most %d", threads, n, len(want))
 		}
 		if err := job.Run(context.Background()); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%d threads: tiles %v, %v, want %v", threads, got, err, want)

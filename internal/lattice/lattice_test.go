@@ -67,7 +67,7 @@ internal/nn: internal/enum internal/comm recipe gemm mma quant tensor format int
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
-internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson internal/enum
+internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson internal/enum internal/parallel
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson tokenizer
 decoder: internal/lock internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp internal/configjson hf safetensors
 train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel internal/enum internal/configjson
