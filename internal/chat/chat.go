@@ -27,7 +27,8 @@ type Options struct {
 //
 // A template is a program by the author of the model, so Render runs it in a separate process. It
 // returns a Rejection if the template cannot be read or rejects the messages, ErrRunaway if the
-// process takes too much time or memory, and the error of ctx if ctx ends first.
+// process takes too much time or memory, the exit status if it fails otherwise, and the error of ctx
+// if ctx ends first.
 func Render(ctx context.Context, template string, messages []Message, o Options) (string, error) {
 	r, err := job{template, messages, o}.run(ctx, maxTime)
 	if err != nil {

@@ -3,6 +3,8 @@ package chat
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +121,22 @@ func TestRunaways(t *testing.T) {
 				t.Errorf("got %.50q, %.50q, %v", r.Text, r.Problem, err)
 			}
 		})
+	}
+}
+
+// TestFailure checks that a process that fails below all limits is no runaway: its error has the exit
+// status.
+func TestFailure(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit := (*exec.ExitError)(nil)
+	if _, err := exec.Command(program, childArgument).Output(); !errors.As(err, &exit) { // without a job
+		t.Fatal(err)
+	}
+	if err := failure(exit); errors.Is(err, ErrRunaway) || !strings.HasSuffix(err.Error(), "failed: exit status 1") || !isLine(err) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -49,6 +49,9 @@ func init() {
 	}
 }
 
+// tooMuchMemory is the exit status of a process that exceeds maxMemory. Go's runtime uses 2.
+const tooMuchMemory = 3
+
 // child renders one job and returns the exit status of its process.
 func child(in io.Reader, out io.Writer) (status int) {
 	signal.Ignore(os.Interrupt) // a terminal sends it to this process, too, and the parent decides
@@ -56,7 +59,7 @@ func child(in io.Reader, out io.Writer) (status int) {
 	go func() {
 		for range time.Tick(time.Millisecond) {
 			if heapBytes() > maxMemory {
-				os.Exit(1)
+				os.Exit(tooMuchMemory)
 			}
 		}
 	}()
@@ -75,6 +78,20 @@ func heapBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
+}
+
+// failure returns the error of a process that failed: ErrRunaway if it exceeded maxMemory or maxStack,
+// or if the system did not have the memory that it asked for.
+func failure(exit *exec.ExitError) error {
+	if exit.ExitCode() == tooMuchMemory {
+		return ErrRunaway
+	}
+	for _, fatal := range []string{"stack overflow", "out of memory", "cannot allocate memory", "len out of range"} {
+		if bytes.Contains(exit.Stderr, []byte(fatal)) {
+			return ErrRunaway
+		}
+	}
+	return fmt.Errorf("the process that renders it failed: %w", exit)
 }
 
 // slots limits the processes that render at the same time.
@@ -105,8 +122,10 @@ func (j job) run(ctx context.Context, limit time.Duration) (r result, err error)
 	switch {
 	case ctx.Err() != nil:
 		return r, ctx.Err()
-	case limited.Err() != nil, errors.As(err, &exit):
+	case limited.Err() != nil:
 		return r, ErrRunaway
+	case errors.As(err, &exit):
+		return r, failure(exit)
 	case err != nil:
 		return r, fmt.Errorf("start a process that renders it: %w", err)
 	}
