@@ -19,9 +19,10 @@ import (
 //
 // A step holds 4 bytes of every lane, in lane order: one float32, two BF16 elements adjacent
 // along K, or four int8 elements. Of eight adjacent int8 elements, the even ones are in one
-// step, the odd ones in the next. An int8 panel of A consists of Lanes/MR panels of MR lanes,
-// one for each tile, so that a tile uses all bytes of the cache lines that it reads. For the MR
-// lanes i of A and the lanes j of one to NR/Lanes panels of B, the kernel computes
+// step, the odd ones in the next. An int8 panel of A consists of Lanes/MR sub-panels of MR
+// lanes, one for each tile of C, so that a tile uses all bytes of the cache lines that it reads.
+// A sub-panel is a sequence of chunks, too. For the MR lanes i of A and the lanes j of one to
+// NR/Lanes panels of B, the kernel computes
 //
 //	C[i][j] (+)= alpha · Σ over chunks of scale_a[i] · scale_b[j] · Σ over the chunk of a[i][k]·b[j][k]
 //
@@ -76,9 +77,9 @@ type kernel struct {
 	few []int
 }
 
-// A dotFunc is a micro-kernel. a points to the first lane in a panel of A, b to the first of
-// the panels of B, bPanel bytes apart. Each has the given number of chunks and steps. The rows
-// of the tile of C are ldc elements apart.
+// A dotFunc is a micro-kernel. a points to the first of MR lanes in a panel of A, or to an int8
+// sub-panel. b points to the first of the panels of B, bPanel bytes apart. Each has the given
+// number of chunks and steps. The rows of the tile of C are ldc elements apart.
 type dotFunc func(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 
 // A macroFunc is a macro-kernel. a and b point to the first of the panels of A and B, aPanel

@@ -93,7 +93,8 @@ func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 }
 
 // packTiles fills an int8 panel over kc positions with pack, which fills a panel of B with positions
-// k to k+n. For A, it splits such panels, of so few positions that they stay in the first-level cache.
+// k to k+n. For A, it splits such panels into the sub-panels of tiles. They have so few positions that
+// they stay in the first-level cache.
 func (s *side) packTiles(dst []byte, kc int, w *scratch, pack func(panel []byte, k, n int)) {
 	if !s.isA {
 		pack(dst, 0, kc)

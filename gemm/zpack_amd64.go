@@ -56,8 +56,8 @@ func packSix(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, 
 //go:noescape
 func packInt(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 
-// splitTiles converts an int8 panel of B with n blocks of the given steps to one of A: four tiles
-// of 4 rows, tile bytes apart, with the initial values of the sums (see kernel). bias is that of B. exponents
+// splitTiles converts an int8 panel of B with n blocks of the given steps to one of A: four
+// sub-panels of 4 lanes, tile bytes apart, with the initial values of the sums (see kernel). bias is that of B. exponents
 // is a mask of the 16 rows: all if the scales are exponents, or none.
 //
 //go:noescape

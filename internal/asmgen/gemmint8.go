@@ -2,8 +2,8 @@ package asmgen
 
 import "fmt"
 
-// A dotInt8 is a micro-kernel for int8 panels of 16 lanes with chunks of one block, of
-// 4 rows × panels vectors. The sum of a block is exact.
+// A dotInt8 is a micro-kernel for a sub-panel of A of 4 lanes and int8 panels of B of 16 lanes,
+// with chunks of one block: 4 rows × panels vectors. The sum of a block is exact.
 type dotInt8 struct {
 	int8Scaling
 	panels int

@@ -175,10 +175,10 @@ func (p *int8Panel) factors(pow120 Vec) (convert func()) {
 	}
 }
 
-// splitTiles copies the 16 bytes of each tile.
+// splitTiles copies the 16 bytes of each sub-panel.
 func (w *gemmPack) splitTiles() {
-	fn := w.f.Func("splitTiles", `splitTiles converts an int8 panel of B with n blocks of the given steps to one of A: four tiles
-of 4 rows, tile bytes apart, with the initial values of the sums (see kernel). bias is that of B. exponents
+	fn := w.f.Func("splitTiles", `splitTiles converts an int8 panel of B with n blocks of the given steps to one of A: four
+sub-panels of 4 lanes, tile bytes apart, with the initial values of the sums (see kernel). bias is that of B. exponents
 is a mask of the 16 rows: all if the scales are exponents, or none.`, "dst, src unsafe.Pointer, tile, steps, n int, bias, exponents uint32")
 	dst, src, tile, steps, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("tile"), fn.Arg("steps"), fn.Arg("n")
 	left, triple := fn.GP("steps left"), fn.GP("3·tile")
