@@ -9,9 +9,10 @@ import (
 
 // Fused kernels look codes of E2M1 up by the exponent and the mantissa of a BF16 element x. Code i
 // begins at a threshold, the value halfway between those of codes i-1 and i, times the scale of the
-// block. The significands of the thresholds are 1, 1.25, 1.5 and 1.75. Times the scale, each of them
-// has one cut in every binade of x: the mantissa from which x is above it. A tie goes to the even
-// code, so that x may equal a threshold of significand 1.5 or 1.75, which begin even codes.
+// block. The significands of the thresholds are 1, 1.25, 1.5 and 1.75, so that threshold × scale has
+// one of four significands. Each has a cut: the first mantissa of x above it in a binade. A tie goes to
+// the even code: significands 1.5 and 1.75 begin even codes, and their cut is the first mantissa at or
+// above them.
 //
 // The class of a mantissa is the last cut at or below it, s + 4·w: significand 1 + s/4, and w = 1 if
 // the cut is in the next binade above that of the scale. The exponent of x, less nibbleBelow less than
@@ -28,27 +29,29 @@ const (
 	firstOfZero   = 2 * nibbleCuts // of the classes under the scale 0
 )
 
-// A nibbleTable has a byte for each mantissa of BF16: its class times nibbleBinades. Or it has the
-// code of each sum of a class, times nibbleBinades, and a binade.
-type nibbleTable [128]byte
+// A classTable has the class of each mantissa of BF16: classTable[mantissa] = nibbleBinades·class.
+type classTable [128]byte
+
+// A codeTable has the code of each class and binade: codeTable[nibbleBinades·class + binade] = code.
+type codeTable [128]byte
 
 // exponentNibbles are the constants of a fused kernel that looks codes up, under E8M0 scales. Tables
 // begin at a multiple of 64 bytes.
 type exponentNibbles struct {
 	exponentConstants
 	below   uint32 // nibbleBelow
-	codes   nibbleTable
-	classes nibbleTable
+	codes   codeTable
+	classes classTable
 }
 
-// globalNibbles are the same under E4M3 scales.
+// globalNibbles are the constants of a fused kernel under E4M3 scales.
 type globalNibbles struct {
 	globalConstants
 	below      uint32
 	offsets    uint32 // mask of bytes from the first table of classes, in the bits of a scale shifted by 13
 	zeroOffset uint32 // those of the scale 0
-	codes      nibbleTable
-	classes    [scaleKinds + 1]nibbleTable // by the significand of the scale
+	codes      codeTable
+	classes    [scaleKinds + 1]classTable // by the significand of the scale
 }
 
 func newExponentNibbles(c exponentConstants) exponentNibbles {
@@ -62,11 +65,11 @@ func newGlobalNibbles(c globalConstants) globalNibbles {
 	t := nibbleTables()
 	n := globalNibbles{
 		globalConstants: c, below: nibbleBelow,
-		offsets: (scaleKinds - 1) * uint32(len(nibbleTable{})), zeroOffset: zeroScale * uint32(len(nibbleTable{})),
+		offsets: (scaleKinds - 1) * uint32(len(classTable{})), zeroOffset: zeroScale * uint32(len(classTable{})),
 		codes: t.codes,
 	}
-	const least, most = 0x1p-123, 0x1p126
-	if !(scaleFormat.Smallest()*c.decode >= least) || !(scaleFormat.Max()*c.decode <= most) {
+	const minProduct, maxProduct = 0x1p-123, 0x1p126
+	if !(scaleFormat.Smallest()*c.decode >= minProduct) || !(scaleFormat.Max()*c.decode <= maxProduct) {
 		n.infinity = 0
 		return n
 	}
@@ -79,7 +82,7 @@ func newGlobalNibbles(c globalConstants) globalNibbles {
 }
 
 // setClasses sets the classes of mantissas under a scale.
-func (t *nibbleTable) setClasses(scale float32) {
+func (t *classTable) setClasses(scale float32) {
 	reciprocal := 1 / scale
 	exponent := int(math.Float32bits(scale) >> mantissaBits)
 	var above, mantissas [nibbleCuts]int // of each cut: binades above that of the scale, and its mantissa
@@ -115,7 +118,7 @@ func (t *nibbleTable) setClasses(scale float32) {
 }
 
 // classRuns have the same class for all mantissas.
-var classRuns = func() (runs [3 * nibbleCuts]nibbleTable) {
+var classRuns = func() (runs [3 * nibbleCuts]classTable) {
 	for class := range runs {
 		for m := range runs[class] {
 			runs[class][m] = byte(class * nibbleBinades)
@@ -125,7 +128,10 @@ var classRuns = func() (runs [3 * nibbleCuts]nibbleTable) {
 }()
 
 // nibbleTables returns the tables that do not depend on a global scale.
-var nibbleTables = sync.OnceValue(func() (t struct{ codes, one, zero nibbleTable }) {
+var nibbleTables = sync.OnceValue(func() (t struct {
+	codes     codeTable
+	one, zero classTable // under the scales 1 and 0
+}) {
 	element := format.E2M1
 	for code := uint32(1); code <= element.MaxCode(); code++ {
 		threshold := (element.Decode(code-1) + element.Decode(code)) / 2
