@@ -39,56 +39,56 @@ func (d decision) computed() bool { return d.action == quantized || d.action == 
 // readsBF16 reports whether readTile returns the values of the weight as BF16.
 func (d decision) readsBF16() bool { return d.action == quantized && d.HasRowsBF16() }
 
-// startSums starts the checksums of the unit.
-func (u *unit) startSums() {
-	u.written = u.written[:0]
-	for _, stored := range u.d.stored {
-		info, _ := u.run.layouts[u.d.file].Lookup(stored.Name)
-		u.written = append(u.written, *checksum.New(info.Bytes()))
+// startSums starts the checksums of the batch.
+func (b *batch) startSums() {
+	b.written = b.written[:0]
+	for _, stored := range b.d.stored {
+		info, _ := b.run.layouts[b.d.file].Lookup(stored.Name)
+		b.written = append(b.written, *checksum.New(info.Bytes()))
 	}
-	rows, cols := u.d.Matrix()
+	rows, cols := b.d.Matrix()
 	bits := format.F32.Bits()
-	if u.d.readsBF16() {
+	if b.d.readsBF16() {
 		bits = format.BF16.Bits()
 	}
-	u.read = *checksum.New(int64(rows) * int64(cols) * int64(bits/8))
+	b.read = *checksum.New(int64(rows) * int64(cols) * int64(bits/8))
 }
 
-// endSums adds the checksums of the unit to s.
-func (u *unit) endSums(s *sums) {
-	for i := range u.written {
-		s.written = append(s.written, u.written[i].Value())
+// endSums adds the checksums of the batch to s.
+func (b *batch) endSums(s *sums) {
+	for i := range b.written {
+		s.written = append(s.written, b.written[i].Value())
 	}
-	s.read = u.read.Value()
+	s.read = b.read.Value()
 }
 
 // addRead adds the values of a tile to the checksum of the source, as bytes of the whole
 // matrix.
-func (u *unit) addRead(t checkpoint.Tile, data []byte) {
+func (b *batch) addRead(t checkpoint.Tile, data []byte) {
 	rows, width := int64(t.To-t.From), int64(t.ToCol-t.FromCol)
 	if rows == 0 || width == 0 {
 		return
 	}
 	size := int64(len(data)) / rows / width // of an element
-	_, n := u.d.Matrix()
+	_, n := b.d.Matrix()
 	cols := int64(n)
 	if width == cols {
-		u.read.Add(data, int64(t.From)*cols*size)
+		b.read.Add(data, int64(t.From)*cols*size)
 		return
 	}
 	for i := range rows {
-		u.read.Add(data[i*width*size:(i+1)*width*size], ((int64(t.From)+i)*cols+int64(t.FromCol))*size)
+		b.read.Add(data[i*width*size:(i+1)*width*size], ((int64(t.From)+i)*cols+int64(t.FromCol))*size)
 	}
 }
 
 // addValues is addRead for decoded values.
-func (u *unit) addValues(t checkpoint.Tile, x tensor.Dense) error {
+func (b *batch) addValues(t checkpoint.Tile, x tensor.Dense) error {
 	n := len(x.Data) * format.F32.Bits() / 8
-	u.values = slices.Grow(u.values[:0], n)[:n]
-	if err := tensor.ToBytes(u.values, x.Data, format.F32); err != nil {
+	b.values = slices.Grow(b.values[:0], n)[:n]
+	if err := tensor.ToBytes(b.values, x.Data, format.F32); err != nil {
 		return err
 	}
-	u.addRead(t, u.values)
+	b.addRead(t, b.values)
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (p *Plan) changedSource(ctx context.Context, records map[string]checksum.Re
 	}
 	job := checkpoint.Job[[]sums]{
 		Weights: len(p.decisions),
-		Tiling:  r.units,
+		Tiling:  r.batches,
 		Work:    r.readAgain,
 		Done: func(t checkpoint.Tile, all []sums) {
 			for _, s := range all {
@@ -193,20 +193,20 @@ func (p *Plan) changedSource(ctx context.Context, records map[string]checksum.Re
 	return "", nil
 }
 
-// readAgain reads a unit only for its checksums.
+// readAgain reads a batch only for its checksums.
 func (r *run) readAgain(t checkpoint.Tile) ([]sums, error) {
 	if !r.plan.decisions[t.Weight].computed() {
 		return r.work(t)
 	}
-	u := r.begin(t)
-	defer r.scratch.Put(u)
-	for tile := range u.tiles() {
-		if _, _, err := u.readTile(tile); err != nil {
+	b := r.begin(t)
+	defer r.scratch.Put(b)
+	for tile := range b.tiles() {
+		if _, _, err := b.readTile(tile); err != nil {
 			return nil, err
 		}
 	}
 	all := []sums{{}}
-	u.endSums(&all[0])
+	b.endSums(&all[0])
 	return all, nil
 }
 

@@ -220,7 +220,7 @@ func TestMergeInterrupted(t *testing.T) {
 // TestRecordWide: checksums of tiles that are narrower than their matrix.
 func TestRecordWide(t *testing.T) {
 	const rows, cols = 5, 12
-	s, data := unit{d: decision{Weight: &checkpoint.Weight{Shape: []int64{rows, cols}}}}, make([]byte, rows*cols*4)
+	s, data := batch{d: decision{Weight: &checkpoint.Weight{Shape: []int64{rows, cols}}}}, make([]byte, rows*cols*4)
 	for i := range data {
 		data[i] = byte(i * 7)
 	}

@@ -25,7 +25,7 @@ type run struct {
 	writers map[string]target
 	layouts map[string]*safetensors.Layout // by file
 	journal *journal
-	scratch sync.Pool // of *unit
+	scratch sync.Pool // of *batch
 
 	// The state of an earlier run, from its journal.
 	start     checkpoint.Tile   // the first tile to do
@@ -51,7 +51,7 @@ type target interface {
 
 func newRun(p *Plan, o RunOptions) *run {
 	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: p.layouts(), groups: p.groups(), swept: map[int]extremes{}, auxiliary: map[string]uint64{}}
-	r.scratch.New = func() any { return &unit{} }
+	r.scratch.New = func() any { return &batch{} }
 	_, r.done.Total = p.SourceBytes()
 	for range p.decisions {
 		r.sums = append(r.sums, newSums())
@@ -297,11 +297,11 @@ func (r *run) sweepWeights(ctx context.Context, asked func(i int) bool) error {
 
 // extremes returns the extremes of a tile.
 func (r *run) extremes(t checkpoint.Tile) (extremes, error) {
-	u := r.scratch.Get().(*unit)
-	defer r.scratch.Put(u)
+	b := r.scratch.Get().(*batch)
+	defer r.scratch.Put(b)
 	w := r.plan.decisions[t.Weight].Weight
-	if x, ok, err := w.ReadBF16(t, u.raw); ok || err != nil {
-		u.raw = x.Data
+	if x, ok, err := w.ReadBF16(t, b.raw); ok || err != nil {
+		b.raw = x.Data
 		e := extremes{amax: quant.Amax(x, 1)}
 		if err == nil && countNonFinite(x.Data, format.BF16) > 0 {
 			e.hasNaN = hasNaN(x.Dense())
@@ -335,18 +335,18 @@ func (r *run) convert(ctx context.Context) error {
 			if !r.plan.mine(i) {
 				return checkpoint.Tiling{}
 			}
-			return r.units(i)
+			return r.batches(i)
 		},
 		Work:    r.work,
 		Start:   r.start,
-		Done:    r.unitDone,
+		Done:    r.batchDone,
 		Threads: r.options.Threads,
 	}
 	return job.Run(ctx)
 }
 
-// unitDone adds the errors of the tiles of a unit whose bytes are written.
-func (r *run) unitDone(t checkpoint.Tile, all []sums) {
+// batchDone adds the errors of the tiles of a batch whose bytes are written.
+func (r *run) batchDone(t checkpoint.Tile, all []sums) {
 	tiling := r.tiling(t.Weight)
 	r.lock.Lock()
 	for _, s := range all {

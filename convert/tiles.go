@@ -16,9 +16,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A unit is the work on a tile of a weight, or on several contiguous tiles. The next unit
-// reuses its scratch memory.
-type unit struct {
+// A batch is one tile of a weight, or several contiguous tiles, which are converted together. The next
+// batch reuses its scratch memory.
+type batch struct {
 	run  *run
 	d    decision
 	tile checkpoint.Tile
@@ -42,9 +42,9 @@ const (
 	writeTiles = 32 // of all threads together
 )
 
-// units returns how a weight is divided into units: whole tiles, several if they are contiguous
+// batches returns how a weight is divided into batches: whole tiles, several if they are contiguous
 // in the result.
-func (r *run) units(i int) checkpoint.Tiling {
+func (r *run) batches(i int) checkpoint.Tiling {
 	t, d := r.tiling(i), r.plan.decisions[i]
 	threads := parallel.Threads(r.options.Threads)
 	tiles := func(bytes int64) int { return int(max(1, min(writeBytes/max(1, bytes), int64(writeTiles/threads)))) }
@@ -57,41 +57,41 @@ func (r *run) units(i int) checkpoint.Tiling {
 	return t
 }
 
-// begin returns a unit with new checksums. Return it to r.scratch.
-func (r *run) begin(t checkpoint.Tile) *unit {
-	u := r.scratch.Get().(*unit)
-	u.run, u.d, u.tile = r, r.plan.decisions[t.Weight], t
-	u.startSums()
-	return u
+// begin returns a batch with new checksums. Return it to r.scratch.
+func (r *run) begin(t checkpoint.Tile) *batch {
+	b := r.scratch.Get().(*batch)
+	b.run, b.d, b.tile = r, r.plan.decisions[t.Weight], t
+	b.startSums()
+	return b
 }
 
-// work converts a unit and writes its part of the result. It returns the errors of its tiles;
-// those of the first tile have the checksums of the unit.
+// work converts a batch and writes its part of the result. It returns the errors of its tiles;
+// those of the first tile have the checksums of the batch.
 func (r *run) work(t checkpoint.Tile) (all []sums, err error) {
-	u := r.begin(t)
-	defer r.scratch.Put(u)
-	switch u.d.action {
+	b := r.begin(t)
+	defer r.scratch.Put(b)
+	switch b.d.action {
 	case quantized:
-		all, err = u.quantize()
+		all, err = b.quantize()
 	case decoded:
-		all, err = u.decode()
+		all, err = b.decode()
 	case relabeled:
-		all, err = u.relabel()
+		all, err = b.relabel()
 	default:
-		all, err = u.copy()
+		all, err = b.copy()
 	}
 	if err == nil && len(all) > 0 {
-		u.endSums(&all[0])
+		b.endSums(&all[0])
 	}
 	return all, err
 }
 
-// tiles returns the tiles of the unit.
-func (u *unit) tiles() iter.Seq[checkpoint.Tile] {
-	rows := u.run.tiling(u.tile.Weight).TileRows
+// tiles returns the tiles of the batch.
+func (b *batch) tiles() iter.Seq[checkpoint.Tile] {
+	rows := b.run.tiling(b.tile.Weight).TileRows
 	return func(yield func(checkpoint.Tile) bool) {
-		for t := u.tile; t.From < u.tile.To; t.From = t.To {
-			if t.To = min(t.From+rows, u.tile.To); !yield(t) {
+		for t := b.tile; t.From < b.tile.To; t.From = t.To {
+			if t.To = min(t.From+rows, b.tile.To); !yield(t) {
 				return
 			}
 		}
@@ -99,53 +99,53 @@ func (u *unit) tiles() iter.Seq[checkpoint.Tile] {
 }
 
 // copy copies elements, and counts NaN and Inf.
-func (u *unit) copy() ([]sums, error) {
+func (b *batch) copy() ([]sums, error) {
 	var err error
-	if u.raw, err = u.d.ReadBytes(u.tile, u.raw); err != nil {
+	if b.raw, err = b.d.ReadBytes(b.tile, b.raw); err != nil {
 		return nil, err
 	}
 	errors := measure.New(checkpoint.BlockLength)
-	if f, ok := checkpoint.DenseFormat(u.d.Dtype); ok {
-		errors.AddCopy(u.tile.ToCol-u.tile.FromCol, countNonFinite(u.raw, f))
+	if f, ok := checkpoint.DenseFormat(b.d.Dtype); ok {
+		errors.AddCopy(b.tile.ToCol-b.tile.FromCol, countNonFinite(b.raw, f))
 	}
-	return []sums{{stored: errors}}, u.put(checkpoint.Codes, u.raw)
+	return []sums{{stored: errors}}, b.put(checkpoint.Codes, b.raw)
 }
 
-// quantize writes the codes and scales of the unit. It measures the error of the values that
+// quantize writes the codes and scales of the batch. It measures the error of the values that
 // clients decode.
-func (u *unit) quantize() (all []sums, err error) {
-	f, t := u.run.plan.Format, u.tile
-	if q := u.codes; q == nil || q.Rows() != t.To-t.From || q.Cols() != t.ToCol-t.FromCol {
-		if u.codes, err = quant.NewTensor(f, t.To-t.From, t.ToCol-t.FromCol); err != nil {
+func (b *batch) quantize() (all []sums, err error) {
+	f, t := b.run.plan.Format, b.tile
+	if q := b.codes; q == nil || q.Rows() != t.To-t.From || q.Cols() != t.ToCol-t.FromCol {
+		if b.codes, err = quant.NewTensor(f, t.To-t.From, t.ToCol-t.FromCol); err != nil {
 			return nil, err
 		}
 	}
 	with := quant.With{Threads: 1}
 	if f.NeedsAmax() {
-		seen := u.run.seen(t.Weight)
+		seen := b.run.seen(t.Weight)
 		with.Amax, with.NaN = &seen.amax, seen.hasNaN
 	}
 	var global float32
-	for tile := range u.tiles() {
-		with.FirstRow, with.Into = tile.From, checkpoint.RowsOf(u.codes, tile.From-t.From, tile.To-t.From)
+	for tile := range b.tiles() {
+		with.FirstRow, with.Into = tile.From, checkpoint.RowsOf(b.codes, tile.From-t.From, tile.To-t.From)
 		var errors sums
-		if errors, global, err = u.quantizeTile(tile, with); err != nil {
+		if errors, global, err = b.quantizeTile(tile, with); err != nil {
 			return nil, err
 		}
 		all = append(all, errors)
 	}
-	return all, u.store(u.codes, global)
+	return all, b.store(b.codes, global)
 }
 
 // quantizeTile quantizes one tile into with.Into. It returns the error and the global scale.
-func (u *unit) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, global float32, err error) {
-	raw, x, err := u.readTile(t)
+func (b *batch) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, global float32, err error) {
+	raw, x, err := b.readTile(t)
 	if err != nil {
 		return sums{}, 0, err
 	}
-	p := u.run.plan
+	p := b.run.plan
 	errorOf := func(q quant.Quantizer) (*measure.Accumulator, error) {
-		if u.d.readsBF16() {
+		if b.d.readsBF16() {
 			_, err = q.RowwiseBF16(raw, with)
 		} else {
 			_, err = q.Rowwise(x, with)
@@ -155,10 +155,10 @@ func (u *unit) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, gl
 		}
 		global = p.convention.StoredGlobal(q, with.Into)
 		values, errors := p.convention.Decoded(with.Into, global), measure.New(checkpoint.BlockLength)
-		if u.d.readsBF16() {
-			u.comparer.TileBF16(errors, raw, values)
+		if b.d.readsBF16() {
+			b.comparer.TileBF16(errors, raw, values)
 		} else {
-			u.comparer.Tile(errors, x, values)
+			b.comparer.Tile(errors, x, values)
 		}
 		return errors, nil
 	}
@@ -173,63 +173,63 @@ func (u *unit) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, gl
 
 // readTile reads the values of a tile, as BF16 if d.readsBF16, else as FP32. It adds them to
 // the checksum of the source.
-func (u *unit) readTile(t checkpoint.Tile) (raw tensor.BF16, x tensor.Dense, err error) {
-	if u.d.readsBF16() {
-		if raw, _, err = u.d.ReadBF16(t, u.raw); err == nil {
-			u.raw = raw.Data
-			u.addRead(t, raw.Data)
+func (b *batch) readTile(t checkpoint.Tile) (raw tensor.BF16, x tensor.Dense, err error) {
+	if b.d.readsBF16() {
+		if raw, _, err = b.d.ReadBF16(t, b.raw); err == nil {
+			b.raw = raw.Data
+			b.addRead(t, raw.Data)
 		}
 		return raw, x, err
 	}
-	if x, err = u.d.ReadTile(t); err == nil {
-		err = u.addValues(t, x)
+	if x, err = b.d.ReadTile(t); err == nil {
+		err = b.addValues(t, x)
 	}
 	return raw, x, err
 }
 
-// store writes the parts of the quantized unit.
-func (u *unit) store(q *quant.Tensor, global float32) error {
-	err := u.put(checkpoint.Codes, q.Codes)
+// store writes the parts of the quantized batch.
+func (b *batch) store(q *quant.Tensor, global float32) error {
+	err := b.put(checkpoint.Codes, q.Codes)
 	if err == nil {
-		err = u.put(checkpoint.Scales, q.ScaleBytes())
+		err = b.put(checkpoint.Scales, q.ScaleBytes())
 	}
-	if s, ok := u.run.plan.convention.Struct(q.Format); ok && err == nil {
-		u.structs = checkpoint.Interleaved(u.structs, s, q)
-		err = u.put(checkpoint.Blocks, u.structs)
+	if s, ok := b.run.plan.convention.Struct(q.Format); ok && err == nil {
+		b.structs = checkpoint.Interleaved(b.structs, s, q)
+		err = b.put(checkpoint.Blocks, b.structs)
 	}
 	if err == nil {
-		err = u.put(checkpoint.Global, checkpoint.GlobalBytes(global))
+		err = b.put(checkpoint.Global, checkpoint.GlobalBytes(global))
 	}
 	return err
 }
 
-// relabel copies the codes and scales of the unit.
-func (u *unit) relabel() ([]sums, error) {
+// relabel copies the codes and scales of the batch.
+func (b *batch) relabel() ([]sums, error) {
 	all := []sums{{stored: measure.New(checkpoint.BlockLength)}}
-	if !u.d.Quantized() {
+	if !b.d.Quantized() {
 		return all, nil // a scale of the KV cache, which writeKnown wrote
 	}
-	q, err := u.d.ReadCodes(u.tile)
+	q, err := b.d.ReadCodes(b.tile)
 	if err != nil {
 		return nil, err
 	}
-	return all, u.store(q, 0)
+	return all, b.store(q, 0)
 }
 
-// decode writes the values of the unit in the dtype of the result.
-func (u *unit) decode() ([]sums, error) {
-	_, x, err := u.readTile(u.tile)
+// decode writes the values of the batch in the dtype of the result.
+func (b *batch) decode() ([]sums, error) {
+	_, x, err := b.readTile(b.tile)
 	if err != nil {
 		return nil, err
 	}
-	to := u.d.stored[0].Spec
+	to := b.d.stored[0].Spec
 	f, ok := checkpoint.DenseFormat(to.Dtype)
 	if !ok {
 		return nil, fmt.Errorf("decode to %s: use BF16, F16 or F32", to.Dtype)
 	}
-	if u.d.add != 0 {
+	if b.d.add != 0 {
 		for i := range x.Data {
-			x.Data[i] += u.d.add
+			x.Data[i] += b.d.add
 		}
 	}
 	errors := measure.New(checkpoint.BlockLength)
@@ -247,8 +247,8 @@ func (u *unit) decode() ([]sums, error) {
 			errors.Add(x.Row(i), back.Row(i))
 		}
 	}
-	return []sums{{stored: errors}}, u.d.PutDense(u.tile, x, f, func(raw []byte, at int64) error {
-		return u.write(0, raw, at)
+	return []sums{{stored: errors}}, b.d.PutDense(b.tile, x, f, func(raw []byte, at int64) error {
+		return b.write(0, raw, at)
 	})
 }
 
@@ -262,29 +262,29 @@ func nonFinite(values []float32) (n int) {
 	return n
 }
 
-// put writes a part of the unit to every tensor that stores it.
-func (u *unit) put(part checkpoint.Part, data []byte) error {
-	for i, s := range u.spans() {
-		if u.d.stored[i].Part != part {
+// put writes a part of the batch to every tensor that stores it.
+func (b *batch) put(part checkpoint.Part, data []byte) error {
+	for i, s := range b.spans() {
+		if b.d.stored[i].Part != part {
 			continue
 		}
-		if err := u.write(i, data[s.From:s.To], s.At); err != nil {
+		if err := b.write(i, data[s.From:s.To], s.At); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// spans returns the byte ranges of the unit in each of its stored tensors, if it is not
-// decoded. From and To are positions in the part of the unit, At in the tensor. The first unit
+// spans returns the byte ranges of the batch in each of its stored tensors, if it is not
+// decoded. From and To are positions in the part of the batch, At in the tensor. The first batch
 // stores values of the whole tensor. Values that the plan knows are omitted.
-func (u *unit) spans() iter.Seq2[int, checkpoint.Span] {
+func (b *batch) spans() iter.Seq2[int, checkpoint.Span] {
 	return func(yield func(int, checkpoint.Span) bool) {
-		for i, s := range u.d.stored {
+		for i, s := range b.d.stored {
 			if s.Value != nil {
 				continue
 			}
-			spans, size := u.spansOf(s)
+			spans, size := b.spansOf(s)
 			for span := range spans {
 				if !yield(i, checkpoint.Span{At: span.At * int64(size), From: span.From * size, To: span.To * size}) {
 					return
@@ -294,24 +294,24 @@ func (u *unit) spans() iter.Seq2[int, checkpoint.Span] {
 	}
 }
 
-// spansOf returns the ranges of the unit in a stored tensor, in multiples of size bytes.
-func (u *unit) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], size int) {
-	f, t := u.run.plan.formatOf(u.d), u.tile
-	_, cols := u.d.Matrix()
+// spansOf returns the ranges of the batch in a stored tensor, in multiples of size bytes.
+func (b *batch) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], size int) {
+	f, t := b.run.plan.formatOf(b.d), b.tile
+	_, cols := b.d.Matrix()
 	once := func(yield func(checkpoint.Span) bool) {
 		if t.First() {
 			yield(checkpoint.Span{To: 1})
 		}
 	}
 	switch {
-	case u.d.action == copied:
-		from, to := u.d.FlatBytes(t.FromCol), u.d.FlatBytes(t.ToCol)
+	case b.d.action == copied:
+		from, to := b.d.FlatBytes(t.FromCol), b.d.FlatBytes(t.ToCol)
 		return func(yield func(checkpoint.Span) bool) { yield(checkpoint.Span{At: from, To: int(to - from)}) }, 1
 	case s.Part == checkpoint.Codes:
 		return checkpoint.Spans(f, s.Part, cols, t), 1
 	case s.Part == checkpoint.Blocks:
-		b, _ := u.run.plan.convention.Struct(f)
-		n := func(col int) int { return col / b.Width() * b.Bytes() }
+		structs, _ := b.run.plan.convention.Struct(f)
+		n := func(col int) int { return col / structs.Width() * structs.Bytes() }
 		return checkpoint.DenseSpans(n(cols), checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}), 1
 	case s.Part == checkpoint.Scales && !f.PerTensor():
 		return checkpoint.Spans(f, s.Part, cols, t), f.Scale.StoredBits() / 8
@@ -323,13 +323,13 @@ func (u *unit) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], si
 
 // write writes bytes of stored tensor i, with each row at its place in the result, and adds
 // them to its checksum.
-func (u *unit) write(i int, raw []byte, at int64) error {
-	d := u.d
+func (b *batch) write(i int, raw []byte, at int64) error {
+	d := b.d
 	begin, _ := d.extent(d.stored[i])
 	at += begin
 	write := func(p []byte, at int64) error {
-		u.written[i].Add(p, at)
-		return u.run.writers[d.file].WriteTensorAt(d.stored[i].Name, p, at)
+		b.written[i].Add(p, at)
+		return b.run.writers[d.file].WriteTensorAt(d.stored[i].Name, p, at)
 	}
 	if d.rowBytes == 0 || i > 0 {
 		return write(raw, at)
@@ -349,12 +349,12 @@ func (u *unit) write(i int, raw []byte, at int64) error {
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.at, b.at) })
 	for len(parts) > 0 {
 		begin, end := parts[0].at, parts[0].at
-		u.rows = u.rows[:0]
+		b.rows = b.rows[:0]
 		for len(parts) > 0 && parts[0].at == end {
-			u.rows, end = append(u.rows, parts[0].data...), end+int64(len(parts[0].data))
+			b.rows, end = append(b.rows, parts[0].data...), end+int64(len(parts[0].data))
 			parts = parts[1:]
 		}
-		if err := write(u.rows, begin); err != nil {
+		if err := write(b.rows, begin); err != nil {
 			return err
 		}
 	}
@@ -363,16 +363,16 @@ func (u *unit) write(i int, raw []byte, at int64) error {
 
 // skipWritten counts the bytes of a tile that an earlier run wrote.
 func (r *run) skipWritten(t checkpoint.Tile) {
-	u := &unit{run: r, d: r.plan.decisions[t.Weight], tile: t}
-	w, ok := r.writers[u.d.file].(*safetensors.Writer)
+	b := &batch{run: r, d: r.plan.decisions[t.Weight], tile: t}
+	w, ok := r.writers[b.d.file].(*safetensors.Writer)
 	switch {
 	case !ok:
-	case u.d.action == decoded:
-		s := u.d.stored[0]
+	case b.d.action == decoded:
+		s := b.d.stored[0]
 		w.Skip(s.Name, int64(t.To-t.From)*int64(t.ToCol-t.FromCol)*int64(s.Dtype.Bits())/8)
 	default:
-		for i, s := range u.spans() {
-			w.Skip(u.d.stored[i].Name, int64(s.To-s.From))
+		for i, s := range b.spans() {
+			w.Skip(b.d.stored[i].Name, int64(s.To-s.From))
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// TestUnits: writing several tiles at a time, as runs with few threads do, yields the bytes and
+// TestBatches: writing several tiles at a time, as runs with few threads do, yields the bytes and
 // errors of writing them one by one, in every format.
-func TestUnits(t *testing.T) {
+func TestBatches(t *testing.T) {
 	const bf16, f32 = safetensors.BF16, safetensors.F32
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 		{"model.layers.0.self_attn.q_proj.weight", bf16, 0.02, []int64{900, 512}}, // tiles of 256 rows
@@ -48,9 +48,9 @@ func TestUnits(t *testing.T) {
 	}{{1, true}, {one, false}} {
 		r := newRun(plan, RunOptions{Threads: tc.threads})
 		for i := range plan.decisions {
-			unit, tile := r.units(i), r.tiling(i)
-			if more := unit.TileRows > tile.TileRows || unit.TileCols > tile.TileCols; more != tc.several || unit.TileRows%tile.TileRows != 0 || unit.TileCols%tile.TileCols != 0 {
-				t.Errorf("%d threads, %s: units %+v of tiles %+v", tc.threads, plan.decisions[i].Weight.Name, unit, tile)
+			batch, tile := r.batches(i), r.tiling(i)
+			if more := batch.TileRows > tile.TileRows || batch.TileCols > tile.TileCols; more != tc.several || batch.TileRows%tile.TileRows != 0 || batch.TileCols%tile.TileCols != 0 {
+				t.Errorf("%d threads, %s: batches %+v of tiles %+v", tc.threads, plan.decisions[i].Weight.Name, batch, tile)
 			}
 		}
 	}
