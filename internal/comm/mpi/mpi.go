@@ -237,37 +237,37 @@ func (t *Transport) initialize() error {
 	return nil
 }
 
-// pieceBytes is the maximum size of one transfer by MPI. Libraries are slower with larger messages.
-const pieceBytes = 2 << 20
+// segmentBytes is the maximum size of one transfer by MPI. Libraries are slower with larger messages.
+const segmentBytes = 2 << 20
 
 // An owner is the state of the goroutine that calls MPI.
 type owner struct {
 	*Transport
-	active []*piece
-	free   []*piece
+	active []*segment
+	free   []*segment
 }
 
-// A piece is part of a message that MPI transfers.
-type piece struct {
+// A segment is part of a message that MPI transfers.
+type segment struct {
 	request uintptr
 	status  [statusBytes]byte
 	data    []byte
 	send    bool
-	left    *int // pieces of its message that are not complete
+	left    *int // segments of its message that are not complete
 	peer    int
 	pending *comm.Pending
 	pin     runtime.Pinner
 }
 
-// post starts the pieces of all messages, receives first.
+// post starts the segments of all messages, receives first.
 func (o *owner) post(b batch) {
 	for _, send := range []bool{false, true} {
 		for _, m := range b.messages {
 			if m.Send != send {
 				continue
 			}
-			left := (len(m.Data) + pieceBytes - 1) / pieceBytes
-			for data := range slices.Chunk(m.Data, pieceBytes) {
+			left := (len(m.Data) + segmentBytes - 1) / segmentBytes
+			for data := range slices.Chunk(m.Data, segmentBytes) {
 				if err := o.start(b, m, data, &left); err != nil {
 					b.pending.Fail(err)
 					return
@@ -278,7 +278,7 @@ func (o *owner) post(b batch) {
 }
 
 func (o *owner) start(b batch, m comm.Message, data []byte, left *int) error {
-	p := new(piece)
+	p := new(segment)
 	if n := len(o.free); n > 0 {
 		p, o.free = o.free[n-1], o.free[:n-1]
 	}
@@ -297,7 +297,7 @@ func (o *owner) start(b batch, m comm.Message, data []byte, left *int) error {
 	return nil
 }
 
-// progress tests all active pieces, and reports whether one is complete.
+// progress tests all active segments, and reports whether one is complete.
 func (o *owner) progress() bool {
 	left := o.active[:0]
 	for _, p := range o.active {
@@ -315,7 +315,7 @@ func (o *owner) progress() bool {
 		switch {
 		case err != nil:
 			p.pending.Fail(err)
-		case *p.left == 0: // MPI completes pieces in any order
+		case *p.left == 0: // MPI completes segments in any order
 			p.pending.Complete(p.peer)
 		}
 		p.data, p.pending, p.left = nil, nil, nil
@@ -328,7 +328,7 @@ func (o *owner) progress() bool {
 }
 
 // checkCount returns an error if a message was shorter than its memory.
-func (o *owner) checkCount(p *piece) error {
+func (o *owner) checkCount(p *segment) error {
 	var n int32
 	if err := o.lib.check("MPI_Get_count", o.lib.getCount(unsafe.Pointer(&p.status), o.lib.bytes, &n)); err != nil {
 		return err
