@@ -23,7 +23,7 @@ func (m *Model) check(k known) {
 		}
 	}
 	if m.Convention != nil && m.Quantized() == 0 {
-		m.fault("", "quantization_config says %s, but no weight is quantized", m.Convention.Name)
+		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again", m.Convention.Name)
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
 		m.Problems = append(m.Problems, Problem{Mended: true,
