@@ -7,7 +7,7 @@ import (
 // spans distributes the tasks of a phase so that those of a thread are contiguous: what a kernel
 // prefetches past the end of a task is then read by the same core. Each thread starts with an
 // equal span and takes its tasks in order. A thread that has none left takes the second half of the
-// longest remaining span, so that nobody waits for a thread that starts late.
+// longest remaining span, so that a thread that starts late delays no other.
 type spans []span
 
 // A span holds the tasks first … end-1 as first<<32 | end. The padding keeps the spans of two

@@ -117,7 +117,7 @@ type number struct {
 	kind kind
 }
 
-// A kind says whether a number is finite. A product has the larger kind of its operands.
+// A kind is finite, Inf or NaN. A product has the larger kind of its operands.
 type kind uint8
 
 const (
