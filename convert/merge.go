@@ -151,7 +151,7 @@ func findParts(dst string) (*merging, error) {
 	for _, e := range entries {
 		if rest, ok := strings.CutPrefix(e.Name(), filepath.Base(dst)+partSuffix); ok {
 			if _, count, ok := strings.Cut(rest, "-of-"); ok {
-				if n, err := strconv.Atoi(count); err == nil && n > 0 && n <= mostWorkers {
+				if n, err := strconv.Atoi(count); err == nil && n > 0 && n <= maxWorkers {
 					counts[n] = true
 				}
 			}

@@ -133,7 +133,7 @@ func TestMergeRejects(t *testing.T) {
 			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 0), partDir(dst, 0, 2)), os.Rename(part(dst, 1), partDir(dst, 1, 2)))
 		}, "part-0-of-2: its journal belongs to worker 0 of 3: rename it to"},
 		{"a number of workers", func(dst string) error {
-			return errors.Join(os.RemoveAll(part(dst, 0)), os.RemoveAll(part(dst, 1)), os.RemoveAll(part(dst, 2)), os.Mkdir(partDir(dst, 0, mostWorkers+1), 0o777))
+			return errors.Join(os.RemoveAll(part(dst, 0)), os.RemoveAll(part(dst, 1)), os.RemoveAll(part(dst, 2)), os.Mkdir(partDir(dst, 0, maxWorkers+1), 0o777))
 		}, "no parts ("},
 		{"a free name", func(dst string) error { return os.Mkdir(dst, 0o777) }, "the destination exists"},
 	} {
@@ -153,7 +153,7 @@ func TestMergeRejects(t *testing.T) {
 			}
 		})
 	}
-	if _, err := planFor(t, src, "nvfp4").Worker(0, mostWorkers+1); err == nil || !strings.Contains(err.Error(), "65537 workers") {
+	if _, err := planFor(t, src, "nvfp4").Worker(0, maxWorkers+1); err == nil || !strings.Contains(err.Error(), "65537 workers") {
 		t.Errorf("more workers than there may be: %v", err)
 	}
 	if _, err := Merge(context.Background(), filepath.Join(t.TempDir(), "dst"), RunOptions{}); err == nil || !strings.Contains(err.Error(), "no parts (") {

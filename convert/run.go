@@ -251,22 +251,22 @@ func (p *Plan) tensor(decision int) verify.Tensor {
 
 // rejectNonFinite returns an error if the source holds NaN or Inf.
 func rejectNonFinite(path string, results []verify.Tensor) error {
-	const most = 3
+	const maxNamed = 3
 	var named []string
 	tensors := 0
 	for _, t := range results {
 		if t.Result.NonFiniteWant == 0 {
 			continue
 		}
-		if tensors++; tensors <= most {
+		if tensors++; tensors <= maxNamed {
 			named = append(named, fmt.Sprintf("%s (%d of %d values)", t.Name, t.Result.NonFiniteWant, t.Result.Elements))
 		}
 	}
 	if tensors == 0 {
 		return nil
 	}
-	if tensors > most {
-		named = append(named, fmt.Sprintf("and %d more tensors", tensors-most))
+	if tensors > maxNamed {
+		named = append(named, fmt.Sprintf("and %d more tensors", tensors-maxNamed))
 	}
 	return because(ErrNonFinite, fmt.Errorf("%s: NaN or Inf in %s: the checkpoint is damaged", path, strings.Join(named, ", ")))
 }

@@ -12,8 +12,8 @@ import (
 // With zero workers, one run does everything.
 type worker struct{ Index, Count int }
 
-// mostWorkers is the maximum number of workers. A mistyped number could exhaust the memory.
-const mostWorkers = 1 << 16
+// maxWorkers is the maximum number of workers. A mistyped number could exhaust the memory.
+const maxWorkers = 1 << 16
 
 // Worker returns the plan of worker index, 0 to count-1. Workers divide the files of the
 // result, by bytes of the source; a worker may get none. Each writes its files to
@@ -21,8 +21,8 @@ const mostWorkers = 1 << 16
 // bytes that one run writes: a worker finds the amax of fused siblings itself, even if another
 // worker converts them.
 func (p *Plan) Worker(index, count int) (*Plan, error) {
-	if count > mostWorkers {
-		return nil, fmt.Errorf("%d workers: at most %d can share a plan", count, mostWorkers)
+	if count > maxWorkers {
+		return nil, fmt.Errorf("%d workers: at most %d can share a plan", count, maxWorkers)
 	}
 	if count < 1 || index < 0 || index >= count {
 		return nil, fmt.Errorf("worker %d of %d: workers are numbered from 0 to count-1", index, count)
@@ -117,7 +117,7 @@ func (p *Plan) partFiles() (files []partFile) {
 }
 
 // smallest returns the smallest weights that are converted.
-func (p *Plan) smallest(most int) (weights []int) {
+func (p *Plan) smallest(count int) (weights []int) {
 	for i, d := range p.decisions {
 		if d.action != copied {
 			weights = append(weights, i)
@@ -126,5 +126,5 @@ func (p *Plan) smallest(most int) (weights []int) {
 	slices.SortStableFunc(weights, func(a, b int) int {
 		return cmp.Compare(p.decisions[a].Weight.StoredBytes(), p.decisions[b].Weight.StoredBytes())
 	})
-	return weights[:min(most, len(weights))]
+	return weights[:min(count, len(weights))]
 }

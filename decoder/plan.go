@@ -272,10 +272,10 @@ func compileExperts(f *family, s *settings) (*expertsPlan, error) {
 	if s.SharedExperts > 0 {
 		e.Shared = s.SharedExperts * s.ExpertWidth
 	}
-	const most = 1 << 16
+	const maxExperts = 1 << 16
 	switch {
-	case e.Count < 1 || e.Count > most:
-		return nil, fmt.Errorf("config.json: the number of experts is %d, want 1 to %d", e.Count, most)
+	case e.Count < 1 || e.Count > maxExperts:
+		return nil, fmt.Errorf("config.json: the number of experts is %d, want 1 to %d", e.Count, maxExperts)
 	case e.Chosen < 1 || e.Chosen > e.Count:
 		return nil, fmt.Errorf("config.json: num_experts_per_tok is %d, want 1 to %d, the number of experts", e.Chosen, e.Count)
 	case f.experts.width && (s.ExpertWidth < 1 || s.ExpertWidth > 1<<20):

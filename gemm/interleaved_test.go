@@ -106,7 +106,7 @@ func TestInterleavedRows(t *testing.T) {
 	if !cpu.Has(cpu.AVX512) {
 		t.Skip("this processor has no kernel for interleaved operands")
 	}
-	const most, n, k = 16, 64, 1120
+	const maxRows, n, k = 16, 64, 1120
 	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
 		for _, with := range []quant.Format{quant.BF16, quant.MXINT8} {
 			r := rand.New(rand.NewPCG(1, 2))
@@ -114,7 +114,7 @@ func TestInterleavedRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := tensor.New(most, k)
+			x := tensor.New(maxRows, k)
 			for i := range x.Data {
 				x.Data[i] = float32(r.NormFloat64())
 			}
@@ -129,7 +129,7 @@ func TestInterleavedRows(t *testing.T) {
 				}
 				return c.Data
 			}
-			for m := 2; m <= most; m++ {
+			for m := 2; m <= maxRows; m++ {
 				if got, want := product(0, m)[(m-1)*n:], product(m-1, m); !sameBits(got, want) {
 					t.Errorf("%s × %s: the last of %d rows differs from that row alone", with, f, m)
 				}

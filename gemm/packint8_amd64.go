@@ -100,15 +100,15 @@ func (s *side) packTiles(dst []byte, kc int, w *scratch, pack func(panel []byte,
 		pack(dst, 0, kc)
 		return
 	}
-	const most, dword = 512, 4
+	const maxPositions, dword = 512, 4
 	_, steps := s.geometry(kc)
 	var exponents uint32
 	if s.kernel.pow2 {
 		exponents = 1<<packLanes - 1
 	}
 	block, mr := s.kernel.block, s.kernel.MR
-	for k := 0; k < kc; k += most {
-		n := min(most, kc-k)
+	for k := 0; k < kc; k += maxPositions {
+		n := min(maxPositions, kc-k)
 		size := n / block * (steps + 1) * packLanes * dword
 		grow(&w.panel, size)
 		pack(w.panel[:size], k, n)

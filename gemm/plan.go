@@ -92,7 +92,7 @@ func choosePlan(a, b *quant.Tensor, stored form, tiles bool, o Options) (plan, e
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
 		}
-		if m, most := a.StoredRows(), k.maxRows(stored, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
+		if m, maxRows := a.StoredRows(), k.maxRows(stored, tiles); o.Kernel == "" && maxRows < math.MaxInt && (m == 0 || m > maxRows) {
 			continue
 		}
 		if o.Kernel == "" && k.vector != nil && a.StoredRows() < k.vector.minRows && slowBF16(processor) {

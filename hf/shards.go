@@ -169,13 +169,13 @@ func noShards(dir string, entries []fs.DirEntry) error {
 	if len(entries) == 0 {
 		return fault(dir, "the directory is empty", "name a checkpoint directory")
 	}
-	const most = 3
+	const maxNamed = 3
 	var found []string
-	for _, e := range entries[:min(most, len(entries))] {
+	for _, e := range entries[:min(maxNamed, len(entries))] {
 		found = append(found, strconv.Quote(e.Name()))
 	}
-	if len(entries) > most {
-		found = append(found, fmt.Sprintf("%d more", len(entries)-most))
+	if len(entries) > maxNamed {
+		found = append(found, fmt.Sprintf("%d more", len(entries)-maxNamed))
 	}
 	return fault(dir, fmt.Sprintf("%s (found %s)", problem, strings.Join(found, ", ")), "name a checkpoint directory")
 }

@@ -196,7 +196,7 @@ func (j *bitsJob) compare(t *testing.T, dir string, q quant.Quantizer) {
 		globals = read(t, dir, j.Name+".global")
 	}
 	shown := make([]int, len(j.row.known))
-	const most = 10
+	const maxShown = 10
 	failed, blocks := 0, 0
 	for i, x := range j.inputs {
 		got := j.quantize(t, q, x)
@@ -226,7 +226,7 @@ func (j *bitsJob) compare(t *testing.T, dir string, q quant.Quantizer) {
 				shown[k]++
 				continue
 			}
-			if failed++; failed <= most {
+			if failed++; failed <= maxShown {
 				at := firstDifference(their, our, q.Format.Element)
 				t.Errorf("tensor %d: amax %08x of %08x, %s: scale %x, ours %x%s; codes differ at element %d (%08x): %02x, ours %02x",
 					i, math.Float32bits(b.amax), math.Float32bits(b.tensorAmax), j.Source, theirScale, ourScale, global,

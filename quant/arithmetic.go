@@ -88,11 +88,11 @@ func encodeFirst(amax, max float32, pow2 bool) (float32, factor) {
 	return 1 / encode, factor{value: encode}
 }
 
-// leastAmax is the smallest amax that behavior.EncodeFirst64 scales by.
-const leastAmax = 1e-12
+// minAmax is the smallest amax that behavior.EncodeFirst64 scales by.
+const minAmax = 1e-12
 
 func encodeFirst64(amax, max float32, pow2 bool) (float32, factor) {
-	encode := float32(float64(max) / math.Max(float64(amax), leastAmax))
+	encode := float32(float64(max) / math.Max(float64(amax), minAmax))
 	if pow2 {
 		encode = math.Float32frombits(math.Float32bits(encode) & exponentMask)
 	}

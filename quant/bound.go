@@ -26,10 +26,10 @@ type Bound struct {
 }
 
 const (
-	// leastScale and mostScale bound a scale over amax/max. The extremes are those of
+	// minScale and maxScale bound a scale over amax/max. The extremes are those of
 	// E8M0: Floor gives at least 3/4 and Ceil less than 4 of it, and a search half or
 	// twice that.
-	leastScale, mostScale = 1.0 / 4, 8
+	minScale, maxScale = 1.0 / 4, 8
 
 	// earlierScale is how far the one scale of a tensor may be from that range in
 	// either direction: it may come from an earlier amax, or from siblings.
@@ -37,7 +37,7 @@ const (
 
 	bf16Quotient = 1.0 / 256 // behavior.DecodeFirstBF16 rounds quotients to 8 bits
 	floatError   = 0x1p-20   // of a few operations in float32
-	leastNormal  = 0x1p-126  // of float32
+	minNormal    = 0x1p-126  // of float32
 )
 
 // Bound returns the bound of a format with scales.
@@ -56,10 +56,10 @@ func (f Format) Bound() Bound {
 // Bounds reports whether the bound holds under a scale, which includes the global one. It does not if
 // either is subnormal, where arithmetics lose precision. E8M0 scales are exact.
 func (b *Bound) Bounds(scale, global float32) bool {
-	if b.format.Global && global < leastNormal {
+	if b.format.Global && global < minNormal {
 		return false
 	}
-	return scale <= 0 || scale >= leastNormal || b.format.Scale == format.E8M0
+	return scale <= 0 || scale >= minNormal || b.format.Scale == format.E8M0
 }
 
 // Beyond returns how many elements of a block are further from the source than the
@@ -120,48 +120,48 @@ func (b *Bound) Scale(scale, global, amax float32) bool {
 	if amax == 0 || scale > maxFloat32 {
 		return s >= 0
 	}
-	least, most := w*leastScale, w*mostScale
+	lower, upper := w*minScale, w*maxScale
 	switch g := float64(global); {
 	case b.format.Scale == format.E8M0:
 		searched := float64(exponentSteps[len(exponentSteps)-1])
-		most = max(most, math.Ldexp(1, int(searched)-format.E8M0.Bias))
-		least = min(least, math.Ldexp(1, e8m0Max-format.E8M0.Bias-int(searched)))
+		upper = max(upper, math.Ldexp(1, int(searched)-format.E8M0.Bias))
+		lower = min(lower, math.Ldexp(1, e8m0Max-format.E8M0.Bias-int(searched)))
 	case b.format.Scale == format.E4M3:
 		// The least scale is the smallest, or the smallest normal one, of E4M3; values
 		// that are zeros under the smallest get any up to 1, of which a search takes less
 		// than twice.
 		if w < g*float64(scaleFormat.SmallestNormal())*(1+floatError) {
-			most = max(most, 2*g*float64(scaleFormat.SmallestNormal()))
+			upper = max(upper, 2*g*float64(scaleFormat.SmallestNormal()))
 		}
 		if w <= g*float64(scaleFormat.Smallest())*(0.5+bf16Quotient) {
-			least, most = 0, 2*g
+			lower, upper = 0, 2*g
 		}
 		top := scaleFormat.MaxCode() + uint32(slices.Min(codeSteps))
-		least = min(least, g*float64(scaleFormat.Decode(top))*(1-floatError))
+		lower = min(lower, g*float64(scaleFormat.Decode(top))*(1-floatError))
 	case b.format.same(Q8_0):
 		if w*b.smallest < float64(format.FP16.Smallest()) {
-			least = 0
+			lower = 0
 		}
 	default:
 		if b.format.PerTensor() {
-			least, most = least/earlierScale, most*earlierScale
+			lower, upper = lower/earlierScale, upper*earlierScale
 		}
-		if amax <= leastAmax {
-			most = max(most, leastAmax/b.max*mostScale)
+		if amax <= minAmax {
+			upper = max(upper, minAmax/b.max*maxScale)
 		}
-		if w < leastNormal { // a scale of zero is replaced by 1 or the epsilon of BF16
-			least, most = 0, max(most, 2)
+		if w < minNormal { // a scale of zero is replaced by 1 or the epsilon of BF16
+			lower, upper = 0, max(upper, 2)
 		}
 	}
-	return least <= s && s <= most
+	return lower <= s && s <= upper
 }
 
 // Global reports whether some rule gives the global scale to a tensor of the given amax. 1 is always
 // possible: some rules use no global scale.
 func (b *Bound) Global(global, amax float32) bool {
 	g, w := float64(global)*float64(scaleFormat.Max()), float64(amax)/b.max
-	if global == 1 || global < leastNormal || amax == 0 {
+	if global == 1 || global < minNormal || amax == 0 {
 		return global > 0
 	}
-	return w*leastScale <= g && g <= w*mostScale*earlierScale
+	return w*minScale <= g && g <= w*maxScale*earlierScale
 }

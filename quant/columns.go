@@ -191,9 +191,9 @@ func (w *worker) raiseColumns(maxima []uint32, x source) {
 func shareMaxima(maxima []uint32, n int) {
 	for ; len(maxima) > 0; maxima = maxima[min(n, len(maxima)):] {
 		share := maxima[:min(n, len(maxima))]
-		most := maxOf(share)
+		largest := maxOf(share)
 		for i := range share {
-			share[i] = most
+			share[i] = largest
 		}
 	}
 }

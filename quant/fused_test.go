@@ -15,18 +15,18 @@ import (
 // many rows, contiguous and with gaps, shorter and longer than a group, of ordinary and edge
 // values, with and without non-temporal stores. Nothing beyond the tensor is written.
 func TestKernelsTails(t *testing.T) {
-	const most, widest, gap = 131, 1000, 5
-	if most <= edgeBytes/(2*32) {
+	const maxRows, widest, gap = 131, 1000, 5
+	if maxRows <= edgeBytes/(2*32) {
 		t.Fatal("all rows are quantized together")
 	}
 	r := rand.New(rand.NewPCG(21, 22))
-	usual, all := benchMatrix(most, widest+gap), tensor.New(most, widest+gap)
+	usual, all := benchMatrix(maxRows, widest+gap), tensor.New(maxRows, widest+gap)
 	edgeBlocks(all.Data, r, true)
 	eachKernel(t, func(t *testing.T) {
 		for _, f := range []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Vec128} {
 			for i, cols := range []int{1, 7, 33, 64, 100, 200, 520, 600, widest} {
 				for _, x := range []tensor.Dense{usual, all} {
-					rows := []int{1, 3, 17, 64, most}[r.IntN(5)]
+					rows := []int{1, 3, 17, 64, maxRows}[r.IntN(5)]
 					x = x.View(0, rows, 0, cols)
 					if i%2 == 0 {
 						x = tensor.Of(rows, cols, x.Clone().Data)

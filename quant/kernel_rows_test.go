@@ -207,7 +207,7 @@ func testSearchRow(k *kernel[func(errors []float64, src, factors, decodes []floa
 		o := &output{q: &q}
 		constants, w := o.newScaleSearch().constants, new(worker)
 		for _, groups := range []int{1, 2, 5} {
-			for _, n := range []int{1, 3, mostCandidates} {
+			for _, n := range []int{1, 3, maxCandidates} {
 				x, factors, decodes := ordinary(groups*searchUnit, r), positive(n, r), positive(n, r)
 				errors := fenced(f, make([]float64, n))
 				k.run(errors, fenced(f, x), fenced(f, factors), fenced(f, decodes), n, &constants)

@@ -301,8 +301,8 @@ func maxBits(src []byte, bf16 bool) (amax uint32) {
 	if len(src) == 0 {
 		return 0
 	}
-	if most, ok := find(maxKernels, variant{bf16: bf16}); ok {
-		return most(src)
+	if kernel, ok := find(maxKernels, variant{bf16: bf16}); ok {
+		return kernel(src)
 	}
 	for i := range len(src) / (4 - 2*index(bf16)) {
 		amax = max(amax, magnitude(src, bf16, i))

@@ -60,8 +60,8 @@ func referenceCode(s *format.Scalar, y float32, r format.Rounding, random uint32
 	return byte(code | 1<<(s.Bits()-1))
 }
 
-// leastPower returns the least k from -127 to 127 with f·2^k ≥ a, or 127.
-func leastPower(f, a float64) int {
+// minPower returns the least k from -127 to 127 with f·2^k ≥ a, or 127.
+func minPower(f, a float64) int {
 	k := -127
 	for k < 127 && math.Ldexp(f, k) < a {
 		k++
@@ -69,8 +69,8 @@ func leastPower(f, a float64) int {
 	return k
 }
 
-// mostPower returns the greatest k from -127 to 127 with f·2^k ≤ a, or -127.
-func mostPower(f, a float64) int {
+// maxPower returns the greatest k from -127 to 127 with f·2^k ≤ a, or -127.
+func maxPower(f, a float64) int {
 	k := 127
 	for k > -127 && math.Ldexp(f, k) > a {
 		k--
@@ -88,12 +88,12 @@ func referenceE8M0(q Quantizer, amax float32) int {
 	}
 	switch q.Rule {
 	case Floor:
-		return mostPower(top, a)
+		return maxPower(top, a)
 	case Ceil:
-		return leastPower(top, a)
+		return minPower(top, a)
 	case Round:
 		if a == 0 || math.IsInf(a, 0) {
-			return mostPower(top, a)
+			return maxPower(top, a)
 		}
 		k := int(math.Round(math.Log2(a / float64(max))))
 		if k < -127 {
@@ -106,15 +106,15 @@ func referenceE8M0(q Quantizer, amax float32) int {
 			mantissa = q.EvenMantissa
 		}
 		if a == 0 || math.IsInf(a, 0) {
-			return mostPower(top, a)
+			return maxPower(top, a)
 		}
 		step := math.Exp2(math.Floor(math.Log2(a)) - float64(mantissa))
-		return mostPower(top, math.Floor(a/step+0.5)*step)
+		return maxPower(top, math.Floor(a/step+0.5)*step)
 	}
 	if q.ExactRatio {
-		return leastPower(float64(max), a)
+		return minPower(float64(max), a)
 	}
-	return leastPower(1, float64(mul32(amax, div32(1, max))))
+	return minPower(1, float64(mul32(amax, div32(1, max))))
 }
 
 // A definition is a quantization of rows by the definitions of the standards: codes one to a

@@ -83,17 +83,17 @@ var (
 	binadeFactors  = []float32{0.5, 2}
 )
 
-// mostCandidates is the maximum number of candidates of a block.
-const mostCandidates = 9
+// maxCandidates is the maximum number of candidates of a block.
+const maxCandidates = 9
 
 // candidates are the scales that a block may get, the rule's first.
 type candidates struct {
 	n       int
-	factors [mostCandidates]factor
-	values  [mostCandidates]float32 // of the factors
-	decodes [mostCandidates]float32 // scales of the block and the tensor together
-	codes   [mostCandidates]byte    // of scales that take one byte
-	alike   bool                    // a kernel supports all
+	factors [maxCandidates]factor
+	values  [maxCandidates]float32 // of the factors
+	decodes [maxCandidates]float32 // scales of the block and the tensor together
+	codes   [maxCandidates]byte    // of scales that take one byte
+	alike   bool                   // a kernel supports all
 }
 
 func (c *candidates) add(f factor, decode float32, code byte) {
@@ -169,12 +169,12 @@ func (w *worker) searchBlockRow(o *output, x source, at, n, extent int) {
 	for j := range blocks {
 		w.listCandidates(o, &blocks[j], at+j)
 	}
-	perRow := n * mostCandidates
+	perRow := n * maxCandidates
 	errors := grow(&w.search.errors, rows*perRow)
 	for i := range rows {
 		values := x.row(i, 0, cols, &w.values)
 		for j := range blocks {
-			w.rowErrors(o, errors[i*perRow+j*mostCandidates:], values[j*extent:min((j+1)*extent, cols)], &blocks[j])
+			w.rowErrors(o, errors[i*perRow+j*maxCandidates:], values[j*extent:min((j+1)*extent, cols)], &blocks[j])
 		}
 	}
 	for j := range blocks {
@@ -183,7 +183,7 @@ func (w *worker) searchBlockRow(o *output, x source, at, n, extent int) {
 			continue
 		}
 		for k := range b.n {
-			if e := o.blockError(errors[j*mostCandidates+k:], rows, perRow); k == 0 || e < least {
+			if e := o.blockError(errors[j*maxCandidates+k:], rows, perRow); k == 0 || e < least {
 				best, least = k, e
 			}
 		}

@@ -162,10 +162,10 @@ func (d Dtype) size(shape []int64) (n int64, problem string) {
 
 // shortShape prints a shape, or the start of one that would fill the line.
 func shortShape(shape []int64) string {
-	const most = 8
-	if len(shape) <= most {
+	const maxDims = 8
+	if len(shape) <= maxDims {
 		return fmt.Sprint(shape)
 	}
-	s := fmt.Sprint(shape[:most])
+	s := fmt.Sprint(shape[:maxDims])
 	return fmt.Sprintf("%s …] (%d dimensions)", s[:len(s)-1], len(shape))
 }

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// mostOpen is the maximum number of files of readers and writers with an open descriptor,
+// maxOpen is the maximum number of files of readers and writers with an open descriptor,
 // besides those in use. Checkpoints have up to a thousand files, and many systems allow a process
 // 1024.
-const mostOpen = 64
+const maxOpen = 64
 
 // A handle reads or writes a file whose descriptor may be closed and reopened between uses.
 type handle struct {
@@ -44,7 +44,7 @@ func newHandle(path string, f *os.File, info os.FileInfo, writes bool) *handle {
 // many.
 func (h *handle) keep(f *os.File) {
 	h.f, h.place = f, handles.recent.PushFront(h)
-	for e := handles.recent.Back(); e != nil && handles.recent.Len() > mostOpen; {
+	for e := handles.recent.Back(); e != nil && handles.recent.Len() > maxOpen; {
 		oldest, before := e.Value.(*handle), e.Prev()
 		if oldest.users == 0 && oldest != h {
 			if err := oldest.release(); oldest.writes {

@@ -12,7 +12,7 @@ import (
 // TestManyFiles checks that few of many files have open descriptors, and that a file replaced
 // while it was closed is an error.
 func TestManyFiles(t *testing.T) {
-	const count = 4 * mostOpen
+	const count = 4 * maxOpen
 	dir := t.TempDir()
 	path := func(i int) string { return filepath.Join(dir, fmt.Sprint(i, Suffix)) }
 	layout, err := NewLayout([]Spec{{"a", U8, []int64{4}}}, nil)
@@ -55,11 +55,11 @@ func TestManyFiles(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := handles.recent.Len(); n > mostOpen {
-		t.Errorf("%d files are open, at most %d should be", n, mostOpen)
+	if n := handles.recent.Len(); n > maxOpen {
+		t.Errorf("%d files are open, at most %d should be", n, maxOpen)
 	}
 	if files[0].r.(*handle).f != nil {
-		for i := 1; i <= mostOpen; i++ {
+		for i := 1; i <= maxOpen; i++ {
 			if err := read(i); err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestManyFiles(t *testing.T) {
 // TestManyWriters checks that few of many writers have open descriptors, and that all write their
 // files, also those whose descriptors were closed and reopened.
 func TestManyWriters(t *testing.T) {
-	const count = 4 * mostOpen
+	const count = 4 * maxOpen
 	dir := t.TempDir()
 	path := func(i int) string { return filepath.Join(dir, fmt.Sprint(i, Suffix)) }
 	layout, err := NewLayout([]Spec{{"a", U8, []int64{4}}}, nil)
@@ -116,8 +116,8 @@ func TestManyWriters(t *testing.T) {
 			open++
 		}
 	}
-	if open > mostOpen {
-		t.Errorf("%d files are open, want at most %d", open, mostOpen)
+	if open > maxOpen {
+		t.Errorf("%d files are open, want at most %d", open, maxOpen)
 	}
 	for i, w := range writers {
 		if err := w.Close(); err != nil {

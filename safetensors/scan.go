@@ -90,8 +90,8 @@ func (s *scanner) object(member func(key string, at int) *ContainerError) *Conta
 		if _, twice := seen[key]; twice || slices.Contains(few, key) {
 			return true
 		}
-		const most = 8
-		if len(few) < most {
+		const maxFew = 8
+		if len(few) < maxFew {
 			few = append(few, key)
 			return false
 		}

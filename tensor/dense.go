@@ -36,8 +36,8 @@ func Of(rows, cols int, data []float32) Dense {
 
 // elements returns rows·cols and whether a float32 matrix of that size is possible.
 func elements(rows, cols int) (n int, ok bool) {
-	const most = math.MaxInt / 4
-	if rows < 0 || cols < 0 || cols > 0 && rows > most/cols {
+	const maxElements = math.MaxInt / 4
+	if rows < 0 || cols < 0 || cols > 0 && rows > maxElements/cols {
 		return 0, false
 	}
 	return rows * cols, true

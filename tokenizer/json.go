@@ -247,15 +247,15 @@ func (m *model) check() error {
 	return nil
 }
 
-// mostTokens limits ids, so that a damaged file does not take all memory.
-const mostTokens = 1 << 24
+// maxTokens limits ids, so that a damaged file does not take all memory.
+const maxTokens = 1 << 24
 
 // setTokens collects the tokens of the vocabulary and the added ones.
 func (t *Tokenizer) setTokens(f *file) error {
 	t.ids = make(map[string]uint32, len(f.Model.Vocab)+len(f.AddedTokens))
 	add := func(token string, id uint32) error {
-		if id >= mostTokens {
-			return fmt.Errorf("token %q has id %d: want less than %d", token, id, mostTokens)
+		if id >= maxTokens {
+			return fmt.Errorf("token %q has id %d: want less than %d", token, id, maxTokens)
 		}
 		for int(id) >= len(t.tokens) {
 			t.tokens = append(t.tokens, make([]string, int(id)+1-len(t.tokens))...)

@@ -56,10 +56,10 @@ func (p prepend) normalize(text string) string {
 
 type nfc struct{}
 
-// mostMarks is the number of combining marks after a character up to which package norm composes
+// maxMarks is the number of combining marks after a character up to which package norm composes
 // text as Unicode defines it: characters decompose into a few marks each, and from 31 on the
 // package inserts U+034F (Stream-Safe Text).
-const mostMarks = 10
+const maxMarks = 10
 
 func (nfc) normalize(text string) string {
 	if norm.NFC.IsNormalString(text) {
@@ -69,7 +69,7 @@ func (nfc) normalize(text string) string {
 	short := 0 // where segments with few marks begin
 	for at := 0; at < len(text); {
 		n, marks := segment(text[at:])
-		if marks > mostMarks {
+		if marks > maxMarks {
 			out.WriteString(norm.NFC.String(text[short:at]))
 			out.WriteString(composeLong(text[at : at+n]))
 			short = at + n

@@ -212,23 +212,23 @@ func (c *class) size(text string, at int) int {
 	return 0
 }
 
-// A repeat is a character of a class between least and most times, as often as possible first.
-// most is -1 where there is no limit.
+// A repeat is a character of a class between min and max times, as often as possible first.
+// max is -1 where there is no limit.
 type repeat struct {
-	class       *class
-	least, most int
-	next        node
+	class    *class
+	min, max int
+	next     node
 }
 
 func newRepeat(re *syntax.Regexp, next node) (node, error) {
-	r := repeat{least: re.Min, most: re.Max, next: next}
+	r := repeat{min: re.Min, max: re.Max, next: next}
 	switch re.Op {
 	case syntax.OpStar:
-		r.least, r.most = 0, -1
+		r.min, r.max = 0, -1
 	case syntax.OpPlus:
-		r.least, r.most = 1, -1
+		r.min, r.max = 1, -1
 	case syntax.OpQuest:
-		r.least, r.most = 0, 1
+		r.min, r.max = 0, 1
 	}
 	c, ok := singleClass(re.Sub[0])
 	switch {
@@ -236,7 +236,7 @@ func newRepeat(re *syntax.Regexp, next node) (node, error) {
 	case ok:
 		r.class = c
 		return r, nil
-	case r.least == 0 && r.most == 1:
+	case r.min == 0 && r.max == 1:
 		inner, err := newNode(re.Sub[0], next)
 		return alternatives{inner, next}, err
 	}
@@ -259,7 +259,7 @@ func singleClass(re *syntax.Regexp) (*class, bool) {
 
 func (r repeat) match(text string, at int) int {
 	end, n := at, 0
-	for n != r.most {
+	for n != r.max {
 		size := r.class.size(text, end)
 		if size == 0 {
 			break
@@ -267,7 +267,7 @@ func (r repeat) match(text string, at int) int {
 		end += size
 		n++
 	}
-	for ; n >= r.least; n-- {
+	for ; n >= r.min; n-- {
 		if to := r.next.match(text, end); to >= 0 {
 			return to
 		}

@@ -179,7 +179,7 @@ func TestCompose(t *testing.T) {
 	starters, marks := []rune("aeouxA가"), []rune("\u0301\u0308\u0323\u033f\u0327\u0304\u031b\u0345")
 	for range 2000 {
 		text := string(starters[r.IntN(len(starters))])
-		for range mostMarks + 1 + r.IntN(15) {
+		for range maxMarks + 1 + r.IntN(15) {
 			text += string(marks[r.IntN(len(marks))])
 		}
 		if got, want := composeLong(text), norm.NFC.String(text); got != want {

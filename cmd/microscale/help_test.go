@@ -138,7 +138,7 @@ func TestSuggestions(t *testing.T) {
 // TestHelpFlags checks that --help shows at most a dozen flags of every command, that
 // --help-all shows all of them, and that lines have at most 80 columns.
 func TestHelpFlags(t *testing.T) {
-	const most = 12
+	const maxFlags = 12
 	var started bool
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
@@ -161,8 +161,8 @@ func TestHelpFlags(t *testing.T) {
 		}
 		slices.Sort(want)
 		slices.Sort(listed)
-		if len(shown) > most {
-			t.Errorf("%s --help shows %d flags, want at most %d", cmd.CommandPath(), len(shown), most)
+		if len(shown) > maxFlags {
+			t.Errorf("%s --help shows %d flags, want at most %d", cmd.CommandPath(), len(shown), maxFlags)
 		}
 		if !slices.Equal(listed, want) {
 			t.Errorf("%s --help-all shows %q, want %q", cmd.CommandPath(), listed, want)

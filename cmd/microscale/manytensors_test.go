@@ -14,7 +14,7 @@ import (
 
 // TestManyTensors bounds the memory that an open checkpoint needs for each tensor.
 func TestManyTensors(t *testing.T) {
-	const count, most = 50_000, 800 // bytes a tensor
+	const count, maxBytes = 50_000, 800 // bytes a tensor
 	path := filepath.Join(t.TempDir(), "many.safetensors")
 	specs := make([]safetensors.Spec, count)
 	for i := range specs {
@@ -38,8 +38,8 @@ func TestManyTensors(t *testing.T) {
 	doc := summary.Inspect(path, model)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if got := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / count; got > most || len(doc.Weights) != count {
-		t.Errorf("%d bytes for each of %d tensors, want at most %d", got, len(doc.Weights), most)
+	if got := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / count; got > maxBytes || len(doc.Weights) != count {
+		t.Errorf("%d bytes for each of %d tensors, want at most %d", got, len(doc.Weights), maxBytes)
 	} else {
 		t.Logf("%d bytes for each tensor", got)
 	}

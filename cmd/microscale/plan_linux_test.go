@@ -17,11 +17,11 @@ import (
 // given number of layers, and holes for data. It returns the size in bytes.
 func sparseCheckpoint(t *testing.T, dir string, layers int) (size int64) {
 	t.Helper()
-	const hidden, inner, experts, most = 7168, 2048, 256, 5e9
+	const hidden, inner, experts, maxBytes = 7168, 2048, 256, 5e9
 	var specs [][]safetensors.Spec
-	filled := float64(most)
+	filled := float64(maxBytes)
 	add := func(name string, rows, cols int64) {
-		if filled += float64(2 * rows * cols); filled > most {
+		if filled += float64(2 * rows * cols); filled > maxBytes {
 			specs, filled = append(specs, nil), float64(2*rows*cols)
 		}
 		i := len(specs) - 1

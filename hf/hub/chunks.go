@@ -11,7 +11,7 @@ const (
 	firstChunk = 512 << 10
 	laterChunk = 8 << 20
 	keptChunks = 10 // for all files of a checkpoint: 80 MiB
-	mostAhead  = 8  // chunks that wait to be hashed, for all files of a checkpoint: 64 MiB
+	maxAhead   = 8  // chunks that wait to be hashed, for all files of a checkpoint: 64 MiB
 )
 
 // chunkOf returns the index of the chunk that contains an offset.
@@ -111,7 +111,7 @@ func (k *chunks) hold(key chunkKey, data []byte) {
 	if slices.ContainsFunc(k.ahead, func(e early) bool { return e.key == key }) {
 		return // fetched twice
 	}
-	if i := slices.IndexFunc(k.ahead, func(e early) bool { return e.key.r != key.r }); len(k.ahead) >= mostAhead && i >= 0 {
+	if i := slices.IndexFunc(k.ahead, func(e early) bool { return e.key.r != key.r }); len(k.ahead) >= maxAhead && i >= 0 {
 		k.drop(k.ahead[i].key.r)
 	}
 	k.ahead = append(k.ahead, early{key, data})

@@ -232,7 +232,7 @@ func TestAhead(t *testing.T) {
 	add := func(r *remote, i int) error {
 		from, to := chunkRange(i, f.Size)
 		err := r.add(i, data[:to-from])
-		if len(shared.ahead) > mostAhead {
+		if len(shared.ahead) > maxAhead {
 			t.Fatalf("got %d waiting chunks", len(shared.ahead))
 		}
 		return err

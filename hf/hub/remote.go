@@ -170,7 +170,7 @@ func (r *remote) add(i int, data []byte) error {
 	}
 	r.digests[i] = digest
 	switch {
-	case i > r.summed+mostAhead:
+	case i > r.summed+maxAhead:
 		r.chunks.forget(r)
 	case i > r.summed:
 		r.chunks.hold(chunkKey{r, i}, data)

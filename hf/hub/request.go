@@ -142,8 +142,8 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		return nil, nil, permanent{err}
 	}
 	hub = http.Header{}
-	const most = 10
-	for range most {
+	const maxRedirects = 10
+	for range maxRedirects {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
 			return nil, nil, permanent{err}
@@ -182,7 +182,7 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		}
 		at = next
 	}
-	return nil, nil, permanent{fmt.Errorf("%s: more than %d redirects: check HF_ENDPOINT", address, most)}
+	return nil, nil, permanent{fmt.Errorf("%s: more than %d redirects: check HF_ENDPOINT", address, maxRedirects)}
 }
 
 // roundTrip returns the response to a request. Reads of its body return a silence after too long a time

@@ -29,11 +29,11 @@ func Text(s string) string {
 
 // Quote quotes a name from a file, of which it keeps at most 120 bytes: the name may have a hundred megabytes.
 func Quote(s string) string {
-	const most = 120
-	if len(s) <= most {
+	const maxBytes = 120
+	if len(s) <= maxBytes {
 		return strconv.Quote(s)
 	}
-	n := most
+	n := maxBytes
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}

@@ -83,10 +83,10 @@ func (j job) text() (string, error) {
 
 // oneLine keeps a problem, which may quote the template, to one line.
 func oneLine(problem string) string {
-	const most = 300
+	const maxBytes = 300
 	text := strings.Join(strings.Fields(problem), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
+	if len(text) > maxBytes {
+		text = strings.ToValidUTF8(text[:maxBytes], "") + "…"
 	}
 	return text
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// mostNamed is the number of weights that printCounts names.
-const mostNamed = 3
+// maxNamed is the number of weights that printCounts names.
+const maxNamed = 3
 
 // printCounts prints a line for each weight whose count is not zero, such as
-// "2 values of l.0.weight are NaN or Inf", and one line for those after mostNamed.
+// "2 values of l.0.weight are NaN or Inf", and one line for those after maxNamed.
 func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(measure.Result) int64, line func(t verify.Tensor, one bool) string) error {
 	weights := 0
 	var last verify.Tensor
@@ -22,7 +22,7 @@ func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func
 		if n == 0 {
 			continue
 		}
-		if weights++; weights > mostNamed {
+		if weights++; weights > maxNamed {
 			last = t
 			continue
 		}
@@ -30,10 +30,10 @@ func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func
 			return err
 		}
 	}
-	if weights <= mostNamed {
+	if weights <= maxNamed {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "%svalues of %s %s\n", prefix, cli.Counted(weights-mostNamed, "more weight"), line(last, false))
+	_, err := fmt.Fprintf(w, "%svalues of %s %s\n", prefix, cli.Counted(weights-maxNamed, "more weight"), line(last, false))
 	return err
 }
 
