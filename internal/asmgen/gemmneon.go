@@ -42,14 +42,49 @@ func (v neonVector) write(f *File) {
 	wNext, sNext := fn.Arg("wNext"), fn.Arg("sNext")
 	x, left, steps, p, tmp := fn.GP("position in x"), fn.GP("steps left after the group"), fn.GP("steps left of the group"), fn.GP("position in the scales of the group"), fn.GP("scratch")
 	fn.Note("V0 V1", "sums; sums of the block")
-	zero := func(r Neon) { fn.I("VEOR", r.B16(), r.B16(), r.B16()) }
+	v.begin(fn, tables, tmp)
+	row := fn.Label("row")
+	fn.I("MOVD", fn.FP("x"), x)
+	fn.I("MOVD", fn.FP("steps"), left)
+	neonZero(fn, neonSum)
+	groupLoop := fn.Label("group")
+	v.decodeScales(fn, s, p)
+	fn.I("MOVD", group/32, steps)
+	fn.I("CMP", steps, left)
+	fn.I("CSEL", "LT", left, steps, steps)
+	fn.I("SUB", steps, left)
+	step := fn.Label("step")
+	fn.I("PRFM", w.At(neonAhead), "PLDL1KEEP")
+	v.multiply(fn, w, x, p)
+	fn.I("SUBS", 1, steps)
+	fn.Jump("BNE", step)
+	fn.I("CMP", 0, left)
+	fn.Jump("BNE", groupLoop)
+
+	fn.Comment("y += sum of the lanes")
+	fn.I("VFADDP", neonSum.S4(), neonSum.S4(), neonSum.S4())
+	fn.I("VFADDP", neonSum.S4(), neonSum.S4(), neonSum.S4())
+	fn.I("FMOVS", y.At(0), "F1")
+	fn.I("FADDS", "F0", "F1", "F1")
+	fn.I("FMOVS", "F1", y.At(0))
+	fn.I("ADD", 4, y)
+	fn.I("ADD", wNext, w)
+	fn.I("ADD", sNext, s)
+	fn.I("SUBS", 1, rows)
+	fn.Jump("BNE", row)
+	v.report(fn, tables, tmp)
+	fn.Return()
+}
+
+// begin sets the constants and clears the maxima.
+func (v neonVector) begin(fn *Func, tables, tmp Reg) {
 	fn.I("FMOVQ", tables.At(vectorFirst), "F31")
 	fn.I("FMOVQ", tables.At(vectorSecond), "F30")
 	fn.I("ADD", vectorUnit, tables, tmp)
 	fn.I("VLD1R", fmt.Sprintf("(%s)", tmp), list(neonUnit.S4()))
 	if v.bits == 8 {
 		fn.I("VMOVI", 0x80, neonMask.B16())
-		zero(neonCodes)
+		neonZero(fn, neonCodes)
 	} else {
 		fn.I("VMOVI", 0x0f, neonMask.B16())
 		fn.I("VMOVI", 0xff, neonCodes.B16())
@@ -59,20 +94,12 @@ func (v neonVector) write(f *File) {
 	fn.I("VDUP", tmp, neonFactor.S4())
 	fn.I("MOVD", 0x00400000, tmp)
 	fn.I("VDUP", tmp, neonLeast.S4())
-	zero(neonScales)
+	neonZero(fn, neonScales)
+}
 
-	row := fn.Label("row")
-	fn.I("MOVD", fn.FP("x"), x)
-	fn.I("MOVD", fn.FP("steps"), left)
-	zero(neonSum)
-	groupLoop := fn.Label("group")
-	v.decodeScales(fn, s, p)
-	fn.I("MOVD", group/32, steps)
-	fn.I("CMP", steps, left)
-	fn.I("CSEL", "LT", left, steps, steps)
-	fn.I("SUB", steps, left)
-	step := fn.Label("step")
-	fn.I("PRFM", w.At(neonAhead), "PLDL1KEEP")
+// multiply adds the products of a step of codes at w with x, times the scales at p. It advances all
+// three.
+func (v neonVector) multiply(fn *Func, w, x, p Reg) {
 	n := 0
 	product := func(value Neon) {
 		xs := V(16 + n%4)
@@ -94,23 +121,10 @@ func (v neonVector) write(f *File) {
 	} else {
 		v.nibbles(fn, w, product)
 	}
-	fn.I("SUBS", 1, steps)
-	fn.Jump("BNE", step)
-	fn.I("CMP", 0, left)
-	fn.Jump("BNE", groupLoop)
+}
 
-	fn.Comment("y += sum of the lanes")
-	fn.I("VFADDP", neonSum.S4(), neonSum.S4(), neonSum.S4())
-	fn.I("VFADDP", neonSum.S4(), neonSum.S4(), neonSum.S4())
-	fn.I("FMOVS", y.At(0), "F1")
-	fn.I("FADDS", "F0", "F1", "F1")
-	fn.I("FMOVS", "F1", y.At(0))
-	fn.I("ADD", 4, y)
-	fn.I("ADD", wNext, w)
-	fn.I("ADD", sNext, s)
-	fn.I("SUBS", 1, rows)
-	fn.Jump("BNE", row)
-
+// report sets the result: whether the maxima show scales or codes that the kernel does not support.
+func (v neonVector) report(fn *Func, tables, tmp Reg) {
 	found, largest := V(1).B16(), V(2)
 	if v.block == 16 {
 		fn.I("VMOVI", 0x7e, largest.B16())
@@ -127,7 +141,6 @@ func (v neonVector) write(f *File) {
 	fn.I("VUMAXV", found, found)
 	fn.I("VMOV", "V1.B[0]", tmp)
 	fn.I("MOVD", tmp, fn.FP("found"))
-	fn.Return()
 }
 
 // decodeScales decodes the scales of a group to the frame and sets p to their position.

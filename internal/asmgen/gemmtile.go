@@ -46,58 +46,15 @@ func (d dotTiles) write(f *File) {
 	d.fn = f.Func(name, name+" is a macro-kernel for BF16 panels of 16 lanes (see kernel).", macroParams)
 	fn := d.fn
 	fn.Frame(stripFrame)
-	d.a, d.b = [2]Reg{fn.GP("a"), fn.GP("a, second panel")}, [2]Reg{fn.GP("b"), fn.GP("b, second panel")}
-	d.rowBytes, d.left = fn.GP("bytes of a row of a tile"), fn.GP("tiles left")
-	d.from, d.to = fn.GP("previous elements of a row of C"), fn.GP("destination of the row")
-	d.row, d.scale = fn.GP("sums of the row"), fn.GP("its scale of A")
-	d.rows, d.each = fn.GP("rows to scale"), fn.GP("those left for a tile")
-	d.ahead, d.tmp = fn.GP("rows of B in the next chunk"), fn.GP("scratch")
-	fn.Note("TMM0…TMM3", "sums, row by row")
-	fn.Note("TMM4 TMM5 TMM6 TMM7", "two of A, two of B")
-	fn.Note("K1 K2", "columns of C")
-	fn.Note("Z0 Z1", "alpha · scales of B")
+	d.takeRegisters()
 	configureTiles(f, fn, d.tmp)
-	fn.I("MOVL", fn.FP("columns"), d.tmp)
-	for j := range d.panels {
-		fn.I("KMOVW", d.tmp, K(1+j))
-		fn.I("SHRL", tileRows, d.tmp)
-	}
-	fn.I("MOVQ", fn.FP("c"), d.from)
-	fn.I("MOVQ", fn.FP("ldc"), d.tmp)
-	add := fn.NewLabel("add")
-	fn.I("CMPB", fn.FP("accumulate"), 0)
-	fn.Jump("JNE", add)
-	fn.I("LEAQ", minusZeros(f, 2*tileRowBytes), d.from)
-	fn.I("XORL", d.tmp, d.tmp)
-	fn.Place(add)
-	fn.I("MOVQ", d.from, SP.At(stripTo))
-	fn.I("MOVQ", d.tmp, SP.At(stripToNext))
-	fn.I("MOVL", tileRowBytes, d.rowBytes)
-	fn.I("XORL", d.rows, d.rows)
+	d.begin(minusZeros(f, 2*tileRowBytes))
 
 	chunk := fn.Label("chunk")
-	fn.I("MOVQ", fn.FP("a"), d.a[0])
-	near := fn.NewLabel("near")
-	fn.I("MOVQ", fn.FP("tiles"), d.ahead)
-	fn.I("SHLQ", 10, d.ahead) // tileBytes
-	fn.I("ADDQ", tileRowBytes, d.ahead)
-	fn.I("CMPQ", fn.FP("chunks"), 1)
-	fn.Jump("JNE", near)
-	fn.I("MOVQ", fn.FP("next"), d.ahead)
-	fn.Place(near)
-	fn.I("ADDQ", fn.FP("b"), d.ahead)
-	fn.I("MOVQ", fn.FP("rows"), d.tmp)
+	d.beginChunk()
 	pair := fn.Label("pair")
+	d.beginPair()
 	one, scale := fn.NewLabel("one"), fn.NewLabel("scale")
-	fn.I("MOVQ", d.a[0], SP.At(stripPair))
-	fn.I("MOVQ", d.tmp, SP.At(stripRows))
-	fn.I("MOVQ", fn.FP("aPanel"), d.a[1])
-	fn.I("ADDQ", d.a[0], d.a[1])
-	fn.I("MOVQ", fn.FP("b"), d.b[0])
-	if d.panels > 1 {
-		fn.I("MOVQ", fn.FP("bPanel"), d.b[1])
-		fn.I("ADDQ", d.b[0], d.b[1])
-	}
 	fn.I("CMPQ", d.tmp, tileRows)
 	fn.Jump("JLE", one)
 	d.multiply(2)
@@ -119,9 +76,7 @@ func (d dotTiles) write(f *File) {
 	fn.I("MOVQ", SP.At(stripRows), d.tmp)
 	fn.I("SUBQ", 2*tileRows, d.tmp)
 	fn.Jump("JG", pair)
-	fn.I("MOVQ", fn.FP("tiles"), d.tmp)
-	fn.I("SHLQ", 10, d.tmp) // tileBytes
-	fn.I("ADDQ", tileRowBytes, d.tmp)
+	d.chunkBytes(d.tmp)
 	fn.I("ADDQ", d.tmp, fn.FP("a"))
 	fn.I("ADDQ", d.tmp, fn.FP("b"))
 	fn.I("SUBQ", 1, fn.FP("chunks"))
@@ -133,6 +88,79 @@ func (d dotTiles) write(f *File) {
 	d.scaleAll()
 	fn.I("TILERELEASE")
 	fn.Return()
+}
+
+// takeRegisters assigns the registers.
+func (d *dotTiles) takeRegisters() {
+	fn := d.fn
+	d.a, d.b = [2]Reg{fn.GP("a"), fn.GP("a, second panel")}, [2]Reg{fn.GP("b"), fn.GP("b, second panel")}
+	d.rowBytes, d.left = fn.GP("bytes of a row of a tile"), fn.GP("tiles left")
+	d.from, d.to = fn.GP("previous elements of a row of C"), fn.GP("destination of the row")
+	d.row, d.scale = fn.GP("sums of the row"), fn.GP("its scale of A")
+	d.rows, d.each = fn.GP("rows to scale"), fn.GP("those left for a tile")
+	d.ahead, d.tmp = fn.GP("rows of B in the next chunk"), fn.GP("scratch")
+	fn.Note("TMM0…TMM3", "sums, row by row")
+	fn.Note("TMM4 TMM5 TMM6 TMM7", "two of A, two of B")
+	fn.Note("K1 K2", "columns of C")
+	fn.Note("Z0 Z1", "alpha · scales of B")
+}
+
+// begin sets the masks of columns, and C as the previous elements: zeros, without accumulate.
+func (d *dotTiles) begin(zeros Sym) {
+	fn := d.fn
+	fn.I("MOVL", fn.FP("columns"), d.tmp)
+	for j := range d.panels {
+		fn.I("KMOVW", d.tmp, K(1+j))
+		fn.I("SHRL", tileRows, d.tmp)
+	}
+	fn.I("MOVQ", fn.FP("c"), d.from)
+	fn.I("MOVQ", fn.FP("ldc"), d.tmp)
+	add := fn.NewLabel("add")
+	fn.I("CMPB", fn.FP("accumulate"), 0)
+	fn.Jump("JNE", add)
+	fn.I("LEAQ", zeros, d.from)
+	fn.I("XORL", d.tmp, d.tmp)
+	fn.Place(add)
+	fn.I("MOVQ", d.from, SP.At(stripTo))
+	fn.I("MOVQ", d.tmp, SP.At(stripToNext))
+	fn.I("MOVL", tileRowBytes, d.rowBytes)
+	fn.I("XORL", d.rows, d.rows)
+}
+
+// chunkBytes sets r to the bytes of a chunk of one panel.
+func (d *dotTiles) chunkBytes(r Reg) {
+	d.fn.I("MOVQ", d.fn.FP("tiles"), r)
+	d.fn.I("SHLQ", 10, r) // tileBytes
+	d.fn.I("ADDQ", tileRowBytes, r)
+}
+
+// beginChunk sets the first panel of A, its number of rows in tmp, and the rows to prefetch: those of
+// the next chunk, or of the next panels after the last.
+func (d *dotTiles) beginChunk() {
+	fn := d.fn
+	fn.I("MOVQ", fn.FP("a"), d.a[0])
+	near := fn.NewLabel("near")
+	d.chunkBytes(d.ahead)
+	fn.I("CMPQ", fn.FP("chunks"), 1)
+	fn.Jump("JNE", near)
+	fn.I("MOVQ", fn.FP("next"), d.ahead)
+	fn.Place(near)
+	fn.I("ADDQ", fn.FP("b"), d.ahead)
+	fn.I("MOVQ", fn.FP("rows"), d.tmp)
+}
+
+// beginPair sets the pointers of two panels of A, of which tmp rows are left, and of all of B.
+func (d *dotTiles) beginPair() {
+	fn := d.fn
+	fn.I("MOVQ", d.a[0], SP.At(stripPair))
+	fn.I("MOVQ", d.tmp, SP.At(stripRows))
+	fn.I("MOVQ", fn.FP("aPanel"), d.a[1])
+	fn.I("ADDQ", d.a[0], d.a[1])
+	fn.I("MOVQ", fn.FP("b"), d.b[0])
+	if d.panels > 1 {
+		fn.I("MOVQ", fn.FP("bPanel"), d.b[1])
+		fn.I("ADDQ", d.b[0], d.b[1])
+	}
 }
 
 // store stores the sums of tile t. The rows of all panels are contiguous.
