@@ -17,7 +17,7 @@ const (
 func MMA() []*File {
 	f := NewFile("mma", "mma")
 	mmaRZ13(f)
-	mmaRZ23(f)
+	mma23{}.write(f)
 	mmaDots(f)
 	mmaExact(f)
 	mmaFloor(f)
@@ -164,86 +164,119 @@ func mmaField(fn *Func, acc, e, fields, bias, abs Vec) {
 	fn.I("VPTESTNMD", abs, acc, K(2))
 }
 
-// mmaRZ23 writes the kernel of units with 23 to 25 fraction bits.
-func mmaRZ23(f *File) {
+// An mma23 writes the kernel of units with 23 to 25 fraction bits.
+type mma23 struct {
+	*Func
+	sa, sb, c, t, bits   Reg
+	sums                 [2][]Vec // of either half of the products
+	scales, exps         []Vec
+	largest              [2]Vec
+	least, none, fields  Vec // constants
+	bias, abs, low, high Vec
+	upper, one, zero     Vec
+	wide, inverse        Vec // as exponent fields of float64
+}
+
+func (m mma23) write(f *File) {
 	fn := f.Func("group23", `group23 adds n products, a multiple of four, to each of rows × 64 results c, as runRZ23 does. one is
 the exponent field of 2^F. a and ea hold n values and exponents for each row, sa the exponent
 of its scale; b and eb 64 for each k, sb the exponents of the columns' scales.`,
 		"rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64")
-	rows, a, ea, sa := fn.Arg("rows"), fn.Arg("a"), fn.Arg("ea"), fn.Arg("sa")
-	b, eb, sb, c, bad := fn.Arg("b"), fn.Arg("eb"), fn.Arg("sb"), fn.Arg("c"), fn.Arg("bad")
-	t, k, bits := fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
-	first := fourVectors(fn, 0, "sums of the first half of the products")
-	second := fourVectors(fn, 4, "sums of the others")
-	scales := fourVectors(fn, 8, "2^(F-E) without the scales")
-	exps := fourVectors(fn, 12, "E")
-	x, y, z, w := Z(16), Z(17), Z(18), Z(19)
-	largest := [2]Vec{first[0], first[1]} // before the sums
-	least, none, fields, bias, abs, low, high, upper, one, zero := Z(21), Z(22), Z(23), Z(24), Z(25), Z(26), Z(27), Z(28), Z(29), Z(30)
-	wide, inverse := Z(20), Z(31) // as exponent fields of float64
-	for _, constant := range []struct {
-		v     Vec
-		value int
-	}{{least, mmaNoProductExp}, {none, mmaZeroExp}, {fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {upper, mmaMaxProductExp}, {zero, 0}} {
-		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
-	}
-	fn.I("MOVQ", fn.FP("one"), t)
-	fn.I("VPBROADCASTD", t, one)
-	fn.I("ADDQ", 1023-127, t)
-	mmaWide(fn, t, wide, inverse)
+	m.Func = fn
+	rows, a, ea := fn.Arg("rows"), fn.Arg("a"), fn.Arg("ea")
+	m.sa = fn.Arg("sa")
+	b, eb := fn.Arg("b"), fn.Arg("eb")
+	m.sb, m.c = fn.Arg("sb"), fn.Arg("c")
+	bad := fn.Arg("bad")
+	m.t = fn.GP("scratch")
+	k := fn.GP("products left")
+	m.bits = fn.GP("columns of the row that need the reference form")
+	m.sums = [2][]Vec{fourVectors(fn, 0, "sums of the first half of the products"), fourVectors(fn, 4, "sums of the others")}
+	m.scales = fourVectors(fn, 8, "2^(F-E) without the scales")
+	m.exps = fourVectors(fn, 12, "E")
+	m.largest = [2]Vec{m.sums[0][0], m.sums[0][1]} // before the sums
+	m.constants()
 	row := fn.Label("row")
-	fn.I("XORQ", bits, bits)
+	fn.I("XORQ", m.bits, m.bits)
 	fn.I("MOVQ", fn.FP("n"), k)
-	mmaExponents(fn, ea, eb, t, k, largest, x, y)
+	mmaExponents(fn, ea, eb, m.t, k, m.largest, Z(16), Z(17))
 	for v := range mmaVectors {
-		e, s := exps[v], scales[v]
-		mmaWiden(fn, v, largest, x)
-		fn.I("VPCMPD", 1, least, x, K(1)) // all products are zero
-		fn.I("VPBROADCASTD", sa.At(0), z)
-		fn.I("VPADDD", sb.At(64*v), z, z)
-		fn.I("VPADDD", z, x, x)
-		fn.I("VMOVDQA32", none, K(1), x)
-		fn.I("VMOVUPS", c.At(64*v), w)
-		mmaField(fn, w, e, fields, bias, abs)
-		fn.I("VPMAXSD", x, e, e)
-		mmaRange(fn, 1, v, e, zero, low, high, t, bits)
-		fn.I("VPSUBD", z, e, z)
-		fn.I("VPMINSD", upper, z, z)
-		fn.I("VPMAXSD", low, z, z)
-		fn.I("VPSUBD", z, one, s)
-		fn.I("VPSLLD", 23, s, s)
+		m.scale(v)
 	}
-	fn.I("MOVQ", b, t)
-	for _, sums := range [][]Vec{first, second} {
+	fn.I("MOVQ", b, m.t)
+	for _, sums := range m.sums {
 		for _, sum := range sums {
 			fn.I("VPXORD", sum, sum, sum)
 		}
 		fn.I("MOVQ", fn.FP("n"), k)
 		fn.I("SHRQ", 1, k)
-		mmaProducts(fn, a, t, k, sums, scales, x, y)
+		mmaProducts(fn, a, m.t, k, sums, m.scales, Z(16), Z(17))
 	}
 	for v := range mmaVectors {
 		for h := range 2 {
-			fn.I("VEXTRACTI64X4", h, exps[v], x.Y())
-			fn.I("VPMOVSXDQ", x.Y(), x)
-			fn.I("VPSUBQ", x, wide, x)
-			fn.I("VPSLLQ", 52, x, x) // 2^(F-E)
-			fn.I("VCVTPS2PD", c.At(64*v+32*h), y)
-			fn.I("VMULPD", x, y, y)
-			fn.I("VRNDSCALEPD", 3, y, y) // toward zero
-			for _, sums := range [][]Vec{first, second} {
-				fn.I("VEXTRACTI64X4", h, sums[v], z.Y())
-				fn.I("VCVTDQ2PD", z.Y(), z)
-				fn.I("VADDPD", z, y, y)
-			}
-			mmaStore(fn, y, x, inverse, c.At(64*v+32*h))
+			m.total(v, h)
 		}
 	}
-	mmaNextRow(fn, bits, bad, c)
-	fn.I("ADDQ", 4, sa)
+	mmaNextRow(fn, m.bits, bad, m.c)
+	fn.I("ADDQ", 4, m.sa)
 	fn.I("SUBQ", 1, rows)
 	fn.Jump("JNZ", row)
 	fn.Return()
+}
+
+// constants sets the constants.
+func (m *mma23) constants() {
+	m.wide, m.inverse = Z(20), Z(31)
+	m.least, m.none, m.fields, m.bias, m.abs = Z(21), Z(22), Z(23), Z(24), Z(25)
+	m.low, m.high, m.upper, m.one, m.zero = Z(26), Z(27), Z(28), Z(29), Z(30)
+	for _, constant := range []struct {
+		v     Vec
+		value int
+	}{{m.least, mmaNoProductExp}, {m.none, mmaZeroExp}, {m.fields, 0xff}, {m.bias, 127}, {m.abs, 0x7fffffff}, {m.low, -mmaMaxExp}, {m.high, mmaMaxExp}, {m.upper, mmaMaxProductExp}, {m.zero, 0}} {
+		broadcast(m.Func, uint32(int32(constant.value)), m.t, constant.v)
+	}
+	m.I("MOVQ", m.FP("one"), m.t)
+	m.I("VPBROADCASTD", m.t, m.one)
+	m.I("ADDQ", 1023-127, m.t)
+	mmaWide(m.Func, m.t, m.wide, m.inverse)
+}
+
+// scale sets E of the columns of vector v and their scales, from the largest exponents.
+func (m *mma23) scale(v int) {
+	e, s, x, z, w := m.exps[v], m.scales[v], Z(16), Z(18), Z(19)
+	mmaWiden(m.Func, v, m.largest, x)
+	m.I("VPCMPD", 1, m.least, x, K(1)) // all products are zero
+	m.I("VPBROADCASTD", m.sa.At(0), z)
+	m.I("VPADDD", m.sb.At(64*v), z, z)
+	m.I("VPADDD", z, x, x)
+	m.I("VMOVDQA32", m.none, K(1), x)
+	m.I("VMOVUPS", m.c.At(64*v), w)
+	mmaField(m.Func, w, e, m.fields, m.bias, m.abs)
+	m.I("VPMAXSD", x, e, e)
+	mmaRange(m.Func, 1, v, e, m.zero, m.low, m.high, m.t, m.bits)
+	m.I("VPSUBD", z, e, z)
+	m.I("VPMINSD", m.upper, z, z)
+	m.I("VPMAXSD", m.low, z, z)
+	m.I("VPSUBD", z, m.one, s)
+	m.I("VPSLLD", 23, s, s)
+}
+
+// total adds both sums of half h of the columns of vector v to c, cut to a multiple of 2^(E-F).
+func (m *mma23) total(v, h int) {
+	x, y, z := Z(16), Z(17), Z(18)
+	m.I("VEXTRACTI64X4", h, m.exps[v], x.Y())
+	m.I("VPMOVSXDQ", x.Y(), x)
+	m.I("VPSUBQ", x, m.wide, x)
+	m.I("VPSLLQ", 52, x, x) // 2^(F-E)
+	m.I("VCVTPS2PD", m.c.At(64*v+32*h), y)
+	m.I("VMULPD", x, y, y)
+	m.I("VRNDSCALEPD", 3, y, y) // toward zero
+	for _, sums := range m.sums {
+		m.I("VEXTRACTI64X4", h, sums[v], z.Y())
+		m.I("VCVTDQ2PD", z.Y(), z)
+		m.I("VADDPD", z, y, y)
+	}
+	mmaStore(m.Func, y, x, m.inverse, m.c.At(64*v+32*h))
 }
 
 // mmaWide sets the constants from which the powers of two of sums come: the exponent field t of

@@ -190,7 +190,7 @@ func MMAAVX2() []*File {
 	constants := mma2Constants(f, mmaNoProductExp, -127, 0xff, 127, 128, 0x7fffffff, mmaMinExpRZ13, 127+13, 254<<23, ^(1<<10 - 1), mmaZeroExp, -mmaMaxExp, mmaMaxExp, mmaMaxProductExp, 0x00010001, mmaMinFloorExp, mmaMaxFloorExp, 127+24)
 	mma2RZ13(f, constants)
 	mma2RZ23(f, constants)
-	mma2Dots(f, constants)
+	mma2Dots{}.write(f, constants)
 	mma2Chain(f)
 	mma2Tree(f)
 	mma2Aligned(f, constants)
@@ -269,49 +269,17 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 	m.c, m.bad = fn.Arg("c"), fn.Arg("bad")
 	m.t, m.k, m.bits = fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
 	m.halves = fn.GP("halves of the row left")
-	const exps, first, second, words = 0, mma2Bytes, 2 * mma2Bytes, 3 * mma2Bytes // E, both sums, largest exponents
-	fn.Frame(words + mma2Bytes/2)
+	fn.Frame(mma2Words + mma2Bytes/2)
 	row := fn.Label("row")
 	m.half(fn.FP("n"), func() {
 		fn.I("MOVQ", fn.FP("n"), m.k)
 		m.exponents()
-		m.eights(words, func() {
-			e, acc, s, scale := Y(10), Y(11), Y(12), Y(4)
-			m.load(mmaNoProductExp, Y(13))
-			fn.I("VPCMPGTD", Y(9), Y(13), Y(15)) // all products are zero
-			fn.I("VPBROADCASTD", sa.At(0), s)
-			fn.I("VPADDD", m.lanes(sb, 0), s, s)
-			fn.I("VPADDD", s, Y(9), Y(9))
-			m.load(mmaZeroExp, Y(13))
-			fn.I("VPBLENDVB", Y(15), Y(13), Y(9), Y(9))
-			fn.I("VMOVUPS", m.lanes(m.c, 0), acc)
-			m.field(acc, e, Y(13))
-			fn.I("VPMAXSD", Y(9), e, e)
-			m.isZero(acc, Y(13), Y(14))
-			fn.I("VPAND", Y(15), Y(13), Y(13))
-			fn.I("VPANDN", e, Y(13), e) // zero results: E is 0
-			m.load(-mmaMaxExp, Y(13))
-			fn.I("VPCMPGTD", e, Y(13), Y(13))
-			m.load(mmaMaxExp, Y(14))
-			fn.I("VPCMPGTD", Y(14), e, Y(14))
-			fn.I("VPOR", Y(14), Y(13), Y(13))
-			m.mark(Y(13))
-			fn.I("VMOVDQU", e, m.lanes(SP, exps))
-			fn.I("VPSUBD", s, e, s)
-			m.load(mmaMaxProductExp, Y(13))
-			fn.I("VPMINSD", Y(13), s, s)
-			m.load(-mmaMaxExp, Y(13))
-			fn.I("VPMAXSD", Y(13), s, s)
-			fn.I("VPBROADCASTD", fn.FP("one"), Y(13))
-			fn.I("VPSUBD", s, Y(13), scale)
-			fn.I("VPSLLD", 23, scale, scale)
-			fn.I("VMOVDQU", scale, m.lanes(SP, first))
-		})
+		m.eights(mma2Words, func() { m.scales23(sa, sb) })
 		for v, scale := range mma2Scales {
-			fn.I("VMOVDQU", SP.At(first+32*v), scale)
+			fn.I("VMOVDQU", SP.At(mma2First+32*v), scale)
 		}
 		fn.I("MOVQ", m.b, m.t)
-		for _, place := range []int{first, second} {
+		for _, place := range []int{mma2First, mma2Second} {
 			for _, sum := range mma2Sums {
 				fn.I("VPXOR", sum, sum, sum)
 			}
@@ -322,26 +290,7 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 				fn.I("VMOVDQU", sum, SP.At(place+32*v))
 			}
 		}
-		fn.I("MOVQ", fn.FP("one"), m.t)
-		fn.I("ADDQ", 1023-127, m.t)
-		m.wide(Y(12), Y(13), Y(14))
-		fn.I("XORQ", m.t, m.t)
-		four := fn.Label("four")
-		at := func(base Reg, at int) Mem { return base.At(at).By(m.t, 1) }
-		fn.I("VPMOVSXDQ", at(SP, exps), Y(9))
-		fn.I("VPSUBQ", Y(9), Y(12), Y(9))
-		fn.I("VPSLLQ", 52, Y(9), Y(9)) // 2^(F-E)
-		fn.I("VCVTPS2PD", at(m.c, 0), Y(10))
-		fn.I("VMULPD", Y(9), Y(10), Y(10))
-		fn.I("VROUNDPD", 3, Y(10), Y(10)) // toward zero
-		for _, place := range []int{first, second} {
-			fn.I("VCVTDQ2PD", at(SP, place), Y(11))
-			fn.I("VADDPD", Y(11), Y(10), Y(10))
-		}
-		m.store(Y(10), Y(9), Y(13), Y(14), at(m.c, 0))
-		fn.I("ADDQ", 16, m.t)
-		fn.I("CMPQ", m.t, mma2Bytes)
-		fn.Jump("JNE", four)
+		m.totals23()
 		fn.I("ADDQ", mma2Bytes, sb)
 	})
 	fn.I("SUBQ", 2*mma2Bytes, sb)
@@ -349,98 +298,198 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 	m.next(row)
 }
 
-// mma2Dots writes the kernel of FP4 units with block scales, eight columns at a time.
-func mma2Dots(f *File, constants map[int]Sym) {
-	fn := f.Func("groupDotsAVX2", "groupDotsAVX2 is groupDots for AVX2.", "rows int, x *dotsArgs")
-	m := &mma2{Func: fn, constants: constants}
-	m.rows = fn.Arg("rows")
-	p := mmaDotsPointers(fn)
-	m.t = fn.GP("scratch")
-	col := fn.GP("columns before these eight")
-	dot := []Vec{Y(0), Y(1), Y(2), Y(3)}
-	fn.Note("Y0-Y3", "dot products times 4")
-	e, zeros, y, z := Y(4), Y(5), Y(6), Y(7)
-	wide, inverse, kept := Y(8), Y(9), Y(10)
-	power, quarter, total, term, factor := Y(11), Y(12), Y(13), Y(14), Y(15)
-	lanes := func(name string, at int) Mem { return p[name].At(at).By(col, 4) }
-	fn.I("MOVQ", 1023+35, m.t)
-	m.wide(wide, inverse, kept)
-	row := fn.Label("row")
-	fn.I("XORQ", col, col)
-	eight := fn.Label("columns")
-	fn.I("VMOVUPS", lanes("c", 0), z)
-	m.field(z, e, y)
-	m.isZero(z, term, y)
-	fn.I("VPCMPEQD", zeros, zeros, zeros) // columns without a nonzero product
-	for s, sum := range dot {
-		fn.I("VPXOR", sum, sum, sum)
-		for word := range 4 {
-			fn.I("VPBROADCASTD", p["a"].At(16*s+4*word), y)
-			fn.I("VPMADDUBSW", lanes("b", 256*(4*s+word)), y, y)
-			fn.I("VPADDW", y, sum, sum)
-		}
-		m.load(0x00010001, y)
-		fn.I("VPMADDWD", y, sum, sum)
-		fn.I("VPSUBD", lanes("sums", 256*s), sum, sum)
-		fn.I("VPBROADCASTD", p["masksA"].At(4*s), y)
-		fn.I("VPAND", lanes("masksB", 256*s), y, y)
-		fn.I("VPXOR", z, z, z)
-		fn.I("VPCMPEQD", z, y, y) // zero dot products
-		fn.I("VPAND", y, zeros, zeros)
-		fn.I("VPBROADCASTD", p["expsA"].At(4*s), z)
-		fn.I("VPADDD", lanes("expsB", 256*s), z, z)
-		m.load(mmaZeroExp, power)
-		fn.I("VPBLENDVB", y, power, z, z)
-		fn.I("VPMAXSD", z, e, e)
+// The frame of group23AVX2, for 32 columns.
+const (
+	mma2Exps   = mma2Bytes * iota // E
+	mma2First                     // scales, then sums of the first half of the products
+	mma2Second                    // sums of the others
+	mma2Words                     // largest exponents
+)
+
+// scales23 stores E of the eight columns of the loop of eights, and 2^(F-E) times the scales of the
+// operands, whose exponents are at sa and sb.
+func (m *mma2) scales23(sa, sb Reg) {
+	e, acc, s, scale := Y(10), Y(11), Y(12), Y(4)
+	m.load(mmaNoProductExp, Y(13))
+	m.I("VPCMPGTD", Y(9), Y(13), Y(15)) // all products are zero
+	m.I("VPBROADCASTD", sa.At(0), s)
+	m.I("VPADDD", m.lanes(sb, 0), s, s)
+	m.I("VPADDD", s, Y(9), Y(9))
+	m.load(mmaZeroExp, Y(13))
+	m.I("VPBLENDVB", Y(15), Y(13), Y(9), Y(9))
+	m.I("VMOVUPS", m.lanes(m.c, 0), acc)
+	m.field(acc, e, Y(13))
+	m.I("VPMAXSD", Y(9), e, e)
+	m.isZero(acc, Y(13), Y(14))
+	m.I("VPAND", Y(15), Y(13), Y(13))
+	m.I("VPANDN", e, Y(13), e) // zero results: E is 0
+	m.load(-mmaMaxExp, Y(13))
+	m.I("VPCMPGTD", e, Y(13), Y(13))
+	m.load(mmaMaxExp, Y(14))
+	m.I("VPCMPGTD", Y(14), e, Y(14))
+	m.I("VPOR", Y(14), Y(13), Y(13))
+	m.mark(Y(13))
+	m.I("VMOVDQU", e, m.lanes(SP, mma2Exps))
+	m.I("VPSUBD", s, e, s)
+	m.load(mmaMaxProductExp, Y(13))
+	m.I("VPMINSD", Y(13), s, s)
+	m.load(-mmaMaxExp, Y(13))
+	m.I("VPMAXSD", Y(13), s, s)
+	m.I("VPBROADCASTD", m.FP("one"), Y(13))
+	m.I("VPSUBD", s, Y(13), scale)
+	m.I("VPSLLD", 23, scale, scale)
+	m.I("VMOVDQU", scale, m.lanes(SP, mma2First))
+}
+
+// totals23 adds both sums of 32 columns to c, cut to multiples of 2^(E-F).
+func (m *mma2) totals23() {
+	m.I("MOVQ", m.FP("one"), m.t)
+	m.I("ADDQ", 1023-127, m.t)
+	m.wide(Y(12), Y(13), Y(14))
+	m.I("XORQ", m.t, m.t)
+	four := m.Label("four")
+	at := func(base Reg, at int) Mem { return base.At(at).By(m.t, 1) }
+	m.I("VPMOVSXDQ", at(SP, mma2Exps), Y(9))
+	m.I("VPSUBQ", Y(9), Y(12), Y(9))
+	m.I("VPSLLQ", 52, Y(9), Y(9)) // 2^(F-E)
+	m.I("VCVTPS2PD", at(m.c, 0), Y(10))
+	m.I("VMULPD", Y(9), Y(10), Y(10))
+	m.I("VROUNDPD", 3, Y(10), Y(10)) // toward zero
+	for _, place := range []int{mma2First, mma2Second} {
+		m.I("VCVTDQ2PD", at(SP, place), Y(11))
+		m.I("VADDPD", Y(11), Y(10), Y(10))
 	}
-	fn.I("VPAND", term, zeros, zeros)
-	fn.I("VPANDN", e, zeros, e) // zero results: E is 0
-	m.load(-mmaMaxExp, y)
-	fn.I("VPCMPGTD", e, y, y)
-	m.load(mmaMaxExp, z)
-	fn.I("VPCMPGTD", z, e, z)
-	fn.I("VPOR", z, y, y)
-	fn.I("VMOVMSKPS", y, m.t)
-	fn.I("ORQ", m.t, p["bad"].At(0)) // eight times: each byte comes to its place
-	fn.I("RORQ", 8, p["bad"].At(0))
-	const exps = 4 * 32 // after the dot products
-	fn.Frame(exps + 32)
-	for s, sum := range dot {
+	m.store(Y(10), Y(9), Y(13), Y(14), at(m.c, 0))
+	m.I("ADDQ", 16, m.t)
+	m.I("CMPQ", m.t, mma2Bytes)
+	m.Jump("JNE", four)
+}
+
+// An mma2Dots writes the kernel of FP4 units with block scales, eight columns at a time.
+type mma2Dots struct {
+	*mma2
+	p   map[string]Reg // pointers of the arguments
+	col Reg
+}
+
+// The registers of an mma2Dots.
+var (
+	dotsSums                                  = []Vec{Y(0), Y(1), Y(2), Y(3)}
+	dotsE, dotsZeros, dotsY, dotsZ            = Y(4), Y(5), Y(6), Y(7) // the last two are scratch
+	dotsWide, dotsInverse, dotsKept, dotsTerm = Y(8), Y(9), Y(10), Y(14)
+)
+
+const dotsExps = 4 * 32 // place of E in the frame, after the dot products
+
+// at returns the eight columns of an argument, of dwords.
+func (d mma2Dots) at(name string, at int) Mem { return d.p[name].At(at).By(d.col, 4) }
+
+func (mma2Dots) write(f *File, constants map[int]Sym) {
+	fn := f.Func("groupDotsAVX2", "groupDotsAVX2 is groupDots for AVX2.", "rows int, x *dotsArgs")
+	d := mma2Dots{mma2: &mma2{Func: fn, constants: constants}}
+	d.rows = fn.Arg("rows")
+	d.p = mmaDotsPointers(fn)
+	d.t = fn.GP("scratch")
+	d.col = fn.GP("columns before these eight")
+	fn.Note("Y0-Y3", "dot products times 4")
+	fn.Frame(dotsExps + 32)
+	fn.I("MOVQ", 1023+35, d.t)
+	d.wide(dotsWide, dotsInverse, dotsKept)
+	row := fn.Label("row")
+	fn.I("XORQ", d.col, d.col)
+	eight := fn.Label("columns")
+	fn.I("VMOVUPS", d.at("c", 0), dotsZ)
+	d.field(dotsZ, dotsE, dotsY)
+	d.isZero(dotsZ, dotsTerm, dotsY)
+	d.dots()
+	d.bound()
+	for s, sum := range dotsSums {
 		fn.I("VMOVDQU", sum, SP.At(32*s))
 	}
-	fn.I("VMOVDQU", e, SP.At(exps))
-	four := fn.Label("four")
-	fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), m.t)
-	fn.I("VMOVQ", m.t, quarter.X())
-	fn.I("VPBROADCASTQ", quarter.X(), quarter)
-	fn.I("MOVQ", col, m.t)
-	fn.I("ANDQ", 4, m.t)
-	fn.I("VPMOVSXDQ", SP.At(exps).By(m.t, 4), power)
-	fn.I("VPSUBQ", power, wide, power)
-	fn.I("VPSLLQ", 52, power, power) // 2^(35-E)
-	fn.I("VCVTPS2PD", lanes("c", 0), total)
-	fn.I("VMULPD", power, total, total)
-	fn.I("VROUNDPD", 3, total, total) // toward zero
-	fn.I("VPXOR", z, z, z)
-	fn.I("VADDPD", z, total, total)         // not -0, as in groupDots
-	fn.I("VPSUBQ", quarter, power, quarter) // 2^(33-E)
-	for s := range dot {
-		fn.I("VCVTDQ2PD", SP.At(32*s).By(m.t, 4), term)
-		fn.I("VMULPD", p["scalesB"].At(512*s).By(col, 8), term, term)
-		fn.I("VBROADCASTSD", p["scalesA"].At(8*s), factor)
-		fn.I("VMULPD", factor, term, term)
-		fn.I("VMULPD", quarter, term, term)
-		fn.I("VROUNDPD", 3, term, term)
-		fn.I("VADDPD", term, total, total)
-	}
-	m.store(total, power, inverse, kept, lanes("c", 0))
-	fn.I("ADDQ", 4, col)
-	fn.I("TESTQ", 4, col)
-	fn.Jump("JNZ", four)
-	fn.I("CMPQ", col, 64)
+	fn.I("VMOVDQU", dotsE, SP.At(dotsExps))
+	d.totals()
+	fn.I("CMPQ", d.col, 64)
 	fn.Jump("JNE", eight)
-	mmaDotsNextRow(fn, p)
-	fn.I("SUBQ", 1, m.rows)
+	mmaDotsNextRow(fn, d.p)
+	fn.I("SUBQ", 1, d.rows)
 	fn.Jump("JNZ", row)
 	fn.Return()
+}
+
+// dots sets the sums to the dot products of four blocks, E to the largest exponent of those that are
+// not zero and of the accumulators, and zeros to the columns without any.
+func (d mma2Dots) dots() {
+	e, zeros, y, z, power := dotsE, dotsZeros, dotsY, dotsZ, Y(11)
+	d.I("VPCMPEQD", zeros, zeros, zeros)
+	for s, sum := range dotsSums {
+		d.I("VPXOR", sum, sum, sum)
+		for word := range 4 {
+			d.I("VPBROADCASTD", d.p["a"].At(16*s+4*word), y)
+			d.I("VPMADDUBSW", d.at("b", 256*(4*s+word)), y, y)
+			d.I("VPADDW", y, sum, sum)
+		}
+		d.load(0x00010001, y)
+		d.I("VPMADDWD", y, sum, sum)
+		d.I("VPSUBD", d.at("sums", 256*s), sum, sum)
+		d.I("VPBROADCASTD", d.p["masksA"].At(4*s), y)
+		d.I("VPAND", d.at("masksB", 256*s), y, y)
+		d.I("VPXOR", z, z, z)
+		d.I("VPCMPEQD", z, y, y) // zero dot products
+		d.I("VPAND", y, zeros, zeros)
+		d.I("VPBROADCASTD", d.p["expsA"].At(4*s), z)
+		d.I("VPADDD", d.at("expsB", 256*s), z, z)
+		d.load(mmaZeroExp, power)
+		d.I("VPBLENDVB", y, power, z, z)
+		d.I("VPMAXSD", z, e, e)
+	}
+}
+
+// bound sets E of zero results to 0, and adds the columns whose E is beyond its limits to bad. dotsTerm holds
+// the columns whose accumulators are zero.
+func (d mma2Dots) bound() {
+	e, zeros, y, z := dotsE, dotsZeros, dotsY, dotsZ
+	d.I("VPAND", dotsTerm, zeros, zeros)
+	d.I("VPANDN", e, zeros, e) // zero results: E is 0
+	d.load(-mmaMaxExp, y)
+	d.I("VPCMPGTD", e, y, y)
+	d.load(mmaMaxExp, z)
+	d.I("VPCMPGTD", z, e, z)
+	d.I("VPOR", z, y, y)
+	d.I("VMOVMSKPS", y, d.t)
+	d.I("ORQ", d.t, d.p["bad"].At(0)) // eight times: each byte comes to its place
+	d.I("RORQ", 8, d.p["bad"].At(0))
+}
+
+// totals adds the dot products times their scales to four columns of c at a time, each cut to a multiple of
+// 2^(E-35), and moves col on.
+func (d mma2Dots) totals() {
+	z, term, power, quarter, total, factor := dotsZ, dotsTerm, Y(11), Y(12), Y(13), Y(15)
+	four := d.Label("four")
+	d.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), d.t)
+	d.I("VMOVQ", d.t, quarter.X())
+	d.I("VPBROADCASTQ", quarter.X(), quarter)
+	d.I("MOVQ", d.col, d.t)
+	d.I("ANDQ", 4, d.t)
+	d.I("VPMOVSXDQ", SP.At(dotsExps).By(d.t, 4), power)
+	d.I("VPSUBQ", power, dotsWide, power)
+	d.I("VPSLLQ", 52, power, power) // 2^(35-E)
+	d.I("VCVTPS2PD", d.at("c", 0), total)
+	d.I("VMULPD", power, total, total)
+	d.I("VROUNDPD", 3, total, total) // toward zero
+	d.I("VPXOR", z, z, z)
+	d.I("VADDPD", z, total, total)         // not -0, as in groupDots
+	d.I("VPSUBQ", quarter, power, quarter) // 2^(33-E)
+	for s := range dotsSums {
+		d.I("VCVTDQ2PD", SP.At(32*s).By(d.t, 4), term)
+		d.I("VMULPD", d.p["scalesB"].At(512*s).By(d.col, 8), term, term)
+		d.I("VBROADCASTSD", d.p["scalesA"].At(8*s), factor)
+		d.I("VMULPD", factor, term, term)
+		d.I("VMULPD", quarter, term, term)
+		d.I("VROUNDPD", 3, term, term)
+		d.I("VADDPD", term, total, total)
+	}
+	d.store(total, power, dotsInverse, dotsKept, d.at("c", 0))
+	d.I("ADDQ", 4, d.col)
+	d.I("TESTQ", 4, d.col)
+	d.Jump("JNZ", four)
 }
