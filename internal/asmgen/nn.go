@@ -102,75 +102,95 @@ func writeExp(f *File, vec func(int) Vec, sigmoid bool) {
 	} else {
 		l = newRowKernel(f, vec, "exp", "sets x to e^(x-top), in place.", "x *float32, n int, top float32, c *expConstants")
 	}
-	c := constants{l.Arg("c"), expNames}
-	x, t, n, r, p, k, top := vec(0), vec(1), vec(2), vec(3), vec(4), vec(5), vec(6)
+	e := expKernel{rowKernel: l, vec: vec, c: constants{l.Arg("c"), expNames}}
+	x, t, p := vec(0), vec(1), vec(4)
 	l.Note(x, "x")
-	l.Note(r, "x - n·ln 2")
+	l.Note(vec(3), "x - n·ln 2")
 	l.Note(p, "the polynomial, then the result")
-	// Constants stay in registers if there are enough.
-	kept := map[string]Vec{}
-	constant := func(name string, scratch Vec) Vec {
-		if v, ok := kept[name]; ok {
-			return v
-		}
-		l.I("VBROADCASTSS", c.At(name), scratch)
-		return scratch
-	}
-	registers := 16
-	if x.width == 'Z' {
-		registers = 32
-	}
-	for i, name := range expNames[:min(len(expNames), registers-7)] {
-		l.I("VBROADCASTSS", c.At(name), vec(7+i))
-		kept[name] = vec(7 + i)
-	}
+	e.keep()
+	top := vec(6)
 	if !sigmoid {
 		l.I("VBROADCASTSS", l.FP("top"), top)
 	}
-	xor := "VXORPS"
 	l.begin()
 	l.I("VMOVUPS", l.x.At(0), x)
 	if sigmoid {
-		l.I(xor, constant("sign", t), x, x)
+		l.I("VXORPS", e.constant("sign", t), x, x)
 	} else {
 		l.I("VSUBPS", top, x, x)
 	}
-	l.I("VMULPS", constant("log2e", t), x, n)
-	l.I("VADDPS", constant("round", t), n, n)
-	l.I("VSUBPS", constant("round", t), n, n)
-	l.I("VMULPS", constant("high", t), n, t)
-	l.I("VSUBPS", t, x, r)
-	l.I("VMULPS", constant("low", t), n, t)
-	l.I("VSUBPS", t, r, r)
-	l.I("VMULPS", constant("c7", t), r, p)
-	for _, name := range []string{"c6", "c5", "c4", "c3"} {
-		l.I("VADDPS", constant(name, t), p, p)
-		l.I("VMULPS", r, p, p)
-	}
-	l.I("VADDPS", constant("c2", t), p, p)
-	l.I("VMULPS", r, r, t)
-	l.I("VMULPS", t, p, p)
-	l.I("VADDPS", r, p, p)
-	l.I("VADDPS", constant("one", t), p, p)
-	l.I("VCVTTPS2DQ", n, n)
-	l.I("VPSRAD", 1, n, k)
-	l.I("VPSUBD", k, n, n)
-	for _, exponent := range []Vec{k, n} {
-		l.I("VPADDD", constant("bias", t), exponent, exponent)
-		l.I("VPSLLD", 23, exponent, exponent)
-		l.I("VMULPS", exponent, p, p)
-	}
-	l.choose(greaterThan, constant("most", t), x, constant("infinity", n), p, k)
-	l.I("VXORPS", n, n, n)
-	l.choose(lessThan, constant("least", t), x, n, p, k)
-	l.choose(unordered, x, x, x, p, k)
+	e.exp()
 	if sigmoid {
-		one := constant("one", t)
+		one := e.constant("one", t)
 		l.I("VADDPS", one, p, p)
 		l.I("VDIVPS", p, one, p)
 	}
 	l.I("VMOVUPS", p, l.x.At(0))
 	l.end()
+}
+
+// An expKernel is a rowKernel with the constants of exp.
+type expKernel struct {
+	*rowKernel
+	vec  func(int) Vec
+	c    constants
+	kept map[string]Vec
+}
+
+// keep loads constants into the registers from 7 on, as many as there are.
+func (e *expKernel) keep() {
+	registers := 16
+	if e.vec(0).width == 'Z' {
+		registers = 32
+	}
+	e.kept = map[string]Vec{}
+	for i, name := range expNames[:min(len(expNames), registers-7)] {
+		e.I("VBROADCASTSS", e.c.At(name), e.vec(7+i))
+		e.kept[name] = e.vec(7 + i)
+	}
+}
+
+// constant returns the register of a constant: scratch, to which it loads it, unless it is kept.
+func (e *expKernel) constant(name string, scratch Vec) Vec {
+	if v, ok := e.kept[name]; ok {
+		return v
+	}
+	e.I("VBROADCASTSS", e.c.At(name), scratch)
+	return scratch
+}
+
+// exp sets register 4 to e^x of register 0. It changes those up to 5, but not x.
+func (e *expKernel) exp() {
+	x, t, n, r, p, k := e.vec(0), e.vec(1), e.vec(2), e.vec(3), e.vec(4), e.vec(5)
+	e.I("VMULPS", e.constant("log2e", t), x, n)
+	e.I("VADDPS", e.constant("round", t), n, n)
+	e.I("VSUBPS", e.constant("round", t), n, n)
+	e.I("VMULPS", e.constant("high", t), n, t)
+	e.I("VSUBPS", t, x, r)
+	e.I("VMULPS", e.constant("low", t), n, t)
+	e.I("VSUBPS", t, r, r)
+	e.I("VMULPS", e.constant("c7", t), r, p)
+	for _, name := range []string{"c6", "c5", "c4", "c3"} {
+		e.I("VADDPS", e.constant(name, t), p, p)
+		e.I("VMULPS", r, p, p)
+	}
+	e.I("VADDPS", e.constant("c2", t), p, p)
+	e.I("VMULPS", r, r, t)
+	e.I("VMULPS", t, p, p)
+	e.I("VADDPS", r, p, p)
+	e.I("VADDPS", e.constant("one", t), p, p)
+	e.I("VCVTTPS2DQ", n, n)
+	e.I("VPSRAD", 1, n, k)
+	e.I("VPSUBD", k, n, n)
+	for _, exponent := range []Vec{k, n} {
+		e.I("VPADDD", e.constant("bias", t), exponent, exponent)
+		e.I("VPSLLD", 23, exponent, exponent)
+		e.I("VMULPS", exponent, p, p)
+	}
+	e.choose(greaterThan, e.constant("most", t), x, e.constant("infinity", n), p, k)
+	e.I("VXORPS", n, n, n)
+	e.choose(lessThan, e.constant("least", t), x, n, p, k)
+	e.choose(unordered, x, x, x, p, k)
 }
 
 // writeLargest writes the largest element of a row that is not NaN.

@@ -82,17 +82,53 @@ func (k *kernel256) roundRandomly(a Vec, random Mem, code Vec) {
 	k.I("VPMINSD", k.slot("largest"), code, code)
 }
 
+const philoxRounds = 10
+
+// A philoxState is four words of each of four counters, one in the low half of each quadword.
+type philoxState struct {
+	*kernel256
+	words [4]Vec
+	spare [2]Vec
+}
+
+// round does round r of the generator, which leaves the words and the spare registers in other places.
+func (s *philoxState) round(r int, m0, m1 Vec, key0, key1 Mem) {
+	w, p0, p1 := s.words, s.spare[r], s.spare[1-r]
+	s.I("VPMULUDQ", m0, w[0], p0)
+	s.I("VPMULUDQ", m1, w[2], p1)
+	hi1, hi0 := w[0], w[2]
+	s.I("VPSRLQ", 32, p1, hi1)
+	s.I("VPSRLQ", 32, p0, hi0)
+	s.I("VPXOR", w[1], hi1, hi1)
+	s.I("VPXOR", w[3], hi0, hi0)
+	s.I("VPXOR", key0, hi1, hi1)
+	s.I("VPXOR", key1, hi0, hi0)
+	s.words, s.spare = [4]Vec{hi1, p1, hi0, p0}, [2]Vec{w[1], w[3]}
+}
+
+// store joins the words of each counter and stores two counters each.
+func (s *philoxState) store(first, second Mem) {
+	w := s.words
+	s.I("VPSLLQ", 32, w[1], w[1])
+	s.I("VPSLLQ", 32, w[3], w[3])
+	s.I("VPBLENDD", 0xaa, w[1], w[0], w[0])
+	s.I("VPBLENDD", 0xaa, w[3], w[2], w[2])
+	s.I("VPUNPCKLQDQ", w[2], w[0], w[1])
+	s.I("VPUNPCKHQDQ", w[2], w[0], w[3])
+	s.I("VMOVDQU", w[1], first)
+	s.I("VMOVDQU", w[3], second)
+}
+
 // philox writes fillPhilox: one counter in each quadword, two vectors at a time.
 func (k *kernel256) philox(f *File) {
 	k.begin(f, "fillPhilox", "sets dst to the words of Philox4x32-10 for the counters from first\non, 32·n words%.0s.", "dst *uint32, first uint64, n int, c *philoxConstants")
 	dst, n, c := k.Arg("dst"), k.Arg("n"), k.Arg("c")
 	key, left := k.GP("keys of two rounds"), k.GP("rounds left")
-	const rounds = 10
-	keys := k.reserve("key", 2*rounds) // two of each round; step and tensor follow
+	keys := k.reserve("key", 2*philoxRounds) // two of each round; step and tensor follow
 	k.slot("step")
 	k.slot("tensor")
 	k.I("LEAQ", keys, key)
-	k.I("MOVQ", 2*rounds+2, left)
+	k.I("MOVQ", 2*philoxRounds+2, left)
 	fill := k.Label("keys")
 	k.I("VPBROADCASTD", c.At(0), Y(0))
 	k.I("VMOVDQU", Y(0), key.At(0))
@@ -114,47 +150,28 @@ func (k *kernel256) philox(f *File) {
 	k.I("VMOVDQU", f.Table("philoxM0", repeated(0xd2511f53)), yM0)
 	k.I("VMOVDQU", f.Table("philoxM1", repeated(0xcd9e8d57)), yM1)
 	loop := k.Label("loop")
-	var x [2][4]Vec
-	var spare [2][2]Vec
-	for v := range x {
-		x[v] = [4]Vec{Y(6 * v), Y(6*v + 1), Y(6*v + 2), Y(6*v + 3)}
-		spare[v] = [2]Vec{Y(6*v + 4), Y(6*v + 5)}
-		k.I("VPADDQ", orders[v], yCounter, x[v][0])
-		k.I("VPSRLQ", 32, x[v][0], x[v][1])
-		k.I("VMOVDQU", k.slot("step"), x[v][2])
-		k.I("VMOVDQU", k.slot("tensor"), x[v][3])
+	var states [2]philoxState
+	for v := range states {
+		s := philoxState{k, [4]Vec{Y(6 * v), Y(6*v + 1), Y(6*v + 2), Y(6*v + 3)}, [2]Vec{Y(6*v + 4), Y(6*v + 5)}}
+		k.I("VPADDQ", orders[v], yCounter, s.words[0])
+		k.I("VPSRLQ", 32, s.words[0], s.words[1])
+		k.I("VMOVDQU", k.slot("step"), s.words[2])
+		k.I("VMOVDQU", k.slot("tensor"), s.words[3])
+		states[v] = s
 	}
 	k.I("LEAQ", keys, key)
-	k.I("MOVQ", rounds/2, left)
+	k.I("MOVQ", philoxRounds/2, left)
 	round := k.Label("rounds")
 	for r := range 2 { // after two, the words are in the registers where they were
-		for v := range x {
-			w, p0, p1 := x[v], spare[v][r], spare[v][1-r]
-			k.I("VPMULUDQ", yM0, w[0], p0)
-			k.I("VPMULUDQ", yM1, w[2], p1)
-			hi1, hi0 := w[0], w[2]
-			k.I("VPSRLQ", 32, p1, hi1)
-			k.I("VPSRLQ", 32, p0, hi0)
-			k.I("VPXOR", w[1], hi1, hi1)
-			k.I("VPXOR", w[3], hi0, hi0)
-			k.I("VPXOR", key.At(64*r), hi1, hi1)
-			k.I("VPXOR", key.At(64*r+32), hi0, hi0)
-			x[v], spare[v] = [4]Vec{hi1, p1, hi0, p0}, [2]Vec{w[1], w[3]}
+		for v := range states {
+			states[v].round(r, yM0, yM1, key.At(64*r), key.At(64*r+32))
 		}
 	}
 	k.I("ADDQ", 128, key)
 	k.I("SUBQ", 1, left)
 	k.Jump("JNZ", round)
-	for v := range x {
-		w := x[v]
-		k.I("VPSLLQ", 32, w[1], w[1])
-		k.I("VPSLLQ", 32, w[3], w[3])
-		k.I("VPBLENDD", 0xaa, w[1], w[0], w[0])
-		k.I("VPBLENDD", 0xaa, w[3], w[2], w[2])
-		k.I("VPUNPCKLQDQ", w[2], w[0], w[1])
-		k.I("VPUNPCKHQDQ", w[2], w[0], w[3])
-		k.I("VMOVDQU", w[1], dst.At(64*v))
-		k.I("VMOVDQU", w[3], dst.At(64*v+32))
+	for v := range states {
+		states[v].store(dst.At(64*v), dst.At(64*v+32))
 	}
 	k.I("VPADDQ", eight, yCounter, yCounter)
 	k.I("ADDQ", 128, dst)

@@ -52,11 +52,7 @@ that is Inf or NaN, the codes are undefined.`, name, bits, what), params+", n in
 	fn.I("VPXORD", zAmax, zAmax, zAmax)
 	fn.I("VPXORD", zero, zero, zero)
 	if random {
-		fn.I("VPBROADCASTD", c.At("largest"), zStochasticLargest)
-		fn.I("VPBROADCASTD", c.At("binade"), zStochasticBinade)
-		fn.I("VPBROADCASTD", c.At("mantissa"), zStochasticMantissa)
-		fn.I("VPBROADCASTD", c.At("thirtyTwo"), zThirtyTwo)
-		fn.I("VPBROADCASTD", c.At("implicit"), zImplicit)
+		stochasticConstants(fn, c)
 	}
 	fn.elementLoop(n, t, func() {
 		for j := range 4 {
@@ -78,18 +74,7 @@ that is Inf or NaN, the codes are undefined.`, name, bits, what), params+", n in
 			stochasticCode(fn, j, rnd, zAbs, zBinade, zero, zShift)
 		}
 		fn.gatherCodes(zLow, zHigh, zSign, zSignShift)
-		if bits == 8 {
-			fn.I("VMOVDQU8", Z(4), K(1), codes.At(0))
-			fn.I("ADDQ", 64, codes)
-		} else {
-			fn.I("VPMOVM2B", K(1), Z(5))
-			fn.I("VPANDD", Z(5), Z(4), Z(4)) // a last code without a second one in its byte
-			fn.I("VPMADDUBSW", zJoin, Z(4), Z(4))
-			fn.I("VPTESTMW", Z(5), Z(5), K(5))
-			fn.I("VPMOVWB", Z(4), Y(4))
-			fn.I("VMOVDQU8", Y(4), K(5), codes.At(0))
-			fn.I("ADDQ", 32, codes)
-		}
+		fn.storeGathered(bits, codes, zJoin)
 		if random {
 			fn.I("ADDQ", 256, rnd)
 		}
@@ -109,6 +94,32 @@ var (
 	zThirtyTwo          = Z(19)
 	zImplicit           = Z(30) // implicit bit of a significand
 )
+
+// stochasticConstants sets them.
+func stochasticConstants(fn *Func, c constants) {
+	fn.I("VPBROADCASTD", c.At("largest"), zStochasticLargest)
+	fn.I("VPBROADCASTD", c.At("binade"), zStochasticBinade)
+	fn.I("VPBROADCASTD", c.At("mantissa"), zStochasticMantissa)
+	fn.I("VPBROADCASTD", c.At("thirtyTwo"), zThirtyTwo)
+	fn.I("VPBROADCASTD", c.At("implicit"), zImplicit)
+}
+
+// storeGathered stores the bytes of Z(4) under K(1) as codes of 8 bits, or joins two to a byte, and moves
+// codes on. join has bytes of 1 and 16.
+func (fn *Func) storeGathered(bits int, codes Reg, join Vec) {
+	if bits == 8 {
+		fn.I("VMOVDQU8", Z(4), K(1), codes.At(0))
+		fn.I("ADDQ", 64, codes)
+		return
+	}
+	fn.I("VPMOVM2B", K(1), Z(5))
+	fn.I("VPANDD", Z(5), Z(4), Z(4)) // a last code without a second one in its byte
+	fn.I("VPMADDUBSW", join, Z(4), Z(4))
+	fn.I("VPTESTMW", Z(5), Z(5), K(5))
+	fn.I("VPMOVWB", Z(4), Y(4))
+	fn.I("VMOVDQU8", Y(4), K(5), codes.At(0))
+	fn.I("ADDQ", 32, codes)
+}
 
 // stochasticCode sets Z(4+j) to the magnitudes of the codes of the scaled elements in Z(j), rounded by
 // the words at rnd. Z(8+j), Z(12) to Z(14) and K5 are scratch registers.
