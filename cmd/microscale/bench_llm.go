@@ -15,14 +15,16 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-func benchLLMCommand() *cobra.Command {
-	cmd := benchWork("llm [MODEL]", "Measure prompts and generation of a language model", `Measure the tokens per second of a language model at the sizes of llama.cpp's
+const benchLLMLong = `Measure the tokens per second of a language model at the sizes of llama.cpp's
 llama-bench: pp512 reads a prompt of 512 tokens, tg128 generates 128 tokens one
 by one. MODEL is a checkpoint, as for run. --random makes one with the shape of
 a published Llama and random weights, its head quantized like its layers.
 
 The limit of a prompt is the peak of the instruction that bounds BF16 products;
-that of generation is reading the weights and the KV cache once per token.`)
+that of generation is reading the weights and the KV cache once per token.`
+
+func benchLLMCommand() *cobra.Command {
+	cmd := benchWork("llm [MODEL]", "Measure prompts and generation of a language model", benchLLMLong)
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.Example = `  microscale bench llm --random 1B --format mxfp4 --threads 2
   microscale bench llm Llama-3.2-1B-MXFP4 --inputs mxint8 --json`
@@ -54,19 +56,16 @@ that of generation is reading the weights and the KV cache once per token.`)
 			return err
 		}
 		defer b.Close()
-		var model string
+		model, remove := "", func() {}
 		if random.Given {
-			folder, err := os.MkdirTemp(*dir, "microscale-bench-")
-			if err != nil {
-				return err
-			}
-			defer os.RemoveAll(folder)
-			if model, err = writeRandom(cmd.Context(), folder, random.Value, block.Value, b.Threads()); err != nil {
+			var err error
+			if model, remove, err = temporaryModel(cmd.Context(), *dir, random.Value, block.Value, b.Threads()); err != nil {
 				return err
 			}
 		} else {
 			model = args[0]
 		}
+		defer remove()
 		l := bench.LLM{Prompt: int(*prompt), Generate: int(*generate), Depth: int(*depth), Rounds: int(*rounds)}
 		if inputs.Value.Name != quant.F32.Name {
 			l.Inputs = inputs.Value
@@ -83,6 +82,20 @@ that of generation is reading the weights and the KV cache once per token.`)
 		return b.print(cmd, timed, llmDocuments(result, b.Threads()), func(w io.Writer) error { return printLLM(w, result, b.Threads()) })
 	})
 	return cmd
+}
+
+// temporaryModel makes a model with random weights in a new folder of dir, which remove removes.
+func temporaryModel(ctx context.Context, dir string, shape bench.Shape, block quant.Format, threads int) (path string, remove func(), err error) {
+	folder, err := os.MkdirTemp(dir, "microscale-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(folder) }
+	if path, err = writeRandom(ctx, folder, shape, block, threads); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return path, remove, nil
 }
 
 // writeRandom makes a model with random weights in an empty folder, and returns its path.

@@ -68,36 +68,42 @@ func verifyCommand() *cobra.Command {
 				return behavior.Value.Quantizer(f)
 			}
 		}
-		source, err := input.Open(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		defer source.Close()
-		out := cmd.OutOrStdout()
-		destination, err := input.Open(cmd.Context(), args[1])
-		if err != nil {
-			if *asJSON && cmd.Context().Err() == nil {
-				err = errors.Join(err, cli.PrintJSON(out, summary.Unreadable(err)))
-			}
-			return err
-		}
-		defer destination.Close()
-		m := cli.NewMeter(cmd.ErrOrStderr(), "verifying", 0)
-		start := time.Now()
-		o.Progress = m.Report
-		report, err := verify.Compare(cmd.Context(), source, destination, o)
-		m.Close()
-		if err != nil {
-			return cli.Interrupted(err, "the comparison is not complete")
-		}
-		seconds := time.Since(start).Seconds()
-		if err := summary.PrintVerification(out, args[0], args[1], report, seconds, *each, *asJSON); err != nil {
-			return err
-		}
-		if !report.OK() {
-			return fmt.Errorf("%s does not match %s: %s, the first: %s", args[1], args[0], cli.Counted(len(report.Problems), "problem"), report.Problems[0])
-		}
-		return nil
+		return compareCheckpoints(cmd, args[0], args[1], o, *each, *asJSON)
 	}
 	return cmd
+}
+
+// compareCheckpoints compares two checkpoints and prints the result. It returns an error if they do not
+// match.
+func compareCheckpoints(cmd *cobra.Command, src, dst string, o verify.Options, each, asJSON bool) error {
+	source, err := input.Open(cmd.Context(), src)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	out := cmd.OutOrStdout()
+	destination, err := input.Open(cmd.Context(), dst)
+	if err != nil {
+		if asJSON && cmd.Context().Err() == nil {
+			err = errors.Join(err, cli.PrintJSON(out, summary.Unreadable(err)))
+		}
+		return err
+	}
+	defer destination.Close()
+	m := cli.NewMeter(cmd.ErrOrStderr(), "verifying", 0)
+	start := time.Now()
+	o.Progress = m.Report
+	report, err := verify.Compare(cmd.Context(), source, destination, o)
+	m.Close()
+	if err != nil {
+		return cli.Interrupted(err, "the comparison is not complete")
+	}
+	seconds := time.Since(start).Seconds()
+	if err := summary.PrintVerification(out, src, dst, report, seconds, each, asJSON); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return fmt.Errorf("%s does not match %s: %s, the first: %s", dst, src, cli.Counted(len(report.Problems), "problem"), report.Problems[0])
+	}
+	return nil
 }
