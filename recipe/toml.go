@@ -61,18 +61,8 @@ func load(path string) (Recipe, error) {
 
 // parse parses the text of a recipe file.
 func parse(text, name string) (Recipe, error) {
-	if err := bounded.CheckTOML([]byte(text)); err != nil {
-		return Recipe{}, err
-	}
-	var file map[string]any
-	if _, err := toml.Decode(text, &file); err != nil {
-		var syntax toml.ParseError
-		if errors.As(err, &syntax) {
-			return Recipe{}, fmt.Errorf("line %d: %s", syntax.Position.Line, bounded.Text(syntax.Message))
-		}
-		return Recipe{}, err
-	}
-	if err := checkKeys(text, file); err != nil {
+	file, err := decode(text)
+	if err != nil {
 		return Recipe{}, err
 	}
 	if file["base"] == nil {
@@ -104,6 +94,29 @@ func parse(text, name string) (Recipe, error) {
 			}
 		}
 	}
+	if err := r.setQuantizers(text, file); err != nil {
+		return Recipe{}, err
+	}
+	return r, r.Validate()
+}
+
+// decode returns the keys of a recipe file, all of them known.
+func decode(text string) (file map[string]any, err error) {
+	if err := bounded.CheckTOML([]byte(text)); err != nil {
+		return nil, err
+	}
+	if _, err := toml.Decode(text, &file); err != nil {
+		var syntax toml.ParseError
+		if errors.As(err, &syntax) {
+			return nil, fmt.Errorf("line %d: %s", syntax.Position.Line, bounded.Text(syntax.Message))
+		}
+		return nil, err
+	}
+	return file, checkKeys(text, file)
+}
+
+// setQuantizers sets what the tables of operands and directions of a file name.
+func (r *Recipe) setQuantizers(text string, file map[string]any) error {
 	for i, operand := range operandNames {
 		o := [...]*Operand{&r.Input, &r.Weight, &r.Grad}[i]
 		for j, direction := range directionNames {
@@ -119,12 +132,12 @@ func parse(text, name string) (Recipe, error) {
 					err = k.set(q, value)
 				}
 				if err != nil {
-					return Recipe{}, atLine(text, operand+"."+direction, k.name, err)
+					return atLine(text, operand+"."+direction, k.name, err)
 				}
 			}
 		}
 	}
-	return r, r.Validate()
+	return nil
 }
 
 // checkName returns an error if a recipe file's name is that of a built-in recipe, with which
