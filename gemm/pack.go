@@ -105,7 +105,6 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 	words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/4)
 	chunks, steps := s.geometry(kc)
 	per := s.kernel.panel.perStep()
-	form := int8Forms[s.t.Format.Element]
 	rows := len(words) / s.kernel.Lanes / chunks // words per lane in a chunk
 	rowTiles := s.rowTiles()
 	values := w.values[:chunks*steps*per]
@@ -135,23 +134,7 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 					lane[at] = math.Float32bits(v[2*k])>>16 | math.Float32bits(v[2*k+1])&0xffff0000
 				}
 			case panelInt8:
-				bias := form.bias
-				if s.isA {
-					bias = 0
-				}
-				var sum int32
-				for k := range steps {
-					var word uint32
-					for b := range 4 { // of eight positions the even ones, then the odd ones
-						n := int32(v[k/2*8+k%2+2*b] / form.unit)
-						sum += n
-						word |= uint32(uint8(n+bias)) << (8 * b)
-					}
-					lane[k*lanes] = word
-				}
-				if s.isA {
-					lane[(steps+1)*lanes] = uint32(-sum * s.other)
-				}
+				s.packIntegers(lane, v, lanes)
 			}
 			scale := s.scaleWord(l, k0+c*steps*per)
 			if s.kernel.pow2 {
@@ -162,6 +145,28 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 			}
 			lane[steps*lanes] = scale
 		}
+	}
+}
+
+// packIntegers fills one lane of a chunk of an int8 panel, but its scale, with the elements v.
+func (s *side) packIntegers(lane []uint32, v []float32, lanes int) {
+	form, steps := int8Forms[s.t.Format.Element], len(v)/panelInt8.perStep()
+	bias := form.bias
+	if s.isA {
+		bias = 0
+	}
+	var sum int32
+	for k := range steps {
+		var word uint32
+		for b := range 4 { // of eight positions the even ones, then the odd ones
+			n := int32(v[k/2*8+k%2+2*b] / form.unit)
+			sum += n
+			word |= uint32(uint8(n+bias)) << (8 * b)
+		}
+		lane[k*lanes] = word
+	}
+	if s.isA {
+		lane[(steps+1)*lanes] = uint32(-sum * s.other)
 	}
 }
 

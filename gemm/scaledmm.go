@@ -195,6 +195,14 @@ func (s Scaled) tensor(name string, with scaling) (*quant.Tensor, error) {
 			copy(t.Codes[l*stored:], s.Codes[l*s.K:(l+1)*s.K])
 		}
 	}
+	if err := s.setScales(t, name, with); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// setScales sets the scales of t, row by row and without padding.
+func (s Scaled) setScales(t *quant.Tensor, name string, with scaling) error {
 	rows, cols := t.ScaleShape()
 	padded, size := cols, rows*cols
 	switch {
@@ -205,11 +213,11 @@ func (s Scaled) tensor(name string, with scaling) (*quant.Tensor, error) {
 		size = layout.Swizzled.Size(rows, cols)
 	}
 	has, others := len(s.Scales), len(s.Scales32)
-	if f.Scale == format.F32 {
+	if t.Format.Scale == format.F32 {
 		has, others = others, has
 	}
 	if has != size || others > 0 {
-		return nil, fmt.Errorf("gemm: %s (%s %d×%d): scales: got %d of 8 bits and %d of FP32, want %d of %s", name, with, s.Rows, s.K, len(s.Scales), len(s.Scales32), size, f.Scale)
+		return fmt.Errorf("gemm: %s (%s %d×%d): scales: got %d of 8 bits and %d of FP32, want %d of %s", name, with, s.Rows, s.K, len(s.Scales), len(s.Scales32), size, t.Format.Scale)
 	}
 	switch {
 	case size == 0: // with any number of rows
@@ -229,5 +237,5 @@ func (s Scaled) tensor(name string, with scaling) (*quant.Tensor, error) {
 		t.Scales = make([]byte, rows*cols)
 		layout.Reorder(t.Scales, layout.RowMajor, s.Scales, layout.Swizzled, rows, cols)
 	}
-	return t, nil
+	return nil
 }
