@@ -56,16 +56,17 @@ func benchLLMCommand() *cobra.Command {
 			return err
 		}
 		defer b.Close()
-		model, remove := "", func() {}
+		var model string
 		if random.Given {
-			var err error
-			if model, remove, err = temporaryModel(cmd.Context(), *dir, random.Value, block.Value, b.Threads()); err != nil {
+			path, remove, err := temporaryModel(cmd.Context(), *dir, random.Value, block.Value, b.Threads())
+			if err != nil {
 				return err
 			}
+			defer remove()
+			model = path
 		} else {
 			model = args[0]
 		}
-		defer remove()
 		l := bench.LLM{Prompt: int(*prompt), Generate: int(*generate), Depth: int(*depth), Rounds: int(*rounds)}
 		if inputs.Value.Name != quant.F32.Name {
 			l.Inputs = inputs.Value
