@@ -24,6 +24,7 @@ type Transport struct {
 	end        chan struct{}
 	ended      chan error
 	watch      *watch // nil: only the launcher notices that a process ends
+	lostRank   atomic.Bool // lost was called with an error
 	aborting   atomic.Bool
 }
 
@@ -121,17 +122,27 @@ func (t *Transport) lost(err error) {
 		time.Sleep(Turn)
 		os.Exit(1)
 	}
+	t.lostRank.Store(true)
 	time.Sleep(time.Duration(min(max(t.rank-1, 0), 3)) * Turn)
-	t.Abort(err)
+	time.Sleep(messageTime) // another rank, or the launcher, may be ending this process
+	t.printAndAbort(err)
 }
 
 // abortGrace is how long MPI_Abort may take to end this process.
 const abortGrace = 2 * time.Second
 
 // Abort prints err to standard error and ends the job: the launcher ends all of its processes.
-// It prints nothing if another rank has printed the reason. It does not return.
+// It prints nothing if another rank has printed the reason, or if a rank was lost: then err is a
+// consequence, and lost ends the job. It does not return.
 func (t *Transport) Abort(err error) {
 	time.Sleep(messageTime) // another rank, or the launcher, may be ending this process
+	if t.lostRank.Load() {
+		select {}
+	}
+	t.printAndAbort(err)
+}
+
+func (t *Transport) printAndAbort(err error) {
 	if t.aborting.Swap(true) {
 		select {} // until another goroutine has ended the process
 	}
