@@ -168,13 +168,16 @@ type bf16Table struct {
 	special, mask uint32
 }
 
-// bf16Scales describes how vector kernels convert 16 bytes of scales to a float32 number for each 32
+// bf16Scales describes how vector kernels convert the scales of 512 codes to a float32 number for each 32
 // codes: the byte that each byte of the result takes, and the bits by which each dword then shifts.
-// Bytes plus the number add that are less than limit stand for scales that the kernel does not support.
+// Of the first 16, bytes plus the number add that are less than limit stand for scales that the kernel
+// does not support. loaded has a bit for each byte of the scales.
 type bf16Scales struct {
 	index      [64]byte
 	shifts     [16]uint32
 	add, limit [16]byte
+	loaded     uint64
+	bytes      int
 }
 
 // scalesE8M0 are the codes of a block of 32, moved to the exponent field. 0 and 255 would become zero
@@ -188,17 +191,20 @@ var scalesE8M0 = func() (s bf16Scales) {
 		s.index[4*i], s.shifts[i] = byte(i), 23
 		s.add[i], s.limit[i] = 1, 2
 	}
+	s.loaded, s.bytes = 1<<zero-1, zero
 	return s
 }()
 
-// scalesF32 are numbers for blocks of 128.
-var scalesF32 = func() (s bf16Scales) {
-	const word, block = 4, 16 // bytes of a number, and of the four that a block takes
+// scalesF32 returns the conversion of numbers for blocks of 32 or 128.
+func scalesF32(block int) (s bf16Scales) {
+	const word, each = 4, 32 // bytes of a number, and codes for which the kernel takes one
 	for i := range s.index {
-		s.index[i] = byte(i/block*word + i%word)
+		s.index[i] = byte(i/(word*block/each)*word + i%word)
 	}
+	s.bytes = len(s.index) * each / block
+	s.loaded = 1<<s.bytes - 1
 	return s
-}()
+}
 
 var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	tables := map[*format.Scalar]*bf16Table{}
@@ -219,8 +225,36 @@ var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	return tables
 }()
 
-// tablesBF16, tablesBF16x128, tableBF16x6 and tableFP4 return the tables of the BF16 vector kernels.
-func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(bf16Tables[e]) }
+// tablesBF16, tablesBF16x128, tableBF16Int, tableBF16Single, tableBF16x6 and tableFP4 return the tables of
+// the BF16 vector kernels, or nil for an unsupported element format.
+func tablesBF16(e *format.Scalar) unsafe.Pointer {
+	if e.Integer {
+		return nil
+	}
+	return unsafe.Pointer(bf16Tables[e])
+}
+
+// tableBF16Int and tableBF16Single return the tables of integers with scales in E8M0 and in float32.
+func tableBF16Int(e *format.Scalar) unsafe.Pointer    { return bf16Integers(e, bf16Int) }
+func tableBF16Single(e *format.Scalar) unsafe.Pointer { return bf16Integers(e, bf16Single) }
+
+func bf16Integers(e *format.Scalar, t *bf16Table) unsafe.Pointer {
+	if e != format.INT8 {
+		return nil
+	}
+	return unsafe.Pointer(t)
+}
+
+var bf16Int, bf16Single = newBF16Integers(scalesE8M0), newBF16Integers(scalesF32(32))
+
+// newBF16Integers returns the table of INT8. The magnitude of its lowest code, -2, is where that of 0 is
+// otherwise: both have an index of 0. Kernels clear the high byte of 0, and the low byte of 2 is 0.
+func newBF16Integers(scales bf16Scales) *bf16Table {
+	t := *bf16Tables[format.INT8]
+	lowest := math.Float32bits(-format.INT8.Decode(1<<7)) >> 16
+	t.bytes[128], t.scales = byte(lowest>>8), scales
+	return &t
+}
 
 // tableBF16x6 returns the table of 6-bit codes: the low and the high bytes of their BF16 values, and for
 // each byte of the codes in separate bytes the byte to take from three that hold four codes, and the bit
@@ -249,7 +283,7 @@ var bf16Tables128 = func() map[*format.Scalar]*bf16Table {
 	tables := map[*format.Scalar]*bf16Table{}
 	for e, t := range bf16Tables {
 		blocks := *t
-		blocks.scales = scalesF32
+		blocks.scales = scalesF32(128)
 		tables[e] = &blocks
 	}
 	return tables

@@ -120,7 +120,7 @@ func (k *kernel) planVector(p *plan) (why string) {
 		return p.planVectorInt8(v)
 	case k.panel == panelF32:
 		return p.planVectorF32(v)
-	case f.Element.StoredBits() != v.bits || !f.Element.HasNegativeZero():
+	case f.Element.StoredBits() != v.bits || v.tables(f.Element) == nil:
 		return "unsupported element format"
 	case !perRow && (f.Scale != v.scale || f.Block.Cols != v.block):
 		return "unsupported scales"

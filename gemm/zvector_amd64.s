@@ -149,6 +149,8 @@ GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 //	R13 scratch
 //	R14 distance of prefetching row 0
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
+//	K4 bytes of the scales of a group
+//	Z12 bits of a code whose absolute value is the magnitude
 //	Z27…Z31 sign bits; tables of low and of high bytes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
@@ -172,9 +174,11 @@ long1:
 	VMOVDQU64 128(R12), Z30
 	VMOVDQU64 192(R12), Z31
 	VMOVDQU64 256(R12), Z16
-	VMOVDQU64 384(R12), X18
 	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 384(R12), X18
 	VMOVDQU64 400(R12), X19
+	KMOVQ 416(R12), K4
+	VPBROADCASTB 436(R12), Z12
 	MOVL $0x80808080, R12
 	VPBROADCASTD R12, Z27
 
@@ -185,7 +189,7 @@ rows2:
 
 group3:
 	PREFETCHT0 (BX)(SI*4)
-	VMOVDQU64 (BX), X22
+	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
 	VPSLLVD Z17, Z24, Z24
 	VPADDB X18, X22, X22
@@ -200,9 +204,11 @@ group3:
 chunk4:
 	PREFETCHT0 (AX)(R14*1)
 	VMOVDQU64 (AX), Z8
-	VMOVDQA64 Z8, Z9
-	VPERMI2B Z31, Z30, Z9
-	VMOVDQA64 Z8, Z22
+	VPTESTMB Z8, Z8, K6
+	VPANDQ Z12, Z8, Z9
+	VPABSB Z9, Z9
+	VMOVDQA64 Z9, Z22
+	VPERMI2B.Z Z31, Z30, K6, Z9
 	VPERMI2B Z29, Z28, Z22
 	VPTERNLOGD $248, Z27, Z8, Z9
 	VPUNPCKLBW Z9, Z22, Z8
@@ -220,7 +226,8 @@ chunk4:
 	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
-	ADDQ $16, BX
+	MOVQ tables+112(FP), R13
+	ADDQ 424(R13), BX
 	TESTQ R9, R9
 	JNZ group3
 
@@ -263,6 +270,8 @@ chunk4:
 //	R14 distance of prefetching row 0
 //	R15 distance of prefetching row 1
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
+//	K4 bytes of the scales of a group
+//	Z12 bits of a code whose absolute value is the magnitude
 //	Z27…Z31 sign bits; tables of low and of high bytes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
@@ -287,9 +296,11 @@ long1:
 	VMOVDQU64 128(R12), Z30
 	VMOVDQU64 192(R12), Z31
 	VMOVDQU64 256(R12), Z16
-	VMOVDQU64 384(R12), X18
 	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 384(R12), X18
 	VMOVDQU64 400(R12), X19
+	KMOVQ 416(R12), K4
+	VPBROADCASTB 436(R12), Z12
 	MOVL $0x80808080, R12
 	VPBROADCASTD R12, Z27
 
@@ -307,13 +318,13 @@ rows2:
 
 group3:
 	PREFETCHT0 (BX)(SI*4)
-	VMOVDQU64 (BX), X22
+	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
 	VPSLLVD Z17, Z24, Z24
 	VPADDB X18, X22, X22
 	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU8.Z (BX)(SI*1), K4, Z22
 	VPERMB Z22, Z16, Z25
 	VPSLLVD Z17, Z25, Z25
 	VPADDB X18, X22, X22
@@ -329,9 +340,11 @@ chunk4:
 	PREFETCHT0 (AX)(R14*1)
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 (AX), Z8
-	VMOVDQA64 Z8, Z9
-	VPERMI2B Z31, Z30, Z9
-	VMOVDQA64 Z8, Z22
+	VPTESTMB Z8, Z8, K6
+	VPANDQ Z12, Z8, Z9
+	VPABSB Z9, Z9
+	VMOVDQA64 Z9, Z22
+	VPERMI2B.Z Z31, Z30, K6, Z9
 	VPERMI2B Z29, Z28, Z22
 	VPTERNLOGD $248, Z27, Z8, Z9
 	VPUNPCKLBW Z9, Z22, Z8
@@ -339,9 +352,11 @@ chunk4:
 	VMOVDQU64 (R11), Z20
 	VPERMD Z24, Z20, Z20
 	VMOVDQU64 (AX)(DX*1), Z10
-	VMOVDQA64 Z10, Z11
-	VPERMI2B Z31, Z30, Z11
-	VMOVDQA64 Z10, Z22
+	VPTESTMB Z10, Z10, K6
+	VPANDQ Z12, Z10, Z11
+	VPABSB Z11, Z11
+	VMOVDQA64 Z11, Z22
+	VPERMI2B.Z Z31, Z30, K6, Z11
 	VPERMI2B Z29, Z28, Z22
 	VPTERNLOGD $248, Z27, Z10, Z11
 	VPUNPCKLBW Z11, Z22, Z10
@@ -397,7 +412,8 @@ multiplied5:
 	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
-	ADDQ $16, BX
+	MOVQ tables+112(FP), R13
+	ADDQ 424(R13), BX
 	TESTQ R9, R9
 	JNZ group3
 
@@ -480,6 +496,7 @@ lanes7:
 //	R13 scratch
 //	R14 distance of prefetching row 0
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
+//	K4 bytes of the scales of a group
 //	K6 bytes of a chunk
 //	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
 //	Z0…Z7 sums, by row of B, then of A
@@ -504,9 +521,10 @@ long1:
 	VMOVDQU64 128(R12), Z30
 	VMOVDQU64 192(R12), Z31
 	VMOVDQU64 256(R12), Z16
-	VMOVDQU64 384(R12), X18
 	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 384(R12), X18
 	VMOVDQU64 400(R12), X19
+	KMOVQ 416(R12), K4
 	MOVQ $281474976710655, R12
 	KMOVQ R12, K6
 
@@ -517,7 +535,7 @@ rows2:
 
 group3:
 	PREFETCHT0 (BX)(SI*4)
-	VMOVDQU64 (BX), X22
+	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
 	VPSLLVD Z17, Z24, Z24
 	VPADDB X18, X22, X22
@@ -551,7 +569,8 @@ chunk4:
 	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
-	ADDQ $16, BX
+	MOVQ tables+112(FP), R13
+	ADDQ 424(R13), BX
 	TESTQ R9, R9
 	JNZ group3
 
@@ -594,6 +613,7 @@ chunk4:
 //	R14 distance of prefetching row 0
 //	R15 distance of prefetching row 1
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
+//	K4 bytes of the scales of a group
 //	K6 bytes of a chunk
 //	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
 //	Z0…Z7 sums, by row of B, then of A
@@ -619,9 +639,10 @@ long1:
 	VMOVDQU64 128(R12), Z30
 	VMOVDQU64 192(R12), Z31
 	VMOVDQU64 256(R12), Z16
-	VMOVDQU64 384(R12), X18
 	VMOVDQU64 320(R12), Z17
+	VMOVDQU64 384(R12), X18
 	VMOVDQU64 400(R12), X19
+	KMOVQ 416(R12), K4
 	MOVQ $281474976710655, R12
 	KMOVQ R12, K6
 
@@ -639,13 +660,13 @@ rows2:
 
 group3:
 	PREFETCHT0 (BX)(SI*4)
-	VMOVDQU64 (BX), X22
+	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
 	VPSLLVD Z17, Z24, Z24
 	VPADDB X18, X22, X22
 	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU8.Z (BX)(SI*1), K4, Z22
 	VPERMB Z22, Z16, Z25
 	VPSLLVD Z17, Z25, Z25
 	VPADDB X18, X22, X22
@@ -727,7 +748,8 @@ multiplied5:
 	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk4
-	ADDQ $16, BX
+	MOVQ tables+112(FP), R13
+	ADDQ 424(R13), BX
 	TESTQ R9, R9
 	JNZ group3
 

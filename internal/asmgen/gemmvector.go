@@ -36,7 +36,7 @@ func gemmVectors() []*File {
 // A vector writes the two vector kernels for a format of B: one for a row of A, and one for
 // several, which multiplies pairs of rows of B by 2 or vectorBatches rows of A.
 //
-// A group has up to 16 scales in 16 bytes, or in as many float32 numbers as these hold. A chunk is
+// A group has up to 16 scales of one byte, or as many float32 numbers as it has blocks. A chunk is
 // the part of a group that is decoded together, a step of vectorFunc. Each dword of the products of
 // a chunk belongs to one block and is multiplied by its scale.
 type vector struct {
@@ -59,10 +59,11 @@ type vectorArithmetic interface {
 	spread(r int) Vec // the scales of the dwords of a chunk of row r of B
 	dot(r int) Vec    // their products; free between chunks
 	constants(v *vector, tables Reg)
-	scales(v *vector, r int)   // converts those of a group to scale(r); reports unsupported ones in K5
-	decode(v *vector, r int)   // a chunk of row r of B
-	multiply(v *vector, b int) // adds the products of a chunk and row b of A to sum(r, b)
-	checks(v *vector) string   // the unsupported scales
+	scales(v *vector, r int, from Mem) // converts those of a group to scale(r); reports unsupported ones in K5
+	skip(v *vector, tmp Reg)           // the scales of a group
+	decode(v *vector, r int)           // a chunk of row r of B
+	multiply(v *vector, b int)         // adds the products of a chunk and row b of A to sum(r, b)
+	checks(v *vector) string           // the unsupported scales
 }
 
 // sum holds the sums of row b of A with row r of B, scale the scales of a group of row r.
@@ -175,8 +176,7 @@ func (v *vector) writeRows(f *File, rows int) {
 		if r > 0 {
 			m = m.By(sStride, r)
 		}
-		fn.I("VMOVDQU64", m, v.arithmetic.dot(0).X())
-		v.arithmetic.scales(v, r)
+		v.arithmetic.scales(v, r, m)
 		fn.I("KORQ", K(5), K(7), K(7))
 	}
 	fn.I("LEAQ", v.lanes, lanes)
@@ -209,7 +209,7 @@ func (v *vector) writeRows(f *File, rows int) {
 	fn.I("ADDQ", 64, lanes)
 	fn.I("SUBQ", 1, chunks)
 	fn.Jump("JNZ", loop)
-	fn.I("ADDQ", 16, v.s)
+	v.arithmetic.skip(v, to)
 	fn.I("TESTQ", left, left)
 	fn.Jump("JNZ", group)
 

@@ -83,8 +83,11 @@ func (a vectorInt8) constants(v *vector, tables Reg) {
 	}
 }
 
-func (a vectorInt8) scales(v *vector, r int) {
+func (a vectorInt8) skip(v *vector, _ Reg) { v.fn.I("ADDQ", 16, v.s) }
+
+func (a vectorInt8) scales(v *vector, r int, from Mem) {
 	codes, within := a.dot(0).X(), a.dot(1).X()
+	v.fn.I("VMOVDQU64", from, codes)
 	if v.block == 16 {
 		v.fn.I("VPMOVZXBD", codes, v.scale(r))
 		a.e4m3(v, codes, v.scale(r))
