@@ -44,13 +44,15 @@ type vectorKernel struct {
 // and their scales sStride; wNext and sNext lead from the end of the steps and of the groups of a row
 // (or pair) to the next. Products with rows of A are yStride bytes apart. sums is scratch memory. It reports
 // codes or scales that it does not support.
-type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
 const (
 	vectorRows     = 64      // maximum rows of B in a task
 	vectorBlocks   = 16      // maximum blocks in a group
 	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
 	vectorFloats   = 1 << 12 // positions per call if x is float32: shorter runs break the sequential reads of rows of common length
+	vectorLine     = 64      // bytes of a cache line
+	vectorAhead    = 1 << 13 // distance in bytes at which contiguous codes are prefetched: the hardware prefetches too little
 	vectorLanes    = 16      // maximum lanes of a vector
 	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
 )
@@ -349,39 +351,54 @@ func (w *worker) vectorCopied(l0, l1, from, to, at int) (found bool) {
 }
 
 // vectorSteps adds the products with n rows of B over m steps, from step first of A on, to
-// w.edge[at:]. scales is nil if all scales are 1.
+// w.edge[at:]. scales is nil if all scales are 1. If a row takes several calls of the kernel, each reads
+// a part of all rows. For a single row of A, which a cache holds, they follow each other instead, so
+// that B is read in order.
 func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m, n, at int) (found bool) {
 	v := w.job.plan.kernel.vector
-	for c := 0; c < m; {
-		k := min(m-c, v.stepsAtOnce())
-		s := vectorOnes[:]
-		if scales != nil {
-			s = scales[v.scalesRead(c):]
+	most, together := v.stepsAtOnce(), n
+	if m > most && w.job.plan.m == 1 && v.lanes == 0 {
+		together = 1
+	}
+	each, end := v.scalesRead(most), v.scalesRead(m%most)
+	for l := 0; l < n; l += together {
+		for c := 0; c < m; c += most {
+			k, scaleBytes := most, each
+			if m-c < most {
+				k, scaleBytes = m-c, end
+			}
+			part, s := codes[l*stride+c*v.stepBytes():], vectorOnes[:]
+			if scales != nil {
+				s = scales[l*scaleStride+c/most*each:]
+			}
+			for _, pass := range w.job.vector.passes {
+				dot, rows := v.single, 1
+				if pass.batch > 1 && v.pairs != nil {
+					dot, rows = v.pairs, 2
+				}
+				last := together / rows * rows
+				if last > 0 {
+					next, ahead := rows*stride-k*v.stepBytes(), vectorAhead
+					if together > 1 && next >= vectorLine {
+						ahead = max(ahead, 4/rows*stride)
+					}
+					found = w.vectorPass(dot, pass, part, s, first+c, k, last/rows, ahead, stride, scaleStride, next, rows*scaleStride-scaleBytes, at+l) || found
+				}
+				if last < together { // one row of a pair: pass it twice, with stride 0
+					found = w.vectorPass(dot, pass, part[last*stride:], s[last*scaleStride:], first+c, k, 1, vectorAhead, 0, 0, 0, 0, at+l+last) || found
+				}
+			}
 		}
-		bytes, scaleBytes := k*v.stepBytes(), v.scalesRead(k)
-		for _, pass := range w.job.vector.passes {
-			dot, rows := v.single, 1
-			if pass.batch > 1 && v.pairs != nil {
-				dot, rows = v.pairs, 2
-			}
-			if n >= rows {
-				found = w.vectorPass(dot, pass, codes[c*v.stepBytes():], s, first+c, k, n/rows, stride, scaleStride, rows*stride-bytes, rows*scaleStride-scaleBytes, at) || found
-			}
-			if last := n / rows * rows; last < n { // one row of a pair: pass it twice, with stride 0
-				found = w.vectorPass(dot, pass, codes[c*v.stepBytes()+last*stride:], s[last*scaleStride:], first+c, k, 1, 0, 0, 0, 0, at+last) || found
-			}
-		}
-		c += k
 	}
 	return found
 }
 
 // vectorPass calls dot.
-func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, first, steps, rows, wStride, sStride, wNext, sNext, at int) (found bool) {
+func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, first, steps, rows, ahead, wStride, sStride, wNext, sNext, at int) (found bool) {
 	const word = 4
 	j, v := w.job, w.job.plan.kernel.vector
 	x, y := j.vector.x[pass.first*j.vector.xStride+v.words(first*v.step):], w.edge[pass.first*vectorRows+at:]
-	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), steps, rows, wStride, sStride, wNext, sNext,
+	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), steps, rows, ahead, wStride, sStride, wNext, sNext,
 		unsafe.Pointer(&y[0]), word*j.vector.xStride, word*vectorRows, pass.batch, unsafe.Pointer(&w.sums[0]), v.tables(j.plan.b.t.Format.Element)) != 0
 }
 

@@ -133,11 +133,11 @@ DATA lanes128By16<>+112(SB)/8, $0x0000000e0000000e
 DATA lanes128By16<>+120(SB)/8, $0x0000000f0000000f
 GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
-// func vectorMX8(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX8(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -147,28 +147,21 @@ GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
 //	K4 bytes of the scales of a group
 //	Z12 bits of a code whose absolute value is the magnitude
 //	Z27…Z31 sign bits; tables of low and of high bytes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorMX8(SB), NOSPLIT, $0-128
+TEXT ·vectorMX8(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), Z29
 	VMOVDQU64 128(R12), Z30
@@ -182,12 +175,12 @@ long1:
 	MOVL $0x80808080, R12
 	VPBROADCASTD R12, Z27
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
@@ -201,8 +194,8 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
 	VMOVDQU64 (AX), Z8
 	VPTESTMB Z8, Z8, K6
 	VPANDQ Z12, Z8, Z9
@@ -225,14 +218,14 @@ chunk4:
 	ADDQ $128, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
-	MOVQ tables+112(FP), R13
+	JNZ chunk3
+	MOVQ tables+120(FP), R13
 	ADDQ 424(R13), BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -243,70 +236,65 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX8Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX8Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
 //	K4 bytes of the scales of a group
 //	Z12 bits of a code whose absolute value is the magnitude
 //	Z27…Z31 sign bits; tables of low and of high bytes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorMX8Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorMX8Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z28
-	VMOVDQU64 64(R12), Z29
-	VMOVDQU64 128(R12), Z30
-	VMOVDQU64 192(R12), Z31
-	VMOVDQU64 256(R12), Z16
-	VMOVDQU64 320(R12), Z17
-	VMOVDQU64 384(R12), X18
-	VMOVDQU64 400(R12), X19
-	KMOVQ 416(R12), K4
-	VPBROADCASTB 436(R12), Z12
-	MOVL $0x80808080, R12
-	VPBROADCASTD R12, Z27
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), Z29
+	VMOVDQU64 128(R14), Z30
+	VMOVDQU64 192(R14), Z31
+	VMOVDQU64 256(R14), Z16
+	VMOVDQU64 320(R14), Z17
+	VMOVDQU64 384(R14), X18
+	VMOVDQU64 400(R14), X19
+	KMOVQ 416(R14), K4
+	VPBROADCASTB 436(R14), Z12
+	MOVL $0x80808080, R14
+	VPBROADCASTD R14, Z27
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -316,29 +304,31 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
 	VPSLLVD Z17, Z24, Z24
 	VPADDB X18, X22, X22
 	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	VMOVDQU8.Z (BX)(SI*1), K4, Z22
+	VMOVDQU8.Z (BX)(CX*1), K4, Z22
 	VPERMB Z22, Z16, Z25
 	VPSLLVD Z17, Z25, Z25
 	VPADDB X18, X22, X22
 	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	LEAQ lanes64By32<>+0(SB), R11
-	MOVQ $8, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes64By32<>+0(SB), R13
+	MOVQ $8, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
 	VMOVDQU64 (AX), Z8
 	VPTESTMB Z8, Z8, K6
 	VPANDQ Z12, Z8, Z9
@@ -349,9 +339,9 @@ chunk4:
 	VPTERNLOGD $248, Z27, Z8, Z9
 	VPUNPCKLBW Z9, Z22, Z8
 	VPUNPCKHBW Z9, Z22, Z9
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU64 (AX)(DX*1), Z10
+	VMOVDQU64 (AX)(SI*1), Z10
 	VPTESTMB Z10, Z10, K6
 	VPANDQ Z12, Z10, Z11
 	VPABSB Z11, Z11
@@ -361,79 +351,101 @@ chunk4:
 	VPTERNLOGD $248, Z27, Z10, Z11
 	VPUNPCKLBW Z11, Z22, Z10
 	VPUNPCKHBW Z11, Z22, Z11
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI), Z26
+	VMOVDQU64 64(R8), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z0
 	VFMADD231PS Z21, Z23, Z4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI)(CX*1), Z26
+	VMOVDQU64 64(R8)(R9*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI)(CX*2), Z26
+	VMOVDQU64 64(R8)(R9*2), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z2
 	VFMADD231PS Z21, Z23, Z6
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI)(R8*1), Z26
+	VMOVDQU64 64(R8)(R10*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z3
 	VFMADD231PS Z21, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $64, AX
-	ADDQ $128, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
-	MOVQ tables+112(FP), R13
-	ADDQ 424(R13), BX
-	TESTQ R9, R9
-	JNZ group3
+	ADDQ $128, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
+	MOVQ tables+120(FP), R15
+	ADDQ 424(R15), BX
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -442,49 +454,27 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX6(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX6(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -494,28 +484,21 @@ lanes7:
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
 //	K4 bytes of the scales of a group
 //	K6 bytes of a chunk
 //	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorMX6(SB), NOSPLIT, $0-128
+TEXT ·vectorMX6(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), Z29
 	VMOVDQU64 128(R12), Z30
@@ -528,12 +511,12 @@ long1:
 	MOVQ $281474976710655, R12
 	KMOVQ R12, K6
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
@@ -547,8 +530,8 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
 	VMOVDQU8.Z (AX), K6, Z8
 	VPERMB Z8, Z30, Z8
 	VPMULTISHIFTQB Z8, Z31, Z8
@@ -568,14 +551,14 @@ chunk4:
 	ADDQ $128, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
-	MOVQ tables+112(FP), R13
+	JNZ chunk3
+	MOVQ tables+120(FP), R13
 	ADDQ 424(R13), BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -586,69 +569,64 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX6Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX6Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
 //	K4 bytes of the scales of a group
 //	K6 bytes of a chunk
 //	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorMX6Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorMX6Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z28
-	VMOVDQU64 64(R12), Z29
-	VMOVDQU64 128(R12), Z30
-	VMOVDQU64 192(R12), Z31
-	VMOVDQU64 256(R12), Z16
-	VMOVDQU64 320(R12), Z17
-	VMOVDQU64 384(R12), X18
-	VMOVDQU64 400(R12), X19
-	KMOVQ 416(R12), K4
-	MOVQ $281474976710655, R12
-	KMOVQ R12, K6
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), Z29
+	VMOVDQU64 128(R14), Z30
+	VMOVDQU64 192(R14), Z31
+	VMOVDQU64 256(R14), Z16
+	VMOVDQU64 320(R14), Z17
+	VMOVDQU64 384(R14), X18
+	VMOVDQU64 400(R14), X19
+	KMOVQ 416(R14), K4
+	MOVQ $281474976710655, R14
+	KMOVQ R14, K6
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -658,29 +636,31 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU8.Z (BX), K4, Z22
 	VPERMB Z22, Z16, Z24
 	VPSLLVD Z17, Z24, Z24
 	VPADDB X18, X22, X22
 	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	VMOVDQU8.Z (BX)(SI*1), K4, Z22
+	VMOVDQU8.Z (BX)(CX*1), K4, Z22
 	VPERMB Z22, Z16, Z25
 	VPSLLVD Z17, Z25, Z25
 	VPADDB X18, X22, X22
 	VPCMPUB $1, X19, X22, K5
 	KORQ K5, K7, K7
-	LEAQ lanes64By32<>+0(SB), R11
-	MOVQ $8, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes64By32<>+0(SB), R13
+	MOVQ $8, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
 	VMOVDQU8.Z (AX), K6, Z8
 	VPERMB Z8, Z30, Z8
 	VPMULTISHIFTQB Z8, Z31, Z8
@@ -688,88 +668,110 @@ chunk4:
 	VPERMB Z28, Z8, Z22
 	VPUNPCKLBW Z9, Z22, Z8
 	VPUNPCKHBW Z9, Z22, Z9
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU8.Z (AX)(DX*1), K6, Z10
+	VMOVDQU8.Z (AX)(SI*1), K6, Z10
 	VPERMB Z10, Z30, Z10
 	VPMULTISHIFTQB Z10, Z31, Z10
 	VPERMB Z29, Z10, Z11
 	VPERMB Z28, Z10, Z22
 	VPUNPCKLBW Z11, Z22, Z10
 	VPUNPCKHBW Z11, Z22, Z11
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI), Z26
+	VMOVDQU64 64(R8), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z0
 	VFMADD231PS Z21, Z23, Z4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI)(CX*1), Z26
+	VMOVDQU64 64(R8)(R9*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI)(CX*2), Z26
+	VMOVDQU64 64(R8)(R9*2), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z2
 	VFMADD231PS Z21, Z23, Z6
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x482e8262; WORD $0xfa52 // VDPBF16PS Z26, Z10, Z23
-	VMOVDQU64 64(DI)(R8*1), Z26
+	VMOVDQU64 64(R8)(R10*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z3
 	VFMADD231PS Z21, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $48, AX
-	ADDQ $128, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
-	MOVQ tables+112(FP), R13
-	ADDQ 424(R13), BX
-	TESTQ R9, R9
-	JNZ group3
+	ADDQ $128, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
+	MOVQ tables+120(FP), R15
+	ADDQ 424(R15), BX
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -778,49 +780,27 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -830,33 +810,26 @@ lanes7:
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	Z31 BF16 value of each nibble, twice
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorMX4(SB), NOSPLIT, $0-128
+TEXT ·vectorMX4(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z31
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
 	VPMOVZXBD X22, Z24
@@ -870,8 +843,8 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
 	VMOVDQU64 (AX), Z8
 	VPSRLW $4, Z8, Z9
 	VPSRLW $8, Z8, Z10
@@ -896,13 +869,13 @@ chunk4:
 	ADDQ $256, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
+	JNZ chunk3
 	ADDQ $16, BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -913,56 +886,51 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	Z31 BF16 value of each nibble, twice
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorMX4Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorMX4Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z31
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z31
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -972,29 +940,31 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU64 (BX), X22
 	VPMOVZXBD X22, Z24
 	VPADDB vectorOnes<>+0(SB), X22, X22
 	VPCMPUB $2, vectorOnes<>+0(SB), X22, K5
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU64 (BX)(CX*1), X22
 	VPMOVZXBD X22, Z25
 	VPADDB vectorOnes<>+0(SB), X22, X22
 	VPCMPUB $2, vectorOnes<>+0(SB), X22, K5
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanes128By32<>+0(SB), R11
-	MOVQ $4, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes128By32<>+0(SB), R13
+	MOVQ $4, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
 	VMOVDQU64 (AX), Z8
 	VPSRLW $4, Z8, Z9
 	VPSRLW $8, Z8, Z10
@@ -1003,9 +973,9 @@ chunk4:
 	VPERMW Z31, Z9, Z9
 	VPERMW Z31, Z10, Z10
 	VPERMW Z31, Z11, Z11
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU64 (AX)(DX*1), Z12
+	VMOVDQU64 (AX)(SI*1), Z12
 	VPSRLW $4, Z12, Z13
 	VPSRLW $8, Z12, Z14
 	VPSRLW $12, Z12, Z15
@@ -1013,102 +983,124 @@ chunk4:
 	VPERMW Z31, Z13, Z13
 	VPERMW Z31, Z14, Z14
 	VPERMW Z31, Z15, Z15
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI), Z26
+	VMOVDQU64 64(R8), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI), Z26
+	VMOVDQU64 128(R8), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI), Z26
+	VMOVDQU64 192(R8), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z0
 	VFMADD231PS Z21, Z23, Z4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI)(CX*1), Z26
+	VMOVDQU64 64(R8)(R9*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI)(CX*1), Z26
+	VMOVDQU64 128(R8)(R9*1), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI)(CX*1), Z26
+	VMOVDQU64 192(R8)(R9*1), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI)(CX*2), Z26
+	VMOVDQU64 64(R8)(R9*2), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI)(CX*2), Z26
+	VMOVDQU64 128(R8)(R9*2), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI)(CX*2), Z26
+	VMOVDQU64 192(R8)(R9*2), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z2
 	VFMADD231PS Z21, Z23, Z6
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI)(R8*1), Z26
+	VMOVDQU64 64(R8)(R10*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI)(R8*1), Z26
+	VMOVDQU64 128(R8)(R10*1), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI)(R8*1), Z26
+	VMOVDQU64 192(R8)(R10*1), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z3
 	VFMADD231PS Z21, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $64, AX
-	ADDQ $256, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
+	ADDQ $256, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
 	ADDQ $16, BX
-	TESTQ R9, R9
-	JNZ group3
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -1117,49 +1109,27 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorNV4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorNV4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -1169,33 +1139,26 @@ lanes7:
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	Z31 BF16 value of each nibble, twice
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorNV4(SB), NOSPLIT, $0-128
+TEXT ·vectorNV4(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z31
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
 	VPMOVZXBD X22, Z24
@@ -1209,8 +1172,8 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
 	VMOVDQU64 (AX), Z8
 	VPSRLW $4, Z8, Z9
 	VPSRLW $8, Z8, Z10
@@ -1235,13 +1198,13 @@ chunk4:
 	ADDQ $256, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
+	JNZ chunk3
 	ADDQ $16, BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -1252,56 +1215,51 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorNV4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorNV4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	Z31 BF16 value of each nibble, twice
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorNV4Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorNV4Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z31
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z31
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1311,29 +1269,31 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU64 (BX), X22
 	VPMOVZXBD X22, Z24
 	VPCMPUB $6, vectorLargest<>+0(SB), X22, K5
 	VPSLLD $20, Z24, Z24
 	VMULPS.BCST vectorPow120<>+0(SB), Z24, Z24
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU64 (BX)(CX*1), X22
 	VPMOVZXBD X22, Z25
 	VPCMPUB $6, vectorLargest<>+0(SB), X22, K5
 	VPSLLD $20, Z25, Z25
 	VMULPS.BCST vectorPow120<>+0(SB), Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanes128By16<>+0(SB), R11
-	MOVQ $2, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes128By16<>+0(SB), R13
+	MOVQ $2, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
 	VMOVDQU64 (AX), Z8
 	VPSRLW $4, Z8, Z9
 	VPSRLW $8, Z8, Z10
@@ -1342,9 +1302,9 @@ chunk4:
 	VPERMW Z31, Z9, Z9
 	VPERMW Z31, Z10, Z10
 	VPERMW Z31, Z11, Z11
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU64 (AX)(DX*1), Z12
+	VMOVDQU64 (AX)(SI*1), Z12
 	VPSRLW $4, Z12, Z13
 	VPSRLW $8, Z12, Z14
 	VPSRLW $12, Z12, Z15
@@ -1352,102 +1312,124 @@ chunk4:
 	VPERMW Z31, Z13, Z13
 	VPERMW Z31, Z14, Z14
 	VPERMW Z31, Z15, Z15
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI), Z26
+	VMOVDQU64 64(R8), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI), Z26
+	VMOVDQU64 128(R8), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI), Z26
+	VMOVDQU64 192(R8), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z0
 	VFMADD231PS Z21, Z23, Z4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI)(CX*1), Z26
+	VMOVDQU64 64(R8)(R9*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI)(CX*1), Z26
+	VMOVDQU64 128(R8)(R9*1), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI)(CX*1), Z26
+	VMOVDQU64 192(R8)(R9*1), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI)(CX*2), Z26
+	VMOVDQU64 64(R8)(R9*2), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI)(CX*2), Z26
+	VMOVDQU64 128(R8)(R9*2), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI)(CX*2), Z26
+	VMOVDQU64 192(R8)(R9*2), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z2
 	VFMADD231PS Z21, Z23, Z6
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	LONG $0x483e8262; WORD $0xf252 // VDPBF16PS Z26, Z8, Z22
 	LONG $0x481e8262; WORD $0xfa52 // VDPBF16PS Z26, Z12, Z23
-	VMOVDQU64 64(DI)(R8*1), Z26
+	VMOVDQU64 64(R8)(R10*1), Z26
 	LONG $0x48368262; WORD $0xf252 // VDPBF16PS Z26, Z9, Z22
 	LONG $0x48168262; WORD $0xfa52 // VDPBF16PS Z26, Z13, Z23
-	VMOVDQU64 128(DI)(R8*1), Z26
+	VMOVDQU64 128(R8)(R10*1), Z26
 	LONG $0x482e8262; WORD $0xf252 // VDPBF16PS Z26, Z10, Z22
 	LONG $0x480e8262; WORD $0xfa52 // VDPBF16PS Z26, Z14, Z23
-	VMOVDQU64 192(DI)(R8*1), Z26
+	VMOVDQU64 192(R8)(R10*1), Z26
 	LONG $0x48268262; WORD $0xf252 // VDPBF16PS Z26, Z11, Z22
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z3
 	VFMADD231PS Z21, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $64, AX
-	ADDQ $256, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
+	ADDQ $256, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
 	ADDQ $16, BX
-	TESTQ R9, R9
-	JNZ group3
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -1456,40 +1438,18 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET

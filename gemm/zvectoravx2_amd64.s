@@ -58,12 +58,12 @@ DATA vectoravx2Six1<>+16(SB)/8, $0x0c0b0c0b0b0a0b0a
 DATA vectoravx2Six1<>+24(SB)/8, $0x0f0e0f0e0e0d0e0d
 GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 
-// func vectorF32AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -75,12 +75,12 @@ GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorF32AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorF32AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -106,7 +106,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -139,7 +139,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -186,7 +186,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VADDPS Y4, Y0, Y0
 	VMOVUPS Y0, (R12)
 	VADDPS Y5, Y1, Y1
@@ -195,8 +195,8 @@ done3:
 	VMOVUPS Y2, 64(R12)
 	VADDPS Y7, Y3, Y3
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -209,12 +209,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -222,16 +222,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -243,12 +243,12 @@ lanes10:
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorBF16AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorBF16AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -274,12 +274,12 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*2)
-	PREFETCHT0 64(AX)(SI*2)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSLLD $16, Y11, Y12
 	VFMADD231PS (DI), Y12, Y0
@@ -331,12 +331,12 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*2)
-	PREFETCHT0 64(AX)(SI*2)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSLLD $16, Y11, Y12
 	VFMADD231PS (DI), Y12, Y0
@@ -374,8 +374,8 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*2)
-	PREFETCHT0 64(AX)(SI*2)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSLLD $16, Y11, Y12
 	VFMADD231PS (DI), Y12, Y0
@@ -406,7 +406,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VADDPS Y4, Y0, Y0
 	VMOVUPS Y0, (R12)
 	VADDPS Y5, Y1, Y1
@@ -415,8 +415,8 @@ done3:
 	VMOVUPS Y2, 64(R12)
 	VADDPS Y7, Y3, Y3
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -429,12 +429,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -442,16 +442,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -464,12 +464,12 @@ lanes10:
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
 //	Y10 codes with sign bits set: the maximum of each byte
-TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -508,11 +508,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
@@ -557,11 +557,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
@@ -598,7 +598,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
@@ -631,13 +631,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -650,12 +650,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -669,16 +669,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8x128AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -691,12 +691,12 @@ lanes10:
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
 //	Y10 codes with sign bits set: the maximum of each byte
-TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -724,12 +724,12 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*4)
-	PREFETCHT0 64(AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
@@ -867,12 +867,12 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*4)
-	PREFETCHT0 64(AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
@@ -978,8 +978,8 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*4)
-	PREFETCHT0 64(AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
@@ -1069,13 +1069,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -1088,12 +1088,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -1107,16 +1107,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorINT8AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -1128,12 +1128,12 @@ lanes10:
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1184,11 +1184,11 @@ end4:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
 	VMULPS (DI), Y11, Y4
@@ -1226,11 +1226,11 @@ step7:
 	JMP done5
 
 fewer6:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer8
 
 step9:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
 	VMULPS (DI), Y11, Y4
@@ -1260,7 +1260,7 @@ step9:
 fewer8:
 
 step11:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
 	VMULPS (DI), Y11, Y4
@@ -1286,13 +1286,13 @@ done5:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes12:
 	VMOVUPS (R12), Y0
@@ -1305,12 +1305,12 @@ lanes12:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes12
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -1318,16 +1318,16 @@ lanes12:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -1339,12 +1339,12 @@ lanes12:
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1382,11 +1382,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VBROADCASTI128 (AX), Y11
 	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
 	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
@@ -1469,11 +1469,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VBROADCASTI128 (AX), Y11
 	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
 	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
@@ -1538,7 +1538,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VBROADCASTI128 (AX), Y11
 	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
 	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
@@ -1594,13 +1594,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -1613,12 +1613,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -1626,16 +1626,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -1647,12 +1647,12 @@ lanes10:
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1690,11 +1690,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
@@ -1762,11 +1762,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
@@ -1818,7 +1818,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
@@ -1862,13 +1862,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -1881,12 +1881,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -1894,16 +1894,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP4x16AVX2(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -1915,12 +1915,12 @@ lanes10:
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-128
+TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1960,11 +1960,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
@@ -2039,11 +2039,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
@@ -2100,7 +2100,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
@@ -2148,13 +2148,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -2167,12 +2167,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -2180,6 +2180,6 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET

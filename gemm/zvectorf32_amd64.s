@@ -114,12 +114,12 @@ DATA vectorf32Six1<>+48(SB)/8, $0x1c1b1c1b1b1a1b1a
 DATA vectorf32Six1<>+56(SB)/8, $0x1f1e1f1e1e1d1e1d
 GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 
-// func vectorF32AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -131,12 +131,12 @@ GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
-TEXT ·vectorF32AVX512(SB), NOSPLIT, $208-128
+TEXT ·vectorF32AVX512(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -162,7 +162,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -185,7 +185,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -222,7 +222,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VADDPS Z4, Z0, Z0
 	VMOVUPS Z0, (R12)
 	VADDPS Z5, Z1, Z1
@@ -231,8 +231,8 @@ done3:
 	VMOVUPS Z2, 128(R12)
 	VADDPS Z7, Z3, Z3
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -247,12 +247,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -260,16 +260,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -281,12 +281,12 @@ lanes10:
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
-TEXT ·vectorBF16AVX512(SB), NOSPLIT, $208-128
+TEXT ·vectorBF16AVX512(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -312,12 +312,12 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*2)
-	PREFETCHT0 64(AX)(SI*2)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPSLLD $16, Z11, Z12
 	VFMADD231PS (DI), Z12, Z0
@@ -347,12 +347,12 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*2)
-	PREFETCHT0 64(AX)(SI*2)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPSLLD $16, Z11, Z12
 	VFMADD231PS (DI), Z12, Z0
@@ -376,8 +376,8 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*2)
-	PREFETCHT0 64(AX)(SI*2)
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPSLLD $16, Z11, Z12
 	VFMADD231PS (DI), Z12, Z0
@@ -398,7 +398,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VADDPS Z4, Z0, Z0
 	VMOVUPS Z0, (R12)
 	VADDPS Z5, Z1, Z1
@@ -407,8 +407,8 @@ done3:
 	VMOVUPS Z2, 128(R12)
 	VADDPS Z7, Z3, Z3
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -423,12 +423,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -436,16 +436,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -458,12 +458,12 @@ lanes10:
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
 //	Z10 codes with sign bits set: the maximum of each byte
-TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-128
+TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -497,11 +497,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPORD vectorf32Signs<>+0(SB), Z11, Z11
 	VPMAXUB Z11, Z10, Z10
@@ -551,11 +551,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPORD vectorf32Signs<>+0(SB), Z11, Z11
 	VPMAXUB Z11, Z10, Z10
@@ -595,7 +595,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPORD vectorf32Signs<>+0(SB), Z11, Z11
 	VPMAXUB Z11, Z10, Z10
@@ -630,13 +630,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -651,12 +651,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -672,16 +672,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorINT8AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -693,12 +693,12 @@ lanes10:
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
-TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-128
+TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -742,11 +742,11 @@ end4:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Z11
 	VCVTDQ2PS Z11, Z11
 	VMULPS (DI), Z11, Z4
@@ -772,11 +772,11 @@ step7:
 	JMP done5
 
 fewer6:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer8
 
 step9:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Z11
 	VCVTDQ2PS Z11, Z11
 	VMULPS (DI), Z11, Z4
@@ -798,7 +798,7 @@ step9:
 fewer8:
 
 step11:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Z11
 	VCVTDQ2PS Z11, Z11
 	VMULPS (DI), Z11, Z4
@@ -818,13 +818,13 @@ done5:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes12:
 	VMOVUPS (R12), Z0
@@ -839,12 +839,12 @@ lanes12:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes12
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -852,16 +852,16 @@ lanes12:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -873,12 +873,12 @@ lanes12:
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
-TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-128
+TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -911,11 +911,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y12
 	VMOVUPS vectorf32Six0<>+0(SB), Z11
 	VPERMB Z12, Z11, Z11
@@ -968,11 +968,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y12
 	VMOVUPS vectorf32Six0<>+0(SB), Z11
 	VPERMB Z12, Z11, Z11
@@ -1015,7 +1015,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*4)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y12
 	VMOVUPS vectorf32Six0<>+0(SB), Z11
 	VPERMB Z12, Z11, Z11
@@ -1053,13 +1053,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -1074,12 +1074,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -1087,16 +1087,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -1108,12 +1108,12 @@ lanes10:
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
-TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-128
+TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1146,11 +1146,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPERMPS Z8, Z11, Z12
 	VMULPS (DI), Z12, Z4
@@ -1213,11 +1213,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPERMPS Z8, Z11, Z12
 	VMULPS (DI), Z12, Z4
@@ -1264,7 +1264,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPERMPS Z8, Z11, Z12
 	VMULPS (DI), Z12, Z4
@@ -1303,13 +1303,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -1324,12 +1324,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -1337,16 +1337,16 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP4x16AVX512(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
 //	DX tables
-//	SI wStride
+//	SI ahead
 //	DI position in x
 //	CX xStride
 //	R8 3 times xStride
@@ -1358,12 +1358,12 @@ lanes10:
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
-TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-128
+TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ tables+112(FP), DX
-	MOVQ wStride+40(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ tables+120(FP), DX
+	MOVQ ahead+40(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1397,11 +1397,11 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+96(FP), $4
+	CMPQ batch+104(FP), $4
 	JLT fewer4
 
 step5:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPERMPS Z8, Z11, Z12
 	VMULPS (DI), Z12, Z4
@@ -1464,11 +1464,11 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+96(FP), $2
+	CMPQ batch+104(FP), $2
 	JLT fewer6
 
 step7:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPERMPS Z8, Z11, Z12
 	VMULPS (DI), Z12, Z4
@@ -1515,7 +1515,7 @@ step7:
 fewer6:
 
 step9:
-	PREFETCHT0 (AX)(SI*8)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
 	VPERMPS Z8, Z11, Z12
 	VMULPS (DI), Z12, Z4
@@ -1554,13 +1554,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
+	MOVQ sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ y+80(FP), R13
+	MOVQ batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -1575,12 +1575,12 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
+	ADDQ yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
@@ -1588,6 +1588,6 @@ lanes10:
 	XORL R12, R12
 	VPTEST X0, X0
 	SETNE R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET

@@ -93,11 +93,11 @@ DATA lanes128By16<>+112(SB)/8, $0x0000000e0000000e
 DATA lanes128By16<>+120(SB)/8, $0x0000000f0000000f
 GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
-// func vectorIntMX4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -107,38 +107,31 @@ GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntMX4(SB), NOSPLIT, $0-128
+TEXT ·vectorIntMX4(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), X30
 	VMOVDQU64 80(R12), X31
 	MOVL $0x0f0f0f0f, R12
 	VPBROADCASTD R12, Z29
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
 	VPMAXUB X30, X22, X23
@@ -153,8 +146,8 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
 	VMOVDQU64 (AX), Z16
 	VPSRLW $4, Z16, Z17
 	VPANDQ Z29, Z16, Z16
@@ -175,13 +168,13 @@ chunk4:
 	ADDQ $256, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
+	JNZ chunk3
 	ADDQ $16, BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -192,61 +185,56 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntMX4Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorIntMX4Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z28
-	VMOVDQU64 64(R12), X30
-	VMOVDQU64 80(R12), X31
-	MOVL $0x0f0f0f0f, R12
-	VPBROADCASTD R12, Z29
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
+	MOVL $0x0f0f0f0f, R14
+	VPBROADCASTD R14, Z29
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -256,8 +244,10 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU64 (BX), X22
 	VPMAXUB X30, X22, X23
 	VPSUBB X30, X22, X22
@@ -265,124 +255,146 @@ group3:
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU64 (BX)(CX*1), X22
 	VPMAXUB X30, X22, X23
 	VPSUBB X30, X22, X22
 	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanes128By32<>+0(SB), R11
-	MOVQ $4, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes128By32<>+0(SB), R13
+	MOVQ $4, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
 	VMOVDQU64 (AX), Z16
 	VPSRLW $4, Z16, Z17
 	VPANDQ Z29, Z16, Z16
 	VPSHUFB Z16, Z28, Z16
 	VPANDQ Z29, Z17, Z17
 	VPSHUFB Z17, Z28, Z17
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU64 (AX)(DX*1), Z18
+	VMOVDQU64 (AX)(SI*1), Z18
 	VPSRLW $4, Z18, Z19
 	VPANDQ Z29, Z18, Z18
 	VPSHUFB Z18, Z28, Z18
 	VPANDQ Z29, Z19, Z19
 	VPSHUFB Z19, Z28, Z19
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
-	VMOVDQU64 128(DI), Z22
+	VMOVDQU64 128(R8), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI), Z27
+	VMOVDQU64 64(R8), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI), Z20, Z26
+	VPADDD 192(R8), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI), Z21, Z27
+	VPADDD 192(R8), Z21, Z27
 	VFMADD231PS Z27, Z23, Z4
-	VMOVDQU64 128(DI)(CX*1), Z22
+	VMOVDQU64 128(R8)(R9*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*1), Z27
+	VMOVDQU64 64(R8)(R9*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(CX*1), Z20, Z26
+	VPADDD 192(R8)(R9*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z1
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(CX*1), Z21, Z27
+	VPADDD 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
-	VMOVDQU64 128(DI)(CX*2), Z22
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
+	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*2), Z27
+	VMOVDQU64 64(R8)(R9*2), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(CX*2), Z20, Z26
+	VPADDD 192(R8)(R9*2), Z20, Z26
 	VFMADD231PS Z26, Z22, Z2
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(CX*2), Z21, Z27
+	VPADDD 192(R8)(R9*2), Z21, Z27
 	VFMADD231PS Z27, Z23, Z6
-	VMOVDQU64 128(DI)(R8*1), Z22
+	VMOVDQU64 128(R8)(R10*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(R8*1), Z27
+	VMOVDQU64 64(R8)(R10*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(R8*1), Z20, Z26
+	VPADDD 192(R8)(R10*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z3
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(R8*1), Z21, Z27
+	VPADDD 192(R8)(R10*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $64, AX
-	ADDQ $256, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
+	ADDQ $256, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
 	ADDQ $16, BX
-	TESTQ R9, R9
-	JNZ group3
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -391,49 +403,27 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX6(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX6(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -443,37 +433,30 @@ lanes7:
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each code; positions in a quadword
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntMX6(SB), NOSPLIT, $0-128
+TEXT ·vectorIntMX6(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), X30
 	VMOVDQU64 80(R12), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
 	VPMAXUB X30, X22, X23
@@ -488,9 +471,9 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 64(AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
 	VMOVDQU64 (AX), Z26
 	VMOVDQU64 32(AX), Z27
 	VMOVDQU64 sixesLow<>+0(SB), Z16
@@ -515,13 +498,13 @@ chunk4:
 	ADDQ $256, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
+	JNZ chunk3
 	ADDQ $16, BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -532,60 +515,55 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX6Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX6Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each code; positions in a quadword
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntMX6Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorIntMX6Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z28
-	VMOVDQU64 64(R12), X30
-	VMOVDQU64 80(R12), X31
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -595,8 +573,10 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU64 (BX), X22
 	VPMAXUB X30, X22, X23
 	VPSUBB X30, X22, X22
@@ -604,24 +584,24 @@ group3:
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU64 (BX)(CX*1), X22
 	VPMAXUB X30, X22, X23
 	VPSUBB X30, X22, X22
 	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanes128By32<>+0(SB), R11
-	MOVQ $4, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes128By32<>+0(SB), R13
+	MOVQ $4, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
-	PREFETCHT0 64(AX)(R14*1)
-	PREFETCHT0 64(AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 64(AX)(DI*1)
 	VMOVDQU64 (AX), Z26
 	VMOVDQU64 32(AX), Z27
 	VMOVDQU64 sixesLow<>+0(SB), Z16
@@ -632,10 +612,10 @@ chunk4:
 	VPERMI2B Z27, Z26, Z17
 	VPMULTISHIFTQB Z17, Z29, Z17
 	VPERMB Z28, Z17, Z17
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU64 (AX)(DX*1), Z26
-	VMOVDQU64 32(AX)(DX*1), Z27
+	VMOVDQU64 (AX)(SI*1), Z26
+	VMOVDQU64 32(AX)(SI*1), Z27
 	VMOVDQU64 sixesLow<>+0(SB), Z18
 	VPERMI2B Z27, Z26, Z18
 	VPMULTISHIFTQB Z18, Z29, Z18
@@ -644,94 +624,116 @@ chunk4:
 	VPERMI2B Z27, Z26, Z19
 	VPMULTISHIFTQB Z19, Z29, Z19
 	VPERMB Z28, Z19, Z19
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
-	VMOVDQU64 128(DI), Z22
+	VMOVDQU64 128(R8), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI), Z27
+	VMOVDQU64 64(R8), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI), Z20, Z26
+	VPADDD 192(R8), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI), Z21, Z27
+	VPADDD 192(R8), Z21, Z27
 	VFMADD231PS Z27, Z23, Z4
-	VMOVDQU64 128(DI)(CX*1), Z22
+	VMOVDQU64 128(R8)(R9*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*1), Z27
+	VMOVDQU64 64(R8)(R9*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(CX*1), Z20, Z26
+	VPADDD 192(R8)(R9*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z1
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(CX*1), Z21, Z27
+	VPADDD 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
-	VMOVDQU64 128(DI)(CX*2), Z22
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
+	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*2), Z27
+	VMOVDQU64 64(R8)(R9*2), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(CX*2), Z20, Z26
+	VPADDD 192(R8)(R9*2), Z20, Z26
 	VFMADD231PS Z26, Z22, Z2
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(CX*2), Z21, Z27
+	VPADDD 192(R8)(R9*2), Z21, Z27
 	VFMADD231PS Z27, Z23, Z6
-	VMOVDQU64 128(DI)(R8*1), Z22
+	VMOVDQU64 128(R8)(R10*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(R8*1), Z27
+	VMOVDQU64 64(R8)(R10*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(R8*1), Z20, Z26
+	VPADDD 192(R8)(R10*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z3
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(R8*1), Z21, Z27
+	VPADDD 192(R8)(R10*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $96, AX
-	ADDQ $256, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
+	ADDQ $256, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
 	ADDQ $16, BX
-	TESTQ R9, R9
-	JNZ group3
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -740,49 +742,27 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX8(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX8(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -792,36 +772,29 @@ lanes7:
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	X30, X31 smallest scale; size of the range
 //	Z28 sign bits
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntMX8(SB), NOSPLIT, $0-128
+TEXT ·vectorIntMX8(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), X30
 	VMOVDQU64 80(R12), X31
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
 	VPMAXUB X30, X22, X23
@@ -836,9 +809,9 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 64(AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
 	VMOVDQU64 (AX), Z26
 	VMOVDQU64 64(AX), Z27
 	VSHUFI32X4 $136, Z27, Z26, Z16
@@ -859,13 +832,13 @@ chunk4:
 	ADDQ $256, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
+	JNZ chunk3
 	ADDQ $16, BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -876,59 +849,54 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX8Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX8Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28 sign bits
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntMX8Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorIntMX8Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z28
-	VMOVDQU64 64(R12), X30
-	VMOVDQU64 80(R12), X31
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -938,8 +906,10 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU64 (BX), X22
 	VPMAXUB X30, X22, X23
 	VPSUBB X30, X22, X22
@@ -947,126 +917,148 @@ group3:
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU64 (BX)(CX*1), X22
 	VPMAXUB X30, X22, X23
 	VPSUBB X30, X22, X22
 	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanes128By32<>+0(SB), R11
-	MOVQ $4, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes128By32<>+0(SB), R13
+	MOVQ $4, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
-	PREFETCHT0 64(AX)(R14*1)
-	PREFETCHT0 64(AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 64(AX)(DI*1)
 	VMOVDQU64 (AX), Z26
 	VMOVDQU64 64(AX), Z27
 	VSHUFI32X4 $136, Z27, Z26, Z16
 	VPXORQ Z28, Z16, Z16
 	VSHUFI32X4 $221, Z27, Z26, Z17
 	VPXORQ Z28, Z17, Z17
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU64 (AX)(DX*1), Z26
-	VMOVDQU64 64(AX)(DX*1), Z27
+	VMOVDQU64 (AX)(SI*1), Z26
+	VMOVDQU64 64(AX)(SI*1), Z27
 	VSHUFI32X4 $136, Z27, Z26, Z18
 	VPXORQ Z28, Z18, Z18
 	VSHUFI32X4 $221, Z27, Z26, Z19
 	VPXORQ Z28, Z19, Z19
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
-	VMOVDQU64 128(DI), Z22
+	VMOVDQU64 128(R8), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI), Z27
+	VMOVDQU64 64(R8), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI), Z20, Z26
+	VPADDD 192(R8), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI), Z21, Z27
+	VPADDD 192(R8), Z21, Z27
 	VFMADD231PS Z27, Z23, Z4
-	VMOVDQU64 128(DI)(CX*1), Z22
+	VMOVDQU64 128(R8)(R9*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*1), Z27
+	VMOVDQU64 64(R8)(R9*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(CX*1), Z20, Z26
+	VPADDD 192(R8)(R9*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z1
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(CX*1), Z21, Z27
+	VPADDD 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
-	VMOVDQU64 128(DI)(CX*2), Z22
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
+	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*2), Z27
+	VMOVDQU64 64(R8)(R9*2), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(CX*2), Z20, Z26
+	VPADDD 192(R8)(R9*2), Z20, Z26
 	VFMADD231PS Z26, Z22, Z2
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(CX*2), Z21, Z27
+	VPADDD 192(R8)(R9*2), Z21, Z27
 	VFMADD231PS Z27, Z23, Z6
-	VMOVDQU64 128(DI)(R8*1), Z22
+	VMOVDQU64 128(R8)(R10*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(R8*1), Z27
+	VMOVDQU64 64(R8)(R10*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VPADDD 192(DI)(R8*1), Z20, Z26
+	VPADDD 192(R8)(R10*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z3
 	VCVTDQ2PS Z23, Z23
-	VPADDD 192(DI)(R8*1), Z21, Z27
+	VPADDD 192(R8)(R10*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $128, AX
-	ADDQ $256, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
+	ADDQ $256, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
 	ADDQ $16, BX
-	TESTQ R9, R9
-	JNZ group3
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -1075,49 +1067,27 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntNV4(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntNV4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
+//	DX ahead
 //	SI sStride
 //	DI position in x
 //	CX xStride
@@ -1127,35 +1097,28 @@ lanes7:
 //	R11 position in the lanes
 //	R12 scratch
 //	R13 scratch
-//	R14 distance of prefetching row 0
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntNV4(SB), NOSPLIT, $0-128
+TEXT ·vectorIntNV4(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
+	MOVQ ahead+40(FP), DX
+	MOVQ sStride+56(FP), SI
+	MOVQ xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
+	MOVQ tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	MOVL $0x0f0f0f0f, R12
 	VPBROADCASTD R12, Z29
 
-rows2:
+rows1:
 	MOVQ x+16(FP), DI
 	MOVQ steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
-group3:
+group2:
 	PREFETCHT0 (BX)(SI*4)
 	VMOVDQU64 (BX), X22
 	VPMOVZXBD X22, Z24
@@ -1169,8 +1132,8 @@ group3:
 	CMOVQLT R9, R10
 	SUBQ R10, R9
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
 	VMOVDQU64 (AX), Z16
 	VPSRLW $4, Z16, Z17
 	VPANDQ Z29, Z16, Z16
@@ -1191,13 +1154,13 @@ chunk4:
 	ADDQ $256, DI
 	ADDQ $64, R11
 	SUBQ $1, R10
-	JNZ chunk4
+	JNZ chunk3
 	ADDQ $16, BX
 	TESTQ R9, R9
-	JNZ group3
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+72(FP), R13
+	MOVQ y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -1208,58 +1171,53 @@ chunk4:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
+	JNZ rows1
 	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntNV4Pairs(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntNV4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX wStride
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	R14 distance of prefetching row 0
-//	R15 distance of prefetching row 1
+//	DX ahead
+//	SI wStride
+//	DI distance of prefetching row 1
+//	CX sStride
+//	R8 position in x
+//	R9 xStride
+//	R10 3 times xStride
+//	R11 chunks left after the group
+//	R12 chunks left of the group
+//	R13 position in the lanes
+//	R14 scratch
+//	R15 scratch
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
-TEXT ·vectorIntNV4Pairs(SB), NOSPLIT, $0-128
+TEXT ·vectorIntNV4Pairs(SB), NOSPLIT, $0-136
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ wStride+40(FP), DX
-	MOVQ sStride+48(FP), SI
-	MOVQ xStride+80(FP), CX
-	LEAQ (CX)(CX*2), R8
-	LEAQ (DX)(DX*1), R14
-	CMPQ R14, $8192
-	JGE long1
-	MOVL $8192, R14
-
-long1:
-	LEAQ (R14)(DX*1), R15
+	MOVQ ahead+40(FP), DX
+	MOVQ wStride+48(FP), SI
+	LEAQ (DX)(SI*1), DI
+	MOVQ sStride+56(FP), CX
+	MOVQ xStride+88(FP), R9
+	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+112(FP), R12
-	VMOVDQU64 (R12), Z28
-	MOVL $0x0f0f0f0f, R12
-	VPBROADCASTD R12, Z29
+	MOVQ tables+120(FP), R14
+	VMOVDQU64 (R14), Z28
+	MOVL $0x0f0f0f0f, R14
+	VPBROADCASTD R14, Z29
 
-rows2:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+rows1:
+	MOVQ x+16(FP), R8
+	MOVQ steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1269,131 +1227,155 @@ rows2:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 
-group3:
-	PREFETCHT0 (BX)(SI*4)
+group2:
+	PREFETCHT0 (BX)(CX*4)
+	LEAQ (BX)(CX*4), R15
+	PREFETCHT0 (R15)(CX*1)
 	VMOVDQU64 (BX), X22
 	VPMOVZXBD X22, Z24
 	VPCMPUB $6, vectorLargest<>+0(SB), X22, K5
 	VPSLLD $20, Z24, Z24
 	VMULPS.BCST vectorPow120<>+0(SB), Z24, Z24
 	KORQ K5, K7, K7
-	VMOVDQU64 (BX)(SI*1), X22
+	VMOVDQU64 (BX)(CX*1), X22
 	VPMOVZXBD X22, Z25
 	VPCMPUB $6, vectorLargest<>+0(SB), X22, K5
 	VPSLLD $20, Z25, Z25
 	VMULPS.BCST vectorPow120<>+0(SB), Z25, Z25
 	KORQ K5, K7, K7
-	LEAQ lanes128By16<>+0(SB), R11
-	MOVQ $2, R10
-	CMPQ R9, R10
-	CMOVQLT R9, R10
-	SUBQ R10, R9
+	LEAQ lanes128By16<>+0(SB), R13
+	MOVQ $2, R12
+	CMPQ R11, R12
+	CMOVQLT R11, R12
+	SUBQ R12, R11
 
-chunk4:
-	PREFETCHT0 (AX)(R14*1)
-	PREFETCHT0 (AX)(R15*1)
+chunk3:
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (AX)(DI*1)
 	VMOVDQU64 (AX), Z16
 	VPSRLW $4, Z16, Z17
 	VPANDQ Z29, Z16, Z16
 	VPSHUFB Z16, Z28, Z16
 	VPANDQ Z29, Z17, Z17
 	VPSHUFB Z17, Z28, Z17
-	VMOVDQU64 (R11), Z20
+	VMOVDQU64 (R13), Z20
 	VPERMD Z24, Z20, Z20
-	VMOVDQU64 (AX)(DX*1), Z18
+	VMOVDQU64 (AX)(SI*1), Z18
 	VPSRLW $4, Z18, Z19
 	VPANDQ Z29, Z18, Z18
 	VPSHUFB Z18, Z28, Z18
 	VPANDQ Z29, Z19, Z19
 	VPSHUFB Z19, Z28, Z19
-	VMOVDQU64 (R11), Z21
+	VMOVDQU64 (R13), Z21
 	VPERMD Z25, Z21, Z21
-	VMOVDQU64 128(DI), Z22
+	VMOVDQU64 128(R8), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI), Z26
+	VMOVDQU64 (R8), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI), Z27
+	VMOVDQU64 64(R8), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VMULPS 192(DI), Z20, Z26
+	VMULPS 192(R8), Z20, Z26
 	VFMADD231PS Z26, Z22, Z0
 	VCVTDQ2PS Z23, Z23
-	VMULPS 192(DI), Z21, Z27
+	VMULPS 192(R8), Z21, Z27
 	VFMADD231PS Z27, Z23, Z4
-	VMOVDQU64 128(DI)(CX*1), Z22
+	VMOVDQU64 128(R8)(R9*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*1), Z26
+	VMOVDQU64 (R8)(R9*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*1), Z27
+	VMOVDQU64 64(R8)(R9*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VMULPS 192(DI)(CX*1), Z20, Z26
+	VMULPS 192(R8)(R9*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z1
 	VCVTDQ2PS Z23, Z23
-	VMULPS 192(DI)(CX*1), Z21, Z27
+	VMULPS 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+96(FP), $2
-	JLE multiplied5
-	VMOVDQU64 128(DI)(CX*2), Z22
+	CMPQ batch+104(FP), $2
+	JLE multiplied4
+	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(CX*2), Z26
+	VMOVDQU64 (R8)(R9*2), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(CX*2), Z27
+	VMOVDQU64 64(R8)(R9*2), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VMULPS 192(DI)(CX*2), Z20, Z26
+	VMULPS 192(R8)(R9*2), Z20, Z26
 	VFMADD231PS Z26, Z22, Z2
 	VCVTDQ2PS Z23, Z23
-	VMULPS 192(DI)(CX*2), Z21, Z27
+	VMULPS 192(R8)(R9*2), Z21, Z27
 	VFMADD231PS Z27, Z23, Z6
-	VMOVDQU64 128(DI)(R8*1), Z22
+	VMOVDQU64 128(R8)(R10*1), Z22
 	VMOVDQA64 Z22, Z23
-	VMOVDQU64 (DI)(R8*1), Z26
+	VMOVDQU64 (R8)(R10*1), Z26
 	VPDPBUSD Z26, Z16, Z22
 	VPDPBUSD Z26, Z18, Z23
-	VMOVDQU64 64(DI)(R8*1), Z27
+	VMOVDQU64 64(R8)(R10*1), Z27
 	VPDPBUSD Z27, Z17, Z22
 	VPDPBUSD Z27, Z19, Z23
 	VCVTDQ2PS Z22, Z22
-	VMULPS 192(DI)(R8*1), Z20, Z26
+	VMULPS 192(R8)(R10*1), Z20, Z26
 	VFMADD231PS Z26, Z22, Z3
 	VCVTDQ2PS Z23, Z23
-	VMULPS 192(DI)(R8*1), Z21, Z27
+	VMULPS 192(R8)(R10*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z7
 
-multiplied5:
+multiplied4:
 	ADDQ $64, AX
-	ADDQ $256, DI
-	ADDQ $64, R11
-	SUBQ $1, R10
-	JNZ chunk4
+	ADDQ $256, R8
+	ADDQ $64, R13
+	SUBQ $1, R12
+	JNZ chunk3
 	ADDQ $16, BX
-	TESTQ R9, R9
-	JNZ group3
+	TESTQ R11, R11
+	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+104(FP), R12
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	VMOVUPS Z2, 128(R12)
-	VMOVUPS Z3, 192(R12)
-	VMOVUPS Z4, 256(R12)
-	VMOVUPS Z5, 320(R12)
-	VMOVUPS Z6, 384(R12)
-	VMOVUPS Z7, 448(R12)
-	MOVQ sums+104(FP), R12
-	ADDQ $0, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
+	MOVQ sums+112(FP), R14
+	VMOVUPS Z0, (R14)
+	VMOVUPS Z1, 64(R14)
+	VMOVUPS Z2, 128(R14)
+	VMOVUPS Z3, 192(R14)
+	VMOVUPS Z4, 256(R14)
+	VMOVUPS Z5, 320(R14)
+	VMOVUPS Z6, 384(R14)
+	VMOVUPS Z7, 448(R14)
+	MOVQ sums+112(FP), R14
+	ADDQ $0, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
+
+lanes5:
+	VMOVUPS (R14), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
+	JNZ lanes5
+	ADDQ $4, y+80(FP)
+	MOVQ sums+112(FP), R14
+	ADDQ $256, R14
+	MOVQ y+80(FP), R15
+	MOVQ batch+104(FP), R12
 
 lanes6:
-	VMOVUPS (R12), Z0
+	VMOVUPS (R14), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X1
@@ -1402,40 +1384,18 @@ lanes6:
 	VADDPS X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
+	VADDSS (R15), X0, X0
+	VMOVSS X0, (R15)
+	ADDQ $64, R14
+	ADDQ yStride+96(FP), R15
+	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+72(FP)
-	MOVQ sums+104(FP), R12
-	ADDQ $256, R12
-	MOVQ y+72(FP), R13
-	MOVQ batch+96(FP), R10
-
-lanes7:
-	VMOVUPS (R12), Z0
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $78, X0, X1
-	VADDPS X1, X0, X0
-	VPSHUFD $177, X0, X1
-	VADDPS X1, X0, X0
-	VADDSS (R13), X0, X0
-	VMOVSS X0, (R13)
-	ADDQ $64, R12
-	ADDQ yStride+88(FP), R13
-	SUBQ $1, R10
-	JNZ lanes7
-	ADDQ $4, y+72(FP)
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
+	ADDQ $4, y+80(FP)
+	ADDQ wNext+64(FP), AX
+	ADDQ sNext+72(FP), BX
 	SUBQ $1, rows+32(FP)
-	JNZ rows2
-	KMOVQ K7, R12
-	MOVQ R12, found+120(FP)
+	JNZ rows1
+	KMOVQ K7, R14
+	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET

@@ -4,7 +4,7 @@
 
 #include "textflag.h"
 
-// func vectorFP8NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -19,14 +19,14 @@
 //	R10 position in the scales of the group
 //	R11 scratch
 //	V0 V1 sums; sums of the block
-TEXT ·vectorFP8NEON(SB), NOSPLIT, $64-128
+TEXT ·vectorFP8NEON(SB), NOSPLIT, $64-136
 	MOVD w+0(FP), R0
 	MOVD s+8(FP), R1
-	MOVD y+72(FP), R2
+	MOVD y+80(FP), R2
 	MOVD rows+32(FP), R3
-	MOVD tables+112(FP), R4
-	MOVD wNext+56(FP), R5
-	MOVD sNext+64(FP), R6
+	MOVD tables+120(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
 	FMOVQ (R4), F31
 	FMOVQ 64(R4), F30
 	ADD $128, R4, R11
@@ -135,10 +135,10 @@ step3:
 	VORR V26.B16, V1.B16, V1.B16
 	WORD $0x6e30a821 // VUMAXV V1.B16, V1.B16
 	VMOV V1.B[0], R11
-	MOVD R11, found+120(FP)
+	MOVD R11, found+128(FP)
 	RET
 
-// func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -153,14 +153,14 @@ step3:
 //	R10 position in the scales of the group
 //	R11 scratch
 //	V0 V1 sums; sums of the block
-TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-128
+TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-136
 	MOVD w+0(FP), R0
 	MOVD s+8(FP), R1
-	MOVD y+72(FP), R2
+	MOVD y+80(FP), R2
 	MOVD rows+32(FP), R3
-	MOVD tables+112(FP), R4
-	MOVD wNext+56(FP), R5
-	MOVD sNext+64(FP), R6
+	MOVD tables+120(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
 	FMOVQ (R4), F31
 	FMOVQ 64(R4), F30
 	ADD $128, R4, R11
@@ -261,10 +261,10 @@ step3:
 	VEOR V2.B16, V1.B16, V1.B16
 	WORD $0x6e30a821 // VUMAXV V1.B16, V1.B16
 	VMOV V1.B[0], R11
-	MOVD R11, found+120(FP)
+	MOVD R11, found+128(FP)
 	RET
 
-// func vectorFP4x16NEON(w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -279,14 +279,14 @@ step3:
 //	R10 position in the scales of the group
 //	R11 scratch
 //	V0 V1 sums; sums of the block
-TEXT ·vectorFP4x16NEON(SB), NOSPLIT, $64-128
+TEXT ·vectorFP4x16NEON(SB), NOSPLIT, $64-136
 	MOVD w+0(FP), R0
 	MOVD s+8(FP), R1
-	MOVD y+72(FP), R2
+	MOVD y+80(FP), R2
 	MOVD rows+32(FP), R3
-	MOVD tables+112(FP), R4
-	MOVD wNext+56(FP), R5
-	MOVD sNext+64(FP), R6
+	MOVD tables+120(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
 	FMOVQ (R4), F31
 	FMOVQ 64(R4), F30
 	ADD $128, R4, R11
@@ -387,5 +387,5 @@ step3:
 	VEOR V2.B16, V1.B16, V1.B16
 	WORD $0x6e30a821 // VUMAXV V1.B16, V1.B16
 	VMOV V1.B[0], R11
-	MOVD R11, found+120(FP)
+	MOVD R11, found+128(FP)
 	RET

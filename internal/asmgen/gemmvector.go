@@ -114,23 +114,6 @@ func (v *vector) scaleLanes() []byte {
 // codes returns the memory off bytes past the current position in row r of B, which is 0 or 1.
 func (v *vector) codes(r, off int) Mem { return rowAt(v.w, v.wStride, "", r, off) }
 
-// setAhead sets the distances at which codes are prefetched to the first-level cache: two rows, or
-// vectorAhead bytes where rows are shorter.
-func (v *vector) setAhead() {
-	long := v.fn.NewLabel("long")
-	for r := range v.rows {
-		v.ahead[r] = v.fn.GP(fmt.Sprintf("distance of prefetching row %d", r))
-	}
-	v.fn.I("LEAQ", v.wStride.At(0).By(v.wStride, 1), v.ahead[0])
-	v.fn.I("CMPQ", v.ahead[0], vectorAhead)
-	v.fn.Jump("JGE", long)
-	v.fn.I("MOVL", vectorAhead, v.ahead[0])
-	v.fn.Place(long)
-	if v.rows > 1 {
-		v.fn.I("LEAQ", v.ahead[0].At(0).By(v.wStride, 1), v.ahead[1])
-	}
-}
-
 func (v vector) write(f *File) {
 	v.lanes = f.shared(fmt.Sprintf("lanes%dBy%d", v.arithmetic.chunkCodes(), v.block), v.scaleLanes())
 	v.writeRows(f, 1)
@@ -145,12 +128,16 @@ func (v *vector) writeRows(f *File, rows int) {
 	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for %s, in groups of 16 blocks and\nsteps of %d codes. It reports scales %s.", name, what, v.arithmetic.chunkCodes(), v.arithmetic.checks(v)), vectorParams)
 	v.fn, v.rows = fn, rows
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
-	v.wStride = fn.Arg("wStride")
+	v.ahead[0] = fn.Arg("ahead")
+	if rows > 1 {
+		v.wStride = fn.Arg("wStride")
+		v.ahead[1] = fn.GP("distance of prefetching row 1")
+		fn.I("LEAQ", v.ahead[0].At(0).By(v.wStride, 1), v.ahead[1])
+	}
 	sStride := fn.Arg("sStride")
 	v.x = newVectorX(fn)
 	left, chunks, lanes := fn.GP("chunks left after the group"), fn.GP("chunks left of the group"), fn.GP("position in the lanes")
 	tmp, to := fn.GP("scratch"), fn.GP("scratch")
-	v.setAhead()
 	fn.I("KXORQ", K(7), K(7), K(7))
 	fn.I("MOVQ", fn.FP("tables"), tmp)
 	v.arithmetic.constants(v, tmp)
@@ -171,6 +158,10 @@ func (v *vector) writeRows(f *File, rows int) {
 	}
 	group := fn.Label("group")
 	fn.I("PREFETCHT0", v.s.At(0).By(sStride, 4))
+	if rows > 1 {
+		fn.I("LEAQ", v.s.At(0).By(sStride, 4), to)
+		fn.I("PREFETCHT0", to.At(0).By(sStride, 1))
+	}
 	for r := range rows {
 		m := v.s.At(0)
 		if r > 0 {

@@ -137,7 +137,7 @@ func (v *vectorF32) write(f *File) {
 	v.fn = fn
 	fn.Frame(frameBytes)
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
-	tables, wStride := fn.Arg("tables"), fn.Arg("wStride")
+	tables, ahead := fn.Arg("tables"), fn.Arg("ahead")
 	v.x = newVectorX(fn)
 	left, steps := fn.GP("steps left after the group"), fn.GP("steps left of the group")
 	v.p = fn.GP("position in the scales of the group")
@@ -182,7 +182,7 @@ func (v *vectorF32) write(f *File) {
 		v.batch = batch
 		step := fn.Label("step")
 		for at := 0; at < bytes; at += 64 {
-			fn.I("PREFETCHT0", v.w.At(at).By(wStride, max(1, 32/v.bits&^1))) // a few KiB: rows of fewer bytes are prefetched further ahead
+			fn.I("PREFETCHT0", v.w.At(at).By(ahead, 1))
 		}
 		v.decode(v)
 		fn.I("ADDQ", bytes, v.w)

@@ -1,7 +1,7 @@
 package asmgen
 
 // vectorParams are those of gemm.vectorFunc.
-const vectorParams = "w, s, x unsafe.Pointer, steps, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64"
+const vectorParams = "w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64"
 
 // limitSteps sets steps to those of the next group: all steps of a group, or those left. It subtracts
 // them from left.
@@ -14,10 +14,6 @@ func limitSteps(fn *Func, left, steps Reg, group int) {
 
 // vectorBatches are the numbers of rows of A that a loop of a vector kernel multiplies by.
 const vectorBatches = 4
-
-// vectorAhead is the distance in bytes at which kernels that multiply in BF16 or in integers prefetch
-// codes. The hardware prefetches too little by itself where a core reads as fast as memory allows.
-const vectorAhead = 8192
 
 // vectorX addresses rows of A from a common position.
 type vectorX struct{ x, stride, triple Reg }
