@@ -90,9 +90,9 @@ func (v *vectorKernel) scaleBytes() int {
 
 // stepsAtOnce returns the number of steps of a row per call of the kernel: those of whole groups.
 func (v *vectorKernel) stepsAtOnce() int {
-	groups := vectorBytes / (v.groupCodes() * v.bits / 8)
-	if v.lanes > 0 {
-		groups = vectorFloats / v.groupCodes()
+	groups := vectorFloats / v.groupCodes()
+	if v.lanes == 0 {
+		groups = max(groups, vectorBytes/(v.groupCodes()*v.bits/8))
 	}
 	return groups * v.groupCodes() / v.step
 }
@@ -124,9 +124,7 @@ func (k *kernel) planVector(p *plan) (why string) {
 		return p.planVectorF32(v)
 	case f.Element.StoredBits() != v.bits || v.tables(f.Element) == nil:
 		return "unsupported element format"
-	case !perRow && (f.Scale != v.scale || f.Block.Cols != v.block):
-		return "unsupported scales"
-	case perRow && v.scale != format.E8M0:
+	case f.Scale != v.scale && !perRow, f.Scaled() && !perRow && f.Block.Cols != v.block, perRow && v.scale != format.E8M0:
 		return "unsupported scales"
 	case commonChunk(a.t.Format) != math.MaxInt:
 		return "a has several FP32 scales per row"

@@ -6,14 +6,12 @@ package gemm
 
 import "unsafe"
 
-// vectorF32AVX2 is a vectorFunc for groups of 512 unscaled codes in steps of 32. It
-// reports scales above the largest supported one, and NaN elements of 8 bits.
+// vectorF32AVX2 is a vectorFunc for groups of 512 unscaled codes in steps of 32.
 //
 //go:noescape
 func vectorF32AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorBF16AVX2 is a vectorFunc for groups of 512 unscaled codes in steps of 64. It
-// reports scales above the largest supported one, and NaN elements of 8 bits.
+// vectorBF16AVX2 is a vectorFunc for groups of 512 unscaled codes in steps of 64.
 //
 //go:noescape
 func vectorBF16AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)

@@ -2,18 +2,19 @@ package asmgen
 
 import "fmt"
 
-// gemmVectorsF32 writes the vector kernels that multiply in float32, for both vector widths.
+// gemmVectorsF32 writes the vector kernels that multiply in float32, for both vector widths. With AVX-512,
+// that for BF16 takes A in BF16: other inputs are rare, and the AVX2 kernel is as fast for them.
 func gemmVectorsF32() []*File {
 	var files []*File
 	for _, width := range []vectorWidth{
-		{"AVX512", "vectorf32", 64, Z, (*vectorF32).dwords},
-		{"AVX2", "vectoravx2", 32, Y, (*vectorF32).nibbles},
+		{"AVX512", "vectorf32", 64, Z, (*vectorF32).pairs, (*vectorF32).dwords},
+		{"AVX2", "vectoravx2", 32, Y, (*vectorF32).halves, (*vectorF32).nibbles},
 	} {
 		f := NewFile("gemm", width.file)
 		c := newVectorConstants(f, width)
 		for _, v := range []vectorF32{
 			{name: "F32", bits: 32, step: 32, group: 512, decode: (*vectorF32).floats},
-			{name: "BF16", bits: 16, step: 64, group: 512, decode: (*vectorF32).halves},
+			{name: "BF16", bits: 16, step: 64, group: 512, decode: width.halves, bf16: width.bytes == 64},
 			{name: "FP8", bits: 8, block: 32, step: width.bytes, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).float8, nan: true},
 			{name: "FP8x128", bits: 8, block: 128, step: 128, group: 512, scales: (*vectorF32).f32, decode: (*vectorF32).float8, nan: true},
 			{name: "INT8", bits: 8, block: 32, step: 32, group: 512, scales: (*vectorF32).e8m0OrF32, decode: (*vectorF32).integers},
@@ -37,7 +38,8 @@ type vectorWidth struct {
 	tier, file string
 	bytes      int // of a vector
 	vec        func(int) Vec
-	fours      func(v *vectorF32) // decodes a step of 4-bit codes
+	halves     func(v *vectorF32) // decodes a step of BF16
+	fours      func(v *vectorF32) // of 4-bit codes
 }
 
 // lanes returns the float32 elements of a vector.
@@ -70,7 +72,7 @@ func (w vectorWidth) bitwise(name string) string {
 // vector has a lane for each code, otherwise as BF16 in two tables. A is arranged in the order
 // that takes the fewest instructions:
 //
-//	BF16     of each two vectors, the even elements, then the odd ones
+//	BF16     AVX2: of each two vectors, the even elements, then the odd ones
 //	4 bits   AVX-512: of each eight codes, which are a dword, the first in one vector, the
 //	         second in the next, and so on
 //	         AVX2: of the codes of a vector, 32 in 128 bits, the first 16 in four vectors,
@@ -87,6 +89,7 @@ type vectorF32 struct {
 	scales      func(v *vectorF32, tables Reg) // of a group, to the frame
 	decode      func(v *vectorF32)             // a step
 	nan         bool                           // reports codes of 7 ones
+	bf16        bool                           // A is in BF16
 	batch       int                            // rows of A of the current loop
 	fn          *Func
 	w, s, p     Reg
@@ -129,13 +132,15 @@ func (v *vectorF32) worst() Vec  { return v.t(2) }
 func (v *vectorF32) zero(r Vec) { v.fn.I(v.bitwise("VPXOR"), r, r, r) }
 
 func (v *vectorF32) write(f *File) {
-	name, what := "vector"+v.name+v.tier, "unscaled codes"
+	name, what, reports := "vector"+v.name+v.tier, "unscaled codes", ""
 	if v.block > 0 {
-		what = fmt.Sprintf("codes in blocks of %d", v.block)
+		what, reports = fmt.Sprintf("codes in blocks of %d", v.block), " It\nreports scales above the largest supported one, and NaN elements of 8 bits."
 	}
-	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for groups of %d %s in steps of %d. It\nreports scales above the largest supported one, and NaN elements of 8 bits.", name, v.group, what, v.step), vectorParams)
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for groups of %d %s in steps of %d.%s", name, v.group, what, v.step, reports), vectorParams)
 	v.fn = fn
-	fn.Frame(frameBytes)
+	if v.block > 0 {
+		fn.Frame(frameBytes)
+	}
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
 	tables, ahead := fn.Arg("tables"), fn.Arg("ahead")
 	v.x = newVectorX(fn)
@@ -145,9 +150,11 @@ func (v *vectorF32) write(f *File) {
 	v.frame = tmp
 	fn.Note(fmt.Sprintf("%v…%v", v.sum(0), v.sum(vectorBatches-1)), "sums")
 	fn.Note(fmt.Sprintf("%v…%v", v.dot(0), v.dot(vectorBatches-1)), "those of the block, or of odd vectors")
-	fn.Note(fmt.Sprintf("%v %v", v.t(0), v.t(1)), "constants of the arithmetic")
-	fn.I("VPXOR", X(0), X(0), X(0))
-	fn.I("VMOVDQU", X(0), SP.At(frameFound))
+	if v.block > 0 {
+		fn.Note(fmt.Sprintf("%v %v", v.t(0), v.t(1)), "constants of the arithmetic")
+		fn.I("VPXOR", X(0), X(0), X(0))
+		fn.I("VMOVDQU", X(0), SP.At(frameFound))
+	}
 	if v.nan {
 		fn.Note(v.worst(), "codes with sign bits set: the maximum of each byte")
 		v.zero(v.worst())
@@ -155,7 +162,7 @@ func (v *vectorF32) write(f *File) {
 	if v.bits == 4 && v.bytes == 64 {
 		fn.I("VMOVUPS", tables.At(vectorValues), v.t(0))
 		fn.I("VMOVUPS", v.perDword[v.block], v.t(1))
-	} else {
+	} else if v.block > 0 {
 		fn.I("VMOVUPS", tables.At(vectorFirst), v.t(0))
 		fn.I("VMOVUPS", tables.At(vectorSecond), v.t(1))
 	}
@@ -163,8 +170,10 @@ func (v *vectorF32) write(f *File) {
 	row := fn.Label("row")
 	fn.I("MOVQ", fn.FP("x"), v.x.x)
 	fn.I("MOVQ", fn.FP("steps"), left)
-	fn.I("LEAQ", SP.At(frameBytes-2*frameLine-1), v.frame)
-	fn.I("ANDQ", -frameLine, v.frame)
+	if v.block > 0 {
+		fn.I("LEAQ", SP.At(frameBytes-2*frameLine-1), v.frame)
+		fn.I("ANDQ", -frameLine, v.frame)
+	}
 	for b := range vectorBatches {
 		v.zero(v.sum(b))
 		if v.block == 0 {
@@ -186,7 +195,7 @@ func (v *vectorF32) write(f *File) {
 		}
 		v.decode(v)
 		fn.I("ADDQ", bytes, v.w)
-		fn.I("ADDQ", 4*v.step, v.x.x)
+		fn.I("ADDQ", v.inputBytes()*v.step, v.x.x)
 		if v.block > 0 {
 			fn.I("ADDQ", 4*v.step/v.block, v.p)
 		}
@@ -212,8 +221,20 @@ func (v *vectorF32) write(f *File) {
 	fn.I("ADDQ", fn.FP("sNext"), v.s)
 	fn.I("SUBQ", 1, fn.FP("rows"))
 	fn.Jump("JNZ", row)
-	v.report(tables, tmp)
+	if v.block > 0 {
+		v.report(tables, tmp)
+	} else {
+		fn.I("MOVQ", 0, fn.FP("found"))
+	}
 	fn.Return()
+}
+
+// inputBytes returns the bytes of an element of A.
+func (v *vectorF32) inputBytes() int {
+	if v.bf16 {
+		return 2
+	}
+	return 4
 }
 
 // report sets found.

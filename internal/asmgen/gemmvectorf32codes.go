@@ -148,6 +148,17 @@ func (v *vectorF32) halves() {
 	}
 }
 
+// pairs multiplies in BF16, and alternates between the sums of even and odd vectors.
+func (v *vectorF32) pairs() {
+	for i := range v.step * v.bits / 8 / v.bytes {
+		codes := v.t(3 + i%2)
+		v.fn.I("VMOVUPS", v.w.At(v.bytes*i), codes)
+		for b := range v.batch {
+			v.fn.I("VDPBF16PS", v.x.at(b, v.bytes*i), codes, []Vec{v.sum(b), v.dot(b)}[i%2])
+		}
+	}
+}
+
 // float8 moves the magnitude to that of a float16.
 func (v *vectorF32) float8() {
 	perWords := v.bytes / 2
