@@ -30,7 +30,7 @@ type vectorKernel struct {
 	batch       int                                   // maximum rows of A: with more, packing B is faster
 	minRows     int                                   // minimum rows of A where BF16 products are no faster than float32 ones
 	batchPacked int                                   // maximum rows of A if B is already packed
-	tables      func(e *format.Scalar) unsafe.Pointer // constants for an element format; float32 kernels return nil for unsupported ones
+	tables      func(e *format.Scalar) unsafe.Pointer // constants for an element format; nil for unsupported ones
 
 	single, pairs vectorFunc // for single rows of B, and for pairs of rows of B if a pass has several rows of A; nil: single supports all passes. No single: portable Go
 	most          int        // maximum rows of A in a pass; 0: 4
@@ -42,17 +42,17 @@ type vectorKernel struct {
 // A vectorFunc adds to y the products of batch rows of A (1, 2, or 4), xStride bytes apart, with
 // rows or pairs of rows of B, over the given number of steps. Rows of B are wStride bytes apart
 // and their scales sStride; wNext and sNext lead from the end of the steps and of the groups of a row
-// (or pair) to the next. Products with rows of A are yStride bytes apart. sums is scratch memory. It reports
-// codes or scales that it does not support.
+// (or pair) to the next. Codes are prefetched ahead bytes before they are read. Products with rows of A are
+// yStride bytes apart. sums is scratch memory. It reports codes or scales that it does not support.
 type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
 const (
 	vectorRows     = 64      // maximum rows of B in a task
 	vectorBlocks   = 16      // maximum blocks in a group
 	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
-	vectorFloats   = 1 << 12 // positions per call if x is float32: shorter runs break the sequential reads of rows of common length
+	vectorFloats   = 1 << 12 // positions per call if x is float32, and minimum: shorter runs break the sequential reads of rows of common length
 	vectorLine     = 64      // bytes of a cache line
-	vectorAhead    = 1 << 13 // distance in bytes at which contiguous codes are prefetched: the hardware prefetches too little
+	vectorAhead    = 1 << 13 // minimum distance in bytes of prefetching: the hardware prefetches too little. A greater one evicts x
 	vectorLanes    = 16      // maximum lanes of a vector
 	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
 )
@@ -334,7 +334,7 @@ func (w *worker) vectorCopied(l0, l1, from, to, at int) (found bool) {
 	clear(codes)
 	fill(scales, v.padding())
 	all, stride := w.job.vector.scales.from(l0)
-	used := min(codeBytes, rowBytes-first)
+	used := min(codeBytes, ceilDiv(p.k*v.bits, 8)-first) // without the padding of a partial block, which may be NaN
 	blocks := ceilDiv(min(to*v.step, p.k), v.block) - from*v.step/v.block
 	for l := range l1 - l0 {
 		copy(codes[l*codeBytes:(l+1)*codeBytes], t.Codes[(l0+l)*rowBytes+first:][:used])
@@ -377,7 +377,7 @@ func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m
 				last := together / rows * rows
 				if last > 0 {
 					next, ahead := rows*stride-k*v.stepBytes(), vectorAhead
-					if together > 1 && next >= vectorLine {
+					if together > 1 && next >= vectorLine { // not the bytes after this part
 						ahead = max(ahead, 4/rows*stride)
 					}
 					found = w.vectorPass(dot, pass, part, s, first+c, k, last/rows, ahead, stride, scaleStride, next, rows*scaleStride-scaleBytes, at+l) || found

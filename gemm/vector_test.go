@@ -22,7 +22,7 @@ func TestVector(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		ran := map[string]bool{}
 		for i, f := range formats {
-			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 150, 1000}} {
+			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 150, 1000}, {1, 67, 8800}} {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
 				with := []quant.Format{quant.BF16, f, quant.MXFP8, quant.MXINT8, quant.F32}[trial%5]
 				a, b := operand(t, r, with, quant.Rowwise, s.m, s.k), operand(t, r, f, quant.Rowwise, s.n, s.k)
@@ -186,6 +186,40 @@ func TestVectorExact(t *testing.T) {
 		}
 		if ran < 8 {
 			t.Errorf("kernel=%s: got %d supported pairs of operands", k.Name, ran)
+		}
+	}
+}
+
+// TestVectorIntegers checks that BF16 kernels decode every code of INT8 exactly, the lowest included.
+func TestVectorIntegers(t *testing.T) {
+	if !cpu.Has(cpu.AVX512) {
+		t.Skip("this processor has no BF16 kernels")
+	}
+	const codes, width = 256, 544
+	for _, f := range []quant.Format{quant.Q8_0, quant.MXINT8} {
+		for _, m := range []int{1, 2} { // one row of B, or a pair
+			for _, at := range []int{0, 31, 40, 543} {
+				r := rand.New(rand.NewPCG(15, uint64(at)))
+				a, b := mustTensor(t, quant.BF16, m, width), operand(t, r, f, quant.Rowwise, codes, width)
+				for i := range m {
+					a.Codes[i*a.RowBytes()+2*at+1] = 0x40 // 2
+				}
+				for l := range codes {
+					b.Codes[l*width+at] = byte(l)
+				}
+				c := tensor.New(m, codes)
+				if err := Mul(c, a, b, Options{Kernel: "vector-" + f.Name + "-avx512"}); err != nil {
+					t.Fatal(err)
+				}
+				for l := range codes {
+					want := 2 * f.Element.Decode(uint32(l)) * b.Scale(l, at)
+					for i := range m {
+						if got := c.At(i, l); got != want {
+							t.Errorf("format=%s m=%d at %d, code %#x: got %g, want %g", f, m, at, l, got, want)
+						}
+					}
+				}
+			}
 		}
 	}
 }

@@ -64,7 +64,8 @@ func (w vectorWidth) bitwise(name string) string {
 // A vectorF32 writes the vector kernel for a format of B. It multiplies one row of B at a time
 // by up to vectorBatches rows of A. A group has up to 16 scales, which are decoded to the frame
 // first. A step is a number of whole blocks. The products of a block are added, multiplied by
-// its scale, and added to the sums. Without scales, two sums alternate between vectors.
+// its scale, and added to the sums. Without scales, two sums alternate between vectors. If A is in
+// BF16, the products are added in pairs, by VDPBF16PS.
 //
 // Codes are decoded to their values, or to their values divided by a power of two that the
 // scales include. 8- and 6-bit elements become float16, which are converted as they are loaded
