@@ -23,7 +23,7 @@ type Transport struct {
 	abort      chan struct{}
 	end        chan struct{}
 	ended      chan error
-	watch      *watch // nil: only the launcher notices that a process ends
+	watch      *watch      // nil: only the launcher notices that a process ends
 	lostRank   atomic.Bool // lost was called with an error
 	aborting   atomic.Bool
 }
