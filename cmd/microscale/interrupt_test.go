@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -85,13 +86,18 @@ func TestKill(t *testing.T) {
 	done(t, "verify", src, dst)
 }
 
-// TestInterrupt checks that Ctrl-C ends the command with one line and no files.
+// TestInterrupt checks that Ctrl-C, and a terminal that is closed, end the command with one line and no
+// files.
 func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
 	largeFile(t, src, 48)
 	before := snapshot(t, dir)
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	for _, sent := range signals {
 		cmd, stdout, stderr := process(t, "quantize", src, dst, "--format", "nvfp4")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -100,7 +106,7 @@ func TestInterrupt(t *testing.T) {
 			_, err := os.Stat(dst + ".microscale-partial")
 			return err == nil
 		})
-		if err := cmd.Process.Signal(signal); err != nil {
+		if err := cmd.Process.Signal(sent); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // the status tells
@@ -109,6 +115,33 @@ func TestInterrupt(t *testing.T) {
 			t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 		}
 	}
+}
+
+// TestInterruptNohup checks that a closed terminal does not end a command under nohup.
+func TestInterruptNohup(t *testing.T) {
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Skip("there is no nohup")
+	}
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
+	largeFile(t, src, 48)
+	cmd, stdout, stderr := process(t, "quantize", src, dst, "--format", "nvfp4")
+	cmd.Path, cmd.Args = nohup, append([]string{nohup}, cmd.Args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		_, err := os.Stat(dst + ".microscale-partial")
+		return err == nil
+	})
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s %s", err, stdout, stderr)
+	}
+	done(t, "verify", src, dst)
 }
 
 // TestInterruptSample interrupts the creation of one sample, and of the first of two. No
