@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

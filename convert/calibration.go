@@ -12,9 +12,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/lock"
 )
 

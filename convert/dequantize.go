@@ -2,8 +2,8 @@ package convert
 
 import (
 	"context"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"

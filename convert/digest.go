@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/safetensors"

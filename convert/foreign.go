@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 )
 
 // foreignTensors match tensors of unsupported quantizations.

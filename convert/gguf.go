@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/behavior"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/profile"

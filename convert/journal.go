@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/verify"
 )
 

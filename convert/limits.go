@@ -1,9 +1,9 @@
 package convert
 
 import (
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/internal/behavior"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
 )
 
 // noteLimits adds notes of what clients of the convention would reject or misread because of
@@ -23,5 +23,5 @@ func (p *Plan) noteLimits() {
 		}
 		planned.Weights = append(planned.Weights, w)
 	}
-	p.Notes = append(p.Notes, clients.Limits(planned)...)
+	p.Notes = append(p.Notes, client.Limits(planned)...)
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -20,7 +20,7 @@ import (
 // which TestLimits checks.
 func withoutLimits(warnings []string) []string {
 	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool {
-		return slices.ContainsFunc(clients.All(), func(c clients.Client) bool { return strings.HasPrefix(w, c.Name+": ") })
+		return slices.ContainsFunc(client.All(), func(c client.Client) bool { return strings.HasPrefix(w, c.Name+": ") })
 	})
 }
 
@@ -81,7 +81,7 @@ func qwen(t *testing.T, generation int) *checkpoint.Model {
 // TestUnscaledGraph: files for an architecture in which llama.cpp ignores global scales of
 // NVFP4 have none, and verify reports a file that has one.
 func TestUnscaledGraph(t *testing.T) {
-	client, err := clients.Lookup("llamacpp")
+	client, err := client.Lookup("llamacpp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/lock"

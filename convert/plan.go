@@ -19,9 +19,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"

@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 )
 

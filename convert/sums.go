@@ -3,7 +3,7 @@ package convert
 import (
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"

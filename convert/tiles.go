@@ -6,8 +6,8 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/measure"

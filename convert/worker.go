@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 )
 
 // A worker is one of several runs that execute one plan together, each on a separate machine.

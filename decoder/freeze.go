@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/quant"

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"

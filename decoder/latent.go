@@ -1,7 +1,7 @@
 package decoder
 
 import (
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/tensor"
 )

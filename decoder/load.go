@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/quant"

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/nn"
 )
 

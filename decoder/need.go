@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/safetensors"
 )

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 )
 
 // A Plan is what a model computes, layer by layer: its family and its configuration compiled into

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/parallel"
 )
 

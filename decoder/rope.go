@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/nn"
 )
 

@@ -9,8 +9,8 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/safetensors"

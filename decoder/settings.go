@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/configjson"
 )
 

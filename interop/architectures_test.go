@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -68,10 +68,10 @@ func (l layoutOf) write(t *testing.T, source, dst string, exclude ...*regexp.Reg
 }
 
 // objections returns what a client rejects or misreads in a checkpoint according to package
-// clients.
-func objections(t *testing.T, client, dir string) []checkpoint.Problem {
+// client.
+func objections(t *testing.T, name, dir string) []checkpoint.Problem {
 	t.Helper()
-	c, err := clients.Lookup(client)
+	c, err := client.Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -83,7 +83,7 @@ type loaded struct {
 // TestTorchCheckpoints: transformers decodes a quantized checkpoint to the values of
 // dequantize, bit for bit, and computes our logits.
 func TestTorchCheckpoints(t *testing.T) {
-	client, err := clients.Lookup("transformers")
+	client, err := client.Lookup("transformers")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestTorchCheckpoints(t *testing.T) {
 			for _, scheme := range c.Schemes(f) {
 				there := slices.ContainsFunc(readings, func(r reading) bool { return r.convention == c.Name && r.scheme == scheme })
 				if there != client.Reads(c.Name, scheme) {
-					t.Errorf("%s %s is read by transformers: %v here, and otherwise in package clients", c, scheme, there)
+					t.Errorf("%s %s is read by transformers: %v here, and otherwise in package client", c, scheme, there)
 				}
 			}
 		}

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -85,7 +85,7 @@ func TestClientsRead(t *testing.T) {
 			t.Errorf("%s %s: %v", tc.convention, tc.scheme, dst.Problems)
 		}
 		var readers []string
-		for _, c := range clients.All() {
+		for _, c := range client.All() {
 			if problems := c.Rejects(dst); len(problems) == 0 {
 				readers = append(readers, c.Name)
 			} else if text := problems[0].Text; !strings.HasPrefix(text, c.Name+": it does not read "+tc.convention) && !strings.HasPrefix(text, c.Name+": the client reads mxfp4 in experts only") {
@@ -155,7 +155,7 @@ func TestClientRules(t *testing.T) {
 			if len(m.Problems) > 0 {
 				t.Fatalf("the convention does not allow it: %v", m.Problems)
 			}
-			c, err := clients.Lookup(strings.ToUpper(tc.client))
+			c, err := client.Lookup(strings.ToUpper(tc.client))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestClientRules(t *testing.T) {
 			}
 		})
 	}
-	if _, err := clients.Lookup("none"); err == nil || !strings.Contains(err.Error(), `unknown client "none": use one of vllm, sglang, trtllm`) {
+	if _, err := client.Lookup("none"); err == nil || !strings.Contains(err.Error(), `unknown client "none": use one of vllm, sglang, trtllm`) {
 		t.Errorf("error %v", err)
 	}
 	src := open(t, attention(t, 128, 128))
@@ -173,7 +173,7 @@ func TestClientRules(t *testing.T) {
 	d := readDirectory(t, dst.Source.Path)
 	bare := t.TempDir()
 	d.write(t, bare)
-	c, err := clients.Lookup("trtllm")
+	c, err := client.Lookup("trtllm")
 	if err != nil {
 		t.Fatal(err)
 	}

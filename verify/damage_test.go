@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -73,7 +73,7 @@ func TestModelRules(t *testing.T) {
 			if len(m.Problems) > 0 || m.Quantized() != 1 {
 				t.Fatalf("%d weights are quantized; problems %v", m.Quantized(), m.Problems)
 			}
-			c, err := clients.Lookup(tc.client)
+			c, err := client.Lookup(tc.client)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,6 @@
 package verify
 
-import "github.com/microscale-go/microscale/internal/checkpoint"
+import "github.com/microscale-go/microscale/checkpoint"
 
 // progress counts the bytes of a comparison and reports them. It is not safe for concurrent
 // use.

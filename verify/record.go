@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"

@@ -17,9 +17,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -114,9 +114,9 @@ type Options struct {
 // also compares dst with the checksums in its files. Faults of dst are in the report. An
 // error means that a checkpoint could not be read, or a client is unknown.
 func Compare(ctx context.Context, src, dst *hf.Checkpoint, o Options) (*Report, error) {
-	var loaders []clients.Client
+	var loaders []client.Client
 	for _, name := range o.Clients {
-		c, err := clients.Lookup(name)
+		c, err := client.Lookup(name)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func Compare(ctx context.Context, src, dst *hf.Checkpoint, o Options) (*Report, 
 }
 
 // compareModels is Compare for checkpoints whose conventions are read.
-func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, loaders []clients.Client) (*Report, error) {
+func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, loaders []client.Client) (*Report, error) {
 	r := &Report{}
 	r.report(dst.Problems)
 	structure := slices.Clone(r.Problems)

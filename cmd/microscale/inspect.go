@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/summary"

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"

@@ -11,8 +11,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -27,7 +27,7 @@ func PrintClients(w io.Writer, markdown bool) error {
 		name := f.Name
 		for i, cell := range clientCells(f) {
 			if cell != "-" {
-				t.AppendRow(table.Row{name, clients.All()[i].Name, cell})
+				t.AppendRow(table.Row{name, client.All()[i].Name, cell})
 				name = ""
 			}
 		}
@@ -43,7 +43,7 @@ func PrintClients(w io.Writer, markdown bool) error {
 // which each client reads it.
 func clientTable() table.Writer {
 	columns := []cli.Column{cli.Left("format"), cli.Left("cuBLASLt, hipBLASLt on")}
-	for _, c := range clients.All() {
+	for _, c := range client.All() {
 		columns = append(columns, cli.Left(c.Name))
 	}
 	t := cli.NewTable(columns...)
@@ -63,7 +63,7 @@ func clientTable() table.Writer {
 // clientCells returns the convention and scheme in which each client reads f, or - if it does not.
 func clientCells(f quant.Format) []string {
 	var cells []string
-	for _, c := range clients.All() {
+	for _, c := range client.All() {
 		cell := "-"
 		if convention, scheme, err := c.Stores(f); err == nil {
 			cell = strings.TrimSpace(convention.Name + " " + scheme)

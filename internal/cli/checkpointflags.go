@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
-	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -110,13 +110,13 @@ func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
 
 // A ClientFlag is --for: the client to write a checkpoint for.
 type ClientFlag struct {
-	*Choice[clients.Client]
+	*Choice[client.Client]
 }
 
 // AddFor adds --for to cmd. It excludes --convention.
 func AddFor(cmd *cobra.Command) ClientFlag {
-	names := Names(clients.All())
-	c := AddChoice(cmd, "for", "store DST as client `NAME` reads it: "+strings.Join(names, ", "), "", names, clients.Lookup)
+	names := Names(client.All())
+	c := AddChoice(cmd, "for", "store DST as client `NAME` reads it: "+strings.Join(names, ", "), "", names, client.Lookup)
 	return ClientFlag{c}
 }
 
@@ -154,16 +154,16 @@ func lookupConvention(name string) (*checkpoint.Convention, error) {
 	if err == nil {
 		return convention, nil
 	}
-	if client, clientErr := clients.Lookup(name); clientErr == nil {
+	if client, clientErr := client.Lookup(name); clientErr == nil {
 		return nil, fmt.Errorf("%s is a client, not a convention: use --for %s", name, client)
 	}
 	return nil, err
 }
 
 // AddClients adds --client to cmd.
-func AddClients(cmd *cobra.Command) *[]clients.Client {
-	names := Names(clients.All())
-	c := &List[clients.Client]{parse: clients.Lookup}
+func AddClients(cmd *cobra.Command) *[]client.Client {
+	names := Names(client.All())
+	c := &List[client.Client]{parse: client.Lookup}
 	cmd.Flags().Var(c, "client", "also report what the clients `NAMES` would reject or misread: "+strings.Join(names, ", "))
 	complete(cmd, "client", names, cobra.ShellCompDirectiveNoFileComp)
 	return &c.values

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/input"

@@ -10,10 +10,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/hub"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/safetensors"

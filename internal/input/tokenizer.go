@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/tokenizer"
 )

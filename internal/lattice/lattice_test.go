@@ -67,27 +67,27 @@ internal/nn: internal/enum internal/comm recipe gemm mma quant tensor format int
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
-internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson internal/enum internal/parallel
-internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson tokenizer
-decoder: internal/lock internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp internal/configjson hf safetensors
+checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson internal/enum internal/parallel
+checkpoint/llamacpp: checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson tokenizer
+decoder: internal/lock internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel checkpoint checkpoint/llamacpp internal/configjson hf safetensors
 train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel internal/enum internal/configjson
-internal/clients: internal/checkpoint quant internal/enum
-verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
-convert: internal/behavior verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
-internal/bench: decoder internal/report convert internal/checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu internal/memory
-internal/cli: internal/bounded internal/lock internal/sampling internal/nn internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format internal/enum internal/configjson internal/report
+checkpoint/client: checkpoint quant internal/enum
+verify: checkpoint/client checkpoint hf safetensors quant tensor format measure
+convert: internal/behavior verify checkpoint/client internal/checksum checkpoint checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
+internal/bench: decoder internal/report convert checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu internal/memory
+internal/cli: internal/bounded internal/lock internal/sampling internal/nn checkpoint/client checkpoint/llamacpp convert verify train recipe mma profile checkpoint quant format internal/enum internal/configjson internal/report
 internal/ranks: internal/cli train internal/comm internal/comm/mpi internal/enum
-internal/input: internal/memory internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded safetensors
-internal/generation: internal/input hf internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer quant
+internal/input: internal/memory internal/cli convert checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded safetensors
+internal/generation: internal/input hf checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer quant
 internal/serve: internal/generation internal/chat internal/sampling
 internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
 internal/blocksize: internal/cli internal/chart measure quant tensor format internal/enum
 internal/numbers: internal/behavior internal/cli mma measure profile quant tensor format
-internal/catalog: internal/clients internal/numbers internal/cli internal/device mma quant format
-internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
+internal/catalog: checkpoint/client internal/numbers internal/cli internal/device mma quant format
+internal/summary: internal/cli convert verify checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli internal/device internal/relayout
-internal/study: internal/cli internal/report internal/bench convert verify train decoder internal/nn recipe mma internal/checkpoint measure quant tensor internal/bounded
-internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded internal/memory
+internal/study: internal/cli internal/report internal/bench convert verify train decoder internal/nn recipe mma checkpoint measure quant tensor internal/bounded
+internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile checkpoint quant tensor tokenizer internal/bounded internal/memory
 cmd/microscale: *
 `
 

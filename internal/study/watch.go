@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/measure"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 )
 

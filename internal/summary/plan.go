@@ -11,8 +11,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"

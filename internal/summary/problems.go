@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/verify"
 )

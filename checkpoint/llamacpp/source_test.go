@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/safetensors"

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/tokenizer"
 )

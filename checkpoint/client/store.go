@@ -1,11 +1,11 @@
-package clients
+package client
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/gguf"
 )
 

@@ -1,14 +1,14 @@
-// Package clients lists the programs that load quantized checkpoints: the schemes that each
+// Package client lists the programs that load quantized checkpoints: the schemes that each
 // reads, and the checkpoints that it rejects or misreads although the convention allows them.
 // Unknown behavior is not a rule.
-package clients
+package client
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/quant"
 )

@@ -1,7 +1,7 @@
 package llamacpp
 
 import (
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/internal/gguf"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/quant"
 )

@@ -17,9 +17,9 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"

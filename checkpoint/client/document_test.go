@@ -1,4 +1,4 @@
-package clients_test
+package client_test
 
 import (
 	"flag"
@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/clients"
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 )
 
 var update = flag.Bool("update", false, "write docs/conventions.md")
@@ -21,7 +21,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- tables: go test ./internal/clients -update -->\n", "<!-- end of tables -->\n"
+	const begin, end = "<!-- tables: go test ./checkpoint/client -update -->\n", "<!-- end of tables -->\n"
 	before, rest, ok := strings.Cut(string(got), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -35,7 +35,7 @@ func TestDocument(t *testing.T) {
 		return
 	}
 	if string(got) != want {
-		t.Errorf("%s is out of date: go test ./internal/clients -update", path)
+		t.Errorf("%s is out of date: go test ./checkpoint/client -update", path)
 	}
 }
 
@@ -65,7 +65,7 @@ func tables(t *testing.T) string {
 					tensors = append(tensors, fmt.Sprintf("`%s` %s", strings.TrimPrefix(s.Name, "X."), s.Dtype))
 				}
 				var readers []string
-				for _, client := range clients.All() {
+				for _, client := range client.All() {
 					if client.Reads(c.Name, scheme) {
 						readers = append(readers, client.Name)
 					}
@@ -75,7 +75,7 @@ func tables(t *testing.T) string {
 		}
 	}
 	b.WriteString("\n| client | is |\n|---|---|\n")
-	for _, c := range clients.All() {
+	for _, c := range client.All() {
 		fmt.Fprintf(&b, "| %s | %s |\n", c.Name, c.Doc)
 	}
 	return b.String()

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
