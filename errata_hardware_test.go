@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/cost"
-	"github.com/microscale-go/microscale/internal/device"
+	"github.com/microscale-go/microscale/hardware/cost"
+	"github.com/microscale-go/microscale/hardware/device"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"

@@ -6,7 +6,7 @@ import (
 	"log"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/sample"
+	"github.com/microscale-go/microscale/hf/sample"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/ggml"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/internal/behavior"
-	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )

@@ -8,11 +8,11 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/behavior"
-	"github.com/microscale-go/microscale/internal/checksum"
-	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // ggufName is the name of the only file in a plan for llama.cpp, whatever the destination is.

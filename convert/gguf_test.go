@@ -12,9 +12,9 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/gguf"
-	"github.com/microscale-go/microscale/internal/sample"
+	"github.com/microscale-go/microscale/hf/sample"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"

@@ -12,11 +12,11 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checksum"
-	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 	"github.com/microscale-go/microscale/verify"
 )
 

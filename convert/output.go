@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // An output is an incomplete result: a directory beside the destination, under another name. A

@@ -12,9 +12,9 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 	"github.com/microscale-go/microscale/verify"
 )
 

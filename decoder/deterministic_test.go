@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // A trace is what two steps of training leave.

@@ -3,10 +3,10 @@ package decoder
 import (
 	"fmt"
 
-	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

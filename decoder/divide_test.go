@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // TestWhole joins the parts of a model that two ranks have: the whole has the weights of a model of one

@@ -2,7 +2,7 @@ package decoder
 
 import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -17,7 +17,7 @@ type latentPlan struct {
 	Value     int `json:"value"` // elements of a head of V
 }
 
-// A latent computes the heads of Q, K and V for package internal/nn. Heads have the rotated elements first, and
+// A latent computes the heads of Q, K and V for package nn. Heads have the rotated elements first, and
 // those of V are padded with zeros to the size of the others.
 //
 //	Q = q_b(norm(q_a(x)))      [c r] = kv_a(x)      [K V] = kv_b(norm(c))      K gets r in each head

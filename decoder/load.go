@@ -13,7 +13,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // activation returns how to quantize the input of a quantized weight, or nil.

@@ -1,6 +1,6 @@
 package decoder
 
-import "github.com/microscale-go/microscale/internal/nn"
+import "github.com/microscale-go/microscale/nn"
 
 // Memory is the memory of a training step at its peak, between the forward and the backward pass of a
 // microbatch, in bytes. Matrices between modules and garbage are not included.

@@ -1,7 +1,7 @@
 package decoder
 
 import (
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
 

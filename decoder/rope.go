@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // A ropePlan is the rotary embedding of a layer.

@@ -12,7 +12,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/lock"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )

@@ -124,7 +124,7 @@ func parseSettings(data []byte) (*family, *settings, error) {
 	return f, s, nil
 }
 
-// latentHeads sets the sizes of heads that package internal/nn computes for latent attention.
+// latentHeads sets the sizes of heads that package nn computes for latent attention.
 func (s *settings) latentHeads() error {
 	for _, n := range []struct {
 		key   string

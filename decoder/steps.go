@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

@@ -3,7 +3,7 @@ package hf
 import (
 	"context"
 
-	"github.com/microscale-go/microscale/internal/checksum"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // Damaged reads all tensors of the shards that have recorded checksums, in the metadata that this

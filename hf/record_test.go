@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // TestDamaged checks the tensors of a file with checksums, of which one is wrong, and one without.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/ggml"
+	"github.com/microscale-go/microscale/gguf/ggml"
 )
 
 // TestGGMLDecode compares the values of random blocks with those of the Python package gguf.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
+	"github.com/microscale-go/microscale/mma/mmatest"
 )
 
 // A simulated unit is one of ours with an instruction of MMA-Sim.

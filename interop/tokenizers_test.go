@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 

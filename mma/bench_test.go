@@ -3,8 +3,8 @@ package mma_test
 import (
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
+	"github.com/microscale-go/microscale/mma/mmatest"
 )
 
 // BenchmarkDot measures the last unit of every model, in products per second.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
+	"github.com/microscale-go/microscale/mma/mmatest"
 )
 
 // unit returns the unit of a model for names of types: operands "e5m2×e4m3" or "f16", and scales, or

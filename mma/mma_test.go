@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
+	"github.com/microscale-go/microscale/mma/mmatest"
 )
 
 func f32(x float64) uint64 { return uint64(math.Float32bits(float32(x))) }

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
+	"github.com/microscale-go/microscale/mma/mmatest"
 )
 
 // The references use rational arithmetic on the values of the operands, not on their codes.

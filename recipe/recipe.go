@@ -1,6 +1,6 @@
 // Package recipe defines how a linear layer computes in low precision: the quantizer of each
 // of its six operands, and which of its three products stay in high precision. A Recipe is a
-// value without state; modules hold amax histories and scales (package internal/nn).
+// value without state; modules hold amax histories and scales (package nn).
 //
 // With X the input (tokens × in), W the weight (out × in) and dY the gradient of the output
 // (tokens × out), a linear layer has three products. Each sums over the dimension along which

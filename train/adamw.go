@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/cpu"
-	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // AdamW configures the optimizer of Loshchilov and Hutter, "Decoupled weight decay regularization"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // TestWriteCheckpoint checks that a checkpoint keeps every bit and replaces the previous one, and

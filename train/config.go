@@ -17,7 +17,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/configjson"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
 

@@ -3,7 +3,7 @@ package train
 import (
 	"io/fs"
 
-	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/comm"
 )
 
 // A DirectoryError reports that a run cannot use the directory Config.Out. It matches fs.ErrExist if Taken,

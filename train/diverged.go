@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // evaluationBatch is the number of sequences that Evaluate computes together. It is fixed, because

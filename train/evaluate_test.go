@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
 

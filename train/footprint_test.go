@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // TestFootprint compares the prediction with the memory that a run reports: the model is exact, and

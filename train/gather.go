@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )

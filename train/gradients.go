@@ -3,8 +3,8 @@ package train
 import (
 	"fmt"
 
-	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // backward computes the gradients of this rank's microbatches of a step, and returns their losses,

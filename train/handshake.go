@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"

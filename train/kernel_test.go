@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // TestAdamWKernels compares every kernel with updateGeneric, bit by bit, on slices of all lengths

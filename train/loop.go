@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/lock"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"math/bits"
 
-	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/configjson"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // Parallel divides a run among the ranks of a job. Each rank calls Run with the same configuration

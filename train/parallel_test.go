@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/cost"
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/hardware/cost"
 	"github.com/microscale-go/microscale/recipe"
 )
 

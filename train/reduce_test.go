@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

@@ -1,8 +1,8 @@
 package train
 
 import (
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

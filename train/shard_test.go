@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/recipe"
 )
 

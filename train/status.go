@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/comm"
 )
 
 // A status is the report of a rank to the others after the backward pass of a step.

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/cost"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/hardware/cost"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
 

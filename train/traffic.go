@@ -3,7 +3,7 @@ package train
 import (
 	"encoding/json"
 
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // Purposes of transfers in Result.Traffic.

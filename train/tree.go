@@ -1,9 +1,9 @@
 package train
 
 import (
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // A gradientTree adds the gradients of the microbatches of a step in a binary tree over their

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/commtest"
-	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/comm/commtest"
+	"github.com/microscale-go/microscale/nn"
 )
 
 // TestGradientTree compares the sum over microbatches with comm.Sum, bit by bit, for every number of

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/sample"
+	"github.com/microscale-go/microscale/hf/sample"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/sample"
+	"github.com/microscale-go/microscale/hf/sample"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // A parameter is a number that the metadata of an architecture and config.json have under different

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // Members of config.json that turn config1B into a mixture of experts.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // addJoined adds the tensor of the view whose rows are alternately those of t and of another tensor. It reports

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // asDeepSeek has the members of config.json that make config1B a small DeepSeek-V3.

@@ -1,7 +1,7 @@
 package llamacpp
 
 import (
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // The names of the divisors of LongRoPE, for texts up to the original length and for longer ones.

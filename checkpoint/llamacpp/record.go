@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/microscale-go/microscale/internal/checksum"
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // Record returns the record in the metadata of a GGUF file. ok is false if there is none.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // rope has the parameters of rotary embeddings and of their scaling to contexts beyond the

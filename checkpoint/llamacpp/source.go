@@ -13,9 +13,9 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/ggml"
-	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"

@@ -2,8 +2,8 @@ package llamacpp
 
 import (
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/ggml"
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/gguf/ggml"
 )
 
 // structBytes is about the size of the rows of structs that are read at a time: they stay in a core's

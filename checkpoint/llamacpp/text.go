@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // harmless are metadata keys of architectures that do not change logits.

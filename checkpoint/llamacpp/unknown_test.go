@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/gguf"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // TestUnknownMetadata checks which metadata become keys that decoder rejects, and what a factor without a

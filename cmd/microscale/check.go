@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/hardware/device"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/internal/hardware"
 )
 

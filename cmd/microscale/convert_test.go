@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // TestConvert converts from one convention to another and back, as text and JSON, and

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/hardware/cost"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/cost"
 	"github.com/microscale-go/microscale/internal/hardware"
 	"github.com/microscale-go/microscale/recipe"
 )

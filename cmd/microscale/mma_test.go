@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
+	"github.com/microscale-go/microscale/mma/mmatest"
 )
 
 // rawCase returns a case in the format of --raw.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
 )

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/sample"
+	"github.com/microscale-go/microscale/hf/sample"
 )
 
 const commit = "0123456789abcdef0123456789abcdef01234567"

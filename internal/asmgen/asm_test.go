@@ -86,7 +86,7 @@ func TestSameName(t *testing.T) {
 
 // sample uses every feature of the emitter.
 func sample() *File {
-	f := NewFile("internal/sample", "sum")
+	f := NewFile("hf/sample", "sum")
 	data := make([]byte, 16)
 	data[0], data[15] = 1, 0x80
 	tab := f.Table("ones", data)
@@ -107,7 +107,7 @@ func sample() *File {
 }
 
 func TestEmit(t *testing.T) {
-	want := []Source{{"internal/sample/zsum_amd64.s", notice + `#include "textflag.h"
+	want := []Source{{"hf/sample/zsum_amd64.s", notice + `#include "textflag.h"
 
 DATA ones<>+0(SB)/8, $0x0000000000000001
 DATA ones<>+8(SB)/8, $0x8000000000000000
@@ -133,7 +133,7 @@ loop1:
 	VMOVSS X0, s+24(FP)
 	VZEROUPPER
 	RET
-`}, {"internal/sample/zsum_amd64.go", notice + `package sample
+`}, {"hf/sample/zsum_amd64.go", notice + `package sample
 
 // sum returns the sum of n floats,
 // times b.

@@ -2,7 +2,7 @@ package asmgen
 
 // GGML writes the kernel that pairs the 4-bit codes of ggml's structs.
 func GGML() []*File {
-	f := NewFile("internal/ggml", "structs")
+	f := NewFile("gguf/ggml", "structs")
 	pairMXFP4(f)
 	return []*File{f}
 }

@@ -5,7 +5,7 @@ import "fmt"
 // NN writes the kernels of package nn: functions of each element of a row, with the bits of
 // their Go twins.
 func NN() []*File {
-	f := NewFile("internal/nn", "rows")
+	f := NewFile("nn", "rows")
 	for _, vec := range []func(int) Vec{Z, Y} {
 		writeRound(f, vec)
 		writeExp(f, vec, false)

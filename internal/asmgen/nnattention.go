@@ -1,9 +1,9 @@
 package asmgen
 
 // nnAttention writes the kernels of attention on a KV cache, with the bits of the portable Go code
-// in internal/nn/decode.go: products and sums are rounded separately.
+// in nn/decode.go: products and sums are rounded separately.
 func nnAttention() *File {
-	f := NewFile("internal/nn", "attention")
+	f := NewFile("nn", "attention")
 	for _, vec := range []func(int) Vec{Z, Y} {
 		writeScores(f, vec)
 		writeAddRows(f, vec)

@@ -9,8 +9,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/hardware/device"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/device"
 	"github.com/microscale-go/microscale/quant"
 )
 

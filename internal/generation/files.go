@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/configjson"
-	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/tokenizer"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/microscale-go/microscale/hardware/device"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/device"
 )
 
 // rateText writes a rate in FLOP/s as TFLOP/s, and - for an unknown one.

@@ -1,6 +1,6 @@
 package hardware
 
-import "github.com/microscale-go/microscale/internal/device"
+import "github.com/microscale-go/microscale/hardware/device"
 
 type figureDocument struct {
 	Value  *float64 `json:"value"` // null: unknown

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/internal/device"
+	"github.com/microscale-go/microscale/hardware/device"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/microscale-go/microscale/hardware/cost"
+	"github.com/microscale-go/microscale/hardware/device"
 	"github.com/microscale-go/microscale/internal/chart"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/cost"
-	"github.com/microscale-go/microscale/internal/device"
 )
 
 // valueText writes a figure in its unit.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/cost"
+	"github.com/microscale-go/microscale/hardware/cost"
 	"github.com/microscale-go/microscale/recipe"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/hub"
+	"github.com/microscale-go/microscale/hf/sample"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

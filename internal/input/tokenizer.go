@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 

@@ -38,56 +38,56 @@ internal/lock:
 internal/behavior: internal/enum
 internal/report:
 format: internal/behavior internal/enum
-internal/ggml: format internal/cpu
+gguf/ggml: format internal/cpu
 mma: format internal/cpu internal/enum
-internal/mmatest: mma format
+mma/mmatest: mma format
 tensor: internal/behavior format internal/cpu
 measure: tensor internal/cpu
 internal/evaluate: tensor internal/lock internal/parallel internal/enum
 safetensors: format tensor internal/bounded
-internal/checksum: safetensors
-internal/gguf: safetensors internal/bounded
+safetensors/checksum: safetensors
+gguf: safetensors internal/bounded
 quant: internal/behavior internal/enum format tensor internal/cpu internal/memory internal/parallel
-internal/device: quant format internal/enum
+hardware/device: quant format internal/enum
 layout: format quant tensor internal/enum
-internal/relayout: layout internal/ggml quant format internal/enum
+internal/relayout: layout gguf/ggml quant format internal/enum
 gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: internal/behavior format quant internal/enum
 internal/sampling: quant
-internal/comm: quant tensor format internal/memory internal/parallel internal/enum
-internal/commtest: internal/comm quant
-internal/comm/mpi: internal/comm
+comm: quant tensor format internal/memory internal/parallel internal/enum
+comm/commtest: comm quant
+comm/mpi: comm
 tokenizer:
 internal/jinja:
 internal/chat: internal/jinja
 recipe: internal/enum gemm mma quant format internal/bounded
 internal/chart:
-internal/cost: internal/device layout recipe quant format
-internal/nn: internal/enum internal/comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
-hf: safetensors internal/bounded internal/checksum internal/configjson
-internal/sample: hf safetensors format tensor
+hardware/cost: hardware/device layout recipe quant format
+nn: internal/enum comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
+hf: safetensors internal/bounded safetensors/checksum internal/configjson
+hf/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
-checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson internal/enum internal/parallel
-checkpoint/llamacpp: checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson tokenizer
-decoder: internal/lock internal/nn internal/comm recipe gemm quant tensor internal/memory internal/parallel checkpoint checkpoint/llamacpp internal/configjson hf safetensors
-train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel internal/enum internal/configjson
+checkpoint: internal/behavior internal/bounded safetensors hf gguf/ggml quant tensor format measure internal/configjson internal/enum internal/parallel
+checkpoint/llamacpp: checkpoint safetensors/checksum gguf hf safetensors gguf/ggml quant tensor format internal/bounded internal/configjson tokenizer
+decoder: internal/lock nn comm recipe gemm quant tensor internal/memory internal/parallel checkpoint checkpoint/llamacpp internal/configjson hf safetensors
+train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel internal/enum internal/configjson
 checkpoint/client: checkpoint quant internal/enum
 verify: checkpoint/client checkpoint hf safetensors quant tensor format measure
-convert: internal/behavior verify checkpoint/client internal/checksum checkpoint checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
-internal/bench: decoder internal/report convert checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu internal/memory
-internal/cli: internal/bounded internal/lock internal/sampling internal/nn checkpoint/client checkpoint/llamacpp convert verify train recipe mma profile checkpoint quant format internal/enum internal/configjson internal/report
-internal/ranks: internal/cli train internal/comm internal/comm/mpi internal/enum
-internal/input: internal/memory internal/cli convert checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded safetensors
-internal/generation: internal/input hf checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer quant
+convert: internal/behavior verify checkpoint/client safetensors/checksum checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
+internal/bench: decoder internal/report convert checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu internal/memory
+internal/cli: internal/bounded internal/lock internal/sampling nn checkpoint/client checkpoint/llamacpp convert verify train recipe mma profile checkpoint quant format internal/enum internal/configjson internal/report
+internal/ranks: internal/cli train comm comm/mpi internal/enum
+internal/input: internal/memory internal/cli convert checkpoint/llamacpp hf/sample hf hf/hub gguf tokenizer internal/bounded safetensors
+internal/generation: internal/input hf checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder gguf tokenizer quant
 internal/serve: internal/generation internal/chat internal/sampling
 internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
 internal/blocksize: internal/cli internal/chart measure quant tensor format internal/enum
 internal/numbers: internal/behavior internal/cli mma measure profile quant tensor format
-internal/catalog: checkpoint/client internal/numbers internal/cli internal/device mma quant format
+internal/catalog: checkpoint/client internal/numbers internal/cli hardware/device mma quant format
 internal/summary: internal/cli convert verify checkpoint hf safetensors measure quant internal/configjson
-internal/hardware: internal/chart internal/cost internal/cli internal/device internal/relayout
-internal/study: internal/cli internal/report internal/bench convert verify train decoder internal/nn recipe mma checkpoint measure quant tensor internal/bounded
-internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile checkpoint quant tensor tokenizer internal/bounded internal/memory
+internal/hardware: internal/chart hardware/cost internal/cli hardware/device internal/relayout
+internal/study: internal/cli internal/report internal/bench convert verify train decoder nn recipe mma checkpoint measure quant tensor internal/bounded
+internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder nn convert profile checkpoint quant tensor tokenizer internal/bounded internal/memory
 cmd/microscale: *
 `
 
@@ -97,8 +97,8 @@ const external = `
 *: golang.org/x/sys
 recipe: github.com/BurntSushi/toml
 internal/lock: github.com/gofrs/flock
-internal/comm/mpi: github.com/ebitengine/purego
-internal/checksum: github.com/minio/crc64nvme
+comm/mpi: github.com/ebitengine/purego
+safetensors/checksum: github.com/minio/crc64nvme
 tokenizer: golang.org/x/text
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/train"
 )

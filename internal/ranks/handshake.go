@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/comm"
 )
 
 // A setting is what all ranks of a job must have in common. Otherwise they would wait for messages that

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/comm/mpi"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/comm"
-	"github.com/microscale-go/microscale/internal/comm/mpi"
 	"github.com/microscale-go/microscale/train"
 )
 

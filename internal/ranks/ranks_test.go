@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/train"
 )
 

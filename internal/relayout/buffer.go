@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/internal/enum"
-	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/ggml"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"

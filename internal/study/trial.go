@@ -2,8 +2,8 @@ package study
 
 import (
 	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/report"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
 )

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
