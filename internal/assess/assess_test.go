@@ -271,7 +271,14 @@ func TestReadText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, err := readText(dir)
+	files, err := findText(dir)
+	if err != nil || files.bytes != 8 {
+		t.Errorf("got %+v (%v), want 8 bytes", files, err)
+	}
+	if d, err := files.read(5); err != nil || d.text != "one\n\n" {
+		t.Errorf("the first 5 bytes: %q (%v)", d.text, err)
+	}
+	d, err := files.read(maxText)
 	if want := "f1687a1c91e7dabb67da04e90073a106ff7ad470212e3c98986afd56472abef8"; err != nil || d.text != "one\n\ntwo" || d.digest != want {
 		t.Errorf("got %q, %s (%v), want %s", d.text, d.digest, err, want)
 	}

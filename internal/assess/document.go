@@ -100,7 +100,7 @@ type LinearErrorDocument struct {
 // Document returns the result as JSON prints it.
 func (r *Evaluated) Document() Document {
 	d := Document{
-		Model: r.Model, Reference: r.Reference, Text: r.document.path, SHA256: r.document.digest, Bytes: len(r.document.text), Tokens: r.tokens,
+		Model: r.Model, Reference: r.Reference, Text: r.document.path, SHA256: r.document.digest, Bytes: r.document.bytes, Tokens: r.tokens,
 		Method: r.Method.Name, Context: r.Context, Windows: r.windows, Seconds: r.earlier + r.seconds, RunSeconds: r.runSeconds(),
 		Head: r.Head.Format.Name, KVFormat: r.Cache.Name,
 	}
@@ -134,7 +134,7 @@ func (r *Evaluated) loss() evaluate.Summary {
 }
 
 func (r *Evaluated) bitsPerByte(s evaluate.Summary) float64 {
-	return evaluate.BitsPerByte(s.NLL.Value, r.tokens, len(r.document.text))
+	return evaluate.BitsPerByte(s.NLL.Value, r.tokens, r.document.bytes)
 }
 
 func (r *Evaluated) lossDocument(s evaluate.Summary) LossDocument {

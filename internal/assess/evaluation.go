@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
@@ -48,6 +49,8 @@ type Evaluated struct {
 	plan     decoder.Plan
 	held     held // of the model and the reference
 	result   *evaluate.Result
+
+	predicted bool // what a streaming evaluation takes was printed
 }
 
 // time describes the time of all runs and, if there were several, of the last one.
@@ -75,7 +78,7 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	if e.Reference != "" && len(e.Formats) > 0 {
 		return nil, errors.New("a reference and formats exclude each other: with formats, the model is the reference")
 	}
-	text, err := readText(e.Text)
+	text, err := findText(e.Text)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +87,13 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
-	r := &Evaluated{Evaluation: e, document: text, size: model.Size(), plan: model.Plan()}
+	r := &Evaluated{Evaluation: e, size: model.Size(), plan: model.Plan()}
 	r.held.add(model)
 	run := &evaluate.Run{Models: []evaluate.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Threads: e.Threads}
+	var original *stack
 	if e.Reference != "" {
-		original, u, err := e.open(ctx, e.Reference, false)
-		if err != nil {
+		s, u, err := e.open(ctx, e.Reference, false)
+		if original = s; err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, original.Close()) }()
@@ -104,29 +108,75 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 			return nil, err
 		}
 	}
-	if len(e.Formats) > 0 {
-		if err := checkFormats(r.size, e.Formats, memory.Available()); e.Stream == "" && err != nil {
-			return nil, err
-		}
-		run.Original, run.Models = model, nil
-		for _, f := range e.Formats {
-			low, err := newFormatStack(model, f, e.Activations, e.Stream == "")
-			if err == nil {
-				err = low.lower(e.Head, e.Cache)
-			}
-			if err != nil {
-				return nil, err
-			}
-			run.Models = append(run.Models, low)
-		}
+	if err := e.addFormats(run, model, r.size); err != nil {
+		return nil, err
+	}
+	if e.Stream != "" {
+		run.Stream = &evaluate.Stream{Dir: e.Stream}
+		r.preview(ctx, run, text, model.Positions(), vocabulary)
+	}
+	if r.document, err = text.read(maxText + 1); err != nil {
+		return nil, err
 	}
 	if err := r.cut(run, model.Positions(), vocabulary); err != nil {
 		return nil, err
 	}
+	r.document.text = "" // it may be large
 	if e.Stream != "" {
-		run.Stream = &evaluate.Stream{Dir: e.Stream, Key: r.key()}
+		run.Stream.Key = r.key(run, model, original)
 	}
 	return r, r.do(ctx, run)
+}
+
+// addFormats makes the model of a run the original of one model for each format, if there are any.
+func (e *Evaluation) addFormats(run *evaluate.Run, model *stack, size decoder.Size) error {
+	if len(e.Formats) == 0 {
+		return nil
+	}
+	if err := checkFormats(size, e.Formats, memory.Available()); e.Stream == "" && err != nil {
+		return err
+	}
+	run.Original, run.Models = model, nil
+	for _, f := range e.Formats {
+		low, err := newFormatStack(model, f, e.Activations, e.Stream == "")
+		if err == nil {
+			err = low.lower(e.Head, e.Cache)
+		}
+		if err != nil {
+			return err
+		}
+		run.Models = append(run.Models, low)
+	}
+	return nil
+}
+
+// previewBytes is the length of the beginning of a text that predicts what the text takes.
+const previewBytes = 1 << 20
+
+// preview predicts a streaming evaluation from the beginning of a long text, before the text is read.
+func (r *Evaluated) preview(ctx context.Context, run *evaluate.Run, text textFiles, positions int, v vocabulary) {
+	if text.bytes <= 2*previewBytes || run.Stream.Held(stacksOf(run), len(r.plan.Layers)) > 0 { // or resumed: layers are missing
+		return
+	}
+	d, err := text.read(previewBytes)
+	if err != nil {
+		return // what reads the text returns it
+	}
+	scale := float64(text.bytes) / float64(len(d.text))
+	d.text = strings.ToValidUTF8(d.text, "") // the last character may be cut
+	p := *r
+	p.document = d
+	first := *run
+	if p.cut(&first, positions, v) != nil {
+		return
+	}
+	p.document.bytes = int(text.bytes)
+	f := p.forecast(&first, scale)
+	if pace, err := first.Measure(ctx); err == nil {
+		f.predict(&first, pace, scale)
+	}
+	fmt.Fprintf(r.Stderr, "%s\n", f)
+	r.predicted = true
 }
 
 // open opens a model and its vocabulary.
@@ -188,14 +238,16 @@ func (r *Evaluated) do(ctx context.Context, run *evaluate.Run) error {
 	}
 	left := "nothing was measured"
 	if r.Stream != "" {
-		f := r.forecast(run)
-		if err := f.checkDisk(r.Stream); err != nil {
+		f := r.forecast(run, 1)
+		if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())); err != nil {
 			return err
 		}
-		if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
-			f.predict(run, pace)
+		if !r.predicted {
+			if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
+				f.predict(run, pace, 1)
+			}
+			fmt.Fprintf(r.Stderr, "%s\n", f)
 		}
-		fmt.Fprintf(r.Stderr, "%s\n", f)
 		left = "to resume, repeat the command"
 	}
 	start := time.Now()

@@ -1,6 +1,9 @@
 package assess
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
@@ -21,13 +25,15 @@ type forecast struct {
 	seconds    float64 // of the layers that are not complete, and of the head
 }
 
-// forecast predicts a run of a model and of others of its size.
+// forecast predicts a run of a model and of others of its size, whose text is scale times as long as that of the
+// windows of run.
 //
-//	memory = program + 1.5·(embedding, head) + 2·(a layer of each model) + matrices of a window
+//	memory = program + 1.5·(embedding, head) + 2·(a layer of each model) + matrices of a window + tokens
 //
-// Two layers are in memory, because the next one is read while one computes. The factor garbage covers
-// copies that were made while weights were read, and are not collected yet.
-func (r *Evaluated) forecast(run *evaluate.Run) forecast {
+// or the memory while the text is encoded, if that is more. Two layers are in memory, because the next one is read
+// while one computes. The factor garbage covers copies that were made while weights were read, and are not collected
+// yet.
+func (r *Evaluated) forecast(run *evaluate.Run, scale float64) forecast {
 	const program, garbage, element = 64 << 20, 1.5, 4
 	n, plan := r.size, r.plan
 	largest := 0
@@ -45,24 +51,28 @@ func (r *Evaluated) forecast(run *evaluate.Run) forecast {
 		width = max(width, 4*plan.Hidden+3*l.MLP.Width+2*l.Attention.HeadDim*(l.Attention.Heads+2*l.Attention.KVHeads))
 	}
 	var f forecast
-	weights := 2*int(r.held.layers)/layers + 3*int(r.held.rest)/2
+	rest := 3 * int(r.held.rest) / 2
+	weights := 2*int(r.held.layers)/layers + rest
 	for _, format := range r.Formats {
 		weights += 2 * (bytesIn(n, format) - 2*n.Other) / layers
 	}
 	temporary := 3*element*largest + element*window*(width*stacks+4096*(stacks+1))
-	f.memory = garbage * (program + float64(weights) + float64(temporary))
-	f.disk = 2 * element * float64(tokens*plan.Hidden*stacks)
-	f.operations = r.operations(run)
+	all := scale * float64(tokens)
+	encoding := garbage*(program+float64(rest)) + float64(r.document.bytes) + 2*element*all // tokens of the tokenizer, and of the windows
+	f.memory = max(encoding, garbage*(program+float64(weights)+float64(temporary))+element*all)
+	f.disk = 2 * element * all * float64(plan.Hidden*stacks)
+	f.operations = scale * r.operations(run)
 	return f
 }
 
-// predict sets the time of a run. It assumes that all layers take as long as the first one, for which the first
-// window was measured, and that layers are read while others compute.
-func (f *forecast) predict(run *evaluate.Run, p evaluate.Pace) {
+// predict sets the time of a run whose text is scale times as long as that of the windows of run. It assumes that all
+// layers take as long as the first one, for which the first window was measured, and that layers are read while
+// others compute.
+func (f *forecast) predict(run *evaluate.Run, p evaluate.Pace, scale float64) {
 	tokens, scored := 0.0, 0.0
 	for _, w := range run.Windows {
-		tokens += float64(len(w.Tokens))
-		scored += float64(w.Scored())
+		tokens += scale * float64(len(w.Tokens))
+		scored += scale * float64(w.Scored())
 	}
 	first := run.Windows[0]
 	layers := float64(run.Models[0].Layers() - run.Stream.Completed())
@@ -71,17 +81,11 @@ func (f *forecast) predict(run *evaluate.Run, p evaluate.Pace) {
 	f.seconds = p.Load.Seconds() + layers*max(layer, p.Load.Seconds()) + head
 }
 
-// checkDisk returns an error if the filesystem of a directory has less space than the rest of the residual
-// streams needs. The directory may not exist yet.
-func (f *forecast) checkDisk(dir string) error {
+// checkDisk returns an error if the filesystem of a directory has less space than the residual streams need besides
+// the bytes that interrupted runs hold. The directory may not exist yet.
+func (f *forecast) checkDisk(dir string, held int64) error {
 	const state = 1 << 20 // scores of the tokens, and unused ends of blocks
-	need := f.disk + state
-	entries, _ := os.ReadDir(dir) // of an interrupted run
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			need -= float64(info.Size())
-		}
-	}
+	need := f.disk + state - float64(held)
 	place, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -141,32 +145,44 @@ func (f forecast) String() string {
 		cli.BytesText(f.memory), cli.BytesText(f.disk), cli.DurationText(f.seconds), f.operations)
 }
 
-// key describes the evaluation for a run that resumes it: models, text, windows and options.
-func (r *Evaluated) key() string {
+// key identifies the evaluation for a run that resumes it, by what it reads.
+func (r *Evaluated) key(run *evaluate.Run, model, reference *stack) map[string]string {
 	var formats []string
 	for _, f := range r.Formats {
 		formats = append(formats, f.Name)
 	}
-	return fmt.Sprintf("%s | %s | %s | %s, context %d | %s | activations %v, layers %v, calibration %v, head %v, cache %v | %s",
-		fingerprint(r.Model), fingerprint(r.Reference), r.document.digest, r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.Head, r.Cache.Name, cli.Version())
+	key := map[string]string{
+		"model": identity(model.source), "text or tokenizer": tokensOf(run.Windows), "program": cli.Version(),
+		"option": fmt.Sprintf("%s, context %d | %s | activations %v, layers %v, calibration %v, head %v, cache %v",
+			r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.Head, r.Cache.Name),
+	}
+	if reference != nil {
+		key["reference"] = identity(reference.source)
+	}
+	return key
 }
 
-// fingerprint describes the files of a checkpoint by their sizes and times. It is only the name for
-// checkpoints that are not on disk.
-func fingerprint(path string) string {
-	var b strings.Builder
-	b.WriteString(path)
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // WalkDir does not follow it
+// tokensOf returns a digest of windows.
+func tokensOf(windows []evaluate.Window) string {
+	h := sha256.New()
+	var b []byte
+	for _, w := range windows {
+		b, _ = binary.Append(b[:0], binary.LittleEndian, int64(w.First)) // never fails
+		b, _ = binary.Append(b, binary.LittleEndian, w.Tokens)
+		h.Write(b)
 	}
-	_ = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error { // what cannot be read has no fingerprint
-		if err != nil || d.IsDir() {
-			return nil
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// identity identifies the configuration and the weights of a checkpoint: files on disk by their sizes and times.
+func identity(c *hf.Checkpoint) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q", c.Config)
+	for _, s := range c.Shards() {
+		fmt.Fprintf(h, " %q %d %s", s.Name, s.File.Size(), s.File.Identity())
+		if info, err := os.Stat(s.File.Name()); err == nil {
+			fmt.Fprintf(h, " %d", info.ModTime().UnixNano())
 		}
-		if info, err := os.Stat(name); err == nil {
-			fmt.Fprintf(&b, " %s %d %d", filepath.Base(name), info.Size(), info.ModTime().UnixNano())
-		}
-		return nil
-	})
-	return b.String()
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

@@ -3,6 +3,7 @@ package assess
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,8 +13,11 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
 // TestStream interrupts an evaluation with one layer in memory, resumes it, and compares its bits with
@@ -43,7 +47,7 @@ func TestStream(t *testing.T) {
 	e.Stderr = io.Discard
 	other := e
 	other.Formats = other.Formats[:1]
-	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "interrupted evaluation of something else") {
+	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "holds an interrupted evaluation with another option: ") {
 		t.Errorf("got %v", err)
 	}
 	if got = run(t, e).Document(); got.Formats[1].KL != want.Formats[1].KL {
@@ -89,7 +93,7 @@ func TestForecast(t *testing.T) {
 	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4}
 	r := run(t, e)
 	runs := &evaluate.Run{Local: true, Original: newFakeStack(), Models: []evaluate.Stack{newFakeStack()}, Windows: []evaluate.Window{{Tokens: make([]int32, 64), First: 33}}}
-	f := r.forecast(runs)
+	f := r.forecast(runs, 1)
 	const linear, head = 2 * (64*(64+32+32+64) + 3*64*96), 256 * 64
 	const attention = 2 * 2 * 64 // keys and values of two layers
 	if want := 2.0*linear*64*3 + 2*attention*64*64*2 + 2*head*31*2; f.operations != want {
@@ -105,7 +109,7 @@ func TestForecast(t *testing.T) {
 		t.Errorf("layers take %d bytes, want %d", r.held.layers, want)
 	}
 	r.held.layers, r.held.rest = r.held.layers+1<<30, r.held.rest+1<<30 // of two layers, and of the rest
-	if more := r.forecast(runs).memory - f.memory; more != 1.5*(1+1.5)*(1<<30) {
+	if more := r.forecast(runs, 1).memory - f.memory; more != 1.5*(1+1.5)*(1<<30) {
 		t.Errorf("2 GiB of weights take %g bytes more", more)
 	}
 }
@@ -121,13 +125,13 @@ func (l layered) Layers() int { return l.layers }
 // TestPredict checks the time of runs from that of a window of 64 tokens, 32 of them scored: a new one, one
 // bound by reading, and one that resumes after 3 of 4 layers.
 func TestPredict(t *testing.T) {
-	run := &evaluate.Run{Models: []evaluate.Stack{layered{layers: 4}}, Stream: &evaluate.Stream{Dir: t.TempDir(), Key: "k"},
+	run := &evaluate.Run{Models: []evaluate.Stack{layered{layers: 4}}, Stream: &evaluate.Stream{Dir: t.TempDir(), Key: map[string]string{"model": "m"}},
 		Windows: []evaluate.Window{{Tokens: make([]int32, 64), First: 32}, {Tokens: make([]int32, 32), First: 16}}}
 	pace := evaluate.Pace{Load: time.Second, Layer: 2 * time.Second, Head: 4 * time.Second}
 	check := func(what string, p evaluate.Pace, want float64) {
 		t.Helper()
 		var f forecast
-		if f.predict(run, p); f.seconds != want {
+		if f.predict(run, p, 1); f.seconds != want {
 			t.Errorf("%s: got %g s, want %g", what, f.seconds, want)
 		}
 	}
@@ -135,11 +139,12 @@ func TestPredict(t *testing.T) {
 	slow := pace
 	slow.Load = 10 * time.Second
 	check("slow disk", slow, 10+4*10+6)
-	if err := os.WriteFile(filepath.Join(run.Stream.Dir, "state.json"), []byte(`{"key": "k", "layers": 3}`), 0o600); err != nil {
+	const document = `{"key": {"model": "m"}, "layers": 3}`
+	if err := os.WriteFile(filepath.Join(run.Stream.Dir, "state.json"), fmt.Appendf(nil, "%016x %s", checksum.Of([]byte(document)), document), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	check("resumed", pace, 1+3+6)
-	run.Stream.Key = "another"
+	run.Stream.Key = nil
 	check("of something else", pace, 1+4*3+6)
 }
 
@@ -181,26 +186,90 @@ func TestTime(t *testing.T) {
 
 func newFakeStack() evaluate.Stack { return &stack{} }
 
-// TestFingerprint checks that the fingerprint of a directory changes with a file in it, also if the
-// directory is named by a link.
-func TestFingerprint(t *testing.T) {
-	dir := t.TempDir()
-	file, link := filepath.Join(dir, "model.safetensors"), filepath.Join(t.TempDir(), "link")
+// TestIdentity checks that the identity of a checkpoint changes with its weights and configuration, and not with
+// other files or its name.
+func TestIdentity(t *testing.T) {
+	dir := writeModel(t, 1)
+	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Skipf("links are not supported here: %v", err)
 	}
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	of := func(path string) string {
+		t.Helper()
+		c, err := hf.Open(path)
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer c.Close()
+		return identity(c)
 	}
-	write("a")
-	for _, path := range []string{dir, link, file} {
-		write("a")
-		before := fingerprint(path)
-		write("longer")
-		if fingerprint(path) == before {
-			t.Errorf("%s: the fingerprint is unchanged", path)
+	before := of(dir)
+	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if of(dir) != before || of(link) != before {
+		t.Error("another file or name changes the identity")
+	}
+	weights := filepath.Join(dir, "model.safetensors")
+	if err := os.Chtimes(weights, time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	changed := of(dir)
+	if changed == before {
+		t.Error("weights that were written again do not change the identity")
+	}
+	config := filepath.Join(dir, "config.json")
+	data, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, append(data, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if of(dir) == changed {
+		t.Error("another configuration does not change the identity")
+	}
+}
+
+// TestStreamHere resumes an evaluation whose directory is below the working directory, as the default one, and
+// below that of the model.
+func TestStreamHere(t *testing.T) {
+	e := newEvaluation(t)
+	want := run(t, e).Document()
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"eval.microscale-partial", filepath.Join(e.Model, "scratch")} {
+		e.Stream = dir
+		ctx, cancel := context.WithCancel(t.Context())
+		e.Stderr = writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
+		if _, err := e.Run(ctx); err == nil || err.Error() != "interrupted: to resume, repeat the command" {
+			t.Fatalf("got %v", err)
 		}
+		e.Stderr = io.Discard
+		if _, err := os.Stat(dir); err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, e).Document(); got.LossDocument != want.LossDocument {
+			t.Errorf("%s: resumed: %+v, want %+v", dir, got, want)
+		}
+	}
+}
+
+// TestPreview predicts an evaluation of a long text from its beginning.
+func TestPreview(t *testing.T) {
+	e := newEvaluation(t)
+	e.Text = writeText(t, strings.Repeat("Not all those who wander are lost\n", 100_000))
+	e.Stream = filepath.Join(t.TempDir(), "scratch")
+	var messages bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	e.Stderr = writerFunc(func(p []byte) (int, error) { // the first line
+		cancel()
+		return messages.Write(p)
+	})
+	if _, err := e.Run(ctx); err == nil {
+		t.Fatal("the evaluation was not interrupted")
+	}
+	const disk = 2 * 4 * 3_400_000 * 64
+	if text := messages.String(); !strings.HasPrefix(text, "predicted: at most ") || !strings.Contains(text, cli.BytesText(disk)+" of disk") || strings.Count(text, "predicted") != 1 {
+		t.Errorf("got %q, want %s of disk", text, cli.BytesText(disk))
 	}
 }

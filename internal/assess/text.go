@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,43 +27,85 @@ const separator = "\n\n"
 // A document is the text of an evaluation.
 type document struct {
 	path   string
-	text   string
+	text   string // until it was encoded
+	bytes  int    // of the text
 	digest string // SHA-256 of the text, in hexadecimal
 }
 
-// readText reads a file, or the files of a directory and those below it in the order of their
-// paths, without hidden ones.
-func readText(path string) (document, error) {
+// textFiles are the files of a text.
+type textFiles struct {
+	path  string // a file or a directory
+	names []string
+	bytes int64 // of the text, unless the files change
+}
+
+// findText finds a file, or the files of a directory and those below it in the order of their paths, without hidden
+// ones.
+func findText(path string) (t textFiles, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return document{}, fmt.Errorf("%s: %w", path, bounded.Cause(err))
+		return t, fmt.Errorf("%s: %w", path, bounded.Cause(err))
 	}
-	paths := []string{path}
+	t = textFiles{path: path, names: []string{path}}
 	if info.IsDir() {
-		if paths, err = filesBelow(path); err != nil {
-			return document{}, err
+		if t.names, err = filesBelow(path); err != nil {
+			return t, err
 		}
 	}
-	var parts []string
-	left := int64(maxText)
-	for _, p := range paths {
-		data, err := bounded.ReadFile(p, left)
-		if _, ok := errors.AsType[bounded.TooLarge](err); ok {
-			return document{}, fmt.Errorf("%s: the text is larger than %d MiB: use a part of it", path, maxText>>20)
-		}
+	for _, name := range t.names {
+		info, err := os.Stat(name)
 		if err != nil {
-			return document{}, fmt.Errorf("%s: %w", p, bounded.Cause(err))
+			return t, fmt.Errorf("%s: %w", name, bounded.Cause(err))
 		}
-		left -= int64(len(data))
-		parts = append(parts, string(data))
+		t.bytes += info.Size()
 	}
-	d := document{path: path, text: strings.Join(parts, separator)}
-	if d.text == "" {
-		return document{}, fmt.Errorf("%s: there is no text", path)
+	t.bytes += int64(len(separator) * max(0, len(t.names)-1))
+	return t, t.checkSize(t.bytes)
+}
+
+// checkSize returns an error for a text of a number of bytes that is empty or too large.
+func (t textFiles) checkSize(bytes int64) error {
+	switch {
+	case bytes > maxText:
+		return fmt.Errorf("%s: the text is larger than %d MiB: use a part of it", t.path, maxText>>20)
+	case bytes == 0:
+		return fmt.Errorf("%s: there is no text", t.path)
 	}
-	sum := sha256.Sum256([]byte(d.text))
-	d.digest = hex.EncodeToString(sum[:])
-	return d, nil
+	return nil
+}
+
+// read reads the text, or the beginning of it: files up to a limit in bytes.
+func (t textFiles) read(limit int64) (document, error) {
+	var b strings.Builder
+	b.Grow(int(min(t.bytes, limit, maxText)))
+	sum := sha256.New()
+	text := io.MultiWriter(&b, sum)
+	for i, name := range t.names {
+		if i > 0 {
+			_, _ = io.WriteString(text, separator) // never fails
+		}
+		if err := copyFile(text, name, limit-int64(b.Len())); err != nil {
+			return document{}, fmt.Errorf("%s: %w", name, bounded.Cause(err))
+		}
+		if int64(b.Len()) >= limit {
+			break
+		}
+	}
+	if err := t.checkSize(int64(b.Len())); err != nil { // of files that changed
+		return document{}, err
+	}
+	return document{path: t.path, text: b.String(), bytes: b.Len(), digest: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// copyFile writes the first bytes of a file, up to a limit.
+func copyFile(w io.Writer, name string, limit int64) error {
+	f, _, err := bounded.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, io.LimitReader(f, limit))
+	return err
 }
 
 // filesBelow returns the regular files of a directory.
@@ -102,8 +145,8 @@ func openVocabulary(s *stack) (vocabulary, error) {
 // tokens in the text are text.
 func (v vocabulary) encode(text string, literal bool) ([]int32, error) {
 	if v.tokenizer == nil {
-		tokens := make([]int32, len(text))
-		for i := range len(text) { // not runes
+		tokens := make([]int32, len(text), len(text)+1) // one more for the token that begins a text
+		for i := range len(text) {                      // not runes
 			tokens[i] = int32(text[i])
 		}
 		return tokens, nil
@@ -112,7 +155,7 @@ func (v vocabulary) encode(text string, literal bool) ([]int32, error) {
 		return nil, errors.New("the text is not UTF-8")
 	}
 	ids := v.tokenizer.Encode(text, tokenizer.Options{Literal: literal})
-	tokens := make([]int32, len(ids))
+	tokens := make([]int32, len(ids), len(ids)+1)
 	for i, id := range ids {
 		tokens[i] = int32(id)
 	}

@@ -66,8 +66,8 @@ type Window struct {
 func (w Window) Scored() int { return len(w.Tokens) - w.First }
 
 // Windows cuts a text into windows of context tokens. bos is the token that begins a text, or a
-// negative number if the vocabulary adds none; tokens do not contain it yet. Windows share no memory
-// with tokens.
+// negative number if the vocabulary adds none; tokens do not contain it yet. The windows are parts of tokens,
+// which may have a hundred million elements: the caller must not use them afterwards.
 func (m Method) Windows(tokens []int32, context int, bos int32) ([]Window, error) {
 	least := 2 // one to score, and one before it
 	if m.second {
@@ -76,7 +76,7 @@ func (m Method) Windows(tokens []int32, context int, bos int32) ([]Window, error
 	if context < least {
 		return nil, fmt.Errorf("method %s: a window of %s: want at least %d", m.Name, count(context, "token"), least)
 	}
-	text := slices.Clone(tokens)
+	text := tokens
 	if bos >= 0 && m.begin == beginText {
 		text = slices.Insert(text, 0, bos)
 	}
@@ -110,7 +110,7 @@ func overlapping(text []int32, context int) []Window {
 	scored := 1 // nothing predicts the first token
 	for at := 0; scored < len(text); at += context / 2 {
 		end := min(at+context, len(text))
-		windows = append(windows, Window{Tokens: slices.Clone(text[at:end]), First: scored - at})
+		windows = append(windows, Window{Tokens: text[at:end:end], First: scored - at})
 		scored = end
 	}
 	return windows

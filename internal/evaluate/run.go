@@ -97,8 +97,9 @@ type walk struct {
 	result *Result
 	done   int
 	total  int
-	layers int  // saved as complete by a Stream
-	given  bool // the directory of the Stream existed before its first run
+	layers int      // saved as complete by a Stream
+	sums   []uint64 // checksums of the residual streams after these layers, by stack
+	given  bool     // the directory of the Stream existed before its first run
 	start  time.Time
 }
 

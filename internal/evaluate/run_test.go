@@ -130,7 +130,7 @@ func TestStream(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		first := newTestRun(t)
-		first.Stream = &Stream{Dir: dir, Key: "k"}
+		first.Stream = &Stream{Dir: dir, Key: testKey()}
 		first.Progress = func(done, _ int) {
 			if done == stop {
 				cancel()
@@ -143,7 +143,7 @@ func TestStream(t *testing.T) {
 			t.Fatalf("step %d: got %v, want the interruption", stop, err)
 		}
 		again := newTestRun(t)
-		again.Stream = &Stream{Dir: dir, Key: "k"}
+		again.Stream = &Stream{Dir: dir, Key: testKey()}
 		begun := math.MaxInt
 		again.Progress = func(done, total int) {
 			begun = min(begun, done)
@@ -208,7 +208,7 @@ func TestStreamErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newTestRun(t)
-	r.Stream = &Stream{Dir: dir, Key: "k"}
+	r.Stream = &Stream{Dir: dir, Key: testKey()}
 	if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("got %v", err)
 	}
@@ -218,17 +218,28 @@ func TestStreamErrors(t *testing.T) {
 	if _, err := r.Do(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	r.Stream.Key = "another"
-	if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "holds an interrupted evaluation of something else") {
+	r.Stream.Key = map[string]string{"model": "m", "text": "another", "reference": "r"}
+	if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "holds an interrupted evaluation with another reference and another text: ") {
 		t.Errorf("got %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(other, streamState), []byte("{"), 0o666); err != nil {
+	r.Stream.Key = testKey()
+	name := filepath.Join(other, streamState)
+	good, err := os.ReadFile(name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "not the state of an evaluation") {
-		t.Errorf("got %v", err)
+	for _, bad := range []string{"{", "", strings.Replace(string(good), `"layers":0`, `"layers":1`, 1)} {
+		if err := os.WriteFile(name, []byte(bad), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "not the state of an evaluation") {
+			t.Errorf("%.20q: got %v", bad, err)
+		}
 	}
 }
+
+// testKey returns the key of a test evaluation.
+func testKey() map[string]string { return map[string]string{"model": "m", "text": "t"} }
 
 // TestStreamFailures checks what a run that fails leaves: nothing before its first layer is complete,
 // and otherwise the completed layers, which the error names.
@@ -236,7 +247,7 @@ func TestStreamFailures(t *testing.T) {
 	for layer, kept := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "scratch")
 		r := newTestRun(t)
-		r.Stream = &Stream{Dir: dir, Key: "k"}
+		r.Stream = &Stream{Dir: dir, Key: testKey()}
 		r.Models[0].(*fake).layers[layer].broken = true
 		_, err := r.Do(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "is NaN") || strings.Contains(err.Error(), dir+" keeps the completed layers") != kept {
@@ -251,7 +262,7 @@ func TestStreamFailures(t *testing.T) {
 // TestStreamLock checks that a run does not use a directory that another one uses.
 func TestStreamLock(t *testing.T) {
 	r := newTestRun(t)
-	r.Stream = &Stream{Dir: t.TempDir(), Key: "k"}
+	r.Stream = &Stream{Dir: t.TempDir(), Key: testKey()}
 	var second error
 	r.Progress = func(done, _ int) {
 		if done == 1 {
@@ -265,39 +276,6 @@ func TestStreamLock(t *testing.T) {
 	}
 	if second == nil || !strings.Contains(second.Error(), "another evaluation uses the directory") {
 		t.Errorf("second run: got %v", second)
-	}
-}
-
-// TestStreamIncomplete checks that a file of activations that lost its end is an error.
-func TestStreamIncomplete(t *testing.T) {
-	r := newTestRun(t)
-	r.Stream = &Stream{Dir: t.TempDir(), Key: "k"}
-	ctx, cancel := context.WithCancel(t.Context())
-	r.Progress = func(int, int) { cancel() }
-	if _, err := r.Do(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	name := r.Stream.residuals(1, 0)
-	if err := os.Truncate(name, 100); err != nil {
-		t.Fatal(err)
-	}
-	again := newTestRun(t)
-	again.Stream = r.Stream
-	if _, err := again.Do(t.Context()); err == nil || !strings.Contains(err.Error(), name+": the file is incomplete") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// TestStreamFirstState checks that a run that was killed while it wrote its first state is repeated.
-func TestStreamFirstState(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, streamState+newState), []byte("{"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	r := newTestRun(t)
-	r.Stream = &Stream{Dir: dir, Key: "k"}
-	if _, err := r.Do(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

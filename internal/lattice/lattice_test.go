@@ -43,9 +43,9 @@ mma: format internal/cpu internal/enum
 mma/mmatest: mma format
 tensor: internal/behavior format internal/cpu
 measure: tensor internal/cpu
-internal/evaluate: tensor internal/lock internal/parallel internal/enum
 safetensors: format tensor internal/bounded
 safetensors/checksum: safetensors
+internal/evaluate: tensor internal/lock internal/parallel internal/enum internal/bounded safetensors/checksum
 gguf: safetensors internal/bounded
 quant: internal/behavior internal/enum format tensor internal/cpu internal/memory internal/parallel
 hardware/device: quant format internal/enum
