@@ -223,7 +223,7 @@ func (c *Convention) Stored(f quant.Format, weight string, shape []int64) (store
 			{Part: Scales, Spec: spec(s.scales, s.scalesDtype(), s.scalesShape(shape))},
 		}
 	}
-	if f.Global && !s.bare {
+	if f.Global && s.bare == "" {
 		stored = append(stored, s.storedGlobal(weight))
 	}
 	return stored

@@ -37,12 +37,15 @@ var mlx = Convention{
 	recognize:   recognizeMLX,
 }
 
+// profileMLX is the profile of MLX's own quantizer, in which mlx_lm.convert ends.
+const profileMLX = "mlx"
+
 // mlxSchemes are the values of mode.
 var mlxSchemes = []scheme{
 	{name: "mxfp4", format: quant.MXFP4, scales: ".scales", words: safetensors.U32},
 	{name: "mxfp8", format: quant.MXFP8, scales: ".scales", words: safetensors.U32},
 	{name: "nvfp4", format: quant.NVFP4, scales: ".scales", words: safetensors.U32, scaleType: safetensors.U8,
-		global: ".global_scale", direction: amax, bare: true, scalar: []int64{1}},
+		global: ".global_scale", direction: amax, bare: profileMLX, scalar: []int64{1}},
 }
 
 // mlxMode describes all modules, or one.

@@ -268,7 +268,7 @@ func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
 				m.fault(global.Name, "%v", err)
 				return nil
 			}
-		case s.bare: // it is 1
+		case s.bare != "": // it is 1
 			w.stored = s.direction.stored(w.Global)
 		default:
 			m.fault(name, "its global scale %s is missing; the file is incomplete, quantize it again", partName(name, s.global))

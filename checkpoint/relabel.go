@@ -80,7 +80,7 @@ func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key,
 	stored = c.Stored(w.Format, w.Name, w.Shape)
 	if w.Format.Global {
 		number := kept.globals().carry(w.stored, from.direction, to.direction)
-		if to.bare && w.Global != 1 {
+		if to.bare != "" && w.Global != 1 {
 			stored = append(stored, to.storedGlobal(w.Name))
 		}
 		for i := range stored {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/internal/behavior"
+	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -22,7 +23,7 @@ type scheme struct {
 	input  string // suffix of the scales of activations, if clients read them
 
 	direction   direction // of the global scale
-	bare        bool      // clients read no global scale: a file has one only for a weight that came with it
+	bare        string    // the profile of clients that read no global scale; a file has one only for a weight that came with it
 	inputScale  direction // of the scale of activations: inverse if clients divide by it
 	activations Activations
 
@@ -165,26 +166,38 @@ func (c *Convention) GlobalHeld(f quant.Format) string {
 	switch s := c.scheme(f); {
 	case !f.Global:
 		return ""
-	case s.bare:
+	case s.bare != "":
 		return "none; converted: " + s.direction.String()
 	default:
 		return s.direction.String()
 	}
 }
 
+// Profile returns the profile to quantize to f with where none is named: profile.For, or that of
+// clients that read no global scale.
+func (c *Convention) Profile(f quant.Format) (profile.Profile, error) {
+	if s := c.scheme(f); s != nil && s.bare != "" {
+		return profile.Lookup(s.bare)
+	}
+	return profile.For(f), nil
+}
+
 // Quantizer returns q as the clients of the convention need it: if they read no global scale,
 // with an arithmetic without one, described by note. It returns an error if the profile or search
 // of q requires a global scale.
 func (c *Convention) Quantizer(q quant.Quantizer) (_ quant.Quantizer, note string, err error) {
-	if s := c.scheme(q.Format); s == nil || !s.bare || q.Arithmetic == behavior.BlockOnly {
+	s := c.scheme(q.Format)
+	if s == nil || s.bare == "" {
 		return q, "", nil
 	}
-	bare := q
-	bare.Arithmetic = behavior.BlockOnly
-	if q.Arithmetic != (quant.Quantizer{}).Arithmetic || bare.Validate() != nil {
-		return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose profile ggml, or neither a profile nor a search", c, q.Format)
+	if bare := q; !q.Arithmetic.FixesGlobal() {
+		bare.Arithmetic = behavior.BlockNearest
+		if q.Arithmetic != (quant.Quantizer{}).Arithmetic || bare.Validate() != nil {
+			return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose profile %s, or neither a profile nor a search", c, q.Format, s.bare)
+		}
+		q = bare
 	}
-	return bare, fmt.Sprintf("clients of convention %s read no global scale of %s: blocks alone have scales, which are coarse where weights are small (verify shows the error)", c, q.Format), nil
+	return q, fmt.Sprintf("clients of convention %s read no global scale of %s: blocks alone have scales, which are coarse where weights are small (verify shows the error)", c, q.Format), nil
 }
 
 // partName returns the name of a part of a weight.

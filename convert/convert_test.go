@@ -15,11 +15,6 @@ import (
 // quantize converts a model to dst and returns the plan and its report.
 func quantize(t testing.TB, src *checkpoint.Model, dst string, o QuantizeOptions, run RunOptions) (*Plan, []verify.Tensor) {
 	t.Helper()
-	if o.Convention != "" {
-		if q, _, err := convention(t, o.Convention).Quantizer(o.Quantizer); err == nil {
-			o.Quantizer = q // and no warning that it differs
-		}
-	}
 	plan, err := PlanQuantize(t.Context(), src.Source, o)
 	if err != nil {
 		t.Fatal(err)

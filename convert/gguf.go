@@ -9,7 +9,6 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -82,7 +81,7 @@ func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, 
 	if err != nil {
 		return nil, err
 	}
-	if why := p.model.Rejects(f); why != "" && q.Arithmetic != behavior.BlockOnly {
+	if why := p.model.Rejects(f); why != "" && !q.Arithmetic.FixesGlobal() {
 		return nil, fmt.Errorf("%s: %s", path, why)
 	}
 	for _, whole := range source.Weights {

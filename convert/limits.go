@@ -3,7 +3,6 @@ package convert
 import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // noteLimits adds notes of what clients of the convention would reject or misread because of
@@ -15,7 +14,7 @@ func (p *Plan) noteLimits() {
 		switch {
 		case d.action == quantized:
 			w.Format = p.Format
-			if p.Quantizer.Arithmetic == behavior.BlockOnly {
+			if p.Quantizer.Arithmetic.FixesGlobal() {
 				w.Global = 1
 			}
 		case d.action == relabeled && d.Quantized():

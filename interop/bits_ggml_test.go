@@ -23,9 +23,7 @@ var ggmlBits = library{
 			log2BelowPower,
 		}},
 		{format: quant.NVFP4, sources: "f32", known: []difference{
-			{"distances to the codes are equal in float32 for elements from 2^24 times the largest scale on: the first code wins", func(b block) bool {
-				return b.amax >= 448*0x1p24
-			}},
+			equalDistances,
 		}},
 		{format: quant.Q8_0, sources: "f32", known: []difference{
 			inverseOverflows,
@@ -34,3 +32,8 @@ var ggmlBits = library{
 		}},
 	},
 }
+
+// equalDistances is of libraries without a global scale that compare the distances to all codes.
+var equalDistances = difference{"distances to the codes are equal in float32 for elements from 2^24 times the largest scale on: the first code wins", func(b block) bool {
+	return b.amax >= 448*0x1p24
+}}

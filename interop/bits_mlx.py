@@ -14,9 +14,10 @@ def quantize(x, job):
         w = w.view(mx.bfloat16)
     codes, scales = mx.quantize(w, mode=job["format"])[:2]
     codes = numpy.array(codes).view(numpy.uint8)
-    if job["format"] == "mxfp4":
+    if job["format"] != "mxfp8":
         codes = bits.nibbles(codes)
-    return codes, numpy.array(scales), None
+    one = numpy.ones(1, dtype="<f4") if job["format"] == "nvfp4" else None  # no global scale
+    return codes, numpy.array(scales), one
 
 
 bits.run(quantize, load=bits.load)

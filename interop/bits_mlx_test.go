@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -24,10 +25,14 @@ func mlxLibrary(profile, version string, known ...func(quant.Format) difference)
 		script:      "bits_mlx.py",
 		interpreter: func(t *testing.T) string { return python(t, "mlx[cpu]=="+version, "numpy==2.4.6") },
 	}
-	for _, f := range []quant.Format{quant.MXFP4, quant.MXFP8} {
+	for _, f := range []quant.Format{quant.MXFP4, quant.MXFP8, quant.NVFP4} {
 		row := bitsRow{format: f, sources: "f32 bf16"}
-		for _, k := range slices.Concat([]func(quant.Format) difference{wrappedScale}, known) {
-			row.known = append(row.known, k(f))
+		if f.Scale == format.E4M3 {
+			row.known = append(row.known, equalDistances)
+		} else {
+			for _, k := range slices.Concat([]func(quant.Format) difference{wrappedScale}, known) {
+				row.known = append(row.known, k(f))
+			}
 		}
 		row.known = append(row.known, special)
 		l.rows = append(l.rows, row)

@@ -56,6 +56,25 @@ func bitsInputs(f quant.Format, narrow bool) []tensor.Dense {
 		}
 		all = append(all, x)
 	}
+	return append(all, g.scaleTies(f, perTensor)...)
+}
+
+// scaleTies returns tensors of n blocks whose quotients amax/max are the midpoints of the codes of
+// the scale, and next to them: those of libraries without a global scale.
+func (g *blockMaker) scaleTies(f quant.Format, n int) []tensor.Dense {
+	var all []tensor.Dense
+	for code := range f.Scale.MaxCode() {
+		x := tensor.New(1, n*f.Block.Cols)
+		for j := range n {
+			a := math.Float32bits((f.Scale.Decode(code) + f.Scale.Decode(code+1)) / 2 * f.Element.Max())
+			ulp := uint32(1)
+			if g.narrow {
+				ulp = 1 << 16
+			}
+			copy(x.Data[j*f.Block.Cols:], g.block(f.Block.Cols, a+ulp*uint32(j%3)-ulp))
+		}
+		all = append(all, x)
+	}
 	return all
 }
 

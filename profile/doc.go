@@ -76,7 +76,7 @@
 //     ties of FP4 to even, keep -0, and give a block of zeros the scale 2^-127.
 //   - A scale below 2^-127 wraps around. Here the minimum is 2^-127.
 //   - A NaN or an Inf gives undefined scales and codes. Here they are those of Transformer Engine.
-//   - Its NVFP4 has no global scale. The profile omits it.
+//   - Its NVFP4 has no global scale: block scales are e4m3(amax/6).
 //   - Before 0.32.4 (mlx-0.31) it rounds log2(amax/max) to the dtype of the source, and then to an
 //     integer. Here the logarithm is exact.
 //

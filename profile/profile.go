@@ -93,7 +93,8 @@ var profiles = []Profile{
 		Version:   "0.32.4",
 		mx:        &quant.Quantizer{ExactRatio: true, UnitZeroScale: true},
 		mxfp4:     &quant.Quantizer{ExactRatio: true, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
-		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32"},
+		nvfp4:     mlxNVFP4,
+		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32", "nvfp4-16x16"},
 	},
 	{
 		Name:      "deepseek",
@@ -102,6 +103,9 @@ var profiles = []Profile{
 		undefined: []string{"fp8-tensor", "fp8-row", "fp8-vec128"},
 	},
 }
+
+// mlxNVFP4 is MLX's NVFP4, the same in both versions.
+var mlxNVFP4 = &quant.Quantizer{Arithmetic: behavior.BlockNearest, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero}
 
 // variants are profiles that All omits: other modes or versions of the same libraries.
 var variants = []Profile{
@@ -118,7 +122,8 @@ var variants = []Profile{
 		Version:   "0.31.2",
 		mx:        &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true},
 		mxfp4:     &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
-		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32"},
+		nvfp4:     mlxNVFP4,
+		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32", "nvfp4-16x16"},
 	},
 }
 

@@ -103,6 +103,11 @@ var samples = []sample{
 		{"te torchao", "7e", "0708"},
 		{"compressed-tensors", "7e", "07"},
 	}},
+	// Without a global scale: 7.5 smallest scales, and a tie between 1 and 1.125.
+	{"scale-ties", quant.NVFP4, [][]float32{{6 * 7.5 / 512, -0.01}, {6 * 1.0625, 0.25}}, 0, []outcome{
+		{"ggml", "0739", "0709 07"},
+		{"mlx mlx-0.31", "0838", "0709 07"},
+	}},
 	{"zero-block-fp4", quant.MXFP4, [][]float32{{0}, {6}}, 0, []outcome{
 		{"te ocp quark compressed-tensors", "007f", " 07"},
 		{"mlx mlx-0.31", "7f7f", " 07"},
@@ -372,7 +377,7 @@ func TestDefined(t *testing.T) {
 		"modelopt":           "mxfp8 nvfp4 fp8-tensor fp8-row fp8-block128",
 		"compressed-tensors": "mxfp8 mxfp4 nvfp4 fp8-tensor fp8-row fp8-block128",
 		"quark":              "mxfp6-e3m2 mxfp6-e2m3 mxfp4",
-		"mlx":                "mxfp8 mxfp4",
+		"mlx":                "mxfp8 mxfp4 nvfp4",
 		"deepseek":           "fp8-block128",
 	}
 	if len(All()) != len(defined) {

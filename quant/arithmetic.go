@@ -60,6 +60,7 @@ var arithmetics = []struct {
 	behavior.DecodeFirst:      {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, false},
 	behavior.DecodeFirstBF16:  {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16, false},
 	behavior.BlockOnly:        {decodeFirst, globalNone, blockOnly, elementBlockOnly, false},
+	behavior.BlockNearest:     {decodeFirst, globalNone, blockNearest, elementBlockOnly, false},
 	behavior.HalfScale:        {halfScale, globalNone, blockOnly, elementBlockOnly, false},
 	behavior.DecodeFirstTyped: {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, true},
 }
@@ -224,6 +225,8 @@ func blockOnly(amax, max float32, _ global) byte {
 	}
 	return byte(code)
 }
+
+func blockNearest(amax, max float32, _ global) byte { return byte(scaleFormat.Encode(amax / max)) }
 
 func elementBlockOnly(scale byte, _ global) factor {
 	if scale == 0 {

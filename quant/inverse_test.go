@@ -19,7 +19,7 @@ func TestGlobalInverse(t *testing.T) {
 	if testing.Short() {
 		step *= 15
 	}
-	for _, arithmetic := range []behavior.Arithmetic{behavior.EncodeFirst, behavior.EncodeFirst64, behavior.DecodeFirst, behavior.DecodeFirstBF16, behavior.BlockOnly} {
+	for _, arithmetic := range []behavior.Arithmetic{behavior.EncodeFirst, behavior.EncodeFirst64, behavior.DecodeFirst, behavior.DecodeFirstBF16, behavior.BlockOnly, behavior.BlockNearest} {
 		q := Quantizer{Format: NVFP4, Arithmetic: arithmetic}
 		for bits := uint32(0); bits <= exponentMask; bits += step {
 			amax := math.Float32frombits(bits)

@@ -126,7 +126,7 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: stochastic rounding needs a random stream (With.Random)", q.Format)
 	case w.Amax != nil && !(*w.Amax >= 0):
 		return fmt.Errorf("quantizer of %s: got With.Amax %g, want a magnitude", q.Format, *w.Amax)
-	case w.Inverse != nil && !(q.Format.Global && q.Arithmetic != behavior.BlockOnly) && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
+	case w.Inverse != nil && !(q.Format.Global && !q.Arithmetic.FixesGlobal()) && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
 		return fmt.Errorf("quantizer of %s: With.Inverse needs a format with one FP32 scale per tensor or a global scale", q.Format)
 	case w.Inverse != nil && !(*w.Inverse > 0 && *w.Inverse <= maxFloat32):
 		return fmt.Errorf("quantizer of %s: got With.Inverse %g, want a positive finite number", q.Format, *w.Inverse)

@@ -104,7 +104,7 @@ func behaviors() []Quantizer {
 				Quantizer{Format: f, Rule: Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126},
 				Quantizer{Format: f, NonFinite: behavior.PoisonNaN, SmallestDivisor: 1}, Quantizer{Format: f, UnitZeroScale: true})
 		case format.E4M3:
-			for q.Arithmetic = behavior.EncodeFirst; q.Arithmetic <= behavior.BlockOnly; q.Arithmetic++ {
+			for q.Arithmetic = behavior.EncodeFirst; q.Arithmetic <= behavior.BlockNearest; q.Arithmetic++ {
 				all = append(all, q)
 			}
 			all = append(all, Quantizer{Format: f, Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN})

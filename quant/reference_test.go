@@ -256,7 +256,7 @@ func referenceGlobal(q Quantizer, amax float32) (encode, decode float32) {
 	}
 	usable := amax > 0 && !math.IsInf(float64(amax), 0)
 	switch {
-	case q.Arithmetic == behavior.BlockOnly || !usable:
+	case q.Arithmetic.FixesGlobal() || !usable:
 		return 1, 1
 	case q.Arithmetic == behavior.EncodeFirst:
 		encode = min(div32(2688, amax), math.MaxFloat32)
@@ -301,6 +301,12 @@ func referenceE4M3(q Quantizer, amax, encode, decode float32) (byte, func(float3
 			s = e4m3(0.125)
 		}
 		return s, over(div32(value(s), encode))
+	case behavior.BlockNearest:
+		s := e4m3(div32(amax, 6))
+		if s == 0 {
+			return 0, times(0)
+		}
+		return s, over(value(s))
 	}
 	// ggml: eighths of the binade, half up; the subnormals stop at 7/512, the
 	// binade of 448 has that value alone.

@@ -90,7 +90,7 @@ func anyCopy(quantizers []Quantizer, r *rand.Rand) (c Copy) {
 	case 0:
 		c.With.Amax = &given
 	case 1:
-		if f.PerTensor() && f.Scale == format.F32 || f.Global && c.Quantizer.Arithmetic != behavior.BlockOnly {
+		if f.PerTensor() && f.Scale == format.F32 || f.Global && !c.Quantizer.Arithmetic.FixesGlobal() {
 			c.With.Inverse = &given
 		}
 	}

@@ -48,7 +48,7 @@ func (s Search) fourOverSix() bool { return s == FourOverSixMAE || s == FourOver
 // checkSearch returns an error if the search of q, or its TopScale, is unsupported.
 func (q *Quantizer) checkSearch() error {
 	f := q.Format
-	switch hasTop := f.Global && q.Arithmetic != behavior.BlockOnly; {
+	switch hasTop := f.Global && !q.Arithmetic.FixesGlobal(); {
 	case int(q.Search) >= len(searchNames):
 		return fmt.Errorf("quantizer of %s: unknown scale search %d", f, q.Search)
 	case q.TopScale != 0 && !(hasTop && 0 < q.TopScale && q.TopScale <= scaleFormat.Max()):

@@ -16,6 +16,7 @@ func TestFor(t *testing.T) {
 		{"trtllm", "nvfp4", "trtllm", "(te, modelopt)"},
 		{"llama.cpp", "mxfp4", "model.gguf", "gguf)"},
 		{"mlx", "mxfp4", "mlx", "mlx)"},
+		{"mlx", "nvfp4", "mlx-nvfp4", "(mlx, mlx)"},
 	} {
 		dst := filepath.Join(dir, tc.dst)
 		status, stdout, stderr := execute("", "quantize", "sample:", dst, "--format", tc.format, "--for", tc.client)

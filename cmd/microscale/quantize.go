@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cli"
@@ -70,16 +71,15 @@ func quantizeCommand() *cobra.Command {
 		if !block.Given {
 			return cli.Misuse("--format is missing: name a block format (microscale formats lists them)")
 		}
-		p := behavior.Value
-		if !behavior.Given {
-			p = profile.For(block.Value)
-		}
-		var err error
-		if o.Quantizer, err = quantizer(p, block.Value, rule, search, *powerOfTwo); err != nil {
-			return cli.Misuse("%v", err)
-		}
 		if err := client.Choose(block.Value, layout, scheme); err != nil {
 			return err
+		}
+		p, err := chosenProfile(behavior, block.Value, layout.Value)
+		if err != nil {
+			return err
+		}
+		if o.Quantizer, err = quantizer(p, block.Value, rule, search, *powerOfTwo); err != nil {
+			return cli.Misuse("%v", err)
 		}
 		if err := cli.GGUFDestination(client, layout, args[1]); err != nil {
 			return err
@@ -103,6 +103,17 @@ func quantizeCommand() *cobra.Command {
 		return f.run(cmd, "quantizing", summary.Quantized(args[0], args[1], plan, o.Quantizer, p.Name))
 	})
 	return cmd
+}
+
+// chosenProfile returns the profile of the flags: the named one, or that of the convention.
+func chosenProfile(named *cli.Choice[profile.Profile], f quant.Format, c *checkpoint.Convention) (profile.Profile, error) {
+	switch {
+	case named.Given:
+		return named.Value, nil
+	case c != nil:
+		return c.Profile(f)
+	}
+	return profile.For(f), nil
 }
 
 // quantizer returns the quantizer of the flags.

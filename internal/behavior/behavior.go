@@ -25,6 +25,8 @@ import "github.com/microscale-go/microscale/internal/enum"
 //	  NVFP4  E = bf16(448·max·bf16(1/amax_tensor)), scale = e4m3(clamp(E·bf16(amax/max), 0, 448)), 1/8 for zero, code = x/(scale/E)
 //	BlockOnly         ggml's NVFP4: no global scale
 //	  NVFP4  scale = e4m3(amax/max) with ties up, but 448 from 248 on and at most 7·2^-9 below 2^-6, code = x/scale
+//	BlockNearest      MLX's NVFP4: no global scale. Its quotients have the source's dtype, which changes no code of F16 and BF16
+//	  NVFP4  scale = e4m3(amax/max), code = x/scale, zeros under a scale of zero
 //	HalfScale         ggml's Q8_0, whose file has scale/64 as FP16: codes are integers there, and INT8's are those times 2^-6
 //	  FP32   d = amax/127, scale = 64·fp16(d), code = x·(1/d)·2^-6
 //	DecodeFirstTyped  ModelOpt's FP8: as DecodeFirst, but under one scale for the whole tensor the quotients have the source's dtype
@@ -37,6 +39,7 @@ const (
 	DecodeFirst
 	DecodeFirstBF16
 	BlockOnly
+	BlockNearest
 	HalfScale
 	DecodeFirstTyped
 )
@@ -61,10 +64,16 @@ const (
 )
 
 var (
-	arithmeticNames   = []string{"encode-first", "encode-first-64", "decode-first", "decode-first-bf16", "block-only", "half-scale", "decode-first-typed"}
+	arithmeticNames   = []string{"encode-first", "encode-first-64", "decode-first", "decode-first-bf16", "block-only", "block-nearest", "half-scale", "decode-first-typed"}
 	nonFiniteNames    = []string{"tolerate", "poison", "poison-nan", "poison-zero"}
 	negativeZeroNames = []string{"keep", "drop-input", "drop"}
 )
+
+// FixesGlobal reports whether a leaves the global scale of every tensor at 1: only blocks have
+// scales.
+func (a Arithmetic) FixesGlobal() bool {
+	return a == BlockOnly || a == BlockNearest || a == HalfScale
+}
 
 // String returns the name, or the number of an unknown value.
 func (a Arithmetic) String() string { return enum.String("Arithmetic", arithmeticNames, a) }

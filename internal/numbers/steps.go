@@ -20,6 +20,7 @@ var formulas = []struct{ global, block, fp32 string }{
 	behavior.DecodeFirst:      {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
 	behavior.DecodeFirstBF16:  {"1/E with E = bf16(SMAX·MAX·bf16(1/amax of the tensor))", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
 	behavior.BlockOnly:        {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
+	behavior.BlockNearest:     {"fixed: only blocks have a scale", "amax/MAX", "amax/MAX"},
 	behavior.HalfScale:        {"fixed: only blocks have a scale", "", "64·fp16(amax/(64·MAX))"},
 	behavior.DecodeFirstTyped: {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
 }
