@@ -67,7 +67,7 @@ nn: internal/enum comm recipe gemm mma quant tensor format internal/cpu internal
 hf: safetensors internal/bounded safetensors/checksum internal/configjson
 hf/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
-checkpoint: internal/behavior internal/bounded safetensors hf gguf/ggml quant tensor format measure internal/configjson internal/enum internal/parallel
+checkpoint: internal/behavior internal/bounded safetensors hf gguf/ggml profile quant tensor format measure internal/configjson internal/enum internal/parallel
 checkpoint/llamacpp: checkpoint safetensors/checksum gguf hf safetensors gguf/ggml quant tensor format internal/bounded internal/configjson tokenizer
 decoder: internal/lock nn comm recipe gemm quant tensor internal/memory internal/parallel checkpoint checkpoint/llamacpp internal/configjson hf safetensors
 train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel internal/enum internal/configjson
