@@ -21,7 +21,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -103,7 +103,7 @@ func LookupConvention(name string) (*Convention, error) {
 			return c, nil
 		}
 	}
-	return nil, enum.Unknown("convention", name, names)
+	return nil, naming.Unknown("convention", name, names)
 }
 
 // DefaultConvention returns the default convention for storing the checkpoint in block format f:

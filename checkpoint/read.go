@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -285,7 +285,7 @@ func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
 
 // fault adds a Problem.
 func (m *Model) fault(tensor, text string, args ...any) {
-	m.Problems = append(m.Problems, Problem{Tensor: tensor, Text: bounded.Text(fmt.Sprintf(text, args...))})
+	m.Problems = append(m.Problems, Problem{Tensor: tensor, Text: limits.Text(fmt.Sprintf(text, args...))})
 }
 
 // fits reports whether the codes and scales of w have the dtypes and shapes that follow from its

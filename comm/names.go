@@ -1,7 +1,7 @@
 package comm
 
 import (
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -32,5 +32,5 @@ func ParseWire(name string) (Wire, error) {
 			return w.wire, nil
 		}
 	}
-	return nil, enum.Unknown("format of gradients", name, WireNames())
+	return nil, naming.Unknown("format of gradients", name, WireNames())
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // A Calibration has the amax of activations, by the name of the module:
@@ -50,21 +50,21 @@ const minCalibrated = 1e-30
 
 // ReadCalibration reads a file: JSON if its name ends in .json, otherwise TOML.
 func ReadCalibration(path string) (*Calibration, error) {
-	data, err := bounded.ReadFile(path, maxCalibration)
+	data, err := limits.ReadFile(path, maxCalibration)
 	if err != nil {
-		return nil, fmt.Errorf("%s: read the calibration: %w", path, bounded.Cause(err))
+		return nil, fmt.Errorf("%s: read the calibration: %w", path, limits.Cause(err))
 	}
 	c := &Calibration{}
 	if strings.EqualFold(filepath.Ext(path), ".json") {
 		err = json.Unmarshal(data, c)
-	} else if err = bounded.CheckTOML(data); err == nil {
+	} else if err = limits.CheckTOML(data); err == nil {
 		err = toml.Unmarshal(data, c)
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = fmt.Errorf("%s: unexpected %s", cmp.Or(e.Field, "the file"), e.Value)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: not a calibration: %s", path, bounded.Text(err.Error()))
+		return nil, fmt.Errorf("%s: not a calibration: %s", path, limits.Text(err.Error()))
 	}
 	if len(c.Input)+len(c.Key)+len(c.Value) == 0 {
 		return nil, fmt.Errorf("%s: no values: give the amax of modules, by name, under input, key and value", path)
@@ -72,7 +72,7 @@ func ReadCalibration(path string) (*Calibration, error) {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module, amax := range amaxes {
 			if !(amax >= minCalibrated && amax <= math.MaxFloat32) {
-				return nil, fmt.Errorf("%s: %s: the amax is %g, want a number from %g to %.2g", path, bounded.Text(module), amax, minCalibrated, math.MaxFloat32)
+				return nil, fmt.Errorf("%s: %s: the amax is %g, want a number from %g to %.2g", path, limits.Text(module), amax, minCalibrated, math.MaxFloat32)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Calibration) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return lock.WriteWhole(path, data, renameNew)
+	return durable.WriteWhole(path, data, renameNew)
 }
 
 // inputs reports whether c has scales of inputs.
@@ -128,7 +128,7 @@ func (c *Calibration) unused(used map[string]bool) error {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module := range amaxes {
 			if !used[module] {
-				return fmt.Errorf("calibration: %s is not a module that takes such a scale: use the names of the checkpoint's modules", bounded.Text(module))
+				return fmt.Errorf("calibration: %s is not a module that takes such a scale: use the names of the checkpoint's modules", limits.Text(module))
 			}
 		}
 	}

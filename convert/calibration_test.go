@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -78,7 +78,7 @@ func TestCalibrationErrors(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), tc.name)
 		writeText(t, path, tc.text)
-		if _, err := ReadCalibration(path); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2*bounded.MaxText {
+		if _, err := ReadCalibration(path); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2*limits.MaxText {
 			t.Errorf("%.100s: error %.3000v, want %q", tc.text, err, tc.want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -114,7 +114,7 @@ func parseLine(line []byte) (r record, ok bool) {
 // readJournal returns the records of a journal before the first damaged one, and their size in
 // bytes. A journal that does not exist has no records.
 func readJournal(path string) (records []record, size int64, err error) {
-	data, err := bounded.ReadFile(path, maxJournal)
+	data, err := limits.ReadFile(path, maxJournal)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, 0, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 	"github.com/microscale-go/microscale/verify"
@@ -114,7 +114,7 @@ func (m *merging) published() bool {
 type merging struct {
 	dst   string
 	parts []part // by worker
-	locks []*lock.Lock
+	locks []*durable.Lock
 }
 
 // A part is the journal of a worker.
@@ -169,11 +169,11 @@ func findParts(dst string) (*merging, error) {
 	}
 	m.parts = make([]part, numbers[0])
 	for i := range m.parts {
-		held, err := lock.Dir(m.dir(i))
+		held, err := durable.Dir(m.dir(i))
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			continue // check reports it
-		case errors.Is(err, lock.ErrHeld):
+		case errors.Is(err, durable.ErrHeld):
 			err = fmt.Errorf("%s: worker %d is still writing (%s is locked): wait for it", dst, i, m.dir(i))
 		case err == nil:
 			m.locks = append(m.locks, held)

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
@@ -34,7 +34,7 @@ type output struct {
 	parents  []string // directories that were created for DST, innermost first
 	finished bool     // every file is written and closed
 	force    bool     // an earlier checkpoint DST may be replaced
-	lock     *lock.Lock
+	lock     *durable.Lock
 	writers  []*safetensors.Writer
 	part     bool            // partial belongs to a worker, and keeps its name
 	names    map[string]bool // slash-separated paths of the files in partial
@@ -145,8 +145,8 @@ func (o *output) removePartial() {
 // claim locks the partial directory.
 func (o *output) claim() error {
 	var err error
-	switch o.lock, err = lock.Dir(o.partial); {
-	case errors.Is(err, lock.ErrHeld), errors.Is(err, os.ErrNotExist):
+	switch o.lock, err = durable.Dir(o.partial); {
+	case errors.Is(err, durable.ErrHeld), errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", o.final, o.partial)
 	case err != nil:
 		o.removePartial()
@@ -317,7 +317,7 @@ func (o *output) fill(name string, write func(io.Writer) error) error {
 	err = write(f)
 	err = errors.Join(err, f.Sync(), f.Close())
 	for dir := filepath.Dir(path); err == nil && dir != o.partial; dir = filepath.Dir(dir) {
-		err = lock.SyncDir(dir) // commit syncs the directory itself
+		err = durable.SyncDir(dir) // commit syncs the directory itself
 	}
 	return err
 }
@@ -330,7 +330,7 @@ func (o *output) commit() (warnings []string, err error) {
 			return nil, err
 		}
 	}
-	if err := lock.SyncDir(o.partial); err != nil {
+	if err := durable.SyncDir(o.partial); err != nil {
 		return nil, err
 	}
 	if o.closed != nil {
@@ -419,9 +419,9 @@ func (o *output) unlock() {
 
 // syncNames makes the names of the destination and of the directories created for it durable.
 func (o *output) syncNames() error {
-	err := lock.SyncDir(filepath.Dir(o.final))
+	err := durable.SyncDir(filepath.Dir(o.final))
 	for _, dir := range o.parents {
-		err = errors.Join(err, lock.SyncDir(filepath.Dir(dir)))
+		err = errors.Join(err, durable.SyncDir(filepath.Dir(dir)))
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -397,7 +397,7 @@ func (p *Plan) unlikeOthers(at func(name string) string) (string, error) {
 		want[f.Name] = f.Data
 	}
 	for name, data := range want {
-		if got, err := bounded.ReadFile(at(name), int64(len(data))); err != nil || !bytes.Equal(got, data) {
+		if got, err := limits.ReadFile(at(name), int64(len(data))); err != nil || !bytes.Equal(got, data) {
 			return fmt.Sprintf("%s differs", name), nil
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 	"github.com/microscale-go/microscale/verify"
@@ -161,7 +161,7 @@ func (r *run) write(ctx context.Context) ([]verify.Tensor, error) {
 	if p.worker.Index == 0 {
 		err = r.writeOthers(ctx)
 	}
-	if err = errors.Join(err, lock.SyncDir(r.out.partial)); err != nil {
+	if err = errors.Join(err, durable.SyncDir(r.out.partial)); err != nil {
 		if r.options.Resume {
 			err = errors.Join(err, r.record())
 		}

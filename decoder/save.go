@@ -11,7 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -67,7 +67,7 @@ func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
 		name string
 		data []byte
 	}{{generationName, append(generation, '\n')}, {hf.ConfigName, config}} {
-		if err := replace(filepath.Join(dir, f.name), func(path string) error { return lock.WriteNew(path, f.data) }); err != nil {
+		if err := replace(filepath.Join(dir, f.name), func(path string) error { return durable.WriteNew(path, f.data) }); err != nil {
 			return err
 		}
 	}

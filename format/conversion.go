@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/behavior"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // A Conversion is the behavior of an encoder. The zero value is that of PTX's
@@ -32,14 +32,14 @@ const (
 var roundingNames = []string{"nearest-even", "half-away", "half-toward-zero", "toward-zero", "up", "stochastic"}
 
 // String returns the text form, or "Rounding(N)" for a value without a name.
-func (r Rounding) String() string { return enum.String("Rounding", roundingNames, r) }
+func (r Rounding) String() string { return naming.String("Rounding", roundingNames, r) }
 
 // MarshalText returns the text form. It returns an error for a value without a name.
-func (r Rounding) MarshalText() ([]byte, error) { return enum.Marshal("rounding", roundingNames, r) }
+func (r Rounding) MarshalText() ([]byte, error) { return naming.Marshal("rounding", roundingNames, r) }
 
 // UnmarshalText sets r from the text form, ignoring case. On error, r is unchanged.
 func (r *Rounding) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("rounding", roundingNames, r, text)
+	return naming.Unmarshal("rounding", roundingNames, r, text)
 }
 
 // Overflow selects the code of infinities and of magnitudes that exceed the largest
@@ -61,10 +61,10 @@ var overflowNames = []string{"saturate", "nonsaturating", "saturate-finite"}
 var overflowAliases = map[string]Overflow{"ofp8": NonSaturating, "ofp8-sat": Saturate, "satfinite": Saturate}
 
 // String returns the text form, or "Overflow(N)" for a value without a name.
-func (o Overflow) String() string { return enum.String("Overflow", overflowNames, o) }
+func (o Overflow) String() string { return naming.String("Overflow", overflowNames, o) }
 
 // MarshalText returns the text form. It returns an error for a value without a name.
-func (o Overflow) MarshalText() ([]byte, error) { return enum.Marshal("overflow", overflowNames, o) }
+func (o Overflow) MarshalText() ([]byte, error) { return naming.Marshal("overflow", overflowNames, o) }
 
 // UnmarshalText sets o from the text form, ignoring case. It also accepts "ofp8" and
 // "ofp8-sat", the two modes of OFP8 1.0, and PTX's "satfinite". On error, o is unchanged.
@@ -73,5 +73,5 @@ func (o *Overflow) UnmarshalText(text []byte) error {
 		*o = alias
 		return nil
 	}
-	return enum.Unmarshal("overflow", overflowNames, o, text)
+	return naming.Unmarshal("overflow", overflowNames, o, text)
 }

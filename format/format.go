@@ -26,7 +26,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // specials says which codes of a format are not finite numbers.
@@ -118,7 +118,7 @@ func Lookup(name string) (*Scalar, error) {
 			}
 		}
 	}
-	return nil, enum.Unknown("scalar format", name, names)
+	return nil, naming.Unknown("scalar format", name, names)
 }
 
 // String returns the format's name.

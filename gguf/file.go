@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -27,9 +27,9 @@ type File struct {
 
 // Open opens a file and checks its header. Tensor data is not read.
 func Open(path string) (*File, error) {
-	f, info, err := bounded.Open(path)
-	if errors.Is(err, bounded.ErrNotRegular) {
-		return nil, &safetensors.ContainerError{Path: path, Offset: -1, Problem: bounded.ErrNotRegular.Error(), Fix: "name a file"}
+	f, info, err := limits.Open(path)
+	if errors.Is(err, limits.ErrNotRegular) {
+		return nil, &safetensors.ContainerError{Path: path, Offset: -1, Problem: limits.ErrNotRegular.Error(), Fix: "name a file"}
 	}
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (f *File) Lookup(name string) (TensorInfo, bool) {
 // an error, and reads nothing, unless [off, off+len(p)) is inside the tensor. If the file
 // became shorter since it was opened, the error is a [*safetensors.ContainerError].
 func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
-	if err := bounded.CheckRange(f.name, t.Name, t.Bytes(), len(p), off); err != nil {
+	if err := limits.CheckRange(f.name, t.Name, t.Bytes(), len(p), off); err != nil {
 		return err
 	}
 	at := f.dataStart + t.Begin + off
@@ -108,7 +108,7 @@ func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
 		return &safetensors.ContainerError{Path: f.name, Tensor: t.Name, Offset: at + int64(n), Fix: "fetch it again",
 			Problem: fmt.Sprintf("the file ended %d bytes early: it changed or was truncated after it was opened", len(p)-n)}
 	}
-	return bounded.FileError(f.name, fmt.Sprintf("tensor %s: byte %d", bounded.Quote(t.Name), at+int64(n)), err)
+	return limits.FileError(f.name, fmt.Sprintf("tensor %s: byte %d", limits.Quote(t.Name), at+int64(n)), err)
 }
 
 // Close closes a file that [Open] opened. It does nothing after [NewFile].

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"path/filepath"
 
-	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/configjson"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -23,9 +23,9 @@ const maxConfig = 64 << 20
 // readConfig reads config.json and checks that it is a JSON object.
 func (c *Checkpoint) readConfig() error {
 	path := filepath.Join(c.Path, ConfigName)
-	data, err := bounded.ReadFile(path, maxConfig)
-	if _, large := errors.AsType[bounded.TooLarge](err); large || errors.Is(err, bounded.ErrNotRegular) {
-		return fault(path, bounded.Cause(err).Error(), fixFetch)
+	data, err := limits.ReadFile(path, maxConfig)
+	if _, large := errors.AsType[limits.TooLarge](err); large || errors.Is(err, limits.ErrNotRegular) {
+		return fault(path, limits.Cause(err).Error(), fixFetch)
 	}
 	if err != nil {
 		return openError(path, err)
@@ -90,7 +90,7 @@ func (c *Checkpoint) Companion(name string) (content []byte, ok bool) {
 		if other.Name != name {
 			continue
 		}
-		data, err := bounded.ReadFile(other.Path, maxConfig)
+		data, err := limits.ReadFile(other.Path, maxConfig)
 		return data, err == nil
 	}
 	return nil, false

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // An Order is an order of the scales of a matrix in memory, by row and block, with zero bytes as
@@ -118,7 +118,7 @@ func (o *Order) UnmarshalText(text []byte) error {
 		}
 		names = append(names, row.name)
 	}
-	return enum.Unknown("order", string(text), names)
+	return naming.Unknown("order", string(text), names)
 }
 
 // Size returns the number of scales of a matrix of rows × blocks, including padding: the bytes of

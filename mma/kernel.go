@@ -118,7 +118,7 @@ func (u fastUnit) kernel() *kernel {
 	panic("mma: no kernel in Go") // genericKernels has every kind
 }
 
-// Exponents in the kernels. The assembly has the same: see internal/asmgen/mma.go.
+// Exponents in the kernels. The assembly has the same: see internal/asm/mma.go.
 const (
 	maxExp        = 80    // bounds E in runRZ23 and runDots: within, all powers of two are normal
 	minExpRZ13    = -100  // bounds E in runRZ13: 2^(13-E) and its reciprocal are normal

@@ -53,7 +53,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // A Model is a kind of matrix unit: a row of the table. [Models] and [Lookup] return the only
@@ -105,7 +105,7 @@ func lookup(name, or string) (*Model, error) {
 		}
 		names[i] = m.Name
 	}
-	return nil, &enum.UnknownError{Kind: "model", Name: name, Choices: names, Or: or}
+	return nil, &naming.UnknownError{Kind: "model", Name: name, Choices: names, Or: or}
 }
 
 // String returns the model's name.

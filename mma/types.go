@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // A Type is the encoding of an operand, an accumulator or a scale. [Types] and [LookupType] return
@@ -70,7 +70,7 @@ func LookupType(name string) (*Type, error) {
 		}
 		names[i] = t.Name
 	}
-	return nil, enum.Unknown("operand type", name, names)
+	return nil, naming.Unknown("operand type", name, names)
 }
 
 // String returns the type's name.

@@ -1,7 +1,7 @@
 package nn
 
 import (
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -29,14 +29,14 @@ const (
 var operandNames = [operands]string{"input", "weight", "grad", "query", "key", "value", "probability", "grad_output", "grad_probability"}
 
 // String returns the operand's name, or "Operand(N)" for a value without a name.
-func (o Operand) String() string { return enum.String("Operand", operandNames[:], o) }
+func (o Operand) String() string { return naming.String("Operand", operandNames[:], o) }
 
 // MarshalText returns the operand's name. It returns an error for a value without a name.
-func (o Operand) MarshalText() ([]byte, error) { return enum.Marshal("operand", operandNames[:], o) }
+func (o Operand) MarshalText() ([]byte, error) { return naming.Marshal("operand", operandNames[:], o) }
 
 // UnmarshalText sets o to the operand of the given name. Case is ignored.
 func (o *Operand) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("operand", operandNames[:], o, text)
+	return naming.Unmarshal("operand", operandNames[:], o, text)
 }
 
 // isGradient reports whether o belongs to the backward pass.

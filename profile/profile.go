@@ -7,7 +7,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/behavior"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -153,7 +153,7 @@ func Lookup(name string) (Profile, error) {
 			return p, nil
 		}
 	}
-	return Profile{}, enum.Unknown("profile", name, names)
+	return Profile{}, naming.Unknown("profile", name, names)
 }
 
 // String returns the profile's name.

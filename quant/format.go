@@ -30,7 +30,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // Shape is the extent of a block over rows and along columns, in elements.
@@ -97,7 +97,7 @@ func Lookup(name string) (Format, error) {
 	if strings.EqualFold(name, Q8_0.Name) {
 		return Q8_0, nil
 	}
-	return Format{}, enum.Unknown("block format", name, names)
+	return Format{}, naming.Unknown("block format", name, names)
 }
 
 // String returns the format's name.

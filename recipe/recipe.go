@@ -23,7 +23,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -90,14 +90,14 @@ const (
 var gemmNames = [...]string{Fprop: "fprop", Dgrad: "dgrad", Wgrad: "wgrad"}
 
 // String returns "fprop", "dgrad" or "wgrad".
-func (g GEMM) String() string { return enum.String("GEMM", gemmNames[:], g) }
+func (g GEMM) String() string { return naming.String("GEMM", gemmNames[:], g) }
 
 // MarshalText returns the name.
-func (g GEMM) MarshalText() ([]byte, error) { return enum.Marshal("product", gemmNames[:], g) }
+func (g GEMM) MarshalText() ([]byte, error) { return naming.Marshal("product", gemmNames[:], g) }
 
 // UnmarshalText sets g to the product of the given name. Case is ignored.
 func (g *GEMM) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("product", gemmNames[:], g, text)
+	return naming.Unmarshal("product", gemmNames[:], g, text)
 }
 
 // operands returns the quantizers of the two operands of a product.
@@ -151,16 +151,18 @@ const (
 var amaxAlgorithmNames = [...]string{Max: "max", MostRecent: "most_recent"}
 
 // String returns Transformer Engine's name: "max" or "most_recent".
-func (a AmaxAlgorithm) String() string { return enum.String("AmaxAlgorithm", amaxAlgorithmNames[:], a) }
+func (a AmaxAlgorithm) String() string {
+	return naming.String("AmaxAlgorithm", amaxAlgorithmNames[:], a)
+}
 
 // MarshalText returns Transformer Engine's name.
 func (a AmaxAlgorithm) MarshalText() ([]byte, error) {
-	return enum.Marshal("amax algorithm", amaxAlgorithmNames[:], a)
+	return naming.Marshal("amax algorithm", amaxAlgorithmNames[:], a)
 }
 
 // UnmarshalText sets a to the algorithm of the given name. Case is ignored.
 func (a *AmaxAlgorithm) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("amax algorithm", amaxAlgorithmNames[:], a, text)
+	return naming.Unmarshal("amax algorithm", amaxAlgorithmNames[:], a, text)
 }
 
 // Delayed configures delayed scaling, which computes scales from amaxes of earlier steps. The
@@ -198,7 +200,7 @@ func Lookup(name string) (Recipe, error) {
 			return r, nil
 		}
 	}
-	return Recipe{}, &enum.UnknownError{Kind: "recipe", Name: name, Choices: names, Or: "a TOML file"}
+	return Recipe{}, &naming.UnknownError{Kind: "recipe", Name: name, Choices: names, Or: "a TOML file"}
 }
 
 // both returns an operand with one quantizer in both directions.

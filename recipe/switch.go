@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -80,7 +80,7 @@ func (r *Recipe) Set(name, value string) error {
 	for i, s := range switches {
 		names[i] = s.Name
 	}
-	return fmt.Errorf("recipe %s: %w", r.Name, enum.Unknown("switch", name, names))
+	return fmt.Errorf("recipe %s: %w", r.Name, naming.Unknown("switch", name, names))
 }
 
 func setFormat(operand func(*Recipe) *Operand) func(*Recipe, string) error {

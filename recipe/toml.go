@@ -13,8 +13,8 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -47,9 +47,9 @@ const maxFile = 64 << 10
 
 // load reads a recipe from a TOML file and validates it.
 func load(path string) (Recipe, error) {
-	text, err := bounded.ReadFile(path, maxFile)
+	text, err := limits.ReadFile(path, maxFile)
 	if err != nil {
-		return Recipe{}, fmt.Errorf("recipe file %s: %w", path, bounded.Cause(err))
+		return Recipe{}, fmt.Errorf("recipe file %s: %w", path, limits.Cause(err))
 	}
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	r, err := parse(string(text), name)
@@ -102,13 +102,13 @@ func parse(text, name string) (Recipe, error) {
 
 // decode returns the keys of a recipe file, all of them known.
 func decode(text string) (file map[string]any, err error) {
-	if err := bounded.CheckTOML([]byte(text)); err != nil {
+	if err := limits.CheckTOML([]byte(text)); err != nil {
 		return nil, err
 	}
 	if _, err := toml.Decode(text, &file); err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			return nil, fmt.Errorf("line %d: %s", syntax.Position.Line, bounded.Text(syntax.Message))
+			return nil, fmt.Errorf("line %d: %s", syntax.Position.Line, limits.Text(syntax.Message))
 		}
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func checkTable(text, path string, v any, names []string) error {
 	}
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(names, k) {
-			return atLine(text, path, k, enum.Unknown("key", k, names))
+			return atLine(text, path, k, naming.Unknown("key", k, names))
 		}
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // A Dtype is the element type of a tensor. The zero Dtype is invalid. The text form is the name
@@ -90,7 +90,7 @@ func parseDtype(name string) (Dtype, error) {
 			return d, nil
 		}
 	}
-	return 0, fmt.Errorf("unknown dtype %s (known: %s)", bounded.Quote(name), dtypeNames())
+	return 0, fmt.Errorf("unknown dtype %s (known: %s)", limits.Quote(name), dtypeNames())
 }
 
 func dtypeNames() string {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // Remedies, by the cause of a fault.
@@ -42,10 +42,10 @@ func (e *ContainerError) Error() string {
 		parts = append(parts, e.Path)
 	}
 	if e.Tensor != "" {
-		parts = append(parts, "tensor "+bounded.Quote(e.Tensor))
+		parts = append(parts, "tensor "+limits.Quote(e.Tensor))
 	}
 	if e.Key != "" {
-		parts = append(parts, "key "+bounded.Quote(e.Key))
+		parts = append(parts, "key "+limits.Quote(e.Key))
 	}
 	if e.Offset >= 0 {
 		parts = append(parts, fmt.Sprintf("byte %d", e.Offset))
@@ -62,7 +62,7 @@ func ioError(path, where string, cause error) error {
 	if e, ok := errors.AsType[*ContainerError](cause); ok {
 		return e // it is complete
 	}
-	return bounded.FileError(path, where, cause)
+	return limits.FileError(path, where, cause)
 }
 
 // place describes a byte offset of a file, in the data of a tensor or, if tensor is empty, in the
@@ -71,5 +71,5 @@ func place(tensor string, offset int64) string {
 	if tensor == "" {
 		return fmt.Sprintf("header: byte %d", offset)
 	}
-	return fmt.Sprintf("tensor %s: byte %d", bounded.Quote(tensor), offset)
+	return fmt.Sprintf("tensor %s: byte %d", limits.Quote(tensor), offset)
 }

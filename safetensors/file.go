@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // A File is an open safetensors file. Its methods may be called from several
@@ -44,15 +44,15 @@ func Open(path string) (*File, error) {
 
 // openRegular opens a regular file and returns its file info.
 func openRegular(path string) (*os.File, os.FileInfo, error) {
-	f, info, err := bounded.Open(path)
-	if errors.Is(err, bounded.ErrNotRegular) {
+	f, info, err := limits.Open(path)
+	if errors.Is(err, limits.ErrNotRegular) {
 		err = notRegular(path)
 	}
 	return f, info, err
 }
 
 func notRegular(path string) error {
-	return &ContainerError{Path: path, Offset: -1, Problem: bounded.ErrNotRegular.Error(), Fix: "name a file"}
+	return &ContainerError{Path: path, Offset: -1, Problem: limits.ErrNotRegular.Error(), Fix: "name a file"}
 }
 
 // NewFile checks the header of a file of size bytes that is read through r. name is used only in
@@ -230,9 +230,9 @@ func (f *File) ReadTensorsAt(p [][]byte, infos []TensorInfo, off []int64) error 
 func checkRange(path string, t TensorInfo, dataSize int64, n int, off int64) error {
 	if t.Begin < 0 || t.Begin > t.End || t.End > dataSize {
 		return fmt.Errorf("%s: tensor %s: bytes %d to %d are not in the data buffer of %d bytes: the tensor is of another file",
-			path, bounded.Quote(t.Name), t.Begin, t.End, dataSize)
+			path, limits.Quote(t.Name), t.Begin, t.End, dataSize)
 	}
-	return bounded.CheckRange(path, t.Name, t.Bytes(), n, off)
+	return limits.CheckRange(path, t.Name, t.Bytes(), n, off)
 }
 
 // Close closes a file that [Open] opened. It does nothing after [NewFile].

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"math"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -27,7 +27,7 @@ func (f *File) Floats(name string) ([]float32, error) {
 	}
 	decode, err := info.Dtype.decoder()
 	if err != nil {
-		return nil, fmt.Errorf("%s: tensor %s: %w", f.name, bounded.Quote(name), err)
+		return nil, fmt.Errorf("%s: tensor %s: %w", f.name, limits.Quote(name), err)
 	}
 	values := make([]float32, info.Elements())
 	const bufferElements = 1 << 18 // whole bytes of every dtype
@@ -40,7 +40,7 @@ func (f *File) Floats(name string) ([]float32, error) {
 			return nil, err
 		}
 		if err := decode(rest[:n], raw); err != nil {
-			return nil, fmt.Errorf("%s: tensor %s: %w", f.name, bounded.Quote(name), err)
+			return nil, fmt.Errorf("%s: tensor %s: %w", f.name, limits.Quote(name), err)
 		}
 		off, rest = off+int64(len(raw)), rest[n:]
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // maxHeaderSize is the largest header, in bytes, that the reference
@@ -171,7 +171,7 @@ func scanMetadata(s *scanner) (map[string]string, *ContainerError) {
 	}
 	err := s.object(func(key string, _ int) (err *ContainerError) {
 		if s.peek() != '"' {
-			return s.fail(s.pos, "%s: the value of %s is not a string", metadataKey, bounded.Quote(key))
+			return s.fail(s.pos, "%s: the value of %s is not a string", metadataKey, limits.Quote(key))
 		}
 		metadata[key], err = s.str()
 		return err
@@ -212,7 +212,7 @@ func scanTensor(s *scanner, at int) (t TensorInfo, err *ContainerError) {
 				return s.fail(at, "data_offsets has %d numbers, expected 2", len(offsets))
 			}
 		default:
-			return s.fail(keyAt, "unknown key %s", bounded.Quote(key))
+			return s.fail(keyAt, "unknown key %s", limits.Quote(key))
 		}
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // Suffix ends the names of safetensors files.
@@ -46,10 +46,10 @@ type Index struct {
 // out of the directory of the index. It ignores keys other than metadata.total_size and
 // weight_map. The error for an invalid index is a [*ContainerError].
 func ReadIndex(path string) (*Index, error) {
-	data, err := bounded.ReadFile(path, maxHeaderSize)
-	if _, ok := errors.AsType[bounded.TooLarge](err); ok {
+	data, err := limits.ReadFile(path, maxHeaderSize)
+	if _, ok := errors.AsType[limits.TooLarge](err); ok {
 		err = &ContainerError{Path: path, Offset: maxHeaderSize, Problem: tooLargeIndex, Fix: fixIndex}
-	} else if errors.Is(err, bounded.ErrNotRegular) {
+	} else if errors.Is(err, limits.ErrNotRegular) {
 		err = notRegular(path)
 	}
 	if err != nil {
@@ -162,7 +162,7 @@ func checkWeight(tensor, file string) string {
 	case strings.ContainsRune(file, 0):
 		return "the file name contains a NUL character"
 	case file == "." || strings.Contains(file, "..") || strings.ContainsAny(file, `/\:`):
-		return fmt.Sprintf("the file name %s could lead out of the directory of the index", bounded.Quote(file))
+		return fmt.Sprintf("the file name %s could lead out of the directory of the index", limits.Quote(file))
 	}
 	return ""
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // headerAlign is the multiple to which the reference writer pads headers with spaces. With its
@@ -46,7 +46,7 @@ func NewLayout(tensors []Spec, metadata map[string]string) (*Layout, error) {
 	l := &Layout{header: &header{}, byName: make(map[string]int, len(tensors))}
 	for key, value := range metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
-			return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("metadata %s is not valid UTF-8", bounded.Quote(key)), Fix: "leave it out"}
+			return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("metadata %s is not valid UTF-8", limits.Quote(key)), Fix: "leave it out"}
 		}
 	}
 	if len(metadata) > 0 {

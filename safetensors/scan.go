@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // A scanner reads JSON (RFC 8259) strictly, from left to right, and tracks byte offsets.
@@ -120,7 +120,7 @@ func (s *scanner) members(twice func(key string) bool, member func(key string, a
 			return err
 		}
 		if twice(key) {
-			return s.fail(at, "key %s appears twice", bounded.Quote(key))
+			return s.fail(at, "key %s appears twice", limits.Quote(key))
 		}
 		if err := s.expect(':'); err != nil {
 			return err
@@ -277,11 +277,11 @@ func (s *scanner) integer(what string) (int64, *ContainerError) {
 	v := int64(0)
 	for _, c := range []byte(text) {
 		if c < '0' || c > '9' {
-			return 0, s.fail(at, "%s is %s, expected a whole number that is not negative", what, bounded.Quote(text))
+			return 0, s.fail(at, "%s is %s, expected a whole number that is not negative", what, limits.Quote(text))
 		}
 		d := int64(c - '0')
 		if v > (math.MaxInt64-d)/10 {
-			return 0, s.fail(at, "%s is %s, which exceeds 2^63-1", what, bounded.Quote(text))
+			return 0, s.fail(at, "%s is %s, which exceeds 2^63-1", what, limits.Quote(text))
 		}
 		v = v*10 + d
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // A Writer fills in a file that a [Layout] planned.
@@ -118,7 +118,7 @@ func (w *Writer) Suspend() error {
 func (w *Writer) WriteTensorAt(name string, p []byte, off int64) error {
 	i, ok := w.layout.byName[name]
 	if !ok {
-		return fmt.Errorf("%s: tensor %s is not in the layout", w.path, bounded.Quote(name))
+		return fmt.Errorf("%s: tensor %s is not in the layout", w.path, limits.Quote(name))
 	}
 	t := w.layout.header.tensors[i]
 	if err := checkRange(w.path, t, w.layout.dataSize(), len(p), off); err != nil {
@@ -151,7 +151,7 @@ func (w *Writer) Close() error {
 func (w *Writer) finish() error {
 	for i, t := range w.layout.header.tensors {
 		if n := w.written[i].Load(); n != t.Bytes() {
-			return fmt.Errorf("%s: tensor %s: %d of its %d bytes were written: write each exactly once", w.path, bounded.Quote(t.Name), n, t.Bytes())
+			return fmt.Errorf("%s: tensor %s: %d of its %d bytes were written: write each exactly once", w.path, limits.Quote(t.Name), n, t.Bytes())
 		}
 	}
 	if err := w.sync(); err != nil {

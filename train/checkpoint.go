@@ -15,8 +15,8 @@ import (
 	"syscall"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -153,16 +153,16 @@ func (s *state) commit(partial, final string) error {
 	if err != nil {
 		return err
 	}
-	if err := lock.WriteNew(filepath.Join(partial, stateName), text); err != nil {
+	if err := durable.WriteNew(filepath.Join(partial, stateName), text); err != nil {
 		return err
 	}
-	if err := lock.SyncDir(partial); err != nil {
+	if err := durable.SyncDir(partial); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, final); err != nil {
 		return err
 	}
-	return lock.SyncDir(filepath.Dir(final))
+	return durable.SyncDir(filepath.Dir(final))
 }
 
 // removeCheckpoints removes all checkpoints in parent except keep.
@@ -214,7 +214,7 @@ func (s *state) marshal() ([]byte, error) {
 // readState reads and verifies the state of a checkpoint.
 func readState(dir string) (*state, error) {
 	path := filepath.Join(dir, stateName)
-	text, err := bounded.ReadFile(path, maxState)
+	text, err := limits.ReadFile(path, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, incomplete{fmt.Errorf("%s: the file is missing", path)}
 	}

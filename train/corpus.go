@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // Names of corpora that are not paths.
@@ -129,7 +129,7 @@ func readSource(source string, limit int) (files [][]byte, err error) {
 	info, err := os.Stat(source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: %w: use a file, a directory, %s or %s", source, bounded.Cause(err), goRoot, synthetic)
+		return nil, fmt.Errorf("%s: %w: use a file, a directory, %s or %s", source, limits.Cause(err), goRoot, synthetic)
 	case err != nil:
 		return nil, unreadable(source, err)
 	case info.IsDir():
@@ -137,8 +137,8 @@ func readSource(source string, limit int) (files [][]byte, err error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: neither a file nor a directory", source)
 	}
-	text, err := bounded.ReadFile(source, int64(limit))
-	if _, ok := errors.AsType[bounded.TooLarge](err); ok {
+	text, err := limits.ReadFile(source, int64(limit))
+	if _, ok := errors.AsType[limits.TooLarge](err); ok {
 		return nil, tooLarge(source)
 	}
 	if err != nil {
@@ -185,8 +185,8 @@ func readTree(root, name string, limit int, wanted func(path string, d fs.DirEnt
 		if info.Size() > maxFile {
 			return nil
 		}
-		part, err := bounded.ReadFile(path, maxFile)
-		if _, grown := errors.AsType[bounded.TooLarge](err); grown {
+		part, err := limits.ReadFile(path, maxFile)
+		if _, grown := errors.AsType[limits.TooLarge](err); grown {
 			return nil
 		}
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -52,8 +52,8 @@ func (r *run) admit(s *survey) error {
 
 // claim locks the directory of a run.
 func claim(out string) (release func(), err error) {
-	held, err := lock.Dir(out)
-	if errors.Is(err, lock.ErrHeld) {
+	held, err := durable.Dir(out)
+	if errors.Is(err, durable.ErrHeld) {
 		return nil, &DirectoryError{Problem: out + ": another run is writing to it: wait for it, or use another directory", Busy: true, Remedies: []string{"Out"}}
 	}
 	if err != nil {
@@ -251,7 +251,7 @@ func (r *run) close() error {
 	return r.Parallel.onFirst(func() error {
 		err := r.model.Save(r.Out, r.dtype())
 		if err == nil {
-			err = lock.SyncDir(r.Out)
+			err = durable.SyncDir(r.Out)
 		}
 		if err := storeError(err, r.Out, "the model"); err != nil {
 			return fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -27,7 +27,7 @@ func (s *state) checkTensors(dir string) error {
 }
 
 func (t *tensorFile) check(path string) error {
-	f, info, err := bounded.Open(path)
+	f, info, err := limits.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return incomplete{fmt.Errorf("%s: the file is missing", path)}
 	}

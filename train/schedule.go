@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // A Schedule is the course of the learning rate over a run: "cosine", "wsd" or "constant". The rate
@@ -34,7 +34,7 @@ func (s Schedule) String() string { return string(s) }
 // MarshalText returns the name. An unknown schedule is an error.
 func (s Schedule) MarshalText() ([]byte, error) {
 	if !slices.Contains(Schedules(), s) {
-		return nil, enum.Unknown("schedule", string(s), scheduleNames())
+		return nil, naming.Unknown("schedule", string(s), scheduleNames())
 	}
 	return []byte(s), nil
 }

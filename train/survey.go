@@ -11,7 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 )
 
 // A survey describes the directory of a run. A kill or a loss of power can leave it in these states:
@@ -179,5 +179,5 @@ func discard(out string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(lock.SyncDir(out), os.RemoveAll(gone))
+	return errors.Join(durable.SyncDir(out), os.RemoveAll(gone))
 }

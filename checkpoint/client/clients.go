@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -92,7 +92,7 @@ func Lookup(name string) (Client, error) {
 			return c, nil
 		}
 	}
-	return Client{}, enum.Unknown("client", name, names)
+	return Client{}, naming.Unknown("client", name, names)
 }
 
 // String returns the client's name.

@@ -20,8 +20,8 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/configjson"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -110,7 +110,7 @@ func readOther(c *hf.Checkpoint, name string) ([]byte, error) {
 	}
 	for _, other := range c.Others() {
 		if other.Name == name {
-			return bounded.ReadFile(other.Path, maxOther)
+			return limits.ReadFile(other.Path, maxOther)
 		}
 	}
 	return nil, nil

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
@@ -79,7 +79,7 @@ func readInput(stdin io.Reader, args []string) ([]byte, error) {
 	}
 	f, err := os.Open(args[0])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: name a file, or pass text on standard input", args[0], bounded.Cause(err))
+		return nil, fmt.Errorf("%s: %w: name a file, or pass text on standard input", args[0], limits.Cause(err))
 	}
 	defer f.Close()
 	return input.ReadAll(f, args[0], maxText)

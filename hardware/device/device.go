@@ -21,7 +21,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // A Device is one accelerator.
@@ -111,7 +111,7 @@ func Lookup(name string) (*Device, error) {
 		}
 		names = append(names, d.Name)
 	}
-	return nil, enum.Unknown("device", name, names)
+	return nil, naming.Unknown("device", name, names)
 }
 
 // String returns the device's name.

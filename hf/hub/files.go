@@ -18,7 +18,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // A listing is the hub's description of a revision.
@@ -178,7 +178,7 @@ func (k cache) link(commit string, f file, blob string) error {
 	if os.Symlink(target, at) == nil || k.has(commit, f) { // or another process made it
 		return nil
 	}
-	content, err := bounded.ReadFile(blob, largestOther)
+	content, err := limits.ReadFile(blob, largestOther)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // Scheme is the prefix of the name of a repository.
@@ -142,7 +142,7 @@ func FromEnvironment(get func(string) string) (*Client, error) {
 		return nil, fmt.Errorf("HF_ENDPOINT: got %q, want a URL such as %s", c.Endpoint, defaultEndpoint)
 	}
 	if c.Token == "" {
-		text, err := bounded.ReadFile(filepath.Join(home, "token"), maxToken)
+		text, err := limits.ReadFile(filepath.Join(home, "token"), maxToken)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("the hub's token: %w: correct or remove the file, or set HF_TOKEN", err)
 		}

@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/internal/report"
 )
 
@@ -30,7 +30,7 @@ func Replaceable(path string) error {
 func creatable(what, path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".microscale-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %s: %w: create the directory, or name another", what, cli.Printable(filepath.Dir(path)), bounded.Cause(err))
+		return fmt.Errorf("write %s: %s: %w: create the directory, or name another", what, cli.Printable(filepath.Dir(path)), limits.Cause(err))
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -46,7 +46,7 @@ func (r *Evaluated) WriteReport(path, command string) error {
 		return err
 	}
 	if err := cli.ReplaceReport(path, page); err != nil {
-		return fmt.Errorf("write a report: %s: %w", cli.Printable(path), bounded.Cause(err))
+		return fmt.Errorf("write a report: %s: %w", cli.Printable(path), limits.Cause(err))
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
@@ -44,7 +44,7 @@ type textFiles struct {
 func findText(path string) (t textFiles, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return t, fmt.Errorf("%s: %w", path, bounded.Cause(err))
+		return t, fmt.Errorf("%s: %w", path, limits.Cause(err))
 	}
 	t = textFiles{path: path, names: []string{path}}
 	if info.IsDir() {
@@ -55,7 +55,7 @@ func findText(path string) (t textFiles, err error) {
 	for _, name := range t.names {
 		info, err := os.Stat(name)
 		if err != nil {
-			return t, fmt.Errorf("%s: %w", name, bounded.Cause(err))
+			return t, fmt.Errorf("%s: %w", name, limits.Cause(err))
 		}
 		t.bytes += info.Size()
 	}
@@ -85,7 +85,7 @@ func (t textFiles) read(limit int64) (document, error) {
 			_, _ = io.WriteString(text, separator) // never fails
 		}
 		if err := copyFile(text, name, limit-int64(b.Len())); err != nil {
-			return document{}, fmt.Errorf("%s: %w", name, bounded.Cause(err))
+			return document{}, fmt.Errorf("%s: %w", name, limits.Cause(err))
 		}
 		if int64(b.Len()) >= limit {
 			break
@@ -99,7 +99,7 @@ func (t textFiles) read(limit int64) (document, error) {
 
 // copyFile writes the first bytes of a file, up to a limit.
 func copyFile(w io.Writer, name string, limit int64) error {
-	f, _, err := bounded.Open(name)
+	f, _, err := limits.Open(name)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@
 // format.Conversion hold them.
 package behavior
 
-import "github.com/microscale-go/microscale/internal/enum"
+import "github.com/microscale-go/microscale/internal/naming"
 
 // Arithmetic says in which order and precision FP32 and E4M3 scales are
 // computed. The rows agree in exact arithmetic; in floating point each gives
@@ -76,42 +76,42 @@ func (a Arithmetic) FixesGlobal() bool {
 }
 
 // String returns the name, or the number of an unknown value.
-func (a Arithmetic) String() string { return enum.String("Arithmetic", arithmeticNames, a) }
+func (a Arithmetic) String() string { return naming.String("Arithmetic", arithmeticNames, a) }
 
 // MarshalText returns the name.
 func (a Arithmetic) MarshalText() ([]byte, error) {
-	return enum.Marshal("arithmetic", arithmeticNames, a)
+	return naming.Marshal("arithmetic", arithmeticNames, a)
 }
 
 // UnmarshalText sets a to the value of a name. Case is ignored.
 func (a *Arithmetic) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("arithmetic", arithmeticNames, a, text)
+	return naming.Unmarshal("arithmetic", arithmeticNames, a, text)
 }
 
 // String returns the name, or the number of an unknown value.
-func (n NonFinite) String() string { return enum.String("NonFinite", nonFiniteNames, n) }
+func (n NonFinite) String() string { return naming.String("NonFinite", nonFiniteNames, n) }
 
 // MarshalText returns the name.
 func (n NonFinite) MarshalText() ([]byte, error) {
-	return enum.Marshal("treatment of NaN and Inf", nonFiniteNames, n)
+	return naming.Marshal("treatment of NaN and Inf", nonFiniteNames, n)
 }
 
 // UnmarshalText sets n to the value of a name. Case is ignored.
 func (n *NonFinite) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("treatment of NaN and Inf", nonFiniteNames, n, text)
+	return naming.Unmarshal("treatment of NaN and Inf", nonFiniteNames, n, text)
 }
 
 // String returns the name, or the number of an unknown value.
-func (z NegativeZero) String() string { return enum.String("NegativeZero", negativeZeroNames, z) }
+func (z NegativeZero) String() string { return naming.String("NegativeZero", negativeZeroNames, z) }
 
 // MarshalText returns the name.
 func (z NegativeZero) MarshalText() ([]byte, error) {
-	return enum.Marshal("treatment of -0", negativeZeroNames, z)
+	return naming.Marshal("treatment of -0", negativeZeroNames, z)
 }
 
 // UnmarshalText sets z to the value of a name. Case is ignored.
 func (z *NegativeZero) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("treatment of -0", negativeZeroNames, z, text)
+	return naming.Unmarshal("treatment of -0", negativeZeroNames, z, text)
 }
 
 // NaN selects the code of a NaN. The text form is "canonical", "keep-sign", "unchecked"
@@ -129,12 +129,12 @@ const (
 var nanNames = []string{"canonical", "keep-sign", "unchecked", "opposite-zero"}
 
 // String returns the text form, or "NaN(N)" for a value without a name.
-func (n NaN) String() string { return enum.String("NaN", nanNames, n) }
+func (n NaN) String() string { return naming.String("NaN", nanNames, n) }
 
 // MarshalText returns the text form. It returns an error for a value without a name.
-func (n NaN) MarshalText() ([]byte, error) { return enum.Marshal("NaN policy", nanNames, n) }
+func (n NaN) MarshalText() ([]byte, error) { return naming.Marshal("NaN policy", nanNames, n) }
 
 // UnmarshalText sets n from the text form, ignoring case. On error, n is unchanged.
 func (n *NaN) UnmarshalText(text []byte) error {
-	return enum.Unmarshal("NaN policy", nanNames, n, text)
+	return naming.Unmarshal("NaN policy", nanNames, n, text)
 }

@@ -9,7 +9,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -54,7 +54,7 @@ func Lookup(name string) (Distribution, error) {
 		}
 		names = append(names, d.Name)
 	}
-	return Distribution{}, enum.Unknown("distribution", name, names)
+	return Distribution{}, naming.Unknown("distribution", name, names)
 }
 
 // String returns the distribution's name.

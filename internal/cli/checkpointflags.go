@@ -13,7 +13,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -74,7 +74,7 @@ func AddScheme(cmd *cobra.Command) *Choice[string] {
 				return n, nil
 			}
 		}
-		return "", enum.Unknown("scheme", name, names)
+		return "", naming.Unknown("scheme", name, names)
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // megatron maps arguments of Megatron-LM, and fields of its TransformerConfig, to flags that mean the same.
@@ -81,17 +81,17 @@ func AddConfig(cmd *cobra.Command) {
 // takeConfig sets the flags of a TOML file that the command line does not give. A key is the name of
 // a flag, or that of an argument of Megatron-LM, with - or _. Tables group keys and have no meaning.
 func takeConfig(cmd *cobra.Command, path string) error {
-	text, err := bounded.ReadFile(path, maxConfig)
+	text, err := limits.ReadFile(path, maxConfig)
 	if err != nil {
 		return err
 	}
 	var file map[string]any
-	err = bounded.CheckTOML(text)
+	err = limits.CheckTOML(text)
 	if err == nil {
 		err = toml.Unmarshal(text, &file)
 	}
 	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
-		err = fmt.Errorf("line %d: %s", syntax.Position.Line, bounded.Text(syntax.Message))
+		err = fmt.Errorf("line %d: %s", syntax.Position.Line, limits.Text(syntax.Message))
 	}
 	var list []setting
 	if err == nil {
@@ -164,7 +164,7 @@ func unknownKey(cmd *cobra.Command, s setting) error {
 	}
 	slices.Sort(names)
 	remedy := fmt.Sprintf(": use the names of flags of %s, such as learning-rate", cmd.CommandPath())
-	if near := enum.Nearest(s.argument, names); len(near) > 0 {
+	if near := naming.Nearest(s.argument, names); len(near) > 0 {
 		remedy = fmt.Sprintf(": did you mean %s?", strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown key %q%s", s.key, remedy)

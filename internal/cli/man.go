@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 )
 
 // WriteManPages writes a man page of section 1 to dir for root and for each listed command below it.
 func WriteManPages(root *cobra.Command, dir string) error {
 	file := filepath.Join(dir, manName(root)+".1")
-	if err := lock.WriteWhole(file, []byte(manPage(root)), os.Rename); err != nil {
+	if err := durable.WriteWhole(file, []byte(manPage(root)), os.Rename); err != nil {
 		return err
 	}
 	for _, cmd := range root.Commands() {

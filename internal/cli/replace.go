@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/internal/report"
 )
 
@@ -17,9 +17,9 @@ const maxReport = 64 << 20
 // CheckReport returns an error unless the file at path is a report, which ReplaceReport may replace. The
 // error matches fs.ErrNotExist if there is no file.
 func CheckReport(path string) error {
-	text, err := bounded.ReadFile(path, maxReport)
+	text, err := limits.ReadFile(path, maxReport)
 	if err != nil {
-		return fmt.Errorf("write a report: %s: %w", Printable(path), bounded.Cause(err))
+		return fmt.Errorf("write a report: %s: %w", Printable(path), limits.Cause(err))
 	}
 	if !bytes.Contains(text, []byte(report.Generator)) {
 		return fmt.Errorf("write a report: %s is not a report of microscale and would be replaced", Printable(path))
@@ -33,5 +33,5 @@ func ReplaceReport(path string, page []byte) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	return lock.WriteWhole(path, page, os.Rename)
+	return durable.WriteWhole(path, page, os.Rename)
 }

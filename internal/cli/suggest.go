@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // Parent makes cmd, the parent of other commands, print its help. An unknown command is an error.
@@ -28,14 +28,14 @@ func UnknownCommand(root *cobra.Command, name string) error {
 			names = append(names, c.Name())
 		}
 	}
-	return Misuse("%v", enum.Unknown("command", name, names))
+	return Misuse("%v", naming.Unknown("command", name, names))
 }
 
 // unknownFlag returns the error for a flag that cmd does not have.
 func unknownFlag(cmd *cobra.Command, name string) error {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	near := enum.Nearest(name, names)
+	near := naming.Nearest(name, names)
 	if len(near) == 0 {
 		return Misuse("unknown flag --%s: %s --help-all lists the flags", name, cmd.CommandPath())
 	}

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // A Tier is an instruction set that kernels target. A greater value is faster.
@@ -48,7 +48,7 @@ func ParseTier(name string) (Tier, error) {
 			return Tier(t), nil
 		}
 	}
-	return 0, enum.Unknown("kernel tier", name, names[:])
+	return 0, naming.Unknown("kernel tier", name, names[:])
 }
 
 // A requirement is a tier and whether the processor has its instructions.

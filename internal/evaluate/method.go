@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 )
 
 // A Method is a convention of evaluation: the windows of a text, and which tokens are scored.
@@ -48,7 +48,7 @@ func MethodNames() []string {
 func LookupMethod(name string) (Method, error) {
 	i := slices.IndexFunc(methods, func(m Method) bool { return m.Name == name })
 	if i < 0 {
-		return Method{}, enum.Unknown("method", name, MethodNames())
+		return Method{}, naming.Unknown("method", name, MethodNames())
 	}
 	return methods[i], nil
 }

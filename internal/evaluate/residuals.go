@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -67,9 +67,9 @@ func (w *walk) open(layers int) (files []*residuals, err error) {
 	column := int64(4 * w.rows())
 	for k := range w.stacks {
 		name := w.Stream.residuals(k, layers)
-		f, info, err := bounded.Open(name)
+		f, info, err := limits.Open(name)
 		if err != nil {
-			return nil, errors.Join(&damagedFile{name, bounded.Cause(err)}, closeAll(files))
+			return nil, errors.Join(&damagedFile{name, limits.Cause(err)}, closeAll(files))
 		}
 		size := info.Size()
 		files = append(files, &residuals{file: f, cols: int(size / column), sum: checksum.New(size), want: w.sums[k]})

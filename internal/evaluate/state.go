@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/bounded"
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
@@ -56,13 +56,13 @@ func parseState(line []byte) (st state, err error) {
 // readState returns the state in the directory. The error is fs.ErrNotExist without one.
 func (s *Stream) readState() (st state, err error) {
 	name := filepath.Join(s.Dir, streamState)
-	line, err := bounded.ReadFile(name, maxState)
+	line, err := limits.ReadFile(name, maxState)
 	if err == nil {
 		if st, err = parseState(line); err == nil {
 			return st, nil
 		}
 	}
-	return st, fmt.Errorf("%s: %w: remove the directory, or name another", name, bounded.Cause(err))
+	return st, fmt.Errorf("%s: %w: remove the directory, or name another", name, limits.Cause(err))
 }
 
 // begin writes the first state, or reads that of an interrupted run.
@@ -97,7 +97,7 @@ func differences(a, b map[string]string) (keys []string) {
 }
 
 // isTemporary reports whether a file is one that a run was killed while writing.
-func isTemporary(e fs.DirEntry) bool { return lock.IsTemporary(e.Name()) }
+func isTemporary(e fs.DirEntry) bool { return durable.IsTemporary(e.Name()) }
 
 // Completed returns the number of layers that interrupted runs of the same evaluation completed.
 func (s *Stream) Completed() int {
@@ -114,5 +114,5 @@ func (s *Stream) save(st state) error {
 	if err != nil {
 		return err
 	}
-	return lock.WriteWhole(filepath.Join(s.Dir, streamState), line, os.Rename)
+	return durable.WriteWhole(filepath.Join(s.Dir, streamState), line, os.Rename)
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/lock"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -25,14 +25,14 @@ type Stream struct {
 }
 
 // lock creates the directory and locks it. given reports whether the directory existed.
-func (s *Stream) lock() (held *lock.Lock, given bool, err error) {
+func (s *Stream) lock() (held *durable.Lock, given bool, err error) {
 	_, err = os.Lstat(s.Dir)
 	given = err == nil
 	if err := os.MkdirAll(s.Dir, 0o777); err != nil {
 		return nil, given, err
 	}
-	held, err = lock.Dir(s.Dir)
-	if errors.Is(err, lock.ErrHeld) {
+	held, err = durable.Dir(s.Dir)
+	if errors.Is(err, durable.ErrHeld) {
 		err = fmt.Errorf("%s: another evaluation uses the directory: wait for it, or name another directory", s.Dir)
 	}
 	return held, given, err

@@ -8,9 +8,9 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
@@ -115,9 +115,9 @@ func readFile(c *hf.Checkpoint, name string, limit int64) ([]byte, error) {
 		if other.Name != name {
 			continue
 		}
-		data, err := bounded.ReadFile(other.Path, limit)
+		data, err := limits.ReadFile(other.Path, limit)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, bounded.Cause(err))
+			return nil, fmt.Errorf("%s: %w", name, limits.Cause(err))
 		}
 		return data, nil
 	}

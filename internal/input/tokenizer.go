@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
@@ -39,7 +39,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, bounded.Cause(err))
+		return nil, fmt.Errorf("%s: %w", path, limits.Cause(err))
 	case info.IsDir():
 		path = filepath.Join(path, TokenizerName)
 	case strings.HasSuffix(path, llamacpp.Suffix):
@@ -66,9 +66,9 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 
 // parse reads a tokenizer.json.
 func parse(path string) (*tokenizer.Tokenizer, error) {
-	data, err := bounded.ReadFile(path, MaxTokenizer)
+	data, err := limits.ReadFile(path, MaxTokenizer)
 	if err != nil {
-		return nil, bounded.Cause(err)
+		return nil, limits.Cause(err)
 	}
 	return tokenizer.Parse(data)
 }

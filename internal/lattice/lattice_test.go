@@ -25,69 +25,69 @@ const order = `
 internal/lattice:
 interop:
 internal/memory:
-internal/bounded:
+internal/limits:
 internal/parallel:
-internal/enum:
-internal/cpu: internal/enum
+internal/naming:
+internal/cpu: internal/naming
 internal/cpu/cputest: internal/cpu
-internal/asmgen:
+internal/asm:
 internal/configjson:
 internal/guard:
 internal/ramdisk:
-internal/lock:
-internal/behavior: internal/enum
+internal/durable:
+internal/behavior: internal/naming
 internal/report:
-format: internal/behavior internal/enum
+format: internal/behavior internal/naming
 gguf/ggml: format internal/cpu
-mma: format internal/cpu internal/enum
+mma: format internal/cpu internal/naming
 mma/mmatest: mma format
 tensor: internal/behavior format internal/cpu
 measure: tensor internal/cpu
-safetensors: format tensor internal/bounded
+safetensors: format tensor internal/limits
 safetensors/checksum: safetensors
-internal/evaluate: tensor internal/lock internal/parallel internal/enum internal/bounded safetensors/checksum
-gguf: safetensors internal/bounded
-quant: internal/behavior internal/enum format tensor internal/cpu internal/memory internal/parallel
-hardware/device: quant format internal/enum
-layout: format quant tensor internal/enum
-internal/relayout: layout gguf/ggml quant format internal/enum
+internal/evaluate: tensor internal/durable internal/parallel internal/naming internal/limits safetensors/checksum
+gguf: safetensors internal/limits
+quant: internal/behavior internal/naming format tensor internal/cpu internal/memory internal/parallel
+hardware/device: quant format internal/naming
+layout: format quant tensor internal/naming
+internal/relayout: layout gguf/ggml quant format internal/naming
 gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
-profile: internal/behavior format quant internal/enum
+profile: internal/behavior format quant internal/naming
 internal/sampling: quant
-comm: quant tensor format internal/memory internal/parallel internal/enum
+comm: quant tensor format internal/memory internal/parallel internal/naming
 comm/commtest: comm quant
 comm/mpi: comm
 tokenizer:
 internal/jinja:
 internal/chat: internal/jinja
-recipe: internal/enum gemm mma quant format internal/bounded
+recipe: internal/naming gemm mma quant format internal/limits
 internal/chart:
 hardware/cost: hardware/device layout recipe quant format
-nn: internal/enum comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
-hf: safetensors internal/bounded safetensors/checksum internal/configjson
+nn: internal/naming comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
+hf: safetensors internal/limits safetensors/checksum internal/configjson
 hf/sample: hf safetensors format tensor
-hf/hub: hf safetensors internal/bounded
-checkpoint: internal/behavior internal/bounded safetensors hf gguf/ggml profile quant tensor format measure internal/configjson internal/enum internal/parallel
-checkpoint/llamacpp: checkpoint safetensors/checksum gguf hf safetensors gguf/ggml quant tensor format internal/bounded internal/configjson tokenizer
-decoder: internal/lock nn comm recipe gemm quant tensor internal/memory internal/parallel checkpoint checkpoint/llamacpp internal/configjson hf safetensors
-train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel internal/enum internal/configjson
-checkpoint/client: checkpoint quant internal/enum
+hf/hub: hf safetensors internal/limits
+checkpoint: internal/behavior internal/limits safetensors hf gguf/ggml profile quant tensor format measure internal/configjson internal/naming internal/parallel
+checkpoint/llamacpp: checkpoint safetensors/checksum gguf hf safetensors gguf/ggml quant tensor format internal/limits internal/configjson tokenizer
+decoder: internal/durable nn comm recipe gemm quant tensor internal/memory internal/parallel checkpoint checkpoint/llamacpp internal/configjson hf safetensors
+train: decoder comm nn recipe mma hf safetensors quant tensor format internal/limits internal/cpu internal/durable internal/memory internal/parallel internal/naming internal/configjson
+checkpoint/client: checkpoint quant internal/naming
 verify: checkpoint/client checkpoint hf safetensors quant tensor format measure
-convert: internal/behavior verify checkpoint/client safetensors/checksum checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
+convert: internal/behavior verify checkpoint/client safetensors/checksum checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/limits internal/durable internal/parallel internal/configjson
 internal/bench: decoder internal/report convert checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu internal/memory
-internal/cli: internal/bounded internal/lock internal/sampling nn checkpoint/client checkpoint/llamacpp convert verify train recipe mma profile checkpoint quant format internal/enum internal/configjson internal/report
-internal/ranks: internal/cli train comm comm/mpi internal/enum
-internal/input: internal/memory internal/cli convert checkpoint/llamacpp hf/sample hf hf/hub gguf tokenizer internal/bounded safetensors
-internal/generation: internal/input hf checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder gguf tokenizer quant
+internal/cli: internal/limits internal/durable internal/sampling nn checkpoint/client checkpoint/llamacpp convert verify train recipe mma profile checkpoint quant format internal/naming internal/configjson internal/report
+internal/ranks: internal/cli train comm comm/mpi internal/naming
+internal/input: internal/memory internal/cli convert checkpoint/llamacpp hf/sample hf hf/hub gguf tokenizer internal/limits safetensors
+internal/generation: internal/input hf checkpoint/llamacpp internal/configjson internal/limits internal/memory internal/chat internal/sampling decoder gguf tokenizer quant
 internal/serve: internal/generation internal/chat internal/sampling
 internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
-internal/blocksize: internal/cli internal/chart measure quant tensor format internal/enum
+internal/blocksize: internal/cli internal/chart measure quant tensor format internal/naming
 internal/numbers: internal/behavior internal/cli mma measure profile quant tensor format
 internal/catalog: checkpoint/client internal/numbers internal/cli hardware/device mma quant format
 internal/summary: internal/cli convert verify checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart hardware/cost internal/cli hardware/device internal/relayout
-internal/study: internal/cli internal/report internal/bench convert verify train decoder nn recipe mma checkpoint measure quant tensor internal/bounded
-internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder nn convert profile checkpoint quant tensor tokenizer internal/bounded internal/memory
+internal/study: internal/cli internal/report internal/bench convert verify train decoder nn recipe mma checkpoint measure quant tensor internal/limits
+internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder nn convert profile checkpoint quant tensor tokenizer internal/limits internal/memory
 cmd/microscale: *
 `
 
@@ -96,7 +96,7 @@ cmd/microscale: *
 const external = `
 *: golang.org/x/sys
 recipe: github.com/BurntSushi/toml
-internal/lock: github.com/gofrs/flock
+internal/durable: github.com/gofrs/flock
 comm/mpi: github.com/ebitengine/purego
 safetensors/checksum: github.com/minio/crc64nvme
 tokenizer: golang.org/x/text

@@ -9,7 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/train"
 )
 
@@ -60,7 +60,7 @@ var gatherFormats = []string{"quantized", "bf16"}
 func parseGatherFormat(name string) (bf16 bool, err error) {
 	i := slices.Index(gatherFormats, name)
 	if i < 0 {
-		return false, enum.Unknown("format", name, gatherFormats)
+		return false, naming.Unknown("format", name, gatherFormats)
 	}
 	return i == 1, nil
 }

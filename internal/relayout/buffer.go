@@ -10,7 +10,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf/ggml"
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -64,7 +64,7 @@ func Lookup(name string) (Layout, error) {
 		}
 		names = append(names, l.Name)
 	}
-	return Layout{}, enum.Unknown("layout", name, names)
+	return Layout{}, naming.Unknown("layout", name, names)
 }
 
 // String returns the layout's name.

@@ -5,7 +5,7 @@ import (
 	"html"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/enum"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -23,7 +23,7 @@ func Draw(picture string) ([]byte, error) {
 	case "swizzle":
 		return drawSwizzle(layout.Swizzled, 256, 8), nil
 	}
-	return nil, enum.Unknown("picture", picture, Pictures)
+	return nil, naming.Unknown("picture", picture, Pictures)
 }
 
 // palette has light colors, on which dark text can be read.

@@ -1,0 +1,108 @@
+package asm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// neonExamples lists instructions in Go's order with LLVM's text and encoding of them
+// (llvm-mc -arch=aarch64 -show-encoding, LLVM 14).
+var neonExamples = []struct {
+	mnemonic string
+	operands []any
+	llvm     string
+	word     uint32
+}{
+	{"VFADD", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fadd v3.4s, v1.4s, v2.4s", 0x4e22d423},
+	{"VFADDP", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "faddp v3.4s, v1.4s, v2.4s", 0x6e22d423},
+	{"VFMUL", []any{V(2).S4(), V(17).S4(), V(31).S4()}, "fmul v31.4s, v17.4s, v2.4s", 0x6e22de3f},
+	{"VFDIV", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fdiv v3.4s, v1.4s, v2.4s", 0x6e22fc23},
+	{"VFMIN", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fmin v3.4s, v1.4s, v2.4s", 0x4ea2f423},
+	{"VUSHL", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "ushl v3.4s, v1.4s, v2.4s", 0x6ea24423},
+	{"VMUL", []any{V(2).H8(), V(1).H8(), V(3).H8()}, "mul v3.8h, v1.8h, v2.8h", 0x4e629c23},
+	{"VMUL", []any{V(2).B16(), V(1).B16(), V(3).B16()}, "mul v3.16b, v1.16b, v2.16b", 0x4e229c23},
+	{"VSSHLL", []any{0, V(1).B8(), V(3).H8()}, "sshll v3.8h, v1.8b, #0", 0x0f08a423},
+	{"VSSHLL2", []any{0, V(1).B16(), V(3).H8()}, "sshll2 v3.8h, v1.16b, #0", 0x4f08a423},
+	{"VSSHLL", []any{7, V(1).H4(), V(3).S4()}, "sshll v3.4s, v1.4h, #7", 0x0f17a423},
+	{"VFCVTL", []any{V(1).H4(), V(3).S4()}, "fcvtl v3.4s, v1.4h", 0x0e217823},
+	{"VFCVTL2", []any{V(1).H8(), V(3).S4()}, "fcvtl2 v3.4s, v1.8h", 0x4e217823},
+	{"VUMAXV", []any{V(1).B16(), V(3).B16()}, "umaxv b3, v1.16b", 0x6e30a823},
+	{"VUMAXV", []any{V(1).S4(), V(3).S4()}, "umaxv s3, v1.4s", 0x6eb0a823},
+}
+
+// TestEncodeNEON compares encodings with LLVM's.
+func TestEncodeNEON(t *testing.T) {
+	covered := map[string]bool{}
+	for _, e := range neonExamples {
+		covered[e.mnemonic] = true
+		if got, ok := encodeNEON(e.mnemonic, e.operands); !ok || got != fmt.Sprintf("WORD $0x%08x", e.word) {
+			t.Errorf("%s: got %s, want 0x%08x", e.llvm, got, e.word)
+		}
+	}
+	for name := range neonInstructions {
+		if !covered[name] {
+			t.Errorf("%s has no example", name)
+		}
+	}
+	if _, err := exec.LookPath("llvm-mc"); err != nil {
+		t.Skip("llvm-mc is not installed: encodings are compared with the recorded ones only")
+	}
+	var text strings.Builder
+	for _, e := range neonExamples {
+		fmt.Fprintln(&text, e.llvm)
+	}
+	command := exec.Command("llvm-mc", "-arch=aarch64", "-show-encoding")
+	command.Stdin = strings.NewReader(text.String())
+	out, err := command.Output()
+	if err != nil {
+		t.Skipf("llvm-mc does not support aarch64: %v", err)
+	}
+	found := regexp.MustCompile(`encoding: \[0x(..),0x(..),0x(..),0x(..)\]`).FindAllSubmatch(out, -1)
+	if len(found) != len(neonExamples) {
+		t.Fatalf("got %d encodings, want %d", len(found), len(neonExamples))
+	}
+	for i, e := range neonExamples {
+		var code [4]byte
+		for b := range code {
+			if _, err := fmt.Sscanf(string(found[i][1+b]), "%02x", &code[b]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := binary.LittleEndian.Uint32(code[:]); got != e.word {
+			t.Errorf("%s: llvm-mc gives 0x%08x, recorded 0x%08x", e.llvm, got, e.word)
+		}
+	}
+}
+
+// TestEncodeNEONErrors checks that wrong operands panic.
+func TestEncodeNEONErrors(t *testing.T) {
+	for _, e := range []struct {
+		mnemonic string
+		operands []any
+	}{
+		{"VFMUL", []any{V(0).S4(), V(1).S4()}},
+		{"VFMUL", []any{V(0), V(1).S4(), V(2).S4()}},
+		{"VFMUL", []any{Reg("R0"), V(1).S4(), V(2).S4()}},
+		{"VFCVTL", []any{V(1).H8(), V(3).S4()}},
+		{"VFCVTL2", []any{V(1).H4(), V(3).S4()}},
+		{"VSSHLL", []any{8, V(1).B8(), V(3).H8()}},
+		{"VSSHLL", []any{V(1).B8(), V(3).H8()}},
+		{"VSSHLL2", []any{0, V(1).B8(), V(3).H8()}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s %v: got no panic", e.mnemonic, e.operands)
+				}
+			}()
+			encodeNEON(e.mnemonic, e.operands)
+		}()
+	}
+	if _, ok := encodeNEON("VADD", []any{V(0).S4(), V(1).S4(), V(2).S4()}); ok {
+		t.Error("VADD: Go's assembler has it")
+	}
+}

@@ -1,0 +1,388 @@
+package asm
+
+import "math/bits"
+
+const (
+	lanes256 = 8   // blocks whose scales are computed at once
+	group256 = 256 // elements of a group
+)
+
+// A fused256 is a fused kernel for AVX2. It computes the scales of a group, then its codes.
+type fused256 struct {
+	*kernel256
+	bits            int // of a stored code
+	integer, global bool
+
+	dst, scales, src, groups, ahead, codeAhead Reg
+	block                                      Reg // of the group
+	first                                      int // block of the group whose scales are computed
+	factors, anchors                           Mem // of the blocks of a group, as yFactor and yAnchor have them
+}
+
+func quantFused256() *File {
+	f := NewFile("quant", "fusedavx2")
+	tables := makeTables256(f)
+	for _, kind := range fusedKinds() {
+		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer, global: kind.global}
+		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32, false)
+		k.emit(f)
+	}
+	return f
+}
+
+// blocks returns the number of blocks of a group.
+func (k *fused256) blocks() int { return group256 / k.extent() }
+
+// extent returns the number of elements that share a scale.
+func (k *fused256) extent() int {
+	if k.global {
+		return 16
+	}
+	return 32
+}
+
+func (k *fused256) emit(f *File) {
+	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
+	k.c.base, k.ahead, k.codeAhead = k.Arg("c"), k.Arg("ahead"), k.Arg("codeAhead")
+	k.block = k.GP("block of the group, and result")
+	k.constants()
+
+	group := k.Label("group")
+	k.Comment("scales")
+	k.prefetch()
+	for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
+		k.foldAmaxes(f)
+		if k.global {
+			k.globalFactors()
+		} else {
+			k.exponentFactors()
+		}
+	}
+	k.first = 0
+	k.I("ADDQ", k.blocks(), k.scales)
+	k.I("XORL", k.block, k.block)
+
+	loop := k.Label("codes")
+	elements := 32
+	if k.bits == 4 {
+		elements = 64
+	}
+	for u := range elements / 32 {
+		k.unit(u)
+		if u+1 < elements/32 {
+			k.I("VMOVDQA", Y(0), yFirst)
+		}
+	}
+	k.store(elements)
+	k.I("ADDQ", k.bytes(elements), k.src)
+	k.I("ADDQ", elements/k.extent(), k.block)
+	k.I("CMPQ", k.block, k.blocks())
+	k.Jump("JL", loop)
+	k.I("SUBQ", 1, k.groups)
+	k.Jump("JNZ", group)
+	k.nextRow(group, k.groups, k.dst, k.scales, k.src)
+	k.result()
+}
+
+// nextRow moves to the next row of groups, if there is one.
+func (fn *Func) nextRow(loop Label, groups, codes, scales, src Reg) {
+	fn.I("MOVQ", fn.FP("groups"), groups)
+	fn.I("ADDQ", fn.FP("codeGap"), codes)
+	fn.I("ADDQ", fn.FP("scaleGap"), scales)
+	fn.I("ADDQ", fn.FP("srcGap"), src)
+	fn.I("SUBQ", 1, fn.FP("rows"))
+	fn.Jump("JNZ", loop)
+}
+
+// constants fills the slots and registers of constants.
+func (k *fused256) constants() {
+	if k.global {
+		k.spread("encode", "decode", "infinity", "limit", "least", "anchor", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most")
+	} else {
+		k.spread("ratio", "up", "down", "low", "floor", "least", "base", "step", "anchor", "limit")
+		k.I("VPBROADCASTD", k.c.At("span"), Y(0)) // the first value beyond it
+		k.I("VPCMPEQD", Y(1), Y(1), Y(1))
+		k.I("VPSUBD", Y(1), Y(0), Y(0))
+		k.I("VMOVDQU", Y(0), k.slot("beyond"))
+	}
+	if k.integer {
+		k.I("VCVTPS2DQ", k.slot("limit"), Y(0))
+		k.I("VPXOR", Y(1), Y(1), Y(1))
+		k.I("VPSUBD", Y(0), Y(1), Y(0))
+		k.I("VPACKSSDW", Y(0), Y(0), Y(0))
+		k.I("VPACKSSWB", Y(0), Y(0), Y(0))
+		k.I("VMOVDQU", Y(0), k.slot("limit")) // the least code, in each byte
+	}
+	k.zero("amax", "flags")
+	k.factors, k.anchors = k.reserve("factors", k.blocks()/lanes256), k.reserve("anchors", k.blocks()/lanes256)
+	k.load()
+}
+
+// prefetch prefetches the source of a later group.
+func (k *fused256) prefetch() {
+	for o := 0; o < k.bytes(group256); o += 64 {
+		k.I("PREFETCHT1", k.src.At(o).By(k.ahead, 1))
+	}
+}
+
+// foldAmaxes leaves the amaxes of eight blocks in Y0, and raises the largest so far to them.
+// Kernels of blocks of 32 share a routine.
+func (k *fused256) foldAmaxes(f *File) {
+	if k.global {
+		k.amaxes()
+	} else {
+		name := "amaxes" + sourceSuffix(k.source)
+		r := f.routine(name)
+		if r == nil {
+			shared := *k
+			kernel := *k.kernel256
+			shared.kernel256 = &kernel
+			r = f.Routine(name, name+" leaves the amaxes of 8 blocks of 32 in Y0.")
+			r.Note(k.src, "the blocks")
+			kernel.Func = r
+			shared.amaxes()
+			r.Return()
+		}
+		k.Call(r, k.src)
+	}
+	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
+	k.I("VMOVDQU", Y(1), k.slot("amax"))
+}
+
+// amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0: maxima
+// of pairs of vectors, dwords, then quadwords, then halves changing places.
+func (k *fused256) amaxes() {
+	free := []Vec{Y(0), Y(1), Y(2), Y(3), Y(4), Y(5), Y(6), Y(7)}
+	take := func() Vec { v := free[0]; free = free[1:]; return v }
+	release := func(v Vec) { free = append([]Vec{v}, free...) }
+	var fold func(first, n int) Vec
+	fold = func(first, n int) Vec {
+		a := take()
+		if n == 1 {
+			k.blockMaxima(k.src.At((k.first+first)*k.bytes(k.extent())), a, free[0])
+			return a
+		}
+		release(a)
+		a, b := fold(first, n/2), fold(first+n/2, n/2)
+		t := take()
+		foldBy(k, foldSteps256[bits.Len(uint(n))-2], "VPMAXUD", a, b, t, a)
+		release(t)
+		release(b)
+		return a
+	}
+	fold(0, lanes256)
+	if k.source == 16 {
+		k.I("VPAND", k.upper, Y(0), Y(0))
+	}
+}
+
+// foldSteps256 are the foldSteps of dwords, quadwords and halves.
+var foldSteps256 = [][2]instruction{foldSteps[1], foldSteps[2], {{"VPERM2I128", []any{0x20}}, {"VPERM2I128", []any{0x31}}}}
+
+// blockMaxima sets v to eight maxima of the block at at, using t. Those of BF16
+// are in upper halves.
+func (k *fused256) blockMaxima(at Mem, v, t Vec) {
+	greater := "VPMAXUD"
+	if k.source == 16 {
+		greater = "VPMAXUW"
+	}
+	for i := range k.bytes(k.extent()) / 32 {
+		if i == 0 {
+			k.I("VPAND", at, yAbs, v)
+			continue
+		}
+		k.I("VPAND", at.At(32*i), yAbs, t)
+		k.I(greater, t, v, v)
+	}
+	if k.source == 16 {
+		k.I("VPSLLD", 16, v, t)
+		k.I("VPMAXUW", t, v, v)
+	}
+}
+
+// storeScales stores the low bytes of the dwords of v, which have no others.
+func (k *fused256) storeScales(v, t Vec) {
+	k.I("VEXTRACTI128", 1, v, t.X())
+	k.I("VPACKUSDW", t.X(), v.X(), t.X())
+	k.I("VPACKUSWB", t.X(), t.X(), t.X())
+	k.I("VMOVQ", t.X(), k.scales.At(k.first))
+}
+
+// flag sets flags where v has a dword of ones.
+func (k *fused256) flag(v Vec) {
+	k.I("VPOR", k.slot("flags"), v, v)
+	k.I("VMOVDQU", v, k.slot("flags"))
+}
+
+// exponentFactors is fused.exponentFactors: of the amaxes in Y0 the scales, and in
+// slots the binade of the smallest normal element and the anchor of its rounding.
+func (k *fused256) exponentFactors() {
+	amax, code, t, zero, u := Y(0), Y(0), Y(1), Y(2), Y(3)
+	k.I("VPXOR", zero, zero, zero)
+	k.I("VPSUBD", k.slot("low"), amax, t)
+	k.I("VPMAXUD", k.slot("beyond"), t, u)
+	k.I("VPCMPEQD", u, t, t)
+	k.I("VPCMPEQD", zero, amax, u)
+	k.I("VPANDN", t, u, t)
+	k.flag(t)
+	k.I("VMULPS", k.slot("ratio"), amax, amax)
+	k.I("VPADDD", k.slot("up"), amax, amax)
+	k.I("VPSRLD", 23, amax, code)
+	k.I("VPSUBD", k.slot("down"), code, code)
+	k.I("VPMAXSD", zero, code, code)
+	k.storeScales(code, t)
+	k.I("VPMAXSD", k.slot("floor"), code, code)
+	k.I("VMOVDQU", k.slot("base"), t)
+	k.I("VPSUBD", code, t, t)
+	if k.integer {
+		k.I("VPSLLD", 23, t, t)
+		k.I("VMOVDQU", t, k.factors.At(4*k.first))
+		return
+	}
+	k.I("VPSUBD", k.slot("least"), code, u)
+	k.I("VPSLLD", 23, u, u)
+	k.I("VMOVDQU", u, k.factors.At(4*k.first))
+	k.I("VPSLLVD", k.slot("step"), t, t)
+	k.I("VPSLLD", 16, t, t) // modulo 2^16
+	k.I("VPSRLD", 16, t, t)
+	k.I("VPOR", k.slot("anchor"), t, t)
+	k.I("VMOVDQU", t, k.anchors.At(4*k.first))
+}
+
+// globalFactors is fused.globalFactors: scale = e4m3(amax·encode), and a slot gets
+// 1/(scale·decode), kept finite.
+func (k *fused256) globalFactors() {
+	amax, t, u := Y(0), Y(1), Y(2)
+	k.I("VPMAXUD", k.slot("infinity"), amax, t)
+	k.I("VPCMPEQD", amax, t, t)
+	k.flag(t)
+	k.I("VMULPS", k.slot("encode"), amax, amax)
+	k.I("VMINPS", k.slot("scaleLimit"), amax, amax)
+	k.I("VPAND", yBinade, amax, t)
+	k.I("VPMAXUD", k.slot("scaleLeast"), t, t)
+	k.I("VFMADD132PS", k.slot("scaleAnchor"), amax, t)
+	k.I("VPSRLD", 20, t, u)
+	k.I("VPADDD", u, t, t)
+	k.I("VPAND", yLow, t, t)
+	k.storeScales(t, u)
+	k.I("VPSLLD", 20, t, t)
+	k.I("VMULPS", k.slot("rebias"), t, t)
+	k.I("VMULPS", k.slot("decode"), t, t)
+	k.I("VMOVUPS", k.slot("one"), u)
+	k.I("VDIVPS", t, u, t)
+	k.I("VMINPS", k.slot("most"), t, t)
+	k.I("VMOVDQU", t, k.factors.At(4*k.first))
+}
+
+// unit leaves the codes of 32 elements in Y0: those of 8 or 6 bits without their signs, which
+// are the first bits of the bytes of Y4.
+func (k *fused256) unit(u int) {
+	x := k.vectors(k.src.At(u * k.bytes(32)))
+	first := 4 * u * 32 / k.extent()
+	k.I("VBROADCASTSS", k.factors.At(first).By(k.block, 4), yFactor)
+	switch {
+	case k.integer:
+		k.integers(x)
+		return
+	case k.global:
+		k.I("VBROADCASTSS", k.factors.At(first+4).By(k.block, 4), yFactor2)
+		k.codes(x, func(i int, a, e Vec) {
+			k.roundScaled("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, e)
+		})
+	default:
+		k.I("VBROADCASTSS", k.anchors.At(first).By(k.block, 4), yAnchor)
+		k.exponentCodes(x)
+	}
+	k.signs(x)
+	if k.bits == 4 {
+		k.I("VPSRLW", 7-packings[4].sign, Y(4), Y(4))
+		k.I("VPOR", Y(4), Y(0), Y(0))
+	}
+}
+
+// exponentCodes is codes by the binade in yFactor and the anchor in yAnchor.
+func (k *fused256) exponentCodes(x []Mem) {
+	k.codes(x, func(_ int, a, e Vec) {
+		k.I("VPAND", yBinade, a, e)
+		k.I("VPMAXSD", yFactor, e, e)
+		k.I("VFMADD213PS", a, yAnchor, e)
+	})
+	k.I("VPMINUB", k.slot("limit"), Y(0), Y(0)) // some scale rules leave the largest magnitude above it
+}
+
+// integers is unit for INT8: packing saturates, but at one below the least code.
+func (k *fused256) integers(x []Mem) {
+	for i := range 4 {
+		v := Y(i)
+		switch {
+		case k.source == 32:
+			k.I("VMULPS", x[i], yFactor, v)
+		case i%2 == 0:
+			k.I("VMOVDQU", x[i/2], Y(7))
+			k.I("VPUNPCKLWD", Y(7), yZero, v)
+			k.I("VMULPS", yFactor, v, v)
+		default:
+			k.I("VPUNPCKHWD", Y(7), yZero, v)
+			k.I("VMULPS", yFactor, v, v)
+		}
+		k.I("VCVTPS2DQ", v, v)
+	}
+	k.I("VPACKSSDW", Y(1), Y(0), Y(0))
+	k.I("VPACKSSDW", Y(3), Y(2), Y(2))
+	k.I("VPACKSSWB", Y(2), Y(0), Y(0))
+	k.I("VPMAXSB", k.slot("limit"), Y(0), Y(0))
+}
+
+// store stores the codes in Y0, and those in yFirst where they have 4 bits.
+func (k *fused256) store(elements int) {
+	stored := k.NewLabel("stored")
+	switch {
+	case k.bits == 4:
+		k.pairs()
+	case k.integer:
+		k.sort()
+	default:
+		k.storeSixes(stored)
+		k.I("VPOR", Y(4), Y(0), Y(0))
+		k.sort()
+	}
+	k.storeCodes("VMOVDQU", Y(0), k.dst.At(0), k.codeAhead)
+	k.I("ADDQ", elements*k.bits/8, k.dst)
+	k.Place(stored)
+}
+
+// storeSixes stores 32 codes of 6 bits and continues at stored, where codes have 6 bits.
+func (k *fused256) storeSixes(stored Label) {
+	other := k.NewLabel("other")
+	k.I("CMPL", k.c.At("bits"), "$6")
+	k.Jump("JNE", other)
+	k.I("VPSRLW", 7-packings[6].sign, Y(4), Y(4))
+	k.I("VPOR", Y(4), Y(0), Y(0))
+	k.sort()
+	k.I("VPMADDUBSW", k.sixes, Y(0), Y(0))
+	k.I("VPMADDWD", k.twelves, Y(0), Y(0))
+	k.I("VPSHUFB", k.triples, Y(0), Y(0))
+	k.I("VMOVDQU", k.packed, Y(4))
+	k.I("VPERMD", Y(0), Y(4), Y(0))
+	k.I("VMOVDQU", X(0), k.dst.At(0))
+	k.I("VEXTRACTI128", 1, Y(0), X(0))
+	k.I("VMOVQ", X(0), k.dst.At(16))
+	k.I("ADDQ", 24, k.dst)
+	k.Jump("JMP", stored)
+	k.Place(other)
+}
+
+// result returns the largest amax, or all ones if a flag is set.
+func (k *fused256) result() {
+	done := k.NewLabel("done")
+	k.Comment("the largest amax; all ones where a block was flagged")
+	k.I("VMOVDQU", k.slot("amax"), Y(2))
+	k.maxDword256(Y(2), k.block)
+	k.I("VMOVDQU", k.slot("flags"), Y(2))
+	k.I("VPTEST", Y(2), Y(2))
+	k.Jump("JZ", done)
+	k.I("MOVL", -1, k.block)
+	k.Place(done)
+	k.I("MOVQ", k.block, k.FP("amax"))
+	k.Return()
+}

@@ -1,0 +1,364 @@
+package asm
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A fused kernel quantizes groups of 16 blocks: amax, scale and codes from one
+// read of the source. The scales of a group are computed one group ahead of its codes,
+// into one of two buffers, so that no code waits for its scale.
+type fused struct {
+	*Func
+	fusedKind
+	packing packing // of the codes
+	c       constants
+	tables  fusedTables
+
+	dst, scales, src, next, groups Reg
+	maxima, second                 Reg // amaxes of the columns of a group; its bit 1 is set in the second half of a group
+	write, read                    Reg // two buffers on the stack: factors being computed, factors in use
+}
+
+// exponentNames are the constants of kernels with E8M0 scales, in the order of
+// quant's exponentConstants; globalNames those of its globalConstants.
+var (
+	exponentNames = []string{"ratio", "up", "down", "low", "span", "floor", "least", "base", "step", "anchor", "shift", "limit", "factor", "sign", "bits"}
+	globalNames   = []string{"encode", "decode", "infinity", "limit", "least", "anchor", "shift", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most"}
+
+	// of those of exponentNibbles and globalNibbles
+	exponentNibbleNames = slices.Concat(exponentNames, []string{"below"})
+	globalNibbleNames   = slices.Concat(globalNames, []string{"below", "offsets", "zeroOffset"})
+)
+
+// codesAhead is the prefetch distance of codes, in bytes.
+const codesAhead = 1024
+
+// Registers that hold constants all along, with zTimes, zPair and kOdd. Z0 to Z7
+// are scratch registers of amaxes and scales, Z8 to Z16 of codes.
+var (
+	zAbs    = Z(31) // magnitude of a source element
+	zBinade = Z(30) // sign and exponent of a float32
+	zUpper  = Z(29) // the upper half of a dword
+	zSwap   = Z(28) // indices of bytes that are exchanged with those two before or after
+	zOrder  = Z(27) // indices of 64 bytes in the order of the elements
+	zSign   = Z(26) // the sign bit of each code
+	zLimit  = Z(25) // largest code in each byte; INT8, global: largest magnitude as float32
+	zSpread = Z(24) // indices of 64 bytes of two codes each in the order of the elements
+	zJoin   = Z(23) // multipliers that join codes of less than a byte
+	zJoin2  = Z(22)
+	zSixes  = Z(21) // indices of the 48 bytes that 64 codes of 6 bits fill
+	zAmax   = Z(20) // largest amax so far
+	zLeast  = Z(22) // global: 2^(exponent of the smallest normal); it joins nibbles only
+	zAnchor = Z(21) // global: 2^(23-m)·(1 + bias·2^-23)
+	kFlags  = K(7)  // blocks for the reference implementation
+	kSixes  = K(6)  // the 48 bytes
+	kLow    = K(4)  // the first and second byte of each dword
+	kHigh   = K(3)  // the third and fourth
+)
+
+// fusedTables are the read-only data of the fused kernels, some by the bits of a
+// source element.
+type fusedTables struct {
+	joinTables
+	packed map[int]Sym  // the order of bytes that were packed with signs
+	spread Sym          // the order of bytes that hold two codes
+	words  map[bool]Sym // where the amaxes of BF16 blocks are when they are folded: E8M0 scales, and global
+	sixes  Sym          // indices of 48 bytes, three from each dword
+
+	nibbles nibbleTables
+}
+
+func makeFusedTables(f *File) fusedTables {
+	pack := func(word, half int) int { return word/8*16 + half*8 + word%8 }
+	return fusedTables{
+		joinTables: makeJoinTables(f, "quant"),
+		packed: map[int]Sym{
+			32: f.Table("quantPacked", indices(func(i int) int { return i%16/4*16 + i/16*4 + i%4 })),
+			16: f.Table("quantPackedBF16", indices(func(i int) int { return i%32/8*16 + (i/32*2+i%2)*4 + i/2%4 })),
+		},
+		spread: f.Table("quantSpread", indices(func(i int) int { return pack(i%32, i/32) })),
+		words: map[bool]Sym{
+			false: f.Table("quantBlocks", halves(func(i int) int { return i/16*16 + i/2%8 })),
+			true:  f.Table("quantBlocksGlobal", halves(func(i int) int { return i/2%2*16 + i/4 })),
+		},
+		sixes:   sixesTable(f, "quant"),
+		nibbles: makeNibbleTables(f),
+	}
+}
+
+func sixesTable(f *File, prefix string) Sym {
+	return f.Table(prefix+"Sixes", indices(func(i int) int { return i/3*4 + i%3 }))
+}
+
+// A fusedKind is the source and the codes of a fused kernel, in either tier.
+type fusedKind struct {
+	source, bits int  // of an element: 32, or 16 (BF16); of a stored code
+	integer      bool // INT8 elements
+	global       bool // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
+	lookup       bool // codes from tables, of 4 bits from BF16
+}
+
+// fusedKinds returns the kinds that have kernels.
+func fusedKinds() []fusedKind {
+	var kinds []fusedKind
+	for _, k := range []fusedKind{{bits: 8}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true}} {
+		for _, k.source = range []int{32, 16} {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// storesSixes reports whether the kernel also makes codes of 6 bits.
+func (k fusedKind) storesSixes() bool { return k.bits == 8 && !k.integer }
+
+// begin begins a kernel of groups of that many blocks, whose non-temporal stores need
+// multiples of that many bytes, and returns the names of its constants. columns adds the
+// parameter maxima.
+func (k fusedKind) begin(f *File, suffix string, blocks, multiple int, columns bool) (*Func, []string) {
+	name, kind, names := "fuse", "exponentConstants", exponentNames
+	if k.global {
+		name, kind, names = "fuseGlobal", "globalConstants", globalNames
+	}
+	switch {
+	case k.integer:
+		name = "fuseInt"
+	case k.lookup && k.global:
+		kind, names = "globalNibbles", globalNibbleNames
+	case k.lookup:
+		kind, names = "exponentNibbles", exponentNibbleNames
+	}
+	name = fmt.Sprint(name, k.bits) + sourceSuffix(k.source) + suffix
+	codes := fmt.Sprint(k.bits)
+	if k.storesSixes() {
+		codes = "8 bits, or 6 where c.bits is 6"
+	} else {
+		codes += " bits"
+	}
+	doc, maxima := fmt.Sprintf(gapsDoc, multiple), ""
+	if columns {
+		doc, maxima = doc+fmt.Sprintf(" Unless maxima is nil, it is a row of\n%s that is raised to the magnitudes of each column.", sourceName(k.source)), "maxima *byte, "
+	}
+	return f.Func(name, fmt.Sprintf(`%s quantizes rows of groups of %d blocks, at least one, from %s to codes of
+%s, and returns the bits of the largest magnitude; all ones where a block
+must be encoded by the reference implementation. `, name, blocks, sourceName(k.source), codes)+doc,
+		rowsParams+maxima+"c *"+kind+") (amax uint64"), names
+}
+
+const (
+	gapsDoc = `Gaps are the bytes from the end
+of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+multiple of %d.`
+	rowsParams = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, "
+)
+
+func quantFused() *File {
+	f := NewFile("quant", "fused")
+	tables := makeFusedTables(f)
+	for _, kind := range fusedKinds() {
+		kind.lookup = kind.bits == 4 && kind.source == 16
+		k := fused{fusedKind: kind, packing: packings[kind.bits], tables: tables}
+		k.Func, k.c.names = kind.begin(f, "", 16, 64, true)
+		k.emit(f)
+	}
+	return f
+}
+
+// block returns the number of elements that share a scale.
+func (k *fused) block() int {
+	if k.global {
+		return 16
+	}
+	return 32
+}
+
+// groupBytes returns the size of a group in the source.
+func (k *fused) groupBytes() int { return 16 * k.block() * k.source / 8 }
+
+func (k *fused) emit(f *File) {
+	k.dst, k.scales, k.src, k.c.base = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("c")
+	k.write, k.read = k.GP("factors of a group"), k.GP("factors in use")
+	k.next, k.groups = k.GP("the group that is scaled next"), k.GP("groups of its row left to scale")
+	started, left, ahead := k.GP("whether a group was scaled"), k.GP("steps left of a group"), k.Arg("ahead")
+	encodes, rows, codeAhead := k.GP("groups left to encode of a row"), k.Arg("rows"), k.Arg("codeAhead")
+	k.maxima, k.second = left, started // which are free while scales are computed, and 0 or 1
+	const buffer = 128
+	k.Frame(2*buffer + 64)
+	k.load()
+	k.I("LEAQ", SP.At(63), k.write)
+	k.I("ANDQ", -64, k.write)
+	k.I("LEAQ", k.write.At(buffer), k.read)
+	k.I("MOVQ", k.src, k.next)
+	k.I("XORL", started, started)
+	k.I("MOVQ", k.FP("groups"), k.groups)
+	k.I("MOVQ", k.groups, encodes)
+
+	encode, row := k.NewLabel("encode"), k.NewLabel("row")
+	loop := k.Label("group")
+	k.I("CMPQ", k.FP("rows"), "$0") // left to scale
+	k.Jump("JEQ", encode)
+	k.Comment("scales of a group, one ahead of the codes")
+	k.foldAmaxes(f)
+	k.Emit(k.factors())
+	k.I("SUBQ", 1, k.groups)
+	k.Jump("JNZ", row)
+	k.I("MOVQ", k.FP("groups"), k.groups)
+	k.I("ADDQ", k.FP("srcGap"), k.next)
+	k.I("ADDQ", k.FP("scaleGap"), k.scales)
+	k.I("SUBQ", 1, k.FP("rows"))
+	k.Place(row)
+	k.I("TESTQ", started, started)
+	k.Jump("JNZ", encode)
+	k.I("MOVL", 1, started)
+	k.I("XCHGQ", k.read, k.write)
+	k.Jump("JMP", loop)
+	k.Place(encode)
+	step := 64 // elements
+	if k.lookup {
+		step = 128
+	}
+	k.I("MOVQ", 16*k.block()/step, left)
+	codes := k.Label("codes")
+	// Into the first-level cache: by way of the second, kernels reach half to 0.9 of the speed of memory.
+	for o := 0; o < step*k.source/8; o += 64 {
+		k.I("PREFETCHT0", k.src.At(o).By(ahead, 1))
+	}
+	if k.lookup {
+		k.storeNibbles(codeAhead)
+	} else {
+		k.storeSums(left, codeAhead)
+	}
+	k.I("ADDQ", step*k.source/8, k.src)
+	k.I("ADDQ", 4*step/k.block(), k.read)
+	k.I("SUBQ", 1, left)
+	k.Jump("JNZ", codes)
+	k.I("SUBQ", 4*16, k.read)
+	k.I("XCHGQ", k.read, k.write)
+	k.I("SUBQ", 1, encodes)
+	k.Jump("JNZ", loop)
+	k.I("MOVQ", k.FP("groups"), encodes)
+	k.I("ADDQ", k.FP("srcGap"), k.src)
+	k.I("ADDQ", k.FP("codeGap"), k.dst)
+	k.I("SUBQ", 1, rows)
+	k.Jump("JNZ", loop)
+	k.result()
+}
+
+// storeSums stores the codes of 64 elements, computed by rounding sums.
+func (k *fused) storeSums(left, codeAhead Reg) {
+	var s sequence
+	for i := range zSums {
+		if k.integer {
+			k.integers(&s, i)
+		} else {
+			k.sums(&s, i)
+		}
+	}
+	k.join(&s)
+	k.Emit(s)
+	stored := k.NewLabel("stored")
+	if k.storesSixes() {
+		k.storeSixes(codeAhead, stored)
+	}
+	if k.packing.bits == 4 {
+		k.joinPairs(left, stored)
+	}
+	k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codeAhead)
+	k.I("ADDQ", 64, k.dst)
+	k.Place(stored)
+}
+
+// storeSixes stores 64 codes of 6 bits and continues at stored, where codes have 6 bits.
+func (k *fused) storeSixes(codeAhead Reg, stored Label) {
+	other, codes := k.NewLabel("other"), zSums[1]
+	k.I("CMPL", k.c.At("bits"), "$6")
+	k.Jump("JNE", other)
+	joinSixes(k, codes)
+	k.I("VPERMB", codes, zSixes, codes)
+	k.I("PREFETCHT0", k.dst.At(0).By(codeAhead, 1))
+	k.I("VMOVDQU8", codes, kSixes, k.dst.At(0))
+	k.I("ADDQ", 48, k.dst)
+	k.Jump("JMP", stored)
+	k.Place(other)
+}
+
+// storeCodes stores codes, by a non-temporal store where the argument stream is not
+// zero. Otherwise it prefetches the destination of later codes, if a register has the
+// distance.
+func (fn *Func) storeCodes(store string, codes Vec, at Mem, ahead Reg) {
+	plain, stored := fn.NewLabel("plain"), fn.NewLabel("stored")
+	fn.I("CMPQ", fn.FP("stream"), "$0")
+	fn.Jump("JEQ", plain)
+	fn.I("VMOVNTDQ", codes, at)
+	fn.Jump("JMP", stored)
+	fn.Place(plain)
+	if ahead != "" {
+		fn.I("PREFETCHT0", at.By(ahead, 1))
+	}
+	fn.I(store, codes, at)
+	fn.Place(stored)
+}
+
+// load fills the registers of constants.
+func (k *fused) load() {
+	abs := uint32(0x7fffffff)
+	if k.source == 16 {
+		abs = 0x7fff7fff
+	}
+	broadcast(k.Func, abs, k.write, zAbs)
+	k.I("VPXORD", zAmax, zAmax, zAmax)
+	k.I("KXORW", kFlags, kFlags, kFlags)
+	if k.lookup {
+		k.loadNibbles(k.write)
+		return
+	}
+	if k.source == 16 {
+		broadcast(k.Func, 0xffff0000, k.write, zUpper)
+	}
+	broadcast(k.Func, 0xff800000, k.write, zBinade)
+	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
+	if k.integer {
+		k.I("VMOVDQU64", k.tables.packed[k.source], zOrder)
+		return
+	}
+	k.loadJoin(k.tables.joinTables, k.source, k.c, k.write)
+	if k.storesSixes() {
+		k.I("VPBROADCASTD", k.c.At("sign"), zSign)
+		k.loadSixes(k.write)
+	} else {
+		broadcast(k.Func, 0x01010101<<k.packing.sign, k.write, zSign)
+		broadcast(k.Func, 0x10011001, k.write, zJoin) // bytes times 1, 16
+		k.I("VMOVDQU64", k.tables.spread, zSpread)
+	}
+	if k.global {
+		k.I("VPBROADCASTD", k.c.At("least"), zLeast)
+		k.I("VPBROADCASTD", k.c.At("anchor"), zAnchor)
+	}
+}
+
+// loadSixes fills the registers that codes of 6 bits are joined with, using t.
+func (k *fused) loadSixes(t Reg) {
+	broadcast(k.Func, 0x40014001, t, zJoin)  // bytes times 1, 64
+	broadcast(k.Func, 0x10000001, t, zJoin2) // words times 1, 4096
+	k.I("VMOVDQU64", k.tables.sixes, zSixes)
+	k.I("MOVQ", "$0x0000ffffffffffff", t)
+	k.I("KMOVQ", t, kSixes)
+}
+
+// result returns the largest amax, or all ones if a flag is set.
+func (k *fused) result() { k.amaxOrFlags(k.write, k.read) }
+
+// amaxOrFlags returns the largest dword of zAmax as amax, or all ones where a bit of kFlags
+// is set, using two registers.
+func (fn *Func) amaxOrFlags(amax, flags Reg) {
+	fn.Comment("the largest amax; all ones where a block was flagged")
+	fn.maxDword(zAmax, amax)
+	fn.I("KMOVW", kFlags, flags)
+	fn.I("NEGL", flags) // carries if a flag is set
+	fn.I("SBBL", flags, flags)
+	fn.I("ORL", flags, amax)
+	fn.I("MOVQ", amax, fn.FP("amax"))
+	fn.Return()
+}

@@ -1,5 +1,0 @@
-package asmgen
-
-// generators lists the functions that write generated files, by package. The files are
-// committed; go generate writes them.
-var generators = []func() []*File{Bench, Gemm, GGML, Measure, MMA, MMAAVX2, NN, Quant, QuantAVX2, QuantNEON, Tensor, Train}

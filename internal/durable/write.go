@@ -1,0 +1,63 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// WriteNew writes a new file and syncs it. The error is fs.ErrExist if the file exists. A failed or
+// killed call leaves an incomplete file.
+func WriteNew(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// temporaryPrefix begins the names of temporary files of WriteWhole. 16 hexadecimal digits follow.
+const temporaryPrefix = ".microscale-"
+
+// IsTemporary reports whether a file name is that of a temporary file, which a killed WriteWhole leaves.
+func IsTemporary(name string) bool {
+	digits, ok := strings.CutPrefix(name, temporaryPrefix)
+	_, err := strconv.ParseUint(digits, 16, 64)
+	return ok && err == nil && len(digits) == 16
+}
+
+// WriteWhole writes a file atomically and durably: it writes a temporary file in the same directory, syncs
+// it, calls rename, and syncs the directory. rename moves the file to path: os.Rename replaces an
+// existing file. On error before the last sync, path is unchanged.
+func WriteWhole(path string, data []byte, rename func(from, to string) error) error {
+	dir := filepath.Dir(path)
+	temporary := filepath.Join(dir, fmt.Sprintf("%s%016x", temporaryPrefix, rand.Uint64()))
+	err := WriteNew(temporary, data)
+	if err == nil {
+		err = rename(temporary, path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary) // err is more informative
+		return &fs.PathError{Op: "write", Path: path, Err: cause(err)}
+	}
+	return SyncDir(dir)
+}
+
+// cause returns the cause of an error of package os, without the temporary name.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
+}
