@@ -38,6 +38,12 @@ func TestUnfit(t *testing.T) {
 // readMade reads a checkpoint of zeros in compressed-tensors.
 func readMade(t *testing.T, specs []safetensors.Spec, f quant.Format) *Model {
 	t.Helper()
+	return readFilled(t, specs, f, func(string, []byte) {})
+}
+
+// readFilled reads a checkpoint in compressed-tensors whose tensors fill sets.
+func readFilled(t *testing.T, specs []safetensors.Spec, f quant.Format, fill func(name string, data []byte)) *Model {
+	t.Helper()
 	dir := t.TempDir()
 	config, err := compressedTensors.Configure([]byte(`{"model_type": "llama"}`), f, Settings{})
 	if err != nil {
@@ -55,7 +61,9 @@ func readMade(t *testing.T, specs []safetensors.Spec, f quant.Format) *Model {
 		t.Fatal(err)
 	}
 	for _, info := range l.Tensors() {
-		if err := w.WriteTensorAt(info.Name, make([]byte, info.Bytes()), 0); err != nil {
+		data := make([]byte, info.Bytes())
+		fill(info.Name, data)
+		if err := w.WriteTensorAt(info.Name, data, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,10 +2,12 @@ package convert
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +124,9 @@ func TestMergeRejects(t *testing.T) {
 		{"the end of a file", func(dst string) error {
 			return os.Truncate(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"), 3000)
 		}, "the part of worker 1 of 3 is damaged"},
+		{"the size of a file", func(dst string) error { // its tensors match their checksums
+			return lengthenHeader(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"))
+		}, " bytes, want "},
 		{"the same plan", func(dst string) error {
 			return os.RemoveAll(part(dst, 1))
 		}, "have different sources or options"},
@@ -169,6 +174,17 @@ func TestMergeRejects(t *testing.T) {
 	if _, err := Merge(context.Background(), damaged, RunOptions{}); err == nil || !strings.Contains(err.Error(), "no parts (") {
 		t.Errorf("without parts, at what is not whole: %v", err)
 	}
+}
+
+// lengthenHeader pads the header of a safetensors file with eight more spaces.
+func lengthenHeader(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint64(data)
+	binary.LittleEndian.PutUint64(data, n+8)
+	return os.WriteFile(path, slices.Insert(data, int(8+n), []byte("        ")...), 0o600)
 }
 
 // TestMergeCrafted checks that a merge moves no files that a journal names outside the parts.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -296,6 +297,31 @@ func appendTo(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
+// TestMismatch checks the fields of the first record that identify a run.
+func TestMismatch(t *testing.T) {
+	want := &beginning{Version: journalVersion, Plan: "plan", Worker: 1, Workers: 2}
+	for _, tc := range []struct {
+		change func(b *beginning)
+		want   string
+	}{
+		{func(*beginning) {}, ""},
+		{func(b *beginning) { b.Version++ }, "the journal has version"},
+		{func(b *beginning) { b.Version-- }, "the journal has version"},
+		{func(b *beginning) { b.Worker = 0 }, "the journal belongs to worker 0 of 2"},
+		{func(b *beginning) { b.Workers = 3 }, "the journal belongs to worker 1 of 3"},
+		{func(b *beginning) { b.Plan = "another" }, "the earlier run had another source or other options"},
+	} {
+		b := *want
+		tc.change(&b)
+		if got := b.mismatch(want, "source"); !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
+			t.Errorf("%+v: %q, want %q", b, got, tc.want)
+		}
+	}
+	if got := (*beginning)(nil).mismatch(want, "source"); got != "the journal does not identify its run" {
+		t.Errorf("without a first record: %q", got)
+	}
+}
+
 // TestResumeFinished: resuming leaves a complete result unchanged, but not a result of other
 // options with the same names and sizes.
 func TestResumeFinished(t *testing.T) {
@@ -424,6 +450,11 @@ func TestFingerprint(t *testing.T) {
 		func(p *Plan) { p.Format = quant.MXFP8 },
 		func(p *Plan) { p.decisions[0].action = decoded },
 		func(p *Plan) { p.config = []byte("{}") },
+		func(p *Plan) { // the scale of activations, which are no part of the weights
+			i := slices.IndexFunc(p.decisions, func(d decision) bool { return len(d.stored) > 0 })
+			p.decisions[i].stored = slices.Clone(p.decisions[i].stored)
+			p.decisions[i].stored[0].Value = []byte{1}
+		},
 	} {
 		changed := planFor(t, src, "nvfp4")
 		change(changed)

@@ -249,6 +249,36 @@ func TestYarnBounds(t *testing.T) {
 	}
 }
 
+// TestYarnSettings checks whether the range of YaRN is truncated, and which settings give the magnitude of
+// cosines and sines and the scale of scores: m(s) is 0.1·s·ln(4) + 1.
+func TestYarnSettings(t *testing.T) {
+	m := func(s float64) float64 { return 0.1*s*math.Ln2*2 + 1 }
+	yes, no := true, false
+	for name, c := range map[string]struct {
+		change           func(r *ropeSettings)
+		third            float64 // divisor of pair 2
+		magnitude, scale float64
+	}{
+		"default":          {func(*ropeSettings) {}, 8.0 / 7, m(1), 1},
+		"truncated":        {func(r *ropeSettings) { r.Truncate = &yes }, 8.0 / 7, m(1), 1},
+		"not truncated":    {func(r *ropeSettings) { r.Truncate = &no }, 1.1160888749944582, m(1), 1},
+		"mscale":           {func(r *ropeSettings) { r.MScale = 0.5 }, 8.0 / 7, m(1), 1},
+		"mscale_all_dim":   {func(r *ropeSettings) { r.MScaleAllDim = 0.5 }, 8.0 / 7, m(1), m(0.5) * m(0.5)},
+		"both":             {func(r *ropeSettings) { r.MScale, r.MScaleAllDim = 0.75, 0.5 }, 8.0 / 7, m(0.75) / m(0.5), m(0.5) * m(0.5)},
+		"attention_factor": {func(r *ropeSettings) { r.AttentionFactor, r.MScale, r.MScaleAllDim = 1.5, 0.75, 0.5 }, 8.0 / 7, 1.5, m(0.5) * m(0.5)},
+	} {
+		r := ropeSettings{Type: "yarn", Theta: 10, Factor: 4, OriginalLength: 400}
+		c.change(&r)
+		p, err := r.plan(8, 1600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(p.Divisors[2]-c.third) > 1e-12 || math.Abs(p.Magnitude-c.magnitude) > 1e-12 || math.Abs(p.scale-c.scale) > 1e-12 {
+			t.Errorf("%s: divisor %.9g, magnitude %.9g, scale %.9g, want %.9g, %.9g, %.9g", name, p.Divisors[2], p.Magnitude, p.scale, c.third, c.magnitude, c.scale)
+		}
+	}
+}
+
 // TestPlanErrors checks the errors for configurations that cannot be computed.
 func TestPlanErrors(t *testing.T) {
 	for name, c := range map[string]struct{ from, old, new, want string }{

@@ -234,7 +234,7 @@ func TestValid(t *testing.T) {
 
 // TestByteToken checks which tokens stand for a byte: those with two hexadecimal digits.
 func TestByteToken(t *testing.T) {
-	for token, want := range map[string]int{"<0x0A>": 10, "<0xff>": 255, "<0x F>": -1, "<0xG0>": -1, "<0xA>": -1, "<0x0A": -1, "<0x0A>>": -1, "<1x0A>": -1} {
+	for token, want := range map[string]int{"<0x0A>": 10, "<0xff>": 255, "<0x F>": -1, "<0xG0>": -1, "<0xA>": -1, "<0x0A": -1, "<0x0A>>": -1, "<0x0A]": -1, "<0x0A)": -1, "<1x0A>": -1} {
 		got := -1
 		if b, ok := byteToken(token); ok {
 			got = int(b)

@@ -108,3 +108,24 @@ func TestBuckets(t *testing.T) {
 		t.Errorf("got buckets %v, want %s", got, want)
 	}
 }
+
+// TestAllFinite places NaN and Inf at every element of slices of every length up to three groups of four.
+func TestAllFinite(t *testing.T) {
+	for n := range 13 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = math.MaxFloat32
+		}
+		if !allFinite(x) {
+			t.Errorf("%d finite elements are not finite", n)
+		}
+		for i := range x {
+			for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+				if x[i] = float32(v); allFinite(x) {
+					t.Errorf("%g at element %d of %d is finite", v, i, n)
+				}
+			}
+			x[i] = -math.MaxFloat32
+		}
+	}
+}

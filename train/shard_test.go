@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -317,5 +318,48 @@ func TestParallelOptions(t *testing.T) {
 		if _, err := runRanks(ranks, c, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+}
+
+// TestGatherBF16Amax: a weight that is gathered in BF16 is quantized by the amax of its BF16 values, also
+// under a recipe that does not round weights to BF16 before.
+func TestGatherBF16Amax(t *testing.T) {
+	c := tiny(t, "tensorwise")
+	c.Recipe.Activations = quant.F32
+	c.Parallel.DistributedOptimizer, c.Parallel.GatherBF16, c.HoldQuantized = true, true, true
+	err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+		own := c
+		own.Parallel.Group = g
+		r, err := prepare(own, groups{data: own.Parallel})
+		if err != nil {
+			return err
+		}
+		s := r.scope(0)
+		amaxes, err := r.shardAmaxes(&s)
+		if err != nil {
+			return err
+		}
+		for i, u := range r.shards {
+			fetch, err := r.gatherBF16(&s, u, amaxes[i])
+			if err != nil {
+				return err
+			}
+			got, _, err := fetch()
+			if err != nil {
+				return err
+			}
+			want := []float32{amaxes[i]}
+			comm.Round(want, want, comm.BF16)
+			if want[0] == amaxes[i] {
+				t.Errorf("weight %d: amax %g has the precision of BF16, and shows nothing", i, amaxes[i])
+			}
+			if got.Amax != want[0] {
+				t.Errorf("weight %d: quantized by the amax %g, want %g", i, got.Amax, want[0])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
