@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 )
 
 const benchHelp = `Rates are of the median time of several runs. "±" is the median absolute
@@ -25,7 +25,7 @@ func benchCommand() *cobra.Command {
   microscale bench quantize --format mxfp8
   microscale bench gemm --format nvfp4 --threads 2 --json`,
 	}
-	cli.Parent(cmd)
+	flags.Parent(cmd)
 	const group = "Work"
 	cmd.AddGroup(&cobra.Group{ID: group, Title: group})
 	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand(), benchCheckpointCommand(), benchLinearCommand(), benchLLMCommand(), benchAllCommand()} {
@@ -37,5 +37,5 @@ func benchCommand() *cobra.Command {
 
 // benchWork returns a bench command without its code.
 func benchWork(use, short, long string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long + "\n\n" + benchHelp, Args: cli.NoArguments, ValidArgsFunction: cobra.NoFileCompletions}
+	return &cobra.Command{Use: use, Short: short, Long: long + "\n\n" + benchHelp, Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions}
 }

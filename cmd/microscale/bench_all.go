@@ -8,9 +8,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/report"
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -29,7 +30,7 @@ any browser and loads nothing.`)
 	cmd.Flags().Var(only, "formats", "block formats `NAMES`, separated by commas")
 	largest := cmd.Flags().Int("largest", 8192, "largest size `N`; sizes are powers of two from 256 on")
 	large := cmd.Flags().Bool("large", false, "measure up to 16384")
-	cli.Exclusive(cmd, "largest", "large")
+	flags.Exclusive(cmd, "largest", "large")
 	dir := cmd.Flags().String("out", "benchmark", "write the report to directory `DIR`, replacing an earlier report; \"\" writes none")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 500 * time.Millisecond, spent: "for each format at each size"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +39,7 @@ any browser and loads nothing.`)
 			return err
 		}
 		if *dir != "" {
-			if err := study.Reportable(*dir); err != nil {
+			if err := training.Reportable(*dir); err != nil {
 				return err
 			}
 		}
@@ -52,13 +53,13 @@ any browser and loads nothing.`)
 		if err != nil {
 			return err
 		}
-		r, path := s.Speed(cli.CommandLine(cmd), cli.Version()), ""
+		r, path := s.Speed(flags.CommandLine(cmd), show.Version()), ""
 		if *dir != "" {
 			page, err := r.HTML()
 			if err != nil {
 				return err
 			}
-			if path, err = study.WriteReport(*dir, page); err != nil {
+			if path, err = training.WriteReport(*dir, page); err != nil {
 				return fmt.Errorf("write the report: %w", err)
 			}
 		}
@@ -70,18 +71,18 @@ any browser and loads nothing.`)
 // printSpeed prints the table of speeds, and the path of the report if there is one.
 func printSpeed(w io.Writer, r *report.Speed, path string) error {
 	data := r.Table()
-	var columns []cli.Column
+	var columns []show.Column
 	for _, c := range data.Columns {
-		columns = append(columns, cli.Column{Title: c.Short, Numeric: c.Numeric})
+		columns = append(columns, show.Column{Title: c.Short, Numeric: c.Numeric})
 	}
-	t := cli.NewTable(columns...)
+	t := show.NewTable(columns...)
 	for i, row := range data.Rows {
 		if i > 0 && row[0] != "" {
 			t.AppendSeparator()
 		}
 		var cells table.Row
 		for _, cell := range row {
-			cells = append(cells, study.TerminalText(cell))
+			cells = append(cells, training.TerminalText(cell))
 		}
 		t.AppendRow(cells)
 	}
@@ -94,7 +95,7 @@ q. share   share of quantizing in the time of both
 pays       smallest size from which on it is faster at every size, with q.
 `, t.Render(), r.Baseline)
 	if err == nil && path != "" {
-		_, err = fmt.Fprintf(w, "\nreport: %s\n", cli.Printable(path))
+		_, err = fmt.Fprintf(w, "\nreport: %s\n", show.Printable(path))
 	}
 	return err
 }

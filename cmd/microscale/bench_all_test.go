@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/report"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -12,8 +12,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -33,16 +34,16 @@ resident memory.`)
 	dir := cmd.Flags().String("dir", "", "work in `DIR` (default the system's temporary directory); nothing stays there")
 	b := addBench(cmd, benchDefaults{all: "as many as the process has", budget: time.Hour, spent: "(unused: each work runs to its end)"})
 	_ = cmd.Flags().MarkHidden("budget")
-	cmd.RunE = cli.Interruptible(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = flags.Interruptible(func(cmd *cobra.Command, _ []string) error {
 		if !(*size > 0 && *size < 1e6) {
-			return cli.Misuse("--size %v: give a number of GB", *size)
+			return show.Misuse("--size %v: give a number of GB", *size)
 		}
 		if *rounds == 0 {
-			return cli.Misuse("--rounds is 0: want at least 1")
+			return show.Misuse("--rounds is 0: want at least 1")
 		}
 		place := cmp.Or(*dir, os.TempDir())
 		if need, free := 2**size*1e9, bench.FreeBytes(place); need > free {
-			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has %s free: give a smaller --size, or another --dir", cli.BytesText(need), place, cli.BytesText(free))
+			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has %s free: give a smaller --size, or another --dir", show.BytesText(need), place, show.BytesText(free))
 		}
 		if err := b.begin(); err != nil {
 			return err
@@ -61,10 +62,10 @@ resident memory.`)
 			},
 		}.Measure(cmd.Context())
 		if err != nil {
-			return cli.Interrupted(err, "the measurement is incomplete, and nothing stays in "+filepath.Dir(folder))
+			return show.Interrupted(err, "the measurement is incomplete, and nothing stays in "+filepath.Dir(folder))
 		}
 		if *b.asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), checkpointDocuments(results))
+			return show.PrintJSON(cmd.OutOrStdout(), checkpointDocuments(results))
 		}
 		return printCheckpoint(cmd.OutOrStdout(), results)
 	})
@@ -74,33 +75,33 @@ resident memory.`)
 // A checkpointDocument is one result as JSON.
 type checkpointDocument struct {
 	benchDocument
-	Ratio     cli.Number `json:"ratio"`     // time relative to the copy
-	Processor cli.Number `json:"processor"` // processor seconds; 0 if unknown
-	Resident  int64      `json:"resident"`  // peak resident bytes; 0 if unknown
+	Ratio     show.Number `json:"ratio"`     // time relative to the copy
+	Processor show.Number `json:"processor"` // processor seconds; 0 if unknown
+	Resident  int64       `json:"resident"`  // peak resident bytes; 0 if unknown
 }
 
 func checkpointDocuments(results []bench.FileResult) []checkpointDocument {
 	var docs []checkpointDocument
 	copied := results[len(results)-1]
 	for _, r := range results {
-		docs = append(docs, checkpointDocument{benchDocuments([]bench.Result{r.Result})[0], cli.Number(r.Time.Median / copied.Time.Median), cli.Number(r.Processor), r.Resident})
+		docs = append(docs, checkpointDocument{benchDocuments([]bench.Result{r.Result})[0], show.Number(r.Time.Median / copied.Time.Median), show.Number(r.Processor), r.Resident})
 	}
 	return docs
 }
 
 func printCheckpoint(w io.Writer, results []bench.FileResult) error {
 	copied := results[len(results)-1]
-	t := cli.NewTable(cli.Left(""), cli.Right("time"), cli.Right("of the source"), cli.Right("times the copy"), cli.Right("processor"), cli.Right("memory"))
+	t := show.NewTable(show.Left(""), show.Right("time"), show.Right("of the source"), show.Right("times the copy"), show.Right("processor"), show.Right("memory"))
 	for _, r := range results {
 		memory, processor := "-", "-"
 		if r.Resident > 0 {
-			memory = cli.BytesText(float64(r.Resident))
+			memory = show.BytesText(float64(r.Resident))
 		}
 		if r.Processor > 0 {
 			processor = secondsText(r.Processor)
 		}
 		t.AppendRow(table.Row{cmp.Or(r.Format, r.Op), secondsText(r.Time.Median), threeDigits(r.Rate()) + " GB/s", threeDigits(r.Time.Median / copied.Time.Median), processor, memory})
 	}
-	_, err := fmt.Fprintf(w, "%s\n\n%s of BF16, %s\n", t.Render(), cli.BytesText(copied.Work), cli.Counted(copied.Threads, "thread"))
+	_, err := fmt.Fprintf(w, "%s\n\n%s of BF16, %s\n", t.Render(), show.BytesText(copied.Work), show.Counted(copied.Threads, "thread"))
 	return err
 }

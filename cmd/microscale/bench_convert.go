@@ -7,9 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -31,19 +32,19 @@ tensor read it twice, and so does their limit.`)
 		if err != nil {
 			return err
 		}
-		measure, show := (*bench.Team).Quantize, printResult
+		measure, write := (*bench.Team).Quantize, printResult
 		switch {
 		case *both && *unfused:
-			return cli.Misuse("--both: unsupported with --unfused: omit one")
+			return show.Misuse("--both: unsupported with --unfused: omit one")
 		case *both:
 			measure = (*bench.Team).QuantizeRowwiseColumnwise
 		case *unfused:
 			if err := c.Separable(); err != nil {
-				return cli.Misuse("--unfused: %v", err)
+				return show.Misuse("--unfused: %v", err)
 			}
-			measure, show = (*bench.Team).Unfused, printUnfused
+			measure, write = (*bench.Team).Unfused, printUnfused
 		}
-		return b.run(cmd, show, func() ([]bench.Result, error) { return measure(b.Team, &b.memory, c, *b.budget) })
+		return b.run(cmd, write, func() ([]bench.Result, error) { return measure(b.Team, &b.memory, c, *b.budget) })
 	}
 	return cmd
 }
@@ -67,16 +68,16 @@ bytes of the values; the limit streams the same bytes in and out.`)
 
 // conversionFlags select the matrix and its format.
 type conversionFlags struct {
-	block *cli.Choice[quant.Format]
-	from  *cli.Choice[*format.Scalar]
+	block *flags.Choice[quant.Format]
+	from  *flags.Choice[*format.Scalar]
 	m, k  *int
 }
 
 // addConversion gives cmd those flags. The first source is the default of --from.
 func addConversion(cmd *cobra.Command, sources ...*format.Scalar) conversionFlags {
 	return conversionFlags{
-		block: cli.AddFormat(cmd),
-		from:  cli.AddScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(cli.Names(sources), ", "), sources[0].Name, sources...),
+		block: flags.AddFormat(cmd),
+		from:  flags.AddScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(flags.Names(sources), ", "), sources[0].Name, sources...),
 		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows `M` (default enough for %d MB, at most %d)", bench.DRAMBytes/1_000_000, bench.MaxSize)),
 		k:     cmd.Flags().Int("k", 8192, "columns `K`"),
 	}

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -17,7 +18,7 @@ type formatList struct {
 
 // newFormatList returns a list with default formats.
 func newFormatList(formats ...quant.Format) *formatList {
-	return &formatList{formats, strings.Join(cli.Names(formats), ",")}
+	return &formatList{formats, strings.Join(flags.Names(formats), ",")}
 }
 
 func (l *formatList) String() string { return l.text }
@@ -48,7 +49,7 @@ func (l *formatList) Set(s string) error {
 func sweepSizes(largest int, large bool) ([]int, error) {
 	const smallest, limit, beyond = 256, 8192, 16384
 	if largest < smallest || largest > limit || largest&(largest-1) != 0 {
-		return nil, cli.Misuse("--largest %d: give a power of two from %d to %d, and --large for %d", largest, smallest, limit, beyond)
+		return nil, show.Misuse("--largest %d: give a power of two from %d to %d, and --large for %d", largest, smallest, limit, beyond)
 	}
 	if large {
 		largest = beyond

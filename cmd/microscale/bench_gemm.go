@@ -8,8 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -52,8 +53,8 @@ func addProduct(cmd *cobra.Command, defaults bench.Product, measure func(*benchR
 	for _, f := range quant.Formats() {
 		names = append(names, f.Name)
 	}
-	block := cli.AddFormat(cmd)
-	other := cli.AddChoice(cmd, "activations", "block format `NAME` of A (default "+cmp.Or(defaults.A.Name, "that of --format")+")", "", names, quant.Lookup)
+	block := flags.AddFormat(cmd)
+	other := flags.AddChoice(cmd, "activations", "block format `NAME` of A (default "+cmp.Or(defaults.A.Name, "that of --format")+")", "", names, quant.Lookup)
 	m := cmd.Flags().Int("m", defaults.M, "rows `M` of A and C")
 	n := cmd.Flags().Int("n", defaults.N, "rows `N` of B, columns of C")
 	k := cmd.Flags().Int("k", defaults.K, "columns `K` of A and B")
@@ -83,9 +84,9 @@ func addProduct(cmd *cobra.Command, defaults bench.Product, measure func(*benchR
 	}
 }
 
-func needFormat(block *cli.Choice[quant.Format]) error {
+func needFormat(block *flags.Choice[quant.Format]) error {
 	if !block.Given {
-		return cli.Misuse("--format is missing: name a block format (microscale formats lists them)")
+		return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
 	}
 	return nil
 }
@@ -100,13 +101,13 @@ func checkSizes(cmd *cobra.Command) error {
 		}
 		v, err := strconv.Atoi(f.Value.String())
 		if f.Changed && (err != nil || v < 1 || v > bench.MaxSize) {
-			return cli.Misuse("--%s %s: give a size from 1 to %d", name, f.Value, bench.MaxSize)
+			return show.Misuse("--%s %s: give a size from 1 to %d", name, f.Value, bench.MaxSize)
 		}
 		sizes[name] = v
 	}
 	for _, matrix := range [][2]string{{"m", "k"}, {"n", "k"}, {"m", "n"}} {
 		if err := bench.CheckMatrix(sizes[matrix[0]], sizes[matrix[1]]); err != nil {
-			return cli.Misuse("--%s and --%s: %v", matrix[0], matrix[1], err)
+			return show.Misuse("--%s and --%s: %v", matrix[0], matrix[1], err)
 		}
 	}
 	return nil

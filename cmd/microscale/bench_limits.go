@@ -10,8 +10,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 func benchLimitsCommand() *cobra.Command {
@@ -26,7 +26,7 @@ bytes as quantizing does.`)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		const minMB, maxMB = 0.001, 4 * bench.MaxElements / 1_000_000
 		if !(*size >= minMB && *size <= maxMB) {
-			return cli.Misuse("--size %g: give a number of MB from %g to %d", *size, minMB, maxMB)
+			return show.Misuse("--size %g: give a number of MB from %g to %d", *size, minMB, maxMB)
 		}
 		counts := []int{*b.threads}
 		if *b.threads == 0 {
@@ -50,11 +50,11 @@ bytes as quantizing does.`)
 
 // printLimits prints a row for each limit, and a column for each number of threads.
 func printLimits(w io.Writer, columns [][]bench.Result) error {
-	titles := []cli.Column{cli.Left("limit")}
+	titles := []show.Column{show.Left("limit")}
 	for _, c := range columns {
-		titles = append(titles, cli.Right(cli.Counted(c[0].Threads, "thread")), cli.Right("±"))
+		titles = append(titles, show.Right(show.Counted(c[0].Threads, "thread")), show.Right("±"))
 	}
-	t := cli.NewTable(titles...)
+	t := show.NewTable(titles...)
 	for i, r := range columns[0] {
 		row := table.Row{limitText(r)}
 		for _, c := range columns {

@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -20,7 +21,7 @@ instruction that bounds the kernel of the forward product. The products are also
 measured alone.`)
 	cmd.Example = `  microscale bench linear
   microscale bench linear --recipes mxfp8,nvfp4 --threads 2 --json`
-	recipes := cli.AddRecipes(cmd, "")
+	recipes := flags.AddRecipes(cmd, "")
 	m := cmd.Flags().Int("m", 32*128, "tokens `M`")
 	n := cmd.Flags().Int("n", 1024, "outputs `N`")
 	k := cmd.Flags().Int("k", 1024, "inputs `K`")
@@ -29,7 +30,7 @@ measured alone.`)
 		if err := checkSizes(cmd); err != nil {
 			return err
 		}
-		list := cli.WithBaseline(recipes.Recipes)
+		list := flags.WithBaseline(recipes.Recipes)
 		if err := divisible(list, *m, *n, *k); err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ measured alone.`)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: measured %s\n", cli.Printable(r.Name))
+			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: measured %s\n", show.Printable(r.Name))
 			all, steps = append(all, t), append(steps, t.Step)
 		}
 		return b.print(cmd, steps, linearDocuments(all, recipes.Recipes), func(w io.Writer) error { return printLinear(w, all) })
@@ -62,7 +63,7 @@ func divisible(recipes []recipe.Recipe, m, n, k int) error {
 			size, multiple int
 		}{{"m", m, rows}, {"n", n, max(rows, cols)}, {"k", k, cols}} {
 			if s.size%s.multiple != 0 {
-				return cli.Misuse("--%s %d: recipe %s needs a multiple of %d", s.flag, s.size, r.Name, s.multiple)
+				return show.Misuse("--%s %d: recipe %s needs a multiple of %d", s.flag, s.size, r.Name, s.multiple)
 			}
 		}
 	}

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -32,25 +33,25 @@ func benchLLMCommand() *cobra.Command {
 	for _, s := range bench.Shapes {
 		names = append(names, s.Name)
 	}
-	formats := cli.Names(quant.Formats())
-	random := cli.AddChoice(cmd, "random", "make a model of shape `NAME` with random weights: 135M, 1B, 3B, 8B", "", names, bench.ParseShape)
-	block := cli.AddChoice(cmd, "format", "block format `NAME` of the random weights", quant.MXFP4.Name, formats, quant.Lookup)
-	inputs := cli.AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8, f32", quant.BF16.Name, []string{quant.BF16.Name, quant.MXINT8.Name, quant.F32.Name}, quant.Lookup)
+	formats := flags.Names(quant.Formats())
+	random := flags.AddChoice(cmd, "random", "make a model of shape `NAME` with random weights: 135M, 1B, 3B, 8B", "", names, bench.ParseShape)
+	block := flags.AddChoice(cmd, "format", "block format `NAME` of the random weights", quant.MXFP4.Name, formats, quant.Lookup)
+	inputs := flags.AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8, f32", quant.BF16.Name, []string{quant.BF16.Name, quant.MXINT8.Name, quant.F32.Name}, quant.Lookup)
 	prompt := cmd.Flags().Uint("prompt", 512, "read a prompt of `N` tokens; 0: do not")
 	generate := cmd.Flags().Uint("generate", 128, "generate `N` tokens; 0: do not")
 	depth := cmd.Flags().Uint("depth", 0, "begin after `N` other tokens")
 	rounds := cmd.Flags().Uint("rounds", 3, "measure `N` times after one round that is not counted")
 	dir := cmd.Flags().String("dir", "", "make the random model in `DIR` (default the system's temporary directory); nothing stays there")
 	b := addBench(cmd, benchDefaults{budget: time.Second, spent: "for each limit"})
-	cli.Essential(cmd, "random", "format", "inputs", "prompt", "generate", "rounds", "threads", "json")
-	cmd.RunE = cli.Interruptible(func(cmd *cobra.Command, args []string) error {
+	flags.Essential(cmd, "random", "format", "inputs", "prompt", "generate", "rounds", "threads", "json")
+	cmd.RunE = flags.Interruptible(func(cmd *cobra.Command, args []string) error {
 		switch {
 		case random.Given == (len(args) == 1):
-			return cli.Misuse("want MODEL or --random, got both or none")
+			return show.Misuse("want MODEL or --random, got both or none")
 		case *rounds == 0:
-			return cli.Misuse("--rounds is 0: want at least 1")
+			return show.Misuse("--rounds is 0: want at least 1")
 		case *prompt == 0 && *generate == 0:
-			return cli.Misuse("--prompt and --generate are 0: want one of them above 0")
+			return show.Misuse("--prompt and --generate are 0: want one of them above 0")
 		}
 		if err := b.begin(); err != nil {
 			return err
@@ -74,7 +75,7 @@ func benchLLMCommand() *cobra.Command {
 		l.Progress = func(test string) { fmt.Fprintf(cmd.ErrOrStderr(), "microscale: measured %s\n", test) }
 		result, err := measureLLM(cmd.Context(), b, l, model)
 		if err != nil {
-			return cli.Interrupted(err, "nothing was measured")
+			return show.Interrupted(err, "nothing was measured")
 		}
 		var timed []bench.Result
 		for _, t := range result.Tests {
@@ -102,10 +103,10 @@ func temporaryModel(ctx context.Context, dir string, shape bench.Shape, block qu
 // writeRandom makes a model with random weights in an empty folder, and returns its path.
 func writeRandom(ctx context.Context, folder string, shape bench.Shape, block quant.Format, threads int) (path string, err error) {
 	if need, free := 2*shape.Bytes(), bench.FreeBytes(folder); need > free {
-		return "", fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", cli.BytesText(need), folder, cli.BytesText(free))
+		return "", fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", show.BytesText(need), folder, show.BytesText(free))
 	}
 	path, err = bench.WriteRandom(ctx, folder, shape, block, threads)
-	return path, cli.Interrupted(err, "nothing was measured")
+	return path, show.Interrupted(err, "nothing was measured")
 }
 
 func measureLLM(ctx context.Context, b *benchRun, l bench.LLM, model string) (bench.LLMResult, error) {

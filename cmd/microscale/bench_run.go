@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -18,7 +19,7 @@ import (
 type benchRun struct {
 	threads *int
 	budget  *time.Duration
-	kernel  *cli.Choice[cpu.Tier]
+	kernel  *flags.Choice[cpu.Tier]
 	asJSON  *bool
 
 	*bench.Team
@@ -36,11 +37,11 @@ type benchDefaults struct {
 // addBench gives cmd the flags of all bench commands.
 func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 	all, spent := cmp.Or(d.all, "one for each processor"), cmp.Or(d.spent, "in total, without the preparation")
-	tiers := cli.Names([]cpu.Tier{cpu.AMX, cpu.AVX512, cpu.AVX2, cpu.NEON, cpu.Plain})
+	tiers := flags.Names([]cpu.Tier{cpu.AMX, cpu.AVX512, cpu.AVX2, cpu.NEON, cpu.Plain})
 	return &benchRun{
 		threads: cmd.Flags().Int("threads", d.threads, "number of threads `N`, each pinned to a processor; 0: "+all),
 		budget:  cmd.Flags().Duration("budget", d.budget, "time `T` to measure "+spent),
-		kernel:  cli.AddChoice(cmd, "kernel", "use the kernels of tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
+		kernel:  flags.AddChoice(cmd, "kernel", "use the kernels of tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
 		asJSON:  addJSON(cmd),
 	}
 }
@@ -50,16 +51,16 @@ func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 func (b *benchRun) begin() error {
 	if b.kernel.Given {
 		if err := cpu.Force(b.kernel.Value); err != nil {
-			return cli.Misuse("--kernel: %v", err)
+			return show.Misuse("--kernel: %v", err)
 		}
 	}
 	switch n := bench.Processors(); {
 	case *b.budget <= 0:
-		return cli.Misuse("--budget %v: give a positive time", *b.budget)
+		return show.Misuse("--budget %v: give a positive time", *b.budget)
 	case *b.threads == 0:
 		*b.threads = n
 	case *b.threads < 0 || *b.threads > n:
-		return cli.Misuse("--threads %d: give 0 to %d: this process has %s", *b.threads, n, cli.Counted(n, "processor"))
+		return show.Misuse("--threads %d: give 0 to %d: this process has %s", *b.threads, n, show.Counted(n, "processor"))
 	}
 	var err error
 	b.Team, err = bench.NewTeam(*b.threads)
@@ -67,7 +68,7 @@ func (b *benchRun) begin() error {
 }
 
 // run measures and prints.
-func (b *benchRun) run(cmd *cobra.Command, show func(io.Writer, []bench.Result) error, measure func() ([]bench.Result, error)) error {
+func (b *benchRun) run(cmd *cobra.Command, write func(io.Writer, []bench.Result) error, measure func() ([]bench.Result, error)) error {
 	if err := b.begin(); err != nil {
 		return err
 	}
@@ -76,29 +77,29 @@ func (b *benchRun) run(cmd *cobra.Command, show func(io.Writer, []bench.Result) 
 	if err != nil {
 		return err
 	}
-	return b.print(cmd, results, benchDocuments(results), func(w io.Writer) error { return show(w, results) })
+	return b.print(cmd, results, benchDocuments(results), func(w io.Writer) error { return write(w, results) })
 }
 
 // print prints the document, or the machine and a text. It warns if other programs disturbed
 // the results.
-func (b *benchRun) print(cmd *cobra.Command, results []bench.Result, document any, show func(io.Writer) error) error {
+func (b *benchRun) print(cmd *cobra.Command, results []bench.Result, document any, write func(io.Writer) error) error {
 	for _, r := range results {
 		if r.Time.Busy {
-			cli.WarnBusy(cmd.ErrOrStderr(), "runs")
+			flags.WarnBusy(cmd.ErrOrStderr(), "runs")
 			break
 		}
 	}
 	out := cmd.OutOrStdout()
 	if *b.asJSON {
-		return cli.PrintJSON(out, document)
+		return show.PrintJSON(out, document)
 	}
 	m := bench.ThisMachine()
 	how := "each pinned to a processor"
 	if !b.Pinned() {
 		how = "not pinned: unsupported on this system"
 	}
-	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, cli.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier, how); err != nil {
+	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, show.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier, how); err != nil {
 		return err
 	}
-	return show(out)
+	return write(out)
 }

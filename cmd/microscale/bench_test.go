@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -150,7 +150,7 @@ func TestBenchText(t *testing.T) {
 // TestBenchUsage checks wrong command lines.
 func TestBenchUsage(t *testing.T) {
 	bestTier(t)
-	processors := fmt.Sprintf("%d: this process has %s", bench.Processors(), cli.Counted(bench.Processors(), "processor"))
+	processors := fmt.Sprintf("%d: this process has %s", bench.Processors(), show.Counted(bench.Processors(), "processor"))
 	for _, tc := range []struct{ line, want string }{
 		{"bench lim", `unknown command "lim": did you mean limits?`},
 		{"bench limits 1", `"1"`},

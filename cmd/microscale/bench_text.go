@@ -9,16 +9,16 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/microscale-go/microscale/internal/bench"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // printResult prints the first of the results, an operation, beside its limit.
 func printResult(w io.Writer, results []bench.Result) error {
 	r := results[0]
 	var s strings.Builder
-	cli.WriteSteps(&s, cli.TerminalWidth(w), []cli.Step{
-		{"work", fmt.Sprintf("%s %s, %s, kernel %s", r.Op, workText(r), cli.Counted(r.Threads, "thread"), r.Kernel)},
+	show.WriteSteps(&s, show.TerminalWidth(w), []show.Step{
+		{"work", fmt.Sprintf("%s %s, %s, kernel %s", r.Op, workText(r), show.Counted(r.Threads, "thread"), r.Kernel)},
 		{"time", timeText(r)},
 		{"rate", threeDigits(r.Rate()) + " " + string(r.Unit)},
 		{"limit", fmt.Sprintf("%s %s (%s)", threeDigits(r.Limit), r.Unit, r.LimitBy)},
@@ -30,7 +30,7 @@ func printResult(w io.Writer, results []bench.Result) error {
 
 // printUnfused prints quantizing in several passes, the passes, and quantizing in one.
 func printUnfused(w io.Writer, results []bench.Result) error {
-	t := cli.NewTable(cli.Left("work"), cli.Right("time"), cli.Right("±"), cli.Right("rate"), cli.Right("of the limit"))
+	t := show.NewTable(show.Left("work"), show.Right("time"), show.Right("±"), show.Right("rate"), show.Right("of the limit"))
 	row := func(name string, r bench.Result) {
 		t.AppendRow(table.Row{name, secondsText(r.Time.Median), spreadText(r), threeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.2f", r.Fraction())})
 	}
@@ -40,14 +40,14 @@ func printUnfused(w io.Writer, results []bench.Result) error {
 	}
 	row("three passes", separate)
 	row("one pass", fused)
-	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nOne pass is %s times as fast.\nThe limit is %s %s (%s).\n", workText(fused), cli.Counted(fused.Threads, "thread"), t.Render(),
+	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nOne pass is %s times as fast.\nThe limit is %s %s (%s).\n", workText(fused), show.Counted(fused.Threads, "thread"), t.Render(),
 		threeDigits(fused.Rate()/separate.Rate()), threeDigits(fused.Limit), fused.Unit, fused.LimitBy)
 	return err
 }
 
 // timeText formats the time of an operation and its spread.
 func timeText(r bench.Result) string {
-	runs, each, parts := cli.Counted(r.Time.Runs, "run"), "", 1.
+	runs, each, parts := show.Counted(r.Time.Runs, "run"), "", 1.
 	if r.Time.Parts > 0 {
 		runs, each, parts = fmt.Sprintf("%s of 1/%d of it", runs, r.Time.Parts), " each", float64(r.Time.Parts)
 	}

@@ -3,9 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/assess"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 const calibrateLong = `Compute the largest magnitude of the input of each linear layer over a text, and
@@ -21,25 +22,25 @@ func calibrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "calibrate MODEL", Short: "Compute the scales of activations of a language model on a text",
 		Long: calibrateLong, Example: calibrateExample,
-		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "MODEL") },
+		Args: func(_ *cobra.Command, args []string) error { return flags.Named(args, "MODEL") },
 	}
-	var c assess.Calibration
-	flags := cmd.Flags()
-	flags.StringVar(&c.Text, "text", "", "read the text of `FILE`, or of the files of a directory")
-	flags.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json)")
-	context := flags.Uint("context", 0, "tokens `N` per window (default 512)")
-	flags.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
+	var c evaluation.Calibration
+	set := cmd.Flags()
+	set.StringVar(&c.Text, "text", "", "read the text of `FILE`, or of the files of a directory")
+	set.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json)")
+	context := set.Uint("context", 0, "tokens `N` per window (default 512)")
+	set.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
 	addStream(cmd, &c.Stream)
-	threads := cli.AddThreads(cmd)
+	threads := flags.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case c.Text == "":
-			return cli.Misuse("--text is missing: name a file or a directory")
+			return show.Misuse("--text is missing: name a file or a directory")
 		case c.Out == "":
-			return cli.Misuse("--out is missing: name a new file")
+			return show.Misuse("--out is missing: name a new file")
 		}
-		cli.BoundGarbage()
-		method, err := evaluate.LookupMethod("all")
+		flags.BoundGarbage()
+		method, err := windows.LookupMethod("all")
 		if err != nil {
 			return err
 		}

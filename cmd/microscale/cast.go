@@ -5,9 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -44,24 +45,24 @@ func castCommand() *cobra.Command {
 		Example:           castExample,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	to := cli.AddScalar(cmd, "to", "convert to scalar format `NAME`: "+strings.Join(cli.Names(format.All()), ", "), "")
-	from := cli.AddScalar(cmd, "from", "round numbers to format `NAME` first: f32, bf16, fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
-	rounding := cli.AddRounding(cmd)
-	overflow := cli.AddOverflow(cmd)
+	to := flags.AddScalar(cmd, "to", "convert to scalar format `NAME`: "+strings.Join(flags.Names(format.All()), ", "), "")
+	from := flags.AddScalar(cmd, "from", "round numbers to format `NAME` first: f32, bf16, fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
+	rounding := flags.AddRounding(cmd)
+	overflow := flags.AddOverflow(cmd)
 	seed := cmd.Flags().Uint64("seed", 0, "seed `N` of stochastic rounding")
 	codes := cmd.Flags().Bool("codes", false, "decode arguments as codes (0x2d, 0b101101, 45)")
 	raw := cmd.Flags().Bool("raw", false, "read binary patterns from standard input, write codes to standard output")
 	asJSON := addJSON(cmd)
-	cli.Exclusive(cmd, "raw", "json")
-	cli.Exclusive(cmd, "raw", "codes")
+	flags.Exclusive(cmd, "raw", "json")
+	flags.Exclusive(cmd, "raw", "codes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case to.Value == nil:
-			return cli.Misuse("--to is missing: name a scalar format, such as --to e4m3")
+			return show.Misuse("--to is missing: name a scalar format, such as --to e4m3")
 		case *raw && len(args) > 0:
-			return cli.Misuse("--raw reads standard input: omit %q", args[0])
+			return show.Misuse("--raw reads standard input: omit %q", args[0])
 		case !*raw && len(args) == 0:
-			return cli.Misuse("no numbers: give some, or use --raw")
+			return show.Misuse("no numbers: give some, or use --raw")
 		}
 		c := numbers.Cast{From: from.Value, To: to.Value, Random: quant.Stream{Seed: *seed}}
 		c.Conversion = format.Conversion{Rounding: rounding.Value, Overflow: overflow.Value}

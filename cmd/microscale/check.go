@@ -5,9 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/planning"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/hardware/device"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/hardware"
 )
 
 const checkLong = `Check whether a device multiplies the operands of a linear layer, and print why
@@ -34,7 +35,7 @@ func checkCommand() *cobra.Command {
 		Short:             "Check which products a device runs, and what they need",
 		Long:              checkLong,
 		Example:           checkExample,
-		Args:              cli.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	on := addDevice(cmd)
@@ -44,13 +45,13 @@ func checkCommand() *cobra.Command {
 		out := cmd.OutOrStdout()
 		switch {
 		case !l.input.Given && *asJSON:
-			return cli.PrintJSON(out, hardware.DevicesDocument(on.Value))
+			return show.PrintJSON(out, planning.DevicesDocument(on.Value))
 		case !l.input.Given && on.Given:
-			return hardware.PrintModes(out, on.Value)
+			return planning.PrintModes(out, on.Value)
 		case !l.input.Given:
-			return hardware.PrintDevices(out)
+			return planning.PrintDevices(out)
 		case !on.Given:
-			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device h100")
+			return show.Misuse("--device is missing: name one that microscale check lists, such as --device h100")
 		}
 		r, err := l.request(on.Value)
 		if err != nil {
@@ -58,12 +59,12 @@ func checkCommand() *cobra.Command {
 		}
 		a, err := device.Check(r)
 		if err != nil {
-			return cli.Misuse("%s", err)
+			return show.Misuse("%s", err)
 		}
 		if *asJSON {
-			err = cli.PrintJSON(out, hardware.AnswerDocument(a))
+			err = show.PrintJSON(out, planning.AnswerDocument(a))
 		} else {
-			err = hardware.PrintAnswer(out, a)
+			err = planning.PrintAnswer(out, a)
 		}
 		if err == nil && !a.OK {
 			err = firstProblem(a)

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -199,7 +199,7 @@ func TestDamagedFiles(t *testing.T) {
 				} {
 					status, stdout, stderr := execute("", args...)
 					if args[len(args)-1] == "--json" {
-						var doc summary.VerifyDocument
+						var doc conversion.VerifyDocument
 						if err := json.Unmarshal([]byte(stdout), &doc); err != nil || args[0] == "verify" && (doc.OK || len(doc.Problems) != 1 || doc.Tensors == nil) {
 							t.Errorf("%q prints %q, %v", args, stdout, err)
 						}
@@ -261,7 +261,7 @@ func TestInspectAdapter(t *testing.T) {
 		weights[i].name = "base_model.model.layers.0.q_proj.lora_" + kind + ".weight"
 	}
 	directory(t, dir, weights...)
-	var doc summary.InspectDocument
+	var doc conversion.InspectDocument
 	if status := document(t, &doc, "inspect", dir); status != exitDone || !doc.Adapter {
 		t.Errorf("exit status %d, %+v", status, doc)
 	}
@@ -280,7 +280,7 @@ func TestInspect(t *testing.T) {
 	writeFile(t, filepath.Join(src, "pytorch_model.bin"), []byte("weights"))
 	writeFile(t, filepath.Join(src, "tokenizer.json"), []byte("{}"))
 
-	var doc summary.InspectDocument
+	var doc conversion.InspectDocument
 	if status := document(t, &doc, "inspect", src); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}
@@ -299,7 +299,7 @@ func TestInspect(t *testing.T) {
 	}
 
 	done(t, "quantize", src, dst, "--format", "mxfp8")
-	doc = summary.InspectDocument{}
+	doc = conversion.InspectDocument{}
 	document(t, &doc, "inspect", dst)
 	if doc.Convention == nil || *doc.Convention != "compressed-tensors" || doc.Quantized != 1 || !slices.Equal(doc.Ignore, []string{"lm_head"}) || len(doc.Extra)+len(doc.Skipped)+len(doc.Problems) != 0 {
 		t.Errorf("%+v", doc)
@@ -316,7 +316,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dst, hf.ConfigName), []byte(strings.Replace(string(config), `"lm_head"`, `"l.0.proj"`, 1)))
-	doc = summary.InspectDocument{}
+	doc = conversion.InspectDocument{}
 	if status := document(t, &doc, "inspect", dst); status != exitDone || len(doc.Problems) != 2 {
 		t.Errorf("with a wrong ignore list: exit status %d, %+v", status, doc)
 	}

@@ -3,10 +3,11 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/ranks"
-	"github.com/microscale-go/microscale/internal/report"
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 	"github.com/microscale-go/microscale/train"
 )
 
@@ -33,26 +34,26 @@ func compareCommand() *cobra.Command {
   microscale compare --recipes mxfp8,my-recipe.toml --seed 2 --out mine --json`,
 		Args: noArguments,
 	}
-	f := compareFlags{recipes: cli.AddRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4"), accumulators: cli.AddAccumulators(cmd)}
+	f := compareFlags{recipes: flags.AddRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4"), accumulators: flags.AddAccumulators(cmd)}
 	defaults := train.DefaultConfig() // shorter, because there are several runs
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 90, 15, 4096
-	f.training = cli.AddTraining(cmd, defaults)
+	f.training = flags.AddTraining(cmd, defaults)
 	f.parallel = ranks.Add(cmd)
 	f.seeds = cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
-	cli.Counts(cmd, "dp", "tp", "seeds")
-	cli.AddConfig(cmd)
+	flags.Counts(cmd, "dp", "tp", "seeds")
+	flags.AddConfig(cmd)
 	f.out = cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")
 	f.asJSON = addJSON(cmd)
-	cli.Essential(cmd, "recipes", "steps", "seed", "seeds", "data", "hidden", "layers", "out", "json", "threads")
+	flags.Essential(cmd, "recipes", "steps", "seed", "seeds", "data", "hidden", "layers", "out", "json", "threads")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return cmd
 }
 
 // compareFlags are the flags of compare.
 type compareFlags struct {
-	recipes      *cli.RecipeList
-	accumulators *cli.AccumulatorList
-	training     *cli.TrainingFlags
+	recipes      *flags.RecipeList
+	accumulators *flags.AccumulatorList
+	training     *flags.TrainingFlags
 	parallel     *ranks.Flags
 	seeds        *uint
 	out          *string
@@ -61,21 +62,21 @@ type compareFlags struct {
 
 // run trains with all recipes; rank 0 writes the report and prints the results.
 func (f *compareFlags) run(cmd *cobra.Command) error {
-	cli.BoundGarbage()
+	flags.BoundGarbage()
 	if *f.out == "" {
-		return cli.Misuse("--out is empty: name a directory for the report")
+		return show.Misuse("--out is empty: name a directory for the report")
 	}
 	job, err := f.parallel.Start(cmd)
 	if err != nil {
 		return err
 	}
-	if _, err := ranks.FromFirst(job, func() (struct{}, error) { return struct{}{}, study.Reportable(*f.out) }); err != nil {
+	if _, err := ranks.FromFirst(job, func() (struct{}, error) { return struct{}{}, training.Reportable(*f.out) }); err != nil {
 		return err
 	}
 	if err := job.Prepare(cmd); err != nil {
 		return err
 	}
-	all, err := f.accumulators.Recipes(cli.WithBaseline(f.recipes.Recipes))
+	all, err := f.accumulators.Recipes(flags.WithBaseline(f.recipes.Recipes))
 	if err != nil {
 		return err
 	}
@@ -86,11 +87,11 @@ func (f *compareFlags) run(cmd *cobra.Command) error {
 	if err := job.Configure(&c); err != nil {
 		return err
 	}
-	k := &study.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version(),
+	k := &training.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: flags.CommandLine(cmd), Version: show.Version(),
 		Divide: func(n int, task func(int) (report.Format, error)) ([]report.Format, error) {
 			return ranks.Divide(job, n, task)
 		}}
-	cause := k.Run(cmd.Context(), all, cli.Int(f.seeds))
+	cause := k.Run(cmd.Context(), all, flags.Int(f.seeds))
 	if !job.First() {
 		return cause
 	}
@@ -100,7 +101,7 @@ func (f *compareFlags) run(cmd *cobra.Command) error {
 // noArguments rejects arguments.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return cli.Misuse("unexpected argument %q: use --data for text and --out for a directory", args[0])
+		return show.Misuse("unexpected argument %q: use --data for text and --out for a directory", args[0])
 	}
 	return nil
 }

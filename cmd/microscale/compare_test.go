@@ -11,8 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -101,7 +101,7 @@ func TestCompareJSON(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile(c.Report)
-	if err != nil || c.Report != filepath.Join(dir, study.ReportName) {
+	if err != nil || c.Report != filepath.Join(dir, training.ReportName) {
 		t.Fatalf("the report is said to be in %s: %v", c.Report, err)
 	}
 	for _, want := range []string{`<section id="sqnr">`, "highest dB", `<section id="memory">`, "synthetic:", "microscale compare --data synthetic: "} {
@@ -292,7 +292,7 @@ func TestCompareText(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		lines := strings.Split(strings.TrimRight(stdout, "\n"), "\n")
-		if last := lines[len(lines)-1]; last != "report: "+filepath.Join(dir, study.ReportName) {
+		if last := lines[len(lines)-1]; last != "report: "+filepath.Join(dir, training.ReportName) {
 			t.Errorf("the last line is %q", last)
 		}
 		if !strings.HasPrefix(lines[0], "recipe ") || !strings.HasPrefix(lines[3], "bf16 ") || !strings.HasPrefix(lines[4], "tensorwise ") {
@@ -322,7 +322,7 @@ func TestCompareDiverged(t *testing.T) {
 		t.Errorf("how many parameters is not there:\n%s", stdout)
 	}
 	status, document, stderr := execute("", append(line, "--json")...)
-	if c := parsed[study.ComparisonDocument](t, document); status != exitFailed || !strings.Contains(stderr, want) || c.Parameters != 164224 || len(c.Recipes) != 2 {
+	if c := parsed[training.ComparisonDocument](t, document); status != exitFailed || !strings.Contains(stderr, want) || c.Parameters != 164224 || len(c.Recipes) != 2 {
 		t.Errorf("exit status %d: %s, and the document is %+v", status, stderr, c)
 	}
 	for _, name := range []string{"bf16", "mxfp8"} {
@@ -330,7 +330,7 @@ func TestCompareDiverged(t *testing.T) {
 			t.Errorf("nothing says that %s did not finish:\n%s", name, stdout)
 		}
 	}
-	if page, err := os.ReadFile(filepath.Join(dir, study.ReportName)); err != nil || !bytes.Contains(page, []byte("did not finish")) {
+	if page, err := os.ReadFile(filepath.Join(dir, training.ReportName)); err != nil || !bytes.Contains(page, []byte("did not finish")) {
 		t.Errorf("the report does not say so: %v", err)
 	}
 }
@@ -340,7 +340,7 @@ func TestCompareUsage(t *testing.T) {
 	full := filepath.Join(dir, "full")
 	file := filepath.Join(dir, "file")
 	other := filepath.Join(dir, "other")
-	for name, text := range map[string]string{filepath.Join(full, "thesis.txt"): "x", file: "x", filepath.Join(other, study.ReportName): "<html>mine</html>"} {
+	for name, text := range map[string]string{filepath.Join(full, "thesis.txt"): "x", file: "x", filepath.Join(other, training.ReportName): "<html>mine</html>"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -373,7 +373,7 @@ func TestCompareUsage(t *testing.T) {
 			}
 		})
 	}
-	if text, err := os.ReadFile(filepath.Join(other, study.ReportName)); err != nil || string(text) != "<html>mine</html>" {
+	if text, err := os.ReadFile(filepath.Join(other, training.ReportName)); err != nil || string(text) != "<html>mine</html>" {
 		t.Errorf("somebody's report.html was changed: %q, %v", text, err)
 	}
 }
@@ -383,7 +383,7 @@ func TestCommandLine(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--data", "it's;$HOME", "--data=", "--json"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cli.CommandLine(cmd), `compare --data 'a b' --data c --data 'it'\''s;$HOME' --data '' --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
+	if got, want := flags.CommandLine(cmd), `compare --data 'a b' --data c --data 'it'\''s;$HOME' --data '' --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
 		t.Errorf("the command line is %s, want %s", got, want)
 	}
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 )
 
 const completionLong = `Print a script that completes commands, flags, formats and profiles in a shell.`
@@ -27,7 +27,7 @@ func addCompletion(root *cobra.Command) {
 		for _, shell := range cmd.Commands() {
 			shell.GroupID = group
 		}
-		cli.AddHelpAll(cmd)
+		flags.AddHelpAll(cmd)
 		cmd.Use, cmd.Long, cmd.Example = "completion SHELL", completionLong, completionExample
 	}
 }

@@ -5,9 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/summary"
+	"github.com/microscale-go/microscale/verify"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // runFlags are the flags shared by quantize, dequantize and convert.
 type runFlags struct {
 	options      convert.RunOptions
-	shard        *cli.ShardFlag
+	shard        *flags.ShardFlag
 	dryRun       *bool
 	each, asJSON *bool
 	threads      *uint
@@ -29,11 +31,11 @@ func addRunFlags(cmd *cobra.Command) *runFlags {
 	f := &runFlags{}
 	cmd.Flags().BoolVar(&f.options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&f.options.Resume, "resume", false, resumeUsage)
-	f.shard = cli.AddShard(cmd)
+	f.shard = flags.AddShard(cmd)
 	f.dryRun = cmd.Flags().Bool("dry-run", false, "read the headers and print the plan, write nothing; with --each or --json, print the offset of every tensor")
 	f.each = cmd.Flags().Bool("each", false, eachUsage)
 	f.asJSON = addJSON(cmd)
-	f.threads = cli.AddThreads(cmd)
+	f.threads = flags.AddThreads(cmd)
 	return f
 }
 
@@ -42,7 +44,7 @@ func addJSON(cmd *cobra.Command) *bool {
 }
 
 // run runs or, with --dry-run, prints the plan of c. verb is the progress label.
-func (f *runFlags) run(cmd *cobra.Command, verb string, c *summary.Conversion) error {
+func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion) error {
 	out, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	var err error
 	if c.Plan, err = f.shard.Plan(stderr, c.Plan); err != nil {
@@ -52,12 +54,12 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *summary.Conversion) e
 		if err := c.Plan.Admit(c.Destination, f.options.Force); err != nil {
 			return err
 		}
-		summary.PrintLeft(stderr, c.Plan.Source())
+		conversion.PrintLeft(stderr, c.Plan.Source())
 		return c.PrintPlan(out, *f.each, *f.asJSON)
 	}
 	_, read := c.Plan.SourceBytes()
-	m := cli.NewMeter(stderr, verb, read)
-	f.options.Progress, f.options.Threads = m.Report, int(*f.threads)
+	m := show.NewMeter(stderr, verb, read)
+	f.options.Progress, f.options.Threads = reportTo(m), int(*f.threads)
 	start := time.Now()
 	c.Result, err = c.Plan.Run(cmd.Context(), c.Destination, f.options)
 	m.Close()
@@ -66,11 +68,16 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *summary.Conversion) e
 		if f.options.Resume {
 			left = "repeat the command to resume"
 		}
-		return cli.Interrupted(err, left)
+		return show.Interrupted(err, left)
 	}
 	c.Seconds = time.Since(start).Seconds()
-	cli.PrintWarnings(stderr, c.Result.Warnings)
-	summary.PrintLeft(stderr, c.Plan.Source())
-	defer summary.WarnNonFinite(stderr, c.Result.Tensors) // below the table
+	show.PrintWarnings(stderr, c.Result.Warnings)
+	conversion.PrintLeft(stderr, c.Plan.Source())
+	defer conversion.WarnNonFinite(stderr, c.Result.Tensors) // below the table
 	return c.Print(out, *f.each, *f.asJSON)
+}
+
+// reportTo returns a function that reports the progress of a job to m.
+func reportTo(m *show.Meter) func(verify.Progress) {
+	return func(p verify.Progress) { m.Report(p.Done, p.Total) }
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/input"
-	"github.com/microscale-go/microscale/internal/summary"
 )
 
 func convertCommand() *cobra.Command {
@@ -29,20 +30,20 @@ Nothing is written then.
 		Example: `  microscale convert Llama-3.2-1B-NVFP4 for-tensorrt --convention modelopt
   microscale convert Qwen3-8B-MXFP4 for-mlx --convention mlx
   microscale convert SRC DST --convention compressed-tensors --scheme NVFP4A16`,
-		Args: cli.SourceAndDestination,
+		Args: flags.SourceAndDestination,
 	}
-	layout := cli.AddConvention(cmd)
-	scheme := cli.AddScheme(cmd)
-	calibration := cli.AddCalibration(cmd)
+	layout := flags.AddConvention(cmd)
+	scheme := flags.AddScheme(cmd)
+	calibration := flags.AddCalibration(cmd)
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
-	cli.Essential(cmd, "convention", "scheme", "calibration", "kv-cache", "dry-run", "each", "resume", "force", "json")
-	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
-		if err := cli.GGUFDestination(cli.ClientFlag{}, layout, args[1]); err != nil {
+	flags.Essential(cmd, "convention", "scheme", "calibration", "kv-cache", "dry-run", "each", "resume", "force", "json")
+	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+		if err := flags.GGUFDestination(flags.ClientFlag{}, layout, args[1]); err != nil {
 			return err
 		}
 		if layout.Value == nil {
-			return cli.Misuse("--convention is missing: use one of %s", strings.Join(cli.Names(checkpoint.Conventions()), ", "))
+			return show.Misuse("--convention is missing: use one of %s", strings.Join(flags.Names(checkpoint.Conventions()), ", "))
 		}
 		amaxes, err := calibration.Read()
 		if err != nil {
@@ -57,7 +58,7 @@ Nothing is written then.
 		if err != nil {
 			return err
 		}
-		return f.run(cmd, "converting", summary.Relabeled(args[0], args[1], plan))
+		return f.run(cmd, "converting", conversion.Relabeled(args[0], args[1], plan))
 	})
 	return cmd
 }

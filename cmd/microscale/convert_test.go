@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/summary"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
@@ -24,7 +24,7 @@ func TestConvert(t *testing.T) {
 	if want := "1 weight of nvfp4 relabeled from compressed-tensors to modelopt NVFP4"; !strings.Contains(text, want) {
 		t.Errorf("convert prints\n%s\nwithout %q", text, want)
 	}
-	var doc summary.ConversionDocument
+	var doc conversion.ConversionDocument
 	if status := document(t, &doc, "convert", at("second"), at("third"), "--convention", "compressed-tensors"); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}
@@ -45,7 +45,7 @@ func TestConvert(t *testing.T) {
 	if a, b := recordedTensors(t, at("first/model.safetensors")), recordedTensors(t, at("third/model.safetensors")); a != b {
 		t.Errorf("the tensors are\n%s\nand were\n%s", b, a)
 	}
-	var inspected summary.InspectDocument
+	var inspected conversion.InspectDocument
 	if document(t, &inspected, "inspect", at("second"), "--client", "vllm,trtllm"); *inspected.Convention != "modelopt" || inspected.Scheme != "NVFP4" || len(inspected.Problems) != 0 {
 		t.Errorf("%+v", inspected)
 	}

@@ -5,9 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/planning"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/hardware/cost"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/hardware"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -39,11 +40,11 @@ func costCommand() *cobra.Command {
 		Short:             "Compute memory, traffic, time and the sizes that pay",
 		Long:              costLong,
 		Example:           costExample,
-		Args:              cli.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	params := cmd.Flags().Float64("params", 0, "parameters `N` of the linear layers, such as 8e9")
-	r := cli.AddChoice(cmd, "recipe", "recipe `NAME`: "+strings.Join(cli.RecipeNames(), ", "), "mxfp8", cli.RecipeNames(), recipe.Find)
+	r := flags.AddChoice(cmd, "recipe", "recipe `NAME`: "+strings.Join(flags.RecipeNames(), ", "), "mxfp8", flags.RecipeNames(), recipe.Find)
 	on := addDevice(cmd)
 	tokens := cmd.Flags().Int("tokens", 8192, "tokens `N` per step")
 	width := cmd.Flags().Int("width", 4096, "rows and columns `N` of the weights")
@@ -52,31 +53,31 @@ func costCommand() *cobra.Command {
 	svg := addSVG(cmd, "draw the speedup of square products over BF16 by size to `FILE`; with --ranks, the communication by ranks")
 	network := addNetwork(cmd)
 	asJSON := addJSON(cmd)
-	cli.Essential(cmd, "params", "recipe", "device", "tokens", "width", "explain", "tables", "svg", "ranks", "json")
+	flags.Essential(cmd, "params", "recipe", "device", "tokens", "width", "explain", "tables", "svg", "ranks", "json")
 	for _, flag := range []string{"params", "recipe", "device", "tokens", "width", "explain", "svg", "ranks"} {
-		cli.Exclusive(cmd, "tables", flag)
+		flags.Exclusive(cmd, "tables", flag)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch err := svg.check(); {
 		case *tables:
-			return hardware.PrintTables(out, cost.Tables(), *asJSON)
+			return planning.PrintTables(out, cost.Tables(), *asJSON)
 		case !cmd.Flags().Changed("params"):
-			return cli.Misuse("--params is missing: give the number of parameters, such as --params 8e9")
+			return show.Misuse("--params is missing: give the number of parameters, such as --params 8e9")
 		case err != nil:
 			return err
 		case !on.Given:
-			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
+			return show.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
 		}
 		c := cost.Config{Params: *params, Recipe: r.Value, Device: on.Value, Tokens: *tokens, Width: *width, Network: network()}
 		e, err := cost.New(c)
 		if err != nil {
-			return cli.Misuse("%s", err)
+			return show.Misuse("%s", err)
 		}
-		if err := svg.write(func() ([]byte, error) { return hardware.EstimateChart(e) }); err != nil {
+		if err := svg.write(func() ([]byte, error) { return planning.EstimateChart(e) }); err != nil {
 			return err
 		}
-		return hardware.PrintEstimate(out, e, *explain, *asJSON)
+		return planning.PrintEstimate(out, e, *explain, *asJSON)
 	}
 	return cmd
 }
@@ -90,9 +91,9 @@ func addNetwork(cmd *cobra.Command) func() *cost.Network {
 	tensor := cmd.Flags().Int("tp", 1, "`N` of the ranks, of one node, share every layer (tensor parallelism)")
 	sequence := cmd.Flags().Bool("sequence-parallel", false, "with --tp: these ranks divide the tokens, too")
 	for _, flag := range []string{"ranks-per-node", "node-bandwidth", "tp"} {
-		cli.Needs(cmd, flag, "ranks")
+		flags.Needs(cmd, flag, "ranks")
 	}
-	cli.Needs(cmd, "sequence-parallel", "tp")
+	flags.Needs(cmd, "sequence-parallel", "tp")
 	return func() *cost.Network {
 		if !cmd.Flags().Changed("ranks") {
 			return nil

@@ -7,11 +7,12 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/input"
-	"github.com/microscale-go/microscale/internal/summary"
 )
 
 func dequantizeCommand() *cobra.Command {
@@ -28,14 +29,14 @@ file of weights if DST ends in .safetensors.
 ` + input.Help,
 		Example: `  microscale dequantize out back
   microscale dequantize Llama-3.2-1B-MXFP8 Llama-3.2-1B-decoded --dtype bf16`,
-		Args: cli.SourceAndDestination,
+		Args: flags.SourceAndDestination,
 	}
-	dtype := cli.AddScalar(cmd, "dtype", "decode to `NAME`: f32, bf16, fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
+	dtype := flags.AddScalar(cmd, "dtype", "decode to `NAME`: f32, bf16, fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
-	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
 		if strings.HasSuffix(args[1], llamacpp.Suffix) {
-			return cli.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", cli.Printable(args[1]), llamacpp.Suffix)
+			return show.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", show.Printable(args[1]), llamacpp.Suffix)
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
@@ -47,7 +48,7 @@ file of weights if DST ends in .safetensors.
 		if err != nil {
 			return err
 		}
-		return f.run(cmd, "decoding", summary.Dequantized(args[0], args[1], plan, decoded.String()))
+		return f.run(cmd, "decoding", conversion.Dequantized(args[0], args[1], plan, decoded.String()))
 	})
 	return cmd
 }

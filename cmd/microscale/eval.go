@@ -6,9 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/assess"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -37,27 +38,27 @@ type printer interface {
 
 // textFlags are the flags of an evaluation with --text.
 type textFlags struct {
-	evaluation assess.Evaluation
-	method     *cli.Choice[evaluate.Method]
-	formats    *cli.List[quant.Format]
+	evaluation evaluation.Evaluation
+	method     *flags.Choice[windows.Method]
+	formats    *flags.List[quant.Format]
 	context    *uint
 	report     *string
-	head       *cli.Choice[quant.Quantizer]
-	cache      *cli.Choice[quant.Format]
+	head       *flags.Choice[quant.Quantizer]
+	cache      *flags.Choice[quant.Format]
 }
 
 func evalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "eval MODEL", Short: "Compute the perplexity and the divergence of a language model",
 		Long: evalLong, Example: evalExample,
-		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "MODEL") },
+		Args: func(_ *cobra.Command, args []string) error { return flags.Named(args, "MODEL") },
 	}
 	var text textFlags
 	text.add(cmd)
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, with stored scales or else scales per token, and keys and values with stored scales")
 	bytes := addByteFlags(cmd)
-	asJSON, threads := addJSON(cmd), cli.AddThreads(cmd)
-	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "stream", "activations", "json")
+	asJSON, threads := addJSON(cmd), flags.AddThreads(cmd)
+	flags.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "stream", "activations", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var result printer
 		var err error
@@ -75,30 +76,30 @@ func evalCommand() *cobra.Command {
 }
 
 func (f *textFlags) add(cmd *cobra.Command) {
-	flags, e := cmd.Flags(), &f.evaluation
-	flags.StringVar(&e.Text, "text", "", "evaluate on the text of `FILE`, or of the files of a directory")
-	f.method = cli.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", evaluate.MethodNames(), evaluate.LookupMethod)
-	f.context = flags.Uint("context", 0, "tokens `N` per window (default that of the method)")
-	flags.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`")
-	f.formats = cli.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", cli.Names(quant.Formats()), quant.Lookup)
-	flags.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
-	f.report = flags.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
+	set, e := cmd.Flags(), &f.evaluation
+	set.StringVar(&e.Text, "text", "", "evaluate on the text of `FILE`, or of the files of a directory")
+	f.method = flags.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", windows.MethodNames(), windows.LookupMethod)
+	f.context = set.Uint("context", 0, "tokens `N` per window (default that of the method)")
+	set.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`")
+	f.formats = flags.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", flags.Names(quant.Formats()), quant.Lookup)
+	set.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
+	f.report = set.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
 	addStream(cmd, &e.Stream)
-	f.head, f.cache = cli.AddHead(cmd), cli.AddKVFormat(cmd)
-	cli.Exclusive(cmd, "reference", "formats")
+	f.head, f.cache = flags.AddHead(cmd), flags.AddKVFormat(cmd)
+	flags.Exclusive(cmd, "reference", "formats")
 }
 
 // run evaluates any model on --text.
-func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*assess.Evaluated, error) {
+func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*evaluation.Evaluated, error) {
 	for _, flag := range byteFlagNames {
 		if cmd.Flags().Changed(flag) {
-			return nil, cli.Misuse("--%s does not apply to --text: omit one of them", flag)
+			return nil, show.Misuse("--%s does not apply to --text: omit one of them", flag)
 		}
 	}
-	if err := assess.Replaceable(*f.report); *f.report != "" && err != nil {
+	if err := evaluation.Replaceable(*f.report); *f.report != "" && err != nil {
 		return nil, err
 	}
-	cli.BoundGarbage()
+	flags.BoundGarbage()
 	e := f.evaluation
 	e.Layers = e.Layers || *f.report != ""
 	e.Model, e.Method, e.Context, e.Formats = model, f.method.Value, int(*f.context), f.formats.Values()
@@ -110,8 +111,8 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 
 // writeReport writes the page of --report.
 func (f *textFlags) writeReport(cmd *cobra.Command, result printer) error {
-	if evaluated, ok := result.(*assess.Evaluated); ok && *f.report != "" {
-		return evaluated.WriteReport(*f.report, cli.CommandLine(cmd))
+	if evaluated, ok := result.(*evaluation.Evaluated); ok && *f.report != "" {
+		return evaluated.WriteReport(*f.report, flags.CommandLine(cmd))
 	}
 	return nil
 }

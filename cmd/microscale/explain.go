@@ -3,8 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 const explainLong = `Quantize a row of values, and show every step: the amax of each block and the
@@ -27,19 +28,19 @@ func explainCommand() *cobra.Command {
 		Example:           explainExample,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f := cli.AddFormat(cmd)
-	profiles := cli.AddProfiles(cmd)
-	rule := cli.AddScaleRule(cmd)
+	f := flags.AddFormat(cmd)
+	profiles := flags.AddProfiles(cmd)
+	rule := flags.AddScaleRule(cmd)
 	amax := cmd.Flags().Float32("amax", 0, "amax `MAX` of the tensor that holds the values, for formats with a tensor scale (default that of the values)")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case !f.Given:
-			return cli.Misuse("--format is missing: name a block format, such as --format mxfp8")
+			return show.Misuse("--format is missing: name a block format, such as --format mxfp8")
 		case !f.Value.Scaled():
-			return cli.Misuse("%s has no blocks: use microscale cast --to %s", f.Value, f.Value.Element)
+			return show.Misuse("%s has no blocks: use microscale cast --to %s", f.Value, f.Value.Element)
 		case len(args) == 0:
-			return cli.Misuse("no values: give some, such as 0.1 -0.2 3.5")
+			return show.Misuse("no values: give some, such as 0.1 -0.2 3.5")
 		}
 		values, err := numbers.ParseAll(args)
 		if err != nil {
@@ -48,20 +49,20 @@ func explainCommand() *cobra.Command {
 		var given *float32
 		if cmd.Flags().Changed("amax") {
 			if !f.Value.NeedsAmax() {
-				return cli.Misuse("--amax: %s has no tensor scale; omit the flag", f.Value)
+				return show.Misuse("--amax: %s has no tensor scale; omit the flag", f.Value)
 			}
 			if *amax < 0 || *amax != *amax {
-				return cli.Misuse("--amax: got %v, want a number of 0 or more", *amax)
+				return show.Misuse("--amax: got %v, want a number of 0 or more", *amax)
 			}
 			given = amax
 		}
-		scaleRule, err := cli.GivenRule(rule, f.Value)
+		scaleRule, err := flags.GivenRule(rule, f.Value)
 		if err != nil {
 			return err
 		}
 		if len(profiles.Value) == 1 {
 			if _, err := profiles.Value[0].Quantizer(f.Value); err != nil {
-				return cli.Misuse("%s", err)
+				return show.Misuse("%s", err)
 			}
 		}
 		explanations, err := numbers.ExplainAll(profiles.Value, f.Value, scaleRule, values, given)

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/summary"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 )
 
 // TestKillResume kills quantize (-9) at random moments, several times in a row, and
@@ -28,7 +28,7 @@ func TestKillResume(t *testing.T) {
 		rounds, weights = 20, 256
 	}
 	largeFile(t, src, weights)
-	var want, got summary.ConversionDocument
+	var want, got conversion.ConversionDocument
 	for _, format := range []string{"nvfp4", "fp8-row"} {
 		cmd, stdout, stderr := process(t, "quantize", src, whole, "--format", format, "--json", "--force")
 		start := time.Now()
@@ -63,7 +63,7 @@ func TestKillResume(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%v: %s", err, stderr)
 			}
-			got = summary.ConversionDocument{}
+			got = conversion.ConversionDocument{}
 			if err := json.Unmarshal([]byte(stdout.String()), &got); err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestWorkers(t *testing.T) {
 	var running []func()
 	for i := range workers {
 		cmd, _, stderr := process(t, "quantize", src, dst, "--format", "nvfp4", "--resume", "--shard", fmt.Sprintf("auto/%d", workers))
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", cli.IndexVariables[i%len(cli.IndexVariables)], i))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", flags.IndexVariables[i%len(flags.IndexVariables)], i))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func TestWorkers(t *testing.T) {
 
 // TestShardFlag checks invalid values of --shard.
 func TestShardFlag(t *testing.T) {
-	for _, name := range cli.IndexVariables {
+	for _, name := range flags.IndexVariables {
 		t.Setenv(name, "")
 	}
 	for value, want := range map[string]string{

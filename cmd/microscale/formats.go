@@ -3,8 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/catalog"
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/catalog"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 func formatsCommand() *cobra.Command {
@@ -18,19 +19,19 @@ are accepted.`,
 		Example: `  microscale formats
   microscale formats --clients
   microscale formats --json`,
-		Args:              cli.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := addJSON(cmd)
 	asMarkdown := cmd.Flags().Bool("markdown", false, "print Markdown tables")
 	byClient := cmd.Flags().Bool("clients", false, "print the convention and scheme of each format for each client")
-	cli.Exclusive(cmd, "json", "markdown")
-	cli.Exclusive(cmd, "json", "clients")
+	flags.Exclusive(cmd, "json", "markdown")
+	flags.Exclusive(cmd, "json", "clients")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {
 		case *asJSON:
-			return cli.PrintJSON(out, catalog.FormatsDocument())
+			return show.PrintJSON(out, catalog.FormatsDocument())
 		case *byClient:
 			return catalog.PrintClients(out, *asMarkdown)
 		}

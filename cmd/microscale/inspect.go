@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/input"
-	"github.com/microscale-go/microscale/internal/summary"
 )
 
 func inspectCommand() *cobra.Command {
@@ -26,11 +27,11 @@ With --plan, print instead what each layer of a language model computes.
 ` + input.Help,
 		Example: `  microscale inspect sample:
   microscale inspect model.safetensors --each`,
-		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "SRC") },
+		Args: func(_ *cobra.Command, args []string) error { return flags.Named(args, "SRC") },
 	}
 	each := cmd.Flags().Bool("each", false, eachUsage)
 	plan := cmd.Flags().Bool("plan", false, "print what each layer of a language model computes")
-	clients := cli.AddClients(cmd)
+	clients := flags.AddClients(cmd)
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		source, err := input.Open(cmd.Context(), args[0])
@@ -45,7 +46,7 @@ With --plan, print instead what each layer of a language model computes.
 		for _, c := range *clients {
 			model.Problems = append(model.Problems, c.Rejects(model)...)
 		}
-		return summary.PrintInspection(cmd.OutOrStdout(), args[0], model, *each, *asJSON)
+		return conversion.PrintInspection(cmd.OutOrStdout(), args[0], model, *each, *asJSON)
 	}
 	return cmd
 }
@@ -57,7 +58,7 @@ func printPlan(w io.Writer, source *hf.Checkpoint, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return cli.PrintJSON(w, plan)
+		return show.PrintJSON(w, plan)
 	}
 	_, err = io.WriteString(w, plan.String())
 	return err

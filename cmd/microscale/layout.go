@@ -5,9 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/hardware"
-	"github.com/microscale-go/microscale/internal/relayout"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/layouts"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/planning"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 const layoutLong = `Convert, check or find the layout of scales, or of codes with scales,
@@ -32,7 +33,7 @@ func layoutCommand() *cobra.Command {
 		Short:             "Convert, check or find the layout of scales and codes",
 		Long:              layoutLong,
 		Example:           layoutExample,
-		Args:              cli.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := addBuffer(cmd)
@@ -42,13 +43,13 @@ func layoutCommand() *cobra.Command {
 		case cmd.Flags().Changed("draw"):
 			return drawPicture(out, *f.draw)
 		case !f.from.Given && !f.to.Given && !f.check.Given && !*f.find:
-			return hardware.PrintLayouts(out, *f.asJSON)
+			return planning.PrintLayouts(out, *f.asJSON)
 		}
 		b, err := f.buffer()
 		if err != nil {
 			return err
 		}
-		src, err := hardware.ReadBuffer(cmd.InOrStdin(), b)
+		src, err := planning.ReadBuffer(cmd.InOrStdin(), b)
 		if err != nil {
 			return err
 		}
@@ -58,9 +59,9 @@ func layoutCommand() *cobra.Command {
 }
 
 func drawPicture(w io.Writer, name string) error {
-	picture, err := relayout.Draw(name)
+	picture, err := layouts.Draw(name)
 	if err != nil {
-		return cli.Misuse("--draw: %s", err)
+		return show.Misuse("--draw: %s", err)
 	}
 	_, err = w.Write(picture)
 	return err

@@ -20,9 +20,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/numbers"
-	"github.com/microscale-go/microscale/internal/ranks"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 const (
@@ -47,8 +48,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	addCompletion(root)
 	var helpError error
-	cli.CatchHelpError(root, ranks.Help(stdout), &helpError)
-	root.SetArgs(cli.NegativesLast(root, args, func(a string) bool { return numbers.IsNumber(a) || numbers.IsProduct(a) }))
+	flags.CatchHelpError(root, ranks.Help(stdout), &helpError)
+	root.SetArgs(flags.NegativesLast(root, args, func(a string) bool { return numbers.IsNumber(a) || numbers.IsProduct(a) }))
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		err = helpError
@@ -60,14 +61,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	// help or version.
 	status := exitUsage
 	_, isPath := errors.AsType[*fs.PathError](err)
-	if _, usage := errors.AsType[cli.UsageError](err); (started || isPath) && !usage {
+	if _, usage := errors.AsType[show.UsageError](err); (started || isPath) && !usage {
 		status = exitFailed
 	} else {
-		ranks.Misused(cmd, cli.Misuse("%v", err))
+		ranks.Misused(cmd, show.Misuse("%v", err))
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(err))
+	fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", show.OneLine(err))
 	if document != nil && !document.written {
-		_ = cli.PrintJSON(cmd.OutOrStdout(), errorDocument{cli.OneLine(err)}) // the exit status reports the error
+		_ = show.PrintJSON(cmd.OutOrStdout(), errorDocument{show.OneLine(err)}) // the exit status reports the error
 	}
 	if status == exitUsage {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Run '%s --help' for usage and examples.\n", cmd.CommandPath())

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/internal/ramdisk"
 )
 
@@ -419,7 +419,7 @@ func TestNegativesLast(t *testing.T) {
 		{"cast -nan -0x1p-3 -.5 -x", "cast -x -- -nan -0x1p-3 -.5"},
 		{"zzz -1", "zzz -1"},
 	} {
-		if got := cli.NegativesLast(root, strings.Fields(tc.line), numbers.IsNumber); !reflect.DeepEqual(got, strings.Fields(tc.want)) {
+		if got := flags.NegativesLast(root, strings.Fields(tc.line), numbers.IsNumber); !reflect.DeepEqual(got, strings.Fields(tc.want)) {
 			t.Errorf("%s becomes %q, want %s", tc.line, got, tc.want)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // manCommand writes man pages. It is for packagers, and the help does not list it.
@@ -19,7 +20,7 @@ func manCommand() *cobra.Command {
 		Example: "  microscale man /usr/local/share/man/man1",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Misuse("got %s, want DIR", cli.Counted(len(args), "argument"))
+				return show.Misuse("got %s, want DIR", show.Counted(len(args), "argument"))
 			}
 			return nil
 		},
@@ -27,7 +28,7 @@ func manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write man pages: %w", err)
 			}
-			return cli.WriteManPages(cmd.Root(), args[0])
+			return flags.WriteManPages(cmd.Root(), args[0])
 		},
 	}
 }

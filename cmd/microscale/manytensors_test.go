@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/input"
-	"github.com/microscale-go/microscale/internal/summary"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -35,7 +35,7 @@ func TestManyTensors(t *testing.T) {
 	}
 	defer source.Close()
 	model := checkpoint.Read(source)
-	doc := summary.Inspect(path, model)
+	doc := conversion.Inspect(path, model)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if got := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / count; got > maxBytes || len(doc.Weights) != count {

@@ -3,9 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/summary"
 )
 
 func mergeCommand() *cobra.Command {
@@ -19,20 +20,20 @@ one worker.`,
 		Example: `  microscale quantize SRC DST --format mxfp8 --shard 0/2   # on one machine
   microscale quantize SRC DST --format mxfp8 --shard 1/2   # on another
   microscale merge DST`,
-		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "DST") },
+		Args: func(_ *cobra.Command, args []string) error { return flags.Named(args, "DST") },
 	}
 	force := cmd.Flags().Bool("force", false, forceUsage)
 	each := cmd.Flags().Bool("each", false, eachUsage)
 	asJSON := addJSON(cmd)
-	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
-		m := cli.NewMeter(cmd.ErrOrStderr(), "merging", 0)
-		result, err := convert.Merge(cmd.Context(), args[0], convert.RunOptions{Force: *force, Progress: m.Report})
+	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+		m := show.NewMeter(cmd.ErrOrStderr(), "merging", 0)
+		result, err := convert.Merge(cmd.Context(), args[0], convert.RunOptions{Force: *force, Progress: reportTo(m)})
 		m.Close()
 		if err != nil {
 			return err
 		}
-		cli.PrintWarnings(cmd.ErrOrStderr(), result.Warnings)
-		return summary.PrintMerge(cmd.OutOrStdout(), args[0], result, *each, *asJSON)
+		show.PrintWarnings(cmd.ErrOrStderr(), result.Warnings)
+		return conversion.PrintMerge(cmd.OutOrStdout(), args[0], result, *each, *asJSON)
 	})
 	return cmd
 }

@@ -3,9 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/catalog"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/catalog"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/mma"
 )
 
@@ -43,30 +44,30 @@ func mmaCommand() *cobra.Command {
 	scalesA := cmd.Flags().StringSlice("scales-a", nil, "with --explain: block `SCALES` of A, one for all blocks or one for each (default 1)")
 	scalesB := cmd.Flags().StringSlice("scales-b", nil, "with --explain: block `SCALES` of B")
 	asJSON := addJSON(cmd)
-	cli.Essential(cmd, "model", "a", "b", "scale", "out", "k", "raw", "explain", "c", "json")
+	flags.Essential(cmd, "model", "a", "b", "scale", "out", "k", "raw", "explain", "c", "json")
 	for _, flag := range []string{"json", "explain", "c", "scales-a", "scales-b"} {
-		cli.Exclusive(cmd, "raw", flag)
+		flags.Exclusive(cmd, "raw", flag)
 	}
 	for _, flag := range []string{"c", "scales-a", "scales-b"} {
-		cli.Needs(cmd, flag, "explain")
+		flags.Needs(cmd, flag, "explain")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		if !*raw && !*explain {
 			if len(args) > 0 || u.operandsGiven() || cmd.Flags().Changed("k") {
-				return cli.Misuse("nothing to compute: add --raw or --explain")
+				return show.Misuse("nothing to compute: add --raw or --explain")
 			}
 			return catalog.PrintUnits(out, u.model.Value, *asJSON)
 		}
 		if cmd.Flags().Changed("k") && *u.k == 0 {
-			return cli.Misuse("--k 0: a case has at least one product: omit it for the K of the instruction")
+			return show.Misuse("--k 0: a case has at least one product: omit it for the K of the instruction")
 		}
 		unit, k, err := u.unit()
 		switch {
 		case err != nil:
 			return err
 		case *raw && len(args) > 0:
-			return cli.Misuse("--raw reads standard input: omit %q", args[0])
+			return show.Misuse("--raw reads standard input: omit %q", args[0])
 		case *raw:
 			return numbers.StreamCases(out, cmd.InOrStdin(), unit, k)
 		}
@@ -81,16 +82,16 @@ func mmaCommand() *cobra.Command {
 
 // unitFlags are the flags that choose a matrix unit.
 type unitFlags struct {
-	model           *cli.Choice[*mma.Model]
-	a, b, scale, to *cli.Choice[*mma.Type]
+	model           *flags.Choice[*mma.Model]
+	a, b, scale, to *flags.Choice[*mma.Type]
 	k               *int
 }
 
 func addUnit(cmd *cobra.Command) *unitFlags {
-	operand := func(flag, usage string) *cli.Choice[*mma.Type] {
-		return cli.AddChoice(cmd, flag, usage, "", cli.Names(mma.Types()), mma.LookupType)
+	operand := func(flag, usage string) *flags.Choice[*mma.Type] {
+		return flags.AddChoice(cmd, flag, usage, "", flags.Names(mma.Types()), mma.LookupType)
 	}
-	f := &unitFlags{model: cli.AddChoice(cmd, "model", "matrix unit `NAME` (microscale mma lists them)", "", cli.Names(mma.Models()), mma.Lookup)}
+	f := &unitFlags{model: flags.AddChoice(cmd, "model", "matrix unit `NAME` (microscale mma lists them)", "", flags.Names(mma.Models()), mma.Lookup)}
 	f.a = operand("a", "`TYPE` of A: f64, f32, tf32, bf16, f16, e4m3, e5m2, e3m2, e2m3, e2m1, e4m3fnuz, e5m2fnuz")
 	f.b = operand("b", "`TYPE` of B (default that of A)")
 	f.scale = operand("scale", "`TYPE` of block scales: ue8m0, ue4m3 (default the first of the model)")
@@ -108,9 +109,9 @@ func (f *unitFlags) operandsGiven() bool {
 func (f *unitFlags) unit() (u *mma.Unit, k int, err error) {
 	switch {
 	case !f.model.Given:
-		return nil, 0, cli.Misuse("--model is missing: name one that microscale mma lists, such as --model hopper-wgmma")
+		return nil, 0, show.Misuse("--model is missing: name one that microscale mma lists, such as --model hopper-wgmma")
 	case !f.a.Given:
-		return nil, 0, cli.Misuse("--a is missing: name the type of A, such as --a %s", f.model.Value.Modes()[0].Types[0])
+		return nil, 0, show.Misuse("--a is missing: name the type of A, such as --a %s", f.model.Value.Modes()[0].Types[0])
 	}
 	return numbers.Unit(f.model.Value, mma.Options{A: f.a.Value, B: f.b.Value, Scale: f.scale.Value, Out: f.to.Value}, *f.k)
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -21,7 +21,7 @@ func TestDryRun(t *testing.T) {
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 	directory(t, src, twoWeights()...)
 	before := snapshot(t, dir)
-	var plan summary.PlanDocument
+	var plan conversion.PlanDocument
 	if status := document(t, &plan, "quantize", src, dst, "--format", "nvfp4", "--dry-run"); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}
@@ -37,7 +37,7 @@ func TestDryRun(t *testing.T) {
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 	}
-	var result summary.ConversionDocument
+	var result conversion.ConversionDocument
 	document(t, &result, "quantize", src, dst, "--format", "nvfp4")
 	if plan.Bytes != result.Bytes || !slices.Equal(plan.Ignore, []string{"lm_head"}) {
 		t.Errorf("the plan was %+v, the result %+v", plan, result)
@@ -57,7 +57,7 @@ func TestPlanOfPython(t *testing.T) {
 	if text := done(t, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); !strings.Contains(text, "config.json, quantization_config: {") || strings.Contains(text, "time_step_limit") {
 		t.Errorf("the plan is\n%s", text)
 	}
-	var plan summary.PlanDocument
+	var plan conversion.PlanDocument
 	if status := document(t, &plan, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); status != exitDone || !strings.Contains(string(plan.Config), "time_step_limit") {
 		t.Errorf("exit status %d, configuration %s", status, plan.Config)
 	}
@@ -80,7 +80,7 @@ func TestPlanIsResult(t *testing.T) {
 		{"dequantize", at("file.gguf"), at("weights.safetensors")},
 	} {
 		t.Run(args[0]+"/"+filepath.Base(args[2]), func(t *testing.T) {
-			var plan summary.PlanDocument
+			var plan conversion.PlanDocument
 			if status := document(t, &plan, append(args, "--dry-run")...); status != exitDone {
 				t.Fatalf("exit status %d", status)
 			}
@@ -103,7 +103,7 @@ type place struct {
 }
 
 // samePlan compares a plan with the files of the result.
-func samePlan(t *testing.T, plan summary.PlanDocument, dst string) {
+func samePlan(t *testing.T, plan conversion.PlanDocument, dst string) {
 	t.Helper()
 	want := map[string]map[string]place{}
 	for _, d := range plan.Tensors {
@@ -114,7 +114,7 @@ func samePlan(t *testing.T, plan summary.PlanDocument, dst string) {
 			if want[d.File] == nil {
 				want[d.File] = map[string]place{}
 			}
-			want[d.File][s.Name] = place{s.Dtype, summary.ShapeText(s.Shape), s.Offset, s.Bytes}
+			want[d.File][s.Name] = place{s.Dtype, conversion.ShapeText(s.Shape), s.Offset, s.Bytes}
 		}
 	}
 	single := filepath.Ext(dst) != ""
@@ -167,7 +167,7 @@ func places(t *testing.T, path string) (map[string]place, int64) {
 		data := f.Tensors[len(f.Tensors)-1].End
 		data += -data & (f.Alignment - 1) // the data are the end of the file, padded
 		for _, s := range f.Tensors {
-			got[s.Name] = place{s.Type.String(), summary.ShapeText(s.Shape), f.Size() - data + s.Begin, s.Bytes()}
+			got[s.Name] = place{s.Type.String(), conversion.ShapeText(s.Shape), f.Size() - data + s.Begin, s.Bytes()}
 		}
 		return got, f.Size()
 	}
@@ -177,7 +177,7 @@ func places(t *testing.T, path string) (map[string]place, int64) {
 	}
 	defer f.Close()
 	for _, s := range f.Tensors() {
-		got[s.Name] = place{s.Dtype.String(), summary.ShapeText(s.Shape), f.DataStart() + s.Begin, s.Bytes()}
+		got[s.Name] = place{s.Dtype.String(), conversion.ShapeText(s.Shape), f.DataStart() + s.Begin, s.Bytes()}
 	}
 	return got, f.Size()
 }

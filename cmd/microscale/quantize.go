@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/input"
-	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -48,28 +49,28 @@ func quantizeCommand() *cobra.Command {
 		Short:   "Quantize a checkpoint to a block-scaled format",
 		Long:    quantizeLong,
 		Example: quantizeExample,
-		Args:    cli.SourceAndDestination,
+		Args:    flags.SourceAndDestination,
 	}
-	block := cli.AddFormat(cmd)
-	client := cli.AddFor(cmd)
-	behavior := cli.AddProfile(cmd)
-	rule := cli.AddScaleRule(cmd)
-	search := cli.AddScaleSearch(cmd)
+	block := flags.AddFormat(cmd)
+	client := flags.AddFor(cmd)
+	behavior := flags.AddProfile(cmd)
+	rule := flags.AddScaleRule(cmd)
+	search := flags.AddScaleSearch(cmd)
 	powerOfTwo := cmd.Flags().Bool("power-of-two-scales", false, "round the FP32 scales of the fp8 formats to powers of two, as Transformer Engine does for blocks")
-	layout := cli.AddConvention(cmd)
-	scheme := cli.AddScheme(cmd)
-	cli.Exclusive(cmd, "for", "convention")
-	calibration := cli.AddCalibration(cmd)
+	layout := flags.AddConvention(cmd)
+	scheme := flags.AddScheme(cmd)
+	flags.Exclusive(cmd, "for", "convention")
+	calibration := flags.AddCalibration(cmd)
 	var o convert.QuantizeOptions
-	cmd.Flags().Var((*cli.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
-	cmd.Flags().Var((*cli.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
+	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
+	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
 	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC")
 	f := addRunFlags(cmd)
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
-	cli.Essential(cmd, "format", "for", "scale-search", "calibration", "include", "exclude", "dry-run", "resume", "force", "json")
-	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
+	flags.Essential(cmd, "format", "for", "scale-search", "calibration", "include", "exclude", "dry-run", "resume", "force", "json")
+	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
 		if !block.Given {
-			return cli.Misuse("--format is missing: name a block format (microscale formats lists them)")
+			return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
 		}
 		if err := client.Choose(block.Value, layout, scheme); err != nil {
 			return err
@@ -79,9 +80,9 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		if o.Quantizer, err = quantizer(p, block.Value, rule, search, *powerOfTwo); err != nil {
-			return cli.Misuse("%v", err)
+			return show.Misuse("%v", err)
 		}
-		if err := cli.GGUFDestination(client, layout, args[1]); err != nil {
+		if err := flags.GGUFDestination(client, layout, args[1]); err != nil {
 			return err
 		}
 		if layout.Value != nil {
@@ -100,13 +101,13 @@ func quantizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.run(cmd, "quantizing", summary.Quantized(args[0], args[1], plan, o.Quantizer, p.Name))
+		return f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan, o.Quantizer, p.Name))
 	})
 	return cmd
 }
 
 // chosenProfile returns the profile of the flags: the named one, or that of the convention.
-func chosenProfile(named *cli.Choice[profile.Profile], f quant.Format, c *checkpoint.Convention) (profile.Profile, error) {
+func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *checkpoint.Convention) (profile.Profile, error) {
 	switch {
 	case named.Given:
 		return named.Value, nil
@@ -117,8 +118,8 @@ func chosenProfile(named *cli.Choice[profile.Profile], f quant.Format, c *checkp
 }
 
 // quantizer returns the quantizer of the flags.
-func quantizer(p profile.Profile, f quant.Format, rule *cli.Choice[quant.ScaleRule], search *cli.Choice[quant.Search], powerOfTwo bool) (quant.Quantizer, error) {
-	q, err := cli.Quantizer(p, f, rule)
+func quantizer(p profile.Profile, f quant.Format, rule *flags.Choice[quant.ScaleRule], search *flags.Choice[quant.Search], powerOfTwo bool) (quant.Quantizer, error) {
+	q, err := flags.Quantizer(p, f, rule)
 	if err != nil {
 		return q, err
 	}
@@ -126,6 +127,6 @@ func quantizer(p profile.Profile, f quant.Format, rule *cli.Choice[quant.ScaleRu
 		return q, fmt.Errorf("--power-of-two-scales: %s has no FP32 scales; omit the flag", f)
 	}
 	q.PowerOfTwo = powerOfTwo
-	q = cli.Searching(q, search.Value)
+	q = flags.Searching(q, search.Value)
 	return q, q.Validate()
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/ranks"
-	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -217,7 +217,7 @@ func TestAllowNonFinite(t *testing.T) {
 			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 			directory(t, src, weight{"l.0.proj.weight", []int64{64, 128}, map[int]uint16{9: bf16NaN}}, weight{"lm_head.weight", []int64{8, 64}, map[int]uint16{7: bf16Inf, 8: bf16Huge}})
 			done(t, "quantize", src, dst, "--format", f, "--allow-nonfinite")
-			var doc summary.VerifyDocument
+			var doc conversion.VerifyDocument
 			if status := document(t, &doc, "verify", src, dst); status != exitDone || !doc.OK {
 				t.Fatalf("exit status %d, %+v", status, doc)
 			}
@@ -242,9 +242,9 @@ func TestFormats(t *testing.T) {
 		}
 		t.Run("format="+f.Name, func(t *testing.T) {
 			dst, back := filepath.Join(dir, f.Name), filepath.Join(dir, f.Name+"-back")
-			var made summary.ConversionDocument
+			var made conversion.ConversionDocument
 			document(t, &made, "quantize", src, dst, "--format", f.Name)
-			var found summary.VerifyDocument
+			var found conversion.VerifyDocument
 			if status := document(t, &found, "verify", src, dst); status != exitDone || !found.OK {
 				t.Fatalf("exit status %d, %+v", status, found.Problems)
 			}

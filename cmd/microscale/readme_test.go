@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/report"
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 )
 
 const repository = "../.."
@@ -193,7 +193,7 @@ func TestRecorded(t *testing.T) {
 		c.Recipes = append(c.Recipes, report.Recipe{Name: name})
 	}
 	var printed strings.Builder
-	if err := study.PrintComparison(&printed, c, filepath.Join(cmd.Flags().Lookup("out").DefValue, study.ReportName)); err != nil {
+	if err := training.PrintComparison(&printed, c, filepath.Join(cmd.Flags().Lookup("out").DefValue, training.ReportName)); err != nil {
 		t.Fatal(err)
 	}
 	// The lines of the table, and the last one. Between them are lines that depend on the figures.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/summary"
 )
 
 // TestLeft checks that quantize and dequantize report the files that they do not copy,
@@ -37,7 +37,7 @@ func TestLeft(t *testing.T) {
 				t.Errorf("%q: standard error is %q, want %q in it once", args, stderr, want)
 			}
 		}
-		var doc summary.ConversionDocument
+		var doc conversion.ConversionDocument
 		document(t, &doc, append(args, "--force")...)
 		if !slices.Equal(doc.Extra, []string{"consolidated.safetensors"}) || len(doc.Skipped) != 2 || doc.Skipped[0].Name != "pytorch_model.bin" || doc.Skipped[1].Name != "tokenizer.json" {
 			t.Errorf("%q: the document has %q and %q", args, doc.Extra, doc.Skipped)
@@ -152,7 +152,7 @@ func TestControlCharacters(t *testing.T) {
 	} {
 		_, stdout, stderr := execute("", args...)
 		for _, line := range strings.Split(stdout+stderr, "\n") {
-			if cli.Escaped(line) != line {
+			if show.Escaped(line) != line {
 				t.Errorf("%q prints %q", args, line)
 			}
 		}
@@ -162,11 +162,11 @@ func TestControlCharacters(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dst, hf.ConfigName), []byte(strings.Replace(string(config), `"ignore": []`, `"ignore": ["re:.*"]`, 1)))
-	if _, stdout, stderr := execute("", "verify", src, dst); cli.Escaped(strings.ReplaceAll(stdout+stderr, "\n", "")) != strings.ReplaceAll(stdout+stderr, "\n", "") || !strings.Contains(stdout, `\x1b]0;title\a`) {
+	if _, stdout, stderr := execute("", "verify", src, dst); show.Escaped(strings.ReplaceAll(stdout+stderr, "\n", "")) != strings.ReplaceAll(stdout+stderr, "\n", "") || !strings.Contains(stdout, `\x1b]0;title\a`) {
 		t.Errorf("verify prints %q, %q", stdout, stderr)
 	}
 	for text, want := range map[string]string{"a b·é": "a b·é", "\x00": `\x00`, "\xff": `\xff`, "\u202e": `\u202e`, "a'\n": `a'\n`} {
-		if got := cli.Escaped(text); got != want {
+		if got := show.Escaped(text); got != want {
 			t.Errorf("%q is escaped to %q, want %q", text, got, want)
 		}
 	}

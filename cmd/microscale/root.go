@@ -3,7 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // groups lists the commands. A new command is a file and an entry here. Commands
@@ -43,13 +44,13 @@ func rootCommand(started *bool) *cobra.Command {
 		Use:           "microscale COMMAND",
 		Long:          rootLong,
 		Example:       rootExample,
-		Version:       cli.Version(),
+		Version:       show.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cli.Parent(root)
+	flags.Parent(root)
 	root.SetVersionTemplate("microscale {{.Version}}\n")
-	root.SetFlagErrorFunc(cli.FlagError)
+	root.SetFlagErrorFunc(flags.FlagError)
 	for _, g := range groups {
 		if !root.ContainsGroup(g.title) {
 			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
@@ -58,13 +59,13 @@ func rootCommand(started *bool) *cobra.Command {
 			cmd := newCommand()
 			cmd.GroupID = g.title
 			if g.cleansUp {
-				cmd.RunE = cli.Interruptible(cmd.RunE)
+				cmd.RunE = flags.Interruptible(cmd.RunE)
 			}
 			setUp(cmd, started)
 			root.AddCommand(cmd)
 		}
 	}
-	cli.SetHelp(root)
+	flags.SetHelp(root)
 	root.DisableFlagsInUseLine = true
 	return root
 }

@@ -9,9 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/console"
-	"github.com/microscale-go/microscale/internal/generation"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/console"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/generation"
 )
 
 const runLong = `Run a language model: answer PROMPT, or chat in the terminal. Without PROMPT, or
@@ -39,9 +41,9 @@ func runCommand() *cobra.Command {
 		Example: runExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return cli.Misuse("want MODEL and at most one PROMPT, got %d arguments: quote a prompt of several words", len(args))
+				return show.Misuse("want MODEL and at most one PROMPT, got %d arguments: quote a prompt of several words", len(args))
 			}
-			return cli.Named(args[:1], "MODEL")
+			return flags.Named(args[:1], "MODEL")
 		},
 	}
 	var c console.Console
@@ -49,11 +51,11 @@ func runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&c.Complete, "no-template", false, "continue PROMPT as text, without the chat template")
 	maxTokens := cmd.Flags().Uint("max-tokens", 0, "end an answer after `N` tokens (default: when the context is full)")
 	positions := cmd.Flags().Uint("context", 0, "use a context of `N` tokens (default that of the model, at most 4096)")
-	sampled := cli.AddSampling(cmd)
-	head, cache := cli.AddHead(cmd), cli.AddKVFormat(cmd)
+	sampled := flags.AddSampling(cmd)
+	head, cache := flags.AddHead(cmd), flags.AddKVFormat(cmd)
 	asJSON := addJSON(cmd)
-	threads := cli.AddThreads(cmd)
-	cli.Essential(cmd, "system", "no-template", "max-tokens", "context", "temperature", "top-k", "top-p", "seed", "json", "threads")
+	threads := flags.AddThreads(cmd)
+	flags.Essential(cmd, "system", "no-template", "max-tokens", "context", "temperature", "top-k", "top-p", "seed", "json", "threads")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
 		if c.Sampling, err = sampled(); err != nil {
@@ -63,16 +65,16 @@ func runCommand() *cobra.Command {
 		stdin := cmd.InOrStdin()
 		isChat := (len(args) < 2 || args[1] == "-") && isTerminal(stdin)
 		if isChat && *asJSON {
-			return cli.Misuse("--json needs a prompt: add PROMPT, or redirect standard input")
+			return show.Misuse("--json needs a prompt: add PROMPT, or redirect standard input")
 		}
 		load := func(ctx context.Context) (err error) {
-			c.Model, err = generation.Load(ctx, args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
-			return cli.Interrupted(err, "the model was not loaded")
+			c.Model, err = input.LoadModel(ctx, args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
+			return show.Interrupted(err, "the model was not loaded")
 		}
 		if isChat {
 			return chatInTerminal(cmd.Context(), &c, load, stdin)
 		}
-		return cli.Interruptible(func(cmd *cobra.Command, args []string) error {
+		return flags.Interruptible(func(cmd *cobra.Command, args []string) error {
 			prompt, err := console.ReadPrompt(stdin, args[1:])
 			if err != nil {
 				return err
@@ -91,7 +93,7 @@ func runCommand() *cobra.Command {
 
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
-	return ok && cli.IsTerminal(f)
+	return ok && show.IsTerminal(f)
 }
 
 // chatInTerminal chats until the user ends it. Interrupts end the program while the model is loaded.

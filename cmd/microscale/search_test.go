@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 )
 
 // searchedWeight runs a command with --json, and returns the first weight and the search.
@@ -130,7 +130,7 @@ func TestCalibrate(t *testing.T) {
 		if cache {
 			caches = 2
 		}
-		if d := parsed[study.EvalDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 || d.TokenScales != 0 || d.KVCaches != caches {
+		if d := parsed[training.EvalDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 || d.TokenScales != 0 || d.KVCaches != caches {
 			t.Errorf("%s: eval uses %d stored scales, %d per token and %d caches, want 14, 0 and %d", name, d.StoredScales, d.TokenScales, d.KVCaches, caches)
 		}
 		config, err := os.ReadFile(filepath.Join(dst, "config.json"))

@@ -8,9 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/generation"
-	"github.com/microscale-go/microscale/internal/serve"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/serve"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/generation"
 )
 
 const serveLong = `Serve a language model over HTTP, with the endpoints of OpenAI's API that
@@ -37,7 +39,7 @@ func serveCommand() *cobra.Command {
 		Example: `  microscale serve model
   microscale serve model --listen 127.0.0.1:9000 --parallel 8 --context 2048
   curl 127.0.0.1:8080/v1/completions -d '{"prompt": "The capital of France is"}'`,
-		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "MODEL") },
+		Args: func(_ *cobra.Command, args []string) error { return flags.Named(args, "MODEL") },
 	}
 	address := cmd.Flags().String("listen", "127.0.0.1:8080", "listen on `HOST:PORT`; port 0: any free one")
 	name := cmd.Flags().String("name", "", "`NAME` of the model in the API (default the base name of MODEL)")
@@ -45,26 +47,26 @@ func serveCommand() *cobra.Command {
 	parallel := cmd.Flags().Uint("parallel", 4, "run at most `N` requests together, each with a context")
 	queue := cmd.Flags().Uint("queue", 64, "let at most `N` requests wait")
 	maxTokens := cmd.Flags().Uint("max-tokens", 0, "end every answer after `N` tokens (default: when its context is full)")
-	sampled := cli.AddSampling(cmd)
-	head, cache := cli.AddHead(cmd), cli.AddKVFormat(cmd)
-	threads := cli.AddThreads(cmd)
-	cli.Essential(cmd, "listen", "name", "context", "parallel", "queue", "max-tokens", "temperature", "top-k", "top-p", "threads")
+	sampled := flags.AddSampling(cmd)
+	head, cache := flags.AddHead(cmd), flags.AddKVFormat(cmd)
+	threads := flags.AddThreads(cmd)
+	flags.Essential(cmd, "listen", "name", "context", "parallel", "queue", "max-tokens", "temperature", "top-k", "top-p", "threads")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		options, err := sampled()
 		switch {
 		case err != nil:
 			return err
 		case *parallel == 0 || *parallel > 1024 || *queue > 1<<20:
-			return cli.Misuse("--parallel is %d and --queue is %d: want 1 to 1024, and at most %d", *parallel, *queue, 1<<20)
+			return show.Misuse("--parallel is %d and --queue is %d: want 1 to 1024, and at most %d", *parallel, *queue, 1<<20)
 		}
 		l, err := net.Listen("tcp", *address) // before the model is loaded, since it may fail
 		if err != nil {
 			return fmt.Errorf("%w: choose another address with --listen", err)
 		}
 		defer func() { _ = l.Close() }() // a second time, if the server has run
-		m, err := generation.Load(cmd.Context(), args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
+		m, err := input.LoadModel(cmd.Context(), args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
 		if err != nil {
-			return cli.Interrupted(err, "the model was not loaded")
+			return show.Interrupted(err, "the model was not loaded")
 		}
 		base := strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
 		if m.Name = *name; m.Name == "" {
@@ -74,16 +76,16 @@ func serveCommand() *cobra.Command {
 			Positions: int(*positions), Parallel: int(*parallel), Queue: int(*queue), MaxTokens: int(*maxTokens), Sampling: options,
 			Aliases: []string{args[0], filepath.Base(filepath.Clean(args[0])), base},
 			Unknown: func(field string) {
-				cli.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("requests have the unknown field %.60q, which is ignored", field)})
+				show.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("requests have the unknown field %.60q, which is ignored", field)})
 			},
 		})
 		if err != nil {
 			return err
 		}
 		if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-			cli.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("other machines can use %s, without authentication", *address)})
+			show.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("other machines can use %s, without authentication", *address)})
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "serving %s at http://%s/v1; stop with Ctrl-C\n", cli.Printable(m.Name), l.Addr())
+		fmt.Fprintf(cmd.ErrOrStderr(), "serving %s at http://%s/v1; stop with Ctrl-C\n", show.Printable(m.Name), l.Addr())
 		return s.Serve(cmd.Context(), l)
 	}
 	return cmd

@@ -5,9 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/blocksize"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/blocksize"
-	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -18,7 +19,7 @@ func studyCommand() *cobra.Command {
 		Long:    "Measure the error of formats on values of known distributions.",
 		Example: "  microscale study block-size --rows 4 --blocks 16,32",
 	}
-	cli.Parent(cmd)
+	flags.Parent(cmd)
 	cmd.AddCommand(blockSizeCommand())
 	return cmd
 }
@@ -40,12 +41,12 @@ func blockSizeCommand() *cobra.Command {
 		Short:             "Measure formats by block size, scale rule and distribution",
 		Long:              blockSizeLong,
 		Example:           blockSizeExample,
-		Args:              cli.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	formats := cli.AddList(cmd, "format", "block formats `NAMES`", "mxfp8,mxfp6-e2m3,mxfp4,nvfp4", cli.Names(quant.Formats()), quant.Lookup)
-	rules := cli.AddList(cmd, "scale-rule", "rules `NAMES` of e8m0 scales", "rceil,floor", cli.Names(quant.ScaleRules()), cli.ParseText[quant.ScaleRule])
-	on := cli.AddList(cmd, "distribution", "distributions `NAMES` of the values", "gauss", cli.Names(blocksize.Distributions()), blocksize.Lookup)
+	formats := flags.AddList(cmd, "format", "block formats `NAMES`", "mxfp8,mxfp6-e2m3,mxfp4,nvfp4", flags.Names(quant.Formats()), quant.Lookup)
+	rules := flags.AddList(cmd, "scale-rule", "rules `NAMES` of e8m0 scales", "rceil,floor", flags.Names(quant.ScaleRules()), flags.ParseText[quant.ScaleRule])
+	on := flags.AddList(cmd, "distribution", "distributions `NAMES` of the values", "gauss", flags.Names(blocksize.Distributions()), blocksize.Lookup)
 	blocks := cmd.Flags().IntSlice("blocks", []int{8, 16, 32, 64, 128}, "block `SIZES`, separated by commas")
 	rows := cmd.Flags().Int("rows", 64, "rows `N` of 4096 values")
 	seeds := cmd.Flags().Int("seeds", 1, "seeds `N` to average over")
@@ -59,13 +60,13 @@ func blockSizeCommand() *cobra.Command {
 		case err != nil:
 			return err
 		case cmd.Flags().Changed("blocks") && !slices.ContainsFunc(c.Formats, sized):
-			return cli.Misuse("--blocks: the formats keep their own blocks: omit it, or add a format such as mxfp8")
+			return show.Misuse("--blocks: the formats keep their own blocks: omit it, or add a format such as mxfp8")
 		case cmd.Flags().Changed("scale-rule") && !slices.ContainsFunc(c.Formats, powers):
-			return cli.Misuse("--scale-rule: the formats have no e8m0 scales: omit it, or add a format such as mxfp8")
+			return show.Misuse("--scale-rule: the formats have no e8m0 scales: omit it, or add a format such as mxfp8")
 		}
 		s, err := blocksize.New(c)
 		if err != nil {
-			return cli.Misuse("%s", err)
+			return show.Misuse("%s", err)
 		}
 		if err := svg.write(s.Chart); err != nil {
 			return err

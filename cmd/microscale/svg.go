@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // An svgFlag is the flag --svg of a command that draws a chart.
@@ -22,7 +22,7 @@ func addSVG(cmd *cobra.Command, usage string) svgFlag {
 // check returns an error if the flag is given without a file.
 func (f svgFlag) check() error {
 	if f.cmd.Flags().Changed("svg") && *f.path == "" {
-		return cli.Misuse("--svg is empty: name a file")
+		return show.Misuse("--svg is empty: name a file")
 	}
 	return nil
 }

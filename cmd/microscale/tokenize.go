@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/generation"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tokenizer"
 )
@@ -35,7 +37,7 @@ func tokenizeCommand() *cobra.Command {
 		Example: tokenizeExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return cli.Misuse("want MODEL and at most one FILE, got %d arguments", len(args))
+				return show.Misuse("want MODEL and at most one FILE, got %d arguments", len(args))
 			}
 			return nil
 		},
@@ -46,14 +48,14 @@ func tokenizeCommand() *cobra.Command {
 	skip := cmd.Flags().Bool("skip-special", false, "with --decode, omit special tokens")
 	raw := cmd.Flags().Bool("raw", false, "ids are little-endian 32-bit integers")
 	asJSON := addJSON(cmd)
-	cli.Exclusive(cmd, "raw", "json")
-	cli.Exclusive(cmd, "decode", "add-special")
-	cli.Exclusive(cmd, "decode", "literal")
+	flags.Exclusive(cmd, "raw", "json")
+	flags.Exclusive(cmd, "decode", "add-special")
+	flags.Exclusive(cmd, "decode", "literal")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *skip && !*decode {
-			return cli.Misuse("--skip-special applies to --decode: add that")
+			return show.Misuse("--skip-special applies to --decode: add that")
 		}
-		t, err := input.Tokenizer(args[0])
+		t, err := generation.Tokenizer(args[0])
 		if err != nil {
 			return err
 		}
@@ -88,7 +90,7 @@ func readInput(stdin io.Reader, args []string) ([]byte, error) {
 func printIDs(w io.Writer, ids []uint32, raw, asJSON bool) error {
 	switch {
 	case asJSON:
-		return cli.PrintJSON(w, map[string][]uint32{"ids": ids})
+		return show.PrintJSON(w, map[string][]uint32{"ids": ids})
 	case raw:
 		return binary.Write(w, binary.LittleEndian, ids)
 	}
@@ -114,7 +116,7 @@ func printDecoded(w io.Writer, t *tokenizer.Tokenizer, data []byte, raw, skip, a
 		return err
 	}
 	if asJSON {
-		return cli.PrintJSON(w, map[string]string{"text": text})
+		return show.PrintJSON(w, map[string]string{"text": text})
 	}
 	_, err = io.WriteString(w, text)
 	return err

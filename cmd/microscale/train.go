@@ -6,9 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/ranks"
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 	"github.com/microscale-go/microscale/train"
 )
 
@@ -33,24 +34,24 @@ func trainCommand() *cobra.Command {
   mpirun -np 4 microscale train --tp 2 --out model`,
 		Args: noArguments,
 	}
-	f := trainFlags{recipes: cli.AddRecipe(cmd), training: cli.AddTraining(cmd, train.DefaultConfig()), parallel: ranks.Add(cmd)}
-	cli.Counts(cmd, "dp", "tp")
-	cli.AddConfig(cmd)
+	f := trainFlags{recipes: flags.AddRecipe(cmd), training: flags.AddTraining(cmd, train.DefaultConfig()), parallel: ranks.Add(cmd)}
+	flags.Counts(cmd, "dp", "tp")
+	flags.AddConfig(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")
 	cmd.Flags().BoolVar(&f.resume, "resume", false, "resume the run in DIR; its other flags may be omitted")
 	cmd.Flags().BoolVar(&f.force, "force", false, "replace the run and the model in DIR")
-	cli.Exclusive(cmd, "resume", "force")
+	flags.Exclusive(cmd, "resume", "force")
 	f.every = cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "write a checkpoint every `N` steps; 0: only when interrupted")
 	f.asJSON = addJSON(cmd)
-	cli.Essential(cmd, "recipe", "steps", "seed", "data", "hidden", "layers", "learning-rate", "out", "resume", "json")
+	flags.Essential(cmd, "recipe", "steps", "seed", "data", "hidden", "layers", "learning-rate", "out", "resume", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return cmd
 }
 
 // trainFlags are the flags of train.
 type trainFlags struct {
-	recipes  *cli.RecipeFlags
-	training *cli.TrainingFlags
+	recipes  *flags.RecipeFlags
+	training *flags.TrainingFlags
 	parallel *ranks.Flags
 	trainOptions
 	every  *uint
@@ -59,7 +60,7 @@ type trainFlags struct {
 
 // run trains, and prints the result.
 func (f *trainFlags) run(cmd *cobra.Command) error {
-	cli.BoundGarbage()
+	flags.BoundGarbage()
 	job, err := f.parallel.Start(cmd)
 	if err != nil {
 		return err
@@ -69,25 +70,25 @@ func (f *trainFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if done { // the end of a job that restarts
-		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(fmt.Errorf("%s: %w", f.out, train.ErrDone)))
-		return study.PrintDone(cmd.OutOrStdout(), f.out, *f.asJSON)
+		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", show.OneLine(fmt.Errorf("%s: %w", f.out, train.ErrDone)))
+		return training.PrintDone(cmd.OutOrStdout(), f.out, *f.asJSON)
 	}
 	c, corpus, err := f.config(cmd, job)
 	if err != nil {
 		return err
 	}
 	if f.out == "" {
-		if f.out, err = ranks.FromFirst(job, func() (string, error) { return study.NewDirectory("trained-" + c.Recipe.Name) }); err != nil {
+		if f.out, err = ranks.FromFirst(job, func() (string, error) { return training.NewDirectory("trained-" + c.Recipe.Name) }); err != nil {
 			return err
 		}
 		defer os.Remove(f.out) // if nothing was written there
 	}
 	c.Out, c.Resume, c.Force = f.out, f.resume, f.force
-	result, err := study.Train(cmd.Context(), c, job.Train, cmd.ErrOrStderr())
+	result, err := training.Train(cmd.Context(), c, job.Train, cmd.ErrOrStderr())
 	if err != nil {
-		return cli.WithFlag(err)
+		return flags.WithFlag(err)
 	}
-	return study.PrintTraining(cmd.OutOrStdout(), &c, corpus, result, *f.asJSON)
+	return training.PrintTraining(cmd.OutOrStdout(), &c, corpus, result, *f.asJSON)
 }
 
 // config returns the run of the flags, without its directory, and opens its text.
@@ -106,6 +107,6 @@ func (f *trainFlags) config(cmd *cobra.Command, job *ranks.Job) (c train.Config,
 	if err != nil {
 		return c, nil, err
 	}
-	c.CheckpointEvery, c.Arguments = cli.Int(f.every), cli.StoredArguments(cmd, corpus)
+	c.CheckpointEvery, c.Arguments = flags.Int(f.every), flags.StoredArguments(cmd, corpus)
 	return c, corpus, nil
 }

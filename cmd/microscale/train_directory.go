@@ -5,8 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/ranks"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/train"
 )
 
@@ -21,9 +22,9 @@ type trainOptions struct {
 func (o *trainOptions) directory(cmd *cobra.Command, job *ranks.Job) (done bool, err error) {
 	switch {
 	case o.resume && o.out == "":
-		return false, cli.Misuse("--resume needs --out: name the directory of the interrupted run")
+		return false, show.Misuse("--resume needs --out: name the directory of the interrupted run")
 	case o.force && o.out == "":
-		return false, cli.Misuse("--force needs --out: name the directory of the run to replace")
+		return false, show.Misuse("--force needs --out: name the directory of the run to replace")
 	case o.resume:
 		arguments, err := ranks.FromFirst(job, func() ([]string, error) {
 			_, arguments, err := (&train.Config{Out: o.out}).LastCheckpoint()
@@ -33,11 +34,11 @@ func (o *trainOptions) directory(cmd *cobra.Command, job *ranks.Job) (done bool,
 			return append([]string{}, arguments...), err
 		})
 		if err != nil || arguments == nil {
-			return err == nil, cli.WithFlag(err)
+			return err == nil, flags.WithFlag(err)
 		}
-		return false, cli.TakeArguments(cmd, arguments)
+		return false, flags.TakeArguments(cmd, arguments)
 	case o.out != "" && !o.force:
-		return false, cli.WithFlag((&train.Config{Out: o.out}).CheckOut())
+		return false, flags.WithFlag((&train.Config{Out: o.out}).CheckOut())
 	}
 	return false, nil
 }

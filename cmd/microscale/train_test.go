@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/console"
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/console"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 )
 
 // tinyRun returns the flags of a run with steps of milliseconds.
@@ -44,7 +44,7 @@ func TestTrain(t *testing.T) {
 	}
 	evaluate := func(args ...string) float64 {
 		args = append([]string{"eval", "--data", "synthetic:", "--tokens", "512", "--json"}, args...)
-		d := parsed[study.EvalDocument](t, done(t, args...))
+		d := parsed[training.EvalDocument](t, done(t, args...))
 		if d.Tokens != 512 || math.Abs(math.Exp(float64(d.Loss))/float64(d.Perplexity)-1) > 1e-12 {
 			t.Errorf("%+v", d)
 		}
@@ -106,7 +106,7 @@ func TestTrainSwitches(t *testing.T) {
 		{"--recipe", "mxfp8", "--first-last-layers-bf16"}, {"--recipe", "mxfp8", "--first-last-layers-bf16", "--num-layers-at-start-in-bf16", "0"}, {"--recipe", "nvfp4", "--stochastic-rounding=false"}, {"--recipe", "nvfp4"},
 		{"--recipe", recipe}, {"--recipe", "mxfp8", "--recompute"}, {"--recipe", "mxfp8", "--fp8-param"},
 	} {
-		d := parsed[study.TrainingDocument](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
+		d := parsed[training.TrainingDocument](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
 		name := strings.Join(more, " ")
 		for other, l := range losses {
 			same := l == fmt.Sprint(d.TrainLosses)
@@ -276,15 +276,15 @@ func TestTrainInterrupt(t *testing.T) {
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
 	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration: resume with the same, or use another directory (--out)")
 
-	got := parsed[study.TrainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
-	want := parsed[study.TrainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
+	got := parsed[training.TrainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
+	want := parsed[training.TrainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
 	if got.Recipe != "delayed" || got.Steps != 60 || !slices.Equal(got.TrainLosses, want.TrainLosses) || got.ValLoss != want.ValLoss {
 		t.Errorf("resumed %+v\nwant %+v", got, want)
 	}
 
 	// A job that restarts ends once the run is done.
 	status, stdoutText, problem := execute("", "train", "--resume", "--out", out, "--json")
-	if finished := parsed[study.DoneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run is complete") {
+	if finished := parsed[training.DoneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run is complete") {
 		t.Errorf("resumed once more: exit status %d: %s%s", status, stdoutText, problem)
 	}
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/input"
-	"github.com/microscale-go/microscale/internal/summary"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
@@ -43,23 +44,23 @@ func verifyCommand() *cobra.Command {
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --min-sqnr 18
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --nearest --profile modelopt
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --json`,
-		Args: cli.SourceAndDestination,
+		Args: flags.SourceAndDestination,
 	}
 	each := cmd.Flags().Bool("each", false, eachUsage)
 	nearest := cmd.Flags().Bool("nearest", false, "print the SQNR gained over quantizing SRC by --profile without a scale search")
-	behavior := cli.AddProfile(cmd)
-	clients := cli.AddClients(cmd)
+	behavior := flags.AddProfile(cmd)
+	clients := flags.AddClients(cmd)
 	minSQNR := cmd.Flags().Float64("min-sqnr", 0, "minimum SQNR of a quantized weight, in decibels `DB` (default no limit)")
 	asJSON := addJSON(cmd)
-	threads := cli.AddThreads(cmd)
+	threads := flags.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if behavior.Given && !*nearest {
-			return cli.Misuse("--profile applies to --nearest: add --nearest, or omit --profile")
+			return show.Misuse("--profile applies to --nearest: add --nearest, or omit --profile")
 		}
 		if cmd.Flags().Changed("min-sqnr") && !(*minSQNR > 0 && *minSQNR <= math.MaxFloat64) {
-			return cli.Misuse("--min-sqnr: got %g, want a positive number of decibels", *minSQNR)
+			return show.Misuse("--min-sqnr: got %g, want a positive number of decibels", *minSQNR)
 		}
-		o := verify.Options{Threads: int(*threads), Clients: cli.Names(*clients), MinSQNR: *minSQNR}
+		o := verify.Options{Threads: int(*threads), Clients: flags.Names(*clients), MinSQNR: *minSQNR}
 		if *nearest {
 			o.Nearest = func(f quant.Format) (quant.Quantizer, error) {
 				if !behavior.Given {
@@ -85,25 +86,25 @@ func compareCheckpoints(cmd *cobra.Command, src, dst string, o verify.Options, e
 	destination, err := input.Open(cmd.Context(), dst)
 	if err != nil {
 		if asJSON && cmd.Context().Err() == nil {
-			err = errors.Join(err, cli.PrintJSON(out, summary.Unreadable(err)))
+			err = errors.Join(err, show.PrintJSON(out, conversion.Unreadable(err)))
 		}
 		return err
 	}
 	defer destination.Close()
-	m := cli.NewMeter(cmd.ErrOrStderr(), "verifying", 0)
+	m := show.NewMeter(cmd.ErrOrStderr(), "verifying", 0)
 	start := time.Now()
-	o.Progress = m.Report
+	o.Progress = reportTo(m)
 	report, err := verify.Compare(cmd.Context(), source, destination, o)
 	m.Close()
 	if err != nil {
-		return cli.Interrupted(err, "the comparison is not complete")
+		return show.Interrupted(err, "the comparison is not complete")
 	}
 	seconds := time.Since(start).Seconds()
-	if err := summary.PrintVerification(out, src, dst, report, seconds, each, asJSON); err != nil {
+	if err := conversion.PrintVerification(out, src, dst, report, seconds, each, asJSON); err != nil {
 		return err
 	}
 	if !report.OK() {
-		return fmt.Errorf("%s does not match %s: %s, the first: %s", dst, src, cli.Counted(len(report.Problems), "problem"), report.Problems[0])
+		return fmt.Errorf("%s does not match %s: %s, the first: %s", dst, src, show.Counted(len(report.Problems), "problem"), report.Problems[0])
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/summary"
 )
 
 // TestVerifyJSON checks the document: null for an exact copy, and lower-case dtypes for
@@ -55,7 +55,7 @@ func TestVerifyGarbage(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	directory(t, other, weight{name: "lm_head.weight", shape: []int64{8, 64}}, weight{name: "l.0.proj.weight", shape: []int64{64, 128}}) // other random numbers
 	done(t, "quantize", other, dst, "--format", "mxfp4")
-	var doc summary.VerifyDocument
+	var doc conversion.VerifyDocument
 	if status := document(t, &doc, "verify", src, dst); status != exitFailed || doc.OK || len(doc.Problems) != 2 || doc.Blocks[0].Beyond == 0 {
 		t.Errorf("exit status %d, %+v", status, doc)
 	}
@@ -109,7 +109,7 @@ func TestVerifyProblems(t *testing.T) {
 		t.Errorf("verify prints\n%s", stdout)
 	}
 	status, stdout, stderr = execute("", "verify", src, dst, "--json")
-	var doc summary.VerifyDocument
+	var doc conversion.VerifyDocument
 	if err := json.Unmarshal([]byte(stdout), &doc); err != nil || status != exitFailed || doc.OK || len(doc.Problems) != 2 || len(doc.Tensors) != 2 || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit status %d, %+v, %v, %q", status, doc, err, stderr)
 	}

@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -16,14 +17,14 @@ func versionCommand() *cobra.Command {
 		Short:             "Print the version and the kernels of this processor",
 		Long:              "Print the version of the program, the Go release that built it, and the kernel\ntier of this processor.",
 		Example:           "  microscale version\n  microscale version --json",
-		Args:              cli.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v := versionDocument{cli.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, cpu.Best().String()}
+		v := versionDocument{show.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, cpu.Best().String()}
 		if *asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), v)
+			return show.PrintJSON(cmd.OutOrStdout(), v)
 		}
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "microscale %s\n%s %s, kernels %s\n", v.Version, v.Go, v.Platform, v.Kernels)
 		return err

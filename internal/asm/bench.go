@@ -5,7 +5,7 @@ import "fmt"
 // Bench writes the kernels that measure the limits of a machine: memory streams, and
 // instructions on registers only.
 func Bench() []*File {
-	memory := NewFile("internal/bench", "memory")
+	memory := NewFile("cmd/microscale/internal/bench", "memory")
 	for _, v := range benchWidths {
 		v.read(memory)
 		for _, s := range v.stores {
@@ -14,13 +14,13 @@ func Bench() []*File {
 		}
 	}
 
-	peak := NewFile("internal/bench", "peak")
+	peak := NewFile("cmd/microscale/internal/bench", "peak")
 	for _, p := range benchPeaks {
 		p.write(peak)
 	}
 	tilePeak(peak)
 
-	unfused := NewFile("internal/bench", "unfused")
+	unfused := NewFile("cmd/microscale/internal/bench", "unfused")
 	for _, v := range benchWidths {
 		v.amax(unfused)
 		v.scale(unfused)

@@ -23,7 +23,6 @@ import (
 const order = `
 .:
 internal/lattice:
-interop:
 internal/memory:
 internal/limits:
 internal/parallel:
@@ -36,58 +35,60 @@ internal/guard:
 internal/ramdisk:
 internal/durable:
 internal/behavior: internal/naming
-internal/report:
-format: internal/behavior internal/naming
-gguf/ggml: format internal/cpu
-mma: format internal/cpu internal/naming
-mma/mmatest: mma format
-tensor: internal/behavior format internal/cpu
-measure: tensor internal/cpu
-safetensors: format tensor internal/limits
+format: internal/naming internal/behavior
+gguf/ggml: internal/cpu format
+mma: internal/naming internal/cpu format
+mma/mmatest: format mma
+tensor: internal/cpu internal/behavior format
+measure: internal/cpu tensor
+safetensors: internal/limits format tensor
 safetensors/checksum: safetensors
-internal/evaluate: tensor internal/durable internal/parallel internal/naming internal/limits safetensors/checksum
-gguf: safetensors internal/limits
-quant: internal/behavior internal/naming format tensor internal/cpu internal/memory internal/parallel
-hardware/device: quant format internal/naming
-layout: format quant tensor internal/naming
-internal/relayout: layout gguf/ggml quant format internal/naming
-gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
-profile: internal/behavior format quant internal/naming
-internal/sampling: quant
-comm: quant tensor format internal/memory internal/parallel internal/naming
-comm/commtest: comm quant
+gguf: internal/limits safetensors
+quant: internal/memory internal/parallel internal/naming internal/cpu internal/behavior format tensor
+hardware/device: internal/naming format quant
+layout: internal/naming tensor quant
+gemm: internal/memory internal/parallel internal/cpu format mma tensor quant layout
+profile: internal/naming internal/behavior format quant
+generation/sampling: quant
+comm: internal/memory internal/parallel internal/naming format tensor quant
+comm/commtest: quant comm
 comm/mpi: comm
 tokenizer:
-internal/jinja:
-internal/chat: internal/jinja
-recipe: internal/naming gemm mma quant format internal/limits
-internal/chart:
-hardware/cost: hardware/device layout recipe quant format
-nn: internal/naming comm recipe gemm mma quant tensor format internal/cpu internal/memory internal/parallel
-hf: safetensors internal/limits safetensors/checksum internal/configjson
-hf/sample: hf safetensors format tensor
-hf/hub: hf safetensors internal/limits
-checkpoint: internal/behavior internal/limits safetensors hf gguf/ggml profile quant tensor format measure internal/configjson internal/naming internal/parallel
-checkpoint/llamacpp: checkpoint safetensors/checksum gguf hf safetensors gguf/ggml quant tensor format internal/limits internal/configjson tokenizer
-decoder: internal/durable nn comm recipe gemm quant tensor internal/memory internal/parallel checkpoint checkpoint/llamacpp internal/configjson hf safetensors
-train: decoder comm nn recipe mma hf safetensors quant tensor format internal/limits internal/cpu internal/durable internal/memory internal/parallel internal/naming internal/configjson
-checkpoint/client: checkpoint quant internal/naming
-verify: checkpoint/client checkpoint hf safetensors quant tensor format measure
-convert: internal/behavior verify checkpoint/client safetensors/checksum checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/limits internal/durable internal/parallel internal/configjson
-internal/bench: decoder internal/report convert checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu internal/memory
-internal/cli: internal/limits internal/durable internal/sampling nn checkpoint/client checkpoint/llamacpp convert verify train recipe mma profile checkpoint quant format internal/naming internal/configjson internal/report
-internal/ranks: internal/cli train comm comm/mpi internal/naming
-internal/input: internal/memory internal/cli convert checkpoint/llamacpp hf/sample hf hf/hub gguf tokenizer internal/limits safetensors
-internal/generation: internal/input hf checkpoint/llamacpp internal/configjson internal/limits internal/memory internal/chat internal/sampling decoder gguf tokenizer quant
-internal/serve: internal/generation internal/chat internal/sampling
-internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
-internal/blocksize: internal/cli internal/chart measure quant tensor format internal/naming
-internal/numbers: internal/behavior internal/cli mma measure profile quant tensor format
-internal/catalog: checkpoint/client internal/numbers internal/cli hardware/device mma quant format
-internal/summary: internal/cli convert verify checkpoint hf safetensors measure quant internal/configjson
-internal/hardware: internal/chart hardware/cost internal/cli hardware/device internal/relayout
-internal/study: internal/cli internal/report internal/bench convert verify train decoder nn recipe mma checkpoint measure quant tensor internal/limits
-internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder nn convert profile checkpoint quant tensor tokenizer internal/limits internal/memory
+recipe: internal/limits internal/naming format mma quant gemm
+hardware/cost: format quant hardware/device layout recipe
+nn: internal/memory internal/parallel internal/naming internal/cpu format mma tensor quant gemm comm recipe
+hf: internal/limits internal/configjson safetensors safetensors/checksum
+hf/sample: format tensor safetensors hf
+hf/hub: internal/limits safetensors hf
+checkpoint: internal/limits internal/parallel internal/naming internal/configjson internal/behavior format gguf/ggml tensor measure safetensors quant profile hf
+checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf checkpoint
+decoder: internal/memory internal/parallel internal/configjson internal/durable tensor safetensors quant gemm comm recipe nn hf checkpoint checkpoint/llamacpp
+train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder
+checkpoint/client: internal/naming quant checkpoint
+verify: tensor measure safetensors quant hf checkpoint checkpoint/client
+convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf checkpoint checkpoint/llamacpp checkpoint/client verify
+generation: internal/memory internal/limits internal/configjson gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
+cmd/microscale/internal/show:
+cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
+cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum
+cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
+cmd/microscale/internal/chat/jinja:
+cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
+cmd/microscale/internal/chart:
+cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/report
+cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile generation/sampling recipe nn checkpoint checkpoint/llamacpp train checkpoint/client convert cmd/microscale/internal/show
+cmd/microscale/internal/ranks: internal/naming comm comm/mpi train cmd/microscale/internal/show cmd/microscale/internal/flags
+cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation cmd/microscale/internal/show
+cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
+cmd/microscale/internal/console: generation/sampling generation cmd/microscale/internal/show cmd/microscale/internal/chat cmd/microscale/internal/input
+cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/chart
+cmd/microscale/internal/numbers: internal/behavior format mma tensor measure quant profile cmd/microscale/internal/show
+cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show cmd/microscale/internal/flags cmd/microscale/internal/numbers
+cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
+cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts cmd/microscale/internal/chart cmd/microscale/internal/flags
+cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
+cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer nn hf checkpoint decoder convert generation cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/bench cmd/microscale/internal/input
+cmd/microscale/interop:
 cmd/microscale: *
 `
 
@@ -95,24 +96,24 @@ cmd/microscale: *
 // the line "*" are for every package.
 const external = `
 *: golang.org/x/sys
-recipe: github.com/BurntSushi/toml
 internal/durable: github.com/gofrs/flock
-comm/mpi: github.com/ebitengine/purego
 safetensors/checksum: github.com/minio/crc64nvme
+comm/mpi: github.com/ebitengine/purego
 tokenizer: golang.org/x/text
-internal/report: gonum.org/v1/gonum gonum.org/v1/plot
+recipe: github.com/BurntSushi/toml
 convert: github.com/BurntSushi/toml
-internal/ranks: github.com/spf13/cobra
-internal/cli: github.com/BurntSushi/toml github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
-internal/blocksize: github.com/jedib0t/go-pretty/v6
-internal/numbers: github.com/jedib0t/go-pretty/v6
-internal/catalog: github.com/jedib0t/go-pretty/v6
-internal/summary: github.com/jedib0t/go-pretty/v6
-internal/chart: gonum.org/v1/plot
-internal/hardware: github.com/jedib0t/go-pretty/v6
-internal/study: github.com/jedib0t/go-pretty/v6
-internal/assess: github.com/jedib0t/go-pretty/v6
-cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
+cmd/microscale/internal/show: github.com/jedib0t/go-pretty/v6 golang.org/x/term
+cmd/microscale/internal/report: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum gonum.org/v1/plot
+cmd/microscale/internal/chart: gonum.org/v1/plot
+cmd/microscale/internal/flags: github.com/BurntSushi/toml github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra github.com/spf13/pflag
+cmd/microscale/internal/ranks: github.com/spf13/cobra
+cmd/microscale/internal/blocksize: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/numbers: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/catalog: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/conversion: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/planning: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/evaluation: github.com/jedib0t/go-pretty/v6
+cmd/microscale: github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra
 `
 
 // coming lists the packages of the order that are not written yet.

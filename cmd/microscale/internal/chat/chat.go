@@ -1,0 +1,92 @@
+// Package chat writes conversations as the text that a model was trained on, by the template
+// that comes with it: Jinja, as transformers runs it.
+package chat
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/chat/jinja"
+)
+
+// A Message is one turn of a conversation.
+type Message struct {
+	Role    string // system, user, assistant, …
+	Content string
+}
+
+// Options are the values that a template reads besides the messages.
+type Options struct {
+	AddGenerationPrompt bool   // end with the beginning of the model's answer
+	BOS, EOS            string // tokens, as text
+}
+
+// Render writes a conversation. The text holds special tokens, and usually the one that begins a
+// text: encode it without another.
+//
+// A template is a program by the author of the model, so Render runs it in a separate process. It
+// returns a Rejection if the template cannot be read or rejects the messages, ErrRunaway if the
+// process takes too much time or memory, the exit status if it fails otherwise, and the error of ctx
+// if ctx ends first.
+func Render(ctx context.Context, template string, messages []Message, o Options) (string, error) {
+	r, err := job{template, messages, o}.run(ctx, maxTime)
+	if err != nil {
+		return "", fmt.Errorf("chat template: %w", err)
+	}
+	if r.Problem != "" {
+		return "", &Rejection{r.Problem}
+	}
+	return r.Text, nil
+}
+
+// A Rejection is the error of a template that cannot be read, or that rejects messages.
+type Rejection struct{ Problem string } // one line
+
+func (r *Rejection) Error() string { return "chat template: " + r.Problem }
+
+// render runs the template in this process.
+func (j job) render() (r result) {
+	defer func() {
+		if p := recover(); p != nil { // such as a text longer than memory
+			r = result{Problem: oneLine(fmt.Sprint(p))}
+		}
+	}()
+	text, err := j.text()
+	switch {
+	case err != nil:
+		return result{Problem: oneLine(err.Error())}
+	case len(text) > maxText:
+		return result{Problem: fmt.Sprintf("the conversation is a text of %d bytes, want at most %d", len(text), maxText)}
+	}
+	return result{Text: text}
+}
+
+func (j job) text() (string, error) {
+	messages := make([]any, len(j.Messages))
+	for i, m := range j.Messages {
+		messages[i] = jinja.NewDict("role", m.Role, "content", m.Content)
+	}
+	compiled, err := jinja.Compile(j.Template)
+	if err != nil {
+		return "", err
+	}
+	return compiled.Render(map[string]any{
+		"messages":              messages,
+		"add_generation_prompt": j.Options.AddGenerationPrompt,
+		"bos_token":             j.Options.BOS,
+		"eos_token":             j.Options.EOS,
+		"tools":                 nil,
+		"documents":             nil,
+	})
+}
+
+// oneLine keeps a problem, which may quote the template, to one line.
+func oneLine(problem string) string {
+	const maxBytes = 300
+	text := strings.Join(strings.Fields(problem), " ")
+	if len(text) > maxBytes {
+		text = strings.ToValidUTF8(text[:maxBytes], "") + "…"
+	}
+	return text
+}

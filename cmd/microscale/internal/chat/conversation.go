@@ -1,0 +1,27 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/microscale-go/microscale/generation"
+)
+
+// ErrNoTemplate is the error of a conversation with a model that has no chat template.
+var ErrNoTemplate = errors.New("the model has no chat template: ask for a completion instead")
+
+// Conversation returns the tokens of messages, up to the beginning of the answer of the model with the text t.
+func Conversation(ctx context.Context, t generation.Text, messages []Message) ([]int32, error) {
+	if t.Template == "" {
+		return nil, ErrNoTemplate
+	}
+	text, err := Render(ctx, t.Template, messages, Options{AddGenerationPrompt: true, BOS: t.BOS, EOS: t.EOS})
+	if err != nil {
+		return nil, err
+	}
+	if text == "" {
+		return nil, fmt.Errorf("chat template: it writes nothing for %d messages", len(messages))
+	}
+	return t.Encode(text), nil // the template writes BOS itself
+}

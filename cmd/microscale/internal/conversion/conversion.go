@@ -1,0 +1,146 @@
+package conversion
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// Conversion is a run of quantize, dequantize or convert.
+type Conversion struct {
+	Source, Destination string
+	Plan                *convert.Plan
+	Result              *convert.Result // set when the plan was run
+	Seconds             float64
+
+	format, profile, convention, scheme, search string
+	count                                       int    // weights
+	what                                        string // one line about them
+	relabel                                     bool   // codes do not change, so there are no errors
+}
+
+// Quantized describes the quantization of src by q, which follows profile.
+func Quantized(src, dst string, plan *convert.Plan, q quant.Quantizer, profile string) *Conversion {
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: q.Format.Name, profile: profile, convention: plan.Convention, count: plan.Count("quantize")}
+	by := profile
+	if q.Search != quant.NoSearch {
+		c.search = q.Search.String()
+		by += ", scale search " + c.search
+	}
+	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", c.count, len(plan.Decisions()), q.Format, by, plan.Convention)
+	return c
+}
+
+// Dequantized describes the decoding of src to dtype.
+func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion {
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.ToLower(dtype), count: plan.Count("decode")}
+	c.what = fmt.Sprintf("%d of %d weights decoded to %s", c.count, len(plan.Decisions()), c.format)
+	return c
+}
+
+// Relabeled describes the conversion of src to another convention.
+func Relabeled(src, dst string, plan *convert.Plan) *Conversion {
+	source := checkpoint.Read(plan.Source())
+	var formats []string // a GGUF file may mix them
+	for _, w := range source.Weights {
+		if w.Quantized() && !slices.Contains(formats, w.Format.Name) {
+			formats = append(formats, w.Format.Name)
+		}
+	}
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.Join(formats, ", "), convention: plan.Convention, scheme: plan.Scheme, count: plan.Count("relabel"), relabel: true}
+	c.what = fmt.Sprintf("%s of %s relabeled from %s to %s", show.Counted(c.count, "weight"), c.format, source.Convention, schemeText(c.convention, c.scheme))
+	return c
+}
+
+// schemeText returns a convention and its scheme, if that has a name.
+func schemeText(convention, scheme string) string {
+	return strings.TrimSpace(convention + " " + scheme)
+}
+
+// A ConversionDocument is a conversion as JSON.
+type ConversionDocument struct {
+	Source      string            `json:"source"`
+	Destination string            `json:"destination"`
+	Format      string            `json:"format"`
+	Profile     string            `json:"profile,omitempty"`
+	Convention  string            `json:"convention,omitempty"`
+	Scheme      string            `json:"scheme,omitempty"`
+	ScaleSearch string            `json:"scale_search,omitempty"`
+	Quantized   int               `json:"quantized"`
+	SourceBytes int64             `json:"source_bytes"`
+	Bytes       int64             `json:"bytes"`
+	Seconds     float64           `json:"seconds"`
+	Resumed     bool              `json:"resumed,omitempty"`  // an earlier run had done a part
+	Finished    bool              `json:"finished,omitempty"` // an earlier run had done all: the errors are unknown
+	Tensors     []tensorDocument  `json:"tensors"`
+	Extra       []string          `json:"extra"`   // safetensors files of the source that were not copied
+	Skipped     []skippedDocument `json:"skipped"` // other files that were not copied
+}
+
+func (c *Conversion) document() ConversionDocument {
+	stored, _ := c.Plan.SourceBytes()
+	source := c.Plan.Source()
+	return ConversionDocument{
+		Source: c.Source, Destination: c.Destination, Format: c.format, Profile: c.profile, Convention: c.convention, Scheme: c.scheme, ScaleSearch: c.search,
+		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
+		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
+	}
+}
+
+// Print prints the errors of the weights and the totals, or a JSON document.
+func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
+	if asJSON {
+		return show.PrintJSON(w, c.document())
+	}
+	src, dst := show.Printable(c.Source), show.Printable(c.Destination)
+	results := c.Result.Tensors
+	if c.Result.Finished && len(results) == 0 {
+		_, err := fmt.Fprintf(w, "%s is complete: nothing was done; for the errors, run microscale verify %s %s\n", dst, src, dst)
+		return err
+	}
+	what := c.what
+	if index, count, ok := c.Plan.Part(); ok {
+		what += fmt.Sprintf("; part of worker %d of %d: to join the parts, run microscale merge %s", index, count, dst)
+	}
+	if !c.relabel {
+		if err := printErrors(w, results, each); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	stored, _ := c.Plan.SourceBytes()
+	if _, err := fmt.Fprintf(w, "%s → %s: %s\n%s → %s in %s, %s/s of source\n", src, dst, what,
+		show.BytesText(float64(stored)), show.BytesText(float64(c.Plan.Bytes())), show.DurationText(c.Seconds), show.BytesText(float64(stored)/c.Seconds)); err != nil {
+		return err
+	}
+	return printSourceNonFinite(w, results, c.Source)
+}
+
+// mergeDocument is the result of a merge as JSON.
+type mergeDocument struct {
+	Destination string           `json:"destination"`
+	Finished    bool             `json:"finished,omitempty"` // an earlier merge had done it: the errors are unknown
+	Tensors     []tensorDocument `json:"tensors"`
+}
+
+// PrintMerge prints the result of a merge to dst.
+func PrintMerge(w io.Writer, dst string, r *convert.Result, each, asJSON bool) error {
+	if asJSON {
+		return show.PrintJSON(w, mergeDocument{dst, r.Finished, tensorDocuments(r.Tensors)})
+	}
+	if r.Finished {
+		_, err := fmt.Fprintf(w, "%s is complete: nothing was merged\n", show.Printable(dst))
+		return err
+	}
+	if err := printErrors(w, r.Tensors, each); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s is complete: %s\n", show.Printable(dst), show.Counted(len(r.Tensors), "weight"))
+	return err
+}

@@ -1,0 +1,91 @@
+package evaluation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/convert"
+)
+
+// A Calibration computes the amax of the input of each linear layer over a text, for the stored
+// scales of activations.
+type Calibration struct {
+	Evaluation        // of Model on Text; it compares nothing
+	Out        string // a new file: JSON if its name ends in .json, otherwise TOML
+	Cache      bool   // also keys and values
+}
+
+// Run reads the text, and writes the file.
+func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
+	if _, err := os.Lstat(c.Out); err == nil { // before the work
+		return nil, exists(c.Out)
+	}
+	if err := creatable("the calibration", c.Out); err != nil {
+		return nil, err
+	}
+	c.amaxes = windows.NewAmaxes()
+	r, err := c.Evaluation.Run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := c.calibration()
+	if err != nil {
+		return nil, err
+	}
+	err = result.Write(c.Out)
+	if errors.Is(err, fs.ErrExist) { // another program was faster
+		err = exists(c.Out)
+	}
+	return r, err
+}
+
+// exists returns the error for a file at path, which no calibration replaces.
+func exists(path string) error {
+	return fmt.Errorf("write the calibration: %s exists: name another file, or remove it", show.Printable(path))
+}
+
+// calibration returns the amaxes by the modules of a checkpoint: q, k and v, which share their input,
+// have one each.
+func (c *Calibration) calibration() (*convert.Calibration, error) {
+	out := &convert.Calibration{Input: map[string]float64{}}
+	for layer, amax := range c.amaxes.Input {
+		for _, module := range checkpoint.JoinedParts(layer) {
+			out.Input[module] = amax
+		}
+	}
+	if c.Cache {
+		out.Key, out.Value = map[string]float64{}, map[string]float64{}
+		for module, amax := range c.amaxes.Key {
+			out.Key[module+".k_proj"] = amax
+			out.Value[module+".v_proj"] = c.amaxes.Value[module]
+		}
+	}
+	for _, list := range []struct {
+		what   string
+		amaxes map[string]float64
+	}{{"input of", out.Input}, {"keys of", out.Key}, {"values of", out.Value}} {
+		for _, module := range slices.Sorted(maps.Keys(list.amaxes)) {
+			if amax := list.amaxes[module]; !(amax > 0) || math.IsInf(amax, 0) {
+				return nil, fmt.Errorf("calibrate: the amax of the %s %s is %g, want a positive finite number", list.what, module, amax)
+			}
+		}
+	}
+	return out, nil
+}
+
+// PrintCalibration prints what was calibrated, as text.
+func (r *Evaluated) PrintCalibration(w io.Writer, out string) error {
+	_, err := fmt.Fprintf(w, "%s: the amaxes of %s over %s of %s, in %s\n", show.Printable(out), show.Counted(len(r.amaxes.Input), "input"),
+		show.Counted(r.windows*r.Context, "token"), show.Printable(r.document.path), r.time())
+	return err
+}

@@ -1,0 +1,266 @@
+package evaluation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/memory"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// An Evaluation reads a text with a model and, for the divergence, with its original.
+type Evaluation struct {
+	Model     string
+	Reference string         // the original; "": none
+	Formats   []quant.Format // formats to quantize the model to; the model is the original then
+
+	Text    string // a file or a directory
+	Method  windows.Method
+	Context int // tokens of a window; 0: those of the method, or of the model if it has fewer positions
+
+	Activations bool            // quantize activations
+	Layers      bool            // measure the errors of layers
+	Head        quant.Quantizer // of the head of the quantized model; the zero format keeps it
+	Cache       quant.Format    // of keys and values of the quantized model; the zero format is FP32
+	Stream      string          // directory of the activations of an evaluation with one layer in memory; "": all are
+	Threads     int
+	Stderr      io.Writer // progress
+
+	amaxes *windows.Amaxes // of the model; nil: none
+}
+
+// Evaluated is the result of an Evaluation.
+type Evaluated struct {
+	Evaluation
+	document document
+	tokens   int
+	windows  int
+	seconds  float64      // of this run
+	earlier  float64      // of interrupted runs that this one resumed
+	size     decoder.Size // of the model
+	plan     decoder.Plan
+	held     held // of the model and the reference
+	result   *windows.Result
+
+	predicted bool // what a streaming evaluation takes was printed
+}
+
+// time describes the time of all runs and, if there were several, of the last one.
+func (r *Evaluated) time() string {
+	if r.earlier == 0 {
+		return show.DurationText(r.seconds)
+	}
+	return fmt.Sprintf("%s in all, %s of it in this run", show.DurationText(r.earlier+r.seconds), show.DurationText(r.seconds))
+}
+
+// held is the memory of weights in bytes.
+type held struct {
+	layers, rest int64
+}
+
+func (h *held) add(s *stack) {
+	plan := s.Plan()
+	layers, rest := plan.HeldBytes(s.source)
+	h.layers += layers
+	h.rest += rest
+}
+
+// Run reads the text.
+func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
+	if e.Reference != "" && len(e.Formats) > 0 {
+		return nil, errors.New("a reference and formats exclude each other: with formats, the model is the reference")
+	}
+	text, err := findText(e.Text)
+	if err != nil {
+		return nil, err
+	}
+	model, vocabulary, err := e.open(ctx, e.Model, e.Activations)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, model.Close()) }()
+	r := &Evaluated{Evaluation: e, size: model.Size(), plan: model.Plan()}
+	r.held.add(model)
+	run := &windows.Run{Models: []windows.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Threads: e.Threads}
+	var original *stack
+	if e.Reference != "" {
+		s, u, err := e.open(ctx, e.Reference, false)
+		if original = s; err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, original.Close()) }()
+		if err := vocabulary.check(u); err != nil {
+			return nil, fmt.Errorf("compare %s with %s: their tokenizers differ: %w", e.Model, e.Reference, err)
+		}
+		run.Original = original
+		r.held.add(original)
+	}
+	if len(e.Formats) == 0 {
+		if err := model.lower(e.Head, e.Cache); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.addFormats(run, model, r.size); err != nil {
+		return nil, err
+	}
+	if e.Stream != "" {
+		run.Stream = &windows.Stream{Dir: e.Stream}
+		r.preview(ctx, run, text, model.Positions(), vocabulary)
+	}
+	if r.document, err = text.read(maxText + 1); err != nil {
+		return nil, err
+	}
+	if err := r.cut(run, model.Positions(), vocabulary); err != nil {
+		return nil, err
+	}
+	r.document.text = "" // it may be large
+	if e.Stream != "" {
+		run.Stream.Key = r.key(run, model, original)
+	}
+	return r, r.do(ctx, run)
+}
+
+// addFormats makes the model of a run the original of one model for each format, if there are any.
+func (e *Evaluation) addFormats(run *windows.Run, model *stack, size decoder.Size) error {
+	if len(e.Formats) == 0 {
+		return nil
+	}
+	if err := checkFormats(size, e.Formats, memory.Available()); e.Stream == "" && err != nil {
+		return err
+	}
+	run.Original, run.Models = model, nil
+	for _, f := range e.Formats {
+		low, err := newFormatStack(model, f, e.Activations, e.Stream == "")
+		if err == nil {
+			err = low.lower(e.Head, e.Cache)
+		}
+		if err != nil {
+			return err
+		}
+		run.Models = append(run.Models, low)
+	}
+	return nil
+}
+
+// previewBytes is the length of the beginning of a text that predicts what the text takes.
+const previewBytes = 1 << 20
+
+// preview predicts a streaming evaluation from the beginning of a long text, before the text is read.
+func (r *Evaluated) preview(ctx context.Context, run *windows.Run, text textFiles, positions int, v vocabulary) {
+	if text.bytes <= 2*previewBytes || run.Stream.Held(stacksOf(run), len(r.plan.Layers)) > 0 { // or resumed: layers are missing
+		return
+	}
+	d, err := text.read(previewBytes)
+	if err != nil {
+		return // what reads the text returns it
+	}
+	scale := float64(text.bytes) / float64(len(d.text))
+	d.text = strings.ToValidUTF8(d.text, "") // the last character may be cut
+	p := *r
+	p.document = d
+	first := *run
+	if p.cut(&first, positions, v) != nil {
+		return
+	}
+	p.document.bytes = int(text.bytes)
+	f := p.forecast(&first, scale)
+	if pace, err := first.Measure(ctx); err == nil {
+		f.predict(&first, pace, scale)
+	}
+	fmt.Fprintf(r.Stderr, "%s\n", f)
+	r.predicted = true
+}
+
+// open opens a model and its vocabulary.
+func (e *Evaluation) open(ctx context.Context, path string, activations bool) (*stack, vocabulary, error) {
+	s, err := openStack(ctx, path, decoder.LoadOptions{Inference: true, Activations: activations}, e.Threads, e.Stream != "")
+	if err != nil {
+		return nil, vocabulary{}, err
+	}
+	v, err := openVocabulary(s)
+	if err == nil && activations && len(e.Formats) == 0 && e.Stream == "" {
+		err = requireScales(s.Model, path)
+	}
+	if err != nil {
+		return nil, vocabulary{}, errors.Join(err, s.Close())
+	}
+	return s, v, nil
+}
+
+// requireScales returns an error if the activations of a model are not quantized.
+func requireScales(m *decoder.Model, path string) error {
+	if stored, perToken, caches := m.ActivationScales(); stored+perToken+caches == 0 {
+		return fmt.Errorf("quantize the activations of %s: it has no quantized weights and no KV cache scales", path)
+	}
+	return nil
+}
+
+// cut sets the windows of a run.
+func (r *Evaluated) cut(run *windows.Run, positions int, v vocabulary) error {
+	switch {
+	case r.Context == 0:
+		r.Context = min(r.Method.Context, positions)
+	case r.Context > positions:
+		return fmt.Errorf("a context of %d tokens: %s has %d positions: use a shorter context", r.Context, r.Model, positions)
+	}
+	tokens, err := v.encode(r.document.text, r.Method.Literal)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Text, err)
+	}
+	if run.Windows, err = r.Method.Windows(tokens, r.Context, v.begin()); err != nil {
+		return fmt.Errorf("%s: %w", r.Text, err)
+	}
+	r.tokens, r.windows = len(tokens), len(run.Windows)
+	return nil
+}
+
+// do runs the evaluation with a meter.
+func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
+	var meter *show.Meter
+	before := 0
+	run.Progress = func(done, total int) {
+		if meter == nil {
+			meter = show.NewStepMeter(r.Stderr, "evaluating", total)
+		}
+		meter.Add(int64(done - before))
+		before = done
+		if peak := bench.Resident("self"); r.Stream != "" && peak > 0 {
+			meter.Note(show.BytesText(float64(peak)) + " of memory")
+		}
+	}
+	left := "nothing was measured"
+	if r.Stream != "" {
+		f := r.forecast(run, 1)
+		if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())); err != nil {
+			return err
+		}
+		if !r.predicted {
+			if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
+				f.predict(run, pace, 1)
+			}
+			fmt.Fprintf(r.Stderr, "%s\n", f)
+		}
+		left = "to resume, repeat the command"
+	}
+	start := time.Now()
+	result, err := run.Do(ctx)
+	if meter != nil {
+		meter.Close()
+	}
+	r.result, r.seconds = result, time.Since(start).Seconds()
+	if result != nil {
+		r.earlier = result.Earlier.Seconds()
+	}
+	if peak := bench.Resident("self"); r.Stream != "" && err == nil && peak > 0 {
+		fmt.Fprintf(r.Stderr, "took: %s of memory, %s\n", show.BytesText(float64(peak)), r.time())
+	}
+	return show.Interrupted(err, left)
+}

@@ -1,0 +1,188 @@
+package evaluation
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/hf"
+)
+
+// A forecast is what a streaming evaluation will take.
+type forecast struct {
+	memory     float64 // bytes, of the process at its peak
+	disk       float64 // bytes, of the residual streams
+	operations float64
+	seconds    float64 // of the layers that are not complete, and of the head
+}
+
+// forecast predicts a run of a model and of others of its size, whose text is scale times as long as that of the
+// windows of run.
+//
+//	memory = program + 1.5·(embedding, head) + 2·(a layer of each model) + matrices of a window + tokens
+//
+// or the memory while the text is encoded, if that is more. Two layers are in memory, because the next one is read
+// while one computes. The factor garbage covers copies that were made while weights were read, and are not collected
+// yet.
+func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
+	const program, garbage, element = 64 << 20, 1.5, 4
+	n, plan := r.size, r.plan
+	largest := 0
+	for _, w := range n.Linear {
+		largest = max(largest, w[0]*w[1])
+	}
+	stacks, layers := stacksOf(run), len(plan.Layers)
+	tokens, window := 0, 0
+	for _, w := range run.Windows {
+		tokens += len(w.Tokens)
+		window = max(window, len(w.Tokens))
+	}
+	width := 4 * plan.Hidden // residual streams and norms
+	for _, l := range plan.Layers {
+		width = max(width, 4*plan.Hidden+3*l.MLP.Width+2*l.Attention.HeadDim*(l.Attention.Heads+2*l.Attention.KVHeads))
+	}
+	var f forecast
+	rest := 3 * int(r.held.rest) / 2
+	weights := 2*int(r.held.layers)/layers + rest
+	for _, format := range r.Formats {
+		weights += 2 * (bytesIn(n, format) - 2*n.Other) / layers
+	}
+	temporary := 3*element*largest + element*window*(width*stacks+4096*(stacks+1))
+	all := scale * float64(tokens)
+	encoding := garbage*(program+float64(rest)) + float64(r.document.bytes) + 2*element*all // tokens of the tokenizer, and of the windows
+	f.memory = max(encoding, garbage*(program+float64(weights)+float64(temporary))+element*all)
+	f.disk = 2 * element * all * float64(plan.Hidden*stacks)
+	f.operations = scale * r.operations(run)
+	return f
+}
+
+// predict sets the time of a run whose text is scale times as long as that of the windows of run. It assumes that all
+// layers take as long as the first one, for which the first window was measured, and that layers are read while
+// others compute.
+func (f *forecast) predict(run *windows.Run, p windows.Pace, scale float64) {
+	tokens, scored := 0.0, 0.0
+	for _, w := range run.Windows {
+		tokens += scale * float64(len(w.Tokens))
+		scored += scale * float64(w.Scored())
+	}
+	first := run.Windows[0]
+	layers := float64(run.Models[0].Layers() - run.Stream.Completed())
+	layer := p.Layer.Seconds() * tokens / float64(len(first.Tokens))
+	head := p.Head.Seconds() * scored / float64(max(1, first.Scored()))
+	f.seconds = p.Load.Seconds() + layers*max(layer, p.Load.Seconds()) + head
+}
+
+// checkDisk returns an error if the filesystem of a directory has less space than the residual streams need besides
+// the bytes that interrupted runs hold. The directory may not exist yet.
+func (f *forecast) checkDisk(dir string, held int64) error {
+	const state = 1 << 20 // scores of the tokens, and unused ends of blocks
+	need := f.disk + state - float64(held)
+	place, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for place != filepath.Dir(place) {
+		if _, err := os.Stat(place); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		place = filepath.Dir(place)
+	}
+	if free := freeBytes(place); need > free {
+		return fmt.Errorf("evaluate layer by layer: the activations take %s, and %s has %s free: name a directory of another filesystem, or use a shorter text",
+			show.BytesText(need), show.Printable(dir), show.BytesText(free))
+	}
+	return nil
+}
+
+// freeBytes is a variable so that a test can simulate a full filesystem.
+var freeBytes = bench.FreeBytes
+
+// stacksOf returns the number of models of a run with their original.
+func stacksOf(run *windows.Run) int {
+	if run.Original != nil {
+		return len(run.Models) + 1
+	}
+	return len(run.Models)
+}
+
+// operations returns the number of multiplications and additions of a run. Attention counts all pairs of
+// tokens of a window, twice those that are multiplied: its products are slower than those of linear layers.
+func (r *Evaluated) operations(run *windows.Run) float64 {
+	stacks := stacksOf(run)
+	passes := stacks
+	if run.Local {
+		passes += len(run.Models)
+	}
+	linear, attention := 0, 0
+	for _, w := range r.size.Linear {
+		linear += w[0] * w[1]
+	}
+	for _, l := range r.plan.Layers {
+		attention += 2 * l.Attention.Heads * l.Attention.HeadDim
+	}
+	tokens, pairs, scored := 0, 0, 0
+	for _, w := range run.Windows {
+		tokens += len(w.Tokens)
+		pairs += len(w.Tokens) * len(w.Tokens)
+		scored += w.Scored()
+	}
+	head := r.plan.Vocabulary * r.plan.Hidden
+	return 2 * (float64(linear)*float64(tokens*passes) + float64(attention)*float64(pairs*stacks) + float64(head)*float64(scored*stacks))
+}
+
+// String describes the forecast.
+func (f forecast) String() string {
+	return fmt.Sprintf("predicted: at most %s of memory, %s of disk, about %s (%.3g operations)",
+		show.BytesText(f.memory), show.BytesText(f.disk), show.DurationText(f.seconds), f.operations)
+}
+
+// key identifies the evaluation for a run that resumes it, by what it reads.
+func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]string {
+	var formats []string
+	for _, f := range r.Formats {
+		formats = append(formats, f.Name)
+	}
+	key := map[string]string{
+		"model": identity(model.source), "text or tokenizer": tokensOf(run.Windows), "program": show.Version(),
+		"option": fmt.Sprintf("%s, context %d | %s | activations %v, layers %v, calibration %v, head %v, cache %v",
+			r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.Head, r.Cache.Name),
+	}
+	if reference != nil {
+		key["reference"] = identity(reference.source)
+	}
+	return key
+}
+
+// tokensOf returns a digest of windows.
+func tokensOf(windows []windows.Window) string {
+	h := sha256.New()
+	var b []byte
+	for _, w := range windows {
+		b, _ = binary.Append(b[:0], binary.LittleEndian, int64(w.First)) // never fails
+		b, _ = binary.Append(b, binary.LittleEndian, w.Tokens)
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// identity identifies the configuration and the weights of a checkpoint: files on disk by their sizes and times.
+func identity(c *hf.Checkpoint) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q", c.Config)
+	for _, s := range c.Shards() {
+		fmt.Fprintf(h, " %q %d %s", s.Name, s.File.Size(), s.File.Identity())
+		if info, err := os.Stat(s.File.Name()); err == nil {
+			fmt.Fprintf(h, " %d", info.ModTime().UnixNano())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

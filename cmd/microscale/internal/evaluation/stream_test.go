@@ -1,0 +1,275 @@
+package evaluation
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors/checksum"
+)
+
+// TestStream interrupts an evaluation with one layer in memory, resumes it, and compares its bits with
+// those of one in memory. A calibration does the same.
+func TestStream(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4, quant.MXFP8}
+	want := run(t, e).Document()
+	var messages bytes.Buffer
+	e.Stream, e.Stderr = filepath.Join(t.TempDir(), "scratch"), &messages
+	got := run(t, e).Document()
+	got.Seconds = want.Seconds
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("with one layer in memory: %+v, in memory: %+v", got, want)
+	}
+	if !strings.Contains(messages.String(), "predicted: at most ") {
+		t.Errorf("got %q", messages.String())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	e.Stderr = writerFunc(func(p []byte) (int, error) { // the forecast: nothing is measured yet
+		cancel()
+		return len(p), nil
+	})
+	if _, err := e.Run(ctx); err == nil || err.Error() != "interrupted: to resume, repeat the command" {
+		t.Fatalf("got %v", err)
+	}
+	e.Stderr = io.Discard
+	other := e
+	other.Formats = other.Formats[:1]
+	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "holds an interrupted evaluation with another option: ") {
+		t.Errorf("got %v", err)
+	}
+	if got = run(t, e).Document(); got.Formats[1].KL != want.Formats[1].KL {
+		t.Errorf("resumed: %+v, want %+v", got, want)
+	}
+	low := filepath.Join(t.TempDir(), "low")
+	quantize(t, e.Model, low, quant.MXFP4, nil)
+	e.Model, e.Reference, e.Formats, e.Activations = low, e.Model, nil, true
+	got = run(t, e).Document()
+	e.Stream = ""
+	if want := run(t, e).Document(); *got.DivergenceDocument != *want.DivergenceDocument {
+		t.Errorf("beside a reference: %+v, in memory: %+v", got, want)
+	}
+	amaxes := map[string]*convert.Calibration{}
+	for _, stream := range []string{"", filepath.Join(t.TempDir(), "scratch")} {
+		c := Calibration{Evaluation: newEvaluation(t), Out: filepath.Join(t.TempDir(), "amax.toml")}
+		c.Stream = stream
+		if _, err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if amaxes[stream], err = convert.ReadCalibration(c.Out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(amaxes) != 2 {
+		t.Fatal("one calibration")
+	}
+	for _, a := range amaxes {
+		if !reflect.DeepEqual(a, amaxes[""]) {
+			t.Errorf("calibrations %v and %v", a, amaxes[""])
+		}
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestForecast checks the arithmetic of a forecast that does not depend on the machine.
+func TestForecast(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4}
+	r := run(t, e)
+	runs := &windows.Run{Local: true, Original: newFakeStack(), Models: []windows.Stack{newFakeStack()}, Windows: []windows.Window{{Tokens: make([]int32, 64), First: 33}}}
+	f := r.forecast(runs, 1)
+	const linear, head = 2 * (64*(64+32+32+64) + 3*64*96), 256 * 64
+	const attention = 2 * 2 * 64 // keys and values of two layers
+	if want := 2.0*linear*64*3 + 2*attention*64*64*2 + 2*head*31*2; f.operations != want {
+		t.Errorf("%g operations, want %g", f.operations, want)
+	}
+	if want := 2.0 * 4 * 64 * 64 * 2; f.disk != want {
+		t.Errorf("%g bytes of disk, want %g", f.disk, want)
+	}
+	if f.memory < 64<<20 || f.memory > 256<<20 {
+		t.Errorf("%g bytes of memory", f.memory)
+	}
+	if want := int64(2*linear + 2*2*2*64); r.held.layers != want {
+		t.Errorf("layers take %d bytes, want %d", r.held.layers, want)
+	}
+	r.held.layers, r.held.rest = r.held.layers+1<<30, r.held.rest+1<<30 // of two layers, and of the rest
+	if more := r.forecast(runs, 1).memory - f.memory; more != 1.5*(1+1.5)*(1<<30) {
+		t.Errorf("2 GiB of weights take %g bytes more", more)
+	}
+}
+
+// A layered is a stack of which only the number of layers is known.
+type layered struct {
+	windows.Stack
+	layers int
+}
+
+func (l layered) Layers() int { return l.layers }
+
+// TestPredict checks the time of runs from that of a window of 64 tokens, 32 of them scored: a new one, one
+// bound by reading, and one that resumes after 3 of 4 layers.
+func TestPredict(t *testing.T) {
+	run := &windows.Run{Models: []windows.Stack{layered{layers: 4}}, Stream: &windows.Stream{Dir: t.TempDir(), Key: map[string]string{"model": "m"}},
+		Windows: []windows.Window{{Tokens: make([]int32, 64), First: 32}, {Tokens: make([]int32, 32), First: 16}}}
+	pace := windows.Pace{Load: time.Second, Layer: 2 * time.Second, Head: 4 * time.Second}
+	check := func(what string, p windows.Pace, want float64) {
+		t.Helper()
+		var f forecast
+		if f.predict(run, p, 1); f.seconds != want {
+			t.Errorf("%s: got %g s, want %g", what, f.seconds, want)
+		}
+	}
+	check("new", pace, 1+4*3+6)
+	slow := pace
+	slow.Load = 10 * time.Second
+	check("slow disk", slow, 10+4*10+6)
+	const document = `{"key": {"model": "m"}, "layers": 3}`
+	if err := os.WriteFile(filepath.Join(run.Stream.Dir, "state.json"), fmt.Appendf(nil, "%016x %s", checksum.Of([]byte(document)), document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("resumed", pace, 1+3+6)
+	run.Stream.Key = nil
+	check("of something else", pace, 1+4*3+6)
+}
+
+// TestFullDisk streams to a filesystem with less space than the activations need: one error before the work,
+// and no directory. With the space it runs.
+func TestFullDisk(t *testing.T) {
+	e := newEvaluation(t)
+	e.Stream = filepath.Join(t.TempDir(), "a", "b")
+	defer func(f func(string) float64) { freeBytes = f }(freeBytes)
+	freeBytes = func(dir string) float64 {
+		if want := filepath.Dir(filepath.Dir(e.Stream)); dir != want {
+			t.Errorf("asks for %s, want %s", dir, want)
+		}
+		return 1000
+	}
+	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the activations take ") || !strings.Contains(err.Error(), "has 1.00 kB free: name a directory of another filesystem") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(e.Stream)); err == nil {
+		t.Error("the directory was made")
+	}
+	freeBytes = func(string) float64 { return 1 << 20 } // too little with the state
+	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the activations take ") {
+		t.Errorf("got %v", err)
+	}
+	freeBytes = func(string) float64 { return 1e12 }
+	run(t, e)
+}
+
+// TestTime prints the time of all runs and of the last one.
+func TestTime(t *testing.T) {
+	if got := (&Evaluated{seconds: 5}).time(); got != "5 s" {
+		t.Errorf("one run: got %q", got)
+	}
+	if got := (&Evaluated{seconds: 5, earlier: 60}).time(); got != "1 min 5 s in all, 5 s of it in this run" {
+		t.Errorf("two runs: got %q", got)
+	}
+}
+
+func newFakeStack() windows.Stack { return &stack{} }
+
+// TestIdentity checks that the identity of a checkpoint changes with its weights and configuration, and not with
+// other files or its name.
+func TestIdentity(t *testing.T) {
+	dir := writeModel(t, 1)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skipf("links are not supported here: %v", err)
+	}
+	of := func(path string) string {
+		t.Helper()
+		c, err := hf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return identity(c)
+	}
+	before := of(dir)
+	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if of(dir) != before || of(link) != before {
+		t.Error("another file or name changes the identity")
+	}
+	weights := filepath.Join(dir, "model.safetensors")
+	if err := os.Chtimes(weights, time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	changed := of(dir)
+	if changed == before {
+		t.Error("weights that were written again do not change the identity")
+	}
+	config := filepath.Join(dir, "config.json")
+	data, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, append(data, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if of(dir) == changed {
+		t.Error("another configuration does not change the identity")
+	}
+}
+
+// TestStreamHere resumes an evaluation whose directory is below the working directory, as the default one, and
+// below that of the model.
+func TestStreamHere(t *testing.T) {
+	e := newEvaluation(t)
+	want := run(t, e).Document()
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"eval.microscale-partial", filepath.Join(e.Model, "scratch")} {
+		e.Stream = dir
+		ctx, cancel := context.WithCancel(t.Context())
+		e.Stderr = writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
+		if _, err := e.Run(ctx); err == nil || err.Error() != "interrupted: to resume, repeat the command" {
+			t.Fatalf("got %v", err)
+		}
+		e.Stderr = io.Discard
+		if _, err := os.Stat(dir); err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, e).Document(); got.LossDocument != want.LossDocument {
+			t.Errorf("%s: resumed: %+v, want %+v", dir, got, want)
+		}
+	}
+}
+
+// TestPreview predicts an evaluation of a long text from its beginning.
+func TestPreview(t *testing.T) {
+	e := newEvaluation(t)
+	e.Text = writeText(t, strings.Repeat("Not all those who wander are lost\n", 100_000))
+	e.Stream = filepath.Join(t.TempDir(), "scratch")
+	var messages bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	e.Stderr = writerFunc(func(p []byte) (int, error) { // the first line
+		cancel()
+		return messages.Write(p)
+	})
+	if _, err := e.Run(ctx); err == nil {
+		t.Fatal("the evaluation was not interrupted")
+	}
+	const disk = 2 * 4 * 3_400_000 * 64
+	if text := messages.String(); !strings.HasPrefix(text, "predicted: at most ") || !strings.Contains(text, show.BytesText(disk)+" of disk") || strings.Count(text, "predicted") != 1 {
+		t.Errorf("got %q, want %s of disk", text, show.BytesText(disk))
+	}
+}

@@ -1,0 +1,58 @@
+package windows
+
+import (
+	"context"
+	"time"
+)
+
+// A Pace is the times that parts of a Run take, as measured on its first window.
+type Pace struct {
+	Load  time.Duration // of one layer of all stacks
+	Layer time.Duration // to apply it to the window
+	Head  time.Duration // to score the window
+}
+
+// Measure loads the first layer and applies it and the head to the first window, several times if that is
+// fast. It changes no result of the Run.
+func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
+	const enough = 100 * time.Millisecond
+	if err := r.check(); err != nil {
+		return p, err
+	}
+	probe := *r
+	probe.Windows, probe.Amaxes, probe.Stream, probe.Progress = r.Windows[:1], nil, nil, nil
+	w := newWalk(&probe)
+	start := time.Now()
+	layers, err := w.load(ctx, 0)
+	if err != nil {
+		return p, err
+	}
+	p.Load = time.Since(start)
+	defer func() {
+		for i := range layers {
+			layers[len(layers)-1-i].Release() // a quantized layer before its original
+		}
+	}()
+	var runs time.Duration
+	for begin, first := time.Now(), true; first || time.Since(begin) < enough; first = false {
+		start := time.Now()
+		xs, err := w.embedded(0)
+		if err == nil {
+			xs, err = w.layer(ctx, 0, 0, layers, xs)
+		}
+		if err != nil {
+			return p, err
+		}
+		middle := time.Now()
+		if err := w.score(ctx, 0, xs); err != nil {
+			return p, err
+		}
+		end := time.Now()
+		p.Layer, p.Head, runs = p.Layer+middle.Sub(start), p.Head+end.Sub(middle), runs+1
+		if first && end.Sub(begin) < enough {
+			p.Layer, p.Head, runs = 0, 0, 0 // the first time also fills caches
+		}
+	}
+	p.Layer, p.Head = p.Layer/runs, p.Head/runs
+	return p, nil
+}

@@ -1,0 +1,262 @@
+package windows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A Run reads windows with a model, or with several models and the original that they were made
+// from, in lock-step.
+type Run struct {
+	Windows  []Window
+	Original Stack // nil: none; then there is one model
+	Models   []Stack
+
+	Local  bool    // measure the local errors of linear layers
+	Amaxes *Amaxes // unless nil, observes the inputs of the original, or of the only model
+	Stream *Stream // unless nil, reads each layer once and applies it to all windows
+
+	Threads  int                   // goroutines; 0: one per processor
+	Progress func(done, total int) // unless nil, is called after each window of each layer and of the head
+}
+
+// A Result is what a Run measures.
+type Result struct {
+	Scores      Scores          // of the model, without an original
+	Comparisons []*Comparison   // by model, with an original
+	Layers      [][]LayerErrors // by model, with an original
+	Earlier     time.Duration   // that interrupted runs of a Stream took for the layers that this one did not repeat
+}
+
+// Do reads the windows. When ctx ends, it returns its error after the current window.
+func (r *Run) Do(ctx context.Context) (*Result, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	w := newWalk(r)
+	if r.Stream != nil {
+		return w.result, w.byLayer(ctx)
+	}
+	return w.result, w.byWindow(ctx)
+}
+
+// check returns an error for models that cannot read the windows, or not together.
+func (r *Run) check() error {
+	switch {
+	case len(r.Windows) == 0:
+		return errors.New("evaluate: there are no windows")
+	case len(r.Models) == 0 || r.Original == nil && len(r.Models) > 1:
+		return fmt.Errorf("evaluate: got %s, want one, or several and their original", count(len(r.Models), "model"))
+	}
+	stacks := r.Models
+	if r.Original != nil {
+		stacks = append([]Stack{r.Original}, r.Models...)
+	}
+	for _, s := range stacks {
+		if got, want := s.Vocabulary(), stacks[0].Vocabulary(); got != want {
+			return fmt.Errorf("evaluate: the model has a vocabulary of %d tokens, the original of %d: only models with the same tokenizer can be compared", got, want)
+		}
+		if got, want := s.Layers(), stacks[0].Layers(); got != want {
+			return fmt.Errorf("evaluate: the model has %d layers, the original %d: only models of the same architecture can be compared", got, want)
+		}
+		for i, w := range r.Windows {
+			if len(w.Tokens) > s.Positions() {
+				return fmt.Errorf("evaluate: window %d has %s, want at most %d, the positions of the model: use a shorter context", i+1, count(len(w.Tokens), "token"), s.Positions())
+			}
+			for _, t := range w.Tokens {
+				if t < 0 || int(t) >= s.Vocabulary() {
+					return fmt.Errorf("evaluate: window %d has token %d, want less than %d, the vocabulary of the model", i+1, t, s.Vocabulary())
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Run) newResult() *Result {
+	result := &Result{}
+	if r.Original == nil {
+		return result
+	}
+	for _, m := range r.Models {
+		result.Comparisons = append(result.Comparisons, &Comparison{})
+		result.Layers = append(result.Layers, make([]LayerErrors, m.Layers()))
+	}
+	return result
+}
+
+// A walk is a Run in progress. Stack 0 is the original if there is one.
+type walk struct {
+	*Run
+	stacks []Stack
+	scorer scorer
+	result *Result
+	done   int
+	total  int
+	layers int      // saved as complete by a Stream
+	sums   []uint64 // checksums of the residual streams after these layers, by stack
+	given  bool     // the directory of the Stream existed before its first run
+	start  time.Time
+}
+
+func newWalk(r *Run) *walk {
+	w := &walk{Run: r, stacks: r.Models, scorer: scorer{r.Models[0].Vocabulary(), r.Threads}, result: r.newResult(), start: time.Now()}
+	if r.Original != nil {
+		w.stacks = append([]Stack{r.Original}, r.Models...)
+	}
+	w.total = len(r.Windows) * (w.stacks[0].Layers() + 1)
+	return w
+}
+
+// embedded returns the residual streams of window i before the first layer.
+func (w *walk) embedded(i int) ([]tensor.Dense, error) {
+	xs := make([]tensor.Dense, len(w.stacks))
+	for k, s := range w.stacks {
+		x, err := s.Embed(w.Windows[i].Tokens)
+		if err != nil {
+			return nil, err
+		}
+		xs[k] = x
+	}
+	return xs, nil
+}
+
+// byWindow reads each window with all layers, which are in memory.
+func (w *walk) byWindow(ctx context.Context) error {
+	for i := range w.Windows {
+		xs, err := w.embedded(i)
+		if err != nil {
+			return err
+		}
+		for l := range w.stacks[0].Layers() {
+			layers, err := w.load(ctx, l)
+			if err != nil {
+				return err
+			}
+			if xs, err = w.layer(ctx, i, l, layers, xs); err != nil {
+				return err
+			}
+		}
+		if err := w.score(ctx, i, xs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load returns layer l of all stacks.
+func (w *walk) load(ctx context.Context, l int) ([]Layer, error) {
+	layers := make([]Layer, len(w.stacks))
+	for k, s := range w.stacks {
+		var original Layer
+		if k > 0 {
+			original = layers[0]
+		}
+		layer, err := s.Layer(ctx, l, original)
+		if err != nil {
+			return nil, err
+		}
+		layers[k] = layer
+	}
+	return layers, nil
+}
+
+// layer returns the residual streams of window i after layer l, and adds its errors.
+func (w *walk) layer(ctx context.Context, i, l int, layers []Layer, xs []tensor.Dense) ([]tensor.Dense, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ys := make([]tensor.Dense, len(xs))
+	for k, layer := range layers {
+		var watch Watch
+		if k == 0 {
+			watch = w.watch(l, layers[1:])
+		}
+		y, err := layer.Forward(xs[k], watch)
+		if err != nil {
+			return nil, fmt.Errorf("window %d: layer %d: %w", i+1, l, err)
+		}
+		ys[k] = y
+	}
+	for k := range w.result.Layers {
+		e := &w.result.Layers[k][l].Output
+		e.add(ys[k+1], ys[0], w.Threads)
+		if !e.finite() {
+			return nil, fmt.Errorf("window %d: layer %d: the output is NaN or infinite", i+1, l)
+		}
+	}
+	w.step()
+	return ys, nil
+}
+
+// watch returns what the first stack calls for its linear layers. models are the same layers of the
+// other stacks.
+func (w *walk) watch(l int, models []Layer) Watch {
+	watch := Watch{}
+	if w.Amaxes != nil {
+		watch.Cache = w.Amaxes.cache
+	}
+	local := w.Local && len(models) > 0
+	if w.Amaxes == nil && !local {
+		return watch
+	}
+	watch.Linear = func(linear string, in, out tensor.Dense) error {
+		if w.Amaxes != nil {
+			w.Amaxes.input(linear, in)
+		}
+		if !local {
+			return nil
+		}
+		for k, m := range models {
+			y, err := m.Apply(linear, in)
+			if err != nil {
+				return err
+			}
+			w.result.Layers[k][l].linear(linear).add(y, out, w.Threads)
+		}
+		return nil
+	}
+	return watch
+}
+
+// score adds the scored tokens of window i, whose residual streams after the last layer are xs.
+func (w *walk) score(ctx context.Context, i int, xs []tensor.Dense) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	window := w.Windows[i]
+	heads := make([]Head, len(xs))
+	for k, s := range w.stacks {
+		// The logits of a token predict the next one.
+		rows := xs[k].View(window.First-1, len(window.Tokens)-1, 0, xs[k].Cols)
+		head, err := s.Head(rows)
+		if err != nil {
+			return err
+		}
+		heads[k] = head
+	}
+	targets := window.Tokens[window.First:]
+	var err error
+	if w.Original == nil {
+		err = w.scorer.score(&w.result.Scores, heads[0], targets)
+	} else {
+		err = w.scorer.compare(w.result.Comparisons, heads[0], heads[1:], targets)
+	}
+	if err != nil {
+		return fmt.Errorf("window %d: %w", i+1, err)
+	}
+	w.step()
+	return nil
+}
+
+// step reports progress.
+func (w *walk) step() {
+	w.done++
+	if w.Progress != nil {
+		w.Progress(w.done, w.total)
+	}
+}

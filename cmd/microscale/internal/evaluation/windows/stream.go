@@ -1,0 +1,223 @@
+package windows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A Stream evaluates layer by layer: it reads a layer, applies it to all windows, and drops it.
+// The residual streams of all windows are in files of Dir, in F32, so that results have the bits
+// of an evaluation window by window. The state, with the checksums of these files, is saved after each layer,
+// and a Run of the same evaluation resumes there. Its files, and Dir if it created it, are removed at the end, and
+// when a run fails before its first layer is complete. Files of others in Dir are left alone. Dir is locked meanwhile.
+type Stream struct {
+	Dir string            // is created if it does not exist; it may hold the state of an interrupted run
+	Key map[string]string // identifies the evaluation: "model", "text", …, as errors name them
+}
+
+// lock creates the directory and locks it. given reports whether the directory existed.
+func (s *Stream) lock() (held *durable.Lock, given bool, err error) {
+	_, err = os.Lstat(s.Dir)
+	given = err == nil
+	if err := os.MkdirAll(s.Dir, 0o777); err != nil {
+		return nil, given, err
+	}
+	held, err = durable.Dir(s.Dir)
+	if errors.Is(err, durable.ErrHeld) {
+		err = fmt.Errorf("%s: another evaluation uses the directory: wait for it, or name another directory", s.Dir)
+	}
+	return held, given, err
+}
+
+// remove removes the files of the stream and, unless it was given, the directory if nothing else is in it. A run
+// that is killed meanwhile leaves a state from which the next one begins again.
+func (w *walk) remove() error {
+	s := w.Stream
+	if err := s.save(state{Key: s.Key, Layers: -1, Given: w.given}); err != nil {
+		return err
+	}
+	var names []string
+	for k := range w.stacks {
+		for l := range w.stacks[0].Layers() + 1 {
+			names = append(names, s.residuals(k, l))
+		}
+	}
+	entries, err := os.ReadDir(s.Dir)
+	for _, e := range entries {
+		if isTemporary(e) {
+			names = append(names, filepath.Join(s.Dir, e.Name()))
+		}
+	}
+	for _, name := range append(names, filepath.Join(s.Dir, streamState)) {
+		if removed := os.Remove(name); !errors.Is(removed, fs.ErrNotExist) {
+			err = errors.Join(err, removed)
+		}
+	}
+	if !w.given && err == nil {
+		_ = os.Remove(s.Dir) // fails if others put files there
+	}
+	return err
+}
+
+// byLayer reads each layer once and applies it to all windows. If it fails, the directory keeps the
+// layers that are complete, if any.
+func (w *walk) byLayer(ctx context.Context) (err error) {
+	held, given, err := w.Stream.lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	st, err := w.Stream.begin(given)
+	if err != nil {
+		return err
+	}
+	w.layers, w.sums, w.given, w.result.Earlier = st.Layers, st.Sums, st.Given, st.Time
+	err = w.eachLayer(ctx, st)
+	switch {
+	case err == nil:
+		return w.remove()
+	case ctx.Err() != nil, errors.As(err, new(*damagedFile)):
+		return err
+	case w.layers <= 0:
+		return errors.Join(err, w.remove())
+	}
+	return fmt.Errorf("%w; %s keeps the completed layers: to resume, repeat the evaluation; to discard them, remove the directory", err, w.Stream.Dir)
+}
+
+// eachLayer embeds the windows, unless a run is resumed, applies the layers after those of st, and
+// scores the windows.
+func (w *walk) eachLayer(ctx context.Context, st state) error {
+	if st.Layers >= 0 {
+		if err := w.eachWindow(st.Layers, func(int, []tensor.Dense) error { return ctx.Err() }); err != nil { // before the work
+			return err
+		}
+		w.result.Layers = st.Errors
+		if w.Amaxes != nil && st.Amaxes != nil {
+			*w.Amaxes = *st.Amaxes
+		}
+		w.done = st.Layers * len(w.Windows)
+	} else if err := w.embed(); err != nil {
+		return err
+	}
+	n := w.stacks[0].Layers()
+	next := w.prefetch(ctx, w.layers)
+	for l := w.layers; l < n; l++ {
+		loaded := <-next
+		if loaded.err != nil {
+			return loaded.err
+		}
+		if l+1 < n {
+			next = w.prefetch(ctx, l+1)
+		}
+		if err := w.streamLayer(ctx, l, loaded.layers); err != nil {
+			if l+1 < n {
+				<-next // it reads the sources, which the caller closes
+			}
+			return err
+		}
+		for _, layer := range slices.Backward(loaded.layers) { // a quantized layer before its original
+			layer.Release()
+		}
+	}
+	return w.scoreAll(ctx, n)
+}
+
+// A loading is the result of load.
+type loading struct {
+	layers []Layer
+	err    error
+}
+
+// prefetch loads layer l, if there is one, while others compute.
+func (w *walk) prefetch(ctx context.Context, l int) <-chan loading {
+	result := make(chan loading, 1)
+	if l >= w.stacks[0].Layers() {
+		return result
+	}
+	go func() {
+		layers, err := w.load(ctx, l)
+		result <- loading{layers, err}
+	}()
+	return result
+}
+
+// embed writes the residual streams before the first layer.
+func (w *walk) embed() error {
+	files, err := w.create(0)
+	if err != nil {
+		return err
+	}
+	for i := range w.Windows {
+		xs, err := w.embedded(i)
+		if err == nil {
+			err = appendAll(files, xs)
+		}
+		if err != nil {
+			return errors.Join(err, closeAll(files))
+		}
+	}
+	return w.save(0, files)
+}
+
+// appendAll writes the residual streams of the next window.
+func appendAll(files []*residuals, xs []tensor.Dense) error {
+	for k, x := range xs {
+		if err := files[k].append(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save finishes the files after a number of layers, and saves the state.
+func (w *walk) save(layers int, files []*residuals) error {
+	sums, err := finish(files)
+	if err != nil {
+		return err
+	}
+	w.layers, w.sums = layers, sums
+	return w.Stream.save(state{
+		Key: w.Stream.Key, Layers: layers, Sums: sums, Errors: w.result.Layers, Amaxes: w.Amaxes, Time: w.result.Earlier + time.Since(w.start), Given: w.given,
+	})
+}
+
+// streamLayer applies layer l to all windows.
+func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
+	to, err := w.create(l + 1)
+	if err != nil {
+		return err
+	}
+	err = w.eachWindow(l, func(i int, xs []tensor.Dense) error {
+		ys, err := w.layer(ctx, i, l, layers, xs)
+		if err != nil {
+			return err
+		}
+		return appendAll(to, ys)
+	})
+	if err != nil {
+		return errors.Join(err, closeAll(to))
+	}
+	if err := w.save(l+1, to); err != nil {
+		return err
+	}
+	for k := range w.stacks {
+		if err := os.Remove(w.Stream.residuals(k, l)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scoreAll scores all windows after the last layer.
+func (w *walk) scoreAll(ctx context.Context, layers int) error {
+	return w.eachWindow(layers, func(i int, xs []tensor.Dense) error { return w.score(ctx, i, xs) })
+}

@@ -1,0 +1,84 @@
+package flags
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/train"
+)
+
+// plain matches the arguments that no shell changes.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
+
+// quoted returns an argument as a POSIX shell reads it.
+func quoted(argument string) string {
+	if plain.MatchString(argument) {
+		return argument
+	}
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+}
+
+// CommandLine returns the command line of cmd with the flags that were given, for a POSIX shell.
+func CommandLine(cmd *cobra.Command) string {
+	line := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if f.Value.Type() == "bool" {
+				line = append(line, fmt.Sprintf("--%s=%s", f.Name, v))
+			} else {
+				line = append(line, fmt.Sprintf("--%s %s", f.Name, quoted(v)))
+			}
+		}
+	})
+	return strings.Join(line, " ")
+}
+
+// A FlagValue is a flag and its value as text.
+type FlagValue struct{ Name, Value string }
+
+// FlagValues returns all flags of cmd in the order of their names.
+func FlagValues(cmd *cobra.Command) (list []FlagValue) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { list = append(list, FlagValue{f.Name, f.Value.String()}) })
+	return list
+}
+
+// transient are the flags that a resumed run may change.
+var transient = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true, "dp": true, "timeout": true, "mpi-library": true, "config": true}
+
+// StoredArguments returns the flags of a run as pairs of name and value, for
+// TakeArguments.
+func StoredArguments(cmd *cobra.Command, corpus *train.Corpus) []string {
+	var list []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !transient[f.Name] {
+			list = append(list, f.Name, f.Value.String())
+		}
+	})
+	for _, s := range corpus.Sources {
+		list = append(list, "data", s)
+	}
+	return list
+}
+
+// TakeArguments sets the flags of a resumed run that the command line does not give.
+func TakeArguments(cmd *cobra.Command, list []string) error {
+	given := map[string]bool{}
+	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
+	for i := 0; i+1 < len(list); i += 2 {
+		if given[list[i]] {
+			continue
+		}
+		if err := cmd.Flags().Set(list[i], list[i+1]); err != nil {
+			return fmt.Errorf("the checkpoint was written with --%s %s, which this version does not accept: resume with the version that wrote it", list[i], list[i+1])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/internal/naming"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// GGUFDestination sets the convention to that of GGUF if dst is a GGUF file. It is an
+// error if one is GGUF and the other is not. client is the zero value for commands without --for.
+func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], dst string) error {
+	isFile := strings.HasSuffix(dst, llamacpp.Suffix)
+	switch {
+	case isFile && !layout.Given:
+		layout.Value = checkpoint.GGUF()
+	case isFile && !layout.Value.InGGUF():
+		return show.Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", show.Printable(dst), llamacpp.Suffix, client.chosen(layout))
+	case !isFile && layout.Value.InGGUF():
+		return show.Misuse("%s writes one file: use a DST that ends in %s", client.chosen(layout), llamacpp.Suffix)
+	}
+	return nil
+}
+
+// Patterns is the value of a repeatable flag of regular expressions.
+type Patterns []*regexp.Regexp
+
+func (p *Patterns) String() string {
+	var texts []string
+	for _, re := range *p {
+		texts = append(texts, re.String())
+	}
+	return strings.Join(texts, " ")
+}
+
+// Type returns the placeholder of the value in the help.
+func (p *Patterns) Type() string { return "REGEXP" }
+
+// Set compiles s and adds it.
+func (p *Patterns) Set(s string) error {
+	re, err := regexp.Compile(s)
+	if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+		return fmt.Errorf("%q is not a regular expression: %s", s, bad.Code)
+	}
+	if err != nil {
+		return err
+	}
+	*p = append(*p, re)
+	return nil
+}
+
+// AddConvention adds --convention to cmd.
+func AddConvention(cmd *cobra.Command) *Choice[*checkpoint.Convention] {
+	names := Names(checkpoint.Conventions())
+	return AddChoice(cmd, "convention", "store DST in convention `NAME`: "+strings.Join(names, ", "), "", names, lookupConvention)
+}
+
+// AddScheme adds --scheme to cmd.
+func AddScheme(cmd *cobra.Command) *Choice[string] {
+	names := checkpoint.SchemeNames()
+	return AddChoice(cmd, "scheme", "scheme `NAME`, if the convention has several for the format: "+strings.Join(names, ", "), "", names, func(name string) (string, error) {
+		for _, n := range names {
+			if strings.EqualFold(n, name) {
+				return n, nil
+			}
+		}
+		return "", naming.Unknown("scheme", name, names)
+	})
+}
+
+// A CalibrationFlag is the source of activation scales.
+type CalibrationFlag struct {
+	inputs string // a file or "constant"; "": none
+	cache  bool
+}
+
+// constantCalibration is the value of --calibration for scales of 1.
+const constantCalibration = "constant"
+
+// AddCalibration adds --calibration and --kv-cache to cmd.
+func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
+	var c CalibrationFlag
+	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store activation scales computed from the amaxes in `FILE` (TOML or JSON, see microscale calibrate); \""+constantCalibration+"\": scales of 1, as in NVIDIA's data-free recipe")
+	cmd.Flags().BoolVar(&c.cache, "kv-cache", false, "store scales of 1 for an FP8 KV cache; a --calibration FILE may hold others")
+	return &c
+}
+
+// Read returns the calibration, or nil if there is none.
+func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
+	switch {
+	case c.inputs == "" && !c.cache:
+		return nil, nil
+	case c.inputs == "", strings.EqualFold(c.inputs, constantCalibration):
+		return &convert.Calibration{ConstantInputs: c.inputs != "", ConstantCache: c.cache}, nil
+	case c.cache:
+		return nil, show.Misuse("--kv-cache and --calibration %s both set KV cache scales: omit one", c.inputs)
+	}
+	return convert.ReadCalibration(c.inputs)
+}
+
+// A ClientFlag is --for: the client to write a checkpoint for.
+type ClientFlag struct {
+	*Choice[client.Client]
+}
+
+// AddFor adds --for to cmd. It excludes --convention.
+func AddFor(cmd *cobra.Command) ClientFlag {
+	names := Names(client.All())
+	c := AddChoice(cmd, "for", "store DST as client `NAME` reads it: "+strings.Join(names, ", "), "", names, client.Lookup)
+	return ClientFlag{c}
+}
+
+// Choose sets layout, and scheme unless that is given, to those that the client reads
+// for f.
+func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention], scheme *Choice[string]) error {
+	if !c.Given {
+		return nil
+	}
+	convention, name, err := c.Value.Stores(f)
+	if err != nil {
+		return show.Misuse("--for: %v", err)
+	}
+	layout.Value, layout.Given = convention, true
+	if !scheme.Given {
+		scheme.Value = name
+	} else if !c.Value.Reads(convention.Name, scheme.Value) {
+		return show.Misuse("--for: %s does not read scheme %s of %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value, convention, name)
+	}
+	return nil
+}
+
+// chosen returns the choice of layout as the user made it: by --for, or as a convention.
+func (c ClientFlag) chosen(layout *Choice[*checkpoint.Convention]) string {
+	if c.Choice != nil && c.Given {
+		return "--for " + c.text
+	}
+	return "convention " + layout.Value.String()
+}
+
+// lookupConvention finds a convention. For the name of a client, its error points to
+// --for.
+func lookupConvention(name string) (*checkpoint.Convention, error) {
+	convention, err := checkpoint.LookupConvention(name)
+	if err == nil {
+		return convention, nil
+	}
+	if client, clientErr := client.Lookup(name); clientErr == nil {
+		return nil, fmt.Errorf("%s is a client, not a convention: use --for %s", name, client)
+	}
+	return nil, err
+}
+
+// AddClients adds --client to cmd.
+func AddClients(cmd *cobra.Command) *[]client.Client {
+	names := Names(client.All())
+	c := &List[client.Client]{parse: client.Lookup}
+	cmd.Flags().Var(c, "client", "also report what the clients `NAMES` would reject or misread: "+strings.Join(names, ", "))
+	complete(cmd, "client", names, cobra.ShellCompDirectiveNoFileComp)
+	return &c.values
+}

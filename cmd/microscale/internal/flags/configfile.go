@@ -1,0 +1,227 @@
+package flags
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/internal/naming"
+)
+
+// megatron maps arguments of Megatron-LM, and fields of its TransformerConfig, to flags that mean the same.
+var megatron = map[string]string{
+	"num-layers": "layers", "hidden-size": "hidden", "ffn-hidden-size": "intermediate", "num-attention-heads": "heads", "num-query-groups": "kv-heads",
+	"seq-length": "sequence", "global-batch-size": "batch", "train-iters": "steps", "data-parallel-size": "dp",
+	"lr": "learning-rate", "lr-decay-style": "schedule", "lr-warmup-fraction": "warmup", "clip-grad": "clip",
+	"eval-interval": "eval-every", "save-interval": "checkpoint-every", "save": "out", "data-path": "data",
+	"tensor-model-parallel-size": "tp", "use-distributed-optimizer": "distributed-optimizer",
+	"fp8-recipe": "recipe", "fp8": "fp8-format", "fp8-margin": "margin", "fp8-amax-history-len": "amax-history-len", "fp8-amax-compute-algo": "amax-compute-algo",
+	"fp8-dot-product-attention": "fp8-dpa", "fp8-multi-head-attention": "fp8-mha",
+	"fp4-recipe": "recipe", "fp4-param": "fp8-param", "fp4-param-gather": "fp8-param-gather",
+	"micro-batch-size": "microbatches", "grad-reduce-in-bf16": "grad-reduce", "distributed-timeout-minutes": "timeout",
+}
+
+// converted maps arguments of Megatron-LM to functions that return the value of their flag.
+var converted = map[string]func(cmd *cobra.Command, value string) (string, error){
+	"micro-batch-size":            microbatches,
+	"grad-reduce-in-bf16":         gradReduce,
+	"distributed-timeout-minutes": func(_ *cobra.Command, value string) (string, error) { return value + "m", nil },
+}
+
+// microbatches returns the number of microbatches with a number of sequences each.
+func microbatches(cmd *cobra.Command, value string) (string, error) {
+	batch, err := strconv.ParseUint(cmd.Flag("batch").Value.String(), 10, 64)
+	if err != nil {
+		return "", err
+	}
+	if size, err := strconv.ParseUint(value, 10, 64); err == nil && size > 0 && batch%size == 0 {
+		return fmt.Sprint(batch / size), nil
+	}
+	return "", fmt.Errorf("got %s, want a divisor of the batch of %d sequences", value, batch)
+}
+
+// gradReduce returns the format of gradients.
+func gradReduce(_ *cobra.Command, value string) (string, error) {
+	bf16, err := strconv.ParseBool(value)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("got %q, want true or false", value)
+	case bf16:
+		return "bf16", nil
+	}
+	return "fp32", nil
+}
+
+// maxConfig is the maximum size of a file of flags in bytes.
+const maxConfig = 1 << 20
+
+// AddConfig adds --config to cmd. The file is read before the checks of Exclusive and Needs.
+func AddConfig(cmd *cobra.Command) {
+	path := cmd.Flags().String("config", "", "take flags that are not given from TOML `FILE`, by their names or those of Megatron-LM")
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("config") {
+			return nil
+		}
+		if *path == "" {
+			return show.Misuse("--config is empty: name a TOML file")
+		}
+		return takeConfig(cmd, *path)
+	}
+}
+
+// takeConfig sets the flags of a TOML file that the command line does not give. A key is the name of
+// a flag, or that of an argument of Megatron-LM, with - or _. Tables group keys and have no meaning.
+func takeConfig(cmd *cobra.Command, path string) error {
+	text, err := limits.ReadFile(path, maxConfig)
+	if err != nil {
+		return err
+	}
+	var file map[string]any
+	err = limits.CheckTOML(text)
+	if err == nil {
+		err = toml.Unmarshal(text, &file)
+	}
+	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
+		err = fmt.Errorf("line %d: %s", syntax.Position.Line, limits.Text(syntax.Message))
+	}
+	var list []setting
+	if err == nil {
+		list, err = settingsOf(cmd, file, "")
+	}
+	if err == nil {
+		err = takeSettings(cmd, list)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// A setting is a key of a file of flags.
+type setting struct {
+	key      string // with its tables, as the file has it
+	argument string // key without tables and with hyphens
+	flag     string
+	value    any
+}
+
+// settingsOf returns the settings of a table in the order of their keys, those that follow from others last.
+func settingsOf(cmd *cobra.Command, table map[string]any, within string) (list []setting, err error) {
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		if t, ok := table[key].(map[string]any); ok {
+			inner, err := settingsOf(cmd, t, within+key+".")
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, inner...)
+			continue
+		}
+		s := setting{key: within + key, argument: strings.ReplaceAll(key, "_", "-"), value: table[key]}
+		if s.flag = megatron[s.argument]; s.flag == "" {
+			s.flag = s.argument
+		}
+		if cmd.Flags().Lookup(s.flag) == nil || notInFile[s.flag] {
+			return nil, unknownKey(cmd, s)
+		}
+		list = append(list, s)
+	}
+	slices.SortStableFunc(list, func(a, b setting) int { return cmp.Compare(order(a), order(b)) })
+	return list, nil
+}
+
+// order is 0 for settings with a value and 1 for those that follow from others.
+func order(s setting) int {
+	if converted[s.argument] != nil {
+		return 1
+	}
+	return 0
+}
+
+// notInFile are the flags that a file of flags cannot set.
+var notInFile = map[string]bool{"config": true, "help": true, helpAll: true}
+
+// unknownKey returns the error for a key that names no flag of cmd.
+func unknownKey(cmd *cobra.Command, s setting) error {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !notInFile[f.Name] {
+			names = append(names, f.Name)
+		}
+	})
+	for argument, flag := range megatron {
+		if cmd.Flags().Lookup(flag) != nil {
+			names = append(names, argument)
+		}
+	}
+	slices.Sort(names)
+	remedy := fmt.Sprintf(": use the names of flags of %s, such as learning-rate", cmd.CommandPath())
+	if near := naming.Nearest(s.argument, names); len(near) > 0 {
+		remedy = fmt.Sprintf(": did you mean %s?", strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown key %q%s", s.key, remedy)
+}
+
+// takeSettings sets the flags that the command line does not give.
+func takeSettings(cmd *cobra.Command, list []setting) error {
+	given := map[string]bool{}
+	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
+	by := map[string]string{} // the key that set a flag
+	for _, s := range list {
+		if first := by[s.flag]; first != "" {
+			return fmt.Errorf("%s and %s set the same flag, --%s: omit one", first, s.key, s.flag)
+		}
+		by[s.flag] = s.key
+		if given[s.flag] {
+			continue
+		}
+		if err := s.take(cmd); err != nil {
+			return fmt.Errorf("%s: %w", s.key, err)
+		}
+	}
+	return nil
+}
+
+// take sets the flag. A list sets a repeatable flag once for each element, and others to the elements
+// separated by commas.
+func (s *setting) take(cmd *cobra.Command) error {
+	elements, isList := s.value.([]any)
+	if !isList {
+		elements = []any{s.value}
+	}
+	var values []string
+	for _, e := range elements {
+		switch e.(type) {
+		case string, bool, int64, float64:
+			values = append(values, fmt.Sprint(e))
+		default:
+			return errors.New("got a table, a list of lists or a date, want a string, a number, a boolean or a list of these")
+		}
+	}
+	if isList {
+		if _, repeatable := cmd.Flag(s.flag).Value.(pflag.SliceValue); !repeatable {
+			values = []string{strings.Join(values, ",")}
+		}
+	}
+	for _, v := range values {
+		if convert := converted[s.argument]; convert != nil {
+			var err error
+			if v, err = convert(cmd, v); err != nil {
+				return err
+			}
+		}
+		if err := cmd.Flags().Set(s.flag, v); err != nil {
+			return invalidValue(err)
+		}
+	}
+	return nil
+}

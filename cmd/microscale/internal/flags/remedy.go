@@ -1,0 +1,35 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/convert"
+)
+
+// remedies are the flags that help with an error of package convert, which names no flags.
+var remedies = []struct {
+	cause error
+	text  string
+}{
+	{fs.ErrExist, "--force replaces a checkpoint"},
+	{convert.ErrNonFinite, "--allow-nonfinite quantizes it anyway"},
+	{convert.ErrQuantized, "--requantize quantizes the values that its clients decode"},
+	{convert.ErrUnfinished, "--shard I/N runs a worker, --resume continues it"},
+}
+
+// Remedied adds the flag that helps to the errors of a command that converts.
+func Remedied(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := work(cmd, args)
+		for _, r := range remedies {
+			if errors.Is(err, r.cause) {
+				return fmt.Errorf("%w; %s", err, r.text)
+			}
+		}
+		return err
+	}
+}

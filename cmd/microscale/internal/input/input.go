@@ -1,0 +1,81 @@
+// Package input opens the checkpoint that a command reads: a directory, a file, a
+// model on the Hugging Face Hub, or the built-in sample.
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/generation"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/hf/hub"
+	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// Help describes the argument SRC of commands.
+const Help = `SRC is a Hugging Face directory (config.json, *.safetensors, an index), a
+.safetensors or .gguf file, a model on the Hugging Face Hub (hf://OWNER/NAME or
+hf://OWNER/NAME@REVISION; HF_ENDPOINT, HF_TOKEN and HF_HOME apply), or
+"sample:", a built-in Llama-shaped checkpoint of 9.7 M parameters.`
+
+// OpenFor is Open for a conversion to DST. The weights of a GGUF file become one file if DST ends in
+// .safetensors, and otherwise a directory with configuration and tokenizer.
+func OpenFor(ctx context.Context, src, dst string) (*hf.Checkpoint, error) {
+	c, err := Open(ctx, src)
+	if err == nil && c.Single && strings.HasSuffix(dst, safetensors.Suffix) {
+		c.Config = nil
+	}
+	return c, err
+}
+
+// onHub adds to err, an error of opening arg, the name of a model on the hub that arg may mean:
+// OWNER/NAME or the address of its page.
+func onHub(arg string, err error) error {
+	if _, statErr := os.Lstat(arg); err == nil || !errors.Is(statErr, fs.ErrNotExist) {
+		return err
+	}
+	client, hubErr := hub.FromEnvironment(os.Getenv)
+	if hubErr != nil {
+		return err
+	}
+	repository, hubErr := hub.Parse(hub.Scheme + strings.TrimPrefix(arg, client.Endpoint+"/"))
+	if hubErr != nil {
+		return err
+	}
+	return fmt.Errorf("%w; for the model on the hub use %s", err, repository)
+}
+
+// Open opens the checkpoint that the argument SRC names. The caller closes it.
+func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
+	switch {
+	case strings.HasSuffix(arg, llamacpp.Suffix):
+		return convert.Open(arg)
+	case !strings.HasPrefix(arg, hub.Scheme):
+		c, err := sample.Open(ctx, arg)
+		return c, onHub(arg, show.Interrupted(err, "the sample was not created"))
+	}
+	client, err := hub.FromEnvironment(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.Open(ctx, arg)
+	return c, show.Interrupted(err, "the model on the hub was not opened")
+}
+
+// LoadModel reads the model that an argument names for inference.
+func LoadModel(ctx context.Context, arg string, o generation.Options) (*generation.Model, error) {
+	source, err := Open(ctx, arg)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	return generation.Load(ctx, arg, source, o)
+}

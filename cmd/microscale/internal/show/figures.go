@@ -1,0 +1,92 @@
+package show
+
+import (
+	"fmt"
+	"math"
+)
+
+// BytesText returns a size in decimal units, with three digits.
+func BytesText(n float64) string {
+	return UnitText(n, " B", " kB", " MB", " GB", " TB", " PB")
+}
+
+// Counted returns a number with its noun: 1 file, 2 files.
+func Counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// ParametersText returns the size of a model with three digits, such as 9.74 M
+// parameters or 68.7 B parameters. Below a hundred thousand it is exact.
+func ParametersText(n float64) string {
+	if n < 100_000 {
+		return Counted(int(n), "parameter")
+	}
+	return UnitText(n, "", " k", " M", " B", " T") + " parameters"
+}
+
+// UnitText returns n with three digits in the largest unit that is not above n. Each
+// unit is a thousand times the one before. The first has no fraction.
+func UnitText(n float64, units ...string) string {
+	u := 0
+	for n >= 999.5 && u < len(units)-1 {
+		n /= 1000
+		u++
+	}
+	digits := 0
+	switch {
+	case u == 0:
+	case n < 9.995:
+		digits = 2
+	case n < 99.95:
+		digits = 1
+	}
+	return fmt.Sprintf("%.*f%s", digits, n, units[u])
+}
+
+// DurationText returns a time in seconds as text: 12 ms, 1.2 s, 42 s, 2 min 5 s,
+// 3 h 7 min.
+func DurationText(s float64) string {
+	switch whole := int64(math.Round(s)); {
+	case s < 0.0005:
+		return "0 ms"
+	case s < 0.9995:
+		return fmt.Sprintf("%.0f ms", 1000*s)
+	case s < 59.5:
+		return fmt.Sprintf("%.2g s", s)
+	case whole < 3600:
+		return fmt.Sprintf("%d min %d s", whole/60, whole%60)
+	default:
+		minutes := int64(math.Round(s / 60))
+		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
+	}
+}
+
+// Decibels returns an SQNR as text.
+func Decibels(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "exact"
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// Percent returns a fraction as a percentage, with fewer digits for small ones.
+func Percent(v float64) string {
+	const least = 0.000001
+	switch {
+	case v == 0:
+		return "0"
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "-"
+	case math.Abs(v) < least:
+		return fmt.Sprintf("<%.1g%%", 100*least)
+	case math.Abs(v) < 0.01:
+		return fmt.Sprintf("%.1g%%", 100*v)
+	}
+	return fmt.Sprintf("%.1f%%", 100*v)
+}

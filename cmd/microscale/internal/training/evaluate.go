@@ -1,0 +1,153 @@
+package training
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/train"
+)
+
+// maxSequence is the default sequence length of an evaluation, in tokens, if the model
+// has as many positions.
+const maxSequence = 1024
+
+// An Evaluation computes the perplexity of a byte-level model.
+type Evaluation struct {
+	Model       string   // a directory
+	Data        []string // as train.OpenCorpus reads it
+	Tokens      int      // maximum
+	Sequence    int      // tokens; 0: those of the model, at most maxSequence
+	Recipe      recipe.Recipe
+	Activations bool // quantize activations
+	Threads     int
+}
+
+// Evaluated is the result of an Evaluation.
+type Evaluated struct {
+	Evaluation
+	sources   []string
+	text      string // name of the corpus
+	quantized bool
+	scales    activationScales
+	tokens    int
+	loss      float64 // nats per byte
+	seconds   float64
+}
+
+// Run evaluates the model.
+func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
+	m, err := LoadModel(ctx, e.Model, decoder.LoadOptions{Activations: e.Activations})
+	if err != nil {
+		return nil, err
+	}
+	var scales activationScales
+	scales.stored, scales.perToken, scales.caches = m.ActivationScales()
+	if e.Activations && scales == (activationScales{}) {
+		return nil, show.Misuse("--activations: %s has no quantized weights and no KV cache scales; use --recipe instead", show.Printable(e.Model))
+	}
+	accumulator := e.Recipe.Accumulate[recipe.Fprop]
+	switch {
+	case accumulator.Model == nil || e.Activations: // the layers report units that do not exist
+	case m.Quantized():
+		return nil, show.Misuse("--accumulate: %s has quantized weights, which a matrix unit multiplies by quantized activations: add --activations", show.Printable(e.Model))
+	default:
+		if err := e.Recipe.Validate(); err != nil {
+			return nil, show.Misuse("--accumulate: %v", err)
+		}
+	}
+	if positions := m.Config.MaxPositionEmbeddings; e.Sequence == 0 {
+		e.Sequence = min(positions, maxSequence)
+	} else if e.Sequence > positions {
+		return nil, show.Misuse("--sequence: got %d, want at most %d, the positions of the model", e.Sequence, positions)
+	}
+	corpus, err := train.OpenCorpus(e.Data...)
+	if err != nil {
+		return nil, err
+	}
+	tokens, targets, err := corpus.Validation(max(e.Tokens/e.Sequence, 1), e.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	scope := nn.Scope{Recipe: e.Recipe, Threads: e.Threads}
+	start := time.Now()
+	evaluation, err := train.Evaluate(ctx, m, scope, tokens, targets, e.Sequence)
+	if err != nil {
+		return nil, show.Interrupted(err, "nothing was measured")
+	}
+	if loss := evaluation.Loss; math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return nil, fmt.Errorf("evaluate %s: the loss is %g nats per byte: the logits of some token are NaN or infinite: check the weights with microscale inspect", show.Printable(e.Model), loss)
+	}
+	return &Evaluated{Evaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
+}
+
+// An EvalDocument is an evaluation as JSON.
+type EvalDocument struct {
+	Model       string `json:"model"`
+	Quantized   bool   `json:"quantized"`
+	Activations bool   `json:"activations"`
+
+	// Weights whose input has a stored scale, weights whose input gets a scale per token,
+	// and attention layers with an FP8 KV cache.
+	StoredScales int `json:"stored_activation_scales"`
+	TokenScales  int `json:"token_activation_scales"`
+	KVCaches     int `json:"fp8_kv_caches"`
+
+	Accumulate string `json:"accumulate"` // how the products of linear layers are added
+
+	Data        []string    `json:"data"`
+	Tokens      int         `json:"tokens"`
+	Sequence    int         `json:"sequence"`
+	Loss        show.Number `json:"loss"` // nats per byte
+	Perplexity  show.Number `json:"perplexity"`
+	BitsPerByte show.Number `json:"bits_per_byte"`
+	Seconds     float64     `json:"seconds"`
+}
+
+// Print prints the result as text or JSON.
+func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return show.PrintJSON(w, EvalDocument{
+			Model: r.Model, Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored, TokenScales: r.scales.perToken, KVCaches: r.scales.caches,
+			Accumulate: r.Recipe.Accumulate[recipe.Fprop].String(), Data: r.sources, Tokens: r.tokens, Sequence: r.Sequence,
+			Loss: show.Number(r.loss), Perplexity: show.Number(math.Exp(r.loss)), BitsPerByte: show.Number(r.loss / math.Ln2), Seconds: r.seconds,
+		})
+	}
+	accumulated := ""
+	if a := r.Recipe.Accumulate[recipe.Fprop]; a.Model != nil {
+		accumulated = fmt.Sprintf("products of linear layers added as %s does\n", a)
+	}
+	_, err := fmt.Fprintf(w, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n%s%s",
+		show.Printable(r.Model), r.loss, math.Exp(r.loss), r.tokens, show.Printable(r.text), show.DurationText(r.seconds), activationsText(r.scales), accumulated)
+	return err
+}
+
+// activationScales counts the scales of activations, as decoder.Model.ActivationScales.
+type activationScales struct{ stored, perToken, caches int }
+
+// activationsText describes the scales of activations in a line, "" without any.
+func activationsText(n activationScales) string {
+	if n == (activationScales{}) {
+		return ""
+	}
+	return fmt.Sprintf("activations: %s with stored scales, %d with scales per token; FP8 KV cache in %s\n",
+		show.Counted(n.stored, "weight"), n.perToken, show.Counted(n.caches, "layer"))
+}
+
+// LoadModel reads a byte-level model.
+func LoadModel(ctx context.Context, dir string, o decoder.LoadOptions) (*decoder.Model, error) {
+	m, err := decoder.Load(ctx, dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Config.RequireBytes(); err != nil {
+		return nil, fmt.Errorf("load %s: %w; --text evaluates models with a tokenizer", dir, err)
+	}
+	return m, nil
+}

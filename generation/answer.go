@@ -1,0 +1,191 @@
+package generation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/microscale-go/microscale/generation/sampling"
+	"github.com/microscale-go/microscale/tokenizer"
+)
+
+// A Request asks for one answer.
+type Request struct {
+	Prompt    []int32
+	MaxTokens int      // maximum number of generated tokens; 0: as many as the context has positions for
+	Stop      []string // strings that end the answer, and are not part of it
+	Sampling  sampling.Options
+}
+
+// A Finish is the reason for the end of an answer, as OpenAI's API names it. The answer has not ended if it
+// is empty.
+type Finish string
+
+// Reasons for the end of an answer.
+const (
+	Stopped Finish = "stop"   // a stop token or a stop string
+	Length  Finish = "length" // MaxTokens, or the context is full
+)
+
+// An Answer is a text that a model writes.
+type Answer struct {
+	Finish Finish
+	Full   bool // whether it ended because the context is full
+
+	PromptTokens int // of the whole prompt
+	Cached       int // tokens of the prompt that the context held
+	Tokens       int // generated, without the stop token
+
+	PromptTime time.Duration // of forward passes for the prompt
+	Time       time.Duration // of all other steps
+	read       int           // tokens of the prompt computed
+	steps      int           // other than those of the prompt
+
+	model   *Model
+	context *Context
+	request Request
+	pending []int32 // tokens to compute
+	sampler *sampling.Sampler
+	stream  *tokenizer.Stream
+	stopper stopper
+}
+
+// promptChunk is the number of prompt tokens in one Step.
+const promptChunk = 512
+
+// Begin prepares an answer in a context, which no other answer may use until the end. Step computes it.
+func (m *Model) Begin(c *Context, r Request) (*Answer, error) {
+	if len(r.Prompt) == 0 {
+		return nil, fmt.Errorf("the prompt has no tokens")
+	}
+	if n := c.session.Positions(); len(r.Prompt) > n {
+		return nil, &PromptTooLong{len(r.Prompt), n}
+	}
+	if r.MaxTokens < 0 {
+		return nil, fmt.Errorf("the maximum number of tokens is %d, want at least 0", r.MaxTokens)
+	}
+	if slices.Contains(r.Stop, "") {
+		return nil, fmt.Errorf("a stop string is empty")
+	}
+	sampler, err := sampling.New(r.Sampling)
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{
+		PromptTokens: len(r.Prompt), model: m, context: c, request: r, sampler: sampler,
+		stream: m.Text.Tokenizer.Stream(true), stopper: stopper{stops: r.Stop},
+	}
+	a.pending = c.begin(r.Prompt)
+	a.Cached = len(r.Prompt) - len(a.pending)
+	return a, nil
+}
+
+// PromptTooLong is the error of a prompt that has more tokens than the context has positions.
+type PromptTooLong struct{ Tokens, Positions int }
+
+func (e *PromptTooLong) Error() string {
+	return fmt.Sprintf("the prompt has %d tokens, but the context has %d positions: shorten the prompt or use a larger context", e.Tokens, e.Positions)
+}
+
+// Step computes one forward pass, and returns the text that it adds to the answer. The answer has
+// ended when Finish is not empty. After an error, which may be that of ctx, the context can be used
+// for other answers.
+func (a *Answer) Step(ctx context.Context) (text string, err error) {
+	start := time.Now()
+	spent, count := a.counters()
+	defer func() { *spent += time.Since(start) }()
+	chunk := a.pending[:min(len(a.pending), promptChunk)]
+	logits, err := a.context.append(ctx, chunk)
+	if err != nil {
+		return "", err
+	}
+	*count += len(chunk)
+	if a.pending = a.pending[len(chunk):]; len(a.pending) > 0 {
+		return "", nil
+	}
+	return a.next(logits)
+}
+
+// next draws a token and returns the text that it adds.
+func (a *Answer) next(logits []float32) (text string, err error) {
+	t := a.model.Text
+	logits = logits[:min(len(logits), t.Tokenizer.Size())] // models may have more logits than tokens
+	token, err := a.sampler.Next(logits, a.context.tokens)
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains(t.Stop, token) {
+		return a.end(Stopped), nil
+	}
+	a.Tokens++
+	text, err = a.stream.Next(uint32(token))
+	if err != nil {
+		return "", err
+	}
+	text, stopped := a.stopper.next(text)
+	switch {
+	case stopped:
+		a.Finish = Stopped
+	case a.Tokens == a.request.MaxTokens || a.context.full():
+		text += a.end(Length)
+		a.Full = a.Finish == Length && a.Tokens != a.request.MaxTokens
+	default:
+		a.pending = append(a.pending[:0:0], token)
+	}
+	return text, nil
+}
+
+// end finishes the answer and returns the text that was held back.
+func (a *Answer) end(f Finish) string {
+	a.Finish = f
+	text, stopped := a.stopper.next(a.stream.End())
+	if stopped {
+		a.Finish = Stopped
+		return text
+	}
+	return text + a.stopper.end()
+}
+
+// A Rate is a number of computed tokens and the time that they took.
+type Rate struct {
+	Tokens int
+	Time   time.Duration
+}
+
+// Add adds the tokens and the time of another rate.
+func (r *Rate) Add(other Rate) {
+	r.Tokens += other.Tokens
+	r.Time += other.Time
+}
+
+// PerSecond returns tokens per second, 0 if nothing was computed.
+func (r Rate) PerSecond() float64 {
+	if r.Tokens == 0 || r.Time <= 0 {
+		return 0
+	}
+	return float64(r.Tokens) / r.Time.Seconds()
+}
+
+// Rates returns the tokens of the prompt that were computed, and the passes after them, which
+// compute one token each.
+func (a *Answer) Rates() (prompt, answer Rate) {
+	return Rate{a.read, a.PromptTime}, Rate{a.steps, a.Time}
+}
+
+// Write runs the answer to its end, and passes its text to write.
+func (a *Answer) Write(ctx context.Context, write func(text string) error) error {
+	for a.Finish == "" {
+		text, err := a.Step(ctx)
+		if err != nil {
+			return err
+		}
+		if text == "" {
+			continue
+		}
+		if err := write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

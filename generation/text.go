@@ -1,0 +1,67 @@
+package generation
+
+import (
+	"slices"
+
+	"github.com/microscale-go/microscale/tokenizer"
+)
+
+// A Text converts text to the tokens of a model and back.
+type Text struct {
+	Tokenizer *tokenizer.Tokenizer
+	Template  string  // for chat; empty: the model has none
+	BOS, EOS  string  // tokens that begin and end a text, for the template
+	Stop      []int32 // tokens that end an answer
+}
+
+// endNames are tokens that end a message in the chat formats of model families. Files often name
+// only the token that ends a text as the end of generation.
+var endNames = []string{
+	"<|im_end|>",               // ChatML: Qwen, SmolLM
+	"<|eot_id|>", "<|eom_id|>", // Llama 3
+	"<end_of_turn>",                     // Gemma
+	"<|end|>", "<|return|>", "<|call|>", // Phi-3, gpt-oss
+	"<|endoftext|>", "<|end_of_text|>", // GPT-2, Llama 3, Granite
+	"<|end_of_turn|>", "<｜end▁of▁sentence｜>", // OpenChat, DeepSeek
+	"<|user|>", // GLM, Phi: the next message
+}
+
+// addStops adds the ids of special tokens that end answers, and removes duplicates.
+func (t *Text) addStops(ids ...int32) {
+	t.Stop = append(t.Stop, ids...)
+	for _, name := range endNames {
+		if id, ok := t.Tokenizer.ID(name); ok && t.Tokenizer.IsSpecial(id) {
+			t.Stop = append(t.Stop, int32(id))
+		}
+	}
+	if id, ok := t.Tokenizer.ID(t.EOS); ok && t.EOS != "" {
+		t.Stop = append(t.Stop, int32(id))
+	}
+	slices.Sort(t.Stop)
+	t.Stop = slices.Compact(t.Stop)
+}
+
+// Completion returns the tokens of a text to continue. An empty text is BOS, or a newline if the
+// model has none.
+func (t *Text) Completion(text string) []int32 {
+	ids := t.encode(text, true)
+	if len(ids) > 0 {
+		return ids
+	}
+	if id, ok := t.Tokenizer.ID(t.BOS); ok && t.BOS != "" {
+		return []int32{int32(id)}
+	}
+	return t.Encode("\n")
+}
+
+// Encode returns the tokens of a text that holds its special tokens, as chat templates write it.
+func (t *Text) Encode(text string) []int32 { return t.encode(text, false) }
+
+func (t *Text) encode(text string, special bool) []int32 {
+	ids := t.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: special})
+	tokens := make([]int32, len(ids))
+	for i, id := range ids {
+		tokens[i] = int32(id)
+	}
+	return tokens
+}

@@ -1,0 +1,74 @@
+package generation
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/tokenizer"
+)
+
+// TokenizerName is the file of a directory that defines its tokenizer.
+const TokenizerName = "tokenizer.json"
+
+// MaxTokenizer limits the bytes of tokenizer.json: the largest ones have about 35 MB.
+const MaxTokenizer = 256 << 20
+
+// TokenizerOf opens the tokenizer of an open checkpoint, which may be on the hub.
+func TokenizerOf(c *hf.Checkpoint) (*tokenizer.Tokenizer, error) {
+	for _, other := range c.Others() {
+		if other.Name == TokenizerName {
+			return parse(other.Path)
+		}
+	}
+	if strings.HasSuffix(c.Path, llamacpp.Suffix) {
+		return Tokenizer(c.Path)
+	}
+	return nil, fmt.Errorf("%s is missing: copy it from the original model", TokenizerName)
+}
+
+// Tokenizer opens the tokenizer of a model: a directory with tokenizer.json, such a file, or a
+// GGUF file.
+func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, limits.Cause(err))
+	case info.IsDir():
+		path = filepath.Join(path, TokenizerName)
+	case strings.HasSuffix(path, llamacpp.Suffix):
+		f, err := gguf.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		t, err := tokenizer.FromGGUF(f.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return t, nil
+	}
+	t, err := parse(path)
+	if os.IsNotExist(err) {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// parse reads a tokenizer.json.
+func parse(path string) (*tokenizer.Tokenizer, error) {
+	data, err := limits.ReadFile(path, MaxTokenizer)
+	if err != nil {
+		return nil, limits.Cause(err)
+	}
+	return tokenizer.Parse(data)
+}

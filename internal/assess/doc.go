@@ -1,3 +1,0 @@
-// Package assess evaluates checkpoints on text: it opens models, tokenizers and texts, quantizes on
-// the fly, runs package evaluate, and prints the results as text, JSON or an HTML page.
-package assess

@@ -1,3 +1,0 @@
-// Package study runs experiments on small language models and reports the results:
-// training with one or several recipes, evaluation, calibration, and generation.
-package study

@@ -1,3 +1,0 @@
-// Package summary prints what was done to a checkpoint, or is planned, as text and
-// as JSON: plans, errors of weights, inspections and verifications.
-package summary
