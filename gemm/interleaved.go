@@ -98,7 +98,7 @@ func interleaveScales(dst, src []byte, row int) {
 func interleavable(b *quant.Tensor) (why string) {
 	f := b.Format
 	kernel := func(k *kernel) bool {
-		return k.vector != nil && k.vector.interleaved != nil && k.Tier <= cpu.Best() && k.panel == panelBF16 &&
+		return k.vector != nil && k.vector.interleaved != nil && cpu.Uses(k.needs) && k.panel == panelBF16 &&
 			f.Element == format.E2M1 && f.Scale == k.vector.scale && f.Block == quant.Shape{Rows: 1, Cols: k.vector.block}
 	}
 	found := false
@@ -230,7 +230,7 @@ func (s *side) packInterleaved(dst []byte, l0, k0, kc int, w *scratch) {
 	separate(w.rows.Codes, w.rows.Scales, s.t, l0/interleavedRows, k0, kc)
 	w.side = *s
 	w.side.t, w.side.form = w.rows, rowMajor
-	w.side.fast = fastPack(&w.side)
+	w.side.fast, _ = fastPack(&w.side)
 	w.side.pack(dst, l0%interleavedRows, 0, kc, w)
 }
 

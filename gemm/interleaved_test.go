@@ -103,7 +103,7 @@ func compareInterleaved(t *testing.T, a, b *quant.Tensor, inside *Interleaved) {
 
 // TestInterleavedRows checks that a row of A gives the same bits alone and with others.
 func TestInterleavedRows(t *testing.T) {
-	if !cpu.Has(cpu.AVX512) {
+	if !cpu.Has(cpu.AVX512.Set()) {
 		t.Skip("this processor has no kernel for interleaved operands")
 	}
 	const maxRows, n, k = 16, 64, 1120
@@ -169,7 +169,7 @@ func TestInterleaveUnsupported(t *testing.T) {
 
 // TestInterleavedPanels compares the panels of interleaved operands with those of the original rows.
 func TestInterleavedPanels(t *testing.T) {
-	if !cpu.Has(cpu.AVX512) {
+	if !cpu.Has(cpu.AVX512.Set()) {
 		t.Skip("this processor has no kernel for interleaved operands")
 	}
 	const n, width = 48, 1440

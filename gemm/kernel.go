@@ -54,17 +54,16 @@ import (
 // in the first-level cache. The macro-kernel handles partial tiles of C itself.
 type kernel struct {
 	Name  string
-	Tier  cpu.Tier
-	Peak  string // the instruction whose rate bounds it
+	needs cpu.Set
+	Peak  string // the instruction whose rate bounds it, and its registers
 	panel panelType
 	block int  // of int8 kernels: elements per scale
 	pow2  bool // of int8 kernels: scales are exponents
 
-	Lanes      int // rows in a panel
-	MR, NR     int // rows of a tile of C, and its maximum columns; MR divides Lanes (except in macro-kernels), Lanes divides NR
-	MC, NC, KC int // rows of A, rows of B and positions packed at a time
-	fewNC      int // replaces NC if A has at most half as many rows; 0: never
-	span       int // maximum positions of a chunk if the scales do not fix its length; 0: KC
+	Lanes  int // rows in a panel
+	MR, NR int // rows of a tile of C, and its maximum columns; MR divides Lanes (except in macro-kernels), Lanes divides NR
+	KC     int // positions packed at a time
+	span   int // maximum positions of a chunk if the scales do not fix its length; 0: KC
 
 	dot    []dotFunc    // indexed by panels of B minus one
 	macro  []macroFunc  // instead of dot; indexed by panels of B minus one
@@ -72,9 +71,13 @@ type kernel struct {
 
 	vector *vectorKernel // instead of all fields from Lanes on: reads the codes of B
 
-	// Maximum rows of A if a tile kernel follows: with B unpacked, and with B packed. nil: as
-	// without a tile kernel.
-	few []int
+	// From tuning.go. The packed block of B fits the third-level cache. The packed block of A and the panels
+	// of B for NR columns fit the second-level cache; a larger KC writes C less often. The panels of B for NR
+	// columns and span positions fit the first-level cache.
+	MC, NC          int // rows of A and rows of B packed at a time
+	fewNC           int // replaces NC if A has at most half as many rows; 0: never
+	rows            rows
+	rowsBeforeTiles rows // if a tile kernel takes products with more
 }
 
 // A dotFunc is a micro-kernel. a points to the first of MR lanes in a panel of A, or to an int8
@@ -116,11 +119,11 @@ func (t panelType) String() string {
 
 // A Kernel describes one row of the kernel table.
 type Kernel struct {
-	Name  string   // value of Options.Kernel
-	Tier  cpu.Tier // required instruction set
-	Panel string   // element type of the multiplication: f32, bf16 or int8
-	Batch int      // maximum rows of A of kernels that do not pack B; 0: any number (fewer if B is already packed, more if no tile kernel supports the operands)
-	Peak  string   // the instruction whose rate bounds it; "" for portable Go
+	Name  string // value of Options.Kernel
+	Needs string // the processor features that it needs, in the names of Linux, separated by spaces
+	Panel string // element type of the multiplication: f32, bf16 or int8
+	Batch int    // maximum rows of A of kernels that do not pack B; 0: any number (fewer if B is already packed, more if no tile kernel supports the operands)
+	Peak  string // the instruction whose rate bounds it, and its registers; "" for portable Go
 }
 
 // Kernels returns the kernels of this build in the order in which this processor
@@ -145,7 +148,7 @@ func Kernels() []Kernel {
 }
 
 func (k *kernel) describe() Kernel {
-	d := Kernel{Name: k.Name, Tier: k.Tier, Panel: k.panel.String(), Peak: k.Peak}
+	d := Kernel{Name: k.Name, Needs: k.needs.String(), Panel: k.panel.String(), Peak: k.Peak}
 	if k.vector != nil {
 		d.Batch = k.maxRows(rowMajor, cpu.Best() >= cpu.AMX)
 	}

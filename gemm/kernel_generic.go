@@ -4,30 +4,23 @@ import (
 	"math"
 	"math/bits"
 	"unsafe"
-
-	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 // The kernels in portable Go. They are built on every machine. referenceF32 is the fallback. The
 // BF16 and int8 kernels match those in assembly bit for bit and run only when requested by
 // name.
 var (
-	referenceF32  = kernel{Name: "f32-reference", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
-	referenceBF16 = kernel{Name: "bf16-reference", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
-	referenceTile = kernel{Name: "bf16-tile-reference", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
-	referenceMX   = kernel{Name: "int8-mx-reference", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
-	referenceNV   = kernel{Name: "int8-nv-reference", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
+	referenceF32  = kernel{Name: "f32-reference", panel: panelF32, Lanes: 16, MR: 4, NR: 16, KC: 512, dot: []dotFunc{dotF32Generic}}
+	referenceBF16 = kernel{Name: "bf16-reference", panel: panelBF16, Lanes: 16, MR: 8, NR: 16, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
+	referenceTile = kernel{Name: "bf16-tile-reference", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, KC: tileKC, span: tileSpan, macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
+	referenceMX   = kernel{Name: "int8-mx-reference", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
+	referenceNV   = kernel{Name: "int8-nv-reference", panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
 )
 
-// KC and span affect the rounding of sums, so a kernel and its portable twin share them. The
-// packed block of B fits the third-level cache. The packed block of A and the panels of B for
-// NR columns fit the second-level cache; a larger KC writes C less often. The panels of B for
-// NR columns and span positions fit the first-level cache.
+// KC and span affect the rounding of sums, so a kernel and its portable twin share them.
 const (
-	bf16MC, bf16NC, bf16KC = 96, 1056, 2048
-	int8MC, int8NC, int8KC = 128, 2064, 2048
-	tileMC, tileNC, tileKC = 256, 1408, 2048
-	tileFewNC, tileSpan    = 256, 512
+	bf16KC, int8KC, tileKC = 2048, 2048, 2048
+	tileSpan               = 512
 )
 
 const lanes16 = 16 // lanes of a panel of the portable kernels

@@ -84,7 +84,7 @@ func TestTwins(t *testing.T) {
 	compared := 0
 	for _, k := range kernels {
 		plain := twin(k)
-		if plain == nil || k.vector != nil || k.macro != nil || k.isTwin() || !cpu.Has(k.Tier) {
+		if plain == nil || k.vector != nil || k.macro != nil || k.isTwin() || !cpu.Has(k.needs) {
 			continue
 		}
 		compared++
@@ -136,8 +136,8 @@ func TestTwins(t *testing.T) {
 			}
 		}
 	}
-	if want := map[bool]int{true: 3, false: 0}[cpu.Has(cpu.AVX512)]; compared != want {
-		t.Errorf("got %d kernels with twins, want %d", compared, want)
+	if compared == 0 && cpu.Has(cpu.AVX512VNNI.Set()) {
+		t.Error("got no kernel with a twin")
 	}
 }
 
@@ -169,7 +169,7 @@ func TestPack(t *testing.T) {
 				}
 				chunked := operand(t, r, quant.FP8Block, quant.Rowwise, shape[0], shape[1])
 				for _, k := range kernels {
-					if k.Tier != tier || k.vector != nil {
+					if k.needs == 0 != (tier == cpu.Plain) || !cpu.Uses(k.needs) || k.vector != nil {
 						continue
 					}
 					p, why := k.plan(x, x, rowMajor, Options{})
@@ -321,12 +321,19 @@ func TestExact(t *testing.T) {
 // TestChoice checks the chosen kernel for pairs of formats.
 func TestChoice(t *testing.T) {
 	best := map[cpu.Tier]map[string]string{
-		cpu.AMX:    {"f32": "f32-avx512", "": "bf16-amx"},
-		cpu.AVX512: {"mxfp4": "int8-mx-avx512", "mxfp6-e2m3": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "f32": "f32-avx512", "": "bf16-avx512"},
-		cpu.AVX2:   {"": "f32-avx2"},
-		cpu.NEON:   {"": "f32-reference"},
-		cpu.Plain:  {"": "f32-reference"},
+		cpu.AMX:     {"f32": "f32-avx512", "": "bf16-amx"},
+		cpu.AVX512F: {"": "f32-avx512"},
+		cpu.AVXVNNI: {"": "f32-avx2"},
+		cpu.AVX2:    {"": "f32-avx2"},
+		cpu.NEON:    {"": "f32-reference"},
+		cpu.Plain:   {"": "f32-reference"},
 	}
+	integers := map[string]string{"mxfp4": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "": "f32-avx512"}
+	best[cpu.AVX512VNNI] = maps.Clone(integers)
+	integers["mxfp6-e2m3"] = "int8-mx-avx512" // packed by byte permutes
+	best[cpu.AVX512VBMI] = maps.Clone(integers)
+	integers["f32"], integers[""] = "f32-avx512", "bf16-avx512"
+	best[cpu.AVX512] = integers
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range formats {
 			want, ok := best[tier][f.Name]
@@ -338,7 +345,7 @@ func TestChoice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want == "bf16-avx512" && cpu.This().BF16Rate <= 0.5 {
+			if want == "bf16-avx512" && slowBF16(cpu.This()) {
 				want = "f32-avx512"
 			}
 			if p.kernel.Name != want {
@@ -400,6 +407,9 @@ func TestPlainRounds(t *testing.T) {
 	}
 }
 
+// slowBF16 reports whether VDPBF16PS does no more than VFMADD231PS.
+func slowBF16(p cpu.Part) bool { return p.Rate("VDPBF16PS zmm") <= p.Rate("VFMADD231PS zmm") }
+
 // TestOrder checks that float32 panels come before BF16 panels where VDPBF16PS does no more
 // than VFMADD231PS, and that order keeps all else.
 func TestOrder(t *testing.T) {
@@ -413,7 +423,7 @@ func TestOrder(t *testing.T) {
 		got := names(order(kernels, p))
 		want := names(kernels)
 		bf16, f32 := slices.Index(want, "bf16-avx512"), slices.Index(want, "f32-avx512")
-		if bf16 >= 0 && p.BF16Rate <= 0.5 {
+		if bf16 >= 0 && slowBF16(p) {
 			want[bf16], want[f32] = want[f32], want[bf16]
 		}
 		if !slices.Equal(got, want) {

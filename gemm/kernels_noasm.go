@@ -5,5 +5,5 @@ package gemm
 // kernels is the kernel table of this build, fastest first.
 var kernels = []*kernel{&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV}
 
-// fastPack returns nil: this build has no packing in assembly.
-func fastPack(*side) packFunc { return nil }
+// packings is empty: this build has no packing in assembly.
+var packings []packing

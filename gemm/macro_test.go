@@ -22,8 +22,8 @@ func TestMacroTwin(t *testing.T) {
 		if k.macro == nil || k.isTwin() {
 			continue
 		}
-		if !cpu.Has(k.Tier) {
-			t.Skipf("kernel %s needs %s", k.Name, k.Tier)
+		if !cpu.Has(k.needs) {
+			t.Skipf("kernel %s needs %s", k.Name, k.needs)
 		}
 		plain := twin(k)
 		for trial := range 60 {
@@ -85,8 +85,8 @@ func TestStream(t *testing.T) {
 		if kernel.stream == nil {
 			continue
 		}
-		if !cpu.Has(kernel.Tier) {
-			t.Skipf("kernel %s needs %s", kernel.Name, kernel.Tier)
+		if !cpu.Has(kernel.needs) {
+			t.Skipf("kernel %s needs %s", kernel.Name, kernel.needs)
 		}
 		for _, accumulate := range []bool{false, true} {
 			past, other := tensor.Dense{Rows: m, Cols: n, Stride: stride, Data: make([]float32, m*stride)}, tensor.Dense{Rows: m, Cols: n, Stride: n + 1, Data: make([]float32, m*(n+1))}
@@ -118,7 +118,7 @@ func TestStream(t *testing.T) {
 // TestMacroThreads checks that concurrent goroutines that use AMX tiles, more of them than
 // threads and often stopped by the garbage collector, get the bits of a single one.
 func TestMacroThreads(t *testing.T) {
-	if !cpu.Has(cpu.AMX) {
+	if !cpu.Has(cpu.AMX.Set()) {
 		t.Skip("this processor has no tiles")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(1))

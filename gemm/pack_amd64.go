@@ -32,36 +32,46 @@ func (s *side) part(panel []byte, c, kc int) (chunk []byte, positions int) {
 	return chunk, positions
 }
 
-// packDwords packs elements that the panel stores unchanged.
-func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	lanes, n, size := s.kernel.Lanes, s.t.RowBytes(), s.t.Format.Element.StoredBits()/8
-	if !s.inBlocks(kc) {
-		return false
-	}
-	chunks, steps := s.geometry(kc)
-	codes := s.t.Codes[l0*n+k0*size:]
-	if rows := s.t.StoredRows() - l0; rows < lanes {
-		row := kc * size
-		grow(&w.codes, lanes*row)
-		for i := range rows {
-			copy(w.codes[i*row:(i+1)*row], codes[i*n:])
+// packDwords packs elements that the panel stores unchanged, with one of the functions below.
+func packDwords(transpose func(to, from unsafe.Pointer, row, lanes, dwords int)) packFunc {
+	return func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+		lanes, n, size := s.kernel.Lanes, s.t.RowBytes(), s.t.Format.Element.StoredBits()/8
+		if !s.inBlocks(kc) {
+			return false
 		}
-		clear(w.codes[rows*row : lanes*row])
-		codes, n = w.codes, row
-	}
-	for c := range chunks {
-		chunk, positions := s.part(dst, c, kc)
-		to, from, dwords := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[c*steps*4]), positions*size/4
-		if s.rowTiles() {
-			copyRows(to, from, n, dwords/tileSteps)
-		} else if lanes == packLanes {
-			transposeDwords16(to, from, n, dwords/4)
-		} else {
-			transposeDwords8(to, from, n, 4*lanes, dwords/8)
+		chunks, steps := s.geometry(kc)
+		codes := s.t.Codes[l0*n+k0*size:]
+		if rows := s.t.StoredRows() - l0; rows < lanes {
+			row := kc * size
+			grow(&w.codes, lanes*row)
+			for i := range rows {
+				copy(w.codes[i*row:(i+1)*row], codes[i*n:])
+			}
+			clear(w.codes[rows*row : lanes*row])
+			codes, n = w.codes, row
 		}
+		for c := range chunks {
+			chunk, positions := s.part(dst, c, kc)
+			transpose(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[c*steps*4]), n, lanes, positions*size/4)
+		}
+		s.putScales(dst, l0, k0, chunks, steps)
+		return true
 	}
-	s.putScales(dst, l0, k0, chunks, steps)
-	return true
+}
+
+// rowDwords, dwords16 and dwords8 write that many dwords of each lane, whose rows are row bytes apart, to a
+// chunk: of tiles, of 16 lanes, and of 8.
+
+func rowDwords(to, from unsafe.Pointer, row, _, dwords int) {
+	copyRows(to, from, row, dwords/tileSteps)
+}
+
+func dwords16(to, from unsafe.Pointer, row, _, dwords int) {
+	transposeDwords16(to, from, row, dwords/4)
+}
+
+func dwords8(to, from unsafe.Pointer, row, lanes, dwords int) {
+	transposeDwords8(to, from, row, 4*lanes, dwords/8)
 }
 
 // putScales writes the scales of all chunks of the panel.
@@ -101,38 +111,36 @@ func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 }
 
 // packBF16 packs codes of at most eight bits, expanded to bytes, as BF16.
-func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	if !s.inBlocks(kc) {
-		return false
-	}
-	chunks, steps := s.geometry(kc)
-	src, stride := s.byteCodes(l0, k0, kc, w)
-	tables := bf16Tables[s.t.Format.Element]
-	pack := packBytesBF16
-	if s.rowTiles() {
-		pack = packBytesRows
-	}
-	all := steps * s.kernel.panel.perStep() / packBlock // blocks of a chunk
-	exponents := w.scales[:all*packLanes]
-	for i := range exponents {
-		exponents[i] = byte(format.E8M0.Bias) // 2^0
-	}
-	for c := range chunks {
-		chunk, positions := s.part(dst, c, kc)
-		blocks := positions / packBlock
-		if s.scales != perChunk {
-			s.transpose(exponents[:blocks*packLanes], l0, k0/packBlock+c*all, blocks)
+func packBF16(pack func(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, mask, special uint32) uint64) packFunc {
+	return func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+		if !s.inBlocks(kc) {
+			return false
 		}
-		codes := src[c*all*packBlock:]
-		if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[0]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.mask, tables.special) != 0 {
-			if !s.t.Format.Element.Integer {
-				return false
+		chunks, steps := s.geometry(kc)
+		src, stride := s.byteCodes(l0, k0, kc, w, split)
+		tables := bf16Tables[s.t.Format.Element]
+		all := steps * s.kernel.panel.perStep() / packBlock // blocks of a chunk
+		exponents := w.scales[:all*packLanes]
+		for i := range exponents {
+			exponents[i] = byte(format.E8M0.Bias) // 2^0
+		}
+		for c := range chunks {
+			chunk, positions := s.part(dst, c, kc)
+			blocks := positions / packBlock
+			if s.scales != perChunk {
+				s.transpose(exponents[:blocks*packLanes], l0, k0/packBlock+c*all, blocks)
 			}
-			s.putLowest(chunk, codes, stride, exponents, positions)
+			codes := src[c*all*packBlock:]
+			if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[0]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.mask, tables.special) != 0 {
+				if !s.t.Format.Element.Integer {
+					return false
+				}
+				s.putLowest(chunk, codes, stride, exponents, positions)
+			}
 		}
+		s.putScales(dst, l0, k0, chunks, steps)
+		return true
 	}
-	s.putScales(dst, l0, k0, chunks, steps)
-	return true
 }
 
 // putLowest writes the elements of a chunk whose code is the lowest of two's complement, 0x80: its
@@ -326,8 +334,8 @@ var fp4BF16 = func() (table [32]uint16) {
 }()
 
 // byteCodes returns codes k0…k0+kc of 16 rows, one per byte with the sign in the top bit, and
-// the row stride in bytes. Rows past the last are zeros.
-func (s *side) byteCodes(l0, k0, kc int, w *scratch) (codes []byte, stride int) {
+// the row stride in bytes. Rows past the last are zeros. split separates codes of fewer bits.
+func (s *side) byteCodes(l0, k0, kc int, w *scratch, split func(codes, src []byte, e *format.Scalar)) (codes []byte, stride int) {
 	e, n := s.t.Format.Element, s.t.RowBytes()
 	rows := min(packLanes, s.t.StoredRows()-l0)
 	if e.StoredBits() == 8 && rows == packLanes {
@@ -342,29 +350,54 @@ func (s *side) byteCodes(l0, k0, kc int, w *scratch) (codes []byte, stride int) 
 	return codes, kc
 }
 
-// split is e.Split with the sign moved to the top bit.
+// splitUnit is the number of codes that splitNibbles and splitSixes separate at a time.
+const splitUnit = 64
+
+// split separates codes of any size.
 func split(codes, src []byte, e *format.Scalar) {
-	const unit = 64
-	n := len(codes) / unit
-	switch {
-	case n == 0:
-	case e.StoredBits() == 4:
-		splitNibbles(unsafe.Pointer(&codes[0]), unsafe.Pointer(&src[0]), n)
-	case e.StoredBits() == 6:
-		splitSixes(unsafe.Pointer(&codes[0]), unsafe.Pointer(&src[0]), n)
-	default:
-		copy(codes, src)
+	if e.StoredBits() == 4 {
+		n := len(codes) / splitUnit
+		if n > 0 {
+			splitNibbles(unsafe.Pointer(&codes[0]), unsafe.Pointer(&src[0]), n)
+		}
+		splitRest(codes, src, e, n)
 		return
 	}
-	rest := codes[n*unit:]
-	src = src[n*unit*e.StoredBits()/8:]
-	if len(rest) > 0 {
-		bytes, _ := e.StoredBytes(len(rest))
-		e.Split(rest, src[:bytes])
-		sign := byte(1) << (e.Bits() - 1)
-		for i, c := range rest {
-			rest[i] = c&^sign | c&sign<<(8-e.Bits())
-		}
+	splitBytes(codes, src, e)
+}
+
+// splitBytes separates codes of six or eight bits.
+func splitBytes(codes, src []byte, e *format.Scalar) {
+	if e.StoredBits() == 6 {
+		splitSix(codes, src, e)
+		return
+	}
+	copyCodes(codes, src, e)
+}
+
+func splitSix(codes, src []byte, e *format.Scalar) {
+	n := len(codes) / splitUnit
+	if n > 0 {
+		splitSixes(unsafe.Pointer(&codes[0]), unsafe.Pointer(&src[0]), n)
+	}
+	splitRest(codes, src, e, n)
+}
+
+// copyCodes is for codes of eight bits.
+func copyCodes(codes, src []byte, _ *format.Scalar) { copy(codes, src) }
+
+// splitRest separates the codes after the first n units with e.Split, and moves their sign to the top bit.
+func splitRest(codes, src []byte, e *format.Scalar, n int) {
+	rest := codes[n*splitUnit:]
+	if len(rest) == 0 {
+		return
+	}
+	src = src[n*splitUnit*e.StoredBits()/8:]
+	bytes, _ := e.StoredBytes(len(rest))
+	e.Split(rest, src[:bytes])
+	sign := byte(1) << (e.Bits() - 1)
+	for i, c := range rest {
+		rest[i] = c&^sign | c&sign<<(8-e.Bits())
 	}
 }
 
@@ -401,37 +434,34 @@ func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
 // foldBlock is the block size of packFolded.
 const foldBlock = 16
 
-// packFolded packs 4-bit codes times their scales as BF16.
-func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	if !s.inBlocks(kc) {
-		return false
-	}
-	chunks, steps := s.geometry(kc)
-	n := s.t.RowBytes()
-	grow(&w.words, packLanes*kc)
-	blocks := kc / foldBlock
-	scales, decode := w.values[:blocks], f32Tables[s.t.Format.Scale]
-	for i := range packLanes {
-		row := w.words[i*kc : (i+1)*kc]
-		l := l0 + i
-		if l >= s.t.StoredRows() {
-			clear(row)
-			continue
+// packFolded packs 4-bit codes times their scales as BF16, with rowDwords or dwords16.
+func packFolded(transpose func(to, from unsafe.Pointer, row, lanes, dwords int)) packFunc {
+	return func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+		if !s.inBlocks(kc) {
+			return false
 		}
-		for b, code := range s.t.Scales[s.scaleIndex(l, k0):][:blocks] {
-			scales[b] = decode[code]
+		chunks, steps := s.geometry(kc)
+		n := s.t.RowBytes()
+		grow(&w.words, packLanes*kc)
+		blocks := kc / foldBlock
+		scales, decode := w.values[:blocks], f32Tables[s.t.Format.Scale]
+		for i := range packLanes {
+			row := w.words[i*kc : (i+1)*kc]
+			l := l0 + i
+			if l >= s.t.StoredRows() {
+				clear(row)
+				continue
+			}
+			for b, code := range s.t.Scales[s.scaleIndex(l, k0):][:blocks] {
+				scales[b] = decode[code]
+			}
+			foldNibbles(unsafe.Pointer(&row[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
 		}
-		foldNibbles(unsafe.Pointer(&row[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
-	}
-	for c := range chunks {
-		chunk, positions := s.part(dst, c, kc)
-		to, from := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&w.words[c*steps*2])
-		if s.rowTiles() {
-			copyRows(to, from, 2*kc, positions/packBlock)
-		} else {
-			transposeDwords16(to, from, 2*kc, positions/8)
+		for c := range chunks {
+			chunk, positions := s.part(dst, c, kc)
+			transpose(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&w.words[c*steps*2]), 2*kc, packLanes, positions/2)
 		}
+		s.putScales(dst, l0, k0, chunks, steps)
+		return true
 	}
-	s.putScales(dst, l0, k0, chunks, steps)
-	return true
 }

@@ -69,19 +69,26 @@ func packInterleavedFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// packInt8 packs E2M3 and INT8 elements, expanded to bytes.
-func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+// packIntegers packs INT8 elements.
+func packIntegers(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	return s.packBytes(dst, l0, k0, kc, w, copyCodes, packInt, nil)
+}
+
+// packSixes packs E2M3 elements.
+func packSixes(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	return s.packBytes(dst, l0, k0, kc, w, splitSix, packSix, &sixIntegers)
+}
+
+// packBytes packs elements, expanded to bytes by split, as int8 elements.
+func (s *side) packBytes(dst []byte, l0, k0, kc int, w *scratch, split func(codes, src []byte, e *format.Scalar),
+	pack func(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, add uint32), table *[64]byte) bool {
 	if kc%packBlock != 0 {
 		return false
 	}
 	blocks := kc / packBlock
 	scales := w.scales[:blocks*packLanes]
 	s.transpose(scales, l0, k0/packBlock, blocks)
-	src, stride := s.byteCodes(l0, k0, kc, w)
-	pack, table := packSix, &sixIntegers
-	if s.t.Format.Element.Integer {
-		pack = packInt
-	}
+	src, stride := s.byteCodes(l0, k0, kc, w, split)
 	add := uint32(int8Forms[s.t.Format.Element].bias)
 	if s.isA {
 		add = 0

@@ -1,9 +1,11 @@
 package gemm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -52,29 +54,32 @@ const (
 	exponents                  // the panel's scales, powers of two (see kernel)
 )
 
-// slowBF16 reports whether BF16 products are no faster than float32 ones. A BF16 dot product
-// instruction does two products per lane.
-func slowBF16(p cpu.Part) bool { return p.BF16Rate*2 <= 1 }
-
-// order returns the kernels in the order in which a processor tries them. Where BF16 is no
-// faster than float32, BF16 panels come after the next kernel of the same tier.
+// order returns the kernels in the order in which a processor tries them: that of the table, but for the
+// tile kernels of float panels. These follow by the rates of their instructions, fastest first, and the
+// wider panel first where two are equal.
 func order(table []*kernel, p cpu.Part) []*kernel {
-	list := append([]*kernel(nil), table...)
-	for i := 0; i+1 < len(list); i++ {
-		k, next := list[i], list[i+1]
-		if k.panel == panelBF16 && k.vector == nil && k.Tier == next.Tier && !k.isTwin() && slowBF16(p) {
-			list[i], list[i+1] = next, k
-			i++
+	list := slices.Clone(table)
+	var places []int
+	var tiles []*kernel
+	for i, k := range list {
+		if k.vector == nil && k.panel != panelInt8 && k.needs != 0 {
+			places, tiles = append(places, i), append(tiles, k)
 		}
+	}
+	slices.SortStableFunc(tiles, func(a, b *kernel) int {
+		return cmp.Or(-cmp.Compare(p.Rate(a.Peak), p.Rate(b.Peak)), cmp.Compare(a.panel, b.panel))
+	})
+	for i, at := range places {
+		list[at] = tiles[i]
 	}
 	return list
 }
 
 // ordered is the kernel table in the order of this processor.
-var (
-	processor = cpu.This()
-	ordered   = order(kernels, processor)
-)
+var ordered = func() []*kernel {
+	tune(kernels, cpu.This())
+	return order(kernels, cpu.This())
+}()
 
 // newPlan returns the plan of the first kernel that this processor runs and that supports the
 // formats and scales of the operands. The portable float32 kernel supports all.
@@ -89,16 +94,16 @@ func newPlan(a, b *quant.Tensor, stored form, o Options) (plan, error) {
 // tiles is set. If no tile kernel supports the operands, it retries with the other limits.
 func choosePlan(a, b *quant.Tensor, stored form, tiles bool, o Options) (plan, error) {
 	for _, k := range ordered {
-		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
+		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (!cpu.Uses(k.needs) || k.isTwin()) {
 			continue
 		}
 		if m, maxRows := a.StoredRows(), k.maxRows(stored, tiles); o.Kernel == "" && maxRows < math.MaxInt && (m == 0 || m > maxRows) {
 			continue
 		}
-		if o.Kernel == "" && k.vector != nil && a.StoredRows() < k.vector.minRows && slowBF16(processor) {
+		if o.Kernel == "" && a.StoredRows() < k.rows.least {
 			continue
 		}
-		if !cpu.Has(k.Tier) {
+		if !cpu.Has(k.needs) {
 			return plan{}, fmt.Errorf("gemm: kernel %s: unsupported by this processor", k.Name)
 		}
 		p, why := k.plan(a, b, stored, o)
@@ -122,17 +127,14 @@ func choosePlan(a, b *quant.Tensor, stored form, tiles bool, o Options) (plan, e
 // maxRows returns the number of rows of A up to which k is chosen, for b in the given form.
 // tiles reports whether a tile kernel handles more rows.
 func (k *kernel) maxRows(stored form, tiles bool) int {
-	switch packed := stored == inPanels; {
-	case k.few != nil && tiles && packed:
-		return k.few[1]
-	case k.few != nil && tiles:
-		return k.few[0]
-	case k.vector != nil && packed:
-		return k.vector.batchPacked
-	case k.vector != nil:
-		return k.vector.batch
+	limits := k.rows
+	if tiles {
+		limits = k.rowsBeforeTiles
 	}
-	return math.MaxInt
+	if stored == inPanels {
+		return limits.packed
+	}
+	return limits.most
 }
 
 // dequantized reports whether the operand is multiplied as Dequantize returns it, global scale
@@ -141,8 +143,33 @@ func (s *side) dequantized() bool {
 	return s.kernel.panel == panelF32 && (s.isA || s.kernel.vector == nil || s.kernel.vector.single == nil)
 }
 
+// A packing is a packing function in assembly, the processor features that it needs, and the operands that it
+// is for.
+type packing struct {
+	needs    cpu.Set
+	supports func(side) bool // by value, so that plans stay on the stack
+	pack     packFunc
+}
+
+// fastPack returns the packing function in assembly for the operand, or nil if there is none. missing
+// reports whether there is one that this processor cannot run.
+func fastPack(s *side) (pack packFunc, missing bool) {
+	if s.kernel.needs == 0 {
+		return nil, false
+	}
+	for _, p := range packings {
+		if p.supports(*s) {
+			if cpu.Uses(p.needs) {
+				return p.pack, false
+			}
+			missing = true
+		}
+	}
+	return nil, missing
+}
+
 // isTwin reports whether k exists only to test another kernel and is never chosen by default.
-func (k *kernel) isTwin() bool { return k.Tier == cpu.Plain && k.panel != panelF32 }
+func (k *kernel) isTwin() bool { return k.needs == 0 && k.panel != panelF32 }
 
 // plan returns how k multiplies a by b, or the reason why it cannot.
 func (k *kernel) plan(a, b *quant.Tensor, stored form, o Options) (p plan, why string) {
@@ -191,7 +218,12 @@ func (k *kernel) plan(a, b *quant.Tensor, stored form, o Options) (p plan, why s
 	if k.vector != nil {
 		return p, ""
 	}
-	p.a.fast, p.b.fast = fastPack(&p.a), fastPack(&p.b)
+	var missing [2]bool
+	p.a.fast, missing[0] = fastPack(&p.a)
+	p.b.fast, missing[1] = fastPack(&p.b)
+	if o.Kernel == "" && (missing[0] || missing[1]) { // packing in Go takes longer than a slower kernel
+		return p, "this processor has no instructions to pack it"
+	}
 	return p, ""
 }
 

@@ -27,9 +27,6 @@ type vectorKernel struct {
 	step        int                                   // positions that it decodes together
 	scale       *format.Scalar                        // scale format of the blocks; E8M0 kernels also support rows with one FP32 scale; nil: unscaled
 	lanes       int                                   // lanes of its vectors, of float32 kernels
-	batch       int                                   // maximum rows of A: with more, packing B is faster
-	minRows     int                                   // minimum rows of A where BF16 products are no faster than float32 ones
-	batchPacked int                                   // maximum rows of A if B is already packed
 	tables      func(e *format.Scalar) unsafe.Pointer // constants for an element format; nil for unsupported ones
 
 	single, pairs vectorFunc // for single rows of B, and for pairs of rows of B if a pass has several rows of A; nil: single supports all passes. No single: portable Go
@@ -114,7 +111,7 @@ func (k *kernel) planVector(p *plan) (why string) {
 	f := b.t.Format
 	perRow := f.Scale == format.F32 && f.Block.Cols == 0
 	switch {
-	case p.m == 0 || p.m > v.batch:
+	case p.m == 0 || p.m > k.rows.most:
 		return "a has no rows or too many"
 	case v.workspace(p.m, p.k) > vectorMaxBytes:
 		return "K is too large"

@@ -2,13 +2,11 @@ package gemm
 
 import (
 	"unsafe"
-
-	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 // referenceVector is the fallback for few rows of A. It decodes each row of B once, to the values
 // that Dequantize returns, without packing.
-var referenceVector = kernel{Name: "vector-f32-reference", Tier: cpu.Plain, panel: panelF32, vector: &vectorKernel{block: 1, lanes: 1, batch: 16}}
+var referenceVector = kernel{Name: "vector-f32-reference", panel: panelF32, vector: &vectorKernel{block: 1, lanes: 1}}
 
 // vectorGeneric sets w.edge to the products with rows l0…l1 of B.
 func (w *worker) vectorGeneric(l0, l1 int) {

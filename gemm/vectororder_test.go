@@ -16,7 +16,7 @@ func TestVectorOrder(t *testing.T) {
 	const n = 7
 	for _, k := range kernels {
 		v := k.vector
-		if v == nil || v.single == nil || k.panel != panelF32 || v.scale == nil || !cpu.Has(k.Tier) {
+		if v == nil || v.single == nil || k.panel != panelF32 || v.scale == nil || !cpu.Has(k.needs) {
 			continue
 		}
 		ran := 0
@@ -46,7 +46,7 @@ func TestVectorOrder(t *testing.T) {
 				}
 				for row := range m {
 					for l := range n {
-						if got, want := c.At(row, l), vectorInOrder(v, k.Tier, a, b, row, l); math.Float32bits(got) != math.Float32bits(want) {
+						if got, want := c.At(row, l), vectorInOrder(v, k.needs, a, b, row, l); math.Float32bits(got) != math.Float32bits(want) {
 							t.Fatalf("kernel=%s format=%s m=%d at (%d,%d): got %g (%x), want %g (%x)", k.Name, f, m, row, l, got, math.Float32bits(got), want, math.Float32bits(want))
 						}
 					}
@@ -60,7 +60,7 @@ func TestVectorOrder(t *testing.T) {
 }
 
 // vectorInOrder returns the product of row of a and row l of b, of one call's length.
-func vectorInOrder(v *vectorKernel, tier cpu.Tier, a, b *quant.Tensor, row, l int) float32 {
+func vectorInOrder(v *vectorKernel, needs cpu.Set, a, b *quant.Tensor, row, l int) float32 {
 	e, width := b.Format.Element, a.StoredCols()
 	values, scales := make([]float32, width), make([]float32, width)
 	codes := make([]byte, width)
@@ -98,7 +98,7 @@ func vectorInOrder(v *vectorKernel, tier cpu.Tier, a, b *quant.Tensor, row, l in
 			sums[lane] = fma(float64(at(scale, c, lane))*float64(dot), sums[lane])
 		}
 	}
-	if tier == cpu.NEON { // adds pairs
+	if needs == cpu.ARMASIMD { // adds pairs
 		for len(sums) > 1 {
 			for i := range len(sums) / 2 {
 				sums[i] = sums[2*i] + sums[2*i+1]

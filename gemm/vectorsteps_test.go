@@ -14,7 +14,7 @@ func TestVectorInPlace(t *testing.T) {
 	const n = vectorRows + 32
 	for _, k := range kernels {
 		v := k.vector
-		if v == nil || v.single == nil || !cpu.Has(k.Tier) {
+		if v == nil || v.single == nil || !cpu.Has(k.needs) {
 			continue
 		}
 		ran := 0
@@ -67,7 +67,7 @@ func TestVectorNextRow(t *testing.T) {
 					}
 				}
 				for _, k := range kernels {
-					if k.vector == nil || k.vector.interleaved != nil || !cpu.Has(k.Tier) {
+					if k.vector == nil || k.vector.interleaved != nil || !cpu.Has(k.needs) {
 						continue
 					}
 					if _, why := k.plan(a, b, rowMajor, Options{}); why != "" {
@@ -82,7 +82,7 @@ func TestVectorNextRow(t *testing.T) {
 
 // TestVectorBlocks checks that BF16 products read codes in FP32 blocks of 128 as they are stored.
 func TestVectorBlocks(t *testing.T) {
-	if !cpu.Has(cpu.AVX512) {
+	if !cpu.Has(cpu.AVX512.Set()) {
 		t.Skip("this processor has no BF16 kernels")
 	}
 	r := rand.New(rand.NewPCG(5, 6))

@@ -4,7 +4,30 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	dotBF16_8x16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BF16
+	dotF32_8x16Needs  = cpu.X86AVX | cpu.X86AVX512F
+	dotF32_4x8Needs   = cpu.X86AVX | cpu.X86FMA
+	dotMX_4x16Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+	dotNV_4x16Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+	dotBF16_8x32Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BF16
+	dotF32_8x32Needs  = cpu.X86AVX | cpu.X86AVX512F
+	dotF32_4x16Needs  = cpu.X86AVX | cpu.X86FMA
+	dotMX_4x32Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+	dotNV_4x32Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+	dotBF16_8x48Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BF16
+	dotF32_8x48Needs  = cpu.X86AVX | cpu.X86AVX512F
+	dotF32_4x24Needs  = cpu.X86AVX | cpu.X86FMA
+	dotMX_4x48Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+	dotNV_4x48Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+)
 
 // dotBF16_8x16 is a microkernel for BF16 panels of 16 lanes (see kernel).
 //

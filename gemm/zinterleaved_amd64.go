@@ -4,7 +4,19 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	interleavedMX4Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512BF16
+	interleavedNV4Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512BF16
+	interleavedIntMX4Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
+	interleavedIntNV4Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
+)
 
 // interleavedMX4 is an interleavedFunc for blocks of 32 codes.
 //

@@ -4,7 +4,32 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	packBytesBF16Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	packBytesRowsNeeds     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	copyRowsNeeds          = cpu.X86AVX | cpu.X86AVX512F
+	packMXNeeds            = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	packNVNeeds            = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	packSixNeeds           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	packIntNeeds           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	splitTilesNeeds        = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
+	transposeScalesNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	splitNibblesNeeds      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	splitSixesNeeds        = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	foldNibblesNeeds       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VBMI
+	transposeDwords16Needs = cpu.X86AVX | cpu.X86AVX512F
+	packBytesF32Needs      = cpu.X86AVX | cpu.X86AVX2
+	packFloatsF32Needs     = cpu.X86AVX | cpu.X86F16C
+	packHalvesF32Needs     = cpu.X86AVX | cpu.X86AVX2
+	transposeDwords8Needs  = cpu.X86AVX
+)
 
 // packBytesBF16 packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
 // of steps, in blocks of 32 positions. exponents holds the E8M0 codes of each block's

@@ -4,7 +4,19 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	dotTiles_32x16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AMXTile | cpu.X86AMXBF16
+	streamRows16Needs   = cpu.X86AVX | cpu.X86AVX512F
+	dotTiles_32x32Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AMXTile | cpu.X86AMXBF16
+	streamRows32Needs   = cpu.X86AVX | cpu.X86AVX512F
+)
 
 // dotTiles_32x16 is a macro-kernel for BF16 panels of 16 lanes (see kernel).
 //

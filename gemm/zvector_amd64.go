@@ -4,7 +4,23 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	vectorMX8Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI | cpu.X86AVX512BF16
+	vectorMX8PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI | cpu.X86AVX512BF16
+	vectorMX6Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI | cpu.X86AVX512BF16
+	vectorMX6PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI | cpu.X86AVX512BF16
+	vectorMX4Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512BF16
+	vectorMX4PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512BF16
+	vectorNV4Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512BF16
+	vectorNV4PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512BF16
+)
 
 // vectorMX8 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 64 codes. It reports scales 0 and 255 of E8M0, which stand for 0 and infinity here.

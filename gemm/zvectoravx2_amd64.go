@@ -4,7 +4,23 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	vectorF32AVX2Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	vectorBF16AVX2Needs    = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	vectorFP8AVX2Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
+	vectorFP8x128AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
+	vectorINT8AVX2Needs    = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	vectorFP6AVX2Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
+	vectorFP4AVX2Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	vectorFP4x16AVX2Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
+)
 
 // vectorF32AVX2 is a vectorFunc for groups of 512 unscaled codes in steps of 32.
 //

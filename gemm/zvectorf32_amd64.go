@@ -4,7 +4,22 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	vectorF32AVX512Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL
+	vectorBF16AVX512Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL | cpu.X86AVX512BF16
+	vectorFP8AVX512Needs    = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL
+	vectorINT8AVX512Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL
+	vectorFP6AVX512Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	vectorFP4AVX512Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL
+	vectorFP4x16AVX512Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512VL
+)
 
 // vectorF32AVX512 is a vectorFunc for groups of 512 unscaled codes in steps of 32.
 //

@@ -4,7 +4,23 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	vectorIntMX4Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI
+	vectorIntMX4PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI
+	vectorIntMX6Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI | cpu.X86AVX512VBMI
+	vectorIntMX6PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI | cpu.X86AVX512VBMI
+	vectorIntMX8Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI
+	vectorIntMX8PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI
+	vectorIntNV4Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI
+	vectorIntNV4PairsNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VNNI
+)
 
 // vectorIntMX4 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 128 codes. It reports scales outside the range of the tables.

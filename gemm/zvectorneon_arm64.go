@@ -4,7 +4,18 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	vectorFP8NEONNeeds    = cpu.ARMASIMD
+	vectorFP4NEONNeeds    = cpu.ARMASIMD
+	vectorFP4x16NEONNeeds = cpu.ARMASIMD
+)
 
 // vectorFP8NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32
 // and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.

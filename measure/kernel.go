@@ -10,9 +10,9 @@ import (
 // A rowKernel adds blocks of 32 elements to the lanes, as addSingle does. It stops before a block
 // that addSingle rejects. The kernel table is in kernel_amd64.go, fastest first.
 type rowKernel struct {
-	tier cpu.Tier
-	bf16 bool // the wanted elements are BF16, otherwise float32
-	sum  func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
+	needs cpu.Set
+	bf16  bool // the wanted elements are BF16, otherwise float32
+	sum   func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 }
 
 const (
@@ -36,7 +36,7 @@ func (a *Accumulator) kernel(r *Row) *rowKernel {
 		return nil
 	}
 	for i := range rowKernels {
-		if k := &rowKernels[i]; k.tier <= cpu.Best() && k.bf16 == (len(r.WantBF16) > 0) {
+		if k := &rowKernels[i]; cpu.Uses(k.needs) && k.bf16 == (len(r.WantBF16) > 0) {
 			if a.buffer == nil {
 				a.buffer = new(kernelBuffers)
 			}

@@ -2,6 +2,4 @@
 
 package measure
 
-import "github.com/microscale-go/microscale/internal/cpu"
-
-var rowKernels = []rowKernel{{cpu.AVX512, false, sums32}, {cpu.AVX512, true, sums16}}
+var rowKernels = []rowKernel{{sums32Needs, false, sums32}, {sums16Needs, true, sums16}}

@@ -4,6 +4,16 @@
 
 package measure
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	sums32Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86POPCNT | cpu.X86AVX512F | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	sums16Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86POPCNT | cpu.X86AVX512F | cpu.X86AVX512DQ | cpu.X86AVX512VL
+)
+
 // sums32 adds blocks of 32 elements, want in float32, to the lanes, and sets ratios[i] to
 // Σx²/Σd² of block i, 0 if it is exact. It stops before a group of 4 blocks or fewer
 // if addSingle rejects one of them, or if some are exact, and returns the blocks done.

@@ -11,9 +11,9 @@ import (
 // mark NaN, Inf and exponents beyond their range, and Dot computes those results. AMD's leave the
 // accumulators that they mark unchanged, and the rule of the unit adds that group.
 type kernel struct {
-	tier cpu.Tier
-	kind kernelKind
-	run  func(p *product, rows, g int)
+	needs cpu.Set
+	kind  kernelKind
+	run   func(p *product, rows, g int)
 }
 
 // A kernelKind is the arithmetic of a kernel.
@@ -97,20 +97,20 @@ func (u *fastUnit) split(first, second func(i int) int) {
 
 // genericKernels are the kernels in Go, on every machine.
 var genericKernels = []kernel{
-	{cpu.Plain, sumsRZ13, runRZ13},
-	{cpu.Plain, sumsRZ23, runRZ23},
-	{cpu.Plain, exactDots, runDots},
-	{cpu.Plain, chains, runChains},
-	{cpu.Plain, trees, runTrees},
-	{cpu.Plain, exactSums, runExactSums},
-	{cpu.Plain, floorSums, runFloorSums},
+	{0, sumsRZ13, runRZ13},
+	{0, sumsRZ23, runRZ23},
+	{0, exactDots, runDots},
+	{0, chains, runChains},
+	{0, trees, runTrees},
+	{0, exactSums, runExactSums},
+	{0, floorSums, runFloorSums},
 }
 
 // kernel returns the fastest kernel of the unit on this machine.
 func (u fastUnit) kernel() *kernel {
 	for _, table := range [][]kernel{kernels, genericKernels} {
 		for i := range table {
-			if k := &table[i]; k.tier <= cpu.Best() && k.kind == u.kind {
+			if k := &table[i]; cpu.Uses(k.needs) && k.kind == u.kind {
 				return k
 			}
 		}

@@ -2,25 +2,21 @@
 
 package mma
 
-import (
-	"math"
-
-	"github.com/microscale-go/microscale/internal/cpu"
-)
+import "math"
 
 // kernels are the kernels of this architecture, fastest first.
 var kernels = []kernel{
-	{cpu.AVX512, sumsRZ13, runRZ13AVX512},
-	{cpu.AVX512, sumsRZ23, runRZ23AVX512},
-	{cpu.AVX512, exactDots, runDotsAVX512},
-	{cpu.AVX512, exactSums, runExactSumsAVX512},
-	{cpu.AVX512, floorSums, runFloorSumsAVX512},
-	{cpu.AVX2, sumsRZ13, runRZ13AVX2},
-	{cpu.AVX2, sumsRZ23, runRZ23AVX2},
-	{cpu.AVX2, exactDots, runDotsAVX2},
-	{cpu.AVX2, chains, runChainsAVX2},
-	{cpu.AVX2, trees, runTreesAVX2},
-	{cpu.AVX2, floorSums, runFloorSumsAVX2},
+	{group13Needs, sumsRZ13, runRZ13AVX512},
+	{group23Needs, sumsRZ23, runRZ23AVX512},
+	{groupDotsNeeds, exactDots, runDotsAVX512},
+	{groupExactNeeds, exactSums, runExactSumsAVX512},
+	{groupFloorNeeds, floorSums, runFloorSumsAVX512},
+	{group13AVX2Needs, sumsRZ13, runRZ13AVX2},
+	{group23AVX2Needs, sumsRZ23, runRZ23AVX2},
+	{groupDotsAVX2Needs, exactDots, runDotsAVX2},
+	{groupChainAVX2Needs, chains, runChainsAVX2},
+	{groupTreeAVX2Needs, trees, runTreesAVX2},
+	{alignedSumsAVX2Needs, floorSums, runFloorSumsAVX2},
 }
 
 func runRZ13AVX512(p *product, rows, g int) { p.runRZ13(rows, g, group13) }

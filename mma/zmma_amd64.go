@@ -4,6 +4,19 @@
 
 package mma
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	group13Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	group23Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL
+	groupDotsNeeds  = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+	groupExactNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL
+	groupFloorNeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512VL
+)
+
 // group13 adds n products, an even number, to each of rows × 64 results c, as runRZ13 does.
 // a and ea hold n values and exponents for each row, b and eb 64 for each k. It sets
 // the bits of bad[i] for columns of row i that need the reference form.

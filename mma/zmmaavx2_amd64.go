@@ -4,6 +4,20 @@
 
 package mma
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	group13AVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	group23AVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	groupDotsAVX2Needs   = cpu.X86AVX | cpu.X86AVX2
+	groupChainAVX2Needs  = cpu.X86AVX | cpu.X86FMA
+	groupTreeAVX2Needs   = cpu.X86AVX
+	alignedSumsAVX2Needs = cpu.X86AVX | cpu.X86AVX2
+)
+
 // group13AVX2 is group13 for AVX2. n need not be even.
 //
 //go:noescape

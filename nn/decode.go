@@ -185,7 +185,7 @@ func addRows(dst, p, v []float32, stride int) {
 // decodeKernelFor returns the kernel for heads of a number of elements, nil if there is none.
 func decodeKernelFor(dim int) *rowKernel {
 	for i := range rowKernels {
-		if k := &rowKernels[i]; k.tier <= cpu.Best() && dim%laneCount == 0 {
+		if k := &rowKernels[i]; cpu.Uses(k.needs) && dim%laneCount == 0 {
 			return k
 		}
 	}

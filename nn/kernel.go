@@ -5,7 +5,7 @@ import "github.com/microscale-go/microscale/internal/cpu"
 // A rowKernel computes element-wise functions of a row in place, and the products of decode, with
 // the bits of the portable Go code. n is a number of units or rows. The table is in kernel_amd64.go, fastest first.
 type rowKernel struct {
-	tier    cpu.Tier
+	needs   cpu.Set
 	unit    int // elements
 	round   func(x *float32, n int)
 	exp     func(x *float32, n int, top float32, c *expConstants)
@@ -18,7 +18,7 @@ type rowKernel struct {
 // rowKernelFor returns the kernel for x, nil if there is none.
 func rowKernelFor(x []float32) *rowKernel {
 	for i := range rowKernels {
-		if k := &rowKernels[i]; k.tier <= cpu.Best() && len(x) >= k.unit {
+		if k := &rowKernels[i]; cpu.Uses(k.needs) && len(x) >= k.unit {
 			return k
 		}
 	}

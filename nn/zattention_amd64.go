@@ -4,6 +4,18 @@
 
 package nn
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	scores512Needs  = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512DQ
+	addRows512Needs = cpu.X86AVX | cpu.X86AVX512F
+	scores256Needs  = cpu.X86AVX
+	addRows256Needs = cpu.X86AVX
+)
+
 // scores512 sets dst to the dot products of q with n rows of k, at least one, stride bytes
 // apart. Rows have blocks of 16 elements.
 //

@@ -4,6 +4,22 @@
 
 package nn
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	round512Needs   = cpu.X86AVX | cpu.X86AVX512F
+	exp512Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512DQ
+	sigmoid512Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512DQ
+	largest512Needs = cpu.X86AVX | cpu.X86AVX512F
+	round256Needs   = cpu.X86AVX | cpu.X86AVX2
+	exp256Needs     = cpu.X86AVX | cpu.X86AVX2
+	sigmoid256Needs = cpu.X86AVX | cpu.X86AVX2
+	largest256Needs = cpu.X86AVX | cpu.X86AVX2
+)
+
 // round512 rounds float32 to BF16, in place.
 // n is the vectors of 16 elements, at least one.
 //

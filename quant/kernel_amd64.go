@@ -8,106 +8,105 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/behavior"
-	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 func init() {
 	fusedKernels = []fusedKernel{
-		{cpu.AVX512, false, groupBlocks, true, exponentBlocks(8, false), fuseColumns(exponentOf, fuse8)},
-		{cpu.AVX512, false, groupBlocks, true, exponentBlocks(6, false), fuseColumns(exponentOf, fuse8)},
-		{cpu.AVX512, false, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentOf, fuse4)},
-		{cpu.AVX512, false, groupBlocks, true, exponentBlocks(8, true), fuseColumns(exponentOf, fuseInt8)},
-		{cpu.AVX512, false, groupBlocks, true, globalBlocks, fuseColumns(globalOf, fuseGlobal4)},
-		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(8, false), fuseColumns(exponentOf, fuse8BF16)},
-		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(6, false), fuseColumns(exponentOf, fuse8BF16)},
-		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentNibblesOf, fuse4BF16)},
-		{cpu.AVX512, true, groupBlocks, true, exponentBlocks(8, true), fuseColumns(exponentOf, fuseInt8BF16)},
-		{cpu.AVX512, true, groupBlocks, true, globalBlocks, fuseColumns(globalNibblesOf, fuseGlobal4BF16)},
-		{cpu.AVX512, false, 1, false, bytes128, fuse(bytesOf, blocks128)},
-		{cpu.AVX512, true, 1, false, bytes128, fuse(bytesOf, blocks128BF16)},
-		{cpu.AVX2, false, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8AVX2)},
-		{cpu.AVX2, false, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse8AVX2)},
-		{cpu.AVX2, false, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4AVX2)},
-		{cpu.AVX2, false, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8AVX2)},
-		{cpu.AVX2, false, groupBlocks, false, globalBlocks, fuse(globalOf, fuseGlobal4AVX2)},
-		{cpu.AVX2, true, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16AVX2)},
-		{cpu.AVX2, true, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16AVX2)},
-		{cpu.AVX2, true, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
-		{cpu.AVX2, true, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
-		{cpu.AVX2, true, groupBlocks, false, globalBlocks, fuse(globalOf, fuseGlobal4BF16AVX2)},
-		{cpu.AVX2, false, 1, false, bytes128, fuse(bytesOf, blocks128AVX2)},
-		{cpu.AVX2, true, 1, false, bytes128, fuse(bytesOf, blocks128BF16AVX2)},
+		{fuse8Needs, false, groupBlocks, true, exponentBlocks(8, false), fuseColumns(exponentOf, fuse8)},
+		{fuse8Needs, false, groupBlocks, true, exponentBlocks(6, false), fuseColumns(exponentOf, fuse8)},
+		{fuse4Needs, false, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentOf, fuse4)},
+		{fuseInt8Needs, false, groupBlocks, true, exponentBlocks(8, true), fuseColumns(exponentOf, fuseInt8)},
+		{fuseGlobal4Needs, false, groupBlocks, true, globalBlocks, fuseColumns(globalOf, fuseGlobal4)},
+		{fuse8BF16Needs, true, groupBlocks, true, exponentBlocks(8, false), fuseColumns(exponentOf, fuse8BF16)},
+		{fuse8BF16Needs, true, groupBlocks, true, exponentBlocks(6, false), fuseColumns(exponentOf, fuse8BF16)},
+		{fuse4BF16Needs, true, groupBlocks, true, exponentBlocks(4, false), fuseColumns(exponentNibblesOf, fuse4BF16)},
+		{fuseInt8BF16Needs, true, groupBlocks, true, exponentBlocks(8, true), fuseColumns(exponentOf, fuseInt8BF16)},
+		{fuseGlobal4BF16Needs, true, groupBlocks, true, globalBlocks, fuseColumns(globalNibblesOf, fuseGlobal4BF16)},
+		{blocks128Needs, false, 1, false, bytes128, fuse(bytesOf, blocks128)},
+		{blocks128BF16Needs, true, 1, false, bytes128, fuse(bytesOf, blocks128BF16)},
+		{fuse8AVX2Needs, false, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8AVX2)},
+		{fuse8AVX2Needs, false, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse8AVX2)},
+		{fuse4AVX2Needs, false, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4AVX2)},
+		{fuseInt8AVX2Needs, false, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8AVX2)},
+		{fuseGlobal4AVX2Needs, false, groupBlocks, false, globalBlocks, fuse(globalOf, fuseGlobal4AVX2)},
+		{fuse8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16AVX2)},
+		{fuse8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16AVX2)},
+		{fuse4BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
+		{fuseInt8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
+		{fuseGlobal4BF16AVX2Needs, true, groupBlocks, false, globalBlocks, fuse(globalOf, fuseGlobal4BF16AVX2)},
+		{blocks128AVX2Needs, false, 1, false, bytes128, fuse(bytesOf, blocks128AVX2)},
+		{blocks128BF16AVX2Needs, true, 1, false, bytes128, fuse(bytesOf, blocks128BF16AVX2)},
 	}
 	scaleKernels = []scaleKernel{
-		{cpu.AVX512, exponentScale, scaleBy(exponentOf, exponentScales)},
-		{cpu.AVX512, globalScale, scaleBy(globalOf, globalScales)},
-		{cpu.AVX512, bytesScale, scaleBy(bytesOf, byteScales)},
+		{exponentScalesNeeds, exponentScale, scaleBy(exponentOf, exponentScales)},
+		{globalScalesNeeds, globalScale, scaleBy(globalOf, globalScales)},
+		{byteScalesNeeds, bytesScale, scaleBy(bytesOf, byteScales)},
 	}
 	decodeKernels = []decodeKernel{
-		{cpu.AVX512, floatBytes, 32, byteTable(decodeBytes)},
-		{cpu.AVX512, integers, 32, valueTable(decodeIntegers)},
-		{cpu.AVX512, ofBits(6), 32, byteTable(decodeSixes)},
-		{cpu.AVX512, ofBits(4), 32, valueTable(decodeNibbles32)},
-		{cpu.AVX512, ofBits(4), 16, valueTable(decodeNibbles16)},
-		{cpu.AVX2, floatBytes, 32, decodeUnits(8, 32, decodeBytesAVX2)},
-		{cpu.AVX2, integers, 32, decodeUnits(8, 32, decodeIntegersAVX2)},
-		{cpu.AVX2, ofBits(6), 32, decodeUnits(6, 32, decodeSixesAVX2)},
-		{cpu.AVX2, ofBits(4), 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
-		{cpu.AVX2, ofBits(4), 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
+		{decodeBytesNeeds, floatBytes, 32, byteTable(decodeBytes)},
+		{decodeIntegersNeeds, integers, 32, valueTable(decodeIntegers)},
+		{decodeSixesNeeds, ofBits(6), 32, byteTable(decodeSixes)},
+		{decodeNibbles32Needs, ofBits(4), 32, valueTable(decodeNibbles32)},
+		{decodeNibbles16Needs, ofBits(4), 16, valueTable(decodeNibbles16)},
+		{decodeBytesAVX2Needs, floatBytes, 32, decodeUnits(8, 32, decodeBytesAVX2)},
+		{decodeIntegersAVX2Needs, integers, 32, decodeUnits(8, 32, decodeIntegersAVX2)},
+		{decodeSixesAVX2Needs, ofBits(6), 32, decodeUnits(6, 32, decodeSixesAVX2)},
+		{decodeNibbles32AVX2Needs, ofBits(4), 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
+		{decodeNibbles16AVX2Needs, ofBits(4), 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
 	}
 }
 
 func init() {
 	bf16 := variant{bf16: true}
-	add(&rowKernels, cpu.AVX512, variant{}, rowsBy(encodeRows, 4))
-	add(&rowKernels, cpu.AVX512, bf16, rowsBy(encodeRowsBF16, 2))
-	add(&rowKernels, cpu.AVX2, variant{}, rowsBy(encodeRowsAVX2, 4))
-	add(&rowKernels, cpu.AVX2, bf16, rowsBy(encodeRowsBF16AVX2, 2))
+	add(&rowKernels, encodeRowsNeeds, variant{}, rowsBy(encodeRows, 4))
+	add(&rowKernels, encodeRowsBF16Needs, bf16, rowsBy(encodeRowsBF16, 2))
+	add(&rowKernels, encodeRowsAVX2Needs, variant{}, rowsBy(encodeRowsAVX2, 4))
+	add(&rowKernels, encodeRowsBF16AVX2Needs, bf16, rowsBy(encodeRowsBF16AVX2, 2))
 	// Rowwise and columnwise copies together read a tile twice: in a fused kernel, which also
 	// raises the maxima of columns, and for the codes of columns. The second read comes from the
 	// second-level cache, since rows whose stride is a multiple of 4 KiB share 12 lines of the first.
 	// Kernels that did all in one read had 43 thousand lines of assembly. For 256×2048 elements on a
 	// Zen 5 core these have 0.95 (MXFP8 and MXINT8 from BF16) to 1.12 of their speed, by medians of
 	// alternating runs.
-	add(&maximaKernels, cpu.AVX512, variant{}, maximaBy(columnMaxima))
-	add(&maximaKernels, cpu.AVX512, bf16, maximaBy(columnMaximaBF16))
-	add(&columnKernels, cpu.AVX512, variant{}, columnsBy(columns))
-	add(&columnKernels, cpu.AVX512, bf16, columnsBy(columnsBF16))
-	add(&columnKernels, cpu.AVX512, variant{integer: true}, columnsBy(columnsInt))
-	add(&columnKernels, cpu.AVX512, variant{bf16: true, integer: true}, columnsBy(columnsIntBF16))
-	add(&joinKernels, cpu.AVX512, variant{bits: 4}, joinBy(join4))
-	add(&joinKernels, cpu.AVX512, variant{bits: 8, random: true}, joinRandomBy(joinRandom8))
-	add(&joinKernels, cpu.AVX512, variant{bits: 4, random: true}, joinRandomBy(joinRandom4))
-	add(&joinKernels, cpu.AVX2, variant{bits: 4}, joinNibblesAVX2)
-	add(&joinKernels, cpu.AVX2, variant{bits: 8, random: true}, joinRandomBytesAVX2)
-	add(&joinKernels, cpu.AVX2, variant{bits: 4, random: true}, joinRandomNibblesAVX2)
-	add(&encodeKernels, cpu.AVX512, variant{}, encodeBy(encodeTimes))
-	add(&encodeKernels, cpu.AVX512, variant{divides: true}, encodeBy(encodeOver))
-	add(&encodeKernels, cpu.AVX2, variant{}, encodeAVX2(false))
-	add(&encodeKernels, cpu.AVX2, variant{divides: true}, encodeAVX2(true))
-	add(&amaxKernels, cpu.AVX512, variant{}, amaxesBy(amaxes512, 4))
-	add(&amaxKernels, cpu.AVX512, bf16, amaxesBy(amaxes512BF16, 2))
-	add(&amaxKernels, cpu.AVX2, variant{}, raiseAVX2)
-	add(&amaxKernels, cpu.AVX2, bf16, raiseBF16AVX2)
-	add(&maxKernels, cpu.AVX512, variant{}, max512)
-	add(&maxKernels, cpu.AVX512, bf16, max512BF16)
-	add(&maxKernels, cpu.AVX2, variant{}, maxAVX2)
-	add(&maxKernels, cpu.AVX2, bf16, maxBF16AVX2)
-	add(&searchKernels, cpu.AVX512, variant{}, searchBy(searchTimes))
-	add(&searchKernels, cpu.AVX512, variant{divides: true}, searchBy(searchOver))
-	add(&searchKernels, cpu.AVX2, variant{}, searchBy(searchTimesAVX2))
-	add(&searchKernels, cpu.AVX2, variant{divides: true}, searchBy(searchOverAVX2))
-	add(&philoxKernels, cpu.AVX512, variant{}, philoxBy(fillPhilox))
-	add(&philoxKernels, cpu.AVX2, variant{}, philoxBy(fillPhiloxAVX2))
-	add(&hadamardKernels, cpu.AVX512, variant{}, hadamardBy(hadamardBlocks))
-	add(&hadamardKernels, cpu.AVX2, variant{}, hadamardBy(hadamardBlocksAVX2))
-	add(&spreadKernels, cpu.AVX512, variant{}, spreadBy(spreadRows))
-	add(&spreadKernels, cpu.AVX2, variant{}, spreadBy(spreadRowsAVX2))
-	add(&transposeKernels, cpu.AVX512, variant{}, transposeBy(transpose512, 1))
-	add(&transposeKernels, cpu.AVX2, variant{}, transposeBy(transposeAVX2, 2))
-	add(&transposeFourKernels, cpu.AVX512, variant{}, transposeFourBy(transposeFour))
-	add(&codesKernels, cpu.AVX512, variant{bits: 8}, codesBy(transposeCodes))
-	add(&codesKernels, cpu.AVX512, variant{bits: 16}, codesBy(transposeWords))
+	add(&maximaKernels, columnMaximaNeeds, variant{}, maximaBy(columnMaxima))
+	add(&maximaKernels, columnMaximaBF16Needs, bf16, maximaBy(columnMaximaBF16))
+	add(&columnKernels, columnsNeeds, variant{}, columnsBy(columns))
+	add(&columnKernels, columnsBF16Needs, bf16, columnsBy(columnsBF16))
+	add(&columnKernels, columnsIntNeeds, variant{integer: true}, columnsBy(columnsInt))
+	add(&columnKernels, columnsIntBF16Needs, variant{bf16: true, integer: true}, columnsBy(columnsIntBF16))
+	add(&joinKernels, join4Needs, variant{bits: 4}, joinBy(join4))
+	add(&joinKernels, joinRandom8Needs, variant{bits: 8, random: true}, joinRandomBy(joinRandom8))
+	add(&joinKernels, joinRandom4Needs, variant{bits: 4, random: true}, joinRandomBy(joinRandom4))
+	add(&joinKernels, join4AVX2Needs, variant{bits: 4}, joinNibblesAVX2)
+	add(&joinKernels, joinRandom8AVX2Needs, variant{bits: 8, random: true}, joinRandomBytesAVX2)
+	add(&joinKernels, joinRandom4AVX2Needs, variant{bits: 4, random: true}, joinRandomNibblesAVX2)
+	add(&encodeKernels, encodeTimesNeeds, variant{}, encodeBy(encodeTimes))
+	add(&encodeKernels, encodeOverNeeds, variant{divides: true}, encodeBy(encodeOver))
+	add(&encodeKernels, encodeTimesAVX2Needs, variant{}, encodeAVX2(false))
+	add(&encodeKernels, encodeTimesAVX2Needs, variant{divides: true}, encodeAVX2(true))
+	add(&amaxKernels, amaxes512Needs, variant{}, amaxesBy(amaxes512, 4))
+	add(&amaxKernels, amaxes512BF16Needs, bf16, amaxesBy(amaxes512BF16, 2))
+	add(&amaxKernels, amaxesAVX2Needs, variant{}, raiseAVX2)
+	add(&amaxKernels, amaxesBF16AVX2Needs, bf16, raiseBF16AVX2)
+	add(&maxKernels, amaxes512Needs, variant{}, max512)
+	add(&maxKernels, amaxes512BF16Needs, bf16, max512BF16)
+	add(&maxKernels, amaxesAVX2Needs, variant{}, maxAVX2)
+	add(&maxKernels, amaxesBF16AVX2Needs, bf16, maxBF16AVX2)
+	add(&searchKernels, searchTimesNeeds, variant{}, searchBy(searchTimes))
+	add(&searchKernels, searchOverNeeds, variant{divides: true}, searchBy(searchOver))
+	add(&searchKernels, searchTimesAVX2Needs, variant{}, searchBy(searchTimesAVX2))
+	add(&searchKernels, searchOverAVX2Needs, variant{divides: true}, searchBy(searchOverAVX2))
+	add(&philoxKernels, fillPhiloxNeeds, variant{}, philoxBy(fillPhilox))
+	add(&philoxKernels, fillPhiloxAVX2Needs, variant{}, philoxBy(fillPhiloxAVX2))
+	add(&hadamardKernels, hadamardBlocksNeeds, variant{}, hadamardBy(hadamardBlocks))
+	add(&hadamardKernels, hadamardBlocksAVX2Needs, variant{}, hadamardBy(hadamardBlocksAVX2))
+	add(&spreadKernels, spreadRowsNeeds, variant{}, spreadBy(spreadRows))
+	add(&spreadKernels, spreadRowsAVX2Needs, variant{}, spreadBy(spreadRowsAVX2))
+	add(&transposeKernels, transpose512Needs, variant{}, transposeBy(transpose512, 1))
+	add(&transposeKernels, transposeAVX2Needs, variant{}, transposeBy(transposeAVX2, 2))
+	add(&transposeFourKernels, transposeFourNeeds, variant{}, transposeFourBy(transposeFour))
+	add(&codesKernels, transposeCodesNeeds, variant{bits: 8}, codesBy(transposeCodes))
+	add(&codesKernels, transposeWordsNeeds, variant{bits: 16}, codesBy(transposeWords))
 }
 
 const (

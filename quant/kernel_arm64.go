@@ -9,22 +9,22 @@ import (
 
 func init() {
 	decodeKernels = []decodeKernel{
-		decodeNEON(8, 32, decodeBytesNEON),
-		decodeNEON(4, 32, decodeNibblesNEON),
-		decodeNEON(4, 16, decodeNibblesNEON),
+		decodeNEON(decodeBytesNEONNeeds, 8, 32, decodeBytesNEON),
+		decodeNEON(decodeNibblesNEONNeeds, 4, 32, decodeNibblesNEON),
+		decodeNEON(decodeNibblesNEONNeeds, 4, 16, decodeNibblesNEON),
 	}
-	add(&amaxKernels, cpu.NEON, variant{}, amaxNEON(4, amaxesNEON))
-	add(&amaxKernels, cpu.NEON, variant{bf16: true}, amaxNEON(2, amaxesBF16NEON))
-	add(&maxKernels, cpu.NEON, variant{}, func(src []byte) (amax uint32) {
+	add(&amaxKernels, amaxesNEONNeeds, variant{}, amaxNEON(4, amaxesNEON))
+	add(&amaxKernels, amaxesBF16NEONNeeds, variant{bf16: true}, amaxNEON(2, amaxesBF16NEON))
+	add(&maxKernels, amaxesNEONNeeds, variant{}, func(src []byte) (amax uint32) {
 		amaxesNEON(&amax, &src[0], len(src)/4, len(src))
 		return amax
 	})
-	add(&maxKernels, cpu.NEON, variant{bf16: true}, func(src []byte) (amax uint32) {
+	add(&maxKernels, amaxesBF16NEONNeeds, variant{bf16: true}, func(src []byte) (amax uint32) {
 		amaxesBF16NEON(&amax, &src[0], len(src)/2, len(src))
 		return amax
 	})
-	add(&encodeKernels, cpu.NEON, variant{}, encodeNEON(encodeTimesNEON))
-	add(&encodeKernels, cpu.NEON, variant{divides: true}, encodeNEON(encodeOverNEON))
+	add(&encodeKernels, encodeTimesNEONNeeds, variant{}, encodeNEON(encodeTimesNEON))
+	add(&encodeKernels, encodeOverNEONNeeds, variant{divides: true}, encodeNEON(encodeOverNEON))
 }
 
 func amaxNEON(size int, kernel func(amaxes *uint32, src *byte, n, extent int)) func([]uint32, []byte, int) {
@@ -37,8 +37,8 @@ func encodeNEON(kernel func(codes *byte, src *float32, n int, factors *float32, 
 	}
 }
 
-func decodeNEON(bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)) decodeKernel {
-	return decodeKernel{cpu.NEON, func(e *format.Scalar) bool { return e.Bits() == bits && e.HasNegativeZero() }, extent,
+func decodeNEON(needs cpu.Set, bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)) decodeKernel {
+	return decodeKernel{needs, func(e *format.Scalar) bool { return e.Bits() == bits && e.HasNegativeZero() }, extent,
 		func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 			kernel(&dst[0], &src[0], &scales[0], len(dst), extent, t)
 		}}

@@ -43,19 +43,19 @@ func kernelTables() map[string][]rowTest {
 	}
 }
 
-// A rowTest is one row, its tier, and its test.
+// A rowTest is one row, what it needs, and its test.
 type rowTest struct {
-	tier cpu.Tier
-	run  func(f *fences, r *rand.Rand)
+	needs cpu.Set
+	run   func(f *fences, r *rand.Rand)
 }
 
-// rowTests are the tests of the rows of a table, whose field tier says what they need.
+// rowTests are the tests of the rows of a table, whose field needs says what they need.
 func rowTests[K any](table []K, test func(k *K, f *fences, r *rand.Rand)) []rowTest {
 	var tests []rowTest
 	for i := range table {
 		k := &table[i]
-		tier := cpu.Tier(reflect.ValueOf(k).Elem().FieldByName("tier").Uint())
-		tests = append(tests, rowTest{tier, func(f *fences, r *rand.Rand) { test(k, f, r) }})
+		needs := cpu.Set(reflect.ValueOf(k).Elem().FieldByName("needs").Uint())
+		tests = append(tests, rowTest{needs, func(f *fences, r *rand.Rand) { test(k, f, r) }})
 	}
 	return tests
 }
@@ -66,11 +66,11 @@ func TestKernelRows(t *testing.T) {
 	tables := kernelTables()
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		for i, row := range tables[name] {
-			if !cpu.Has(row.tier) {
-				t.Logf("row %d of %s needs %s", i, name, row.tier)
+			if !cpu.Has(row.needs) {
+				t.Logf("row %d of %s needs %s", i, name, row.needs)
 				continue
 			}
-			t.Run(fmt.Sprintf("table=%s/row=%d/kernel=%s", name, i, row.tier), func(t *testing.T) {
+			t.Run(fmt.Sprintf("table=%s/row=%d/kernel=%s", name, i, cpu.TierOf(row.needs)), func(t *testing.T) {
 				plainly(t, func() {
 					for _, side := range []guard.Side{guard.Start, guard.End} {
 						f := &fences{T: t, side: side}
@@ -108,8 +108,8 @@ func TestKernelTables(t *testing.T) {
 	}
 	for name, rows := range tested {
 		for i, row := range rows {
-			if row.tier != row.tier.Vectors() {
-				t.Errorf("row %d of %s is of the tier %s, which cputest.Vectors leaves out", i, name, row.tier)
+			if tier := cpu.TierOf(row.needs); tier != tier.Vectors() {
+				t.Errorf("row %d of %s is of the tier %s, which cputest.Vectors leaves out", i, name, tier)
 			}
 		}
 	}

@@ -21,9 +21,9 @@ import (
 // beyond its arguments, strides and gaps are in bytes, and magnitudes are compared by their bits, so
 // that NaN is above Inf. Sources are float32 or BF16.
 
-// A kernel does a primitive F on processors of a tier, for one variant.
+// A kernel does a primitive F on processors with the features that it needs, for one variant.
 type kernel[F any] struct {
-	tier cpu.Tier
+	needs cpu.Set
 	variant
 	run F
 }
@@ -110,14 +110,14 @@ const (
 )
 
 // add appends a kernel to a table.
-func add[F any](table *[]kernel[F], tier cpu.Tier, v variant, run F) {
-	*table = append(*table, kernel[F]{tier, v, run})
+func add[F any](table *[]kernel[F], needs cpu.Set, v variant, run F) {
+	*table = append(*table, kernel[F]{needs, v, run})
 }
 
 // find returns the first kernel for a variant that this processor can run. ok is false if
 // there is none.
 func find[F any](table []kernel[F], v variant) (run F, ok bool) {
-	k := first(table, func(k *kernel[F]) bool { return has(k.tier) && k.variant == v })
+	k := first(table, func(k *kernel[F]) bool { return cpu.Uses(k.needs) && k.variant == v })
 	if k == nil {
 		return run, false
 	}
@@ -134,13 +134,10 @@ func first[K any](table []K, supports func(*K) bool) *K {
 	return nil
 }
 
-// has reports whether kernels of a tier can run.
-func has(tier cpu.Tier) bool { return tier <= cpu.Best() }
-
 // A fusedKernel does amax, scale and encode of rows of groups of blocks.
 // Twin: worker.referenceBlocks.
 type fusedKernel struct {
-	tier     cpu.Tier
+	needs    cpu.Set
 	bf16     bool
 	group    int  // blocks
 	columns  bool // it raises rowGroups.maxima
@@ -162,7 +159,7 @@ type rowGroups struct {
 // of scaleUnit blocks. It returns the bits of the largest amax, or flagged where one needs
 // the reference implementation. Twin: Quantizer.blockScale.
 type scaleKernel struct {
-	tier     cpu.Tier
+	needs    cpu.Set
 	supports func(*Quantizer) bool
 	begin    func(*output) func(factors []float32, scales []byte, amaxes []uint32) (amax uint32)
 }
@@ -170,7 +167,7 @@ type scaleKernel struct {
 // A decodeKernel sets dst to scales[i/extent] times the values of the codes in src.
 // Twin: Tensor.plainRowDecoder.
 type decodeKernel struct {
-	tier     cpu.Tier
+	needs    cpu.Set
 	supports func(element *format.Scalar) bool
 	extent   int
 	decode   func(dst []float32, src []byte, scales []float32, t *decodeTables)
@@ -217,7 +214,7 @@ type fusedCall struct {
 
 // fusedCall returns the first fused kernel for a source that is BF16 or not, or nil.
 func (o *output) fusedCall(bf16 bool) *fusedCall {
-	k := first(fusedKernels, func(k *fusedKernel) bool { return has(k.tier) && k.bf16 == bf16 && k.supports(o.q) })
+	k := first(fusedKernels, func(k *fusedKernel) bool { return cpu.Uses(k.needs) && k.bf16 == bf16 && k.supports(o.q) })
 	if k == nil || o.q.Search != NoSearch {
 		return nil
 	}

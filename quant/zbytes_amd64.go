@@ -4,6 +4,19 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	blocks128Needs      = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	encodeRowsNeeds     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	blocks128BF16Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	encodeRowsBF16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	fenceNeeds          = cpu.Set(0)
+)
+
 // blocks128 quantizes rows of groups of one block of 128, at least one, from float32 to codes of 8
 // bits under float32 scales, and returns the bits of the largest magnitude: where that is
 // Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end

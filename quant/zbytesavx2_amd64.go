@@ -4,6 +4,18 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	blocks128AVX2Needs      = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	encodeRowsAVX2Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	blocks128BF16AVX2Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	encodeRowsBF16AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+)
+
 // blocks128AVX2 quantizes rows of groups of one block of 128, at least one, from float32 to codes of 8
 // bits under float32 scales, and returns the bits of the largest magnitude: where that is
 // Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end

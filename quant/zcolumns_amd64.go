@@ -4,6 +4,24 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	columnMaximaNeeds     = cpu.X86AVX | cpu.X86AVX512F
+	columnsNeeds          = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	columnsIntNeeds       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	columnMaximaBF16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	columnsBF16Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	columnsIntBF16Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	transposeCodesNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	transposeWordsNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	transpose512Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	transposeFourNeeds    = cpu.X86AVX
+)
+
 // columnMaxima raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
 // 4·fours rows of float32, n > 0, fours > 0. Memory ahead bytes further is prefetched.
 //

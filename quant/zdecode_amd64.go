@@ -4,6 +4,19 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	decodeBytesNeeds     = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	decodeSixesNeeds     = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	decodeNibbles32Needs = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	decodeNibbles16Needs = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	decodeIntegersNeeds  = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW
+)
+
 // decodeBytes sets dst[i] to scales[i/32] times the value of the code src[i]; table has
 // the third bytes of the 128 magnitudes as float32, then their highest bytes, i < n, n > 0.
 // The scales of a multiple of 64 codes are read.

@@ -4,6 +4,19 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	decodeBytesAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	decodeIntegersAVX2Needs  = cpu.X86AVX | cpu.X86AVX2
+	decodeSixesAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	decodeNibbles32AVX2Needs = cpu.X86AVX | cpu.X86AVX2
+	decodeNibbles16AVX2Needs = cpu.X86AVX | cpu.X86AVX2
+)
+
 // decodeBytesAVX2 sets dst[i], float32, to scales[i/32] times the value of the code src[i],
 // i < 32·n, n > 0.
 //

@@ -4,6 +4,18 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	amaxes512Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL
+	amaxes512BF16Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL
+	encodeTimesNeeds   = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	encodeOverNeeds    = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+)
+
 // amaxes512 raises amax[j] to the largest of the bits of |src[i]|, i/extent = j,
 // i < n, n > 0, of float32.
 //

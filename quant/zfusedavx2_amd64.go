@@ -4,6 +4,22 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	fuse8AVX2Needs           = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	fuse8BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	fuse4AVX2Needs           = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	fuse4BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	fuseInt8AVX2Needs        = cpu.X86AVX | cpu.X86AVX2
+	fuseInt8BF16AVX2Needs    = cpu.X86AVX | cpu.X86AVX2
+	fuseGlobal4AVX2Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	fuseGlobal4BF16AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+)
+
 // fuse8AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end

@@ -4,6 +4,20 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	amaxesNEONNeeds        = cpu.ARMASIMD
+	amaxesBF16NEONNeeds    = cpu.ARMASIMD
+	encodeTimesNEONNeeds   = cpu.ARMASIMD
+	encodeOverNEONNeeds    = cpu.ARMASIMD
+	decodeBytesNEONNeeds   = cpu.ARMASIMD
+	decodeNibblesNEONNeeds = cpu.ARMASIMD
+)
+
 // amaxesNEON raises amaxes[i/extent] to the bits, as float32, of the magnitude of element
 // i of src, i < n, of float32.
 //

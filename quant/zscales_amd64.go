@@ -4,6 +4,17 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	exponentScalesNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL
+	globalScalesNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL
+	byteScalesNeeds     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VL
+)
+
 // exponentScales sets scales[i] to the E8M0 code of a block of amaxes[i], by the rule that
 // is in the constants, and factors[i] to the inverse of its scale, i < 16·n, n > 0. It
 // returns the bits of the largest amax; all ones where one needs the reference

@@ -4,6 +4,16 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	searchTimesNeeds = cpu.X86AVX | cpu.X86AVX512F
+	searchOverNeeds  = cpu.X86AVX | cpu.X86AVX512F
+)
+
 // searchTimes sets errors[k], k < n, to the sum of (decodes[k]·q-x)² over 16·groups
 // elements x of src, q the element's rounding of x times factors[k]: of eight sums by
 // position, joined by halves. groups and n are positive, and src is finite.

@@ -4,6 +4,16 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	spreadRowsNeeds     = cpu.X86AVX | cpu.X86AVX512F
+	spreadRowsAVX2Needs = cpu.X86AVX
+)
+
 // spreadRows copies n times 64·width bytes, which are contiguous, by non-temporal stores
 // to places that are stride bytes apart and multiples of 64.
 //

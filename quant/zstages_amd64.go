@@ -4,6 +4,19 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	join4Needs          = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	joinRandom4Needs    = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	joinRandom8Needs    = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	fillPhiloxNeeds     = cpu.X86AVX | cpu.X86AVX512F
+	hadamardBlocksNeeds = cpu.X86AVX | cpu.X86AVX512F
+)
+
 // join4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
 // to nearest, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
 // that is Inf or NaN, the codes are undefined.

@@ -4,6 +4,19 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	encodeTimesAVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	encodeOverAVX2Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	join4AVX2Needs       = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	amaxesAVX2Needs      = cpu.X86AVX | cpu.X86AVX2
+	amaxesBF16AVX2Needs  = cpu.X86AVX | cpu.X86AVX2
+)
+
 // encodeTimesAVX2 sets codes, one to a byte, to those of the elements src[i] of float32, each
 // times factors[i/16], i < 32·n, n > 0, and returns the bits of the largest magnitude of
 // src. Where that is Inf or NaN, the codes are undefined.

@@ -4,6 +4,21 @@
 
 package quant
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	joinRandom8AVX2Needs    = cpu.X86AVX | cpu.X86AVX2
+	joinRandom4AVX2Needs    = cpu.X86AVX | cpu.X86AVX2
+	fillPhiloxAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	hadamardBlocksAVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	searchTimesAVX2Needs    = cpu.X86AVX | cpu.X86AVX2
+	searchOverAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	transposeAVX2Needs      = cpu.X86AVX
+)
+
 // joinRandom8AVX2 sets code i, of 8 bits, to that of the element src[i] of float32 times
 // factors[i/16], rounded with the bits of random, i < 32·n, n > 0, and returns the bits
 // of the largest magnitude of src. Where that is Inf or NaN, the codes are undefined.

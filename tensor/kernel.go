@@ -6,7 +6,7 @@ import "github.com/microscale-go/microscale/internal/cpu"
 // with the bits of widenPlain and narrowPlain. The kernel table is in kernel_amd64.go, fastest
 // first.
 type bf16Kernel struct {
-	tier   cpu.Tier
+	needs  cpu.Set
 	widen  func(dst []float32, src []byte)
 	narrow func(dst []byte, src []float32)
 }
@@ -14,7 +14,7 @@ type bf16Kernel struct {
 // bf16KernelOf returns the kernel for n elements, or nil if there is none.
 func bf16KernelOf(n int) *bf16Kernel {
 	for i := range bf16Kernels {
-		if k := &bf16Kernels[i]; k.tier <= cpu.Best() && n > 0 {
+		if k := &bf16Kernels[i]; cpu.Uses(k.needs) && n > 0 {
 			return k
 		}
 	}

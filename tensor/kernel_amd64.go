@@ -2,15 +2,13 @@
 
 package tensor
 
-import "github.com/microscale-go/microscale/internal/cpu"
-
 var bf16Kernels = []bf16Kernel{
 	{
-		cpu.AVX512,
+		widen512Needs,
 		func(dst []float32, src []byte) { widen512(&dst[0], &src[0], len(dst)) },
 		func(dst []byte, src []float32) { narrow512(&dst[0], &src[0], len(src)) },
 	},
-	{cpu.AVX2, widenUnits, narrowUnits},
+	{widen256Needs, widenUnits, narrowUnits},
 }
 
 const bf16Size = 2 // bytes

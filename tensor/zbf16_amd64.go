@@ -4,6 +4,18 @@
 
 package tensor
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	widen512Needs  = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW
+	narrow512Needs = cpu.X86AVX | cpu.X86BMI2 | cpu.X86AVX512F | cpu.X86AVX512BW
+	widen256Needs  = cpu.X86AVX | cpu.X86AVX2
+	narrow256Needs = cpu.X86AVX | cpu.X86AVX2
+)
+
 // widen512 sets dst[i] to the BF16 i of src, i < n, n > 0.
 //
 //go:noescape

@@ -73,7 +73,7 @@ type adamwFactors struct{ scale, beta1, fresh1, beta2, fresh2, bias, epsilon, ke
 // one.
 func updateParams(w, g, m, v []float32, f *adamwFactors) {
 	for i := range adamwKernels {
-		if k := &adamwKernels[i]; k.tier <= cpu.Best() && len(w) >= k.unit {
+		if k := &adamwKernels[i]; cpu.Uses(k.needs) && len(w) >= k.unit {
 			n := len(w) / k.unit
 			k.update(&w[0], &g[0], &m[0], &v[0], n, f)
 			n *= k.unit
@@ -86,7 +86,7 @@ func updateParams(w, g, m, v []float32, f *adamwFactors) {
 // An adamwKernel updates n units of elements with the bits of updateGeneric. The table is in
 // kernel_amd64.go, fastest first.
 type adamwKernel struct {
-	tier   cpu.Tier
+	needs  cpu.Set
 	unit   int // elements
 	update func(w, g, m, v *float32, n int, f *adamwFactors)
 }

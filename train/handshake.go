@@ -39,7 +39,7 @@ func (r *run) handshake() error {
 	}
 	p := &r.Parallel
 	own, err := json.Marshal(agreement{
-		Program: p.Program, Kernels: fmt.Sprintf("%s, %s, %v", runtime.GOARCH, cpu.Best(), cpu.This()),
+		Program: p.Program, Kernels: fmt.Sprintf("%s, %s, %s, %s", runtime.GOARCH, cpu.Best(), cpu.Detected(), cpu.This().Name),
 		Ranks: p.ranks(), Tensor: p.tensor(), Sequence: p.Sequence, TensorAmaxOnly: p.TensorAmaxOnly, GradReduce: p.wire().String(), Distributed: p.DistributedOptimizer,
 		GatherBF16: p.GatherBF16, Overlap: p.OverlapParamGather, ReuseGradBuffer: p.ReuseGradBuffer,
 		Writes: r.Out != "", CheckpointEvery: r.CheckpointEvery, Configuration: configuration,

@@ -2,9 +2,7 @@
 
 package train
 
-import "github.com/microscale-go/microscale/internal/cpu"
-
 var adamwKernels = []adamwKernel{
-	{cpu.AVX512, 16, update512},
-	{cpu.AVX2, 8, update256},
+	{update512Needs, 16, update512},
+	{update256Needs, 8, update256},
 }

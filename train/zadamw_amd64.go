@@ -4,6 +4,16 @@
 
 package train
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	update512Needs = cpu.X86AVX | cpu.X86AVX512F
+	update256Needs = cpu.X86AVX
+)
+
 // update512 updates weights w and moments m and v for gradients grad.
 // n is the vectors of 16 or 8 elements, at least one.
 //

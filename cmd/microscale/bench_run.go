@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,9 @@ type benchDefaults struct {
 // addBench gives cmd the flags of all bench commands.
 func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 	all, spent := cmp.Or(d.all, "one for each processor"), cmp.Or(d.spent, "in total, without the preparation")
-	tiers := flags.Names([]cpu.Tier{cpu.AMX, cpu.AVX512, cpu.AVX2, cpu.NEON, cpu.Plain})
+	known := cpu.AllTiers()
+	slices.Reverse(known)
+	tiers := flags.Names(known)
 	return &benchRun{
 		threads: cmd.Flags().Int("threads", d.threads, "number of threads `N`, each pinned to a processor; 0: "+all),
 		budget:  cmd.Flags().Duration("budget", d.budget, "time `T` to measure "+spent),

@@ -55,7 +55,7 @@ func (s Struct) CodeBytes() int { return s.Elements * s.CodeBits / 8 }
 func (s Struct) Interleave(dst, codes, scales []byte) {
 	s.check(dst, codes, scales)
 	for _, k := range kernels {
-		if k.tier <= cpu.Best() && k.of == s && len(dst) > 0 {
+		if cpu.Uses(k.needs) && k.of == s && len(dst) > 0 {
 			k.interleave(&dst[0], &codes[0], &scales[0], len(dst)/s.Bytes())
 			return
 		}
@@ -77,7 +77,7 @@ func (s Struct) Interleave(dst, codes, scales []byte) {
 
 // A kernel is Interleave for n structs, n > 0. The kernel table is in kernel_amd64.go.
 type kernel struct {
-	tier       cpu.Tier
+	needs      cpu.Set
 	of         Struct
 	interleave func(dst, codes, scales *byte, n int)
 }

@@ -2,6 +2,4 @@
 
 package ggml
 
-import "github.com/microscale-go/microscale/internal/cpu"
-
-var kernels = []kernel{{cpu.AVX2, BlockMXFP4, pairMXFP4}}
+var kernels = []kernel{{pairMXFP4Needs, BlockMXFP4, pairMXFP4}}

@@ -4,6 +4,15 @@
 
 package ggml
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	pairMXFP4Needs = cpu.X86AVX | cpu.X86AVX2
+)
+
 // pairMXFP4 sets n structs to codes and scales, n > 0: interleaveMXFP4.
 //
 //go:noescape

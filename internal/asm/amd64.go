@@ -14,6 +14,7 @@ var AMD64 = &Arch{
 		}
 		return "", false
 	},
+	needs: x86Needs,
 }
 
 // amd64Generals are registers with short encodings first, except CX, which shifts need.

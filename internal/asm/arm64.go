@@ -14,6 +14,7 @@ var ARM64 = &Arch{
 	load:   "MOVD",
 	leave:  []string{"RET"},
 	encode: encodeNEON,
+	needs:  neonNeeds,
 }
 
 // RSP is the stack pointer; the frame of a function starts at RSP.At(8), after the return

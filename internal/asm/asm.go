@@ -30,6 +30,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 // A Source is one generated file: its name relative to the module, and its text.
@@ -78,6 +80,10 @@ type Arch struct {
 	// encode returns an instruction that Go's assembler lacks as data directives. ok is false
 	// for other instructions.
 	encode func(mnemonic string, operands []any) (text string, ok bool)
+
+	// needs returns the processor features that an instruction needs. It panics if it does not know
+	// the mnemonic.
+	needs func(mnemonic string, operands []any) cpu.Set
 }
 
 // A File is a pair of files under construction: functions and tables in assembly, and their
@@ -106,7 +112,9 @@ type Func struct {
 	registers         []string // the comment above the function
 	free              []Reg    // general registers not yet taken
 	labels            int
-	routine           bool // called by functions of the same file, with arguments in registers
+	routine           bool    // called by functions of the same file, with arguments in registers
+	needs             cpu.Set // of its instructions
+	calls             []*Func // routines
 	body              strings.Builder
 }
 
@@ -162,6 +170,7 @@ func (fn *Func) Call(routine *Func, arguments ...Reg) {
 			panic(fmt.Sprintf("asmgen: %s: %s is argument %d of %s, which takes %s", fn.name, r, i, routine.name, routine.registers[i]))
 		}
 	}
+	fn.calls = append(fn.calls, routine)
 	fn.I("CALL", routine.name+"<>(SB)")
 }
 
@@ -246,6 +255,7 @@ func (fn *Func) Frame(n int) { fn.frame = n }
 // int (an immediate) or string (printed unchanged). Instructions that Go's assembler lacks are
 // printed as data.
 func (fn *Func) I(mnemonic string, operands ...any) {
+	fn.needs |= fn.arch.needs(mnemonic, operands)
 	text := make([]string, len(operands))
 	for i, o := range operands {
 		if n, ok := o.(int); ok {
@@ -325,6 +335,37 @@ func (f *File) shared(name string, data []byte) Sym {
 	return f.Table(name, data)
 }
 
+// declareNeeds prints the imports of the Go file and, of each function, the constant that lists the
+// processor features that it needs.
+func (f *File) declareNeeds(g *strings.Builder) {
+	var constants strings.Builder
+	pointers, longest := false, 0
+	for _, fn := range f.funcs {
+		pointers = pointers || strings.Contains(fn.params, "unsafe.Pointer")
+		if !fn.routine {
+			longest = max(longest, len(fn.name))
+		}
+	}
+	for _, fn := range f.funcs {
+		if !fn.routine {
+			fmt.Fprintf(&constants, "\t%-*s = %s\n", longest+len("Needs"), fn.name+"Needs", fn.allNeeds().GoString())
+		}
+	}
+	imports := []string{}
+	if pointers {
+		imports = append(imports, "\t\"unsafe\"\n")
+	}
+	if constants.Len() > 0 {
+		imports = append(imports, "\t\"github.com/microscale-go/microscale/internal/cpu\"\n")
+	}
+	if len(imports) > 0 {
+		fmt.Fprintf(g, "\nimport (\n%s)\n", strings.Join(imports, "\n"))
+	}
+	if constants.Len() > 0 {
+		fmt.Fprintf(g, "\n// The processor features that each function needs.\nconst (\n%s)\n", constants.String())
+	}
+}
+
 // sources prints the pair of files.
 func (f *File) sources() []Source {
 	var s, g strings.Builder
@@ -342,12 +383,7 @@ func (f *File) sources() []Source {
 		fmt.Fprintf(&s, "GLOBL %s<>(SB), RODATA|NOPTR, $%d\n", t.name, len(t.data))
 	}
 	fmt.Fprintf(&g, "%spackage %s\n", notice, path.Base(f.pkg))
-	for _, fn := range f.funcs {
-		if strings.Contains(fn.params, "unsafe.Pointer") {
-			g.WriteString("\nimport \"unsafe\"\n")
-			break
-		}
-	}
+	f.declareNeeds(&g)
 	for _, fn := range f.funcs {
 		if fn.routine {
 			fmt.Fprintf(&s, "\n// %s\n", strings.ReplaceAll(fn.doc, "\n", "\n// "))

@@ -135,6 +135,15 @@ loop1:
 	RET
 `}, {"hf/sample/zsum_amd64.go", notice + `package sample
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	sumNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BF16
+)
+
 // sum returns the sum of n floats,
 // times b.
 //

@@ -2,37 +2,45 @@
 
 package cpu
 
-import (
-	"encoding/binary"
+import "github.com/klauspost/cpuid/v2"
 
-	"golang.org/x/sys/cpu"
-)
-
-// requirements returns the tiers above Plain in ascending order.
-func requirements() []requirement {
-	x := cpu.X86
-	return []requirement{
-		{AVX2, x.HasAVX2 && x.HasFMA && x.HasF16C},
-		{AVX512, x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ &&
-			x.HasAVX512VBMI && x.HasAVX512VNNI && x.HasAVX512BF16 && x.HasAVX512GFNI},
-		{AMX, x.HasAMXTile && x.HasAMXBF16 && permitTiles()},
-	}
+// x86 are the bits of the features that package cpuid detects, including whether the system saves
+// their registers.
+var x86 = map[Set]cpuid.FeatureID{
+	X86AVX:        cpuid.AVX,
+	X86AVX2:       cpuid.AVX2,
+	X86FMA:        cpuid.FMA3,
+	X86F16C:       cpuid.F16C,
+	X86BMI2:       cpuid.BMI2,
+	X86POPCNT:     cpuid.POPCNT,
+	X86AVXVNNI:    cpuid.AVXVNNI,
+	X86AVX512F:    cpuid.AVX512F,
+	X86AVX512BW:   cpuid.AVX512BW,
+	X86AVX512DQ:   cpuid.AVX512DQ,
+	X86AVX512VL:   cpuid.AVX512VL,
+	X86AVX512VNNI: cpuid.AVX512VNNI,
+	X86AVX512VBMI: cpuid.AVX512VBMI,
+	X86AVX512BF16: cpuid.AVX512BF16,
+	X86AMXTile:    cpuid.AMXTILE,
+	X86AMXBF16:    cpuid.AMXBF16,
 }
 
-// cpuid executes CPUID with the given leaf and subleaf 0.
-func cpuid(leaf uint32) (eax, ebx, ecx, edx uint32)
-
-// identity returns the processor's vendor and family, of CPUID leaves 0 and 1.
-func identity() (vendor string, family int) {
-	_, b, c, d := cpuid(0)
-	var name []byte
-	for _, part := range []uint32{b, d, c} {
-		name = binary.LittleEndian.AppendUint32(name, part)
+// detect returns the features of this processor.
+func detect() Set {
+	var s Set
+	for bit, id := range x86 {
+		if cpuid.CPU.Supports(id) {
+			s |= bit
+		}
 	}
-	version, _, _, _ := cpuid(1)
-	family = int(version >> 8 & 15)
-	if family == 15 { // the extended family adds to it
-		family += int(version >> 20 & 255)
+	if !s.Has(X86AVX) { // F16C uses registers of AVX
+		s &^= X86F16C
 	}
-	return string(name), family
+	if tiles := X86AMXTile | X86AMXBF16; s&tiles != 0 && !permitTiles() {
+		s &^= tiles
+	}
+	return s
 }
+
+// identity returns the processor's vendor and family.
+func identity() (vendor string, family int) { return cpuid.CPU.VendorString, cpuid.CPU.Family }

@@ -2,8 +2,8 @@
 
 package cpu
 
-// requirements returns nil: there are no tiers above Plain.
-func requirements() []requirement { return nil }
+// detect returns nothing: there are no kernels in assembly.
+func detect() Set { return 0 }
 
 // identity returns nothing: there are no kernels to order.
 func identity() (vendor string, family int) { return "", 0 }

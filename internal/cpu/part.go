@@ -1,34 +1,55 @@
 package cpu
 
+import "slices"
+
 // A Part describes the relative speed of instructions on a kind of processor, which CPUID's
-// features do not report; kernels are ordered by it. Parts are found by vendor and family,
-// never by timing, so that the choice is deterministic.
+// features do not report; kernels are ordered and tuned by it. Parts are found by vendor, family and
+// features, never by timing, so that the choice is deterministic.
 type Part struct {
 	Name     string
 	vendor   string // as in CPUID leaf 0; "" for any
 	families []int  // as in CPUID leaf 1, extended family included; nil for all
+	has      Set    // that distinguish it from the rows below
 
-	BF16Rate float64 // rate of VDPBF16PS relative to VFMADD231PS, in instructions; each does twice the work
+	rates map[string]float64
 }
 
-// parts has a row for each kind of processor with AVX512_BF16. The first match counts.
+// Rate returns the operations that an instruction does in a cycle, by its name and registers, such as
+// "VFMADD231PS zmm"; the usual ones if the row has none, and 0 of an unknown instruction.
+func (p Part) Rate(instruction string) float64 {
+	if r, ok := p.rates[instruction]; ok {
+		return r
+	}
+	return usual[instruction]
+}
+
+// usual are rates of a processor with one port of each width.
+var usual = map[string]float64{fma256: 32, fma512: 32, bf16512: 64, int8512: 128, bf16AMX: 1024}
+
+const (
+	fma256  = "VFMADD231PS ymm"
+	fma512  = "VFMADD231PS zmm"
+	bf16512 = "VDPBF16PS zmm"
+	int8512 = "VPDPBUSD zmm"
+	bf16AMX = "TDPBF16PS tmm"
+)
+
+// parts has a row for each kind of processor. The first match counts. Rates of the first two rows and of Cascade
+// Lake were measured by "bench limits", on Zen 4 and Zen 5 (which does twice as much of each), Sapphire Rapids and
+// Cascade Lake.
 var parts = []Part{
-	{Name: "AMD Zen 4, Zen 5", vendor: "AuthenticAMD", families: []int{25, 26}, BF16Rate: 1}, // measured by "bench limits"
-	{Name: "Intel with AVX512_BF16", vendor: "GenuineIntel", families: []int{6}, BF16Rate: 0.5},
-	{Name: "unknown", BF16Rate: 1},
+	{Name: "AMD Zen 4, Zen 5", vendor: "AuthenticAMD", families: []int{25, 26}, has: X86AVX512BF16},
+	{Name: "Intel with AVX512_BF16", vendor: "GenuineIntel", families: []int{6, 19}, has: X86AVX512BF16,
+		rates: map[string]float64{fma512: 64, bf16512: 64, int8512: 256}},
+	{Name: "Intel with AVX-512", vendor: "GenuineIntel", families: []int{6}, has: X86AVX512F, rates: map[string]float64{fma512: 64, int8512: 256}},
+	{Name: "AMD or Intel with AVX2", families: []int{6, 23, 24, 25, 26}, has: X86AVX2},
+	{Name: "unknown"},
 }
 
 // findPart returns the row of a processor.
-func findPart(vendor string, family int) Part {
+func findPart(vendor string, family int, features Set) Part {
 	for _, p := range parts {
-		if p.vendor != "" && p.vendor != vendor {
-			continue
-		}
-		known := p.families == nil
-		for _, f := range p.families {
-			known = known || f == family
-		}
-		if known {
+		if (p.vendor == "" || p.vendor == vendor) && (p.families == nil || slices.Contains(p.families, family)) && features.Has(p.has) {
 			return p
 		}
 	}
@@ -36,7 +57,10 @@ func findPart(vendor string, family int) Part {
 }
 
 // Parts returns the rows of the table.
-func Parts() []Part { return append([]Part(nil), parts...) }
+func Parts() []Part { return slices.Clone(parts) }
 
 // This returns the Part of this processor.
-func This() Part { return findPart(identity()) }
+func This() Part {
+	vendor, family := identity()
+	return findPart(vendor, family, detected)
+}

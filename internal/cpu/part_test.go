@@ -10,20 +10,24 @@ import (
 // TestParts checks the rows of known processors and of an unknown one.
 func TestParts(t *testing.T) {
 	for _, tc := range []struct {
-		vendor string
-		family int
-		want   string
-		rate   float64
+		vendor   string
+		family   int
+		features Set
+		want     string
+		rate     float64 // of BF16 products
 	}{
-		{"AuthenticAMD", 25, "AMD Zen 4, Zen 5", 1},
-		{"AuthenticAMD", 26, "AMD Zen 4, Zen 5", 1},
-		{"AuthenticAMD", 27, "unknown", 1},
-		{"GenuineIntel", 6, "Intel with AVX512_BF16", 0.5},
-		{"GenuineIntel", 19, "unknown", 1},
-		{"", 0, "unknown", 1},
+		{"AuthenticAMD", 25, avx512, "AMD Zen 4, Zen 5", 64},
+		{"AuthenticAMD", 26, avx512, "AMD Zen 4, Zen 5", 64},
+		{"AuthenticAMD", 25, avx2, "AMD or Intel with AVX2", 64},
+		{"AuthenticAMD", 23, avx2, "AMD or Intel with AVX2", 64},
+		{"AuthenticAMD", 27, avx512, "unknown", 64},
+		{"GenuineIntel", 6, avx512, "Intel with AVX512_BF16", 64},
+		{"GenuineIntel", 6, avx512vnni, "Intel with AVX-512", 64},
+		{"GenuineIntel", 6, avx2, "AMD or Intel with AVX2", 64},
+		{"", 0, 0, "unknown", 64},
 	} {
-		if p := findPart(tc.vendor, tc.family); p.Name != tc.want || p.BF16Rate != tc.rate {
-			t.Errorf("%q family %d: got %q with rate %g, want %q with %g", tc.vendor, tc.family, p.Name, p.BF16Rate, tc.want, tc.rate)
+		if p := findPart(tc.vendor, tc.family, tc.features); p.Name != tc.want || p.Rate("VDPBF16PS zmm") != tc.rate {
+			t.Errorf("%q family %d: got %q with rate %g, want %q with %g", tc.vendor, tc.family, p.Name, p.Rate("VDPBF16PS zmm"), tc.want, tc.rate)
 		}
 	}
 }

@@ -29,7 +29,7 @@ internal/parallel:
 internal/naming:
 internal/cpu: internal/naming
 internal/cpu/cputest: internal/cpu
-internal/asm:
+internal/asm: internal/cpu
 internal/configjson:
 internal/guard:
 internal/ramdisk:
@@ -96,6 +96,7 @@ cmd/microscale: *
 // the line "*" are for every package.
 const external = `
 *: golang.org/x/sys
+internal/cpu: github.com/klauspost/cpuid/v2
 internal/durable: github.com/gofrs/flock
 safetensors/checksum: github.com/minio/crc64nvme
 comm/mpi: github.com/ebitengine/purego

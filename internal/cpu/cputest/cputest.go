@@ -11,9 +11,9 @@ import (
 )
 
 // Run runs body as one subtest per tier that this processor has, with the tier
-// forced, and logs which tiers ran. It fails where the operating system lists
-// the instructions of a tier but package cpu did not find it, so that a fault
-// in detection does not switch tests off in silence; but for AMX, which the system
+// forced, and logs which tiers ran. It fails where the operating system lists a
+// feature that package cpu did not find, or the reverse, so that a fault in
+// detection does not switch tests off in silence; but for AMX, which the system
 // may deny to a process: that is logged. Tests that call it must not run in
 // parallel with others that use kernels.
 func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
@@ -30,13 +30,15 @@ func Vectors(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 
 func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier)) {
 	t.Helper()
-	for _, tier := range listed() {
-		switch {
-		case cpu.Has(tier):
-		case tier == cpu.AMX: // which a process must ask for
-			t.Logf("the system lists what the tier %v needs, but does not let this process use it", tier)
-		default:
-			t.Errorf("the operating system lists what the tier %v needs, but it was not detected", tier)
+	const tiles = cpu.X86AMXTile | cpu.X86AMXBF16 // which a process must ask for
+	if system, known := listed(); known {
+		if missing := system &^ cpu.Detected(); missing&^tiles != 0 {
+			t.Errorf("the operating system lists %s, which was not detected", missing)
+		} else if missing != 0 {
+			t.Logf("the system lists %s, but does not let this process use them", missing)
+		}
+		if extra := cpu.Detected() &^ system; extra != 0 {
+			t.Errorf("detected %s, which the operating system does not list", extra)
 		}
 	}
 	before := cpu.Best()
@@ -54,40 +56,27 @@ func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier))
 	t.Logf("tiers that ran: %v", tiers)
 }
 
-// flags has the names of a tier's instructions in Linux's list.
-var flags = map[cpu.Tier]string{
-	cpu.AVX2:   avx2,
-	cpu.AVX512: avx512,
-	cpu.AMX:    avx512 + " amx_tile amx_bf16",
-}
-
-const (
-	avx2   = "avx2 fma f16c"
-	avx512 = avx2 + " avx512f avx512bw avx512vl avx512dq avx512vbmi avx512_vnni avx512_bf16 gfni"
-)
-
-// listed returns the tiers above plain whose instructions Linux lists, in
-// builds that have assembly.
-func listed() []cpu.Tier {
+// listed returns the features that Linux lists, in builds that have assembly.
+func listed() (s cpu.Set, known bool) {
 	if !assembly {
-		return nil
+		return 0, false
 	}
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		return nil // not Linux
+		return 0, false // not Linux
 	}
-	var have []string
 	for line := range strings.Lines(string(text)) {
-		if name, list, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "flags" {
-			have = strings.Fields(list)
-			break
+		name, list, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name != "flags" && name != "Features" {
+			continue
 		}
-	}
-	var tiers []cpu.Tier
-	for tier, needs := range flags {
-		if !slices.ContainsFunc(strings.Fields(needs), func(f string) bool { return !slices.Contains(have, f) }) {
-			tiers = append(tiers, tier)
+		have := strings.Fields(list)
+		for _, f := range cpu.AllFeatures().Features() {
+			if slices.Contains(have, f.String()) {
+				s |= f
+			}
 		}
+		return s, true
 	}
-	return tiers
+	return 0, false
 }

@@ -140,7 +140,7 @@ func (t *Team) Gemm(p Product, budget time.Duration) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := t.Peak(kernel.Tier, kernel.Peak, budget/4)
+	limit, err := t.Peak(kernel.Peak, budget/4)
 	if err != nil {
 		return nil, err
 	}

@@ -2,19 +2,15 @@
 
 package bench
 
-import (
-	"unsafe"
-
-	"github.com/microscale-go/microscale/internal/cpu"
-)
+import "unsafe"
 
 // movers lists the ways to move memory by tier, fastest tier first, and within a tier plain
 // stores before non-temporal ones.
 var movers = []mover{
-	{"avx512", cpu.AVX512, PlainStores, reader(readAVX512), writer(writeAVX512), copier(copyAVX512), distances},
-	{"avx512 non-temporal", cpu.AVX512, NonTemporal, reader(readAVX512), writer(writeNTAVX512), copier(copyNTAVX512), distances},
-	{"avx2", cpu.AVX2, PlainStores, reader(readAVX2), writer(writeAVX2), copier(copyAVX2), distances},
-	{"avx2 non-temporal", cpu.AVX2, NonTemporal, reader(readAVX2), writer(writeNTAVX2), copier(copyNTAVX2), distances},
+	{"avx512", copyAVX512Needs, PlainStores, reader(readAVX512), writer(writeAVX512), copier(copyAVX512), distances},
+	{"avx512 non-temporal", copyNTAVX512Needs, NonTemporal, reader(readAVX512), writer(writeNTAVX512), copier(copyNTAVX512), distances},
+	{"avx2", readAVX2Needs, PlainStores, reader(readAVX2), writer(writeAVX2), copier(copyAVX2), distances},
+	{"avx2 non-temporal", readAVX2Needs, NonTemporal, reader(readAVX2), writer(writeNTAVX2), copier(copyNTAVX2), distances},
 	plainMover,
 }
 
@@ -48,11 +44,11 @@ func copier(kernel func(dst, src unsafe.Pointer, n, ahead int)) func(dst, src []
 
 // peaks lists the instructions that bound kernels.
 var peaks = []peak{
-	{"TDPBF16PS", "tmm", cpu.AMX, Floats, peakRound * 16 * 16 * 32 * 2, peakTDPBF16},
-	{"VDPBF16PS", "zmm", cpu.AVX512, Floats, peakRound * 16 * 4, peakDPBF16},
-	{"VPDPBUSD", "zmm", cpu.AVX512, Ints, peakRound * 16 * 8, peakDPBUSD},
-	{"VFMADD231PS", "zmm", cpu.AVX512, Floats, peakRound * 16 * 2, peakFMA512},
-	{"VFMADD231PS", "ymm", cpu.AVX2, Floats, peakRound * 8 * 2, peakFMA256},
+	{"TDPBF16PS", "tmm", peakTDPBF16Needs, Floats, peakRound * 16 * 16 * 32 * 2, peakTDPBF16},
+	{"VDPBF16PS", "zmm", peakDPBF16Needs, Floats, peakRound * 16 * 4, peakDPBF16},
+	{"VPDPBUSD", "zmm", peakDPBUSDNeeds, Ints, peakRound * 16 * 8, peakDPBUSD},
+	{"VFMADD231PS", "zmm", peakFMA512Needs, Floats, peakRound * 16 * 2, peakFMA512},
+	{"VFMADD231PS", "ymm", peakFMA256Needs, Floats, peakRound * 8 * 2, peakFMA256},
 	plainPeak,
 }
 
@@ -61,7 +57,7 @@ const peakRound = 24
 
 // separators lists the separate passes by tier, fastest first.
 var separators = []separator{
-	{cpu.AVX512, blockAmaxAVX512, scaleBlocksAVX512},
-	{cpu.AVX2, blockAmaxAVX2, scaleBlocksAVX2},
+	{blockAmaxAVX512Needs, blockAmaxAVX512, scaleBlocksAVX512},
+	{blockAmaxAVX2Needs, blockAmaxAVX2, scaleBlocksAVX2},
 	plainSeparator,
 }

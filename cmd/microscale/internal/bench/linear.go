@@ -42,7 +42,7 @@ func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training,
 	if err != nil {
 		return Training{}, err
 	}
-	limit, err := t.Peak(kernel.Tier, kernel.Peak, budget/8)
+	limit, err := t.Peak(kernel.Peak, budget/8)
 	if err != nil {
 		return Training{}, err
 	}

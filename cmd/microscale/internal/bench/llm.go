@@ -144,7 +144,7 @@ func (t *Team) boundLLM(r *LLMResult, m *decoder.Model, l LLM, layers, head deco
 		if err != nil {
 			return err
 		}
-		peak, err := t.Peak(kernel.Tier, kernel.Peak, budget)
+		peak, err := t.Peak(kernel.Peak, budget)
 		if err != nil {
 			return err
 		}

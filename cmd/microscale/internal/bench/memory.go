@@ -22,7 +22,7 @@ const (
 // ahead. Lengths are multiples of the granularity.
 type mover struct {
 	name  string
-	tier  cpu.Tier
+	needs cpu.Set
 	way   Way
 	read  func(p []byte, ahead int)
 	write func(p []byte)
@@ -30,7 +30,7 @@ type mover struct {
 	ahead []int // prefetch distances to try
 }
 
-var plainMover = mover{"plain", cpu.Plain, PlainStores, readPlain, func(p []byte) { clear(p) }, func(dst, src []byte, _ int) { copy(dst, src) }, []int{0}}
+var plainMover = mover{"plain", 0, PlainStores, readPlain, func(p []byte) { clear(p) }, func(dst, src []byte, _ int) { copy(dst, src) }, []int{0}}
 
 // sink prevents the compiler from removing reads.
 var sink atomic.Uint64
@@ -50,7 +50,7 @@ func readPlain(p []byte, _ int) {
 func ways() []mover {
 	var list []mover
 	for _, m := range movers { // best first
-		if m.tier <= cpu.Best() && (len(list) == 0 || m.tier == list[0].tier) {
+		if cpu.Uses(m.needs) && (len(list) == 0 || cpu.TierOf(m.needs) == cpu.TierOf(list[0].needs)) {
 			list = append(list, m)
 		}
 	}

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -16,7 +15,7 @@ import (
 type peak struct {
 	instruction string
 	registers   string
-	tier        cpu.Tier
+	needs       cpu.Set
 	unit        Unit
 	work        int // operations in a round
 	run         func(rounds int, operands unsafe.Pointer)
@@ -26,7 +25,7 @@ type peak struct {
 func (p peak) String() string { return strings.TrimSpace(p.instruction + " " + p.registers) }
 
 // plainPeak is float32 multiplications and additions in portable Go, which are scalar.
-var plainPeak = peak{"multiply and add", "f32", cpu.Plain, Floats, plainRound * 2, plainRounds}
+var plainPeak = peak{"multiply and add", "f32", 0, Floats, plainRound * 2, plainRounds}
 
 const plainRound = 8
 
@@ -41,26 +40,27 @@ func plainRounds(n int, operands unsafe.Pointer) {
 	sink.Store(uint64(s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7))
 }
 
-// Peak measures an instruction on registers only, as kernels of a tier use it. An empty name
-// selects the first instruction of the tier. Peak returns an error if there is none. A tier
-// without instructions in the table, such as neon, is measured by the portable loop.
-func (t *Team) Peak(tier cpu.Tier, instruction string, budget time.Duration) (Result, error) {
-	if !slices.ContainsFunc(peaks, func(p peak) bool { return p.tier == tier }) && cpu.Has(tier) {
-		return t.peak(plainPeak, budget), nil
-	}
+// Peak measures an instruction on registers only, as kernels use it, such as "VDPBF16PS zmm". An empty
+// name, and one that the table of this architecture lacks on all processors, is measured by the portable
+// loop. Peak returns an error if this processor does not have the instruction.
+func (t *Team) Peak(name string, budget time.Duration) (Result, error) {
 	for _, p := range peaks {
-		if p.tier == tier && cpu.Has(tier) && (instruction == "" || instruction == p.instruction) {
-			return t.peak(p, budget), nil
+		if p.String() != name {
+			continue
 		}
+		if !cpu.Has(p.needs) {
+			return Result{}, fmt.Errorf("no peak of %s: it needs %s", name, p.needs)
+		}
+		return t.peak(p, budget), nil
 	}
-	return Result{}, fmt.Errorf("no peak of instruction %q in the tier %s", instruction, tier)
+	return t.peak(plainPeak, budget), nil
 }
 
-// Peaks measures all instructions that bound kernels of the available tiers.
+// Peaks measures all instructions that bound kernels of this processor.
 func (t *Team) Peaks(budget time.Duration) []Result {
 	var list []Result
 	for _, p := range peaks {
-		if p.tier <= cpu.Best() {
+		if cpu.Uses(p.needs) {
 			list = append(list, t.peak(p, budget/time.Duration(len(peaks))))
 		}
 	}

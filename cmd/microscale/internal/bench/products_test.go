@@ -40,7 +40,7 @@ func measure(b *testing.B, a, w *quant.Tensor, threads int, choose func() (gemm.
 		b.Skipf("no peak to compare to: %v", err)
 	}
 	defer team.Close()
-	peak, err := team.Peak(k.Tier, k.Peak, 50*time.Millisecond)
+	peak, err := team.Peak(k.Peak, 50*time.Millisecond)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -119,13 +119,12 @@ func (s *Sweep) point(t *Team, x []byte, c tensor.Dense, f quant.Format, budget 
 	if err != nil {
 		return p, err
 	}
-	key := kernel.Tier.String() + " " + kernel.Peak
-	limit, ok := s.peaks[key]
+	limit, ok := s.peaks[kernel.Peak]
 	if !ok {
-		if limit, err = t.Peak(kernel.Tier, kernel.Peak, budget/4); err != nil {
+		if limit, err = t.Peak(kernel.Peak, budget/4); err != nil {
 			return p, err
 		}
-		s.peaks[key] = limit
+		s.peaks[kernel.Peak] = limit
 		s.Peaks = append(s.Peaks, limit)
 	}
 	product.Unit = limit.Unit

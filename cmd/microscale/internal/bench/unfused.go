@@ -19,12 +19,12 @@ const unfusedBlock = 32
 // A separator holds the first two passes of quantizing as separate functions over n blocks,
 // for one tier.
 type separator struct {
-	tier  cpu.Tier
+	needs cpu.Set
 	amax  func(dst, src *float32, n int)
 	scale func(dst, src, factors *float32, n int)
 }
 
-var plainSeparator = separator{cpu.Plain, blockAmaxPlain, scaleBlocksPlain}
+var plainSeparator = separator{0, blockAmaxPlain, scaleBlocksPlain}
 
 // blockAmaxPlain sets dst to the amax of each of n blocks.
 func blockAmaxPlain(dst, src *float32, n int) {
@@ -143,7 +143,7 @@ func newUnfused(x tensor.Dense, f quant.Format) (*unfused, error) {
 		amaxes: make([]float32, n), factors: make([]float32, n), scales: make([]byte, n), codes: codes,
 	}
 	for _, p := range separators {
-		if p.tier <= cpu.Best() {
+		if cpu.Uses(p.needs) {
 			u.passes = p
 			break
 		}

@@ -4,7 +4,25 @@
 
 package bench
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	readAVX512Needs    = cpu.X86AVX | cpu.X86AVX512F
+	writeAVX512Needs   = cpu.X86AVX | cpu.X86AVX512F
+	copyAVX512Needs    = cpu.X86AVX | cpu.X86AVX512F
+	writeNTAVX512Needs = cpu.X86AVX | cpu.X86AVX512F
+	copyNTAVX512Needs  = cpu.X86AVX | cpu.X86AVX512F
+	readAVX2Needs      = cpu.X86AVX | cpu.X86AVX2
+	writeAVX2Needs     = cpu.X86AVX
+	copyAVX2Needs      = cpu.X86AVX
+	writeNTAVX2Needs   = cpu.X86AVX
+	copyNTAVX2Needs    = cpu.X86AVX
+)
 
 // readAVX512 reads n times 512 bytes from p on, and asks for those ahead of them
 // by as many bytes. n is at least 1.

@@ -4,7 +4,20 @@
 
 package bench
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	peakFMA512Needs  = cpu.X86AVX | cpu.X86AVX512F
+	peakFMA256Needs  = cpu.X86AVX | cpu.X86FMA
+	peakDPBF16Needs  = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BF16
+	peakDPBUSDNeeds  = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512VNNI
+	peakTDPBF16Needs = cpu.X86AVX | cpu.X86AMXTile | cpu.X86AMXBF16
+)
 
 // peakFMA512 runs n rounds of 24 times VFMADD231PS with 24 accumulators, both sources
 // from 128 bytes at x. n is at least 1.

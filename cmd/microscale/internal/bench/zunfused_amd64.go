@@ -4,6 +4,18 @@
 
 package bench
 
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The processor features that each function needs.
+const (
+	blockAmaxAVX512Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512DQ
+	scaleBlocksAVX512Needs = cpu.X86AVX | cpu.X86AVX512F
+	blockAmaxAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	scaleBlocksAVX2Needs   = cpu.X86AVX
+)
+
 // blockAmaxAVX512 sets dst to the largest magnitude of each of n blocks of 32
 // elements. n is at least 1.
 //
