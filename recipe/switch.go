@@ -245,7 +245,8 @@ func setSplit(r *Recipe, value string) error {
 	return nil
 }
 
-var errNotDelayed = errors.New("only the recipe delayed has this setting")
+// ErrNotDelayed is the error of settings of delayed scaling for other recipes.
+var ErrNotDelayed = errors.New("only the recipe delayed has this setting")
 
 func setMargin(r *Recipe, value string) error {
 	n, err := strconv.Atoi(value)
@@ -253,7 +254,7 @@ func setMargin(r *Recipe, value string) error {
 	case err != nil:
 		return fmt.Errorf("got %q, want an integer", value)
 	case !r.Delayed.Enabled():
-		return errNotDelayed
+		return ErrNotDelayed
 	}
 	r.Delayed.Margin = n
 	return nil
@@ -265,17 +266,22 @@ func setHistory(r *Recipe, value string) error {
 	case err != nil || n < 1:
 		return fmt.Errorf("got %q, want an integer of at least 1", value)
 	case !r.Delayed.Enabled():
-		return errNotDelayed
+		return ErrNotDelayed
 	}
 	r.Delayed.AmaxHistoryLen = n
 	return nil
 }
 
 func setAlgorithm(r *Recipe, value string) error {
-	if !r.Delayed.Enabled() {
-		return errNotDelayed
+	algorithm := r.Delayed.AmaxComputeAlgorithm
+	if err := algorithm.UnmarshalText([]byte(value)); err != nil {
+		return err
 	}
-	return r.Delayed.AmaxComputeAlgorithm.UnmarshalText([]byte(value))
+	if !r.Delayed.Enabled() {
+		return ErrNotDelayed
+	}
+	r.Delayed.AmaxComputeAlgorithm = algorithm
+	return nil
 }
 
 func setStoreQuantized(r *Recipe, value string) (err error) {

@@ -61,7 +61,7 @@ fp8_param_gather = true
 		"steps":                                  "run.toml: line 1: ",
 		"micro_batch_size = 3\nbatch = 8":        "run.toml: micro_batch_size: got 3, want a divisor of the batch of 8 sequences",
 		"micro_batch_size = 0":                   "run.toml: micro_batch_size: got 0, want a divisor of the batch of 8 sequences",
-		"microbatches = 2\nmicro-batch-size = 4": "run.toml: microbatches and micro-batch-size set the same flag, --microbatches: omit one",
+		"microbatches = 2\nmicro-batch-size = 2": "run.toml: microbatches and micro-batch-size set the same flag, --microbatches: omit one",
 		"data = [{a = 1}]":                       "run.toml: data: got a table, a list of lists or a date, want a string, ",
 		"data = [[\"a\"]]":                       "run.toml: data: got a table, a list of lists or a date, want a string, ",
 		"seed = 2026-01-02":                      "run.toml: seed: got a table, a list of lists or a date, want a string, ",
@@ -159,4 +159,57 @@ func TestConfigTensor(t *testing.T) {
 type lossesOf struct {
 	Losses   []float64 `json:"train_losses"`
 	Parallel struct{ Ranks int }
+}
+
+// TestMegatronFlags trains by arguments of Megatron-LM on the command line and by flags: the losses are the
+// same. What has no effect is reported, with its file and key.
+func TestMegatronFlags(t *testing.T) {
+	dir := t.TempDir()
+	line := strings.Fields("train --data synthetic: --layers 1 --heads 2 --kv-heads 1 --eval-tokens 64 --json")
+	train := func(arguments string) (losses []float64, stderr string) {
+		t.Helper()
+		status, stdout, stderr := execute("", slices.Concat(line, strings.Fields(arguments), []string{"--force", "--out", filepath.Join(dir, "out")})...)
+		if status != exitDone {
+			t.Fatalf("%s: exit status %d: %s", arguments, status, stderr)
+		}
+		return parsed[lossesOf](t, stdout).Losses, stderr
+	}
+	for theirs, ours := range map[string]string{
+		"--fp8-format hybrid --fp8-recipe mxfp8 --use-distributed-optimizer --fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag --overlap-param-gather --data-parallel-size 2 " +
+			"--micro-batch-size 1 --global-batch-size 4 --train-iters 2 --hidden-size 32 --ffn-hidden-size 64 --seq-length 32 --lr 2e-3 --grad-reduce-in-bf16 --bf16": "--fp8-format hybrid --recipe mxfp8 " +
+			"--distributed-optimizer --fp8-param-gather --dp 2 --microbatches 4 --batch 4 --steps 2 --hidden 32 --intermediate 64 --sequence 32 --learning-rate 2e-3 --grad-reduce bf16",
+		"--fp4-format e2m1 --fp4-recipe nvfp4 --train-iters 2 --hidden-size 64 --ffn-hidden-size 64 --seq-length 32": "--recipe nvfp4 --steps 2 --hidden 64 --intermediate 64 --sequence 32",
+		"--fp4-format e2m1 --train-iters 2 --hidden-size 64 --ffn-hidden-size 64 --seq-length 32":                    "--recipe nvfp4 --steps 2 --hidden 64 --intermediate 64 --sequence 32",
+	} {
+		got, _ := train(theirs)
+		if want, _ := train(ours); !slices.Equal(got, want) || len(got) != 2 {
+			t.Errorf("%s: got losses %v, want %v", theirs, got, want)
+		}
+	}
+	const small = "--steps 1 --hidden 32 --intermediate 64 --sequence 32 --batch 2 "
+	path := filepath.Join(dir, "run.toml")
+	writeFile(t, path, []byte("fp8_margin = 0\nfp8_interval = 1\nfp4_recipe = \"nvfp4\"\nfp4 = \"e2m1\"\nhidden_size = 64\n"))
+	for arguments, want := range map[string]string{
+		small + "--fp8-recipe mxfp8 --fp8-amax-history-len 1":                                       "microscale: --amax-history-len has no effect: recipe mxfp8: amax_history_len: only the recipe delayed has this setting\n",
+		small + "--no-fp8-wgrad":                                                                    "microscale: --no-fp8-wgrad has no effect: Transformer Engine ignores it; use --high-precision wgrad\n",
+		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --config " + path:                      path + ": fp8_margin has no effect: recipe nvfp4: margin: only the recipe delayed",
+		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --micro-batch-size 1 --config " + path: "microscale: fp8_interval has no effect: Transformer Engine ignores it since version 1.8\n",
+	} {
+		if _, stderr := train(arguments); !strings.Contains(stderr, want) {
+			t.Errorf("%s: got %s, want %s", arguments, stderr, want)
+		}
+	}
+	writeFile(t, path, []byte("[fp8]\nfp8_amax_compute_algo = \"last\"\n"))
+	for arguments, want := range map[string]string{
+		"--micro-batch-size 1 --microbatches 1 --batch 2": "--micro-batch-size and --microbatches set the same flag: omit one",
+		"--micro-batch-size 3 --batch 2":                  "--micro-batch-size: got 3, want a divisor of the batch of 2 sequences",
+		"--fp4-format e2m1 --fp8-recipe mxfp8":            "--fp4-format and --recipe set the same flag: omit one",
+		"--fp4-format e3m0":                               `--fp4-format: got "e3m0", want e2m1`,
+		"--config " + path:                                path + `: fp8.fp8_amax_compute_algo: recipe mxfp8: amax_compute_algo: unknown amax algorithm "last": use one of max, most_recent`,
+	} {
+		status, _, stderr := execute("", slices.Concat(line, strings.Fields(arguments))...)
+		if status != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit status %d: %s, want %s", arguments, status, stderr, want)
+		}
+	}
 }

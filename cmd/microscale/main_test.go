@@ -456,7 +456,7 @@ func TestFlagPlaces(t *testing.T) {
 			visit(c)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if name, _ := pflag.UnquoteUsage(f); name != "" && name == strings.ToLower(name) && !strings.Contains(name, "|") {
+			if name, _ := pflag.UnquoteUsage(f); !f.Hidden && name != "" && name == strings.ToLower(name) && !strings.Contains(name, "|") {
 				t.Errorf("%s: --%s %s", cmd.CommandPath(), f.Name, name)
 			}
 		})

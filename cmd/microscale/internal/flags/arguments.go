@@ -26,6 +26,9 @@ func quoted(argument string) string {
 func CommandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Hidden { // an argument that has set another flag
+			return
+		}
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
@@ -46,7 +49,11 @@ type FlagValue struct{ Name, Value string }
 
 // FlagValues returns all flags of cmd in the order of their names.
 func FlagValues(cmd *cobra.Command) (list []FlagValue) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { list = append(list, FlagValue{f.Name, f.Value.String()}) })
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			list = append(list, FlagValue{f.Name, f.Value.String()})
+		}
+	})
 	return list
 }
 
@@ -58,7 +65,7 @@ var transient = map[string]bool{"out": true, "resume": true, "force": true, "jso
 func StoredArguments(cmd *cobra.Command, corpus *train.Corpus) []string {
 	var list []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !transient[f.Name] {
+		if !transient[f.Name] && !f.Hidden {
 			list = append(list, f.Name, f.Value.String())
 		}
 	})

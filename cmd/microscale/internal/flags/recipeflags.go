@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ func WithBaseline(recipes []recipe.Recipe) []recipe.Recipe {
 
 // RecipeFlags are --recipe and a flag for each switch of recipes.
 type RecipeFlags struct {
+	cmd      *cobra.Command
 	name     *string
 	switches []*switchFlag
 }
@@ -42,6 +44,15 @@ type switchFlag struct {
 	recipe.Switch
 	value string
 	given bool
+	key   string // of the file that set it, with the file
+}
+
+// label names the flag, or the key of a file.
+func (s *switchFlag) label() string {
+	if s.key != "" {
+		return s.key
+	}
+	return "--" + s.Flag()
 }
 
 func (s *switchFlag) String() string { return s.value }
@@ -65,7 +76,7 @@ func (s *switchFlag) Set(v string) error {
 // AddRecipe adds --recipe and the flags of all switches to cmd.
 func AddRecipe(cmd *cobra.Command) *RecipeFlags {
 	const initial = "mxfp8"
-	f := &RecipeFlags{name: cmd.Flags().String("recipe", initial, "train with recipe `NAME`: "+strings.Join(RecipeNames(), ", ")+", or a TOML file")}
+	f := &RecipeFlags{cmd: cmd, name: cmd.Flags().String("recipe", initial, "train with recipe `NAME`: "+strings.Join(RecipeNames(), ", ")+", or a TOML file")}
 	complete(cmd, "recipe", recipeCompletions(), cobra.ShellCompDirectiveDefault)
 	f.addSwitches(cmd)
 	return f
@@ -124,8 +135,13 @@ func (f *RecipeFlags) apply(r *recipe.Recipe) error {
 		if !s.given {
 			continue
 		}
-		if err := r.Set(s.Name, s.value); err != nil {
-			return show.Misuse("--%s: %v", s.Flag(), err)
+		err := r.Set(s.Name, s.value)
+		if errors.Is(err, recipe.ErrNotDelayed) { // as in Megatron-LM
+			fmt.Fprintf(f.cmd.ErrOrStderr(), "%s: %s has no effect: %v\n", f.cmd.Root().Name(), s.label(), err)
+			continue
+		}
+		if err != nil {
+			return show.Misuse("%s: %v", s.label(), err)
 		}
 	}
 	if err := r.Validate(); err != nil {
