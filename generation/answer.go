@@ -3,6 +3,7 @@ package generation
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -16,6 +17,11 @@ type Request struct {
 	MaxTokens int      // maximum number of generated tokens; 0: as many as the context has positions for
 	Stop      []string // strings that end the answer, and are not part of it
 	Sampling  sampling.Options
+
+	Logprobs    int  // number of most likely tokens in the Logprobs of the answer
+	Logprob     bool // compute the Logprobs of the generated tokens
+	ScorePrompt bool // compute those of the tokens of the prompt, too
+	PromptOnly  bool // generate nothing
 }
 
 // A Finish is the reason for the end of an answer, as OpenAI's API names it. The answer has not ended if it
@@ -36,6 +42,9 @@ type Answer struct {
 	PromptTokens int // of the whole prompt
 	Cached       int // tokens of the prompt that the context held
 	Tokens       int // generated, without the stop token
+
+	PromptLogprobs []Logprob // of the tokens of the prompt, if the request has ScorePrompt
+	Logprobs       []Logprob // of the generated tokens and the stop token, if the request has Logprob
 
 	PromptTime time.Duration // of forward passes for the prompt
 	Time       time.Duration // of all other steps
@@ -76,6 +85,10 @@ func (m *Model) Begin(c *Context, r Request) (*Answer, error) {
 		PromptTokens: len(r.Prompt), model: m, context: c, request: r, sampler: sampler,
 		stream: m.Text.Tokenizer.Stream(true), stopper: stopper{stops: r.Stop},
 	}
+	if r.ScorePrompt { // every position computes logits
+		c.truncate(0)
+		a.PromptLogprobs = []Logprob{{Token: r.Prompt[0], Value: math.NaN()}}
+	}
 	a.pending = c.begin(r.Prompt)
 	a.Cached = len(r.Prompt) - len(a.pending)
 	return a, nil
@@ -96,7 +109,11 @@ func (a *Answer) Step(ctx context.Context) (text string, err error) {
 	spent, count := a.counters()
 	defer func() { *spent += time.Since(start) }()
 	chunk := a.pending[:min(len(a.pending), promptChunk)]
-	logits, err := a.context.append(ctx, chunk)
+	advance := a.context.append
+	if a.request.ScorePrompt && a.Tokens == 0 {
+		advance = a.score
+	}
+	logits, err := advance(ctx, chunk)
 	if err != nil {
 		return "", err
 	}
@@ -110,10 +127,18 @@ func (a *Answer) Step(ctx context.Context) (text string, err error) {
 // next draws a token and returns the text that it adds.
 func (a *Answer) next(logits []float32) (text string, err error) {
 	t := a.model.Text
+	if a.request.PromptOnly {
+		a.Finish = Length
+		return "", nil
+	}
+	all := logits
 	logits = logits[:min(len(logits), t.Tokenizer.Size())] // models may have more logits than tokens
 	token, err := a.sampler.Next(logits, a.context.tokens)
 	if err != nil {
 		return "", err
+	}
+	if a.request.Logprob {
+		a.Logprobs = append(a.Logprobs, logprob(all, t.Tokenizer.Size(), token, a.request.Logprobs))
 	}
 	if slices.Contains(t.Stop, token) {
 		return a.end(Stopped), nil

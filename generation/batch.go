@@ -8,7 +8,9 @@ import (
 )
 
 // Single reports whether the next pass of an answer computes one token, so that StepEach can take it.
-func (a *Answer) Single() bool { return len(a.pending) == 1 }
+func (a *Answer) Single() bool {
+	return len(a.pending) == 1 && (a.Tokens > 0 || !a.request.ScorePrompt)
+}
 
 // A Step is what one pass added to an answer.
 type Step struct {

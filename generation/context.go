@@ -26,9 +26,14 @@ func (c *Context) Common(prompt []int32) int {
 // the prompt, at least the last one: its logits are needed.
 func (c *Context) begin(prompt []int32) (rest []int32) {
 	n := min(c.Common(prompt), len(prompt)-1)
+	c.truncate(n)
+	return prompt[n:]
+}
+
+// truncate keeps the first n tokens.
+func (c *Context) truncate(n int) {
 	c.session.Truncate(n)
 	c.tokens = c.tokens[:n]
-	return prompt[n:]
 }
 
 // append computes tokens.

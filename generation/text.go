@@ -12,6 +12,32 @@ type Text struct {
 	Template  string  // for chat; empty: the model has none
 	BOS, EOS  string  // tokens that begin and end a text, for the template
 	Stop      []int32 // tokens that end an answer
+
+	MaxBytes int // of a conversation: one with more bytes is a TextTooLong; 0: no limit
+}
+
+// LongestToken returns the length of the longest token in bytes, of those that the file of the tokenizer writes.
+func (t *Text) LongestToken() (n int) {
+	for id := range t.Tokenizer.Size() {
+		token, _ := t.Tokenizer.Token(uint32(id)) // every id below the size has one
+		n = max(n, len(token))
+	}
+	return n
+}
+
+// TextTooLong is the error of a text of more bytes than the tokens that fit into a context have.
+type TextTooLong struct{ Bytes, Max int }
+
+func (e *TextTooLong) Error() string {
+	return fmt.Sprintf("the prompt has %d bytes, but the tokens of a context have at most %d: shorten the prompt or use a larger context", e.Bytes, e.Max)
+}
+
+// CheckSize returns a TextTooLong error for a text of more than MaxBytes.
+func (t *Text) CheckSize(text string) error {
+	if t.MaxBytes > 0 && len(text) > t.MaxBytes {
+		return &TextTooLong{len(text), t.MaxBytes}
+	}
+	return nil
 }
 
 // endNames are tokens that end a message in the chat formats of model families. Files often name

@@ -27,7 +27,7 @@ type Options struct {
 	TopK          int     // 0: all tokens
 	TopP          float64 // 1: all tokens; 0: only the most likely one
 	MinP          float64 // 0: all tokens
-	RepeatPenalty float64 // divisor of positive and factor of negative logits of recent tokens; 0 or 1: none
+	RepeatPenalty float64 // divisor of positive and factor of negative logits of recent tokens, 0.001 to 1000; 0 or 1: none
 	Seed          uint64
 }
 
@@ -49,13 +49,17 @@ func (e *OutOfRange) Error() string {
 // Validate returns an OutOfRange error for the first invalid value.
 func (o Options) Validate() error {
 	const hottest = 1000
+	least := 0.0
+	if o.RepeatPenalty > 0 {
+		least = 1.0 / hottest // quotients of logits are finite
+	}
 	for _, v := range []struct {
 		name      string
 		value     float64
 		low, high float64
 	}{
 		{"temperature", o.Temperature, 0, hottest}, {"top-k", float64(o.TopK), 0, math.MaxInt32},
-		{"top-p", o.TopP, 0, 1}, {"min-p", o.MinP, 0, 1}, {"repeat penalty", o.RepeatPenalty, 0, hottest},
+		{"top-p", o.TopP, 0, 1}, {"min-p", o.MinP, 0, 1}, {"repeat penalty", o.RepeatPenalty, least, hottest},
 	} {
 		if !(v.value >= v.low && v.value <= v.high) {
 			return &OutOfRange{v.name, v.value, v.low, v.high}

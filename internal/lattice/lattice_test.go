@@ -67,7 +67,7 @@ train: internal/memory internal/limits internal/parallel internal/naming interna
 checkpoint/client: internal/naming quant checkpoint
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
 convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf checkpoint checkpoint/llamacpp checkpoint/client verify
-generation: internal/memory internal/limits internal/configjson gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
+generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
 cmd/microscale/internal/show:
 cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
 cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum

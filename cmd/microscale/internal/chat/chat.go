@@ -14,6 +14,26 @@ import (
 type Message struct {
 	Role    string // system, user, assistant, …
 	Content string
+	Fields  []Field // further ones that a template may read, such as reasoning_content
+}
+
+// A Field is a member of a message.
+type Field struct {
+	Name string
+	JSON []byte // its value
+}
+
+// value returns the message as templates read it.
+func (m Message) value() (*jinja.Dict, error) {
+	members := []any{"role", m.Role, "content", m.Content}
+	for _, f := range m.Fields {
+		value, err := jinja.ParseJSON(f.JSON)
+		if err != nil {
+			return nil, fmt.Errorf("field %.60q of a message: %w", f.Name, err)
+		}
+		members = append(members, f.Name, value)
+	}
+	return jinja.NewDict(members...), nil
 }
 
 // Options are the values that a template reads besides the messages.
@@ -30,7 +50,7 @@ type Options struct {
 // process takes too much time or memory, the exit status if it fails otherwise, and the error of ctx
 // if ctx ends first.
 func Render(ctx context.Context, template string, messages []Message, o Options) (string, error) {
-	r, err := job{template, messages, o}.run(ctx, maxTime)
+	r, err := job{Template: template, Messages: messages, Options: o}.run(ctx, maxTime)
 	if err != nil {
 		return "", fmt.Errorf("chat template: %w", err)
 	}
@@ -65,7 +85,11 @@ func (j job) render() (r result) {
 func (j job) text() (string, error) {
 	messages := make([]any, len(j.Messages))
 	for i, m := range j.Messages {
-		messages[i] = jinja.NewDict("role", m.Role, "content", m.Content)
+		value, err := m.value()
+		if err != nil {
+			return "", err
+		}
+		messages[i] = value
 	}
 	compiled, err := jinja.Compile(j.Template)
 	if err != nil {

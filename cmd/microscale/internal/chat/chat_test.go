@@ -24,10 +24,11 @@ func TestRender(t *testing.T) {
 		o        Options
 		want     string
 	}{
-		{chatML, []Message{{"user", "Hi"}}, Options{AddGenerationPrompt: true}, "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
-		{chatML, []Message{{"system", "S"}, {"user", "{{ 1 }}"}}, Options{}, "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n"},
+		{chatML, []Message{{Role: "user", Content: "Hi"}}, Options{AddGenerationPrompt: true}, "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
+		{chatML, []Message{{Role: "system", Content: "S"}, {Role: "user", Content: "{{ 1 }}"}}, Options{}, "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n"},
+		{"{{ messages[0].name }} {{ messages[0].reasoning_content is defined }} {{ messages[0] | tojson }}", []Message{{Role: "user", Content: "Hi", Fields: []Field{{"name", []byte(`"ada"`)}, {"n", []byte(`{"b": [1], "a": 2}`)}}}}, Options{}, `ada False {"role": "user", "content": "Hi", "name": "ada", "n": {"b": [1], "a": 2}}`},
 		{`{{ bos_token }}{% for i in range(3, 0, -1) %}{{ i }}{% endfor %}{{ eos_token }}`, nil, Options{BOS: "<s>", EOS: "</s>"}, "<s>321</s>"},
-		{"{% for m in messages %}{{ m.content }}{% endfor %}", []Message{{"user", "not UTF-8: \xff"}}, Options{}, "not UTF-8: \xff"},
+		{"{% for m in messages %}{{ m.content }}{% endfor %}", []Message{{Role: "user", Content: "not UTF-8: \xff"}}, Options{}, "not UTF-8: \xff"},
 		{`{%- macro down(n) -%} {{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %} {%- endmacro -%} {{ down(60) | length }}`, nil, Options{}, "112"},
 		{"a\n  {% macro m() %}\n  b\n  {% endmacro %}\n{{ m() }}", nil, Options{}, "a\n  b\n"},
 		{`{% macro show(x) %}[{{ x.show }}{{ "show(x)" }}]{% endmacro %}{{ show({"show": 1}) }}`, nil, Options{}, "[1show(x)]"},
@@ -79,7 +80,7 @@ func TestErrors(t *testing.T) {
 		"{{ messages | " + strings.Repeat("x", 1000) + " }}":                 "unknown filter",
 		"{{ raise_exception(('long line\n' * 10000) | replace('l', 'L')) }}": "Long Line",
 	} {
-		text, err := Render(t.Context(), template, []Message{{"user", "x"}}, Options{})
+		text, err := Render(t.Context(), template, []Message{{Role: "user", Content: "x"}}, Options{})
 		if rejection := (*Rejection)(nil); !errors.As(err, &rejection) || !strings.Contains(err.Error(), want) || !isLine(err) {
 			t.Errorf("%s: got %.50q, %v; want an error with %q", template, text, err, want)
 		}
@@ -116,7 +117,7 @@ var runaways = map[string]string{
 func TestRunaways(t *testing.T) {
 	for name, template := range runaways {
 		t.Run(name, func(t *testing.T) {
-			j := job{Template: template, Messages: []Message{{"user", "x"}}}
+			j := job{Template: template, Messages: []Message{{Role: "user", Content: "x"}}}
 			if r, err := j.run(t.Context(), time.Second); !errors.Is(err, ErrRunaway) || !isLine(err) {
 				t.Errorf("got %.50q, %.50q, %v", r.Text, r.Problem, err)
 			}

@@ -23,5 +23,8 @@ func Conversation(ctx context.Context, t generation.Text, messages []Message) ([
 	if text == "" {
 		return nil, fmt.Errorf("chat template: it writes nothing for %d messages", len(messages))
 	}
+	if err := t.CheckSize(text); err != nil {
+		return nil, err
+	}
 	return t.Encode(text), nil // the template writes BOS itself
 }

@@ -32,6 +32,7 @@ type job struct {
 	Template string
 	Messages []Message
 	Options  Options
+	Limit    time.Duration // of its process
 }
 
 // A result is the text of a rendering, or why there is none.
@@ -49,10 +50,15 @@ func init() {
 	}
 }
 
-// tooMuchMemory is the exit status of a process that exceeds maxMemory. Go's runtime uses 2.
-const tooMuchMemory = 3
+// Exit statuses of a process that ends itself. Go's runtime uses 2.
+const (
+	tooMuchMemory = 3
+	tooMuchTime   = 4
+	orphaned      = 5
+)
 
-// child renders one job and returns the exit status of its process.
+// child renders one job and returns the exit status of its process. The process ends itself when it exceeds a limit,
+// and when its standard input ends: its parent, which would end it, does not exist anymore.
 func child(in io.Reader, out io.Writer) (status int) {
 	signal.Ignore(os.Interrupt) // a terminal sends it to this process, too, and the parent decides
 	debug.SetMaxStack(maxStack)
@@ -63,10 +69,16 @@ func child(in io.Reader, out io.Writer) (status int) {
 			}
 		}
 	}()
+	late := time.AfterFunc(maxTime, func() { os.Exit(tooMuchTime) })
 	var j job
 	if err := gob.NewDecoder(in).Decode(&j); err != nil {
 		return 1
 	}
+	late.Reset(j.Limit)
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // until the parent ends
+		os.Exit(orphaned)
+	}()
 	if err := gob.NewEncoder(out).Encode(j.render()); err != nil {
 		return 1
 	}
@@ -80,10 +92,10 @@ func heapBytes() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// failure returns the error of a process that failed: ErrRunaway if it exceeded maxMemory or maxStack,
+// failure returns the error of a process that failed: ErrRunaway if it exceeded its time, maxMemory or maxStack,
 // or if the system did not have the memory that it asked for.
 func failure(exit *exec.ExitError) error {
-	if exit.ExitCode() == tooMuchMemory {
+	if exit.ExitCode() == tooMuchMemory || exit.ExitCode() == tooMuchTime {
 		return ErrRunaway
 	}
 	for _, fatal := range []string{"stack overflow", "out of memory", "cannot allocate memory", "len out of range"} {
@@ -106,17 +118,23 @@ func (j job) run(ctx context.Context, limit time.Duration) (r result, err error)
 		return r, ctx.Err()
 	}
 	var in bytes.Buffer
+	j.Limit = limit
 	if err := gob.NewEncoder(&in).Encode(j); err != nil {
 		return r, err
 	}
-	program, err := os.Executable()
+	program, err := thisProgram()
 	if err != nil {
-		return r, fmt.Errorf("find the program that renders it: %w", err)
+		return r, fmt.Errorf("start a process that renders it: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, program, childArgument)
-	cmd.Stdin = &in
+	cmd.Args[0] = os.Args[0] // for people who list processes
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return r, err
+	}
+	go func() { _, _ = stdin.Write(in.Bytes()) }() // the pipe stays open: its end tells the process that this one ended
 	out, err := cmd.Output()
 	exit := (*exec.ExitError)(nil)
 	switch {

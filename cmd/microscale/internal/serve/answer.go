@@ -45,20 +45,31 @@ type usage struct {
 // An endpoint is the form of requests and answers.
 type endpoint interface {
 	prefix() string // of ids
-	prompt(ctx context.Context, q *request, t *generation.Text) ([]int32, error)
-	object(part bool) string
-	whole(text string, f generation.Finish) any // the choice of an answer
-	first() any                                 // the choice before the parts of an answer, or nil
-	part(text string, f *generation.Finish) any // the choice of a part of an answer
+	prompts(ctx context.Context, q *request, t *generation.Text) ([]prompt, error)
+	minTokens() int                                  // minimum of max_tokens
+	set(q *request, r *generation.Request) error     // sets what differs between endpoints
+	object(part bool) string                         //
+	whole(t *generation.Text, q *request, o one) any // the choice of an answer
+	first() any                                      // the choice before the parts of an answer, or nil
+	part(text string, f *generation.Finish) any      // the choice of a part of an answer
+}
+
+// one is the answer to one prompt of a request.
+type one struct {
+	index  int
+	prompt prompt
+	text   string
+	*generation.Answer
 }
 
 type chatEndpoint struct{}
 
 type chatChoice struct {
-	Index   int                `json:"index"`
-	Message *chatMessage       `json:"message,omitempty"`
-	Delta   *chatMessage       `json:"delta,omitempty"`
-	Finish  *generation.Finish `json:"finish_reason"`
+	Index    int                `json:"index"`
+	Message  *chatMessage       `json:"message,omitempty"`
+	Delta    *chatMessage       `json:"delta,omitempty"`
+	Logprobs *chatLogprobs      `json:"logprobs,omitempty"`
+	Finish   *generation.Finish `json:"finish_reason"`
 }
 
 type chatMessage struct {
@@ -68,8 +79,37 @@ type chatMessage struct {
 
 func (chatEndpoint) prefix() string { return "chatcmpl-" }
 
-func (chatEndpoint) prompt(ctx context.Context, q *request, t *generation.Text) ([]int32, error) {
+func (chatEndpoint) prompts(ctx context.Context, q *request, t *generation.Text) ([]prompt, error) {
 	return q.conversation(ctx, t)
+}
+
+func (chatEndpoint) minTokens() int { return 1 }
+
+func (chatEndpoint) set(q *request, r *generation.Request) error {
+	top := 0
+	override(&top, q.TopLogprobs)
+	r.Logprob = q.Logprobs != nil && q.Logprobs.wanted
+	switch {
+	case q.Echo:
+		return badRequest("echo", "echo is not supported for chat: leave it out")
+	case q.Logprobs != nil && q.Logprobs.top != 0:
+		return badRequest("logprobs", "logprobs: want a bool for chat")
+	case top != 0 && !r.Logprob:
+		return badRequest("top_logprobs", "top_logprobs needs logprobs: set it to true")
+	}
+	return setLogprobs(q, r, "top_logprobs", top)
+}
+
+// setLogprobs sets the number of most likely tokens, which the parameter name gave.
+func setLogprobs(q *request, r *generation.Request, name string, top int) error {
+	if top < 0 || top > maxTopLogprobs {
+		return badRequest(name, "%s is %d, want 0 to %d", name, top, maxTopLogprobs)
+	}
+	if r.Logprob && q.Stream {
+		return badRequest("logprobs", "logprobs is not supported for streams: leave it out")
+	}
+	r.Logprobs = top
+	return nil
 }
 
 func (chatEndpoint) object(part bool) string {
@@ -79,8 +119,12 @@ func (chatEndpoint) object(part bool) string {
 	return "chat.completion"
 }
 
-func (chatEndpoint) whole(text string, f generation.Finish) any {
-	return chatChoice{Message: &chatMessage{Role: "assistant", Content: &text}, Finish: &f}
+func (chatEndpoint) whole(t *generation.Text, q *request, o one) any {
+	c := chatChoice{Index: o.index, Message: &chatMessage{Role: "assistant", Content: &o.text}, Finish: &o.Finish}
+	if q.Logprobs != nil && q.Logprobs.wanted {
+		c.Logprobs = chatLogprobsOf(t, o.Logprobs)
+	}
+	return c
 }
 
 func (chatEndpoint) first() any {
@@ -101,20 +145,44 @@ type textEndpoint struct{}
 type textChoice struct {
 	Index    int                `json:"index"`
 	Text     string             `json:"text"`
-	Logprobs *int               `json:"logprobs"` // always null
+	Logprobs *textLogprobs      `json:"logprobs"`
 	Finish   *generation.Finish `json:"finish_reason"`
 }
 
 func (textEndpoint) prefix() string { return "cmpl-" }
 
-func (textEndpoint) prompt(_ context.Context, q *request, t *generation.Text) ([]int32, error) {
-	return q.text(t)
+func (textEndpoint) prompts(ctx context.Context, q *request, t *generation.Text) ([]prompt, error) {
+	return q.completion(ctx, t)
+}
+
+func (textEndpoint) minTokens() int { return 0 }
+
+func (textEndpoint) set(q *request, r *generation.Request) error {
+	top := 0
+	if q.Logprobs != nil {
+		r.Logprob, top = q.Logprobs.wanted, q.Logprobs.top
+	}
+	switch {
+	case q.Echo && q.Stream:
+		return badRequest("echo", "echo is not supported for streams: leave it out")
+	case q.TopLogprobs != nil:
+		return badRequest("top_logprobs", "top_logprobs is not supported for completions: give logprobs a number")
+	}
+	r.ScorePrompt = q.Echo && r.Logprob
+	return setLogprobs(q, r, "logprobs", top)
 }
 
 func (textEndpoint) object(bool) string { return "text_completion" }
 
-func (textEndpoint) whole(text string, f generation.Finish) any {
-	return textChoice{Text: text, Finish: &f}
+func (textEndpoint) whole(t *generation.Text, q *request, o one) any {
+	c := textChoice{Index: o.index, Text: o.text, Finish: &o.Finish}
+	if q.Echo {
+		c.Text = o.prompt.text + c.Text
+	}
+	if q.Logprobs != nil && q.Logprobs.wanted {
+		c.Logprobs = textLogprobsOf(t, append(o.PromptLogprobs, o.Logprobs...))
+	}
+	return c
 }
 
 func (textEndpoint) first() any { return nil }
@@ -132,60 +200,70 @@ func random() uint64 {
 
 // complete answers a request.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
-	q, err := readRequest(w, r)
-	if err != nil {
+	b := &requestBody{Reader: http.MaxBytesReader(w, r.Body, maxBody), budget: &s.bodies}
+	defer b.close()
+	if err := s.respond(w, r, e, b); err != nil {
 		writeError(w, asAPI(err))
-		return
-	}
-	if q.Model != "" {
-		if err := s.checkModel(q.Model); err != nil {
-			writeError(w, err)
-			return
-		}
-	}
-	s.unknown.add(q.unknown)
-	if err := s.pool.enter(); err != nil {
-		writeError(w, asAPI(err))
-		return
-	}
-	defer s.pool.leave()
-	g, err := s.generation(r.Context(), &q, e)
-	if err != nil {
-		writeError(w, asAPI(err))
-		return
-	}
-	c, err := s.pool.take(r.Context(), g.Prompt)
-	if err != nil {
-		writeError(w, asAPI(err))
-		return
-	}
-	defer s.pool.put(c)
-	a, err := s.model.Begin(c, g)
-	if err != nil {
-		writeError(w, asAPI(err))
-		return
-	}
-	defer s.batch.leave(a)
-	form := envelope{ID: e.prefix() + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, random())), Object: e.object(q.Stream), Created: time.Now().Unix(), Model: s.model.Name}
-	if q.Stream {
-		s.stream(w, r, e, form, a, q.StreamOptions.IncludeUsage)
-	} else {
-		s.answer(w, r, e, form, a)
 	}
 }
 
-// generation returns the request to the model.
-func (s *Server) generation(ctx context.Context, q *request, e endpoint) (g generation.Request, err error) {
-	if g, err = q.generation(s.config, random()); err != nil {
-		return g, err
+// respond answers a request, or returns an error before the answer begins. Only running requests, as many as there are
+// contexts, render templates and encode texts.
+func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *requestBody) error {
+	data, err := readBody(w, b)
+	if err != nil {
+		return err
 	}
-	if g.Prompt, err = e.prompt(ctx, q, &s.model.Text); err != nil {
-		return g, err
+	q, err := parseRequest(data)
+	if err != nil {
+		return err
 	}
-	if n := len(g.Prompt); n > s.config.Positions {
-		err = &generation.PromptTooLong{Tokens: n, Positions: s.config.Positions}
+	if q.Model != "" {
+		if err := s.checkModel(q.Model); err != nil {
+			return err
+		}
 	}
-	return g, err
+	g, err := q.generation(s.config, e, random())
+	if err != nil {
+		return err
+	}
+	if err := s.pool.enter(); err != nil {
+		return err
+	}
+	defer s.pool.leave()
+	if err := s.pool.begin(r.Context()); err != nil {
+		return err
+	}
+	defer s.pool.end()
+	prompts, err := e.prompts(r.Context(), &q, &s.model.Text)
+	s.unknown.add(q.unknown)
+	if err != nil {
+		return err
+	}
+	for _, p := range prompts {
+		if n := len(p.tokens); n > s.config.Positions {
+			return &generation.PromptTooLong{Tokens: n, Positions: s.config.Positions}
+		}
+	}
+	c := s.pool.take(prompts[0].tokens)
+	defer s.pool.put(c)
+	form := envelope{ID: e.prefix() + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, random())), Object: e.object(q.Stream), Created: time.Now().Unix(), Model: s.model.Name}
+	if !q.Stream {
+		return s.answer(w, r, e, &q, form, prompts, func(i int) (*generation.Answer, error) { return s.beginAnswer(c, g, prompts[i]) })
+	}
+	a, err := s.beginAnswer(c, g, prompts[0])
+	if err != nil {
+		return err
+	}
+	defer s.batch.leave(a)
+	s.stream(w, r, e, form, a, q.StreamOptions.IncludeUsage)
+	return nil
+}
+
+// beginAnswer begins the answer to a prompt.
+func (s *Server) beginAnswer(c *generation.Context, g generation.Request, p prompt) (*generation.Answer, error) {
+	g.Prompt = p.tokens
+	return s.model.Begin(c, g)
 }
 
 // begin waits for a turn, which end ends.
@@ -200,24 +278,44 @@ func (s *Server) begin(ctx context.Context) error {
 
 func (s *Server) end() { <-s.turn }
 
-// answer writes a whole answer.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, e endpoint, form envelope, a *generation.Answer) {
+// answer writes the whole answers to prompts, one after the other. begin begins the answer to a prompt.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, e endpoint, q *request, form envelope, prompts []prompt, begin func(i int) (*generation.Answer, error)) error {
+	form.Usage = &usage{}
+	for i, p := range prompts {
+		a, err := begin(i)
+		if err != nil {
+			return err
+		}
+		text, err := s.text(r.Context(), a)
+		if err != nil {
+			return err
+		}
+		form.Choices = append(form.Choices, e.whole(&s.model.Text, q, one{i, p, text, a}))
+		form.Usage.add(a)
+	}
+	writeJSON(w, form)
+	return nil
+}
+
+// text computes an answer to its end, and returns its text.
+func (s *Server) text(ctx context.Context, a *generation.Answer) (string, error) {
+	defer s.batch.leave(a)
 	var text strings.Builder
 	for a.Finish == "" {
-		part, err := s.step(r.Context(), a)
+		part, err := s.step(ctx, a)
 		if err != nil {
-			writeError(w, asAPI(err))
-			return
+			return "", err
 		}
 		text.WriteString(part)
 	}
-	form.Choices, form.Usage = []any{e.whole(text.String(), a.Finish)}, usageOf(a)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
-	writeJSON(w, form)
+	return text.String(), nil
 }
 
-func usageOf(a *generation.Answer) *usage {
-	return &usage{a.PromptTokens, a.Tokens, a.PromptTokens + a.Tokens}
+// add adds the tokens of an answer.
+func (u *usage) add(a *generation.Answer) {
+	u.PromptTokens += a.PromptTokens
+	u.CompletionTokens += a.Tokens
+	u.TotalTokens += a.PromptTokens + a.Tokens
 }
 
 // stream writes the parts of an answer as server-sent events.
@@ -244,7 +342,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, e endpoint, form
 	}
 	send(e.part("", &a.Finish))
 	if withUsage {
-		form.Usage = usageOf(a)
+		form.Usage = &usage{}
+		form.Usage.add(a)
 		send()
 	}
 	events.write("[DONE]")

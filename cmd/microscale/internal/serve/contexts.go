@@ -40,14 +40,24 @@ func (p *pool) enter() error {
 
 func (p *pool) leave() { <-p.waiting }
 
-// take waits for a context, and returns the one that holds most of a prompt. The caller puts it
-// back.
-func (p *pool) take(ctx context.Context, prompt []int32) (*generation.Context, error) {
+// begin waits until a request may run, which end ends.
+func (p *pool) begin(ctx context.Context) error {
 	select {
 	case p.running <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
+	if err := ctx.Err(); err != nil { // both were possible
+		p.end()
+		return err
+	}
+	return nil
+}
+
+func (p *pool) end() { <-p.running }
+
+// take returns the context that holds most of a prompt to a running request, which puts it back.
+func (p *pool) take(prompt []int32) *generation.Context {
 	idle := <-p.idle
 	best := 0
 	for i, c := range idle {
@@ -58,10 +68,7 @@ func (p *pool) take(ctx context.Context, prompt []int32) (*generation.Context, e
 	c := idle[best]
 	idle[best] = idle[len(idle)-1]
 	p.idle <- idle[:len(idle)-1]
-	return c, nil
+	return c
 }
 
-func (p *pool) put(c *generation.Context) {
-	p.idle <- append(<-p.idle, c)
-	<-p.running
-}
+func (p *pool) put(c *generation.Context) { p.idle <- append(<-p.idle, c) }

@@ -39,12 +39,12 @@ func TestFields(t *testing.T) {
 	send := func(field, value string) (status int, body string) {
 		return s.post(t, "/v1/completions", fmt.Sprintf(`{"prompt": "x", "max_tokens": 1, %q: %s}`, field, value))
 	}
-	all := maps.Clone(neutral)
-	for name := range harmless {
+	all := maps.Clone(requestFields.neutral)
+	for name := range requestFields.harmless {
 		all[name] = []string{"true", `"text"`, "{}", "7"}
 	}
 	for name, values := range all {
-		if supported[name] || harmless[name] && neutral[name] != nil {
+		if requestFields.supported[name] || requestFields.harmless[name] && requestFields.neutral[name] != nil {
 			t.Errorf("%s is in several lists", name)
 		}
 		for _, value := range append(values, "null") {
@@ -52,7 +52,7 @@ func TestFields(t *testing.T) {
 				t.Errorf("%s: %s: %d %s", name, value, status, body)
 			}
 		}
-		if status, body := send(name, `"other"`); harmless[name] != (status == 200) || status != 200 && !strings.Contains(body, `"param":"`+name+`"`) {
+		if status, body := send(name, `"other"`); requestFields.harmless[name] != (status == 200) || status != 200 && !strings.Contains(body, `"param":"`+name+`"`) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
@@ -98,10 +98,10 @@ func TestFields(t *testing.T) {
 func TestSupportedFields(t *testing.T) {
 	s := start(t, Config{Parallel: 1})
 	values := map[string]string{
-		"model": "1", "messages": `"x"`, "prompt": "1", "max_tokens": "0", "max_completion_tokens": "-1", "temperature": "-0.5", "top_k": "0.5", "top_p": "1.5",
+		"model": "1", "messages": `"x"`, "prompt": "1", "echo": "1", "logprobs": "-1", "top_logprobs": "21", "max_tokens": "-1", "max_completion_tokens": "-1", "temperature": "-0.5", "top_k": "0.5", "top_p": "1.5",
 		"min_p": "-1", "repeat_penalty": "1e9", "seed": `"x"`, "stop": "[1]", "stream": `"yes"`, "stream_options": "true",
 	}
-	for name := range supported {
+	for name := range requestFields.supported {
 		value, ok := values[name]
 		if !ok {
 			t.Errorf("no value for %s", name)
@@ -111,6 +111,8 @@ func TestSupportedFields(t *testing.T) {
 		switch name {
 		case "messages":
 			path = "/v1/chat/completions"
+		case "top_logprobs":
+			path, rest = "/v1/chat/completions", `, "logprobs": true, "messages": [{"role": "user", "content": "x"}]`
 		case "prompt":
 			rest = ""
 		}

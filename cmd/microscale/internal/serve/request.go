@@ -1,18 +1,18 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/chat"
 	"github.com/microscale-go/microscale/generation"
 	"github.com/microscale-go/microscale/generation/sampling"
 )
@@ -22,8 +22,9 @@ import (
 type request struct {
 	Model string `json:"model"` // empty: the served one
 
-	Messages []message `json:"messages"`
-	Prompt   *texts    `json:"prompt"`
+	Messages []map[string]json.RawMessage `json:"messages"`
+	Prompt   *prompts                     `json:"prompt"`
+	Echo     bool                         `json:"echo"` // the text of a completion begins with the prompt
 
 	MaxTokens           *int     `json:"max_tokens"`
 	MaxCompletionTokens *int     `json:"max_completion_tokens"`
@@ -35,45 +36,125 @@ type request struct {
 	Seed                *int64   `json:"seed"`
 	Stop                texts    `json:"stop"`
 
-	Stream        bool `json:"stream"`
-	StreamOptions struct {
-		IncludeUsage bool `json:"include_usage"`
-	} `json:"stream_options"`
+	Logprobs    *logprobs `json:"logprobs"`     // a number for completions, a bool for chat
+	TopLogprobs *int      `json:"top_logprobs"` // for chat
+
+	Stream        bool          `json:"stream"`
+	StreamOptions streamOptions `json:"stream_options"`
 
 	unknown []string // fields that neither this server nor OpenAI's API has
 }
 
-// readRequest reads the body of a request.
-func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(readTime)) // not all writers have one
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = control.SetReadDeadline(time.Time{}) // what is read later is only the end of the connection
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return q, &apiError{status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", large.Limit)}
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// logprobs asks for the probabilities of tokens, and of a number of the most likely ones in their places.
+type logprobs struct {
+	wanted bool
+	top    int
+}
+
+// UnmarshalJSON reads a bool, or a number.
+func (l *logprobs) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &l.wanted) == nil {
+		return nil
 	}
-	if err != nil {
-		return q, badRequest("", "the request was not received: %v", err)
+	l.wanted = true
+	if json.Unmarshal(data, &l.top) != nil {
+		return badRequest("logprobs", "logprobs: want a bool or an integer")
 	}
-	if !utf8.Valid(body) {
+	return nil
+}
+
+// A budget limits the bytes of requests that a server holds.
+type budget struct{ free atomic.Int64 }
+
+// take reports whether n bytes were free, and takes them.
+func (b *budget) take(n int64) bool {
+	if b.free.Add(-n) >= 0 {
+		return true
+	}
+	b.free.Add(n)
+	return false
+}
+
+// A requestBody is the body of a request. It counts its bytes in a budget.
+type requestBody struct {
+	io.Reader
+	budget *budget
+	bytes  int64
+}
+
+// Read returns errBusy if the budget is spent.
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if !b.budget.take(int64(n)) {
+		return 0, errBusy
+	}
+	b.bytes += int64(n)
+	return n, err
+}
+
+// close returns the bytes to the budget.
+func (b *requestBody) close() { b.budget.free.Add(b.bytes) }
+
+// readBody reads the body of a request within the time that net/http gives it. After that, only the end of the
+// connection is read, which may take long.
+func readBody(w http.ResponseWriter, b *requestBody) ([]byte, error) {
+	data, err := io.ReadAll(b)
+	large := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(err, &large):
+		return nil, &apiError{status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", large.Limit)}
+	case errors.Is(err, errBusy):
+		return nil, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &apiError{status: http.StatusRequestTimeout, Message: fmt.Sprintf("the request was not received in %v", readTime)}
+	case err != nil:
+		return nil, badRequest("", "the request was not received: %v", err)
+	}
+	w.Header().Del("Connection")
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not all writers have one
+	return data, nil
+}
+
+// parseRequest parses the body of a request.
+func parseRequest(data []byte) (q request, err error) {
+	if !utf8.Valid(data) {
 		return q, badRequest("", "the request is not UTF-8")
 	}
 	var members map[string]json.RawMessage
-	err = json.Unmarshal(body, &members)
+	err = json.Unmarshal(data, &members)
 	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
 		return q, badRequest("", "the request is not a JSON object, but of type %s", e.Value)
 	}
 	if err != nil {
 		return q, badRequest("", "the request is not a JSON object: %v", err)
 	}
-	if q.unknown, err = checkFields(members); err != nil {
+	if q.unknown, err = requestFields.check(members); err != nil {
 		return q, err
 	}
-	// Without the other fields: the decoder would also take their names in another case.
-	if body, err = json.Marshal(members); err != nil {
+	for _, name := range q.unknown { // the decoder would also take the names of fields in another case
+		delete(members, name)
+	}
+	if options := map[string]json.RawMessage{}; json.Unmarshal(members["stream_options"], &options) == nil {
+		unknown, err := streamFields.check(options)
+		if err != nil {
+			return q, badRequest("stream_options", "stream_options: %v", err)
+		}
+		for _, name := range unknown {
+			q.unknown = append(q.unknown, "stream_options."+name)
+			delete(options, name)
+		}
+		if members["stream_options"], err = json.Marshal(options); err != nil {
+			return q, err
+		}
+	}
+	if data, err = json.Marshal(members); err != nil {
 		return q, err
 	}
-	err = json.Unmarshal(body, &q)
+	err = json.Unmarshal(data, &q)
 	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
 		err = badRequest(e.Field, "%s: unexpected %s", e.Field, e.Value)
 	}
@@ -81,26 +162,31 @@ func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) 
 }
 
 // generation returns the request to the model, without its prompt.
-func (q *request) generation(c Config, seed uint64) (r generation.Request, err error) {
+func (q *request) generation(c Config, e endpoint, seed uint64) (r generation.Request, err error) {
 	r = generation.Request{MaxTokens: c.MaxTokens, Stop: q.Stop, Sampling: c.Sampling}
 	r.Sampling.Seed = seed
+	if err := e.set(q, &r); err != nil {
+		return r, err
+	}
 	limit, name := q.MaxCompletionTokens, "max_completion_tokens"
 	if limit == nil {
 		limit, name = q.MaxTokens, "max_tokens"
 	}
 	if limit != nil {
-		if *limit < 1 {
-			return r, badRequest(name, "%s is %d, want at least 1", name, *limit)
+		if least := e.minTokens(); *limit < least {
+			return r, badRequest(name, "%s is %d, want at least %d", name, *limit, least)
 		}
-		if r.MaxTokens == 0 || *limit < r.MaxTokens {
+		if r.PromptOnly = *limit == 0; r.PromptOnly {
+			r.MaxTokens = 1 // instead of no limit
+		} else if r.MaxTokens == 0 || *limit < r.MaxTokens {
 			r.MaxTokens = *limit
 		}
 	}
-	set(&r.Sampling.Temperature, q.Temperature)
-	set(&r.Sampling.TopK, q.TopK)
-	set(&r.Sampling.TopP, q.TopP)
-	set(&r.Sampling.MinP, q.MinP)
-	set(&r.Sampling.RepeatPenalty, q.RepeatPenalty)
+	override(&r.Sampling.Temperature, q.Temperature)
+	override(&r.Sampling.TopK, q.TopK)
+	override(&r.Sampling.TopP, q.TopP)
+	override(&r.Sampling.MinP, q.MinP)
+	override(&r.Sampling.RepeatPenalty, q.RepeatPenalty)
 	if q.Seed != nil {
 		r.Sampling.Seed = uint64(*q.Seed)
 	}
@@ -116,7 +202,7 @@ func (q *request) generation(c Config, seed uint64) (r generation.Request, err e
 	return r, err
 }
 
-func set[T any](dst *T, given *T) {
+func override[T any](dst *T, given *T) {
 	if given != nil {
 		*dst = *given
 	}
@@ -135,82 +221,4 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	return json.Unmarshal(data, (*[]string)(t))
-}
-
-// message is a message whose content is a text, or a list of parts.
-type message struct {
-	Role         string          `json:"role"`
-	Content      *content        `json:"content"`
-	ToolCalls    json.RawMessage `json:"tool_calls"`
-	FunctionCall json.RawMessage `json:"function_call"`
-}
-
-// check returns an error for message i if it has no role or no text. Calls of tools are an error, because
-// templates do not get them.
-func (m *message) check(i int) error {
-	switch {
-	case m.Role == "":
-		return badRequest("messages", "message %d has no role", i)
-	case calls(m.ToolCalls), calls(m.FunctionCall):
-		return badRequest("messages", "message %d has calls of tools, which are not supported: leave them out", i)
-	case m.Content == nil:
-		return badRequest("messages", "message %d has no content: want text", i)
-	}
-	return nil
-}
-
-// calls reports whether a member of a message has calls.
-func calls(member json.RawMessage) bool {
-	text := string(member)
-	return text != "" && text != "null" && text != "[]"
-}
-
-type content string
-
-// UnmarshalJSON joins the texts of a list of parts.
-func (c *content) UnmarshalJSON(data []byte) error {
-	if json.Unmarshal(data, (*string)(c)) == nil {
-		return nil
-	}
-	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	if err := json.Unmarshal(data, &parts); err != nil {
-		return err
-	}
-	for _, p := range parts {
-		if p.Type != "text" {
-			return badRequest("messages", "content of type %.20q is not supported: want text", p.Type)
-		}
-		*c += content(p.Text)
-	}
-	return nil
-}
-
-// conversation returns the tokens of the messages.
-func (q *request) conversation(ctx context.Context, t *generation.Text) ([]int32, error) {
-	if len(q.Messages) == 0 {
-		return nil, badRequest("messages", "messages is missing or empty")
-	}
-	list := make([]chat.Message, len(q.Messages))
-	for i, m := range q.Messages {
-		if err := m.check(i); err != nil {
-			return nil, err
-		}
-		list[i] = chat.Message{Role: m.Role, Content: string(*m.Content)}
-	}
-	prompt, err := chat.Conversation(ctx, *t, list)
-	if rejection := (*chat.Rejection)(nil); errors.As(err, &rejection) { // a template may reject an order of roles
-		err = badRequest("messages", "%v", err)
-	}
-	return prompt, err
-}
-
-// text returns the tokens of the prompt.
-func (q *request) text(t *generation.Text) ([]int32, error) {
-	if q.Prompt == nil || len(*q.Prompt) != 1 {
-		return nil, badRequest("prompt", "prompt is missing or has several texts: want one string")
-	}
-	return t.Completion((*q.Prompt)[0]), nil
 }

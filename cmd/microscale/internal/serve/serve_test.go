@@ -210,11 +210,7 @@ func TestTake(t *testing.T) {
 	prompts := [][]int32{{1, 2, 3, 4}, {1, 2, 8, 9}, {5, 6, 7, 8}}
 	var contexts []*generation.Context
 	for range prompts {
-		c, err := s.pool.take(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		contexts = append(contexts, c)
+		contexts = append(contexts, s.pool.take(nil))
 	}
 	for i, c := range contexts {
 		a, err := s.model.Begin(c, generation.Request{Prompt: prompts[i], MaxTokens: 1})
@@ -227,9 +223,9 @@ func TestTake(t *testing.T) {
 		s.pool.put(c)
 	}
 	for i, prompt := range [][]int32{{1, 2, 3, 9}, {1, 2, 8}, {5, 6, 1}} {
-		got, err := s.pool.take(t.Context(), prompt)
-		if err != nil || got != contexts[i] {
-			t.Errorf("prompt %v: got another context than number %d (%v)", prompt, i, err)
+		got := s.pool.take(prompt)
+		if got != contexts[i] {
+			t.Errorf("prompt %v: got another context than number %d", prompt, i)
 		}
 		s.pool.put(got)
 	}
@@ -289,23 +285,45 @@ func TestErrors(t *testing.T) {
 		{chat, `{}`, "messages is missing", 400},
 		{chat, `{"messages": [{"content": "x"}]}`, "message 0 has no role", 400},
 		{chat, `{"messages": [{"role": "nobody", "content": "x"}]}`, "no such role", 400},
-		{chat, `{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, `"message":"content of type \"image_url\" is not supported: want text","type":"invalid_request_error","param":"messages"`, 400},
-		{chat, `{"messages": [{"role": "user", "content": null}]}`, "message 0 has no content", 400},
-		{chat, `{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`, "message 0 has calls of tools", 400},
-		{chat, `{"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]}`, "message 0 has calls of tools", 400},
+		{chat, `{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, `"message":"message 0: content of type \"image_url\" is not supported: want text","type":"invalid_request_error","param":"messages"`, 400},
+		{chat, `{"messages": [{"role": "user", "content": null}]}`, "message 0: it has no content", 400},
+		{chat, `{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`, "message 0: tool_calls is not supported", 400},
+		{chat, `{"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]}`, "message 0: function_call is not supported", 400},
 		{chat, `{"messages": [{"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [], "function_call": null}], "max_tokens": 1}`, `"usage"`, 200},
 		{text, "{\"prompt\": \"\xff\"}", "is not UTF-8", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools is not supported", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "n": 2}`, "n is not supported", 400},
-		{chat, `{"messages": [], "tools": [{}], "suffix": "x", "n": 2, "echo": true, "best_of": 3}`, "best_of is not supported", 400},
+		{chat, `{"messages": [], "tools": [{}], "suffix": "x", "n": 2, "best_of": 3}`, "best_of is not supported", 400},
 		{text, `{"prompt": "x", "temperature": "hot"}`, "temperature: unexpected string", 400},
 		{text, `{"prompt": "x", "temperature": -1}`, "temperature is -1", 400},
 		{text, `{"prompt": "x", "top_p": 3}`, `top_p is 3, want 0 to 1","type":"invalid_request_error","param":"top_p"`, 400},
 		{text, `{"prompt": "x", "top_k": -1}`, `top_k is -1, want 0 to 2147483647","type":"invalid_request_error","param":"top_k"`, 400},
 		{text, `{"prompt": "x", "repeat_penalty": -1}`, `"param":"repeat_penalty"`, 400},
-		{text, `{"prompt": "x", "max_tokens": 0}`, "want at least 1", 400},
+		{text, `{"prompt": "x", "max_tokens": -1}`, "want at least 0", 400},
+		{chat, `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}`, "want at least 1", 400},
 		{text, `{"prompt": "x", "stop": [""]}`, "none of them empty", 400},
-		{text, `{"prompt": ["x", "y"]}`, "want one string", 400},
+		{text, `{"prompt": []}`, "prompt is missing or empty", 400},
+		{text, `{"prompt": [[1], []]}`, "prompt 1 has no tokens", 400},
+		{text, `{"prompt": [1, 256]}`, "prompt 0 has token 256, want 0 to 255", 400},
+		{text, `{"prompt": [-1]}`, "prompt 0 has token -1", 400},
+		{text, `{"prompt": [1, "x"]}`, "want a string, token ids, or a list of either", 400},
+		{text, `{"prompt": [` + strings.Repeat(`"x",`, maxPrompts) + `"x"]}`, "129 elements", 400},
+		{text, `{"prompt": ["x", "y"], "stream": true}`, "stream is not supported for several prompts", 400},
+		{text, `{"prompt": "x", "stream": true, "logprobs": 1}`, "logprobs is not supported for streams", 400},
+		{text, `{"prompt": "x", "stream": true, "echo": true}`, "echo is not supported for streams", 400},
+		{text, `{"prompt": "x", "logprobs": 21}`, "logprobs is 21, want 0 to 20", 400},
+		{text, `{"prompt": "x", "logprobs": "x"}`, "want a bool or an integer", 400},
+		{text, `{"prompt": "x", "top_logprobs": 1}`, "give logprobs a number", 400},
+		{chat, `{"messages": [{"role": "user", "content": "x"}], "top_logprobs": 1}`, "top_logprobs needs logprobs", 400},
+		{chat, `{"messages": [{"role": "user", "content": "x"}], "logprobs": 2}`, "want a bool", 400},
+		{chat, `{"messages": [{"role": "user", "content": "x"}], "echo": true}`, "echo is not supported for chat", 400},
+		{chat, `{"messages": [{"role": "user", "content": "x", "prefix": true}]}`, "message 0: prefix is not supported", 400},
+		{chat, `{"messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "part 0 of the content has no text", 400},
+		{chat, `{"messages": [{"role": "user", "content": 1}]}`, "want a text or a list of parts", 400},
+		{chat, `{"messages": [{"Role": "user", "content": "x"}]}`, "message 0 has no role", 400},
+		{text, `{"prompt": "x", "stream": true, "stream_options": {"continuous_usage_stats": true}}`, "stream_options: continuous_usage_stats is not supported", 400},
+		{text, `{"prompt": "x", "repeat_penalty": 1e-45}`, `repeat_penalty is 1e-45, want `, 400},
+		{text, `{"prompt": "` + strings.Repeat("x", 64*2*s.model.Text.LongestToken()+1) + `"}`, " bytes, but the tokens of a context have at most ", 400},
 		{text, `{}`, "prompt is missing", 400},
 		{text, `{"prompt": "` + strings.Repeat("x", 65) + `"}`, "context_length_exceeded", 400},
 		{text, `{"prompt": "` + strings.Repeat("x", maxBody) + `"}`, "more than 8388608 bytes", 413},

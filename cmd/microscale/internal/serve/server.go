@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,17 +25,22 @@ type Config struct {
 	MaxTokens int              // of an answer; 0: until its context is full
 	Sampling  sampling.Options // for requests that do not give them
 
+	Access  Access
 	Aliases []string           // further names of the model that requests may use
 	Unknown func(field string) // if not nil, is called once for each unknown field of requests; calls do not overlap
+
+	readTime time.Duration // to send a request; 0: readTime
 }
 
 // Limits that no client needs to exceed.
 const (
 	maxBody      = 8 << 20          // bytes of a request
+	maxBodies    = 64 << 20         // bytes of all requests
 	readTime     = 30 * time.Second // to send a request
 	writeTime    = 30 * time.Second // to accept a part of an answer
 	idleTime     = 2 * time.Minute  // between requests of a connection
-	graceTime    = 10 * time.Second // for answers that run when the server stops
+	graceTime    = 8 * time.Second  // for answers that run when the server stops
+	closeTime    = 1 * time.Second  // for canceled answers to write their error
 	retrySeconds = "1"              // before a rejected request is worth repeating
 )
 
@@ -45,13 +51,17 @@ type Server struct {
 	pool    *pool
 	batch   *batch
 	unknown reporter
+	bodies  budget
 	passes  int           // over the weights for single tokens; who has the turn counts
 	turn    chan struct{} // holds an element while a forward pass runs
 	created int64
 	grace   time.Duration
 }
 
-// New returns a server of m.
+// normalized is how many times longer a text may be than its tokens: normalizers shorten characters.
+const normalized = 2
+
+// New returns a server of m. It limits the texts that m encodes to those that can fit into a context.
 func New(m *generation.Model, c Config) (*Server, error) {
 	c.Positions = m.Positions(c.Positions)
 	var contexts []*generation.Context
@@ -62,7 +72,13 @@ func New(m *generation.Model, c Config) (*Server, error) {
 		}
 		contexts = append(contexts, one)
 	}
-	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), unknown: reporter{report: c.Unknown, seen: map[string]bool{}}, turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime}, nil
+	m.Text.MaxBytes = c.Positions * m.Text.LongestToken() * normalized
+	s := &Server{
+		model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime,
+		unknown: reporter{report: c.Unknown, seen: map[string]bool{}},
+	}
+	s.bodies.free.Store(maxBodies)
+	return s, nil
 }
 
 // Handler returns the endpoints.
@@ -92,7 +108,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no %s %s: this server has POST /v1/chat/completions, POST /v1/completions and GET /v1/models", r.Method, r.URL.Path)})
 	})
-	return mux
+	return s.config.Access.guard(mux)
 }
 
 // checkModel returns an error unless a name is that of the served model, its last element, or an
@@ -112,13 +128,13 @@ func (s *Server) describe() modelObject {
 	return modelObject{ID: s.model.Name, Object: "model", Created: s.created, OwnedBy: "microscale"}
 }
 
-// Serve answers requests on a listener until ctx ends. Then it accepts no more requests,
-// waits ten seconds for those that run, and cancels the rest.
+// Serve answers requests on a listener until ctx ends. Then it accepts no more requests, waits eight seconds for those
+// that run, cancels the rest, and closes their connections after another second.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	answering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	h := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: readTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		Handler: s.Handler(), ReadTimeout: cmp.Or(s.config.readTime, readTime), WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return answering },
 	}
 	served := make(chan error, 1)
@@ -128,14 +144,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	grace, end := context.WithTimeout(answering, s.grace)
-	defer end()
-	err := h.Shutdown(grace)
+	err := shutdown(h, s.grace)
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = h.Shutdown(context.WithoutCancel(grace)) // the canceled answers end with their current pass
+		err = shutdown(h, closeTime) // canceled answers end with their current pass
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = h.Close()
 	}
 	return err
+}
+
+// shutdown waits for a time until all requests are answered.
+func shutdown(h *http.Server, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	return h.Shutdown(ctx)
 }
 
 // An apiError is an error as OpenAI's API reports it.
@@ -181,7 +205,7 @@ func asAPI(err error) *apiError {
 		return &apiError{status: http.StatusServiceUnavailable, Message: err.Error(), Code: "busy"}
 	case errors.Is(err, context.Canceled):
 		return &apiError{status: http.StatusServiceUnavailable, Message: "the server is stopping", Code: "stopping"}
-	case errors.As(err, &long):
+	case errors.As(err, &long), errors.As(err, new(*generation.TextTooLong)):
 		return &apiError{status: http.StatusBadRequest, Message: err.Error(), Code: "context_length_exceeded"}
 	case errors.Is(err, chat.ErrNoTemplate):
 		return &apiError{status: http.StatusBadRequest, Message: err.Error()}
@@ -202,12 +226,15 @@ func writeError(w http.ResponseWriter, e *apiError) {
 	if e.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retrySeconds)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(e.status)
-	_ = json.NewEncoder(w).Encode(map[string]*apiError{"error": e.typed()}) // a client that hung up needs no error
+	write(w, e.status, map[string]*apiError{"error": e.typed()})
 }
 
-func writeJSON(w http.ResponseWriter, document any) {
+func writeJSON(w http.ResponseWriter, document any) { write(w, http.StatusOK, document) }
+
+// write writes an answer. Its client may have hung up, which needs no error.
+func write(w http.ResponseWriter, status int, document any) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(document) // a client that hung up needs no answer
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(document)
 }

@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"math"
+	"unicode/utf8"
+
+	"github.com/microscale-go/microscale/generation"
+)
+
+// maxTopLogprobs is the number of most likely tokens that a request may ask for, as for chat in OpenAI's API.
+const maxTopLogprobs = 20
+
+// textLogprobs are the log probabilities of the tokens of a completion. Those of the first token of a prompt are null.
+type textLogprobs struct {
+	Tokens   []string             `json:"tokens"`
+	Logprobs []*float64           `json:"token_logprobs"`
+	Top      []map[string]float64 `json:"top_logprobs"` // with the token itself
+	Offsets  []int                `json:"text_offset"`  // in characters
+}
+
+// chatLogprobs are the log probabilities of the tokens of an answer to a conversation.
+type chatLogprobs struct {
+	Content []chatLogprob `json:"content"`
+}
+
+type chatLogprob struct {
+	tokenLogprob
+	Top []tokenLogprob `json:"top_logprobs"`
+}
+
+type tokenLogprob struct {
+	Token   string  `json:"token"`
+	Logprob float64 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
+}
+
+// tokenText returns a token as text. Bytes that are a part of a character are U+FFFD.
+func tokenText(t *generation.Text, token int32) string {
+	text, _ := t.Tokenizer.Decode([]uint32{uint32(token)}, false) // a token of the model
+	return text
+}
+
+// textLogprobsOf returns the log probabilities of the tokens of a text.
+func textLogprobsOf(t *generation.Text, tokens []generation.Logprob) *textLogprobs {
+	l, at := &textLogprobs{Tokens: []string{}, Logprobs: []*float64{}, Top: []map[string]float64{}, Offsets: []int{}}, 0
+	for _, p := range tokens {
+		text := tokenText(t, p.Token)
+		l.Tokens, l.Offsets = append(l.Tokens, text), append(l.Offsets, at)
+		at += utf8.RuneCountInString(text)
+		if math.IsNaN(p.Value) {
+			l.Logprobs, l.Top = append(l.Logprobs, nil), append(l.Top, nil)
+			continue
+		}
+		l.Logprobs = append(l.Logprobs, finite(p.Value))
+		top := map[string]float64{}
+		for _, other := range append(p.Top, generation.TokenLogprob{Token: p.Token, Value: p.Value}) {
+			name := tokenText(t, other.Token)
+			if _, ok := top[name]; !ok { // several tokens may have a text: the most likely one is first
+				top[name] = *finite(other.Value)
+			}
+		}
+		l.Top = append(l.Top, top)
+	}
+	return l
+}
+
+// finite returns a number that JSON has: the logarithm of zero becomes the smallest one.
+func finite(v float64) *float64 {
+	v = max(v, -math.MaxFloat32)
+	return &v
+}
+
+// chatLogprobsOf returns the log probabilities of the tokens of an answer.
+func chatLogprobsOf(t *generation.Text, tokens []generation.Logprob) *chatLogprobs {
+	one := func(p generation.TokenLogprob) tokenLogprob {
+		l := tokenLogprob{tokenText(t, p.Token), *finite(p.Value), []int{}}
+		for _, b := range []byte(l.Token) {
+			l.Bytes = append(l.Bytes, int(b))
+		}
+		return l
+	}
+	l := &chatLogprobs{Content: []chatLogprob{}}
+	for _, p := range tokens {
+		c := chatLogprob{one(generation.TokenLogprob{Token: p.Token, Value: p.Value}), []tokenLogprob{}}
+		for _, other := range p.Top {
+			c.Top = append(c.Top, one(other))
+		}
+		l.Content = append(l.Content, c)
+	}
+	return l
+}

@@ -1,0 +1,141 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
+
+// A scored is an answer with log probabilities.
+type scored struct {
+	Choices []struct {
+		Index    int
+		Text     string
+		Logprobs *struct {
+			Tokens        []string
+			TokenLogprobs []*float64           `json:"token_logprobs"`
+			TopLogprobs   []map[string]float64 `json:"top_logprobs"`
+			TextOffset    []int                `json:"text_offset"`
+			Content       []struct {
+				Token   string
+				Logprob float64
+				Bytes   []int
+				Top     []struct {
+					Token   string
+					Logprob float64
+				} `json:"top_logprobs"`
+			}
+		}
+	}
+	Usage struct {
+		PromptTokens     int `json:"prompt_tokens"`
+		CompletionTokens int `json:"completion_tokens"`
+	}
+}
+
+func (s *testServer) score(t *testing.T, path, parameters string) (a scored) {
+	t.Helper()
+	status, text := s.post(t, path, "{"+parameters+"}")
+	if err := json.Unmarshal([]byte(text), &a); err != nil || status != 200 {
+		t.Fatalf("%s: %d %s (%v)", parameters, status, text, err)
+	}
+	return a
+}
+
+// TestPrompts compares the four forms of prompts, alone and in a list.
+func TestPrompts(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	const rest = `, "max_tokens": 5, "temperature": 0`
+	want := s.score(t, "/v1/completions", `"prompt": "Hi"`+rest).Choices[0].Text
+	for _, form := range []string{`"Hi"`, `["Hi"]`, `[72, 105]`, `[[72, 105]]`, `["Ho", "Hi"]`, `[[72, 111], [72, 105], [1]]`} {
+		for _, echo := range []string{"", "Hi"} {
+			a := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "echo": %t%s`, form, echo != "", rest))
+			n := len(a.Choices)
+			at := min(1, n-1)
+			if c := a.Choices[at]; c.Text != echo+want || c.Index != at || c.Logprobs != nil || a.Usage.CompletionTokens != 5*n {
+				t.Errorf("%s, echo %q: got %+v, want %q", form, echo, a, want)
+			}
+		}
+	}
+}
+
+// TestEcho scores a prompt as lm_eval does: the sums of probabilities over all next tokens are 1, each token has the
+// probability that a shorter prompt gives it, and the most likely token is the one that is generated.
+func TestEcho(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	prompt := strings.Repeat("Hello é", 90) // more than one pass
+	quoted, _ := json.Marshal(prompt)
+	a := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "echo": true, "logprobs": 20, "max_tokens": 1, "temperature": 0`, quoted))
+	c, n := a.Choices[0], len(prompt)
+	l := c.Logprobs
+	if len(l.Tokens) != n+1 || len(l.TokenLogprobs) != n+1 || len(l.TopLogprobs) != n+1 || len(l.TextOffset) != n+1 || a.Usage.PromptTokens != n || a.Usage.CompletionTokens != 1 {
+		t.Fatalf("%d tokens: got %d, %d, %d, %d, usage %+v", n, len(l.Tokens), len(l.TokenLogprobs), len(l.TopLogprobs), len(l.TextOffset), a.Usage)
+	}
+	if l.TokenLogprobs[0] != nil || l.TopLogprobs[0] != nil || l.Tokens[0] != "H" || l.TextOffset[1] != 1 || !strings.HasPrefix(c.Text, prompt) {
+		t.Errorf("the first token: %v, %v, %q", l.TokenLogprobs[0], l.TopLogprobs[0], l.Tokens[0])
+	}
+	for _, at := range []int{1, 3, 300, 511, 512, 513, 600, n - 1, n} {
+		if at < n && prompt[at-1] >= 0x80 || at < n && prompt[at] >= 0x80 {
+			continue // not a text
+		}
+		short, _ := json.Marshal(prompt[:at])
+		one := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "logprobs": 20, "max_tokens": 1, "temperature": 0`, short)).Choices[0].Logprobs
+		for token, want := range one.TopLogprobs[0] {
+			if got, ok := l.TopLogprobs[at][token]; ok && math.Abs(got-want) > 1e-4 {
+				t.Errorf("token %d: log probability of %q is %g, want %g", at, token, got, want)
+			}
+		}
+		highest := math.Inf(-1)
+		for _, v := range l.TopLogprobs[at] {
+			highest = max(highest, v)
+		}
+		if *one.TokenLogprobs[0] != one.TopLogprobs[0][one.Tokens[0]] || math.Abs(*one.TokenLogprobs[0]-highest) > 1e-4 || *l.TokenLogprobs[at] > highest {
+			t.Errorf("token %d: the most likely one has %g, want %g", at, *one.TokenLogprobs[0], highest)
+		}
+	}
+	b := s.score(t, "/v1/completions", `"prompt": [[72, 105], [72]], "echo": true, "logprobs": 1, "max_tokens": 0`)
+	if b.Choices[0].Text != "Hi" || len(b.Choices[0].Logprobs.Tokens) != 2 || len(b.Choices[1].Logprobs.Tokens) != 1 || b.Usage.CompletionTokens != 0 {
+		t.Errorf("without tokens: %+v", b)
+	}
+	if again := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "max_tokens": 1, "temperature": 0`, quoted)); prompt+again.Choices[0].Text != c.Text {
+		t.Errorf("the next request: %q, want the end of %q", again.Choices[0].Text, c.Text)
+	}
+}
+
+// TestChatLogprobs checks the log probabilities of an answer to a conversation.
+func TestChatLogprobs(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	a := s.score(t, "/v1/chat/completions", `"messages": [{"role": "user", "content": "Hi"}], "logprobs": true, "top_logprobs": 3, "max_tokens": 4, "temperature": 0`)
+	l := a.Choices[0].Logprobs.Content
+	if len(l) != 4 {
+		t.Fatalf("got %+v", a)
+	}
+	for _, c := range l {
+		if len(c.Top) != 3 || c.Top[0].Logprob != c.Logprob || c.Top[0].Token != c.Token || c.Top[1].Logprob > c.Logprob || len(c.Bytes) != len(c.Token) || c.Logprob > 0 {
+			t.Errorf("got %+v", c)
+		}
+	}
+}
+
+// TestMessages passes fields of messages to the template, and reports those that it does not read.
+func TestMessages(t *testing.T) {
+	var unknown []string
+	s := start(t, Config{Parallel: 1, Unknown: func(field string) { unknown = append(unknown, field) }})
+	s.model.Text.Template = "{% for m in messages %}{{ m.name }}{{ m.reasoning_content }}{{ m.content }}{% endfor %}"
+	for message, want := range map[string]int{
+		`"content": "12345"`:                5,
+		`"content": "12345", "name": "ada"`: 8,
+		`"reasoning_content": "think", "content": "12345", "name": "ada", "tool_calls": [], "refusal": null`:                                     13,
+		`"content": [{"type": "text", "text": "12"}, {"type": "text", "text": "45", "cache_control": {"type": "ephemeral"}, "x": 1}], "moon": 1`: 5,
+	} {
+		a := s.score(t, "/v1/chat/completions", `"messages": [{"role": "user", `+message+`}], "max_tokens": 1, "stream_options": {"y": 1, "include_obfuscation": false}`)
+		if a.Usage.PromptTokens != want {
+			t.Errorf("%s: %d tokens, want %d", message, a.Usage.PromptTokens, want)
+		}
+	}
+	if got := fmt.Sprint(unknown); len(unknown) != 3 || !strings.Contains(got, "stream_options.y") || !strings.Contains(got, "messages.moon") || !strings.Contains(got, "messages.content.x") {
+		t.Errorf("reported %v", unknown)
+	}
+}

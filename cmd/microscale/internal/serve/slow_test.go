@@ -1,0 +1,142 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dial sends the beginning of a request.
+func (s *testServer) dial(t *testing.T, text string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // again, for some
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestMissingBody sends requests whose bodies never come. Paths that need none answer at once and close the
+// connection; the others do when the time to send a request is over.
+func TestMissingBody(t *testing.T) {
+	s := start(t, Config{Parallel: 1, readTime: time.Second / 2})
+	for request, want := range map[string]string{
+		"GET /health":          "200",
+		"POST /nope":           "404",
+		"PUT /v1/completions":  "405",
+		"GET /v1/models":       "200",
+		"POST /v1/completions": "408",
+	} {
+		for _, length := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
+			c := s.dial(t, request+" HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n\r\n")
+			text, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 "+want) {
+				t.Errorf("%s: got %.40q (%v), want %s and the end of the connection", request, text, err, want)
+			}
+		}
+	}
+	c := s.dial(t, "GET /health HTTP/1.1\r\nHost: x\r\n") // an incomplete header
+	if text, err := io.ReadAll(c); err != nil {
+		t.Errorf("got %q, %v, want the end of the connection", text, err)
+	}
+}
+
+// TestReuse sends two requests over a connection, the first of which waits for longer than the time to send one.
+func TestReuse(t *testing.T) {
+	s := start(t, Config{Parallel: 1, Queue: 1, readTime: time.Second / 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	s.stream(ctx, t, 4000)
+	const text = `{"prompt": "x", "max_tokens": 1}`
+	c := s.dial(t, fmt.Sprintf("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(text), text))
+	time.Sleep(2 * s.config.readTime)
+	cancel()
+	read := bufio.NewReader(c)
+	for range 2 {
+		r, err := http.ReadResponse(read, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := body(t, r); r.StatusCode != http.StatusOK || r.Close {
+			t.Errorf("%d %s, close %v", r.StatusCode, text, r.Close)
+		}
+		if _, err := io.WriteString(c, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStopBody stops a server with connections that send nothing, a part of a header, a part of a body, and that do
+// not read their answer.
+func TestStopBody(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	s.grace = 100 * time.Millisecond
+	for _, text := range []string{"", "POST /v1/c", "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"} {
+		s.dial(t, text)
+	}
+	const request = `{"prompt": "x", "max_tokens": 4000, "stream": true}`
+	s.dial(t, fmt.Sprintf("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(request), request))
+	for deadline := time.Now().Add(5 * time.Second); len(s.pool.running) == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBudget checks that requests beyond the budget of bytes are rejected, and that their bytes are given back.
+func TestBudget(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	s.bodies.free.Store(1000)
+	request := `{"prompt": "x", "max_tokens": 1, "user": "` + strings.Repeat("x", 900) + `"}`
+	for range 3 {
+		if status, text := s.post(t, "/v1/completions", request); status != http.StatusOK {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	c := s.dial(t, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n"+request[:500])
+	for deadline := time.Now().Add(5 * time.Second); s.bodies.free.Load() > 500 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if status, text := s.post(t, "/v1/completions", request); status != http.StatusServiceUnavailable || !strings.Contains(text, `"code":"busy"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); s.bodies.free.Load() < 1000; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are free, want 1000", s.bodies.free.Load())
+		}
+	}
+}
+
+// TestGone checks that a request whose client left while it waited encodes nothing.
+func TestGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := newPool(nil, 0)
+	p.running = make(chan struct{}, 1)
+	cancel()
+	for range 100 { // both are possible each time
+		if err := p.begin(ctx); !errors.Is(err, context.Canceled) || len(p.running) != 0 {
+			t.Fatalf("got %v with %d running", err, len(p.running))
+		}
+	}
+	q := request{Prompt: &prompts{texts: []string{"x"}}}
+	if _, err := q.completion(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
