@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 
 // Admit returns the error that [Plan.Run] would return for the destination. It creates nothing.
 func (p *Plan) Admit(dst string, force bool) error {
-	if err := p.admitName(dst); err != nil {
+	if err := errors.Join(p.admitName(dst), p.admitLinks()); err != nil {
 		return err
 	}
 	o := p.outputAt(dst)
@@ -54,6 +55,17 @@ func (p *Plan) names() map[string]bool {
 		names[file.Name] = true
 	}
 	return names
+}
+
+// admitLinks returns an error if an auxiliary file of the source is a link to a file elsewhere: whoever made the
+// source may not know what a copy of it publishes.
+func (p *Plan) admitLinks() error {
+	for _, o := range p.others() {
+		if o.Outside != "" {
+			return fmt.Errorf("%s: a link to %s, outside of the source, which the result would contain: replace it by a copy of the file, or remove it", o.Path, o.Outside)
+		}
+	}
+	return nil
 }
 
 // admit returns an error if the destination must not be written.
@@ -134,6 +146,34 @@ func (o *output) noLinks() error {
 			return fmt.Errorf("%s: a link or special file, which no run creates here: move it away or choose another destination", path)
 		}
 		return nil
+	})
+}
+
+// foreign returns the first entry of a directory that is neither a regular file with one of the names, nor a directory
+// on the way to one, nor the journal. A run that is finished must not take it into the result, or delete it.
+func foreign(dir string, names map[string]bool) error {
+	folders := map[string]bool{".": true}
+	for name := range names {
+		for ; name != "."; name = path.Dir(name) {
+			folders[path.Dir(name)] = true
+		}
+	}
+	return filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s: list its files: %w", dir, err)
+		}
+		name, err := filepath.Rel(dir, at)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		switch {
+		case e.IsDir() && folders[name], e.Type().IsRegular() && (names[name] || name == markerName):
+			return nil
+		case names[name]:
+			return fmt.Errorf("%s: a link or special file, which no run writes: remove it, and run again", at)
+		}
+		return fmt.Errorf("%s: not a file of the result: move it away", at)
 	})
 }
 

@@ -124,7 +124,8 @@ type part struct {
 	written   map[string]uint64  // checksums of files without weights
 	complete  bool
 	merged    bool
-	size      int64 // of the journal
+	swept     map[int]uint32 // bits of the amax of each weight that the worker read
+	size      int64          // of the journal
 }
 
 // dir returns the directory of the part of a worker.
@@ -174,7 +175,7 @@ func findParts(dst string) (*merging, error) {
 		case errors.Is(err, os.ErrNotExist):
 			continue // check reports it
 		case errors.Is(err, durable.ErrHeld):
-			err = fmt.Errorf("%s: worker %d is still writing (%s is locked): wait for it", dst, i, m.dir(i))
+			err = fmt.Errorf("%s: worker %d or another merge uses %s, which is locked: wait for it", dst, i, m.dir(i))
 		case err == nil:
 			m.locks = append(m.locks, held)
 			err = m.parts[i].read(m.dir(i))
@@ -210,11 +211,13 @@ func (p *part) read(dir string) error {
 	if err != nil {
 		return err
 	}
-	p.done, p.written, p.size = map[int]*doneTiles{}, map[string]uint64{}, size
+	p.done, p.written, p.swept, p.size = map[int]*doneTiles{}, map[string]uint64{}, map[int]uint32{}, size
 	for _, r := range records {
 		switch {
 		case r.Begin != nil:
 			p.beginning = r.Begin
+		case r.Amax != nil:
+			p.swept[r.Amax.Weight] = r.Amax.Bits
 		case r.Done != nil:
 			p.done[r.Done.Weight] = r.Done
 		case r.Auxiliary != "":
@@ -232,18 +235,56 @@ func (p *part) read(dir string) error {
 func (m *merging) check(ctx context.Context, report func(verify.Progress)) error {
 	for i, p := range m.parts {
 		if _, err := os.Lstat(m.dir(i)); errors.Is(err, os.ErrNotExist) {
-			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is missing (%s): run that worker", m.dst, i, len(m.parts), m.dir(i)))
+			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is missing (%s): run that worker, wait until it starts, or move its part here", m.dst, i, len(m.parts), m.dir(i)))
 		}
 		if p.beginning == nil || !p.complete {
 			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is incomplete (%s): resume that worker", m.dst, i, len(m.parts), m.dir(i)))
 		}
-		want := *m.parts[0].beginning
-		want.Worker = i
-		if err := p.beginning.matches(&want, m.dir(0)); err != nil || want.Workers != len(m.parts) {
+		if !m.samePlan(i) {
 			return because(ErrChanged, fmt.Errorf("%s: the parts of workers 0 and %d have different sources or options: run one of them again, without resuming", m.dst, i))
+		}
+		if err := foreign(m.dir(i), m.namesOf(i)); err != nil {
+			return err
 		}
 	}
 	return m.checkFiles(ctx, report)
+}
+
+// samePlan reports whether a part has the plan and the source of that of worker 0. Workers may read copies of the
+// source, whose files have other times. Amaxes that several read are equal.
+func (m *merging) samePlan(worker int) bool {
+	first, p := m.parts[0], m.parts[worker]
+	want, got := first.beginning.timeless(), p.beginning.timeless()
+	want.Worker = worker
+	for weight, bits := range p.swept {
+		if other, ok := first.swept[weight]; ok && other != bits {
+			return false
+		}
+		first.swept[weight] = bits
+	}
+	return got.matches(want, m.dir(0)) == nil && want.Workers == len(m.parts)
+}
+
+// timeless returns b without the times of files.
+func (b *beginning) timeless() *beginning {
+	copied := *b
+	copied.Source = slices.Clone(b.Source)
+	for i := range copied.Source {
+		copied.Source[i].Time = 0
+	}
+	return &copied
+}
+
+// namesOf returns the names of the files that the part of a worker may have. A merge that was killed may have moved
+// those of the other workers to the part of worker 0.
+func (m *merging) namesOf(worker int) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range m.parts[0].beginning.Files {
+		if worker == 0 || f.Worker == worker {
+			names[filepath.ToSlash(m.name(f))] = true
+		}
+	}
+	return names
 }
 
 // checkFiles compares the files of the parts with their checksums.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -185,6 +186,122 @@ func lengthenHeader(path string) error {
 	n := binary.LittleEndian.Uint64(data)
 	binary.LittleEndian.PutUint64(data, n+8)
 	return os.WriteFile(path, slices.Insert(data, int(8+n), []byte("        ")...), 0o600)
+}
+
+// TestMergeCopies merges the parts of workers that read copies of a source, of which the files have other times, and
+// rejects those of sources with other bytes.
+func TestMergeCopies(t *testing.T) {
+	model := workersModel(3)
+	src := writeModel(t, model, madeConfig)
+	whole := filepath.Join(t.TempDir(), "whole")
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	copied, changed := filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), "changed")
+	for _, dir := range []string{copied, changed} {
+		if err := os.CopyFS(dir, os.DirFS(src)); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if err := os.Chtimes(filepath.Join(dir, e.Name()), time.Time{}, time.Unix(1e9, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := change(filepath.Join(changed, "model-00001-of-00003.safetensors"), func(data []byte) { data[len(data)-1] ^= 1 }); err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []string{copied, changed} {
+		dst := filepath.Join(t.TempDir(), "dst")
+		for i, from := range []string{src, second, src} {
+			work(t, from, "nvfp4", dst, i, 3)
+		}
+		_, err := Merge(context.Background(), dst, RunOptions{})
+		if second == changed {
+			if !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "workers 0 and 1 have different sources") {
+				t.Errorf("sources with other bytes: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameResult(t, dst, whole)
+	}
+}
+
+// TestMergeAmax rejects parts whose workers read other values of a weight than the one that converts it, where no
+// sample of the source shows it.
+func TestMergeAmax(t *testing.T) {
+	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
+	for i := range 3 {
+		work(t, src, "nvfp4", dst, i, 3)
+	}
+	m, err := findParts(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.unlock()
+	shared := 0
+	for weight := range m.parts[1].swept {
+		if _, ok := m.parts[0].swept[weight]; ok {
+			shared++
+			m.parts[1].swept[weight]++
+		}
+	}
+	if err := m.check(t.Context(), nil); shared == 0 || !errors.Is(err, ErrChanged) {
+		t.Errorf("%d amaxes that differ: %v", shared, err)
+	}
+}
+
+// TestMergeForeign: files and links of others in any part are an error, and stay.
+func TestMergeForeign(t *testing.T) {
+	src := writeModel(t, workersModel(3), madeConfig)
+	for i := range 3 {
+		for what, put := range map[string]func(dir, weights string) (string, error){
+			"a file": func(dir, _ string) (string, error) {
+				path := filepath.Join(dir, "notes.txt")
+				return path, os.WriteFile(path, []byte("precious"), 0o600)
+			},
+			"a directory": func(dir, _ string) (string, error) {
+				path := filepath.Join(dir, "other")
+				return path, os.Mkdir(path, 0o700)
+			},
+			"a link": func(dir, weights string) (string, error) {
+				path := filepath.Join(dir, weights)
+				kept := filepath.Join(filepath.Dir(dir), "kept")
+				return path, errors.Join(os.Rename(path, kept), os.Symlink(kept, path))
+			},
+		} {
+			dst := filepath.Join(t.TempDir(), "dst")
+			for k := range 3 {
+				work(t, src, "nvfp4", dst, k, 3)
+			}
+			path, err := put(partDir(dst, i, 3), fmt.Sprintf("model-%05d-of-00003.safetensors", i+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Merge(context.Background(), dst, RunOptions{}); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
+				t.Errorf("%s in part %d: error %v, want one for %s", what, i, err, path)
+			}
+			if _, err := os.Lstat(path); err != nil {
+				t.Errorf("%s in part %d: %v", what, i, err)
+			}
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			if what == "a link" {
+				continue
+			}
+			if _, err := Merge(context.Background(), dst, RunOptions{}); err != nil {
+				t.Errorf("%s in part %d: after it was removed: %v", what, i, err)
+			}
+		}
+	}
 }
 
 // TestMergeCrafted checks that a merge moves no files that a journal names outside the parts.

@@ -68,7 +68,7 @@ func (p *Plan) outputAt(final string) *output {
 // newOutput creates and locks the partial directory. The destination must not exist, unless
 // force is set and it is a checkpoint.
 func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
-	if err := p.admitName(final); err != nil {
+	if err := errors.Join(p.admitName(final), p.admitLinks()); err != nil {
 		return nil, err
 	}
 	source, o := p.source.Source, p.outputAt(final)

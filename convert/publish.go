@@ -11,6 +11,9 @@ import (
 // set. On error, the finished result stays in the partial directory.
 func (o *output) name() error {
 	o.finished = true
+	if err := foreign(o.partial, o.names); err != nil {
+		return fmt.Errorf("%w; the finished result is in %s: resume the run to rename it", err, o.partial)
+	}
 	err := o.rename()
 	switch {
 	case errors.Is(err, os.ErrExist):

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/microscale-go/microscale/tokenizer"

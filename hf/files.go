@@ -16,6 +16,10 @@ type Other struct {
 	Name string // path in the directory, with slashes
 	Path string // path to read; may be a link to a file
 	Size int64  // bytes
+
+	// Outside is the file that a link leads to, if that is neither in the directory nor a blob of the cache of
+	// huggingface_hub that the directory belongs to: it may be any file of the user.
+	Outside string
 }
 
 // A Skipped is a file or a folder that does not belong to the checkpoint.
@@ -137,7 +141,7 @@ func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 		case strings.HasSuffix(e.Name(), indexSuffix):
 			skip("an index of other weights")
 		default:
-			c.others = append(c.others, Other{name, at, info.Size()})
+			c.others = append(c.others, Other{name, at, info.Size(), c.outside(at)})
 		}
 	}
 	if folder == "" {
@@ -145,6 +149,29 @@ func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 		slices.Sort(c.extra)
 		slices.SortFunc(c.skipped, func(a, b Skipped) int { return strings.Compare(a.Name, b.Name) })
 	}
+}
+
+// outside returns the file that a path leads to, if it is not one of the checkpoint.
+func (c *Checkpoint) outside(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return ""
+	}
+	target, err := filepath.EvalSymlinks(path)
+	root, rootErr := filepath.EvalSymlinks(c.Path)
+	if err != nil || rootErr != nil {
+		return path // it is gone meanwhile
+	}
+	folders := []string{root}
+	if snapshots := filepath.Dir(root); filepath.Base(snapshots) == "snapshots" {
+		folders = append(folders, filepath.Join(filepath.Dir(snapshots), "blobs"))
+	}
+	for _, folder := range folders {
+		if name, err := filepath.Rel(folder, target); err == nil && filepath.IsLocal(name) {
+			return ""
+		}
+	}
+	return target
 }
 
 // knows reports whether a file of the directory is the configuration, the index or a shard.

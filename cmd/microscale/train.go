@@ -73,6 +73,7 @@ func (f *trainFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", show.OneLine(fmt.Errorf("%s: %w", f.out, train.ErrDone)))
 		return training.PrintDone(cmd.OutOrStdout(), f.out, *f.asJSON)
 	}
+	job.Resize()
 	c, corpus, err := f.config(cmd, job)
 	if err != nil {
 		return err

@@ -185,3 +185,50 @@ func countedCalls(log, calls string) string {
 	}
 	return b.String()
 }
+
+// TestResumeRanks interrupts runs of several ranks, and follows the advice of each: the command line has no other flags,
+// and the run has the ranks and the losses of an uninterrupted one.
+func TestResumeRanks(t *testing.T) {
+	for _, flags := range []string{"--tp 2", "--dp 2 --grad-reduce bf16", "--tp 2 --dp 2"} {
+		args := append(strings.Fields("train --data synthetic: --hidden 64 --layers 2 --heads 2 --kv-heads 2 --intermediate 64 --sequence 32 --batch 4 --steps 12 --eval-tokens 512 --threads 1 --checkpoint-every 1 --recipe mxfp8"), strings.Fields(flags)...)
+		dir := t.TempDir()
+		out, whole := filepath.Join(dir, "out"), filepath.Join(dir, "whole")
+		done(t, append(args, "--out", whole)...)
+		cmd, _, stderr := process(t, append(args, "--out", out)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if found, _ := filepath.Glob(filepath.Join(out, "checkpoint", "step-*", "state.json")); len(found) > 0 {
+				break
+			}
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Skipf("%s: the run was complete before it was interrupted", flags)
+		}
+		_, advice, ok := strings.Cut(strings.TrimSpace(stderr.String()), "to resume, run microscale ")
+		if !ok {
+			t.Fatalf("%s: got %s", flags, stderr)
+		}
+		status, _, again := execute("", strings.Fields(advice)...)
+		if status != exitDone {
+			t.Errorf("%s: %s: status %d, %s", flags, advice, status, again)
+			continue
+		}
+		const name = "model.safetensors"
+		got, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(whole, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: %s differs from that of an uninterrupted run", flags, name)
+		}
+	}
+}

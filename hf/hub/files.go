@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -141,7 +142,7 @@ func (c *Client) fetch(ctx context.Context, k cache, r Repository, commit string
 	}
 	blob := filepath.Join(blobs, f.etag())
 	if info, err := os.Stat(blob); err != nil || info.Size() != f.Size {
-		partial, err := os.CreateTemp(blobs, f.etag()+".*.incomplete")
+		partial, err := newFile(filepath.Join(blobs, fmt.Sprintf("%s.%016x.incomplete", f.etag(), rand.Uint64())))
 		if err != nil {
 			return err
 		}
@@ -151,14 +152,16 @@ func (c *Client) fetch(ctx context.Context, k cache, r Repository, commit string
 		if err != nil {
 			return err
 		}
-		if err := os.Chmod(partial.Name(), 0o644); err != nil {
-			return err
-		}
 		if err := os.Rename(partial.Name(), blob); err != nil {
 			return err
 		}
 	}
 	return k.link(commit, f, blob)
+}
+
+// newFile creates a file, with the permissions that the umask leaves.
+func newFile(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
 // link creates the name of a blob in the snapshot: a relative link, or a copy if the filesystem has no
@@ -182,7 +185,7 @@ func (k cache) link(commit string, f file, blob string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(at, content, 0o644)
+	return os.WriteFile(at, content, 0o666)
 }
 
 // name writes the reference of a revision.
@@ -194,7 +197,7 @@ func (k cache) name(revision, commit string) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
 		return err
 	}
-	return os.WriteFile(at, []byte(commit), 0o644)
+	return os.WriteFile(at, []byte(commit), 0o666)
 }
 
 // download writes a file to w. The reader compares it with the hub's hash.

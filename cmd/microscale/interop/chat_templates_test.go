@@ -30,7 +30,7 @@ func TestChatTemplates(t *testing.T) {
 	lists := make([][]message, len(conversations))
 	for i, c := range conversations {
 		for _, m := range c {
-			lists[i] = append(lists[i], message(m))
+			lists[i] = append(lists[i], message{m.Role, m.Content})
 		}
 	}
 	data, err := json.Marshal(lists)

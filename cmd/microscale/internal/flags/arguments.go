@@ -58,7 +58,7 @@ func FlagValues(cmd *cobra.Command) (list []FlagValue) {
 }
 
 // transient are the flags that a resumed run may change.
-var transient = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true, "dp": true, "timeout": true, "mpi-library": true, "config": true}
+var transient = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true, "timeout": true, "mpi-library": true, "config": true}
 
 // StoredArguments returns the flags of a run as pairs of name and value, for
 // TakeArguments.

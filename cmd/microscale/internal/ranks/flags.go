@@ -66,6 +66,15 @@ func parseGatherFormat(name string) (bf16 bool, err error) {
 	return i == 1, nil
 }
 
+// Resize sets the number of ranks again, after flags were set that a resumed run takes from its checkpoint. That of an
+// MPI job is the number of its processes.
+func (j *Job) Resize() {
+	if j.world == nil {
+		j.ranks = max(1, int(*j.flags.dp)) * j.flags.tensor()
+		j.local = j.ranks
+	}
+}
+
 // Prepare sets the flags that others imply: --microbatches is by default the number of ranks that
 // divide them.
 func (j *Job) Prepare(cmd *cobra.Command) error {
