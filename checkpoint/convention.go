@@ -110,11 +110,10 @@ func LookupConvention(name string) (*Convention, error) {
 // gpt-oss for experts with biases, compressed-tensors if it supports the format, and plain
 // otherwise, or if there is no config.json.
 func (m *Model) DefaultConvention(f quant.Format) *Convention {
-	biased := func(w *Weight) bool { return w.experts != nil && w.experts.biased }
 	switch {
 	case m.Source.Config == nil:
 		return &plain
-	case gptOSS.Holds(f) && slices.ContainsFunc(m.Weights, biased):
+	case gptOSS.Holds(f) && slices.ContainsFunc(m.Weights, (*Weight).ExpertsBiased):
 		return &gptOSS
 	case compressedTensors.Holds(f):
 		return &compressedTensors

@@ -5,45 +5,36 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// fusedExperts are the families with all experts of a layer in two tensors,
-// X.experts.gate_up_proj and X.experts.down_proj. The layout of other families is not guessed:
-// [experts, in, out] and [experts, out, in] are indistinguishable if a model is as wide as its
-// experts.
-//
-// Sources: the experts' classes of transformers (models/llama4, gpt_oss, qwen3_vl_moe,
-// qwen3_5_moe), and the files of the published models.
-var fusedExperts = []struct {
-	modelTypes []string
-	experts
-}{
-	{[]string{"llama4", "llama4_text"}, experts{transposed: true}},
-	{[]string{"qwen3_vl_moe", "qwen3_vl_moe_text"}, experts{transposed: true}},
-	{[]string{"qwen3_5_moe", "qwen3_5_moe_text"}, experts{}},
-	{[]string{"gpt_oss"}, experts{transposed: true, interleaved: true, biased: true}},
-}
-
-// experts is the layout of the experts of a layer in one tensor.
-type experts struct {
-	transposed  bool // [experts, in, out], where linear modules are [out, in]
-	interleaved bool // rows of gate and up alternate; else those of gate come first
-	biased      bool // they have biases, which would have to be split along with them
-}
-
-// The names of fused experts.
+// The names of fused experts in files of transformers.
 const (
 	gateUp = ".experts.gate_up_proj"
 	down   = ".experts.down_proj"
 )
 
-// IsFused reports whether a name is that of fused experts.
+// IsFused reports whether a name is that of fused experts in files of transformers.
 func IsFused(name string) bool {
 	return strings.HasSuffix(name, gateUp) || strings.HasSuffix(name, down)
+}
+
+// Family returns the structure of the model.
+func (m *Model) Family() *family.Model {
+	if m.family == nil {
+		m.family = family.New(m.Source.Config, func(yield func(string, []int64) bool) {
+			for _, t := range m.Source.Tensors() {
+				if !yield(t.Name, t.Shape) {
+					return
+				}
+			}
+		})
+	}
+	return m.family
 }
 
 // ExpertModules returns the modules by which clients look up whether the experts in a weight are
@@ -51,51 +42,55 @@ func IsFused(name string) bool {
 // experts of a layer, and look it up by its own name (vLLM's and SGLang's modelopt and fp8) or by
 // the names of the linear modules of its first expert (their compressed-tensors).
 func (w *Weight) ExpertModules() []string {
-	if len(w.Shape) != 3 || !IsFused(w.Name) {
+	if w.stack == nil {
 		return nil
 	}
-	if parent, ok := strings.CutSuffix(w.Name, ".gate_up_proj"); ok {
-		return []string{parent, parent + ".0.gate_proj", parent + ".0.up_proj"}
+	modules := []string{w.stack.Module}
+	if module, ok := strings.CutSuffix(w.Name, weightSuffix); ok {
+		modules = append(modules, module)
 	}
-	return []string{strings.TrimSuffix(w.Name, ".down_proj") + ".0.down_proj"}
+	for _, part := range w.stack.Parts {
+		modules = append(modules, w.stack.Module+".0."+part)
+	}
+	return modules
 }
 
-// expertsOf returns the layout of the experts in a tensor; nil if it holds none or the layout is
-// unknown. The shape is that of the file if stored is true, else [experts, out, in]. It must
-// match the width of the model.
-func (m *Model) expertsOf(name string, shape []int64, stored bool) *experts {
-	if len(shape) != 3 || !IsFused(name) {
+// ExpertsUnlisted returns the weights with all experts of a layer that are neither quantized nor on the ignore
+// list by any of their modules: clients would look for scales, or load nothing.
+func (m *Model) ExpertsUnlisted() (weights []*Weight) {
+	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured {
 		return nil
 	}
-	e, wide := m.fusedExperts(), 2 // the dimension that is as wide as the model
-	if e == nil {
-		return nil
-	}
-	if strings.HasSuffix(name, down) != (stored && e.transposed) {
-		wide = 1
-	}
-	if hidden := m.Source.Integer("hidden_size"); hidden == 0 || shape[wide] != hidden {
-		return nil
-	}
-	return e
-}
-
-// fusedExperts returns the layout of fused experts in models of this type; nil if it is unknown.
-func (m *Model) fusedExperts() *experts {
-	whole, text := m.Source.ModelType()
-	for _, row := range fusedExperts {
-		if slices.Contains(row.modelTypes, whole) || slices.Contains(row.modelTypes, text) {
-			return &row.experts
+	ignored := m.Convention.ignored(m.Ignore)
+	for _, w := range m.Weights {
+		if modules := w.ExpertModules(); modules != nil && !w.Quantized() && !slices.ContainsFunc(modules, ignored) {
+			weights = append(weights, w)
 		}
 	}
-	return nil
+	return weights
+}
+
+// setStack finds whether a weight holds all experts of a layer. Its shape is that of the file if stored is
+// true, else [experts, out, in].
+func (m *Model) setStack(w *Weight, stored bool) {
+	if w.stack = m.Family().StackOf(w.Name, w.Shape, stored); w.stack == nil {
+		return
+	}
+	module, isWeight := strings.CutSuffix(w.Name, weightSuffix)
+	bias := w.Name + "_bias"
+	if isWeight {
+		bias = module + ".bias"
+	}
+	if _, ok := m.Source.Lookup(bias); ok {
+		w.stack.Biased = true
+	}
 }
 
 // unquantized returns a tensor as a weight. Transposed experts get the shape of linear modules, which
 // those of a GGUF file have already.
 func (m *Model) unquantized(t *hf.Tensor) *Weight {
 	w := &Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: parts{Codes: t}, untransposed: m.viewed != nil}
-	w.experts = m.expertsOf(t.Name, t.Shape, !w.untransposed)
+	m.setStack(w, !w.untransposed)
 	if w.transposedFile() {
 		w.Shape = swapped(t.Shape)
 	}
@@ -110,7 +105,7 @@ func swapped(shape []int64) []int64 {
 
 // Transposed reports whether safetensors files of the model hold the values as [experts, in, out].
 // Shape is always [experts, out, in].
-func (w *Weight) Transposed() bool { return w.view == nil && w.experts != nil && w.experts.transposed }
+func (w *Weight) Transposed() bool { return w.view == nil && w.ExpertsKnown() && w.stack.Transposed }
 
 // transposedFile reports whether the file of the weight holds its values as [experts, in, out]. It is
 // false for the codes of quantized weights.
@@ -121,20 +116,33 @@ func (w *Weight) transposedFile() bool { return w.Transposed() && !w.untranspose
 func (w *Weight) Rearranged() bool { return w.view != nil || w.Transposed() && w.untransposed }
 
 // ExpertsKnown reports whether the weight holds all experts of a layer in a known layout.
-func (w *Weight) ExpertsKnown() bool { return w.experts != nil }
+func (w *Weight) ExpertsKnown() bool { return w.stack != nil && w.stack.Unknown == "" }
 
 // ExpertsBiased reports whether the experts in the weight have biases.
-func (w *Weight) ExpertsBiased() bool { return w.experts != nil && w.experts.biased }
+func (w *Weight) ExpertsBiased() bool { return w.stack != nil && w.stack.Biased }
 
-// RejectsExperts returns why the convention does not support a weight with all experts of a layer
-// in a known layout, or "".
+// ExpertsGuess returns what the layout of the experts in the weight, or of those that it is a part of, rests
+// on if neither shapes nor the family decide; "" if they do.
+func (w *Weight) ExpertsGuess() string {
+	if w.stack == nil {
+		return w.guess
+	}
+	return w.stack.Guess
+}
+
+// RejectsExperts returns why the convention does not support a weight with all experts of a layer, or
+// "".
 func (c *Convention) RejectsExperts(w *Weight) string {
 	switch {
-	case w.experts == nil:
+	case w.stack == nil:
 		return ""
-	case c.linearOnly && w.experts.biased && !c.gguf:
+	case w.stack.Unknown != "":
+		return w.stack.Unknown
+	case c.linearOnly && w.stack.Biased && !c.gguf:
 		return fmt.Sprintf("fused experts with biases: %s supports single experts without biases", c)
-	case c.biased && !w.experts.biased:
+	case !c.linearOnly && w.stack.Transposed && !w.stack.Listed:
+		return fmt.Sprintf("fused experts as [experts, in, out] of a family that is not known to have them so: %s stores [experts, out, in], and dequantize would not restore the order", c)
+	case c.biased && !w.stack.Biased:
 		return fmt.Sprintf("fused experts without biases: clients read only experts of gpt-oss in %s", c)
 	}
 	return ""

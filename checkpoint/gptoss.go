@@ -14,7 +14,7 @@ import (
 //	X.experts.down_proj_blocks     U8 [experts, hidden, intermediate/32, 16]
 //
 // The unquantized gate_up_proj is transposed, [experts, hidden, 2·intermediate] (see
-// fusedExperts).
+// package family).
 var gptOSS = Convention{
 	Name:        "gpt-oss",
 	Doc:         "OpenAI's gpt-oss in MXFP4 (quant_method mxfp4, _blocks and _scales)",

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/quant"
@@ -34,6 +35,7 @@ type Model struct {
 	viewed    *GGUFView // nil for other files
 
 	byName     map[string]*Weight
+	family     *family.Model
 	configured bool // a quantization_config describes the quantized weights
 }
 
@@ -258,7 +260,7 @@ func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
 	if !m.fits(w) {
 		return nil
 	}
-	w.experts = m.expertsOf(w.Name, w.Shape, false)
+	m.setStack(w, false)
 	if q.format.Global {
 		global, ok := m.Source.Lookup(partName(name, s.global))
 		switch {

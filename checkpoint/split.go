@@ -76,29 +76,21 @@ func everyRow[T any](dst, src []T, rows, of, step int) {
 // X.experts.0.gate_proj.weight and so on; nil if the layout is unknown, or if the weight has blocks of
 // several rows. It does not split biases.
 func (w *Weight) Split() []*Weight {
-	if w.experts == nil || !w.Dense() || w.Quantized() && (w.Format.Block.Rows != 1 || w.Format.Block.Cols == 0) {
+	if !w.ExpertsKnown() || !w.Dense() || w.Quantized() && (w.Format.Block.Rows != 1 || w.Format.Block.Cols == 0) {
 		return nil
 	}
-	out, in := int(w.Shape[1]), w.Shape[2]
-	type part struct {
-		name        string
-		first, step int
-		rows        int
-	}
-	parts := []part{{"down_proj", 0, 1, out}}
-	parent := strings.TrimSuffix(w.Name, ".down_proj")
-	if fused, ok := strings.CutSuffix(w.Name, ".gate_up_proj"); ok {
-		parent = fused
-		parts = []part{{"gate_proj", 0, 1, out / 2}, {"up_proj", out / 2, 1, out / 2}}
-		if w.experts.interleaved {
-			parts = []part{{"gate_proj", 0, 2, out / 2}, {"up_proj", 1, 2, out / 2}}
-		}
+	out, in, n := int(w.Shape[1]), w.Shape[2], len(w.stack.Parts)
+	if out%n != 0 {
+		return nil
 	}
 	var split []*Weight
 	for e := range int(w.Shape[0]) {
-		for _, p := range parts {
-			part := w.part(fmt.Sprintf("%s.%d.%s%s", parent, e, p.name, weightSuffix), int64(p.rows), in)
-			part.view = &view{of: w, first: e*out + p.first, step: p.step}
+		for i, p := range w.stack.Parts {
+			part := w.part(fmt.Sprintf("%s.%d.%s%s", w.stack.Module, e, p, weightSuffix), int64(out/n), in)
+			part.view = &view{of: w, first: e*out + i*(out/n), step: 1}
+			if w.stack.Interleaved {
+				part.view.first, part.view.step = e*out+i, n
+			}
 			split = append(split, part)
 		}
 	}
@@ -108,7 +100,7 @@ func (w *Weight) Split() []*Weight {
 // part returns a copy of a weight with another name and shape, and without experts.
 func (w *Weight) part(name string, shape ...int64) *Weight {
 	part := *w
-	part.Name, part.Shape, part.experts = name, shape, nil
+	part.Name, part.Shape, part.stack, part.guess = name, shape, nil, w.ExpertsGuess()
 	return &part
 }
 
@@ -122,15 +114,15 @@ func (m *Model) Stacked(w *Weight) []*Weight {
 	if split := w.Split(); split != nil {
 		return split
 	}
-	e := m.fusedExperts()
+	row := m.Family().StackRow()
 	parent, fused := strings.CutSuffix(w.Name, gateUpBias)
-	if !fused || e == nil || len(w.Shape) != 2 {
+	if !fused || row == nil || len(w.Shape) != 2 {
 		return []*Weight{w}
 	}
 	half := int(w.Shape[1]) / 2
 	gate, up := w.part(parent+".experts.gate_proj_bias", w.Shape[0], int64(half)), w.part(parent+".experts.up_proj_bias", w.Shape[0], int64(half))
 	gate.view, up.view = &view{w, 0, 1, true}, &view{w, half, 1, true}
-	if e.interleaved {
+	if row.Interleaved {
 		gate.view, up.view = &view{w, 0, 2, true}, &view{w, 1, 2, true}
 	}
 	return []*Weight{gate, up}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -24,9 +25,10 @@ type Weight struct {
 	Format quant.Format      // the zero Format if it is not quantized
 	Global float32           // decode scale of the whole tensor; 1 if the format has none
 
-	convention *Convention // of a quantized weight
-	experts    *experts    // of a weight that holds all experts of a layer
-	view       *view       // of a weight that is a part of another
+	convention *Convention   // of a quantized weight
+	stack      *family.Stack // of a weight that holds all experts of a layer
+	guess      string        // ExpertsGuess of the weight that it is a part of
+	view       *view         // of a weight that is a part of another
 	// untransposed: the file holds experts as [experts, out, in], whatever those of their layout have.
 	untransposed bool
 	stored       float32 // the number that the file has for Global

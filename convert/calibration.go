@@ -13,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/limits"
@@ -143,7 +144,7 @@ func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 			weights = append(weights, d.Name)
 		}
 	}
-	amaxes := c.joinedInputs(weights, used)
+	amaxes := c.joinedInputs(p.source.Family(), weights, used)
 	var missing []string
 	for i, d := range p.decisions {
 		if d.action != quantized {
@@ -162,13 +163,13 @@ func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 	return nil
 }
 
-// joinedInputs returns the amax of inputs by fused matrix (checkpoint.Joined): siblings have
+// joinedInputs returns the amax of inputs by fused matrix (family.Model.Joined): siblings have
 // the same inputs and share the maximum. It adds the modules of these values to used.
-func (c *Calibration) joinedInputs(weights []string, used map[string]bool) map[string]float64 {
+func (c *Calibration) joinedInputs(m *family.Model, weights []string, used map[string]bool) map[string]float64 {
 	amaxes := map[string]float64{}
 	for _, w := range weights {
 		if amax, ok := c.Input[module(w)]; ok {
-			matrix, _ := checkpoint.Joined(w)
+			matrix, _ := m.Joined(w)
 			amaxes[matrix] = max(amaxes[matrix], amax)
 			used[module(w)] = true
 		}
@@ -182,7 +183,7 @@ func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight stri
 	if c.ConstantInputs {
 		return 1, true
 	}
-	matrix, _ := checkpoint.Joined(weight)
+	matrix, _ := p.source.Family().Joined(weight)
 	amax, ok := amaxes[matrix]
 	return float32(amax / p.largestInput()), ok
 }

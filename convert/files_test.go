@@ -241,14 +241,14 @@ func TestSelection(t *testing.T) {
 	var tensors []made
 	for _, name := range []string{
 		"model.embed_tokens", "transformer.wte", "transformer.wpe", "lm_head", "output", "classifier", "score",
-		"l.0.mlp.gate", "l.0.router", "l.0.mlp.shared_expert_gate", "l.0.conv1d", "l.0.conv", "l.0.input_layernorm", "h.0.ln_1",
+		"l.0.mlp.gate", "l.0.router", "l.0.mlp.shared_expert_gate", "l.0.input_layernorm", "h.0.ln_1",
 		"vision_tower.l.0.fc1", "model.visual.fc", "multi_modal_projector.linear", "mtp.fc", "model.mtp.0.q_proj", "eh_proj",
 	} {
 		tensors = append(tensors, made{name + ".weight", safetensors.BF16, 1, shape})
 	}
 	stay := len(tensors)
 	for _, name := range []string{
-		"l.0.q_proj", "l.0.mlp.gate_proj", "l.0.mlp.up_gate", "l.0.attn.output.dense", "l.0.output", "scorer", "l.0.w1", "l.0.shared_expert.gate_proj", "l.0.x_gate_up_proj",
+		"l.0.q_proj", "l.0.conv.in_proj", "l.0.mlp.gate_proj", "l.0.mlp.up_gate", "l.0.attn.output.dense", "l.0.output", "scorer", "l.0.w1", "l.0.shared_expert.gate_proj", "l.0.x_gate_up_proj",
 	} {
 		tensors = append(tensors, made{name + ".weight", safetensors.BF16, 1, shape})
 	}
@@ -291,7 +291,7 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%s: quantized are %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if got := chosen("plain", QuantizeOptions{Include: pattern("wte|conv1d"), Exclude: pattern("^l.*(_|w1|output)")}); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"l.0.conv1d.weight", "scorer.weight", "transformer.wte.weight"}) {
+	if got := chosen("plain", QuantizeOptions{Include: pattern("wte"), Exclude: pattern("^l.*(_|w1|output)")}); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"scorer.weight", "transformer.wte.weight"}) {
 		t.Errorf("plain: quantized are %q", got)
 	}
 	for _, tc := range []struct {

@@ -185,6 +185,7 @@ func (p *Plan) search() string {
 // complete lays out the files and makes the configuration.
 func (p *Plan) complete(o checkpoint.Settings) error {
 	slices.Sort(p.Ignore)
+	p.Ignore = slices.Compact(p.Ignore) // the experts of a layer may be in two tensors
 	o.Ignore = p.Ignore
 	p.noteLimits()
 	metadata := map[string]string{} // of every file

@@ -40,7 +40,7 @@ func PlanQuantize(ctx context.Context, source *hf.Checkpoint, o QuantizeOptions)
 	if err := o.admit(m, c); err != nil {
 		return nil, err
 	}
-	s := selection{o.Include, o.Exclude, source.Integer("num_hidden_layers")}
+	s := selection{o.Include, o.Exclude, m.Family()}
 	if c.InGGUF() {
 		return planGGUF(m, o.Quantizer, s)
 	}
@@ -153,25 +153,41 @@ func (p *Plan) quantizesAny() error {
 	}
 }
 
-// noteExperts adds a note if fused experts, which are most of a model, are not quantized.
+// noteExperts adds a note for each reason why experts in one tensor, which are most of a model, are not
+// quantized, and one if the layout of quantized ones is a guess.
 func (p *Plan) noteExperts() {
-	tensors, bytes, all, first := 0, int64(0), int64(0), (*decision)(nil)
+	type stays struct {
+		tensors int
+		bytes   int64
+		first   *decision
+	}
+	all, guess := int64(0), ""
+	found, reasons := map[string]*stays{}, []string{}
 	for i, d := range p.decisions {
 		all += d.StoredBytes()
-		if d.ExpertModules() != nil && d.reason != "" && d.reason != excluded {
-			tensors++
-			bytes += d.StoredBytes()
-			if first == nil {
-				first = &p.decisions[i]
+		switch {
+		case d.reason == "" && guess == "":
+			guess = d.ExpertsGuess()
+		case d.ExpertModules() != nil && d.reason != "" && d.reason != excluded:
+			s := found[d.reason]
+			if s == nil {
+				s = &stays{first: &p.decisions[i]}
+				found[d.reason], reasons = s, append(reasons, d.reason)
 			}
+			s.tensors++
+			s.bytes += d.StoredBytes()
 		}
 	}
-	if first == nil {
-		return
+	for _, reason := range reasons {
+		s := found[reason]
+		advice := "store each expert in separate tensors to quantize them"
+		if s.first.ExpertsBiased() {
+			advice = "convention gpt-oss supports them in mxfp4, convention plain in every format"
+		}
+		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized, the first %s: %s; %s",
+			s.tensors, len(p.decisions), s.bytes, all, s.first.Name, reason, advice))
 	}
-	advice := "store each expert in separate tensors to quantize them"
-	if first.ExpertsBiased() {
-		advice = "convention gpt-oss supports them in mxfp4, convention plain in every format"
+	if guess != "" {
+		p.Notes = append(p.Notes, guess)
 	}
-	p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized: %s; %s", tensors, len(p.decisions), bytes, all, first.reason, advice))
 }

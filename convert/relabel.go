@@ -88,7 +88,7 @@ func inputsOf(source *checkpoint.Model, calibration *Calibration, used map[strin
 			weights = append(weights, w.Name)
 		}
 	}
-	return calibration.joinedInputs(weights, used)
+	return calibration.joinedInputs(source.Family(), weights, used)
 }
 
 // recalibrateCache adds scales of the KV cache if the source has none. It returns an error if
@@ -181,7 +181,7 @@ func (p *Plan) relabelWeight(d *decision, calibration *Calibration, amaxes map[s
 func (p *Plan) rejects(w *checkpoint.Weight) string {
 	c, fused, other := p.convention, "", ""
 	if c.LinearOnly() {
-		other = otherModule(w.Name)
+		other = otherModule(p.source.Family(), w)
 		if w.ExpertModules() != nil {
 			fused = "it holds all experts of a layer, and that convention stores each separately: dequantize it and quantize the result"
 		}

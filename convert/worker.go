@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-
-	"github.com/microscale-go/microscale/checkpoint"
 )
 
 // A worker is one of several runs that execute one plan together, each on a separate machine.
@@ -77,7 +75,7 @@ func (p *Plan) mine(decision int) bool { return p.writes(p.decisions[decision].f
 func (p *Plan) group(decision int) string {
 	name := p.decisions[decision].Weight.Name
 	if p.Format.Global {
-		name, _ = checkpoint.Joined(name)
+		name, _ = p.source.Family().Joined(name)
 	}
 	return name
 }

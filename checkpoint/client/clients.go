@@ -33,7 +33,7 @@ var clients = []Client{
 	{
 		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark"},
 		reads:  map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
-		rules:  []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
+		rules:  []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
 		limits: []rule{plainMamba, renamedExperts},
 	},
 	{
@@ -43,12 +43,12 @@ var clients = []Client{
 			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
 			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
 		},
-		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
+		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"},
 		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
-		rules: []rule{fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
+		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
 	},
 	{
 		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8"},
@@ -149,7 +149,7 @@ func (c Client) readable(m *checkpoint.Model) string {
 	return strings.Join(all, ", ")
 }
 
-// eachFused calls f with the weights of each fused matrix (checkpoint.Joined) of which the
+// eachFused calls f with the weights of each fused matrix (family.Model.Joined) of which the
 // checkpoint has more than one part.
 func eachFused(m *checkpoint.Model, f func(weights []*checkpoint.Weight)) {
 	matrices := map[string][]*checkpoint.Weight{}
@@ -158,7 +158,7 @@ func eachFused(m *checkpoint.Model, f func(weights []*checkpoint.Weight)) {
 		if len(w.Shape) != 2 {
 			continue
 		}
-		matrix, _ := checkpoint.Joined(w.Name)
+		matrix, _ := m.Family().Joined(w.Name)
 		if matrices[matrix] == nil {
 			order = append(order, matrix)
 		}
@@ -167,8 +167,8 @@ func eachFused(m *checkpoint.Model, f func(weights []*checkpoint.Weight)) {
 	for _, matrix := range order {
 		if weights := matrices[matrix]; len(weights) > 1 {
 			slices.SortFunc(weights, func(a, b *checkpoint.Weight) int {
-				_, i := checkpoint.Joined(a.Name)
-				_, j := checkpoint.Joined(b.Name)
+				_, i := m.Family().Joined(a.Name)
+				_, j := m.Family().Joined(b.Name)
 				return i - j
 			})
 			f(weights)

@@ -56,6 +56,15 @@ func modelTypes(m *checkpoint.Model, types ...string) bool {
 	return slices.Contains(types, whole) || slices.Contains(types, text)
 }
 
+// unlistedExperts: the client expects quantized experts unless their module is on the ignore list.
+func unlistedExperts(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	for _, w := range m.ExpertsUnlisted() {
+		problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+			Text: "it holds the experts of a layer, which are neither quantized nor on the ignore list; the client would look for their scales: quantize again"})
+	}
+	return problems
+}
+
 // singleExpert matches the linear modules of one expert.
 var singleExpert = regexp.MustCompile(`\.experts\.\d+\.\w+\.weight$`)
 

@@ -60,13 +60,14 @@ nn: internal/memory internal/parallel internal/naming internal/cpu format mma te
 hf: internal/limits internal/configjson safetensors safetensors/checksum
 hf/sample: format tensor safetensors hf
 hf/hub: internal/limits safetensors hf
-checkpoint: internal/limits internal/parallel internal/naming internal/configjson internal/behavior format gguf/ggml tensor measure safetensors quant profile hf
-checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf checkpoint
-decoder: internal/memory internal/parallel internal/configjson internal/durable tensor safetensors quant gemm comm recipe nn hf checkpoint checkpoint/llamacpp
+family: internal/configjson
+checkpoint: family internal/limits internal/parallel internal/naming internal/configjson internal/behavior format gguf/ggml tensor measure safetensors quant profile hf
+checkpoint/llamacpp: family internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf checkpoint
+decoder: family internal/memory internal/parallel internal/configjson internal/durable tensor safetensors quant gemm comm recipe nn hf checkpoint checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder
-checkpoint/client: internal/naming quant checkpoint
+checkpoint/client: family internal/naming quant checkpoint
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
-convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf checkpoint checkpoint/llamacpp checkpoint/client verify
+convert: family internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf checkpoint checkpoint/llamacpp checkpoint/client verify
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
 cmd/microscale/internal/show:
 cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
@@ -87,7 +88,7 @@ cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/cli
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts cmd/microscale/internal/chart cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer nn hf checkpoint decoder convert generation cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/bench cmd/microscale/internal/input
+cmd/microscale/internal/evaluation: family internal/memory internal/limits tensor quant profile tokenizer nn hf checkpoint decoder convert generation cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/bench cmd/microscale/internal/input
 cmd/microscale/interop:
 cmd/microscale: *
 `

@@ -11,10 +11,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/family"
 )
 
 // A Calibration computes the amax of the input of each linear layer over a text, for the stored
@@ -59,7 +59,7 @@ func exists(path string) error {
 func (c *Calibration) calibration() (*convert.Calibration, error) {
 	out := &convert.Calibration{Input: map[string]float64{}}
 	for layer, amax := range c.amaxes.Input {
-		for _, module := range checkpoint.JoinedParts(layer) {
+		for _, module := range family.JoinedParts(layer) {
 			out.Input[module] = amax
 		}
 	}

@@ -1,4 +1,4 @@
-package checkpoint
+package family
 
 import "testing"
 
@@ -25,8 +25,8 @@ func TestJoined(t *testing.T) {
 		{"q_proj.bias", "k_proj.bias", false},
 		{"fc1.weight", "fc2.weight", false},
 	} {
-		a, _ := Joined(tc.a)
-		b, part := Joined(tc.b)
+		a, _ := (*Model)(nil).Joined(tc.a)
+		b, part := (*Model)(nil).Joined(tc.b)
 		if (a == b) != tc.same || tc.same && part == 0 {
 			t.Errorf("%s and %s: of %q and %q, part %d; want the same: %v", tc.a, tc.b, a, b, part, tc.same)
 		}
