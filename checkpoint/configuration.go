@@ -24,10 +24,6 @@ func (c *Convention) Configuration(f quant.Format, o Settings) any {
 // of a file without config.json; clients ignore it there, Read does not.
 const configurationKey = "quantization_config"
 
-// ConfigurationKeys are the members of config.json that describe the quantization, in any
-// convention.
-var ConfigurationKeys = []string{configurationKey, "quantization", "compression_config"}
-
 // Configure returns config, the bytes of a config.json, with the configuration of the convention
 // instead of any other.
 func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byte, error) {
@@ -50,7 +46,7 @@ func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byt
 // Unconfigure returns config, the bytes of a config.json, without any description of a
 // quantization.
 func Unconfigure(config []byte) ([]byte, error) {
-	return configjson.WithoutMembers(config, ConfigurationKeys...)
+	return configjson.WithoutMembers(config, configjson.QuantizationKeys...)
 }
 
 // A File is a small file of a checkpoint.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
-	structure "github.com/microscale-go/microscale/family"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/nn"
@@ -26,7 +26,7 @@ func observed(t testing.TB, m *Model, factor float64) *convert.Calibration {
 	s := scope(t, "bf16")
 	s.Observer.Operand = func(o nn.Observation) {
 		if o.Operand == nn.Input && strings.Contains(o.Module, ".layers.") {
-			for _, module := range structure.JoinedParts(o.Module) {
+			for _, module := range family.JoinedParts(o.Module) {
 				c.Input[module] = max(c.Input[module], factor*float64(quant.Amax(o.Source, 1)))
 			}
 		}

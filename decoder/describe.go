@@ -3,6 +3,8 @@ package decoder
 import (
 	"fmt"
 	"strings"
+
+	"github.com/microscale-go/microscale/family"
 )
 
 // String describes the plan in a line for the model and one for each kind of layer.
@@ -100,8 +102,8 @@ func (l *layerPlan) attention() string {
 	if a.Sinks {
 		b.WriteString(", sinks")
 	}
-	if a.Norm != noNorm {
-		fmt.Fprintf(&b, ", Q and K normalized by %s", map[normKind]string{headNorm: "head", wholeNorm: "token"}[a.Norm])
+	if a.Norm != family.NoNorm {
+		fmt.Fprintf(&b, ", Q and K normalized by %s", map[family.NormKind]string{family.HeadNorm: "head", family.WholeNorm: "token"}[a.Norm])
 	}
 	switch {
 	case a.Bias && a.OutputBias:

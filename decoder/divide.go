@@ -4,39 +4,10 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/comm"
-	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
-
-// CheckRanks returns an error unless n ranks can share the layers of a model: each has equal parts of
-// the heads, of the width of the feed-forward layers and of the vocabulary. A part of a projection has
-// a multiple of the given number of rows or columns, in layers that are not exempt from the recipe.
-func (c Config) CheckRanks(n, multiple int) error {
-	c = c.WithDefaults()
-	if n < 1 {
-		return invalid("got %d ranks, want at least 1", n)
-	}
-	for _, w := range []struct {
-		key         configjson.Key
-		value, unit int // of a rank: value/n heads or columns, of unit columns each
-		multiple    int
-	}{
-		{keyHeads, c.NumAttentionHeads, c.HeadDim, multiple},
-		{keyKVHeads, c.NumKeyValueHeads, c.HeadDim, multiple},
-		{keyIntermediate, c.IntermediateSize, 1, multiple},
-		{keyVocabulary, c.VocabSize, 1, 1},
-	} {
-		if w.value%n != 0 {
-			return invalid("%s is %d, want a multiple of the %d ranks that share a layer", w.key, w.value, n)
-		}
-		if width := w.value / n * w.unit; width%w.multiple != 0 {
-			return invalid("%s is %d, which gives each of %d ranks %d columns, want a multiple of %d: blocks of scales do not extend over ranks", w.key, w.value, n, width, w.multiple)
-		}
-	}
-	return nil
-}
 
 // part returns the plan of one of n ranks: of all heads, columns of feed-forward layers and tokens,
 // its part.

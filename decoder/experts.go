@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -24,31 +25,31 @@ type experts struct {
 
 func newExperts(p *Plan, plan *layerPlan, prefix string) *experts {
 	n, e := p.names, plan.Experts
-	x := &experts{plan: e, router: newProjection(prefix, n.router, p.Hidden, e.Bias, []string{n.router}, e.Count)}
-	if n.correction != "" {
-		x.correction = newVector(prefix+n.correction, e.Count)
+	x := &experts{plan: e, router: newProjection(prefix, n.Router, p.Hidden, e.Bias, []string{n.Router}, e.Count)}
+	if n.Correction != "" {
+		x.correction = newVector(prefix+n.Correction, e.Count)
 	}
 	for i := range e.Count {
-		module := fmt.Sprintf("%s.%d.", n.experts, i)
-		if n.stacked {
+		module := fmt.Sprintf("%s.%d.", n.Experts, i)
+		if n.Stacked {
 			x.each = append(x.each, mlp{
-				gateUp: newStacked(prefix, module+"gate_up_proj", n.experts+".gate_up_proj", p.Hidden, 2*plan.MLP.Width, plan.MLP.Bias, i, e.Count),
+				gateUp: newStacked(prefix, module+"gate_up_proj", n.Experts+".gate_up_proj", p.Hidden, 2*plan.MLP.Width, plan.MLP.Bias, i, e.Count),
 				unit:   newUnit(plan.MLP, prefix+module+"act"),
-				down:   newStacked(prefix, module+"down_proj", n.experts+".down_proj", plan.MLP.Width, p.Hidden, plan.MLP.Bias, i, e.Count),
+				down:   newStacked(prefix, module+"down_proj", n.Experts+".down_proj", plan.MLP.Width, p.Hidden, plan.MLP.Bias, i, e.Count),
 			})
 			continue
 		}
-		gateUp := []string{module + n.expertParts[0], module + n.expertParts[1]}
-		x.each = append(x.each, newMLP(plan.MLP, p.Hidden, prefix, module+"gate_up_proj", gateUp, module+n.expertParts[2]))
+		gateUp := []string{module + n.ExpertParts[0], module + n.ExpertParts[1]}
+		x.each = append(x.each, newMLP(plan.MLP, p.Hidden, prefix, module+"gate_up_proj", gateUp, module+n.ExpertParts[2]))
 	}
-	if n.shared != "" {
+	if n.Shared != "" {
 		wide := plan.MLP
 		wide.Width = e.Shared
-		shared := newMLP(wide, p.Hidden, prefix, n.shared+".gate_up_proj", []string{n.shared + ".gate_proj", n.shared + ".up_proj"}, n.shared+".down_proj")
+		shared := newMLP(wide, p.Hidden, prefix, n.Shared+".gate_up_proj", []string{n.Shared + ".gate_proj", n.Shared + ".up_proj"}, n.Shared+".down_proj")
 		x.shared = &shared
 	}
-	if n.sharedGate != "" {
-		x.sharedGate = newProjection(prefix, n.sharedGate, p.Hidden, false, []string{n.sharedGate}, 1)
+	if n.SharedGate != "" {
+		x.sharedGate = newProjection(prefix, n.SharedGate, p.Hidden, false, []string{n.SharedGate}, 1)
 	}
 	return x
 }
@@ -173,9 +174,9 @@ func (x *experts) choose(logits []float32) (chosen []int, weights []float32) {
 		scores[i] = float64(v)
 	}
 	switch p.Score {
-	case scoreSoftmax:
+	case family.ScoreSoftmax:
 		softmax(scores)
-	case scoreSigmoid:
+	case family.ScoreSigmoid:
 		for i, v := range scores {
 			scores[i] = 1 / (1 + math.Exp(-v))
 		}
@@ -185,7 +186,7 @@ func (x *experts) choose(logits []float32) (chosen []int, weights []float32) {
 	for i, e := range chosen {
 		values[i] = scores[e]
 	}
-	if p.Score == scoreChosen {
+	if p.Score == family.ScoreChosen {
 		softmax(values)
 	}
 	sum := 1.0

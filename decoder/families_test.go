@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
@@ -204,9 +205,9 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: train: %v", name, err)
 		}
 	}
-	for _, f := range families {
-		if !rows[f.name] {
-			t.Errorf("no model of the family %s", f.name)
+	for _, f := range family.Families {
+		if !rows[f.Name] {
+			t.Errorf("no model of the family %s", f.Name)
 		}
 	}
 	if *update {
@@ -305,12 +306,12 @@ func TestChoose(t *testing.T) {
 		sum        float64 // of weights
 		first      float64 // weight
 	}{
-		"softmax":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Scale: 1}, nil, []int{3, 7}, 0.708762, 0.441176},
-		"normalized": {expertsPlan{Count: 8, Chosen: 2, Score: scoreSoftmax, Normalize: true, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
-		"chosen":     {expertsPlan{Count: 8, Chosen: 2, Score: scoreChosen, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
-		"sigmoid":    {expertsPlan{Count: 8, Chosen: 2, Score: scoreSigmoid, Normalize: true, Scale: 2.5}, second, []int{1, 3}, 2.5, 0.550422},
-		"groups":     {expertsPlan{Count: 8, Chosen: 3, Score: scoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, second, []int{1, 0, 2}, 0, 0.268941},
-		"sums":       {expertsPlan{Count: 8, Chosen: 2, Score: scoreSigmoid, Groups: 2, FromGroups: 1, Scale: 1}, last, []int{3, 0}, 0, 0.952574},
+		"softmax":    {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Scale: 1}, nil, []int{3, 7}, 0.708762, 0.441176},
+		"normalized": {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Normalize: true, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
+		"chosen":     {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreChosen, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
+		"sigmoid":    {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Normalize: true, Scale: 2.5}, second, []int{1, 3}, 2.5, 0.550422},
+		"groups":     {expertsPlan{Count: 8, Chosen: 3, Score: family.ScoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, second, []int{1, 0, 2}, 0, 0.268941},
+		"sums":       {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Groups: 2, FromGroups: 1, Scale: 1}, last, []int{3, 0}, 0, 0.952574},
 	} {
 		x := experts{plan: &c.plan}
 		if c.correction != nil {

@@ -3,6 +3,7 @@ package decoder
 import (
 	"fmt"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -43,12 +44,12 @@ func newLayer(p *Plan, number int, rotary *nn.Rotary) *layer {
 	n := p.names
 	l := &layer{
 		plan:          plan,
-		inputNorm:     norm(n.attentionInput, p.Hidden),
-		qkv:           newProjection(prefix, "self_attn.qkv_proj", p.Hidden, a.Bias, n.qkv, q, kv, kv),
-		output:        newProjection(prefix, n.output, q, a.OutputBias, []string{n.output}, p.Hidden),
-		attentionNorm: norm(n.attentionOutput, p.Hidden),
-		postNorm:      norm(n.mlpInput, p.Hidden),
-		mlpNorm:       norm(n.mlpOutput, p.Hidden),
+		inputNorm:     norm(n.AttentionInput, p.Hidden),
+		qkv:           newProjection(prefix, "self_attn.qkv_proj", p.Hidden, a.Bias, n.QKV, q, kv, kv),
+		output:        newProjection(prefix, n.Output, q, a.OutputBias, []string{n.Output}, p.Hidden),
+		attentionNorm: norm(n.AttentionOutput, p.Hidden),
+		postNorm:      norm(n.MLPInput, p.Hidden),
+		mlpNorm:       norm(n.MLPOutput, p.Hidden),
 		attention: &nn.Attention{
 			Name: prefix + "self_attn", Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Rotary: rotary,
 			Scale: float32(a.Scale), Window: a.Window, Softcap: float32(a.Softcap),
@@ -56,12 +57,12 @@ func newLayer(p *Plan, number int, rotary *nn.Rotary) *layer {
 	}
 	if a.Latent != nil {
 		l.latent = newLatent(a, p.Hidden, prefix)
-		l.output = newProjection(prefix, n.output, a.Heads*a.Latent.Value, a.OutputBias, []string{n.output}, p.Hidden)
+		l.output = newProjection(prefix, n.Output, a.Heads*a.Latent.Value, a.OutputBias, []string{n.Output}, p.Hidden)
 	}
 	switch a.Norm {
-	case headNorm:
+	case family.HeadNorm:
 		l.attention.QueryNorm, l.attention.KeyNorm = norm("self_attn.q_norm", a.HeadDim), norm("self_attn.k_norm", a.HeadDim)
-	case wholeNorm:
+	case family.WholeNorm:
 		l.attention.QueryNorm, l.attention.KeyNorm = norm("self_attn.q_norm", q), norm("self_attn.k_norm", kv)
 	}
 	if a.Sinks {
@@ -70,7 +71,7 @@ func newLayer(p *Plan, number int, rotary *nn.Rotary) *layer {
 	if plan.Experts != nil {
 		l.experts = newExperts(p, plan, prefix)
 	} else {
-		l.mlp = newMLP(plan.MLP, p.Hidden, prefix, "mlp.gate_up_proj", n.gateUp, n.down)
+		l.mlp = newMLP(plan.MLP, p.Hidden, prefix, "mlp.gate_up_proj", n.GateUp, n.Down)
 	}
 	return l
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/nn"
@@ -79,11 +80,11 @@ func readPlan(model *checkpoint.Model) (*Plan, Config, error) {
 	configuration := model.Source.Config
 	switch {
 	case configuration == nil && model.Architecture != "":
-		return nil, Config{}, unsupported{fmt.Errorf("the architecture %q of llama.cpp is not supported", model.Architecture)}
+		return nil, Config{}, family.Unsupported(fmt.Errorf("the architecture %q of llama.cpp is not supported", model.Architecture))
 	case configuration == nil:
 		return nil, Config{}, fmt.Errorf("%s is missing: want the directory of a language model, or a GGUF file", hf.ConfigName)
 	}
-	f, s, err := parseSettings(configuration)
+	f, s, err := family.Read(configuration)
 	if err != nil {
 		return nil, Config{}, err
 	}

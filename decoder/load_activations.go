@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 )
 
@@ -115,7 +116,7 @@ func (r *reader) checkCacheScheme() error {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(config.Scheme, &scheme); err != nil || scheme.Bits != 8 || scheme.Type != "float" {
-		return unsupported{fmt.Errorf("quantization_config: kv_cache_scheme %s is not supported: want FP8", strings.Join(strings.Fields(string(config.Scheme)), ""))}
+		return family.Unsupported(fmt.Errorf("quantization_config: kv_cache_scheme %s is not supported: want FP8", strings.Join(strings.Fields(string(config.Scheme)), "")))
 	}
 	return nil
 }

@@ -3,9 +3,8 @@ package decoder
 import (
 	"fmt"
 	"math"
-	"slices"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/family"
 )
 
 // A Plan is what a model computes, layer by layer: its family and its configuration compiled into
@@ -27,7 +26,7 @@ type Plan struct {
 	Logits     float64     `json:"logits"`
 	Softcap    float64     `json:"softcap,omitempty"` // of logits; 0: none
 
-	names   names
+	names   family.Names
 	plusOne bool
 }
 
@@ -46,17 +45,17 @@ type layerPlan struct {
 
 // An attentionPlan is the attention of a layer.
 type attentionPlan struct {
-	Heads      int       `json:"heads"`
-	KVHeads    int       `json:"kv_heads"`
-	HeadDim    int       `json:"head_dim"`
-	Scale      float64   `json:"scale"`
-	Window     int       `json:"window,omitempty"` // tokens; 0: all
-	Softcap    float64   `json:"softcap,omitempty"`
-	Sinks      bool      `json:"sinks,omitempty"`
-	Norm       normKind  `json:"query_key_norm,omitempty"`
-	Bias       bool      `json:"bias"` // of Q, K and V
-	OutputBias bool      `json:"output_bias"`
-	Rope       *ropePlan `json:"rope,omitempty"` // nil: positions are not embedded
+	Heads      int             `json:"heads"`
+	KVHeads    int             `json:"kv_heads"`
+	HeadDim    int             `json:"head_dim"`
+	Scale      float64         `json:"scale"`
+	Window     int             `json:"window,omitempty"` // tokens; 0: all
+	Softcap    float64         `json:"softcap,omitempty"`
+	Sinks      bool            `json:"sinks,omitempty"`
+	Norm       family.NormKind `json:"query_key_norm,omitempty"`
+	Bias       bool            `json:"bias"` // of Q, K and V
+	OutputBias bool            `json:"output_bias"`
+	Rope       *ropePlan       `json:"rope,omitempty"` // nil: positions are not embedded
 
 	Latent *latentPlan `json:"latent,omitempty"` // nil: Q, K and V are projected directly
 }
@@ -72,27 +71,27 @@ type mlpPlan struct {
 
 // An expertsPlan is the choice of experts.
 type expertsPlan struct {
-	Count      int       `json:"count"`
-	Chosen     int       `json:"chosen"`
-	Score      scoreKind `json:"score"`
-	Normalize  bool      `json:"normalize"`
-	Scale      float64   `json:"scale"`
-	Shared     int       `json:"shared,omitempty"`      // width of the expert that takes all tokens
-	SharedGate bool      `json:"shared_gate,omitempty"` // its output is multiplied by a sigmoid
-	Groups     int       `json:"groups,omitempty"`
-	FromGroups int       `json:"from_groups,omitempty"` // number of groups that experts are chosen from
-	Bias       bool      `json:"bias"`                  // of the router
-	Correction bool      `json:"correction,omitempty"`  // a number for each expert joins the scores for the choice
+	Count      int              `json:"count"`
+	Chosen     int              `json:"chosen"`
+	Score      family.ScoreKind `json:"score"`
+	Normalize  bool             `json:"normalize"`
+	Scale      float64          `json:"scale"`
+	Shared     int              `json:"shared,omitempty"`      // width of the expert that takes all tokens
+	SharedGate bool             `json:"shared_gate,omitempty"` // its output is multiplied by a sigmoid
+	Groups     int              `json:"groups,omitempty"`
+	FromGroups int              `json:"from_groups,omitempty"` // number of groups that experts are chosen from
+	Bias       bool             `json:"bias"`                  // of the router
+	Correction bool             `json:"correction,omitempty"`  // a number for each expert joins the scores for the choice
 }
 
 // compile returns the plan of a model.
-func compile(f *family, s *settings) (*Plan, error) {
+func compile(f *family.Family, s *family.Settings) (*Plan, error) {
 	p := &Plan{
-		Family: f.name, Vocabulary: s.VocabSize, Hidden: s.HiddenSize, Positions: s.MaxPositionEmbeddings, Epsilon: s.RMSNormEps,
+		Family: f.Name, Vocabulary: s.VocabSize, Hidden: s.HiddenSize, Positions: s.MaxPositionEmbeddings, Epsilon: s.RMSNormEps,
 		Embedding: or(s.EmbeddingMultiplier, 1), Tied: s.TieWordEmbeddings, Logits: 1 / or(s.LogitsScaling, 1), Softcap: s.LogitSoftcap,
-		names: f.names, plusOne: f.plusOne,
+		names: f.Names, plusOne: f.PlusOne,
 	}
-	if f.embedRoot {
+	if f.EmbedRoot {
 		p.Embedding = math.Sqrt(float64(s.HiddenSize))
 	}
 	if n := len(s.LayerTypes); n > 0 && n != s.NumHiddenLayers {
@@ -119,72 +118,72 @@ func or(x, missing float64) float64 {
 
 // compileLayer returns the plan of a layer. ropes holds the rotary embeddings of the layers before, by the
 // type of the layer.
-func compileLayer(f *family, s *settings, layer int, ropes map[string]*ropePlan) (layerPlan, error) {
+func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[string]*ropePlan) (layerPlan, error) {
 	l := layerPlan{
-		AttentionInput: f.names.attentionInput != "", AttentionOutput: f.names.attentionOutput != "",
-		MLPInput: f.names.mlpInput != "", MLPOutput: f.names.mlpOutput != "",
-		MLP: f.mlp(s), Residual: or(s.ResidualMultiplier, 1),
+		AttentionInput: f.Names.AttentionInput != "", AttentionOutput: f.Names.AttentionOutput != "",
+		MLPInput: f.Names.MLPInput != "", MLPOutput: f.Names.MLPOutput != "",
+		MLP: mlpOf(f, s), Residual: or(s.ResidualMultiplier, 1),
 	}
 	var err error
 	if l.Attention, err = compileAttention(f, s, layer, ropes); err != nil {
 		return l, err
 	}
-	if f.experts != nil && s.hasExperts(layer) {
+	if f.Experts != nil && s.HasExperts(layer) {
 		if l.Experts, err = compileExperts(f, s); err != nil {
 			return l, err
 		}
-		if f.experts.width {
+		if f.Experts.Width {
 			l.MLP.Width = s.ExpertWidth
 		}
 	}
 	return l, nil
 }
 
-func (f *family) mlp(s *settings) mlpPlan {
-	m := mlpPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.bias == biasEverywhere}
-	switch f.gate {
-	case gateGELU:
+func mlpOf(f *family.Family, s *family.Settings) mlpPlan {
+	m := mlpPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.Bias == family.BiasEverywhere}
+	switch f.Gate {
+	case family.GateGELU:
 		m.Activation = "gelu"
-	case gateClamped:
+	case family.GateClamped:
 		m.Activation, m.Limit, m.Interleaved = "quick silu", or(s.SwiGLULimit, 7), true
 	}
 	return m
 }
 
-func compileAttention(f *family, s *settings, layer int, ropes map[string]*ropePlan) (attentionPlan, error) {
+func compileAttention(f *family.Family, s *family.Settings, layer int, ropes map[string]*ropePlan) (attentionPlan, error) {
 	a := attentionPlan{
 		Heads: s.NumAttentionHeads, KVHeads: s.NumKeyValueHeads, HeadDim: s.HeadDim, Softcap: s.ScoreSoftcap,
-		Sinks: f.sinks, Norm: f.queryNorm,
+		Sinks: f.Sinks, Norm: f.QueryNorm,
 	}
-	if f.latent {
+	if f.Latent {
 		a.Latent = &latentPlan{QueryRank: s.QueryRank, Rank: s.KeyValueRank, Plain: s.PlainDim, Rotated: s.RotatedDim, Value: s.ValueDim}
 	}
 	a.Scale = or(s.AttentionMultiplier, 1/math.Sqrt(or(s.QueryPreAttnScalar, float64(a.HeadDim))))
-	switch f.bias {
-	case biasByKey:
+	switch f.Bias {
+	case family.BiasByKey:
 		a.Bias, a.OutputBias = s.AttentionBias, s.AttentionBias
-	case biasQKVByKey:
+	case family.BiasQKVByKey:
 		a.Bias = s.AttentionBias
-	case biasQKV:
+	case family.BiasQKV:
 		a.Bias = true
-	case biasEverywhere:
+	case family.BiasEverywhere:
 		a.Bias, a.OutputBias = true, true
 	}
-	layerType, err := f.layerType(s, layer)
+	layerType, err := f.LayerType(s, layer)
 	if err != nil {
 		return a, err
 	}
-	if layerType == llamacpp.SlidingLayer {
+	if layerType == family.SlidingLayer {
 		if s.SlidingWindow == nil || *s.SlidingWindow < 1 {
 			return a, fmt.Errorf("config.json: layer %d has a sliding window, but sliding_window is missing or below 1", layer)
 		}
 		a.Window = *s.SlidingWindow
 	}
-	if !s.hasRope(layer) {
+	if !s.HasRope(layer) {
 		return a, nil
 	}
 	if ropes[layerType] == nil {
-		if ropes[layerType], err = f.rope(s, layerType); err != nil {
+		if ropes[layerType], err = ropeOf(f, s, layerType); err != nil {
 			return a, err
 		}
 	}
@@ -194,77 +193,27 @@ func compileAttention(f *family, s *settings, layer int, ropes map[string]*ropeP
 }
 
 // rope returns the rotary embedding of the layers of a type.
-func (f *family) rope(s *settings, layerType string) (*ropePlan, error) {
-	r, err := s.rope(f, layerType)
+func ropeOf(f *family.Family, s *family.Settings, layerType string) (*ropePlan, error) {
+	r, err := s.Rope(f, layerType)
 	if err != nil {
 		return nil, err
 	}
 	head := s.HeadDim
-	if f.latent {
+	if f.Latent {
 		head = s.RotatedDim
 	}
-	p, err := r.plan(head, s.MaxPositionEmbeddings)
+	p, err := (ropeSettings{r}).plan(head, s.MaxPositionEmbeddings)
 	if err == nil {
-		p.Interleaved = f.interleaved
+		p.Interleaved = f.Interleaved
 	}
 	return p, err
 }
 
-// layerType returns whether a layer has a window.
-func (f *family) layerType(s *settings, layer int) (string, error) {
-	sliding := false
-	switch {
-	case f.window.kind == windowNever, f.window.kind == windowLate && !s.UseSlidingWindow:
-		return llamacpp.FullLayer, nil // whatever layer_types says: transformers has no window then
-	case len(s.LayerTypes) > 0:
-		t := s.LayerTypes[layer]
-		if t != llamacpp.SlidingLayer && t != llamacpp.FullLayer {
-			return "", unsupported{fmt.Errorf("config.json: layer_types: %q is not supported: want %s or %s", t, llamacpp.SlidingLayer, llamacpp.FullLayer)}
-		}
-		return t, nil
-	case f.window.kind == windowAlways:
-		sliding = s.SlidingWindow != nil
-	case f.window.kind == windowUsed:
-		sliding = s.UseSlidingWindow && s.SlidingWindow != nil
-	case f.window.kind == windowLate:
-		sliding = layer >= s.MaxWindowLayers
-	case f.window.kind == windowPattern:
-		period := f.window.period
-		for _, n := range []int{s.SavedWindowPattern, s.WindowPattern} {
-			if n > 0 {
-				period = n
-			}
-		}
-		sliding = (layer+1)%period != 0
-	}
-	if sliding {
-		return llamacpp.SlidingLayer, nil
-	}
-	return llamacpp.FullLayer, nil
-}
-
-// hasRope reports whether a layer has rotary embedding.
-func (s *settings) hasRope(layer int) bool {
-	switch {
-	case layer < len(s.NoRopeLayers):
-		return s.NoRopeLayers[layer] != 0
-	case s.NoRopeInterval > 0:
-		return (layer+1)%s.NoRopeInterval != 0
-	}
-	return true
-}
-
-// hasExperts reports whether a layer of a mixture has experts.
-func (s *settings) hasExperts(layer int) bool {
-	step := max(1, s.SparseStep)
-	return layer >= s.FirstDense && (layer+1)%step == 0 && !slices.Contains(s.DenseLayers, layer)
-}
-
-func compileExperts(f *family, s *settings) (*expertsPlan, error) {
+func compileExperts(f *family.Family, s *family.Settings) (*expertsPlan, error) {
 	e := &expertsPlan{
-		Count: max(s.Experts, s.LocalExperts, s.RoutedExperts), Chosen: s.ExpertsChosen, Score: f.experts.score, Normalize: f.experts.normalize,
-		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.names.sharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
-		Bias: f.bias == biasEverywhere, Correction: f.names.correction != "",
+		Count: max(s.Experts, s.LocalExperts, s.RoutedExperts), Chosen: s.ExpertsChosen, Score: f.Experts.Score, Normalize: f.Experts.Normalize,
+		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.Names.SharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
+		Bias: f.Bias == family.BiasEverywhere, Correction: f.Names.Correction != "",
 	}
 	if s.NormTopK != nil {
 		e.Normalize = *s.NormTopK
@@ -278,9 +227,9 @@ func compileExperts(f *family, s *settings) (*expertsPlan, error) {
 		return nil, fmt.Errorf("config.json: the number of experts is %d, want 1 to %d", e.Count, maxExperts)
 	case e.Chosen < 1 || e.Chosen > e.Count:
 		return nil, fmt.Errorf("config.json: num_experts_per_tok is %d, want 1 to %d, the number of experts", e.Chosen, e.Count)
-	case f.experts.width && (s.ExpertWidth < 1 || s.ExpertWidth > 1<<20):
+	case f.Experts.Width && (s.ExpertWidth < 1 || s.ExpertWidth > 1<<20):
 		return nil, fmt.Errorf("config.json: moe_intermediate_size is %d, want 1 to %d", s.ExpertWidth, 1<<20)
-	case f.names.shared != "" && (e.Shared < 1 || e.Shared > 1<<20):
+	case f.Names.Shared != "" && (e.Shared < 1 || e.Shared > 1<<20):
 		return nil, fmt.Errorf("config.json: the width of shared experts is %d, want 1 to %d", e.Shared, 1<<20)
 	}
 	return e, e.checkGroups()
@@ -312,7 +261,7 @@ func (p *Plan) forwardOnly() string {
 			return "latent attention"
 		case l.Residual != 1:
 			return "a factor of the residual connections"
-		case a.Norm != noNorm:
+		case a.Norm != family.NoNorm:
 			return "the norm of queries and keys"
 		case a.Softcap != 0 || a.Sinks:
 			return "a softcap or a sink of attention"
@@ -358,9 +307,9 @@ func (a *attentionPlan) parameters(hidden int64) int64 {
 	q, kv := int64(a.Heads)*d, int64(a.KVHeads)*d
 	n := count(a.Sinks, int64(a.Heads)) + count(a.OutputBias, hidden)
 	switch a.Norm {
-	case headNorm:
+	case family.HeadNorm:
 		n += 2 * d
-	case wholeNorm:
+	case family.WholeNorm:
 		n += q + kv
 	}
 	p := a.Latent

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/family"
 )
 
 // publishedConfigs are configurations of published models, shortened: gpt-oss has fewer layers, and Phi-3
@@ -162,7 +164,7 @@ func TestNull(t *testing.T) {
 
 func planFor(t *testing.T, configuration string) *Plan {
 	t.Helper()
-	f, s, err := parseSettings([]byte(configuration))
+	f, s, err := family.Read([]byte(configuration))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,11 +206,11 @@ func TestLongRope(t *testing.T) {
 		short     int
 		magnitude float64
 	}{
-		"lengths":          {ropeSettings{OriginalLength: 256}, 256, math.Sqrt(1 + math.Log(4)/math.Log(256))},
-		"factor":           {ropeSettings{OriginalLength: 256, Factor: 8}, 256, math.Sqrt(1 + math.Log(8)/math.Log(256))},
-		"attention factor": {ropeSettings{OriginalLength: 256, Factor: 4, AttentionFactor: 1.5}, 256, 1.5},
+		"lengths":          {ropeSettings{family.Rope{OriginalLength: 256}}, 256, math.Sqrt(1 + math.Log(4)/math.Log(256))},
+		"factor":           {ropeSettings{family.Rope{OriginalLength: 256, Factor: 8}}, 256, math.Sqrt(1 + math.Log(8)/math.Log(256))},
+		"attention factor": {ropeSettings{family.Rope{OriginalLength: 256, Factor: 4, AttentionFactor: 1.5}}, 256, 1.5},
 		"no length":        {ropeSettings{}, positions, 1},
-		"shorter":          {ropeSettings{OriginalLength: 256, Factor: 0.5}, 256, 1},
+		"shorter":          {ropeSettings{family.Rope{OriginalLength: 256, Factor: 0.5}}, 256, 1},
 	} {
 		r := c.settings
 		r.Type, r.Theta, r.ShortFactor, r.LongFactor = "longrope", 1e4, []float64{1, 2}, []float64{3, 4}
@@ -233,7 +235,7 @@ func TestYarnRange(t *testing.T) {
 // TestYarnBounds checks the bounds of YaRN's range: 32 turns and 1 turn if the configuration has no others, and
 // at most one less than the rotated elements. By the formula they are 1.20 and 7.22, so 1 and 8 without that limit.
 func TestYarnBounds(t *testing.T) {
-	r := ropeSettings{Type: "yarn", Theta: 10, Factor: 4, OriginalLength: 400}
+	r := ropeSettings{family.Rope{Type: "yarn", Theta: 10, Factor: 4, OriginalLength: 400}}
 	given := r
 	given.BetaFast, given.BetaSlow = 32, 1
 	for _, s := range []ropeSettings{r, given} {
@@ -267,7 +269,7 @@ func TestYarnSettings(t *testing.T) {
 		"both":             {func(r *ropeSettings) { r.MScale, r.MScaleAllDim = 0.75, 0.5 }, 8.0 / 7, m(0.75) / m(0.5), m(0.5) * m(0.5)},
 		"attention_factor": {func(r *ropeSettings) { r.AttentionFactor, r.MScale, r.MScaleAllDim = 1.5, 0.75, 0.5 }, 8.0 / 7, 1.5, m(0.5) * m(0.5)},
 	} {
-		r := ropeSettings{Type: "yarn", Theta: 10, Factor: 4, OriginalLength: 400}
+		r := ropeSettings{family.Rope{Type: "yarn", Theta: 10, Factor: 4, OriginalLength: 400}}
 		c.change(&r)
 		p, err := r.plan(8, 1600)
 		if err != nil {
@@ -311,7 +313,7 @@ func TestPlanErrors(t *testing.T) {
 		if configuration == publishedConfigs[c.from] {
 			t.Fatalf("%s: nothing was replaced", name)
 		}
-		f, s, err := parseSettings([]byte(configuration))
+		f, s, err := family.Read([]byte(configuration))
 		if err == nil {
 			_, err = compile(f, s)
 		}
@@ -319,7 +321,7 @@ func TestPlanErrors(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
-	if _, _, err := parseSettings([]byte(`{"model_type": "gpt2"}`)); !errors.Is(err, errors.ErrUnsupported) {
+	if _, _, err := family.Read([]byte(`{"model_type": "gpt2"}`)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("unknown family: got %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -141,7 +142,7 @@ func (m *Model) trainable() error {
 		return ErrQuantized
 	}
 	if missing := m.plan.forwardOnly(); missing != "" {
-		return unsupported{fmt.Errorf("%s has no backward pass", missing)}
+		return family.Unsupported(fmt.Errorf("%s has no backward pass", missing))
 	}
 	for _, p := range m.projections() {
 		if p.linear == nil {

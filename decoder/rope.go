@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 )
 
@@ -23,6 +24,9 @@ type ropePlan struct {
 	scale float64 // factor of the scale of scores
 }
 
+// ropeSettings are the parameters of a rotary embedding.
+type ropeSettings struct{ family.Rope }
+
 // plan returns the plan of r for heads of the given size and a maximum number of positions.
 func (r ropeSettings) plan(head, positions int) (*ropePlan, error) {
 	p := &ropePlan{Scaling: r.Type, Base: r.Theta, Rotated: head, Magnitude: 1, scale: 1}
@@ -30,7 +34,7 @@ func (r ropeSettings) plan(head, positions int) (*ropePlan, error) {
 		p.Rotated = int(float64(head) * r.PartialRotary)
 	}
 	fail := func(format string, args ...any) (*ropePlan, error) {
-		return nil, unsupported{fmt.Errorf("config.json: %s: %w", r.key, fmt.Errorf(format, args...))}
+		return nil, family.Unsupported(fmt.Errorf("config.json: %s: %w", r.Key, fmt.Errorf(format, args...)))
 	}
 	if p.Rotated < 2 || p.Rotated > head || p.Rotated%2 != 0 {
 		return fail("%d of %d elements of a head are rotated, want an even number", p.Rotated, head)
@@ -121,7 +125,7 @@ func (r *ropeSettings) longrope(p *ropePlan, positions int) (*ropePlan, error) {
 		r.OriginalLength = float64(positions)
 	}
 	fail := func(format string, args ...any) (*ropePlan, error) {
-		return nil, fmt.Errorf("config.json: %s: longrope has %w", r.key, fmt.Errorf(format, args...))
+		return nil, fmt.Errorf("config.json: %s: longrope has %w", r.Key, fmt.Errorf(format, args...))
 	}
 	if len(r.ShortFactor) != p.Rotated/2 || len(r.LongFactor) != p.Rotated/2 {
 		return fail("%d short and %d long factors, want %d of each", len(r.ShortFactor), len(r.LongFactor), p.Rotated/2)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/nn"
@@ -43,12 +44,12 @@ func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
 		return fmt.Errorf("model: save: %w", err)
 	}
 	if plan, err := planOf(m.Config); err != nil || !reflect.DeepEqual(plan, m.plan) {
-		return unsupported{errors.New("model: save: only a plain Llama can be saved")}
+		return family.Unsupported(errors.New("model: save: only a plain Llama can be saved"))
 	}
 	if dtype != safetensors.BF16 && dtype != safetensors.F32 {
 		return fmt.Errorf("model: save: got dtype %s, want BF16 or F32", dtype)
 	}
-	config, err := m.Config.marshal(checkpoint.TorchDtype(dtype))
+	config, err := marshal(m.Config, checkpoint.TorchDtype(dtype))
 	if err != nil {
 		return err
 	}

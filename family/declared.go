@@ -12,7 +12,7 @@ import (
 // their own. Numbers of other modules, such as encoders of images, count too: a tensor is compared with
 // all of them.
 var (
-	expertKeys = []string{
+	expertCountKeys = []string{
 		"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "layers_num_experts", "mova_num_experts",
 		"mtp_n_routed_experts", "num_moe_experts", "num_routed_experts", "n_experts",
 	}
@@ -70,7 +70,7 @@ func (d *declared) collect(object map[string]json.RawMessage, depth int) {
 			keys []string
 			to   *[]int64
 			min  int64
-		}{{expertKeys, &d.experts, 2}, {widthKeys, &d.widths, 1}} {
+		}{{expertCountKeys, &d.experts, 2}, {widthKeys, &d.widths, 1}} {
 			if slices.Contains(list.keys, key) {
 				*list.to = appendNumbers(*list.to, value, list.min)
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/gguf"
 )
 
@@ -161,7 +162,7 @@ func (m *Model) checkGraph() error {
 		}
 	}
 	for i, kind := range c.LayerTypes {
-		if windowed := a.windowed > 0 && (i+1)%a.windowed != 0; !a.listed && (kind == SlidingLayer) != windowed {
+		if windowed := a.windowed > 0 && (i+1)%a.windowed != 0; !a.listed && (kind == family.SlidingLayer) != windowed {
 			return fmt.Errorf("layer_types: layer %d is %s, and llama.cpp runs %s with windows in %s", i, kind, a.name, a.windows())
 		}
 	}
@@ -198,12 +199,6 @@ func (a architecture) queryScalar(layers, headDim, hidden, heads int) float64 {
 	return float64(headDim)
 }
 
-// The types of layers in config.json.
-const (
-	SlidingLayer = "sliding_attention"
-	FullLayer    = "full_attention"
-)
-
 // windowList is the metadata key of the layers with windows.
 const windowList = "attention.sliding_window_pattern"
 
@@ -220,7 +215,7 @@ func (m *Model) describeWindows() error {
 	for i := range list {
 		list[i] = (i+1)%a.windowed != 0
 		if len(c.LayerTypes) > 0 {
-			list[i] = c.LayerTypes[i] == SlidingLayer
+			list[i] = c.LayerTypes[i] == family.SlidingLayer
 		}
 	}
 	m.set(windowList, list)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/gguf"
 )
 
@@ -148,8 +149,8 @@ func (a architecture) complete(f *gguf.File, c map[string]any) {
 func layerTypes(windowed []bool) []string {
 	types := make([]string, len(windowed))
 	for i, w := range windowed {
-		if types[i] = FullLayer; w {
-			types[i] = SlidingLayer
+		if types[i] = family.FullLayer; w {
+			types[i] = family.SlidingLayer
 		}
 	}
 	return types

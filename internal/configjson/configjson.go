@@ -18,6 +18,9 @@ const TextKey = "text_config"
 // the second in newer ones.
 var DtypeKeys = []string{"torch_dtype", "dtype"}
 
+// QuantizationKeys are the members that describe how weights are quantized, in any convention.
+var QuantizationKeys = []string{"quantization_config", "quantization", "compression_config"}
+
 // pythonWords are the numbers that Python's json module writes although JSON does not have them.
 // Configurations of state-space models have "Infinity".
 var pythonWords = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}

@@ -1,4 +1,4 @@
-package decoder
+package family
 
 import (
 	"bytes"
@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/configjson"
 )
 
-// settings are the keys of configurations that families read. Pointers are nil for absent keys.
-type settings struct {
+// Settings are the keys of configurations that families read. Pointers are nil for absent keys.
+type Settings struct {
 	Config
 
 	HiddenAct        string          `json:"hidden_act"`
@@ -68,9 +66,9 @@ type settings struct {
 	ValueDim      int     `json:"v_head_dim"`
 }
 
-// parseSettings parses a config.json. A decoder that this package does not compute is an error that
+// Read parses a config.json. A decoder that this package does not compute is an error that
 // matches errors.ErrUnsupported, and so is a key that the family does not know.
-func parseSettings(data []byte) (*family, *settings, error) {
+func Read(data []byte) (*Family, *Settings, error) {
 	keys, err := configurationKeys(data)
 	if err != nil {
 		return nil, nil, err
@@ -97,7 +95,7 @@ func parseSettings(data []byte) (*family, *settings, error) {
 	if err := f.checkKeys(keys); err != nil {
 		return nil, nil, err
 	}
-	s := &settings{}
+	s := &Settings{}
 	if err := f.setDefaults(s, null); err != nil {
 		return nil, nil, err
 	}
@@ -107,13 +105,13 @@ func parseSettings(data []byte) (*family, *settings, error) {
 	if s.Microscale.Vocabulary == "" {
 		s.Microscale.Vocabulary = tokenizer
 	}
-	if f.latent {
+	if f.Latent {
 		if err := s.latentHeads(); err != nil {
 			return nil, nil, err
 		}
 	}
 	s.Config = s.Config.WithDefaults()
-	r, err := s.rope(f, llamacpp.FullLayer)
+	r, err := s.Rope(f, FullLayer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,7 +123,7 @@ func parseSettings(data []byte) (*family, *settings, error) {
 }
 
 // latentHeads sets the sizes of heads that package nn computes for latent attention.
-func (s *settings) latentHeads() error {
+func (s *Settings) latentHeads() error {
 	for _, n := range []struct {
 		key   string
 		value int
@@ -140,19 +138,19 @@ func (s *settings) latentHeads() error {
 	}
 	s.HeadDim, s.NumKeyValueHeads = s.PlainDim+s.RotatedDim, s.NumAttentionHeads
 	if s.ValueDim > s.HeadDim {
-		return unsupported{fmt.Errorf("config.json: v_head_dim is %d: only up to %d, the size of a head of keys, is supported", s.ValueDim, s.HeadDim)}
+		return Unsupported(fmt.Errorf("config.json: v_head_dim is %d: only up to %d, the size of a head of keys, is supported", s.ValueDim, s.HeadDim))
 	}
 	return nil
 }
 
 // setDefaults sets the defaults of the family, except those of some keys.
-func (f *family) setDefaults(s *settings, except []string) error {
-	if f.defaults == "" {
+func (f *Family) setDefaults(s *Settings, except []string) error {
+	if f.Defaults == "" {
 		return nil
 	}
 	defaults := map[string]json.RawMessage{}
-	if err := json.Unmarshal([]byte(f.defaults), &defaults); err != nil {
-		return fmt.Errorf("defaults of %s: %w", f.name, err)
+	if err := json.Unmarshal([]byte(f.Defaults), &defaults); err != nil {
+		return fmt.Errorf("defaults of %s: %w", f.Name, err)
 	}
 	for _, key := range except {
 		delete(defaults, key)
@@ -202,22 +200,22 @@ func object(key string, value json.RawMessage) (members map[string]json.RawMessa
 
 // checkKeys returns an error for a key that the family does not read, and for a value that it does not
 // compute.
-func (f *family) checkKeys(keys map[string]json.RawMessage) error {
+func (f *Family) checkKeys(keys map[string]json.RawMessage) error {
 	required := map[string]json.RawMessage{}
-	if f.require != "" {
-		if err := json.Unmarshal([]byte(f.require), &required); err != nil {
-			return fmt.Errorf("required keys of %s: %w", f.name, err)
+	if f.Require != "" {
+		if err := json.Unmarshal([]byte(f.Require), &required); err != nil {
+			return fmt.Errorf("required keys of %s: %w", f.Name, err)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value := compact(keys[key])
 		want, ok := required[key]
-		known := slices.Contains(commonKeys, key) || slices.Contains(f.keys, key) || slices.Contains(harmlessKeys, key) || slices.Contains(checkpoint.ConfigurationKeys, key)
+		known := slices.Contains(commonKeys, key) || slices.Contains(f.Keys, key) || slices.Contains(harmlessKeys, key) || slices.Contains(configjson.QuantizationKeys, key)
 		switch {
 		case ok && !sameJSON(value, want):
-			return unsupported{fmt.Errorf("config.json: %s is %.80s: only %s is supported for %s", key, value, want, f.name)}
+			return Unsupported(fmt.Errorf("config.json: %s is %.80s: only %s is supported for %s", key, value, want, f.Name))
 		case !ok && !known:
-			return unsupported{fmt.Errorf("config.json: the key %q, with the value %.80s, is not known for %s: it may change what the model computes", key, value, f.name)}
+			return Unsupported(fmt.Errorf("config.json: the key %q, with the value %.80s, is not known for %s: it may change what the model computes", key, value, f.Name))
 		}
 	}
 	return nil
@@ -237,8 +235,8 @@ func sameJSON(a string, b json.RawMessage) bool {
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal(b, &y) == nil && x == y
 }
 
-// A ropeSettings is the content of rope_scaling or rope_parameters.
-type ropeSettings struct {
+// A Rope is the content of rope_scaling or rope_parameters.
+type Rope struct {
 	Type            string    `json:"rope_type"`
 	OldType         string    `json:"type"`
 	Theta           float64   `json:"rope_theta"`
@@ -256,16 +254,16 @@ type ropeSettings struct {
 	ShortFactor     []float64 `json:"short_factor"`
 	LongFactor      []float64 `json:"long_factor"`
 
-	key string // of the configuration
+	Key string `json:"-"` // of the configuration
 }
 
-// rope returns the settings of rotary embedding for layers of a type.
-func (s *settings) rope(f *family, layerType string) (ropeSettings, error) {
-	r := ropeSettings{}
+// Rope returns the settings of rotary embedding for layers of a type.
+func (s *Settings) Rope(f *Family, layerType string) (Rope, error) {
+	r := Rope{}
 	raw, name := s.RopeParameters, "rope_parameters"
 	if len(raw) == 0 {
 		raw, name = s.RopeScaling, "rope_scaling"
-		if f.localRope && layerType == llamacpp.SlidingLayer {
+		if f.LocalRope && layerType == SlidingLayer {
 			raw = nil
 			if r.Theta = s.RopeLocalBase; r.Theta == 0 {
 				r.Theta = s.RopeTheta
@@ -290,10 +288,10 @@ func (s *settings) rope(f *family, layerType string) (ropeSettings, error) {
 			return r, fmt.Errorf("config.json: %s: unexpected %s", name, e.Value)
 		}
 		if err != nil {
-			return r, unsupported{fmt.Errorf("config.json: %s: %s", name, strings.TrimPrefix(err.Error(), "json: "))}
+			return r, Unsupported(fmt.Errorf("config.json: %s: %s", name, strings.TrimPrefix(err.Error(), "json: ")))
 		}
 	}
-	r.key = name
+	r.Key = name
 	if r.Type == "" {
 		r.Type = r.OldType
 	}

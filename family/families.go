@@ -1,0 +1,311 @@
+package family
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Family is a row of data about one kind of decoder: how its configuration is read, what its tensors
+// are called, and what differs from Llama. compile makes a Plan of a row and a configuration.
+type Family struct {
+	Name  string
+	Types []string // model_type of configurations, with that of wrappers such as multimodal models
+	Class string   // in architectures of configurations; "" accepts any
+
+	Defaults string   // of keys, a JSON object
+	Keys     []string // that are read, apart from commonKeys
+	Require  string   // values that keys must have if they are present, a JSON object
+
+	Names Names
+
+	// PlusOne: weights of norms are stored as differences from one.
+	PlusOne bool
+	// QueryNorm: what the norms of Q and K normalize.
+	QueryNorm NormKind
+	Bias      BiasRule
+	Sinks     bool // attention has sinks
+	Window    WindowRule
+	// Interleaved: rotary embedding pairs neighboring elements.
+	Interleaved bool
+	// LocalRope: layers with a window have their own rotary embedding.
+	LocalRope bool
+	// EmbedRoot: embeddings are multiplied by the square root of the width.
+	EmbedRoot bool
+	// gate is the kind of the gated unit.
+	Gate GateKind
+	// Experts: how tokens are routed. nil: the model is dense.
+	Experts *Routing
+	// Latent: attention has latent queries, keys and values.
+	Latent bool
+}
+
+// Names are the tensors of a layer, after the prefix of the layer and without ".weight". Parts of one
+// linear layer are in the order of its rows. "" and nil: the family has no such tensor.
+type Names struct {
+	QKV, GateUp                            []string
+	Output, Down                           string
+	AttentionInput, AttentionOutput        string // norms before and after
+	MLPInput, MLPOutput                    string
+	Router, Correction, Shared, SharedGate string
+	ExpertParts                            []string // gate, up and down of an expert after "N."
+	Experts                                string   // the module of all experts
+	Stacked                                bool     // all experts are in two tensors, gate_up_proj and down_proj
+}
+
+// llamaNames are the names of most families.
+var llamaNames = Names{
+	QKV: []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, Output: "self_attn.o_proj",
+	GateUp: []string{"mlp.gate_proj", "mlp.up_proj"}, Down: "mlp.down_proj",
+	AttentionInput: "input_layernorm", MLPInput: "post_attention_layernorm",
+}
+
+// withExperts adds the names of experts whose modules are called as in Qwen's and DeepSeek's models.
+func (n Names) withExperts(shared, sharedGate, correction string) Names {
+	n.Router, n.Experts, n.ExpertParts = "mlp.gate", "mlp.experts", []string{"gate_proj", "up_proj", "down_proj"}
+	n.Shared, n.SharedGate, n.Correction = shared, sharedGate, correction
+	return n
+}
+
+// fused returns the names with Q, K and V in one tensor if qkv is true, and gate and up in one.
+func (n Names) fused(qkv bool) Names {
+	if qkv {
+		n.QKV = []string{"self_attn.qkv_proj"}
+	}
+	n.GateUp = []string{"mlp.gate_up_proj"}
+	return n
+}
+
+// norms returns the names with other norms.
+func (n Names) norms(attentionInput, attentionOutput, mlpInput, mlpOutput string) Names {
+	n.AttentionInput, n.AttentionOutput, n.MLPInput, n.MLPOutput = attentionInput, attentionOutput, mlpInput, mlpOutput
+	return n
+}
+
+// A NormKind is what the norms of Q and K normalize.
+type NormKind string
+
+const (
+	NoNorm    NormKind = ""
+	HeadNorm  NormKind = "head"  // each head
+	WholeNorm NormKind = "whole" // all heads of a token together
+)
+
+// A BiasRule is which linear layers of attention have biases.
+type BiasRule int
+
+const (
+	BiasByKey      BiasRule = iota // all if attention_bias is true
+	BiasQKV                        // those of Q, K and V
+	BiasQKVByKey                   // those of Q, K and V if attention_bias is true
+	BiasEverywhere                 // all, and router and experts
+)
+
+// A WindowRule is which layers have windows if layer_types does not say so.
+type WindowRule struct {
+	Kind   WindowKind
+	Period int // of WindowPattern: every period-th layer has no window
+}
+
+type WindowKind int
+
+const (
+	WindowNever   WindowKind = iota
+	WindowAlways             // if sliding_window has a value
+	WindowPattern            // by sliding_window_pattern or the period
+	WindowLate               // from max_window_layers on, if use_sliding_window is true
+	WindowUsed               // all, if use_sliding_window is true
+)
+
+// A GateKind is an activation and the order of gate and up.
+type GateKind int
+
+const (
+	GateSiLU GateKind = iota
+	GateGELU
+	GateClamped // clamped, interleaved and with 1 added to up, as in gpt-oss
+)
+
+// A Routing is how a layer chooses experts for a token.
+type Routing struct {
+	Score     ScoreKind
+	Normalize bool // the weights of the chosen experts sum to one if norm_topk_prob is not in the configuration
+	Width     bool // the width of experts is moe_intermediate_size, not intermediate_size
+}
+
+type ScoreKind string
+
+const (
+	ScoreSoftmax ScoreKind = "softmax"           // over all experts
+	ScoreChosen  ScoreKind = "softmax of chosen" // over the chosen experts
+	ScoreSigmoid ScoreKind = "sigmoid"           // choice by groups and with a correction
+)
+
+// commonKeys are read for every family.
+var commonKeys = []string{
+	"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+	"max_position_embeddings", "rms_norm_eps", "tie_word_embeddings", "rope_theta", "rope_scaling", "rope_parameters",
+	"attention_bias", "hidden_act", "hidden_activation", "partial_rotary_factor", "microscale",
+}
+
+// Keys of features that several families share.
+var (
+	windowKeys  = []string{"sliding_window", "layer_types"}
+	qwenKeys    = []string{"sliding_window", "layer_types", "use_sliding_window", "max_window_layers"}
+	expertKeys  = []string{"num_experts", "num_local_experts", "num_experts_per_tok"}
+	qwenExperts = slices.Concat(qwenKeys, expertKeys, []string{"moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"})
+	gemmaKeys   = slices.Concat(windowKeys, []string{"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window_size"})
+)
+
+// Families are the known decoders. Sources: the modeling and configuration files of transformers 5.23
+// (src/transformers/models), with which interop compares each row.
+var Families = []Family{
+	{
+		Name: "llama", Types: []string{"llama"}, Class: "LlamaForCausalLM",
+		Keys:    []string{"mlp_bias", "rope_interleaved"},
+		Require: `{"hidden_act": "silu", "rope_interleaved": false}`,
+		Names:   llamaNames,
+	},
+	{
+		Name: "mistral", Types: []string{"mistral"}, Class: "MistralForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6}`, Keys: windowKeys, Require: `{"hidden_act": "silu", "attention_bias": false}`,
+		Names: llamaNames, Window: WindowRule{Kind: WindowAlways},
+	},
+	{
+		Name: "smollm3", Types: []string{"smollm3"}, Class: "SmolLM3ForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6, "tie_word_embeddings": true, "rope_theta": 2e6, "no_rope_layer_interval": 4}`,
+		Keys:     slices.Concat(qwenKeys, []string{"mlp_bias", "no_rope_layers", "no_rope_layer_interval"}),
+		Require:  `{"hidden_act": "silu", "use_sliding_window": false}`,
+		Names:    llamaNames,
+	},
+	{
+		Name: "qwen2", Types: []string{"qwen2"}, Class: "Qwen2ForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6, "max_window_layers": 28}`, Keys: qwenKeys, Require: `{"hidden_act": "silu", "use_mrope": false}`,
+		Names: llamaNames, Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
+	},
+	{
+		Name: "qwen3", Types: []string{"qwen3"}, Class: "Qwen3ForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6, "head_dim": 128, "max_window_layers": 28}`, Keys: qwenKeys, Require: `{"hidden_act": "silu"}`,
+		Names: llamaNames, QueryNorm: HeadNorm, Window: WindowRule{Kind: WindowLate},
+	},
+	{
+		Name: "qwen2_moe", Types: []string{"qwen2_moe"}, Class: "Qwen2MoeForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6, "max_window_layers": 28}`,
+		Keys:     slices.Concat(qwenExperts, []string{"shared_expert_intermediate_size", "qkv_bias"}), Require: `{"hidden_act": "silu", "qkv_bias": true}`,
+		Names: llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
+		Experts: &Routing{Score: ScoreSoftmax, Width: true},
+	},
+	{
+		Name: "qwen3_moe", Types: []string{"qwen3_moe"}, Class: "Qwen3MoeForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6}`, Keys: qwenExperts, Require: `{"hidden_act": "silu"}`,
+		Names: llamaNames.withExperts("", "", ""), QueryNorm: HeadNorm, Window: WindowRule{Kind: WindowUsed},
+		Experts: &Routing{Score: ScoreSoftmax, Width: true},
+	},
+	{
+		Name: "mixtral", Types: []string{"mixtral"}, Class: "MixtralForCausalLM",
+		Defaults: `{"rope_theta": 1e6}`, Keys: slices.Concat(windowKeys, expertKeys), Require: `{"hidden_act": "silu", "attention_bias": false}`,
+		Names: func() Names {
+			n := llamaNames
+			n.Router, n.Experts, n.ExpertParts = "block_sparse_moe.gate", "block_sparse_moe.experts", []string{"w1", "w3", "w2"}
+			return n
+		}(),
+		Window: WindowRule{Kind: WindowAlways}, Experts: &Routing{Score: ScoreSoftmax, Normalize: true},
+	},
+	{
+		Name: "gemma2", Types: []string{"gemma2"}, Class: "Gemma2ForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6, "tie_word_embeddings": true, "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+			"attn_logit_softcapping": 50, "final_logit_softcapping": 30}`,
+		Keys: gemmaKeys, Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
+		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+		PlusOne: true, Window: WindowRule{WindowPattern, 2}, EmbedRoot: true, Gate: GateGELU,
+	},
+	{
+		Name: "gemma3", Types: []string{"gemma3_text", "gemma3"}, Class: "Gemma3ForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6, "tie_word_embeddings": true, "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+			"rope_theta": 1e6, "rope_local_base_freq": 1e4}`,
+		Keys:    slices.Concat(gemmaKeys, []string{"sliding_window_pattern", "_sliding_window_pattern", "rope_local_base_freq"}),
+		Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
+		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+		PlusOne: true, QueryNorm: HeadNorm, Window: WindowRule{WindowPattern, 6}, LocalRope: true, EmbedRoot: true, Gate: GateGELU,
+	},
+	{
+		Name: "phi3", Types: []string{"phi3"}, Class: "Phi3ForCausalLM",
+		Keys: []string{"sliding_window", "original_max_position_embeddings"}, Require: `{"hidden_act": "silu", "attention_bias": false}`,
+		Names: llamaNames.fused(true), Window: WindowRule{Kind: WindowAlways},
+	},
+	{
+		Name: "granite", Types: []string{"granite"}, Class: "GraniteForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6}`,
+		Keys:     []string{"mlp_bias", "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"}, Require: `{"hidden_act": "silu"}`,
+		Names: llamaNames,
+	},
+	{
+		Name: "olmo2", Types: []string{"olmo2"}, Class: "Olmo2ForCausalLM",
+		Require: `{"hidden_act": "silu"}`,
+		Names:   llamaNames.norms("", "post_attention_layernorm", "", "post_feedforward_layernorm"), QueryNorm: WholeNorm,
+	},
+	{
+		Name: "olmo3", Types: []string{"olmo3"}, Class: "Olmo3ForCausalLM",
+		Defaults: `{"sliding_window": 4096, "rope_theta": 5e5}`, Keys: windowKeys, Require: `{"hidden_act": "silu"}`,
+		Names:     llamaNames.norms("", "post_attention_layernorm", "", "post_feedforward_layernorm"),
+		QueryNorm: WholeNorm, Window: WindowRule{WindowPattern, 4}, LocalRope: true,
+	},
+	{
+		Name: "gpt-oss", Types: []string{"gpt_oss"}, Class: "GptOssForCausalLM",
+		Defaults: `{"rope_theta": 150000, "head_dim": 64, "sliding_window": 128}`,
+		Keys:     slices.Concat(windowKeys, expertKeys, []string{"swiglu_limit", "swiglu_alpha", "experts_per_token", "initial_context_length"}),
+		Require:  `{"hidden_act": "silu", "attention_bias": true, "swiglu_alpha": 1.702, "swiglu_limit": 7}`,
+		Names: func() Names {
+			n := llamaNames
+			n.Router, n.Experts, n.Stacked = "mlp.router", "mlp.experts", true
+			return n
+		}(),
+		Bias: BiasEverywhere, Sinks: true, Window: WindowRule{WindowPattern, 2}, Gate: GateClamped, Experts: &Routing{Score: ScoreChosen},
+	},
+	{
+		Name: "glm4", Types: []string{"glm4"}, Class: "Glm4ForCausalLM",
+		Defaults: `{"head_dim": 128, "partial_rotary_factor": 0.5, "rms_norm_eps": 1.5625e-7}`, Require: `{"hidden_act": "silu"}`,
+		Names: llamaNames.norms("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm").fused(false),
+		Bias:  BiasQKVByKey, Interleaved: true,
+	},
+	{
+		Name: "deepseek-v3", Types: []string{"deepseek_v3"}, Class: "DeepseekV3ForCausalLM",
+		Defaults: `{"rms_norm_eps": 1e-6, "first_k_dense_replace": 3, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4,
+			"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}`,
+		Keys: []string{
+			"n_routed_experts", "n_shared_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "first_k_dense_replace",
+			"n_group", "topk_group", "routed_scaling_factor", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "qk_head_dim", "v_head_dim",
+		},
+		Require: `{"hidden_act": "silu", "rope_interleave": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1}`,
+		Names:   llamaNames.withExperts("mlp.shared_experts", "", "mlp.gate.e_score_correction_bias"), Interleaved: true, Latent: true,
+		Experts: &Routing{Score: ScoreSigmoid, Normalize: true, Width: true},
+	},
+}
+
+// harmlessKeys change nothing that a decoder computes.
+var harmlessKeys = []string{
+	"architectures", "model_type", "transformers_version", "_name_or_path", "name_or_path", "auto_map", "torch_dtype", "dtype",
+	"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id", "use_cache", "cache_implementation",
+	"initializer_range", "initializer_factor", "attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout", "pretraining_tp",
+	"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "input_jitter_noise", "aux_loss_alpha", "seq_aux",
+	"attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "use_flash_attn", "return_dict", "output_attentions", "output_hidden_states",
+	"is_encoder_decoder", "is_llama_config", "id2label", "label2id", "task_specific_params", "problem_type", "chunk_size_feed_forward",
+	"transformers.js_config", "unsloth_fixed", "unsloth_version", "use_mamba_kernels", "tokenizer_class", "prefix", "finetuning_task",
+	"ep_size", "num_nextn_predict_layers", "layer_norm_eps", "model_name",
+}
+
+// familyOf returns the row for a model_type.
+func familyOf(modelType string, classes []string) (*Family, error) {
+	var types []string
+	for i := range Families {
+		f := &Families[i]
+		if slices.Contains(f.Types, modelType) {
+			if len(classes) > 0 && !slices.Contains(classes, f.Class) {
+				return nil, Unsupported(fmt.Errorf("config.json: architecture %s is not supported: want %s", strings.Join(classes, ", "), f.Class))
+			}
+			return f, nil
+		}
+		types = append(types, f.Types...)
+	}
+	return nil, Unsupported(fmt.Errorf("config.json: model_type %q is not supported: want one of %s", modelType, strings.Join(types, ", ")))
+}
