@@ -96,7 +96,7 @@ func Read(data []byte) (*Family, *Settings, error) {
 		return nil, nil, err
 	}
 	s := &Settings{}
-	if err := f.setDefaults(s, null); err != nil {
+	if err := f.setDefaults(s, keys, null); err != nil {
 		return nil, nil, err
 	}
 	if err := decode(keys, s); err != nil {
@@ -143,8 +143,9 @@ func (s *Settings) latentHeads() error {
 	return nil
 }
 
-// setDefaults sets the defaults of the family, except those of some keys.
-func (f *Family) setDefaults(s *Settings, except []string) error {
+// setDefaults sets the defaults of the family, except those of keys that are null, and of a number of
+// experts that the configuration has under another name.
+func (f *Family) setDefaults(s *Settings, keys map[string]json.RawMessage, null []string) error {
 	if f.Defaults == "" {
 		return nil
 	}
@@ -152,9 +153,10 @@ func (f *Family) setDefaults(s *Settings, except []string) error {
 	if err := json.Unmarshal([]byte(f.Defaults), &defaults); err != nil {
 		return fmt.Errorf("defaults of %s: %w", f.Name, err)
 	}
-	for _, key := range except {
-		delete(defaults, key)
-	}
+	has := func(key string) bool { _, ok := keys[key]; return ok }
+	maps.DeleteFunc(defaults, func(key string, _ json.RawMessage) bool {
+		return slices.Contains(null, key) || slices.Contains(expertCountKeys, key) && slices.ContainsFunc(expertCountKeys, has)
+	})
 	return decode(defaults, s)
 }
 
@@ -253,6 +255,9 @@ type Rope struct {
 	Truncate        *bool     `json:"truncate"`
 	ShortFactor     []float64 `json:"short_factor"`
 	LongFactor      []float64 `json:"long_factor"`
+
+	// AttnFactor is in DeepSeek's distillations of Qwen3. transformers ignores it.
+	AttnFactor json.RawMessage `json:"attn_factor"`
 
 	Key string `json:"-"` // of the configuration
 }
