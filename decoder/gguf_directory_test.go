@@ -19,7 +19,7 @@ import (
 var ggufConfigs = map[string]string{
 	"LlamaForCausalLM": `"model_type": "llama", "attention_bias": true, "mlp_bias": true, "tie_word_embeddings": true, "rope_theta": 5e5,
 		"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 16}`,
-	"MistralForCausalLM":  `"model_type": "mistral", "head_dim": 32, "rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16, "beta_fast": 16}`,
+	"MistralForCausalLM":  `"model_type": "mistral", "head_dim": 32, "sliding_window": null, "rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16, "beta_fast": 16}`,
 	"MixtralForCausalLM":  `"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2`,
 	"Qwen2ForCausalLM":    `"model_type": "qwen2", "rope_scaling": {"rope_type": "linear", "factor": 2}`,
 	"Qwen3ForCausalLM":    `"model_type": "qwen3", "head_dim": 32, "attention_bias": true`,

@@ -143,7 +143,7 @@ func TestParameters(t *testing.T) {
 // TestVastPlans checks that configurations of absurd sizes have plans of moderate size, whose numbers of
 // parameters do not overflow.
 func TestVastPlans(t *testing.T) {
-	vast := planFor(t, `{"model_type": "qwen3_moe", "vocab_size": 48, "hidden_size": 1048576, "intermediate_size": 1, "num_hidden_layers": 65536, "num_attention_heads": 1,
+	vast := planFor(t, `{"model_type": "qwen3_moe", "vocab_size": 48, "hidden_size": 1048576, "intermediate_size": 1, "num_hidden_layers": 65536, "num_attention_heads": 1, "num_key_value_heads": 1,
 		"head_dim": 1048576, "num_experts": 65536, "num_experts_per_tok": 1, "moe_intermediate_size": 1048576, "rope_scaling": {"rope_type": "linear", "factor": 2}}`)
 	if n := vast.Parameters(); n != math.MaxInt64 {
 		t.Errorf("%d parameters, want the largest number", n)
