@@ -91,6 +91,4 @@ func beginsWithWord(text string) bool {
 }
 
 // isWord is \w of Unicode's regular expressions.
-func isWord(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc) || r == '\u200c' || r == '\u200d'
-}
+func isWord(r rune) bool { return wordCharacters.has(r) }

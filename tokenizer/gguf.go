@@ -12,16 +12,20 @@ import (
 
 // A vocabulary is what the metadata of a GGUF file says about a tokenizer.
 type vocabulary struct {
-	model  string    // byteLevelModel or sentencePieceModel
-	pre    string    // the name of the pre-tokenizer, of gpt2
+	model  string    // byteLevelModel, sentencePieceModel or gemma4Model
+	pre    string    // the name of the pre-tokenizer, unless the model is llama
 	tokens []string  // by id
 	types  []int32   // by id; nil: all normal
-	merges []string  // of gpt2
-	scores []float32 // of llama
+	merges []string  // unless the model is llama
+	scores []float32 // of llama; nil: all equal
 
-	bos, eos       *uint32
+	ids            map[string]*uint32 // special tokens by the names of their keys: bos, eos, eot, …
 	addBOS, addEOS *bool
-	spacePrefix    *bool // nil or true: llama puts a space before a text
+	spacePrefix    *bool  // nil or true: llama puts a space before a text
+	name           string // general.name
+	chatTemplate   string
+
+	retyped []uint32 // tokens that end an answer, which the file types as text
 }
 
 // readVocabulary reads the keys tokenizer.ggml.*. value returns nil for a key that the file does
@@ -38,11 +42,27 @@ func readVocabulary(value func(key string) any) (v vocabulary, err error) {
 	read("token_type", into(&v.types))
 	read("merges", into(&v.merges))
 	read("scores", into(&v.scores))
-	read("bos_token_id", intoPointer(&v.bos))
-	read("eos_token_id", intoPointer(&v.eos))
+	v.ids = map[string]*uint32{}
+	for _, name := range specialNames {
+		var id *uint32
+		if read(name+"_token_id", intoPointer(&id)); id != nil {
+			v.ids[name] = id
+		}
+	}
 	read("add_bos_token", intoPointer(&v.addBOS))
 	read("add_eos_token", intoPointer(&v.addEOS))
 	read("add_space_prefix", intoPointer(&v.spacePrefix))
+	v.name, _ = value("general.name").(string)
+	v.chatTemplate, _ = value("tokenizer.chat_template").(string)
+	if v.model == gemma4Model {
+		v.pre = gemma4Model
+	}
+	if err == nil && len(v.types) > 0 && len(v.types) < len(v.tokens) {
+		err = fmt.Errorf("got %d types for %d tokens", len(v.types), len(v.tokens))
+	}
+	if err == nil {
+		v.retype()
+	}
 	return v, err
 }
 
@@ -66,53 +86,16 @@ func intoPointer[T any](dst **T) func(any) bool {
 const (
 	byteLevelModel     = "gpt2"
 	sentencePieceModel = "llama"
+	gemma4Model        = "gemma4" // BPE on characters, with merges
 )
 
 // Types of tokens in GGUF files.
 const (
+	normalType      = 1
 	unknownType     = 2
 	controlType     = 3
 	userDefinedType = 4
 )
-
-// Patterns of pre-tokenizers.
-const (
-	contractions  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
-	blanks        = `|\s*[\r\n]+|\s+(?!\S)|\s+`
-	symbols       = `| ?[^\s\p{L}\p{N}]+[\r\n]*`
-	path          = `| ?[^\s\p{L}\p{N}]+[\r\n/]*`
-	upper, lower  = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
-	lead          = `[^\r\n\p{L}\p{N}]?`
-	llama3Words   = contractions + `|` + lead + `\p{L}+|\p{N}{1,3}` + symbols + blanks
-	qwen2Words    = contractions + `|` + lead + `\p{L}+|\p{N}` + symbols + blanks
-	qwen35Words   = contractions + `|` + lead + `[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + blanks
-	tekkenWords   = lead + upper + `*` + lower + `+|` + lead + upper + `+` + lower + `*|\p{N}` + path + blanks
-	gpt4oWords    = lead + upper + `*` + lower + `+` + contractions + `?|` + lead + upper + `+` + lower + `*` + contractions + `?|\p{N}{1,3}` + path + blanks
-	deepseekHan   = "[一-龥\u3040-ゟ゠-ヿ]+"
-	deepseekWords = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" + `|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*` + blanks
-)
-
-// A preTokenizer is how a name of GGUF files divides text, as the tokenizer.json of the models
-// with that name do.
-type preTokenizer struct {
-	patterns   []string // none: that of GPT-2
-	digits     bool     // each digit alone, before the patterns
-	nfc        bool
-	wholeWords bool
-	bos        bool // a text begins with BOS, unless the file says otherwise
-}
-
-var preTokenizers = map[string]preTokenizer{
-	"gpt-2":       {},
-	"smollm":      {digits: true},
-	"starcoder":   {digits: true},
-	"llama-bpe":   {patterns: []string{llama3Words}, wholeWords: true, bos: true},
-	"qwen2":       {patterns: []string{qwen2Words}, nfc: true},
-	"qwen35":      {patterns: []string{qwen35Words}, nfc: true},
-	"tekken":      {patterns: []string{tekkenWords}, wholeWords: true, bos: true},
-	"gpt-4o":      {patterns: []string{gpt4oWords}},
-	"deepseek-v3": {patterns: []string{`\p{N}{1,3}`, deepseekHan, deepseekWords}},
-}
 
 // FromGGUF returns the tokenizer of a GGUF file. value returns the value of a key of the file's
 // metadata, nil where there is none: []string, []int32, []float32, string, uint32 or bool.
@@ -168,11 +151,8 @@ func (v *vocabulary) tokenizer() (*Tokenizer, *file, error) {
 
 // file returns the tokenizer.json.
 func (v *vocabulary) file() (*file, error) {
-	switch {
-	case len(v.tokens) == 0:
+	if len(v.tokens) == 0 {
 		return nil, errors.New("tokenizer.ggml.tokens is missing")
-	case len(v.types) > 0 && len(v.types) != len(v.tokens):
-		return nil, fmt.Errorf("got %d types for %d tokens", len(v.types), len(v.tokens))
 	}
 	steps, err := v.steps()
 	if err != nil {
@@ -195,21 +175,39 @@ func (v *vocabulary) file() (*file, error) {
 	if err := v.merge(&f.Model); err != nil {
 		return nil, err
 	}
-	for id, kind := range v.types {
-		if kind == controlType || kind == userDefinedType {
-			f.AddedTokens = append(f.AddedTokens, addedToken{ID: uint32(id), Content: v.tokens[id], Special: kind == controlType})
+	swallows := v.swallowSpace()
+	for id := range v.tokens {
+		switch kind := v.kind(uint32(id)); kind {
+		case controlType, userDefinedType, unknownType:
+			token := addedToken{ID: uint32(id), Content: v.tokens[id], Special: kind != userDefinedType}
+			token.RStrip = swallows && !slices.Contains(keptSpace, token.Content)
+			f.AddedTokens = append(f.AddedTokens, token)
 		}
 	}
 	return f, nil
 }
 
+// keptSpace are the special tokens of Phi-3 that white space may follow.
+var keptSpace = []string{"<unk>", "<s>", "<|endoftext|>"}
+
+// swallowSpace reports whether special tokens swallow the white space after them, as those of Phi-3
+// do. GGUF files do not say so. llama.cpp recognizes the models by their name.
+func (v *vocabulary) swallowSpace() bool {
+	name := strings.ToLower(v.name)
+	return strings.Contains(name, "phi-3") || strings.Contains(name, "phi3")
+}
+
 // merge sets the merges of the model.
 func (v *vocabulary) merge(m *model) error {
 	if v.model == sentencePieceModel {
-		if len(v.scores) != len(v.tokens) {
-			return fmt.Errorf("got %d scores for %d tokens", len(v.scores), len(v.tokens))
+		scores := v.scores
+		if scores == nil {
+			scores = make([]float32, len(v.tokens))
 		}
-		m.Merges = scoredMerges(v.tokens, v.scores, m.Vocab)
+		if len(scores) < len(v.tokens) {
+			return fmt.Errorf("got %d scores for %d tokens", len(scores), len(v.tokens))
+		}
+		m.Merges, m.ranks = scoredMerges(v.tokens, scores, m.Vocab)
 		return nil
 	}
 	if v.merges == nil {
@@ -230,11 +228,11 @@ func (v *vocabulary) merge(m *model) error {
 const longestPiece = 4096
 
 // scoredMerges returns the pairs of tokens that make another token, that of the highest score
-// first, and of equal scores the lowest ids.
+// first, and of equal scores the lowest ids, with their ranks: equal ones for equal scores.
 //
 // Tokens of more than longestPiece bytes are not merged: no vocabulary has them, and the time is
 // quadratic in their length.
-func scoredMerges(tokens []string, scores []float32, ids map[string]uint32) []mergeText {
+func scoredMerges(tokens []string, scores []float32, ids map[string]uint32) ([]mergeText, []uint32) {
 	type pair struct {
 		mergeText
 		score       float32
@@ -253,9 +251,12 @@ func scoredMerges(tokens []string, scores []float32, ids map[string]uint32) []me
 	slices.SortStableFunc(pairs, func(a, b pair) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right))
 	})
-	merges := make([]mergeText, len(pairs))
+	merges, ranks := make([]mergeText, len(pairs)), make([]uint32, len(pairs))
 	for i, p := range pairs {
-		merges[i] = p.mergeText
+		merges[i], ranks[i] = p.mergeText, uint32(i)
+		if i > 0 && p.score == pairs[i-1].score {
+			ranks[i] = ranks[i-1]
+		}
 	}
-	return merges
+	return merges, ranks
 }

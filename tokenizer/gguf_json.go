@@ -17,18 +17,20 @@ type object = map[string]any
 func (v *vocabulary) steps() (object, error) {
 	var steps object
 	switch v.model {
-	case byteLevelModel:
+	case byteLevelModel, gemma4Model:
 		pre, ok := preTokenizers[v.pre]
 		if !ok {
-			return nil, fmt.Errorf("pre-tokenizer %q is not known: want one of %s", v.pre, strings.Join(slices.Sorted(maps.Keys(preTokenizers)), ", "))
+			return nil, fmt.Errorf("pre-tokenizer %q is not known: want one of %s", v.pre, strings.Join(slices.Sorted(maps.Keys(preTokenizers))[1:], ", "))
 		}
-		steps = pre.steps()
+		if steps = pre.steps(); pre.characters {
+			steps = v.characters(pre)
+		}
 	case sentencePieceModel:
 		steps = v.sentencePieces()
 	case "":
 		return nil, errors.New("tokenizer.ggml.model is missing")
 	default:
-		return nil, fmt.Errorf("model %q is not supported: want %s or %s", v.model, byteLevelModel, sentencePieceModel)
+		return nil, fmt.Errorf("model %q is not supported: want %s, %s or %s", v.model, byteLevelModel, sentencePieceModel, gemma4Model)
 	}
 	var err error
 	steps["post_processor"], err = v.template()
@@ -40,16 +42,20 @@ func byteLevelStep(regex bool) object {
 	return object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex}
 }
 
-// steps are those of models of the kind of GPT-2.
-func (p preTokenizer) steps() object {
-	var list []object
+// splits are the steps that divide text by patterns.
+func (p preTokenizer) splits() (list []object) {
 	if p.digits {
 		list = append(list, object{"type": "Digits", "individual_digits": true})
 	}
 	for _, expression := range p.patterns {
 		list = append(list, object{"type": "Split", "pattern": object{"Regex": expression}, "behavior": "Isolated", "invert": false})
 	}
-	list = append(list, byteLevelStep(len(p.patterns) == 0))
+	return list
+}
+
+// steps are those of models of the kind of GPT-2.
+func (p preTokenizer) steps() object {
+	list := append(p.splits(), byteLevelStep(len(p.patterns) == 0))
 	steps := object{
 		"normalizer": nil, "pre_tokenizer": object{"type": "Sequence", "pretokenizers": list}, "decoder": byteLevelStep(true),
 		"model": object{"type": "BPE", "ignore_merges": p.wholeWords},
@@ -63,21 +69,31 @@ func (p preTokenizer) steps() object {
 	return steps
 }
 
+// spaceSteps write spaces as ▁, and back.
+var spaceNormalizer, spaceDecoders = object{"type": "Replace", "pattern": object{"String": " "}, "content": space},
+	[]object{{"type": "Replace", "pattern": object{"String": space}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}}
+
 // sentencePieces are the steps of models of the kind of Llama 2.
 func (v *vocabulary) sentencePieces() object {
-	spaces := object{"type": "Replace", "pattern": object{"String": " "}, "content": space}
-	decoders := []object{{"type": "Replace", "pattern": object{"String": space}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}}
-	steps := object{"normalizer": spaces, "pre_tokenizer": nil}
+	steps := v.characters(preTokenizer{})
 	if v.spacePrefix == nil || *v.spacePrefix {
-		steps["normalizer"] = object{"type": "Sequence", "normalizers": []object{{"type": "Prepend", "prepend": space}, spaces}}
-		decoders = append(decoders, object{"type": "Strip", "content": " ", "start": 1, "stop": 0})
+		steps["normalizer"] = object{"type": "Sequence", "normalizers": []object{{"type": "Prepend", "prepend": space}, spaceNormalizer}}
+		decoders := append(slices.Clone(spaceDecoders), object{"type": "Strip", "content": " ", "start": 1, "stop": 0})
+		steps["decoder"] = object{"type": "Sequence", "decoders": decoders}
 	}
-	steps["decoder"] = object{"type": "Sequence", "decoders": decoders}
+	return steps
+}
+
+// characters are the steps of models whose symbols are characters, with tokens for bytes.
+func (v *vocabulary) characters(p preTokenizer) object {
 	m := object{"type": "BPE", "byte_fallback": true, "fuse_unk": true}
 	if id := slices.Index(v.types, unknownType); id >= 0 {
 		m["unk_token"] = v.tokens[id]
 	}
-	steps["model"] = m
+	steps := object{"normalizer": spaceNormalizer, "pre_tokenizer": nil, "decoder": object{"type": "Sequence", "decoders": spaceDecoders}, "model": m}
+	if list := p.splits(); len(list) > 0 {
+		steps["pre_tokenizer"] = list[0]
+	}
 	return steps
 }
 
@@ -85,18 +101,19 @@ func (v *vocabulary) sentencePieces() object {
 func (v *vocabulary) template() (any, error) {
 	single, special := []object{}, object{}
 	for _, end := range []struct {
-		id       *uint32
+		name     string
 		add      bool
 		sequence bool // the text follows
-	}{{v.bos, v.addsBOS(), true}, {v.eos, v.addEOS != nil && *v.addEOS, false}} {
+	}{{bosName, v.addsBOS(), true}, {eosName, v.addEOS != nil && *v.addEOS, false}} {
+		id, ok := v.id(end.name)
 		switch {
 		case !end.add:
-		case end.id == nil || uint64(*end.id) >= uint64(len(v.tokens)):
+		case !ok:
 			return nil, errors.New("the file adds a token that it does not name")
 		default:
-			token := v.tokens[*end.id]
+			token := v.tokens[id]
 			single = append(single, object{"SpecialToken": object{"id": token, "type_id": 0}})
-			special[token] = object{"id": token, "ids": []uint32{*end.id}, "tokens": []string{token}}
+			special[token] = object{"id": token, "ids": []uint32{id}, "tokens": []string{token}}
 		}
 		if end.sequence {
 			single = append(single, object{"Sequence": object{"id": "A", "type_id": 0}})
@@ -113,12 +130,12 @@ func (v *vocabulary) template() (any, error) {
 // (src/llama-vocab.cpp).
 func (v *vocabulary) addsBOS() bool {
 	switch {
-	case v.addBOS != nil:
-		return *v.addBOS
 	case v.model == sentencePieceModel:
-		return true
+		return v.addBOS == nil || *v.addBOS
+	case v.addBOS != nil && !preTokenizers[v.pre].characters:
+		return *v.addBOS
 	}
-	return preTokenizers[v.pre].bos && v.bos != nil
+	return preTokenizers[v.pre].bos // of gemma4 whatever the file says
 }
 
 // json returns the text of a tokenizer.json: the steps, and the vocabulary, merges and added tokens of f.

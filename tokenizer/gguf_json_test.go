@@ -143,10 +143,10 @@ func TestBrokenGGUF(t *testing.T) {
 		{byteLevelMetadata(func(m map[string]any) { m["merges"] = []string{"x y"} }), `merge 0, "x" and "y": not in the vocabulary`},
 		{byteLevelMetadata(func(m map[string]any) { m["merges"] = []string{"xy"} }), `merge "xy" is not a pair`},
 		{byteLevelMetadata(func(m map[string]any) { m["merges"] = "h e" }), "tokenizer.ggml.merges has the unexpected type string"},
-		{byteLevelMetadata(func(m map[string]any) { m["pre"] = "odd" }), `pre-tokenizer "odd" is not known: want one of deepseek-v3`},
-		{byteLevelMetadata(func(m map[string]any) { m["bos_token_id"] = uint32(1e6) }), "adds a token that it does not name"},
+		{byteLevelMetadata(func(m map[string]any) { m["pre"] = "odd" }), `pre-tokenizer "odd" is not known: want one of a.x-4.0`},
+		{byteLevelMetadata(func(m map[string]any) { m["pre"], m["bos_token_id"] = "glm4", uint32(1e6) }), "adds a token that it does not name"},
 		{byteLevelMetadata(func(m map[string]any) { delete(m, "model") }), "tokenizer.ggml.model is missing"},
-		{byteLevelMetadata(func(m map[string]any) { m["model"] = "bert" }), `model "bert" is not supported: want gpt2 or llama`},
+		{byteLevelMetadata(func(m map[string]any) { m["model"] = "bert" }), `model "bert" is not supported: want gpt2, llama or gemma4`},
 		{sentencePieceMetadata(func(m map[string]any) { m["scores"] = []float32{1} }), "got 1 scores for 273 tokens"},
 		{byteLevelMetadata(func(m map[string]any) {
 			tokens, _ := m["tokens"].([]string)

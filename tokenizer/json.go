@@ -25,6 +25,7 @@ type model struct {
 	Vocab                   map[string]uint32 `json:"-"`
 	RawVocab                json.RawMessage   `json:"vocab"` // a list in models other than BPE
 	Merges                  []mergeText       `json:"merges"`
+	ranks                   []uint32          // of merges; nil: their places
 	UnkToken                *string           `json:"unk_token"`
 	ContinuingSubwordPrefix *string           `json:"continuing_subword_prefix"`
 	EndOfWordSuffix         *string           `json:"end_of_word_suffix"`
@@ -118,6 +119,9 @@ func (s *step) finder() (func(text string, at int) (from, to int), error) {
 		return nil, err
 	case p.Regex == "":
 		return findText(p.String), nil
+	}
+	if find, ok := scanners[p.Regex]; ok {
+		return find, nil
 	}
 	compiled, err := compile(p.Regex)
 	if err != nil {
@@ -355,14 +359,18 @@ func newBPE(m *model, byteLevel bool) (*bpe, error) {
 			return nil, fmt.Errorf("unk_token %q is not in the vocabulary", *m.UnkToken)
 		}
 	}
-	for rank, pair := range m.Merges {
+	for i, pair := range m.Merges {
 		left, ok1 := m.Vocab[pair[0]]
 		right, ok2 := m.Vocab[pair[1]]
 		id, ok3 := m.Vocab[pair[0]+pair[1]]
 		if !ok1 || !ok2 || !ok3 {
-			return nil, fmt.Errorf("merge %d, %q and %q: not in the vocabulary", rank, pair[0], pair[1])
+			return nil, fmt.Errorf("merge %d, %q and %q: not in the vocabulary", i, pair[0], pair[1])
 		}
-		b.merges[[2]uint32{left, right}] = merge{uint32(rank), id}
+		rank := uint32(i)
+		if m.ranks != nil {
+			rank = m.ranks[i]
+		}
+		b.merges[[2]uint32{left, right}] = merge{rank, id}
 		b.innerSpaces = b.innerSpaces || strings.Contains(strings.TrimLeft(pair[0]+pair[1], space), space)
 	}
 	if byteLevel && m.IgnoreMerges {

@@ -61,7 +61,29 @@ type nfc struct{}
 // package inserts U+034F (Stream-Safe Text).
 const maxMarks = 10
 
-func (nfc) normalize(text string) string {
+// notComposed are two characters that Unicode composes since version 13. Python's tokenizers has the
+// composition of Unicode 12.
+const notComposed = "\U00011935\U00011930"
+
+func (n nfc) normalize(text string) string {
+	if !strings.Contains(text, notComposed) {
+		return n.compose(text)
+	}
+	var out strings.Builder
+	first, _ := utf8.DecodeRuneInString(notComposed)
+	size := utf8.RuneLen(first)
+	for {
+		i := strings.Index(text, notComposed)
+		if i < 0 {
+			out.WriteString(n.compose(text))
+			return out.String()
+		}
+		out.WriteString(n.compose(text[:i+size]))
+		text = text[i+size:]
+	}
+}
+
+func (nfc) compose(text string) string {
 	if norm.NFC.IsNormalString(text) {
 		return text
 	}

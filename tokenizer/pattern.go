@@ -12,14 +12,15 @@ import (
 // A pattern is a regular expression of the kind that tokenizers have. Unlike Go's package
 // regexp it looks ahead: (?!\S) is the end of the text or white space. It takes the first
 // alternative that matches, and backs up, as Perl does. It compiles what regexp/syntax parses;
-// \s is Unicode's white space. Other lookaheads and \b, \w are errors.
+// classes are those of Unicode 16. Other lookaheads and \b, \w are errors, except in the patterns
+// that scanners have (scan.go).
 type pattern struct{ root node }
 
-// aheadMark stands for (?!\S) while regexp/syntax parses an expression.
-const aheadMark = '\U0010fffe'
-
-// whiteSpace is Unicode's White_Space, as ranges within a class.
-const whiteSpace = `\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}`
+// Marks stand for (?!\S) and $ while regexp/syntax parses an expression.
+const (
+	aheadMark = '\U0010fffe'
+	endMark   = '\U0010ffff'
+)
 
 func compile(expression string) (*pattern, error) {
 	plain, err := standardSyntax(expression)
@@ -37,43 +38,40 @@ func compile(expression string) (*pattern, error) {
 	return &pattern{root}, nil
 }
 
-// standardSyntax replaces what regexp/syntax does not know or understands differently.
+// standardSyntax replaces what regexp/syntax does not know or understands differently: (?!\S), classes
+// of characters, whose Unicode version is another, and $.
 func standardSyntax(expression string) (string, error) {
 	var out strings.Builder
-	inClass := false
-	for rest := expression; rest != ""; {
+	for p := (classParser{expression}); p.rest != ""; {
 		switch {
-		case strings.HasPrefix(rest, `(?!\S)`):
+		case strings.HasPrefix(p.rest, `(?!\S)`):
 			out.WriteRune(aheadMark)
-			rest = rest[len(`(?!\S)`):]
-		case strings.HasPrefix(rest, "(?!"), strings.HasPrefix(rest, "(?="), strings.HasPrefix(rest, "(?<"):
+			p.rest = p.rest[len(`(?!\S)`):]
+		case strings.HasPrefix(p.rest, "(?!"), strings.HasPrefix(p.rest, "(?="), strings.HasPrefix(p.rest, "(?<"):
 			return "", fmt.Errorf("pattern %q: lookaround other than (?!\\S) is not supported", expression)
-		case strings.HasPrefix(rest, `\`) && len(rest) > 1:
-			switch c := rest[1]; {
-			case c == 's' && inClass:
-				out.WriteString(whiteSpace)
-			case c == 's':
-				out.WriteString("[" + whiteSpace + "]")
-			case c == 'S' && !inClass:
-				out.WriteString("[^" + whiteSpace + "]")
-			case strings.IndexByte("SwWdDbB", c) >= 0:
-				return "", fmt.Errorf("pattern %q: \\%c is not supported", expression, c)
+		case p.rest[0] == '\\':
+			set, char, isSet, err := p.escape()
+			switch {
+			case err != nil:
+				return "", fmt.Errorf("pattern %q: %w", expression, err)
+			case isSet:
+				out.WriteString(set.expression(false))
 			default:
-				out.WriteString(rest[:2])
+				fmt.Fprintf(&out, `\x{%x}`, char)
 			}
-			rest = rest[2:]
+		case p.rest[0] == '[':
+			p.rest = p.rest[1:]
+			set, negated, err := p.class()
+			if err != nil {
+				return "", fmt.Errorf("pattern %q: %w", expression, err)
+			}
+			out.WriteString(set.expression(negated))
+		case p.rest[0] == '$':
+			out.WriteRune(endMark)
+			p.rest = p.rest[1:]
 		default:
-			switch rest[0] {
-			case '[':
-				if inClass { // a bracket, in the syntax of Oniguruma and Rust a class within a class
-					return "", fmt.Errorf("pattern %q: a class within a class is not supported", expression)
-				}
-				inClass = true
-			case ']':
-				inClass = false
-			}
-			out.WriteByte(rest[0])
-			rest = rest[1:]
+			out.WriteByte(p.rest[0])
+			p.rest = p.rest[1:]
 		}
 	}
 	return out.String(), nil
@@ -113,8 +111,12 @@ func newNode(re *syntax.Regexp, next node) (n node, err error) {
 		return next, nil
 	case syntax.OpLiteral:
 		for _, r := range slices.Backward(re.Rune) {
-			if r == aheadMark {
+			switch r {
+			case aheadMark:
 				next = spaceAhead{next}
+				continue
+			case endMark:
+				next = lineEnd{next}
 				continue
 			}
 			runes := []rune{r, r}
@@ -166,31 +168,35 @@ type spaceAhead struct{ next node }
 
 func (s spaceAhead) match(text string, at int) int {
 	if at < len(text) {
-		if r, _ := utf8.DecodeRuneInString(text[at:]); !unicode.Is(unicode.White_Space, r) {
+		if r, _ := utf8.DecodeRuneInString(text[at:]); !whiteSpace.has(r) {
 			return -1
 		}
 	}
 	return s.next.match(text, at)
 }
 
+// A lineEnd is $: the end of the text or of a line, as in Oniguruma.
+type lineEnd struct{ next node }
+
+func (e lineEnd) match(text string, at int) int {
+	if at < len(text) && text[at] != '\n' {
+		return -1
+	}
+	return e.next.match(text, at)
+}
+
 // A class is a set of characters.
 type class struct {
-	ascii  [2]uint64
-	ranges []rune // pairs, increasing, of all characters
+	ascii [2]uint64
+	all   runeSet
 }
 
 func newClass(ranges []rune) *class {
-	c := new(class)
-	pairs := make([][2]rune, 0, len(ranges)/2)
-	for i := 0; i < len(ranges); i += 2 {
-		pairs = append(pairs, [2]rune{ranges[i], ranges[i+1]})
-		for r := ranges[i]; r <= ranges[i+1] && r < utf8.RuneSelf; r++ {
+	c := &class{all: newSet(ranges)}
+	for r := range rune(utf8.RuneSelf) {
+		if c.all.has(r) {
 			c.ascii[r/64] |= 1 << (r % 64)
 		}
-	}
-	slices.SortFunc(pairs, func(a, b [2]rune) int { return int(a[0] - b[0]) })
-	for _, p := range pairs {
-		c.ranges = append(c.ranges, p[0], p[1])
 	}
 	return c
 }
@@ -205,8 +211,7 @@ func (c *class) size(text string, at int) int {
 		return int(c.ascii[b/64] >> (b % 64) & 1)
 	}
 	r, size := utf8.DecodeRuneInString(text[at:])
-	i, found := slices.BinarySearch(c.ranges, r)
-	if found || i%2 == 1 { // between a first and a last
+	if c.all.has(r) {
 		return size
 	}
 	return 0
@@ -239,8 +244,32 @@ func newRepeat(re *syntax.Regexp, next node) (node, error) {
 	case r.min == 0 && r.max == 1:
 		inner, err := newNode(re.Sub[0], next)
 		return alternatives{inner, next}, err
+	case r.min <= 1 && next == accept{}: // nothing follows, so there is nothing to back up for
+		inner, err := newNode(re.Sub[0], accept{})
+		return loop{inner, r.min, r.max}, err
 	}
 	return nil, fmt.Errorf("%s is not supported", re)
+}
+
+// A loop is an expression between min and max times, with nothing after it; min is 0 or 1. max is -1 where
+// there is no limit.
+type loop struct {
+	body     node
+	min, max int
+}
+
+func (l loop) match(text string, at int) int {
+	for n := 0; n != l.max; n++ {
+		end := l.body.match(text, at)
+		if end < 0 && n < l.min {
+			return -1
+		}
+		if end <= at {
+			break
+		}
+		at = end
+	}
+	return at
 }
 
 // singleClass returns the class of an expression that matches one character. It does not descend

@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -120,7 +119,7 @@ func findText(what string) func(text string, at int) (from, to int) {
 func findDigit(text string, at int) (from, to int) {
 	for at < len(text) {
 		r, size := utf8.DecodeRuneInString(text[at:])
-		if unicode.IsNumber(r) {
+		if numbers.has(r) {
 			return at, at + size
 		}
 		at += size
@@ -137,9 +136,6 @@ func (prefixSpace) split(text string, _ bool, yield func(word string)) {
 	}
 	yield(text)
 }
-
-// gpt2Words is the pattern of GPT-2, which ByteLevel uses.
-const gpt2Words = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 // A metaspace writes spaces as another character, ▁, and puts one before the text.
 type metaspace struct {

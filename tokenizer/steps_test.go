@@ -220,20 +220,43 @@ func TestScores(t *testing.T) {
 // tokens are taken whole, and whether texts begin with BOS if the file does not say.
 func TestPreTokenizers(t *testing.T) {
 	const text = "I'm 12345 xY日"
-	rows := map[string]struct {
-		want       string
-		whole, bos bool
-	}{
-		"gpt-2":       {"I|'m| 12345| xY日", false, false},
-		"smollm":      {"I|'m| |1|2|3|4|5| xY日", false, false},
-		"starcoder":   {"I|'m| |1|2|3|4|5| xY日", false, false},
-		"llama-bpe":   {"I|'m| |123|45| xY日", true, true},
-		"qwen2":       {"I|'m| |1|2|3|4|5| xY日", false, false},
-		"qwen35":      {"I|'m| |1|2|3|4|5| xY日", false, false},
-		"tekken":      {"I|'m| |1|2|3|4|5| x|Y日", true, true},
-		"gpt-4o":      {"I'm| |123|45| x|Y日", false, false},
-		"deepseek-v3": {"I|'m| |123|45| xY|日", false, false},
+	type row struct {
+		names, want string
+		whole, bos  bool
 	}
+	rows := map[string]row{}
+	for _, r := range []row{
+		{`bailingmoe bailingmoe2 codeshell command-r deepseek-r1-qwen exaone exaone-moe f2llmv2 grok-2 hunyuan kormo laguna llada-moe
+			megrez mellum2 minerva-7b qwen2 qwen35 refact seed-coder smollm solar-open stablelm2 starcoder ufakzeka`, "I|'m| |1|2|3|4|5| xY日", false, false},
+		{`a.x-4.0 exaone4 gigachat gpt-2 granite-docling jais jina-de jina-es jina-v1-en jina-v2-code jina-v2-de jina-v2-es mellum
+			modern-bert mpt olmo phi-2 roberta-bpe trillion`, "I|'m| 12345| xY日", false, false},
+		{"falcon-h1 falcon3 jina-v5-nano lfm2 llama-bpe llama-v3 llama3 midm-2.0 pixtral", "I|'m| |123|45| xY日", true, true},
+		{"gpt-4o kanana2 llama4 minimax-m2 talkie", "I'm| |123|45| x|Y日", false, false},
+		{"deepseek-v3 hunyuan-dense hy_v4 joyai-llm", "I|'m| |123|45| xY|日", false, false},
+		{"chatglm-bpe dbrx jais-2 smaug-bpe", "I|'m| |123|45| xY日", false, false},
+		{"default falcon", "I|'|m| |123|45| xY日", false, false},
+		{"glm4 glm5 minicpm5", "I|'m| |123|45| xY日", true, false},
+		{"bloom gpt3-finnish poro-chat", "I'm| 12345| xY日", false, false},
+		{"gemma4 granite-embed-multi-311m", "I'm 12345 xY日", false, true},
+		{"cohere2moe tiny_aya", "I'm| |12|345| x|Y日", false, false},
+		{"granite-embed-multi-97m", "I'm| |123|45| x|Y日", true, false},
+		{"viking", "I'm| |1|2|3|4|5| xY日", false, false},
+		{"chameleon", "I|'|m| |1|2|3|4|5| xY日", false, true},
+		{"kimi-k2", "I'm| |123|45| x|Y|日", false, false},
+		{"deepseek-llm", "I|'|m| |12345| xY|日", false, false},
+		{"sarvam-moe", "I'm 12345 xY日", false, false},
+		{"afmoe", "I|'m| |12|345| xY|日", false, false},
+		{"superbpe", "I'm |12|345| xY日", false, false},
+		{"youtu", "I'm| |1|2|3|4|5| x|Y|日", true, false},
+		{"tekken", "I|'m| |1|2|3|4|5| x|Y日", true, true},
+		{"spark2_5", "I|'m| |1|2|3|4|5| xY|日", false, false},
+		{"deepseek-coder", "I|'|m| |1|2|3|4|5| xY|日", false, false},
+	} {
+		for _, name := range strings.Fields(r.names) {
+			rows[name] = r
+		}
+	}
+	rows[""] = rows["default"]
 	if len(rows) != len(preTokenizers) {
 		t.Errorf("got %d rows for %d pre-tokenizers", len(rows), len(preTokenizers))
 	}

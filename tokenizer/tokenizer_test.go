@@ -134,7 +134,7 @@ func TestPattern(t *testing.T) {
 			t.Errorf("spaces of %q: got %d, want %d", text, got, want)
 		}
 	}
-	for _, bad := range []string{`(?<=a)b`, `a(?!b)`, `\bx`, `\w+`, `(`, `(ab)+`, `a*?`} {
+	for _, bad := range []string{`(?<=a)b`, `a(?!b)`, `\bx`, `\w+`, `(`, `(ab)+c`, `(ab){2,}`, `a*?`, `[b-a]`, `\p{Odd}`, `[a`, `\q`} {
 		if _, err := compile(bad); err == nil {
 			t.Errorf("%s: no error", bad)
 		}

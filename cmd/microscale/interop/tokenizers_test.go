@@ -147,7 +147,7 @@ func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least
 // llamaModels returns a directory with the vocabularies and chat templates of llama.cpp's
 // tests.
 func llamaModels(t *testing.T) string {
-	return environment(t, "llama-cpp-models-0.3.36", func(dir string) (string, error) {
+	return environment(t, "llama-cpp-models-0.3.36-2", func(dir string) (string, error) {
 		arguments := []string{"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:", "--dest", dir, "llama-cpp-python==0.3.36"}
 		if out, err := command(installLimit(), "python3", arguments...); err != nil {
 			return "pip download: " + lastLine(out, err), err
@@ -157,7 +157,7 @@ func llamaModels(t *testing.T) string {
 			return fmt.Sprintf("pip downloaded %v", archives), errors.New("no archive")
 		}
 		defer os.Remove(archives[0])
-		if err := extract(archives[0], dir, "ggml-vocab-*.gguf", "*.jinja"); err != nil {
+		if err := extract(archives[0], dir, "ggml-vocab-*.gguf", "ggml-vocab-*.inp", "ggml-vocab-*.out", "*.jinja", "llama-vocab.cpp"); err != nil {
 			return "the archive cannot be read: " + err.Error(), err
 		}
 		return "", nil
