@@ -21,6 +21,11 @@ func (m *Model) AppendEach(ctx context.Context, sessions []*Session, tokens []in
 	if err := ctx.Err(); err != nil {
 		return tensor.Dense{}, err
 	}
+	for _, s := range sessions {
+		if err := s.setLength(ctx, s.Position()+1); err != nil {
+			return tensor.Dense{}, err
+		}
+	}
 	before := make([]int, len(sessions))
 	for i, s := range sessions {
 		before[i] = s.Position()
@@ -39,6 +44,11 @@ func (m *Model) AppendEach(ctx context.Context, sessions []*Session, tokens []in
 	x, _, err := m.forward(&p, tokens, 1, sessions...)
 	if err != nil {
 		return tensor.Dense{}, err
+	}
+	for i, s := range sessions {
+		if s.short > 0 {
+			s.tokens = append(s.tokens, tokens[i])
+		}
 	}
 	return m.headLogits(&p.exempt, x)
 }

@@ -30,6 +30,10 @@ type Session struct {
 	positions int
 	caches    []nn.Cache
 	arena     nn.Arena
+
+	short  int     // length of a text up to which LongRoPE has its short divisors; 0: the context is not longer, or there is no LongRoPE
+	long   bool    // the caches are those of the long divisors
+	tokens []int32 // in the caches, if short > 0
 }
 
 // NewSession returns an empty session of at most the given number of positions; 0 means those of
@@ -46,13 +50,63 @@ func (m *Model) NewSession(positions int) (*Session, error) {
 	}
 	scope := m.Inference
 	scope.Inference, scope.Pad = true, true
-	caches := make([]nn.Cache, len(m.layers))
-	for i := range caches {
-		caches[i].Positions = positions
+	s := &Session{model: m, scopes: m.scopes(scope), positions: positions}
+	if short := m.shortLength(); short < positions {
+		s.short = short
 	}
-	s := &Session{model: m, scopes: m.scopes(scope), positions: positions, caches: caches}
+	s.caches = s.emptyCaches()
 	s.scopes.setArena(&s.arena)
 	return s, nil
+}
+
+func (s *Session) emptyCaches() []nn.Cache {
+	caches := make([]nn.Cache, len(s.model.layers))
+	for i := range caches {
+		caches[i].Positions = s.positions
+	}
+	return caches
+}
+
+// shortLength returns the length of a text up to which LongRoPE has its short divisors; 0 without LongRoPE.
+func (m *Model) shortLength() int {
+	for _, l := range m.plan.Layers {
+		if rope := l.Attention.Rope; rope != nil && rope.Long != nil {
+			return rope.Short
+		}
+	}
+	return 0
+}
+
+// setLength prepares the session for a text of n tokens: LongRoPE has other divisors for a longer text, also for the
+// tokens before, which are computed again. On error, the session is unchanged.
+func (s *Session) setLength(ctx context.Context, n int) error {
+	if s.short == 0 {
+		return nil
+	}
+	long := n > s.short
+	if changed := long != s.long; changed && s.Position() > 0 {
+		before := *s
+		s.caches, s.tokens, s.long = s.emptyCaches(), nil, long
+		s.setCaches(n)
+		arena := new(nn.Arena)
+		for tokens := before.tokens; len(tokens) > 0; {
+			chunk := tokens[:min(len(tokens), promptChunk)]
+			if _, err := s.pass(ctx, chunk, arena); err != nil {
+				s.caches, s.tokens, s.long = before.caches, before.tokens, before.long
+				return err
+			}
+			tokens = tokens[len(chunk):]
+		}
+	}
+	s.long = long
+	s.setCaches(n)
+	return nil
+}
+
+func (s *Session) setCaches(length int) {
+	for i := range s.caches {
+		s.caches[i].Length = length
+	}
 }
 
 // CacheBytes returns the memory of the KV cache of a number of positions, in bytes.
@@ -79,6 +133,7 @@ func (s *Session) Truncate(n int) {
 	for i := range s.caches {
 		s.caches[i].Truncate(n)
 	}
+	s.tokens = s.tokens[:min(n, len(s.tokens))]
 }
 
 // Append adds tokens to the sequence and returns the logits of the token that follows the last one.
@@ -91,6 +146,9 @@ func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32,
 	}
 	if len(tokens) > s.positions-before {
 		return nil, fmt.Errorf("session: append %d tokens after %d: %w: it has %d positions", len(tokens), before, ErrContextFull, s.positions)
+	}
+	if err := s.setLength(ctx, before+len(tokens)); err != nil {
+		return nil, err
 	}
 	arena := &s.arena
 	if len(tokens) > arenaTokens {
@@ -121,6 +179,9 @@ func (s *Session) pass(ctx context.Context, tokens []int32, arena *nn.Arena) (te
 	}
 	s.scopes.setArena(arena)
 	x, _, err := s.model.forward(s.scopes, tokens, 1, s)
+	if err == nil && s.short > 0 {
+		s.tokens = append(s.tokens, tokens...)
+	}
 	s.scopes.setArena(&s.arena)
 	for _, scope := range [...]*nn.Scope{&s.scopes.quantized, &s.scopes.exempt} {
 		scope.Random.Microbatch++

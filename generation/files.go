@@ -41,21 +41,48 @@ func (t *Text) readGGUF(path string) error {
 		return err
 	}
 	t.Template, _ = f.Value("tokenizer.chat_template").(string)
-	t.BOS = t.tokenOf(f.Value("tokenizer.ggml.bos_token_id"))
-	t.EOS = t.tokenOf(f.Value("tokenizer.ggml.eos_token_id"))
-	t.addStops(llamacpp.Ends(f)...)
+	special, err := tokenizer.GGUFSpecial(f.Value)
+	if err != nil {
+		return err
+	}
+	for key, name := range llamacpp.SpecialTokens {
+		if id, ok := special.IDs[name]; ok {
+			t.setSpecial(key, id)
+		}
+	}
+	for _, id := range special.Ends {
+		t.addStops(int32(id))
+	}
+	if len(special.Retyped) > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("The file types %s as text. As in llama.cpp, it ends answers.", strings.Join(special.Retyped, ", ")))
+	}
 	return nil
 }
 
-// tokenOf returns the token of an id in the metadata of a GGUF file, "" without one.
-func (t *Text) tokenOf(value any) string {
-	id, ok := value.(uint32)
-	if !ok {
-		return ""
+// setSpecial sets a named token for templates.
+func (t *Text) setSpecial(key string, id uint32) {
+	token, err := t.Tokenizer.Token(id)
+	if err != nil {
+		return
 	}
-	token, _ := t.Tokenizer.Token(id)
-	return token
+	switch key {
+	case bosKey:
+		t.BOS = token
+	case eosKey:
+		t.EOS = token
+	default:
+		if t.Special == nil {
+			t.Special = map[string]string{}
+		}
+		t.Special[key] = token
+	}
 }
+
+// Members of tokenizer_config.json for the tokens that begin and end a text.
+const (
+	bosKey = "bos_token"
+	eosKey = "eos_token"
+)
 
 // settings are the members of config.json, generation_config.json and tokenizer_config.json that
 // concern text.
@@ -64,6 +91,29 @@ type settings struct {
 	BOSToken content   `json:"bos_token"`
 	EOSToken content   `json:"eos_token"`
 	Template templates `json:"chat_template"`
+
+	Unknown   content    `json:"unk_token"`
+	Separator content    `json:"sep_token"`
+	Padding   content    `json:"pad_token"`
+	Class     content    `json:"cls_token"`
+	Mask      content    `json:"mask_token"`
+	Named     namedWords `json:"extra_special_tokens"`
+	ModelOnly namedWords `json:"model_specific_special_tokens"`
+}
+
+// special returns the named tokens for templates, other than BOS and EOS.
+func (s *settings) special() map[string]string {
+	all := map[string]string{}
+	for _, more := range []namedWords{s.Named, s.ModelOnly, {
+		"unk_token": s.Unknown, "sep_token": s.Separator, "pad_token": s.Padding, "cls_token": s.Class, "mask_token": s.Mask,
+	}} {
+		for name, token := range more {
+			if token != "" {
+				all[name] = string(token)
+			}
+		}
+	}
+	return all
 }
 
 // readFiles reads the files beside the weights of a Hugging Face checkpoint.
@@ -76,7 +126,7 @@ func (t *Text) readFiles(c *hf.Checkpoint) error {
 	if err := all.parse("config.json", c.Config); err != nil {
 		return err
 	}
-	for _, name := range []string{"generation_config.json", "tokenizer_config.json"} {
+	for _, name := range []string{"generation_config.json", "special_tokens_map.json", "tokenizer_config.json"} {
 		data, err := readFile(c, name, maxSettings)
 		if err != nil {
 			return err
@@ -84,16 +134,27 @@ func (t *Text) readFiles(c *hf.Checkpoint) error {
 		if err := all.parse(name, data); err != nil {
 			return err
 		}
+		if name == "generation_config.json" && data != nil {
+			if err := json.Unmarshal(configjson.Standard(data), &t.Sampling); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
 	}
 	template, err := readFile(c, "chat_template.jinja", maxSettings)
 	if err != nil {
 		return err
 	}
-	t.Template, t.BOS, t.EOS = string(all.Template), string(all.BOSToken), string(all.EOSToken)
+	t.Template, t.BOS, t.EOS, t.Special = string(all.Template), string(all.BOSToken), string(all.EOSToken), all.special()
 	if template != nil {
 		t.Template = string(template)
 	}
 	t.addStops(all.EOS...)
+	if id, ok := t.Tokenizer.ID(t.EOS); ok && t.EOS != "" {
+		t.addStops(int32(id))
+	}
+	if len(t.Stop) == 0 {
+		t.guessStops()
+	}
 	return nil
 }
 
@@ -153,6 +214,18 @@ func (c *content) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	*c = content(object.Content)
+	return nil
+}
+
+// namedWords are tokens by name. Older files have a list of tokens without names instead.
+type namedWords map[string]content
+
+// UnmarshalJSON reads an object. Other values name no tokens.
+func (w *namedWords) UnmarshalJSON(data []byte) error {
+	var named map[string]content
+	if json.Unmarshal(data, &named) == nil {
+		*w = named
+	}
 	return nil
 }
 

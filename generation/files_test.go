@@ -2,6 +2,7 @@ package generation
 
 import (
 	"encoding/binary"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,12 +26,12 @@ func TestReadText(t *testing.T) {
 		"strings": {map[string]string{
 			"tokenizer_config.json": `{"chat_template": "T", "bos_token": "<s>", "eos_token": "</s>"}`,
 			"config.json":           `{"eos_token_id": 1, "rope": Infinity}`,
-		}, Text{Template: "T", BOS: "<s>", EOS: "</s>", Stop: []int32{1, 3, 4}}},
+		}, Text{Template: "T", BOS: "<s>", EOS: "</s>", Stop: []int32{1, 3}}},
 		"objects": {map[string]string{
 			"tokenizer_config.json":  `{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}], "bos_token": {"content": "<s>"}, "eos_token": null}`,
 			"config.json":            `{"eos_token_id": null}`,
 			"generation_config.json": `{"eos_token_id": [0, 3]}`,
-		}, Text{Template: "D", BOS: "<s>", Stop: []int32{0, 3, 4}}},
+		}, Text{Template: "D", BOS: "<s>", Stop: []int32{0, 3}}},
 		"file": {map[string]string{
 			"tokenizer_config.json": `{"chat_template": "T"}`,
 			"chat_template.jinja":   "J",
@@ -44,8 +45,62 @@ func TestReadText(t *testing.T) {
 			t.Errorf("%s: got %+v (%v), want %+v", name, got, err, c.want)
 		}
 	}
+	if got := readNotes(t, nil); !strings.Contains(got, "declares no eos_token_id. Answers end at <|im_end|>, a guess") {
+		t.Errorf("nothing declared: got notes %q", got)
+	}
+	if got := readNotes(t, map[string]string{"config.json": `{"eos_token_id": 3}`}); got != "" {
+		t.Errorf("declared: got notes %q", got)
+	}
 	if got, err := read(t, t.TempDir(), true); err != nil || got.Tokenizer.Size() != 256 || got.Template != "" {
 		t.Errorf("bytes: got %+v, %v", got, err)
+	}
+}
+
+// readNotes returns the notes about a directory with files.
+func readNotes(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"tokenizer.json": smallTokenizer})
+	writeFiles(t, dir, files)
+	got, err := read(t, dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(got.Notes, "\n")
+}
+
+// TestChannels checks that the end of a channel of gpt-oss ends no answer, neither if the ends are declared nor if they are guessed.
+func TestChannels(t *testing.T) {
+	const channels = `{"model": {"type": "BPE", "vocab": {"H": 0, "i": 1}, "merges": []}, "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "ByteLevel"},
+		"added_tokens": [{"id": 2, "content": "<|end|>", "special": true}, {"id": 3, "content": "<|return|>", "special": true}, {"id": 4, "content": "<|call|>", "special": true}]}`
+	for config, want := range map[string][]int32{`{}`: {3, 4}, `{"eos_token_id": 3}`: {3}, `{"eos_token_id": 2}`: {2}} {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"tokenizer.json": channels, "config.json": config})
+		if got, err := read(t, dir, false); err != nil || !slices.Equal(got.Stop, want) {
+			t.Errorf("%s: got %v (%v), want %v", config, got.Stop, err, want)
+		}
+	}
+}
+
+// TestSpecial checks the tokens that templates have by name, and what the files recommend for sampling.
+func TestSpecial(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"tokenizer.json": smallTokenizer, "special_tokens_map.json": `{"pad_token": "<s>", "unk_token": "old"}`,
+		"tokenizer_config.json": `{"unk_token": {"content": "<unk>"}, "sep_token": "|", "mask_token": null, "extra_special_tokens": {"image_token": "<image>"},
+			"additional_special_tokens": ["x"]}`,
+		"generation_config.json": `{"do_sample": true, "temperature": 0.6, "top_k": 20, "repetition_penalty": 1.1}`,
+	})
+	got, err := read(t, dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"unk_token": "<unk>", "sep_token": "|", "pad_token": "<s>", "image_token": "<image>"}
+	if !maps.Equal(got.Special, want) {
+		t.Errorf("got %v, want %v", got.Special, want)
+	}
+	if list := got.Sampling.String(); list != "do_sample true, temperature 0.6, repetition_penalty 1.1, top_k 20" {
+		t.Errorf("got %q", list)
 	}
 }
 

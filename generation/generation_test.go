@@ -230,13 +230,42 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestStopTokens checks that a token that ends messages ends answers if it is special, and each token once.
+// TestStopTokens checks that a token that ends messages is guessed to end answers if it is special, and each token once.
 func TestStopTokens(t *testing.T) {
 	for special, want := range map[string][]int32{"true": {1, 2, 3}, "false": {1, 2}} {
 		text := newText(t, special)
-		text.EOS = "<s>"
-		if text.addStops(2, 1, 1); !slices.Equal(text.Stop, want) {
+		text.addStops(2, 1, 1)
+		if text.guessStops(); !slices.Equal(text.Stop, want) {
 			t.Errorf("special %s: got %v, want %v", special, text.Stop, want)
+		}
+	}
+}
+
+// TestRecommended checks which options of sampling the files of a model replace.
+func TestRecommended(t *testing.T) {
+	yes, no, cold, few, all := true, false, 0.6, 20, -1
+	flags := sampling.Options{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, RepeatPenalty: 1, Seed: 7}
+	with := func(change func(o *sampling.Options)) sampling.Options {
+		o := flags
+		change(&o)
+		return o
+	}
+	for i, c := range []struct {
+		file  Sampling
+		given string
+		want  sampling.Options
+	}{
+		{Sampling{}, "", flags},
+		{Sampling{DoSample: &no, Temperature: &cold}, "", with(func(o *sampling.Options) { o.Temperature = 0 })},
+		{Sampling{DoSample: &no}, "temperature", flags},
+		{Sampling{DoSample: &yes}, "", with(func(o *sampling.Options) { o.Temperature = 1 })},
+		{Sampling{DoSample: &yes, Temperature: &cold, TopK: &few, TopP: &cold, RepeatPenalty: &cold}, "", sampling.Options{Temperature: 0.6, TopK: 20, TopP: 0.6, MinP: 0.05, RepeatPenalty: 0.6, Seed: 7}},
+		{Sampling{Temperature: &cold, TopK: &all, MinP: &cold}, "min-p", with(func(o *sampling.Options) { o.Temperature, o.TopK = 0.6, 0 })},
+	} {
+		m := Model{Text: Text{Sampling: c.file, Notes: []string{"N."}}}
+		got, lines := m.Recommended(flags, func(name string) bool { return name == c.given })
+		if got != c.want || len(lines) != 1 && c.file == (Sampling{}) || len(lines) != 2 && c.file != (Sampling{}) {
+			t.Errorf("%d: got %+v, %q, want %+v", i, got, lines, c.want)
 		}
 	}
 }

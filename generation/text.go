@@ -3,6 +3,7 @@ package generation
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/microscale-go/microscale/tokenizer"
 )
@@ -10,9 +11,12 @@ import (
 // A Text converts text to the tokens of a model and back.
 type Text struct {
 	Tokenizer *tokenizer.Tokenizer
-	Template  string  // for chat; empty: the model has none
-	BOS, EOS  string  // tokens that begin and end a text, for the template
-	Stop      []int32 // tokens that end an answer
+	Template  string            // for chat; empty: the model has none
+	BOS, EOS  string            // tokens that begin and end a text, for the template
+	Special   map[string]string // further tokens of the template by their names, such as unk_token
+	Stop      []int32           // tokens that end an answer
+	Sampling  Sampling          // what the files of the model recommend
+	Notes     []string          // what the files do not say, as sentences
 
 	MaxBytes int // of a conversation: one with more bytes is a TextTooLong; 0: no limit
 }
@@ -41,31 +45,41 @@ func (t *Text) CheckSize(text string) error {
 	return nil
 }
 
-// endNames are tokens that end a message in the chat formats of model families. Files often name
-// only the token that ends a text as the end of generation.
+// endNames are tokens that end a message in the chat formats of model families. They count only if the
+// files of a model declare no end.
 var endNames = []string{
 	"<|im_end|>",               // ChatML: Qwen, SmolLM
 	"<|eot_id|>", "<|eom_id|>", // Llama 3
-	"<end_of_turn>",                     // Gemma
-	"<|end|>", "<|return|>", "<|call|>", // Phi-3, gpt-oss
+	"<end_of_turn>",          // Gemma
+	"<|return|>", "<|call|>", // gpt-oss
+	"<|end|>",                          // Phi-3; in gpt-oss the end of a channel
 	"<|endoftext|>", "<|end_of_text|>", // GPT-2, Llama 3, Granite
 	"<|end_of_turn|>", "<｜end▁of▁sentence｜>", // OpenChat, DeepSeek
 	"<|user|>", // GLM, Phi: the next message
 }
 
-// addStops adds the ids of special tokens that end answers, and removes duplicates.
+// addStops adds tokens that end answers, without duplicates.
 func (t *Text) addStops(ids ...int32) {
 	t.Stop = append(t.Stop, ids...)
-	for _, name := range endNames {
-		if id, ok := t.Tokenizer.ID(name); ok && t.Tokenizer.IsSpecial(id) {
-			t.Stop = append(t.Stop, int32(id))
-		}
-	}
-	if id, ok := t.Tokenizer.ID(t.EOS); ok && t.EOS != "" {
-		t.Stop = append(t.Stop, int32(id))
-	}
 	slices.Sort(t.Stop)
 	t.Stop = slices.Compact(t.Stop)
+}
+
+// guessStops takes the ends of answers by their names, for models that declare none.
+func (t *Text) guessStops() {
+	var names []string
+	for _, name := range endNames {
+		if name == "<|end|>" && len(names) > 0 && names[len(names)-1] == "<|call|>" {
+			continue
+		}
+		if id, ok := t.Tokenizer.ID(name); ok && t.Tokenizer.IsSpecial(id) {
+			t.addStops(int32(id))
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("The model declares no eos_token_id. Answers end at %s, a guess by name.", strings.Join(names, ", ")))
+	}
 }
 
 // Completion returns the tokens of a text to continue. An empty text is BOS, or a newline if the

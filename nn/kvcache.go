@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/microscale-go/microscale/quant"
@@ -12,8 +13,9 @@ import (
 // be added under the same format.
 type Cache struct {
 	// Positions is the maximum length of the sequence, which selects the frequencies of rotary
-	// embeddings that depend on it. 0: the length after each call.
+	// embeddings that depend on it, unless Length does. 0: the length after each call.
 	Positions int
+	Length    int // of the text that selects these frequencies; 0: Positions
 
 	length int
 	rows   tensor.Dense
@@ -49,7 +51,7 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 	if qkv.Rows == 0 {
 		return tensor.New(0, a.Heads*a.HeadDim), nil
 	}
-	if err := a.prepare(s, qkv, qkv.Rows, cache.Len(), max(cache.Positions, cache.Len()+qkv.Rows)); err != nil {
+	if err := a.prepare(s, qkv, qkv.Rows, cache.Len(), max(cmp.Or(cache.Length, cache.Positions), cache.Len()+qkv.Rows)); err != nil {
 		return tensor.Dense{}, err
 	}
 	if err := a.extend(s, qkv, cache); err != nil {

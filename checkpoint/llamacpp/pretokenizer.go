@@ -110,15 +110,24 @@ func signature(steps ...*step) string {
 	return strings.Join(texts, ", ")
 }
 
-// preTokenizerNames are names of pre-tokenizers in llama.cpp (src/llama-vocab.cpp), of whose steps package
-// tokenizer has the regular expressions. Of names with the same steps, the first is written.
-var preTokenizerNames = []string{"gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35", "tekken", "gpt-4o", "deepseek-v3"}
+// preTokenizerNames are names of pre-tokenizers in llama.cpp, of which package tokenizer has the steps. Of names with the
+// same steps, the first is written.
+var preTokenizerNames = []string{
+	"gpt-2", "smollm", "llama-bpe", "dbrx", "qwen2", "qwen35", "tekken", "gpt-4o", "deepseek-v3",
+	"seed-coder", "exaone-moe", "minicpm5", "laguna", "ufakzeka", "jais-2", "spark2_5", "tiny_aya",
+}
 
-// preTokenizers returns the names by the signature of the pre-tokenizer in tokenizer.json.
-var preTokenizers = sync.OnceValues(func() (map[string]string, error) {
-	names := map[string]string{}
+// A division is how a tokenizer.json divides text.
+type division struct {
+	steps      string // the signature of the pre-tokenizer
+	wholeWords bool   // ignore_merges
+}
+
+// preTokenizers returns the names by what they mean.
+var preTokenizers = sync.OnceValues(func() (map[division]string, error) {
+	names := map[division]string{}
 	for _, name := range preTokenizerNames {
-		metadata := map[string]any{"model": bytePairs, "pre": name, "tokens": []string{"a"}, "merges": []string{}}
+		metadata := map[string]any{"model": bytePairs, "pre": name, "tokens": []string{"a"}, "merges": []string{}, "add_bos_token": false}
 		data, err := tokenizer.GGUFToJSON(func(key string) any { return metadata[strings.TrimPrefix(key, "tokenizer.ggml.")] })
 		if err != nil {
 			return nil, err
@@ -127,13 +136,18 @@ var preTokenizers = sync.OnceValues(func() (map[string]string, error) {
 		if err := json.Unmarshal(data, &t); err != nil {
 			return nil, err
 		}
-		names[signature(t.PreTokenizer)] = name
+		names[t.division()] = name
 	}
 	return names, nil
 })
 
+func (t *tokenizerJSON) division() division {
+	return division{signature(t.PreTokenizer), t.Model.WholeWords}
+}
+
 // preTokenizer returns llama.cpp's name of the pre-tokenizer. It ignores NFC, the normalizer of
-// Qwen, as llama.cpp does: text is nearly always in that form.
+// Qwen, as llama.cpp does: text is nearly always in that form. If llama.cpp has the steps only with other
+// merging of words that are tokens, it returns that name.
 func preTokenizer(t tokenizerJSON) (string, error) {
 	if n := signature(t.Normalizer); n != "" && n != "NFC" {
 		return "", fmt.Errorf("llama.cpp does not run its normalizer (%s)", n)
@@ -142,12 +156,14 @@ func preTokenizer(t tokenizerJSON) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	steps := signature(t.PreTokenizer)
-	pre, ok := names[steps]
-	if !ok {
-		return "", fmt.Errorf("llama.cpp is not known to split text in this way: %s", steps)
+	d := t.division()
+	if pre, ok := names[d]; ok {
+		return pre, nil
 	}
-	return pre, nil
+	if pre, ok := names[division{d.steps, !d.wholeWords}]; ok {
+		return pre, nil
+	}
+	return "", fmt.Errorf("llama.cpp is not known to split text in this way: %s", d.steps)
 }
 
 // spaces reports whether the steps only encode spaces as SentencePiece does, and whether a text

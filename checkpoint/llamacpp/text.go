@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
@@ -88,8 +87,9 @@ func vocabularyOf(f *gguf.File) ([]byte, error) {
 func tokenizerConfig(f *gguf.File) map[string]any {
 	c := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
 	tokens, _ := f.Value("tokenizer.ggml.tokens").([]string)
-	for key, metadata := range specialTokens {
-		if id, ok := f.Value("tokenizer.ggml." + metadata + "_token_id").(uint32); ok && uint64(id) < uint64(len(tokens)) {
+	special, _ := tokenizer.GGUFSpecial(f.Value) // vocabularyOf has checked it
+	for key, name := range SpecialTokens {
+		if id, ok := special.IDs[name]; ok {
 			c[key] = tokens[id]
 		}
 	}
@@ -108,8 +108,10 @@ func tokenizerConfig(f *gguf.File) map[string]any {
 	return c
 }
 
-// specialTokens maps members of tokenizer_config.json to names in the metadata.
-var specialTokens = map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+// SpecialTokens maps members of tokenizer_config.json to names in the metadata (tokenizer.Special).
+var SpecialTokens = map[string]string{
+	"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding", "sep_token": "seperator", "mask_token": "mask",
+}
 
 // generationConfig returns the members of generation_config.json.
 func generationConfig(f *gguf.File) map[string]any {
@@ -119,18 +121,8 @@ func generationConfig(f *gguf.File) map[string]any {
 			c[key] = id
 		}
 	}
-	if ends := Ends(f); len(ends) > 1 {
-		c["eos_token_id"] = ends
+	if special, err := tokenizer.GGUFSpecial(f.Value); err == nil && len(special.Ends) > 1 {
+		c["eos_token_id"] = special.Ends
 	}
 	return c
-}
-
-// Ends returns the tokens that end a text, a message or a call of a tool, without duplicates.
-func Ends(f *gguf.File) (ids []int32) {
-	for _, name := range []string{"eos", "eot", "eom"} {
-		if id, ok := f.Value("tokenizer.ggml." + name + "_token_id").(uint32); ok && !slices.Contains(ids, int32(id)) {
-			ids = append(ids, int32(id))
-		}
-	}
-	return ids
 }

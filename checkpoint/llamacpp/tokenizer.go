@@ -27,6 +27,7 @@ type tokenizerJSON struct {
 		Vocab                   map[string]int  `json:"vocab"`
 		Merges                  json.RawMessage `json:"merges"`
 		ByteFallback            bool            `json:"byte_fallback"`
+		WholeWords              bool            `json:"ignore_merges"`
 		Unknown                 string          `json:"unk_token"`
 		ContinuingSubwordPrefix string          `json:"continuing_subword_prefix"`
 		EndOfWordSuffix         string          `json:"end_of_word_suffix"`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/generation"
+	"github.com/microscale-go/microscale/generation/sampling"
 )
 
 const runLong = `Run a language model: answer PROMPT, or chat in the terminal. Without PROMPT, or
@@ -25,7 +27,8 @@ answers the prompt as a message of a user. Other models continue it as text.
 
 The text of the model goes to standard output, everything else to standard
 error. In a chat, Ctrl-C stops the answer, and twice at the prompt the program.
-The same seed gives the same text.`
+The same seed gives the same text. Sampling flags that are not given have the
+values of the model's generation_config.json, if it has them.`
 
 const runExample = `  microscale run model
   microscale run model.gguf "Why is the sky blue?" --temperature 0
@@ -69,7 +72,11 @@ func runCommand() *cobra.Command {
 		}
 		load := func(ctx context.Context) (err error) {
 			c.Model, err = input.LoadModel(ctx, args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
-			return show.Interrupted(err, "the model was not loaded")
+			if err != nil {
+				return show.Interrupted(err, "the model was not loaded")
+			}
+			c.Sampling, err = recommended(cmd, c.Model, c.Sampling)
+			return err
 		}
 		if isChat {
 			return chatInTerminal(cmd.Context(), &c, load, stdin)
@@ -110,4 +117,17 @@ func chatInTerminal(ctx context.Context, c *console.Console, load func(context.C
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 	return c.Chat(ctx, stdin, interrupts)
+}
+
+// recommended returns the options of sampling with what the model's files recommend for flags that are not given.
+// It prints them, and what the files do not declare.
+func recommended(cmd *cobra.Command, m *generation.Model, o sampling.Options) (sampling.Options, error) {
+	o, lines := m.Recommended(o, cmd.Flags().Changed)
+	for _, line := range lines {
+		fmt.Fprintln(cmd.ErrOrStderr(), show.Printable(line))
+	}
+	if err := o.Validate(); err != nil {
+		return o, fmt.Errorf("%s: generation_config.json: %w", m.Name, err)
+	}
+	return o, nil
 }

@@ -23,7 +23,8 @@ run.
 
 Requests that run together share passes over the weights, up to eight a pass.
 Further ones wait in a queue. If it is full, the answer is 503 with Retry-After.
-Sampling flags apply to requests that do not give these parameters.
+Sampling flags apply to requests that do not give these parameters; those that
+are not given have the values of the model's generation_config.json.
 
 Requests may leave out the model, or give its name or path: another one is 404.
 Fields that would change the answer and are not supported, such as tools, are an
@@ -83,6 +84,9 @@ func serveCommand() *cobra.Command {
 		m, err := input.LoadModel(cmd.Context(), args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
 		if err != nil {
 			return show.Interrupted(err, "the model was not loaded")
+		}
+		if options, err = recommended(cmd, m, options); err != nil {
+			return err
 		}
 		tcp, ok := l.Addr().(*net.TCPAddr)
 		access.Loopback = ok && tcp.IP.IsLoopback()

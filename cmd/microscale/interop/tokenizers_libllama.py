@@ -3,7 +3,8 @@
     python tokenizers_libllama.py LIBRARIES OUT TEXTS SEED
 
 OUT/cases.json is a JSON object {NAME: {"file": GGUF, "pre": PRE}}. PRE replaces the name of the pre-tokenizer; null
-keeps it. OUT/NAME.jsonl has {"text": …, "ids": …} for each text, and {"ends": …} with the tokens that end an answer.
+keeps it. OUT/NAME.jsonl has {"text": …, "ids": …} for each text, and {"ends": …} with the tokens that end an answer. Vocabularies that the library
+does not load are left out.
 """
 import ctypes
 import glob
@@ -65,7 +66,8 @@ def main(libraries, out, count, seed):
         params = lib.llama_model_default_params()
         params.vocab_only = True
         model = lib.llama_model_load_from_file(path.encode(), params)
-        assert model, f"llama.cpp does not load {name}"
+        if not model:  # its name is newer than the library
+            continue
         vocab = lib.llama_model_get_vocab(model)
         with open(out / f"{name}.jsonl", "w", encoding="utf8") as file:
             for text in texts(int(count), int(seed)):

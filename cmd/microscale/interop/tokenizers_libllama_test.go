@@ -15,8 +15,8 @@ import (
 )
 
 // approximated are the names of pre-tokenizers whose models have another pattern than llama.cpp, which we
-// have, too; TestTokenizersFromGGUF compares them with Python's tokenizers. The number is that of the texts
-// that differ.
+// have, too; TestTokenizersFromGGUF compares them with Python's tokenizers. The values say what
+// differs.
 var approximated = map[string]string{
 	"tekken": "upper case of A to Z only", "gpt-4o": "upper case of A to Z only", "llama4": "as gpt-4o", "kanana2": "as gpt-4o", "talkie": "as gpt-4o",
 	"minimax-m2": "as gpt-4o", "granite-embed-multi-97m": "as gpt-4o", "tiny_aya": "digits before letters", "cohere2moe": "as tiny_aya",
@@ -64,7 +64,13 @@ func TestTokenizersLibLlama(t *testing.T) {
 		t.Fatal(err)
 	}
 	script(t, interpreter, "tokenizers_libllama.py", libraries, dir, "300", "1")
+	compared := 0
 	for name, c := range cases {
+		if _, err := os.Stat(filepath.Join(dir, name+".jsonl")); err != nil {
+			t.Logf("the library does not load %s", name)
+			continue
+		}
+		compared++
 		t.Run(name, func(t *testing.T) {
 			pre := ""
 			if c.Pre != nil {
@@ -81,6 +87,9 @@ func TestTokenizersLibLlama(t *testing.T) {
 			}
 			compareLibLlama(t, filepath.Join(dir, name+".jsonl"), tok, special.Ends, approximated[strings.TrimPrefix(name, "ggml-")] != "")
 		})
+	}
+	if compared < 90 {
+		t.Errorf("compared %d of %d", compared, len(cases))
 	}
 }
 

@@ -5,6 +5,7 @@ package chat
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/chat/jinja"
@@ -38,8 +39,9 @@ func (m Message) value() (*jinja.Dict, error) {
 
 // Options are the values that a template reads besides the messages.
 type Options struct {
-	AddGenerationPrompt bool   // end with the beginning of the model's answer
-	BOS, EOS            string // tokens, as text
+	AddGenerationPrompt bool              // end with the beginning of the model's answer
+	BOS, EOS            string            // tokens, as text
+	Special             map[string]string // further tokens by name, such as unk_token
 }
 
 // Render writes a conversation. The text holds special tokens, and usually the one that begins a
@@ -95,7 +97,11 @@ func (j job) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return compiled.Render(map[string]any{
+	variables := map[string]any{}
+	for name, token := range j.Options.Special {
+		variables[name] = token
+	}
+	maps.Copy(variables, map[string]any{
 		"messages":              messages,
 		"add_generation_prompt": j.Options.AddGenerationPrompt,
 		"bos_token":             j.Options.BOS,
@@ -103,6 +109,7 @@ func (j job) text() (string, error) {
 		"tools":                 nil,
 		"documents":             nil,
 	})
+	return compiled.Render(variables)
 }
 
 // oneLine keeps a problem, which may quote the template, to one line.

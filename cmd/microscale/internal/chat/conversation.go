@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/microscale-go/microscale/generation"
 )
@@ -16,7 +18,7 @@ func Conversation(ctx context.Context, t generation.Text, messages []Message) ([
 	if t.Template == "" {
 		return nil, ErrNoTemplate
 	}
-	text, err := Render(ctx, t.Template, messages, Options{AddGenerationPrompt: true, BOS: t.BOS, EOS: t.EOS})
+	text, err := Render(ctx, t.Template, roles(t.Template, messages), Options{AddGenerationPrompt: true, BOS: t.BOS, EOS: t.EOS, Special: t.Special})
 	if err != nil {
 		return nil, err
 	}
@@ -27,4 +29,20 @@ func Conversation(ctx context.Context, t generation.Text, messages []Message) ([
 		return nil, err
 	}
 	return t.Encode(text), nil // the template writes BOS itself
+}
+
+// roles returns the messages with the role system instead of developer, its newer name in OpenAI's API, if the
+// template does not have that.
+func roles(template string, messages []Message) []Message {
+	const developer = "developer"
+	if strings.Contains(template, developer) {
+		return messages
+	}
+	messages = slices.Clone(messages)
+	for i := range messages {
+		if messages[i].Role == developer {
+			messages[i].Role = "system"
+		}
+	}
+	return messages
 }

@@ -28,3 +28,13 @@ func TestConversation(t *testing.T) {
 		t.Errorf("no template: got %v", err)
 	}
 }
+
+// TestDeveloper checks that the role developer is system for templates that do not have it.
+func TestDeveloper(t *testing.T) {
+	for template, want := range map[string]string{"{{ messages[0].role }}": "system", "{# developer #}{{ messages[0].role }}": "developer"} {
+		asked := []Message{{Role: "developer", Content: "a"}}
+		if got := roles(template, asked)[0].Role; got != want || asked[0].Role != "developer" {
+			t.Errorf("%s: got %s, want %s", template, got, want)
+		}
+	}
+}
