@@ -94,6 +94,7 @@ func TestScalePerBlock(t *testing.T) {
 // TestOwnRates: the document's rates are wrong by its own units and clock.
 func TestOwnRates(t *testing.T) {
 	d := mi355x(t)
+	corrects(t, "156 TFLOPS in FP32", fmt.Sprintf("%.0f by its own rate", float64(d.Units)*d.Clock*256/1e12))
 	var own []any
 	for _, perClock := range []float64{1024, 2048, 4096, 8192} {
 		own = append(own, float64(d.Units)*d.Clock*perClock/1e12)

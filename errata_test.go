@@ -156,6 +156,8 @@ func TestRange(t *testing.T) {
 		t.Errorf("the smallest normal of E4M3 is %g", v)
 	}
 	corrects(t, "smallest normal, 0.00195", "2^-6 = 0.015625")
+	orders := func(low float32) float64 { return math.Log10(float64(format.E4M3.Max()) / float64(low)) }
+	corrects(t, "5.2 orders of magnitude", fmt.Sprintf("%.2f, from 2^-9 to 448", orders(format.E4M3.Smallest())), fmt.Sprintf("span %.2f", orders(format.E4M3.SmallestNormal())))
 	if v := format.E4M3.Smallest(); v != 0.001953125 {
 		t.Errorf("the smallest value of E4M3 is %g", v)
 	}
@@ -165,6 +167,15 @@ func TestRange(t *testing.T) {
 	if e5m2, bf16 := span(format.E5M2), span(format.BF16); e5m2 != 31 || bf16 != 260 {
 		t.Errorf("E5M2 spans %d binades and BF16 %d, want 31 and 260 between the smallest and the largest", e5m2, bf16)
 	}
+}
+
+// TestFusedTraffic counts the bytes of an element, without those of scales and amaxes, which are few.
+func TestFusedTraffic(t *testing.T) {
+	const x = 4 // FP32
+	code := quant.MXFP8.Element.Bits() / 8
+	fused := x + code                  // read, write codes
+	passes := x + (x + x) + (x + code) // amax; scale; cast
+	corrects(t, "more than 10 times as fast as unfused", fmt.Sprintf("move %d bytes per FP32 element for MXFP8 where a fused one moves %d: %.1f times as many", passes, fused, float64(passes)/float64(fused)))
 }
 
 func TestE4M3TopBinade(t *testing.T) {

@@ -8,11 +8,12 @@ import (
 )
 
 // StoredInput returns the tensor with the scale of the activations that a weight of format f
-// multiplies. The scheme of f must be Static.
-func (c *Convention) StoredInput(f quant.Format, weight string, scale float32) Stored {
+// multiplies. The scheme of f must be Static. The number in the file is rounded once: the inverse of the
+// scale amax/2688 of NVFP4 is that of float32(2688/amax), as compressed-tensors computes it.
+func (c *Convention) StoredInput(f quant.Format, weight string, scale float64) Stored {
 	s := c.scheme(f)
 	spec := safetensors.Spec{Name: partName(weight, s.input), Dtype: safetensors.F32, Shape: s.scalar}
-	return Stored{Part: Input, Spec: spec, Value: GlobalBytes(s.inputScale.stored(scale))}
+	return Stored{Part: Input, Spec: spec, Value: GlobalBytes(s.inputScale.rounded(scale))}
 }
 
 // cacheSuffixes are the suffixes of scales of the KV cache, after the name of the module: the

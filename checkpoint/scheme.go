@@ -76,6 +76,14 @@ func (d direction) stored(scale float32) float32 {
 	return scale
 }
 
+// rounded returns the number of a scale that is not rounded yet.
+func (d direction) rounded(scale float64) float32 {
+	if d == inverse {
+		return float32(1 / scale)
+	}
+	return d.stored(float32(scale))
+}
+
 // global returns the scale of a number.
 func (d direction) global(stored float32) float32 {
 	switch d {

@@ -179,13 +179,13 @@ func (c *Calibration) joinedInputs(m *family.Model, weights []string, used map[s
 
 // inputScale returns the scale of the inputs of a weight from the result of joinedInputs. ok
 // is false if the amax is unknown.
-func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight string) (scale float32, ok bool) {
+func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight string) (scale float64, ok bool) {
 	if c.ConstantInputs {
 		return 1, true
 	}
 	matrix, _ := p.source.Family().Joined(weight)
 	amax, ok := amaxes[matrix]
-	return float32(amax / p.largestInput()), ok
+	return amax / p.largestInput(), ok
 }
 
 // module returns the name of the module of a weight.

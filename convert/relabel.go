@@ -170,7 +170,8 @@ func (p *Plan) relabelWeight(d *decision, calibration *Calibration, amaxes map[s
 		if !ok {
 			return fmt.Errorf("calibration: the amax of the inputs of %s is missing", module(d.Name))
 		}
-		input = &scale
+		rounded := float32(scale)
+		input = &rounded
 	}
 	d.action = relabeled
 	d.stored, d.metadata[0], d.metadata[1] = d.Relabeled(p.convention, input)

@@ -21,7 +21,7 @@ type Rounding uint8
 
 // The rounding modes.
 const (
-	NearestEven    Rounding = iota // ties to the even significand (E8M0: up); IEEE 754, OCP, hardware
+	NearestEven    Rounding = iota // ties to the even significand (E8M0: up); IEEE 754, OCP, hardware. PyTorch's E8M0 rounds all of (1, 1.5)·2^-127 up, too
 	HalfAway                       // ties away from zero; microxcaling's "nearest"
 	HalfTowardZero                 // ties toward zero; ggml's FP4 tables
 	TowardZero                     // the code of smaller magnitude; PTX .rz

@@ -48,7 +48,7 @@ func (a *attentionOperands) begin(s *Scope, o Operand, x tensor.Dense) (*float32
 	}
 	amax := []float32{quant.Amax(x, s.Threads)}
 	if o != probability { // whose amax is known
-		if err := s.maxRanks(amax); err != nil {
+		if err := s.maxRanks(TrafficAmaxes, amax); err != nil {
 			return nil, err
 		}
 	}

@@ -53,7 +53,7 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 			kept.max[i] = maximum(logits.Row(i))
 		}
 	})
-	if err := s.maxRanks(kept.max); err != nil {
+	if err := s.maxRanks(TrafficActivations, kept.max); err != nil {
 		return 0, nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	sums := make([]float64, 2*logits.Rows) // Σ e^(logit−max) and the logit of the target, by row

@@ -139,5 +139,5 @@ func (l *Linear) commonAmaxes(s *Scope, o Operand, q recipe.Operand, x tensor.De
 		values = append(values, amax)
 		amaxes[d] = &values[len(values)-1]
 	}
-	return amaxes, s.maxRanks(values)
+	return amaxes, s.maxRanks(TrafficAmaxes, values)
 }

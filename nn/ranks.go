@@ -132,12 +132,12 @@ func (s *Scope) gatherCodes(t *quant.Tensor) (*quant.Tensor, error) {
 	return quant.Concat(parts...)
 }
 
-// maxRanks replaces amaxes with their maxima over the ranks.
-func (s *Scope) maxRanks(amaxes []float32) error {
-	if s.Ranks.Size() == 1 || len(amaxes) == 0 {
+// maxRanks replaces x with the maxima over the ranks, for a purpose.
+func (s *Scope) maxRanks(purpose string, x []float32) error {
+	if s.Ranks.Size() == 1 || len(x) == 0 {
 		return nil
 	}
-	return s.group(TrafficAmaxes).Max(amaxes)
+	return s.group(purpose).Max(x)
 }
 
 // sumRanks64 replaces x with its sum over the ranks in float64, added in their order.

@@ -133,6 +133,7 @@ func TestTensorTraffic(t *testing.T) {
 			one := cost.Sent(float64(2*tokens*h), ranks)                      // activations in BF16
 			want := float64(layers)*(gathers+sums) + 4*one                    // output of the embedding, dX of the head
 			want += ranks * (ranks - 1) * (16*float64(tokens) + gatherHeader) // sums of the loss
+			want += ranks * (ranks - 1) * 4 * float64(tokens)                 // maxima of its rows
 			if sequence {
 				// Half of the sums; the gradient of the embedding, and twice the input of the head.
 				want += -2*one + 3*one
@@ -140,6 +141,9 @@ func TestTensorTraffic(t *testing.T) {
 			}
 			if got := float64(got[0].Traffic[nn.TrafficActivations]); got != float64(c.Microbatches)*want {
 				t.Errorf("%s, sequence %t: counted %.0f bytes, want %.0f", name, sequence, got, float64(c.Microbatches)*want)
+			}
+			if n, ok := got[0].Traffic[nn.TrafficAmaxes]; ok != (name == "tensorwise" || name == "nvfp4") {
+				t.Errorf("%s, sequence %t: %d bytes of amaxes: only scales of whole tensors need them", name, sequence, n)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func AddTraining(cmd *cobra.Command, d train.Config) *TrainingFlags {
 	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "first layers `N` for --first-last-layers-bf16")
 	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "last layers `N` for --first-last-layers-bf16")
 	f.recompute = flags.Bool("recompute", false, "recompute activations in the backward pass instead of storing them")
-	f.fp8Param = flags.Bool("fp8-param", false, "store quantized weights as rowwise codes beside the FP32 weights of the optimizer, and compute columnwise codes one layer at a time, to save memory; the saved model has the values of the codes")
+	f.fp8Param = flags.Bool("fp8-param", false, "store quantized weights as rowwise codes beside the FP32 weights of the optimizer, and compute columnwise codes one layer at a time, to save memory; the saved model has the values of the codes, rounded to BF16, which is exact if scales are powers of two")
 	f.threads = AddThreads(cmd)
 	return f
 }
