@@ -19,6 +19,7 @@ func Measure() []*File {
 	table := f.Table("order", order)
 	measureRow(f, "sums32", "float32", 4, table)
 	measureRow(f, "sums16", "BF16", 2, table)
+	measureRows256(f)
 	return []*File{f}
 }
 
