@@ -18,7 +18,7 @@ const (
 	packMXNeeds            = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
 	packNVNeeds            = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
 	packSixNeeds           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
-	packIntNeeds           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	packIntNeeds           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
 	splitTilesNeeds        = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
 	transposeScalesNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
 	splitNibblesNeeds      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW

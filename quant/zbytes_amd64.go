@@ -10,10 +10,10 @@ import (
 
 // The processor features that each function needs.
 const (
-	blocks128Needs      = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	encodeRowsNeeds     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
-	blocks128BF16Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	encodeRowsBF16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	blocks128Needs      = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	encodeRowsNeeds     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ
+	blocks128BF16Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	encodeRowsBF16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ
 	fenceNeeds          = cpu.Set(0)
 )
 

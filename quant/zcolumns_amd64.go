@@ -11,14 +11,14 @@ import (
 // The processor features that each function needs.
 const (
 	columnMaximaNeeds     = cpu.X86AVX | cpu.X86AVX512F
-	columnsNeeds          = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
-	columnsIntNeeds       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
+	columnsNeeds          = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ
+	columnsIntNeeds       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ
 	columnMaximaBF16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
-	columnsBF16Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
-	columnsIntBF16Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VBMI
-	transposeCodesNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
-	transposeWordsNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
-	transpose512Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VBMI
+	columnsBF16Needs      = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ
+	columnsIntBF16Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ
+	transposeCodesNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	transposeWordsNeeds   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
+	transpose512Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW
 	transposeFourNeeds    = cpu.X86AVX
 )
 

@@ -10,14 +10,16 @@ import (
 
 // The processor features that each function needs.
 const (
-	fuse8Needs           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	fuse8BF16Needs       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	fuse4Needs           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	fuse4BF16Needs       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	fuseInt8Needs        = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	fuseInt8BF16Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	fuseGlobal4Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL | cpu.X86AVX512VBMI
-	fuseGlobal4BF16Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	fuse8Needs                 = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuse8BF16Needs             = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuse4Needs                 = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuse4BF16Needs             = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuse4BF16LookupNeeds       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI
+	fuseInt8Needs              = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuseInt8BF16Needs          = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuseGlobal4Needs           = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuseGlobal4BF16Needs       = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	fuseGlobal4BF16LookupNeeds = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VL | cpu.X86AVX512VBMI
 )
 
 // fuse8 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
@@ -62,7 +64,18 @@ func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ah
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
+func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+
+// fuse4BF16Lookup quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
+// 4 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be encoded by the reference implementation. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 64. Unless maxima is nil, it is a row of
+// BF16 that is raised to the magnitudes of each column.
+//
+//go:noescape
+func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
 
 // fuseInt8 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -106,4 +119,15 @@ func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcG
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)
+func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
+
+// fuseGlobal4BF16Lookup quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
+// 4 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be encoded by the reference implementation. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 64. Unless maxima is nil, it is a row of
+// BF16 that is raised to the magnitudes of each column.
+//
+//go:noescape
+func fuseGlobal4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)

@@ -24,55 +24,55 @@ DATA quantSwap<>+48(SB)/8, $0x0504070601000302
 DATA quantSwap<>+56(SB)/8, $0x0d0c0f0e09080b0a
 GLOBL quantSwap<>(SB), RODATA|NOPTR, $64
 
-DATA quantOrder<>+0(SB)/8, $0x1c1814100c080400
-DATA quantOrder<>+8(SB)/8, $0x3c3834302c282420
-DATA quantOrder<>+16(SB)/8, $0x1d1915110d090501
-DATA quantOrder<>+24(SB)/8, $0x3d3935312d292521
-DATA quantOrder<>+32(SB)/8, $0x1e1a16120e0a0602
-DATA quantOrder<>+40(SB)/8, $0x3e3a36322e2a2622
-DATA quantOrder<>+48(SB)/8, $0x1f1b17130f0b0703
-DATA quantOrder<>+56(SB)/8, $0x3f3b37332f2b2723
+DATA quantOrder<>+0(SB)/8, $0x0d0905010c080400
+DATA quantOrder<>+8(SB)/8, $0x0f0b07030e0a0602
+DATA quantOrder<>+16(SB)/8, $0x0d0905010c080400
+DATA quantOrder<>+24(SB)/8, $0x0f0b07030e0a0602
+DATA quantOrder<>+32(SB)/8, $0x0d0905010c080400
+DATA quantOrder<>+40(SB)/8, $0x0f0b07030e0a0602
+DATA quantOrder<>+48(SB)/8, $0x0d0905010c080400
+DATA quantOrder<>+56(SB)/8, $0x0f0b07030e0a0602
 GLOBL quantOrder<>(SB), RODATA|NOPTR, $64
 
-DATA quantOrderBF16<>+0(SB)/8, $0x0d0c090805040100
-DATA quantOrderBF16<>+8(SB)/8, $0x1d1c191815141110
-DATA quantOrderBF16<>+16(SB)/8, $0x2d2c292825242120
-DATA quantOrderBF16<>+24(SB)/8, $0x3d3c393835343130
-DATA quantOrderBF16<>+32(SB)/8, $0x0f0e0b0a07060302
-DATA quantOrderBF16<>+40(SB)/8, $0x1f1e1b1a17161312
-DATA quantOrderBF16<>+48(SB)/8, $0x2f2e2b2a27262322
-DATA quantOrderBF16<>+56(SB)/8, $0x3f3e3b3a37363332
+DATA quantOrderBF16<>+0(SB)/8, $0x0006000400020000
+DATA quantOrderBF16<>+8(SB)/8, $0x000e000c000a0008
+DATA quantOrderBF16<>+16(SB)/8, $0x0016001400120010
+DATA quantOrderBF16<>+24(SB)/8, $0x001e001c001a0018
+DATA quantOrderBF16<>+32(SB)/8, $0x0007000500030001
+DATA quantOrderBF16<>+40(SB)/8, $0x000f000d000b0009
+DATA quantOrderBF16<>+48(SB)/8, $0x0017001500130011
+DATA quantOrderBF16<>+56(SB)/8, $0x001f001d001b0019
 GLOBL quantOrderBF16<>(SB), RODATA|NOPTR, $64
 
-DATA quantPacked<>+0(SB)/8, $0x1312111003020100
-DATA quantPacked<>+8(SB)/8, $0x3332313023222120
-DATA quantPacked<>+16(SB)/8, $0x1716151407060504
-DATA quantPacked<>+24(SB)/8, $0x3736353427262524
-DATA quantPacked<>+32(SB)/8, $0x1b1a19180b0a0908
-DATA quantPacked<>+40(SB)/8, $0x3b3a39382b2a2928
-DATA quantPacked<>+48(SB)/8, $0x1f1e1d1c0f0e0d0c
-DATA quantPacked<>+56(SB)/8, $0x3f3e3d3c2f2e2d2c
-GLOBL quantPacked<>(SB), RODATA|NOPTR, $64
+DATA quantLaneDwords<>+0(SB)/8, $0x0000000400000000
+DATA quantLaneDwords<>+8(SB)/8, $0x0000000c00000008
+DATA quantLaneDwords<>+16(SB)/8, $0x0000000500000001
+DATA quantLaneDwords<>+24(SB)/8, $0x0000000d00000009
+DATA quantLaneDwords<>+32(SB)/8, $0x0000000600000002
+DATA quantLaneDwords<>+40(SB)/8, $0x0000000e0000000a
+DATA quantLaneDwords<>+48(SB)/8, $0x0000000700000003
+DATA quantLaneDwords<>+56(SB)/8, $0x0000000f0000000b
+GLOBL quantLaneDwords<>(SB), RODATA|NOPTR, $64
 
 DATA quantPackedBF16<>+0(SB)/8, $0x0703060205010400
-DATA quantPackedBF16<>+8(SB)/8, $0x1713161215111410
-DATA quantPackedBF16<>+16(SB)/8, $0x2723262225212420
-DATA quantPackedBF16<>+24(SB)/8, $0x3733363235313430
-DATA quantPackedBF16<>+32(SB)/8, $0x0f0b0e0a0d090c08
-DATA quantPackedBF16<>+40(SB)/8, $0x1f1b1e1a1d191c18
-DATA quantPackedBF16<>+48(SB)/8, $0x2f2b2e2a2d292c28
-DATA quantPackedBF16<>+56(SB)/8, $0x3f3b3e3a3d393c38
+DATA quantPackedBF16<>+8(SB)/8, $0x0f0b0e0a0d090c08
+DATA quantPackedBF16<>+16(SB)/8, $0x0703060205010400
+DATA quantPackedBF16<>+24(SB)/8, $0x0f0b0e0a0d090c08
+DATA quantPackedBF16<>+32(SB)/8, $0x0703060205010400
+DATA quantPackedBF16<>+40(SB)/8, $0x0f0b0e0a0d090c08
+DATA quantPackedBF16<>+48(SB)/8, $0x0703060205010400
+DATA quantPackedBF16<>+56(SB)/8, $0x0f0b0e0a0d090c08
 GLOBL quantPackedBF16<>(SB), RODATA|NOPTR, $64
 
-DATA quantSpread<>+0(SB)/8, $0x0706050403020100
-DATA quantSpread<>+8(SB)/8, $0x1716151413121110
-DATA quantSpread<>+16(SB)/8, $0x2726252423222120
-DATA quantSpread<>+24(SB)/8, $0x3736353433323130
-DATA quantSpread<>+32(SB)/8, $0x0f0e0d0c0b0a0908
-DATA quantSpread<>+40(SB)/8, $0x1f1e1d1c1b1a1918
-DATA quantSpread<>+48(SB)/8, $0x2f2e2d2c2b2a2928
-DATA quantSpread<>+56(SB)/8, $0x3f3e3d3c3b3a3938
-GLOBL quantSpread<>(SB), RODATA|NOPTR, $64
+DATA quantQuads<>+0(SB)/8, $0x0000000000000000
+DATA quantQuads<>+8(SB)/8, $0x0000000000000002
+DATA quantQuads<>+16(SB)/8, $0x0000000000000004
+DATA quantQuads<>+24(SB)/8, $0x0000000000000006
+DATA quantQuads<>+32(SB)/8, $0x0000000000000001
+DATA quantQuads<>+40(SB)/8, $0x0000000000000003
+DATA quantQuads<>+48(SB)/8, $0x0000000000000005
+DATA quantQuads<>+56(SB)/8, $0x0000000000000007
+GLOBL quantQuads<>(SB), RODATA|NOPTR, $64
 
 DATA quantBlocks<>+0(SB)/8, $0x0001000100000000
 DATA quantBlocks<>+8(SB)/8, $0x0003000300020002
@@ -95,14 +95,24 @@ DATA quantBlocksGlobal<>+56(SB)/8, $0x0017001700070007
 GLOBL quantBlocksGlobal<>(SB), RODATA|NOPTR, $64
 
 DATA quantSixes<>+0(SB)/8, $0x0908060504020100
-DATA quantSixes<>+8(SB)/8, $0x141211100e0d0c0a
-DATA quantSixes<>+16(SB)/8, $0x1e1d1c1a19181615
-DATA quantSixes<>+24(SB)/8, $0x2928262524222120
-DATA quantSixes<>+32(SB)/8, $0x343231302e2d2c2a
-DATA quantSixes<>+40(SB)/8, $0x3e3d3c3a39383635
-DATA quantSixes<>+48(SB)/8, $0x4948464544424140
-DATA quantSixes<>+56(SB)/8, $0x545251504e4d4c4a
+DATA quantSixes<>+8(SB)/8, $0x0e0e0e0e0e0d0c0a
+DATA quantSixes<>+16(SB)/8, $0x0908060504020100
+DATA quantSixes<>+24(SB)/8, $0x0e0e0e0e0e0d0c0a
+DATA quantSixes<>+32(SB)/8, $0x0908060504020100
+DATA quantSixes<>+40(SB)/8, $0x0e0e0e0e0e0d0c0a
+DATA quantSixes<>+48(SB)/8, $0x0908060504020100
+DATA quantSixes<>+56(SB)/8, $0x0e0e0e0e0e0d0c0a
 GLOBL quantSixes<>(SB), RODATA|NOPTR, $64
+
+DATA quantThrees<>+0(SB)/8, $0x0000000100000000
+DATA quantThrees<>+8(SB)/8, $0x0000000400000002
+DATA quantThrees<>+16(SB)/8, $0x0000000600000005
+DATA quantThrees<>+24(SB)/8, $0x0000000900000008
+DATA quantThrees<>+32(SB)/8, $0x0000000c0000000a
+DATA quantThrees<>+40(SB)/8, $0x0000000e0000000d
+DATA quantThrees<>+48(SB)/8, $0x0000000f0000000f
+DATA quantThrees<>+56(SB)/8, $0x0000000f0000000f
+GLOBL quantThrees<>(SB), RODATA|NOPTR, $64
 
 DATA quantExtract<>+0(SB)/8, $0x3020100037271707
 DATA quantExtract<>+8(SB)/8, $0x3020100037271707
@@ -185,6 +195,7 @@ TEXT ·fuse8(SB), 0, $320-112
 	VMOVDQU64 quantPair<>+0(SB), Z19
 	VMOVDQU64 quantSwap<>+0(SB), Z28
 	VMOVDQU64 quantOrder<>+0(SB), Z27
+	VMOVDQU64 quantLaneDwords<>+0(SB), Z17
 	MOVQ $0x5555555555555555, DI
 	KMOVQ DI, K5
 	MOVQ $0x3333333333333333, DI
@@ -196,6 +207,7 @@ TEXT ·fuse8(SB), 0, $320-112
 	MOVL $0x10000001, DI
 	VPBROADCASTD DI, Z22
 	VMOVDQU64 quantSixes<>+0(SB), Z21
+	VMOVDQU64 quantThrees<>+0(SB), Z24
 	MOVQ $0x0000ffffffffffff, DI
 	KMOVQ DI, K6
 	LEAQ 63(SP), DI
@@ -297,12 +309,14 @@ codes6:
 	VPSHUFB Z28, Z15, K4, Z11
 	VPMINUB Z25, Z9, Z9
 	VPTERNLOGD $216, Z26, Z11, Z9
-	VPERMB Z9, Z27, Z9
+	VPSHUFB Z27, Z9, Z9
+	VPERMD Z9, Z17, Z9
 	CMPL 56(SI), $6
 	JNE other8
 	VPMADDUBSW Z23, Z9, Z9
 	VPMADDWD Z22, Z9, Z9
-	VPERMB Z9, Z21, Z9
+	VPSHUFB Z21, Z9, Z9
+	VPERMD Z9, Z24, Z9
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $48, AX
@@ -566,6 +580,7 @@ TEXT ·fuse8BF16(SB), 0, $320-112
 	MOVL $0x10000001, DI
 	VPBROADCASTD DI, Z22
 	VMOVDQU64 quantSixes<>+0(SB), Z21
+	VMOVDQU64 quantThrees<>+0(SB), Z24
 	MOVQ $0x0000ffffffffffff, DI
 	KMOVQ DI, K6
 	LEAQ 63(SP), DI
@@ -669,12 +684,13 @@ codes6:
 	VPSHUFB Z28, Z15, K4, Z11
 	VPMINUB Z25, Z9, Z9
 	VPTERNLOGD $216, Z26, Z11, Z9
-	VPERMB Z9, Z27, Z9
+	VPERMW Z9, Z27, Z9
 	CMPL 56(SI), $6
 	JNE other8
 	VPMADDUBSW Z23, Z9, Z9
 	VPMADDWD Z22, Z9, Z9
-	VPERMB Z9, Z21, Z9
+	VPSHUFB Z21, Z9, Z9
+	VPERMD Z9, Z24, Z9
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $48, AX
@@ -887,6 +903,7 @@ TEXT ·fuse4(SB), 0, $320-112
 	VMOVDQU64 quantPair<>+0(SB), Z19
 	VMOVDQU64 quantSwap<>+0(SB), Z28
 	VMOVDQU64 quantOrder<>+0(SB), Z27
+	VMOVDQU64 quantLaneDwords<>+0(SB), Z17
 	MOVQ $0x5555555555555555, DI
 	KMOVQ DI, K5
 	MOVQ $0x3333333333333333, DI
@@ -896,7 +913,7 @@ TEXT ·fuse4(SB), 0, $320-112
 	VPBROADCASTD DI, Z26
 	MOVL $0x10011001, DI
 	VPBROADCASTD DI, Z23
-	VMOVDQU64 quantSpread<>+0(SB), Z24
+	VMOVDQU64 quantQuads<>+0(SB), Z24
 	LEAQ 63(SP), DI
 	ANDQ $-64, DI
 	LEAQ 128(DI), CX
@@ -996,7 +1013,8 @@ codes6:
 	VPSHUFB Z28, Z15, K4, Z11
 	VPMINUB Z25, Z9, Z9
 	VPTERNLOGD $216, Z26, Z11, Z9
-	VPERMB Z9, Z27, Z9
+	VPSHUFB Z27, Z9, Z9
+	VPERMD Z9, Z17, Z9
 	VPMADDUBSW Z23, Z9, Z9
 	TESTQ $1, R11
 	JNZ second8
@@ -1005,7 +1023,7 @@ codes6:
 
 second8:
 	VPACKUSWB Z9, Z16, Z9
-	VPERMB Z9, Z24, Z9
+	VPERMQ Z9, Z24, Z9
 	CMPQ stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
@@ -1051,7 +1069,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
+// func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1068,6 +1086,215 @@ stored7:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuse4BF16(SB), 0, $320-112
+	MOVQ codes+0(FP), AX
+	MOVQ scales+8(FP), BX
+	MOVQ src+16(FP), DX
+	MOVQ c+96(FP), SI
+	MOVQ ahead+64(FP), R12
+	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
+	MOVL $0x7fff7fff, DI
+	VPBROADCASTD DI, Z31
+	VPXORD Z20, Z20, Z20
+	KXORW K7, K7, K7
+	MOVL $0xffff0000, DI
+	VPBROADCASTD DI, Z29
+	MOVL $0xff800000, DI
+	VPBROADCASTD DI, Z30
+	VPBROADCASTD 44(SI), Z25
+	MOVL $0x01000000, DI
+	VPBROADCASTD DI, Z18
+	VPSRLVD.BCST 40(SI), Z18, Z18
+	VPSLLD $16, Z18, Z18
+	MOVL $0x00000100, DI
+	VPBROADCASTD DI, Z0
+	VPORD Z0, Z18, Z18
+	VMOVDQU64 quantPair<>+0(SB), Z19
+	VMOVDQU64 quantSwap<>+0(SB), Z28
+	VMOVDQU64 quantOrderBF16<>+0(SB), Z27
+	MOVQ $0x5555555555555555, DI
+	KMOVQ DI, K5
+	MOVQ $0x3333333333333333, DI
+	KMOVQ DI, K4
+	KNOTQ K4, K3
+	MOVL $0x08080808, DI
+	VPBROADCASTD DI, Z26
+	MOVL $0x10011001, DI
+	VPBROADCASTD DI, Z23
+	VMOVDQU64 quantQuads<>+0(SB), Z24
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+	LEAQ 128(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ groups+24(FP), R9
+	MOVQ R9, R13
+
+group3:
+	CMPQ rows+32(FP), $0
+	JEQ encode1
+
+	// scales of a group, one ahead of the codes
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $10, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns32BF16<>(SB)
+	JMP done5
+
+rows4:
+	CALL amaxes32BF16<>(SB)
+
+done5:
+	VPSUBD.BCST 12(SI), Z0, Z1
+	VPTESTMD Z0, Z0, K1
+	VPCMPUD.BCST $6, 16(SI), Z1, K1, K1
+	KORW K1, K7, K7
+	VMULPS.BCST (SI), Z0, Z0
+	VPADDD.BCST 4(SI), Z0, Z0
+	VPSRLD $23, Z0, Z0
+	VPSUBD.BCST 8(SI), Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPMAXSD Z1, Z0, Z0
+	VPMOVDB Z0, (BX)
+	VPMAXSD.BCST 20(SI), Z0, Z0
+	VPSUBD.BCST 24(SI), Z0, Z1
+	VPSLLD $23, Z1, Z1
+	VMOVDQA64 Z1, (DI)
+	VPBROADCASTD 28(SI), Z1
+	VPSUBD Z0, Z1, Z1
+	VPBROADCASTD 32(SI), Z2
+	VPSLLVD Z2, Z1, Z1
+	VPSLLD $16, Z1, Z1
+	VPSRLD $16, Z1, Z1
+	VPORD.BCST 36(SI), Z1, Z1
+	VMOVDQA64 Z1, 64(DI)
+	ADDQ $16, BX
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ groups+24(FP), R9
+	ADDQ srcGap+56(FP), R8
+	ADDQ scaleGap+48(FP), BX
+	SUBQ $1, rows+32(FP)
+
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+
+encode1:
+	MOVQ $8, R11
+
+codes6:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	VPSLLD $16, (DX), Z12
+	VBROADCASTSS (CX), Z13
+	VBROADCASTSS 64(CX), Z14
+	VPANDD Z12, Z30, Z8
+	VRANGEPS $3, Z13, Z8, Z8
+	VFMADD213PS Z12, Z14, Z8
+	VPMADDWD Z18, Z8, Z8
+	VPANDD (DX), Z29, Z12
+	VPANDD Z12, Z30, Z9
+	VRANGEPS $3, Z13, Z9, Z9
+	VFMADD213PS Z12, Z14, Z9
+	VPMADDWD Z18, Z9, Z9
+	VPSLLD $16, 64(DX), Z12
+	VBROADCASTSS 4(CX), Z13
+	VBROADCASTSS 68(CX), Z14
+	VPANDD Z12, Z30, Z10
+	VRANGEPS $3, Z13, Z10, Z10
+	VFMADD213PS Z12, Z14, Z10
+	VPMADDWD Z18, Z10, Z10
+	VPANDD 64(DX), Z29, Z12
+	VPANDD Z12, Z30, Z11
+	VRANGEPS $3, Z13, Z11, Z11
+	VFMADD213PS Z12, Z14, Z11
+	VPMADDWD Z18, Z11, Z11
+	VPSHUFB Z19, Z8, K5, Z9
+	VPSHUFB Z19, Z10, K5, Z11
+	VMOVDQA64 Z9, Z15
+	VPSHUFB Z28, Z11, K3, Z9
+	VPSHUFB Z28, Z15, K4, Z11
+	VPMINUB Z25, Z9, Z9
+	VPTERNLOGD $216, Z26, Z11, Z9
+	VPERMW Z9, Z27, Z9
+	VPMADDUBSW Z23, Z9, Z9
+	TESTQ $1, R11
+	JNZ second8
+	VMOVDQA64 Z9, Z16
+	JMP stored7
+
+second8:
+	VPACKUSWB Z9, Z16, Z9
+	VPERMQ Z9, Z24, Z9
+	CMPQ stream+80(FP), $0
+	JEQ plain9
+	VMOVNTDQ Z9, (AX)
+	JMP stored10
+
+plain9:
+	PREFETCHT0 (AX)(R15*1)
+	VMOVDQU64 Z9, (AX)
+
+stored10:
+	ADDQ $64, AX
+
+stored7:
+	ADDQ $128, DX
+	ADDQ $8, CX
+	SUBQ $1, R11
+	JNZ codes6
+	SUBQ $64, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ groups+24(FP), R13
+	ADDQ srcGap+56(FP), DX
+	ADDQ codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
+
+	// the largest amax; all ones where a block was flagged
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
+	VEXTRACTI32X4 $1, Y0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VPMAXUD X1, X0, X0
+	VMOVD X0, DI
+	KMOVW K7, CX
+	NEGL CX
+	SBBL CX, CX
+	ORL CX, DI
+	MOVQ DI, amax+104(FP)
+	VZEROUPPER
+	RET
+
+// func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
+//
+//	AX codes
+//	BX scales
+//	DX src
+//	SI c
+//	DI factors of a group
+//	CX factors in use
+//	R8 the group that is scaled next
+//	R9 groups of its row left to scale
+//	R10 whether a group was scaled
+//	R11 steps left of a group
+//	R12 ahead
+//	R13 groups left to encode of a row
+//	R14 rows
+//	R15 codeAhead
+TEXT ·fuse4BF16Lookup(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
@@ -1259,7 +1486,8 @@ TEXT ·fuseInt8(SB), 0, $320-112
 	MOVL $0xff800000, DI
 	VPBROADCASTD DI, Z30
 	VPBROADCASTD 44(SI), Z25
-	VMOVDQU64 quantPacked<>+0(SB), Z27
+	VMOVDQU64 quantLaneDwords<>+0(SB), Z27
+	VMOVDQU64 quantQuads<>+0(SB), Z17
 	LEAQ 63(SP), DI
 	ANDQ $-64, DI
 	LEAQ 128(DI), CX
@@ -1342,7 +1570,7 @@ codes6:
 	VPACKSSDW Z9, Z8, Z8
 	VPACKSSDW Z11, Z10, Z10
 	VPACKSSWB Z10, Z8, Z9
-	VPERMB Z9, Z27, Z9
+	VPERMD Z9, Z27, Z9
 	CMPQ stream+80(FP), $0
 	JEQ plain8
 	VMOVNTDQ Z9, (AX)
@@ -1422,6 +1650,7 @@ TEXT ·fuseInt8BF16(SB), 0, $320-112
 	VPBROADCASTD DI, Z30
 	VPBROADCASTD 44(SI), Z25
 	VMOVDQU64 quantPackedBF16<>+0(SB), Z27
+	VMOVDQU64 quantQuads<>+0(SB), Z17
 	LEAQ 63(SP), DI
 	ANDQ $-64, DI
 	LEAQ 128(DI), CX
@@ -1506,7 +1735,8 @@ codes6:
 	VPACKSSDW Z9, Z8, Z8
 	VPACKSSDW Z11, Z10, Z10
 	VPACKSSWB Z10, Z8, Z9
-	VPERMB Z9, Z27, Z9
+	VPSHUFB Z27, Z9, Z9
+	VPERMQ Z9, Z17, Z9
 	CMPQ stream+80(FP), $0
 	JEQ plain8
 	VMOVNTDQ Z9, (AX)
@@ -1593,6 +1823,7 @@ TEXT ·fuseGlobal4(SB), 0, $320-112
 	VMOVDQU64 quantPair<>+0(SB), Z19
 	VMOVDQU64 quantSwap<>+0(SB), Z28
 	VMOVDQU64 quantOrder<>+0(SB), Z27
+	VMOVDQU64 quantLaneDwords<>+0(SB), Z17
 	MOVQ $0x5555555555555555, DI
 	KMOVQ DI, K5
 	MOVQ $0x3333333333333333, DI
@@ -1602,7 +1833,7 @@ TEXT ·fuseGlobal4(SB), 0, $320-112
 	VPBROADCASTD DI, Z26
 	MOVL $0x10011001, DI
 	VPBROADCASTD DI, Z23
-	VMOVDQU64 quantSpread<>+0(SB), Z24
+	VMOVDQU64 quantQuads<>+0(SB), Z24
 	VPBROADCASTD 16(SI), Z22
 	VPBROADCASTD 20(SI), Z21
 	LEAQ 63(SP), DI
@@ -1707,7 +1938,8 @@ codes6:
 	VPSHUFB Z28, Z11, K3, Z9
 	VPSHUFB Z28, Z15, K4, Z11
 	VPTERNLOGD $216, Z26, Z11, Z9
-	VPERMB Z9, Z27, Z9
+	VPSHUFB Z27, Z9, Z9
+	VPERMD Z9, Z17, Z9
 	VPMADDUBSW Z23, Z9, Z9
 	TESTQ $1, R11
 	JNZ second8
@@ -1716,7 +1948,7 @@ codes6:
 
 second8:
 	VPACKUSWB Z9, Z16, Z9
-	VPERMB Z9, Z24, Z9
+	VPERMQ Z9, Z24, Z9
 	CMPQ stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
@@ -1872,7 +2104,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)
+// func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1889,6 +2121,302 @@ half1:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuseGlobal4BF16(SB), 0, $320-112
+	MOVQ codes+0(FP), AX
+	MOVQ scales+8(FP), BX
+	MOVQ src+16(FP), DX
+	MOVQ c+96(FP), SI
+	MOVQ ahead+64(FP), R12
+	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
+	MOVL $0x7fff7fff, DI
+	VPBROADCASTD DI, Z31
+	VPXORD Z20, Z20, Z20
+	KXORW K7, K7, K7
+	MOVL $0xffff0000, DI
+	VPBROADCASTD DI, Z29
+	MOVL $0xff800000, DI
+	VPBROADCASTD DI, Z30
+	VPBROADCASTD 12(SI), Z25
+	MOVL $0x01000000, DI
+	VPBROADCASTD DI, Z18
+	VPSRLVD.BCST 24(SI), Z18, Z18
+	VPSLLD $16, Z18, Z18
+	MOVL $0x00000100, DI
+	VPBROADCASTD DI, Z0
+	VPORD Z0, Z18, Z18
+	VMOVDQU64 quantPair<>+0(SB), Z19
+	VMOVDQU64 quantSwap<>+0(SB), Z28
+	VMOVDQU64 quantOrderBF16<>+0(SB), Z27
+	MOVQ $0x5555555555555555, DI
+	KMOVQ DI, K5
+	MOVQ $0x3333333333333333, DI
+	KMOVQ DI, K4
+	KNOTQ K4, K3
+	MOVL $0x08080808, DI
+	VPBROADCASTD DI, Z26
+	MOVL $0x10011001, DI
+	VPBROADCASTD DI, Z23
+	VMOVDQU64 quantQuads<>+0(SB), Z24
+	MOVL $0xff00, DI
+	KMOVW DI, K2
+	VPBROADCASTD 16(SI), Z22
+	VPBROADCASTD 20(SI), Z21
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+	LEAQ 128(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ groups+24(FP), R9
+	MOVQ R9, R13
+
+group3:
+	CMPQ rows+32(FP), $0
+	JEQ encode1
+
+	// scales of a group, one ahead of the codes
+	CMPQ maxima+88(FP), $0
+	JEQ rows4
+	MOVQ groups+24(FP), R11
+	SUBQ R9, R11
+	SHLQ $9, R11
+	ADDQ maxima+88(FP), R11
+	CALL amaxesColumns16BF16<>(SB)
+	JMP done5
+
+rows4:
+	CALL amaxes16BF16<>(SB)
+
+done5:
+	VPCMPUD.BCST $5, 8(SI), Z0, K1
+	KORW K1, K7, K7
+	VMULPS.BCST (SI), Z0, Z0
+	VMINPS.BCST 28(SI), Z0, Z0
+	VPANDD Z0, Z30, Z1
+	VPMAXUD.BCST 32(SI), Z1, Z1
+	VPBROADCASTD 36(SI), Z2
+	VFMADD213PS Z0, Z2, Z1
+	VPSRLD $20, Z1, Z2
+	VPADDD Z2, Z1, Z1
+	VPMOVDB Z1, (BX)
+	VPSLLD $24, Z1, Z1
+	VPSRLD $4, Z1, Z1
+	VMULPS.BCST 40(SI), Z1, Z1
+	VMULPS.BCST 4(SI), Z1, Z1
+	VPBROADCASTD 44(SI), Z2
+	VDIVPS Z1, Z2, Z1
+	VMINPS.BCST 48(SI), Z1, Z1
+	VMOVDQU64 Z1, (DI)
+	ADDQ $16, BX
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ groups+24(FP), R9
+	ADDQ srcGap+56(FP), R8
+	ADDQ scaleGap+48(FP), BX
+	SUBQ $1, rows+32(FP)
+
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+
+encode1:
+	MOVQ $4, R11
+
+codes6:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	VPSLLD $16, (DX), Z12
+	VBROADCASTSS (CX), Z13
+	VBROADCASTSS 4(CX), K2, Z13
+	VMULPS Z12, Z13, Z12
+	VRANGEPS $2, Z25, Z12, Z12
+	VPANDD Z12, Z30, Z8
+	VRANGEPS $3, Z22, Z8, Z8
+	VFMADD213PS Z12, Z21, Z8
+	VPMADDWD Z18, Z8, Z8
+	VPANDD (DX), Z29, Z12
+	VMULPS Z12, Z13, Z12
+	VRANGEPS $2, Z25, Z12, Z12
+	VPANDD Z12, Z30, Z9
+	VRANGEPS $3, Z22, Z9, Z9
+	VFMADD213PS Z12, Z21, Z9
+	VPMADDWD Z18, Z9, Z9
+	VPSLLD $16, 64(DX), Z12
+	VBROADCASTSS 8(CX), Z13
+	VBROADCASTSS 12(CX), K2, Z13
+	VMULPS Z12, Z13, Z12
+	VRANGEPS $2, Z25, Z12, Z12
+	VPANDD Z12, Z30, Z10
+	VRANGEPS $3, Z22, Z10, Z10
+	VFMADD213PS Z12, Z21, Z10
+	VPMADDWD Z18, Z10, Z10
+	VPANDD 64(DX), Z29, Z12
+	VMULPS Z12, Z13, Z12
+	VRANGEPS $2, Z25, Z12, Z12
+	VPANDD Z12, Z30, Z11
+	VRANGEPS $3, Z22, Z11, Z11
+	VFMADD213PS Z12, Z21, Z11
+	VPMADDWD Z18, Z11, Z11
+	VPSHUFB Z19, Z8, K5, Z9
+	VPSHUFB Z19, Z10, K5, Z11
+	VMOVDQA64 Z9, Z15
+	VPSHUFB Z28, Z11, K3, Z9
+	VPSHUFB Z28, Z15, K4, Z11
+	VPTERNLOGD $216, Z26, Z11, Z9
+	VPERMW Z9, Z27, Z9
+	VPMADDUBSW Z23, Z9, Z9
+	TESTQ $1, R11
+	JNZ second8
+	VMOVDQA64 Z9, Z16
+	JMP stored7
+
+second8:
+	VPACKUSWB Z9, Z16, Z9
+	VPERMQ Z9, Z24, Z9
+	CMPQ stream+80(FP), $0
+	JEQ plain9
+	VMOVNTDQ Z9, (AX)
+	JMP stored10
+
+plain9:
+	PREFETCHT0 (AX)(R15*1)
+	VMOVDQU64 Z9, (AX)
+
+stored10:
+	ADDQ $64, AX
+
+stored7:
+	ADDQ $128, DX
+	ADDQ $16, CX
+	SUBQ $1, R11
+	JNZ codes6
+	SUBQ $64, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ groups+24(FP), R13
+	ADDQ srcGap+56(FP), DX
+	ADDQ codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
+
+	// the largest amax; all ones where a block was flagged
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
+	VEXTRACTI32X4 $1, Y0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VPMAXUD X1, X0, X0
+	VMOVD X0, DI
+	KMOVW K7, CX
+	NEGL CX
+	SBBL CX, CX
+	ORL CX, DI
+	MOVQ DI, amax+104(FP)
+	VZEROUPPER
+	RET
+
+// amaxesColumns16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them, and the amaxes of its columns.
+//
+//	R8 the blocks; on return, those after them
+//	R10 bit 1 is 0
+//	R11 amaxes of their columns
+TEXT amaxesColumns16BF16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPMAXUW (R11), Z0, Z1
+	VMOVDQU64 Z1, (R11)
+	VPANDD 64(R8), Z31, Z1
+	VPMAXUW 64(R11), Z1, Z2
+	VMOVDQU64 Z2, 64(R11)
+	VPUNPCKLWD Z1, Z0, Z2
+	VPUNPCKHWD Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPMAXUW 128(R11), Z1, Z2
+	VMOVDQU64 Z2, 128(R11)
+	VPANDD 192(R8), Z31, Z2
+	VPMAXUW 192(R11), Z2, Z3
+	VMOVDQU64 Z3, 192(R11)
+	VPUNPCKLWD Z2, Z1, Z3
+	VPUNPCKHWD Z2, Z1, Z1
+	VPMAXUW Z3, Z1, Z1
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	ADDQ $256, R8
+	ADDQ $256, R11
+	BTCQ $1, R10
+	JCC half1
+	VPUNPCKLQDQ Z0, Z7, Z1
+	VPUNPCKHQDQ Z0, Z7, Z7
+	VPMAXUW Z1, Z7, Z0
+	VSHUFI32X4 $177, Z0, Z0, Z1
+	VPMAXUW Z1, Z0, Z0
+	VMOVDQU64 quantBlocksGlobal<>+0(SB), Z1
+	VPERMW Z0, Z1, Z0
+	VPSLLD $16, Z0, Z0
+	VPMAXUD Z0, Z20, Z20
+	RET
+
+// amaxes16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
+//
+//	R8 the blocks; on return, those after them
+//	R10 bit 1 is 0
+TEXT amaxes16BF16<>(SB), NOSPLIT, $0-0
+
+half1:
+	VMOVDQA64 Z0, Z7
+	VPANDD (R8), Z31, Z0
+	VPANDD 64(R8), Z31, Z1
+	VPUNPCKLWD Z1, Z0, Z2
+	VPUNPCKHWD Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	VPANDD 128(R8), Z31, Z1
+	VPANDD 192(R8), Z31, Z2
+	VPUNPCKLWD Z2, Z1, Z3
+	VPUNPCKHWD Z2, Z1, Z1
+	VPMAXUW Z3, Z1, Z1
+	VPUNPCKLDQ Z1, Z0, Z2
+	VPUNPCKHDQ Z1, Z0, Z0
+	VPMAXUW Z2, Z0, Z0
+	ADDQ $256, R8
+	BTCQ $1, R10
+	JCC half1
+	VPUNPCKLQDQ Z0, Z7, Z1
+	VPUNPCKHQDQ Z0, Z7, Z7
+	VPMAXUW Z1, Z7, Z0
+	VSHUFI32X4 $177, Z0, Z0, Z1
+	VPMAXUW Z1, Z0, Z0
+	VMOVDQU64 quantBlocksGlobal<>+0(SB), Z1
+	VPERMW Z0, Z1, Z0
+	VPSLLD $16, Z0, Z0
+	VPMAXUD Z0, Z20, Z20
+	RET
+
+// func fuseGlobal4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)
+//
+//	AX codes
+//	BX scales
+//	DX src
+//	SI c
+//	DI factors of a group
+//	CX factors in use
+//	R8 the group that is scaled next
+//	R9 groups of its row left to scale
+//	R10 whether a group was scaled
+//	R11 steps left of a group
+//	R12 ahead
+//	R13 groups left to encode of a row
+//	R14 rows
+//	R15 codeAhead
+TEXT ·fuseGlobal4BF16Lookup(SB), 0, $320-112
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
@@ -2090,84 +2618,4 @@ stored8:
 	ORL CX, DI
 	MOVQ DI, amax+104(FP)
 	VZEROUPPER
-	RET
-
-// amaxesColumns16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them, and the amaxes of its columns.
-//
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
-//	R11 amaxes of their columns
-TEXT amaxesColumns16BF16<>(SB), NOSPLIT, $0-0
-
-half1:
-	VMOVDQA64 Z0, Z7
-	VPANDD (R8), Z31, Z0
-	VPMAXUW (R11), Z0, Z1
-	VMOVDQU64 Z1, (R11)
-	VPANDD 64(R8), Z31, Z1
-	VPMAXUW 64(R11), Z1, Z2
-	VMOVDQU64 Z2, 64(R11)
-	VPUNPCKLWD Z1, Z0, Z2
-	VPUNPCKHWD Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
-	VPANDD 128(R8), Z31, Z1
-	VPMAXUW 128(R11), Z1, Z2
-	VMOVDQU64 Z2, 128(R11)
-	VPANDD 192(R8), Z31, Z2
-	VPMAXUW 192(R11), Z2, Z3
-	VMOVDQU64 Z3, 192(R11)
-	VPUNPCKLWD Z2, Z1, Z3
-	VPUNPCKHWD Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VPUNPCKLDQ Z1, Z0, Z2
-	VPUNPCKHDQ Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
-	ADDQ $256, R8
-	ADDQ $256, R11
-	BTCQ $1, R10
-	JCC half1
-	VPUNPCKLQDQ Z0, Z7, Z1
-	VPUNPCKHQDQ Z0, Z7, Z7
-	VPMAXUW Z1, Z7, Z0
-	VSHUFI32X4 $177, Z0, Z0, Z1
-	VPMAXUW Z1, Z0, Z0
-	VMOVDQU64 quantBlocksGlobal<>+0(SB), Z1
-	VPERMW Z0, Z1, Z0
-	VPSLLD $16, Z0, Z0
-	VPMAXUD Z0, Z20, Z20
-	RET
-
-// amaxes16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
-//
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
-TEXT amaxes16BF16<>(SB), NOSPLIT, $0-0
-
-half1:
-	VMOVDQA64 Z0, Z7
-	VPANDD (R8), Z31, Z0
-	VPANDD 64(R8), Z31, Z1
-	VPUNPCKLWD Z1, Z0, Z2
-	VPUNPCKHWD Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
-	VPANDD 128(R8), Z31, Z1
-	VPANDD 192(R8), Z31, Z2
-	VPUNPCKLWD Z2, Z1, Z3
-	VPUNPCKHWD Z2, Z1, Z1
-	VPMAXUW Z3, Z1, Z1
-	VPUNPCKLDQ Z1, Z0, Z2
-	VPUNPCKHDQ Z1, Z0, Z0
-	VPMAXUW Z2, Z0, Z0
-	ADDQ $256, R8
-	BTCQ $1, R10
-	JCC half1
-	VPUNPCKLQDQ Z0, Z7, Z1
-	VPUNPCKHQDQ Z0, Z7, Z7
-	VPMAXUW Z1, Z7, Z0
-	VSHUFI32X4 $177, Z0, Z0, Z1
-	VPMAXUW Z1, Z0, Z0
-	VMOVDQU64 quantBlocksGlobal<>+0(SB), Z1
-	VPERMW Z0, Z1, Z0
-	VPSLLD $16, Z0, Z0
-	VPMAXUD Z0, Z20, Z20
 	RET

@@ -263,9 +263,10 @@ func (w *gemmPack) bytesToInt8(name string, lookup bool) {
 	}
 	p := newInt8Panel(w.f, name, fmt.Sprintf(`%s packs 16 rows of bytes, stride bytes apart, as an int8 panel with n blocks of 32
 (int8Params in internal/asm). The bytes %s.`, name, what))
-	fn, even, odd := p.fn, Z(20), Z(21)
-	fn.I("VMOVDQU64", w.even, even)
-	fn.I("VMOVDQU64", w.odd, odd)
+	fn, even, words := p.fn, Z(20), K(6)
+	fn.I("VMOVDQU64", w.f.shared("evenOdd", indices(func(i int) int { return i%16&^3 + []int{0, 2, 1, 3}[i%4] })), even)
+	fn.I("MOVL", "$0xaaaaaaaa", p.tmp)
+	fn.I("KMOVD", p.tmp, words) // the second word of each dword
 	convert := p.exponents(Z(22))
 	set := sixteenRows(fn, p.src, p.stride)
 	loop := fn.Label("block")
@@ -280,11 +281,14 @@ func (w *gemmPack) bytesToInt8(name string, lookup bool) {
 			fn.I("VPADDB", int8Add, Z(d), Z(d))
 		}
 		for d := 0; d < 4; d += 2 {
-			fn.I("VMOVDQA64", Z(d), Z(4))
-			fn.I("VPERMT2B", Z(d+1), even, Z(4))
-			fn.I("VPERMT2B", Z(d+1), odd, Z(d))
-			p.store(half*4+d, Z(4))
-			p.store(half*4+d+1, Z(d))
+			fn.I("VPSHUFB", even, Z(d), Z(d)) // bytes 0 2 1 3 of each dword
+			fn.I("VPSHUFB", even, Z(d+1), Z(d+1))
+			fn.I("VPSLLD", 16, Z(d+1), Z(4))
+			fn.I("VPSRLD", 16, Z(d), Z(5))
+			fn.I("VMOVDQU16", Z(4), words, Z(d))
+			fn.I("VMOVDQU16", Z(d+1), words, Z(5))
+			p.store(half*4+d, Z(d))
+			p.store(half*4+d+1, Z(5))
 		}
 	}
 	p.end(8, convert)

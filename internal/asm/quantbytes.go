@@ -104,7 +104,7 @@ func (b *byteCodes) encode(at Mem, clamp bool) {
 	}
 	joinSums(b, sums, Z(4))
 	b.I("VPTERNLOGD", 0xd8, zSign, sums[3], sums[1]) // where zSign is set signs, else codes
-	b.I("VPERMB", sums[1], zOrder, sums[1])
+	orderCodes(b, b.source, sums[1])
 }
 
 // blocksDoc is of kernels that read each block twice, first for its amax.

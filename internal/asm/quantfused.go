@@ -37,24 +37,26 @@ const codesAhead = 1024
 // Registers that hold constants all along, with zTimes, zPair and kOdd. Z0 to Z7
 // are scratch registers of amaxes and scales, Z8 to Z16 of codes.
 var (
-	zAbs    = Z(31) // magnitude of a source element
-	zBinade = Z(30) // sign and exponent of a float32
-	zUpper  = Z(29) // the upper half of a dword
-	zSwap   = Z(28) // indices of bytes that are exchanged with those two before or after
-	zOrder  = Z(27) // indices of 64 bytes in the order of the elements
-	zSign   = Z(26) // the sign bit of each code
-	zLimit  = Z(25) // largest code in each byte; INT8, global: largest magnitude as float32
-	zSpread = Z(24) // indices of 64 bytes of two codes each in the order of the elements
-	zJoin   = Z(23) // multipliers that join codes of less than a byte
-	zJoin2  = Z(22)
-	zSixes  = Z(21) // indices of the 48 bytes that 64 codes of 6 bits fill
-	zAmax   = Z(20) // largest amax so far
-	zLeast  = Z(22) // global: 2^(exponent of the smallest normal); it joins nibbles only
-	zAnchor = Z(21) // global: 2^(23-m)·(1 + bias·2^-23)
-	kFlags  = K(7)  // blocks for the reference implementation
-	kSixes  = K(6)  // the 48 bytes
-	kLow    = K(4)  // the first and second byte of each dword
-	kHigh   = K(3)  // the third and fourth
+	zAbs        = Z(31) // magnitude of a source element
+	zBinade     = Z(30) // sign and exponent of a float32
+	zUpper      = Z(29) // the upper half of a dword
+	zSwap       = Z(28) // indices of bytes that are exchanged with those two before or after
+	zOrder      = Z(27) // indices that put 64 bytes in the order of the elements: of bytes in lanes, words or dwords
+	zSign       = Z(26) // the sign bit of each code
+	zLimit      = Z(25) // largest code in each byte; INT8, global: largest magnitude as float32
+	zSpread     = Z(24) // indices of quadwords of bytes of two codes each; of codes of 6 bits, of dwords
+	zJoin       = Z(23) // multipliers that join codes of less than a byte
+	zJoin2      = Z(22)
+	zDword      = Z(17) // indices of dwords or quadwords, after zOrder
+	zSixes      = Z(21) // indices of the 12 bytes of a lane that 16 codes of 6 bits fill
+	zAmax       = Z(20) // largest amax so far
+	zLeast      = Z(22) // global: 2^(exponent of the smallest normal); it joins nibbles only
+	zAnchor     = Z(21) // global: 2^(23-m)·(1 + bias·2^-23)
+	kUpperLanes = K(2)  // global, of BF16: the second half of a vector
+	kFlags      = K(7)  // blocks for the reference implementation
+	kSixes      = K(6)  // the 48 bytes
+	kLow        = K(4)  // the first and second byte of each dword
+	kHigh       = K(3)  // the third and fourth
 )
 
 // fusedTables are the read-only data of the fused kernels, some by the bits of a
@@ -62,33 +64,49 @@ var (
 type fusedTables struct {
 	joinTables
 	packed map[int]Sym  // the order of bytes that were packed with signs
-	spread Sym          // the order of bytes that hold two codes
+	spread Sym          // the order of quadwords of bytes that hold two codes
 	words  map[bool]Sym // where the amaxes of BF16 blocks are when they are folded: E8M0 scales, and global
-	sixes  Sym          // indices of 48 bytes, three from each dword
+	sixes  Sym          // indices of the bytes of codes of 6 bits in each lane, three from each dword
+	threes Sym          // then of the dwords, three from each lane
 
 	nibbles nibbleTables
 }
 
 func makeFusedTables(f *File) fusedTables {
-	pack := func(word, half int) int { return word/8*16 + half*8 + word%8 }
 	return fusedTables{
 		joinTables: makeJoinTables(f, "quant"),
 		packed: map[int]Sym{
-			32: f.Table("quantPacked", indices(func(i int) int { return i%16/4*16 + i/16*4 + i%4 })),
-			16: f.Table("quantPackedBF16", indices(func(i int) int { return i%32/8*16 + (i/32*2+i%2)*4 + i/2%4 })),
+			32: dwordsTable(f, "quant"),
+			16: f.Table("quantPackedBF16", indices(func(i int) int { return (i%16/8*2+i%2)*4 + i/2%4 })),
 		},
-		spread: f.Table("quantSpread", indices(func(i int) int { return pack(i%32, i/32) })),
+		spread: quadsTable(f),
 		words: map[bool]Sym{
 			false: f.Table("quantBlocks", halves(func(i int) int { return i/16*16 + i/2%8 })),
 			true:  f.Table("quantBlocksGlobal", halves(func(i int) int { return i/2%2*16 + i/4 })),
 		},
 		sixes:   sixesTable(f, "quant"),
+		threes:  threesTable(f, "quant"),
 		nibbles: makeNibbleTables(f),
 	}
 }
 
+// quadsTable has the order of the quadwords of two vectors that were packed in lanes.
+func quadsTable(f *File) Sym {
+	var order []uint32
+	for q := range uint32(8) {
+		order = append(order, q%4*2+q/4, 0)
+	}
+	return f.Table("quantQuads", words(order...))
+}
+
+// sixesTable has the three low bytes of each dword of a lane, 12 in all.
 func sixesTable(f *File, prefix string) Sym {
-	return f.Table(prefix+"Sixes", indices(func(i int) int { return i/3*4 + i%3 }))
+	return f.Table(prefix+"Sixes", indices(func(i int) int { return min(i%16, 11)/3*4 + min(i%16, 11)%3 }))
+}
+
+// threesTable has the first three dwords of each lane.
+func threesTable(f *File, prefix string) Sym {
+	return f.Table(prefix+"Threes", words(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 15, 15, 15, 15))
 }
 
 // A fusedKind is the source and the codes of a fused kernel, in either tier.
@@ -157,11 +175,17 @@ multiple of %d.`
 func quantFused() *File {
 	f := NewFile("quant", "fused")
 	tables := makeFusedTables(f)
-	for _, kind := range fusedKinds() {
-		kind.lookup = kind.bits == 4 && kind.source == 16
+	write := func(kind fusedKind, suffix string) {
 		k := fused{fusedKind: kind, packing: packings[kind.bits], tables: tables}
-		k.Func, k.c.names = kind.begin(f, "", 16, 64, true)
+		k.Func, k.c.names = kind.begin(f, suffix, 16, 64, true)
 		k.emit(f)
+	}
+	for _, kind := range fusedKinds() {
+		write(kind, "")
+		if kind.bits == 4 && kind.source == 16 {
+			kind.lookup = true
+			write(kind, "Lookup")
+		}
 	}
 	return f
 }
@@ -276,7 +300,8 @@ func (k *fused) storeSixes(codeAhead Reg, stored Label) {
 	k.I("CMPL", k.c.At("bits"), "$6")
 	k.Jump("JNE", other)
 	joinSixes(k, codes)
-	k.I("VPERMB", codes, zSixes, codes)
+	k.I("VPSHUFB", zSixes, codes, codes)
+	k.I("VPERMD", codes, zSpread, codes)
 	k.I("PREFETCHT0", k.dst.At(0).By(codeAhead, 1))
 	k.I("VMOVDQU8", codes, kSixes, k.dst.At(0))
 	k.I("ADDQ", 48, k.dst)
@@ -321,6 +346,7 @@ func (k *fused) load() {
 	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
 	if k.integer {
 		k.I("VMOVDQU64", k.tables.packed[k.source], zOrder)
+		k.I("VMOVDQU64", k.tables.spread, zDword)
 		return
 	}
 	k.loadJoin(k.tables.joinTables, k.source, k.c, k.write)
@@ -333,6 +359,10 @@ func (k *fused) load() {
 		k.I("VMOVDQU64", k.tables.spread, zSpread)
 	}
 	if k.global {
+		if k.source == 16 {
+			k.I("MOVL", "$0xff00", k.write)
+			k.I("KMOVW", k.write, kUpperLanes)
+		}
 		k.I("VPBROADCASTD", k.c.At("least"), zLeast)
 		k.I("VPBROADCASTD", k.c.At("anchor"), zAnchor)
 	}
@@ -343,6 +373,7 @@ func (k *fused) loadSixes(t Reg) {
 	broadcast(k.Func, 0x40014001, t, zJoin)  // bytes times 1, 64
 	broadcast(k.Func, 0x10000001, t, zJoin2) // words times 1, 4096
 	k.I("VMOVDQU64", k.tables.sixes, zSixes)
+	k.I("VMOVDQU64", k.tables.threes, zSpread)
 	k.I("MOVQ", "$0x0000ffffffffffff", t)
 	k.I("KMOVQ", t, kSixes)
 }

@@ -42,6 +42,9 @@ func (k *fused) factor(s *sequence, i, offset int, v Vec) {
 		return // v has it already
 	}
 	s.I("VBROADCASTSS", k.read.At(offset+4*block), v)
+	if k.source == 16 && k.block() == 16 { // the even or odd elements of two blocks
+		s.I("VBROADCASTSS", k.read.At(offset+4*(block+1)), kUpperLanes, v)
+	}
 }
 
 // sums sets zSums[i] to the rounding sums of vector i, multiplied by zTimes.
@@ -76,7 +79,12 @@ func (k *fused) join(s *sequence) {
 		s.I("VPACKSSDW", zSums[1], zSums[0], zSums[0])
 		s.I("VPACKSSDW", zSums[3], zSums[2], zSums[2])
 		s.I("VPACKSSWB", zSums[2], zSums[0], codes)
-		s.I("VPERMB", codes, zOrder, codes)
+		if k.source == 32 {
+			s.I("VPERMD", codes, zOrder, codes)
+		} else {
+			s.I("VPSHUFB", zOrder, codes, codes)
+			s.I("VPERMQ", codes, zDword, codes)
+		}
 		return
 	}
 	joinSums(s, zSums, zTemp)
@@ -84,7 +92,7 @@ func (k *fused) join(s *sequence) {
 		s.I("VPMINUB", zLimit, codes, codes)
 	}
 	s.I("VPTERNLOGD", 0xd8, zSign, signs, codes) // where zSign is set signs, else codes
-	s.I("VPERMB", codes, zOrder, codes)
+	orderCodes(s, k.source, codes)
 	if k.bits == 4 {
 		s.I("VPMADDUBSW", zJoin, codes, codes)
 	}
@@ -100,7 +108,7 @@ func (k *fused) joinPairs(left Reg, stored Label) {
 	k.Jump("JMP", stored)
 	k.Place(second)
 	k.I("VPACKUSWB", codes, zPairs, codes)
-	k.I("VPERMB", codes, zSpread, codes)
+	k.I("VPERMQ", codes, zSpread, codes)
 }
 
 // joinSixes packs the four codes of 6 bits in each dword into its three low bytes.

@@ -39,9 +39,10 @@ func (fn *Func) gatherCodes(low, high, sign, signShift Vec) {
 // joinTables are the read-only data with which four vectors of rounding sums become
 // 64 codes.
 type joinTables struct {
-	pair  Sym         // indices of the second and fourth bytes of dwords, twice
-	swap  Sym         // indices of words that change places
-	order map[int]Sym // where the codes are, by the bits of a source element
+	pair   Sym         // indices of the second and fourth bytes of dwords, twice
+	swap   Sym         // indices of words that change places
+	order  map[int]Sym // where the codes are, by the bits of a source element: bytes in a lane, or words
+	dwords Sym         // then, of float32, the dwords
 }
 
 // makeJoinTables makes tables whose names begin with prefix. The four vectors are
@@ -51,10 +52,30 @@ func makeJoinTables(f *File, prefix string) joinTables {
 		pair: f.Table(prefix+"Pair", indices(func(i int) int { return i%16 | 1 })),
 		swap: f.Table(prefix+"Swap", indices(func(i int) int { return i%16 ^ 2 })),
 		order: map[int]Sym{
-			32: f.Table(prefix+"Order", indices(func(i int) int { return i%16*4 + i/16 })),
-			16: f.Table(prefix+"OrderBF16", indices(func(i int) int { return i%32/2*4 + i/32*2 + i%2 })),
+			32: f.Table(prefix+"Order", indices(func(i int) int { return i%4*4 + i%16/4 })),
+			16: f.Table(prefix+"OrderBF16", halves(func(w int) int { return w%16*2 + w/16 })),
 		},
+		dwords: dwordsTable(f, prefix),
 	}
+}
+
+// dwordsTable has the order of the dwords of a transposed 4 times 4.
+func dwordsTable(f *File, prefix string) Sym {
+	var order []uint32
+	for i := range uint32(16) {
+		order = append(order, i%4*4+i/4)
+	}
+	return f.shared(prefix+"LaneDwords", words(order...))
+}
+
+// orderCodes puts 64 codes in the order of the elements.
+func orderCodes(e emitter, source int, v Vec) {
+	if source == 16 {
+		e.I("VPERMW", v, zOrder, v)
+		return
+	}
+	e.I("VPSHUFB", zOrder, v, v)
+	e.I("VPERMD", v, zDword, v)
 }
 
 // Registers of constants that fused kernels and column kernels share.
@@ -82,6 +103,9 @@ func (fn *Func) loadJoin(t joinTables, source int, c constants, r Reg) {
 	fn.I("VMOVDQU64", t.pair, zPair)
 	fn.I("VMOVDQU64", t.swap, zSwap)
 	fn.I("VMOVDQU64", t.order[source], zOrder)
+	if source == 32 {
+		fn.I("VMOVDQU64", t.dwords, zDword)
+	}
 	fn.I("MOVQ", "$0x5555555555555555", r)
 	fn.I("KMOVQ", r, kOdd)
 	fn.I("MOVQ", "$0x3333333333333333", r)
