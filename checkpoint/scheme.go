@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/gguf/ggml"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -199,7 +198,7 @@ func (c *Convention) Quantizer(q quant.Quantizer) (_ quant.Quantizer, note strin
 		return q, "", nil
 	}
 	if bare := q; !q.Arithmetic.FixesGlobal() {
-		bare.Arithmetic = behavior.BlockNearest
+		bare.Arithmetic = quant.BlockNearest
 		if q.Arithmetic != (quant.Quantizer{}).Arithmetic || bare.Validate() != nil {
 			return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose profile %s, or neither a profile nor a search", c, q.Format, s.bare)
 		}

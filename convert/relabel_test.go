@@ -16,7 +16,6 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -318,7 +317,7 @@ func TestMLXGlobalScale(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	mlx := convention(t, "mlx")
 	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: mlx.Name})
-	if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "clients of convention mlx read no global scale of nvfp4") || plan.Quantizer.Arithmetic != behavior.BlockNearest {
+	if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "clients of convention mlx read no global scale of nvfp4") || plan.Quantizer.Arithmetic != quant.BlockNearest {
 		t.Errorf("notes %q (%v)", plan.Notes, err)
 	}
 	dir, dst := filepath.Join(t.TempDir(), "ct"), filepath.Join(t.TempDir(), "mlx")

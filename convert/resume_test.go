@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -340,7 +339,7 @@ func TestResumeFinished(t *testing.T) {
 			t.Errorf("%s: the result has changed", format)
 		}
 		other := planFor(t, src, format)
-		other.Quantizer.Rule, other.Quantizer.Arithmetic = quant.Floor, behavior.DecodeFirst
+		other.Quantizer.Rule, other.Quantizer.Arithmetic = quant.Floor, quant.DecodeFirst
 		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(), "the destination exists") {
 			t.Errorf("%s, other options: %+v, %v", format, result, err)
 		}
@@ -446,7 +445,7 @@ func TestFingerprint(t *testing.T) {
 	}
 	seen := map[string]bool{plan.fingerprint(): true}
 	for i, change := range []func(p *Plan){
-		func(p *Plan) { p.Quantizer.Arithmetic = behavior.DecodeFirst },
+		func(p *Plan) { p.Quantizer.Arithmetic = quant.DecodeFirst },
 		func(p *Plan) { p.Format = quant.MXFP8 },
 		func(p *Plan) { p.decisions[0].action = decoded },
 		func(p *Plan) { p.config = []byte("{}") },

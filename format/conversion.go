@@ -3,7 +3,6 @@ package format
 import (
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/naming"
 )
 
@@ -12,7 +11,7 @@ import (
 type Conversion struct {
 	Rounding Rounding
 	Overflow Overflow
-	NaN      behavior.NaN
+	NaN      NaN
 }
 
 // Rounding selects one of the two codes next to a value. Its text form is the name of

@@ -2,8 +2,6 @@ package format
 
 import (
 	"math"
-
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 const (
@@ -28,7 +26,7 @@ func (s *Scalar) EncodeWith(x float32, c Conversion, random uint32) uint32 {
 	bits := math.Float32bits(x)
 	negative := bits&f32Sign != 0 && !s.Unsigned
 	bits &^= f32Sign
-	if bits > f32Inf && (s.HasNaN() || c.NaN != behavior.Unchecked) {
+	if bits > f32Inf && (s.HasNaN() || c.NaN != Unchecked) {
 		return s.nan(negative, c.NaN)
 	}
 	if bits == f32Inf {
@@ -144,7 +142,7 @@ func (s *Scalar) overflow(negative bool, c Conversion) uint32 {
 
 // infinity returns the code of Inf, of NaN in formats without Inf, or of the largest value in
 // formats without either.
-func (s *Scalar) infinity(negative bool, n behavior.NaN) uint32 {
+func (s *Scalar) infinity(negative bool, n NaN) uint32 {
 	switch {
 	case s.HasInf():
 		return s.withSign(s.MaxCode()+1, negative)
@@ -155,16 +153,16 @@ func (s *Scalar) infinity(negative bool, n behavior.NaN) uint32 {
 }
 
 // nan returns the code of a NaN. In formats without NaN, the policy n selects the code.
-func (s *Scalar) nan(negative bool, n behavior.NaN) uint32 {
+func (s *Scalar) nan(negative bool, n NaN) uint32 {
 	switch {
 	case s.specials == negativeZeroNaN:
 		return s.signBit()
-	case s.specials == finiteOnly && n == behavior.OppositeZero:
+	case s.specials == finiteOnly && n == OppositeZero:
 		return s.withSign(0, !negative)
 	case s.specials == finiteOnly:
-		return s.withSign(s.MaxCode(), negative && n != behavior.Canonical)
+		return s.withSign(s.MaxCode(), negative && n != Canonical)
 	}
-	return s.withSign(s.magnitudeMask(), negative && n != behavior.Canonical)
+	return s.withSign(s.magnitudeMask(), negative && n != Canonical)
 }
 
 // withSign returns the code of a magnitude with a sign. Unsigned formats ignore the sign.

@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 var (
 	deterministic = []format.Rounding{format.NearestEven, format.HalfAway, format.HalfTowardZero, format.TowardZero, format.Up}
 	overflows     = []format.Overflow{format.Saturate, format.NonSaturating, format.SaturateFinite}
-	nans          = []behavior.NaN{behavior.Canonical, behavior.KeepSign, behavior.Unchecked, behavior.OppositeZero}
+	nans          = []format.NaN{format.Canonical, format.KeepSign, format.Unchecked, format.OppositeZero}
 )
 
 // TestRoundTrip checks that the value of every code encodes to that code, under every
@@ -20,7 +19,7 @@ func TestRoundTrip(t *testing.T) {
 	eachSpec(t, 32, func(t *testing.T, s *spec) {
 		for _, r := range append(deterministic, format.Stochastic) {
 			for _, o := range overflows {
-				c := format.Conversion{Rounding: r, Overflow: o, NaN: behavior.KeepSign}
+				c := format.Conversion{Rounding: r, Overflow: o, NaN: format.KeepSign}
 				for i := uint64(0); i < 1<<s.bits; i += stride(s.bits) {
 					code := uint32(i)
 					v := s.value(code)
@@ -189,24 +188,24 @@ func TestOverflowRounding(t *testing.T) {
 func TestNaN(t *testing.T) {
 	for _, tc := range []struct {
 		format *format.Scalar
-		want   map[behavior.NaN][2]uint32
+		want   map[format.NaN][2]uint32
 	}{
-		{format.E4M3, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7f, 0x7f}, behavior.KeepSign: {0x7f, 0xff}, behavior.Unchecked: {0x7f, 0xff}, behavior.OppositeZero: {0x7f, 0xff}}},
-		{format.E5M2, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7f, 0x7f}, behavior.KeepSign: {0x7f, 0xff}, behavior.Unchecked: {0x7f, 0xff}, behavior.OppositeZero: {0x7f, 0xff}}},
-		{format.E3M2, map[behavior.NaN][2]uint32{behavior.Canonical: {0x1f, 0x1f}, behavior.KeepSign: {0x1f, 0x3f}, behavior.Unchecked: {0x0e, 0x2e}, behavior.OppositeZero: {0x20, 0x00}}},
-		{format.E2M3, map[behavior.NaN][2]uint32{behavior.Canonical: {0x1f, 0x1f}, behavior.KeepSign: {0x1f, 0x3f}, behavior.Unchecked: {0x0c, 0x2c}, behavior.OppositeZero: {0x20, 0x00}}},
-		{format.E2M1, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7, 0x7}, behavior.KeepSign: {0x7, 0xf}, behavior.Unchecked: {0x3, 0xb}, behavior.OppositeZero: {0x8, 0x0}}},
-		{format.INT8, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7f, 0x7f}, behavior.KeepSign: {0x7f, 0x81}, behavior.Unchecked: {0x7f, 0x81}, behavior.OppositeZero: {0, 0}}},
-		{format.E8M0, map[behavior.NaN][2]uint32{behavior.Canonical: {0xff, 0xff}, behavior.KeepSign: {0xff, 0xff}, behavior.Unchecked: {0xff, 0xff}, behavior.OppositeZero: {0xff, 0xff}}},
-		{format.UE4M3, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7f, 0x7f}, behavior.KeepSign: {0x7f, 0x7f}, behavior.Unchecked: {0x7f, 0x7f}, behavior.OppositeZero: {0x7f, 0x7f}}},
-		{format.E4M3FNUZ, map[behavior.NaN][2]uint32{behavior.Canonical: {0x80, 0x80}, behavior.KeepSign: {0x80, 0x80}, behavior.Unchecked: {0x80, 0x80}, behavior.OppositeZero: {0x80, 0x80}}},
-		{format.E5M2FNUZ, map[behavior.NaN][2]uint32{behavior.Canonical: {0x80, 0x80}, behavior.KeepSign: {0x80, 0x80}, behavior.Unchecked: {0x80, 0x80}, behavior.OppositeZero: {0x80, 0x80}}},
-		{e4m3b11fnuz, map[behavior.NaN][2]uint32{behavior.Canonical: {0x80, 0x80}, behavior.KeepSign: {0x80, 0x80}, behavior.Unchecked: {0x80, 0x80}, behavior.OppositeZero: {0x80, 0x80}}},
-		{e4m3ieee, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7f, 0x7f}, behavior.KeepSign: {0x7f, 0xff}, behavior.Unchecked: {0x7f, 0xff}, behavior.OppositeZero: {0x7f, 0xff}}},
-		{e3m4, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7f, 0x7f}, behavior.KeepSign: {0x7f, 0xff}, behavior.Unchecked: {0x7f, 0xff}, behavior.OppositeZero: {0x7f, 0xff}}},
-		{format.BF16, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7fff, 0x7fff}, behavior.KeepSign: {0x7fff, 0xffff}, behavior.Unchecked: {0x7fff, 0xffff}, behavior.OppositeZero: {0x7fff, 0xffff}}},
-		{format.FP16, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7fff, 0x7fff}, behavior.KeepSign: {0x7fff, 0xffff}, behavior.Unchecked: {0x7fff, 0xffff}, behavior.OppositeZero: {0x7fff, 0xffff}}},
-		{format.F32, map[behavior.NaN][2]uint32{behavior.Canonical: {0x7fffffff, 0x7fffffff}, behavior.KeepSign: {0x7fffffff, 0xffffffff}, behavior.Unchecked: {0x7fffffff, 0xffffffff}, behavior.OppositeZero: {0x7fffffff, 0xffffffff}}},
+		{format.E4M3, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
+		{format.E5M2, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
+		{format.E3M2, map[format.NaN][2]uint32{format.Canonical: {0x1f, 0x1f}, format.KeepSign: {0x1f, 0x3f}, format.Unchecked: {0x0e, 0x2e}, format.OppositeZero: {0x20, 0x00}}},
+		{format.E2M3, map[format.NaN][2]uint32{format.Canonical: {0x1f, 0x1f}, format.KeepSign: {0x1f, 0x3f}, format.Unchecked: {0x0c, 0x2c}, format.OppositeZero: {0x20, 0x00}}},
+		{format.E2M1, map[format.NaN][2]uint32{format.Canonical: {0x7, 0x7}, format.KeepSign: {0x7, 0xf}, format.Unchecked: {0x3, 0xb}, format.OppositeZero: {0x8, 0x0}}},
+		{format.INT8, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0x81}, format.Unchecked: {0x7f, 0x81}, format.OppositeZero: {0, 0}}},
+		{format.E8M0, map[format.NaN][2]uint32{format.Canonical: {0xff, 0xff}, format.KeepSign: {0xff, 0xff}, format.Unchecked: {0xff, 0xff}, format.OppositeZero: {0xff, 0xff}}},
+		{format.UE4M3, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0x7f}, format.Unchecked: {0x7f, 0x7f}, format.OppositeZero: {0x7f, 0x7f}}},
+		{format.E4M3FNUZ, map[format.NaN][2]uint32{format.Canonical: {0x80, 0x80}, format.KeepSign: {0x80, 0x80}, format.Unchecked: {0x80, 0x80}, format.OppositeZero: {0x80, 0x80}}},
+		{format.E5M2FNUZ, map[format.NaN][2]uint32{format.Canonical: {0x80, 0x80}, format.KeepSign: {0x80, 0x80}, format.Unchecked: {0x80, 0x80}, format.OppositeZero: {0x80, 0x80}}},
+		{e4m3b11fnuz, map[format.NaN][2]uint32{format.Canonical: {0x80, 0x80}, format.KeepSign: {0x80, 0x80}, format.Unchecked: {0x80, 0x80}, format.OppositeZero: {0x80, 0x80}}},
+		{e4m3ieee, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
+		{e3m4, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
+		{format.BF16, map[format.NaN][2]uint32{format.Canonical: {0x7fff, 0x7fff}, format.KeepSign: {0x7fff, 0xffff}, format.Unchecked: {0x7fff, 0xffff}, format.OppositeZero: {0x7fff, 0xffff}}},
+		{format.FP16, map[format.NaN][2]uint32{format.Canonical: {0x7fff, 0x7fff}, format.KeepSign: {0x7fff, 0xffff}, format.Unchecked: {0x7fff, 0xffff}, format.OppositeZero: {0x7fff, 0xffff}}},
+		{format.F32, map[format.NaN][2]uint32{format.Canonical: {0x7fffffff, 0x7fffffff}, format.KeepSign: {0x7fffffff, 0xffffffff}, format.Unchecked: {0x7fffffff, 0xffffffff}, format.OppositeZero: {0x7fffffff, 0xffffffff}}},
 	} {
 		t.Run("format="+tc.format.Name, func(t *testing.T) {
 			for _, policy := range nans {

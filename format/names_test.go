@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // TestLookup looks formats up by the names of PyTorch, safetensors, ml_dtypes and NVIDIA.
@@ -138,7 +137,7 @@ func TestEnumerations(t *testing.T) {
 	checkEnumeration(t, []string{"saturate", "nonsaturating", "saturate-finite"},
 		func(b byte) format.Overflow { return format.Overflow(b) }, unmarshal(t, format.Overflow(99)))
 	checkEnumeration(t, []string{"canonical", "keep-sign", "unchecked", "opposite-zero"},
-		func(b byte) behavior.NaN { return behavior.NaN(b) }, unmarshal(t, behavior.NaN(99)))
+		func(b byte) format.NaN { return format.NaN(b) }, unmarshal(t, format.NaN(99)))
 	for name, want := range map[string]format.Overflow{
 		"satfinite": format.Saturate, "ofp8-sat": format.Saturate, "ofp8": format.NonSaturating, "OFP8": format.NonSaturating,
 	} {
@@ -151,7 +150,7 @@ func TestEnumerations(t *testing.T) {
 
 // TestConversionJSON checks that a Conversion is readable JSON.
 func TestConversionJSON(t *testing.T) {
-	want := format.Conversion{Rounding: format.Stochastic, Overflow: format.SaturateFinite, NaN: behavior.KeepSign}
+	want := format.Conversion{Rounding: format.Stochastic, Overflow: format.SaturateFinite, NaN: format.KeepSign}
 	text, err := json.Marshal(want)
 	if err != nil || string(text) != `{"Rounding":"stochastic","Overflow":"saturate-finite","NaN":"keep-sign"}` {
 		t.Errorf("got %s, %v", text, err)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // eachChunk calls check with slices of float32 patterns in numeric order: every step-th, or all
@@ -36,7 +35,7 @@ func TestEncodeSliceWith(t *testing.T) {
 			t.Parallel()
 			for r := format.NearestEven; r < format.Stochastic; r++ {
 				for o := format.Saturate; o <= format.SaturateFinite; o++ {
-					for n := behavior.Canonical; n <= behavior.OppositeZero; n++ {
+					for n := format.Canonical; n <= format.OppositeZero; n++ {
 						c := format.Conversion{Rounding: r, Overflow: o, NaN: n}
 						step := uint64(1000003)
 						if c == (format.Conversion{}) {
@@ -99,7 +98,7 @@ func TestSlice16(t *testing.T) {
 					t.Fatalf("code %#x: got %v, want %v", c, v, want)
 				}
 			}
-			for _, c := range []format.Conversion{{}, {Overflow: format.NonSaturating, NaN: behavior.KeepSign}, {Rounding: format.TowardZero}} {
+			for _, c := range []format.Conversion{{}, {Overflow: format.NonSaturating, NaN: format.KeepSign}, {Rounding: format.TowardZero}} {
 				check := func(x []float32) {
 					s.EncodeSlice16(raw, x, c)
 					for i, v := range x {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // Formats that only Lookup returns.
@@ -187,7 +186,7 @@ func (o *oracle) infinity(negative bool, c format.Conversion) uint32 {
 	case o.nanZero:
 		return o.signBit()
 	case o.firstNaN != 0:
-		return o.sign(o.firstNaN, negative && c.NaN != behavior.Canonical)
+		return o.sign(o.firstNaN, negative && c.NaN != format.Canonical)
 	}
 	return o.sign(o.maxCode, negative)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // TestStochasticProbability rounds x at j/256 of the distance between neighbors with 256 evenly
@@ -120,7 +119,7 @@ func TestStochasticSlice(t *testing.T) {
 			src = append(src, x, -x, x*float32(1+rng.Float64()), -x*float32(1+rng.Float64()))
 		}
 		src = append(src, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, float32(math.Copysign(0, -1)))
-		for _, c := range []format.Conversion{{}, {NaN: behavior.KeepSign}, {Overflow: format.SaturateFinite}, {Overflow: format.NonSaturating}} {
+		for _, c := range []format.Conversion{{}, {NaN: format.KeepSign}, {Overflow: format.SaturateFinite}, {Overflow: format.NonSaturating}} {
 			for _, fixed := range []uint32{0, 1, 1 << 31, math.MaxUint32, 12345} {
 				random := make([]uint32, len(src))
 				for i := range random {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -105,7 +104,7 @@ func TestSQNR(t *testing.T) {
 		{quant.Quantizer{Format: quant.MXINT8, Rule: quant.Floor}, 41.66, 48.06},
 		{quant.Quantizer{Format: quant.MXINT8, Rule: quant.RatioCeil}, 41.61, 45.96},
 		{quant.Quantizer{Format: quant.NVFP4}, 20.44, 19.86},
-		{quant.Quantizer{Format: quant.NVFP4, Arithmetic: behavior.DecodeFirst}, 20.44, 19.86},
+		{quant.Quantizer{Format: quant.NVFP4, Arithmetic: quant.DecodeFirst}, 20.44, 19.86},
 		{quant.Quantizer{Format: quant.NVFP4, TopScale: quant.FourOverSixTop}, 20.43, 19.88},
 		{quant.Quantizer{Format: quant.NVFP4, TopScale: quant.FourOverSixTop, Search: quant.FourOverSixMSE}, 21.22, 21.19},
 		{quant.Quantizer{Format: quant.NVFP4, TopScale: quant.FourOverSixTop, Search: quant.FourOverSixMAE}, 21.08, 21.07},
@@ -184,7 +183,7 @@ func name(q quant.Quantizer) string {
 	if q.Format.Scale == format.E8M0 {
 		parts = append(parts, "rule="+q.Rule.String())
 	}
-	if q.Arithmetic != behavior.EncodeFirst {
+	if q.Arithmetic != quant.EncodeFirst {
 		parts = append(parts, "decode-first")
 	}
 	if q.PowerOfTwo {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -36,30 +35,30 @@ var profiles = []Profile{
 	{
 		Name:      "ocp",
 		Doc:       "OCP Microscaling Formats 1.0 §6.3: floor rule, exact; a NaN or Inf makes its block NaN",
-		mx:        &quant.Quantizer{Rule: quant.Floor, ExactRatio: true, NonFinite: behavior.Poison},
+		mx:        &quant.Quantizer{Rule: quant.Floor, ExactRatio: true, NonFinite: quant.Poison},
 		undefined: []string{"mxfp8-32x32"},
 	},
 	{
 		Name:      "torchao",
 		Version:   "0.18",
 		Doc:       "PyTorch's torchao, tensors: floor rule; a NaN makes the scale of its block NaN",
-		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126, ElementNaN: behavior.Unchecked},
-		nvfp4:     &quant.Quantizer{Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN, ElementNaN: behavior.Unchecked},
-		fp8:       &quant.Quantizer{Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN},
+		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: quant.PoisonZero, SmallestDivisor: 0x1p-126, ElementNaN: format.Unchecked},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.PoisonNaN, ElementNaN: format.Unchecked},
+		fp8:       &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.PoisonNaN},
 		undefined: []string{"mxint8", "nvfp4-16x16"},
 	},
 	{
 		Name:      "microxcaling",
 		Doc:       "Microsoft's microxcaling: floor rule, elements round half away from zero",
-		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfAway, NonFinite: behavior.Poison},
+		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfAway, NonFinite: quant.Poison},
 		undefined: []string{"mxfp8-32x32"},
 	},
 	{
 		Name:      "ggml",
 		Doc:       "ggml and llama.cpp: floor rule, ties toward zero, NVFP4 without a global scale",
-		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
-		nvfp4:     &quant.Quantizer{Arithmetic: behavior.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
-		q8:        &quant.Quantizer{Arithmetic: behavior.HalfScale, Rounding: format.HalfAway},
+		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		q8:        &quant.Quantizer{Arithmetic: quant.HalfScale, Rounding: format.HalfAway},
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxfp8-32x32", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "nvfp4-16x16"},
 	},
 	{
@@ -67,24 +66,24 @@ var profiles = []Profile{
 		Version:   "0.47",
 		Doc:       "NVIDIA Model Optimizer: smallest scale that saturates nothing, decode scales computed first",
 		mx:        &quant.Quantizer{ExactRatio: true},
-		nvfp4:     &quant.Quantizer{Arithmetic: behavior.DecodeFirst, NegativeZero: behavior.DropZeroInput},
-		fp8:       &quant.Quantizer{Arithmetic: behavior.DecodeFirstTyped},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirst, NegativeZero: quant.DropZeroInput},
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstTyped},
 		undefined: []string{"mxfp4", "mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
 	},
 	{
 		Name:      "compressed-tensors",
 		Doc:       "compressed-tensors and llm-compressor on a BF16 checkpoint: even rule at FP4's mantissa width",
 		Version:   "0.20.0",
-		mx:        &quant.Quantizer{Rule: quant.Even, EvenMantissa: format.E2M1.Mantissa, NegativeZero: behavior.DropZeroInput},
-		nvfp4:     &quant.Quantizer{Arithmetic: behavior.DecodeFirstBF16, NegativeZero: behavior.DropZeroInput},
-		fp8:       &quant.Quantizer{Arithmetic: behavior.DecodeFirstBF16, NegativeZero: behavior.DropZeroInput},
+		mx:        &quant.Quantizer{Rule: quant.Even, EvenMantissa: format.E2M1.Mantissa, NegativeZero: quant.DropZeroInput},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
 		undefined: []string{"mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
 	},
 	{
 		Name:      "quark",
 		Doc:       "AMD Quark: even rule at the mantissa width of the elements, no -0",
 		Version:   "0.13",
-		mx:        &quant.Quantizer{Rule: quant.Even, NegativeZero: behavior.DropNegativeZero},
+		mx:        &quant.Quantizer{Rule: quant.Even, NegativeZero: quant.DropNegativeZero},
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxint8", "mxfp8-32x32"},
 	},
 	{
@@ -92,20 +91,20 @@ var profiles = []Profile{
 		Doc:       "Apple's MLX on the CPU: smallest scale that saturates nothing, ties of FP4 toward zero",
 		Version:   "0.32.4",
 		mx:        &quant.Quantizer{ExactRatio: true, UnitZeroScale: true},
-		mxfp4:     &quant.Quantizer{ExactRatio: true, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
+		mxfp4:     &quant.Quantizer{ExactRatio: true, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
 		nvfp4:     mlxNVFP4,
 		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32", "nvfp4-16x16"},
 	},
 	{
 		Name:      "deepseek",
 		Doc:       "DeepSeek-V3's FP8 weights: blocks of 128×128, decode scale amax/448",
-		fp8:       &quant.Quantizer{Arithmetic: behavior.DecodeFirst},
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirst},
 		undefined: []string{"fp8-tensor", "fp8-row", "fp8-vec128"},
 	},
 }
 
 // mlxNVFP4 is MLX's NVFP4, the same in both versions.
-var mlxNVFP4 = &quant.Quantizer{Arithmetic: behavior.BlockNearest, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero}
+var mlxNVFP4 = &quant.Quantizer{Arithmetic: quant.BlockNearest, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero}
 
 // variants are profiles that All omits: other modes or versions of the same libraries.
 var variants = []Profile{
@@ -113,7 +112,7 @@ var variants = []Profile{
 		Name:      "torchao-rceil",
 		Version:   "0.18",
 		Doc:       "PyTorch's torchao, RCEIL, the default of its configurations: smallest scale that saturates nothing",
-		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: behavior.PoisonNaN, SmallestDivisor: 1, ElementNaN: behavior.Unchecked},
+		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: quant.PoisonNaN, SmallestDivisor: 1, ElementNaN: format.Unchecked},
 		undefined: []string{"mxint8"},
 	},
 	{
@@ -121,7 +120,7 @@ var variants = []Profile{
 		Doc:       "Apple's MLX before 0.32.4: the power of two nearest to amax/max, which may saturate",
 		Version:   "0.31.2",
 		mx:        &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true},
-		mxfp4:     &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: behavior.OppositeZero, NegativeZero: behavior.DropNegativeZero},
+		mxfp4:     &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
 		nvfp4:     mlxNVFP4,
 		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32", "nvfp4-16x16"},
 	},

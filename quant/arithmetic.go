@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // A factor is what elements are multiplied by, or divided by, before rounding.
@@ -42,7 +41,7 @@ func (f factor) apply(x float32) float32 {
 	return x
 }
 
-// arithmetics has the formulas of each behavior.Arithmetic. max is the largest element:
+// arithmetics has the formulas of each Arithmetic. max is the largest element:
 //
 //	fp32     FP32 decode scale and factor of a block, from its amax
 //	global   global scale, from the amax of the tensor; a block with that amax gets the E4M3 scale top
@@ -55,14 +54,14 @@ var arithmetics = []struct {
 	element func(scale byte, g global) factor
 	typed   bool // quotients by the scale of the whole tensor have the source's dtype
 }{
-	behavior.EncodeFirst:      {encodeFirst, globalEncodeFirst, blockEncodeFirst, elementEncodeFirst, false},
-	behavior.EncodeFirst64:    {encodeFirst64, globalDecodeFirst, blockEncodeFirst64, elementEncodeFirst64, false},
-	behavior.DecodeFirst:      {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, false},
-	behavior.DecodeFirstBF16:  {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16, false},
-	behavior.BlockOnly:        {decodeFirst, globalNone, blockOnly, elementBlockOnly, false},
-	behavior.BlockNearest:     {decodeFirst, globalNone, blockNearest, elementBlockOnly, false},
-	behavior.HalfScale:        {halfScale, globalNone, blockOnly, elementBlockOnly, false},
-	behavior.DecodeFirstTyped: {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, true},
+	EncodeFirst:      {encodeFirst, globalEncodeFirst, blockEncodeFirst, elementEncodeFirst, false},
+	EncodeFirst64:    {encodeFirst64, globalDecodeFirst, blockEncodeFirst64, elementEncodeFirst64, false},
+	DecodeFirst:      {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, false},
+	DecodeFirstBF16:  {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16, false},
+	BlockOnly:        {decodeFirst, globalNone, blockOnly, elementBlockOnly, false},
+	BlockNearest:     {decodeFirst, globalNone, blockNearest, elementBlockOnly, false},
+	HalfScale:        {halfScale, globalNone, blockOnly, elementBlockOnly, false},
+	DecodeFirstTyped: {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, true},
 }
 
 // A global holds both directions of a tensor's global scale, each as its
@@ -89,7 +88,7 @@ func encodeFirst(amax, max float32, pow2 bool) (float32, factor) {
 	return 1 / encode, factor{value: encode}
 }
 
-// minAmax is the smallest amax that behavior.EncodeFirst64 scales by.
+// minAmax is the smallest amax that EncodeFirst64 scales by.
 const minAmax = 1e-12
 
 func encodeFirst64(amax, max float32, pow2 bool) (float32, factor) {

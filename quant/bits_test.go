@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -62,7 +61,7 @@ func bitsQuantizers() []Quantizer {
 	all := behaviors()
 	for _, f := range Formats() {
 		for _, q := range []Quantizer{
-			{Format: f}, {Format: f, Hadamard: true}, {Format: f, NegativeZero: behavior.DropNegativeZero},
+			{Format: f}, {Format: f, Hadamard: true}, {Format: f, NegativeZero: DropNegativeZero},
 			{Format: f, Search: LeastSquares}, {Format: f, Search: FourOverSixMSE, TopScale: FourOverSixTop},
 		} {
 			if q.Validate() == nil {

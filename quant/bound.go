@@ -35,7 +35,7 @@ const (
 	// either direction: it may come from an earlier amax, or from siblings.
 	earlierScale = 16
 
-	bf16Quotient = 1.0 / 256 // behavior.DecodeFirstBF16 rounds quotients to 8 bits
+	bf16Quotient = 1.0 / 256 // DecodeFirstBF16 rounds quotients to 8 bits
 	floatError   = 0x1p-20   // of a few operations in float32
 	minNormal    = 0x1p-126  // of float32
 )
@@ -103,7 +103,7 @@ func (b *Bound) Beyond(want, got []float32, scale float32) (n, first int) {
 }
 
 // halfError bounds the relative difference between an FP16 scale and the float32 one
-// that it was rounded from, by which behavior.HalfScale divides.
+// that it was rounded from, by which HalfScale divides.
 func halfError(half float64) float64 {
 	spacing := float64(format.FP16.Smallest())
 	if half >= float64(format.FP16.SmallestNormal()) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -21,12 +20,12 @@ func everyBehavior(f Format, do func(q Quantizer)) {
 					for _, variant := range []Quantizer{{}, {ExactRatio: true, PowerOfTwo: f.Scale == format.F32}, {EvenMantissa: 1},
 						{SmallestDivisor: 0x1p-126, UnitZeroScale: true}, {ExactRatio: true, SmallestDivisor: 1}} {
 						q := variant
-						q.Format, q.Rule, q.Arithmetic, q.Search, q.Rounding = f, ScaleRule(rule), behavior.Arithmetic(arithmetic), search, rounding
+						q.Format, q.Rule, q.Arithmetic, q.Search, q.Rounding = f, ScaleRule(rule), Arithmetic(arithmetic), search, rounding
 						if search.fourOverSix() {
 							q.TopScale = FourOverSixTop
 						}
 						isE8M0 := f.Scale == format.E8M0
-						ownHalf := f.same(Q8_0) && q.Arithmetic != behavior.HalfScale || !f.same(Q8_0) && q.Arithmetic == behavior.HalfScale
+						ownHalf := f.same(Q8_0) && q.Arithmetic != HalfScale || !f.same(Q8_0) && q.Arithmetic == HalfScale
 						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || variant.SmallestDivisor > 0 || ownHalf) || q.Validate() != nil {
 							continue
 						}

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // exponentConstants are what a fused kernel computes E8M0 scales and codes with.
@@ -64,7 +63,7 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 }
 
 // globalConstants are what a fused kernel computes E4M3 scales under a global
-// one, and their codes, with: behavior.EncodeFirst.
+// one, and their codes, with: EncodeFirst.
 type globalConstants struct {
 	encode      float32 // amax × encode is the scale
 	decode      float32 // the global scale
@@ -106,7 +105,7 @@ type bytesConstants struct {
 	least    float32 // smallest normal element
 	anchor   float32 // of the rounding sum
 	shift    uint32  // 23 - mantissa bits
-	max      float32 // largest element, over which an amax is its factor: behavior.EncodeFirst
+	max      float32 // largest element, over which an amax is its factor: EncodeFirst
 	mask     uint32  // of the factor: its exponent alone, where scales are powers of two
 	one      float32
 	most     float32 // the largest float32
@@ -194,7 +193,7 @@ func roundingAnchor(element *format.Scalar) float32 {
 // nearest even, by magnitude, with the sign of the input.
 func (q *Quantizer) signMagnitude() bool {
 	e := q.Format.Element
-	return q.Rounding == format.NearestEven && q.NegativeZero == behavior.KeepNegativeZero &&
+	return q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero &&
 		e.HasNegativeZero()
 }
 

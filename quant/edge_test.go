@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/behavior"
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -71,8 +71,8 @@ func TestCornersMXFP8(t *testing.T) {
 		minBF16 = 0x1p-133
 		minF32  = 0x1p-149
 	)
-	floor := Quantizer{Format: MXFP8, Rule: Floor, NonFinite: behavior.Poison}
-	rceil := Quantizer{Format: MXFP8, Rule: RatioCeil, NonFinite: behavior.Poison}
+	floor := Quantizer{Format: MXFP8, Rule: Floor, NonFinite: Poison}
+	rceil := Quantizer{Format: MXFP8, Rule: RatioCeil, NonFinite: Poison}
 	both := []corner{
 		{"zero", 0, nil, 0, 0, 0},
 		{"negative-zero", 0, []float32{negZero}, 0, 0x80, 0},
@@ -131,9 +131,9 @@ func TestCornersOfElements(t *testing.T) {
 		{MXFP6E3M2, 0x1f, 0x0e, 0x1f, 0x1f},
 		{MXFP4, 0x07, 0x03, 0x07, 0x07},
 	} {
-		poison := Quantizer{Format: tc.f, Rule: Floor, NonFinite: behavior.Poison}
+		poison := Quantizer{Format: tc.f, Rule: Floor, NonFinite: Poison}
 		checkCorners(t, poison, []corner{{"nan", 1, []float32{nan}, 255, tc.nan, tc.nan}, {"inf", 1, []float32{-inf}, 255, tc.nan, tc.nan}})
-		poison.ElementNaN = behavior.Unchecked
+		poison.ElementNaN = format.Unchecked
 		checkCorners(t, poison, []corner{{"unchecked-nan", 1, []float32{nan}, 255, tc.unchecked, tc.unchecked}})
 		checkCorners(t, Quantizer{Format: tc.f}, []corner{{"all-nan", nan, nil, 0, tc.tolerated, tc.tolerated}, {"inf", 0, []float32{inf}, 254, tc.maxInf, 0}})
 	}

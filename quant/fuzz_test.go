@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -87,7 +86,7 @@ func checkNearest(t *testing.T, q Quantizer, r *Tensor, x tensor.Dense) {
 			slack := 0.0
 			switch {
 			case q.Format.Scale == format.E8M0:
-			case q.Arithmetic == behavior.DecodeFirstBF16:
+			case q.Arithmetic == DecodeFirstBF16:
 				slack = math.Abs(v) * 0x1p-7
 			default:
 				slack = math.Abs(v)*0x1p-18 + math.SmallestNonzeroFloat32

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -19,7 +18,7 @@ func TestGlobalInverse(t *testing.T) {
 	if testing.Short() {
 		step *= 15
 	}
-	for _, arithmetic := range []behavior.Arithmetic{behavior.EncodeFirst, behavior.EncodeFirst64, behavior.DecodeFirst, behavior.DecodeFirstBF16, behavior.BlockOnly, behavior.BlockNearest} {
+	for _, arithmetic := range []Arithmetic{EncodeFirst, EncodeFirst64, DecodeFirst, DecodeFirstBF16, BlockOnly, BlockNearest} {
 		q := Quantizer{Format: NVFP4, Arithmetic: arithmetic}
 		for bits := uint32(0); bits <= exponentMask; bits += step {
 			amax := math.Float32frombits(bits)
@@ -32,7 +31,7 @@ func TestGlobalInverse(t *testing.T) {
 			switch {
 			case !(got > 0) || got > maxFloat32:
 				t.Fatalf("arithmetic %d, amax %g: the inverse is %g", arithmetic, amax, got)
-			case arithmetic == behavior.DecodeFirstBF16:
+			case arithmetic == DecodeFirstBF16:
 				if got != toBF16(got) || 1/got != quantized.Global {
 					t.Fatalf("amax %g: the inverse %g is not the BF16 number whose inverse is %g", amax, got, quantized.Global)
 				}
@@ -61,7 +60,7 @@ func TestWithNaN(t *testing.T) {
 		x.Data[i] = float32(i)
 	}
 	x.Data[30] = float32(math.NaN())
-	for _, policy := range []behavior.NonFinite{behavior.Tolerate, behavior.Poison, behavior.PoisonNaN, behavior.PoisonZero} {
+	for _, policy := range []NonFinite{Tolerate, Poison, PoisonNaN, PoisonZero} {
 		q := Quantizer{Format: FP8Tensor, NonFinite: policy}
 		whole, err := q.Rowwise(x, With{Threads: 1})
 		if err != nil {
@@ -79,7 +78,7 @@ func TestWithNaN(t *testing.T) {
 				t.Errorf("policy %d, row %d: codes % x, want % x", policy, row, got, want)
 			}
 		}
-		if poisoned := format.E4M3.IsNaN(uint32(whole.Codes[0])); poisoned != (policy != behavior.Tolerate) {
+		if poisoned := format.E4M3.IsNaN(uint32(whole.Codes[0])); poisoned != (policy != Tolerate) {
 			t.Errorf("policy %d: an element of a tensor with a NaN elsewhere is NaN: %v", policy, poisoned)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 func init() {
@@ -207,7 +206,7 @@ func joinRandomBy(kernel func(codes *byte, src *float32, random *uint32, n int, 
 func globalBlocks(q *Quantizer) bool {
 	f := q.Format
 	return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element.StoredBits() == 4 &&
-		q.Arithmetic == behavior.EncodeFirst && q.signMagnitude()
+		q.Arithmetic == EncodeFirst && q.signMagnitude()
 }
 
 // exponentBlocks reports whether a kernel supports q: blocks of 32 under E8M0 scales with
@@ -219,7 +218,7 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 			return false
 		}
 		if integer {
-			return f.Element.Integer && q.Rounding == format.NearestEven && q.NegativeZero == behavior.KeepNegativeZero
+			return f.Element.Integer && q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero
 		}
 		return q.signMagnitude()
 	}
@@ -231,11 +230,11 @@ func exponentScale(q *Quantizer) bool {
 }
 
 func globalScale(q *Quantizer) bool {
-	return q.Format.Scale == format.E4M3 && q.Format.Global && q.Arithmetic == behavior.EncodeFirst
+	return q.Format.Scale == format.E4M3 && q.Format.Global && q.Arithmetic == EncodeFirst
 }
 
 func bytesScale(q *Quantizer) bool {
-	return q.Format.Scale == format.F32 && q.Arithmetic == behavior.EncodeFirst
+	return q.Format.Scale == format.F32 && q.Arithmetic == EncodeFirst
 }
 
 // bytes128 reports whether a kernel supports q: blocks of 128 elements of 8 bits under FP32

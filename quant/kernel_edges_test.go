@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/tensor"
@@ -188,7 +187,7 @@ func TestCallsInTurn(t *testing.T) {
 	for _, f := range []Format{BF16, F32, MXINT8, MXFP8, MXFP4, NVFP4, FP8Row, FP8Tensor, FP8Vec128} {
 		list = append(list, Quantizer{Format: f})
 	}
-	list = append(list, Quantizer{Format: MXFP4, Search: LeastSquares}, Quantizer{Format: NVFP4, Search: FourOverSixMSE}, Quantizer{Format: MXFP8, Rule: Floor}, Quantizer{Format: MXFP8, NonFinite: behavior.Poison}, Quantizer{Format: MXFP4, NegativeZero: behavior.DropNegativeZero})
+	list = append(list, Quantizer{Format: MXFP4, Search: LeastSquares}, Quantizer{Format: NVFP4, Search: FourOverSixMSE}, Quantizer{Format: MXFP8, Rule: Floor}, Quantizer{Format: MXFP8, NonFinite: Poison}, Quantizer{Format: MXFP4, NegativeZero: DropNegativeZero})
 	for _, q := range list {
 		rowwise, columnwise, err := RowwiseColumnwise(x, Copy{Quantizer: q}, Copy{Quantizer: q})
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/tensor"
@@ -53,23 +52,23 @@ func kernelQuantizers() []Quantizer {
 			list = append(list,
 				Quantizer{Format: f, ExactRatio: true},
 				Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
-				Quantizer{Format: f, NonFinite: behavior.Poison},
-				Quantizer{Format: f, Rule: Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126},
-				Quantizer{Format: f, NonFinite: behavior.PoisonNaN, SmallestDivisor: 1},
-				Quantizer{Format: f, ElementNaN: behavior.KeepSign})
+				Quantizer{Format: f, NonFinite: Poison},
+				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, SmallestDivisor: 0x1p-126},
+				Quantizer{Format: f, NonFinite: PoisonNaN, SmallestDivisor: 1},
+				Quantizer{Format: f, ElementNaN: format.KeepSign})
 		case nil:
 		default:
-			for a := range behavior.Arithmetic(len(arithmetics)) {
+			for a := range Arithmetic(len(arithmetics)) {
 				list = append(list, Quantizer{Format: f, Arithmetic: a})
 			}
 			if f.Scale == format.F32 {
-				list = append(list, Quantizer{Format: f, PowerOfTwo: true}, Quantizer{Format: f, NonFinite: behavior.Poison})
+				list = append(list, Quantizer{Format: f, PowerOfTwo: true}, Quantizer{Format: f, NonFinite: Poison})
 			}
 		}
 	}
 	odd := MXFP4
 	odd.Name, odd.Block = "e2m1 in 48s", Shape{1, 48}
-	return append(list, Quantizer{Format: odd}, Quantizer{Format: MXFP8, NegativeZero: behavior.DropZeroInput})
+	return append(list, Quantizer{Format: odd}, Quantizer{Format: MXFP8, NegativeZero: DropZeroInput})
 }
 
 func quantizerName(q Quantizer) string {
@@ -225,10 +224,10 @@ func TestKernelsTraining(t *testing.T) {
 		}
 	}
 	list = append(list,
-		Quantizer{Format: MXFP4, Rounding: format.Stochastic, NonFinite: behavior.Poison},
-		Quantizer{Format: MXFP8, Rounding: format.Stochastic, Rule: Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126},
-		Quantizer{Format: NVFP4, Rounding: format.Stochastic, Arithmetic: behavior.DecodeFirst},
-		Quantizer{Format: NVFP4, Rounding: format.Stochastic, NegativeZero: behavior.DropNegativeZero},
+		Quantizer{Format: MXFP4, Rounding: format.Stochastic, NonFinite: Poison},
+		Quantizer{Format: MXFP8, Rounding: format.Stochastic, Rule: Floor, NonFinite: PoisonZero, SmallestDivisor: 0x1p-126},
+		Quantizer{Format: NVFP4, Rounding: format.Stochastic, Arithmetic: DecodeFirst},
+		Quantizer{Format: NVFP4, Rounding: format.Stochastic, NegativeZero: DropNegativeZero},
 		Quantizer{Format: MXINT8, Rounding: format.Stochastic})
 	random := &Stream{Seed: 0x123456789abcdef0, Step: 7, Tensor: 8, Operand: 3}
 	r := rand.New(rand.NewPCG(15, 16))

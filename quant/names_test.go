@@ -5,17 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // TestNames checks that the name of each value of each enumeration is read as that value, in
 // any case and as JSON, and that unknown values and names are errors and do not panic.
 func TestNames(t *testing.T) {
 	testNames[Direction](t, len(directionNames))
-	testNames[behavior.Arithmetic](t, len(arithmetics))
-	testNames[behavior.NonFinite](t, int(behavior.PoisonZero)+1)
-	testNames[behavior.NegativeZero](t, int(behavior.DropNegativeZero)+1)
+	testNames[Arithmetic](t, len(arithmetics))
+	testNames[NonFinite](t, int(PoisonZero)+1)
+	testNames[NegativeZero](t, int(DropNegativeZero)+1)
 	testNames[Search](t, int(FourOverSixMAE)+1)
 	testNames[ScaleRule](t, len(scaleRules))
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/parallel"
 )
@@ -96,7 +95,7 @@ func (o *output) prepare(q *Quantizer, x source, d Direction, with With) {
 		if with.Amax != nil {
 			t.Amax = *with.Amax
 		}
-		if with.Amax == nil || q.Format.PerTensor() && q.NonFinite != behavior.Tolerate && with.Inverse == nil {
+		if with.Amax == nil || q.Format.PerTensor() && q.NonFinite != Tolerate && with.Inverse == nil {
 			amax, isNaN := o.amax()
 			o.finite = q.Format.PerTensor() && !isNaN && amax <= maxFloat32
 			if hasNaN = hasNaN || isNaN; with.Amax == nil {

@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -231,7 +230,7 @@ func (o *output) columnKernel() func(columnPart, *encodeConstants) {
 		return nil
 	case block.Cols%16 != 0 || block.Cols%tileSide != 0 && tileSide%block.Cols != 0:
 		return nil
-	case q.Format.Element.Integer && (q.Rounding != format.NearestEven || q.NegativeZero != behavior.KeepNegativeZero):
+	case q.Format.Element.Integer && (q.Rounding != format.NearestEven || q.NegativeZero != KeepNegativeZero):
 		return nil
 	case !q.Format.Element.Integer && !q.signMagnitude():
 		return nil

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -100,12 +99,12 @@ type blockScale struct {
 // scale kernel.
 func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 	element, bits := q.Format.Element, math.Float32bits(amax)
-	poison := hasNaN && q.NonFinite != behavior.Tolerate || bits == exponentMask && q.NonFinite == behavior.Poison
+	poison := hasNaN && q.NonFinite != Tolerate || bits == exponentMask && q.NonFinite == Poison
 	switch q.Format.Scale {
 	case format.E8M0:
 		if poison {
 			s := q.byteScale(e8m0NaN, g)
-			if q.NonFinite == behavior.PoisonZero {
+			if q.NonFinite == PoisonZero {
 				s.factor = factor{value: float32(math.Inf(1)), divide: true}
 			}
 			return s
@@ -149,11 +148,11 @@ func (q *Quantizer) conversion() format.Conversion {
 // dropNegativeZeros replaces the codes of -0 that q does not keep. scaled are the
 // elements over their scale, of which some may have become -0 before they are rounded.
 func (q *Quantizer) dropNegativeZeros(codes []byte, scaled []float32) {
-	if q.NegativeZero == behavior.KeepNegativeZero {
+	if q.NegativeZero == KeepNegativeZero {
 		return
 	}
 	for i, c := range codes {
-		if q.Format.Element.Decode(uint32(c)) == 0 && (scaled[i] == 0 || q.NegativeZero == behavior.DropNegativeZero) {
+		if q.Format.Element.Decode(uint32(c)) == 0 && (scaled[i] == 0 || q.NegativeZero == DropNegativeZero) {
 			codes[i] = 0
 		}
 	}

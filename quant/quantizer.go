@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -14,12 +13,12 @@ import (
 type Quantizer struct {
 	Format Format
 
-	Rule         ScaleRule           // E8M0 scales
-	ExactRatio   bool                // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)); they differ for one amax, the next above max·2^-127, and for INT8 for one mantissa of every binade
-	EvenMantissa int                 // mantissa bits that Even rounds to; 0: the element's
-	Arithmetic   behavior.Arithmetic // FP32 and E4M3 scales
-	PowerOfTwo   bool                // FP32 scales are powers of two, rounded away from saturation
-	NonFinite    behavior.NonFinite  // scales of blocks with NaN or Inf
+	Rule         ScaleRule  // E8M0 scales
+	ExactRatio   bool       // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)); they differ for one amax, the next above max·2^-127, and for INT8 for one mantissa of every binade
+	EvenMantissa int        // mantissa bits that Even rounds to; 0: the element's
+	Arithmetic   Arithmetic // FP32 and E4M3 scales
+	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation
+	NonFinite    NonFinite  // scales of blocks with NaN or Inf
 	// SmallestDivisor divides elements under the smallest E8M0 scale, 2^-127, which is a
 	// subnormal float32: 0 for the scale itself, 2^-126 (torchao's floor, even and ceil) or
 	// 1 (torchao's rceil: all elements become zeros). They decode as multiples of 2^-127.
@@ -28,9 +27,9 @@ type Quantizer struct {
 	Search          Search  // of the scale of a block, among the neighbors of the scale by the fields above
 	TopScale        float32 // E4M3 scale of a block with the amax of the tensor, which the global scale provides for; 0: 448
 
-	Rounding     format.Rounding       // elements
-	ElementNaN   behavior.NaN          // the code of a NaN element
-	NegativeZero behavior.NegativeZero // elements of -0
+	Rounding     format.Rounding // elements
+	ElementNaN   format.NaN      // the code of a NaN element
+	NegativeZero NegativeZero    // elements of -0
 
 	Hadamard bool // transform each 16 elements along the blocks before scaling (see Hadamard16)
 }
@@ -96,13 +95,13 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
 	case q.SmallestDivisor != 0 && q.SmallestDivisor != 0x1p-126 && q.SmallestDivisor != 1:
 		return fmt.Errorf("quantizer of %s: got SmallestDivisor %g, want 0, 2^-126 or 1", q.Format, q.SmallestDivisor)
-	case q.NonFinite > behavior.PoisonZero:
+	case q.NonFinite > PoisonZero:
 		return fmt.Errorf("quantizer of %s: unknown NonFinite %d", q.Format, q.NonFinite)
-	case q.NegativeZero > behavior.DropNegativeZero:
+	case q.NegativeZero > DropNegativeZero:
 		return fmt.Errorf("quantizer of %s: unknown NegativeZero %d", q.Format, q.NegativeZero)
 	case q.Rounding > format.Stochastic:
 		return fmt.Errorf("quantizer of %s: unknown Rounding %d", q.Format, q.Rounding)
-	case q.ElementNaN > behavior.OppositeZero:
+	case q.ElementNaN > format.OppositeZero:
 		return fmt.Errorf("quantizer of %s: unknown ElementNaN %d", q.Format, q.ElementNaN)
 	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
 		return fmt.Errorf("quantizer of %s: got EvenMantissa %d, want 0 to %d", q.Format, q.EvenMantissa, mantissaBits-1)

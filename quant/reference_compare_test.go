@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -100,19 +99,19 @@ func behaviors() []Quantizer {
 				all = append(all, q)
 			}
 			all = append(all, Quantizer{Format: f, ExactRatio: true}, Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
-				Quantizer{Format: f, Rule: Floor, NonFinite: behavior.Poison},
-				Quantizer{Format: f, Rule: Floor, NonFinite: behavior.PoisonZero, SmallestDivisor: 0x1p-126},
-				Quantizer{Format: f, NonFinite: behavior.PoisonNaN, SmallestDivisor: 1}, Quantizer{Format: f, UnitZeroScale: true})
+				Quantizer{Format: f, Rule: Floor, NonFinite: Poison},
+				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, SmallestDivisor: 0x1p-126},
+				Quantizer{Format: f, NonFinite: PoisonNaN, SmallestDivisor: 1}, Quantizer{Format: f, UnitZeroScale: true})
 		case format.E4M3:
-			for q.Arithmetic = behavior.EncodeFirst; q.Arithmetic <= behavior.BlockNearest; q.Arithmetic++ {
+			for q.Arithmetic = EncodeFirst; q.Arithmetic <= BlockNearest; q.Arithmetic++ {
 				all = append(all, q)
 			}
-			all = append(all, Quantizer{Format: f, Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN})
+			all = append(all, Quantizer{Format: f, Arithmetic: EncodeFirst64, NonFinite: PoisonNaN})
 		case format.F32:
-			for q.Arithmetic = behavior.EncodeFirst; q.Arithmetic <= behavior.DecodeFirstBF16; q.Arithmetic++ {
+			for q.Arithmetic = EncodeFirst; q.Arithmetic <= DecodeFirstBF16; q.Arithmetic++ {
 				all = append(all, q, Quantizer{Format: f, Arithmetic: q.Arithmetic, PowerOfTwo: true})
 			}
-			all = append(all, Quantizer{Format: f, Arithmetic: behavior.EncodeFirst64, NonFinite: behavior.PoisonNaN})
+			all = append(all, Quantizer{Format: f, Arithmetic: EncodeFirst64, NonFinite: PoisonNaN})
 		}
 	}
 	for r := format.HalfAway; r <= format.Stochastic; r++ {
@@ -120,7 +119,7 @@ func behaviors() []Quantizer {
 			all = append(all, Quantizer{Format: f, Rounding: r})
 		}
 	}
-	for _, zero := range []behavior.NegativeZero{behavior.DropZeroInput, behavior.DropNegativeZero} {
+	for _, zero := range []NegativeZero{DropZeroInput, DropNegativeZero} {
 		for _, f := range []Format{MXFP8, MXFP6E3M2, MXFP4, MXINT8, NVFP4, FP8Vec128, FP8Tensor} {
 			all = append(all, Quantizer{Format: f, NegativeZero: zero})
 		}
@@ -133,7 +132,7 @@ func (q Quantizer) testName() string {
 	for _, option := range []struct {
 		set  bool
 		name string
-	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == behavior.Poison, "/poison"}, {q.NonFinite == behavior.PoisonNaN, "/poison-nan"}, {q.NonFinite == behavior.PoisonZero, "/poison-zero"}, {q.SmallestDivisor == 0x1p-126, "/normal"}, {q.SmallestDivisor == 1, "/one"},
+	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.SmallestDivisor == 0x1p-126, "/normal"}, {q.SmallestDivisor == 1, "/one"},
 		{q.UnitZeroScale, "/zero-scale"}} {
 		if option.set {
 			s += option.name
@@ -224,14 +223,14 @@ func TestReferenceOptions(t *testing.T) {
 		for _, q := range []Quantizer{
 			{Format: f, Search: LeastSquares},
 			{Format: f, Search: LeastSquares, PowerOfTwo: true},
-			{Format: f, Search: LeastSquares, Arithmetic: behavior.DecodeFirst},
+			{Format: f, Search: LeastSquares, Arithmetic: DecodeFirst},
 			{Format: f, Search: FourOverSixMAE, TopScale: FourOverSixTop},
 			{Format: f, Search: FourOverSixMSE, TopScale: FourOverSixTop},
 			{Format: f, Hadamard: true},
 			{Format: f, Hadamard: true, Rounding: format.Stochastic},
-			{Format: f, NegativeZero: behavior.DropZeroInput},
-			{Format: f, NegativeZero: behavior.DropNegativeZero},
-			{Format: f, NonFinite: behavior.Poison, NegativeZero: behavior.DropNegativeZero, ElementNaN: behavior.OppositeZero},
+			{Format: f, NegativeZero: DropZeroInput},
+			{Format: f, NegativeZero: DropNegativeZero},
+			{Format: f, NonFinite: Poison, NegativeZero: DropNegativeZero, ElementNaN: format.OppositeZero},
 		} {
 			if q.Validate() == nil {
 				all = append(all, q)

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // The reference quantizers follow the definitions with straightforward loops:
@@ -175,14 +174,14 @@ func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, elem
 				amax = whole
 			}
 			isInf := math.IsInf(float64(amax), 0)
-			poison := hasNaN && q.NonFinite != behavior.Tolerate || isInf && q.NonFinite == behavior.Poison
+			poison := hasNaN && q.NonFinite != Tolerate || isInf && q.NonFinite == Poison
 			var scaled func(x float32) float32
 			switch f.Scale {
 			case format.E8M0:
 				k := referenceE8M0(q, amax)
 				if isInf {
 					k = 127
-					if q.NonFinite >= behavior.PoisonNaN && q.Rule != RatioCeil { // as 2^128
+					if q.NonFinite >= PoisonNaN && q.Rule != RatioCeil { // as 2^128
 						k = 128 - int(math.Floor(math.Log2(float64(f.Element.Max()))))
 						if q.Rule == Round {
 							k--
@@ -195,7 +194,7 @@ func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, elem
 					divisor = map[float32]int{0: -127, 0x1p-126: -126, 1: 0}[q.SmallestDivisor]
 				}
 				scaled = func(x float32) float32 { return float32(math.Ldexp(float64(x), -divisor)) }
-				if hasNaN && q.NonFinite == behavior.PoisonZero {
+				if hasNaN && q.NonFinite == PoisonZero {
 					poison, scaled = false, func(x float32) float32 { return x / float32(math.Inf(1)) }
 					r.scales = append(r.scales, 255)
 					break
@@ -230,7 +229,7 @@ func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, elem
 						random = with.Random.At(element(l, c))
 					}
 					code := referenceCode(f.Element, y, q.Rounding, random)
-					if f.Element.Decode(uint32(code)) == 0 && (q.NegativeZero == behavior.DropNegativeZero || q.NegativeZero == behavior.DropZeroInput && y == 0) {
+					if f.Element.Decode(uint32(code)) == 0 && (q.NegativeZero == DropNegativeZero || q.NegativeZero == DropZeroInput && y == 0) {
 						code = 0
 					}
 					r.codes[l*stored+c] = code
@@ -251,17 +250,17 @@ func roundBF16(x float32) float32 {
 
 // referenceGlobal returns the encode and decode scale of a whole NVFP4 tensor.
 func referenceGlobal(q Quantizer, amax float32) (encode, decode float32) {
-	if q.Arithmetic == behavior.DecodeFirstBF16 {
+	if q.Arithmetic == DecodeFirstBF16 {
 		amax = roundBF16(amax)
 	}
 	usable := amax > 0 && !math.IsInf(float64(amax), 0)
 	switch {
 	case q.Arithmetic.FixesGlobal() || !usable:
 		return 1, 1
-	case q.Arithmetic == behavior.EncodeFirst:
+	case q.Arithmetic == EncodeFirst:
 		encode = min(div32(2688, amax), math.MaxFloat32)
 		return encode, div32(1, encode)
-	case q.Arithmetic == behavior.DecodeFirstBF16:
+	case q.Arithmetic == DecodeFirstBF16:
 		encode = roundBF16(mul32(2688, roundBF16(div32(1, amax))))
 		if math.IsInf(float64(encode), 0) {
 			encode = 1
@@ -282,26 +281,26 @@ func referenceE4M3(q Quantizer, amax, encode, decode float32) (byte, func(float3
 	times := func(f float32) func(float32) float32 { return func(x float32) float32 { return mul32(x, f) } }
 	over := func(f float32) func(float32) float32 { return func(x float32) float32 { return div32(x, f) } }
 	switch q.Arithmetic {
-	case behavior.EncodeFirst:
+	case EncodeFirst:
 		s := e4m3(min(mul32(amax, mul32(encode, div32(1, 6))), math.MaxFloat32))
 		return s, times(min(div32(1, mul32(value(s), decode)), math.MaxFloat32))
-	case behavior.EncodeFirst64:
+	case EncodeFirst64:
 		s := e4m3(max(0x1p-6, min(448, div32(div32(amax, 6), decode))))
 		return s, times(div32(encode, value(s)))
-	case behavior.DecodeFirst:
+	case DecodeFirst:
 		t := div32(amax, mul32(6, decode))
 		if t == 0 {
 			t = 1
 		}
 		s := e4m3(max(0x1p-9, min(448, t)))
 		return s, over(mul32(value(s), decode))
-	case behavior.DecodeFirstBF16:
+	case DecodeFirstBF16:
 		s := e4m3(min(448, mul32(encode, roundBF16(div32(amax, 6)))))
 		if s == 0 {
 			s = e4m3(0.125)
 		}
 		return s, over(div32(value(s), encode))
-	case behavior.BlockNearest:
+	case BlockNearest:
 		s := e4m3(div32(amax, 6))
 		if s == 0 {
 			return 0, times(0)
@@ -327,7 +326,7 @@ func referenceE4M3(q Quantizer, amax, encode, decode float32) (byte, func(float3
 // referenceFP32 returns the FP32 scale of a block and what its elements become.
 func referenceFP32(q Quantizer, amax float32) (float32, func(float32) float32) {
 	max := q.Format.Element.Max()
-	if q.Arithmetic == behavior.DecodeFirstBF16 {
+	if q.Arithmetic == DecodeFirstBF16 {
 		amax = roundBF16(amax)
 	}
 	usable := amax > 0 && !math.IsInf(float64(amax), 0)
@@ -340,10 +339,10 @@ func referenceFP32(q Quantizer, amax float32) (float32, func(float32) float32) {
 		return float32(p)
 	}
 	switch q.Arithmetic {
-	case behavior.EncodeFirst, behavior.EncodeFirst64:
+	case EncodeFirst, EncodeFirst64:
 		encode := float32(1)
 		switch {
-		case q.Arithmetic == behavior.EncodeFirst64:
+		case q.Arithmetic == EncodeFirst64:
 			encode = float32(float64(max) / math.Max(float64(amax), 1e-12))
 		case usable:
 			encode = min(div32(max, amax), math.MaxFloat32)
@@ -352,7 +351,7 @@ func referenceFP32(q Quantizer, amax float32) (float32, func(float32) float32) {
 			encode = powerBelow(encode)
 		}
 		return div32(1, encode), func(x float32) float32 { return mul32(x, encode) }
-	case behavior.DecodeFirstBF16:
+	case DecodeFirstBF16:
 		decode := roundBF16(div32(amax, max))
 		if !usable || decode == 0 {
 			decode = 0x1p-7

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -195,7 +194,7 @@ func TestConcatAmax(t *testing.T) {
 	if err != nil || c.Amax != 5 {
 		t.Errorf("amax is %g (%v), want 5", c.Amax, err)
 	}
-	poisoned := oneRow(t, Quantizer{Format: FP8Tensor, NonFinite: behavior.Poison}, []float32{nan}, With{})
+	poisoned := oneRow(t, Quantizer{Format: FP8Tensor, NonFinite: Poison}, []float32{nan}, With{})
 	if _, err := Concat(poisoned, poisoned); err != nil {
 		t.Error(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -72,7 +71,7 @@ func FuzzRowwiseColumnwise(f *testing.F) {
 func anyCopy(quantizers []Quantizer, r *rand.Rand) (c Copy) {
 	for c.Quantizer = quantizers[r.IntN(len(quantizers))]; ; {
 		q := c.Quantizer
-		q.Hadamard, q.NonFinite = r.IntN(3) == 0, behavior.NonFinite(r.IntN(int(behavior.PoisonZero)+1))
+		q.Hadamard, q.NonFinite = r.IntN(3) == 0, NonFinite(r.IntN(int(PoisonZero)+1))
 		if r.IntN(3) == 0 {
 			q.Rounding = format.Stochastic
 		}

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/tensor"
@@ -145,10 +144,10 @@ func TestRowwiseColumnwisePairs(t *testing.T) {
 		{{Quantizer{Format: NVFP4, Rounding: format.Stochastic}, drawn}, {Quantizer{Format: NVFP4, Rounding: format.Stochastic, Hadamard: true}, drawn}},
 		{{Quantizer{Format: NVFP4, Hadamard: true}, With{Amax: &amax}}, {Quantizer{Format: MXFP6E3M2, Rounding: format.Stochastic}, drawn}},
 		{{Quantizer{Format: FP8Row}, With{}}, {Quantizer{Format: FP8Row, PowerOfTwo: true}, With{}}},
-		{{Quantizer{Format: FP8Row, NonFinite: behavior.Poison}, With{}}, {Quantizer{Format: FP8Row, Rounding: format.Stochastic}, drawn}},
-		{{Quantizer{Format: FP8Vec128}, With{}}, {Quantizer{Format: FP8Block, NonFinite: behavior.PoisonNaN}, With{}}},
+		{{Quantizer{Format: FP8Row, NonFinite: Poison}, With{}}, {Quantizer{Format: FP8Row, Rounding: format.Stochastic}, drawn}},
+		{{Quantizer{Format: FP8Vec128}, With{}}, {Quantizer{Format: FP8Block, NonFinite: PoisonNaN}, With{}}},
 		{{Quantizer{Format: FP8Block}, With{}}, {Quantizer{Format: FP8Vec128, Rounding: format.Stochastic}, drawn}},
-		{{Quantizer{Format: FP8Tensor}, With{}}, {Quantizer{Format: FP8Tensor, NonFinite: behavior.Poison}, With{}}},
+		{{Quantizer{Format: FP8Tensor}, With{}}, {Quantizer{Format: FP8Tensor, NonFinite: Poison}, With{}}},
 		{{Quantizer{Format: FP8Tensor}, With{Inverse: &inverse}}, {Quantizer{Format: MXINT8}, With{}}},
 		{{Quantizer{Format: FP8Tensor, Hadamard: true}, With{}}, {Quantizer{Format: FP8Row, Hadamard: true}, With{}}},
 		{{Quantizer{Format: BF16}, With{}}, {Quantizer{Format: MXFP4, Search: LeastSquares}, With{}}},

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // ScaleRule selects how the amax of a block becomes its E8M0 scale. With amax = m·2^e and the
@@ -70,9 +69,9 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 	emax := q.Format.Element.MaxExponent()
 	if amax == exponentMask {
 		switch {
-		case q.NonFinite == behavior.Poison:
+		case q.NonFinite == Poison:
 			return e8m0NaN
-		case q.NonFinite == behavior.Tolerate || q.Rule == RatioCeil: // RatioCeil: the ratio is Inf as well
+		case q.NonFinite == Tolerate || q.Rule == RatioCeil: // RatioCeil: the ratio is Inf as well
 			return e8m0Max
 		}
 	}
@@ -94,7 +93,7 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		e++
 	}
 	e -= scaleRules[q.Rule].below
-	if e == 0xff && q.NonFinite == behavior.Poison && q.Rule == Even {
+	if e == 0xff && q.NonFinite == Poison && q.Rule == Even {
 		return e8m0NaN // the rounded amax is Inf
 	}
 	return byte(min(max(e-emax, 0), e8m0Max))

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 var long = flag.Bool("long", false, "compare both forms of the ratio rule on all float32 amaxes, not on whole binades and a stride")
@@ -199,7 +198,7 @@ func TestLargestAmax(t *testing.T) {
 				t.Errorf("%s, %s: amax %g has scale %d, want %d", tc.format, rule, tc.amax, got, want)
 			}
 		}
-		q := &Quantizer{Format: tc.format, Rule: Even, NonFinite: behavior.Poison}
+		q := &Quantizer{Format: tc.format, Rule: Even, NonFinite: Poison}
 		if got := q.exponentCode(math.Float32bits(tc.amax)); got != tc.evenPoison {
 			t.Errorf("%s, even, poison: amax %g has scale %d, want %d", tc.format, tc.amax, got, tc.evenPoison)
 		}

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // Search selects the scale of a block: that of the rule or the arithmetic (NoSearch), or the
@@ -59,7 +58,7 @@ func (q *Quantizer) checkSearch() error {
 		return fmt.Errorf("quantizer of %s: got search %s, want none: only scales of blocks and rows are searched", f, q.Search)
 	case q.Rounding == format.Stochastic:
 		return fmt.Errorf("quantizer of %s: got search %s with stochastic rounding, want another rounding or no search", f, q.Search)
-	case q.Search.fourOverSix() && (!f.Global || f.Element != format.E2M1 || q.Arithmetic != behavior.EncodeFirst || q.Hadamard):
+	case q.Search.fourOverSix() && (!f.Global || f.Element != format.E2M1 || q.Arithmetic != EncodeFirst || q.Hadamard):
 		return fmt.Errorf("quantizer of %s: got search %s, want mse: four-over-six needs NVFP4 with the arithmetic of Transformer Engine and without the Hadamard transform", f, q.Search)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -21,11 +20,11 @@ func searchQuantizers() []Quantizer {
 		switch {
 		case !f.Scaled() || f.PerTensor():
 		case f.Name == Q8_0.Name:
-			list = append(list, Quantizer{Format: f, Arithmetic: behavior.HalfScale, Rounding: format.HalfAway})
+			list = append(list, Quantizer{Format: f, Arithmetic: HalfScale, Rounding: format.HalfAway})
 		case f.Scale == format.E8M0:
-			list = append(list, Quantizer{Format: f}, Quantizer{Format: f, Rule: Round, NonFinite: behavior.Poison})
+			list = append(list, Quantizer{Format: f}, Quantizer{Format: f, Rule: Round, NonFinite: Poison})
 		default:
-			for a := range behavior.HalfScale {
+			for a := range HalfScale {
 				list = append(list, Quantizer{Format: f, Arithmetic: a})
 			}
 			if f.Scale == format.F32 {
@@ -36,7 +35,7 @@ func searchQuantizers() []Quantizer {
 	for i := range list {
 		list[i].Search = LeastSquares
 	}
-	return append(list, Quantizer{Format: MXFP4, Search: LeastSquares, Rounding: format.HalfTowardZero, NegativeZero: behavior.DropNegativeZero})
+	return append(list, Quantizer{Format: MXFP4, Search: LeastSquares, Rounding: format.HalfTowardZero, NegativeZero: DropNegativeZero})
 }
 
 func fourOverSixQuantizers() []Quantizer {
@@ -120,8 +119,8 @@ func TestSearchIsExhaustive(t *testing.T) {
 	amax := Amax(x, 1)
 	for _, q := range []Quantizer{
 		{Format: MXFP4}, {Format: MXFP8}, {Format: MXFP6E2M3}, {Format: MXINT8}, {Format: MXFP8x32}, {Format: MXFP4, Rule: Floor},
-		{Format: NVFP4}, {Format: NVFP4x16}, {Format: NVFP4, TopScale: 256}, {Format: NVFP4, Arithmetic: behavior.DecodeFirst},
-		{Format: FP8Vec128}, {Format: FP8Row}, {Format: FP8Block}, {Format: FP8Vec128, PowerOfTwo: true}, {Format: FP8Row, Arithmetic: behavior.DecodeFirst},
+		{Format: NVFP4}, {Format: NVFP4x16}, {Format: NVFP4, TopScale: 256}, {Format: NVFP4, Arithmetic: DecodeFirst},
+		{Format: FP8Vec128}, {Format: FP8Row}, {Format: FP8Block}, {Format: FP8Vec128, PowerOfTwo: true}, {Format: FP8Row, Arithmetic: DecodeFirst},
 	} {
 		plain := q
 		q.Search = LeastSquares
@@ -132,7 +131,7 @@ func TestSearchIsExhaustive(t *testing.T) {
 				for c := c0; c < c1; c++ {
 					v := x.At(r, c)
 					scaled := float32(v * min(1/scale, math.MaxFloat32))
-					if q.Arithmetic == behavior.DecodeFirst {
+					if q.Arithmetic == DecodeFirst {
 						scaled = v / scale
 					}
 					sum += square(float64(float32(scale*element.Decode(element.Encode(scaled)))) - float64(v))
@@ -158,7 +157,7 @@ func TestSearchIsExhaustive(t *testing.T) {
 				}
 			case format.E4M3:
 				global := amax / (6 * q.top())
-				if q.Arithmetic == behavior.EncodeFirst {
+				if q.Arithmetic == EncodeFirst {
 					global = 1 / (6 * q.top() / amax)
 				}
 				if global != got.Global {
@@ -170,7 +169,7 @@ func TestSearchIsExhaustive(t *testing.T) {
 			default:
 				for _, f := range []float32{1, 1.125, 1.25, 1.375, 1.5, 1.625, 1.75, 1.875} {
 					near = append(near, float32(block*f)/element.Max())
-					if q.Arithmetic == behavior.EncodeFirst {
+					if q.Arithmetic == EncodeFirst {
 						near[len(near)-1] = 1 / (element.Max() / float32(block*f))
 					}
 				}
@@ -317,12 +316,12 @@ func TestSearchRefusals(t *testing.T) {
 		{Format: BF16, Search: LeastSquares},
 		{Format: MXFP4, Search: LeastSquares, Rounding: format.Stochastic},
 		{Format: MXFP4, Search: FourOverSixMAE},
-		{Format: NVFP4, Search: FourOverSixMAE, Arithmetic: behavior.DecodeFirst},
+		{Format: NVFP4, Search: FourOverSixMAE, Arithmetic: DecodeFirst},
 		{Format: NVFP4, Search: FourOverSixMSE, Hadamard: true},
 		{Format: NVFP4, Search: 9},
 		{Format: NVFP4, TopScale: 449},
 		{Format: NVFP4, TopScale: float32(math.NaN())},
-		{Format: NVFP4, TopScale: 256, Arithmetic: behavior.BlockOnly},
+		{Format: NVFP4, TopScale: 256, Arithmetic: BlockOnly},
 		{Format: MXFP4, TopScale: 256},
 	} {
 		if err := q.Validate(); err == nil {

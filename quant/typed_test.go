@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -14,7 +13,7 @@ import (
 // are BF16, in both directions; those of a float32 source are not.
 func TestTypedArithmetic(t *testing.T) {
 	const rows, cols = 130, 257
-	q, untyped := Quantizer{Format: FP8Tensor, Arithmetic: behavior.DecodeFirstTyped}, Quantizer{Format: FP8Tensor, Arithmetic: behavior.DecodeFirst}
+	q, untyped := Quantizer{Format: FP8Tensor, Arithmetic: DecodeFirstTyped}, Quantizer{Format: FP8Tensor, Arithmetic: DecodeFirst}
 	random := rand.New(rand.NewPCG(3, 5))
 	raw, wide := make([]byte, 2*rows*cols), tensor.New(rows, cols)
 	for i := range wide.Data {
@@ -49,7 +48,7 @@ func TestTypedArithmetic(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want, err := untyped.Rowwise(wide, With{}); err != nil || string(got.Codes) != string(want.Codes) {
-		t.Errorf("a float32 source differs from behavior.DecodeFirst (%v)", err)
+		t.Errorf("a float32 source differs from DecodeFirst (%v)", err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // FromBytes sets dst to the little-endian values of src in the format f: BF16, FP16 or F32. It
@@ -58,7 +57,7 @@ func ToBytes(dst []byte, src []float32, f *format.Scalar) error {
 }
 
 // cast is the conversion of ToBytes.
-var cast = format.Conversion{Overflow: format.NonSaturating, NaN: behavior.KeepSign}
+var cast = format.Conversion{Overflow: format.NonSaturating, NaN: format.KeepSign}
 
 // widenPlain is FromBytes for BF16, which is the upper half of a float32.
 func widenPlain(dst []float32, src []byte) {

@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/behavior"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -407,7 +407,7 @@ func TestDiverged(t *testing.T) {
 	for _, name := range []string{"bf16", "mxfp8", "nvfp4", "blockwise"} {
 		c := tiny(t, name)
 		for _, o := range []*recipe.Operand{&c.Recipe.Input, &c.Recipe.Weight, &c.Recipe.Grad} {
-			o.Rowwise.NonFinite, o.Columnwise.NonFinite = behavior.Poison, behavior.Poison
+			o.Rowwise.NonFinite, o.Columnwise.NonFinite = quant.Poison, quant.Poison
 		}
 		c.LearningRate, c.Clip, c.Schedule, c.Warmup = 1e30, 0, constant, 0
 		c.Out = filepath.Join(t.TempDir(), "out")

@@ -15,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -42,7 +43,7 @@ resident memory.`)
 			return show.Misuse("--rounds is 0: want at least 1")
 		}
 		place := cmp.Or(*dir, os.TempDir())
-		if need, free := 2**size*1e9, bench.FreeBytes(place); need > free {
+		if need, free := 2**size*1e9, host.FreeBytes(place); need > free {
 			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has %s free: give a smaller --size, or another --dir", show.BytesText(need), place, show.BytesText(free))
 		}
 		if err := b.begin(); err != nil {

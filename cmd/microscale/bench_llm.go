@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -102,7 +103,7 @@ func temporaryModel(ctx context.Context, dir string, shape bench.Shape, block qu
 
 // writeRandom makes a model with random weights in an empty folder, and returns its path.
 func writeRandom(ctx context.Context, folder string, shape bench.Shape, block quant.Format, threads int) (path string, err error) {
-	if need, free := 2*shape.Bytes(), bench.FreeBytes(folder); need > free {
+	if need, free := 2*shape.Bytes(), host.FreeBytes(folder); need > free {
 		return "", fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", show.BytesText(need), folder, show.BytesText(free))
 	}
 	path, err = bench.WriteRandom(ctx, folder, shape, block, threads)

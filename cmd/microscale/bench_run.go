@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/host"
 )
 
 // A benchRun is a bench command: its flags and the threads that measure.
@@ -96,7 +97,7 @@ func (b *benchRun) print(cmd *cobra.Command, results []bench.Result, document an
 	if *b.asJSON {
 		return show.PrintJSON(out, document)
 	}
-	m := bench.ThisMachine()
+	m := host.ThisMachine()
 	how := "each pinned to a processor"
 	if !b.Pinned() {
 		how = "not pinned: unsupported on this system"

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -113,7 +113,7 @@ func peakOf(t *testing.T, cmd *exec.Cmd) (peak int64) {
 			}
 			return peak
 		case <-time.After(5 * time.Millisecond):
-			peak = max(peak, bench.Resident(strconv.Itoa(cmd.Process.Pid)))
+			peak = max(peak, host.Resident(strconv.Itoa(cmd.Process.Pid)))
 		}
 	}
 }

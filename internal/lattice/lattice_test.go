@@ -34,21 +34,21 @@ internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/durable:
-internal/behavior: internal/naming
-format: internal/naming internal/behavior
+internal/host: internal/cpu
+format: internal/naming
 gguf/ggml: internal/cpu format
 mma: internal/naming internal/cpu format
 mma/mmatest: format mma
-tensor: internal/cpu internal/behavior format
+tensor: internal/cpu format
 measure: internal/cpu tensor
 safetensors: internal/limits format tensor
 safetensors/checksum: safetensors
 gguf: internal/limits safetensors
-quant: internal/memory internal/parallel internal/naming internal/cpu internal/behavior format tensor
+quant: internal/memory internal/parallel internal/naming internal/cpu format tensor
 hardware/device: internal/naming format quant
 layout: internal/naming tensor quant
 gemm: internal/memory internal/parallel internal/cpu format mma tensor quant layout
-profile: internal/naming internal/behavior format quant
+profile: internal/naming format quant
 generation/sampling: quant
 comm: internal/memory internal/parallel internal/naming format tensor quant
 comm/commtest: quant comm
@@ -61,13 +61,13 @@ hf: internal/limits internal/configjson safetensors safetensors/checksum
 hf/sample: format tensor safetensors hf
 hf/hub: internal/limits safetensors hf
 family: internal/configjson
-checkpoint: family internal/limits internal/parallel internal/naming internal/configjson internal/behavior format gguf/ggml tensor measure safetensors quant profile hf
-checkpoint/llamacpp: family internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf checkpoint
-decoder: family internal/memory internal/parallel internal/configjson internal/durable tensor safetensors quant gemm comm recipe nn hf checkpoint checkpoint/llamacpp
+checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant profile hf family
+checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf family checkpoint
+decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder
-checkpoint/client: family internal/naming quant checkpoint
+checkpoint/client: internal/naming quant checkpoint
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
-convert: family internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf checkpoint checkpoint/llamacpp checkpoint/client verify
+convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf family checkpoint checkpoint/llamacpp checkpoint/client verify
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
 cmd/microscale/internal/show:
 cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
@@ -76,19 +76,19 @@ cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
 cmd/microscale/internal/chat/jinja:
 cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
 cmd/microscale/internal/chart:
-cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/report
+cmd/microscale/internal/bench: internal/memory internal/cpu internal/host format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/report
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile generation/sampling recipe nn checkpoint checkpoint/llamacpp train checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation cmd/microscale/internal/show
 cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
 cmd/microscale/internal/console: generation/sampling generation cmd/microscale/internal/show cmd/microscale/internal/chat cmd/microscale/internal/input
 cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/chart
-cmd/microscale/internal/numbers: internal/behavior format mma tensor measure quant profile cmd/microscale/internal/show
+cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts cmd/microscale/internal/chart cmd/microscale/internal/flags
-cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: family internal/memory internal/limits tensor quant profile tokenizer nn hf checkpoint decoder convert generation cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/bench cmd/microscale/internal/input
+cmd/microscale/internal/training: internal/host mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
+cmd/microscale/internal/evaluation: internal/memory internal/limits internal/host tensor quant profile tokenizer nn hf family decoder convert generation cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
 cmd/microscale/interop:
 cmd/microscale: *
 `

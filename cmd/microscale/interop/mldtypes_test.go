@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // TestMLDtypes compares every type of ml_dtypes, and NumPy's float16: all codes
@@ -102,9 +101,9 @@ func compareEncoded(t *testing.T, f *format.Scalar, inputs []uint32, data []byte
 	if len(data) != size*len(inputs) {
 		t.Fatalf("%d bytes for the codes of %d inputs", len(data), len(inputs))
 	}
-	c := format.Conversion{Overflow: format.NonSaturating, NaN: behavior.KeepSign}
+	c := format.Conversion{Overflow: format.NonSaturating, NaN: format.KeepSign}
 	if !f.HasNaN() {
-		c.NaN = behavior.OppositeZero
+		c.NaN = format.OppositeZero
 	}
 	for i, bits := range inputs {
 		want := uint32(data[size*i])

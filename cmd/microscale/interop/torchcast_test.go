@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // torchCasts are PyTorch's casts from float32 on a CPU: E4M3 saturates, including infinities,
@@ -49,7 +48,7 @@ func TestTorchCasts(t *testing.T) {
 			}
 			for i, b := range inputs {
 				x := math.Float32frombits(b)
-				got := byte(c.format.EncodeWith(x, format.Conversion{Overflow: c.overflow, NaN: behavior.KeepSign}, 0))
+				got := byte(c.format.EncodeWith(x, format.Conversion{Overflow: c.overflow, NaN: format.KeepSign}, 0))
 				if !sameCode(want[i], got, c.format) {
 					t.Fatalf("%v (%#08x) becomes %#x, with PyTorch %#x", x, b, got, want[i])
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -78,14 +79,14 @@ func (c Checkpoint) Measure(ctx context.Context) ([]FileResult, error) {
 
 // work measures work that creates dst, and removes dst.
 func (c Checkpoint) work(dst, op, block string, bytes int64, do func() error) (FileResult, error) {
-	resetResident()
-	start, before := time.Now(), processorSeconds()
+	host.ResetResident()
+	start, before := time.Now(), host.ProcessorSeconds()
 	err := do()
 	r := Result{
 		Op: op, Format: block, Source: format.BF16.Name, Threads: c.Threads, Kernel: cpu.Best().Vectors().String(), Work: float64(bytes), Unit: Bytes, Limit: math.NaN(),
 		Time: Sample{Median: time.Since(start).Seconds(), Deviation: math.NaN(), Runs: 1},
 	}
-	result := FileResult{r, processorSeconds() - before, resident()}
+	result := FileResult{r, host.ProcessorSeconds() - before, host.PeakResident()}
 	if err == nil {
 		err = os.RemoveAll(dst)
 	}

@@ -3,6 +3,8 @@ package bench
 import (
 	"runtime"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/host"
 )
 
 // Laps times the steps of work that runs on any threads of the process, such as training. Its
@@ -13,13 +15,13 @@ type Laps struct {
 }
 
 // Start begins a lap.
-func (l *Laps) Start() { l.began = waited() }
+func (l *Laps) Start() { l.began = host.Waited() }
 
 // End ends a lap of the given duration and begins the next one. The lap is disturbed if the
 // threads of the process waited longer for a processor than the tolerance of Team.Time, for
 // each of GOMAXPROCS threads. Only Linux reports the waiting time.
 func (l *Laps) End(elapsed time.Duration) {
-	now := waited()
+	now := host.Waited()
 	threads := time.Duration(min(runtime.GOMAXPROCS(0), Processors()))
 	l.add(elapsed, isDisturbed((now-l.began)/threads, elapsed))
 	l.began = now

@@ -8,6 +8,7 @@ import (
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -50,7 +51,7 @@ type LLMResult struct {
 // its products, that of generation is reading the weights and the KV cache. budget is for the
 // limits.
 func (t *Team) LLM(ctx context.Context, l LLM, budget time.Duration) (LLMResult, error) {
-	resetResident()
+	host.ResetResident()
 	start := time.Now()
 	m, err := decoder.Read(ctx, l.Source, decoder.LoadOptions{Inference: true, Inputs: l.Inputs})
 	if err != nil {
@@ -77,7 +78,7 @@ func (t *Team) LLM(ctx context.Context, l LLM, budget time.Duration) (LLMResult,
 		}
 		r.Tests = append(r.Tests, LLMTest{Name: name, Tokens: test.tokens, Time: sample})
 	}
-	r.Resident = resident()
+	r.Resident = host.PeakResident()
 	return r, t.boundLLM(&r, m, l, layers, head, budget)
 }
 

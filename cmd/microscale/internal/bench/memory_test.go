@@ -9,6 +9,7 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/internal/host"
 )
 
 // TestMovers checks that every mover reads and writes exactly the memory given.
@@ -148,7 +149,7 @@ func TestWay(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	if m := ThisMachine(); m.CPU == "" || m.Processors < 1 || m.Tier != cpu.Best().String() || m.Go == "" || m.System == "" {
+	if m := host.ThisMachine(); m.CPU == "" || m.Processors < 1 || m.Tier != cpu.Best().String() || m.Go == "" || m.System == "" {
 		t.Errorf("%+v", m)
 	}
 }

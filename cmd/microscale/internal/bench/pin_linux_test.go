@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/microscale-go/microscale/internal/host"
 )
 
 // place returns the processors on which a thread may run, or none if the thread has ended. 0
@@ -37,19 +39,19 @@ func TestPinned(t *testing.T) {
 		places := make([][]int, team.Threads())
 		team.Time(func(worker int) { places[worker] = place(t, 0) })
 		for w, p := range places {
-			if !slices.Equal(p, given[w:w+1]) {
-				t.Errorf("worker %d: got processors %v of %v", w, p, given)
+			if !slices.Equal(p, host.Processors()[w:w+1]) {
+				t.Errorf("worker %d: got processors %v of %v", w, p, host.Processors())
 			}
 		}
 		var members []int
 		for i := range team.members {
 			members = append(members, team.members[i].thread)
 		}
-		want := given
+		want := host.Processors()
 		if team.Threads() > 1 {
-			want = given[1:team.Threads()]
+			want = host.Processors()[1:team.Threads()]
 		}
-		rest := others(members)
+		rest := host.OtherThreads(members)
 		if len(rest) == 0 {
 			t.Error("got no threads besides the team's")
 		}
@@ -59,9 +61,9 @@ func TestPinned(t *testing.T) {
 			}
 		}
 	})
-	for _, id := range others(nil) {
-		if got := place(t, id); got != nil && !slices.Equal(got, given) {
-			t.Errorf("after Close, thread %d: got processors %v, want %v", id, got, given)
+	for _, id := range host.OtherThreads(nil) {
+		if got := place(t, id); got != nil && !slices.Equal(got, host.Processors()) {
+			t.Errorf("after Close, thread %d: got processors %v, want %v", id, got, host.Processors())
 		}
 	}
 }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/quant"
 )
 
 // Speed returns the rows of the report of a sweep on this machine, relative to BF16.
 func (s *Sweep) Speed(command, version string) *report.Speed {
-	m := ThisMachine()
+	m := host.ThisMachine()
 	threads := s.Memory.Threads
 	r := &report.Speed{
 		Title: "Products of square matrices", Baseline: quant.BF16.Name, Bandwidth: s.Memory.Work / s.Memory.Time.Median, Omitted: s.omitted(),

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/host"
 )
 
 // A Team is a set of operating system threads, each pinned to one processor.
@@ -27,7 +29,7 @@ type member struct {
 }
 
 // Processors returns the number of processors available to this process.
-func Processors() int { return len(processors()) }
+func Processors() int { return len(host.Processors()) }
 
 // NewTeam starts a team of threads on the first available processors. It returns an error if
 // there are fewer processors than threads.
@@ -37,7 +39,7 @@ func Processors() int { return len(processors()) }
 // second, the Go runtime lowers GOMAXPROCS to the processors of one of these threads unless it
 // was set explicitly. NewTeam therefore sets it, to at least the size of the team.
 func NewTeam(threads int) (*Team, error) {
-	list := processors()
+	list := host.Processors()
 	if threads < 1 || threads > len(list) {
 		return nil, fmt.Errorf("threads: got %d, want 1 to %d, the processors available to this process", threads, len(list))
 	}
@@ -61,20 +63,20 @@ func (t *Team) serve(worker, processor int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	m := &t.members[worker]
-	m.thread = thread()
-	m.pinned = pin(m.thread, processor)
+	m.thread = host.Thread()
+	m.pinned = host.Pin(m.thread, processor)
 	m.done <- struct{}{}
 	for f := range m.work {
 		t.arrived.Add(1)
 		await(&t.arrived, int64(len(t.members)))
-		ran := threadTime()
+		ran := host.ThreadTime()
 		m.start = time.Now()
 		f(worker)
 		m.end = time.Now()
-		m.lost = m.end.Sub(m.start) - (threadTime() - ran)
+		m.lost = m.end.Sub(m.start) - (host.ThreadTime() - ran)
 		m.done <- struct{}{}
 	}
-	pin(m.thread, processors()...)
+	host.Pin(m.thread, host.Processors()...)
 	m.done <- struct{}{}
 }
 
@@ -93,8 +95,8 @@ func (t *Team) keepOthers(processors []int) {
 	for i := range t.members {
 		team = append(team, t.members[i].thread)
 	}
-	for _, id := range others(team) {
-		pin(id, processors...) // fails if the thread has ended
+	for _, id := range host.OtherThreads(team) {
+		host.Pin(id, processors...) // fails if the thread has ended
 	}
 }
 
@@ -110,7 +112,7 @@ func (t *Team) Close() {
 		close(t.members[i].work)
 		<-t.members[i].done
 	}
-	t.keepOthers(processors())
+	t.keepOthers(host.Processors())
 	runtime.GOMAXPROCS(t.procs)
 }
 

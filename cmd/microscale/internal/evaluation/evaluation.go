@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -232,7 +232,7 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 		}
 		meter.Add(int64(done - before))
 		before = done
-		if peak := bench.Resident("self"); r.Stream != "" && peak > 0 {
+		if peak := host.Resident("self"); r.Stream != "" && peak > 0 {
 			meter.Note(show.BytesText(float64(peak)) + " of memory")
 		}
 	}
@@ -259,7 +259,7 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	if result != nil {
 		r.earlier = result.Earlier.Seconds()
 	}
-	if peak := bench.Resident("self"); r.Stream != "" && err == nil && peak > 0 {
+	if peak := host.Resident("self"); r.Stream != "" && err == nil && peak > 0 {
 		fmt.Fprintf(r.Stderr, "took: %s of memory, %s\n", show.BytesText(float64(peak)), r.time())
 	}
 	return show.Interrupted(err, left)

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/host"
 )
 
 // A forecast is what a streaming evaluation will take.
@@ -104,7 +104,7 @@ func (f *forecast) checkDisk(dir string, held int64) error {
 }
 
 // freeBytes is a variable so that a test can simulate a full filesystem.
-var freeBytes = bench.FreeBytes
+var freeBytes = host.FreeBytes
 
 // stacksOf returns the number of models of a run with their original.
 func stacksOf(run *windows.Run) int {

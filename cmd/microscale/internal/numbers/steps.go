@@ -7,7 +7,6 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -15,14 +14,14 @@ import (
 // scale below it, and an FP32 scale. MAX is the maximum of the element format, SMAX
 // that of the scale format.
 var formulas = []struct{ global, block, fp32 string }{
-	behavior.EncodeFirst:      {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
-	behavior.EncodeFirst64:    {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
-	behavior.DecodeFirst:      {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
-	behavior.DecodeFirstBF16:  {"1/E with E = bf16(SMAX·MAX·bf16(1/amax of the tensor))", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
-	behavior.BlockOnly:        {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
-	behavior.BlockNearest:     {"fixed: only blocks have a scale", "amax/MAX", "amax/MAX"},
-	behavior.HalfScale:        {"fixed: only blocks have a scale", "", "64·fp16(amax/(64·MAX))"},
-	behavior.DecodeFirstTyped: {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
+	quant.EncodeFirst:      {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
+	quant.EncodeFirst64:    {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
+	quant.DecodeFirst:      {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
+	quant.DecodeFirstBF16:  {"1/E with E = bf16(SMAX·MAX·bf16(1/amax of the tensor))", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
+	quant.BlockOnly:        {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
+	quant.BlockNearest:     {"fixed: only blocks have a scale", "amax/MAX", "amax/MAX"},
+	quant.HalfScale:        {"fixed: only blocks have a scale", "", "64·fp16(amax/(64·MAX))"},
+	quant.DecodeFirstTyped: {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
 }
 
 // globalSteps returns the steps to the global scale.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -163,7 +163,7 @@ func (k *Comparison) parameters() int { return k.Config.Model.WithDefaults().Par
 
 // report returns the content of the report.
 func (k *Comparison) report() *report.Comparison {
-	c, m := &k.Config, bench.ThisMachine()
+	c, m := &k.Config, host.ThisMachine()
 	model, seeds := show.ParametersText(float64(k.parameters())), k.seeds()
 	return &report.Comparison{
 		Title:    "Training with " + strings.Join(names(k.recipes), ", "),

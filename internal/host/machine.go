@@ -1,4 +1,6 @@
-package bench
+// Package host reports what the machine and the operating system offer: the processor's name, the processors of
+// the process, free disk space, peak memory and processor time; and it pins threads to processors.
+package host
 
 import (
 	"bufio"
@@ -20,7 +22,7 @@ type Machine struct {
 
 // ThisMachine returns the machine on which the process runs.
 func ThisMachine() Machine {
-	return Machine{CPU: model(), Processors: Processors(), Tier: cpu.Best().String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	return Machine{CPU: model(), Processors: len(Processors()), Tier: cpu.Best().String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // model returns the processor's name as Linux reports it.

@@ -1,13 +1,13 @@
 //go:build !linux
 
-package bench
+package host
 
-func resetResident() {}
+func ResetResident() {}
 
-func resident() int64 { return Resident("self") }
+func PeakResident() int64 { return Resident("self") }
 
 // Resident returns the peak resident memory in bytes of a process, by its number; 0 if
 // unknown.
 func Resident(string) int64 { return 0 }
 
-func processorSeconds() float64 { return 0 }
+func ProcessorSeconds() float64 { return 0 }

@@ -1,4 +1,4 @@
-package bench
+package host
 
 import (
 	"fmt"
@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// resetResident resets the peak that resident returns.
-func resetResident() {
+// ResetResident resets the peak that PeakResident returns.
+func ResetResident() {
 	const peak = "5" // proc(5), clear_refs: reset the high water mark
 	_ = os.WriteFile("/proc/self/clear_refs", []byte(peak), 0)
 }
 
-// resident returns the peak resident memory of the process in bytes; 0 if unknown.
-func resident() int64 { return Resident("self") }
+// PeakResident returns the peak resident memory of the process in bytes; 0 if unknown.
+func PeakResident() int64 { return Resident("self") }
 
 // Resident returns the peak resident memory in bytes of a process, by its number; 0 if
 // unknown.
@@ -31,8 +31,8 @@ func Resident(process string) int64 {
 	return kilobytes << 10
 }
 
-// processorSeconds returns the processor time of the process, user and system; 0 if unknown.
-func processorSeconds() float64 {
+// ProcessorSeconds returns the processor time of the process, user and system; 0 if unknown.
+func ProcessorSeconds() float64 {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		return 0

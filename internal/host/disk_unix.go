@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd
 
-package bench
+package host
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package bench
+package host
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 )
 
 // given lists the processors available to the process at its start, before it pinned any
-// thread.
+// Thread.
 var given = func() []int {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -26,19 +26,19 @@ var given = func() []int {
 	return list
 }()
 
-// processors returns the processors available to this process.
-func processors() []int {
+// Processors returns the processors available to this process.
+func Processors() []int {
 	if len(given) == 0 {
 		return unknownProcessors()
 	}
 	return given
 }
 
-// thread returns the id of the calling thread.
-func thread() int { return unix.Gettid() }
+// Thread returns the id of the calling thread.
+func Thread() int { return unix.Gettid() }
 
-// pin restricts a thread to some processors and reports whether it succeeded.
-func pin(thread int, processors ...int) bool {
+// Pin restricts a thread to some processors and reports whether it succeeded.
+func Pin(thread int, processors ...int) bool {
 	var set unix.CPUSet
 	for _, p := range processors {
 		set.Set(p)
@@ -46,8 +46,8 @@ func pin(thread int, processors ...int) bool {
 	return unix.SchedSetaffinity(thread, &set) == nil
 }
 
-// threadTime returns the CPU time of the calling thread.
-func threadTime() time.Duration {
+// ThreadTime returns the CPU time of the calling thread.
+func ThreadTime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
 		return 0
@@ -55,9 +55,9 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// others returns the ids of the process's threads, except the given ones. A new thread
+// OtherThreads returns the ids of the process's threads, except the given ones. A new thread
 // inherits the processors of its parent.
-func others(but []int) []int {
+func OtherThreads(but []int) []int {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return nil
@@ -71,9 +71,9 @@ func others(but []int) []int {
 	return list
 }
 
-// waited returns how long all threads of the process that run now have waited for a
+// Waited returns how long all threads of the process that run now have waited for a
 // processor; 0 if the kernel does not count that.
-func waited() time.Duration {
+func Waited() time.Duration {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return 0
