@@ -35,7 +35,7 @@ func (a *Access) guard(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close") // unless the whole body is read: net/http would wait for it before it answers
 		}
 		if a.Loopback && !isLoopback(r.Host) {
-			writeError(w, forbidden("this server has the name %.100q only for other machines: use 127.0.0.1 or localhost", r.Host))
+			writeError(w, forbidden("%.100q is not a name of this machine: use 127.0.0.1 or localhost", r.Host))
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" {

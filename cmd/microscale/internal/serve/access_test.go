@@ -103,3 +103,24 @@ func TestCheckOrigin(t *testing.T) {
 		}
 	}
 }
+
+// TestEncoding checks that a compressed request is one clear error.
+func TestEncoding(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	for encoding, want := range map[string]int{"gzip": 415, "identity": 200, "": 200} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/completions", strings.NewReader(`{"prompt": "x", "max_tokens": 1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if encoding != "" {
+			r.Header.Set("Content-Encoding", encoding)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := body(t, answer); answer.StatusCode != want || (want == 415) != strings.Contains(text, "Content-Encoding") {
+			t.Errorf("%q: %d %s", encoding, answer.StatusCode, text)
+		}
+	}
+}

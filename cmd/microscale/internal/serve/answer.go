@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -210,6 +211,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 // respond answers a request, or returns an error before the answer begins. Only running requests, as many as there are
 // contexts, render templates and encode texts.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *requestBody) error {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return &apiError{status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("Content-Encoding %.40q is not supported: send the request without it", encoding)}
+	}
 	data, err := readBody(w, b)
 	if err != nil {
 		return err

@@ -29,22 +29,43 @@ type prompts struct {
 
 // UnmarshalJSON reads one of the four forms.
 func (p *prompts) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
 	var text string
-	var ids []int32
-	switch {
-	case string(data) == "null":
-	case json.Unmarshal(data, &text) == nil:
+	if json.Unmarshal(data, &text) == nil {
 		p.texts = []string{text}
-	case json.Unmarshal(data, &p.texts) == nil:
-	case json.Unmarshal(data, &ids) == nil:
-		p.texts, p.ids = nil, [][]int32{ids}
-	default:
-		p.texts = nil
-		if json.Unmarshal(data, &p.ids) != nil {
-			return badRequest("prompt", "prompt: want a string, token ids, or a list of either")
-		}
+		return nil
+	}
+	if texts, ok := listOf[string](data); ok {
+		p.texts = texts
+		return nil
+	}
+	if ids, ok := listOf[int32](data); ok {
+		p.ids = [][]int32{ids}
+		return nil
+	}
+	lists, ok := listOf[json.RawMessage](data)
+	for _, list := range lists {
+		ids, isList := listOf[int32](list)
+		p.ids, ok = append(p.ids, ids), ok && isList
+	}
+	if !ok {
+		return badRequest("prompt", "prompt: want a string, token ids, or a list of either")
 	}
 	return nil
+}
+
+// listOf returns the elements of a JSON list of which none is null, and reports whether it is one.
+func listOf[T any](data []byte) (list []T, ok bool) {
+	var elements []*T
+	if json.Unmarshal(data, &elements) != nil || elements == nil || slices.Contains(elements, nil) {
+		return nil, false
+	}
+	for _, e := range elements {
+		list = append(list, *e)
+	}
+	return list, true
 }
 
 // completion returns the tokens of the prompts.
