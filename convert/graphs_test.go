@@ -32,7 +32,7 @@ var graphs = map[string]struct {
 		`"head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16, "layer_types": ["sliding_attention"]`,
 		`{"model_type": "gemma2", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16}`},
 	"Gemma3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm", "self_attn.q_norm", "self_attn.k_norm"}, false, false,
-		`"head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16, "rope_parameters": {"full_attention": {"rope_theta": 1000000, "rope_type": "linear", "factor": 8}, "sliding_attention": {"rope_theta": 10000}}`,
+		`"head_dim": 64, "query_pre_attn_scalar": 64, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16, "rope_parameters": {"full_attention": {"rope_theta": 1000000, "rope_type": "linear", "factor": 8}, "sliding_attention": {"rope_theta": 10000}}`,
 		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 64, "sliding_window": 16, "rope_theta": 1000000, "rope_scaling": {"rope_type": "linear", "factor": 8}}`},
 }
 
@@ -119,7 +119,7 @@ func TestGGUFNorms(t *testing.T) {
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 		{"model.embed_tokens.weight", safetensors.BF16, 1, []int64{256, 128}}, {"model.norm.weight", safetensors.BF16, 0.25, []int64{128}},
 		{"model.layers.0.mlp.down_proj.weight", safetensors.BF16, 1, []int64{128, 64}},
-	}}, graphConfig("Gemma3ForCausalLM", `"sliding_window": 16`)))
+	}}, graphConfig("Gemma3ForCausalLM", `"sliding_window": 16, "head_dim": 64, "query_pre_attn_scalar": 64`)))
 	path := toGGUF(t, src, quant.MXFP4)
 	f, err := gguf.Open(path)
 	if err != nil {

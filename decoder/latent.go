@@ -1,7 +1,7 @@
 package decoder
 
 import (
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -41,12 +41,12 @@ func newLatent(a attentionPlan, hidden int, prefix string) *latent {
 		plan: p, heads: a.Heads,
 		queryUp: one("self_attn.q_proj", hidden, a.Heads*a.HeadDim, false),
 		down:    one("self_attn.kv_a_proj_with_mqa", hidden, p.Rank+p.Rotated, a.Bias),
-		norm:    nn.NewRMSNorm(prefix+"self_attn.kv_a_layernorm", p.Rank, llamacpp.LatentEpsilon),
+		norm:    nn.NewRMSNorm(prefix+"self_attn.kv_a_layernorm", p.Rank, family.LatentEpsilon),
 		up:      one("self_attn.kv_b_proj", p.Rank, a.Heads*(p.Plain+p.Value), false),
 	}
 	if p.QueryRank > 0 {
 		l.queryDown = one("self_attn.q_a_proj", hidden, p.QueryRank, a.Bias)
-		l.queryNorm = nn.NewRMSNorm(prefix+"self_attn.q_a_layernorm", p.QueryRank, llamacpp.LatentEpsilon)
+		l.queryNorm = nn.NewRMSNorm(prefix+"self_attn.q_a_layernorm", p.QueryRank, family.LatentEpsilon)
 		l.queryUp = one("self_attn.q_b_proj", p.QueryRank, a.Heads*a.HeadDim, false)
 	}
 	return l

@@ -104,7 +104,7 @@ layers 3–60: attention of 128 heads of 192, latent K and V of 512, latent Q of
 // TestUnrotatedLayers checks which layers of SmolLM3 have rotary embeddings if the configuration does not
 // say so: all but each fourth, as in transformers.
 func TestUnrotatedLayers(t *testing.T) {
-	p := planFor(t, `{"model_type": "smollm3", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 9, "num_attention_heads": 2}`)
+	p := planFor(t, `{"model_type": "smollm3", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 9, "num_attention_heads": 2, "num_key_value_heads": 2}`)
 	if text := p.String(); !strings.Contains(text, "layers 3 to 7, every 4: ") || !strings.Contains(text, "layers 0–2, 4–6, 8: ") {
 		t.Errorf("got\n%s", text)
 	}
@@ -122,7 +122,7 @@ func TestLayerRules(t *testing.T) {
 		`"model_type": "deepseek_v3", "n_routed_experts": 8, "n_shared_experts": 3, "num_experts_per_tok": 3, "moe_intermediate_size": 24`: {"layers 3–5: ", "shared expert 72, MLP 24 "},
 		`"model_type": "olmo3"`: {"layers 0–2, 4–5: attention of 2 heads of 32, scale 0.176777, window 4096", "layer 3: "},
 	} {
-		text := planFor(t, `{"vocab_size": 48, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 2, "head_dim": 32, `+rule+"}").String()
+		text := planFor(t, `{"vocab_size": 48, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, `+rule+"}").String()
 		for _, part := range want {
 			if !strings.Contains(text, part) {
 				t.Errorf("%s: got\n%swant %q", rule, text, part)

@@ -38,6 +38,8 @@ type Family struct {
 	Experts *Routing
 	// Latent: attention has latent queries, keys and values.
 	Latent bool
+	// GGUF: how llama.cpp runs the family. nil: it does not, or it is not known.
+	GGUF *GGUF
 }
 
 // Names are the tensors of a layer, after the prefix of the layer and without ".weight". Parts of one
@@ -167,6 +169,7 @@ var Families = []Family{
 		Keys:    []string{"mlp_bias", "rope_interleaved"},
 		Require: `{"hidden_act": "silu", "rope_interleaved": false}`,
 		Names:   llamaNames,
+		GGUF:    &GGUF{Name: "llama", Permuted: true},
 	},
 	{
 		Name: "mistral", Types: []string{"mistral"}, Class: "MistralForCausalLM",
@@ -174,6 +177,7 @@ var Families = []Family{
 			"num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-06, "sliding_window": 4096}`,
 		Keys: windowKeys, Require: `{"hidden_act": "silu", "attention_bias": false}`,
 		Names: llamaNames, Window: WindowRule{Kind: WindowAlways},
+		GGUF: &GGUF{Name: "llama", Permuted: true},
 	},
 	{
 		Name: "smollm3", Types: []string{"smollm3"}, Class: "SmolLM3ForCausalLM",
@@ -183,6 +187,7 @@ var Families = []Family{
 		Keys:    slices.Concat(qwenKeys, []string{"mlp_bias", "no_rope_layers", "no_rope_layer_interval"}),
 		Require: `{"hidden_act": "silu", "use_sliding_window": false}`,
 		Names:   llamaNames,
+		GGUF:    &GGUF{Name: "smollm3", Permuted: true},
 	},
 	{
 		Name: "qwen2", Types: []string{"qwen2"}, Class: "Qwen2ForCausalLM",
@@ -191,6 +196,7 @@ var Families = []Family{
 			"max_window_layers": 28}`,
 		Keys: qwenKeys, Require: `{"hidden_act": "silu", "use_mrope": false}`,
 		Names: llamaNames, Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
+		GGUF: &GGUF{Name: "qwen2"},
 	},
 	{
 		Name: "qwen3", Types: []string{"qwen3"}, Class: "Qwen3ForCausalLM",
@@ -199,6 +205,7 @@ var Families = []Family{
 			"max_window_layers": 28}`,
 		Keys: qwenKeys, Require: `{"hidden_act": "silu"}`,
 		Names: llamaNames, QueryNorm: HeadNorm, Window: WindowRule{Kind: WindowLate},
+		GGUF: &GGUF{Name: "qwen3"},
 	},
 	{
 		Name: "qwen2_moe", Types: []string{"qwen2_moe"}, Class: "Qwen2MoeForCausalLM",
@@ -209,6 +216,7 @@ var Families = []Family{
 		Keys: slices.Concat(qwenExperts, []string{"shared_expert_intermediate_size", "qkv_bias"}), Require: `{"hidden_act": "silu", "qkv_bias": true}`,
 		Names: llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
 		Experts: &Routing{Score: ScoreSoftmax, Width: true},
+		GGUF:    &GGUF{Name: "qwen2moe", Experts: &qwen2Experts},
 	},
 	{
 		Name: "qwen3_moe", Types: []string{"qwen3_moe"}, Class: "Qwen3MoeForCausalLM",
@@ -218,6 +226,7 @@ var Families = []Family{
 		Keys: qwenExperts, Require: `{"hidden_act": "silu"}`,
 		Names: llamaNames.withExperts("", "", ""), QueryNorm: HeadNorm, Window: WindowRule{Kind: WindowUsed},
 		Experts: &Routing{Score: ScoreSoftmax, Width: true},
+		GGUF:    &GGUF{Name: "qwen3moe", Experts: &qwen3Experts},
 	},
 	{
 		Name: "mixtral", Types: []string{"mixtral"}, Class: "MixtralForCausalLM",
@@ -231,6 +240,7 @@ var Families = []Family{
 			return n
 		}(),
 		Window: WindowRule{Kind: WindowAlways}, Experts: &Routing{Score: ScoreSoftmax, Normalize: true},
+		GGUF: &GGUF{Name: "llama", Permuted: true, Marker: "expert_count", Experts: &mixtralExperts},
 	},
 	{
 		Name: "gemma2", Types: []string{"gemma2"}, Class: "Gemma2ForCausalLM",
@@ -241,6 +251,9 @@ var Families = []Family{
 		Keys: gemmaKeys, Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
 		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
 		PlusOne: true, Window: WindowRule{WindowPattern, 2}, EmbedRoot: true, Gate: GateGELU,
+		GGUF: &GGUF{Name: "gemma2", Modules: gemmaModules, Scaled: 46, Keys: []GGUFKey{
+			{"attn_logit_softcapping", "attn_logit_softcapping", false}, {"final_logit_softcapping", "final_logit_softcapping", false}, ggufWindow,
+		}},
 	},
 	{
 		Name: "gemma3", Types: []string{"gemma3_text", "gemma3"}, Class: "Gemma3ForCausalLM",
@@ -252,6 +265,9 @@ var Families = []Family{
 		Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
 		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
 		PlusOne: true, QueryNorm: HeadNorm, Window: WindowRule{WindowPattern, 6}, LocalRope: true, EmbedRoot: true, Gate: GateGELU,
+		GGUF: &GGUF{Name: "gemma3", Modules: gemmaModules, Scaled: 62, Keys: []GGUFKey{
+			ggufWindow,
+		}},
 	},
 	{
 		Name: "phi3", Types: []string{"phi3"}, Class: "Phi3ForCausalLM",
@@ -260,13 +276,21 @@ var Families = []Family{
 		Keys:    []string{"sliding_window", "original_max_position_embeddings", "full_attn_mod", "interpolate_factor"}, // transformers ignores the last two
 		Require: `{"hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "lm_head_bias": false}`,
 		Names:   llamaNames.fused(true), Window: WindowRule{Kind: WindowAlways},
+		GGUF: &GGUF{Name: "phi3", Partial: true, LongRope: true, Modules: [][2]string{
+			{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"},
+		}},
 	},
 	{
 		Name: "granite", Types: []string{"granite"}, Class: "GraniteForCausalLM",
 		Defaults: `{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
-			"max_position_embeddings": 2048, "rms_norm_eps": 1e-06}`,
+			"max_position_embeddings": 2048, "rms_norm_eps": 1e-06, "embedding_multiplier": 1, "residual_multiplier": 1,
+			"attention_multiplier": 1, "logits_scaling": 1}`,
 		Keys: []string{"mlp_bias", "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"}, Require: `{"hidden_act": "silu"}`,
 		Names: llamaNames,
+		GGUF: &GGUF{Name: "granite", Permuted: true, Keys: []GGUFKey{
+			{"embedding_scale", "embedding_multiplier", false}, {"residual_scale", "residual_multiplier", false},
+			{"attention.scale", "attention_multiplier", false}, {"logit_scale", "logits_scaling", false},
+		}},
 	},
 	{
 		Name: "olmo2", Types: []string{"olmo2"}, Class: "Olmo2ForCausalLM",
@@ -274,6 +298,9 @@ var Families = []Family{
 			"max_position_embeddings": 2048, "rms_norm_eps": 1e-05}`,
 		Require: `{"hidden_act": "silu"}`,
 		Names:   llamaNames.norms("", "post_attention_layernorm", "", "post_feedforward_layernorm"), QueryNorm: WholeNorm,
+		GGUF: &GGUF{Name: "olmo2", Modules: [][2]string{
+			{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
+		}},
 	},
 	{
 		Name: "olmo3", Types: []string{"olmo3"}, Class: "Olmo3ForCausalLM",
@@ -282,6 +309,9 @@ var Families = []Family{
 		Keys: windowKeys, Require: `{"hidden_act": "silu"}`,
 		Names:     llamaNames.norms("", "post_attention_layernorm", "", "post_feedforward_layernorm"),
 		QueryNorm: WholeNorm, Window: WindowRule{WindowPattern, 4}, LocalRope: true,
+		GGUF: &GGUF{Name: "olmo2", Marker: "attention.sliding_window", Listed: true, Keys: []GGUFKey{ggufWindow}, Modules: [][2]string{
+			{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
+		}},
 	},
 	{
 		Name: "gpt-oss", Types: []string{"gpt_oss"}, Class: "GptOssForCausalLM",
@@ -296,6 +326,8 @@ var Families = []Family{
 			return n
 		}(),
 		Bias: BiasEverywhere, Sinks: true, Window: WindowRule{WindowPattern, 2}, Gate: GateClamped, Experts: &Routing{Score: ScoreChosen},
+		GGUF: &GGUF{Name: "gpt-oss", Modules: gptOSSModules, Tensors: gptOSSTensors, Joined: gptOSSJoined, Experts: &gptOSSExperts, Unrounded: true,
+			Constants: map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702}, Keys: []GGUFKey{ggufWindow}},
 	},
 	{
 		Name: "glm4", Types: []string{"glm4"}, Class: "Glm4ForCausalLM",
@@ -305,6 +337,10 @@ var Families = []Family{
 		Require: `{"hidden_act": "silu"}`,
 		Names:   llamaNames.norms("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm").fused(false),
 		Bias:    BiasQKVByKey, Interleaved: true,
+		GGUF: &GGUF{Name: "glm4", Partial: true, Modules: [][2]string{
+			{"post_self_attn_layernorm", "post_attention_norm"}, {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"},
+			{"mlp.gate_up_proj", "ffn_up"},
+		}},
 	},
 	{
 		Name: "deepseek-v3", Types: []string{"deepseek_v3"}, Class: "DeepseekV3ForCausalLM",
@@ -320,6 +356,8 @@ var Families = []Family{
 		Require: `{"hidden_act": "silu", "rope_interleave": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1}`,
 		Names:   llamaNames.withExperts("mlp.shared_experts", "", "mlp.gate.e_score_correction_bias"), Interleaved: true, Latent: true,
 		Experts: &Routing{Score: ScoreSigmoid, Normalize: true, Width: true},
+		GGUF: &GGUF{Name: "deepseek2", Modules: deepSeekModules, Tensors: deepSeekTensors, Experts: &deepSeekExperts, Unscaled: deepSeekUnscaled,
+			Constants: map[string]float64{"rms_norm_eps": LatentEpsilon, "moe_layer_freq": 1}, Keys: deepSeekKeys},
 	},
 }
 

@@ -56,6 +56,7 @@ type Settings struct {
 	DenseLayers   []int `json:"mlp_only_layers"`
 	FirstDense    int   `json:"first_k_dense_replace"`
 
+	NextLayers    int     `json:"num_nextn_predict_layers"` // after the last, for further tokens
 	Groups        int     `json:"n_group"`
 	ChosenGroups  int     `json:"topk_group"`
 	RoutedScaling float64 `json:"routed_scaling_factor"`
@@ -69,18 +70,10 @@ type Settings struct {
 // Read parses a config.json. A decoder that this package does not compute is an error that
 // matches errors.ErrUnsupported, and so is a key that the family does not know.
 func Read(data []byte) (*Family, *Settings, error) {
-	keys, err := configurationKeys(data)
+	keys, null, err := givenKeys(data)
 	if err != nil {
 		return nil, nil, err
 	}
-	var null []string // these have no default
-	maps.DeleteFunc(keys, func(key string, value json.RawMessage) bool {
-		if string(value) != "null" {
-			return false
-		}
-		null = append(null, key)
-		return true
-	})
 	var head struct {
 		ModelType     string   `json:"model_type"`
 		Architectures []string `json:"architectures"`
@@ -92,34 +85,62 @@ func Read(data []byte) (*Family, *Settings, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	s, err := f.settings(keys, null)
+	return f, s, err
+}
+
+// Read parses a config.json of the family, whatever its model_type.
+func (f *Family) Read(data []byte) (*Settings, error) {
+	keys, null, err := givenKeys(data)
+	if err != nil {
+		return nil, err
+	}
+	return f.settings(keys, null)
+}
+
+// settings returns the settings for the keys that are given, and for those that are null.
+func (f *Family) settings(keys map[string]json.RawMessage, null []string) (*Settings, error) {
 	if err := f.checkKeys(keys); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s := &Settings{}
 	if err := f.setDefaults(s, keys, null); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := decode(keys, s); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if s.Microscale.Vocabulary == "" {
 		s.Microscale.Vocabulary = tokenizer
 	}
 	if f.Latent {
 		if err := s.latentHeads(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	s.Config = s.Config.WithDefaults()
 	r, err := s.Rope(f, FullLayer)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s.RopeTheta = r.Theta
 	if err := s.Validate(); err != nil {
-		return nil, nil, fmt.Errorf("config.json: %w", err)
+		return nil, fmt.Errorf("config.json: %w", err)
 	}
-	return f, s, nil
+	return s, nil
+}
+
+// givenKeys returns the keys of a configuration that have values, and those that are null.
+func givenKeys(data []byte) (keys map[string]json.RawMessage, null []string, err error) {
+	keys, err = configurationKeys(data)
+	maps.DeleteFunc(keys, func(key string, value json.RawMessage) bool {
+		if string(value) != "null" {
+			return false
+		}
+		null = append(null, key) // these have no default
+		return true
+	})
+	return keys, null, err
 }
 
 // latentHeads sets the sizes of heads that package nn computes for latent attention.
@@ -141,6 +162,26 @@ func (s *Settings) latentHeads() error {
 		return Unsupported(fmt.Errorf("config.json: v_head_dim is %d: only up to %d, the size of a head of keys, is supported", s.ValueDim, s.HeadDim))
 	}
 	return nil
+}
+
+// Default returns what a configuration without keys stands for. It panics if the defaults of the row are no
+// JSON object.
+func (f *Family) Default() Settings {
+	var s Settings
+	if err := f.setDefaults(&s, nil, nil); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// DefaultOf returns the default of a key.
+func (f *Family) DefaultOf(key string) (value json.RawMessage, ok bool) {
+	defaults := map[string]json.RawMessage{}
+	if json.Unmarshal([]byte(f.Defaults), &defaults) != nil {
+		return nil, false
+	}
+	value, ok = defaults[key]
+	return value, ok
 }
 
 // setDefaults sets the defaults of the family, except those of keys that are null, and of a number of

@@ -34,24 +34,24 @@ func count(of func(c *config) int) func(m *Model) any {
 
 // parameters has what all architectures have. A file is written in this order.
 var parameters = []parameter{
-	{"block_count", "num_hidden_layers", count(func(c *config) int { return c.Layers })},
-	{"context_length", "max_position_embeddings", count(func(c *config) int { return c.ContextLength })},
+	{"block_count", "num_hidden_layers", count(func(c *config) int { return c.NumHiddenLayers })},
+	{"context_length", "max_position_embeddings", count(func(c *config) int { return c.MaxPositionEmbeddings })},
 	{"embedding_length", "hidden_size", count(func(c *config) int { return c.HiddenSize })},
 	{"feed_forward_length", "intermediate_size", count(func(c *config) int { return c.IntermediateSize })},
-	{"attention.head_count", "num_attention_heads", count(func(c *config) int { return c.Heads })},
-	{"attention.head_count_kv", "num_key_value_heads", count(func(c *config) int { return c.KeyValueHeads })},
+	{"attention.head_count", "num_attention_heads", count(func(c *config) int { return c.NumAttentionHeads })},
+	{"attention.head_count_kv", "num_key_value_heads", count(func(c *config) int { return c.NumKeyValueHeads })},
 	{"attention.key_length", "head_dim", count(func(c *config) int { return c.HeadDim })},
 	{"attention.value_length", "", count(func(c *config) int { return cmp.Or(c.ValueDim, c.HeadDim) })},
-	{"attention.layer_norm_rms_epsilon", "rms_norm_eps", func(m *Model) any { return float32(*m.config.RMSNormEps) }},
+	{"attention.layer_norm_rms_epsilon", "rms_norm_eps", func(m *Model) any { return float32(m.config.RMSNormEps) }},
 	{"vocab_size", "", count(func(c *config) int { return c.VocabSize })}, // a reader counts the rows of the embeddings
 }
 
 // rows returns the parameters of the architecture.
 func (a architecture) rows() []parameter {
-	if a.experts == nil {
+	if a.Experts == nil {
 		return parameters
 	}
-	return slices.Concat(parameters, a.experts.parameters())
+	return slices.Concat(parameters, expertParameters(a.Experts))
 }
 
 // hyperparameters adds the metadata keys of config.json.
@@ -72,25 +72,25 @@ func (m *Model) hyperparameters() error {
 func configuration(f *gguf.File) (json.RawMessage, error) {
 	class, a := architectureOf(f)
 	embedding, ok := f.Lookup("token_embd.weight")
-	if a.name == "" || !ok || len(embedding.Shape) != 2 {
+	if a.Name == "" || !ok || len(embedding.Shape) != 2 {
 		return nil, nil // no model
 	}
-	c := map[string]any{"architectures": []string{class}, "model_type": a.modelType, "vocab_size": embedding.Shape[0], "torch_dtype": torchDtype(f)}
+	c := map[string]any{"architectures": []string{class}, "model_type": a.family.Types[0], "vocab_size": embedding.Shape[0], "torch_dtype": torchDtype(f)}
 	for _, p := range a.rows() {
-		if n := f.Value(a.name + "." + p.metadata); n != nil && p.config != "" {
+		if n := f.Value(a.Name + "." + p.metadata); n != nil && p.config != "" {
 			c[p.config] = number(n)
 		}
 	}
-	for _, k := range a.keys {
-		if n := f.Value(a.name + "." + k.metadata); n != nil {
-			c[k.config] = number(n)
+	for _, k := range a.Keys {
+		if n := f.Value(a.Name + "." + k.Metadata); n != nil {
+			c[k.Config] = number(n)
 		}
 	}
 	a.complete(f, c)
 	_, separate := f.Lookup("output.weight")
 	c["tie_word_embeddings"] = !separate
-	if _, biased := f.Lookup("blk.0.attn_q.bias"); biased && a.biasKey != "" {
-		c[a.biasKey] = true
+	if _, biased := f.Lookup("blk.0.attn_q.bias"); biased && (a.family.Bias == family.BiasByKey || a.family.Bias == family.BiasQKVByKey) {
+		c["attention_bias"] = true
 	}
 	if _, biased := f.Lookup("blk.0.ffn_down.bias"); biased {
 		c["mlp_bias"] = true
@@ -101,7 +101,7 @@ func configuration(f *gguf.File) (json.RawMessage, error) {
 	if err := ropeParameters(f, a, c); err != nil {
 		return nil, err
 	}
-	if a.latent {
+	if a.family.Latent {
 		a.completeLatent(f, c)
 	}
 	for _, p := range a.unknown(f) {
@@ -115,33 +115,33 @@ var tokenKeys = map[string]string{"bos_token_id": "bos_token_id", "eos_token_id"
 
 // complete sets what follows from several values of the metadata, and what llama.cpp has by default.
 func (a architecture) complete(f *gguf.File, c map[string]any) {
-	count := func(key string) int { return f.Count(a.name + "." + key) }
+	count := func(key string) int { return f.Count(a.Name + "." + key) }
 	headDim, rotated := a.headDim(f), count("rope.dimension_count")
 	if headDim > 0 {
 		c["head_dim"] = headDim
 	}
-	if a.partial && headDim > 0 && rotated > 0 {
+	if a.Partial && headDim > 0 && rotated > 0 {
 		c["partial_rotary_factor"] = number(float64(rotated) / float64(headDim))
 	}
 	if heads := count("attention.head_count"); c["num_key_value_heads"] == nil && heads > 0 {
 		c["num_key_value_heads"] = heads
 	}
 	c["rope_theta"] = number(float64(defaultTheta)) // that of llama.cpp for every architecture
-	if theta := f.Value(a.name + ".rope.freq_base"); theta != nil {
+	if theta := f.Value(a.Name + ".rope.freq_base"); theta != nil {
 		c["rope_theta"] = number(theta)
 	}
-	if list, ok := f.Value(a.name + "." + windowList).([]bool); ok && a.windowed > 0 {
+	if list, ok := f.Value(a.Name + "." + windowList).([]bool); ok && a.windowed() > 0 {
 		c["layer_types"] = layerTypes(list)
 	}
-	if a.scaled > 0 {
+	if a.Scaled > 0 {
 		c["query_pre_attn_scalar"] = a.queryScalar(count("block_count"), headDim, count("embedding_length"), count("attention.head_count"))
 	}
-	if e := a.experts; e != nil && e.configured {
-		c["norm_topk_prob"] = e.normalized
+	if e := a.Experts; e != nil && e.Configured {
+		c["norm_topk_prob"] = e.Normalized
 	}
-	c["hidden_act"] = "silu"
-	if a.activation != "" {
-		c["hidden_act"], c["hidden_activation"] = a.activation, a.activation
+	c["hidden_act"] = a.activation()
+	if a.family.Gate == family.GateGELU {
+		c["hidden_activation"] = a.activation()
 	}
 }
 
@@ -175,9 +175,9 @@ func torchDtype(f *gguf.File) string {
 
 // headDim returns the elements of an attention head; 0 if the metadata lacks them.
 func (a architecture) headDim(f *gguf.File) int {
-	d, heads := f.Count(a.name+".attention.key_length"), f.Count(a.name+".attention.head_count")
+	d, heads := f.Count(a.Name+".attention.key_length"), f.Count(a.Name+".attention.head_count")
 	if d == 0 && heads > 0 {
-		d = f.Count(a.name+".embedding_length") / heads
+		d = f.Count(a.Name+".embedding_length") / heads
 	}
 	return d
 }
@@ -200,7 +200,7 @@ func number(value any) any {
 // ropeParameters sets rope_scaling. The divisors of Llama 3 are a tensor. Without parameters of
 // Llama 3 that give them, they are a LongRoPE with the same divisors for all lengths.
 func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
-	key := func(name string) any { return f.Value(a.name + ".rope." + name) }
+	key := func(name string) any { return f.Value(a.Name + ".rope." + name) }
 	if ok, err := longOf(f, a, c); ok || err != nil {
 		return err
 	}
@@ -236,11 +236,11 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 		return nil
 	}
 	r := map[string]any{"rope_type": kind}
-	if x, ok := f.Value(a.name + "." + attentionFactor).(float32); ok && kind == "yarn" {
+	if x, ok := f.Value(a.Name + "." + attentionFactor).(float32); ok && kind == "yarn" {
 		factor, _ := key("scaling.factor").(float32)
 		r["attention_factor"] = number(float64(x) * YaRNMagnitude(1, float64(factor)))
 	}
-	if kind == "yarn" && a.unrounded {
+	if kind == "yarn" && a.Unrounded {
 		r["truncate"] = false
 	}
 	for _, row := range scalingKeys {

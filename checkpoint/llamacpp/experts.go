@@ -6,60 +6,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// experts describes the layout of a mixture of experts in a layer. A checkpoint has separate
-// matrices for each expert; llama.cpp stacks those of all experts in one tensor.
-type experts struct {
-	module     string      // followed by the number of the expert
-	parts      [][2]string // modules of an expert, and their stacked tensors
-	beside     [][2]string // other modules of the layer, like the rows of inLayer
-	routed     bool        // config.json has the keys of DeepSeek
-	fused      bool        // the checkpoint has all experts of a layer in one tensor, and their width as intermediate_size
-	configured bool        // config.json has the width, norm_topk_prob and the dense layers, as that of Qwen
-	shared     bool        // another expert gets all tokens
-	normalized bool        // llama.cpp normalizes the weights of the chosen experts to a sum of 1
-}
-
-// Sources: the converter's classes for these models (conversion/llama.py, qwen.py), the tables
-// of package gguf, and the calls of build_moe_ffn in the loader's graphs.
-var (
-	mixtral = experts{
-		module:     "block_sparse_moe.experts",
-		parts:      [][2]string{{"w1", "ffn_gate_exps"}, {"w2", "ffn_down_exps"}, {"w3", "ffn_up_exps"}},
-		beside:     [][2]string{{"block_sparse_moe.gate", router}},
-		normalized: true,
-	}
-	qwenParts    = [][2]string{{"gate_proj", "ffn_gate_exps"}, {"down_proj", "ffn_down_exps"}, {"up_proj", "ffn_up_exps"}}
-	qwen2Experts = experts{
-		module: "mlp.experts",
-		parts:  qwenParts,
-		beside: [][2]string{
-			{"mlp.gate", router}, {"mlp.shared_expert_gate", sharedRouter},
-			{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"}, {"mlp.shared_expert.down_proj", "ffn_down_shexp"}, {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-		},
-		configured: true,
-		shared:     true,
-	}
-	qwen3Experts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.gate", router}}, configured: true, normalized: true}
-
-	gptOSSExperts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.router", router}}, fused: true}
-)
-
-// The modules that choose experts. The shared expert's module is a matrix of one row in
-// checkpoints and a vector in GGUF.
-const (
-	router       = "ffn_gate_inp"
-	sharedRouter = "ffn_gate_inp_shexp"
+	"github.com/microscale-go/microscale/family"
 )
 
 // isRouter reports whether a tensor of a GGUF file is the weight of a module that chooses
 // experts.
 func isRouter(name string) bool {
-	return strings.HasSuffix(name, "."+router+".weight") || isSharedRouter(name)
+	return strings.HasSuffix(name, "."+family.GGUFRouter+".weight") || isSharedRouter(name)
 }
 
-func isSharedRouter(name string) bool { return strings.HasSuffix(name, "."+sharedRouter+".weight") }
+func isSharedRouter(name string) bool {
+	return strings.HasSuffix(name, "."+family.GGUFSharedRouter+".weight")
+}
 
 // Shape returns the shape in the GGUF file of a tensor with the given shape in the checkpoint.
 // For an expert, it is the shape of one expert in the stacked tensor.
@@ -88,15 +47,15 @@ var (
 
 // placeExpert returns the place of a matrix of an expert. ok is false for other tensors.
 func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
-	e, found := m.architecture.experts, expertName.FindStringSubmatch(name)
-	if e == nil || found == nil || found[2] != e.module {
+	e, found := m.architecture.Experts, expertName.FindStringSubmatch(name)
+	if e == nil || found == nil || found[2] != e.Module {
 		return Place{}, false, nil
 	}
 	n, err := strconv.Atoi(found[3])
 	if err != nil || n >= m.config.experts() {
 		return Place{}, false, fmt.Errorf("tensor %s: it belongs to expert %s, but config.json has %d experts", name, found[3], m.config.experts())
 	}
-	for _, part := range e.parts {
+	for _, part := range e.Parts {
 		if part[0] == found[4] {
 			return Place{Name: "blk." + found[1] + "." + part[1] + ".weight", Experts: m.config.experts(), Expert: n}, true, nil
 		}
@@ -108,15 +67,15 @@ func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
 // tensor of its scales; nil for other tensors.
 func (a architecture) originals(name string, shape []int64) (names []string) {
 	found := expertsName.FindStringSubmatch(name)
-	if a.experts == nil || a.experts.fused || found == nil || len(shape) == 0 || shape[0] > maxExperts {
+	if a.Experts == nil || a.Experts.Fused || found == nil || len(shape) == 0 || shape[0] > maxExperts {
 		return nil
 	}
-	for _, part := range a.experts.parts {
+	for _, part := range a.Experts.Parts {
 		if part[1] != found[2] {
 			continue
 		}
 		for n := range shape[0] {
-			names = append(names, fmt.Sprintf("model.layers.%s.%s.%d.%s%s", found[1], a.experts.module, n, part[0], found[3]))
+			names = append(names, fmt.Sprintf("model.layers.%s.%s.%d.%s%s", found[1], a.Experts.Module, n, part[0], found[3]))
 		}
 	}
 	return names
@@ -125,10 +84,13 @@ func (a architecture) originals(name string, shape []int64) (names []string) {
 // experts returns the number of experts in a layer.
 func (c config) experts() int { return max(c.LocalExperts, c.Experts, c.RoutedExperts) }
 
+// normalizes reports whether the weights of the chosen experts sum to one.
+func (c config) normalizes() bool { return c.NormTopK != nil && *c.NormTopK }
+
 // checkExperts returns an error if llama.cpp would compute the mixture differently.
 func (m *Model) checkExperts() error {
 	c, a := &m.config, m.architecture
-	e := a.experts
+	e := a.Experts
 	switch {
 	case e == nil && c.experts() > 0:
 		return fmt.Errorf("a mixture of %d experts: %s is written as dense models only", c.experts(), c.Architectures[0])
@@ -136,18 +98,18 @@ func (m *Model) checkExperts() error {
 		return nil
 	case c.experts() <= 0 || c.experts() > maxExperts:
 		return fmt.Errorf("the number of experts is %d, but llama.cpp supports 1 to %d: fetch it again", c.experts(), maxExperts)
-	case c.ExpertsUsed <= 0 || c.ExpertsUsed > c.experts():
-		return fmt.Errorf("num_experts_per_tok is %d of %d experts: fetch it again", c.ExpertsUsed, c.experts())
-	case !e.configured:
+	case c.ExpertsChosen <= 0 || c.ExpertsChosen > c.experts():
+		return fmt.Errorf("num_experts_per_tok is %d of %d experts: fetch it again", c.ExpertsChosen, c.experts())
+	case !e.Configured:
 		return nil
-	case c.ExpertSize <= 0:
+	case c.ExpertWidth <= 0:
 		return fmt.Errorf("moe_intermediate_size is missing or not a positive number: fetch it again")
-	case e.shared && c.SharedExpertSize <= 0:
+	case e.Shared && c.SharedWidth <= 0:
 		return fmt.Errorf("shared_expert_intermediate_size is missing or not a positive number: fetch it again")
-	case c.Normalize != e.normalized:
-		return fmt.Errorf("norm_topk_prob is %v, and llama.cpp runs %s with %v", c.Normalize, a.name, e.normalized)
+	case c.normalizes() != e.Normalized:
+		return fmt.Errorf("norm_topk_prob is %v, and llama.cpp runs %s with %v", c.normalizes(), a.Name, e.Normalized)
 	case len(c.DenseLayers) > 0, c.SparseStep > 1:
-		return fmt.Errorf("some layers have no experts (mlp_only_layers, decoder_sparse_step), and llama.cpp runs %s with experts in all", a.name)
+		return fmt.Errorf("some layers have no experts (mlp_only_layers, decoder_sparse_step), and llama.cpp runs %s with experts in all", a.Name)
 	}
 	return nil
 }
@@ -156,23 +118,23 @@ func (m *Model) checkExperts() error {
 const maxExperts = 512
 
 // parameters returns the parameters of a mixture of experts.
-func (e *experts) parameters() []parameter {
+func expertParameters(e *family.GGUFExperts) []parameter {
 	rows := []parameter{
 		{"expert_count", "num_local_experts", count(func(c *config) int { return c.experts() })},
-		{"expert_used_count", "num_experts_per_tok", count(func(c *config) int { return c.ExpertsUsed })},
+		{"expert_used_count", "num_experts_per_tok", count(func(c *config) int { return c.ExpertsChosen })},
 	}
 	switch {
-	case e.routed:
+	case e.Routed:
 		rows[0].config = "n_routed_experts"
-		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertSize })})
-	case e.fused:
+		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertWidth })})
+	case e.Fused:
 		rows = append(rows, parameter{"expert_feed_forward_length", "", count(func(c *config) int { return c.IntermediateSize })})
-	case e.configured:
+	case e.Configured:
 		rows[0].config = "num_experts"
-		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertSize })})
+		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertWidth })})
 	}
-	if e.shared {
-		rows = append(rows, parameter{"expert_shared_feed_forward_length", "shared_expert_intermediate_size", count(func(c *config) int { return c.SharedExpertSize })})
+	if e.Shared {
+		rows = append(rows, parameter{"expert_shared_feed_forward_length", "shared_expert_intermediate_size", count(func(c *config) int { return c.SharedWidth })})
 	}
 	return rows
 }

@@ -77,15 +77,15 @@ func TestExperts(t *testing.T) {
 // TestRejectedExperts: mixtures that llama.cpp computes differently or does not support.
 func TestRejectedExperts(t *testing.T) {
 	for members, want := range map[string]string{
-		`"num_local_experts": 8`:                              "a mixture of 8 experts: LlamaForCausalLM is written as dense models only",
-		asMixtral + `, "num_local_experts": null`:             "the number of experts is 0",
+		`"num_local_experts": 8`:                              `the key "num_local_experts", with the value 8, is not known for llama`,
+		asMixtral + `, "num_local_experts": 0`:                "the number of experts is 0",
 		asMixtral + `, "num_local_experts": 1000`:             "the number of experts is 1000, but llama.cpp supports 1 to 512",
 		asMixtral + `, "num_experts_per_tok": 9`:              "num_experts_per_tok is 9 of 8 experts",
 		asQwen3MoE + `, "norm_topk_prob": false`:              "norm_topk_prob is false, and llama.cpp runs qwen3moe with true",
 		asQwen2MoE + `, "norm_topk_prob": true`:               "norm_topk_prob is true, and llama.cpp runs qwen2moe with false",
 		asQwen3MoE + `, "mlp_only_layers": [1]`:               "some layers have no experts",
 		asQwen3MoE + `, "decoder_sparse_step": 2`:             "some layers have no experts",
-		asQwen3MoE + `, "moe_intermediate_size": null`:        "moe_intermediate_size is missing",
+		asQwen3MoE + `, "moe_intermediate_size": 0`:           "moe_intermediate_size is missing",
 		asQwen2MoE + `, "shared_expert_intermediate_size": 0`: "shared_expert_intermediate_size is missing",
 	} {
 		if _, err := Describe(open(t, map[string]string{"config.json": with(t, "{"+members+"}")})); err == nil || !strings.Contains(err.Error(), want) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/gguf"
 )
 
@@ -15,14 +16,14 @@ func (v *view) addJoined(t gguf.TensorInfo, a architecture) bool {
 	if parts == nil {
 		return false
 	}
-	for _, j := range a.joined {
+	for _, j := range a.Joined {
 		both, ok := v.bothOf(parts[1], j)
 		if !ok {
 			continue
 		}
 		switch t.Name {
 		case both[0].Name:
-			v.join(fmt.Sprintf("model.layers.%s.%s", parts[1], j.name), both)
+			v.join(fmt.Sprintf("model.layers.%s.%s", parts[1], j.Name), both)
 			return true
 		case both[1].Name:
 			return true // part of it
@@ -35,7 +36,7 @@ func (v *view) addJoined(t gguf.TensorInfo, a architecture) bool {
 // weight for all experts has one global scale.
 func (v *view) onesOf(t gguf.TensorInfo, a architecture) bool {
 	w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight")
-	if !ok || w.Type != gguf.NVFP4 || a.experts == nil || !a.experts.fused || !expertsName.MatchString(t.Name) || !strings.HasSuffix(t.Name, scaleSuffix) {
+	if !ok || w.Type != gguf.NVFP4 || a.Experts == nil || !a.Experts.Fused || !expertsName.MatchString(t.Name) || !strings.HasSuffix(t.Name, scaleSuffix) {
 		return false
 	}
 	scales, err := readFloats(v.file, t)
@@ -43,8 +44,8 @@ func (v *view) onesOf(t gguf.TensorInfo, a architecture) bool {
 }
 
 // bothOf returns the tensors of a layer that are joined. ok is false if they are not alike.
-func (v *view) bothOf(layer string, j joined) (both [2]gguf.TensorInfo, ok bool) {
-	for i, name := range j.parts {
+func (v *view) bothOf(layer string, j family.GGUFJoined) (both [2]gguf.TensorInfo, ok bool) {
+	for i, name := range j.Parts {
 		if both[i], ok = v.file.Lookup("blk." + layer + "." + name); !ok {
 			return both, false
 		}

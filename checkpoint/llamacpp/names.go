@@ -58,7 +58,7 @@ func (m *Model) Place(name string, shape []int64) (Place, error) {
 	}
 	known, ok := m.architecture.known(name)
 	if !ok {
-		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention", name, m.architecture.name)
+		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention", name, m.architecture.Name)
 	}
 	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known) || strings.HasSuffix(known, ".bias"), Add: m.architecture.above(known), Unscaled: m.architecture.ignoresScale(known)}
 	if p.HeadDim > 0 && (len(shape) == 0 || shape[0]%int64(p.HeadDim) != 0) {
@@ -74,18 +74,18 @@ func (m *Model) predictsFurther(name string) bool {
 		return false
 	}
 	n, err := strconv.Atoi(parts[1])
-	return err == nil && n >= m.config.Layers
+	return err == nil && n >= m.config.NumHiddenLayers
 }
 
 // ignoresScale reports whether llama.cpp reads no global scale of a weight.
 func (a architecture) ignoresScale(name string) bool {
 	parts := blockName.FindStringSubmatch(name)
-	return parts != nil && slices.Contains(a.unscaled, strings.TrimSuffix(parts[2], ".weight"))
+	return parts != nil && slices.Contains(a.Unscaled, strings.TrimSuffix(parts[2], ".weight"))
 }
 
 // headDim returns the rows of a head if the rows of the tensor are reordered; 0 otherwise.
 func (m *Model) headDim(name string) int {
-	if m.architecture.permuted && (strings.Contains(name, ".self_attn.q_proj.") || strings.Contains(name, ".self_attn.k_proj.")) {
+	if m.architecture.Permuted && (strings.Contains(name, ".self_attn.q_proj.") || strings.Contains(name, ".self_attn.k_proj.")) {
 		return m.config.HeadDim
 	}
 	return 0
@@ -116,16 +116,16 @@ func (p Place) Source(r int) int {
 
 // inLayer returns the module names of a layer. The first row of a name counts.
 func (a architecture) inLayer() [][2]string {
-	rows := slices.Concat(a.modules, inLayer)
-	if a.experts != nil {
-		rows = append(rows, a.experts.beside...)
+	rows := slices.Concat(a.Modules, inLayer)
+	if a.Experts != nil {
+		rows = append(rows, a.Experts.Beside...)
 	}
 	return rows
 }
 
 // known returns the name in a GGUF file of a tensor of the checkpoint. ok is false if the tables lack it.
 func (a architecture) known(name string) (_ string, ok bool) {
-	if found, ok := rename(name, a.tensors, layerName, "blk.%s.%s", 0); ok {
+	if found, ok := rename(name, a.Tensors, layerName, "blk.%s.%s", 0); ok {
 		return found, true
 	}
 	return translate(name, outside, a.inLayer(), layerName, "blk.%s.%s", 0)
@@ -134,7 +134,7 @@ func (a architecture) known(name string) (_ string, ok bool) {
 // original returns the checkpoint's name of a tensor of a GGUF file. ok is false if the tables
 // lack it.
 func (a architecture) original(name string) (_ string, ok bool) {
-	if found, ok := rename(name, a.tensors, blockName, "model.layers.%s.%s", 1); ok {
+	if found, ok := rename(name, a.Tensors, blockName, "model.layers.%s.%s", 1); ok {
 		return found, true
 	}
 	return translate(name, outside, a.inLayer(), blockName, "model.layers.%s.%s", 1)

@@ -5,51 +5,24 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/gguf"
 )
 
-// rope has the parameters of rotary embeddings and of their scaling to contexts beyond the
-// training length.
-type rope struct {
-	Theta           *float64  `json:"rope_theta"`
-	Type            string    `json:"rope_type"`
-	OldType         string    `json:"type"` // older configurations, in place of rope_type
-	Factor          *float64  `json:"factor"`
-	LowFrequency    *float64  `json:"low_freq_factor"`
-	HighFrequency   *float64  `json:"high_freq_factor"`
-	OriginalLength  *float64  `json:"original_max_position_embeddings"`
-	AttentionFactor *float64  `json:"attention_factor"`
-	BetaFast        *float64  `json:"beta_fast"`
-	BetaSlow        *float64  `json:"beta_slow"`
-	PartialRotary   *float64  `json:"partial_rotary_factor"`
-	ShortFactor     []float32 `json:"short_factor"` // of LongRoPE
-	LongFactor      []float32 `json:"long_factor"`
-	MScale          *float64  `json:"mscale"` // of DeepSeek's YaRN
-	MScaleAllDim    *float64  `json:"mscale_all_dim"`
-	Truncate        *bool     `json:"truncate"`       // whether YaRN rounds its bounds
-	Full            *rope     `json:"full_attention"` // if layers with a window have other parameters
-	Sliding         *rope     `json:"sliding_attention"`
-}
-
-// kind returns rope_type under either name.
-func (r *rope) kind() string { return cmp.Or(r.Type, r.OldType) }
-
 // checkSliding returns an error if layers with windows have other rotary embeddings than in llama.cpp, which
 // does not scale them.
-func (m *Model) checkSliding(r *rope) error {
-	if r == nil {
-		r = &rope{}
-	}
-	if kind := r.kind(); kind != "" && kind != "default" {
-		return fmt.Errorf("rope_parameters of layers with windows are of type %q: llama.cpp runs %s without scaling there", kind, m.architecture.name)
-	}
-	theta := r.Theta
-	if theta == nil {
-		theta = m.config.LocalTheta
-	}
-	want := cmp.Or(m.architecture.localTheta, m.theta())
-	if theta != nil && *theta != want {
-		return fmt.Errorf("rope_theta of layers with windows is %g: llama.cpp runs %s with %g", *theta, m.architecture.name, want)
+func (m *Model) checkSliding() error {
+	a := m.architecture
+	r, err := m.config.Rope(a.family, family.SlidingLayer)
+	switch want := cmp.Or(a.class.RopeLocalBase, m.theta()); {
+	case err != nil:
+		return err
+	case !a.family.LocalRope && r.Type == m.config.rope.Type && r.Theta == m.config.rope.Theta:
+		return nil // all layers have the same
+	case r.Type != "" && r.Type != "default":
+		return fmt.Errorf("rope_parameters of layers with windows are of type %q: llama.cpp runs %s without scaling there", r.Type, a.Name)
+	case r.Theta != want:
+		return fmt.Errorf("rope_theta of layers with windows is %g: llama.cpp runs %s with %g", r.Theta, a.Name, want)
 	}
 	return nil
 }
@@ -58,27 +31,25 @@ func (m *Model) checkSliding(r *rope) error {
 const defaultTheta = 10000
 
 // theta returns the base of the frequencies of rotary embeddings.
-func (m *Model) theta() float64 {
-	return value(m.config.RopeParameters.Theta, cmp.Or(m.architecture.theta, defaultTheta))
-}
+func (m *Model) theta() float64 { return m.config.rope.Theta }
 
 // rotated returns the elements of a head that are rotated.
 func (c config) rotated() int {
-	return cmp.Or(c.RotatedDim, int(float64(c.HeadDim)*value(c.PartialRotary, 1)))
+	return cmp.Or(c.RotatedDim, int(float64(c.HeadDim)*cmp.Or(c.rope.PartialRotary, 1)))
 }
 
 // rotary adds the metadata keys of rotary embeddings.
 func (m *Model) rotary() error {
-	r := m.config.RopeParameters
+	r := m.config.rope
 	m.set("rope.dimension_count", uint32(m.config.rotated()))
 	m.set("rope.freq_base", float32(m.theta()))
-	kind := r.kind()
+	kind := r.Type
 	switch {
 	case kind == "" || kind == "default":
 		return nil
-	case (kind == "longrope" || kind == "su") && m.architecture.longRope:
+	case (kind == "longrope" || kind == "su") && m.architecture.LongRope:
 		return m.long(r)
-	case r.Factor == nil:
+	case r.Factor == 0:
 		return fmt.Errorf("rope_scaling of type %q has no factor: fetch it again", kind)
 	case kind == "linear":
 		m.scaling(kind, r, scalingKeys[:1])
@@ -86,9 +57,9 @@ func (m *Model) rotary() error {
 	case kind == "llama3":
 		m.Extra = append(m.Extra, m.llama3(r))
 		return nil
-	case kind == "yarn" && (r.Truncate == nil || *r.Truncate) == m.architecture.unrounded:
-		return fmt.Errorf("truncate of rope_scaling is %v, but a GGUF file of %s stands for %v", r.Truncate == nil || *r.Truncate, m.architecture.name, !m.architecture.unrounded)
-	case kind == "yarn" && r.OriginalLength != nil:
+	case kind == "yarn" && (r.Truncate == nil || *r.Truncate) == m.architecture.Unrounded:
+		return fmt.Errorf("truncate of rope_scaling is %v, but a GGUF file of %s stands for %v", r.Truncate == nil || *r.Truncate, m.architecture.Name, !m.architecture.Unrounded)
+	case kind == "yarn" && r.OriginalLength != 0:
 		m.scaling(kind, r, scalingKeys)
 		return nil
 	}
@@ -99,30 +70,30 @@ func (m *Model) rotary() error {
 type scalingKey struct {
 	metadata, config string
 	integer          bool
-	value            func(r *rope) *float64 // nil: none
+	value            func(r family.Rope) float64 // nil: none
 }
 
 // scalingKeys are the keys of the metadata after "rope.scaling.", and of rope_scaling. Scaling of type
 // linear has the first.
 var scalingKeys = []scalingKey{
-	{"factor", "factor", false, func(r *rope) *float64 { return r.Factor }},
-	{"original_context_length", "original_max_position_embeddings", true, func(r *rope) *float64 { return r.OriginalLength }},
-	{"attn_factor", "", false, (*rope).besideYaRN},
-	{"yarn_attn_factor", "attention_factor", false, func(r *rope) *float64 { return r.AttentionFactor }},
-	{"yarn_beta_fast", "beta_fast", false, func(r *rope) *float64 { return r.BetaFast }},
-	{"yarn_beta_slow", "beta_slow", false, func(r *rope) *float64 { return r.BetaSlow }},
+	{"factor", "factor", false, func(r family.Rope) float64 { return r.Factor }},
+	{"original_context_length", "original_max_position_embeddings", true, func(r family.Rope) float64 { return r.OriginalLength }},
+	{"attn_factor", "", false, besideYaRN},
+	{"yarn_attn_factor", "attention_factor", false, func(r family.Rope) float64 { return r.AttentionFactor }},
+	{"yarn_beta_fast", "beta_fast", false, func(r family.Rope) float64 { return r.BetaFast }},
+	{"yarn_beta_slow", "beta_slow", false, func(r family.Rope) float64 { return r.BetaSlow }},
 }
 
 // scaling adds the metadata keys of rope_scaling.
-func (m *Model) scaling(kind string, r *rope, rows []scalingKey) {
+func (m *Model) scaling(kind string, r family.Rope, rows []scalingKey) {
 	m.set("rope.scaling.type", kind)
 	for _, row := range rows {
 		switch x := row.value(r); {
-		case x == nil:
+		case x == 0:
 		case row.integer:
-			m.set("rope.scaling."+row.metadata, uint32(*x))
+			m.set("rope.scaling."+row.metadata, uint32(x))
 		default:
-			m.set("rope.scaling."+row.metadata, float32(*x))
+			m.set("rope.scaling."+row.metadata, float32(x))
 		}
 	}
 }
@@ -131,12 +102,11 @@ func (m *Model) scaling(kind string, r *rope, rows []scalingKey) {
 const attentionFactor = "rope.scaling.attn_factor"
 
 // besideYaRN returns attention_factor by that of YaRN, if they differ: llama.cpp ignores yarn_attn_factor.
-func (r *rope) besideYaRN() *float64 {
-	if r.AttentionFactor == nil || *r.AttentionFactor == YaRNMagnitude(1, *r.Factor) {
-		return nil
+func besideYaRN(r family.Rope) float64 {
+	if r.AttentionFactor == 0 || r.AttentionFactor == YaRNMagnitude(1, r.Factor) {
+		return 0
 	}
-	x := *r.AttentionFactor / YaRNMagnitude(1, *r.Factor)
-	return &x
+	return r.AttentionFactor / YaRNMagnitude(1, r.Factor)
 }
 
 // YaRNMagnitude returns the factor of cosines and sines in YaRN (Peng et al., 2023) for an extension by
@@ -147,13 +117,13 @@ func YaRNMagnitude(scale, factor float64) float64 { return 0.1*scale*math.Log(ma
 const ropeFactors = "rope_freqs.weight"
 
 // llama3 returns the divisors of the frequencies for rope_type llama3 of transformers.
-func (m *Model) llama3(r *rope) Constant {
-	low, high := value(r.LowFrequency, 1), value(r.HighFrequency, 4)
-	length, base, d := value(r.OriginalLength, 8192), m.theta(), m.config.HeadDim
+func (m *Model) llama3(r family.Rope) Constant {
+	low, high := cmp.Or(r.LowFrequency, 1), cmp.Or(r.HighFrequency, 4)
+	length, base, d := cmp.Or(r.OriginalLength, 8192), m.theta(), m.config.HeadDim
 	values := make([]float32, d/2)
 	for i := range values {
 		wavelength := 2 * math.Pi * math.Pow(base, float64(2*i)/float64(d))
-		values[i] = float32(Llama3Divisor(wavelength, *r.Factor, low, high, length))
+		values[i] = float32(Llama3Divisor(wavelength, r.Factor, low, high, length))
 	}
 	return Constant{gguf.Spec{Name: ropeFactors, Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
 }
@@ -206,12 +176,4 @@ func Llama3Divisor(wavelength, factor, low, high, length float64) float64 {
 	}
 	smooth := (length/wavelength - low) / (high - low)
 	return 1 / ((1-smooth)/factor + smooth)
-}
-
-// value returns *p, or otherwise if p is nil.
-func value(p *float64, otherwise float64) float64 {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }

@@ -160,20 +160,20 @@ func (v *view) build() error {
 // addTensor adds the tensors of the view for a tensor of the file: the matrices of each expert,
 // if it holds all experts.
 func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
-	if v.addJoined(t, a) || v.onesOf(t, a) || a.latent && v.addLatent(t) {
+	if v.addJoined(t, a) || v.onesOf(t, a) || a.family.Latent && v.addLatent(t) {
 		return
 	}
 	name, known := a.original(t.Name)
 	names := a.originals(t.Name, t.Shape)
 	switch {
-	case a.name != "" && (known || names != nil):
+	case a.Name != "" && (known || names != nil):
 		if w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight"); ok && w.Type == gguf.NVFP4 && strings.HasSuffix(t.Name, scaleSuffix) {
 			return // part of the weight
 		}
 		if !known {
 			name = t.Name
 		}
-	case a.name != "" && t.Name == ropeFactors, a.longRope && (t.Name == shortFactors || t.Name == longFactors):
+	case a.Name != "" && t.Name == ropeFactors, a.LongRope && (t.Name == shortFactors || t.Name == longFactors):
 		return // it follows from the configuration
 	default:
 		name = t.Name
@@ -185,7 +185,7 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 		return
 	}
 	place, shape := Place{Name: t.Name, Add: a.above(t.Name)}, t.Shape
-	if a.permuted && (strings.Contains(t.Name, ".attn_q.") || strings.Contains(t.Name, ".attn_k.")) {
+	if a.Permuted && (strings.Contains(t.Name, ".attn_q.") || strings.Contains(t.Name, ".attn_k.")) {
 		place.HeadDim = v.headDim(a, t)
 	}
 	if known && isSharedRouter(t.Name) && len(shape) == 1 {

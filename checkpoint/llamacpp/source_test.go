@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/safetensors"
@@ -191,14 +192,13 @@ func TestConfiguration(t *testing.T) {
 
 // TestLlama3Of finds the parameters of Llama 3 that give the divisors of a file, and none for others.
 func TestLlama3Of(t *testing.T) {
-	one := 1.0
 	for _, c := range []struct {
 		headDim                     int
 		theta, factor, high, length float64
 	}{{128, 5e5, 8, 4, 8192}, {64, 5e5, 32, 4, 8192}, {16, 1e4, 8, 4, 16}, {96, 1e6, 2.5, 4, 4096}, {4, 1e4, 8, 4, 64}, {64, 5e5, 8, 2, 8192}, {64, 5e5, 1, 4, 8192}} {
-		m := &Model{config: config{HeadDim: c.headDim, RopeParameters: &rope{Theta: &c.theta}}}
+		m := &Model{config: config{Settings: &family.Settings{Config: family.Config{HeadDim: c.headDim}}, rope: family.Rope{Theta: c.theta}}}
 		of := func(length float64) []float32 {
-			return m.llama3(&rope{Factor: &c.factor, LowFrequency: &one, HighFrequency: &c.high, OriginalLength: &length}).Values
+			return m.llama3(family.Rope{Factor: c.factor, LowFrequency: 1, HighFrequency: c.high, OriginalLength: length}).Values
 		}
 		got := llama3Of(of(c.length), float32(c.theta))
 		if c.high != 4 || c.factor == 1 {

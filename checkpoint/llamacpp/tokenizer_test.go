@@ -196,7 +196,7 @@ func TestRejectedTokenizers(t *testing.T) {
 		t.Errorf("says %v", err)
 	}
 	few := map[string]string{"config.json": with(t, `{"vocab_size": 255, "microscale": {"vocabulary": "bytes"}}`)}
-	if _, err := Describe(open(t, few)); err == nil || !strings.Contains(err.Error(), "256 tokens, and vocab_size is 255") {
+	if _, err := Describe(open(t, few)); err == nil || !strings.Contains(err.Error(), "vocab_size is 255, want 256") {
 		t.Errorf("says %v", err)
 	}
 }

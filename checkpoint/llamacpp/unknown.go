@@ -17,7 +17,7 @@ var harmless = []string{"tensor_data_layout", "rope.scaling.finetuned", "pooling
 func (a architecture) unknown(f *gguf.File) (pairs []gguf.Pair) {
 	known := a.metadata()
 	for _, p := range f.Metadata {
-		key, ok := strings.CutPrefix(p.Key, a.name+".")
+		key, ok := strings.CutPrefix(p.Key, a.Name+".")
 		if ok && !slices.Contains(known, key) && !reflect.ValueOf(p.Value).IsZero() && !a.redundant(f, key, p.Value) {
 			pairs = append(pairs, p)
 		}
@@ -31,19 +31,19 @@ func (a architecture) metadata() []string {
 	for _, p := range a.rows() {
 		keys = append(keys, p.metadata)
 	}
-	for _, k := range a.keys {
-		keys = append(keys, k.metadata)
+	for _, k := range a.Keys {
+		keys = append(keys, k.Metadata)
 	}
 	for _, k := range scalingKeys {
 		keys = append(keys, "rope.scaling."+k.metadata)
 	}
-	if a.windowed > 0 {
+	if a.windowed() > 0 {
 		keys = append(keys, windowList)
 	}
-	if a.longRope {
-		keys = append(keys, slidingWindow.metadata) // of Phi-3, whose windows llama.cpp ignores
+	if a.LongRope {
+		keys = append(keys, "attention.sliding_window") // of Phi-3, whose windows llama.cpp ignores
 	}
-	if a.latent {
+	if a.family.Latent {
 		keys = append(keys, logMultiplier, normalizes, gating, "attention.key_length_mla", "attention.value_length_mla")
 	}
 	return keys
@@ -53,10 +53,10 @@ func (a architecture) metadata() []string {
 func (a architecture) redundant(f *gguf.File, key string, value any) bool {
 	switch key {
 	case "rope.dimension_count": // of a head; other numbers are for architectures that rotate a part
-		return a.partial || a.latent || f.Count(a.name+"."+key) == a.headDim(f)
+		return a.Partial || a.family.Latent || f.Count(a.Name+"."+key) == a.headDim(f)
 	case "rope.freq_base_swa": // of layers with windows
-		global, _ := f.Value(a.name + ".rope.freq_base").(float32)
-		return value == cmp.Or(float32(a.localTheta), global)
+		global, _ := f.Value(a.Name + ".rope.freq_base").(float32)
+		return value == cmp.Or(float32(a.class.RopeLocalBase), global)
 	}
 	return false
 }
