@@ -23,6 +23,7 @@ import (
 const order = `
 .:
 internal/lattice:
+internal/mutate:
 internal/memory:
 internal/limits:
 internal/parallel:
