@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ func (m *Model) check(k known) {
 		if w, ok := m.byName[name]; !ok {
 			m.fault(name, "the metadata describes it as %s, but it is not in the file", q.format)
 		} else if !w.Quantized() && !m.faulty(name) {
-			m.fault(name, "the metadata describes it as %s, but its scales %s_scale are missing", q.format, name)
+			m.fault(name, "the metadata describes it as %s, but its scales are missing", q.format)
 		}
 	}
 	for _, w := range m.Weights {
@@ -22,8 +23,8 @@ func (m *Model) check(k known) {
 			m.checkUnquantized(w)
 		}
 	}
-	if m.Convention != nil && m.Quantized() == 0 {
-		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again", m.Convention.Name)
+	if m.Convention != nil && m.Quantized() == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
+		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config if its weights are values", m.Convention.Name)
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
 		m.Problems = append(m.Problems, Problem{Mended: true,
@@ -44,8 +45,8 @@ func (m *Model) faulty(weight string) bool {
 // partSuffixes are the suffixes of the parts of quantized weights in all schemes, except for
 // those of activations, which unquantized models may have too.
 var partSuffixes = func() (suffixes []string) {
-	for _, c := range conventions {
-		for _, s := range c.schemes {
+	for _, c := range readableConventions() {
+		for _, s := range slices.Concat(c.schemes, c.also) {
 			if c.gguf { // no suffixes in safetensors files
 				continue
 			}
@@ -81,19 +82,43 @@ func (m *Model) checkUnquantized(w *Weight) {
 		return
 	}
 	if weight, ok := m.owner(w.Name); ok {
-		if codes, ok := m.byName[weight]; !ok || !isCode(codes.Dtype) { // else the problem is that of its codes
+		if codes, ok := m.byName[weight]; !ok || !isCode(codes.Dtype) && !m.simulated(codes) { // else the problem is that of its codes
 			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a supported way%s", strings.TrimSuffix(weight, weightSuffix), m.undescribed())
 		}
 		return
 	}
-	if !isCode(w.Dtype) || !strings.HasSuffix(w.Name, weightSuffix) {
-		return
-	}
-	if _, ok := m.Source.Lookup(w.Name + "_scale"); ok {
-		m.fault(w.Name, "it holds %s codes and has scales (%s_scale), but nothing says how it is quantized%s", w.Dtype, w.Name, m.undescribed())
-	} else {
+	scales, has := m.scalesNear(w.Name)
+	switch {
+	case product(w.Shape) == 0: // a mark, such as ComfyUI's scaled_fp8
+	case isCode(w.Dtype) && has:
+		m.fault(w.Name, "it holds %s codes and has scales (%s), but nothing says how it is quantized%s", w.Dtype, scales, m.undescribed())
+	case isCode(w.Dtype):
 		m.fault(w.Name, "it holds %s codes without scales (%s_scale): its values are unknown", w.Dtype, w.Name)
+	case !w.Dense() && len(w.Shape) > 1 && (has || strings.HasSuffix(w.Name, weightSuffix)):
+		m.fault(w.Name, "it holds %s codes, but nothing says how it is quantized%s", w.Dtype, m.undescribed())
+	case m.simulated(w):
+		m.fault(w.Name, "it holds %s values and has scales (%s): simulated quantization, whose values are rounded already; remove the scales and quantization_config to use them", w.Dtype, scales)
 	}
+}
+
+// simulated reports whether a weight holds values beside their scales.
+func (m *Model) simulated(w *Weight) bool {
+	scales, has := m.scalesNear(w.Name)
+	return has && m.configured && w.Dense() && len(w.Shape) == 2 && strings.HasPrefix(scales, w.Name)
+}
+
+// scaleNames are suffixes of scales in any convention, known or not.
+var scaleNames = []string{"_scale", "_scale_inv", "_scales", ".scales", ".scale", ".weight_scale", ".qscale_weight", ".scale_weight", ".absmax"}
+
+// scalesNear returns the tensor that by its name holds the scales of a weight.
+func (m *Model) scalesNear(weight string) (scales string, ok bool) {
+	for _, suffix := range scaleNames {
+		name := partName(weight, suffix)
+		if _, ok := m.Source.Lookup(name); ok && name != weight {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // undescribed returns, as the end of a message, why the quantization of the weights is unknown;
@@ -136,6 +161,29 @@ func (m *Model) checkPatterns(d description) (complete bool) {
 	return complete
 }
 
+// linear reports whether a two-dimensional weight may belong to a linear module, the only ones that
+// lists name: embeddings and routers do not. The configuration declares their number of rows; names
+// decide only where it does not.
+func (m *Model) linear(w *Weight) bool {
+	if head.MatchString(w.Name) {
+		return true
+	}
+	for _, key := range tableRows {
+		if n := m.Source.Integer(key); n > 0 && w.Shape[0] == n {
+			return false
+		}
+	}
+	return !table.MatchString(w.Name)
+}
+
+// tableRows are members of config.json with the numbers of rows of embeddings and routers.
+var tableRows = []string{"vocab_size", "max_position_embeddings", "type_vocab_size", "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}
+
+var (
+	head  = regexp.MustCompile(`(^|\.)(lm_head|output|embed_out)\.weight$`)
+	table = regexp.MustCompile(`embed|(^|\.)w[tp]e\.|(^|\.)(router|gate)\.weight$`)
+)
+
 // checkIgnore compares the ignore list with the files: every two-dimensional weight of a module
 // that the configuration selects is either quantized or on the list, never both.
 func (m *Model) checkIgnore(d description) {
@@ -155,9 +203,9 @@ func (m *Model) checkIgnore(d description) {
 		}
 		switch on := ignored(owner); {
 		case on && w.Quantized():
-			m.fault(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values")
-		case !on && complete && selected(owner) && !w.Quantized() && !m.faulty(w.Name):
-			m.fault(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
+			m.misread(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values")
+		case !on && complete && selected(owner) && !w.Quantized() && !m.faulty(w.Name) && m.linear(w):
+			m.misread(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}
 	}
 }

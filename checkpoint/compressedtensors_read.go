@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -32,7 +33,7 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 		return description{}, readable(err)
 	}
 	d := description{ignore: config.Ignore, targets: []string{}}
-	var found *ctScheme
+	var found []*ctScheme
 	for _, name := range slices.Sorted(maps.Keys(config.ConfigGroups)) {
 		raw := config.ConfigGroups[name]
 		var group ctReadGroup
@@ -50,26 +51,26 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 		if i < 0 {
 			return description{}, fmt.Errorf("%s stores weights of %s, which is not a supported block format", name, weights)
 		}
-		if found != nil && found.format.Name != ctSchemes[i].format.Name {
-			return description{}, fmt.Errorf("it mixes %s and %s, and only one block format is read", found.format, ctSchemes[i].format)
-		}
-		found = &ctSchemes[i]
-		if err := d.group(name, raw, group, weights, found); err != nil {
+		found = append(found, &ctSchemes[i])
+		if err := d.group(name, raw, group, weights, &ctSchemes[i]); err != nil {
 			return description{}, err
 		}
 	}
-	if found == nil {
+	if len(found) == 0 {
 		return description{}, fmt.Errorf("config_groups quantizes no weights")
 	}
-	d.format = found.format
-	if d.scheme == "" {
-		d.scheme = found.name
-	}
-	if config.Format != nil && !found.reads(*config.Format) {
-		d.fault("format is %q, and clients read %s weights only as %q", *config.Format, found.format, found.layout)
+	switch mixed := slices.ContainsFunc(found, func(s *ctScheme) bool { return s.layout != found[0].layout }); {
+	case config.Format == nil:
+	case mixed && *config.Format != ctMixed:
+		d.fault("format is %q, and clients read groups of several formats only as %q", *config.Format, ctMixed)
+	case !mixed && !found[0].reads(*config.Format):
+		d.fault("format is %q, and clients read %s weights only as %q", *config.Format, found[0].format, found[0].layout)
 	}
 	return d, nil
 }
+
+// ctMixed is the "format" of a configuration whose groups have several.
+const ctMixed = "mixed-precision"
 
 // group adds the targets of a group and its faults.
 func (d *description) group(name string, raw json.RawMessage, group ctReadGroup, weights *ctArgs, s *ctScheme) error {
@@ -93,14 +94,19 @@ func (d *description) group(name string, raw json.RawMessage, group ctReadGroup,
 	if err != nil {
 		return fmt.Errorf("%s: input_activations: %w", name, err)
 	}
+	static := input != nil && (input.Dynamic == false || input.Dynamic == "local")
+	d.add(s.format, static)
 	switch {
-	case input == nil:
-	case input.Dynamic == false || input.Dynamic == "local":
-		d.static = true
+	case input == nil, static:
 	case input.Dynamic != true || !input.Symmetric || !s.multiplies(input):
 		d.fault("%s quantizes activations as %s, dynamic %v, which no client supports with %s weights", name, input, input.Dynamic, s.format)
 	}
-	d.scheme = presetOf(weights, input)
+	switch preset := cmp.Or(presetOf(weights, input), s.name); d.scheme {
+	case "", preset:
+		d.scheme = preset
+	default:
+		d.scheme = ctMixed
+	}
 	return nil
 }
 
@@ -195,7 +201,7 @@ func (m *Model) checkTargets(d description) {
 		return
 	}
 	for _, text := range d.faults {
-		m.fault("", "quantization_config: %s", text)
+		m.misread("", "quantization_config: %s", text)
 	}
 	selected := d.selector()
 	for _, w := range m.Weights {
@@ -204,10 +210,10 @@ func (m *Model) checkTargets(d description) {
 		}
 		module := strings.TrimSuffix(w.Name, weightSuffix)
 		if d.targets != nil && !selected(module) {
-			m.fault(w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its codes as values")
+			m.misread(w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its codes as values")
 		}
-		if d.static && w.parts[Input] == nil {
-			m.fault(w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s", module+m.Convention.scheme(w.Format).input)
+		if d.static(w.Format) && w.scheme.input != "" && w.parts[Input] == nil {
+			m.misread(w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s", module+w.scheme.input)
 		}
 	}
 }

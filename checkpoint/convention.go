@@ -33,6 +33,7 @@ type Convention struct {
 	Doc  string
 
 	schemes     []scheme
+	also        []scheme     // layouts that are read, and never written
 	linearOnly  bool         // weights are named X.weight and have two dimensions
 	expertsOnly bool         // weights hold all experts of a layer
 	biased      bool         // of these, only those with biases, as in gpt-oss
@@ -64,13 +65,39 @@ type Settings struct {
 
 // A description is the content of a configuration.
 type description struct {
-	format   quant.Format // of the quantized weights; the zero Format if each file specifies it
-	scheme   string       // as clients call it
-	ignore   []string     // unquantized modules
-	noIgnore bool         // there is no such list: the files show what is quantized
-	targets  []string     // quantized modules, if the convention has such a list
-	static   bool         // scales of activations are stored
-	faults   []string     // what clients reject in it
+	groups   []group  // the block formats of the quantized weights; none if each file specifies them
+	scheme   string   // as clients call it
+	ignore   []string // unquantized modules
+	noIgnore bool     // there is no such list: the files show what is quantized
+	targets  []string // quantized modules, if the convention has such a list
+	faults   []string // what clients reject in it
+}
+
+// A group is the block format of some modules. Which ones, their tensors say.
+type group struct {
+	format quant.Format
+	static bool // scales of activations are stored
+}
+
+// add adds a block format. That of the first group is preferred where two fit.
+func (d *description) add(f quant.Format, static bool) {
+	if !slices.Contains(d.groups, group{f, static}) {
+		d.groups = append(d.groups, group{f, static})
+	}
+}
+
+// static reports whether every group of a block format stores scales of activations.
+func (d *description) static(f quant.Format) bool {
+	any := false
+	for _, g := range d.groups {
+		if g.format.Name == f.Name {
+			if !g.static {
+				return false
+			}
+			any = true
+		}
+	}
+	return any
 }
 
 func (d *description) fault(text string, args ...any) {
@@ -207,8 +234,13 @@ type Stored struct {
 
 // Stored returns the tensors of a weight of the given shape in format f, except for scales of
 // activations. The convention must support f and the weight.
-func (c *Convention) Stored(f quant.Format, weight string, shape []int64) (stored []Stored) {
-	s := c.scheme(f)
+func (c *Convention) Stored(f quant.Format, weight string, shape []int64) []Stored {
+	return c.scheme(f).tensors(weight, shape)
+}
+
+// tensors is Convention.Stored.
+func (s *scheme) tensors(weight string, shape []int64) (stored []Stored) {
+	f := s.format
 	spec := func(suffix string, dtype safetensors.Dtype, shape []int64) safetensors.Spec {
 		return safetensors.Spec{Name: partName(weight, suffix), Dtype: dtype, Shape: shape}
 	}
@@ -241,8 +273,17 @@ func (c *Convention) StoredGlobal(q quant.Quantizer, t *quant.Tensor) float32 {
 // Decoded returns t with the decode scales that clients compute from the codes, the block scales
 // and the stored number of the global scale. It shares unchanged codes and scales with t.
 func (c *Convention) Decoded(t *quant.Tensor, stored float32) *quant.Tensor {
-	switch s := c.scheme(t.Format); {
+	return c.scheme(t.Format).decoded(t, stored)
+}
+
+// decoded is Convention.Decoded.
+func (s *scheme) decoded(t *quant.Tensor, stored float32) *quant.Tensor {
+	switch {
 	case !t.Format.Global:
+	case s.direction == inverse && stored == 0: // not NaN
+		copied := *t
+		copied.Global = 0
+		return &copied
 	case s.direction == inverse:
 		return divided(t, stored)
 	case s.direction == amax:

@@ -130,7 +130,7 @@ func TestModelOptSidecar(t *testing.T) {
 	sameJSON(t, json.RawMessage(files[0].Data), `{"producer": {"name": "modelopt", "version": "0.46.0"}, "quantization": {"quant_algo": "NVFP4",
 		"kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}}`)
 	d, err := modelOpt.recognize(files[0].Data)
-	if err != nil || d.scheme != "NVFP4" || !d.static || !slices.Equal(d.ignore, []string{"lm_head"}) {
+	if err != nil || d.scheme != "NVFP4" || !d.static(quant.NVFP4) || !slices.Equal(d.ignore, []string{"lm_head"}) {
 		t.Errorf("it is recognized as %+v, %v", d, err)
 	}
 }
@@ -154,7 +154,7 @@ func TestRecognized(t *testing.T) {
 			if err != nil || len(d.faults) > 0 {
 				t.Errorf("%s %s: %v, faults %q", c, s.name, err, d.faults)
 			}
-			if c != &plain && (d.format.Name != s.format.Name || d.scheme != s.name || d.static != (s.activations == Static)) {
+			if c != &plain && (!slices.Equal(d.groups, []group{{s.format, s.activations == Static}}) || d.scheme != s.name) {
 				t.Errorf("%s %s is recognized as %+v", c, s.name, d)
 			}
 			if c != &gptOSS && !slices.Equal(d.ignore, []string{"a.b"}) {
@@ -187,8 +187,12 @@ func TestModelOptCase(t *testing.T) {
 		`{"quantization": {"quant_algo": "NVFP4_X"}}`: {},
 	} {
 		d, err := modelOpt.recognize([]byte(text))
-		if d.format.Name != want.Name || (err == nil) != (want.Name != "") || err == nil && !strings.Contains(text, d.scheme) {
-			t.Errorf("%s is recognized as %s %q (%v)", text, d.format.Name, d.scheme, err)
+		var got quant.Format
+		if len(d.groups) > 0 {
+			got = d.groups[0].format
+		}
+		if got != want || (err == nil) != (want.Name != "") || err == nil && !strings.Contains(text, d.scheme) {
+			t.Errorf("%s is recognized as %s %q (%v)", text, got.Name, d.scheme, err)
 		}
 	}
 }
@@ -203,13 +207,12 @@ func TestUnrecognized(t *testing.T) {
 		{&modelOpt, `{"quant_method": "modelopt"}`, "quant_algo is missing"},
 		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`, "quant_algo NVFP4 with group_size 32 is not supported, only 16"},
 		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, but clients read another type"},
-		{&deepSeek, `{"activation_scheme": "static"}`, "quant_method fp8 without weight_block_size, with one scale per tensor, is not supported"},
-		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not supported, only [128 128]"},
+		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]"},
 		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not supported, only [1 32]"},
-		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
-		{&quark, `{"layer_quant_config": {"a": {}}, "global_quant_config": {"weight": {}}}`, "it quantizes some layers in their own way (layer_quant_config), and only one block format is read"},
+		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "global_quant_config.weight: it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
+		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`, "layer_quant_config: a: weight: it stores weights as int4 in groups of 0 with  scales, which is not supported"},
 		{&mlx, `{"bits": 4, "group_size": 64, "mode": "affine"}`, `mode "affine" of 4 bits in groups of 64 is not supported`},
-		{&mlx, `{"bits": 4, "group_size": 32, "mode": "mxfp4", "x": {"bits": 8, "group_size": 32, "mode": "mxfp8"}}`, "x is of mode mxfp8, and only one block format is read"},
+		{&mlx, `{"bits": 4, "group_size": 32, "mode": "mxfp4", "x": {"bits": 8, "group_size": 64}}`, `x: mode "affine" of 8 bits in groups of 64 is not supported`},
 	} {
 		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {
 			t.Errorf("%s %s: error %v, want %q", tc.c, tc.config, err, tc.want)

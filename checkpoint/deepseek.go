@@ -16,6 +16,16 @@ var deepSeek = Convention{
 	Doc:         "DeepSeek-V3's FP8 blocks (quant_method fp8, weight_scale_inv)",
 	quantMethod: "fp8",
 	schemes:     []scheme{{name: "FP8", format: quant.FP8Block, scales: "_scale_inv", activations: Dynamic}},
+	also: []scheme{
+		{format: quant.FP8Block, scales: ".scale"}, // DeepSeek-V4
+		{format: quant.FP8Vec128, scales: "_scale_inv"},
+		{format: quant.MXFP8x32, scales: "_scale_inv"},
+		{format: quant.MXFP8, scales: "_scale_inv"},
+		{format: quant.FP8Tensor, scales: "_scale_inv", input: ".activation_scale"},
+		{format: quant.FP8Tensor, scales: "_scale", input: ".input_scale"},
+		{format: quant.FP8Row, scales: "_scale_inv"},
+		{format: quant.FP8Row, scales: "_scale"},
+	},
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
@@ -56,14 +66,20 @@ func recognizeDeepSeek(raw json.RawMessage) (description, error) {
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return description{}, readable(err)
 	}
-	f := quant.FP8Block
-	switch size := []int{f.Block.Rows, f.Block.Cols}; {
-	case config.WeightBlockSize == nil:
-		return description{}, fmt.Errorf("quant_method fp8 without weight_block_size, with one scale per tensor, is not supported")
-	case !slices.Equal(config.WeightBlockSize, size):
-		return description{}, fmt.Errorf("weight_block_size %v is not supported, only %v", config.WeightBlockSize, size)
+	d := description{scheme: "FP8"}
+	static := config.ActivationScheme == "static"
+	for _, f := range []quant.Format{quant.FP8Block, quant.FP8Vec128, quant.MXFP8x32, quant.MXFP8} {
+		if slices.Equal(config.WeightBlockSize, []int{f.Block.Rows, f.Block.Cols}) {
+			d.add(f, static)
+		}
 	}
-	d := description{format: f, scheme: "FP8", static: config.ActivationScheme == "static"}
+	if config.WeightBlockSize == nil { // per tensor, or per row as Quark writes it
+		d.add(quant.FP8Tensor, static)
+		d.add(quant.FP8Row, static)
+	}
+	if len(d.groups) == 0 {
+		return description{}, fmt.Errorf("weight_block_size %v is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]", config.WeightBlockSize)
+	}
 	d.ignore, d.noIgnore = config.ignore()
 	if config.Fmt != "" && config.Fmt != "e4m3" {
 		d.fault("fmt is %q, and clients read e4m3", config.Fmt)

@@ -31,7 +31,7 @@ var gptOSS = Convention{
 		if err := json.Unmarshal(raw, &config); err != nil {
 			return description{}, readable(err)
 		}
-		return description{format: quant.MXFP4, scheme: "MXFP4", ignore: config.ModulesToNotConvert}, nil
+		return description{groups: []group{{format: quant.MXFP4}}, scheme: "MXFP4", ignore: config.ModulesToNotConvert}, nil
 	},
 }
 

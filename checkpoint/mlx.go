@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -28,6 +29,7 @@ var mlx = Convention{
 	Doc:         "Apple's MLX and mlx-lm (quantization in config.json)",
 	marks:       []string{"mode", "bits"},
 	schemes:     mlxSchemes,
+	also:        mlxStacked(),
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
@@ -46,6 +48,16 @@ var mlxSchemes = []scheme{
 	{name: "mxfp8", format: quant.MXFP8, scales: ".scales", words: safetensors.U32},
 	{name: "nvfp4", format: quant.NVFP4, scales: ".scales", words: safetensors.U32, scaleType: safetensors.U8,
 		global: ".global_scale", direction: amax, bare: profileMLX, scalar: []int64{1}},
+}
+
+// mlxStacked returns the schemes for all experts of a layer, X.switch_mlp.gate_proj.weight of three
+// dimensions.
+func mlxStacked() (schemes []scheme) {
+	for _, s := range mlxSchemes {
+		s.blocks = leading
+		schemes = append(schemes, s)
+	}
+	return schemes
 }
 
 // mlxMode describes all modules, or one.
@@ -80,6 +92,19 @@ func (c mlxConfig) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// addMLX adds the block format of a mode. An absent mode is affine.
+func (d *description) addMLX(mode mlxMode) error {
+	for _, s := range mlxSchemes {
+		if s.name == mode.Mode && s.format.Block.Cols == mode.GroupSize && s.format.Element.Bits() == mode.Bits {
+			if d.add(s.format, false); d.scheme == "" {
+				d.scheme = s.name
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("mode %q of %d bits in groups of %d is not supported", cmp.Or(mode.Mode, "affine"), mode.Bits, mode.GroupSize)
+}
+
 func recognizeMLX(raw json.RawMessage) (description, error) {
 	var mode mlxMode
 	var members map[string]json.RawMessage
@@ -90,13 +115,8 @@ func recognizeMLX(raw json.RawMessage) (description, error) {
 		return description{}, readable(err)
 	}
 	d := description{noIgnore: true} // a module without scales is not quantized, named or not
-	for _, s := range mlxSchemes {
-		if s.name == mode.Mode && s.format.Block.Cols == mode.GroupSize && s.format.Element.Bits() == mode.Bits {
-			d.format, d.scheme = s.format, s.name
-		}
-	}
-	if d.scheme == "" {
-		return description{}, fmt.Errorf("mode %q of %d bits in groups of %d is not supported", mode.Mode, mode.Bits, mode.GroupSize)
+	if err := d.addMLX(mode); err != nil {
+		return description{}, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		switch value := members[key]; {
@@ -107,8 +127,8 @@ func recognizeMLX(raw json.RawMessage) (description, error) {
 			if err := json.Unmarshal(value, &other); err != nil {
 				return description{}, fmt.Errorf("%s: %w", key, readable(err))
 			}
-			if other != mode {
-				return description{}, fmt.Errorf("%s is of mode %s, and only one block format is read", key, other.Mode)
+			if err := d.addMLX(other); err != nil {
+				return description{}, fmt.Errorf("%s: %w", key, err)
 			}
 		}
 	}

@@ -2,7 +2,10 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -18,6 +21,7 @@ var modelOpt = Convention{
 	Doc:         "NVIDIA Model Optimizer's (quant_method modelopt, hf_quant_config.json)",
 	quantMethod: "modelopt",
 	schemes:     modelOptSchemes,
+	also:        modelOptAlso,
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
@@ -44,6 +48,14 @@ var modelOptSchemes = []scheme{
 	moFP8.of(quant.FP8Tensor).as("FP8", Static),
 	moFP8.of(quant.FP8Row).as("FP8_PER_CHANNEL_PER_TOKEN", Dynamic).shaped(line),
 	moFP8.of(quant.FP8Block).as("fp8_pb_wo", WeightOnly).shaped(grid4),
+}
+
+// modelOptAlso are further ones, which no client but TensorRT-LLM reads.
+var modelOptAlso = []scheme{
+	moNVFP4.as("W4A8_NVFP4_FP8", Dynamic),
+	{name: "W4A8_MXFP4_FP8", format: quant.MXFP4, scales: "_scale", activations: Dynamic},
+	{name: "MXFP4", format: quant.MXFP4, scales: "_scale"},
+	moFP8.of(quant.FP8Block).as("fp8_pb_real", WeightOnly),
 }
 
 // shaped returns the scheme with another shape of scales.
@@ -121,6 +133,32 @@ func configureModelOpt(s *scheme, o Settings) (config, sidecar any) {
 	return main, moSidecar{moMaker, q}
 }
 
+// moMixed is the algorithm of a checkpoint whose modules have several.
+const moMixed = "MIXED_PRECISION"
+
+// moLayers has the algorithm of each quantized module; all others are unquantized.
+type moLayers map[string]struct {
+	QuantAlgo string `json:"quant_algo"`
+}
+
+// recognizeMixed returns the description of a checkpoint whose modules have several algorithms.
+func recognizeMixed(layers moLayers, ignore []string) (description, error) {
+	d := description{scheme: moMixed, ignore: ignore, noIgnore: true}
+	for _, module := range slices.Sorted(maps.Keys(layers)) {
+		algo := layers[module].QuantAlgo
+		all := slices.Concat(modelOptSchemes, modelOptAlso)
+		i := slices.IndexFunc(all, func(s scheme) bool { return strings.EqualFold(s.name, algo) })
+		if i < 0 {
+			return description{}, fmt.Errorf("quant_algo %q of %s is not supported", algo, module)
+		}
+		d.add(all[i].format, all[i].activations == Static)
+	}
+	if len(d.groups) == 0 {
+		return description{}, errors.New("quant_algo is MIXED_PRECISION, but quantized_layers names no module")
+	}
+	return d, nil
+}
+
 // recognizeModelOpt parses either configuration.
 func recognizeModelOpt(raw json.RawMessage) (description, error) {
 	var config struct {
@@ -131,20 +169,25 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 			QuantAlgo      string   `json:"quant_algo"`
 			GroupSize      int      `json:"group_size"`
 			ExcludeModules []string `json:"exclude_modules"`
+			Layers         moLayers `json:"quantized_layers"`
 		} `json:"quantization"`
+		Layers moLayers `json:"quantized_layers"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return description{}, readable(err)
 	}
 	if q := config.Quantization; q != nil {
-		config.QuantAlgo, config.Ignore = q.QuantAlgo, q.ExcludeModules
+		config.QuantAlgo, config.Ignore, config.Layers = q.QuantAlgo, q.ExcludeModules, q.Layers
 	}
 	if config.QuantAlgo == "" {
 		return description{}, fmt.Errorf("quant_algo is missing")
 	}
-	for _, s := range modelOptSchemes {
+	if strings.EqualFold(config.QuantAlgo, moMixed) {
+		return recognizeMixed(config.Layers, append(config.Ignore, config.Exclude...))
+	}
+	for _, s := range slices.Concat(modelOptSchemes, modelOptAlso) {
 		if strings.EqualFold(s.name, config.QuantAlgo) {
-			d := description{format: s.format, scheme: config.QuantAlgo, ignore: append(config.Ignore, config.Exclude...), static: s.activations == Static}
+			d := description{groups: []group{{s.format, s.activations == Static}}, scheme: config.QuantAlgo, ignore: append(config.Ignore, config.Exclude...)}
 			if q := config.Quantization; q != nil && s.format.Global && q.GroupSize != 0 && q.GroupSize != s.format.Block.Cols {
 				return description{}, fmt.Errorf("quant_algo %s with group_size %d is not supported, only %d", s.name, q.GroupSize, s.format.Block.Cols)
 			}

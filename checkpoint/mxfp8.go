@@ -40,7 +40,7 @@ func recognizeMXFP8(raw json.RawMessage) (description, error) {
 	if size := []int{f.Block.Rows, f.Block.Cols}; config.WeightBlockSize != nil && !slices.Equal(config.WeightBlockSize, size) {
 		return description{}, fmt.Errorf("weight_block_size %v is not supported, only %v", config.WeightBlockSize, size)
 	}
-	d := description{format: f, scheme: "MXFP8"}
+	d := description{groups: []group{{format: f}}, scheme: "MXFP8"}
 	d.ignore, d.noIgnore = config.ignore()
 	return d, nil
 }

@@ -122,6 +122,8 @@ type quantized struct {
 	format quant.Format
 	shape  []int64
 	dtype  safetensors.Dtype // of the source
+
+	swizzled bool // its scales are in tiles of 128×4
 }
 
 // ScaleSearchKey is the metadata key of the search of package quant, by name, that found the

@@ -1,9 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -14,6 +11,7 @@ var quark = Convention{
 	Doc:         "AMD Quark's (quant_method quark)",
 	quantMethod: "quark",
 	schemes:     quarkSchemes,
+	also:        quarkAlso,
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
@@ -26,6 +24,14 @@ var quarkSchemes = []scheme{
 	{name: "fp4", format: quant.MXFP4, scales: "_scale", activations: Dynamic},
 	{name: "fp6_e3m2", format: quant.MXFP6E3M2, scales: "_scale", activations: Dynamic},
 	{name: "fp6_e2m3", format: quant.MXFP6E2M3, scales: "_scale", activations: Dynamic},
+}
+
+// quarkAlso are further ones, which are only read.
+var quarkAlso = []scheme{
+	{name: "fp8_e4m3", format: quant.FP8Tensor, scales: "_scale", input: ".input_scale"},
+	{name: "fp8_e4m3", format: quant.FP8Row, scales: "_scale", input: ".input_scale"},
+	{name: "fp8_e4m3", format: quant.MXFP8, scales: "_scale"},
+	{name: "nvfp4", format: quant.NVFP4, scales: "_scale", global: "_scale_2", input: ".input_scale_2"},
 }
 
 // quarkSpec describes the quantization of one operand, with its keys in the order of the library.
@@ -92,47 +98,4 @@ func configureQuark(s *scheme, o Settings) (config, sidecar any) {
 		QuantMode:         "eager_mode",
 		Version:           quarkVersion,
 	}, nil
-}
-
-func recognizeQuark(raw json.RawMessage) (description, error) {
-	var config struct {
-		Exclude []string        `json:"exclude"`
-		Export  json.RawMessage `json:"export"`
-		Global  struct {
-			Input  json.RawMessage `json:"input_tensors"`
-			Weight json.RawMessage `json:"weight"`
-		} `json:"global_quant_config"`
-		Layers map[string]json.RawMessage `json:"layer_quant_config"`
-	}
-	if err := json.Unmarshal(raw, &config); err != nil {
-		return description{}, readable(err)
-	}
-	var weight, input quarkSpec
-	if err := json.Unmarshal(config.Global.Weight, &weight); err != nil {
-		return description{}, fmt.Errorf("global_quant_config.weight: %w", readable(err))
-	}
-	if len(config.Layers) > 0 {
-		return description{}, fmt.Errorf("it quantizes some layers in their own way (layer_quant_config), and only one block format is read")
-	}
-	d := description{ignore: config.Exclude}
-	for _, s := range quarkSchemes {
-		if s.name == weight.Dtype && weight.GroupSize == s.format.Block.Cols && weight.ScaleFormat == format.E8M0.Name {
-			d.format, d.scheme = s.format, s.name
-		}
-	}
-	if d.scheme == "" {
-		return description{}, fmt.Errorf("it stores weights as %s in groups of %d with %s scales, which is not supported", weight.Dtype, weight.GroupSize, weight.ScaleFormat)
-	}
-	if len(config.Export) == 0 || string(config.Export) == "null" {
-		d.fault("the member export is missing, without which vLLM rejects it")
-	}
-	if len(config.Global.Input) > 0 && string(config.Global.Input) != "null" {
-		if err := json.Unmarshal(config.Global.Input, &input); err != nil {
-			return description{}, fmt.Errorf("global_quant_config.input_tensors: %w", readable(err))
-		}
-		if !input.IsDynamic {
-			d.fault("its activations have stored scales, and vLLM reads microscaling formats with dynamic ones only")
-		}
-	}
-	return d, nil
 }

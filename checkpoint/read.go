@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
-	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/safetensors"
 )
 
 // A Model is a checkpoint read through its convention: the weights as they were before
@@ -44,7 +41,14 @@ type Problem struct {
 	Tensor string // or module; empty if it concerns the whole checkpoint
 	Text   string // the fault and its remedy
 	Mended bool   // a conversion repairs it
+
+	// Misread: clients reject the checkpoint or read other values, although its weights are understood
+	// here. Conversions, which write another description, repair it too.
+	Misread bool
 }
+
+// Harmless reports whether the problem leaves all values known.
+func (p Problem) Harmless() bool { return p.Mended || p.Misread }
 
 func (p Problem) String() string {
 	if p.Tensor == "" {
@@ -149,7 +153,7 @@ func (m *Model) recognize() known {
 	}
 	raw, ok := m.configuration()
 	if !ok {
-		if len(k.weights) > 0 {
+		if m.findUnconfigured(&k); m.Convention == nil && len(k.weights) > 0 {
 			m.Convention = &plain
 		}
 		return k
@@ -162,8 +166,8 @@ func (m *Model) recognize() known {
 		return k
 	}
 	var methods []string
-	for _, c := range conventions {
-		if c.gguf { // no configuration
+	for _, c := range readableConventions() {
+		if c.recognize == nil {
 			continue
 		}
 		if c.quantMethod != "" {
@@ -196,6 +200,9 @@ func (m *Model) describe(c *Convention, raw json.RawMessage, k *known) {
 		return
 	}
 	m.Convention, m.Scheme, m.Ignore, m.configured, k.description = c, d.scheme, d.ignore, true, d
+	if c == &torchAO {
+		m.findTorchAO(k)
+	}
 }
 
 func deref(s *string) string {
@@ -224,133 +231,13 @@ func (m *Model) configuration() (raw json.RawMessage, ok bool) {
 	return nil, false
 }
 
-// assemble returns the quantized weight with the codes t, or nil.
-func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
-	if m.Convention == nil {
-		return nil
-	}
-	name, q := t.Name, quantized{format: k.format}
-	if m.Convention.metadata {
-		var ok bool
-		if q, ok = k.weights[t.Name]; !ok {
-			return nil
-		}
-	}
-	s := m.Convention.scheme(q.format)
-	if s == nil {
-		return nil
-	}
-	name, ok := strings.CutSuffix(name, s.codes)
-	if !ok || m.Convention.linearOnly && !strings.HasSuffix(name, weightSuffix) {
-		return nil
-	}
-	scales, ok := m.Source.Lookup(partName(name, s.scales))
-	if !ok {
-		return nil // check reports it
-	}
-	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: q.format, Global: 1, convention: m.Convention,
-		parts: parts{Codes: t, Scales: &scales}}
-	if w.Shape == nil {
-		if w.Shape, ok = s.shape(t.Shape, t.Dtype); !ok {
-			m.fault(t.Name, "codes of a %s weight have %s dimensions, not %d", q.format, s.dimensions(), len(t.Shape))
-			return nil
-		}
-		w.Dtype = parseTorchDtype(m.Source.TorchDtype())
-	}
-	if !m.fits(w) {
-		return nil
-	}
-	m.setStack(w, false)
-	if q.format.Global {
-		global, ok := m.Source.Lookup(partName(name, s.global))
-		switch {
-		case ok:
-			w.parts[Global] = &global
-			if err := m.readGlobal(w, s); err != nil {
-				m.fault(global.Name, "%v", err)
-				return nil
-			}
-		case s.bare != "": // it is 1
-			w.stored = s.direction.stored(w.Global)
-		default:
-			m.fault(name, "its global scale %s is missing; the file is incomplete, quantize it again", partName(name, s.global))
-			return nil
-		}
-	}
-	if s.input != "" {
-		if input, ok := m.Source.Lookup(partName(name, s.input)); ok {
-			w.parts[Input] = &input
-		}
-	}
-	return w
+// misread adds a problem of clients alone.
+func (m *Model) misread(tensor, text string, args ...any) {
+	m.fault(tensor, text, args...)
+	m.Problems[len(m.Problems)-1].Misread = true
 }
 
 // fault adds a Problem.
 func (m *Model) fault(tensor, text string, args ...any) {
 	m.Problems = append(m.Problems, Problem{Tensor: tensor, Text: limits.Text(fmt.Sprintf(text, args...))})
-}
-
-// fits reports whether the codes and scales of w have the dtypes and shapes that follow from its
-// format and shape.
-func (m *Model) fits(w *Weight) bool {
-	fits := true
-	for _, want := range m.Convention.Stored(w.Format, w.Name, w.Shape) {
-		have, ok := w.Part(want.Part)
-		if !ok {
-			continue
-		}
-		if want.Part == Scales && acceptable(have.Dtype, want.Dtype) {
-			want.Dtype = have.Dtype
-		}
-		if want.Part == Scales && sameScales(w.Format, have.Shape, want.Shape) {
-			want.Shape = have.Shape
-		}
-		if have.Dtype != want.Dtype || !slices.Equal(have.Shape, want.Shape) {
-			m.fault(have.Name, "it is %s %v, and a %s weight of shape %v needs %s %v; the file is damaged or of another convention",
-				have.Dtype, have.Shape, w.Format, w.Shape, want.Dtype, want.Shape)
-			fits = false
-		}
-	}
-	return fits
-}
-
-// sameScales reports whether two shapes hold the same scales if clients differ in dimensions:
-// [] and [1] for one of the tensor, [n] and [n, 1] for one per row.
-func sameScales(f quant.Format, a, b []int64) bool {
-	dims := 2
-	switch {
-	case f.PerTensor():
-		dims = 1
-	case f.Block.Cols != 0:
-		return false
-	}
-	fits := func(shape []int64) bool {
-		return len(shape) <= dims && (len(shape) < 2 || shape[1] == 1) && (len(shape) > 0 || dims == 1)
-	}
-	return fits(a) && fits(b) && product(a) == product(b)
-}
-
-// acceptable reports whether scales may have dtype have instead of want: clients also store FP32
-// scales in the dtype of the model.
-func acceptable(have, want safetensors.Dtype) bool {
-	return want == safetensors.F32 && (have == safetensors.BF16 || have == safetensors.F16) ||
-		want == safetensors.U8 && have == safetensors.F8E8M0
-}
-
-// readGlobal reads the global scale of w.
-func (m *Model) readGlobal(w *Weight, s *scheme) error {
-	t := w.parts[Global]
-	if t.Dtype != safetensors.F32 || t.Elements() != 1 {
-		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
-	}
-	var value [1]float32
-	if err := readDense(value[:], *t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
-		return err
-	}
-	w.stored = value[0]
-	w.Global = s.direction.global(w.stored)
-	if !(value[0] > 0) || math.IsInf(float64(value[0]), 0) || math.IsInf(float64(w.Global), 0) {
-		return fmt.Errorf("a global scale must be positive and finite, not %g", value[0])
-	}
-	return nil
 }

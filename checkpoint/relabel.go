@@ -75,11 +75,14 @@ func (w *Weight) Kept() Kept {
 // that of its file or metadata is used. c must support the weight, and a Static scheme needs a
 // scale of activations.
 func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key, value string) {
-	from, to := w.convention.scheme(w.Format), c.scheme(w.Format)
+	from, to := w.scheme, c.scheme(w.Format)
 	kept := w.Kept()
 	stored = c.Stored(w.Format, w.Name, w.Shape)
 	if w.Format.Global {
 		number := kept.globals().carry(w.stored, from.direction, to.direction)
+		if w.Global == 0 && to.direction == inverse && from.direction != inverse {
+			number = 1 // not Inf: engines use the largest number of the modules that they fuse
+		}
 		if to.bare != "" && w.Global != 1 {
 			stored = append(stored, to.storedGlobal(w.Name))
 		}
@@ -114,7 +117,7 @@ func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key,
 // input returns the number of the scale of activations of the weight and its direction, from its
 // file or the kept numbers.
 func (w *Weight) input() (number float32, d direction, ok bool) {
-	d = w.convention.scheme(w.Format).inputScale
+	d = w.scheme.inputScale
 	if t := w.parts[Input]; t != nil && t.Elements() == 1 {
 		var value [1]float32
 		err := readDense(value[:], *t, DenseSpans(1, Tile{To: 1, ToCol: 1}))

@@ -28,6 +28,8 @@ type scheme struct {
 
 	words       safetensors.Dtype // dtype of the codes; 0: that of the elements
 	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
+	highFirst   bool              // of two codes in a byte, the first is in the high half
+	swizzled    bool              // scales are in tiles of 128×4, padded, as cuBLAS reads them
 	packed      int64             // size in bytes of a separate last dimension of the codes; 0: none
 	blocks      blockShape        // of the scales
 	interleaved *ggml.Struct      // codes and scales are in one tensor of such structs
@@ -220,6 +222,7 @@ func (s *scheme) storedGlobal(weight string) Stored {
 	return Stored{Part: Global, Spec: safetensors.Spec{Name: partName(weight, s.global), Dtype: safetensors.F32, Shape: s.scalar}}
 }
 
+// codesDtype returns the dtype of the codes that files are written with.
 func (s *scheme) codesDtype() safetensors.Dtype {
 	if s.words != 0 {
 		return s.words

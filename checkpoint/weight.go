@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/family"
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -25,14 +27,17 @@ type Weight struct {
 	Format quant.Format      // the zero Format if it is not quantized
 	Global float32           // decode scale of the whole tensor; 1 if the format has none
 
-	convention *Convention   // of a quantized weight
-	stack      *family.Stack // of a weight that holds all experts of a layer
-	guess      string        // ExpertsGuess of the weight that it is a part of
-	view       *view         // of a weight that is a part of another
+	scheme *scheme       // of a quantized weight
+	stack  *family.Stack // of a weight that holds all experts of a layer
+	guess  string        // ExpertsGuess of the weight that it is a part of
+	view   *view         // of a weight that is a part of another
 	// untransposed: the file holds experts as [experts, out, in], whatever those of their layout have.
 	untransposed bool
-	stored       float32 // the number that the file has for Global
-	parts        parts
+	// transposedCodes: the file holds the codes as [experts, in, out].
+	transposedCodes bool
+	swizzled        bool    // its scales are in tiles of 128×4
+	stored          float32 // the number that the file has for Global
+	parts           parts
 
 	decoded *DecodedType // of a tensor that is quantized in a GGUF file; nil for others
 }
@@ -152,13 +157,13 @@ func (w *Weight) ReadDecoded(t Tile) (*quant.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.convention.Decoded(q, w.stored), nil
+	return w.scheme.decoded(q, w.stored), nil
 }
 
 // Divided reports whether clients divide scales by the stored inverse of the global scale. The values of
 // ReadTile then differ in the last bit from those of the codes, the scales and Global.
 func (w *Weight) Divided() bool {
-	return w.Format.Global && w.convention.scheme(w.Format).direction == inverse
+	return w.Format.Global && w.scheme.direction == inverse
 }
 
 // ReadCodes returns a tile of a quantized weight as stored: its codes, its scales and Global. A
@@ -184,21 +189,85 @@ func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 	}
 	q.Global = w.Global
 	_, cols := w.Matrix()
-	if t.FromCol == 0 && t.ToCol == cols {
+	if t.FromCol == 0 && t.ToCol == cols && !w.transposedCodes && !w.swizzled && !w.scheme.highFirst {
 		return w.readRows(q, t)
 	}
-	for s := range Spans(w.Format, Codes, cols, t) {
-		if err := readAt(*w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
-			return err
-		}
+	if err := w.readCodes(q, t); err != nil {
+		return err
+	}
+	if w.swizzled {
+		return w.readSwizzled(q, t)
 	}
 	if q.Scales32 != nil {
-		return readDense(q.Scales32, *w.parts[Scales], Spans(w.Format, Scales, cols, t))
+		return readScales(q.Scales32, *w.parts[Scales], Spans(w.Format, Scales, cols, t))
 	}
 	for s := range Spans(w.Format, Scales, cols, t) {
 		if err := readAt(*w.parts[Scales], q.Scales[s.From:s.To], s.At); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// readCodes reads the codes of a tile.
+func (w *Weight) readCodes(q *quant.Tensor, t Tile) error {
+	_, cols := w.Matrix()
+	if !w.transposedCodes {
+		for s := range Spans(w.Format, Codes, cols, t) {
+			if err := readAt(*w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
+				return err
+			}
+		}
+		if w.scheme.highFirst {
+			for i, pair := range q.Codes {
+				q.Codes[i] = pair<<4 | pair>>4
+			}
+		}
+		return nil
+	}
+	column, width := make([]byte, t.To-t.From), q.RowBytes()
+	return w.columnRuns(t, func(r columnRun) error { // codes of one byte
+		if err := readAt(*w.parts[Codes], column[:r.rows], r.at); err != nil {
+			return err
+		}
+		for i, code := range column[:r.rows] {
+			q.Codes[(r.row+i)*width+r.col] = code
+		}
+		return nil
+	})
+}
+
+// readSwizzled reads the scales of a tile from the rows of 128×4 tiles that hold them.
+func (w *Weight) readSwizzled(q *quant.Tensor, t Tile) error {
+	const high = 128
+	rows, cols := w.Matrix()
+	rows, blocks := w.Format.ScaleShape(rows, cols)
+	first, end := t.From/high*high, min((t.To+high-1)/high*high, rows)
+	begin := layout.Swizzled.Offset(first, 0, rows, blocks)
+	raw := make([]byte, layout.Swizzled.Size(end-first, blocks))
+	if err := readAt(*w.parts[Scales], raw, int64(begin)); err != nil {
+		return err
+	}
+	height, width := q.ScaleShape()
+	for i := range height {
+		for j := range width {
+			q.Scales[i*width+j] = raw[layout.Swizzled.Offset(t.From+i-first, t.FromCol/w.Format.Block.Cols+j, end-first, blocks)]
+		}
+	}
+	return nil
+}
+
+// readScales is readDense for FP32 scales, which files may also hold as powers of two.
+func readScales(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {
+	if t.Dtype != safetensors.F8E8M0 {
+		return readDense(dst, t, at)
+	}
+	for s := range at {
+		raw := make([]byte, s.To-s.From)
+		if err := readAt(t, raw, s.At); err != nil {
+			return err
+		}
+		format.E8M0.DecodeSlice(dst[s.From:s.To], raw)
 	}
 	return nil
 }
@@ -220,6 +289,10 @@ func (w *Weight) readRows(q *quant.Tensor, t Tile) error {
 	}
 	if err := readPair(*codes, q.Codes, at(Codes), *scales, raw, size*at(Scales)); err != nil || q.Scales32 == nil {
 		return err
+	}
+	if scales.Dtype == safetensors.F8E8M0 {
+		format.E8M0.DecodeSlice(q.Scales32, raw)
+		return nil
 	}
 	dense, ok := DenseFormat(scales.Dtype)
 	if !ok {

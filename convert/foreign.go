@@ -71,7 +71,20 @@ func quantizedTypes(m *checkpoint.Model) string {
 
 // lasting returns the problems that a conversion does not repair.
 func lasting(m *checkpoint.Model) []checkpoint.Problem {
-	return slices.DeleteFunc(slices.Clone(m.Problems), func(p checkpoint.Problem) bool { return p.Mended })
+	return slices.DeleteFunc(slices.Clone(m.Problems), checkpoint.Problem.Harmless)
+}
+
+// misread returns a note of what clients would reject or misread in the source; "" if there is
+// nothing.
+func misread(m *checkpoint.Model) string {
+	problems := slices.DeleteFunc(slices.Clone(m.Problems), func(p checkpoint.Problem) bool { return !p.Misread })
+	switch len(problems) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("in the source, %s", problems[0])
+	}
+	return fmt.Sprintf("in the source, %s (the first of %d problems that inspect lists)", problems[0], len(problems))
 }
 
 // larger returns a note if the tensors of the result take more bytes than the source's. If the

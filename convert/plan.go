@@ -123,6 +123,9 @@ func newPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantiz
 		p.Convention = c.Name
 		p.Scheme, _ = c.Scheme(q.Format)
 	}
+	if note := misread(source); note != "" {
+		p.Notes = append(p.Notes, note)
+	}
 	return p
 }
 

@@ -57,7 +57,7 @@ func PlanQuantize(ctx context.Context, source *hf.Checkpoint, o QuantizeOptions)
 	}
 	p := newPlan(m, c, q)
 	if note != "" {
-		p.Notes = []string{note}
+		p.Notes = append(p.Notes, note)
 	}
 	p.decide(s)
 	if err := p.quantizesAny(); err != nil {

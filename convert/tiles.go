@@ -213,7 +213,28 @@ func (b *batch) relabel() ([]sums, error) {
 	if err != nil {
 		return nil, err
 	}
+	if mayDecodeNaN(q) {
+		if n := nonFinite(q.Dequantize(1).Data); n > 0 {
+			all[0].stored.AddCopy(q.Rows()*q.Cols(), n)
+		}
+	}
 	return all, b.store(q, 0)
+}
+
+// mayDecodeNaN reports whether a tensor has a code or a scale that is NaN or Inf.
+func mayDecodeNaN(q *quant.Tensor) bool {
+	special := func(f *format.Scalar, codes []byte) bool {
+		if f == nil || f.StoredBits() != 8 {
+			return false
+		}
+		var not [256]bool
+		for code := range not {
+			v := f.Decode(uint32(code))
+			not[code] = v-v != 0
+		}
+		return slices.ContainsFunc(codes, func(code byte) bool { return not[code] })
+	}
+	return special(q.Format.Element, q.Codes) || special(q.Format.Scale, q.Scales) || nonFinite(q.Scales32) > 0
 }
 
 // decode writes the values of the batch in the dtype of the result.

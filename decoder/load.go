@@ -112,8 +112,10 @@ func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 		return nil, reader{}, err
 	}
 	r := reader{model: source, options: o, family: plan.Family, pace: loadPace, places: make(map[*checkpoint.Weight]int, len(source.Weights))}
-	if p := source.Problems; len(p) > 0 {
-		return nil, r, errors.New(p[0].String())
+	for _, p := range source.Problems {
+		if !p.Harmless() {
+			return nil, r, errors.New(p.String())
+		}
 	}
 	r.findPrefix()
 	for i, w := range source.Weights {

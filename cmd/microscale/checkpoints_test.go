@@ -330,7 +330,9 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	status, stdout, stderr := execute("", "dequantize", dst, filepath.Join(dir, "back"))
-	fails(t, status, stdout, stderr, "l.0.proj.weight: ", "2 problems")
+	if status != exitDone || !strings.Contains(stderr, "in the source, l.0.proj.weight: ") || !strings.Contains(stderr, "the first of 2 problems") {
+		t.Errorf("dequantize: exit status %d, %q", status, stderr)
+	}
 	status, stdout, stderr = execute("", "inspect", filepath.Join(dir, "nowhere"))
 	fails(t, status, stdout, stderr, "nowhere", "no such file")
 }

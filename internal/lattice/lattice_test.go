@@ -62,7 +62,7 @@ hf: internal/limits internal/configjson safetensors safetensors/checksum
 hf/sample: format tensor safetensors hf
 hf/hub: internal/limits safetensors hf
 family: internal/configjson
-checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant profile hf family
+checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant layout profile hf family
 checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf family checkpoint
 decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder

@@ -1,0 +1,68 @@
+"""Models quantized and saved by compressed-tensors itself, in its schemes of block formats (foreign.py)."""
+
+import functools
+
+import torch
+from compressed_tensors.compressors import ModelCompressor
+from compressed_tensors.compressors.base import decompress_module
+from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config, preset_name_to_scheme
+from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
+
+import foreign
+
+
+def blocks(weight, args):
+    """The amax of each group of elements with one scale."""
+    w, strategy = weight.float().abs(), str(getattr(args.strategy, "value", args.strategy))
+    if strategy == "tensor":
+        return w.amax().reshape(1)
+    if strategy == "channel":
+        return w.amax(1, keepdim=True)
+    if strategy in ("group", "tensor_group"):
+        return w.reshape(len(w), -1, args.group_size).amax(-1)
+    high, wide = args.block_structure
+    padded = torch.nn.functional.pad(w, (0, -w.shape[1] % wide, 0, -w.shape[0] % high))
+    return padded.reshape(padded.shape[0] // high, high, padded.shape[1] // wide, wide).amax((1, 3))
+
+
+def calibrate(module):
+    args, amax = module.quantization_scheme.weights, blocks(module.weight.data, module.quantization_scheme.weights)
+    amax, options = amax.to(module.weight.dtype), {}
+    if hasattr(module, "weight_global_scale"):
+        options["global_scale"] = generate_gparam(-module.weight.data.abs().amax(), module.weight.data.abs().amax())
+        module.weight_global_scale.data.copy_(options["global_scale"])
+    scale, _ = calculate_qparams(-amax, amax, args, **options)
+    module.weight_scale.data = scale.to(module.weight_scale.dtype).reshape(module.weight_scale.shape)
+    for name, value in (("input_scale", 0.01), ("input_global_scale", 100.0)):
+        if getattr(module, name, None) is not None:
+            getattr(module, name).data.fill_(value)
+
+
+def make(groups, directory, model=foreign.llama, ignore=("lm_head",)):
+    model = model()
+    model.save_pretrained(directory / "source")
+    apply_quantization_config(model, QuantizationConfig(config_groups=groups, ignore=list(ignore)))
+    quantized = {n: m for n, m in model.named_modules() if getattr(m, "quantization_scheme", None) is not None}
+    for module in quantized.values():
+        calibrate(module)
+    compressor = ModelCompressor.from_pretrained_model(model)
+    compressor.compress_model(model)
+    model.save_pretrained(directory / "model")
+    compressor.update_config(directory / "model")
+    values = {}
+    for name, module in quantized.items():
+        decompress_module(module)
+        values[name + ".weight"] = module.weight
+    foreign.save_values(directory, values)
+
+
+PRESETS = ["FP8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "NVFP4", "MXFP4A16", "MXFP4", "MXFP8A16", "MXFP8"]
+schemes = {name: functools.partial(make, {"group_0": preset_name_to_scheme(name, ["Linear"])}) for name in PRESETS}
+schemes["mixed"] = functools.partial(make, {
+    "group_0": preset_name_to_scheme("FP8_DYNAMIC", ["re:.*self_attn.*"]),
+    "group_1": preset_name_to_scheme("NVFP4A16", ["re:.*(gate|up)_proj$"]),
+    "group_2": preset_name_to_scheme("MXFP8A16", ["re:.*down_proj$"]),
+})
+schemes["FP8_BLOCK odd"] = functools.partial(make, {"group_0": preset_name_to_scheme("FP8_BLOCK", ["Linear"])},
+                                            model=lambda: foreign.llama(hidden_size=192, intermediate_size=320, num_attention_heads=3))
+foreign.run(schemes)
