@@ -177,9 +177,23 @@ func TestErrors(t *testing.T) {
 	if _, err := m.NewContext(1200, 1<<40); err == nil || !strings.Contains(err.Error(), "smaller context") {
 		t.Errorf("contexts larger than memory: got %v", err)
 	}
+	if _, err := New("x", m.decoder, Text{Tokenizer: special(t)}); err != nil {
+		t.Errorf("a tokenizer with a special token beyond the vocabulary: %v", err)
+	}
 	if _, err := New("x", m.decoder, Text{Tokenizer: wide(t)}); err == nil {
 		t.Error("tokenizer with more tokens than the model: got no error")
 	}
+}
+
+// special is a tokenizer with one more token than the model has, such as Gemma 3's of images.
+func special(t *testing.T) *tokenizer.Tokenizer {
+	t.Helper()
+	s, err := tokenizer.Parse([]byte(`{"model": {"type": "BPE", "vocab": {"a": 255}, "merges": []}, "decoder": {"type": "ByteLevel"},
+		"added_tokens": [{"id": 256, "content": "<image_soft_token>", "special": true}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func wide(t *testing.T) *tokenizer.Tokenizer {

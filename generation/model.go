@@ -18,10 +18,14 @@ type Model struct {
 	decoder *decoder.Model
 }
 
-// New returns a model of d.
+// New returns a model of d. The tokenizer may have special tokens that the model lacks, such as Gemma 3's of
+// images and the padding of fine-tuned models: a text with one of them is an error.
 func New(name string, d *decoder.Model, t Text) (*Model, error) {
-	if size, has := t.Tokenizer.Size(), d.Vocabulary(); size > has {
-		return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model has %d: use the tokenizer of the model", name, size, has)
+	size, has := t.Tokenizer.Size(), d.Vocabulary()
+	for id := has; id < size; id++ {
+		if !t.Tokenizer.IsSpecial(uint32(id)) {
+			return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model has %d: use the tokenizer of the model", name, size, has)
+		}
 	}
 	return &Model{Name: name, Text: t, decoder: d}, nil
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -47,13 +46,6 @@ func eachQuantized(m *checkpoint.Model, why func(w *checkpoint.Weight) string) (
 		}
 	}
 	return problems
-}
-
-// modelTypes reports whether the model_type of the configuration, or of its text_config, is
-// one of types.
-func modelTypes(m *checkpoint.Model, types ...string) bool {
-	whole, text := m.Source.ModelType()
-	return slices.Contains(types, whole) || slices.Contains(types, text)
 }
 
 // unlistedExperts: the client expects quantized experts unless their module is on the ignore list.
@@ -100,7 +92,7 @@ var mamba1 = regexp.MustCompile(`\.(mamba|mixer)\.(in_proj|x_proj|dt_proj|out_pr
 // plainMamba: the client builds these projections without a quantization
 // (layers/mamba/mamba_mixer.py of vLLM 0.32).
 func plainMamba(m *checkpoint.Model) []checkpoint.Problem {
-	if !modelTypes(m, "mamba", "falcon_mamba", "jamba") {
+	if !m.Family().OfType("mamba", "falcon_mamba", "jamba") {
 		return nil
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
@@ -115,7 +107,7 @@ func plainMamba(m *checkpoint.Model) []checkpoint.Problem {
 // tensors of gpt-oss, and then finds the experts quantized in part (hf_to_vllm_mapper in
 // models/gpt_oss.py of vLLM 0.32).
 func renamedExperts(m *checkpoint.Model) []checkpoint.Problem {
-	if m.Convention.Name != "compressed-tensors" || !modelTypes(m, "gpt_oss") {
+	if m.Convention.Name != "compressed-tensors" || !m.Family().OfType("gpt_oss") {
 		return nil
 	}
 	return []checkpoint.Problem{{Text: "the client does not load gpt-oss in compressed-tensors, because it does not find its experts on the ignore list: choose convention gpt-oss"}}
@@ -137,7 +129,7 @@ func denseMXFP4(m *checkpoint.Model) []checkpoint.Problem {
 // splitKeyValue: the client splits kv_b_proj as it loads, and expects the biases of an affine
 // quantization (sanitize in models/deepseek_v3.py and others of mlx-lm 0.32).
 func splitKeyValue(m *checkpoint.Model) []checkpoint.Problem {
-	if !modelTypes(m, "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "kimi_k2", "kimi_k3") {
+	if !m.Family().OfType("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "kimi_k2", "kimi_k3") {
 		return nil
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
@@ -151,7 +143,7 @@ func splitKeyValue(m *checkpoint.Model) []checkpoint.Problem {
 // unstackedScales: the client joins the weights of the experts of these models as it loads, and
 // leaves their scales as they are, which its modules do not have (mlx-lm 0.32.2).
 func unstackedScales(m *checkpoint.Model) []checkpoint.Problem {
-	if !modelTypes(m, "qwen3_moe", "qwen3_next") {
+	if !m.Family().OfType("qwen3_moe", "qwen3_next") {
 		return nil
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
@@ -164,7 +156,7 @@ func unstackedScales(m *checkpoint.Model) []checkpoint.Problem {
 
 // unscaledGraph: the client ignores global scales in some or all layers of the architecture.
 func unscaledGraph(m *checkpoint.Model) []checkpoint.Problem {
-	architecture := m.UnscaledGraph()
+	architecture := m.Family().UnscaledGraph(m.Architecture)
 	if architecture == "" {
 		return nil
 	}

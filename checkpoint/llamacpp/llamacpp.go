@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
@@ -77,7 +76,7 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 // Rejects returns why llama.cpp cannot run the model in format f with global scales other than 1,
 // or "".
 func (m *Model) Rejects(f quant.Format) string {
-	if f.Global && checkpoint.UnscaledGraph(m.architecture.Name) {
+	if f.Global && family.UnscaledGraph(m.architecture.Name) {
 		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s: choose mxfp4 or q8_0, or profile ggml, which has scales of blocks alone", f, m.architecture.Name)
 	}
 	return ""

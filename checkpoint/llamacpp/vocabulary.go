@@ -112,6 +112,12 @@ func (m *Model) write(v *vocabulary) {
 // complete adds unused tokens up to the number of rows of the embeddings. It takes what
 // tokenizer.json lacks from tokenizer_config.json and config.json.
 func (v *vocabulary) complete(c config, s settings) error {
+	for n := len(v.tokens); n > c.VocabSize && v.types[n-1] == controlToken; n-- { // the embeddings have no rows for them
+		v.tokens, v.types = v.tokens[:n-1], v.types[:n-1]
+		if v.scores != nil {
+			v.scores = v.scores[:n-1]
+		}
+	}
 	if len(v.tokens) > c.VocabSize {
 		return fmt.Errorf("the tokenizer has %d tokens and the model %d: they do not belong together", len(v.tokens), c.VocabSize)
 	}

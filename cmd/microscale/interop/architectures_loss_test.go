@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
@@ -115,7 +115,7 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 			id := strings.Join([]string{name, l.format.Name, l.profile}, " ")
 			path, dir := filepath.Join(root, id+".gguf"), filepath.Join(sources, name)
 			err := l.write(t, dir, path)
-			if l.format.Global && l.profile == "" && checkpoint.UnscaledGraph(architecture) {
+			if l.format.Global && l.profile == "" && family.UnscaledGraph(architecture) {
 				if err == nil || !strings.Contains(err.Error(), "llama.cpp ignores global scales") {
 					t.Errorf("%s: error %v", id, err)
 				}
@@ -174,7 +174,7 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 			halved, ok := got[strings.TrimSuffix(path, ".gguf")+" halved.gguf"]
 			if ok {
 				ignored := halved.Rejected == "" && halved.Nats == got[path].Nats
-				if listed := checkpoint.UnscaledGraph(llamaArchitectures[f.name]); ignored != listed {
+				if listed := family.UnscaledGraph(llamaArchitectures[f.name]); ignored != listed {
 					t.Errorf("that it ignores global scales of feed-forward layers is %v, and %v in package checkpoint", ignored, listed)
 				}
 			}

@@ -1,6 +1,4 @@
-package checkpoint
-
-import "slices"
+package family
 
 // unscaledGraphs lists the architectures whose graphs in llama.cpp apply the global scale of
 // NVFP4 in some linear layers only, or in none. The loader reads every X.scale, but the other
@@ -41,12 +39,11 @@ func UnscaledGraph(architecture string) bool {
 	return false
 }
 
-// UnscaledGraph returns the architecture in llama.cpp of the checkpoint if its graph ignores
-// global scales of NVFP4; "" otherwise.
-func (m *Model) UnscaledGraph() string {
-	whole, text := m.Source.ModelType()
+// UnscaledGraph returns the architecture in llama.cpp of the model, whose general.architecture is given if it is a
+// GGUF file, if its graph ignores global scales of NVFP4; "" otherwise.
+func (m *Model) UnscaledGraph(architecture string) string {
 	for _, g := range unscaledGraphs {
-		if g.name == m.Architecture || slices.Contains(g.modelTypes, whole) || slices.Contains(g.modelTypes, text) {
+		if g.name == architecture || m.OfType(g.modelTypes...) {
 			return g.name
 		}
 	}
