@@ -170,6 +170,8 @@ func foreign(dir string, names map[string]bool) error {
 		switch {
 		case e.IsDir() && folders[name], e.Type().IsRegular() && (names[name] || name == markerName):
 			return nil
+		case name == ".":
+			return fmt.Errorf("%s: a link or a file, want a directory: move the directory itself here", at)
 		case names[name]:
 			return fmt.Errorf("%s: a link or special file, which no run writes: remove it, and run again", at)
 		}

@@ -27,16 +27,27 @@ import (
 // earlier merge that was killed, and does nothing if dst is complete. If ctx ends before files
 // are moved, the parts are unchanged.
 func Merge(ctx context.Context, dst string, o RunOptions) (*Result, error) {
-	m, err := findParts(filepath.Clean(dst))
-	if err != nil {
-		return nil, err
+	dst = filepath.Clean(dst)
+	m, err := findParts(dst)
+	var result *Result
+	if err == nil {
+		result, err = m.merge(ctx, o)
+		m.unlock()
 	}
-	if len(m.parts) == 0 {
-		out := &output{final: m.dst, replaced: m.dst + replacedSuffix}
-		return &Result{Finished: true, Warnings: out.leftover()}, nil
+	if err != nil { // another merge may have been faster, and moved the parts away meanwhile
+		if again, failed := findParts(dst); failed == nil {
+			defer again.unlock()
+			if len(again.parts) == 0 {
+				return again.merge(ctx, o)
+			}
+		}
 	}
-	defer m.unlock()
-	if m.published() {
+	return result, err
+}
+
+// merge checks and joins the parts, unless that was done.
+func (m *merging) merge(ctx context.Context, o RunOptions) (*Result, error) {
+	if len(m.parts) == 0 || m.published() {
 		out := &output{final: m.dst, replaced: m.dst + replacedSuffix}
 		return &Result{Finished: true, Warnings: append(m.remove(0), out.leftover()...)}, nil
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -255,6 +257,35 @@ func TestMergeAmax(t *testing.T) {
 	}
 	if err := m.check(t.Context(), nil); shared == 0 || !errors.Is(err, ErrChanged) {
 		t.Errorf("%d amaxes that differ: %v", shared, err)
+	}
+}
+
+// TestMergeTogether: of several merges at a time, as when every worker merges at its end, one joins the parts. The others
+// find the result, or the lock of the first; none reports that parts are missing.
+func TestMergeTogether(t *testing.T) {
+	src := writeModel(t, workersModel(3), madeConfig)
+	for range 5 {
+		dst := filepath.Join(t.TempDir(), "dst")
+		for i := range 3 {
+			work(t, src, "nvfp4", dst, i, 3)
+		}
+		var wg sync.WaitGroup
+		var merged atomic.Int32
+		for range 4 {
+			wg.Go(func() {
+				result, err := Merge(context.Background(), dst, RunOptions{})
+				switch {
+				case err != nil && !strings.Contains(err.Error(), "or another merge uses"):
+					t.Errorf("error %v", err)
+				case err == nil && !result.Finished:
+					merged.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if merged.Load() != 1 || !isSound(dst) {
+			t.Errorf("%d merges joined the parts, want 1", merged.Load())
+		}
 	}
 }
 
