@@ -23,7 +23,7 @@ func (p *projection) optimize(inputs quant.Format, threads int) error {
 		if in := part.input; in == nil || !part.weight.Format.Scaled() || in.format.Element != quant.BF16.Element && !in.format.Element.Integer {
 			continue
 		}
-		inside, err := gemm.Interleave(part.weight, gemm.Options{Threads: threads})
+		inside, err := gemm.Interleave(part.weight, part.input.format, gemm.Options{Threads: threads})
 		switch {
 		case err == nil:
 			f.parts[i].weight, f.parts[i].interleaved = nil, inside

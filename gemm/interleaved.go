@@ -35,18 +35,19 @@ const (
 // yStride bytes apart.
 type interleavedFunc func(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
 
-// Interleave reorders b, a rowwise operand, in its memory: b must not be used any more. Kernels
-// support mxfp4 and nvfp4 with a multiple of 16 rows, whole blocks, and scales that are neither NaN
-// nor extreme. For other operands, and on processors without these kernels, Interleave returns an
-// error that matches errors.ErrUnsupported, and leaves b unchanged.
-func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
+// Interleave reorders b, a rowwise operand, in its memory, for products with operands A in the format
+// inputs: b must not be used any more. Kernels support mxfp4 and nvfp4 with a multiple of 16 rows, whole
+// blocks, and scales that are neither NaN nor extreme. For other operands, and on processors without
+// kernels for these inputs, Interleave returns an error that matches errors.ErrUnsupported, and leaves b
+// unchanged. Products with other inputs have the same results, but may take longer.
+func Interleave(b *quant.Tensor, inputs quant.Format, o Options) (*Interleaved, error) {
 	if err := checkOperand("b", b); err != nil {
 		return nil, err
 	}
 	if err := checkThreads(o); err != nil {
 		return nil, err
 	}
-	if why := interleavable(b); why != "" {
+	if why := interleavable(b, inputs); why != "" {
 		return nil, fmt.Errorf("gemm: interleave %s: %s: %w", describe(b), why, errors.ErrUnsupported)
 	}
 	_, blocks := b.ScaleShape()
@@ -93,12 +94,15 @@ func interleaveScales(dst, src []byte, row int) {
 	}
 }
 
-// interleavable returns the reason why no kernel of this processor multiplies b interleaved, or
+// interleavable returns the reason why no kernel of this processor multiplies b interleaved by inputs, or
 // "". It sets the scales of zero blocks that kernels do not support to 1.
-func interleavable(b *quant.Tensor) (why string) {
-	f := b.Format
+func interleavable(b *quant.Tensor, inputs quant.Format) (why string) {
+	f, panel := b.Format, panelBF16
+	if _, integers := int8Forms[inputs.Element]; integers {
+		panel = panelInt8
+	}
 	kernel := func(k *kernel) bool {
-		return k.vector != nil && k.vector.interleaved != nil && cpu.Uses(k.needs) && k.panel == panelBF16 &&
+		return k.vector != nil && k.vector.interleaved != nil && cpu.Uses(k.needs) && k.panel == panel &&
 			f.Element == format.E2M1 && f.Scale == k.vector.scale && f.Block == quant.Shape{Rows: 1, Cols: k.vector.block}
 	}
 	found := false

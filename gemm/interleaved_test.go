@@ -44,37 +44,103 @@ func copyOf(t *testing.T, b *quant.Tensor, end guard.Side) *quant.Tensor {
 // rows of A that vector kernels multiply and for more, and its tensor with the original.
 func TestInterleaved(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
-		if tier < cpu.AVX512 {
-			b := plainOperand(t, rand.New(rand.NewPCG(0, 0)), quant.MXFP4, 16, 32)
-			if _, err := Interleave(b, Options{}); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("got error %v, want unsupported", err)
-			}
-			return
+		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
+			t.Run("inputs="+inputs.Name, func(t *testing.T) {
+				if !interleaves(inputs) {
+					b := plainOperand(t, rand.New(rand.NewPCG(0, 0)), quant.MXFP4, 16, 32)
+					if _, err := Interleave(b, inputs, Options{}); !errors.Is(err, errors.ErrUnsupported) {
+						t.Errorf("got error %v, want unsupported", err)
+					}
+					return
+				}
+				testInterleaved(t, inputs)
+			})
 		}
-		ran := map[string]bool{}
-		for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
-			for trial, s := range []struct{ m, n, k int }{{1, 16, 32}, {2, 48, 64}, {3, 208, 544}, {4, 64, 1536}, {9, 80, 4640}, {40, 96, 2080}, {1, 64, 9024}} {
-				b := plainOperand(t, rand.New(rand.NewPCG(uint64(i), uint64(trial))), f, s.n, s.k)
-				inside, err := Interleave(copyOf(t, b, guard.Side(trial%2)), Options{Threads: 2})
+	})
+}
+
+// interleaves reports whether kernels that may run multiply interleaved operands by inputs.
+func interleaves(inputs quant.Format) bool {
+	if inputs.Element.Integer {
+		return cpu.Uses(cpu.AVX2.Set())
+	}
+	return cpu.Uses(cpu.AVX512.Set())
+}
+
+func testInterleaved(t *testing.T, inputs quant.Format) {
+	ran := map[string]bool{}
+	for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+		for trial, s := range []struct{ m, n, k int }{{1, 16, 32}, {2, 48, 64}, {3, 208, 544}, {4, 64, 1536}, {9, 80, 4640}, {40, 96, 2080}, {1, 64, 9024}} {
+			b := plainOperand(t, rand.New(rand.NewPCG(uint64(i), uint64(trial))), f, s.n, s.k)
+			inside, err := Interleave(copyOf(t, b, guard.Side(trial%2)), inputs, Options{Threads: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u := inside.Tensor(); !bytes.Equal(u.Codes, b.Codes) || !sameBits(u.Dequantize(1).Data, b.Dequantize(1).Data) {
+				t.Errorf("%s %d×%d: the tensor differs from the original", f, s.n, s.k)
+			}
+			for j, with := range []quant.Format{quant.BF16, quant.MXINT8, f, quant.MXFP8, quant.F32} {
+				a := plainOperand(t, rand.New(rand.NewPCG(uint64(j), uint64(trial))), with, s.m, s.k)
+				k, err := inside.Choose(a, Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if u := inside.Tensor(); !bytes.Equal(u.Codes, b.Codes) || !sameBits(u.Dequantize(1).Data, b.Dequantize(1).Data) {
-					t.Errorf("%s %d×%d: the tensor differs from the original", f, s.n, s.k)
-				}
-				for j, with := range []quant.Format{quant.BF16, quant.MXINT8, f, quant.MXFP8, quant.F32} {
-					a := plainOperand(t, rand.New(rand.NewPCG(uint64(j), uint64(trial))), with, s.m, s.k)
-					k, err := inside.Choose(a, Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					ran[k.Name] = true
-					t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) { compareInterleaved(t, a, b, inside) })
-				}
+				ran[k.Name] = true
+				t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) { compareInterleaved(t, a, b, inside) })
 			}
 		}
-		if len(ran) < 4 {
-			t.Errorf("got kernels %v, want four vector kernels among them", ran)
+	}
+	kernels := 0
+	for name := range ran {
+		if strings.Contains(name, "interleaved") {
+			kernels++
+		}
+	}
+	if kernels < 2 {
+		t.Errorf("got kernels %v, want two for interleaved operands among them", ran)
+	}
+}
+
+// TestInterleavedExtremes checks that kernels of integers add all products exactly where these are the largest.
+func TestInterleavedExtremes(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		if !interleaves(quant.MXINT8) {
+			return
+		}
+		const m, n, k = 3, 32, 160
+		for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+			r := rand.New(rand.NewPCG(11, 12))
+			a, b := plainOperand(t, r, quant.MXINT8, m, k), plainOperand(t, r, f, n, k)
+			for i := range a.Codes {
+				a.Codes[i] = []byte{0x7f, 0x80, 0x81}[i/k%3] // largest, lowest and its neighbor
+			}
+			for i := range a.Scales {
+				a.Scales[i] = 127
+			}
+			for i := range b.Codes {
+				b.Codes[i] = []byte{0x77, 0xff, 0x7f}[i/b.RowBytes()%3]
+			}
+			for i := range b.Scales {
+				b.Scales[i] = byte(f.Scale.Encode(1))
+			}
+			b.Global = 1
+			want, _, err := Reference(a, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inside, err := Interleave(b, quant.MXINT8, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := tensor.New(m, n)
+			if err := inside.Mul(c, a, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			for i, w := range want {
+				if float64(c.Data[i]) != w {
+					t.Fatalf("%s at (%d,%d): got %g, want %g exactly", f, i/n, i%n, c.Data[i], w)
+				}
+			}
 		}
 	})
 }
@@ -103,14 +169,17 @@ func compareInterleaved(t *testing.T, a, b *quant.Tensor, inside *Interleaved) {
 
 // TestInterleavedRows checks that a row of A gives the same bits alone and with others.
 func TestInterleavedRows(t *testing.T) {
-	if !cpu.Has(cpu.AVX512.Set()) {
+	if !interleaves(quant.MXINT8) {
 		t.Skip("this processor has no kernel for interleaved operands")
 	}
 	const maxRows, n, k = 16, 64, 1120
 	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
 		for _, with := range []quant.Format{quant.BF16, quant.MXINT8} {
 			r := rand.New(rand.NewPCG(1, 2))
-			b, err := Interleave(plainOperand(t, r, f, n, k), Options{})
+			if !interleaves(with) {
+				continue
+			}
+			b, err := Interleave(plainOperand(t, r, f, n, k), with, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +227,7 @@ func TestInterleaveUnsupported(t *testing.T) {
 	} {
 		before := bytes.Clone(b.Codes)
 		scales := bytes.Clone(b.Scales)
-		if _, err := Interleave(b, Options{}); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := Interleave(b, quant.MXINT8, Options{}); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: got error %v, want unsupported", name, err)
 		}
 		if !bytes.Equal(before, b.Codes) || !bytes.Equal(scales, b.Scales) {
@@ -169,7 +238,7 @@ func TestInterleaveUnsupported(t *testing.T) {
 
 // TestInterleavedPanels compares the panels of interleaved operands with those of the original rows.
 func TestInterleavedPanels(t *testing.T) {
-	if !cpu.Has(cpu.AVX512.Set()) {
+	if !interleaves(quant.MXINT8) {
 		t.Skip("this processor has no kernel for interleaved operands")
 	}
 	const n, width = 48, 1440
@@ -177,7 +246,7 @@ func TestInterleavedPanels(t *testing.T) {
 		for _, with := range []quant.Format{f, quant.MXFP8} {
 			r := rand.New(rand.NewPCG(3, 4))
 			a := plainOperand(t, r, with, 64, width)
-			inside, err := Interleave(plainOperand(t, r, f, n, width), Options{})
+			inside, err := Interleave(plainOperand(t, r, f, n, width), quant.MXINT8, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

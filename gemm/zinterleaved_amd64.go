@@ -12,10 +12,12 @@ import (
 
 // The processor features that each function needs.
 const (
-	interleavedMX4Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512BF16
-	interleavedNV4Needs    = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512BF16
-	interleavedIntMX4Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
-	interleavedIntNV4Needs = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
+	interleavedMX4Needs        = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512BF16
+	interleavedNV4Needs        = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512BF16
+	interleavedIntMX4Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
+	interleavedIntNV4Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
+	interleavedIntMX4AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	interleavedIntNV4AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
 )
 
 // interleavedMX4 is an interleavedFunc for blocks of 32 codes.
@@ -37,3 +39,13 @@ func interleavedIntMX4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Poin
 //
 //go:noescape
 func interleavedIntNV4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntMX4AVX2 is an interleavedFunc for blocks of 32 codes and integers, of 1 or 2 rows of A.
+//
+//go:noescape
+func interleavedIntMX4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntNV4AVX2 is an interleavedFunc for blocks of 16 codes and integers, of 1 or 2 rows of A.
+//
+//go:noescape
+func interleavedIntNV4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)

@@ -15,6 +15,7 @@ func gemmInterleaved() *File {
 		k.vectorTables = tables
 		k.write(f)
 	}
+	interleaved256Kernels(f)
 	return f
 }
 
