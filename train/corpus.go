@@ -147,7 +147,7 @@ func readSource(source string, limit int) (files [][]byte, err error) {
 	if len(text) == 0 {
 		return nil, fmt.Errorf("%s: the file is empty", source)
 	}
-	return [][]byte{text}, nil
+	return [][]byte{text}, checkText(source, text)
 }
 
 func unreadable(path string, err error) error {

@@ -380,10 +380,10 @@ func TestCompareUsage(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	cmd := compareCommand()
-	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--data", "it's;$HOME", "--data=", "--json"}); err != nil {
+	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--data", "it's;$HOME", "--data=", "--json", "my model"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := flags.CommandLine(cmd), `compare --data 'a b' --data c --data 'it'\''s;$HOME' --data '' --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
+	if got, want := flags.CommandLine(cmd), `compare 'my model' --data 'a b' --data c --data 'it'\''s;$HOME' --data '' --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
 		t.Errorf("the command line is %s, want %s", got, want)
 	}
 }

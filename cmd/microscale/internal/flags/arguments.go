@@ -22,9 +22,13 @@ func quoted(argument string) string {
 	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
 }
 
-// CommandLine returns the command line of cmd with the flags that were given, for a POSIX shell.
+// CommandLine returns the command line of cmd with the arguments and flags that were given, for a POSIX
+// shell.
 func CommandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
+	for _, argument := range cmd.Flags().Args() {
+		line = append(line, quoted(argument))
+	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Hidden { // an argument that has set another flag
 			return
