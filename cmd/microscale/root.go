@@ -7,23 +7,28 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
-// groups lists the commands. A new command is a file and an entry here. Commands
-// that clean up handle interruption; the others end at once, even while they read
-// standard input.
-var groups = []struct {
+// A group has commands of a title. Commands that clean up handle interruption; the others end at once,
+// even while they read standard input.
+type group struct {
 	title    string
 	cleansUp bool
 	commands []func() *cobra.Command
-}{
-	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
-	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, calibrateCommand}},
-	{"Models", false, []func() *cobra.Command{runCommand}},
-	{"Models", true, []func() *cobra.Command{serveCommand}},
-	{"Models", false, []func() *cobra.Command{tokenizeCommand}},
-	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand, studyCommand}},
-	{"Hardware", false, []func() *cobra.Command{checkCommand, layoutCommand, costCommand}},
-	{"Speed", false, []func() *cobra.Command{benchCommand}},
-	{"Program", false, []func() *cobra.Command{versionCommand, manCommand}},
+}
+
+// groups lists the commands. A new command is a file and an entry here. It is a function because demo runs
+// other commands.
+func groups() []group {
+	return []group{
+		{"Checkpoints", true, []func() *cobra.Command{demoCommand, quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
+		{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, calibrateCommand}},
+		{"Models", false, []func() *cobra.Command{runCommand}},
+		{"Models", true, []func() *cobra.Command{serveCommand}},
+		{"Models", false, []func() *cobra.Command{tokenizeCommand}},
+		{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand, studyCommand}},
+		{"Hardware", false, []func() *cobra.Command{checkCommand, layoutCommand, costCommand}},
+		{"Speed", false, []func() *cobra.Command{benchCommand}},
+		{"Program", false, []func() *cobra.Command{versionCommand, manCommand}},
+	}
 }
 
 const rootLong = `Convert tensors and checkpoints to block-scaled low-precision formats (MXFP8,
@@ -51,7 +56,7 @@ func rootCommand(started *bool) *cobra.Command {
 	flags.Parent(root)
 	root.SetVersionTemplate("microscale {{.Version}}\n")
 	root.SetFlagErrorFunc(flags.FlagError)
-	for _, g := range groups {
+	for _, g := range groups() {
 		if !root.ContainsGroup(g.title) {
 			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		}

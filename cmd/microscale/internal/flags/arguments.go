@@ -22,6 +22,15 @@ func quoted(argument string) string {
 	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
 }
 
+// Quoted returns arguments as a POSIX shell reads them.
+func Quoted(arguments []string) string {
+	quotes := make([]string, len(arguments))
+	for i, a := range arguments {
+		quotes[i] = quoted(a)
+	}
+	return strings.Join(quotes, " ")
+}
+
 // CommandLine returns the command line of cmd with the arguments and flags that were given, for a POSIX
 // shell.
 func CommandLine(cmd *cobra.Command) string {

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestDemo runs the first command of README: the model is verified, NVFP4 costs it little, and both models say
+// words. Files of others are kept.
+func TestDemo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "it's")
+	status, stdout, stderr := execute("", "demo", dir)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	for _, want := range []string{"nvfp4 matches " + dir, "14 of 21 weights", "\n$ microscale run '"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in:\n%s", want, stdout)
+		}
+	}
+	found := regexp.MustCompile(`KL divergence \(nats\) +([0-9.]+) `).FindStringSubmatch(stdout)
+	if len(found) != 2 {
+		t.Fatalf("no divergence in:\n%s", stdout)
+	}
+	if kl, err := strconv.ParseFloat(found[1], 64); err != nil || !(kl > 0.001 && kl < 0.2) {
+		t.Errorf("the divergence is %s nats", found[1])
+	}
+	said := stdout[strings.LastIndex(stdout, "max-tokens"):]
+	if words := regexp.MustCompile(`\b(the|of|a|and|is|in)\b`).FindAllString(said, -1); len(words) < 3 {
+		t.Errorf("the quantized model says %s", said)
+	}
+	path := filepath.Join(dir, "text.txt")
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, _, stderr = execute("", "demo", dir)
+	if text, err := os.ReadFile(path); status != exitFailed || err != nil || string(text) != "mine" || !strings.Contains(stderr, "text.txt exists with other contents: name another directory") {
+		t.Errorf("with a file of somebody: exit status %d, %s (%v), %q", status, stderr, err, text)
+	}
+}

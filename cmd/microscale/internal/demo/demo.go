@@ -1,0 +1,56 @@
+// Package demo has the model and the text of the command demo.
+//
+// The model continues bytes. It was trained on the documents of this repository, by
+//
+//	microscale train --recipe f32 --hidden 96 --layers 2 --heads 3 --kv-heads 3 --intermediate 256 --sequence 128 \
+//	    --batch 8 --steps 1000 --learning-rate 6e-3 --out cmd/microscale/internal/demo/model \
+//	    --data README.md $(ls docs/*.md | grep -v errata | sed 's/^/--data /')
+//
+// and its weights were rounded to BF16, with torch_dtype in config.json.
+//
+// A trained model shows what a random one cannot: a divergence that means something, and words.
+package demo
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Names in the directory of Write.
+const (
+	Model = "model"
+	Text  = "text.txt" // which the model was not trained on
+)
+
+//go:embed model text.txt
+var files embed.FS
+
+// Write writes the model and the text to a directory. A file that exists is an error, unless it is the same.
+func Write(ctx context.Context, dir string) error {
+	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if d.IsDir() {
+			return os.MkdirAll(path, 0o777)
+		}
+		data, err := files.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
+			return nil
+		} else if err == nil {
+			return fmt.Errorf("%s exists with other contents: name another directory", path)
+		}
+		return os.WriteFile(path, data, 0o666)
+	})
+}
