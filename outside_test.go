@@ -72,6 +72,9 @@ func main() {
 	if err := quantize(path, filepath.Join(os.Args[1], "quantized.safetensors")); err != nil {
 		log.Fatal(err)
 	}
+	if err := tasks(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // quantize quantizes a checkpoint twice: the second time the destination exists.
@@ -111,7 +114,7 @@ func quantize(src, dst string) error {
 `
 
 // TestOutsideModule compiles and runs a program in another module that imports every public package
-// and has the Go example of the README. The module cache must have the dependencies of this module;
+// has the Go example of the README, and does in testdata/outside what the documents are about. The module cache must have the dependencies of this module;
 // the test does not use the network.
 func TestOutsideModule(t *testing.T) {
 	gotool, err := exec.LookPath("go")
@@ -136,6 +139,7 @@ func TestOutsideModule(t *testing.T) {
 		}
 	}
 	write("main.go", strings.NewReplacer("IMPORTS", strings.TrimRight(imports.String(), "\n"), "EXAMPLE", readmeExample(t)).Replace(outsideMain))
+	write("tasks.go", outsideTasks(t))
 	goMod, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)
@@ -165,9 +169,42 @@ func TestOutsideModule(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := run(program, dir)
-	if want := "fc.weight: 132 bytes, SQNR +Inf dB\n1 plain weight, converting 512 of 512 bytes, verified: true\n"; err != nil || out != want {
+	const want = `fc.weight: 132 bytes, SQNR +Inf dB
+1 plain weight, converting 512 of 512 bytes, verified: true
+fc.weight: mxfp8, 2×64, the last value is 4
+vLLM reads it: false
+two x F32 [2 2] 16
+y 32×32, dx 32×64
+gathered [[0] [1]]
+trained: from 5.6 to 2.7 nats per byte
+generated 8 tokens, true true
+the loss is below that of uniform bytes: true
+b200 3 products, 4 sections of costs
+`
+	if err != nil || out != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
+}
+
+// outsideTasks returns testdata/outside/tasks.go. Each of its functions has less than 30 lines.
+func outsideTasks(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join("testdata", "outside", "tasks.go")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, data, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		if lines := files.Position(d.End()).Line - files.Position(d.Pos()).Line + 1; lines >= 30 {
+			t.Errorf("%s: %d lines, want less than 30", files.Position(d.Pos()), lines)
+		}
+	}
+	return string(data)
 }
 
 // publicPackages returns the importable packages below root, as paths with slashes. It looks at every

@@ -78,7 +78,7 @@ func placed(before, after bool) string {
 	return ", no norm"
 }
 
-func (l *layerPlan) attention() string {
+func (l *LayerPlan) attention() string {
 	a := l.Attention
 	var b strings.Builder
 	fmt.Fprintf(&b, "attention of %d heads of %d", a.Heads, a.HeadDim)
@@ -133,7 +133,7 @@ func (r *ropePlan) text(head int) string {
 	return text
 }
 
-func (l *layerPlan) feedForward() string {
+func (l *LayerPlan) feedForward() string {
 	var b strings.Builder
 	if e := l.Experts; e != nil {
 		fmt.Fprintf(&b, "%d of %d experts by %s", e.Chosen, e.Count, e.Score)

@@ -14,7 +14,7 @@ import (
 func (p *Plan) part(n int) *Plan {
 	q := *p
 	q.Vocabulary /= n
-	q.Layers = append([]layerPlan(nil), p.Layers...)
+	q.Layers = append([]LayerPlan(nil), p.Layers...)
 	for i := range q.Layers {
 		l := &q.Layers[i]
 		l.Attention.Heads /= n

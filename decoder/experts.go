@@ -23,7 +23,7 @@ type experts struct {
 	sharedGate projection
 }
 
-func newExperts(p *Plan, plan *layerPlan, prefix string) *experts {
+func newExperts(p *Plan, plan *LayerPlan, prefix string) *experts {
 	n, e := p.names, plan.Experts
 	x := &experts{plan: e, router: newProjection(prefix, n.Router, p.Hidden, e.Bias, []string{n.Router}, e.Count)}
 	if n.Correction != "" {

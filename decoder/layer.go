@@ -12,7 +12,7 @@ import (
 // A layer is attention and a feed-forward network, each added to the residual stream. Norms are before
 // them, after them or both.
 type layer struct {
-	plan   *layerPlan
+	plan   *LayerPlan
 	exempt bool // computes without the recipe
 
 	inputNorm     *nn.RMSNorm // nil norms change nothing

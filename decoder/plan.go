@@ -21,7 +21,7 @@ type Plan struct {
 	Positions  int         `json:"positions"`
 	Epsilon    float64     `json:"epsilon"` // of norms
 	Embedding  float64     `json:"embedding"`
-	Layers     []layerPlan `json:"layers"`
+	Layers     []LayerPlan `json:"layers"`
 	Tied       bool        `json:"tied"` // the head has the weights of the embedding
 	Logits     float64     `json:"logits"`
 	Softcap    float64     `json:"softcap,omitempty"` // of logits; 0: none
@@ -30,8 +30,8 @@ type Plan struct {
 	plusOne bool
 }
 
-// A layerPlan is a layer of a Plan.
-type layerPlan struct {
+// A LayerPlan is a layer of a Plan.
+type LayerPlan struct {
 	AttentionInput  bool `json:"attention_input_norm"`
 	AttentionOutput bool `json:"attention_output_norm"`
 	MLPInput        bool `json:"mlp_input_norm"`
@@ -118,8 +118,8 @@ func or(x, missing float64) float64 {
 
 // compileLayer returns the plan of a layer. ropes holds the rotary embeddings of the layers before, by the
 // type of the layer.
-func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[string]*ropePlan) (layerPlan, error) {
-	l := layerPlan{
+func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[string]*ropePlan) (LayerPlan, error) {
+	l := LayerPlan{
 		AttentionInput: f.Names.AttentionInput != "", AttentionOutput: f.Names.AttentionOutput != "",
 		MLPInput: f.Names.MLPInput != "", MLPOutput: f.Names.MLPOutput != "",
 		MLP: mlpOf(f, s), Residual: or(s.ResidualMultiplier, 1),
@@ -288,7 +288,7 @@ func (p *Plan) Parameters() int64 {
 	return n
 }
 
-func (l *layerPlan) parameters(hidden int64) int64 {
+func (l *LayerPlan) parameters(hidden int64) int64 {
 	n := l.Attention.parameters(hidden)
 	for _, norm := range []bool{l.AttentionInput, l.AttentionOutput, l.MLPInput, l.MLPOutput} {
 		n += count(norm, hidden)
