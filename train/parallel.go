@@ -12,7 +12,7 @@ import (
 
 // Parallel divides a run among the ranks of a job. Each rank calls Run with the same configuration
 // and its own group, and trains a copy of the model on an equal part of the microbatches of every step.
-// The zero value is a run of one rank. Only the commands of this module make groups of several.
+// The zero value is a run of one rank. comm.Run makes groups of goroutines, comm/mpi one of processes.
 //
 // With gradients in FP32 the losses are those of one rank with the same microbatches, bit by bit,
 // under every recipe but delayed scaling, whose scales depend on the microbatches that are computed

@@ -12,9 +12,9 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/bench"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/internal/cpu"
-	"github.com/microscale-go/microscale/internal/host"
 )
 
 // A benchRun is a bench command: its flags and the threads that measure.

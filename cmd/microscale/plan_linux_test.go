@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/host"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

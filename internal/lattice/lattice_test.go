@@ -35,7 +35,6 @@ internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/durable:
-internal/host: internal/cpu
 format: internal/naming
 gguf/ggml: internal/cpu format
 mma: internal/naming internal/cpu format
@@ -70,6 +69,7 @@ checkpoint/client: internal/naming quant checkpoint
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
 convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf family checkpoint checkpoint/llamacpp checkpoint/client verify
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
+cmd/microscale/internal/host: internal/cpu
 cmd/microscale/internal/show:
 cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
 cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum
@@ -77,7 +77,7 @@ cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
 cmd/microscale/internal/chat/jinja:
 cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
 cmd/microscale/internal/chart:
-cmd/microscale/internal/bench: internal/memory internal/cpu internal/host format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/report
+cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/host cmd/microscale/internal/report
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile generation/sampling recipe nn checkpoint checkpoint/llamacpp train checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation cmd/microscale/internal/show
@@ -89,8 +89,8 @@ cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/mic
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts cmd/microscale/internal/chart cmd/microscale/internal/flags
-cmd/microscale/internal/training: internal/host mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits internal/host tensor quant profile tokenizer nn hf family decoder convert generation cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
+cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
+cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer nn hf family decoder convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
 cmd/microscale/interop:
 cmd/microscale: *
 `

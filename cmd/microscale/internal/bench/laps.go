@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/host"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 )
 
 // Laps times the steps of work that runs on any threads of the process, such as training. Its

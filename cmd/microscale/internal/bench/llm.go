@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/host"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/microscale-go/microscale/internal/host"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 )
 
 // place returns the processors on which a thread may run, or none if the thread has ended. 0

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/microscale-go/microscale/internal/host"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 )
 
 // A Team is a set of operating system threads, each pinned to one processor.

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/host"
 )
 
 // A forecast is what a streaming evaluation will take.
