@@ -116,7 +116,7 @@ func (l *LayerPlan) attention() string {
 	return b.String()
 }
 
-func (r *ropePlan) text(head int) string {
+func (r *RopePlan) text(head int) string {
 	if r == nil {
 		return ", no positions"
 	}

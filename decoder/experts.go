@@ -15,7 +15,7 @@ import (
 //
 //	y = Σ weight(e)·expert(e, x) over the chosen experts e      + shared(x), multiplied by σ(gate·x) if there is a gate
 type experts struct {
-	plan       *expertsPlan
+	plan       *ExpertsPlan
 	router     projection
 	correction *nn.Param // 1 × experts, added to the scores for the choice alone; nil: none
 	each       []mlp

@@ -300,18 +300,18 @@ func TestChoose(t *testing.T) {
 	logits := []float32{2, -1, 0.5, 3, 1, 0, -2, 2.5}
 	second, last := []float32{0, 5, 0, 0, 0, 0, 0, 0}, []float32{0, 0, 0, 0, 0, 0, 0, 0.1}
 	for name, c := range map[string]struct {
-		plan       expertsPlan
+		plan       ExpertsPlan
 		correction []float32
 		chosen     []int
 		sum        float64 // of weights
 		first      float64 // weight
 	}{
-		"softmax":    {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Scale: 1}, nil, []int{3, 7}, 0.708762, 0.441176},
-		"normalized": {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Normalize: true, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
-		"chosen":     {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreChosen, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
-		"sigmoid":    {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Normalize: true, Scale: 2.5}, second, []int{1, 3}, 2.5, 0.550422},
-		"groups":     {expertsPlan{Count: 8, Chosen: 3, Score: family.ScoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, second, []int{1, 0, 2}, 0, 0.268941},
-		"sums":       {expertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Groups: 2, FromGroups: 1, Scale: 1}, last, []int{3, 0}, 0, 0.952574},
+		"softmax":    {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Scale: 1}, nil, []int{3, 7}, 0.708762, 0.441176},
+		"normalized": {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Normalize: true, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
+		"chosen":     {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreChosen, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
+		"sigmoid":    {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Normalize: true, Scale: 2.5}, second, []int{1, 3}, 2.5, 0.550422},
+		"groups":     {ExpertsPlan{Count: 8, Chosen: 3, Score: family.ScoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, second, []int{1, 0, 2}, 0, 0.268941},
+		"sums":       {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Groups: 2, FromGroups: 1, Scale: 1}, last, []int{3, 0}, 0, 0.952574},
 	} {
 		x := experts{plan: &c.plan}
 		if c.correction != nil {

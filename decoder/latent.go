@@ -6,10 +6,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A latentPlan is attention whose keys and values come from one short vector per token (multi-head
+// A LatentPlan is attention whose keys and values come from one short vector per token (multi-head
 // latent attention, DeepSeek-V2, 2024). A head of Q and K has elements that are rotated, which all heads
 // of K share, and others.
-type latentPlan struct {
+type LatentPlan struct {
 	QueryRank int `json:"query_rank,omitempty"` // of the latent queries; 0: queries are projected directly
 	Rank      int `json:"rank"`                 // of the latent keys and values
 	Plain     int `json:"plain"`                // elements of a head that are not rotated
@@ -22,7 +22,7 @@ type latentPlan struct {
 //
 //	Q = q_b(norm(q_a(x)))      [c r] = kv_a(x)      [K V] = kv_b(norm(c))      K gets r in each head
 type latent struct {
-	plan      *latentPlan
+	plan      *LatentPlan
 	heads     int
 	queryDown projection // without a query rank it has no module
 	queryNorm *nn.RMSNorm
@@ -32,7 +32,7 @@ type latent struct {
 	up        projection
 }
 
-func newLatent(a attentionPlan, hidden int, prefix string) *latent {
+func newLatent(a AttentionPlan, hidden int, prefix string) *latent {
 	p := a.Latent
 	one := func(name string, in, out int, bias bool) projection {
 		return newProjection(prefix, name, in, bias, []string{name}, out)

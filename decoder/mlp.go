@@ -14,7 +14,7 @@ type mlp struct {
 
 // newMLP returns the network of a plan. fused is the name of gate and up together, gateUp and down
 // those of the tensors.
-func newMLP(plan mlpPlan, hidden int, prefix, fused string, gateUp []string, down string) mlp {
+func newMLP(plan MLPPlan, hidden int, prefix, fused string, gateUp []string, down string) mlp {
 	return mlp{
 		gateUp: newProjection(prefix, fused, hidden, plan.Bias, gateUp, plan.Width, plan.Width),
 		unit:   newUnit(plan, prefix+"mlp.act"),
@@ -25,7 +25,7 @@ func newMLP(plan mlpPlan, hidden int, prefix, fused string, gateUp []string, dow
 // activations has the functions of the gate by the name in a plan.
 var activations = map[string]nn.Activation{nn.SiLU.Name: nn.SiLU, nn.GELU.Name: nn.GELU, nn.QuickSiLU.Name: nn.QuickSiLU}
 
-func newUnit(plan mlpPlan, name string) *nn.GLU {
+func newUnit(plan MLPPlan, name string) *nn.GLU {
 	return &nn.GLU{Name: name, Activation: activations[plan.Activation], Limit: float32(plan.Limit), Interleaved: plan.Interleaved}
 }
 

@@ -37,14 +37,14 @@ type LayerPlan struct {
 	MLPInput        bool `json:"mlp_input_norm"`
 	MLPOutput       bool `json:"mlp_output_norm"`
 
-	Attention attentionPlan `json:"attention"`
-	MLP       mlpPlan       `json:"mlp"`               // of a dense layer, or of each expert
-	Experts   *expertsPlan  `json:"experts,omitempty"` // nil: the layer is dense
+	Attention AttentionPlan `json:"attention"`
+	MLP       MLPPlan       `json:"mlp"`               // of a dense layer, or of each expert
+	Experts   *ExpertsPlan  `json:"experts,omitempty"` // nil: the layer is dense
 	Residual  float64       `json:"residual"`
 }
 
-// An attentionPlan is the attention of a layer.
-type attentionPlan struct {
+// An AttentionPlan is the attention of a layer.
+type AttentionPlan struct {
 	Heads      int             `json:"heads"`
 	KVHeads    int             `json:"kv_heads"`
 	HeadDim    int             `json:"head_dim"`
@@ -55,13 +55,13 @@ type attentionPlan struct {
 	Norm       family.NormKind `json:"query_key_norm,omitempty"`
 	Bias       bool            `json:"bias"` // of Q, K and V
 	OutputBias bool            `json:"output_bias"`
-	Rope       *ropePlan       `json:"rope,omitempty"` // nil: positions are not embedded
+	Rope       *RopePlan       `json:"rope,omitempty"` // nil: positions are not embedded
 
-	Latent *latentPlan `json:"latent,omitempty"` // nil: Q, K and V are projected directly
+	Latent *LatentPlan `json:"latent,omitempty"` // nil: Q, K and V are projected directly
 }
 
-// An mlpPlan is a gated feed-forward network.
-type mlpPlan struct {
+// An MLPPlan is a gated feed-forward network.
+type MLPPlan struct {
 	Width       int     `json:"width"`
 	Activation  string  `json:"activation"`
 	Limit       float64 `json:"limit,omitempty"`
@@ -69,8 +69,8 @@ type mlpPlan struct {
 	Bias        bool    `json:"bias"`
 }
 
-// An expertsPlan is the choice of experts.
-type expertsPlan struct {
+// An ExpertsPlan is the choice of experts.
+type ExpertsPlan struct {
 	Count      int              `json:"count"`
 	Chosen     int              `json:"chosen"`
 	Score      family.ScoreKind `json:"score"`
@@ -97,7 +97,7 @@ func compile(f *family.Family, s *family.Settings) (*Plan, error) {
 	if n := len(s.LayerTypes); n > 0 && n != s.NumHiddenLayers {
 		return nil, fmt.Errorf("config.json: layer_types has %d layers, want num_hidden_layers, %d", n, s.NumHiddenLayers)
 	}
-	ropes := map[string]*ropePlan{}
+	ropes := map[string]*RopePlan{}
 	for i := range s.NumHiddenLayers {
 		l, err := compileLayer(f, s, i, ropes)
 		if err != nil {
@@ -118,7 +118,7 @@ func or(x, missing float64) float64 {
 
 // compileLayer returns the plan of a layer. ropes holds the rotary embeddings of the layers before, by the
 // type of the layer.
-func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[string]*ropePlan) (LayerPlan, error) {
+func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[string]*RopePlan) (LayerPlan, error) {
 	l := LayerPlan{
 		AttentionInput: f.Names.AttentionInput != "", AttentionOutput: f.Names.AttentionOutput != "",
 		MLPInput: f.Names.MLPInput != "", MLPOutput: f.Names.MLPOutput != "",
@@ -139,8 +139,8 @@ func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[str
 	return l, nil
 }
 
-func mlpOf(f *family.Family, s *family.Settings) mlpPlan {
-	m := mlpPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.Bias == family.BiasEverywhere}
+func mlpOf(f *family.Family, s *family.Settings) MLPPlan {
+	m := MLPPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.Bias == family.BiasEverywhere}
 	switch f.Gate {
 	case family.GateGELU:
 		m.Activation = "gelu"
@@ -150,13 +150,13 @@ func mlpOf(f *family.Family, s *family.Settings) mlpPlan {
 	return m
 }
 
-func compileAttention(f *family.Family, s *family.Settings, layer int, ropes map[string]*ropePlan) (attentionPlan, error) {
-	a := attentionPlan{
+func compileAttention(f *family.Family, s *family.Settings, layer int, ropes map[string]*RopePlan) (AttentionPlan, error) {
+	a := AttentionPlan{
 		Heads: s.NumAttentionHeads, KVHeads: s.NumKeyValueHeads, HeadDim: s.HeadDim, Softcap: s.ScoreSoftcap,
 		Sinks: f.Sinks, Norm: f.QueryNorm,
 	}
 	if f.Latent {
-		a.Latent = &latentPlan{QueryRank: s.QueryRank, Rank: s.KeyValueRank, Plain: s.PlainDim, Rotated: s.RotatedDim, Value: s.ValueDim}
+		a.Latent = &LatentPlan{QueryRank: s.QueryRank, Rank: s.KeyValueRank, Plain: s.PlainDim, Rotated: s.RotatedDim, Value: s.ValueDim}
 	}
 	a.Scale = or(s.AttentionMultiplier, 1/math.Sqrt(or(s.QueryPreAttnScalar, float64(a.HeadDim))))
 	switch f.Bias {
@@ -193,7 +193,7 @@ func compileAttention(f *family.Family, s *family.Settings, layer int, ropes map
 }
 
 // rope returns the rotary embedding of the layers of a type.
-func ropeOf(f *family.Family, s *family.Settings, layerType string) (*ropePlan, error) {
+func ropeOf(f *family.Family, s *family.Settings, layerType string) (*RopePlan, error) {
 	r, err := s.Rope(f, layerType)
 	if err != nil {
 		return nil, err
@@ -209,8 +209,8 @@ func ropeOf(f *family.Family, s *family.Settings, layerType string) (*ropePlan, 
 	return p, err
 }
 
-func compileExperts(f *family.Family, s *family.Settings) (*expertsPlan, error) {
-	e := &expertsPlan{
+func compileExperts(f *family.Family, s *family.Settings) (*ExpertsPlan, error) {
+	e := &ExpertsPlan{
 		Count: max(s.Experts, s.LocalExperts, s.RoutedExperts), Chosen: s.ExpertsChosen, Score: f.Experts.Score, Normalize: f.Experts.Normalize,
 		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.Names.SharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
 		Bias: f.Bias == family.BiasEverywhere, Correction: f.Names.Correction != "",
@@ -236,7 +236,7 @@ func compileExperts(f *family.Family, s *family.Settings) (*expertsPlan, error) 
 }
 
 // checkGroups returns an error unless the experts can be divided into the groups. 0 and 1 are no groups.
-func (e *expertsPlan) checkGroups() error {
+func (e *ExpertsPlan) checkGroups() error {
 	switch {
 	case e.Groups < 0 || e.Groups > 1 && e.Count%e.Groups != 0:
 		return fmt.Errorf("config.json: n_group is %d, want a divisor of the number of experts, %d", e.Groups, e.Count)
@@ -302,7 +302,7 @@ func (l *LayerPlan) parameters(hidden int64) int64 {
 	return n + int64(e.Count)*each + 3*hidden*int64(e.Shared) + count(e.SharedGate, hidden)
 }
 
-func (a *attentionPlan) parameters(hidden int64) int64 {
+func (a *AttentionPlan) parameters(hidden int64) int64 {
 	d := int64(a.HeadDim)
 	q, kv := int64(a.Heads)*d, int64(a.KVHeads)*d
 	n := count(a.Sinks, int64(a.Heads)) + count(a.OutputBias, hidden)

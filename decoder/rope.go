@@ -10,8 +10,8 @@ import (
 	"github.com/microscale-go/microscale/nn"
 )
 
-// A ropePlan is the rotary embedding of a layer.
-type ropePlan struct {
+// A RopePlan is the rotary embedding of a layer.
+type RopePlan struct {
 	Scaling     string    `json:"scaling"` // its name in configurations
 	Base        float64   `json:"base"`
 	Rotated     int       `json:"rotated"` // elements of a head
@@ -28,12 +28,12 @@ type ropePlan struct {
 type ropeSettings struct{ family.Rope }
 
 // plan returns the plan of r for heads of the given size and a maximum number of positions.
-func (r ropeSettings) plan(head, positions int) (*ropePlan, error) {
-	p := &ropePlan{Scaling: r.Type, Base: r.Theta, Rotated: head, Magnitude: 1, scale: 1}
+func (r ropeSettings) plan(head, positions int) (*RopePlan, error) {
+	p := &RopePlan{Scaling: r.Type, Base: r.Theta, Rotated: head, Magnitude: 1, scale: 1}
 	if r.PartialRotary != 0 {
 		p.Rotated = int(float64(head) * r.PartialRotary)
 	}
-	fail := func(format string, args ...any) (*ropePlan, error) {
+	fail := func(format string, args ...any) (*RopePlan, error) {
 		return nil, family.Unsupported(fmt.Errorf("config.json: %s: %w", r.Key, fmt.Errorf(format, args...)))
 	}
 	if p.Rotated < 2 || p.Rotated > head || p.Rotated%2 != 0 {
@@ -73,7 +73,7 @@ func (r ropeSettings) plan(head, positions int) (*ropePlan, error) {
 }
 
 // divisors returns f of each pair and its wavelength.
-func (r *ropeSettings) divisors(p *ropePlan, f func(pair int, wavelength float64) float64) []float64 {
+func (r *ropeSettings) divisors(p *RopePlan, f func(pair int, wavelength float64) float64) []float64 {
 	d := make([]float64, p.Rotated/2)
 	for i := range d {
 		d[i] = f(i, 2*math.Pi*math.Pow(p.Base, float64(2*i)/float64(p.Rotated)))
@@ -88,7 +88,7 @@ func (r *ropeSettings) llama3(_ int, wavelength float64) float64 {
 
 // yarn sets the plan of YaRN (Peng et al., 2023): pairs with many turns in the original length stay, those
 // with few are interpolated, and cosines and sines grow.
-func (r *ropeSettings) yarn(p *ropePlan) {
+func (r *ropeSettings) yarn(p *RopePlan) {
 	pair := func(turns float64) float64 { // the pair that makes this number of turns in the original length
 		return float64(p.Rotated) * math.Log(r.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(p.Base))
 	}
@@ -120,11 +120,11 @@ func (r *ropeSettings) yarn(p *ropePlan) {
 
 // longrope sets the plan of LongRoPE (Ding et al., 2024): stored divisors for short and for long
 // sequences.
-func (r *ropeSettings) longrope(p *ropePlan, positions int) (*ropePlan, error) {
+func (r *ropeSettings) longrope(p *RopePlan, positions int) (*RopePlan, error) {
 	if r.OriginalLength == 0 {
 		r.OriginalLength = float64(positions)
 	}
-	fail := func(format string, args ...any) (*ropePlan, error) {
+	fail := func(format string, args ...any) (*RopePlan, error) {
 		return nil, fmt.Errorf("config.json: %s: longrope has %w", r.Key, fmt.Errorf(format, args...))
 	}
 	if len(r.ShortFactor) != p.Rotated/2 || len(r.LongFactor) != p.Rotated/2 {
@@ -143,7 +143,7 @@ func (r *ropeSettings) longrope(p *ropePlan, positions int) (*ropePlan, error) {
 }
 
 // rotary returns the module of the plan.
-func (p *ropePlan) rotary(head, positions int) *nn.Rotary {
+func (p *RopePlan) rotary(head, positions int) *nn.Rotary {
 	if p == nil {
 		return nil
 	}
