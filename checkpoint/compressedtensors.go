@@ -57,6 +57,12 @@ func (s scheme) as(name string, a Activations) scheme {
 	return s
 }
 
+// unpadded returns the scheme for codes without zeros in the last block of a row.
+func (s scheme) unpadded() scheme {
+	s.partial = true
+	return s
+}
+
 // of returns the scheme for another block format.
 func (s scheme) of(f quant.Format) scheme {
 	s.format = f
@@ -73,7 +79,7 @@ var ctSchemes = []ctScheme{
 	{ctFP8.of(quant.FP8Tensor).as("FP8_TOKEN", Dynamic), "float-quantized", ctTensor, &ctToken}, // FP8, its activations as FP8_DYNAMIC's
 	{ctFP8.of(quant.FP8Tensor).as("FP8", Static), "float-quantized", ctTensor, &ctTensor},
 	{ctFP8.of(quant.FP8Row).as("FP8_DYNAMIC", Dynamic), "float-quantized", ctChannel, &ctToken},
-	{ctFP8.of(quant.FP8Block).as("FP8_BLOCK", Dynamic), "float-quantized", ctBlock, &ctGroup128},
+	{ctFP8.of(quant.FP8Block).unpadded().as("FP8_BLOCK", Dynamic), "float-quantized", ctBlock, &ctGroup128},
 }
 
 func compressedTensorsSchemes() []scheme {

@@ -15,10 +15,10 @@ var deepSeek = Convention{
 	Name:        "deepseek",
 	Doc:         "DeepSeek-V3's FP8 blocks (quant_method fp8, weight_scale_inv)",
 	quantMethod: "fp8",
-	schemes:     []scheme{{name: "FP8", format: quant.FP8Block, scales: "_scale_inv", activations: Dynamic}},
+	schemes:     []scheme{{name: "FP8", format: quant.FP8Block, scales: "_scale_inv", activations: Dynamic, partial: true}},
 	also: []scheme{
-		{format: quant.FP8Block, scales: ".scale"}, // DeepSeek-V4
-		{format: quant.FP8Vec128, scales: "_scale_inv"},
+		{format: quant.FP8Block, scales: ".scale", partial: true}, // DeepSeek-V4
+		{format: quant.FP8Vec128, scales: "_scale_inv", partial: true},
 		{format: quant.MXFP8x32, scales: "_scale_inv"},
 		{format: quant.MXFP8, scales: "_scale_inv"},
 		{format: quant.FP8Tensor, scales: "_scale_inv", input: ".activation_scale"},

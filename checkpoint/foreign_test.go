@@ -412,3 +412,30 @@ func (r rawTensor) shaped(codes string) rawTensor {
 	}
 	return r
 }
+
+// TestPartialBlocks reads FP8 blocks of 128×128 of which a row has one and a half, as llm-compressor and Model Optimizer write
+// them: codes without padding.
+func TestPartialBlocks(t *testing.T) {
+	const rows, cols = 130, 192
+	codes := pattern(rows*cols, 5)
+	scales := floats(1, 2, 3, 4)
+	want := func(row, col int) float32 {
+		return format.E4M3.Decode(uint32(codes[row*cols+col])) * float32(1+row/128*2+col/128)
+	}
+	for config, scale := range map[string]rawTensor{
+		`{"quant_method": "fp8", "weight_block_size": [128, 128]}`: {"l.weight_scale_inv", safetensors.F32, []int64{2, 2}, scales},
+		`{"quant_method": "modelopt", "quant_algo": "fp8_pb_wo"}`:  {"l.weight_scale", safetensors.F32, []int64{2, 1, 2, 1}, scales},
+		`{"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128], "dynamic": false}}}}`: {"l.weight_scale", safetensors.F32, []int64{2, 2}, scales},
+	} {
+		m := readRaw(t, `{"quantization_config": `+config+`}`, nil, rawTensor{"l.weight", safetensors.F8E4M3, []int64{rows, cols}, codes}, scale)
+		if len(m.Problems) > 0 {
+			t.Errorf("%s: problems: %v", config, m.Problems)
+		}
+		checkValues(t, m, "l.weight", want)
+		w, _ := m.Lookup("l.weight")
+		tile, err := w.ReadTile(Tile{From: 128, To: 130, FromCol: 128, ToCol: cols})
+		if err != nil || tile.Row(1)[5] != want(129, 133) {
+			t.Errorf("a tile: %v, %v", tile.Row(1)[5], err)
+		}
+	}
+}

@@ -47,7 +47,7 @@ var modelOptSchemes = []scheme{
 	moNVFP4.as("NVFP4", Static),
 	moFP8.of(quant.FP8Tensor).as("FP8", Static),
 	moFP8.of(quant.FP8Row).as("FP8_PER_CHANNEL_PER_TOKEN", Dynamic).shaped(line),
-	moFP8.of(quant.FP8Block).as("fp8_pb_wo", WeightOnly).shaped(grid4),
+	moFP8.of(quant.FP8Block).unpadded().as("fp8_pb_wo", WeightOnly).shaped(grid4),
 }
 
 // modelOptAlso are further ones, which no client but TensorRT-LLM reads.

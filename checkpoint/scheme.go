@@ -28,6 +28,7 @@ type scheme struct {
 
 	words       safetensors.Dtype // dtype of the codes; 0: that of the elements
 	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
+	partial     bool              // the last block of a row may be partial: codes have the columns of the weight, without zeros
 	highFirst   bool              // of two codes in a byte, the first is in the high half
 	swizzled    bool              // scales are in tiles of 128×4, padded, as cuBLAS reads them
 	packed      int64             // size in bytes of a separate last dimension of the codes; 0: none
@@ -240,7 +241,10 @@ func (s *scheme) scalesDtype() safetensors.Dtype {
 // codesShape returns the shape of the codes of a weight.
 func (s *scheme) codesShape(shape []int64) []int64 {
 	lead, cols := shape[:len(shape)-1], int(shape[len(shape)-1])
-	bytes, _ := s.format.Element.StoredBytes(s.format.PaddedCols(cols))
+	if !s.partial {
+		cols = s.format.PaddedCols(cols)
+	}
+	bytes, _ := s.format.Element.StoredBytes(cols)
 	n := int64(bytes) * 8 / int64(s.codesDtype().Bits())
 	out := append([]int64{}, lead...)
 	switch {

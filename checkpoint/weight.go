@@ -189,7 +189,7 @@ func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 	}
 	q.Global = w.Global
 	_, cols := w.Matrix()
-	if t.FromCol == 0 && t.ToCol == cols && !w.transposedCodes && !w.swizzled && !w.scheme.highFirst {
+	if t.FromCol == 0 && t.ToCol == cols && !w.transposedCodes && !w.swizzled && !w.scheme.highFirst && !w.cropped() {
 		return w.readRows(q, t)
 	}
 	if err := w.readCodes(q, t); err != nil {
@@ -212,6 +212,15 @@ func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 // readCodes reads the codes of a tile.
 func (w *Weight) readCodes(q *quant.Tensor, t Tile) error {
 	_, cols := w.Matrix()
+	if w.cropped() { // codes of one byte
+		width, n := q.RowBytes(), t.ToCol-t.FromCol
+		for i := range t.To - t.From {
+			if err := readAt(*w.parts[Codes], q.Codes[i*width:i*width+n], int64(t.From+i)*int64(cols)+int64(t.FromCol)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if !w.transposedCodes {
 		for s := range Spans(w.Format, Codes, cols, t) {
 			if err := readAt(*w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
@@ -235,6 +244,12 @@ func (w *Weight) readCodes(q *quant.Tensor, t Tile) error {
 		}
 		return nil
 	})
+}
+
+// cropped reports whether the file has no zeros in the partial last blocks of rows.
+func (w *Weight) cropped() bool {
+	_, cols := w.Matrix()
+	return w.scheme.partial && !w.transposedCodes && w.Format.PaddedCols(cols) != cols
 }
 
 // readSwizzled reads the scales of a tile from the rows of 128×4 tiles that hold them.

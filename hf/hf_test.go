@@ -110,9 +110,9 @@ func TestShards(t *testing.T) {
 			tensors: "a.safetensors:x1 a.safetensors:x2 b.safetensors:y"},
 		{name: "all-numbered", tree: map[string]string{"m-00002-of-00002.safetensors": y, "m-00001-of-00002.safetensors": x},
 			tensors: "m-00001-of-00002.safetensors:x1 m-00001-of-00002.safetensors:x2 m-00002-of-00002.safetensors:y"},
-		{name: "index", tree: map[string]string{"b.safetensors": x, "a.safetensors": y, "model.safetensors": z,
+		{name: "index", tree: map[string]string{"b.safetensors": x, "a.safetensors": y, "consolidated.safetensors": z,
 			indexFile: indexBytes(t, map[string]string{"x1": "b.safetensors", "x2": "b.safetensors", "y": "a.safetensors"})},
-			tensors: "a.safetensors:y b.safetensors:x1 b.safetensors:x2", extra: "model.safetensors"},
+			tensors: "a.safetensors:y b.safetensors:x1 b.safetensors:x2", extra: "consolidated.safetensors"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := writeTree(t, test.tree)
@@ -490,4 +490,19 @@ func FuzzOpenIndexed(f *testing.F) {
 			t.Errorf("got index %v, want the tensors of the shards, %v", x.WeightMap, want)
 		}
 	})
+}
+
+// TestSingleBesideIndex: model.safetensors beside an index of other files is an error, because transformers loads the one and other
+// clients the others.
+func TestSingleBesideIndex(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"model.safetensors": "", "model.safetensors.index.json": `{"weight_map": {"a": "model-00001-of-00001.safetensors"}}`, "model-00001-of-00001.safetensors": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Open(dir)
+	if err == nil || !strings.Contains(err.Error(), "transformers loads the former, other clients the latter") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
 }

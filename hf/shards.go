@@ -38,6 +38,10 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 			return nil, nil, fault(filepath.Join(dir, safetensors.IndexName),
 				fmt.Sprintf("the index names no tensor of %q, which must exist by the names of the others: the index is truncated", missing), fixFetch)
 		}
+		if slices.ContainsFunc(entries, named(singleShard)) && !slices.Contains(names, singleShard) {
+			return nil, nil, fault(filepath.Join(dir, singleShard), fmt.Sprintf("it is beside %s, which names other files: transformers loads the former, other clients the latter", safetensors.IndexName),
+				"remove the one that is not the model, or name the file")
+		}
 		return names, index, nil
 	}
 	var names []string

@@ -22,6 +22,9 @@ type Profile struct {
 	fp8       *quant.Quantizer // formats with FP32 scales
 	q8        *quant.Quantizer // INT8 elements with FP32 scales: ggml's Q8_0
 	undefined []string         // names of formats of these kinds that it lacks
+
+	// OfBF16: the library computes in the dtype of the source, and the bits are its own for BF16 only.
+	OfBF16 bool
 }
 
 var profiles = []Profile{
@@ -72,6 +75,7 @@ var profiles = []Profile{
 	},
 	{
 		Name:      "compressed-tensors",
+		OfBF16:    true,
 		Doc:       "compressed-tensors and llm-compressor on a BF16 checkpoint: even rule at FP4's mantissa width",
 		Version:   "0.20.0",
 		mx:        &quant.Quantizer{Rule: quant.Even, EvenMantissa: format.E2M1.Mantissa, NegativeZero: quant.DropZeroInput},

@@ -12,8 +12,10 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 const quantizeLong = `Quantize the weights of a checkpoint, and print the error of each.
@@ -101,9 +103,31 @@ func quantizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if note := otherSource(p, source, plan); note != "" {
+			plan.Notes = append(plan.Notes, note)
+		}
 		return f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan, o.Quantizer, p.Name))
 	})
 	return cmd
+}
+
+// otherSource returns a note if a profile reproduces its library for BF16 sources only, and weights of another
+// dtype are quantized; "" otherwise.
+func otherSource(p profile.Profile, source *hf.Checkpoint, plan *convert.Plan) string {
+	if !p.OfBF16 {
+		return ""
+	}
+	n, dtype := 0, ""
+	for _, d := range plan.Decisions() {
+		if t, ok := source.Lookup(d.Name); ok && d.Action == "quantize" && t.Dtype != safetensors.BF16 {
+			n++
+			dtype = t.Dtype.String()
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d weights are %s: profile %s has the bits of its library for BF16 sources only, because the library computes in the dtype of the source", n, dtype, p.Name)
 }
 
 // chosenProfile returns the profile of the flags: the named one, or that of the convention.

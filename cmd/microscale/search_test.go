@@ -122,6 +122,15 @@ func TestCalibrate(t *testing.T) {
 		if status, _, stderr := execute("", "verify", model, dst); status != 0 {
 			t.Error(stderr)
 		}
+		constant := dst + "-cache" // scales of 1 beside those of inputs, unless the file has others
+		status, stdout, stderr := execute("", "quantize", model, constant, "--format", "nvfp4", "--calibration", file, "--kv-cache")
+		if cache {
+			if status == 0 || stdout != "" || !strings.Contains(stderr, "both set KV cache scales: omit one") {
+				t.Errorf("exit status %d, %q", status, stderr)
+			}
+		} else if _, out, _ := execute("", "inspect", constant, "--json"); status != 0 || !strings.Contains(out, "k_scale") {
+			t.Errorf("--kv-cache beside a calibration of inputs: %s", stderr)
+		}
 		_, out, _ := execute("", "inspect", dst, "--json")
 		if !strings.Contains(out, `"scheme": "NVFP4"`) {
 			t.Errorf("the result does not quantize activations: %s", out)

@@ -103,10 +103,16 @@ func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
 		return nil, nil
 	case c.inputs == "", strings.EqualFold(c.inputs, constantCalibration):
 		return &convert.Calibration{ConstantInputs: c.inputs != "", ConstantCache: c.cache}, nil
-	case c.cache:
-		return nil, show.Misuse("--kv-cache and --calibration %s both set KV cache scales: omit one", c.inputs)
 	}
-	return convert.ReadCalibration(c.inputs)
+	read, err := convert.ReadCalibration(c.inputs)
+	switch {
+	case err != nil || !c.cache:
+	case len(read.Key)+len(read.Value) > 0:
+		return nil, show.Misuse("--kv-cache and --calibration %s both set KV cache scales: omit one", c.inputs)
+	default:
+		read.ConstantCache = true
+	}
+	return read, err
 }
 
 // A ClientFlag is --for: the client to write a checkpoint for.
