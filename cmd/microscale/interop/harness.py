@@ -32,7 +32,7 @@ with tempfile.TemporaryDirectory() as work:
     tasks = [
         task("choices", [{"q": q, "c": c} for q, c in questions], output_type="multiple_choice", doc_to_text="{{q}}", doc_to_choice="{{c}}",
              doc_to_target=0, target_delimiter="", metric_list=[{"metric": "acc"}]),
-        task("words", [{"text": open(text).read()[:3000]}], output_type="loglikelihood_rolling", doc_to_text="", doc_to_target="{{text}}",
+        task("words", [{"text": open(text).read()[:1000]}], output_type="loglikelihood_rolling", doc_to_text="", doc_to_target="{{text}}",
              metric_list=[{"metric": "bits_per_byte"}]),
     ]
     common = {"batch_size": 3, "max_length": 512}
