@@ -23,10 +23,24 @@ type File struct {
 	size      int64
 	dataStart int64
 	byName    map[string]int
+
+	parts []*File // of a split model, all of them
+	part  []int   // the part of each tensor
 }
 
-// Open opens a file and checks its header. Tensor data is not read.
+// Open opens a file and checks its header. Tensor data is not read. A file that is a part of a split model, such as
+// NAME-00001-of-00003.gguf, is opened with all other parts: the metadata are those of the first one, the tensors
+// those of all. A missing part is an error that matches [io/fs.ErrNotExist].
 func Open(path string) (*File, error) {
+	file, err := openFile(path)
+	if err != nil || file.partCount() <= 1 {
+		return file, err
+	}
+	return file.openParts()
+}
+
+// openFile opens a file alone.
+func openFile(path string) (*File, error) {
 	f, info, err := limits.Open(path)
 	if errors.Is(err, limits.ErrNotRegular) {
 		return nil, &safetensors.ContainerError{Path: path, Offset: -1, Problem: limits.ErrNotRegular.Error(), Fix: "name a file"}
@@ -64,8 +78,20 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 // Name returns the path or name that the file was opened with.
 func (f *File) Name() string { return f.name }
 
-// Size returns the size of the file in bytes.
+// Size returns the size of the file in bytes, of a split model that of all its files.
 func (f *File) Size() int64 { return f.size }
+
+// Paths returns the paths of the files, of which there are several if the model is split.
+func (f *File) Paths() []string {
+	if f.parts == nil {
+		return []string{f.name}
+	}
+	paths := make([]string, len(f.parts))
+	for i, p := range f.parts {
+		paths[i] = p.name
+	}
+	return paths
+}
 
 // Value returns the value of a key, or nil if there is none.
 func (f *File) Value(key string) any {
@@ -96,6 +122,13 @@ func (f *File) Lookup(name string) (TensorInfo, bool) {
 // an error, and reads nothing, unless [off, off+len(p)) is inside the tensor. If the file
 // became shorter since it was opened, the error is a [*safetensors.ContainerError].
 func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
+	if f.parts != nil {
+		i, ok := f.byName[t.Name]
+		if !ok {
+			return fmt.Errorf("%s: no part has a tensor %s", f.name, limits.Quote(t.Name))
+		}
+		return f.parts[f.part[i]].ReadTensorAt(p, t, off)
+	}
 	if err := limits.CheckRange(f.name, t.Name, t.Bytes(), len(p), off); err != nil {
 		return err
 	}
@@ -113,6 +146,13 @@ func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
 
 // Close closes a file that [Open] opened. It does nothing after [NewFile].
 func (f *File) Close() error {
+	if f.parts != nil {
+		var all []error
+		for _, p := range f.parts {
+			all = append(all, p.Close())
+		}
+		return errors.Join(all...)
+	}
 	if f.closer == nil {
 		return nil
 	}

@@ -35,7 +35,11 @@ func Open(path string) (*hf.Checkpoint, error) {
 		return nil, err
 	}
 	v := &view{file: f, metadata: map[string]string{}}
-	if v.opened, err = os.Stat(path); err == nil {
+	for _, part := range f.Paths() {
+		opened, statErr := os.Stat(part)
+		v.opened, err = append(v.opened, opened), errors.Join(err, statErr)
+	}
+	if err == nil {
 		err = v.build()
 	}
 	if err != nil {
@@ -72,7 +76,7 @@ var denseTypes = map[string]safetensors.Dtype{
 // whose bytes are assembled as they are read.
 type view struct {
 	file      *gguf.File
-	opened    os.FileInfo
+	opened    []os.FileInfo // of the files
 	metadata  map[string]string
 	specs     []safetensors.Spec
 	parts     map[string]part // by the name of the tensor of the view
@@ -292,13 +296,19 @@ func (v *view) tensorAt(at int64) (t safetensors.TensorInfo, ok bool) {
 	return tensors[i], true
 }
 
-// Changed returns an error if the file was replaced or modified since it was opened.
+// Changed returns an error if a file was replaced or modified since it was opened.
 func (v *view) Changed() error {
-	now, err := os.Stat(v.file.Name())
-	if err == nil && (!os.SameFile(now, v.opened) || now.Size() != v.opened.Size() || !now.ModTime().Equal(v.opened.ModTime())) {
-		err = fmt.Errorf("%s: the file changed or was replaced while it was read: run again when nothing writes to it", v.file.Name())
+	for i, path := range v.file.Paths() {
+		opened := v.opened[i]
+		now, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if !os.SameFile(now, opened) || now.Size() != opened.Size() || !now.ModTime().Equal(opened.ModTime()) {
+			return fmt.Errorf("%s: the file changed or was replaced while it was read: run again when nothing writes to it", path)
+		}
 	}
-	return err
+	return nil
 }
 
 // read fills dst with bytes of a part from offset off on, row by row.
