@@ -30,6 +30,10 @@ func (m *Model) check(k known) {
 		m.Problems = append(m.Problems, Problem{Mended: true,
 			Text: fmt.Sprintf("there are %d files of weights and no %s, without which clients do not find them: fetch it again, or quantize or dequantize to have one written", n, safetensors.IndexName)})
 	}
+	m.findMissing()
+	for _, text := range m.Missing {
+		m.fault("", "%s: fetch the checkpoint again", text)
+	}
 	m.checkIgnore(k.description)
 	m.checkTargets(k.description)
 	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })

@@ -24,6 +24,7 @@ type Model struct {
 	Unread     []string    // unsupported types of tensors in a GGUF file
 	Decoded    []string    // types of tensors that are quantized in a GGUF file and read as F32
 	Problems   []Problem   // violations of the convention; empty for a sound checkpoint
+	Missing    []string    // what the configuration needs and no file has; each is a problem, too
 
 	// Architecture is general.architecture of a GGUF file, "" for other files.
 	Architecture string

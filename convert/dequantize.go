@@ -16,7 +16,7 @@ import (
 // file. It returns an error if any other checkpoint is not quantized, the structure is damaged, or
 // ctx ends.
 func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensors.Dtype) (*Plan, error) {
-	m, err := checkpoint.ReadContext(ctx, source)
+	m, err := read(ctx, source)
 	if err != nil {
 		return nil, err
 	}

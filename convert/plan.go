@@ -13,6 +13,7 @@ package convert
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -34,6 +35,15 @@ func Open(path string) (*hf.Checkpoint, error) {
 		return llamacpp.Open(path)
 	}
 	return hf.Open(path)
+}
+
+// read is checkpoint.ReadContext. A source that lacks tensors is an error: its result would lack them, too.
+func read(ctx context.Context, source *hf.Checkpoint) (*checkpoint.Model, error) {
+	m, err := checkpoint.ReadContext(ctx, source)
+	if err == nil && len(m.Missing) > 0 {
+		return nil, fmt.Errorf("%s: %s: fetch it again", source.Path, m.Missing[0])
+	}
+	return m, err
 }
 
 // An action is what a run does with a weight.

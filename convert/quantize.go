@@ -29,7 +29,7 @@ type QuantizeOptions struct {
 // quantized already ([ErrQuantized]), the convention does not support the format, a pattern
 // matches nothing, no weight would be quantized, or ctx ends.
 func PlanQuantize(ctx context.Context, source *hf.Checkpoint, o QuantizeOptions) (*Plan, error) {
-	m, err := checkpoint.ReadContext(ctx, source)
+	m, err := read(ctx, source)
 	if err != nil {
 		return nil, err
 	}

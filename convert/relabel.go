@@ -19,7 +19,7 @@ import (
 // PlanRelabel returns an error if the checkpoint is not quantized, is damaged, or has a weight
 // that the convention does not support, or if ctx ends.
 func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme string, calibration *Calibration) (*Plan, error) {
-	m, err := checkpoint.ReadContext(ctx, source)
+	m, err := read(ctx, source)
 	if err != nil {
 		return nil, err
 	}

@@ -26,11 +26,11 @@ func modelOf(t *testing.T, modelType, module string) *checkpoint.Model {
 // TestModelRules: the combinations of architecture and format that a client cannot run.
 func TestModelRules(t *testing.T) {
 	const (
-		expert  = "model.layers.1.mlp.experts.3.up_proj"
-		shared  = "model.layers.1.mlp.shared_expert.up_proj"
+		expert  = "model.layers.0.mlp.experts.3.up_proj"
+		shared  = "model.layers.0.mlp.shared_expert.up_proj"
 		omitted = "the client omits the global scales of experts"
-		kvB     = "model.layers.1.self_attn.kv_b_proj"
-		mamba   = "model.layers.1.mamba.in_proj"
+		kvB     = "model.layers.0.self_attn.kv_b_proj"
+		mamba   = "model.layers.0.mamba.in_proj"
 		down    = "model.layers.0.mlp.down_proj"
 	)
 	for _, tc := range []struct {
@@ -41,7 +41,7 @@ func TestModelRules(t *testing.T) {
 	}{
 		{"transformers", "qwen3_moe", expert, quant.NVFP4, "compressed-tensors", "NVFP4A16", omitted},
 		{"transformers", "mixtral", "model.layers.0.block_sparse_moe.experts.0.w1", quant.NVFP4, "compressed-tensors", "NVFP4", omitted},
-		{"transformers", "jamba", "model.layers.1.feed_forward.experts.0.up_proj", quant.NVFP4, "compressed-tensors", "NVFP4A16", omitted},
+		{"transformers", "jamba", "model.layers.0.feed_forward.experts.0.up_proj", quant.NVFP4, "compressed-tensors", "NVFP4A16", omitted},
 		{"transformers", "qwen3_moe", expert, quant.MXFP8, "compressed-tensors", "MXFP8", "the client does not load experts in mxfp8"},
 		{"transformers", "qwen3_moe", expert, quant.FP8Block, "compressed-tensors", "FP8_BLOCK", "the client does not load experts with scales of 128×128 blocks"},
 		{"transformers", "qwen3_moe", expert, quant.FP8Block, "deepseek", "FP8", ""},
@@ -55,13 +55,13 @@ func TestModelRules(t *testing.T) {
 		{"vllm", "falcon_mamba", "backbone.layers.0.mixer.out_proj", quant.FP8Block, "deepseek", "FP8", "the projections of Mamba-1"},
 		{"vllm", "gpt_oss", down, quant.MXFP8, "compressed-tensors", "MXFP8", "the client does not load gpt-oss in compressed-tensors"},
 		{"vllm", "mamba2", "backbone.layers.0.mixer.out_proj", quant.MXFP8, "compressed-tensors", "MXFP8", ""},
-		{"vllm", "jamba", "model.layers.1.feed_forward.up_proj", quant.MXFP8, "compressed-tensors", "MXFP8", ""},
+		{"vllm", "jamba", "model.layers.0.feed_forward.up_proj", quant.MXFP8, "compressed-tensors", "MXFP8", ""},
 		{"mlx", "deepseek_v3", kvB, quant.MXFP4, "mlx", "mxfp4", "the client reads kv_b_proj unquantized or in affine formats only"},
 		{"mlx", "deepseek_v3", kvB, quant.NVFP4, "compressed-tensors", "NVFP4A16", "the client reads kv_b_proj"},
 		{"mlx", "qwen3_moe", expert, quant.MXFP4, "mlx", "mxfp4", "the client joins the weights of single experts without their scales"},
 		{"mlx", "qwen2_moe", expert, quant.MXFP4, "mlx", "mxfp4", ""},
 		{"mlx", "mixtral", "model.layers.0.block_sparse_moe.experts.0.w1", quant.MXFP4, "mlx", "mxfp4", ""},
-		{"mlx", "deepseek_v3", "model.layers.1.self_attn.o_proj", quant.MXFP4, "mlx", "mxfp4", ""},
+		{"mlx", "deepseek_v3", "model.layers.0.self_attn.o_proj", quant.MXFP4, "mlx", "mxfp4", ""},
 		{"mlx", "minicpm3", kvB, quant.MXFP4, "mlx", "mxfp4", ""},
 		{"llamacpp", "qwen2", down, quant.NVFP4, "compressed-tensors", "NVFP4A16", "the graph of qwen2 ignores global scales"},
 		{"llamacpp", "deepseek_v3", down, quant.NVFP4, "modelopt", "W4A16_NVFP4", "the graph of deepseek2 ignores global scales"},

@@ -136,6 +136,9 @@ func Compare(ctx context.Context, src, dst *hf.Checkpoint, o Options) (*Report, 
 // compareModels is Compare for checkpoints whose conventions are read.
 func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, loaders []client.Client) (*Report, error) {
 	r := &Report{}
+	for _, text := range src.Missing {
+		r.Problems = append(r.Problems, Problem{Text: "the source is incomplete: " + text})
+	}
 	r.report(dst.Problems)
 	structure := slices.Clone(r.Problems)
 	var pairs []pair

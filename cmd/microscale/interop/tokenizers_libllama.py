@@ -75,8 +75,9 @@ def main(libraries, out, count, seed):
                 buffer = (c_int32 * (4 * len(data) + 16))()
                 n = lib.llama_tokenize(vocab, data, len(data), buffer, len(buffer), False, True)
                 print(json.dumps({"text": text, "ids": buffer[:n]}), file=file)
-            ends = [i for i in range(lib.llama_vocab_n_tokens(vocab)) if lib.llama_vocab_is_eog(vocab, i)]
-            print(json.dumps({"ends": ends}), file=file)
+            if case["pre"] is None:
+                ends = [i for i in range(lib.llama_vocab_n_tokens(vocab)) if lib.llama_vocab_is_eog(vocab, i)]
+                print(json.dumps({"ends": ends}), file=file)
         lib.llama_model_free(model)
 
 

@@ -20,7 +20,8 @@ import (
 var approximated = map[string]string{
 	"tekken": "upper case of A to Z only", "gpt-4o": "upper case of A to Z only", "llama4": "as gpt-4o", "kanana2": "as gpt-4o", "talkie": "as gpt-4o",
 	"minimax-m2": "as gpt-4o", "granite-embed-multi-97m": "as gpt-4o", "tiny_aya": "digits before letters", "cohere2moe": "as tiny_aya",
-	"kimi-k2": "upper and lower case", "afmoe": "spaces before digits", "qwen2": "NFC", "qwen35": "NFC", "youtu": "ASCII classes",
+	"kimi-k2": "upper and lower case", "afmoe": "spaces before digits", "qwen2": "NFC; </s> is text", "qwen35": "NFC; </s> is text", "youtu": "ASCII classes",
+	"poro-chat": "bytes that the vocabulary lacks divide words", "bloom": "as poro-chat", "gpt3-finnish": "as poro-chat",
 }
 
 // unread are names of pre-tokenizers of models that embed text.
@@ -50,7 +51,7 @@ func TestTokenizersLibLlama(t *testing.T) {
 	}
 	for _, match := range regexp.MustCompile(`tokenizer_pre == "([^"]+)"`).FindAllStringSubmatch(string(read(t, sources, "llama-vocab.cpp")), -1) {
 		if name := match[1]; !slices.Contains(unread, name) {
-			cases[name] = libllamaCase{filepath.Join(sources, "ggml-vocab-llama-bpe.gguf"), &name}
+			cases[name] = libllamaCase{filepath.Join(sources, "ggml-vocab-gpt-2.gguf"), &name}
 		}
 	}
 	if len(cases) < 90 {
@@ -114,6 +115,9 @@ func compareLibLlama(t *testing.T, path string, tok *tokenizer.Tokenizer, ends [
 			t.Fatal(err)
 		}
 		if want.Ends != nil {
+			if text, ok := tok.ID("</s>"); ok && approximate { // of HTML, in Qwen's vocabulary
+				want.Ends = slices.DeleteFunc(want.Ends, func(id uint32) bool { return id == text })
+			}
 			if !slices.Equal(ends, want.Ends) {
 				t.Errorf("ends of answers: got %v, want %v", ends, want.Ends)
 			}
