@@ -11,9 +11,6 @@ import (
 // layerName divides the name of a tensor of a layer: the modules before, the number of the layer, and the tensor in it.
 var layerName = regexp.MustCompile(`^((?:[A-Za-z_]+\.)*?(?:layers|h|blocks))\.(\d+)\.(.+)$`)
 
-// shardName is the name of a file of weights that says how many there are.
-var shardName = regexp.MustCompile(`-(\d{5})-of-(\d{5})\.safetensors$`)
-
 // languageStacks are the modules that hold the layers of a language model, which num_hidden_layers counts.
 var languageStacks = []string{"model.layers", "language_model.model.layers", "model.language_model.layers", "transformer.h", "layers"}
 
@@ -32,7 +29,6 @@ func (m *Model) findMissing() {
 		return
 	}
 	report := func(format string, args ...any) { m.Missing = append(m.Missing, fmt.Sprintf(format, args...)) }
-	m.missingShards(report)
 	if !m.hasEnds() {
 		return
 	}
@@ -63,28 +59,11 @@ var ends = []string{"embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 // hasEnds reports whether the checkpoint has weights beside its layers.
 func (m *Model) hasEnds() bool {
 	return slices.ContainsFunc(m.Weights, func(w *Weight) bool {
+		if layerName.MatchString(w.Name) { // such as a layer that predicts further tokens
+			return false
+		}
 		return slices.ContainsFunc(ends, func(end string) bool { return w.Name == end || strings.HasSuffix(w.Name, "."+end) })
 	})
-}
-
-// missingShards reports files that the names of others count.
-func (m *Model) missingShards(report func(format string, args ...any)) {
-	has, want := map[string]bool{}, 0
-	for _, s := range m.Source.Shards() {
-		if part := shardName.FindStringSubmatch(s.Name); part != nil {
-			n, _ := strconv.Atoi(part[2]) // five digits
-			has[s.Name], want = true, max(want, n)
-		}
-	}
-	for name := range has {
-		for i := 1; i <= want; i++ {
-			other := shardName.ReplaceAllString(name, fmt.Sprintf("-%05d-of-%05d.safetensors", i, want))
-			if !has[other] {
-				report("the file %s is missing, one of %d", other, want)
-			}
-		}
-		return
-	}
 }
 
 // stacks returns the layers of the parts of the model, by their names.
