@@ -194,7 +194,7 @@ func (m *Model) checkIgnore(d description) {
 	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured || d.noIgnore {
 		return
 	}
-	ignored := m.Convention.ignored(m.Ignore)
+	ignored := m.Convention.Ignored(m.Ignore)
 	selected := d.selector()
 	complete := m.checkPatterns(d)
 	if d.targets == nil {

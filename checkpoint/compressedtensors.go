@@ -17,6 +17,7 @@ var compressedTensors = Convention{
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
+	byPattern:   true,
 	cache:       ptr(perAttention),
 	configure:   configureCompressedTensors,
 	recognize:   recognizeCompressedTensors,
@@ -90,8 +91,8 @@ func compressedTensorsSchemes() []scheme {
 	return schemes
 }
 
-// ctVersion is the version of compressed-tensors whose layout is written.
-const ctVersion = "0.14.0"
+// ctVersion is the version of compressed-tensors whose layout is written: the first that decodes every scheme.
+const ctVersion = "0.20.0"
 
 // ctConfig is quantization_config, with its keys in the order of the library.
 type ctConfig struct {

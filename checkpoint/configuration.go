@@ -112,10 +112,13 @@ func exactOrRegexp(ignore []string) func(module string) bool {
 	}
 }
 
+// patternMark begins the entries of ignore lists that are regular expressions.
+const patternMark = "re:"
+
 // entryPattern returns the regular expression of an entry of an ignore list. ok is false for a
 // name.
 func entryPattern(entry string) (re *regexp.Regexp, ok bool, err error) {
-	pattern, ok := strings.CutPrefix(entry, "re:")
+	pattern, ok := strings.CutPrefix(entry, patternMark)
 	if !ok {
 		return nil, false, nil
 	}
@@ -196,8 +199,8 @@ func (c *Convention) claims(config json.RawMessage) bool {
 	})
 }
 
-// ignored returns a function that reports whether a module is on an ignore list of the
+// Ignored returns a function that reports whether clients find a module on an ignore list of the
 // convention.
-func (c *Convention) ignored(ignore []string) func(module string) bool {
+func (c *Convention) Ignored(ignore []string) func(module string) bool {
 	return [...]func([]string) func(string) bool{regexps: exactOrRegexp, wildcards: exactOrWildcard, anyRun: withinModules}[c.patterns](ignore)
 }

@@ -49,6 +49,7 @@ type Convention struct {
 	sidecar     string       // a file with the configuration; "": none
 	hasIgnore   bool         // the configuration lists the unquantized modules
 	patterns    ignoreSyntax // of this list
+	byPattern   bool         // it is written as regular expressions (modulePatterns)
 
 	// configure returns the configuration of a checkpoint, and the content of the sidecar.
 	configure func(s *scheme, o Settings) (config, sidecar any)

@@ -239,7 +239,7 @@ func TestMatchers(t *testing.T) {
 		{&deepSeek, "mlp.gate", "model.layers.3.mlp.gate_proj", false},
 		{&quark, "re:.*gate$", "model.layers.3.mlp.gate", true},
 	} {
-		if got := tc.c.ignored([]string{tc.ignore})(tc.module); got != tc.want {
+		if got := tc.c.Ignored([]string{tc.ignore})(tc.module); got != tc.want {
 			t.Errorf("%s: that %q ignores %s is %v", tc.c, tc.ignore, tc.module, got)
 		}
 	}

@@ -44,13 +44,21 @@ func readMade(t *testing.T, specs []safetensors.Spec, f quant.Format) *Model {
 // readFilled reads a checkpoint in compressed-tensors whose tensors fill sets.
 func readFilled(t *testing.T, specs []safetensors.Spec, f quant.Format, fill func(name string, data []byte)) *Model {
 	t.Helper()
-	dir := t.TempDir()
 	config, err := compressedTensors.Configure([]byte(`{"model_type": "llama"}`), f, Settings{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, hf.ConfigName), config, 0o600); err != nil {
-		t.Fatal(err)
+	return readConfigured(t, config, specs, fill)
+}
+
+// readConfigured is readFilled with a configuration; nil for none.
+func readConfigured(t *testing.T, config []byte, specs []safetensors.Spec, fill func(name string, data []byte)) *Model {
+	t.Helper()
+	dir := t.TempDir()
+	if config != nil {
+		if err := os.WriteFile(filepath.Join(dir, hf.ConfigName), config, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l, err := safetensors.NewLayout(specs, nil)
 	if err != nil {

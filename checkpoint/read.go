@@ -35,6 +35,7 @@ type Model struct {
 	byName     map[string]*Weight
 	family     *family.Model
 	configured bool // a quantization_config describes the quantized weights
+	described  description
 }
 
 // A Problem is a fault in the structure of a checkpoint.
@@ -200,7 +201,7 @@ func (m *Model) describe(c *Convention, raw json.RawMessage, k *known) {
 		m.fault("", "quantization_config: %v", err)
 		return
 	}
-	m.Convention, m.Scheme, m.Ignore, m.configured, k.description = c, d.scheme, d.ignore, true, d
+	m.Convention, m.Scheme, m.Ignore, m.configured, m.described, k.description = c, d.scheme, d.ignore, true, d, d
 	if c == &torchAO {
 		m.findTorchAO(k)
 	}

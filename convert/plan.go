@@ -107,7 +107,7 @@ type Plan struct {
 	Quantizer  quant.Quantizer // the behavior of PlanQuantize, as the convention's clients need it
 	Convention string          // of the result; "" if it is not quantized
 	Scheme     string          // of the convention; "" if its scheme has no name
-	Ignore     []string        // modules that the configuration lists as not quantized
+	Ignore     []string        // the ignore list of the configuration: the modules that are not quantized
 	Notes      []string        // what the user should know about the result
 
 	source     *checkpoint.Model
@@ -146,13 +146,24 @@ func (p *Plan) add(d decision) {
 	if d.action == copied {
 		d.stored = append([]checkpoint.Stored{{Spec: safetensors.Spec{Name: d.Name, Dtype: d.Dtype, Shape: first.Shape}}}, d.stored...)
 	}
-	if d.action == copied || d.action == decoded {
-		if module, ok := strings.CutSuffix(d.Name, ".weight"); ok && len(d.Shape) == 2 {
-			p.Ignore = append(p.Ignore, module)
-		}
-		p.Ignore = append(p.Ignore, d.ExpertModules()...)
-	}
 	p.decisions = append(p.decisions, d)
+}
+
+// ignoreList returns the entries for the modules that are not quantized.
+func (p *Plan) ignoreList() []string {
+	listed, coded := p.source.UnstoredHeads(), []string(nil)
+	for _, d := range p.decisions {
+		module, ok := strings.CutSuffix(d.Name, ".weight")
+		switch {
+		case d.action == quantized || d.action == relabeled:
+			coded = append(coded, module)
+		case ok && len(d.Shape) == 2:
+			listed = append(listed, module)
+		default:
+			listed = append(listed, d.ExpertModules()...)
+		}
+	}
+	return p.convention.IgnoreList(listed, coded)
 }
 
 // fileOf returns the file of the result for a file of the source: its name, unless the source is a GGUF
@@ -197,8 +208,7 @@ func (p *Plan) search() string {
 
 // complete lays out the files and makes the configuration.
 func (p *Plan) complete(o checkpoint.Settings) error {
-	slices.Sort(p.Ignore)
-	p.Ignore = slices.Compact(p.Ignore) // the experts of a layer may be in two tensors
+	p.Ignore = p.ignoreList()
 	o.Ignore = p.Ignore
 	p.noteLimits()
 	metadata := map[string]string{} // of every file

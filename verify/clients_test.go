@@ -122,6 +122,15 @@ func TestClientRules(t *testing.T) {
 		}, "sglang", layer + "mlp.up_proj.weight: sglang: it is bf16 and " + layer + "mlp.gate_proj.weight is mxfp8, and the client fuses them into one module"},
 		{"rows that blocks do not divide", 160, 128, quant.FP8Block, "deepseek", "FP8", nil,
 			"vllm", layer + "self_attn.q_proj.weight: vllm: it has 160 rows, not a multiple of 128, and the client fuses it with others"},
+		{"a tied head that is not on the list", 32, 128, quant.MXFP8, "compressed-tensors", "MXFP8", func(d *directory) {
+			delete(d.tensors, "lm_head.weight")
+			d.quantization()["ignore"] = []any{}
+		}, "transformers", "lm_head: transformers: the client builds it quantized, because it is not on the ignore list"},
+		{"names of the files in an adapter", 32, 128, quant.MXFP8, "compressed-tensors", "MXFP8", func(d *directory) {
+			d.set("multi_modal_projector.linear_1.weight", safetensors.BF16, []int64{32, 128}, values(t, 1, 32*128))
+			d.config["model_type"] = "llava"
+			d.quantization()["ignore"] = []any{"lm_head", "multi_modal_projector.linear_1"}
+		}, "transformers", "multi_modal_projector.linear_1.weight: transformers: the client calls it model.multi_modal_projector.linear_1 and builds it quantized"},
 		{"rows that scales do not share evenly", 192, 128, quant.FP8Block, "deepseek", "FP8", nil,
 			"transformers", layer + "self_attn.q_proj.weight: transformers: it has 192 rows, not a multiple of 128, and without a GPU"},
 		{"mxfp4 outside of experts", 32, 128, quant.MXFP4, "compressed-tensors", "MXFP4", nil,
@@ -164,6 +173,42 @@ func TestClientRules(t *testing.T) {
 				t.Errorf("problems are %v, want %q", problems, tc.want)
 			}
 		})
+	}
+	for _, tc := range []struct {
+		name, client string
+		convention   string
+		format       quant.Format
+		damage       func(*directory)
+	}{
+		{"a tied head in a pattern", "transformers", "compressed-tensors", quant.MXFP8, func(d *directory) {
+			delete(d.tensors, "lm_head.weight")
+			d.quantization()["ignore"] = []any{"re:.*lm_head"}
+		}},
+		{"a tied head of a convention without a list", "transformers", "deepseek", quant.FP8Block, func(d *directory) {
+			delete(d.tensors, "lm_head.weight")
+			delete(d.quantization(), "modules_to_not_convert")
+		}},
+		{"a tied head for another client", "vllm", "compressed-tensors", quant.MXFP8, func(d *directory) {
+			delete(d.tensors, "lm_head.weight")
+			d.quantization()["ignore"] = []any{}
+		}},
+		{"patterns for an adapter", "transformers", "compressed-tensors", quant.MXFP8, func(d *directory) {
+			d.set("multi_modal_projector.linear_1.weight", safetensors.BF16, []int64{32, 128}, values(t, 1, 32*128))
+			d.config["model_type"] = "llava"
+			d.quantization()["ignore"] = []any{"lm_head", "re:.*multi_modal_projector.*"}
+		}},
+	} {
+		dir := stored(t, open(t, attention(t, 128, 128)), tc.format, tc.convention, "")
+		d := readDirectory(t, dir)
+		tc.damage(d)
+		d.write(t, dir)
+		c, err := client.Lookup(tc.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if problems := c.Rejects(open(t, dir)); len(problems) > 0 {
+			t.Errorf("%s: problems are %v", tc.name, problems)
+		}
 	}
 	if _, err := client.Lookup("none"); err == nil || !strings.Contains(err.Error(), `unknown client "none": use one of vllm, sglang, trtllm`) {
 		t.Errorf("error %v", err)

@@ -53,7 +53,7 @@ var clients = []Client{
 	{
 		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8"},
 		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
-		rules:  []rule{evenBlocks("deepseek")},
+		rules:  []rule{evenBlocks("deepseek"), tiedHead, movedModules},
 		limits: []rule{expertsDecoded},
 	},
 	{
@@ -202,10 +202,11 @@ func fusedGlobals(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	return problems
 }
 
-// wholeShards: a block of 128×128 is inside one part of a fused module.
+// wholeShards: a block of 128×128 is inside one part of a fused module. The last part may end in a
+// partial block (validate_fp8_block_shape in vLLM 0.32, and in SGLang).
 func wholeShards(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	eachFused(m, func(weights []*checkpoint.Weight) {
-		for _, w := range weights {
+		for _, w := range weights[:len(weights)-1] {
 			if b := int64(w.Format.Block.Rows); w.Quantized() && b > 1 && w.Shape[0]%b != 0 {
 				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
 					Text: fmt.Sprintf("it has %d rows, not a multiple of %d, and the client fuses it with others", w.Shape[0], b)})

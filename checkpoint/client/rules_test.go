@@ -37,3 +37,42 @@ func TestEvenBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeShards: the last part of a fused matrix may end in a partial block, as that of DeepSeek-V3
+// does with 576 rows.
+func TestWholeShards(t *testing.T) {
+	convention, err := checkpoint.LookupConvention("deepseek")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ q, k, v, want int64 }{
+		{1536, 576, 0, 0},
+		{1500, 576, 0, 1500},
+		{256, 192, 64, 192},
+		{256, 128, 64, 0},
+	} {
+		names := []string{"l.q_proj.weight", "l.k_proj.weight", "l.v_proj.weight"}
+		if tc.v == 0 {
+			names = []string{"l.kv_a_proj_with_mqa.weight", "l.q_a_proj.weight"} // in the order of a file
+		}
+		m := &checkpoint.Model{Convention: convention}
+		for i, name := range names {
+			rows := []int64{tc.q, tc.k, tc.v}[i]
+			if tc.v == 0 {
+				rows = []int64{tc.k, tc.q}[i]
+			}
+			m.Weights = append(m.Weights, &checkpoint.Weight{Name: name, Shape: []int64{rows, 128}, Format: quant.FP8Block})
+		}
+		var rows []int64
+		for _, p := range wholeShards(m) {
+			for _, w := range m.Weights {
+				if w.Name == p.Tensor {
+					rows = append(rows, w.Shape[0])
+				}
+			}
+		}
+		if want := tc.want; (want == 0) != (len(rows) == 0) || want != 0 && rows[0] != want {
+			t.Errorf("%+v: problems with weights of %v rows", tc, rows)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// planFor plans a quantization of m that the client o.Client loads: in the first of its conventions in
+// which it reads every weight, else in the first one, without the weights that it cannot read.
+func planFor(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
+	c, err := client.Lookup(o.Client)
+	if err != nil {
+		return nil, err
+	}
+	f := o.Quantizer.Format
+	storages, err := c.Stores(f)
+	if err != nil {
+		return nil, err
+	}
+	o.needsBF16 = c.NeedsBF16(f)
+	var first *QuantizeOptions // the first that can be planned
+	var failed error           // of the first that cannot
+	for _, storage := range storages {
+		attempt := o
+		attempt.Convention, attempt.Scheme = storage.Convention.Name, cmp.Or(o.Scheme, schemeFor(storage, f, o.Calibration))
+		plan, err := planQuantize(m, attempt)
+		switch {
+		case err != nil:
+			failed = cmp.Or(failed, err)
+		case len(c.Rejects(plan.planned())) == 0:
+			return plan, nil
+		case first == nil:
+			first = &attempt
+		}
+	}
+	if first == nil {
+		return nil, failed
+	}
+	return planWithout(m, *first, c)
+}
+
+// schemeFor returns the first scheme of a storage that stores scales of activations if and only if the
+// calibration has them; "" if there is none.
+func schemeFor(s client.Storage, f quant.Format, calibration *Calibration) string {
+	for _, name := range s.Schemes {
+		only, err := s.Convention.With(f, name)
+		if err != nil {
+			continue
+		}
+		if _, a := only.Scheme(f); (a == checkpoint.Static) == (calibration != nil && calibration.inputs()) {
+			return name
+		}
+	}
+	return ""
+}
+
+// planWithout plans a quantization without the weights that the client cannot read, and those that it
+// fuses with them. It returns an error if these are most of the bytes.
+func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (*Plan, error) {
+	o.refused = map[string]string{}
+	var cause checkpoint.Problem // the first
+	for {
+		plan, err := planQuantize(m, o)
+		if err != nil {
+			return nil, errors.New(cause.String()) // no weight is left to quantize
+		}
+		problems := c.Rejects(plan.planned())
+		if len(problems) > 0 {
+			cause = cmp.Or(cause, problems[0])
+			if !plan.refuse(c, problems, o.refused) {
+				return nil, errors.New(problems[0].String())
+			}
+			continue
+		}
+		n, refused, quantized := plan.refusedBytes(o.refused)
+		if refused > quantized {
+			return nil, fmt.Errorf("%s (and %d more weights)", cause, n-1)
+		}
+		plan.Notes = append(plan.Notes, fmt.Sprintf("%d weights stay unquantized: %s", n, cause))
+		return plan, nil
+	}
+}
+
+// refuse adds the quantized weights with problems, and those that are fused with them, to refused. It
+// reports whether there are any.
+func (p *Plan) refuse(c client.Client, problems []checkpoint.Problem, refused map[string]string) bool {
+	matrices := map[string]bool{}
+	for _, problem := range problems {
+		matrix, _ := checkpoint.Joined(problem.Tensor)
+		matrices[matrix] = true
+	}
+	n := len(refused)
+	for _, d := range p.decisions {
+		if matrix, _ := checkpoint.Joined(d.Name); d.action == quantized && matrices[matrix] {
+			refused[d.Name] = fmt.Sprintf("%s cannot read it in %s", c, p.Format)
+		}
+	}
+	return len(refused) > n
+}
+
+// refusedBytes returns the number of refused weights, their bytes in the source, and those of the
+// quantized weights.
+func (p *Plan) refusedBytes(refused map[string]string) (n int, left, bytes int64) {
+	for _, d := range p.decisions {
+		switch {
+		case d.action == quantized:
+			bytes += d.StoredBytes()
+		case refused[d.Name] != "":
+			n++
+			left += d.StoredBytes()
+		}
+	}
+	return n, left, bytes
+}
