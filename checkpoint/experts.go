@@ -61,7 +61,7 @@ func (m *Model) ExpertsUnlisted() (weights []*Weight) {
 	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured {
 		return nil
 	}
-	ignored := m.Convention.ignored(m.Ignore)
+	ignored := m.Convention.Ignored(m.Ignore)
 	for _, w := range m.Weights {
 		if modules := w.ExpertModules(); modules != nil && !w.Quantized() && !slices.ContainsFunc(modules, ignored) {
 			weights = append(weights, w)

@@ -34,7 +34,8 @@ type Model struct {
 
 	byName     map[string]*Weight
 	family     *family.Model
-	configured bool // a quantization_config describes the quantized weights
+	planned    *string // the dtype in the configuration of a planned checkpoint; nil for one that is read
+	configured bool    // a quantization_config describes the quantized weights
 	described  description
 }
 
@@ -57,6 +58,31 @@ func (p Problem) String() string {
 		return p.Text
 	}
 	return p.Tensor + ": " + p.Text
+}
+
+// Planned returns the checkpoint that a conversion of source will write. dtype is that of the model in
+// config.json, "" if it names none. Of the weights only names, shapes, formats and global scales are
+// known; a global scale that is not known yet is 0.
+func Planned(source *Model, c *Convention, scheme, dtype string, ignore []string, weights []*Weight) *Model {
+	return &Model{Source: source.Source, family: source.Family(), Convention: c, Scheme: scheme, Weights: weights, Ignore: ignore, planned: &dtype, configured: true}
+}
+
+// TorchDtype returns the dtype of the model as the configuration names it, "" if it does not.
+func (m *Model) TorchDtype() string {
+	if m.planned != nil {
+		return *m.planned
+	}
+	return m.Source.TorchDtype()
+}
+
+// HasFile reports whether the checkpoint has a file beside config.json. A planned one has those of
+// its convention.
+func (m *Model) HasFile(name string) bool {
+	if m.planned != nil && m.Convention.sidecar == name {
+		return true
+	}
+	_, ok := m.Source.Companion(name)
+	return ok
 }
 
 // Read is ReadContext without a context.

@@ -10,9 +10,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// planFor plans a quantization of m that the client o.Client loads: in the first of its conventions in
+// planForClient plans a quantization of m that the client o.Client loads: in the first of its conventions in
 // which it reads every weight, else in the first one, without the weights that it cannot read.
-func planFor(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
+func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	c, err := client.Lookup(o.Client)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (*Plan
 		if len(problems) > 0 {
 			cause = cmp.Or(cause, problems[0])
 			if !plan.refuse(c, problems, o.refused) {
-				return nil, errors.New(problems[0].String())
+				return nil, errors.New(cause.String())
 			}
 			continue
 		}
@@ -91,12 +91,12 @@ func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (*Plan
 func (p *Plan) refuse(c client.Client, problems []checkpoint.Problem, refused map[string]string) bool {
 	matrices := map[string]bool{}
 	for _, problem := range problems {
-		matrix, _ := checkpoint.Joined(problem.Tensor)
+		matrix, _ := p.source.Family().Joined(problem.Tensor)
 		matrices[matrix] = true
 	}
 	n := len(refused)
 	for _, d := range p.decisions {
-		if matrix, _ := checkpoint.Joined(d.Name); d.action == quantized && matrices[matrix] {
+		if matrix, _ := p.source.Family().Joined(d.Name); d.action == quantized && matrices[matrix] {
 			refused[d.Name] = fmt.Sprintf("%s cannot read it in %s", c, p.Format)
 		}
 	}

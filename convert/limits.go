@@ -8,9 +8,14 @@ import (
 // noteLimits adds notes of what clients of the convention would reject or misread because of
 // the architecture.
 func (p *Plan) noteLimits() {
-	planned := &checkpoint.Model{Source: p.source.Source, Convention: p.convention, Scheme: p.Scheme}
+	p.Notes = append(p.Notes, client.Limits(p.planned())...)
+}
+
+// planned returns the result as far as it is known.
+func (p *Plan) planned() *checkpoint.Model {
+	var weights []*checkpoint.Weight
 	for _, d := range p.decisions {
-		w := &checkpoint.Weight{Name: d.Name, Shape: d.Shape}
+		w := &checkpoint.Weight{Name: d.Name, Shape: d.Shape, Dtype: d.Dtype}
 		switch {
 		case d.action == quantized:
 			w.Format = p.Format
@@ -20,7 +25,11 @@ func (p *Plan) noteLimits() {
 		case d.action == relabeled && d.Quantized():
 			w.Format, w.Global = d.Format, d.Global
 		}
-		planned.Weights = append(planned.Weights, w)
+		weights = append(weights, w)
 	}
-	p.Notes = append(p.Notes, client.Limits(planned)...)
+	dtype := p.source.Source.TorchDtype()
+	if p.rest != 0 {
+		dtype = checkpoint.TorchDtype(p.rest)
+	}
+	return checkpoint.Planned(p.source, p.convention, p.Scheme, dtype, p.Ignore, weights)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -114,7 +115,8 @@ type Plan struct {
 	convention *checkpoint.Convention // nil if the result is not quantized
 	decisions  []decision             // in the order of the source
 	files      []file
-	kvCache    bool // scales of an FP8 KV cache are stored
+	kvCache    bool              // scales of an FP8 KV cache are stored
+	rest       safetensors.Dtype // of the unquantized weights; 0: those of the source
 
 	single bool              // the result is a file, not a directory
 	config []byte            // config.json of the result; nil if there is none
@@ -210,7 +212,6 @@ func (p *Plan) search() string {
 func (p *Plan) complete(o checkpoint.Settings) error {
 	p.Ignore = p.ignoreList()
 	o.Ignore = p.Ignore
-	p.noteLimits()
 	metadata := map[string]string{} // of every file
 	if search := p.search(); search != "" {
 		metadata[checkpoint.ScaleSearchKey] = search
@@ -228,7 +229,13 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 	if err := p.layout(metadata); err != nil {
 		return err
 	}
-	return p.configure(func(config []byte) ([]byte, error) { return p.convention.Configure(config, p.Format, o) })
+	return p.configure(func(config []byte) ([]byte, error) {
+		config, err := p.convention.Configure(config, p.Format, o)
+		if err != nil || p.rest == 0 {
+			return config, err
+		}
+		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(p.rest))
+	})
 }
 
 // addText adds the tokenizer of a GGUF file that becomes a directory.

@@ -18,11 +18,22 @@ type QuantizeOptions struct {
 	Convention string // by name; "": compressed-tensors if it has the format and there is a config.json, else plain
 	Scheme     string // of the convention; "": the first for the format that suits the calibration
 
+	// Client is the program that loads the result, by name; "": any. It chooses the convention, and
+	// weights that it cannot read stay unquantized. If that would be most of them, there is no plan.
+	Client string
+
 	Include []*regexp.Regexp // quantize matching weights even if they stay unquantized by default
 	Exclude []*regexp.Regexp // never quantize matching weights; takes precedence over Include
 
 	Calibration *Calibration // scales of activations; nil: store none
 	Requantize  bool         // accept a quantized source, and quantize the values that clients decode
+
+	// KeepF32 leaves unquantized weights in F32 if all weights to quantize are. Otherwise the result,
+	// except in convention plain and in GGUF files, has them in BF16, to which some clients decode codes.
+	KeepF32 bool
+
+	refused   map[string]string // why the client cannot read weights, by name
+	needsBF16 bool              // the client cannot read unquantized weights of another dtype
 }
 
 // PlanQuantize plans the quantization of a checkpoint. It returns an error if the source is
@@ -33,6 +44,19 @@ func PlanQuantize(ctx context.Context, source *hf.Checkpoint, o QuantizeOptions)
 	if err != nil {
 		return nil, err
 	}
+	if o.Client != "" {
+		return planForClient(m, o)
+	}
+	p, err := planQuantize(m, o)
+	if err != nil {
+		return nil, err
+	}
+	p.noteLimits()
+	return p, nil
+}
+
+// planQuantize is PlanQuantize without a client.
+func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	c, err := o.convention(m)
 	if err != nil {
 		return nil, err
@@ -40,7 +64,7 @@ func PlanQuantize(ctx context.Context, source *hf.Checkpoint, o QuantizeOptions)
 	if err := o.admit(m, c); err != nil {
 		return nil, err
 	}
-	s := selection{o.Include, o.Exclude, m.Family()}
+	s := selection{o.Include, o.Exclude, m.Family(), o.refused}
 	if c.InGGUF() {
 		return planGGUF(m, o.Quantizer, s)
 	}
@@ -60,6 +84,7 @@ func PlanQuantize(ctx context.Context, source *hf.Checkpoint, o QuantizeOptions)
 		p.Notes = append(p.Notes, note)
 	}
 	p.decide(s)
+	p.roundRest(o)
 	if err := p.quantizesAny(); err != nil {
 		return nil, err
 	}

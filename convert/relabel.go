@@ -50,7 +50,11 @@ func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme 
 		return nil, err
 	}
 	p.noteGlobals()
-	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache})
+	if err := p.complete(checkpoint.Settings{KVCache: p.kvCache}); err != nil {
+		return nil, err
+	}
+	p.noteLimits()
+	return p, nil
 }
 
 // relabelAll plans every weight of the source.

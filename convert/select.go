@@ -18,6 +18,8 @@ type selection struct {
 	include, exclude []*regexp.Regexp // see QuantizeOptions
 
 	family *family.Model // of the source
+
+	refused map[string]string // why a client cannot read weights, by name
 }
 
 // reason returns why a weight is not quantized, or "" if it is.
@@ -34,6 +36,9 @@ func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 	}
 	if matches(s.exclude, w.Name) {
 		return excluded
+	}
+	if why := s.refused[w.Name]; why != "" {
+		return why
 	}
 	included := matches(s.include, w.Name)
 	for _, role := range s.family.Roles(w.Name, w.Shape) {

@@ -22,6 +22,7 @@ type Client struct {
 	limits  []rule   // about architectures, not about how a checkpoint is stored (models.go)
 	imports bool     // it reads most conventions only to convert them to its own
 	stores  []string // conventions to write for it, the preferred one first
+	bf16    bool     // it decodes codes with scales of one byte to BF16, whatever the dtype of the model is
 }
 
 // A rule returns what a client would reject or misread, as problems.
@@ -51,10 +52,11 @@ var clients = []Client{
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
 	},
 	{
-		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8"},
+		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8", "deepseek", "gpt-oss"},
 		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
-		rules:  []rule{evenBlocks("deepseek"), tiedHead, movedModules},
-		limits: []rule{expertsDecoded},
+		bf16:   true,
+		rules:  []rule{evenBlocks("deepseek"), tiedHead, movedModules, decodedToBF16},
+		limits: []rule{expertsDecoded, expertsUnpacked, initializedWeights},
 	},
 	{
 		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true, stores: []string{"gguf"},
@@ -277,7 +279,7 @@ func exactExcludes(convention string) rule {
 // needsFile: the client reads the configuration from another file than config.json.
 func needsFile(convention, name string) rule {
 	return func(m *checkpoint.Model) []checkpoint.Problem {
-		if _, ok := m.Source.Companion(name); ok || m.Convention.Name != convention {
+		if m.Convention.Name != convention || m.HasFile(name) {
 			return nil
 		}
 		return []checkpoint.Problem{{Text: fmt.Sprintf("%s is missing, from which the client reads how weights are quantized", name)}}

@@ -14,10 +14,10 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	convention, scheme, err := vllm.Stores(quant.NVFP4)
+	storages, err := vllm.Stores(quant.NVFP4)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(convention.Name, scheme, vllm.Reads(convention.Name, scheme), vllm.Reads("plain", ""))
+	fmt.Println(storages[0], vllm.Reads("quark", "fp4"), vllm.Reads("plain", ""))
 	// Output: compressed-tensors NVFP4A16 true false
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -81,6 +82,56 @@ func expertsDecoded(m *checkpoint.Model) []checkpoint.Problem {
 			return fmt.Sprintf("the client does not load experts with scales of %d×%d blocks: %s, or convention deepseek", b.Rows, b.Cols, instead)
 		case w.Format.Name == quant.MXFP8.Name:
 			return "the client does not load experts in mxfp8, or misreads them if rows have one block: " + instead
+		}
+		return ""
+	})
+}
+
+// expertsUnpacked: where experts are single tensors, the client decodes them all if the format has
+// 4 bits, and finds no codes of an unquantized one (the same function).
+func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	f, _ := m.FormatIn()
+	if m.Convention.Name != "compressed-tensors" || f.Element == nil || f.Element.Bits() != 4 {
+		return nil
+	}
+	for _, w := range m.Weights {
+		if !w.Quantized() && singleExpert.MatchString(w.Name) {
+			problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: choose fp8-row, or quantize them", f)})
+		}
+	}
+	return problems
+}
+
+// initialized are the linear modules whose weights the client initializes through their parents before it
+// loads any (_init_weights of the classes of transformers 5.24). A module in 4 bits has no weight then.
+var initialized = []struct {
+	modelTypes []string
+	modules    []string
+}{
+	{[]string{"mamba", "mamba2", "falcon_mamba"}, []string{"out_proj"}},
+	{[]string{"t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano"}, []string{"q", "k", "v", "o", "wi", "wi_0", "wi_1", "wo"}},
+	{[]string{"pix2struct"}, []string{"query", "key", "value", "output", "wi_0", "wi_1", "wo"}},
+	{[]string{"recurrent_gemma"}, []string{"q_proj", "k_proj", "v_proj", "o_proj", "linear_x", "linear_y", "linear_out"}},
+	{[]string{"nanochat"}, []string{"o_proj"}},
+	{[]string{"neomme"}, []string{"o_proj", "down_proj"}},
+	{[]string{"altclip", "chinese_clip", "clipseg", "groupvit", "kosmos-2", "mlcd", "owlv2", "owlvit", "siglip", "siglip2", "xclip"},
+		[]string{"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}},
+	{[]string{"detr", "maskformer"}, []string{"q_proj", "k_proj"}},
+}
+
+// initializedWeights: the client fails where a module of initialized is quantized to 4 bits.
+func initializedWeights(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention.Name != "compressed-tensors" {
+		return nil
+	}
+	whole, text := m.Source.ModelType()
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		module := strings.TrimSuffix(w.Name, ".weight")
+		for _, row := range initialized {
+			name := module[strings.LastIndexByte(module, '.')+1:]
+			if w.Format.Element.Bits() == 4 && slices.Contains(row.modules, name) && (slices.Contains(row.modelTypes, whole) || slices.Contains(row.modelTypes, text)) {
+				return "the client initializes its weight before it loads the codes, and a module in 4 bits has none: choose mxfp8 or fp8-row"
+			}
 		}
 		return ""
 	})

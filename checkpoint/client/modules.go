@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -61,4 +62,15 @@ func movedModules(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		}
 	}
 	return problems
+}
+
+// decodedToBF16: the client decodes codes with scales of one byte to BF16, and multiplies them by
+// activations in the dtype of the model (compressors/mxfp8, mxfp4 and nvfp4 of compressed-tensors 0.20).
+func decodedToBF16(m *checkpoint.Model) []checkpoint.Problem {
+	f, _ := m.FormatIn()
+	dtype := m.TorchDtype()
+	if m.Convention.Name != "compressed-tensors" || f.Element == nil || !f.ByteScales() || dtype == "" || dtype == "bfloat16" {
+		return nil
+	}
+	return []checkpoint.Problem{{Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is in %s: quantize again, with the other weights in bfloat16", f, dtype)}}
 }

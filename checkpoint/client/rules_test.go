@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -55,7 +56,7 @@ func TestWholeShards(t *testing.T) {
 		if tc.v == 0 {
 			names = []string{"l.kv_a_proj_with_mqa.weight", "l.q_a_proj.weight"} // in the order of a file
 		}
-		m := &checkpoint.Model{Convention: convention}
+		m := &checkpoint.Model{Source: &hf.Checkpoint{}, Convention: convention}
 		for i, name := range names {
 			rows := []int64{tc.q, tc.k, tc.v}[i]
 			if tc.v == 0 {

@@ -9,32 +9,53 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// Stores returns the convention and the scheme to store format f in for the client: the
-// first of the client's conventions with a scheme for f that the client reads. If there is
-// none, the error lists the formats that have one.
-func (c Client) Stores(f quant.Format) (*checkpoint.Convention, string, error) {
-	if convention, scheme, ok := c.stored(f); ok {
-		return convention, scheme, nil
+// A Storage is a convention in which a client reads a block format, and its schemes that the client
+// reads, the default first.
+type Storage struct {
+	Convention *checkpoint.Convention
+	Schemes    []string
+}
+
+// String returns the convention and its default scheme.
+func (s Storage) String() string {
+	if len(s.Schemes) == 0 {
+		return s.Convention.Name
+	}
+	return strings.TrimSpace(s.Convention.Name + " " + s.Schemes[0])
+}
+
+// Stores returns how to store format f for the client, the preferred convention first. If the client
+// reads none, the error lists the formats that it reads.
+func (c Client) Stores(f quant.Format) ([]Storage, error) {
+	if storages := c.stored(f); len(storages) > 0 {
+		return storages, nil
+	}
+	if !f.Scaled() {
+		return nil, fmt.Errorf("%s has no scales, and %s reads an unquantized checkpoint as it is: choose a block-scaled format", f, c.Name)
 	}
 	var formats []string
 	for _, g := range quant.Formats() {
-		if _, _, ok := c.stored(g); ok {
+		if len(c.stored(g)) > 0 {
 			formats = append(formats, g.Name)
 		}
 	}
-	return nil, "", fmt.Errorf("%s does not read %s: use one of %s", c.Name, f, strings.Join(formats, ", "))
+	return nil, fmt.Errorf("%s does not read %s: use one of %s", c.Name, f, strings.Join(formats, ", "))
 }
 
-func (c Client) stored(f quant.Format) (*checkpoint.Convention, string, bool) {
+func (c Client) stored(f quant.Format) (storages []Storage) {
 	for _, name := range c.stores {
 		convention, err := checkpoint.LookupConvention(name)
 		if err != nil {
 			panic(err) // the table names a convention that does not exist
 		}
-		schemes := convention.Schemes(f)
-		if i := slices.IndexFunc(schemes, func(s string) bool { return c.Reads(name, s) }); i >= 0 {
-			return convention, schemes[i], true
+		schemes := slices.DeleteFunc(convention.Schemes(f), func(s string) bool { return !c.Reads(name, s) })
+		if len(schemes) > 0 || convention.InGGUF() && f.Name == quant.BF16.Name {
+			storages = append(storages, Storage{convention, schemes})
 		}
 	}
-	return nil, "", false
+	return storages
 }
+
+// NeedsBF16 reports whether the client computes with the quantized weights of a format in BF16, and
+// fails if the other weights have another dtype.
+func (c Client) NeedsBF16(f quant.Format) bool { return c.bf16 && f.ByteScales() }

@@ -14,22 +14,26 @@ func TestStores(t *testing.T) {
 		stored := 0
 		var names []string
 		for _, f := range quant.Formats() {
-			if _, _, err := c.Stores(f); err == nil {
+			if _, err := c.Stores(f); err == nil {
 				names = append(names, f.Name)
 			}
 		}
 		want := ": use one of " + strings.Join(names, ", ")
 		for _, f := range quant.Formats() {
-			convention, scheme, err := c.Stores(f)
+			storages, err := c.Stores(f)
 			if err != nil {
-				if err.Error() != c.Name+" does not read "+f.Name+want {
+				if f.Scaled() && err.Error() != c.Name+" does not read "+f.Name+want || !f.Scaled() && !strings.Contains(err.Error(), f.Name+" has no scales, and "+c.Name+" reads") {
 					t.Errorf("%s, %s: %v", c, f, err)
 				}
 				continue
 			}
 			stored++
-			if !c.Reads(convention.Name, scheme) {
-				t.Errorf("%s: %s is stored as %s %s, which it does not read", c, f, convention, scheme)
+			for _, s := range storages {
+				for _, scheme := range s.Schemes {
+					if !c.Reads(s.Convention.Name, scheme) {
+						t.Errorf("%s: %s is stored as %s %s, which it does not read", c, f, s.Convention, scheme)
+					}
+				}
 			}
 		}
 		if stored == 0 {
@@ -45,6 +49,7 @@ func TestStores(t *testing.T) {
 		{"llama.cpp", "mxfp4", "gguf MXFP4"},
 		{"mlx", "mxfp8", "mlx mxfp8"},
 		{"Ollama", "nvfp4", "gguf NVFP4"},
+		{"llamacpp", "bf16", "gguf"},
 	} {
 		c, err := Lookup(tc.client)
 		if err != nil {
@@ -54,9 +59,9 @@ func TestStores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		convention, scheme, err := c.Stores(f)
-		if err != nil || convention.Name+" "+scheme != tc.want {
-			t.Errorf("%s, %s: got %v %s (%v), want %s", tc.client, tc.format, convention, scheme, err, tc.want)
+		storages, err := c.Stores(f)
+		if err != nil || storages[0].String() != tc.want {
+			t.Errorf("%s, %s: got %v (%v), want %s", tc.client, tc.format, storages, err, tc.want)
 		}
 	}
 }

@@ -26,8 +26,9 @@ DST is created atomically when the run completes. To resume an interrupted run,
 repeat the command with --resume. Several machines share the work with
 --shard I/N; merge joins their parts.
 
---for NAME stores DST as that client reads it (microscale formats --clients
-prints the table). Without it, directories and GGUF files are stored as
+--for NAME stores DST as that client loads it without options (microscale
+formats --clients prints the table). Weights that the client cannot read stay
+unquantized; if these are most of the model, nothing is written. Without it, directories and GGUF files are stored as
 compressed-tensors (vLLM, SGLang, transformers) if it has the format, and other
 files in Microscale's own convention (plain). --convention and --scheme choose
 directly.
@@ -67,6 +68,7 @@ func quantizeCommand() *cobra.Command {
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
 	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC")
+	cmd.Flags().BoolVar(&o.KeepF32, "keep-f32", false, "leave the unquantized weights of an F32 model in F32; by default they are rounded to BF16, to which transformers decodes codes")
 	f := addRunFlags(cmd)
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
 	flags.Essential(cmd, "format", "for", "scale-search", "calibration", "include", "exclude", "dry-run", "resume", "force", "json")
@@ -87,7 +89,9 @@ func quantizeCommand() *cobra.Command {
 		if err := flags.GGUFDestination(client, layout, args[1]); err != nil {
 			return err
 		}
-		if layout.Value != nil {
+		if client.Given {
+			o.Client = client.Value.Name
+		} else if layout.Value != nil {
 			o.Convention = layout.Value.Name
 		}
 		o.Scheme = scheme.Value

@@ -74,32 +74,45 @@ func WithoutMembers(config []byte, keys ...string) ([]byte, error) {
 	drop := func(m member) bool { return slices.Contains(keys, m.key) }
 	members = slices.DeleteFunc(members, drop)
 	for i, m := range members {
-		if m.key != TextKey {
-			continue
-		}
-		value := bytes.TrimLeft(m.text[bytes.IndexByte(m.text, ':')+1:], " \t\r\n")
-		if nested, err := splitObject(value); err == nil && slices.ContainsFunc(nested, drop) {
-			nested = slices.DeleteFunc(nested, drop)
-			inner := bytes.ReplaceAll(bytes.TrimRight(joinObject(nested), "\n"), []byte("\n"), []byte("\n  "))
-			members[i].text = fmt.Appendf(nil, "%q: %s", TextKey, inner)
+		if nested := m.members(); m.key == TextKey && slices.ContainsFunc(nested, drop) {
+			members[i] = object(m.key, slices.DeleteFunc(nested, drop))
 		}
 	}
 	return joinObject(members), nil
 }
 
-// WithTorchDtype returns config with name as the value of each member of [DtypeKeys] that it has. It
-// returns an error if config is not a JSON object.
+// WithTorchDtype returns config with name as the value of each member of [DtypeKeys] that it or an
+// object in it has, and of one more if it has none at the top level. It returns an error if config is
+// not a JSON object.
 func WithTorchDtype(config []byte, name string) ([]byte, error) {
 	members, err := splitObject(config)
 	if err != nil {
 		return nil, err
 	}
-	for i, m := range members {
-		if slices.Contains(DtypeKeys, m.key) {
-			members[i].text = fmt.Appendf(nil, "%q: %q", m.key, name)
-		}
+	setDtype(members, name, dtypeDepth)
+	if !slices.ContainsFunc(members, func(m member) bool { return slices.Contains(DtypeKeys, m.key) }) {
+		members = append(members, member{DtypeKeys[0], fmt.Appendf(nil, "%q: %q", DtypeKeys[0], name)})
 	}
 	return joinObject(members), nil
+}
+
+// dtypeDepth is the number of levels below the top that have dtypes of models, such as
+// thinker_config.text_config.
+const dtypeDepth = 2
+
+// setDtype sets the dtypes of members and of objects in them, depth levels below. It reports whether
+// there are any.
+func setDtype(members []member, name string, depth int) (found bool) {
+	for i, m := range members {
+		if slices.Contains(DtypeKeys, m.key) {
+			members[i].text, found = fmt.Appendf(nil, "%q: %q", m.key, name), true
+		} else if depth > 0 && m.key != "quantization_config" {
+			if nested := m.members(); setDtype(nested, name, depth-1) {
+				members[i], found = object(m.key, nested), true
+			}
+		}
+	}
+	return found
 }
 
 // A member is a member of an object: its key, and its text from the key's quote to the end of the
@@ -107,6 +120,21 @@ func WithTorchDtype(config []byte, name string) ([]byte, error) {
 type member struct {
 	key  string
 	text []byte
+}
+
+// members returns the members of an object that is the value of m; nil for another value.
+func (m member) members() []member {
+	members, err := splitObject(bytes.TrimLeft(m.text[bytes.IndexByte(m.text, ':')+1:], " \t\r\n"))
+	if err != nil {
+		return nil
+	}
+	return members
+}
+
+// object returns a member whose value is an object.
+func object(key string, members []member) member {
+	inner := bytes.ReplaceAll(bytes.TrimRight(joinObject(members), "\n"), []byte("\n"), []byte("\n  "))
+	return member{key, fmt.Appendf(nil, "%q: %s", key, inner)}
 }
 
 // splitObject returns the members of the object data.

@@ -69,7 +69,11 @@ func TestWithTorchDtype(t *testing.T) {
 		{"older", `{"a": 1, "torch_dtype": "bfloat16", "b": [ 2 ]}`, "{\n  \"a\": 1,\n  \"torch_dtype\": \"float32\",\n  \"b\": [ 2 ]\n}\n"},
 		{"newer", `{"dtype": null}`, "{\n  \"dtype\": \"float32\"\n}\n"},
 		{"both", `{"dtype": "float16", "torch_dtype": "bfloat16"}`, "{\n  \"dtype\": \"float32\",\n  \"torch_dtype\": \"float32\"\n}\n"},
-		{"none", `{"text_config": {"dtype": "bfloat16"}}`, "{\n  \"text_config\": {\"dtype\": \"bfloat16\"}\n}\n"},
+		{"none", `{"a": [ 2 ]}`, "{\n  \"a\": [ 2 ],\n  \"torch_dtype\": \"float32\"\n}\n"},
+		{"nested", `{"dtype": "float16", "text_config": {"dtype": "bfloat16"}, "t": {"v": {"dtype": "bfloat16"}, "x": {"y": {"dtype": 1}}}}`,
+			"{\n  \"dtype\": \"float32\",\n  \"text_config\": {\n    \"dtype\": \"float32\"\n  },\n  \"t\": {\n    \"v\": {\n      \"dtype\": \"float32\"\n    },\n    \"x\": {\"y\": {\"dtype\": 1}}\n  }\n}\n"},
+		{"of the quantization", `{"dtype": "float16", "quantization_config": {"dtype": "int8"}}`,
+			"{\n  \"dtype\": \"float32\",\n  \"quantization_config\": {\"dtype\": \"int8\"}\n}\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := WithTorchDtype([]byte(tc.config), "float32")

@@ -48,6 +48,9 @@ func clientTable() table.Writer {
 	}
 	t := show.NewTable(columns...)
 	for _, f := range quant.Formats() {
+		if !f.Scaled() { // read as they are
+			continue
+		}
 		row := table.Row{f.Name, hardwareText(f)}
 		cells := clientCells(f)
 		for _, cell := range cells {
@@ -65,8 +68,8 @@ func clientCells(f quant.Format) []string {
 	var cells []string
 	for _, c := range client.All() {
 		cell := "-"
-		if convention, scheme, err := c.Stores(f); err == nil {
-			cell = strings.TrimSpace(convention.Name + " " + scheme)
+		if storages, err := c.Stores(f); err == nil {
+			cell = storages[0].String()
 		}
 		cells = append(cells, cell)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -127,21 +128,19 @@ func AddFor(cmd *cobra.Command) ClientFlag {
 	return ClientFlag{c}
 }
 
-// Choose sets layout, and scheme unless that is given, to those that the client reads
-// for f.
+// Choose sets layout to the convention that the client prefers for f, and checks the scheme.
 func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention], scheme *Choice[string]) error {
 	if !c.Given {
 		return nil
 	}
-	convention, name, err := c.Value.Stores(f)
+	storages, err := c.Value.Stores(f)
 	if err != nil {
 		return show.Misuse("--for: %v", err)
 	}
-	layout.Value, layout.Given = convention, true
-	if !scheme.Given {
-		scheme.Value = name
-	} else if !c.Value.Reads(convention.Name, scheme.Value) {
-		return show.Misuse("--for: %s does not read scheme %s of %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value, convention, name)
+	layout.Value, layout.Given = storages[0].Convention, true
+	reads := func(s client.Storage) bool { return c.Value.Reads(s.Convention.Name, scheme.Value) }
+	if i := slices.IndexFunc(storages, reads); scheme.Given && i < 0 {
+		return show.Misuse("--for: %s does not read scheme %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value, strings.Join(storages[0].Schemes, " or "))
 	}
 	return nil
 }
