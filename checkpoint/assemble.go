@@ -120,8 +120,9 @@ func (s *scheme) weightOf(codes string) (weight string, ok bool) {
 // fit sets the shape of a weight and returns what contradicts it; nil if its codes and scales
 // have the dtypes and shapes that follow from its format and shape.
 func (m *Model) fit(w *Weight) *Problem {
-	t, ok := w.parts[Codes], false
+	t := w.parts[Codes]
 	if w.Shape == nil {
+		var ok bool
 		if w.Shape, ok = w.scheme.shape(t.Shape, t.Dtype); !ok {
 			return problemOf(t.Name, "codes of a %s weight have %s dimensions, not %d", w.Format, w.scheme.dimensions(), len(t.Shape))
 		}
@@ -158,7 +159,8 @@ func swizzledScales(f quant.Format, shape []int64) int64 {
 func (m *Model) fitExperts(w *Weight) *Problem {
 	t, scales := w.parts[Codes], w.parts[Scales]
 	if len(t.Shape) != 3 || len(scales.Shape) < 2 {
-		return problemOf(t.Name, "codes of all experts of a layer have 3 dimensions and their scales 2 or 3, not %d and %d", len(t.Shape), len(scales.Shape))
+		return problemOf(t.Name, "codes of all experts of a layer have 3 dimensions and their scales 2 or 3, not %d and %d",
+			len(t.Shape), len(scales.Shape))
 	}
 	count, from, to := t.Shape[0], t.Shape[1], t.Shape[2]
 	w.Shape, w.Dtype = t.Shape, parseTorchDtype(m.Source.TorchDtype())
@@ -170,14 +172,16 @@ func (m *Model) fitExperts(w *Weight) *Problem {
 	}
 	switch want := w.scheme.scalesDtype(); {
 	case t.Dtype != w.scheme.codesDtype() || !acceptable(scales.Dtype, want) && scales.Dtype != want:
-		return problemOf(t.Name, "it is %s with %s scales, and a %s weight needs %s with %s scales", t.Dtype, scales.Dtype, w.Format, w.scheme.codesDtype(), want)
+		return problemOf(t.Name, "it is %s with %s scales, and a %s weight needs %s with %s scales",
+			t.Dtype, scales.Dtype, w.Format, w.scheme.codesDtype(), want)
 	case perRow && slices.Equal(scales.Shape, []int64{count, 1, to}):
 		w.Shape, w.transposedCodes = swapped(t.Shape), true
 	case perRow && slices.Equal(trimOnes(scales.Shape), trimOnes([]int64{count, from})):
 	case block.Cols > 0 && from%rows == 0 && slices.Equal(scales.Shape, []int64{count, from / rows, ceilDiv(cols, int64(block.Cols))}):
 		w.Shape = []int64{count, from, cols}
 	default:
-		return problemOf(scales.Name, "it is %s %v, and does not fit %s codes of all experts of a layer of shape %v: store each expert separately", scales.Dtype, scales.Shape, w.Format, t.Shape)
+		return problemOf(scales.Name, "it is %s %v, and does not fit %s codes of all experts of a layer of shape %v: store each expert separately",
+			scales.Dtype, scales.Shape, w.Format, t.Shape)
 	}
 	stored := w.Shape
 	if w.transposedCodes {

@@ -24,7 +24,8 @@ func (m *Model) check(k known) {
 		}
 	}
 	if m.Convention != nil && m.Quantized() == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
-		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config if its weights are values", m.Convention.Name)
+		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config if its weights are values",
+			m.Convention.Name)
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
 		m.Problems = append(m.Problems, Problem{Mended: true,
@@ -87,7 +88,8 @@ func (m *Model) checkUnquantized(w *Weight) {
 	}
 	if weight, ok := m.owner(w.Name); ok {
 		if codes, ok := m.byName[weight]; !ok || !isCode(codes.Dtype) && !m.simulated(codes) { // else the problem is that of its codes
-			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a supported way%s", strings.TrimSuffix(weight, weightSuffix), m.undescribed())
+			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a supported way%s",
+				strings.TrimSuffix(weight, weightSuffix), m.undescribed())
 		}
 		return
 	}
@@ -101,7 +103,8 @@ func (m *Model) checkUnquantized(w *Weight) {
 	case !w.Dense() && len(w.Shape) > 1 && (has || strings.HasSuffix(w.Name, weightSuffix)):
 		m.fault(w.Name, "it holds %s codes, but nothing says how it is quantized%s", w.Dtype, m.undescribed())
 	case m.simulated(w):
-		m.fault(w.Name, "it holds %s values and has scales (%s): simulated quantization, whose values are rounded already; remove the scales and quantization_config to use them", w.Dtype, scales)
+		m.fault(w.Name, "it holds %s values and has scales (%s): simulated quantization, whose values are rounded already; remove the scales and quantization_config to use them",
+			w.Dtype, scales)
 	}
 }
 

@@ -105,7 +105,8 @@ func recognizeAutoRound(raw json.RawMessage) (description, error) {
 	for _, entry := range entries {
 		formats := entry.formats()
 		if formats == nil {
-			return description{}, fmt.Errorf("it stores weights of data_type %s in %d bits (%s), which is not supported", entry.DataType, entry.Bits, config.Packing)
+			return description{}, fmt.Errorf("it stores weights of data_type %s in %d bits (%s), which is not supported",
+				entry.DataType, entry.Bits, config.Packing)
 		}
 		for _, f := range formats {
 			d.add(f, false)

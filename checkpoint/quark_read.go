@@ -61,7 +61,8 @@ func (d *description) addQuark(module quarkRead) error {
 	s := quarkScheme(weight)
 	if s == nil {
 		w := weight[0]
-		return fmt.Errorf("weight: it stores weights as %s in groups of %d with %s scales, which is not supported", w.Dtype, w.GroupSize, w.ScaleFormat)
+		return fmt.Errorf("weight: it stores weights as %s in groups of %d with %s scales, which is not supported",
+			w.Dtype, w.GroupSize, w.ScaleFormat)
 	}
 	static := len(input) > 0 && !input[len(input)-1].IsDynamic
 	if static && s.format.Scale == format.E8M0 {
