@@ -109,6 +109,7 @@ type WindowRule struct {
 	Period int // of WindowPattern: every period-th layer has no window
 }
 
+// A WindowKind is how a family says which layers have windows.
 type WindowKind int
 
 const (
@@ -135,6 +136,7 @@ type Routing struct {
 	Width     bool // the width of experts is moe_intermediate_size, not intermediate_size
 }
 
+// A ScoreKind is how the scores of experts are computed.
 type ScoreKind string
 
 const (
