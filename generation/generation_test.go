@@ -341,13 +341,6 @@ func TestStepEach(t *testing.T) {
 	}
 }
 
-func bytesOf(tokens []int32) (b []byte) {
-	for _, id := range tokens {
-		b = append(b, byte(id))
-	}
-	return b
-}
-
 // TestStopper compares with strings.Cut for texts in random parts.
 func TestStopper(t *testing.T) {
 	stops := []string{"aab", "aba", "bbbb"}

@@ -24,7 +24,7 @@ func TestConvert(t *testing.T) {
 	if want := "1 weight of nvfp4 relabeled from compressed-tensors to modelopt NVFP4"; !strings.Contains(text, want) {
 		t.Errorf("convert prints\n%s\nwithout %q", text, want)
 	}
-	var doc conversion.ConversionDocument
+	var doc conversion.Document
 	if status := document(t, &doc, "convert", at("second"), at("third"), "--convention", "compressed-tensors"); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}

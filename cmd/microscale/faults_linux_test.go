@@ -28,7 +28,7 @@ func TestKillResume(t *testing.T) {
 		rounds, weights = 20, 256
 	}
 	largeFile(t, src, weights)
-	var want, got conversion.ConversionDocument
+	var want, got conversion.Document
 	for _, format := range []string{"nvfp4", "fp8-row"} {
 		cmd, stdout, stderr := process(t, "quantize", src, whole, "--format", format, "--json", "--force")
 		start := time.Now()
@@ -63,7 +63,7 @@ func TestKillResume(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%v: %s", err, stderr)
 			}
-			got = conversion.ConversionDocument{}
+			got = conversion.Document{}
 			if err := json.Unmarshal([]byte(stdout.String()), &got); err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,7 @@ func TestDryRun(t *testing.T) {
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 	}
-	var result conversion.ConversionDocument
+	var result conversion.Document
 	document(t, &result, "quantize", src, dst, "--format", "nvfp4")
 	if plan.Bytes != result.Bytes || !slices.Equal(plan.Ignore, headIgnored) {
 		t.Errorf("the plan was %+v, the result %+v", plan, result)

@@ -242,7 +242,7 @@ func TestFormats(t *testing.T) {
 		}
 		t.Run("format="+f.Name, func(t *testing.T) {
 			dst, back := filepath.Join(dir, f.Name), filepath.Join(dir, f.Name+"-back")
-			var made conversion.ConversionDocument
+			var made conversion.Document
 			document(t, &made, "quantize", src, dst, "--format", f.Name)
 			var found conversion.VerifyDocument
 			if status := document(t, &found, "verify", src, dst); status != exitDone || !found.OK {

@@ -37,7 +37,7 @@ func TestLeft(t *testing.T) {
 				t.Errorf("%q: standard error is %q, want %q in it once", args, stderr, want)
 			}
 		}
-		var doc conversion.ConversionDocument
+		var doc conversion.Document
 		document(t, &doc, append(args, "--force")...)
 		if !slices.Equal(doc.Extra, []string{"consolidated.safetensors"}) || len(doc.Skipped) != 2 || doc.Skipped[0].Name != "pytorch_model.bin" || doc.Skipped[1].Name != "tokenizer.json" {
 			t.Errorf("%q: the document has %q and %q", args, doc.Extra, doc.Skipped)

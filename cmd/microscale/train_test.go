@@ -106,7 +106,7 @@ func TestTrainSwitches(t *testing.T) {
 		{"--recipe", "mxfp8", "--first-last-layers-bf16"}, {"--recipe", "mxfp8", "--first-last-layers-bf16", "--num-layers-at-start-in-bf16", "0"}, {"--recipe", "nvfp4", "--stochastic-rounding=false"}, {"--recipe", "nvfp4"},
 		{"--recipe", recipe}, {"--recipe", "mxfp8", "--recompute"}, {"--recipe", "mxfp8", "--fp8-param"},
 	} {
-		d := parsed[training.TrainingDocument](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
+		d := parsed[training.Document](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
 		name := strings.Join(more, " ")
 		for other, l := range losses {
 			same := l == fmt.Sprint(d.TrainLosses)
@@ -276,8 +276,8 @@ func TestTrainInterrupt(t *testing.T) {
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
 	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration: resume with the same, or use another directory (--out)")
 
-	got := parsed[training.TrainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
-	want := parsed[training.TrainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
+	got := parsed[training.Document](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
+	want := parsed[training.Document](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
 	if got.Recipe != "delayed" || got.Steps != 60 || !slices.Equal(got.TrainLosses, want.TrainLosses) || got.ValLoss != want.ValLoss {
 		t.Errorf("resumed %+v\nwant %+v", got, want)
 	}

@@ -63,8 +63,8 @@ func schemeText(convention, scheme string) string {
 	return strings.TrimSpace(convention + " " + scheme)
 }
 
-// A ConversionDocument is a conversion as JSON.
-type ConversionDocument struct {
+// A Document is a conversion as JSON.
+type Document struct {
 	Source      string            `json:"source"`
 	Destination string            `json:"destination"`
 	Format      string            `json:"format"`
@@ -83,10 +83,10 @@ type ConversionDocument struct {
 	Skipped     []skippedDocument `json:"skipped"` // other files that were not copied
 }
 
-func (c *Conversion) document() ConversionDocument {
+func (c *Conversion) document() Document {
 	stored, _ := c.Plan.SourceBytes()
 	source := c.Plan.Source()
-	return ConversionDocument{
+	return Document{
 		Source: c.Source, Destination: c.Destination, Format: c.format, Profile: c.profile, Convention: c.convention, Scheme: c.scheme, ScaleSearch: c.search,
 		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),

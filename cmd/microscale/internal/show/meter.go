@@ -29,6 +29,7 @@ type Meter struct {
 	wait sync.WaitGroup
 }
 
+// Interval is the time between the lines of a meter without a terminal.
 const Interval = 5 * time.Second
 
 // NewMeter starts a meter for a job of total bytes, named by a verb such as

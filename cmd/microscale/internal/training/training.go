@@ -13,8 +13,8 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// A TrainingDocument is a training run as JSON.
-type TrainingDocument struct {
+// A Document is a training run as JSON.
+type Document struct {
 	Recipe          string               `json:"recipe"`
 	Accumulate      [3]mma.Accumulator   `json:"accumulate"` // of fprop, dgrad and wgrad
 	Steps           int                  `json:"steps"`
@@ -111,7 +111,7 @@ func PrintDone(w io.Writer, out string, asJSON bool) error {
 func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.Result, asJSON bool) error {
 	training, validation := r.FinalLoss()
 	if asJSON {
-		doc := TrainingDocument{
+		doc := Document{
 			Recipe: c.Recipe.Name, Accumulate: c.Recipe.Accumulate, Steps: c.Steps, TrainLoss: show.Number(training), ValLoss: show.Number(validation), Seed: c.Seed, Data: corpus.Sources, DataBytes: corpus.Bytes(),
 			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: show.Number(r.SecondsPerStep()), TokensPerSecond: show.Number(r.TokensPerSecond()),
 			Memory: newMemoryDocument(reportedMemory(r.Memory)), Out: c.Out,

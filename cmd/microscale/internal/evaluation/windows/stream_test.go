@@ -76,7 +76,7 @@ func TestStreamChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	data[len(data)-1] ^= 1
-	again.Progress = func(done, _ int) {
+	again.Progress = func(int, int) {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Error(err)
 		}
