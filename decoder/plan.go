@@ -192,7 +192,7 @@ func compileAttention(f *family.Family, s *family.Settings, layer int, ropes map
 	return a, nil
 }
 
-// rope returns the rotary embedding of the layers of a type.
+// ropeOf returns the rotary embedding of the layers of a type.
 func ropeOf(f *family.Family, s *family.Settings, layerType string) (*RopePlan, error) {
 	r, err := s.Rope(f, layerType)
 	if err != nil {

@@ -48,8 +48,9 @@ func (unsupported) Is(target error) bool { return target == errors.ErrUnsupporte
 func Unsupported(err error) error { return unsupported{err} }
 
 // WithDefaults returns c with defaults in place of zeros: a vocabulary of bytes, as many KV heads as
-// query heads, a head size of the hidden size divided by the heads, 2048 positions, and Llama's
-// θ = 10000 and ε = 1e-5.
+// query heads, a head size of the hidden size divided by the heads, 2048 positions, and Llama 2's
+// θ = 10000 and ε = 1e-5. Keys that a config.json lacks have the defaults of its class before, such as
+// ε = 1e-6 for Llama.
 func (c Config) WithDefaults() Config {
 	if c.VocabSize == 0 {
 		c.VocabSize, c.Microscale.Vocabulary = 256, byteVocabulary

@@ -7,7 +7,7 @@ import (
 )
 
 // A Family is a row of data about one kind of decoder: how its configuration is read, what its tensors
-// are called, and what differs from Llama. compile makes a Plan of a row and a configuration.
+// are called, and what differs from Llama. Package decoder makes its plan of a row and a configuration.
 type Family struct {
 	Name  string
 	Types []string // model_type of configurations, with that of wrappers such as multimodal models
@@ -32,7 +32,7 @@ type Family struct {
 	LocalRope bool
 	// EmbedRoot: embeddings are multiplied by the square root of the width.
 	EmbedRoot bool
-	// gate is the kind of the gated unit.
+	// Gate: the kind of the gated unit.
 	Gate GateKind
 	// Experts: how tokens are routed. nil: the model is dense.
 	Experts *Routing

@@ -69,7 +69,7 @@ func (p preTokenizer) steps() object {
 	return steps
 }
 
-// spaceSteps write spaces as ▁, and back.
+// spaceNormalizer writes spaces as ▁, spaceDecoders write ▁ as spaces.
 var spaceNormalizer, spaceDecoders = object{"type": "Replace", "pattern": object{"String": " "}, "content": space},
 	[]object{{"type": "Replace", "pattern": object{"String": space}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}}
 

@@ -117,7 +117,7 @@ func (m *Model) checkExperts() error {
 // maxExperts is LLAMA_MAX_EXPERTS.
 const maxExperts = 512
 
-// parameters returns the parameters of a mixture of experts.
+// expertParameters returns the parameters of a mixture of experts.
 func expertParameters(e *family.GGUFExperts) []parameter {
 	rows := []parameter{
 		{"expert_count", "num_local_experts", count(func(c *config) int { return c.experts() })},

@@ -121,7 +121,7 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	fail := func(why string) { panic(fmt.Sprintf("asmgen: %s %v: %s", mnemonic, operands, why)) }
+	fail := func(why string) { panic(fmt.Sprintf("asm: %s %v: %s", mnemonic, operands, why)) }
 	shift := 0
 	if op.form == neonShift {
 		if shift, ok = operands[0].(int); !ok {

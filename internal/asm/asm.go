@@ -167,7 +167,7 @@ func (f *File) routine(name string) *Func {
 func (fn *Func) Call(routine *Func, arguments ...Reg) {
 	for i, r := range arguments {
 		if !strings.HasPrefix(routine.registers[i], string(r)+" ") {
-			panic(fmt.Sprintf("asmgen: %s: %s is argument %d of %s, which takes %s", fn.name, r, i, routine.name, routine.registers[i]))
+			panic(fmt.Sprintf("asm: %s: %s is argument %d of %s, which takes %s", fn.name, r, i, routine.name, routine.registers[i]))
 		}
 	}
 	fn.calls = append(fn.calls, routine)
@@ -201,7 +201,7 @@ func (fn *Func) layout(list string, result bool) {
 			size, ok = 8, true
 		}
 		if !ok {
-			panic(fmt.Sprintf("asmgen: %s: unknown size of type %q", fn.name, a.kind))
+			panic(fmt.Sprintf("asm: %s: unknown size of type %q", fn.name, a.kind))
 		}
 		a.offset = (fn.argBytes + size - 1) &^ (size - 1)
 		fn.argBytes = a.offset + size
@@ -215,7 +215,7 @@ func (fn *Func) arg(name string) arg {
 			return a
 		}
 	}
-	panic(fmt.Sprintf("asmgen: %s: unknown parameter %s", fn.name, name))
+	panic(fmt.Sprintf("asm: %s: unknown parameter %s", fn.name, name))
 }
 
 // FP returns the stack slot of a parameter or result: n+0(FP).
@@ -235,7 +235,7 @@ func (fn *Func) Arg(name string) Reg {
 // panics if none is left.
 func (fn *Func) GP(purpose string) Reg {
 	if len(fn.free) == 0 {
-		panic(fmt.Sprintf("asmgen: %s: no general register left for %s", fn.name, purpose))
+		panic(fmt.Sprintf("asm: %s: no general register left for %s", fn.name, purpose))
 	}
 	r := fn.free[0]
 	fn.free = fn.free[1:]
@@ -319,7 +319,7 @@ type table struct {
 // length must be a multiple of eight.
 func (f *File) Table(name string, data []byte) Sym {
 	if len(data) == 0 || len(data)%8 != 0 {
-		panic(fmt.Sprintf("asmgen: table %s: got %d bytes, want a multiple of 8", name, len(data)))
+		panic(fmt.Sprintf("asm: table %s: got %d bytes, want a multiple of 8", name, len(data)))
 	}
 	f.tables = append(f.tables, table{name, data})
 	return Sym{name, 0}

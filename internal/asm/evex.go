@@ -64,7 +64,7 @@ type evex struct {
 	length             int // 0, 1, 2: 128, 256, 512 bits
 }
 
-func (e *evex) fail(why string) { panic("asmgen: " + e.name + ": " + why) }
+func (e *evex) fail(why string) { panic("asm: " + e.name + ": " + why) }
 
 // parse checks the operands.
 func (e *evex) parse(operands []any) {
@@ -205,7 +205,7 @@ func number(r Reg) int {
 			return i
 		}
 	}
-	panic(fmt.Sprintf("asmgen: %q is no general register", r))
+	panic(fmt.Sprintf("asm: %q is no general register", r))
 }
 
 // directives returns bytes as data directives of Go's assembler.

@@ -82,7 +82,7 @@ func (c constants) At(name string) Mem {
 			return c.base.At(4 * i)
 		}
 	}
-	panic(fmt.Sprintf("asmgen: there is no constant %s", name))
+	panic(fmt.Sprintf("asm: there is no constant %s", name))
 }
 
 // A packing is how codes of one width leave the kernel.

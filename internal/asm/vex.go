@@ -36,7 +36,7 @@ func encodeTile(mnemonic string, operands []any) (code []byte, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	fail := func(why string) { panic(fmt.Sprintf("asmgen: %s %v: %s", mnemonic, operands, why)) }
+	fail := func(why string) { panic(fmt.Sprintf("asm: %s %v: %s", mnemonic, operands, why)) }
 	var tiles []int
 	var memory *Mem
 	kinds := ""
