@@ -25,7 +25,7 @@ type published struct {
 }
 
 // trainedFamily is the row of the models that this package trains and saves.
-var trainedFamily = &family.Families[0]
+var trainedFamily = family.Lookup("llama")
 
 // marshal returns the config.json of a model with weights of the given dtype.
 func marshal(c Config, torchDtype string) ([]byte, error) {

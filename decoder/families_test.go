@@ -205,7 +205,7 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: train: %v", name, err)
 		}
 	}
-	for _, f := range family.Families {
+	for _, f := range family.All() {
 		if !rows[f.Name] {
 			t.Errorf("no model of the family %s", f.Name)
 		}

@@ -161,9 +161,9 @@ var (
 	gemmaKeys   = slices.Concat(windowKeys, []string{"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window_size"})
 )
 
-// Families are the known decoders. Sources: the modeling and configuration files of transformers 5.23
+// families are the known decoders. Sources: the modeling and configuration files of transformers 5.23
 // (src/transformers/models), with which interop compares each row.
-var Families = []Family{
+var families = []Family{
 	{
 		Name: "llama", Types: []string{"llama"}, Class: "LlamaForCausalLM",
 		Defaults: `{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -375,11 +375,22 @@ var harmlessKeys = []string{
 	"ep_size", "num_nextn_predict_layers", "layer_norm_eps", "model_name",
 }
 
+// All returns the known decoders in their order.
+func All() []Family { return slices.Clone(families) }
+
+// Lookup returns the decoder with a name, such as "llama"; nil if there is none.
+func Lookup(name string) *Family {
+	if i := slices.IndexFunc(families, func(f Family) bool { return f.Name == name }); i >= 0 {
+		return &All()[i]
+	}
+	return nil
+}
+
 // familyOf returns the row for a model_type.
 func familyOf(modelType string, classes []string) (*Family, error) {
 	var types []string
-	for i := range Families {
-		f := &Families[i]
+	for i := range families {
+		f := &families[i]
 		if slices.Contains(f.Types, modelType) {
 			if len(classes) > 0 && !slices.Contains(classes, f.Class) {
 				return nil, Unsupported(fmt.Errorf("config.json: architecture %s is not supported: want %s", strings.Join(classes, ", "), f.Class))

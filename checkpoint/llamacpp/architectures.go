@@ -23,9 +23,9 @@ type architecture struct {
 // architectures has the supported architectures by their class in transformers.
 var architectures = func() map[string]architecture {
 	all := map[string]architecture{}
-	for i := range family.Families {
-		if f := &family.Families[i]; f.GGUF != nil {
-			all[f.Class] = architecture{*f.GGUF, f, f.Default()}
+	for _, f := range family.All() {
+		if f.GGUF != nil {
+			all[f.Class] = architecture{*f.GGUF, &f, f.Default()}
 		}
 	}
 	return all

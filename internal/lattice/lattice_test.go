@@ -82,7 +82,7 @@ cmd/microscale/internal/flags: internal/limits internal/naming internal/configjs
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation cmd/microscale/internal/show
 cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
-cmd/microscale/internal/demo:
+cmd/microscale/internal/demo: internal/durable
 cmd/microscale/internal/console: generation/sampling generation cmd/microscale/internal/show cmd/microscale/internal/chat cmd/microscale/internal/input
 cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/chart
 cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show

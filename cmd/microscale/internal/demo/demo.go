@@ -14,10 +14,13 @@ package demo
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/microscale-go/microscale/internal/durable"
 )
 
 // Names in the directory of Write.
@@ -30,6 +33,7 @@ const (
 var files embed.FS
 
 // Write writes the model and the text to a directory. A file that exists is an error, unless it is the same.
+// An interrupted call leaves whole files, which the next one keeps.
 func Write(ctx context.Context, dir string) error {
 	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
@@ -46,11 +50,14 @@ func Write(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
-			return nil
-		} else if err == nil {
+		switch old, err := os.ReadFile(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			return durable.WriteWhole(path, data, os.Rename)
+		case err != nil:
+			return err
+		case string(old) != string(data):
 			return fmt.Errorf("%s exists with other contents: name another directory", path)
 		}
-		return os.WriteFile(path, data, 0o666)
+		return nil
 	})
 }
