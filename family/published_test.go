@@ -35,8 +35,20 @@ func TestPublished(t *testing.T) {
 			t.Errorf("%s: %v", row.Model, err)
 		case row.Refused == "":
 			read++
-			if s.HiddenSize%s.NumAttentionHeads != 0 && s.HeadDim == 0 {
-				t.Errorf("%s: heads of %d elements", row.Model, s.HeadDim)
+			type sizes struct {
+				Hidden int `json:"hidden_size"`
+				Layers int `json:"num_hidden_layers"`
+			}
+			var want struct {
+				sizes
+				Text sizes `json:"text_config"`
+			}
+			if err := json.Unmarshal(row.Config, &want); err != nil {
+				t.Fatal(err)
+			}
+			hidden, layers := max(want.Hidden, want.Text.Hidden), max(want.Layers, want.Text.Layers)
+			if hidden > 0 && s.HiddenSize != hidden || layers > 0 && s.NumHiddenLayers != layers {
+				t.Errorf("%s: got %d layers of %d, its configuration says %d of %d", row.Model, s.NumHiddenLayers, s.HiddenSize, layers, hidden)
 			}
 		}
 	}
