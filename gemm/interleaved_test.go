@@ -43,7 +43,7 @@ func copyOf(t *testing.T, b *quant.Tensor, end guard.Side) *quant.Tensor {
 // TestInterleaved compares products of an interleaved operand with the reference, for numbers of
 // rows of A that vector kernels multiply and for more, and its tensor with the original.
 func TestInterleaved(t *testing.T) {
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
 			t.Run("inputs="+inputs.Name, func(t *testing.T) {
 				if !interleaves(inputs) {

@@ -13,7 +13,7 @@ const (
 	eotName       = "eot"
 	eomName       = "eom"
 	unknownName   = "unknown"
-	separatorName = "seperator" // as it is spelled in GGUF
+	separatorName = "seperator" //nolint:misspell // GGUF spells it so
 	paddingName   = "padding"
 	maskName      = "mask"
 )

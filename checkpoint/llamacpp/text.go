@@ -110,7 +110,8 @@ func tokenizerConfig(f *gguf.File) map[string]any {
 
 // SpecialTokens maps members of tokenizer_config.json to names in the metadata (tokenizer.Special).
 var SpecialTokens = map[string]string{
-	"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding", "sep_token": "seperator", "mask_token": "mask",
+	"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding", "mask_token": "mask",
+	"sep_token": "seperator", //nolint:misspell // GGUF spells it so
 }
 
 // generationConfig returns the members of generation_config.json.

@@ -329,10 +329,10 @@ func TestInspect(t *testing.T) {
 			t.Errorf("inspect prints\n%s\nwithout %q", text, want)
 		}
 	}
-	status, stdout, stderr := execute("", "dequantize", dst, filepath.Join(dir, "back"))
+	status, _, stderr := execute("", "dequantize", dst, filepath.Join(dir, "back"))
 	if status != exitDone || !strings.Contains(stderr, "in the source, l.0.proj.weight: ") || !strings.Contains(stderr, "the first of 2 problems") {
 		t.Errorf("dequantize: exit status %d, %q", status, stderr)
 	}
-	status, stdout, stderr = execute("", "inspect", filepath.Join(dir, "nowhere"))
+	status, stdout, stderr := execute("", "inspect", filepath.Join(dir, "nowhere"))
 	fails(t, status, stdout, stderr, "nowhere", "no such file")
 }

@@ -30,7 +30,8 @@ func demoCommand() *cobra.Command {
 	}
 	block := flags.AddFormat(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		dir, format := "", "nvfp4"
+		var dir string
+		format := "nvfp4"
 		if len(args) > 0 {
 			dir = args[0]
 		} else {

@@ -22,7 +22,7 @@ func TestUmask(t *testing.T) {
 		}
 	}
 	files := 0
-	err := filepath.WalkDir(c.Cache, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(c.Cache, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -132,7 +132,7 @@ func writeFunctions(t *testing.T, program, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { _ = f.Close() })
 	text := f.Section(".text")
 	code, err := text.Data()
 	if err != nil {
