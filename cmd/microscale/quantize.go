@@ -28,10 +28,10 @@ repeat the command with --resume. Several machines share the work with
 
 --for NAME stores DST as that client loads it without options (microscale
 formats --clients prints the table). Weights that the client cannot read stay
-unquantized; if these are most of the model, nothing is written. Without it, directories and GGUF files are stored as
-compressed-tensors (vLLM, SGLang, transformers) if it has the format, and other
-files in Microscale's own convention (plain). --convention and --scheme choose
-directly.
+unquantized; if these are most of the model, nothing is written. Without it,
+directories and GGUF files are stored as compressed-tensors (vLLM, SGLang,
+transformers) if it has the format, and other files in Microscale's own
+convention (plain). --convention and --scheme choose directly.
 
 Two-dimensional weights and the experts of known families are quantized. Norms,
 embeddings, the output head, routers and vision towers are not; --include and

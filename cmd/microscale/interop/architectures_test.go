@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,6 +147,10 @@ func TestTorchArchitectures(t *testing.T) {
 	for _, dir := range arguments[1:] {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			r, said := got[dir], objections(t, "transformers", filepath.Join(dir, "model"))
+			// With dequantize=True it decodes what it cannot load without options (TestTorchPlainly).
+			said = slices.DeleteFunc(said, func(p checkpoint.Problem) bool {
+				return strings.Contains(p.Text, "initializes its weight before it loads the codes")
+			})
 			right := r.Rejected == "" && len(r.Different) == 0 && r.Weights > 0 && r.Equal
 			switch {
 			case r.Failed != "":
