@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestTorchMixtures(t *testing.T) {
 				}
 				module := strings.TrimSuffix(name, ".weight")
 				parent := module[:strings.LastIndexByte(module, '.')]
-				listed := slices.ContainsFunc(got.Ignore, func(entry string) bool { return strings.HasPrefix(entry, parent) })
+				listed := slices.ContainsFunc(got.Ignore, func(entry string) bool { return names(entry, parent) })
 				if !w.Quantized() && (!listed || !strings.Contains(notes, "are not quantized")) {
 					t.Errorf("%s is neither quantized nor listed; notes: %s", name, notes)
 				}
@@ -62,6 +63,14 @@ func TestTorchMixtures(t *testing.T) {
 		})
 	}
 	t.Logf("%d models, %d stacks, of which %d became single experts", len(kinds), stacks, split)
+}
+
+// names reports whether an entry of an ignore list names a module, or modules of it.
+func names(entry, module string) bool {
+	if pattern, ok := strings.CutPrefix(entry, "re:"); ok {
+		return regexp.MustCompile("^(?:" + pattern + ")").MatchString(module)
+	}
+	return strings.HasPrefix(entry, module)
 }
 
 // quantizedMixture returns a model in NVFP4 of compressed-tensors, and the notes of the run.
