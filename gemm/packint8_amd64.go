@@ -69,9 +69,9 @@ func packInterleavedFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// packIntegers packs INT8 elements.
+// packIntegers packs INT8 elements. packInt loads a table, as packSix does, but does not use it: it must not be nil.
 func packIntegers(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	return s.packBytes(dst, l0, k0, kc, w, copyCodes, packInt, nil)
+	return s.packBytes(dst, l0, k0, kc, w, copyCodes, packInt, &sixIntegers)
 }
 
 // packSixes packs E2M3 elements.
