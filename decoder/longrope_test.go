@@ -5,10 +5,12 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestLongText compares sessions of a model with LongRoPE, whose divisors depend on the length of the text, with whole texts: token by
-// token over the limit, after Truncate to less than it, in a batch, and after an error.
+// token over the limit, after Truncate to less than it, in a batch, after an error, and with the scores of all tokens.
 func TestLongText(t *testing.T) {
 	m := loadFamily(t, writeFamily(t, familyConfig("phi3"), same), true)
 	const short, all = 16, 24
@@ -61,6 +63,29 @@ func TestLongText(t *testing.T) {
 	}
 	s.Truncate(5)
 	check("after an error", 6, appendTokens(t, s, tokens[5]))
+
+	// Scores of parts have the divisors of the whole text, and not those of the text before.
+	s = newSession(t, m, 0)
+	for _, n := range []int{8, all, 8} {
+		s.Truncate(0)
+		y, err := m.Logits(t.Context(), tokens[:n], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at < n; at += 4 {
+			err := s.AppendAll(t.Context(), tokens[at:at+4], n, func(first int, logits tensor.Dense) error {
+				for i := range logits.Rows {
+					if got, want := logits.Row(i), y.Row(at+first+i); !near(got, want) {
+						t.Errorf("score %d of %d: got %v, want %v", at+first+i, n, got[:4], want[:4])
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 
 	fits := newSession(t, m, short) // never needs the tokens again
 	appendTokens(t, fits, tokens[:short]...)

@@ -41,7 +41,7 @@ func TestAppendAll(t *testing.T) {
 	all := session()
 	for _, part := range [][]int32{tokens[:3], tokens[3:140], tokens[140:]} {
 		before := all.Position()
-		err := all.AppendAll(t.Context(), part, func(first int, logits tensor.Dense) error {
+		err := all.AppendAll(t.Context(), part, before+len(part), func(first int, logits tensor.Dense) error {
 			for i := range logits.Rows {
 				for j, got := range logits.Row(i) {
 					if w := want[before+first+i][j]; math.Abs(float64(got-w)) > 1e-5*(1+math.Abs(float64(w))) {
@@ -61,14 +61,14 @@ func TestAppendAll(t *testing.T) {
 	}
 	all.Truncate(100)
 	nothing := func(int, tensor.Dense) error { return nil }
-	if err := all.AppendAll(t.Context(), tokens[:51], nothing); !errors.Is(err, ErrContextFull) {
+	if err := all.AppendAll(t.Context(), tokens[:51], 151, nothing); !errors.Is(err, ErrContextFull) {
 		t.Errorf("too many tokens: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := all.AppendAll(ctx, tokens[:5], func(int, tensor.Dense) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+	if err := all.AppendAll(ctx, tokens[:5], 105, func(int, tensor.Dense) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	if all.Position() != 100 || all.AppendAll(t.Context(), nil, nothing) == nil {
+	if all.Position() != 100 || all.AppendAll(t.Context(), nil, 100, nothing) == nil || all.AppendAll(t.Context(), tokens[:5], 104, nothing) == nil {
 		t.Errorf("%d tokens after errors, want 100", all.Position())
 	}
 }

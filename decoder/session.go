@@ -10,9 +10,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// promptChunk is the maximum number of tokens of one forward pass of a session. It bounds the
+// PromptChunk is the maximum number of tokens of one forward pass of a session. It bounds the
 // memory of activations.
-const promptChunk = 512
+const PromptChunk = 512
 
 // arenaTokens is the maximum number of tokens of a call of Append whose activations stay allocated
 // for the next call. Layers of a longer call reuse the memory of the layers before them.
@@ -90,7 +90,7 @@ func (s *Session) setLength(ctx context.Context, n int) error {
 		s.setCaches(n)
 		arena := new(nn.Arena)
 		for tokens := before.tokens; len(tokens) > 0; {
-			chunk := tokens[:min(len(tokens), promptChunk)]
+			chunk := tokens[:min(len(tokens), PromptChunk)]
 			if _, err := s.pass(ctx, chunk, arena); err != nil {
 				s.caches, s.tokens, s.long = before.caches, before.tokens, before.long
 				return err
@@ -156,7 +156,7 @@ func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32,
 	}
 	var x tensor.Dense
 	for len(tokens) > 0 {
-		n := min(len(tokens), promptChunk)
+		n := min(len(tokens), PromptChunk)
 		if x, err = s.pass(ctx, tokens[:n], arena); err != nil {
 			s.Truncate(before)
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/generation/sampling"
 	"github.com/microscale-go/microscale/tokenizer"
 )
@@ -60,9 +61,6 @@ type Answer struct {
 	stopper stopper
 }
 
-// promptChunk is the number of prompt tokens in one Step.
-const promptChunk = 512
-
 // Begin prepares an answer in a context, which no other answer may use until the end. Step computes it.
 func (m *Model) Begin(c *Context, r Request) (*Answer, error) {
 	if len(r.Prompt) == 0 {
@@ -108,7 +106,7 @@ func (a *Answer) Step(ctx context.Context) (text string, err error) {
 	start := time.Now()
 	spent, count := a.counters()
 	defer func() { *spent += time.Since(start) }()
-	chunk := a.pending[:min(len(a.pending), promptChunk)]
+	chunk := a.pending[:min(len(a.pending), decoder.PromptChunk)]
 	advance := a.context.append
 	if a.request.ScorePrompt && a.Tokens == 0 {
 		advance = a.score

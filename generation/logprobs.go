@@ -66,7 +66,7 @@ func mostLikely(logits []float32, n int) []int32 {
 // logits after the last one.
 func (a *Answer) score(ctx context.Context, tokens []int32) (last []float32, err error) {
 	at := len(a.context.tokens)
-	err = a.context.session.AppendAll(ctx, tokens, func(first int, logits tensor.Dense) error {
+	err = a.context.session.AppendAll(ctx, tokens, len(a.request.Prompt), func(first int, logits tensor.Dense) error {
 		for i := range logits.Rows {
 			if next := at + first + i + 1; next < len(a.request.Prompt) {
 				a.PromptLogprobs = append(a.PromptLogprobs, logprob(logits.Row(i), a.model.Text.Tokenizer.Size(), a.request.Prompt[next], a.request.Logprobs))

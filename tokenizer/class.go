@@ -194,8 +194,15 @@ func (p *classParser) hexadecimal(letter byte) (rune, error) {
 	return rune(n), nil
 }
 
-// class reads a class after its bracket. It may hold other classes, and intersections (&&).
-func (p *classParser) class() (set runeSet, negated bool, err error) {
+// maxDepth is the maximum number of classes in one another, as of groups in package regexp/syntax. It bounds the stack.
+const maxDepth = 1000
+
+// class reads a class after its bracket, at a depth of 1 outside other classes. It may hold other classes, and
+// intersections (&&).
+func (p *classParser) class(depth int) (set runeSet, negated bool, err error) {
+	if depth > maxDepth {
+		return nil, false, fmt.Errorf("more than %d classes are in one another", maxDepth)
+	}
 	negated = strings.HasPrefix(p.rest, "^")
 	p.rest = strings.TrimPrefix(p.rest, "^")
 	var all runeSet // what && intersects
@@ -223,7 +230,7 @@ func (p *classParser) class() (set runeSet, negated bool, err error) {
 			return nil, false, fmt.Errorf("a named class [: is not supported")
 		case p.rest[0] == '[':
 			p.rest = p.rest[1:]
-			inner, not, err := p.class()
+			inner, not, err := p.class(depth + 1)
 			if err != nil {
 				return nil, false, err
 			}

@@ -60,6 +60,9 @@ func readVocabulary(value func(key string) any) (v vocabulary, err error) {
 	if err == nil && len(v.types) > 0 && len(v.types) < len(v.tokens) {
 		err = fmt.Errorf("got %d types for %d tokens", len(v.types), len(v.tokens))
 	}
+	if v.types = v.types[:min(len(v.types), len(v.tokens))]; len(v.types) == 0 {
+		v.types = nil // an empty list types nothing
+	}
 	if err == nil {
 		v.retype()
 	}

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -126,6 +127,34 @@ func TestGGUFToJSONFields(t *testing.T) {
 		for _, key := range []string{"type", "vocab", "merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"} {
 			if !slices.Contains(keys, key) {
 				t.Errorf("%s: the model has no %s: %v", name, key, keys)
+			}
+		}
+	}
+}
+
+// TestTypesGGUF reads lists of types that are not as long as the tokens: those beyond count for nothing, and an empty
+// list is none.
+func TestTypesGGUF(t *testing.T) {
+	for name, metadata := range map[string]func(change func(m map[string]any)) func(key string) any{"gpt2": byteLevelMetadata, "llama": sentencePieceMetadata} {
+		typed := func(types func(n int) []int32) func(key string) any {
+			return metadata(func(m map[string]any) {
+				tokens, _ := m["tokens"].([]string)
+				if m["token_type"] = types(len(tokens)); types(0) == nil {
+					delete(m, "token_type")
+				}
+			})
+		}
+		normal := func(n int) []int32 { return slices.Repeat([]int32{normalType}, n) }
+		for _, c := range []struct{ types, like func(n int) []int32 }{
+			{func(int) []int32 { return []int32{} }, func(int) []int32 { return nil }},
+			{func(n int) []int32 { return append(normal(n), unknownType, controlType) }, normal},
+		} {
+			value := typed(c.types)
+			got, err1 := GGUFToJSON(value)
+			want, err2 := GGUFToJSON(typed(c.like))
+			_, err3 := GGUFSpecial(value)
+			if err := errors.Join(err1, err2, err3); err != nil || string(got) != string(want) {
+				t.Errorf("%s, %d types: got %.80s (%v), want %.80s", name, len(c.types(0)), got, err, want)
 			}
 		}
 	}

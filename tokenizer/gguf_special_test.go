@@ -142,6 +142,15 @@ func TestClasses(t *testing.T) {
 			}
 		}
 	}
+	nested := func(depth int) string { return strings.Repeat("[", depth) + "a" + strings.Repeat("]", depth) }
+	if p, err := compile(nested(maxDepth)); err != nil || p.match("a", 0) != 1 {
+		t.Errorf("%d classes in one another: %v", maxDepth, err)
+	}
+	for _, expression := range []string{nested(maxDepth + 1), strings.Repeat("[", 10<<20)} {
+		if _, err := compile(expression); err == nil || !strings.Contains(err.Error(), "more than 1000 classes") {
+			t.Errorf("%d brackets: got %.80v", strings.Count(expression, "["), err)
+		}
+	}
 	for _, r := range "\U000105c0\u0897" { // a letter and a mark of Unicode 16
 		if !isWord(r) {
 			t.Errorf("%U is not part of words", r)

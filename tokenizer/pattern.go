@@ -61,7 +61,7 @@ func standardSyntax(expression string) (string, error) {
 			}
 		case p.rest[0] == '[':
 			p.rest = p.rest[1:]
-			set, negated, err := p.class()
+			set, negated, err := p.class(1)
 			if err != nil {
 				return "", fmt.Errorf("pattern %q: %w", expression, err)
 			}
