@@ -69,6 +69,11 @@ func (m *Model) Begin(c *Context, r Request) (*Answer, error) {
 	if n := c.session.Positions(); len(r.Prompt) > n {
 		return nil, &PromptTooLong{len(r.Prompt), n}
 	}
+	for i, id := range r.Prompt {
+		if has := m.decoder.Vocabulary(); id < 0 || int(id) >= has {
+			return nil, &NoSuchToken{i, id, has}
+		}
+	}
 	if r.MaxTokens < 0 {
 		return nil, fmt.Errorf("the maximum number of tokens is %d, want at least 0", r.MaxTokens)
 	}
@@ -97,6 +102,18 @@ type PromptTooLong struct{ Tokens, Positions int }
 
 func (e *PromptTooLong) Error() string {
 	return fmt.Sprintf("the prompt has %d tokens, but the context has %d positions: shorten the prompt or use a larger context", e.Tokens, e.Positions)
+}
+
+// NoSuchToken is the error of a prompt with a token that the model does not have, such as a special token that only
+// its tokenizer has.
+type NoSuchToken struct {
+	Index      int // in the prompt
+	Token      int32
+	Vocabulary int // of the model
+}
+
+func (e *NoSuchToken) Error() string {
+	return fmt.Sprintf("token %d of the prompt is %d, but the model has tokens 0 to %d: leave it out", e.Index, e.Token, e.Vocabulary-1)
 }
 
 // Step computes one forward pass, and returns the text that it adds to the answer. The answer has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,35 @@ func write(t *testing.T, m *Model, c *Context, r Request) (string, *Answer) {
 		t.Fatal(err)
 	}
 	return text.String(), a
+}
+
+// TestNoSuchToken rejects prompts with tokens that the model does not have, also where a pass would end before them.
+func TestNoSuchToken(t *testing.T) {
+	m := newModel(t)
+	c := newContext(t, m, 0)
+	for _, id := range []int32{-1, 256} {
+		prompt := make([]int32, decoder.PromptChunk+1)
+		prompt[decoder.PromptChunk] = id
+		_, err := m.Begin(c, Request{Prompt: prompt, ScorePrompt: true, PromptOnly: true})
+		if want := (*NoSuchToken)(nil); !errors.As(err, &want) || !strings.Contains(err.Error(), fmt.Sprintf("token 512 of the prompt is %d", id)) {
+			t.Errorf("%d: got %v", id, err)
+		}
+	}
+}
+
+// TestProbabilities checks that the probabilities of all tokens have the sum 1.
+func TestProbabilities(t *testing.T) {
+	m := newModel(t)
+	_, a := write(t, m, newContext(t, m, 0), Request{Prompt: []int32("Hello"), Logprobs: 256, ScorePrompt: true, PromptOnly: true})
+	for i, p := range a.PromptLogprobs[1:] {
+		sum := 0.0
+		for _, top := range p.Top {
+			sum += math.Exp(top.Value)
+		}
+		if len(p.Top) != 256 || math.Abs(sum-1) > 1e-12 {
+			t.Errorf("token %d: the probabilities of %d tokens have the sum %g", i+1, len(p.Top), sum)
+		}
+	}
 }
 
 // hot draws nearly evenly, so that answers have all kinds of bytes.

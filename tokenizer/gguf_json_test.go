@@ -160,6 +160,23 @@ func TestTypesGGUF(t *testing.T) {
 	}
 }
 
+// TestTokenText keeps the space of a token that begins a word, which Decode leaves out at the beginning of a text.
+func TestTokenText(t *testing.T) {
+	p, err := FromGGUF(sentencePieceMetadata(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{"▁hello": " hello", "hello": "hello", "▁▁": "  ", "<s>": "<s>", "<0xC3>": "\ufffd", "<0x41>": "A"} {
+		id, ok := p.ID(token)
+		if got, err := p.TokenText(id); !ok || err != nil || got != want {
+			t.Errorf("%s: got %q (%v), want %q", token, got, err, want)
+		}
+	}
+	if _, err := p.TokenText(1e6); err == nil {
+		t.Error("got no error for a token beyond the vocabulary")
+	}
+}
+
 // TestBrokenGGUF reports what is wrong with metadata, in one line.
 func TestBrokenGGUF(t *testing.T) {
 	for _, c := range []struct {

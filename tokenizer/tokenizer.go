@@ -122,6 +122,15 @@ func (t *Tokenizer) Token(id uint32) (string, error) {
 	return t.tokens[id], nil
 }
 
+// TokenText returns a token as text inside of other text: with the spaces that Decode leaves out at the beginning.
+// Bytes that are a part of a character are U+FFFD.
+func (t *Tokenizer) TokenText(id uint32) (string, error) {
+	s := t.Stream(false)
+	s.begun = true
+	text, err := s.Next(id)
+	return text + s.End(), err
+}
+
 // IsSpecial reports whether a token is not text. Such tokens begin a text or a message, or are padding.
 func (t *Tokenizer) IsSpecial(id uint32) bool { return t.special[id] }
 

@@ -181,7 +181,7 @@ func (textEndpoint) whole(t *generation.Text, q *request, o one) any {
 		c.Text = o.prompt.text + c.Text
 	}
 	if q.Logprobs != nil && q.Logprobs.wanted {
-		c.Logprobs = textLogprobsOf(t, append(o.PromptLogprobs, o.Logprobs...))
+		c.Logprobs = textLogprobsOf(t, o.PromptLogprobs, o.Logprobs)
 	}
 	return c
 }
@@ -214,7 +214,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return &apiError{status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("Content-Encoding %.40q is not supported: send the request without it", encoding)}
 	}
-	data, err := readBody(w, b)
+	data, err := readBody(w, b, s.readTime())
 	if err != nil {
 		return err
 	}
@@ -248,6 +248,9 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *
 		if n := len(p.tokens); n > s.config.Positions {
 			return &generation.PromptTooLong{Tokens: n, Positions: s.config.Positions}
 		}
+	}
+	if err := checkEntries(prompts, g); err != nil {
+		return err
 	}
 	c := s.pool.take(prompts[0].tokens)
 	defer s.pool.put(c)

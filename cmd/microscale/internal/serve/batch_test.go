@@ -33,12 +33,11 @@ func TestGather(t *testing.T) {
 			b.leave(ticket.answer)
 		}
 	}
-	start := time.Now()
 	if last := b.gather(); len(last) != 1 || last[0] != tickets[9] {
 		t.Errorf("%d tickets in the second pass", len(last))
 	}
-	if waited := time.Since(start); len(b.active) != 1 || waited > time.Second {
-		t.Errorf("%d active answers, %v", len(b.active), waited)
+	if len(b.active) != 1 {
+		t.Errorf("%d active answers, want 1", len(b.active))
 	}
 	// An active answer that arrives while others are gathered joins them; one that does not ends the wait.
 	other := &generation.Answer{}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/microscale-go/microscale/generation"
@@ -34,18 +35,41 @@ type tokenLogprob struct {
 	Bytes   []int   `json:"bytes"`
 }
 
-// tokenText returns a token as text. Bytes that are a part of a character are U+FFFD.
+// maxEntries is the number of log probabilities of prompts in an answer, which is built before it is sent: those of
+// 128 prompts of 4096 tokens with one most likely token each, some hundred bytes an entry.
+const maxEntries = maxPrompts * 4096 * 2
+
+// checkEntries returns an error for prompts with too many log probabilities.
+func checkEntries(prompts []prompt, r generation.Request) error {
+	tokens := 0
+	for _, p := range prompts {
+		tokens += len(p.tokens)
+	}
+	if n := tokens * (1 + r.Logprobs); r.ScorePrompt && n > maxEntries {
+		return badRequest("logprobs", "%d tokens of prompts with %d log probabilities each are %d, want at most %d: send fewer prompts or lower logprobs",
+			tokens, 1+r.Logprobs, n, maxEntries)
+	}
+	return nil
+}
+
+// tokenText returns a token as text inside of other text. Bytes that are a part of a character are U+FFFD.
 func tokenText(t *generation.Text, token int32) string {
-	text, _ := t.Tokenizer.Decode([]uint32{uint32(token)}, false) // a token of the model
+	text, _ := t.Tokenizer.TokenText(uint32(token)) // a token of the model
 	return text
 }
 
-// textLogprobsOf returns the log probabilities of the tokens of a text.
-func textLogprobsOf(t *generation.Text, tokens []generation.Logprob) *textLogprobs {
+// textLogprobsOf returns the log probabilities of the tokens of a prompt and those of the answer. Offsets are those in
+// the text of each, which a stream decodes.
+func textLogprobsOf(t *generation.Text, prompt, answer []generation.Logprob) *textLogprobs {
 	l, at := &textLogprobs{Tokens: []string{}, Logprobs: []*float64{}, Top: []map[string]float64{}, Offsets: []int{}}, 0
-	for _, p := range tokens {
-		text := tokenText(t, p.Token)
-		l.Tokens, l.Offsets = append(l.Tokens, text), append(l.Offsets, at)
+	stream := t.Tokenizer.Stream(false)
+	for i, p := range slices.Concat(prompt, answer) {
+		if i == len(prompt) {
+			at += utf8.RuneCountInString(stream.End())
+			stream = t.Tokenizer.Stream(false)
+		}
+		l.Tokens, l.Offsets = append(l.Tokens, tokenText(t, p.Token)), append(l.Offsets, at)
+		text, _ := stream.Next(uint32(p.Token)) // a token of the model
 		at += utf8.RuneCountInString(text)
 		if math.IsNaN(p.Value) {
 			l.Logprobs, l.Top = append(l.Logprobs, nil), append(l.Top, nil)

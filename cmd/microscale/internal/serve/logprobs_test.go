@@ -6,6 +6,9 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/generation"
+	"github.com/microscale-go/microscale/tokenizer"
 )
 
 // A scored is an answer with log probabilities.
@@ -61,7 +64,7 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// TestEcho scores a prompt as lm_eval does: the sums of probabilities over all next tokens are 1, each token has the
+// TestEcho scores a prompt as lm_eval does: the sums of probabilities of next tokens are at most 1, each token has the
 // probability that a shorter prompt gives it, and the most likely token is the one that is generated.
 func TestEcho(t *testing.T) {
 	s := start(t, Config{Parallel: 1})
@@ -87,9 +90,12 @@ func TestEcho(t *testing.T) {
 				t.Errorf("token %d: log probability of %q is %g, want %g", at, token, got, want)
 			}
 		}
-		highest := math.Inf(-1)
+		highest, sum := math.Inf(-1), 0.0
 		for _, v := range l.TopLogprobs[at] {
-			highest = max(highest, v)
+			highest, sum = max(highest, v), sum+math.Exp(v)
+		}
+		if sum <= 0 || sum > 1+1e-6 {
+			t.Errorf("token %d: the probabilities of %d tokens have the sum %g", at, len(l.TopLogprobs[at]), sum)
 		}
 		if *one.TokenLogprobs[0] != one.TopLogprobs[0][one.Tokens[0]] || math.Abs(*one.TokenLogprobs[0]-highest) > 1e-4 || *l.TokenLogprobs[at] > highest {
 			t.Errorf("token %d: the most likely one has %g, want %g", at, *one.TokenLogprobs[0], highest)
@@ -101,6 +107,46 @@ func TestEcho(t *testing.T) {
 	}
 	if again := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "max_tokens": 1, "temperature": 0`, quoted)); prompt+again.Choices[0].Text != c.Text {
 		t.Errorf("the next request: %q, want the end of %q", again.Choices[0].Text, c.Text)
+	}
+}
+
+// TestEntries rejects prompts whose log probabilities would need too much memory.
+func TestEntries(t *testing.T) {
+	p := make([]prompt, maxPrompts)
+	for i := range p {
+		p[i].tokens = make([]int32, 4096)
+	}
+	if err := checkEntries(p, generation.Request{ScorePrompt: true, Logprobs: 1}); err != nil {
+		t.Error(err)
+	}
+	if err := checkEntries(p, generation.Request{Logprobs: 20}); err != nil {
+		t.Errorf("without the scores of prompts: %v", err)
+	}
+	const ids = maxEntries/4000/21 + 1
+	s := start(t, Config{Parallel: 1})
+	list := strings.Repeat(`"`+strings.Repeat("x", 4000)+`",`, ids-1) + `"` + strings.Repeat("x", 4000) + `"`
+	status, text := s.post(t, "/v1/completions", `{"prompt": [`+list+`], "echo": true, "logprobs": 20, "max_tokens": 0}`)
+	if status != 400 || !strings.Contains(text, "want at most 1048576") {
+		t.Errorf("got %d %.200s", status, text)
+	}
+}
+
+// TestWordSpace checks the tokens and offsets of a vocabulary in which the same word stands with and without a space.
+func TestWordSpace(t *testing.T) {
+	metadata := map[string]any{
+		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a"}, "tokenizer.ggml.token_type": []int32{2, 3, 3, 1, 1, 1},
+	}
+	p, err := tokenizer.FromGGUF(func(key string) any { return metadata[key] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := []generation.TokenLogprob{{Token: 5, Value: -1}, {Token: 4, Value: -2}}
+	l := textLogprobsOf(&generation.Text{Tokenizer: p}, []generation.Logprob{{Token: 5, Value: math.NaN()}, {Token: 4, Value: -2, Top: top}, {Token: 5, Value: -1, Top: top}}, nil)
+	if got := fmt.Sprintf("%q %v", l.Tokens, l.Offsets); got != `[" a" "a" " a"] [0 1 2]` {
+		t.Errorf("got %s", got)
+	}
+	if got := fmt.Sprint(l.Top[1]); got != "map[ a:-1 a:-2]" {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -99,9 +99,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 // close returns the bytes to the budget.
 func (b *requestBody) close() { b.budget.free.Add(b.bytes) }
 
-// readBody reads the body of a request within the time that net/http gives it. After that, only the end of the
+// readBody reads the body of a request within limit, the time that net/http gives it. After that, only the end of the
 // connection is read, which may take long.
-func readBody(w http.ResponseWriter, b *requestBody) ([]byte, error) {
+func readBody(w http.ResponseWriter, b *requestBody, limit time.Duration) ([]byte, error) {
 	data, err := io.ReadAll(b)
 	large := (*http.MaxBytesError)(nil)
 	switch {
@@ -110,7 +110,7 @@ func readBody(w http.ResponseWriter, b *requestBody) ([]byte, error) {
 	case errors.Is(err, errBusy):
 		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &apiError{status: http.StatusRequestTimeout, Message: fmt.Sprintf("the request was not received in %v", readTime)}
+		return nil, &apiError{status: http.StatusRequestTimeout, Message: fmt.Sprintf("the request was not received in %v", limit)}
 	case err != nil:
 		return nil, badRequest("", "the request was not received: %v", err)
 	}

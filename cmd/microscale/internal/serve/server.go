@@ -134,7 +134,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	answering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	h := &http.Server{
-		Handler: s.Handler(), ReadTimeout: cmp.Or(s.config.readTime, readTime), WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		Handler: s.Handler(), ReadTimeout: s.readTime(), WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return answering },
 	}
 	served := make(chan error, 1)
@@ -154,6 +154,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	return err
 }
+
+// readTime returns the time to send a request.
+func (s *Server) readTime() time.Duration { return cmp.Or(s.config.readTime, readTime) }
 
 // shutdown waits for a time until all requests are answered.
 func shutdown(h *http.Server, wait time.Duration) error {
@@ -207,7 +210,7 @@ func asAPI(err error) *apiError {
 		return &apiError{status: http.StatusServiceUnavailable, Message: "the server is stopping", Code: "stopping"}
 	case errors.As(err, &long), errors.As(err, new(*generation.TextTooLong)):
 		return &apiError{status: http.StatusBadRequest, Message: err.Error(), Code: "context_length_exceeded"}
-	case errors.Is(err, chat.ErrNoTemplate):
+	case errors.Is(err, chat.ErrNoTemplate), errors.As(err, new(*generation.NoSuchToken)):
 		return &apiError{status: http.StatusBadRequest, Message: err.Error()}
 	}
 	return &apiError{status: http.StatusInternalServerError, Message: err.Error()}

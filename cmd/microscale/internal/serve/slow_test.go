@@ -47,6 +47,9 @@ func TestMissingBody(t *testing.T) {
 			if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 "+want) {
 				t.Errorf("%s: got %.40q (%v), want %s and the end of the connection", request, text, err, want)
 			}
+			if want == "408" && !strings.Contains(string(text), "not received in 500ms") {
+				t.Errorf("got %q, want the configured time", text)
+			}
 		}
 	}
 	c := s.dial(t, "GET /health HTTP/1.1\r\nHost: x\r\n") // an incomplete header
