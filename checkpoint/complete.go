@@ -6,13 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/microscale-go/microscale/family"
 )
 
 // layerName divides the name of a tensor of a layer: the modules before, the number of the layer, and the tensor in it.
 var layerName = regexp.MustCompile(`^((?:[A-Za-z_]+\.)*?(?:layers|h|blocks))\.(\d+)\.(.+)$`)
-
-// languageStacks are the modules that hold the layers of a language model, which num_hidden_layers counts.
-var languageStacks = []string{"model.layers", "language_model.model.layers", "model.language_model.layers", "transformer.h", "layers"}
 
 // A stack is the layers of a part of a model: the tensors of each.
 type stack struct {
@@ -21,36 +20,40 @@ type stack struct {
 	last   int
 }
 
-// findMissing sets Missing: what the configuration or the other layers need, and no file has. It goes by the number of
-// layers, and by layers that have a part of what others have in the same module. A checkpoint without a configuration,
-// or with layers alone, may be a part of a model on purpose.
+// findMissing sets Missing, the layers of the language model that the configuration counts and no file has, and Uneven, tensors
+// of a module that a layer lacks and most others have: a guess. A checkpoint without a configuration, or with layers alone, may
+// be a part of a model on purpose; so may other lists of modules with gaps, such as those of an nn.Sequential.
 func (m *Model) findMissing() {
 	if m.Source.Config == nil || m.Source.Single && m.Architecture == "" {
 		return
 	}
-	report := func(format string, args ...any) { m.Missing = append(m.Missing, fmt.Sprintf(format, args...)) }
 	if !m.hasEnds() {
 		return
 	}
-	count := int(m.Source.Integer("num_hidden_layers"))
 	for _, s := range m.stacks() {
-		want := s.last + 1
-		if slices.Contains(languageStacks, s.name) {
-			want = max(want, count)
-		}
-		var gone []int
-		for i := range want {
-			if s.layers[i] == nil {
-				gone = append(gone, i)
+		if family.OfLanguage(s.name) {
+			if gone, first := s.gone(m.Family().Layers()); gone > 0 {
+				m.Missing = append(m.Missing, fmt.Sprintf("%d of %d layers are missing, the first %s.%d", gone, m.Family().Layers(), s.name, first))
 			}
 		}
-		if len(gone) > 0 {
-			report("%d of %d layers are missing, the first %s.%d", len(gone), want, s.name, gone[0])
-		}
 		if m.Source.Integer("num_kv_shared_layers") == 0 { // else layers lack keys and values on purpose
-			s.missingTensors(report)
+			m.Uneven = append(m.Uneven, s.uneven()...)
 		}
 	}
+	slices.Sort(m.Uneven)
+}
+
+// gone returns how many of the first layers have no tensor, and the first of these.
+func (s *stack) gone(layers int64) (n, first int64) {
+	for i := range layers {
+		if s.layers[int(i)] != nil {
+			continue
+		}
+		if n++; n == 1 {
+			first = i
+		}
+	}
+	return n, first
 }
 
 // ends are weights before and after the layers of a language model, at least one of which is left when others are lost.
@@ -92,8 +95,8 @@ func (m *Model) stacks() (all []*stack) {
 	return all
 }
 
-// missingTensors reports weights of modules that layers have in part, and most layers with that module as a whole.
-func (s *stack) missingTensors(report func(format string, args ...any)) {
+// uneven returns the weights of modules that layers have in part, and most layers with that module as a whole.
+func (s *stack) uneven() (found []string) {
 	modules := map[string]map[string][]int{} // module, its weights as text, the layers that have these
 	for layer := range s.last + 1 {
 		parts := map[string][]string{}
@@ -123,11 +126,13 @@ func (s *stack) missingTensors(report func(format string, args ...any)) {
 			}
 			for part, few := range kinds {
 				if gone := without(whole, part); gone != "" {
-					report("tensor %s.%d.%s is missing, which %d other layers have", s.name, few[0], gone, len(layers))
+					found = append(found, fmt.Sprintf("%s.%d has no %s, which %d other layers have: if it is not so in the original, fetch it again",
+						s.name, few[0], gone, len(layers)))
 				}
 			}
 		}
 	}
+	return found
 }
 
 // without returns the first word of whole that part lacks, if all words of part are among those of whole; else "".

@@ -32,10 +32,18 @@ func TestMissing(t *testing.T) {
 		names  []string
 		want   string
 	}{
-		"whole":        {`{"num_hidden_layers": 3}`, layers(3), ""},
-		"last layers":  {`{"num_hidden_layers": 5}`, layers(3), "2 of 5 layers are missing, the first model.layers.3"},
-		"nested":       {`{"text_config": {"num_hidden_layers": 4}}`, layers(3), "1 of 4 layers are missing, the first model.layers.3"},
-		"tensor":       {`{"num_hidden_layers": 3}`, layers(3, "model.layers.1.self_attn.k_proj"), "tensor model.layers.1.self_attn.k_proj.weight is missing, which 2 other layers have"},
+		"whole":       {`{"num_hidden_layers": 3}`, layers(3), ""},
+		"last layers": {`{"num_hidden_layers": 5}`, layers(3), "2 of 5 layers are missing, the first model.layers.3"},
+		"nested":      {`{"text_config": {"num_hidden_layers": 4}}`, layers(3), "1 of 4 layers are missing, the first model.layers.3"},
+		"tensor": {`{"num_hidden_layers": 3}`, layers(3, "model.layers.1.self_attn.k_proj"),
+			"uneven: model.layers.1 has no self_attn.k_proj.weight, which 2 other layers have: if it is not so in the original, fetch it again"},
+		"two tensors": {`{"num_hidden_layers": 4}`, layers(4, "model.layers.1.self_attn.k_proj", "model.layers.2.mlp.up_proj"),
+			"uneven: model.layers.1 has no self_attn.k_proj.weight, which 3 other layers have: if it is not so in the original, fetch it again; " +
+				"uneven: model.layers.2 has no mlp.up_proj.weight, which 3 other layers have: if it is not so in the original, fetch it again"},
+		"sequential":   {`{"num_hidden_layers": 3}`, append(layers(3), "projector.layers.0", "projector.layers.2"), ""},
+		"GPT-2":        {`{"n_layer": 3}`, []string{"wte", "h.0.mlp.c_fc", "h.2.mlp.c_fc", "ln_f"}, "1 of 3 layers are missing, the first h.1"},
+		"not counted":  {`{}`, []string{"wte", "h.0.mlp.c_fc", "h.2.mlp.c_fc", "ln_f"}, ""},
+		"further":      {`{"num_hidden_layers": 2}`, layers(3), ""},
 		"shared cache": {`{"num_hidden_layers": 3, "num_kv_shared_layers": 1}`, layers(3, "model.layers.2.self_attn.k_proj"), ""},
 		"experts":      {`{"num_hidden_layers": 3}`, moe, ""},
 		"layers alone": {`{"num_hidden_layers": 9}`, layers(3)[2:], ""},
@@ -60,8 +68,13 @@ func TestMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := Read(source); strings.Join(m.Missing, "; ") != c.want {
-			t.Errorf("%s: got %q, want %q", name, m.Missing, c.want)
+		m := Read(source)
+		got := slices.Clone(m.Missing)
+		for _, text := range m.Uneven {
+			got = append(got, "uneven: "+text)
+		}
+		if strings.Join(got, "; ") != c.want || len(m.Problems) != len(m.Missing) {
+			t.Errorf("%s: got %q and problems %v, want %q", name, got, m.Problems, c.want)
 		}
 		source.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"regexp"
 	"regexp/syntax"
@@ -164,17 +165,28 @@ func withinModules(ignore []string) func(module string) bool {
 		}
 	}
 	return func(module string) bool {
+		for run := range dotted(module) {
+			if entries[run] {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// dotted returns the runs of words between the periods of a module's name: a.b.c, a.b, a, b.c, b, c in any order.
+func dotted(module string) iter.Seq[string] {
+	return func(yield func(string) bool) {
 		for from := range len(module) {
 			if from > 0 && module[from-1] != '.' {
 				continue
 			}
 			for to := from + 1; to <= len(module); to++ {
-				if (to == len(module) || module[to] == '.') && entries[module[from:to]] {
-					return true
+				if (to == len(module) || module[to] == '.') && !yield(module[from:to]) {
+					return
 				}
 			}
 		}
-		return false
 	}
 }
 

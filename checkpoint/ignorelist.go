@@ -25,18 +25,21 @@ func (c *Convention) IgnoreList(unquantized, quantized []string) []string {
 //
 // A module of one word is listed by its name too, because programs look for lm_head.
 func modulePatterns(unquantized, quantized []string) (entries []string) {
-	taken, ends := map[string]bool{}, map[string]bool{}
-	for _, module := range quantized {
-		parts := units(module)
-		for i, unit := range parts {
-			taken[unit], taken[word(unit)] = true, true
-			ends[strings.Join(parts[i:], ".")] = true
-		}
-	}
 	count := map[string]int{} // of unquantized modules that contain a run
 	for _, module := range unquantized {
 		for _, run := range runs(module) {
 			count[run]++
+		}
+	}
+	taken, ends := map[string]bool{}, map[string]bool{} // all that entries would match of quantized modules
+	for _, module := range quantized {
+		for run := range dotted(module) {
+			if count[run] > 0 {
+				taken[run] = true
+			}
+			if module == run || strings.HasSuffix(module, "."+run) {
+				ends[run] = true
+			}
 		}
 	}
 	for _, module := range unquantized {

@@ -33,6 +33,10 @@ func TestIgnoreList(t *testing.T) {
 		{"the end of another", "layers.0.up_proj", "model.layers.0.up_proj", "layers.0.up_proj", "", ""},
 		{"the word model", "model.embed", "language.up_proj", "re:(.*[.])?embed([.].*)?$", "model.text.embed", "model.language.up_proj"},
 		{"one of the experts", "mlp.experts.1.w1", "mlp.experts.0.w1", "re:(.*[.])?experts[.]1([.].*)?$", "model.mlp.experts.1.w2", "model.mlp.experts.10.w1"},
+		{"lists in lists", "m.levels.0.norm", "m.levels.0.1.attn m.levels.0.1.mlp", "re:(.*[.])?norm([.].*)?$", "levels.0.norm", "levels.0.1.attn levels.0"},
+		{"a part of a list in a list", "m.levels.0.1.norm", "m.levels.0.1.1.attn m.levels.0.0.norm", "re:(.*[.])?levels[.]0[.]1[.]norm$",
+			"levels.0.1.norm", "levels.0.1.1.norm levels.0.1"},
+		{"a module without a name", "0", "a.0", "0", "", "b.0"},
 		{"other characters", "a+b.x", "ab.y", `re:(.*[.])?a\+b([.].*)?$`, "model.a+b", "model.aab.x"},
 	} {
 		unquantized, quantized := strings.Fields(tc.unquantized), strings.Fields(tc.quantized)

@@ -138,6 +138,7 @@ func newPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantiz
 	if note := misread(source); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
+	p.Notes = append(p.Notes, source.Uneven...)
 	return p
 }
 

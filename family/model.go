@@ -56,6 +56,9 @@ func (m *Model) Layers() int64 {
 	return m.layers
 }
 
+// OfLanguage reports whether a list of modules, by its name, has the layers of the language model, which Layers counts.
+func OfLanguage(list string) bool { return hiddenLayer.MatchString(list + ".0.") }
+
 // findRouters finds the weights that choose experts: they are as wide as the model, have a row for
 // each expert, and are beside the experts.
 func (m *Model) findRouters(tensors iter.Seq2[string, []int64]) {

@@ -60,7 +60,7 @@ var (
 
 	// hiddenLayer finds the number of a layer of the language model. Layers from num_hidden_layers on predict
 	// further tokens (DeepSeek-V3's model.layers.61).
-	hiddenLayer = regexp.MustCompile(`^(?:model\.|language_model\.|text_model\.|backbone\.)*layers\.(\d+)\.`)
+	hiddenLayer = regexp.MustCompile(`^(?:model\.|language_model\.|text_model\.|backbone\.|transformer\.)*(?:layers|h)\.(\d+)\.`)
 )
 
 // outsideLayers reports whether a tensor is outside of every list of modules: the head of a model is not a
