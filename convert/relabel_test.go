@@ -393,7 +393,13 @@ func TestRequantize(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		slow, quick := filepath.Join(t.TempDir(), "slow"), filepath.Join(t.TempDir(), "quick")
-		quantize(t, openModel(t, back), slow, o, RunOptions{})
+		rounds, err := PlanQuantize(t.Context(), openModel(t, back).Source, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rounds.Run(t.Context(), slow, RunOptions{}); err != nil { // with a note of the rounded weights
+			t.Fatal(err)
+		}
 		o.Requantize = true
 		plan, err := PlanQuantize(t.Context(), a.Source, o)
 		if err != nil {
