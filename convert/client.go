@@ -62,7 +62,7 @@ func schemeFor(s client.Storage, f quant.Format, calibration *Calibration) strin
 // planWithout plans a quantization without the weights that the client cannot read, and those that it
 // fuses with them. It returns an error if these are most of the bytes.
 func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (*Plan, error) {
-	o.refused = map[string]string{}
+	o.rejected = rejections{}
 	var cause checkpoint.Problem // the first
 	for {
 		plan, err := planQuantize(m, o)
@@ -72,13 +72,13 @@ func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (*Plan
 		problems := c.Rejects(plan.planned())
 		if len(problems) > 0 {
 			cause = cmp.Or(cause, problems[0])
-			if !plan.refuse(c, problems, o.refused) {
+			if !plan.reject(c, problems, o.rejected) {
 				return nil, errors.New(cause.String())
 			}
 			continue
 		}
-		n, refused, quantized := plan.refusedBytes(o.refused)
-		if refused > quantized {
+		n, left, quantized := plan.rejectedBytes(o.rejected)
+		if left > quantized {
 			return nil, fmt.Errorf("%s (and %d more weights)", cause, n-1)
 		}
 		plan.Notes = append(plan.Notes, fmt.Sprintf("%d weights stay unquantized: %s", n, cause))
@@ -86,31 +86,31 @@ func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (*Plan
 	}
 }
 
-// refuse adds the quantized weights with problems, and those that are fused with them, to refused. It
+// reject adds the quantized weights with problems, and those that are fused with them, to rejected. It
 // reports whether there are any.
-func (p *Plan) refuse(c client.Client, problems []checkpoint.Problem, refused map[string]string) bool {
+func (p *Plan) reject(c client.Client, problems []checkpoint.Problem, rejected rejections) bool {
 	matrices := map[string]bool{}
 	for _, problem := range problems {
 		matrix, _ := p.source.Family().Joined(problem.Tensor)
 		matrices[matrix] = true
 	}
-	n := len(refused)
+	n := len(rejected)
 	for _, d := range p.decisions {
 		if matrix, _ := p.source.Family().Joined(d.Name); d.action == quantized && matrices[matrix] {
-			refused[d.Name] = fmt.Sprintf("%s cannot read it in %s", c, p.Format)
+			rejected[d.Name] = fmt.Sprintf("%s cannot read it in %s", c, p.Format)
 		}
 	}
-	return len(refused) > n
+	return len(rejected) > n
 }
 
-// refusedBytes returns the number of refused weights, their bytes in the source, and those of the
+// rejectedBytes returns the number of rejected weights, their bytes in the source, and those of the
 // quantized weights.
-func (p *Plan) refusedBytes(refused map[string]string) (n int, left, bytes int64) {
+func (p *Plan) rejectedBytes(rejected rejections) (n int, left, bytes int64) {
 	for _, d := range p.decisions {
 		switch {
 		case d.action == quantized:
 			bytes += d.StoredBytes()
-		case refused[d.Name] != "":
+		case rejected.of(d.Weight) != "":
 			n++
 			left += d.StoredBytes()
 		}

@@ -32,8 +32,8 @@ type QuantizeOptions struct {
 	// except in convention plain and in GGUF files, has them in BF16, to which some clients decode codes.
 	KeepF32 bool
 
-	refused   map[string]string // why the client cannot read weights, by name
-	needsBF16 bool              // the client cannot read unquantized weights of another dtype
+	rejected  rejections // by the client
+	needsBF16 bool       // the client cannot read unquantized weights of another dtype
 }
 
 // PlanQuantize plans the quantization of a checkpoint. It returns an error if the source is
@@ -64,7 +64,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.admit(m, c); err != nil {
 		return nil, err
 	}
-	s := selection{o.Include, o.Exclude, m.Family(), o.refused}
+	s := selection{o.Include, o.Exclude, m.Family(), o.rejected}
 	if c.InGGUF() {
 		return planGGUF(m, o.Quantizer, s)
 	}
@@ -88,7 +88,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := p.quantizesAny(); err != nil {
 		return nil, err
 	}
-	p.noteExperts()
+	p.noteExperts(o.rejected)
 	if err := p.admitLarger(s, o.Convention != ""); err != nil {
 		return nil, err
 	}
@@ -179,8 +179,8 @@ func (p *Plan) quantizesAny() error {
 }
 
 // noteExperts adds a note for each reason why experts in one tensor, which are most of a model, are not
-// quantized, and one if the layout of quantized ones is a guess.
-func (p *Plan) noteExperts() {
+// quantized, and one if the layout of quantized ones is a guess. Those that the client rejects have a note already.
+func (p *Plan) noteExperts(rejected rejections) {
 	type stays struct {
 		tensors int
 		bytes   int64
@@ -193,7 +193,7 @@ func (p *Plan) noteExperts() {
 		switch {
 		case d.reason == "" && guess == "":
 			guess = d.ExpertsGuess()
-		case d.ExpertModules() != nil && d.reason != "" && d.reason != excluded:
+		case d.ExpertModules() != nil && d.reason != "" && d.reason != excluded && rejected.of(d.Weight) == "":
 			s := found[d.reason]
 			if s == nil {
 				s = &stays{first: &p.decisions[i]}

@@ -19,11 +19,28 @@ type selection struct {
 
 	family *family.Model // of the source
 
-	refused map[string]string // why a client cannot read weights, by name
+	rejected rejections // by the client
+}
+
+// rejections are the reasons why a client cannot read weights, by the name of the weight.
+type rejections map[string]string
+
+// of returns why the client cannot read a weight, or the single experts of one that holds those of a layer;
+// "" if it can.
+func (r rejections) of(w *checkpoint.Weight) string {
+	for _, module := range w.ExpertModules() {
+		if why := r[module+".weight"]; why != "" {
+			return why
+		}
+	}
+	return r[w.Name]
 }
 
 // reason returns why a weight is not quantized, or "" if it is.
 func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
+	if why := s.rejected.of(w); why != "" {
+		return why
+	}
 	switch why := c.RejectsExperts(w); {
 	case why != "":
 		return why
@@ -36,9 +53,6 @@ func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 	}
 	if matches(s.exclude, w.Name) {
 		return excluded
-	}
-	if why := s.refused[w.Name]; why != "" {
-		return why
 	}
 	included := matches(s.include, w.Name)
 	for _, role := range s.family.Roles(w.Name, w.Shape) {

@@ -48,6 +48,8 @@ func TestModelRules(t *testing.T) {
 		{"transformers", "qwen3_moe", expert, quant.MXFP4, "compressed-tensors", "MXFP4A16", ""},
 		{"transformers", "qwen3_moe", expert, quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", ""},
 		{"transformers", "qwen3_moe", expert, quant.FP8Tensor, "compressed-tensors", "FP8_TOKEN", ""},
+		{"transformers", "granitemoe", "model.layers.0.block_sparse_moe.experts.0.gate_proj", quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC",
+			"the client holds the experts of this model as one tensor"},
 		{"transformers", "qwen2_moe", shared, quant.NVFP4, "compressed-tensors", "NVFP4A16", ""},
 		{"transformers", "qwen3", down, quant.NVFP4, "compressed-tensors", "NVFP4A16", ""},
 		{"vllm", "qwen3_moe", expert, quant.NVFP4, "compressed-tensors", "NVFP4A16", ""},

@@ -56,7 +56,7 @@ var clients = []Client{
 		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
 		bf16:   true,
 		rules:  []rule{evenBlocks("deepseek"), tiedHead, movedModules, decodedToBF16},
-		limits: []rule{expertsDecoded, expertsUnpacked, initializedWeights},
+		limits: []rule{expertsJoined, expertsDecoded, expertsUnpacked, initializedWeights},
 	},
 	{
 		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true, stores: []string{"gguf"},

@@ -87,6 +87,30 @@ func expertsDecoded(m *checkpoint.Model) []checkpoint.Problem {
 	})
 }
 
+// stackedExperts are the models whose experts the client holds as one tensor a layer, without a rule that
+// joins single ones as it loads (the classes with such parameters in models/ of transformers 5.24, less
+// the models of conversion_mapping.py that join experts).
+var stackedExperts = []string{
+	"aria", "aria_text", "dbrx", "deepseek_ocr2_text", "diffusion_gemma", "diffusion_gemma_text", "dots3_note", "dots3_note_text",
+	"gemma4", "gemma4_text", "gpt_oss", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hy_v4", "hy_v4_vl",
+	"inkling_mm_model", "inkling_text", "inkling2", "inkling2_loop", "inkling2_loop_text", "inkling2_text", "jetmoe", "lara_mini",
+	"llama4", "llama4_text", "mistral4", "muse_spark", "muse_spark_text", "openai_privacy_filter", "qwen3_vl_moe", "qwen3_vl_moe_text",
+	"step3p5", "step3p7", "unlimited_ocr", "unlimited_ocr_text", "zaya",
+}
+
+// expertsJoined: the client finds no single experts of stackedExperts in a file, and initializes them at random.
+func expertsJoined(m *checkpoint.Model) []checkpoint.Problem {
+	if !m.Family().OfType(stackedExperts...) {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if singleExpert.MatchString(w.Name) {
+			return "the client holds the experts of this model as one tensor, and joins no single ones: exclude the experts"
+		}
+		return ""
+	})
+}
+
 // expertsUnpacked: where experts are single tensors, the client decodes them all if the format has
 // 4 bits, and finds no codes of an unquantized one (the same function).
 func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
