@@ -39,7 +39,7 @@ def logits(model):
     tokens = torch.arange(64).reshape(2, 32)
     inputs = {"decoder_input_ids": tokens} if model.config.is_encoder_decoder else {"input_ids": tokens}
     if model.config.model_type == "whisper":
-        inputs["input_features"] = torch.randn(2, model.config.num_mel_bins, 2 * model.config.max_source_positions, generator=torch.Generator().manual_seed(1))
+        inputs["input_features"] = torch.randn(2, model.config.num_mel_bins, 2 * model.config.max_source_positions, generator=torch.Generator().manual_seed(1)).to(model.dtype)
     elif model.config.is_encoder_decoder:
         inputs["input_ids"] = tokens.flip(0)
     with torch.no_grad():
