@@ -108,7 +108,7 @@ func anchors(t *testing.T, path string) (list []string) {
 // TestReadmeSequence runs the examples of README.md and docs/numbers.md in order, in one
 // directory with the repository's LICENSE. A stand-in has the names of the weights of MiniLM; interop runs that example
 // on the model, and that of SmolLM2. It skips examples on the hub, whose results no other
-// example needs, and of serve, which does not end. With -short, training is shorter.
+// example needs, of serve, which does not end, and of demo, which TestDemo runs. With -short, training is shorter.
 func TestReadmeSequence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test runs every example")
@@ -133,7 +133,7 @@ func TestReadmeSequence(t *testing.T) {
 	var ran []string
 	for _, example := range regexp.MustCompile(`(?m)^    \$ microscale (.*)$`).FindAllStringSubmatch(string(text), -1) {
 		line := example[1]
-		if strings.Contains(line, "hf://") || strings.Contains(line, "SmolLM2") || strings.HasPrefix(line, "serve ") {
+		if strings.Contains(line, "hf://") || strings.Contains(line, "SmolLM2") || strings.HasPrefix(line, "serve ") || strings.Contains(line, "demo/") {
 			continue
 		}
 		ran = append(ran, line)
