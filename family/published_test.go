@@ -10,7 +10,7 @@ import (
 
 // TestPublished reads the configurations of published models: what their authors wrote, with the keys that
 // they left to the defaults of the class and those that the class ignores. A model of a known family is
-// read; another is refused by its type.
+// read; another is rejected by its type.
 func TestPublished(t *testing.T) {
 	f, err := os.Open("testdata/published.jsonl")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/demo"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 )
@@ -106,9 +107,9 @@ func anchors(t *testing.T, path string) (list []string) {
 }
 
 // TestReadmeSequence runs the examples of README.md and docs/numbers.md in order, in one
-// directory with the repository's LICENSE. A stand-in has the names of the weights of MiniLM; interop runs that example
-// on the model, and that of SmolLM2. It skips examples on the hub, whose results no other
-// example needs, of serve, which does not end, and of demo, which TestDemo runs. With -short, training is shorter.
+// directory with the repository's LICENSE and the files of demo. A stand-in has the names of the weights
+// of MiniLM; interop runs that example on the model, and that of SmolLM2. It skips examples on the hub, whose results no other
+// example needs, and of serve, which does not end. With -short, training is shorter.
 func TestReadmeSequence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test runs every example")
@@ -127,20 +128,27 @@ func TestReadmeSequence(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	writeFile(t, "LICENSE", license)
+	if err := demo.Write(t.Context(), "demo"); err != nil {
+		t.Fatal(err)
+	}
 	const minilm = "all-MiniLM-L6-v2"
 	directory(t, minilm, weight{name: "encoder.layer.0.attention.self.query.weight", shape: []int64{64, 64}}, weight{name: "pooler.dense.weight", shape: []int64{64, 64}})
-	steps := regexp.MustCompile(`--steps \d+`)
+	steps, words := regexp.MustCompile(`--steps \d+`), regexp.MustCompile(`'[^']*'|\S+`)
 	var ran []string
 	for _, example := range regexp.MustCompile(`(?m)^    \$ microscale (.*)$`).FindAllStringSubmatch(string(text), -1) {
 		line := example[1]
-		if strings.Contains(line, "hf://") || strings.Contains(line, "SmolLM2") || strings.HasPrefix(line, "serve ") || strings.Contains(line, "demo/") {
+		if strings.Contains(line, "hf://") || strings.Contains(line, "SmolLM2") || strings.HasPrefix(line, "serve ") {
 			continue
 		}
 		ran = append(ran, line)
 		if !*long {
 			line = steps.ReplaceAllString(line, "--steps 3")
 		}
-		status, stdout, stderr := execute("", strings.Fields(line)...)
+		arguments := words.FindAllString(line, -1)
+		for i, a := range arguments {
+			arguments[i] = strings.Trim(a, "'")
+		}
+		status, stdout, stderr := execute("", arguments...)
 		if status != exitDone || stdout+stderr == "" || strings.Contains(stdout, "nothing was done") {
 			t.Fatalf("microscale %s: exit status %d\n%s%s", line, status, stdout, stderr)
 		}
