@@ -10,13 +10,13 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -73,8 +73,11 @@ func mutate(pkg string, o options) (survivors int, err error) {
 		all = all[:o.number]
 	}
 	start := time.Now()
-	if result, err := test(pkg, o.run, nil, 0); err != nil || result != survived {
-		return 0, errors.Join(err, fmt.Errorf("%s: its tests %s without a change", pkg, result))
+	switch result, err := test(pkg, o.run, nil, 0); {
+	case err != nil:
+		return 0, err
+	case result != survived:
+		return 0, fmt.Errorf("%s: its tests %s without a change", pkg, result)
 	}
 	limit := 5*time.Since(start) + 10*time.Second
 	counts := map[outcome]int{}
@@ -119,6 +122,9 @@ const (
 	invalid  outcome = "do not compile"
 )
 
+// testsFailed matches the line of a package whose tests ran and failed, with their time.
+var testsFailed = regexp.MustCompile(`(?m)^FAIL\t\S+\t[0-9.]+s$`)
+
 // test runs the tests of a package with a mutant, if there is one, within a limit of time. Tests that take longer
 // fail.
 func test(pkg, run string, m *mutant, limit time.Duration) (outcome, error) {
@@ -141,11 +147,14 @@ func test(pkg, run string, m *mutant, limit time.Duration) (outcome, error) {
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
-	switch {
-	case strings.Contains(string(out), "[build failed]"):
+	switch text := string(out); {
+	case err == nil:
+		return survived, nil
+	case strings.Contains(text, "[build failed]"):
 		return invalid, nil
-	case err != nil:
-		return killed, nil //nolint:nilerr // a failed test
+	case ctx.Err() != nil, testsFailed.MatchString(text):
+		return killed, nil
+	default: // such as a full disk
+		return "", fmt.Errorf("go test %s: %w: %s", pkg, err, strings.TrimSpace(text))
 	}
-	return survived, nil
 }

@@ -84,3 +84,11 @@ func TestMutate(t *testing.T) {
 		t.Errorf("the source changed: %v", err)
 	}
 }
+
+// TestNoResult: go test that cannot run is an error, not a mutant that a test noticed.
+func TestNoResult(t *testing.T) {
+	t.Setenv("GOTMPDIR", filepath.Join(t.TempDir(), "missing"))
+	if result, err := test(".", "^$", nil, 0); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("the result is %q, %v", result, err)
+	}
+}
