@@ -67,7 +67,7 @@ func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
 		}
 	}
 	if first != nil {
-		m.Problems = append(m.Problems, *first)
+		m.report(*first)
 	}
 	return nil
 }

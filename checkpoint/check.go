@@ -28,7 +28,7 @@ func (m *Model) check(k known) {
 			m.Convention.Name)
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
-		m.Problems = append(m.Problems, Problem{Mended: true,
+		m.report(Problem{Mended: true,
 			Text: fmt.Sprintf("there are %d files of weights and no %s, without which clients do not find them: fetch it again, or quantize or dequantize to have one written", n, safetensors.IndexName)})
 	}
 	m.findMissing()
@@ -37,14 +37,13 @@ func (m *Model) check(k known) {
 	}
 	m.checkIgnore(k.description)
 	m.checkTargets(k.description)
+	m.faults = nil
 	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })
 }
 
 // faulty reports whether a problem of the weight or of one of its parts is known.
 func (m *Model) faulty(weight string) bool {
-	return slices.ContainsFunc(m.Problems, func(p Problem) bool {
-		return p.Tensor == weight || slices.ContainsFunc(partSuffixes, func(suffix string) bool { return p.Tensor == partName(weight, suffix) })
-	})
+	return m.faults[weight] || len(m.faults) > 0 && slices.ContainsFunc(partSuffixes, func(suffix string) bool { return m.faults[partName(weight, suffix)] })
 }
 
 // partSuffixes are the suffixes of the parts of quantized weights in all schemes, except for
@@ -160,7 +159,7 @@ func (m *Model) checkPatterns(d description) (complete bool) {
 		for _, entry := range list.entries {
 			if err := badPattern(entry); err != nil && m.Convention.patterns == regexps {
 				complete = false
-				m.Problems = append(m.Problems, Problem{Mended: true,
+				m.report(Problem{Mended: true,
 					Text: fmt.Sprintf("%q on the %s is not a supported regular expression (%v): name the modules in its place", entry, list.name, err)})
 			}
 		}

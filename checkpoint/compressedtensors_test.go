@@ -154,7 +154,10 @@ func TestExactOrRegexp(t *testing.T) {
 // TestFaulty: a problem of a part is one of its weight, but not of a weight whose name merely
 // has the same prefix.
 func TestFaulty(t *testing.T) {
-	m := &Model{Problems: []Problem{{Tensor: "l.1.weight_global_scale"}, {Tensor: "l.22.weight"}, {Tensor: "lm_headed.weight"}, {Text: "of the whole"}}}
+	m := &Model{}
+	for _, tensor := range []string{"l.1.weight_global_scale", "l.22.weight", "lm_headed.weight", ""} {
+		m.fault(tensor, "a problem")
+	}
 	for weight, want := range map[string]bool{
 		"l.1.weight": true, "l.22.weight": true, "lm_headed.weight": true,
 		"l.2.weight": false, "l.2": false, "lm_head": false, "l.1": false, "": true,

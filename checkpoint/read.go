@@ -38,6 +38,7 @@ type Model struct {
 	planned    *string // the dtype in the configuration of a planned checkpoint; nil for one that is read
 	configured bool    // a quantization_config describes the quantized weights
 	described  description
+	faults     map[string]bool // tensors and modules of Problems, while they are looked for
 }
 
 // A Problem is a fault in the structure of a checkpoint.
@@ -268,5 +269,14 @@ func (m *Model) misread(tensor, text string, args ...any) {
 
 // fault adds a Problem.
 func (m *Model) fault(tensor, text string, args ...any) {
-	m.Problems = append(m.Problems, Problem{Tensor: tensor, Text: limits.Text(fmt.Sprintf(text, args...))})
+	m.report(Problem{Tensor: tensor, Text: limits.Text(fmt.Sprintf(text, args...))})
+}
+
+// report adds a Problem.
+func (m *Model) report(p Problem) {
+	if m.faults == nil {
+		m.faults = map[string]bool{}
+	}
+	m.Problems = append(m.Problems, p)
+	m.faults[p.Tensor] = true
 }

@@ -72,7 +72,7 @@ func (m *Model) view() {
 	}
 	for _, t := range m.viewed.Unread {
 		m.Unread = append(m.Unread, t.Type)
-		m.Problems = append(m.Problems, Problem{Tensor: t.Tensor, Text: fmt.Sprintf("its type %s is not supported: its values are unknown", t.Type)})
+		m.report(Problem{Tensor: t.Tensor, Text: fmt.Sprintf("its type %s is not supported: its values are unknown", t.Type)})
 	}
 }
 
