@@ -5,8 +5,10 @@
 DIRECTORY has config.json and model.safetensors, in the layout of
 compressed-tensors or in the plain one of this project. Written from the
 descriptions of formats and layouts, not from this project's code. OUT.json has
-of every quantized weight the SHA-256 of its decoded float32 values and their
-signal-to-noise ratio in dB: {name: {"sha256", "sqnr_db"}}.
+of every quantized weight, and of every float32 tensor that the directory has
+rounded to BF16, the SHA-256 of its float32 values and their signal-to-noise ratio in dB:
+{name: {"quantized", "sha256", "sqnr_db"}}. BF16 that is not the source rounded
+to nearest, ties to even, ends the program.
 """
 
 import hashlib
@@ -127,6 +129,16 @@ def weights(directory, tensors):
             yield weight, name, (rows, width * pack), True
 
 
+def result(got, want, quantized):
+    signal = np.square(want.astype(np.float64)).sum()
+    noise = np.square(got.astype(np.float64) - want).sum()
+    return {
+        "quantized": quantized,
+        "sha256": hashlib.sha256(got.tobytes()).hexdigest(),
+        "sqnr_db": 10 * np.log10(signal / noise),
+    }
+
+
 def main(source, directory, out):
     directory = pathlib.Path(directory)
     originals = dict(deserialize(pathlib.Path(source).read_bytes()))
@@ -135,12 +147,19 @@ def main(source, directory, out):
     for weight, name, shape, client in weights(directory, tensors):
         got = decode(tensors, weight, name, shape, client)
         assert got.dtype == np.float32 and got.shape == tuple(shape)
-        want = np.frombuffer(originals[weight]["data"], np.float32).reshape(shape).astype(np.float64)
-        noise = np.sum(np.square(got.astype(np.float64) - want))
-        results[weight] = {
-            "sha256": hashlib.sha256(got.tobytes()).hexdigest(),
-            "sqnr_db": 10 * np.log10(np.sum(np.square(want)) / noise),
-        }
+        want = np.frombuffer(originals[weight]["data"], np.float32).reshape(shape)
+        results[weight] = result(got, want, True)
+    for name, original in originals.items():
+        if original["dtype"] != "F32" or tensors.get(name, original)["dtype"] != "BF16":
+            continue
+        want = np.frombuffer(original["data"], np.float32)
+        bits = want.view(np.uint32)
+        rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+        stored = np.frombuffer(tensors[name]["data"], np.uint16)
+        assert np.array_equal(stored, rounded), name
+        got = (stored.astype(np.uint32) << 16).view(np.float32)
+        if not np.array_equal(got, want):
+            results[name] = result(got, want, False)
     pathlib.Path(out).write_text(json.dumps(results))
 
 

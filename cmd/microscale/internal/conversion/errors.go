@@ -30,7 +30,7 @@ const gainTitle = "gain dB"
 var errorColumns = []errorColumn{
 	{show.Left("weight"), 0, func(g *group) string { return show.Printable(g.name) }},
 	{show.Right("n"), 0, func(g *group) string { return strconv.Itoa(len(g.members)) }},
-	{show.Right("shape"), 4, func(g *group) string { return fmt.Sprintf("%d×%d", g.members[0].Rows, g.members[0].Cols) }},
+	{show.Right("shape"), 4, (*group).shape},
 	{show.Left("format"), 0, func(g *group) string { return g.members[0].Format }},
 	{show.Right("SQNR dB"), 0, (*group).sqnr},
 	{show.Right(gainTitle), 0, (*group).gain},
@@ -50,9 +50,11 @@ var errorColumns = []errorColumn{
 }
 
 // printErrors prints the error table, a row for each group, or for each weight with
-// each. Without each, exact copies share the footer.
+// each. Without each, the footer has exact copies, and one row for all that is rounded
+// beside blocks.
 func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 	groups, exact := grouped(results, each), 0
+	var rounded []*group
 	if !each {
 		groups = slices.DeleteFunc(groups, func(g *group) bool {
 			if !g.exact() {
@@ -61,6 +63,7 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 			exact += len(g.members)
 			return true
 		})
+		groups, rounded = foldRounded(groups)
 	}
 	if len(groups) == 0 {
 		_, err := fmt.Fprintln(w, allExact(exact))
@@ -78,14 +81,19 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 			}
 		}
 		t := show.NewTable(columns...)
-		for _, g := range groups {
-			var row table.Row
+		row := func(g *group) (row table.Row) {
 			for _, c := range all {
 				if c.spare <= most {
 					row = append(row, c.text(g))
 				}
 			}
-			t.AppendRow(row)
+			return row
+		}
+		for _, g := range groups {
+			t.AppendRow(row(g))
+		}
+		for _, g := range rounded {
+			t.AppendFooter(row(g))
 		}
 		if exact > 0 {
 			t.AppendFooter(table.Row{"exact copies", exact})

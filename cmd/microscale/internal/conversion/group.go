@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -15,6 +16,7 @@ import (
 type group struct {
 	name    string
 	members []verify.Tensor
+	mixed   bool // of several shapes
 }
 
 // A groupKey identifies a group.
@@ -49,6 +51,33 @@ func grouped(results []verify.Tensor, each bool) []*group {
 		g.members = append(g.members, t)
 	}
 	return groups
+}
+
+// foldRounded joins the groups of formats without scales, one for each format, if there are blocks
+// beside them: what clients want in BF16 for a source in F32.
+func foldRounded(groups []*group) (blocks, rounded []*group) {
+	for _, g := range groups {
+		format := g.members[0].Format
+		if f, err := quant.Lookup(format); err == nil && f.Scaled() {
+			blocks = append(blocks, g)
+		} else if i := slices.IndexFunc(rounded, func(r *group) bool { return r.members[0].Format == format }); i >= 0 {
+			rounded[i].members = append(rounded[i].members, g.members...)
+		} else {
+			rounded = append(rounded, &group{name: "rounded", members: slices.Clone(g.members), mixed: true})
+		}
+	}
+	if len(blocks) == 0 {
+		return groups, nil
+	}
+	return blocks, rounded
+}
+
+// shape returns the text of the shape of each weight, "" if they differ.
+func (g *group) shape() string {
+	if g.mixed {
+		return ""
+	}
+	return fmt.Sprintf("%d×%d", g.members[0].Rows, g.members[0].Cols)
 }
 
 // gain returns the text of the mean SQNR gain of a scale search.
