@@ -23,6 +23,10 @@ type Request struct {
 	Logprob     bool // compute the Logprobs of the generated tokens
 	ScorePrompt bool // compute those of the tokens of the prompt, too
 	PromptOnly  bool // generate nothing
+
+	// Message: the answer is a message of a conversation. Its reasoning is separate, and stop strings concern only the
+	// rest. Otherwise the answer continues the text of the prompt.
+	Message bool
 }
 
 // A Finish is the reason for the end of an answer, as OpenAI's API names it. The answer has not ended if it
@@ -52,13 +56,14 @@ type Answer struct {
 	read       int           // tokens of the prompt computed
 	steps      int           // other than those of the prompt
 
-	model   *Model
-	context *Context
-	request Request
-	pending []int32 // tokens to compute
-	sampler *sampling.Sampler
-	stream  *tokenizer.Stream
-	stopper stopper
+	model     *Model
+	context   *Context
+	request   Request
+	pending   []int32 // tokens to compute
+	sampler   *sampling.Sampler
+	stream    *tokenizer.Stream
+	stopper   stopper
+	separator separator // nil: all is text
 }
 
 // Begin prepares an answer in a context, which no other answer may use until the end. Step computes it.
@@ -88,6 +93,11 @@ func (m *Model) Begin(c *Context, r Request) (*Answer, error) {
 		PromptTokens: len(r.Prompt), model: m, context: c, request: r, sampler: sampler,
 		stream: m.Text.Tokenizer.Stream(true), stopper: stopper{stops: r.Stop},
 	}
+	if r.Message {
+		a.separator = m.Text.separator(r.Prompt)
+	} else {
+		a.stream = m.Text.Continue(r.Prompt)
+	}
 	if r.ScorePrompt { // every position computes logits
 		c.truncate(0)
 		a.PromptLogprobs = []Logprob{{Token: r.Prompt[0], Value: math.NaN()}}
@@ -116,10 +126,10 @@ func (e *NoSuchToken) Error() string {
 	return fmt.Sprintf("token %d of the prompt is %d, but the model has tokens 0 to %d: leave it out", e.Index, e.Token, e.Vocabulary-1)
 }
 
-// Step computes one forward pass, and returns the text that it adds to the answer. The answer has
+// Step computes one forward pass, and returns what it adds to the answer. The answer has
 // ended when Finish is not empty. After an error, which may be that of ctx, the context can be used
 // for other answers.
-func (a *Answer) Step(ctx context.Context) (text string, err error) {
+func (a *Answer) Step(ctx context.Context) (p Part, err error) {
 	start := time.Now()
 	spent, count := a.counters()
 	defer func() { *spent += time.Since(start) }()
@@ -130,61 +140,87 @@ func (a *Answer) Step(ctx context.Context) (text string, err error) {
 	}
 	logits, err := advance(ctx, chunk)
 	if err != nil {
-		return "", err
+		return p, err
 	}
 	*count += len(chunk)
 	if a.pending = a.pending[len(chunk):]; len(a.pending) > 0 {
-		return "", nil
+		return p, nil
 	}
 	return a.next(logits)
 }
 
-// next draws a token and returns the text that it adds.
-func (a *Answer) next(logits []float32) (text string, err error) {
+// next draws a token and returns what it adds.
+func (a *Answer) next(logits []float32) (p Part, err error) {
 	t := a.model.Text
 	if a.request.PromptOnly {
 		a.Finish = Length
-		return "", nil
+		return p, nil
 	}
 	all := logits
 	logits = logits[:min(len(logits), t.Tokenizer.Size())] // models may have more logits than tokens
 	token, err := a.sampler.Next(logits, a.context.tokens)
 	if err != nil {
-		return "", err
+		return p, err
 	}
 	if a.request.Logprob {
 		a.Logprobs = append(a.Logprobs, logprob(all, t.Tokenizer.Size(), token, a.request.Logprobs))
 	}
 	if slices.Contains(t.Stop, token) {
-		return a.end(Stopped), nil
+		return a.end(p, Stopped), nil
 	}
 	a.Tokens++
-	text, err = a.stream.Next(uint32(token))
+	p, err = a.decode(uint32(token))
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	text, stopped := a.stopper.next(text)
+	text, stopped := a.stopper.next(p.Text)
+	p.Text = text
 	switch {
 	case stopped:
 		a.Finish = Stopped
 	case a.Tokens == a.request.MaxTokens || a.context.full():
-		text += a.end(Length)
+		p = a.end(p, Length)
 		a.Full = a.Finish == Length && a.Tokens != a.request.MaxTokens
 	default:
 		a.pending = append(a.pending[:0:0], token)
 	}
-	return text, nil
+	return p, nil
 }
 
-// end finishes the answer and returns the text that was held back.
-func (a *Answer) end(f Finish) string {
+// decode returns what a token adds, before stop strings.
+func (a *Answer) decode(token uint32) (p Part, err error) {
+	t := a.model.Text.Tokenizer
+	if a.separator != nil && t.IsSpecial(token) {
+		name, err := t.Token(token)
+		return a.separator.next(name, a.stream.End()), err
+	}
+	text, err := a.stream.Next(token)
+	return a.separate(text), err
+}
+
+// separate returns the parts of a text.
+func (a *Answer) separate(text string) Part {
+	if a.separator == nil {
+		return Part{Text: text}
+	}
+	return a.separator.next("", text)
+}
+
+// end finishes the answer and returns the last part with what was held back.
+func (a *Answer) end(last Part, f Finish) Part {
 	a.Finish = f
-	text, stopped := a.stopper.next(a.stream.End())
+	p := a.separate(a.stream.End())
+	if a.separator != nil {
+		held := a.separator.end()
+		p.Reasoning, p.Text = p.Reasoning+held.Reasoning, p.Text+held.Text
+	}
+	text, stopped := a.stopper.next(p.Text)
 	if stopped {
 		a.Finish = Stopped
-		return text
+	} else {
+		text += a.stopper.end()
 	}
-	return text + a.stopper.end()
+	return Part{last.Reasoning + p.Reasoning, last.Text + text}
 }
 
 // A Rate is a number of computed tokens and the time that they took.
@@ -213,17 +249,17 @@ func (a *Answer) Rates() (prompt, answer Rate) {
 	return Rate{a.read, a.PromptTime}, Rate{a.steps, a.Time}
 }
 
-// Write runs the answer to its end, and passes its text to write.
-func (a *Answer) Write(ctx context.Context, write func(text string) error) error {
+// Write runs the answer to its end, and passes its parts to write.
+func (a *Answer) Write(ctx context.Context, write func(Part) error) error {
 	for a.Finish == "" {
-		text, err := a.Step(ctx)
+		p, err := a.Step(ctx)
 		if err != nil {
 			return err
 		}
-		if text == "" {
+		if p == (Part{}) {
 			continue
 		}
-		if err := write(text); err != nil {
+		if err := write(p); err != nil {
 			return err
 		}
 	}

@@ -12,10 +12,10 @@ func (a *Answer) Single() bool {
 	return len(a.pending) == 1 && (a.Tokens > 0 || !a.request.ScorePrompt)
 }
 
-// A Step is what one pass added to an answer.
+// A Step is the result of one pass of an answer.
 type Step struct {
-	Text string
-	Err  error
+	Part
+	Err error
 }
 
 // StepEach is Step for several answers of the model whose next passes are Single. They read the
@@ -38,7 +38,7 @@ func (m *Model) StepEach(ctx context.Context, answers []*Answer) []Step {
 		*count++
 		a.context.tokens = append(a.context.tokens, tokens[i])
 		a.pending = a.pending[1:]
-		steps[i].Text, steps[i].Err = a.next(logits.Row(i))
+		steps[i].Part, steps[i].Err = a.next(logits.Row(i))
 		*spent += time.Since(start)
 	}
 	return steps

@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = a.Write(context.Background(), func(string) error { return nil })
+	err = a.Write(context.Background(), func(generation.Part) error { return nil })
 	fmt.Println(a.PromptTokens, a.Tokens, a.Finish, err)
 	// Output: 4 8 length <nil>
 }

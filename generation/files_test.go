@@ -22,7 +22,7 @@ func TestReadText(t *testing.T) {
 		files map[string]string
 		want  Text
 	}{
-		"least": {nil, Text{Stop: []int32{4}}},
+		"least": {nil, Text{Stop: []int32{3, 4}}},
 		"strings": {map[string]string{
 			"tokenizer_config.json": `{"chat_template": "T", "bos_token": "<s>", "eos_token": "</s>"}`,
 			"config.json":           `{"eos_token_id": 1, "rope": Infinity}`,
@@ -35,7 +35,7 @@ func TestReadText(t *testing.T) {
 		"file": {map[string]string{
 			"tokenizer_config.json": `{"chat_template": "T"}`,
 			"chat_template.jinja":   "J",
-		}, Text{Template: "J", Stop: []int32{4}}},
+		}, Text{Template: "J", Stop: []int32{3, 4}}},
 	} {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"tokenizer.json": smallTokenizer})
@@ -45,7 +45,7 @@ func TestReadText(t *testing.T) {
 			t.Errorf("%s: got %+v (%v), want %+v", name, got, err, c.want)
 		}
 	}
-	if got := readNotes(t, nil); !strings.Contains(got, "declares no eos_token_id. Answers end at <|im_end|>, a guess") {
+	if got := readNotes(t, nil); !strings.Contains(got, "declares no eos_token_id. Answers end at <|im_end|>, </s>, a guess") {
 		t.Errorf("nothing declared: got notes %q", got)
 	}
 	if got := readNotes(t, map[string]string{"config.json": `{"eos_token_id": 3}`}); got != "" {

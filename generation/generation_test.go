@@ -47,7 +47,7 @@ func write(t *testing.T, m *Model, c *Context, r Request) (string, *Answer) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := a.Write(t.Context(), func(part string) error { text.WriteString(part); return nil }); err != nil {
+	if err := a.Write(t.Context(), func(p Part) error { text.WriteString(p.Text); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return text.String(), a
@@ -184,7 +184,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = a.Write(ctx, func(string) error {
+	err = a.Write(ctx, func(Part) error {
 		if n++; n == 2 {
 			cancel()
 		}
@@ -198,7 +198,7 @@ func TestErrors(t *testing.T) {
 	}
 	broken := errors.New("broken pipe")
 	a, _ = m.Begin(c, r)
-	if err := a.Write(t.Context(), func(string) error { return broken }); err != broken {
+	if err := a.Write(t.Context(), func(Part) error { return broken }); err != broken {
 		t.Errorf("failed write: got %v", err)
 	}
 	if _, err := m.NewContext(1201, 1); err == nil {

@@ -24,11 +24,7 @@ func (s *stopper) next(text string) (out string, stopped bool) {
 	}
 	keep := 0
 	for _, stop := range s.stops {
-		for n := min(len(stop)-1, len(s.held)); n > keep; n-- {
-			if strings.HasPrefix(stop, s.held[len(s.held)-n:]) {
-				keep = n
-			}
-		}
+		keep = max(keep, partial(s.held, stop))
 	}
 	out, s.held = s.held[:len(s.held)-keep], s.held[len(s.held)-keep:]
 	return out, false
@@ -39,4 +35,14 @@ func (s *stopper) end() string {
 	out := s.held
 	s.held = ""
 	return out
+}
+
+// partial returns the length of the longest end of a text that begins a stop string, but is not all of it.
+func partial(text, stop string) int {
+	for n := min(len(stop)-1, len(text)); n > 0; n-- {
+		if strings.HasPrefix(stop, text[len(text)-n:]) {
+			return n
+		}
+	}
+	return 0
 }

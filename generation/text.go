@@ -45,19 +45,6 @@ func (t *Text) CheckSize(text string) error {
 	return nil
 }
 
-// endNames are tokens that end a message in the chat formats of model families. They count only if the
-// files of a model declare no end.
-var endNames = []string{
-	"<|im_end|>",               // ChatML: Qwen, SmolLM
-	"<|eot_id|>", "<|eom_id|>", // Llama 3
-	"<end_of_turn>",          // Gemma
-	"<|return|>", "<|call|>", // gpt-oss
-	"<|end|>",                          // Phi-3; in gpt-oss the end of a channel
-	"<|endoftext|>", "<|end_of_text|>", // GPT-2, Llama 3, Granite
-	"<|end_of_turn|>", "<｜end▁of▁sentence｜>", // OpenChat, DeepSeek
-	"<|user|>", // GLM, Phi: the next message
-}
-
 // addStops adds tokens that end answers, without duplicates.
 func (t *Text) addStops(ids ...int32) {
 	t.Stop = append(t.Stop, ids...)
@@ -68,14 +55,10 @@ func (t *Text) addStops(ids ...int32) {
 // guessStops takes the ends of answers by their names, for models that declare none.
 func (t *Text) guessStops() {
 	var names []string
-	for _, name := range endNames {
-		if name == "<|end|>" && len(names) > 0 && names[len(names)-1] == "<|call|>" {
-			continue
-		}
-		if id, ok := t.Tokenizer.ID(name); ok && t.Tokenizer.IsSpecial(id) {
-			t.addStops(int32(id))
-			names = append(names, name)
-		}
+	for _, id := range t.Tokenizer.GuessEnds() {
+		t.addStops(int32(id))
+		name, _ := t.Tokenizer.Token(id) // a token of its own
+		names = append(names, name)
 	}
 	if len(names) > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("The model declares no eos_token_id. Answers end at %s, a guess by name.", strings.Join(names, ", ")))
@@ -93,6 +76,19 @@ func (t *Text) Completion(text string) []int32 {
 		return []int32{int32(id)}
 	}
 	return t.Encode("\n")
+}
+
+// Continue returns a decoder of a text that continues that of a prompt. The first space of SentencePiece's words belongs
+// to the text, unless the prompt has none.
+func (t *Text) Continue(prompt []int32) *tokenizer.Stream {
+	stream := t.Tokenizer.Stream(true)
+	for _, id := range prompt {
+		text, _ := stream.Next(uint32(id)) // a token that only the model has is no text
+		if text+stream.End() != "" {
+			break
+		}
+	}
+	return stream
 }
 
 // Encode returns the tokens of a text that holds its special tokens, as chat templates write it.

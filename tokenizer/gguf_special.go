@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Names of special tokens in the keys tokenizer.ggml.NAME_token_id.
@@ -43,50 +42,6 @@ func (v *vocabulary) kind(id uint32) int32 {
 		return normalType
 	}
 	return v.types[id]
-}
-
-// endTokens are the texts of tokens that end an answer. GGUF files name at most one end of a text and one of
-// a message, so llama.cpp goes by this list, too (src/llama-vocab.cpp).
-var endTokens = []string{
-	"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>", "<|endoftext|>", "</s>",
-	"<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-	"<｜end▁of▁sentence｜>", "[e~[", "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
-	"<REPO>", "<reponame>", "<|file_sep|>",
-}
-
-// partOfMessage returns tokens of the list that other tokens of the vocabulary show to be parts of a message or of text.
-func partOfMessage(has func(token string) bool) string {
-	switch {
-	case has("<|end|>") && (has("<|return|>") && has("<|call|>") || has("<|flush|>") && (has("<|call|>") || has("<|calls|>"))):
-		return "<|end|>" // gpt-oss, Solar: it ends a channel
-	case has("<|tool_response>"), has("<|plamo:eos|>"):
-		return "</s>" // Gemma 4, PLaMo: it is text
-	}
-	return ""
-}
-
-// endIDs returns the tokens that end an answer: those that the file names, and those of endTokens. One that
-// the file types as text is among them only if its chat template writes it. llama.cpp takes all of them,
-// also HTML's </s> in the vocabulary of Qwen.
-func (v *vocabulary) endIDs() (ids []uint32) {
-	byText := map[string]uint32{}
-	for id, token := range v.tokens {
-		byText[token] = uint32(id)
-	}
-	part := partOfMessage(func(token string) bool { _, ok := byText[token]; return ok })
-	for _, token := range endTokens {
-		id, ok := byText[token]
-		if ok && token != part && (v.kind(id) != normalType || strings.Contains(v.chatTemplate, token)) {
-			ids = append(ids, id)
-		}
-	}
-	for _, name := range []string{eosName, eotName, eomName} {
-		if id, ok := v.id(name); ok && (v.ids[name] != nil || v.model == sentencePieceModel) {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
 }
 
 // retype gives the ends of answers the type of special tokens.

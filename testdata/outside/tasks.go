@@ -159,8 +159,8 @@ func generate(dir string) error {
 		return err
 	}
 	var text strings.Builder
-	err = a.Write(context.Background(), func(part string) error {
-		text.WriteString(part)
+	err = a.Write(context.Background(), func(part generation.Part) error {
+		text.WriteString(part.Text)
 		return nil
 	})
 	fmt.Println("generated", a.Tokens, "tokens,", a.Finish == generation.Length, text.Len() > 0)

@@ -93,33 +93,40 @@ func (c *Console) checkSystem() error {
 	return nil
 }
 
-// answer writes one answer to messages. On error, text holds what was written.
-func (c *Console) answer(ctx context.Context, messages []chat.Message, write func(string) error) (text string, a *generation.Answer, err error) {
+// answer writes one answer to messages. On error, whole holds what was written.
+func (c *Console) answer(ctx context.Context, messages []chat.Message, write func(generation.Part) error) (whole generation.Part, a *generation.Answer, err error) {
 	prompt, err := c.prompt(ctx, messages)
 	if err != nil {
-		return "", nil, err
+		return whole, nil, err
 	}
-	a, err = c.Model.Begin(c.context, generation.Request{Prompt: prompt, MaxTokens: c.MaxTokens, Sampling: c.Sampling})
+	a, err = c.Model.Begin(c.context, generation.Request{Prompt: prompt, MaxTokens: c.MaxTokens, Sampling: c.Sampling, Message: c.chats()})
 	if err != nil {
-		return "", nil, err
+		return whole, nil, err
 	}
-	var whole strings.Builder
-	err = a.Write(ctx, func(part string) error {
-		whole.WriteString(part)
-		return write(part)
+	var reasoning, text strings.Builder
+	err = a.Write(ctx, func(p generation.Part) error {
+		reasoning.WriteString(p.Reasoning)
+		text.WriteString(p.Text)
+		return write(p)
 	})
 	c.total.add(a)
-	return whole.String(), a, err
+	return generation.Part{Reasoning: reasoning.String(), Text: text.String()}, a, err
 }
 
-// print writes one answer to Out.
+// print writes one answer to Out, and its reasoning to Log.
 func (c *Console) print(ctx context.Context, messages []chat.Message) (text string, a *generation.Answer, err error) {
 	out := show.TextWriter{W: c.Out, Escape: show.IsTerminal(c.Out)}
-	text, a, err = c.answer(ctx, messages, func(part string) error {
-		out.Write([]byte(part))
+	thinking := reasoningWriter{text: show.TextWriter{W: c.Log, Escape: show.IsTerminal(c.Log)}}
+	whole, a, err := c.answer(ctx, messages, func(p generation.Part) error {
+		thinking.write(p.Reasoning)
+		if p.Text != "" {
+			thinking.end()
+			out.Write([]byte(p.Text))
+		}
 		return out.Err
 	})
-	if text != "" {
+	thinking.end()
+	if text = whole.Text; text != "" {
 		out.End()
 	}
 	if a != nil && a.Full {
@@ -160,6 +167,7 @@ type Document struct {
 	Model           string            `json:"model"`
 	System          string            `json:"system,omitempty"`
 	Prompt          string            `json:"prompt"`
+	Reasoning       string            `json:"reasoning,omitempty"`
 	Text            string            `json:"text"`
 	FinishReason    generation.Finish `json:"finish_reason"`
 	Context         int               `json:"context"`
@@ -181,14 +189,14 @@ func (c *Console) Describe(ctx context.Context, prompt string) error {
 	if err := errors.Join(c.checkSystem(), c.open()); err != nil {
 		return err
 	}
-	text, a, err := c.answer(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}), func(string) error { return nil })
+	whole, a, err := c.answer(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}), func(generation.Part) error { return nil })
 	if err != nil {
 		return interrupted(err, a)
 	}
 	o := c.Sampling
 	_, rate := a.Rates()
 	return show.PrintJSON(c.Out, Document{
-		Model: c.Model.Name, System: c.System, Prompt: prompt, Text: text, FinishReason: a.Finish, Context: c.Model.Positions(c.Positions),
+		Model: c.Model.Name, System: c.System, Prompt: prompt, Reasoning: whole.Reasoning, Text: whole.Text, FinishReason: a.Finish, Context: c.Model.Positions(c.Positions),
 		Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, Seed: o.Seed,
 		PromptTokens: a.PromptTokens, PromptSeconds: a.PromptTime.Seconds(), Tokens: a.Tokens, Seconds: a.Time.Seconds(), TokensPerSecond: show.Number(rate.PerSecond()),
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/generation"
 	"github.com/microscale-go/microscale/generation/sampling"
@@ -71,6 +72,44 @@ func TestOnce(t *testing.T) {
 	}
 	if len(texts) != 3 {
 		t.Errorf("got %d texts of three prompts: %v", len(texts), texts)
+	}
+}
+
+// TestReasoning checks that reasoning is apart from the answer: between lines on the log, and a member of the document.
+func TestReasoning(t *testing.T) {
+	c, out, log := newConsole(t, "{{ messages[0].content.split('</think>')[-1] }}<think>") // the random model does not end it
+	if err := c.Once(t.Context(), "Hi"); err != nil {
+		t.Fatal(err)
+	}
+	reasoning, ok := strings.CutPrefix(log.String(), "Reasoning:\n")
+	reasoning, rates, found := strings.Cut(reasoning, "\nAnswer:\n")
+	if out.String() != "" || !ok || !found || reasoning == "" || !strings.HasPrefix(rates, "prompt: ") {
+		t.Errorf("got the text %q, the log %q", out, log)
+	}
+	out.Reset()
+	if err := c.Describe(t.Context(), "Hi"); err != nil {
+		t.Fatal(err)
+	}
+	var d Document
+	if err := json.Unmarshal(out.Bytes(), &d); err != nil || d.Text != "" || d.Reasoning != reasoning {
+		t.Errorf("got %+v, %v, want the reasoning %q", d, err, reasoning)
+	}
+	c.Complete = true
+	out.Reset()
+	if err := c.Once(t.Context(), "Hi<think>"); err != nil || out.String() == "" {
+		t.Errorf("a completion has all as text: got %q, %v", out, err)
+	}
+	var terminal strings.Builder
+	w := reasoningWriter{text: show.TextWriter{W: &terminal, Escape: true}}
+	w.write("")
+	w.end()
+	for _, part := range []string{"a", "\x1b", "b"} {
+		w.write(part)
+	}
+	w.end()
+	w.end()
+	if got := terminal.String(); got != "\x1b[2ma\\x1bb\n\x1b[22m" {
+		t.Errorf("at a terminal: got %q", got)
 	}
 }
 

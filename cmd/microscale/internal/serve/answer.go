@@ -47,19 +47,19 @@ type usage struct {
 type endpoint interface {
 	prefix() string // of ids
 	prompts(ctx context.Context, q *request, t *generation.Text) ([]prompt, error)
-	minTokens() int                                  // minimum of max_tokens
-	set(q *request, r *generation.Request) error     // sets what differs between endpoints
-	object(part bool) string                         //
-	whole(t *generation.Text, q *request, o one) any // the choice of an answer
-	first() any                                      // the choice before the parts of an answer, or nil
-	part(text string, f *generation.Finish) any      // the choice of a part of an answer
+	minTokens() int                                   // minimum of max_tokens
+	set(q *request, r *generation.Request) error      // sets what differs between endpoints
+	object(part bool) string                          //
+	whole(t *generation.Text, q *request, o one) any  // the choice of an answer
+	first() any                                       // the choice before the parts of an answer, or nil
+	part(p generation.Part, f *generation.Finish) any // the choice of a part of an answer
 }
 
 // one is the answer to one prompt of a request.
 type one struct {
 	index  int
 	prompt prompt
-	text   string
+	generation.Part
 	*generation.Answer
 }
 
@@ -74,8 +74,9 @@ type chatChoice struct {
 }
 
 type chatMessage struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role      string  `json:"role,omitempty"`
+	Reasoning *string `json:"reasoning_content,omitempty"` // as DeepSeek's API names it
+	Content   *string `json:"content,omitempty"`
 }
 
 func (chatEndpoint) prefix() string { return "chatcmpl-" }
@@ -89,6 +90,7 @@ func (chatEndpoint) minTokens() int { return 1 }
 func (chatEndpoint) set(q *request, r *generation.Request) error {
 	top := 0
 	override(&top, q.TopLogprobs)
+	r.Message = true
 	r.Logprob = q.Logprobs != nil && q.Logprobs.wanted
 	switch {
 	case q.Echo:
@@ -121,7 +123,7 @@ func (chatEndpoint) object(part bool) string {
 }
 
 func (chatEndpoint) whole(t *generation.Text, q *request, o one) any {
-	c := chatChoice{Index: o.index, Message: &chatMessage{Role: "assistant", Content: &o.text}, Finish: &o.Finish}
+	c := chatChoice{Index: o.index, Message: &chatMessage{Role: "assistant", Reasoning: some(o.Reasoning), Content: &o.Text}, Finish: &o.Finish}
 	if q.Logprobs != nil && q.Logprobs.wanted {
 		c.Logprobs = chatLogprobsOf(t, o.Logprobs)
 	}
@@ -133,12 +135,16 @@ func (chatEndpoint) first() any {
 	return chatChoice{Delta: &chatMessage{Role: "assistant", Content: &empty}}
 }
 
-func (chatEndpoint) part(text string, f *generation.Finish) any {
-	c := chatChoice{Delta: &chatMessage{}, Finish: f}
-	if text != "" {
-		c.Delta.Content = &text
+func (chatEndpoint) part(p generation.Part, f *generation.Finish) any {
+	return chatChoice{Delta: &chatMessage{Reasoning: some(p.Reasoning), Content: some(p.Text)}, Finish: f}
+}
+
+// some returns a text, or nil if it is empty.
+func some(text string) *string {
+	if text == "" {
+		return nil
 	}
-	return c
+	return &text
 }
 
 type textEndpoint struct{}
@@ -176,20 +182,20 @@ func (textEndpoint) set(q *request, r *generation.Request) error {
 func (textEndpoint) object(bool) string { return "text_completion" }
 
 func (textEndpoint) whole(t *generation.Text, q *request, o one) any {
-	c := textChoice{Index: o.index, Text: o.text, Finish: &o.Finish}
+	c := textChoice{Index: o.index, Text: o.Text, Finish: &o.Finish}
 	if q.Echo {
 		c.Text = o.prompt.text + c.Text
 	}
 	if q.Logprobs != nil && q.Logprobs.wanted {
-		c.Logprobs = textLogprobsOf(t, o.PromptLogprobs, o.Logprobs)
+		c.Logprobs = textLogprobsOf(t, o.prompt, o.PromptLogprobs, o.Logprobs)
 	}
 	return c
 }
 
 func (textEndpoint) first() any { return nil }
 
-func (textEndpoint) part(text string, f *generation.Finish) any {
-	return textChoice{Text: text, Finish: f}
+func (textEndpoint) part(p generation.Part, f *generation.Finish) any {
+	return textChoice{Text: p.Text, Finish: f}
 }
 
 // random returns random bits for ids and seeds.
@@ -213,6 +219,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *requestBody) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return &apiError{status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("Content-Encoding %.40q is not supported: send the request without it", encoding)}
+	}
+	if r.ContentLength > maxBody {
+		return tooLarge(maxBody)
 	}
 	data, err := readBody(w, b, s.readTime())
 	if err != nil {
@@ -293,29 +302,30 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, e endpoint, q *r
 		if err != nil {
 			return err
 		}
-		text, err := s.text(r.Context(), a)
+		all, err := s.whole(r.Context(), a)
 		if err != nil {
 			return err
 		}
-		form.Choices = append(form.Choices, e.whole(&s.model.Text, q, one{i, p, text, a}))
+		form.Choices = append(form.Choices, e.whole(&s.model.Text, q, one{i, p, all, a}))
 		form.Usage.add(a)
 	}
 	writeJSON(w, form)
 	return nil
 }
 
-// text computes an answer to its end, and returns its text.
-func (s *Server) text(ctx context.Context, a *generation.Answer) (string, error) {
+// whole computes an answer to its end, and returns it as one part.
+func (s *Server) whole(ctx context.Context, a *generation.Answer) (generation.Part, error) {
 	defer s.batch.leave(a)
-	var text strings.Builder
+	var reasoning, text strings.Builder
 	for a.Finish == "" {
 		part, err := s.step(ctx, a)
 		if err != nil {
-			return "", err
+			return generation.Part{}, err
 		}
-		text.WriteString(part)
+		reasoning.WriteString(part.Reasoning)
+		text.WriteString(part.Text)
 	}
-	return text.String(), nil
+	return generation.Part{Reasoning: reasoning.String(), Text: text.String()}, nil
 }
 
 // add adds the tokens of an answer.
@@ -338,16 +348,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, e endpoint, form
 		send(first)
 	}
 	for a.Finish == "" && events.err == nil {
-		text, err := s.step(r.Context(), a)
+		p, err := s.step(r.Context(), a)
 		if err != nil {
 			events.send(map[string]*apiError{"error": asAPI(err).typed()})
 			return
 		}
-		if text != "" {
-			send(e.part(text, nil))
+		if p != (generation.Part{}) {
+			send(e.part(p, nil))
 		}
 	}
-	send(e.part("", &a.Finish))
+	send(e.part(generation.Part{}, &a.Finish))
 	if withUsage {
 		form.Usage = &usage{}
 		form.Usage.add(a)

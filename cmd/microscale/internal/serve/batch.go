@@ -20,6 +20,7 @@ type batch struct {
 	waiting []*ticket
 	active  map[*generation.Answer]bool // answers that asked before and have not ended
 	arrived chan struct{}               // holds an element after a ticket was added
+	wait    time.Duration               // of gather
 }
 
 // A ticket is an answer that waits for a pass.
@@ -29,7 +30,7 @@ type ticket struct {
 }
 
 func newBatch() *batch {
-	return &batch{active: map[*generation.Answer]bool{}, arrived: make(chan struct{}, 1)}
+	return &batch{active: map[*generation.Answer]bool{}, arrived: make(chan struct{}, 1), wait: gatherTime}
 }
 
 // add queues an answer.
@@ -69,7 +70,7 @@ func (b *batch) leave(a *generation.Answer) {
 // gather returns the tickets of the next pass. It waits a little for active answers that are between
 // two passes, because they would need a separate pass.
 func (b *batch) gather() []*ticket {
-	late := time.NewTimer(gatherTime)
+	late := time.NewTimer(b.wait)
 	defer late.Stop()
 	for waits := true; ; {
 		b.mutex.Lock()
@@ -90,10 +91,10 @@ func (b *batch) gather() []*ticket {
 
 // step computes the next pass of an answer: alone if it is a part of a prompt, otherwise together with
 // other answers that wait.
-func (s *Server) step(ctx context.Context, a *generation.Answer) (string, error) {
+func (s *Server) step(ctx context.Context, a *generation.Answer) (p generation.Part, err error) {
 	if !a.Single() {
 		if err := s.begin(ctx); err != nil {
-			return "", err
+			return p, err
 		}
 		defer s.end()
 		return a.Step(ctx)
@@ -102,15 +103,15 @@ func (s *Server) step(ctx context.Context, a *generation.Answer) (string, error)
 	for {
 		select {
 		case step := <-t.done:
-			return step.Text, step.Err
+			return step.Part, step.Err
 		case s.turn <- struct{}{}:
 			s.compute(t)
 		case <-ctx.Done():
 			if s.batch.withdraw(t) {
-				return "", ctx.Err()
+				return p, ctx.Err()
 			}
 			step := <-t.done // its pass runs
-			return step.Text, step.Err
+			return step.Part, step.Err
 		}
 	}
 }

@@ -46,6 +46,16 @@ func TestGather(t *testing.T) {
 	if alone := b.gather(); len(alone) != 1 {
 		t.Errorf("%d tickets after a wait", len(alone))
 	}
+	for _, wait := range []time.Duration{time.Minute, 0} {
+		b.wait = wait
+		first := b.add(tickets[9].answer)
+		time.AfterFunc(10*time.Millisecond, func() { b.add(other) })
+		start := time.Now()
+		got := b.gather()
+		if together := wait > 0; got[0] != first || (len(got) == 2) != together || together && time.Since(start) > wait/2 {
+			t.Errorf("waiting for at most %v: %d tickets after %v", wait, len(got), time.Since(start))
+		}
+	}
 }
 
 // TestTogether checks that answers that run together share passes, and have the text that each has

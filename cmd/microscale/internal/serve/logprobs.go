@@ -58,19 +58,22 @@ func tokenText(t *generation.Text, token int32) string {
 	return text
 }
 
-// textLogprobsOf returns the log probabilities of the tokens of a prompt and those of the answer. Offsets are those in
-// the text of each, which a stream decodes.
-func textLogprobsOf(t *generation.Text, prompt, answer []generation.Logprob) *textLogprobs {
+// textLogprobsOf returns the log probabilities of the tokens of a prompt, if there are any, and those of the answer. Offsets
+// are those in the text of the choice, where special tokens of the answer and those before a text are nothing.
+func textLogprobsOf(t *generation.Text, asked prompt, prompt, answer []generation.Logprob) *textLogprobs {
 	l, at := &textLogprobs{Tokens: []string{}, Logprobs: []*float64{}, Top: []map[string]float64{}, Offsets: []int{}}, 0
-	stream := t.Tokenizer.Stream(false)
+	added, stream := asked.added(t), t.Tokenizer.Stream(false)
 	for i, p := range slices.Concat(prompt, answer) {
 		if i == len(prompt) {
-			at += utf8.RuneCountInString(stream.End())
-			stream = t.Tokenizer.Stream(false)
+			if stream = t.Continue(asked.tokens); i > 0 {
+				at = utf8.RuneCountInString(asked.text)
+			}
 		}
 		l.Tokens, l.Offsets = append(l.Tokens, tokenText(t, p.Token)), append(l.Offsets, at)
-		text, _ := stream.Next(uint32(p.Token)) // a token of the model
-		at += utf8.RuneCountInString(text)
+		if i >= min(added, len(prompt)) {
+			text, _ := stream.Next(uint32(p.Token)) // a token of the model
+			at += utf8.RuneCountInString(text)
+		}
 		if math.IsNaN(p.Value) {
 			l.Logprobs, l.Top = append(l.Logprobs, nil), append(l.Top, nil)
 			continue

@@ -141,12 +141,31 @@ func TestWordSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := []generation.TokenLogprob{{Token: 5, Value: -1}, {Token: 4, Value: -2}}
-	l := textLogprobsOf(&generation.Text{Tokenizer: p}, []generation.Logprob{{Token: 5, Value: math.NaN()}, {Token: 4, Value: -2, Top: top}, {Token: 5, Value: -1, Top: top}}, nil)
+	l := textLogprobsOf(&generation.Text{Tokenizer: p}, prompt{}, []generation.Logprob{{Token: 5, Value: math.NaN()}, {Token: 4, Value: -2, Top: top}, {Token: 5, Value: -1, Top: top}}, nil)
 	if got := fmt.Sprintf("%q %v", l.Tokens, l.Offsets); got != `[" a" "a" " a"] [0 1 2]` {
 		t.Errorf("got %s", got)
 	}
 	if got := fmt.Sprint(l.Top[1]); got != "map[ a:-1 a:-2]" {
 		t.Errorf("got %s", got)
+	}
+
+	// The token before a text, and special tokens of the answer, are no text.
+	scored := []generation.Logprob{{Token: 1, Value: math.NaN()}, {Token: 5}, {Token: 4}}
+	answer := []generation.Logprob{{Token: 5}, {Token: 1}, {Token: 4}, {Token: 2}}
+	text := generation.Text{Tokenizer: p}
+	for _, c := range []struct {
+		asked prompt
+		want  string // for "aa a</s>"
+	}{
+		{prompt{[]int32{1, 5, 4}, "aa"}, "[0 0 1 2 4 4 5]"},
+		{prompt{[]int32{1, 5, 4}, "<s> aa"}, "[0 3 5 6 8 8 9]"}, // token ids, or a text that has it
+	} {
+		if got := fmt.Sprint(textLogprobsOf(&text, c.asked, scored, answer).Offsets); got != c.want {
+			t.Errorf("%q: got %s, want %s", c.asked.text, got, c.want)
+		}
+		if got := fmt.Sprint(textLogprobsOf(&text, c.asked, nil, answer).Offsets); got != "[0 2 2 3]" {
+			t.Errorf("%q without echo: got %s", c.asked.text, got)
+		}
 	}
 }
 

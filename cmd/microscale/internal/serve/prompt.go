@@ -21,6 +21,14 @@ type prompt struct {
 	text   string // for echo
 }
 
+// added returns the number of special tokens before those of the text.
+func (p prompt) added(t *generation.Text) (n int) {
+	for n < len(p.tokens) && t.Tokenizer.IsSpecial(uint32(p.tokens[n])) && !strings.HasPrefix(p.text, tokenText(t, p.tokens[n])) {
+		n++
+	}
+	return n
+}
+
 // prompts is the value of the parameter prompt: a text, token ids, or a list of either.
 type prompts struct {
 	texts []string

@@ -1,13 +1,16 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -106,7 +109,7 @@ func readBody(w http.ResponseWriter, b *requestBody, limit time.Duration) ([]byt
 	large := (*http.MaxBytesError)(nil)
 	switch {
 	case errors.As(err, &large):
-		return nil, &apiError{status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", large.Limit)}
+		return nil, tooLarge(large.Limit)
 	case errors.Is(err, errBusy):
 		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -117,6 +120,10 @@ func readBody(w http.ResponseWriter, b *requestBody, limit time.Duration) ([]byt
 	w.Header().Del("Connection")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not all writers have one
 	return data, nil
+}
+
+func tooLarge(limit int64) *apiError {
+	return &apiError{status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", limit)}
 }
 
 // parseRequest parses the body of a request.
@@ -151,6 +158,9 @@ func parseRequest(data []byte) (q request, err error) {
 			return q, err
 		}
 	}
+	for name, value := range members {
+		members[name] = integer(value)
+	}
 	if data, err = json.Marshal(members); err != nil {
 		return q, err
 	}
@@ -159,6 +169,17 @@ func parseRequest(data []byte) (q request, err error) {
 		err = badRequest(e.Field, "%s: unexpected %s", e.Field, e.Value)
 	}
 	return q, err
+}
+
+// integer returns a number that is written as a float, such as 8.0, as an integer if it is one: JSON has one kind of
+// numbers. Other values stay.
+func integer(value json.RawMessage) json.RawMessage {
+	const exact = 1 << 53 // integers up to here are float64 values
+	f, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact || !bytes.ContainsAny(value, ".eE") {
+		return value
+	}
+	return strconv.AppendInt(nil, int64(f), 10)
 }
 
 // generation returns the request to the model, without its prompt.
@@ -184,6 +205,9 @@ func (q *request) generation(c Config, e endpoint, seed uint64) (r generation.Re
 	}
 	override(&r.Sampling.Temperature, q.Temperature)
 	override(&r.Sampling.TopK, q.TopK)
+	if r.Sampling.TopK == allTokens {
+		r.Sampling.TopK = 0
+	}
 	override(&r.Sampling.TopP, q.TopP)
 	override(&r.Sampling.MinP, q.MinP)
 	override(&r.Sampling.RepeatPenalty, q.RepeatPenalty)
@@ -191,8 +215,11 @@ func (q *request) generation(c Config, e endpoint, seed uint64) (r generation.Re
 		r.Sampling.Seed = uint64(*q.Seed)
 	}
 	const mostStops = 64
-	if len(q.Stop) > mostStops || slices.Contains(q.Stop, "") {
-		return r, badRequest("stop", "stop has %d strings, want at most %d, none of them empty", len(q.Stop), mostStops)
+	switch {
+	case len(q.Stop) > mostStops:
+		return r, badRequest("stop", "stop has %d strings, want at most %d", len(q.Stop), mostStops)
+	case slices.Contains(q.Stop, ""):
+		return r, badRequest("stop", "stop has an empty string, which would end every answer: leave it out")
 	}
 	err = r.Sampling.Validate()
 	if e := (*sampling.OutOfRange)(nil); errors.As(err, &e) {
@@ -201,6 +228,9 @@ func (q *request) generation(c Config, e endpoint, seed uint64) (r generation.Re
 	}
 	return r, err
 }
+
+// allTokens is the value of top_k that vLLM and its clients have for no limit.
+const allTokens = -1
 
 func override[T any](dst *T, given *T) {
 	if given != nil {

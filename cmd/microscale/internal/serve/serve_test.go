@@ -90,13 +90,18 @@ func (s *testServer) post(t *testing.T, path, request string) (status int, text 
 	return r.StatusCode, data
 }
 
+type message struct {
+	Role, Content string
+	Reasoning     string `json:"reasoning_content"`
+}
+
 // A document is a body of either endpoint.
 type document struct {
 	ID, Object, Model string
 	Choices           []struct {
 		Text         string
-		Message      struct{ Role, Content string }
-		Delta        struct{ Role, Content string }
+		Message      message
+		Delta        message
 		FinishReason *string `json:"finish_reason"`
 	}
 	Usage *struct {
@@ -174,6 +179,36 @@ func TestAnswers(t *testing.T) {
 		if _, body = s.post(t, c.path, "{"+c.parameters+`, "stop": `+string(stop)+"}"); *parse(t, body).Choices[0].FinishReason != "stop" {
 			t.Errorf("%s: stop %s: %s", c.path, stop, body)
 		}
+	}
+}
+
+// TestReasoning checks that the reasoning of a message stands beside its content, whole and streamed. The template begins
+// it, and the random model does not end it.
+func TestReasoning(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	const chat, text, parameters = "/v1/chat/completions", "/v1/completions", `"max_tokens": 12, "seed": 5`
+	const messages = `{"messages": [{"role": "user", "content": "Hi"}], ` + parameters
+	_, plain := s.post(t, chat, messages+"}")
+	if strings.Contains(plain, "reasoning") || parse(t, plain).Choices[0].Message.Content == "" {
+		t.Errorf("without reasoning: %s", plain)
+	}
+	s.model.Text.Template = "{{ messages[0].content.split('</think>')[-1] }}<think>"
+	_, body := s.post(t, chat, messages+"}")
+	want := parse(t, body).Choices[0].Message
+	if want.Reasoning == "" || want.Content != "" || !strings.Contains(body, `"content":""`) {
+		t.Fatalf("got %s", body)
+	}
+	_, body = s.post(t, chat, messages+`, "stream": true}`)
+	var got message
+	for _, e := range strings.Split(strings.TrimSuffix(body, "\n\ndata: [DONE]\n\n"), "\n\n") {
+		d := parse(t, strings.TrimPrefix(e, "data: ")).Choices[0].Delta
+		got = message{got.Role + d.Role, got.Content + d.Content, got.Reasoning + d.Reasoning}
+	}
+	if got != want {
+		t.Errorf("streamed %+v, want %+v", got, want)
+	}
+	if _, body = s.post(t, text, `{"prompt": "Hi<think>", `+parameters+"}"); strings.TrimSpace(parse(t, body).Choices[0].Text) != want.Reasoning {
+		t.Errorf("a completion has all as text: got %s, want %q", body, want.Reasoning)
 	}
 }
 
@@ -297,11 +332,18 @@ func TestErrors(t *testing.T) {
 		{text, `{"prompt": "x", "temperature": "hot"}`, "temperature: unexpected string", 400},
 		{text, `{"prompt": "x", "temperature": -1}`, "temperature is -1", 400},
 		{text, `{"prompt": "x", "top_p": 3}`, `top_p is 3, want 0 to 1","type":"invalid_request_error","param":"top_p"`, 400},
-		{text, `{"prompt": "x", "top_k": -1}`, `top_k is -1, want 0 to 2147483647","type":"invalid_request_error","param":"top_k"`, 400},
+		{text, `{"prompt": "x", "top_k": -2}`, `top_k is -2, want 0 to 2147483647","type":"invalid_request_error","param":"top_k"`, 400},
+		{text, `{"prompt": "x", "top_k": -1, "max_tokens": 2.0, "seed": 1e3, "stop": null}`, `"completion_tokens":2`, 200},
+		{text, `{"prompt": "x", "max_tokens": 2.5}`, "max_tokens: unexpected number 2.5", 400},
+		{text, `{"prompt": "x", "max_tokens": 1e300}`, "max_tokens: unexpected number 1e300", 400},
+		{text, `{"prompt": "x", "max_tokens": "2.0"}`, "max_tokens: unexpected string", 400},
+		{text, `{"prompt": "x", "stop": ["a", ""]}`, "stop has an empty string, which would end every answer: leave it out", 400},
+		{text, `{"prompt": "x", "stop": ["a"` + strings.Repeat(`, "a"`, 64) + `]}`, "stop has 65 strings, want at most 64", 400},
+		{text, `{"prompt": "x", "stop": ["\u0000"` + strings.Repeat(`, "\u0000"`, 63) + `], "max_tokens": 1}`, `"usage"`, 200},
 		{text, `{"prompt": "x", "repeat_penalty": -1}`, `"param":"repeat_penalty"`, 400},
 		{text, `{"prompt": "x", "max_tokens": -1}`, "want at least 0", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}`, "want at least 1", 400},
-		{text, `{"prompt": "x", "stop": [""]}`, "none of them empty", 400},
+		{text, `{"prompt": "x", "stop": ""}`, "stop has an empty string", 400},
 		{text, `{"prompt": []}`, "prompt is missing or empty", 400},
 		{text, `{"prompt": [[1], []]}`, "prompt 1 has no tokens", 400},
 		{text, `{"prompt": [1, 256]}`, "prompt 0 has token 256, want 0 to 255", 400},

@@ -58,6 +58,20 @@ func TestMissingBody(t *testing.T) {
 	}
 }
 
+// TestHugeBody checks that a request that declares a body of more than the limit is rejected before any of it comes.
+func TestHugeBody(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	for length, want := range map[int]string{maxBody + 1: "413", maxBody: ""} {
+		c := s.dial(t, fmt.Sprintf("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length))
+		if err := c.SetReadDeadline(time.Now().Add(s.readTime() / 10)); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(c); want != "" && (err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 "+want)) || want == "" && err == nil {
+			t.Errorf("%d bytes: got %.80q, %v", length, text, err)
+		}
+	}
+}
+
 // TestReuse sends two requests over a connection, the first of which waits for longer than the time to send one.
 func TestReuse(t *testing.T) {
 	s := start(t, Config{Parallel: 1, Queue: 1, readTime: time.Second / 2})
