@@ -17,11 +17,15 @@ type separator interface {
 // tags enclose the reasoning at the beginning of a message.
 type tags struct{ open, close string }
 
-// reasoningTags are the tags of models that write their reasoning in the same message.
+// reasoningTags are the tags of models that write their reasoning in the same message, as in the chat templates among
+// llama.cpp's tests (models/templates).
 var reasoningTags = []tags{
-	{"<think>", "</think>"},           // DeepSeek R1, Qwen3, GLM and most others
-	{"[THINK]", "[/THINK]"},           // Magistral
-	{"<seed:think>", "</seed:think>"}, // Seed-OSS
+	{"<think>", "</think>"},                    // DeepSeek R1, Qwen3, GLM and most others
+	{"[THINK]", "[/THINK]"},                    // Ministral, Magistral
+	{"<seed:think>", "</seed:think>"},          // Seed-OSS
+	{"<mm:think>", "</mm:think>"},              // MiniMax M3
+	{"<|START_THINKING|>", "<|END_THINKING|>"}, // Command
+	{"<|channel>thought\n", "<channel|>"},      // Gemma 4, where <|channel> is a special token
 }
 
 // Special tokens of harmony, the format of messages of gpt-oss (github.com/openai/harmony, docs/format.md).
@@ -41,7 +45,7 @@ func (t *Text) separator(prompt []int32) separator {
 	for _, tag := range reasoningTags {
 		if t.has(tag.close) || strings.Contains(t.Template, tag.close) {
 			s := &thoughts{tags: tag}
-			if strings.HasSuffix(strings.TrimRight(t.tail(prompt), whiteSpace), tag.open) {
+			if strings.HasSuffix(strings.TrimRight(t.tail(prompt), whiteSpace), strings.TrimRight(tag.open, whiteSpace)) {
 				s.state = thinking // the template begins the reasoning
 			}
 			return s
@@ -89,7 +93,7 @@ const (
 
 func (s *thoughts) next(special, text string) (p Part) {
 	s.held += text
-	if special == s.tags.open || special == s.tags.close {
+	if special != "" && (strings.HasPrefix(s.tags.open, special) || special == s.tags.close) {
 		s.held += special
 	}
 	if s.state == beginning {

@@ -62,6 +62,8 @@ func TestReasoning(t *testing.T) {
 		{"characters", thinks, nil, nil, "hi", "\n<think>\nwhy\n\n because </think>\n\nhi ", `"why\n\n because" "hi "`},
 		{"one token", plain, nil, []string{"<think>", "</think>"}, "hi", "<think>why</think>hi", `"why" "hi"`},
 		{"special", plain, []string{"[THINK]", "[/THINK]", "<s>"}, nil, "hi", "[THINK]why<s>not[/THINK]hi", `"whynot" "hi"`},
+		{"special and text", plain, []string{"<|channel>", "<channel|>"}, nil, "hi", "<|channel>thought\nwhy<channel|>hi", `"why" "hi"`},
+		{"begun by special and text", plain, []string{"<|channel>", "<channel|>"}, nil, "hi<|channel>thought\n", "why<channel|>hi", `"why" "hi"`},
 		{"begun", thinks, nil, nil, "hi<think>\n", "why</think>hi", `"why" "hi"`},
 		{"not begun by a user", thinks, nil, nil, "<think> is what", "why</think>hi", `"" "why</think>hi"`},
 		{"ended by the template", thinks, nil, nil, "<think>\n\n</think>\n\n", "hi", `"" "hi"`},
