@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -37,6 +38,7 @@ func flip(path string, before int64) error {
 // TestResumeChanged: resuming a finished run detects one changed bit anywhere in the source,
 // the result or an auxiliary file.
 func TestResumeChanged(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	gguf := func(t *testing.T, _ string) *Plan {
 		plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -414,6 +415,7 @@ func TestSingleFile(t *testing.T) {
 // TestProfiles quantizes weights near the limits of float32 by every profile in every format
 // that it defines. All results are sound checkpoints.
 func TestProfiles(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	path := filepath.Join(t.TempDir(), "ends.safetensors")
 	var tensors []made
 	for i, std := range []float32{0, 1e-45, 1e-42, 1e-38, 1e-20, 1, 1e20, 1e37} {

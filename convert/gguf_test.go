@@ -15,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
@@ -115,6 +116,7 @@ func readFile(t *testing.T, path string) []byte {
 // TestGGUFTensors checks the tensors that llama.cpp requires in the file itself, without
 // package checkpoint.
 func TestGGUFTensors(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	src := openSample(t)
 	for _, tc := range []struct {
 		format   quant.Format
@@ -158,6 +160,7 @@ func TestGGUFTensors(t *testing.T) {
 
 // TestGGUFQ80: the blocks of Q8_0 are those of ggml's quantize_row_q8_0_ref.
 func TestGGUFQ80(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	src := openSample(t)
 	path := toGGUF(t, src, quant.Q8_0)
 	f, err := gguf.Open(path)

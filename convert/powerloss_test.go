@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -19,6 +20,7 @@ import (
 // Files beyond the last record are unchanged, filled with zeros, truncated, empty or missing.
 // The same command yields the same bytes, with --resume and without.
 func TestPowerLoss(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	src := writeModel(t, tiledModel(), madeConfig)
 	writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
 	if err := os.Mkdir(filepath.Join(src, "1_Pooling"), 0o777); err != nil {

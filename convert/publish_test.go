@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -28,6 +29,7 @@ var appearing = []struct {
 // TestAppears: a run does not replace what appears at its destination meanwhile. It keeps the
 // finished result, and a resumed run renames that.
 func TestAppears(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := t.TempDir()
 	src := writeModel(t, tiledModel(), madeConfig)
 	planGGUF := func(t *testing.T) *Plan {

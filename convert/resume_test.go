@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -238,6 +239,7 @@ func TestResumeRejects(t *testing.T) {
 // TestResumeDamaged: a run whose partial files do not match the journal yields the right bytes,
 // and reports that it started again.
 func TestResumeDamaged(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for _, tc := range []struct {
 		name   string
 		damage func(path string) error

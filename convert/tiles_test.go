@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -69,6 +70,7 @@ func writeValues(t *testing.T, path, name string, x tensor.Dense) {
 // TestNonFinite: a NaN or an Inf in any tile has the same effect as in the whole tensor, for
 // every profile and kind of scale.
 func TestNonFinite(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	const rows, cols = 144, 1024 // two tiles
 	for name, values := range map[string]map[int]float32{
@@ -105,6 +107,7 @@ func TestNonFinite(t *testing.T) {
 // TestWide: tiles of parts of rows yield the values of whole rows, rowwise and columnwise, for
 // every block shape. Verify confirms it.
 func TestWide(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	path := filepath.Join(t.TempDir(), "wide.safetensors")
 	writeFile(t, path, nil, made{"x.weight", safetensors.BF16, 1, []int64{2, 1<<20 + 4000}})
 	src := openModel(t, path)
@@ -258,6 +261,7 @@ func tensorBytes(t *testing.T, m *checkpoint.Model, name string) []byte {
 // TestActivationScales: input scales beside a quantized weight are sound, belong to it, and are
 // omitted when it is decoded. Then config.json names the dtype of the decoded weights.
 func TestActivationScales(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	src := openModel(t, writeModel(t, madeModel(), madeConfig))
 	const module = "model.layers.0.self_attn.o_proj"
 	for _, tc := range []struct {

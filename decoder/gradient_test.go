@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestGradients compares the gradient of every parameter under f32 with the change of the loss along
 // it.
 func TestGradients(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for _, tied := range []bool{false, true} {
 		config := small
 		config.TieWordEmbeddings = tied

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -132,6 +133,7 @@ func TestSessionErrors(t *testing.T) {
 // TestAllocationsOfSession checks that a token allocates less than the activations of one layer: those of
 // the pass before are reused.
 func TestAllocationsOfSession(t *testing.T) {
+	slow.Race(t, slow.Allocations)
 	c := Config{VocabSize: 1000, HiddenSize: 512, IntermediateSize: 2048, NumHiddenLayers: 4, NumAttentionHeads: 8, NumKeyValueHeads: 2, MaxPositionEmbeddings: 400}
 	m, err := New(c, Options{}, 1)
 	if err != nil {
@@ -194,6 +196,7 @@ func mustRowwise(t *testing.T, x tensor.Dense) *quant.Tensor {
 // session have their size. Two cases take some: a cache of codes for each tile that it decodes, and a
 // pass for several sessions, though not for each of its layers.
 func TestAllocationsOfAppend(t *testing.T) {
+	slow.Race(t, slow.Allocations)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep their scratch
 	const (
 		positions = 64

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // eachChunk calls check with slices of float32 patterns in numeric order: every step-th, or all
 // with -long.
 func eachChunk(step uint64, check func([]float32)) {
-	if *long {
+	if *slow.LongRun {
 		step = 1
 	}
 	chunk := make([]float32, 0, 1<<12)
@@ -40,7 +41,7 @@ func TestEncodeSliceWith(t *testing.T) {
 						step := uint64(1000003)
 						if c == (format.Conversion{}) {
 							step = 4001
-						} else if *long {
+						} else if *slow.LongRun {
 							continue // hours each: only for the most used conversion
 						}
 						codes := make([]byte, 1<<12)

@@ -1,15 +1,13 @@
 package format_test
 
 import (
-	"flag"
 	"math"
 	"sort"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 )
-
-var long = flag.Bool("long", false, "encode all 2^32 float32 inputs in TestSweep, not a sample")
 
 // TestSweep encodes float32 patterns in numeric order. Codes grow with the input, so the oracle
 // only needs the first pattern of each code, found by bisection over the midpoints of the
@@ -21,7 +19,7 @@ var long = flag.Bool("long", false, "encode all 2^32 float32 inputs in TestSweep
 func TestSweep(t *testing.T) {
 	step := uint32(2003)
 	switch {
-	case *long:
+	case *slow.LongRun:
 		step = 1
 	case testing.Short():
 		step = 20011

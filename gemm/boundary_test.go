@@ -13,9 +13,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestBF16Parts: MulBF16 computes parts of bf16NC columns, whose bias begins within
+// TestBF16PartsThreads: MulBF16 computes parts of bf16NC columns, whose bias begins within
 // Options.Bias. One row of A takes a vector kernel, several another one.
-func TestBF16Parts(t *testing.T) {
+func TestBF16PartsThreads(t *testing.T) {
 	const n = 2*bf16NC + 5
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		r := rand.New(rand.NewPCG(31, 32))
@@ -37,9 +37,9 @@ func TestBF16Parts(t *testing.T) {
 	})
 }
 
-// TestBlocksAcrossChunks multiplies operands whose blocks do not divide the chunks of
+// TestBlocksAcrossChunksThreads multiplies operands whose blocks do not divide the chunks of
 // a kernel: a chunk begins within a block.
-func TestBlocksAcrossChunks(t *testing.T) {
+func TestBlocksAcrossChunksThreads(t *testing.T) {
 	const m, n, k = 3, 20, bf16KC + 300
 	r := rand.New(rand.NewPCG(33, 34))
 	for _, extent := range []int{24, 96, 640, bf16KC + 100} {

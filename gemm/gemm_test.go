@@ -10,6 +10,7 @@ import (
 
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -394,6 +395,8 @@ func TestErrors(t *testing.T) {
 // occasionally allocates a goroutine or a pool entry, more often on a busy machine, so the
 // test takes the mean of the best of several rounds.
 func TestAllocations(t *testing.T) {
+	slow.Race(t, slow.Allocations)
+	slow.Emulated(t, "allocations are those of every processor")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	r := rand.New(rand.NewPCG(10, 11))
 
@@ -435,6 +438,7 @@ func TestAllocations(t *testing.T) {
 // TestAllocationsTiers checks that one thread allocates nothing on any tier, also for operands
 // that fall back to another kernel.
 func TestAllocationsTiers(t *testing.T) {
+	slow.Race(t, slow.Allocations)
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.FP8Row, quant.FP8Block, quant.BF16, quant.F32} {
 			for _, m := range []int{3, 11, 40} {

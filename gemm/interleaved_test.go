@@ -40,9 +40,9 @@ func copyOf(t *testing.T, b *quant.Tensor, end guard.Side) *quant.Tensor {
 	return &c
 }
 
-// TestInterleaved compares products of an interleaved operand with the reference, for numbers of
+// TestInterleavedThreads compares products of an interleaved operand with the reference, for numbers of
 // rows of A that vector kernels multiply and for more, and its tensor with the original.
-func TestInterleaved(t *testing.T) {
+func TestInterleavedThreads(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
 			t.Run("inputs="+inputs.Name, func(t *testing.T) {

@@ -71,10 +71,10 @@ func TestMacroTwin(t *testing.T) {
 	}
 }
 
-// TestStream checks that a C written with non-temporal stores has the bits of one that is not
+// TestStreamThreads checks that a C written with non-temporal stores has the bits of one that is not
 // because its rows are not aligned to cache lines, and that memory between its rows is
 // unchanged. K exceeds KC, in several chunks.
-func TestStream(t *testing.T) {
+func TestStreamThreads(t *testing.T) {
 	const m, n, k, stride = 1200, 1776, 2100, 1792
 	if 4*m*n <= streamBytes {
 		t.Fatal("C is too small")

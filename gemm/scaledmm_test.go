@@ -49,8 +49,8 @@ func scaled(t *quant.Tensor, s scaling, swizzled bool) Scaled {
 	return x
 }
 
-// TestScaledMM checks that every pair of scalings gives the bits of Mul.
-func TestScaledMM(t *testing.T) {
+// TestScaledMMThreads checks that every pair of scalings gives the bits of Mul.
+func TestScaledMMThreads(t *testing.T) {
 	const m, n, k = 130, 144, 320
 	for _, p := range scaledPairs {
 		for _, swizzled := range []bool{false, true} {

@@ -104,9 +104,9 @@ func scaleCode(t *quant.Tensor, l, k int) byte {
 	return t.Scales[l/t.Format.Block.Rows*n+k/t.Format.Block.Cols]
 }
 
-// TestAccumulator compares products through a model with the model applied by hand, for shapes
+// TestAccumulatorThreads compares products through a model with the model applied by hand, for shapes
 // around the tiles and any number of threads.
-func TestAccumulator(t *testing.T) {
+func TestAccumulatorThreads(t *testing.T) {
 	e5m2 := quant.FP8Tensor
 	e5m2.Element, e5m2.Name = format.E5M2, "fp8-tensor-e5m2"
 	for _, tc := range []struct {
@@ -171,9 +171,9 @@ func TestAccumulator(t *testing.T) {
 	}
 }
 
-// TestAccumulatorOptions checks alpha, bias, accumulation into C, BF16 results and packed operands
+// TestAccumulatorOptionsThreads checks alpha, bias, accumulation into C, BF16 results and packed operands
 // of products through a model.
-func TestAccumulatorOptions(t *testing.T) {
+func TestAccumulatorOptionsThreads(t *testing.T) {
 	acc := accumulator(t, "hopper-wgmma:128")
 	const cols = 520 // more than a tile
 	a, b := drawn(t, quant.FP8Tensor, 4, 256, 1), drawn(t, quant.FP8Tensor, cols, 256, 2)

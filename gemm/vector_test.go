@@ -88,9 +88,9 @@ func TestVector(t *testing.T) {
 	})
 }
 
-// TestVectorPasses checks that a row of A gives the same bits alone and with others, in any
+// TestVectorPassesThreads checks that a row of A gives the same bits alone and with others, in any
 // pass. TestInterleavedRows is its counterpart for interleaved operands.
-func TestVectorPasses(t *testing.T) {
+func TestVectorPassesThreads(t *testing.T) {
 	const n, width = 67, 1120
 	for _, k := range kernels {
 		if k.vector == nil || k.vector.interleaved != nil || !cpu.Has(k.needs) {
@@ -312,9 +312,9 @@ func TestMinimumRows(t *testing.T) {
 	}
 }
 
-// TestPackedBatch checks that products with packed weights read the codes for few rows of A,
+// TestPackedBatchThreads checks that products with packed weights read the codes for few rows of A,
 // but for fewer than with unpacked weights.
-func TestPackedBatch(t *testing.T) {
+func TestPackedBatchThreads(t *testing.T) {
 	few := map[string]int{"mxfp8": 4, "mxfp4": 6, "nvfp4": 5} // if a tile kernel follows
 	others := map[cpu.Tier]int{cpu.AVX512: 12}
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {

@@ -3,7 +3,6 @@ package mma_test
 import (
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,11 +13,10 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/mma/mmatest"
 )
-
-var longProducts = flag.Bool("long", false, "compare a million results of Mul with Dot for each unit")
 
 // fastUnits returns the units for which Mul has kernels.
 func fastUnits() []*mma.Unit {
@@ -137,14 +135,14 @@ func TestMul(t *testing.T) {
 				source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
 				want := 1500
 				switch {
-				case *longProducts:
+				case *slow.LongRun:
 					want = 1_000_000
 				case testing.Short():
 					want = 300
 				}
 				for done, round := 0, 0; done < want; round++ {
 					m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
-					if *longProducts {
+					if *slow.LongRun {
 						m, n = 64, 64+round%3
 					}
 					a, b, c := matrices(u, m, n, k, &source, round%4 == 3)
@@ -161,7 +159,7 @@ func TestMulZeros(t *testing.T) {
 	tiers(t, func(t *testing.T) {
 		seen := map[string]bool{}
 		for _, u := range fastUnits() {
-			if u.A != u.B && !*longProducts || testing.Short() && seen[u.Rule()] {
+			if u.A != u.B && !*slow.LongRun || testing.Short() && seen[u.Rule()] {
 				continue
 			}
 			seen[u.Rule()] = true

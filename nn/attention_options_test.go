@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -106,6 +107,7 @@ func rotateReference(r *Rotary, head []float64, position, length int) {
 // TestAttentionOptions compares attention with float64: the output and, where there is a backward
 // pass, the gradient. Windows end within a chunk and before it.
 func TestAttentionOptions(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	const length = chunkTokens + 37
 	norm := func(width int, epsilon float32) *RMSNorm {
 		n := NewRMSNorm("norm", width, epsilon)

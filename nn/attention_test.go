@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -34,6 +35,7 @@ func pass(t testing.TB, s *Scope, a *Attention, x, dy tensor.Dense, batch int) (
 
 // TestAttentionThreads compares the bits of results on different numbers of threads.
 func TestAttentionThreads(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	a, x, dy := attention(t, 3, 160)
 	for _, name := range []string{"f32", "bf16", "tensorwise", "delayed", "mxfp8", "nvfp4"} {
 		var y1, dx1 tensor.Dense

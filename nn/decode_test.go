@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -70,6 +71,7 @@ func TestDecode(t *testing.T) {
 
 // TestDecodeThreads checks that the number of threads changes no bit.
 func TestDecodeThreads(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	rng := rand.New(rand.NewPCG(1, 6))
 	a := &Attention{Heads: 8, KVHeads: 4, HeadDim: 64}
 	s := *scopeOf(t, "f32")

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -117,8 +119,12 @@ func besides(a, b tensor.Dense) tensor.Dense {
 // ranks. Sums are within the bound of sumBound. With divided tokens, gathered operands are byte by
 // byte those that one process quantizes. A short run makes one division of each recipe.
 func TestDivided(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	for i, r := range recipe.Recipes() {
 		t.Run(r.Name, func(t *testing.T) {
+			if slices.Contains([]string{"f32", "bf16", "tensorwise", "blockwise", "mxfp4-rht-sr"}, r.Name) {
+				slow.Race(t, "the other recipes have every division")
+			}
 			s := Scope{Recipe: r, Random: Random{Seed: 3, Microbatch: 5}, Threads: 1}
 			whole, err := runDivided(s, 0)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -84,6 +85,7 @@ func TestCacheScales(t *testing.T) {
 // keys and values were rounded to it by hand: in one pass, in parts and token by token, after
 // Truncate, and for a window. The cache holds as many bytes as the format has.
 func TestCacheFormat(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	const tokens, cut = 75, 40
 	for _, f := range []quant.Format{quant.BF16, quant.MXFP8, quant.FP8Row, quant.MXFP4, quant.MXFP6E2M3} {
 		for name, a := range map[string]*Attention{

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -13,6 +14,8 @@ import (
 // TestLinearAccumulate compares the products of a layer that accumulates as a matrix unit does with
 // those of package gemm, and checks that each of the three uses its own promotion.
 func TestLinearAccumulate(t *testing.T) {
+	slow.Race(t, slow.Repeats)
+	slow.Emulated(t, slow.OwnProducts)
 	r, err := recipe.Lookup("tensorwise")
 	if err != nil {
 		t.Fatal(err)

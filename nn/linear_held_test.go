@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -14,6 +15,8 @@ import (
 // quantizes the master weights in each step, that high-precision products use the held values, and
 // that these stay until the next call.
 func TestHoldWeight(t *testing.T) {
+	slow.Race(t, slow.Repeats)
+	slow.Emulated(t, slow.OwnProducts)
 	rng := rand.New(rand.NewPCG(5, 6))
 	x, dy := matrix(rng, 128, 128, 1), matrix(rng, 128, 64, 1e-3)
 	products := func(t *testing.T, l *Linear, s *Scope) (y, dx tensor.Dense) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -50,6 +51,9 @@ func shards(t *testing.T, l *Linear, s *Scope, w tensor.Dense, ranks int) (row, 
 // are byte by byte the quantized weight, and that a layer which holds them computes the bits of one
 // with master weights. The recipes whose weights cannot be divided are listed.
 func TestQuantizeRows(t *testing.T) {
+	slow.Purego(t, slow.OwnProducts)
+	slow.Race(t, slow.Repeats)
+	slow.Emulated(t, slow.OwnProducts)
 	rng := rand.New(rand.NewPCG(5, 6))
 	const tokens, in, out = 128, 128, 320
 	x, dy := matrix(rng, tokens, in, 1), matrix(rng, tokens, out, 1e-3)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -265,6 +266,7 @@ func checkProduct(t *testing.T, name string, got tensor.Dense, a, b *quant.Tenso
 // observed operands, and that every operand has the recipe's format. High-precision products use
 // BF16.
 func TestEveryProductIsQuantized(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	var cases []recipe.Recipe
 	for _, r := range recipe.Recipes() {
 		cases = append(cases, r)

@@ -6,12 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
 
 // TestPool checks that layers with a shared pool give the same bits, and reuse tensors.
 func TestPool(t *testing.T) {
+	slow.Purego(t, slow.OwnProducts)
+	slow.Emulated(t, slow.OwnProducts)
 	for _, r := range recipe.Recipes() {
 		results := func(m *Pool) (all []float32, operands map[*quant.Tensor]int) {
 			rng := rand.New(rand.NewPCG(3, 5))

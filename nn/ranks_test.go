@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -277,6 +278,7 @@ func TestDividedBias(t *testing.T) {
 // TestDividedDelayed checks that delayed scaling, whose amaxes are reduced after a pass, reduces none for
 // an operand.
 func TestDividedDelayed(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	for recipe, wanted := range map[string]bool{"delayed": false, "tensorwise": true} {
 		s := scopeOf(t, recipe)
 		onRanks(t, s, func(s *Scope) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestInto: a tensor of another format, direction or shape is not filled.
-func TestInto(t *testing.T) {
+// TestIntoThreads: a tensor of another format, direction or shape is not filled.
+func TestIntoThreads(t *testing.T) {
 	q := Quantizer{Format: MXFP8}
 	fits, err := NewTensor(MXFP8, 2, 64)
 	if err != nil {
@@ -152,8 +152,8 @@ func TestBadDestination(t *testing.T) {
 	}
 }
 
-// TestWithPointsInto: what With points to may be in the tensor that is filled.
-func TestWithPointsInto(t *testing.T) {
+// TestWithPointsIntoThreads: what With points to may be in the tensor that is filled.
+func TestWithPointsIntoThreads(t *testing.T) {
 	x := benchMatrix(8, 64)
 	given := float32(8)
 	for _, v := range []struct {

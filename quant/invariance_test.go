@@ -163,9 +163,9 @@ func TestSomeRows(t *testing.T) {
 	})
 }
 
-// TestTiles checks that concatenated tiles of rows, quantized with the amax of the whole, are
+// TestTilesThreads checks that concatenated tiles of rows, quantized with the amax of the whole, are
 // the whole tensor. Random bits follow the elements.
-func TestTiles(t *testing.T) {
+func TestTilesThreads(t *testing.T) {
 	eachQuantizer(t, [][2]int{{300, 70}, {257, 96}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
 		for _, d := range []Direction{Rowwise, Columnwise} {
 			if q.Format.Name == FP8Row.Name && d == Columnwise {
@@ -231,8 +231,8 @@ func TestGivenInverse(t *testing.T) {
 	}
 }
 
-// TestScalesHook checks that With.Scales is called once for each row, with its scales.
-func TestScalesHook(t *testing.T) {
+// TestScalesHookThreads checks that With.Scales is called once for each row, with its scales.
+func TestScalesHookThreads(t *testing.T) {
 	for _, f := range Formats() {
 		if !f.ByteScales() {
 			continue

@@ -9,6 +9,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -208,6 +209,8 @@ func TestCallsInTurn(t *testing.T) {
 // TestAllocations checks that the number of allocations does not depend on the number of rows,
 // with and without partial blocks.
 func TestAllocations(t *testing.T) {
+	slow.Race(t, slow.Allocations)
+	slow.Emulated(t, "allocations are those of every processor")
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep their scratch
 	const few, many, cols = 128, 384, 200
 	x, values := benchMatrix(many, cols), tensor.New(many, cols)

@@ -262,8 +262,8 @@ func must(t testing.TB) func(*Tensor, error) *Tensor {
 	}
 }
 
-// TestRowwiseColumnwise compares the copies of RowwiseColumnwise with those of Rowwise and Columnwise.
-func TestRowwiseColumnwise(t *testing.T) {
+// TestRowwiseColumnwiseThreads compares the copies of RowwiseColumnwise with those of Rowwise and Columnwise.
+func TestRowwiseColumnwiseThreads(t *testing.T) {
 	random := &Stream{Seed: 1}
 	cputest.Vectors(t, func(t *testing.T, tier cpu.Tier) {
 		r := rand.New(rand.NewPCG(17, 18))
@@ -313,9 +313,9 @@ func TestKernelsRandom(t *testing.T) {
 	})
 }
 
-// TestKernelsLarge quantizes sources that are wider than a tile and whose codes are written by
+// TestKernelsLargeThreads quantizes sources that are wider than a tile and whose codes are written by
 // non-temporal stores.
-func TestKernelsLarge(t *testing.T) {
+func TestKernelsLargeThreads(t *testing.T) {
 	const rows, cols = 260, 8320
 	r := rand.New(rand.NewPCG(13, 14))
 	x := tensor.New(rows, cols)

@@ -308,9 +308,9 @@ func TestTransposeIsQuantized(t *testing.T) {
 	}
 }
 
-// TestDequantize: each value is float32(scale·global)·code, rounded once, for
+// TestDequantizeThreads: each value is float32(scale·global)·code, rounded once, for
 // codes and scales of all bits.
-func TestDequantize(t *testing.T) {
+func TestDequantizeThreads(t *testing.T) {
 	eachReshape(t, func(t *testing.T, f Format, d Direction) {
 		x := randomMatrix(1, 40, 70)
 		q := mustQuantize(t, Quantizer{Format: f}, x, d, With{})

@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -248,6 +249,8 @@ func collectScales(c *Copy) func(*testing.T, *Tensor) {
 // TestAllocationsRowwiseColumnwise checks that copies into existing tensors allocate no memory for rows or
 // elements. It takes the minimum of several calls, since pools are per processor.
 func TestAllocationsRowwiseColumnwise(t *testing.T) {
+	slow.Race(t, slow.Allocations)
+	slow.Emulated(t, "allocations are those of every processor")
 	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		shapes := [][2]int{{1000, 1000}, {512, 2048}}
 		if testing.Short() {

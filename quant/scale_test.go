@@ -1,7 +1,6 @@
 package quant
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -9,9 +8,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 )
-
-var long = flag.Bool("long", false, "compare both forms of the ratio rule on all float32 amaxes, not on whole binades and a stride")
 
 // TestRatioForms: the ratio rule in integers and by the product with
 // float32(1/max) differ on one amax per element format, one ulp above
@@ -59,7 +57,7 @@ func TestRatioForms(t *testing.T) {
 // a rule changes in every binade, and a stride of all finite float32 values; all
 // of them with -long.
 func eachAmax(special uint32, visit func(amax uint32)) {
-	if *long {
+	if *slow.LongRun {
 		for a := range uint32(exponentMask) {
 			visit(a)
 		}

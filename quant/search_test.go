@@ -225,8 +225,8 @@ func TestSearchKernels(t *testing.T) {
 	}
 }
 
-// TestSearchOfTiles quantizes a matrix in tiles, and on one thread.
-func TestSearchOfTiles(t *testing.T) {
+// TestSearchOfTilesThreads quantizes a matrix in tiles, and on one thread.
+func TestSearchOfTilesThreads(t *testing.T) {
 	x := searchSource(64, 256, false)
 	amax := Amax(x, 1)
 	for _, q := range append(searchQuantizers(), fourOverSixQuantizers()...) {

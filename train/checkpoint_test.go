@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/nn"
 )
 
@@ -104,6 +105,7 @@ func TestReadStateErrors(t *testing.T) {
 
 // TestStateChecksum flips every bit of a state, and checks that readState returns an error.
 func TestStateChecksum(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
 	dir := t.TempDir()
 	path := filepath.Join(dir, stateName)
 	text, err := (&state{Step: 1, Configuration: json.RawMessage(`{"a": "<b>"}`), Arguments: []string{"seed", "1"}, TrainLoss: []float64{1.0 / 3}}).marshal()

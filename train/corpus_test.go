@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 func write(t *testing.T, path string, text []byte) {
@@ -111,6 +113,7 @@ func TestSufficientBytes(t *testing.T) {
 
 // TestGoRoot reads the source of the standard library.
 func TestGoRoot(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
 	if _, err := goSource(); err != nil {
 		t.Skip(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // lines returns a corpus whose documents are lines of 2 to 81 bytes.
@@ -118,6 +120,7 @@ func (c *Corpus) hashOfText() string {
 // TestDocumentRanks checks that 2 and 4 ranks have the losses of one rank on sequences of different
 // lengths, bit by bit, with and without the distributed optimizer.
 func TestDocumentRanks(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
 	for _, r := range recipes() {
 		if r.Name == "delayed" {
 			continue // its scales depend on the ranks
@@ -147,6 +150,7 @@ func TestDocumentRanks(t *testing.T) {
 // errors change losses a little, as with sequences of equal length; dividing the tokens changes
 // nothing.
 func TestDocumentTensor(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
 	c := divisible(t, "f32")
 	c.Data = lines(t, 200)
 	want := mustRun(t, c)

@@ -11,12 +11,15 @@ import (
 	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/memory"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/nn"
 )
 
 // TestFootprint compares the prediction with the memory that a run reports: the model is exact, and
 // activations are at least half of the saved ones, but not more.
 func TestFootprint(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
+	slow.Race(t, slow.Repeats)
 	for _, name := range []string{"bf16", "f32", "mxfp8", "nvfp4"} {
 		for _, recompute := range []bool{false, true} {
 			c := tiny(t, name)
@@ -38,6 +41,8 @@ func TestFootprint(t *testing.T) {
 // TestFootprintQuantized checks that the prediction does not exceed the memory of a run with quantized
 // weights and activations.
 func TestFootprintQuantized(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
+	slow.Race(t, slow.Repeats)
 	for _, change := range []func(*Config){
 		func(c *Config) { c.HoldQuantized = true },
 		func(c *Config) { c.Recipe.StoreQuantized = true },

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -141,6 +142,8 @@ func TestHoldQuantized(t *testing.T) {
 // TestHoldQuantizedHeap measures the heap between two steps: held weights save the memory of columnwise
 // copies.
 func TestHoldQuantizedHeap(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
+	slow.Race(t, slow.Repeats)
 	heap := func(hold bool) (live int64, m decoder.Memory) {
 		c := tiny(t, "mxfp8")
 		c.Model.HiddenSize, c.Model.IntermediateSize, c.HoldQuantized = 256, 1024, hold

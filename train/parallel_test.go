@@ -14,6 +14,7 @@ import (
 
 	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/hardware/cost"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -309,6 +310,8 @@ func TestDivergedRank(t *testing.T) {
 // MXFP8 copies have 33/32 of the bytes of BF16. NVFP4 has 9/32 with a scale for 16 elements; weights have
 // one for 16×16, and no second copy: 129/512.
 func TestTraffic(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
+	slow.Race(t, slow.Repeats)
 	bf16 := 2.0
 	for _, tc := range []struct {
 		recipe, wire string

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -126,6 +127,8 @@ func TestParamGather(t *testing.T) {
 // TestGatherMemory checks the memory that the options save: masters and moments by the number of
 // ranks, and the memory of messages with ReuseGradBuffer.
 func TestGatherMemory(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
+	slow.Race(t, slow.Repeats)
 	c := tiny(t, "mxfp8")
 	c.HoldQuantized, c.Steps = true, 2
 	c.Model.IntermediateSize, c.Model.NumHiddenLayers = 512, 4
@@ -164,6 +167,7 @@ func TestGatherMemory(t *testing.T) {
 // TestOwners checks that every row of every parameter belongs to exactly one rank, at whole blocks of
 // quantized weights, for 1 to 9 ranks.
 func TestOwners(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
 	for _, name := range []string{"bf16", "mxfp8", "blockwise", "nvfp4"} {
 		c := tiny(t, name)
 		c.HoldQuantized = c.Recipe.HoldsWeights()
@@ -205,6 +209,7 @@ func TestOwners(t *testing.T) {
 // TestReshard interrupts a run of some ranks and resumes it with others, with and without the
 // distributed optimizer: the losses are those of one run.
 func TestReshard(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
 	for _, name := range []string{"bf16", "mxfp8", "nvfp4"} {
 		c := tiny(t, name)
 		c.Steps, c.Batch, c.Microbatches, c.HoldQuantized = 14, 8, 4, name == "mxfp8"
@@ -254,6 +259,7 @@ func TestReshard(t *testing.T) {
 // return an error, nothing of that checkpoint is left, and the run resumes from the first with the
 // losses of one run.
 func TestShardedWriteFails(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
 	c := tiny(t, "bf16")
 	c.Steps, c.ValidateEvery = 4, 0
 	want := mustRun(t, c)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // A tree has the contents of files by path. A path that ends in a slash is a directory.
@@ -54,6 +55,8 @@ func filesOf(t *testing.T, dir string) tree {
 // leave its directory. The run ends with the bytes of an undisturbed run, or with an error of one line
 // and an unchanged directory.
 func TestStates(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
+	slow.Race(t, slow.Repeats)
 	c := tiny(t, "mxfp8")
 	c.Steps, c.CheckpointEvery = 3, 0
 	whole := c

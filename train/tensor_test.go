@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hardware/cost"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -116,6 +117,8 @@ func TestTensorSequence(t *testing.T) {
 // TestTensorTraffic compares the bytes of activations that ranks count with the formulas of package cost
 // for the layers, and with those of embedding, head, loss and norms.
 func TestTensorTraffic(t *testing.T) {
+	slow.Purego(t, slow.NoKernels)
+	slow.Race(t, slow.Repeats)
 	for _, name := range []string{"bf16", "tensorwise", "mxfp8", "nvfp4", "mxfp4-rht-sr"} {
 		c := divisible(t, name)
 		c.Sequence, c.Model.MaxPositionEmbeddings, c.ValidationTokens = 64, 64, 64
@@ -156,6 +159,7 @@ const gatherHeader = 16
 // sequences of equal length and on padded ones: float32 sums in another order change losses and the
 // norm of gradients by rounding errors.
 func TestTensorFloat32(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for _, padded := range []bool{false, true} {
 		c := divisible(t, "f32")
 		if padded {

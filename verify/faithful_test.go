@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -98,6 +99,7 @@ func quantizedBy(t *testing.T, src *checkpoint.Model, q quant.Quantizer, c *chec
 // TestFaithful: verify finds no problem in sound checkpoints of any format, profile, scale
 // rule, search and convention.
 func TestFaithful(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	sources := map[string]*checkpoint.Model{"bf16": open(t, siblings(t, safetensors.BF16, 0.02))}
 	if !testing.Short() {
 		sources["f32, tiny"] = open(t, siblings(t, safetensors.F32, 0x1p-110))
@@ -185,6 +187,7 @@ func times(f quant.Format, scale []byte, k int) {
 // TestCorrupted damages the data of a checkpoint in every format but not its structure. Verify
 // reports each damage in the right weight.
 func TestCorrupted(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	src := open(t, siblings(t, safetensors.BF16, 0.02))
 	codes := func(do func(f quant.Format, codes []byte)) func(*testing.T, quant.Format, *checkpoint.Model, *directory) {
 		return func(t *testing.T, f quant.Format, dst *checkpoint.Model, d *directory) {

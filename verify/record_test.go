@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -20,6 +21,7 @@ import (
 // TestRecordDamage: a code that changed to another valid code is a problem by its checksum,
 // even if the error of the weight is plausible.
 func TestRecordDamage(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	c, err := sample.Open(context.Background(), sample.Name)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -96,6 +97,7 @@ func TestSweepSizes(t *testing.T) {
 
 // TestBenchAll runs the smallest sweep, with a page and as JSON.
 func TestBenchAll(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := filepath.Join(t.TempDir(), "out")
 	line := []string{"bench", "all", "--largest", "256", "--formats", "mxfp4,nvfp4", "--budget", "1us", "--out", dir}
 	status, stdout, stderr := execute("", line...)

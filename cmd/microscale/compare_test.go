@@ -13,6 +13,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -285,6 +286,7 @@ func TestCompareSeeds(t *testing.T) {
 // TestCompareText checks that the table fits 80 columns, and that the last line has the
 // report.
 func TestCompareText(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := filepath.Join(t.TempDir(), "out")
 	for range 2 { // an earlier report is replaced
 		status, stdout, stderr := execute("", append(strings.Fields(smallest), "--recipes", "tensorwise", "--out", dir)...)
@@ -311,6 +313,7 @@ func TestCompareText(t *testing.T) {
 
 // TestCompareDiverged checks the report of recipes that diverge.
 func TestCompareDiverged(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := filepath.Join(t.TempDir(), "out")
 	line := append(strings.Fields(smallest), "--recipes", "bf16,mxfp8", "--learning-rate", "1e25", "--out", dir)
 	const want = "no recipe finished (bf16, mxfp8): try a lower --learning-rate"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // TestKillResume kills quantize (-9) at random moments, several times in a row, and
@@ -24,7 +25,7 @@ func TestKillResume(t *testing.T) {
 	dir := t.TempDir()
 	src, whole := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "whole.safetensors")
 	rounds, weights := 4, 64
-	if *long {
+	if *slow.LongRun {
 		rounds, weights = 20, 256
 	}
 	largeFile(t, src, weights)
@@ -84,7 +85,7 @@ func TestKillResume(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d of %d rounds resumed from a journal, after %d kills in runs of %v", format, resumed, round, killed, took)
-		if killed == 0 || *long && resumed == 0 {
+		if killed == 0 || *slow.LongRun && resumed == 0 {
 			t.Errorf("%s: %d runs were killed, and %d resumed from a journal", format, killed, resumed)
 		}
 	}

@@ -4,11 +4,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // TestFor checks that quantize --for stores what verify --client accepts, and the
 // errors for what a client does not read.
 func TestFor(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := t.TempDir()
 	for _, tc := range []struct{ client, format, dst, want string }{
 		{"vllm", "nvfp4", "vllm", "(te, compressed-tensors)"},

@@ -11,11 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // TestHelp checks that every command has help, and runs the examples that need no
 // files.
 func TestHelp(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	started := false
 	root := rootCommand(&started)
 	for _, cmd := range root.Commands() {
@@ -48,6 +51,7 @@ func TestHelp(t *testing.T) {
 
 // TestHelpTopic checks that help for what is no command fails.
 func TestHelpTopic(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for line, want := range map[string]string{
 		"help quantise":         "did you mean quantize?",
 		"help study blok-size":  "did you mean block-size?",
@@ -61,6 +65,7 @@ func TestHelpTopic(t *testing.T) {
 
 // TestHelpWriteError checks that help and version that cannot be written are failures.
 func TestHelpWriteError(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +143,7 @@ func TestSuggestions(t *testing.T) {
 // TestHelpFlags checks that --help shows at most a dozen flags of every command, that
 // --help-all shows all of them, and that lines have at most 80 columns.
 func TestHelpFlags(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	const maxFlags = 12
 	var started bool
 	var visit func(cmd *cobra.Command)

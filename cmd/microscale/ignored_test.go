@@ -3,10 +3,13 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // TestIgnored: a flag without effect is an error that names it, before anything is read or printed.
 func TestIgnored(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for line, want := range map[string]string{
 		"mma --c 1":                                      "--c applies to --explain: add that, or omit --c",
 		"mma --model hopper-wgmma --scales-a 1":          "--scales-a applies to --explain",

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // injected are the commands of TestInject. SRC, QUANTIZED and DST stand for directories
@@ -59,7 +61,7 @@ func TestInject(t *testing.T) {
 	done(t, "quantize", source, quantized, "--format", "nvfp4", "--scheme", "nvfp4", "--calibration", "constant")
 	runs, failed, killed := 0, 0, 0
 	for _, c := range injected {
-		if !c.quick && !*long {
+		if !c.quick && !*slow.LongRun {
 			continue
 		}
 		words := func(text, dst string) []string {
@@ -83,7 +85,7 @@ func TestInject(t *testing.T) {
 		for _, call := range injectedCalls {
 			for _, fault := range []string{"error=" + call.errno, "signal=SIGKILL"} {
 				most := 1
-				if *long {
+				if *slow.LongRun {
 					most = 5
 				}
 				for when := 1; when <= most; when++ {

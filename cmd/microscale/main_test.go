@@ -18,16 +18,14 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/internal/ramdisk"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
-var (
-	update = flag.Bool("update", false, "rewrite the golden files in testdata")
-	long   = flag.Bool("long", false, "run the tests that take minutes or gigabytes, on the disk")
-)
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if *long {
+	if *slow.LongRun {
 		os.Exit(m.Run())
 	}
 	os.Exit(ramdisk.Main(m))

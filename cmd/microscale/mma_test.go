@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/mma/mmatest"
 )
@@ -30,6 +31,7 @@ func rawCase(u *mma.Unit, c mmatest.Case) []byte {
 // TestRawCases streams adversarial cases through every unit, also chained, and compares
 // the results with those of package mma.
 func TestRawCases(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for _, m := range mma.Models() {
 		for _, u := range m.Units() {
 			for _, chain := range []int{1, 3} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -77,7 +78,7 @@ func TestLargePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	layers, seconds, memory := 4, 10.0, int64(200e6)
-	if *long {
+	if *slow.LongRun {
 		layers, seconds, memory = 48, 60, 1e9
 	}
 	size := sparseCheckpoint(t, src, layers)

@@ -12,6 +12,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -69,6 +70,7 @@ func TestPlanOfPython(t *testing.T) {
 // TestPlanIsResult checks that every command writes the planned files: sizes, the offset
 // of every tensor, configuration and index.
 func TestPlanIsResult(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, args := range [][]string{

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // TestFullDisk quantizes into a private filesystem of one megabyte: one line, exit
@@ -66,7 +68,7 @@ func TestForceBusy(t *testing.T) {
 //
 //	go test ./cmd/microscale -run TestMemory -long -v -timeout 30m
 func TestMemory(t *testing.T) {
-	if !*long {
+	if !*slow.LongRun {
 		t.Skip("without -long: this test writes 5 GB")
 	}
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/demo"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 const repository = "../.."
@@ -141,7 +142,7 @@ func TestReadmeSequence(t *testing.T) {
 			continue
 		}
 		ran = append(ran, line)
-		if !*long {
+		if !*slow.LongRun {
 			line = steps.ReplaceAllString(line, "--steps 3")
 		}
 		arguments := words.FindAllString(line, -1)

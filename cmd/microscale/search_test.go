@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // searchedWeight runs a command with --json, and returns the first weight and the search.
@@ -95,6 +96,7 @@ func TestNearestProfile(t *testing.T) {
 // TestCalibrate quantizes with the amaxes of calibrate, and evaluates with the stored
 // scales.
 func TestCalibrate(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
 	if status, _, stderr := execute("", tinyRun("--out", model)...); status != 0 {

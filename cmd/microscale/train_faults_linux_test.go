@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // faultyRun is a run with few operations of every kind.
@@ -145,7 +147,7 @@ func TestTrainFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	stride, offset := 13, 0
-	if *long {
+	if *slow.LongRun {
 		stride = 1
 	}
 	tried := 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/console"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // tinyRun returns the flags of a run with steps of milliseconds.
@@ -97,6 +98,7 @@ func TestTrain(t *testing.T) {
 
 // TestTrainSwitches checks that the flags of recipes and of BF16 layers take effect.
 func TestTrainSwitches(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	dir := t.TempDir()
 	recipe := filepath.Join(dir, "mine.toml")
 	writeFile(t, recipe, []byte("base = \"mxfp8\"\nscale_rule = \"floor\"\n"))
@@ -126,6 +128,7 @@ func TestTrainSwitches(t *testing.T) {
 
 // TestTrainSeparator trains on lines of different lengths, with one rank and with two, and resumes.
 func TestTrainSeparator(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	t.Chdir(t.TempDir())
 	var text strings.Builder
 	for i := range 200 {
@@ -173,6 +176,7 @@ func TestTrainTogether(t *testing.T) {
 
 // TestTrainUsage checks wrong command lines, texts and models.
 func TestTrainUsage(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	t.Chdir(t.TempDir())
 	writeFile(t, "tiny.txt", []byte("tiny"))
 	writeFile(t, "bad.toml", []byte("base = \"mxfp8\"\nscale_role = \"floor\"\n"))

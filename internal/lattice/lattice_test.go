@@ -34,6 +34,7 @@ internal/asm: internal/cpu
 internal/configjson:
 internal/guard:
 internal/ramdisk:
+internal/slow:
 internal/durable:
 format: internal/naming
 gguf/ggml: internal/cpu format

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // TestGoReuses checks that a goroutine that waits for work runs the next function, so that no
@@ -67,6 +69,7 @@ func TestGoLimit(t *testing.T) {
 // TestAllocations checks that calls one after the other allocate nothing, whether their
 // workers wait for the next call or, on one processor, end with each.
 func TestAllocations(t *testing.T) {
+	slow.Race(t, slow.Allocations)
 	for _, processors := range []int{1, 2} {
 		t.Run(fmt.Sprintf("processors=%d", processors), func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))

@@ -5,12 +5,14 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 )
 
 // TestAllocationsOfCopies checks that the weights of Gemv take about 256 MB in memory, independent of their
 // size.
 func TestAllocationsOfCopies(t *testing.T) {
+	slow.Race(t, slow.Allocations)
 	team, err := NewTeam(1)
 	if err != nil {
 		t.Fatal(err)

@@ -1,15 +1,13 @@
 package blocksize
 
 import (
-	"flag"
 	"math"
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 )
-
-var long = flag.Bool("long", false, "measure with four seeds of a million values, as the references were")
 
 // references are SQNRs in dB that a separate program (NumPy, float64) measured: means over four
 // seeds of 2^20 values.
@@ -48,7 +46,7 @@ var references = []struct {
 func TestReferences(t *testing.T) {
 	for i, tc := range references {
 		switch {
-		case *long:
+		case *slow.LongRun:
 		case i != 1 && tc.block != 16 && (tc.format.Name != quant.MXFP4.Name || tc.block != 128):
 			continue
 		}

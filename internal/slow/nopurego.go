@@ -1,0 +1,5 @@
+//go:build !purego
+
+package slow
+
+const purego = false

@@ -1,0 +1,52 @@
+// Package slow leaves tests out where they add too little for their time, and says why. A mark is the
+// first line of a test, which .ci/run relies on for Long. Only tests import it.
+package slow
+
+import (
+	"flag"
+	"runtime"
+	"testing"
+)
+
+// LongRun is the flag -long of the tests of every package that imports this one.
+var LongRun = flag.Bool("long", false, "run the tests that take minutes or gigabytes, too, and those that sample in full")
+
+// Reasons that several tests share.
+const (
+	Repeats     = "it does the same work for other formats, options or damaged files, one after the other"
+	Allocations = "a sync.Pool forgets at random there, and allocations cannot be counted"
+	NoKernels   = "no result depends on kernels: memory, bytes on the wire, files or ranks"
+	OwnProducts = "it compares our products with each other, divided, held or pooled, which no kernel decides"
+)
+
+// Long leaves a test to runs with -long, which .ci/run adds for the tests that have this mark.
+func Long(t testing.TB, why string) {
+	t.Helper()
+	if !*LongRun {
+		t.Skip("without -long: " + why)
+	}
+}
+
+// Race leaves a test out under the race detector.
+func Race(t testing.TB, why string) {
+	t.Helper()
+	if race {
+		t.Skip("under the race detector: " + why)
+	}
+}
+
+// Purego leaves a test out where portable Go takes the place of all kernels.
+func Purego(t testing.TB, why string) {
+	t.Helper()
+	if purego {
+		t.Skip("without kernels: " + why)
+	}
+}
+
+// Emulated leaves a test out of short runs on arm64, which are those under an emulator.
+func Emulated(t testing.TB, why string) {
+	t.Helper()
+	if runtime.GOARCH == "arm64" && testing.Short() {
+		t.Skip("under an emulator: " + why)
+	}
+}
