@@ -54,7 +54,7 @@ type Config struct {
 
 	Out             string   // directory of checkpoints and of the model; "": nothing is written
 	CheckpointEvery int      // steps; 0: only at the start and when interrupted
-	Resume          bool     // resume from the checkpoint in Out, or start if there is none
+	Resume          bool     // resume from the checkpoint in Out, or start if Out is an empty directory
 	Force           bool     // replace the run or model in Out
 	Arguments       []string // stored in checkpoints; see LastCheckpoint
 

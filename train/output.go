@@ -19,7 +19,11 @@ func (r *run) claim() (release func(), err error) {
 	if r.Out == "" {
 		return func() {}, nil
 	}
-	if !r.Resume { // before the directory is created; open checks a resumed run
+	_, err = os.Lstat(r.Out)
+	switch r.created = errors.Is(err, fs.ErrNotExist); {
+	case r.Resume && r.created:
+		return nil, absent(r.Out)
+	case !r.Resume: // before the directory is created; open checks a resumed run
 		s, err := look(r.Out)
 		if err == nil {
 			err = r.admit(s)
@@ -28,8 +32,6 @@ func (r *run) claim() (release func(), err error) {
 			return nil, err
 		}
 	}
-	_, err = os.Lstat(r.Out)
-	r.created = errors.Is(err, fs.ErrNotExist)
 	if err := os.MkdirAll(r.Out, 0o777); err != nil {
 		return nil, storeError(err, r.Out, "the run")
 	}
@@ -48,6 +50,12 @@ func (r *run) admit(s *survey) error {
 		return nil
 	}
 	return s.vacant(r.Out)
+}
+
+// absent returns the error for a run that cannot resume, since its directory does not exist. An empty one
+// starts the run, for jobs that always resume: a misspelled name rarely exists.
+func absent(out string) error {
+	return &DirectoryError{Problem: out + ": there is no such directory: name that of an interrupted run, or create it for a new one", Absent: true}
 }
 
 // claim locks the directory of a run.
@@ -137,7 +145,7 @@ func (c *Config) CheckOut() error {
 func (c *Config) LastCheckpoint() (step int, arguments []string, err error) {
 	release, err := claim(c.Out)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil, nil
+		return 0, nil, absent(c.Out)
 	}
 	if err != nil {
 		return 0, nil, err

@@ -36,16 +36,17 @@ type Parallel struct {
 	Tensor int
 
 	// Sequence divides the tokens among the ranks that share a layer, where they otherwise compute the
-	// same (sequence parallelism): norms, residual connections, and saved inputs of layers.
+	// same (sequence parallelism): norms, residual connections, and saved inputs of layers. It has no
+	// effect if Tensor is 1, as in Megatron-LM.
 	Sequence bool
 
 	// TensorAmaxOnly reduces the amaxes of delayed scaling over the ranks that share a layer only,
-	// like Megatron-LM's tp_only_amax_red, and not over all.
+	// like Megatron-LM's tp_only_amax_red, and not over all. It has no effect under other recipes.
 	TensorAmaxOnly bool
 
 	// Options of the gather of quantized weights.
 	GatherBF16         bool // gather BF16, which every rank quantizes whole
-	OverlapParamGather bool // gather a weight while layers before it compute
+	OverlapParamGather bool // gather a weight while layers before it compute; no effect if the optimizer gathers values
 	ReuseGradBuffer    bool // use the memory of gradients for the transfer
 
 	Local   int    // ranks on this machine, which share its memory; 0: one
@@ -86,7 +87,7 @@ func (p *Parallel) split() (g groups, err error) {
 	if p.Group == nil {
 		return g, nil
 	}
-	g.tensor.Sequence = p.Sequence
+	g.tensor.Sequence = p.Sequence && p.tensor() > 1
 	if g.tensor.Group, err = p.Group.Split("tensor", p.rank()/p.tensor()); err != nil {
 		return g, err
 	}
@@ -131,7 +132,7 @@ func (c *Config) CheckRanks(n int) error {
 		for _, o := range []struct {
 			field string
 			set   bool
-		}{{"GatherBF16", p.GatherBF16}, {"OverlapParamGather", p.OverlapParamGather}, {"ReuseGradBuffer", p.ReuseGradBuffer}} {
+		}{{"GatherBF16", p.GatherBF16}, {"OverlapParamGather", p.OverlapParamGather && !p.DistributedOptimizer}, {"ReuseGradBuffer", p.ReuseGradBuffer}} {
 			if o.set {
 				return invalid("Parallel."+o.field, "is true, but applies to the gather of quantized weights: set %s and %s, too", keyDistributed, keyHold)
 			}
@@ -152,10 +153,6 @@ func (c *Config) checkTensor(n int) error {
 	switch {
 	case p.Tensor < 0 || n%p.tensor() != 0:
 		return invalid("Parallel.Tensor", "is %d, want a divisor of the number of ranks, %d", p.Tensor, n)
-	case p.TensorAmaxOnly && !c.Recipe.Delayed.Enabled():
-		return invalid("Parallel.TensorAmaxOnly", "is true, but the recipe %s has no delayed scaling", c.Recipe.Name)
-	case p.tensor() == 1 && p.Sequence:
-		return invalid("Parallel.Sequence", "is true, but no ranks share a layer: it divides the tokens of those that do")
 	case p.tensor() == 1:
 		return nil
 	}

@@ -214,7 +214,7 @@ func TestReshard(t *testing.T) {
 		c := tiny(t, name)
 		c.Steps, c.Batch, c.Microbatches, c.HoldQuantized = 14, 8, 4, name == "mxfp8"
 		want := mustRun(t, c)
-		c.Out, c.CheckpointEvery, c.Resume = filepath.Join(t.TempDir(), "out"), 0, true
+		c.Out, c.CheckpointEvery, c.Resume = t.TempDir(), 0, true
 		var got *Result
 		for _, job := range []struct {
 			ranks   int

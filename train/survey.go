@@ -16,7 +16,8 @@ import (
 
 // A survey describes the directory of a run. A kill or a loss of power can leave it in these states:
 //
-//	no directory, or an empty one           the run starts
+//	no directory                            the run starts; an error for one that resumes
+//	an empty directory                      the run starts
 //	checkpoint/ without step-N              the start was interrupted: the run starts again
 //	checkpoint/ with a complete step-N      the run resumes from the last one
 //	checkpoint/ with other step-N           an error: the user decides

@@ -35,6 +35,9 @@ func (f tree) write(t *testing.T, dir string) {
 func filesOf(t *testing.T, dir string) tree {
 	t.Helper()
 	f := tree{}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return f
+	}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -114,7 +117,7 @@ func TestStates(t *testing.T) {
 		start  string // the error without Resume; "": it starts
 		force  string // the error with Force; "": it starts
 	}{
-		"no directory":           {nil, anew, "", ""},
+		"no directory":           {nil, "out: there is no such directory: name that of an interrupted run", "", ""},
 		"an empty directory":     {tree{".": nil}, anew, "", ""},
 		"an empty folder":        {tree{"checkpoint/": nil}, anew, "", ""},
 		"an empty partial":       {tree{third: nil}, anew, "", ""},

@@ -276,7 +276,7 @@ func TestTensorResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Out, c.CheckpointEvery, c.Resume = filepath.Join(t.TempDir(), "out"), 0, true
+	c.Out, c.CheckpointEvery, c.Resume = t.TempDir(), 0, true
 	for _, ranks := range []int{2, 4} {
 		ctx, cancel := context.WithCancel(context.Background())
 		c.Progress = onStep(0, cancel)
@@ -356,9 +356,7 @@ func TestTensorErrors(t *testing.T) {
 		"Parallel.Tensor is 3, want a divisor of the number of ranks, 2":                                  func(c *Config) { c.Parallel.Tensor = 3 },
 		"num_key_value_heads is 1, want a multiple of the 2 ranks":                                        func(c *Config) { c.Model.NumKeyValueHeads = 1 },
 		"num_key_value_heads is 2, which gives each of 2 ranks 16 columns, want a multiple of 32":         func(c *Config) { c.Model.HeadDim = 16; c.Model.NumAttentionHeads = 8 },
-		"Parallel.Sequence is true, but no ranks share a layer":                                           func(c *Config) { c.Parallel.Sequence, c.Parallel.Tensor = true, 1 },
 		"Sequence is 32, want a multiple of 64: each of 2 ranks has 32 tokens of a block":                 func(c *Config) { c.Parallel.Sequence = true },
-		"Parallel.TensorAmaxOnly is true, but the recipe mxfp8 has no delayed scaling":                    func(c *Config) { c.Parallel.TensorAmaxOnly = true },
 		"Parallel.Tensor is 2, but the recipe mxfp8 has scales of whole rows or columns, or rounds weigh": func(c *Config) { c.Recipe.Weight.Rowwise.Rounding = format.Stochastic },
 	} {
 		c := divisible(t, "mxfp8")
@@ -366,6 +364,29 @@ func TestTensorErrors(t *testing.T) {
 		change(&c)
 		if _, err := runRanks(2, c, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// TestInertOptions checks that options without effect under a recipe or a number of ranks change no loss.
+func TestInertOptions(t *testing.T) {
+	for name, change := range map[string]func(c *Config){
+		"amaxes of nvfp4":      func(c *Config) { c.Parallel.TensorAmaxOnly = true },
+		"tokens of one rank":   func(c *Config) { c.Parallel.Sequence, c.Parallel.Tensor = true, 1 },
+		"a gather of all rows": func(c *Config) { c.Parallel.OverlapParamGather, c.Parallel.DistributedOptimizer = true, true },
+	} {
+		c := divisible(t, "nvfp4")
+		c.Parallel.Tensor = 2
+		if name != "amaxes of nvfp4" {
+			c.Parallel.Tensor = 1
+		}
+		want, err := runRanks(2, c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&c)
+		if got, err := runRanks(2, c, nil); err != nil || !same(got[0], want[0]) {
+			t.Errorf("%s: other losses (%v)", name, err)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (f *compareFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := job.Configure(&c); err != nil {
+	if err := job.Configure(cmd, &c, all...); err != nil {
 		return err
 	}
 	k := &training.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: flags.CommandLine(cmd), Version: show.Version(),

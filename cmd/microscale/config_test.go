@@ -65,7 +65,8 @@ fp8_param_gather = true
 		"data = [{a = 1}]":                       "run.toml: data: got a table, a list of lists or a date, want a string, ",
 		"data = [[\"a\"]]":                       "run.toml: data: got a table, a list of lists or a date, want a string, ",
 		"seed = 2026-01-02":                      "run.toml: seed: got a table, a list of lists or a date, want a string, ",
-		"threads = 1048577":                      "--threads: got 1048577, want 0 to 1048576",
+		"threads = 1048577":                      "--threads: got 1048577, want 0 to 1048576 (in " + path + ": threads)",
+		"lr = 0":                                 "--learning-rate is 0, want a number from 0 to 1e+30 (in " + path + ": lr)",
 		"grad_reduce_in_bf16 = \"yes\"":          `run.toml: grad_reduce_in_bf16: got "yes", want true or false`,
 	} {
 		writeFile(t, path, []byte(text))
@@ -83,9 +84,9 @@ func TestConfigChecks(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other.toml")
 	writeFile(t, other, []byte("tensor_model_parallel_size = 0\n"))
 	for want, line := range map[string]string{
-		"--resume and --force exclude each other: omit one": "train --config " + path,
-		"--tp: got 0, want 1 to 1048576":                    "train --config " + other,
-		"--config is empty: name a TOML file":               "compare --config=",
+		"--resume and --force exclude each other: omit one (in " + path + ": resume, force)": "train --config " + path,
+		"--tp: got 0, want 1 to 1048576 (in " + other + ": tensor_model_parallel_size)":      "train --config " + other,
+		"--config is empty: name a TOML file":                                                "compare --config=",
 	} {
 		status, _, stderr := execute("", strings.Fields(line)...)
 		if status != exitUsage || !strings.Contains(stderr, want) {
@@ -145,9 +146,8 @@ func TestConfigTensor(t *testing.T) {
 	}
 	for want, flags := range map[string]string{
 		"--tp is 3: ": "--tp 3",
-		"--sequence-parallel is true, but no ranks":                               "--sequence-parallel",
-		"--tp-only-amax-red is true, but the recipe mxfp8 has no delayed scaling": "--recipe mxfp8 --tp-only-amax-red",
-		"--sequence is 32, want a multiple of 64":                                 "--recipe mxfp8 --tp 2 --sequence-parallel",
+		"--dp: 3 ranks divide a batch, want a divisor of 2, the number": "--dp 3",
+		"--sequence is 32, want a multiple of 64":                       "--recipe mxfp8 --tp 2 --sequence-parallel",
 	} {
 		status, _, stderr := execute("", append(append(line, strings.Fields(flags)...), "--out", filepath.Join(dir, "c"))...)
 		if status == exitDone || !strings.Contains(stderr, want) || strings.Count(stderr, "microscale: ") != 1 {
@@ -188,9 +188,15 @@ func TestMegatronFlags(t *testing.T) {
 	}
 	const small = "--steps 1 --hidden 32 --intermediate 64 --sequence 32 --batch 2 "
 	path := filepath.Join(dir, "run.toml")
+	inert := filepath.Join(dir, "inert.toml")
+	writeFile(t, inert, []byte("tp_only_amax_red = true\n"))
 	writeFile(t, path, []byte("fp8_margin = 0\nfp8_interval = 1\nfp4_recipe = \"nvfp4\"\nfp4 = \"e2m1\"\nhidden_size = 64\n"))
 	for arguments, want := range map[string]string{
-		small + "--fp8-recipe mxfp8 --fp8-amax-history-len 1":                                       "microscale: --amax-history-len has no effect: recipe mxfp8: amax_history_len: only the recipe delayed has this setting\n",
+		small + "--fp8-recipe mxfp8 --fp8-amax-history-len 1": "microscale: --amax-history-len has no effect: recipe mxfp8: amax_history_len: only the recipe delayed has this setting\n",
+		small + "--tp-only-amax-red --sequence-parallel": "microscale: --tp-only-amax-red has no effect: only the recipe delayed has amaxes to reduce\n" +
+			"microscale: --sequence-parallel has no effect: no ranks share a layer (--tp)\n",
+		small + "--dp 2 --use-distributed-optimizer --overlap-param-gather":                         "microscale: --overlap-param-gather has no effect: only --fp8-param-gather",
+		small + "--config " + inert:                                                                 inert + ": tp_only_amax_red has no effect: only the recipe delayed",
 		small + "--no-fp8-wgrad":                                                                    "microscale: --no-fp8-wgrad has no effect: Transformer Engine ignores it; use --high-precision wgrad\n",
 		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --config " + path:                      path + ": fp8_margin has no effect: recipe nvfp4: margin: only the recipe delayed",
 		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --micro-batch-size 1 --config " + path: "microscale: fp8_interval has no effect: Transformer Engine ignores it since version 1.8\n",

@@ -38,7 +38,7 @@ func trainCommand() *cobra.Command {
 	flags.Counts(cmd, "dp", "tp")
 	flags.AddConfig(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")
-	cmd.Flags().BoolVar(&f.resume, "resume", false, "resume the run in DIR; its other flags may be omitted")
+	cmd.Flags().BoolVar(&f.resume, "resume", false, "resume the run in DIR, or start it if DIR is empty; its other flags may be omitted")
 	cmd.Flags().BoolVar(&f.force, "force", false, "replace the run and the model in DIR")
 	flags.Exclusive(cmd, "resume", "force")
 	f.every = cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "write a checkpoint every `N` steps; 0: only when interrupted")
@@ -103,7 +103,7 @@ func (f *trainFlags) config(cmd *cobra.Command, job *ranks.Job) (c train.Config,
 	}
 	c, corpus, err = f.training.Config(cmd, r)
 	if err == nil {
-		err = job.Configure(&c)
+		err = job.Configure(cmd, &c, r)
 	}
 	if err != nil {
 		return c, nil, err

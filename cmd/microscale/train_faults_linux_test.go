@@ -41,10 +41,13 @@ func savedModel(t *testing.T, out string) string {
 	return all.String()
 }
 
-// resumeTraining repeats the command with --resume until the run completes, and compares
-// its files.
+// resumeTraining repeats the command with --resume, as a job that creates the directory first, and compares
+// the files of the run.
 func resumeTraining(t *testing.T, out, want string) {
 	t.Helper()
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	status, _, stderr := execute("", faultyRun(out, "--resume")...)
 	if status != exitDone {
 		t.Fatalf("the same command with --resume: exit status %d: %s", status, stderr)
@@ -68,6 +71,9 @@ func TestTrainKills(t *testing.T) {
 	kills := 0
 	for round := 0; kills < 30; round++ {
 		out := filepath.Join(dir, fmt.Sprint(round))
+		if err := os.Mkdir(out, 0o777); err != nil {
+			t.Fatal(err)
+		}
 		for range 1 + round%4 {
 			cmd, _, stderr := process(t, faultyRun(out, "--resume")...)
 			if err := cmd.Start(); err != nil {

@@ -216,6 +216,8 @@ func TestTrainUsage(t *testing.T) {
 		{"train --tp 3", exitUsage, `microscale: --tp is 3: --heads is 4, want a multiple of the 3 ranks that share a layer`},
 		{"train --num-layers-at-end-in-bf16 2", exitUsage, `--num-layers-at-end-in-bf16 applies to --first-last-layers-bf16: add that`},
 		{"train --resume", exitUsage, `--resume needs --out`},
+		{"train --resume --out typo", exitFailed, `typo: there is no such directory: name that of an interrupted run, or create it for a new one`},
+		{"train --dp 3", exitUsage, `--dp: 3 ranks divide a batch, want a divisor of 8, the number of its sequences (--batch)`},
 		{"train --resume --out .", exitFailed, `.: the directory has no checkpoint`},
 		{"train --resume --force --out tiny", exitUsage, `--resume and --force exclude each other`},
 		{"train --force", exitUsage, `--force needs --out`},

@@ -80,7 +80,7 @@ cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
 cmd/microscale/internal/chart:
 cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/host cmd/microscale/internal/report
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile generation/sampling recipe nn checkpoint checkpoint/llamacpp train checkpoint/client convert cmd/microscale/internal/show
-cmd/microscale/internal/ranks: internal/naming comm comm/mpi train cmd/microscale/internal/show cmd/microscale/internal/flags
+cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation cmd/microscale/internal/show
 cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
 cmd/microscale/internal/demo: internal/durable

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,10 +70,7 @@ func fp4Recipe(_ *cobra.Command, value string) (string, error) {
 
 // microbatches returns the number of microbatches with a number of sequences each.
 func microbatches(cmd *cobra.Command, value string) (string, error) {
-	batch, err := strconv.ParseUint(cmd.Flag("batch").Value.String(), 10, 64)
-	if err != nil {
-		return "", err
-	}
+	batch := Uint(cmd, "batch")
 	if size, err := strconv.ParseUint(value, 10, 64); err == nil && size > 0 && batch%size == 0 {
 		return fmt.Sprint(batch / size), nil
 	}
@@ -100,6 +98,11 @@ func AddConfig(cmd *cobra.Command) {
 	path := cmd.Flags().String("config", "", "take flags that are not given from TOML `FILE`, by their names or those of Megatron-LM")
 	arguments := addMegatron(cmd)
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, work := range []*func(*cobra.Command, []string) error{&cmd.PreRunE, &cmd.RunE} {
+			if f := *work; f != nil {
+				*work = func(cmd *cobra.Command, args []string) error { return located(cmd, f(cmd, args)) }
+			}
+		}
 		if cmd.Flags().Changed("config") {
 			if *path == "" {
 				return show.Misuse("--config is empty: name a TOML file")
@@ -280,12 +283,49 @@ func takeSettings(cmd *cobra.Command, path string, list []setting, given map[str
 			return fmt.Errorf("%s: %w", s.key, err)
 		}
 		if flag := cmd.Flag(s.flag); flag != nil {
-			if v, ok := flag.Value.(*switchFlag); ok {
-				v.key = path + ": " + s.key
+			if flag.Annotations == nil {
+				flag.Annotations = map[string][]string{}
 			}
+			flag.Annotations[inFile] = []string{path, s.key}
 		}
 	}
 	return nil
+}
+
+// inFile annotates a flag with the file and the key that set it.
+const inFile = "in-file"
+
+// Label names a flag, or the file and the key that set it.
+func Label(cmd *cobra.Command, name string) string {
+	if origin := cmd.Flag(name).Annotations[inFile]; origin != nil {
+		return strings.Join(origin, ": ")
+	}
+	return "--" + name
+}
+
+// word matches the names of flags in a message.
+var word = regexp.MustCompile(`--[a-z0-9-]+`)
+
+// located adds to an error the keys of the file that set the flags that it names.
+func located(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	var keys []string
+	path := ""
+	for _, name := range word.FindAllString(err.Error(), -1) {
+		flag := cmd.Flag(name[2:])
+		if flag == nil || flag.Annotations[inFile] == nil {
+			continue
+		}
+		if path = flag.Annotations[inFile][0]; !slices.Contains(keys, flag.Annotations[inFile][1]) {
+			keys = append(keys, flag.Annotations[inFile][1])
+		}
+	}
+	if path == "" {
+		return err
+	}
+	return fmt.Errorf("%w (in %s: %s)", err, path, strings.Join(keys, ", "))
 }
 
 // repeats reports whether an argument whose value is converted asks for the value that the flag has, as

@@ -44,15 +44,6 @@ type switchFlag struct {
 	recipe.Switch
 	value string
 	given bool
-	key   string // of the file that set it, with the file
-}
-
-// label names the flag, or the key of a file.
-func (s *switchFlag) label() string {
-	if s.key != "" {
-		return s.key
-	}
-	return "--" + s.Flag()
 }
 
 func (s *switchFlag) String() string { return s.value }
@@ -137,11 +128,11 @@ func (f *RecipeFlags) apply(r *recipe.Recipe) error {
 		}
 		err := r.Set(s.Name, s.value)
 		if errors.Is(err, recipe.ErrNotDelayed) { // as in Megatron-LM
-			fmt.Fprintf(f.cmd.ErrOrStderr(), "%s: %s has no effect: %v\n", f.cmd.Root().Name(), s.label(), err)
+			fmt.Fprintf(f.cmd.ErrOrStderr(), "%s: %s has no effect: %v\n", f.cmd.Root().Name(), Label(f.cmd, s.Flag()), err)
 			continue
 		}
 		if err != nil {
-			return show.Misuse("%s: %v", s.label(), err)
+			return show.Misuse("%s: %v", Label(f.cmd, s.Flag()), err)
 		}
 	}
 	if err := r.Validate(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -132,6 +133,15 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c 
 
 // Int returns the value of a flag as an int, or the maximum of int if it is beyond.
 func Int(flag *uint) int { return int(min(*flag, math.MaxInt)) }
+
+// Uint returns the value of an unsigned flag of cmd.
+func Uint(cmd *cobra.Command, name string) uint64 {
+	n, err := strconv.ParseUint(cmd.Flag(name).Value.String(), 10, 64)
+	if err != nil {
+		panic(err) // the name of another type of flag
+	}
+	return n
+}
 
 func parseSchedule(name string) (s train.Schedule, err error) {
 	return s, s.UnmarshalText([]byte(name))

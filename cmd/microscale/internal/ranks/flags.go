@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/naming"
+	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
 )
 
@@ -90,12 +91,29 @@ func (j *Job) Prepare(cmd *cobra.Command) error {
 	if dp <= 1 || cmd.Flags().Changed("microbatches") {
 		return nil
 	}
+	if batch := flags.Uint(cmd, "batch"); batch%uint64(dp) != 0 {
+		return show.Misuse("--dp: %d ranks divide a batch, want a divisor of %d, the number of its sequences (--batch)", dp, batch)
+	}
 	return cmd.Flags().Set("microbatches", fmt.Sprint(dp))
 }
 
-// Configure sets the fields of c that the flags set.
-func (j *Job) Configure(c *train.Config) error {
+// Configure sets the fields of c that the flags set, and prints which of them have no effect under the recipes.
+func (j *Job) Configure(cmd *cobra.Command, c *train.Config, recipes ...recipe.Recipe) error {
 	f, p := j.flags, &c.Parallel
+	for _, inert := range []struct {
+		flag string
+		set  bool
+		why  string
+	}{
+		{"tp-only-amax-red", *f.tpOnlyAmax && !slices.ContainsFunc(recipes, func(r recipe.Recipe) bool { return r.Delayed.Enabled() }),
+			"only the recipe delayed has amaxes to reduce"},
+		{"sequence-parallel", *f.sequence && f.tensor() == 1, "no ranks share a layer (--tp)"},
+		{"overlap-param-gather", *f.overlap && *f.distributed && !c.HoldQuantized, "only --fp8-param-gather gathers weights by layers"},
+	} {
+		if inert.set && j.First() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has no effect: %s\n", cmd.Root().Name(), flags.Label(cmd, inert.flag), inert.why)
+		}
+	}
 	p.GradReduce, p.DistributedOptimizer = f.gradReduce.Value, *f.distributed
 	p.Tensor, p.Sequence, p.TensorAmaxOnly = f.tensor(), *f.sequence, *f.tpOnlyAmax
 	if j.world != nil && c.Threads == 0 {
