@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -51,11 +52,11 @@ func (c *Convention) layouts(f quant.Format) (schemes []*scheme) {
 
 // assemble returns the quantized weight with the codes t, or nil. The tensors decide between the
 // described block formats: clients disagree which of two targets that select a module applies.
-func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
+func (m *Model) assemble(ctx context.Context, t *hf.Tensor, k known) *Weight {
 	var first *Problem
 	schemes, q := m.candidates(t.Name, k)
 	for _, s := range schemes {
-		w, problem := m.assembleAs(t, s, q)
+		w, problem := m.assembleAs(ctx, t, s, q)
 		if w != nil {
 			if w.Format.Global && w.stored == 0 && s.direction == inverse { // as AutoRound writes it for a weight of zeros
 				m.misread(w.parts[Global].Name, "it is 0, and clients divide by it, so that they decode NaN; the weight is read as zeros")
@@ -74,7 +75,7 @@ func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
 
 // assembleAs returns the weight with the codes t if a scheme stores it so. Otherwise it returns
 // what contradicts the scheme; nil if t cannot be the codes of a weight.
-func (m *Model) assembleAs(t *hf.Tensor, s *scheme, q quantized) (*Weight, *Problem) {
+func (m *Model) assembleAs(ctx context.Context, t *hf.Tensor, s *scheme, q quantized) (*Weight, *Problem) {
 	name, ok := s.weightOf(t.Name)
 	if !ok {
 		return nil, nil
@@ -97,7 +98,7 @@ func (m *Model) assembleAs(t *hf.Tensor, s *scheme, q quantized) (*Weight, *Prob
 		}
 		m.setStack(w, false)
 	}
-	if problem := m.findGlobal(w); problem != nil {
+	if problem := m.findGlobal(ctx, w); problem != nil {
 		return nil, problem
 	}
 	if s.input != "" {
@@ -234,7 +235,7 @@ func acceptable(have, want safetensors.Dtype) bool {
 }
 
 // findGlobal finds the global scale of w and reads it.
-func (m *Model) findGlobal(w *Weight) *Problem {
+func (m *Model) findGlobal(ctx context.Context, w *Weight) *Problem {
 	s := w.scheme
 	if !w.Format.Global {
 		return nil
@@ -243,7 +244,7 @@ func (m *Model) findGlobal(w *Weight) *Problem {
 	switch {
 	case ok:
 		w.parts[Global] = &global
-		if err := w.readGlobal(); err != nil {
+		if err := w.readGlobal(ctx); err != nil {
 			return problemOf(global.Name, "%v", err)
 		}
 	case s.bare != "": // it is 1
@@ -255,7 +256,7 @@ func (m *Model) findGlobal(w *Weight) *Problem {
 }
 
 // readGlobal reads the global scale of w. That of a weight of zeros may be 0, or its inverse 0 or Inf.
-func (w *Weight) readGlobal() error {
+func (w *Weight) readGlobal(ctx context.Context) error {
 	t := w.parts[Global]
 	if t.Dtype != safetensors.F32 || t.Elements() != 1 {
 		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
@@ -268,7 +269,7 @@ func (w *Weight) readGlobal() error {
 	w.Global = w.scheme.direction.global(w.stored)
 	if w.stored == 0 || w.scheme.direction == inverse && math.IsInf(float64(w.stored), 1) {
 		w.Global = 0
-		if zeros, err := w.zeros(); zeros || err != nil {
+		if zeros, err := w.zeros(ctx); zeros || err != nil {
 			return err
 		}
 	}
@@ -280,8 +281,11 @@ func (w *Weight) readGlobal() error {
 
 // zeros reports whether all values of a weight are zeros whatever its global scale: every code or
 // its scale is.
-func (w *Weight) zeros() (bool, error) {
+func (w *Weight) zeros(ctx context.Context) (bool, error) {
 	for t := range w.Tiling(w.Format).Tiles(0) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
 		q, err := w.ReadCodes(t)
 		if err != nil {
 			return false, err

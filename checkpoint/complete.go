@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,9 +21,10 @@ type stack struct {
 	last   int
 }
 
-// findMissing sets Missing, the layers of the language model that the configuration counts and no file has, and Uneven, tensors
-// of a module that a layer lacks and most others have: a guess. A checkpoint without a configuration, or with layers alone, may
-// be a part of a model on purpose; so may other lists of modules with gaps, such as those of an nn.Sequential.
+// findMissing sets Missing: the layers of the language model that the configuration counts and no file has, or else the tensors
+// that its family needs. Uneven are tensors of a module that a layer lacks and most others have: a guess, for modules that no
+// family describes. A checkpoint without a configuration, or with layers alone, may be a part of a model on purpose; so may other
+// lists of modules with gaps, such as those of an nn.Sequential.
 func (m *Model) findMissing() {
 	if m.Source.Config == nil || m.Source.Single && m.Architecture == "" {
 		return
@@ -30,17 +32,80 @@ func (m *Model) findMissing() {
 	if !m.hasEnds() {
 		return
 	}
+	needed := m.needed()
 	for _, s := range m.stacks() {
 		if family.OfLanguage(s.name) {
 			if gone, first := s.gone(m.Family().Layers()); gone > 0 {
 				m.Missing = append(m.Missing, fmt.Sprintf("%d of %d layers are missing, the first %s.%d", gone, m.Family().Layers(), s.name, first))
 			}
 		}
-		if m.Source.Integer("num_kv_shared_layers") == 0 { // else layers lack keys and values on purpose
+		if m.Source.Integer("num_kv_shared_layers") == 0 && !(needed != nil && family.OfLanguage(s.name)) { // else layers lack keys and values on purpose
 			m.Uneven = append(m.Uneven, s.uneven()...)
 		}
 	}
 	slices.Sort(m.Uneven)
+	if needed != nil && len(m.Missing) == 0 {
+		m.findNeeded(needed)
+	}
+}
+
+// needed returns the names of the tensors that the family of the model needs; nil if the family, a key of the configuration
+// or the number of layers is not known.
+func (m *Model) needed() iter.Seq[string] {
+	f, s, err := family.Read(m.Source.Config)
+	if err != nil || m.Family().Layers() == 0 {
+		return nil
+	}
+	return f.Needed(s)
+}
+
+// findNeeded adds the first of the tensors that the family needs and no file has to Missing, with the number of the others.
+// A weight is there in any form: as codes, and as one of the experts in a tensor, or as experts of which a tensor is made.
+func (m *Model) findNeeded(needed iter.Seq[string]) {
+	modules, stacked, single := map[string]bool{}, map[string]bool{}, map[string]bool{} // layers of experts
+	for _, t := range m.Source.Tensors() {
+		if i := strings.LastIndexByte(t.Name, '.'); i >= 0 && t.Name[i:] != ".bias" {
+			modules[t.Name[:i]] = true
+		}
+	}
+	for _, w := range m.Weights {
+		stacked[layerOf(w.Name)] = stacked[layerOf(w.Name)] || w.stack != nil
+		single[layerOf(w.Name)] = single[layerOf(w.Name)] || family.SingleExpert(w.Name)
+	}
+	const most = 1000 // a configuration may declare any number
+	first, n := "", 0
+	for name := range needed {
+		name = m.Family().Stored(name)
+		otherForm := single
+		if family.SingleExpert(name) {
+			otherForm = stacked
+		}
+		if _, ok := m.byName[name]; ok || modules[strings.TrimSuffix(name, weightSuffix)] || strings.Contains(name, ".experts.") && otherForm[layerOf(name)] {
+			continue
+		}
+		if first == "" {
+			first = name
+		}
+		if n++; n > most {
+			break
+		}
+	}
+	switch {
+	case n == 1:
+		m.Missing = append(m.Missing, first+" is missing")
+	case n > most:
+		m.Missing = append(m.Missing, fmt.Sprintf("%s and more than %d other tensors are missing", first, most-1))
+	case n > 1:
+		m.Missing = append(m.Missing, fmt.Sprintf("%s is missing, and %d more tensors", first, n-1))
+	}
+}
+
+// layerOf returns the layer to which a tensor belongs, "" for none.
+func layerOf(name string) string {
+	if found := layerName.FindStringSubmatch(name); found != nil {
+		return found[1] + "." + found[2]
+	}
+	return ""
 }
 
 // gone returns how many of the first layers have no tensor, and the first of these.

@@ -2,13 +2,10 @@ package checkpoint
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -48,27 +45,7 @@ func TestMissing(t *testing.T) {
 		"experts":      {`{"num_hidden_layers": 3}`, moe, ""},
 		"layers alone": {`{"num_hidden_layers": 9}`, layers(3)[2:], ""},
 	} {
-		var specs []safetensors.Spec
-		for _, module := range c.names {
-			specs = append(specs, safetensors.Spec{Name: module + ".weight", Dtype: safetensors.BF16, Shape: []int64{1}})
-		}
-		layout, err := safetensors.NewLayout(specs, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
-		data := append(layout.HeaderBytes(), make([]byte, 2*len(specs))...)
-		if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, hf.ConfigName), []byte(c.config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		source, err := hf.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := Read(source)
+		m := readNamed(t, c.config, c.names)
 		got := slices.Clone(m.Missing)
 		for _, text := range m.Uneven {
 			got = append(got, "uneven: "+text)
@@ -76,6 +53,80 @@ func TestMissing(t *testing.T) {
 		if strings.Join(got, "; ") != c.want || len(m.Problems) != len(m.Missing) {
 			t.Errorf("%s: got %q and problems %v, want %q", name, got, m.Problems, c.want)
 		}
-		source.Close()
+	}
+}
+
+// readNamed reads a checkpoint with weights of one element.
+func readNamed(t *testing.T, config string, modules []string) *Model {
+	t.Helper()
+	var tensors []rawTensor
+	for _, module := range modules {
+		name := module + ".weight"
+		if strings.HasSuffix(module, ".qweight") { // of GPTQ
+			name = module
+		}
+		tensors = append(tensors, rawTensor{name, safetensors.BF16, []int64{1}, nil})
+	}
+	return readRaw(t, config, nil, tensors...)
+}
+
+// TestNeeded: a checkpoint of a known family lacks what its models need, in any form, and nothing else.
+func TestNeeded(t *testing.T) {
+	const config = `{"model_type": "llama", "num_hidden_layers": 2, "tie_word_embeddings": true}`
+	whole := []string{"model.embed_tokens", "model.norm"}
+	for i := range 2 {
+		for _, module := range []string{"input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+			"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"} {
+			whole = append(whole, fmt.Sprintf("model.layers.%d.%s", i, module))
+		}
+	}
+	without := func(gone ...string) []string {
+		return slices.DeleteFunc(slices.Clone(whole), func(name string) bool { return slices.Contains(gone, name) })
+	}
+	renamed := func(old, by string, names []string) (all []string) {
+		for _, name := range names {
+			all = append(all, strings.Replace(name, old, by, 1))
+		}
+		return all
+	}
+	mixture := func(names []string, more ...string) []string {
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.Contains(name, ".1.mlp.") })
+		return append(names, append(more, "model.layers.1.mlp.gate", "model.layers.0.self_attn.q_norm", "model.layers.0.self_attn.k_norm",
+			"model.layers.1.self_attn.q_norm", "model.layers.1.self_attn.k_norm")...)
+	}
+	const experts = `{"model_type": "qwen3_moe", "num_hidden_layers": 2, "num_experts": 1, "num_experts_per_tok": 1, "mlp_only_layers": [0], "tie_word_embeddings": true}`
+	for name, c := range map[string]struct {
+		config string
+		names  []string
+		want   string
+	}{
+		"whole":                {config, whole, ""},
+		"projection":           {config, without("model.layers.1.self_attn.q_proj"), "model.layers.1.self_attn.q_proj.weight is missing"},
+		"embedding":            {config, without("model.embed_tokens"), "model.embed_tokens.weight is missing"},
+		"last norm":            {config, without("model.norm"), "model.norm.weight is missing"},
+		"two":                  {config, without("model.layers.0.mlp.up_proj", "model.norm"), "model.layers.0.mlp.up_proj.weight is missing, and 1 more tensors"},
+		"head":                 {strings.Replace(config, "true", "false", 1), whole, "lm_head.weight is missing"},
+		"biases":               {strings.Replace(config, "llama", "qwen2", 1), whole, "model.layers.0.self_attn.q_proj.bias is missing, and 5 more tensors"},
+		"layers":               {strings.Replace(config, "2", "3", 1), without("model.norm"), "1 of 3 layers are missing, the first model.layers.2"},
+		"unknown key":          {strings.Replace(config, "{", `{"x": 1, `, 1), without("model.norm"), ""},
+		"unknown family":       {strings.Replace(config, "llama", "lama", 1), without("model.norm"), ""},
+		"other codes":          {config, renamed("q_proj", "q_proj.qweight", whole), ""},
+		"wrapped":              {`{"model_type": "gemma3", "text_config": {"num_hidden_layers": 0}}`, []string{"language_model.model.layers.0.x", "language_model.model.norm"}, ""},
+		"experts":              {experts, mixture(whole, "model.layers.1.mlp.experts.0.gate_proj", "model.layers.1.mlp.experts.0.up_proj", "model.layers.1.mlp.experts.0.down_proj"), ""},
+		"part of experts":      {experts, mixture(whole, "model.layers.1.mlp.experts.0.gate_proj", "model.layers.1.mlp.experts.0.down_proj"), "model.layers.1.mlp.experts.0.up_proj.weight is missing"},
+		"declared without end": {strings.Replace(strings.Replace(experts, `"num_experts": 1`, `"num_experts": 1000000`, 1), "2", "60", 1), mixture(whole), "58 of 60 layers are missing, the first model.layers.2"},
+		"without end":          {strings.Replace(experts, `"num_experts": 1`, `"num_experts": 1000000`, 1), mixture(whole), "model.layers.1.mlp.experts.0.gate_proj.weight and more than 999 other tensors are missing"},
+	} {
+		m := readNamed(t, c.config, c.names)
+		if got := strings.Join(m.Missing, "; "); got != c.want || len(m.Uneven) > 0 {
+			t.Errorf("%s: got %q, want %q; uneven %q", name, got, c.want, m.Uneven)
+		}
+	}
+	tensors := []rawTensor{{"model.layers.1.mlp.experts.gate_up_proj", safetensors.BF16, []int64{1, 2, 2}, nil}}
+	for _, module := range mixture(whole) {
+		tensors = append(tensors, rawTensor{module + ".weight", safetensors.BF16, []int64{1}, nil})
+	}
+	if m := readRaw(t, experts, nil, tensors...); len(m.Missing) > 0 {
+		t.Errorf("experts in one tensor: %q", m.Missing)
 	}
 }

@@ -61,6 +61,14 @@ func (c deepSeekConfig) ignore() (modules []string, none bool) {
 	return modules, c.ModulesToNotConvert == nil && c.IgnoredLayers == nil
 }
 
+// checkFmt returns an error if the codes are declared to be of another format than E4M3.
+func (c deepSeekConfig) checkFmt() error {
+	if c.Fmt != "" && c.Fmt != "e4m3" {
+		return fmt.Errorf("fmt is %q, which is not supported, only \"e4m3\"", c.Fmt)
+	}
+	return nil
+}
+
 func recognizeDeepSeek(raw json.RawMessage) (description, error) {
 	var config deepSeekConfig
 	if err := json.Unmarshal(raw, &config); err != nil {
@@ -81,8 +89,5 @@ func recognizeDeepSeek(raw json.RawMessage) (description, error) {
 		return description{}, fmt.Errorf("weight_block_size %v is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]", config.WeightBlockSize)
 	}
 	d.ignore, d.noIgnore = config.ignore()
-	if config.Fmt != "" && config.Fmt != "e4m3" {
-		d.fault("fmt is %q, and clients read e4m3", config.Fmt)
-	}
-	return d, nil
+	return d, config.checkFmt()
 }

@@ -76,7 +76,7 @@ func (a autoRoundArgs) formats() []quant.Format {
 		return []quant.Format{quant.MXFP8}
 	case strings.HasPrefix(kind, "nv_fp") && a.Bits == 4:
 		return []quant.Format{quant.NVFP4}
-	case (kind == "fp" || strings.HasPrefix(kind, "fp8")) && a.Bits == 8:
+	case (kind == "fp" || strings.HasPrefix(kind, "fp8")) && !strings.Contains(kind, "e5m2") && a.Bits == 8:
 		return []quant.Format{quant.FP8Row, quant.FP8Tensor, quant.FP8Block}
 	}
 	return nil

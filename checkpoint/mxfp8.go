@@ -42,5 +42,5 @@ func recognizeMXFP8(raw json.RawMessage) (description, error) {
 	}
 	d := description{groups: []group{{format: f}}, scheme: "MXFP8"}
 	d.ignore, d.noIgnore = config.ignore()
-	return d, nil
+	return d, config.checkFmt()
 }

@@ -109,7 +109,7 @@ func ReadContext(ctx context.Context, source *hf.Checkpoint) (*Model, error) {
 		if used[tensors[i].Name] {
 			continue
 		}
-		if w := m.assemble(&tensors[i], known); w != nil {
+		if w := m.assemble(ctx, &tensors[i], known); w != nil {
 			m.add(w)
 			for _, part := range w.parts {
 				if part != nil {

@@ -134,11 +134,11 @@ func (w *Weight) Read(from, to int) (tensor.Dense, error) {
 // Dense.
 func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	if w.Quantized() {
-		q, err := w.ReadDecoded(t)
+		q, err := w.ReadCodes(t)
 		if err != nil {
 			return tensor.Dense{}, err
 		}
-		return q.Dequantize(1), nil
+		return w.scheme.decoded(q, w.stored).Dequantize(1), nil
 	}
 	if w.view != nil {
 		return w.view.read(t)
@@ -151,10 +151,14 @@ func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	return x, readDense(x.Data, *w.parts[Codes], DenseSpans(cols, t))
 }
 
-// ReadDecoded returns a tile of a quantized weight with the decode scales of Convention.Decoded.
+// ReadDecoded returns a tile of a quantized weight with the decode scales of Convention.Decoded, negative ones
+// too.
 func (w *Weight) ReadDecoded(t Tile) (*quant.Tensor, error) {
-	q, err := w.ReadCodes(t)
+	q, err := quant.NewTensor(w.Format, t.To-t.From, t.ToCol-t.FromCol)
 	if err != nil {
+		return nil, err
+	}
+	if err := w.readInto(q, t); err != nil {
 		return nil, err
 	}
 	return w.scheme.decoded(q, w.stored), nil
@@ -167,7 +171,7 @@ func (w *Weight) Divided() bool {
 }
 
 // ReadCodes returns a tile of a quantized weight as stored: its codes, its scales and Global. A
-// block must begin at the tile.
+// block must begin at the tile. A negative scale is an error.
 func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 	q, err := quant.NewTensor(w.Format, t.To-t.From, t.ToCol-t.FromCol)
 	if err != nil {
@@ -181,6 +185,14 @@ func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 
 // ReadInto is ReadCodes into a tensor of the weight's format and the tile's shape.
 func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
+	if err := w.readInto(q, t); err != nil {
+		return err
+	}
+	return w.checkScales(q, t)
+}
+
+// readInto is ReadInto with negative scales.
+func (w *Weight) readInto(q *quant.Tensor, t Tile) error {
 	if block := w.Format.Block; block.Rows > 0 && t.From%block.Rows != 0 || block.Cols > 0 && t.FromCol%block.Cols != 0 {
 		return fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows, block.Cols)
 	}
@@ -207,6 +219,22 @@ func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 		}
 	}
 	return nil
+}
+
+// checkScales returns an error if a scale of a tile is negative. No library writes such scales, and clients
+// disagree about them: some multiply by them, others ignore the sign of E4M3 (ggml's UE4M3).
+func (w *Weight) checkScales(q *quant.Tensor, t Tile) error {
+	i := slices.IndexFunc(q.Scales32, func(scale float32) bool { return scale < 0 })
+	if f := q.Format.Scale; q.Scales32 == nil && f != nil && !f.Unsigned {
+		i = slices.IndexFunc(q.Scales, func(code byte) bool { return f.Decode(uint32(code)) < 0 })
+	}
+	if i < 0 {
+		return nil
+	}
+	_, width := q.ScaleShape()
+	block := w.Format.Block
+	return fmt.Errorf("%s: the scale at row %d, column %d is negative, which clients read differently: the file is damaged, fetch it again",
+		w.Name, t.From+i/width*max(1, block.Rows), t.FromCol+i%width*block.Cols)
 }
 
 // readCodes reads the codes of a tile.

@@ -11,11 +11,14 @@ import (
 )
 
 // planForClient plans a quantization of m that the client o.Client loads: in the first of its conventions in
-// which it reads every weight, else in the first one, without the weights that it cannot read.
+// which it reads every weight, else in the first in which it reads most, without the others.
 func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	c, err := client.Lookup(o.Client)
 	if err != nil {
 		return nil, err
+	}
+	if o.Convention != "" {
+		return nil, fmt.Errorf("client %s chooses the convention: omit the client, or convention %s", c, o.Convention)
 	}
 	f := o.Quantizer.Format
 	storages, err := c.Stores(f)
@@ -23,25 +26,25 @@ func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	o.needsBF16 = c.NeedsBF16(f)
-	var first *QuantizeOptions // the first that can be planned
-	var failed error           // of the first that cannot
+	var first *Plan  // the first without some weights
+	var failed error // of the first that cannot be planned
 	for _, storage := range storages {
 		attempt := o
 		attempt.Convention, attempt.Scheme = storage.Convention.Name, cmp.Or(o.Scheme, schemeFor(storage, f, o.Calibration))
-		plan, err := planQuantize(m, attempt)
+		plan, left, err := planWithout(m, attempt, c)
 		switch {
 		case err != nil:
 			failed = cmp.Or(failed, err)
-		case len(c.Rejects(plan.planned())) == 0:
+		case left == 0:
 			return plan, nil
 		case first == nil:
-			first = &attempt
+			first = plan
 		}
 	}
 	if first == nil {
 		return nil, failed
 	}
-	return planWithout(m, *first, c)
+	return first, nil
 }
 
 // schemeFor returns the first scheme of a storage that stores scales of activations if and only if the
@@ -60,29 +63,40 @@ func schemeFor(s client.Storage, f quant.Format, calibration *Calibration) strin
 }
 
 // planWithout plans a quantization without the weights that the client cannot read, and those that it
-// fuses with them. It returns an error if these are most of the bytes.
-func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (*Plan, error) {
+// fuses with them. It returns the number of them and of the experts that the convention does not support, and
+// an error if these are most of the bytes.
+func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (plan *Plan, left int, err error) {
 	o.rejected = rejections{}
 	var cause checkpoint.Problem // the first
 	for {
 		plan, err := planQuantize(m, o)
-		if err != nil {
-			return nil, errors.New(cause.String()) // no weight is left to quantize
+		switch {
+		case errors.Is(err, errNothing) && cause.Text != "":
+			return nil, 0, errors.New(cause.String())
+		case err != nil && cause.Text != "":
+			return nil, 0, fmt.Errorf("%s; without it, %w", cause, err)
+		case err != nil:
+			return nil, 0, err
 		}
-		problems := c.Rejects(plan.planned())
-		if len(problems) > 0 {
+		if problems := c.Rejects(plan.planned()); len(problems) > 0 {
 			cause = cmp.Or(cause, problems[0])
 			if !plan.reject(c, problems, o.rejected) {
-				return nil, errors.New(cause.String())
+				return nil, 0, errors.New(cause.String())
 			}
 			continue
 		}
-		n, left, quantized := plan.rejectedBytes(o.rejected)
-		if left > quantized {
-			return nil, fmt.Errorf("%s (and %d more weights)", cause, n-1)
+		rejected, experts, quantized := plan.left(o.rejected)
+		switch {
+		case rejected.bytes+experts.bytes <= quantized:
+		case cause.Text != "":
+			return nil, 0, fmt.Errorf("%s (and %d more weights)", cause, rejected.n-1)
+		default:
+			return nil, 0, fmt.Errorf("%s: most of the model would stay unquantized for %s: %s", experts.first.Name, c, experts.first.reason)
 		}
-		plan.Notes = append(plan.Notes, fmt.Sprintf("%d weights stay unquantized: %s", n, cause))
-		return plan, nil
+		if rejected.n > 0 {
+			plan.Notes = append(plan.Notes, fmt.Sprintf("%d weights stay unquantized: %s", rejected.n, cause))
+		}
+		return plan, rejected.n + experts.n, nil
 	}
 }
 
@@ -103,17 +117,39 @@ func (p *Plan) reject(c client.Client, problems []checkpoint.Problem, rejected r
 	return len(rejected) > n
 }
 
-// rejectedBytes returns the number of rejected weights, their bytes in the source, and those of the
-// quantized weights.
-func (p *Plan) rejectedBytes(rejected rejections) (n int, left, bytes int64) {
-	for _, d := range p.decisions {
-		switch {
+// stays counts weights that stay unquantized.
+type stays struct {
+	n     int
+	bytes int64 // in the source
+	first *decision
+}
+
+func (s *stays) add(d *decision) {
+	if s.first == nil {
+		s.first = d
+	}
+	s.n++
+	s.bytes += d.StoredBytes()
+}
+
+// left returns the rejected weights, the experts in one tensor that stay unquantized for another reason than
+// a choice of the user, and the bytes of the quantized weights in the source.
+func (p *Plan) left(rejected rejections) (byClient, experts stays, bytes int64) {
+	for i := range p.decisions {
+		switch d := &p.decisions[i]; {
 		case d.action == quantized:
 			bytes += d.StoredBytes()
 		case rejected.of(d.Weight) != "":
-			n++
-			left += d.StoredBytes()
+			byClient.add(d)
+		case d.leftExperts():
+			experts.add(d)
 		}
 	}
-	return n, left, bytes
+	return byClient, experts, bytes
+}
+
+// leftExperts reports whether the weight holds the experts of a layer, and is not quantized although nobody
+// excluded it.
+func (d *decision) leftExperts() bool {
+	return d.ExpertModules() != nil && d.reason != "" && d.reason != excluded
 }

@@ -15,6 +15,8 @@ var (
 	ErrQuantized = errors.New("source is quantized")
 	// ErrUnfinished: the part of a worker is missing or incomplete.
 	ErrUnfinished = errors.New("part is missing or incomplete")
+
+	errNothing = errors.New("no weight is quantized")
 )
 
 // A causedError is an error of one of the causes above. Its text is that of the error alone.

@@ -25,7 +25,11 @@ func mixtral() map[string][]made {
 	tensors := map[string][]made{shard1: {
 		{"model.embed_tokens.weight", bf16, 1, []int64{256, 128}}, {"lm_head.weight", bf16, 1, []int64{256, 128}},
 		{layer + "input_layernorm.weight", bf16, 1, []int64{128}}, {layer + "block_sparse_moe.gate.weight", bf16, 1, []int64{3, 128}},
-	}, shard2: {{layer + "self_attn.q_proj.weight", bf16, 0.1, []int64{128, 128}}}}
+		{layer + "post_attention_layernorm.weight", bf16, 1, []int64{128}}, {"model.norm.weight", bf16, 1, []int64{128}},
+	}}
+	for _, module := range []string{"q_proj", "k_proj", "v_proj", "o_proj"} {
+		tensors[shard2] = append(tensors[shard2], made{layer + "self_attn." + module + ".weight", bf16, 0.1, []int64{128, 128}})
+	}
 	for e := range 3 {
 		shard := []string{shard2, shard1, shard2}[e]
 		for part, shape := range map[string][]int64{"w1": {64, 128}, "w2": {128, 64}, "w3": {64, 128}} {
@@ -145,10 +149,10 @@ func TestGGUFExpertsRejected(t *testing.T) {
 		fewer[shard] = kept
 	}
 	o.Exclude = nil
-	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, fewer, mixtralConfig)).Source, o); err == nil || !strings.Contains(err.Error(), "blk.0.ffn_up_exps.weight holds 3 experts, but the checkpoint has 2") {
+	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, fewer, mixtralConfig)).Source, o); err == nil || !strings.Contains(err.Error(), "model.layers.0.block_sparse_moe.experts.2.w3.weight is missing") {
 		t.Errorf("with an expert missing: error %v", err)
 	}
-	qwen := strings.NewReplacer("MixtralForCausalLM", "Qwen2MoeForCausalLM", "num_local_experts", `moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_experts`).Replace(mixtralConfig)
+	qwen := strings.NewReplacer("MixtralForCausalLM", "Qwen2MoeForCausalLM", "num_local_experts", `moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_experts`, `"num_hidden_layers": 1,`, "").Replace(mixtralConfig)
 	o.Quantizer.Format = quant.NVFP4
 	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, mixtral(), qwen)).Source, o); err == nil || !strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
 		t.Errorf("NVFP4 of qwen2moe: error %v", err)

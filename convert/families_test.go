@@ -26,7 +26,7 @@ var families = []struct {
 	groups       []string // modules that share a global scale, by the ends of their names
 }{
 	{
-		name: "llama", config: `{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2}`,
+		name: "llama", config: `{"model_type": "llama", "hidden_size": 64}`,
 		quantized: `model.layers.0.self_attn.{q_proj,k_proj,v_proj,o_proj} model.layers.1.mlp.{gate_proj,up_proj,down_proj}`,
 		left: map[string]string{
 			"embedding": "model.embed_tokens", "output head": "lm_head",
@@ -46,7 +46,7 @@ var families = []struct {
 		groups: []string{"experts.0.gate_proj experts.0.up_proj", "experts.1.gate_proj experts.1.up_proj"},
 	},
 	{
-		name: "mistral", config: `{"model_type": "mistral3", "text_config": {"model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 1}}`,
+		name: "mistral", config: `{"model_type": "mistral3", "text_config": {"model_type": "mistral", "hidden_size": 64}}`,
 		quantized: `language_model.model.layers.0.self_attn.{q_proj,k_proj,v_proj} language_model.model.layers.0.mlp.{gate_proj,up_proj,down_proj}`,
 		left: map[string]string{
 			"vision or audio": "vision_tower.transformer.layers.0.attention.q_proj multi_modal_projector.linear_1 multi_modal_projector.patch_merger.merging_layer",

@@ -26,7 +26,7 @@ var graphs = map[string]struct {
 		`{"model_type": "granite", "embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.5, "logits_scaling": 8}`},
 	"Olmo2ForCausalLM": {[]string{"post_attention_layernorm", "post_feedforward_layernorm", "self_attn.q_norm", "self_attn.k_norm"}, false, false, "", `{"model_type": "olmo2"}`},
 	"Glm4ForCausalLM": {[]string{"input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"}, false, true,
-		`"rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5}`, `{"model_type": "glm4", "partial_rotary_factor": 0.5}`},
+		`"attention_bias": false, "rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5}`, `{"model_type": "glm4", "partial_rotary_factor": 0.5}`},
 	"Phi3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm"}, true, true, `"partial_rotary_factor": 0.75`, `{"model_type": "phi3", "partial_rotary_factor": 0.75}`},
 	"Gemma2ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}, false, false,
 		`"head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16, "layer_types": ["sliding_attention"]`,

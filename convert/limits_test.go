@@ -68,14 +68,18 @@ func qwen(t *testing.T, generation int) *checkpoint.Model {
 	tensors := []made{{"model.embed_tokens.weight", safetensors.BF16, 1, []int64{256, 128}}, {"model.norm.weight", safetensors.BF16, 1, []int64{128}}}
 	for name, shape := range map[string][]int64{
 		"input_layernorm.weight": {128}, "post_attention_layernorm.weight": {128}, "self_attn.q_proj.weight": {128, 128}, "self_attn.q_proj.bias": {128},
+		"self_attn.k_proj.bias": {128}, "self_attn.v_proj.bias": {128},
 		"self_attn.k_proj.weight": {128, 128}, "self_attn.v_proj.weight": {128, 128}, "self_attn.o_proj.weight": {128, 128},
 		"mlp.gate_proj.weight": {256, 128}, "mlp.up_proj.weight": {256, 128}, "mlp.down_proj.weight": {128, 256},
 	} {
 		tensors = append(tensors, made{layer + name, safetensors.BF16, 0.1, shape})
 	}
+	if generation == 3 {
+		tensors = append(tensors, made{layer + "self_attn.q_norm.weight", safetensors.BF16, 1, []int64{64}}, made{layer + "self_attn.k_norm.weight", safetensors.BF16, 1, []int64{64}})
+	}
 	return openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, fmt.Sprintf(`{"architectures": ["Qwen%[1]dForCausalLM"], "model_type": "qwen%[1]d", "vocab_size": 256,
 		"microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
-		"max_position_embeddings": 64, "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16"}`, generation)))
+		"max_position_embeddings": 64, "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16", "tie_word_embeddings": true}`, generation)))
 }
 
 // TestUnscaledGraph: files for an architecture in which llama.cpp ignores global scales of

@@ -174,18 +174,13 @@ func (p *Plan) quantizesAny() error {
 	case len(p.decisions) == 0:
 		return fmt.Errorf("%s: no tensors: name a checkpoint with weights", path)
 	default:
-		return fmt.Errorf("%s: no weight would be quantized: %s; include those that stay unquantized by default", path, p.reasons())
+		return because(errNothing, fmt.Errorf("%s: no weight would be quantized: %s; include those that stay unquantized by default", path, p.reasons()))
 	}
 }
 
 // noteExperts adds a note for each reason why experts in one tensor, which are most of a model, are not
 // quantized, and one if the layout of quantized ones is a guess. Those that the client rejects have a note already.
 func (p *Plan) noteExperts(rejected rejections) {
-	type stays struct {
-		tensors int
-		bytes   int64
-		first   *decision
-	}
 	all, guess := int64(0), ""
 	found, reasons := map[string]*stays{}, []string{}
 	for i, d := range p.decisions {
@@ -193,14 +188,11 @@ func (p *Plan) noteExperts(rejected rejections) {
 		switch {
 		case d.reason == "" && guess == "":
 			guess = d.ExpertsGuess()
-		case d.ExpertModules() != nil && d.reason != "" && d.reason != excluded && rejected.of(d.Weight) == "":
-			s := found[d.reason]
-			if s == nil {
-				s = &stays{first: &p.decisions[i]}
-				found[d.reason], reasons = s, append(reasons, d.reason)
+		case d.leftExperts() && rejected.of(d.Weight) == "":
+			if found[d.reason] == nil {
+				found[d.reason], reasons = &stays{}, append(reasons, d.reason)
 			}
-			s.tensors++
-			s.bytes += d.StoredBytes()
+			found[d.reason].add(&p.decisions[i])
 		}
 	}
 	for _, reason := range reasons {
@@ -210,7 +202,7 @@ func (p *Plan) noteExperts(rejected rejections) {
 			advice = "convention gpt-oss supports them in mxfp4, convention plain in every format"
 		}
 		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized, the first %s: %s; %s",
-			s.tensors, len(p.decisions), s.bytes, all, s.first.Name, reason, advice))
+			s.n, len(p.decisions), s.bytes, all, s.first.Name, reason, advice))
 	}
 	if guess != "" {
 		p.Notes = append(p.Notes, guess)

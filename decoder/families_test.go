@@ -252,10 +252,10 @@ func TestTensorNames(t *testing.T) {
 		extra  []want
 		want   string
 	}{
-		"gpt-oss":     {without("model.layers.1.self_attn.sinks"), nil, "tensor model.layers.1.self_attn.sinks is missing, want shape [2]"},
-		"deepseek-v3": {without("model.layers.1.mlp.gate.e_score_correction_bias"), nil, "e_score_correction_bias is missing, want shape [8]"},
-		"qwen3moe":    {without("model.layers.1.mlp.experts.3.up_proj.weight"), nil, "mlp.experts.3.up_proj.weight is missing, want shape [24 32]"},
-		"phi3":        {without("model.layers.0.self_attn.qkv_proj.weight"), nil, "self_attn.qkv_proj.weight is missing, want shape [64 32]"},
+		"gpt-oss":     {without("model.layers.1.self_attn.sinks"), nil, "model.layers.1.self_attn.sinks is missing"},
+		"deepseek-v3": {without("model.layers.1.mlp.gate.e_score_correction_bias"), nil, "e_score_correction_bias is missing"},
+		"qwen3moe":    {without("model.layers.1.mlp.experts.3.up_proj.weight"), nil, "mlp.experts.3.up_proj.weight is missing"},
+		"phi3":        {without("model.layers.0.self_attn.qkv_proj.weight"), nil, "self_attn.qkv_proj.weight is missing"},
 		"qwen2":       {same, []want{{"model.layers.0.self_attn.q_norm.weight", []int64{16}}}, "unexpected tensor model.layers.0.self_attn.q_norm.weight: a model of the family qwen2"},
 		"llama":       {same, []want{{"model.layers.2.input_layernorm.weight", []int64{32}}}, "unexpected tensor model.layers.2.input_layernorm.weight"},
 		"gemma2":      {same, []want{{"vision_tower.weight", []int64{32}}}, "unexpected tensor vision_tower.weight"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -117,7 +116,6 @@ func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 			return nil, r, errors.New(p.String())
 		}
 	}
-	r.findPrefix()
 	for i, w := range source.Weights {
 		r.places[w] = i
 	}
@@ -142,40 +140,13 @@ type reader struct {
 	pace pace
 
 	released *matrices // memory for weights; nil: none
-
-	prefix  string // before the names of the decoder's tensors, in place of "model."
-	head    string // before that of the head
-	ignored []string
-}
-
-// wrappers have the prefixes of the decoder's tensors in multimodal models: of the tensors after "model.",
-// and of the head. They ignore the tensors of the other modules.
-var wrappers = []struct{ prefix, head string }{
-	{"model.", ""},
-	{"language_model.model.", "language_model."},
-	{"model.language_model.", ""},
 }
 
 // otherModules begin the names of tensors of multimodal models that the decoder does not use.
 var otherModules = []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.", "vision_model.", "model.visual.", "visual."}
 
-// findPrefix finds the prefix of the tensors.
-func (r *reader) findPrefix() {
-	r.prefix = wrappers[0].prefix
-	for _, w := range wrappers[1:] {
-		if _, ok := r.model.Lookup(w.prefix + "embed_tokens.weight"); ok {
-			r.prefix, r.head, r.ignored = w.prefix, w.head, otherModules
-		}
-	}
-}
-
 // stored returns the name in the checkpoint of a tensor of the model.
-func (r *reader) stored(name string) string {
-	if rest, ok := strings.CutPrefix(name, "model."); ok {
-		return r.prefix + rest
-	}
-	return r.head + name
-}
+func (r *reader) stored(name string) string { return r.model.Family().Stored(name) }
 
 func (r *reader) lookup(name string) (*checkpoint.Weight, bool) {
 	return r.model.Lookup(r.stored(name))
@@ -275,9 +246,6 @@ func (m *Model) addOne() {
 // older checkpoints.
 var computed = regexp.MustCompile(`\.self_attn\.rotary_emb\.inv_freq$`)
 
-// extraLayer matches the layers that predict further tokens (num_nextn_predict_layers), after the last one.
-var extraLayer = regexp.MustCompile(`^model\.layers\.(\d+)\.`)
-
 // checkNames returns an error if a tensor of the model is missing, or if the model does not use one of
 // the checkpoint.
 func (r *reader) checkNames(m *Model) error {
@@ -293,23 +261,13 @@ func (r *reader) checkNames(m *Model) error {
 			continue // readCache reads it
 		}
 		tied := m.plan.Tied && w.Name == r.stored("lm_head.weight")
-		other := slices.ContainsFunc(r.ignored, func(prefix string) bool { return strings.HasPrefix(w.Name, prefix) })
-		if used[w.Name] || tied || other || computed.MatchString(w.Name) || r.extra(m, w.Name) {
+		other := r.model.Family().Wrapped() && slices.ContainsFunc(otherModules, func(prefix string) bool { return strings.HasPrefix(w.Name, prefix) })
+		if used[w.Name] || tied || other || computed.MatchString(w.Name) || r.model.Family().ExtraLayer(w.Name) {
 			continue
 		}
 		return r.unexpected(w.Name)
 	}
 	return nil
-}
-
-// extra reports whether a tensor belongs to a layer that predicts further tokens.
-func (r *reader) extra(m *Model, name string) bool {
-	found := extraLayer.FindStringSubmatch(name)
-	if found == nil {
-		return false
-	}
-	n, err := strconv.Atoi(found[1])
-	return err == nil && n >= len(m.layers) && n < len(m.layers)+int(r.model.Source.Integer("num_nextn_predict_layers"))
 }
 
 func (r *reader) unexpected(name string) error {

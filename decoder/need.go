@@ -32,7 +32,6 @@ func checkMemory(source *checkpoint.Model, available int64) error {
 // to the embedding has separate memory.
 func (p *Plan) HeldBytes(source *hf.Checkpoint) (layers, rest int64) {
 	r := reader{model: checkpoint.Read(source)}
-	r.findPrefix()
 	for _, w := range r.model.Weights {
 		switch held := heldBytes(w); {
 		case strings.Contains(w.Name, ".layers."):

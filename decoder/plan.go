@@ -140,7 +140,7 @@ func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[str
 }
 
 func mlpOf(f *family.Family, s *family.Settings) MLPPlan {
-	m := MLPPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.Bias == family.BiasEverywhere}
+	m := MLPPlan{Width: s.IntermediateSize, Activation: "silu", Bias: f.MLPBias(s)}
 	switch f.Gate {
 	case family.GateGELU:
 		m.Activation = "gelu"
@@ -159,16 +159,7 @@ func compileAttention(f *family.Family, s *family.Settings, layer int, ropes map
 		a.Latent = &LatentPlan{QueryRank: s.QueryRank, Rank: s.KeyValueRank, Plain: s.PlainDim, Rotated: s.RotatedDim, Value: s.ValueDim}
 	}
 	a.Scale = or(s.AttentionMultiplier, 1/math.Sqrt(or(s.QueryPreAttnScalar, float64(a.HeadDim))))
-	switch f.Bias {
-	case family.BiasByKey:
-		a.Bias, a.OutputBias = s.AttentionBias, s.AttentionBias
-	case family.BiasQKVByKey:
-		a.Bias = s.AttentionBias
-	case family.BiasQKV:
-		a.Bias = true
-	case family.BiasEverywhere:
-		a.Bias, a.OutputBias = true, true
-	}
+	a.Bias, a.OutputBias = f.AttentionBias(s)
 	layerType, err := f.LayerType(s, layer)
 	if err != nil {
 		return a, err
@@ -211,7 +202,7 @@ func ropeOf(f *family.Family, s *family.Settings, layerType string) (*RopePlan, 
 
 func compileExperts(f *family.Family, s *family.Settings) (*ExpertsPlan, error) {
 	e := &ExpertsPlan{
-		Count: max(s.Experts, s.LocalExperts, s.RoutedExperts), Chosen: s.ExpertsChosen, Score: f.Experts.Score, Normalize: f.Experts.Normalize,
+		Count: s.ExpertCount(), Chosen: s.ExpertsChosen, Score: f.Experts.Score, Normalize: f.Experts.Normalize,
 		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.Names.SharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
 		Bias: f.Bias == family.BiasEverywhere, Correction: f.Names.Correction != "",
 	}

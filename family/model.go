@@ -20,6 +20,7 @@ type Model struct {
 	stacks  map[string]bool // tensors of experts that hold [experts, in, out], by name
 	routers map[string]bool // weights that choose experts, by name
 	further []string        // prefixes of the modules that predict further tokens
+	wrapper int             // the row of wrappers of the language model's tensors
 	linear  bool            // the modules c_attn, c_proj and c_fc are linear ones, unlike GPT-2's
 }
 
@@ -28,6 +29,11 @@ type Model struct {
 func New(config []byte, tensors iter.Seq2[string, []int64]) *Model {
 	m := &Model{declared: declare(config), single: map[string]bool{}, stacks: map[string]bool{}, routers: map[string]bool{}}
 	for name := range tensors {
+		for i, w := range wrappers[1:] {
+			if strings.HasPrefix(name, w.prefix) {
+				m.wrapper = i + 1
+			}
+		}
 		if parent, rest, ok := cutExperts(name); ok && singleExpert.MatchString(rest) {
 			m.single[parent] = true
 		}
@@ -118,14 +124,35 @@ func (m *Model) findFurther(tensors iter.Seq2[string, []int64]) {
 	}
 }
 
+// languageLayer returns the number of the layer of the language model to which a tensor belongs.
+func languageLayer(name string) (n int64, ok bool) {
+	found := hiddenLayer.FindStringSubmatch(name)
+	if found == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	return n, err == nil
+}
+
+// ExtraLayer reports whether a tensor belongs to one of the layers that predict further tokens after the
+// last one, and that the configuration declares.
+func (m *Model) ExtraLayer(name string) bool {
+	n, ok := languageLayer(name)
+	return ok && m != nil && m.layers > 0 && n >= m.layers && n < m.layers+m.next
+}
+
+// ExtraLayer is [Model.ExtraLayer] for settings.
+func (s *Settings) ExtraLayer(name string) bool {
+	return (&Model{declared: declared{layers: int64(s.NumHiddenLayers), next: int64(s.NextLayers)}}).ExtraLayer(name)
+}
+
 // predictsFurther reports whether a tensor belongs to a module that predicts further tokens.
 func (m *Model) predictsFurther(name string) bool {
 	if m == nil {
 		return false
 	}
-	if found := hiddenLayer.FindStringSubmatch(name); found != nil && m.layers > 0 {
-		n, err := strconv.ParseInt(found[1], 10, 64)
-		return err == nil && n >= m.layers
+	if n, ok := languageLayer(name); ok && m.layers > 0 {
+		return n >= m.layers
 	}
 	return slices.ContainsFunc(m.further, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

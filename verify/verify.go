@@ -82,6 +82,7 @@ type Report struct {
 	Checks      []Check   // how each tensor was compared
 	Blocks      []Blocks  // of the quantized tensors, in the same order
 	Problems    []Problem // faults of dst
+	Notes       []string  // what may be a fault of either: tensors that one layer lacks
 	NotCompared []string  // the parts of dst that were not compared, and why
 }
 
@@ -141,6 +142,13 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 	}
 	r.report(dst.Problems)
 	structure := slices.Clone(r.Problems)
+	for _, m := range []*checkpoint.Model{src, dst} {
+		for _, text := range m.Uneven {
+			if !slices.Contains(r.Notes, text) {
+				r.Notes = append(r.Notes, text)
+			}
+		}
+	}
 	var pairs []pair
 	known := map[string]bool{}
 	for _, want := range counterparts(src, dst) {

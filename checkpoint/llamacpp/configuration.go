@@ -89,8 +89,9 @@ func configuration(f *gguf.File) (json.RawMessage, error) {
 	a.complete(f, c)
 	_, separate := f.Lookup("output.weight")
 	c["tie_word_embeddings"] = !separate
-	if _, biased := f.Lookup("blk.0.attn_q.bias"); biased && (a.family.Bias == family.BiasByKey || a.family.Bias == family.BiasQKVByKey) {
-		c["attention_bias"] = true
+	byKey := a.family.Bias == family.BiasByKey || a.family.Bias == family.BiasQKVByKey
+	if _, biased := f.Lookup("blk.0.attn_q.bias"); byKey && biased != a.family.Default().AttentionBias {
+		c["attention_bias"] = biased
 	}
 	if _, biased := f.Lookup("blk.0.ffn_down.bias"); biased {
 		c["mlp_bias"] = true

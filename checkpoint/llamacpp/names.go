@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -50,7 +49,7 @@ var unused = regexp.MustCompile(`\.rotary_emb\.inv_freq$`)
 // Place returns the place of a tensor in the GGUF file. It returns an error if llama.cpp has no
 // such tensor.
 func (m *Model) Place(name string, shape []int64) (Place, error) {
-	if unused.MatchString(name) || m.predictsFurther(name) {
+	if unused.MatchString(name) || m.config.ExtraLayer(name) {
 		return Place{}, nil
 	}
 	if p, ok, err := m.placeExpert(name); ok || err != nil {
@@ -65,16 +64,6 @@ func (m *Model) Place(name string, shape []int64) (Place, error) {
 		return Place{}, fmt.Errorf("tensor %s: shape %v is not heads of %d rows, as %s has it", name, shape, p.HeadDim, "config.json")
 	}
 	return p, nil
-}
-
-// predictsFurther reports whether a tensor belongs to a layer after the last, which llama.cpp does not run.
-func (m *Model) predictsFurther(name string) bool {
-	parts := layerName.FindStringSubmatch(name)
-	if parts == nil || m.config.NextLayers <= 0 {
-		return false
-	}
-	n, err := strconv.Atoi(parts[1])
-	return err == nil && n >= m.config.NumHiddenLayers
 }
 
 // ignoresScale reports whether llama.cpp reads no global scale of a weight.

@@ -28,6 +28,7 @@ type InspectDocument struct {
 	Extra      []string          `json:"extra"`   // safetensors files that are not part of the checkpoint
 	Skipped    []skippedDocument `json:"skipped"` // other files that a conversion does not copy
 	Problems   []problemDocument `json:"problems"`
+	Notes      []string          `json:"notes"` // what may be a fault
 }
 
 type weightDocument struct {
@@ -48,7 +49,7 @@ type skippedDocument struct {
 func Inspect(arg string, m *checkpoint.Model) InspectDocument {
 	doc := InspectDocument{
 		Source: arg, Quantized: m.Quantized() + len(m.Decoded), Ignore: show.OrEmpty(m.Ignore), Extra: show.OrEmpty(m.Source.Extra()),
-		Adapter: m.Adapter() != "", Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)),
+		Adapter: m.Adapter() != "", Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)), Notes: show.OrEmpty(m.Uneven),
 	}
 	if m.Convention != nil {
 		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
@@ -154,5 +155,8 @@ func PrintInspection(w io.Writer, arg string, m *checkpoint.Model, each, asJSON 
 	if _, err := io.WriteString(w, leftText(m.Source)); err != nil {
 		return err
 	}
-	return printProblems(w, problemsOf(m))
+	if err := printProblems(w, problemsOf(m)); err != nil {
+		return err
+	}
+	return printNotes(w, doc.Notes)
 }

@@ -42,3 +42,13 @@ func printProblems(w io.Writer, problems []verify.Problem) error {
 	}
 	return nil
 }
+
+// printNotes prints what may be a fault, one line each.
+func printNotes(w io.Writer, notes []string) error {
+	for _, note := range notes {
+		if _, err := fmt.Fprintf(w, "note: %s\n", show.Escaped(note)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -61,6 +61,9 @@ func PrintVerification(out io.Writer, src, dst string, report *verify.Report, se
 	if err := printBlocks(out, report.Blocks); err != nil {
 		return err
 	}
+	if err := printNotes(out, report.Notes); err != nil {
+		return err
+	}
 	verdict := fmt.Sprintf("%s matches %s", show.Printable(dst), show.Printable(src))
 	if !report.OK() {
 		fmt.Fprintln(out)

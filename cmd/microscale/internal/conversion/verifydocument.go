@@ -10,6 +10,7 @@ type VerifyDocument struct {
 	OK          bool               `json:"ok"`
 	Problems    []problemDocument  `json:"problems"`
 	Compared    checkedDocument    `json:"compared"`
+	Notes       []string           `json:"notes"` // what may be a fault
 	NotCompared []string           `json:"not_compared"`
 	Tensors     []verifiedDocument `json:"tensors"`
 	Blocks      []worstDocument    `json:"blocks"`
@@ -30,11 +31,11 @@ type verifiedDocument struct {
 
 // Unreadable returns the document of a comparison whose DST cannot be opened.
 func Unreadable(err error) any {
-	return VerifyDocument{Problems: []problemDocument{{Text: show.OneLine(err)}}, NotCompared: []string{}, Tensors: []verifiedDocument{}, Blocks: []worstDocument{}}
+	return VerifyDocument{Problems: []problemDocument{{Text: show.OneLine(err)}}, Notes: []string{}, NotCompared: []string{}, Tensors: []verifiedDocument{}, Blocks: []worstDocument{}}
 }
 
 func newVerifyDocument(r *verify.Report) VerifyDocument {
-	doc := VerifyDocument{OK: r.OK(), Problems: problemDocuments(r.Problems), NotCompared: show.OrEmpty(r.NotCompared), Blocks: worstDocuments(r.Blocks), Tensors: []verifiedDocument{},
+	doc := VerifyDocument{OK: r.OK(), Problems: problemDocuments(r.Problems), Notes: show.OrEmpty(r.Notes), NotCompared: show.OrEmpty(r.NotCompared), Blocks: worstDocuments(r.Blocks), Tensors: []verifiedDocument{},
 		Compared: checkedDocument{r.Checked(verify.Bounded), r.Checked(verify.Rounded), r.Checked(verify.Identical)}}
 	for i, t := range tensorDocuments(r.Tensors) {
 		doc.Tensors = append(doc.Tensors, verifiedDocument{t, r.Checks[i].String()})
