@@ -210,7 +210,7 @@ func TestUnrecognized(t *testing.T) {
 		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]"},
 		{&deepSeek, `{"fmt": "e5m2", "weight_block_size": [128, 128]}`, `fmt is "e5m2", which is not supported, only "e4m3"`},
 		{&mxfp8, `{"fmt": "e5m2"}`, `fmt is "e5m2", which is not supported, only "e4m3"`},
-		{&autoRound, `{"bits": 8, "data_type": "fp8_e5m2", "packing_format": "auto_round:fp8"}`, "it stores weights of data_type fp8_e5m2 in 8 bits (auto_round:fp8), which is not supported"},
+		{&autoRound, `{"bits": 8, "data_type": "fp8_e5m2", "packing_format": "auto_round:fp8"}`, "it stores weights of data_type fp8_e5m2 in 8 bits and groups of unknown size, which is not supported"},
 		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not supported, only [1 32]"},
 		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "global_quant_config.weight: it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
 		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`, "layer_quant_config: a: weight: it stores weights as int4 in groups of 0 with  scales, which is not supported"},

@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,40 +64,50 @@ func (s scheme) inverted() scheme {
 
 // autoRoundArgs are the members that describe all weights, or those of one entry of extra_config.
 type autoRoundArgs struct {
-	Bits      int    `json:"bits"`
-	DataType  string `json:"data_type"`
-	GroupSize any    `json:"group_size"` // a number, or the two of a block
+	Bits      int             `json:"bits"`
+	DataType  string          `json:"data_type"`
+	GroupSize json.RawMessage `json:"group_size"` // a number, or the two of a block
 }
 
-// formats returns the block formats that the arguments may mean; none if they are not supported.
-func (a autoRoundArgs) formats() []quant.Format {
-	switch kind := strings.TrimSuffix(a.DataType, "_rceil"); {
-	case kind == "mx_fp" && a.Bits == 4:
-		return []quant.Format{quant.MXFP4}
-	case kind == "mx_fp" && a.Bits == 8:
-		return []quant.Format{quant.MXFP8}
-	case strings.HasPrefix(kind, "nv_fp") && a.Bits == 4:
-		return []quant.Format{quant.NVFP4}
-	case (kind == "fp" || strings.HasPrefix(kind, "fp8")) && !strings.Contains(kind, "e5m2") && a.Bits == 8:
-		return []quant.Format{quant.FP8Row, quant.FP8Tensor, quant.FP8Block}
+// autoRoundTypes are the block formats of data_type, bits and group_size (auto_round/schemes.py). 0 is the
+// whole tensor, −1 a row.
+var autoRoundTypes = []struct {
+	dataType string // or what it begins with
+	group    string
+	format   quant.Format
+}{
+	{"mx_fp", "32", quant.MXFP4},
+	{"mx_fp", "32", quant.MXFP8},
+	{"nv_fp", "16", quant.NVFP4},
+	{"fp", "0", quant.FP8Tensor},
+	{"fp", "-1", quant.FP8Row},
+	{"fp", "[128,128]", quant.FP8Block},
+}
+
+// format returns the block format of the arguments. ok is false if it is not supported.
+func (a autoRoundArgs) format() (f quant.Format, ok bool) {
+	group := strings.Join(strings.Fields(string(a.GroupSize)), "")
+	for _, row := range autoRoundTypes {
+		if strings.HasPrefix(a.DataType, row.dataType) && !strings.Contains(a.DataType, "e5m2") && a.Bits == row.format.Element.Bits() && group == row.group {
+			return row.format, true
+		}
 	}
-	return nil
+	return quant.Format{}, false
 }
 
 func recognizeAutoRound(raw json.RawMessage) (description, error) {
 	var config struct {
 		autoRoundArgs
-		Packing string                     `json:"packing_format"`
-		Extra   map[string]json.RawMessage `json:"extra_config"`
+		Extra map[string]json.RawMessage `json:"extra_config"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return description{}, readable(err)
 	}
 	d := description{scheme: fmt.Sprintf("%s%d", config.DataType, config.Bits), noIgnore: true}
 	entries := []autoRoundArgs{config.autoRoundArgs}
-	for _, text := range config.Extra {
+	for _, name := range slices.Sorted(maps.Keys(config.Extra)) {
 		entry := config.autoRoundArgs
-		if err := json.Unmarshal(text, &entry); err != nil {
+		if err := json.Unmarshal(config.Extra[name], &entry); err != nil {
 			return description{}, fmt.Errorf("extra_config: %w", readable(err))
 		}
 		if entry.Bits < 16 {
@@ -103,14 +115,12 @@ func recognizeAutoRound(raw json.RawMessage) (description, error) {
 		}
 	}
 	for _, entry := range entries {
-		formats := entry.formats()
-		if formats == nil {
-			return description{}, fmt.Errorf("it stores weights of data_type %s in %d bits (%s), which is not supported",
-				entry.DataType, entry.Bits, config.Packing)
+		f, ok := entry.format()
+		if !ok {
+			return description{}, fmt.Errorf("it stores weights of data_type %s in %d bits and groups of %s, which is not supported",
+				entry.DataType, entry.Bits, cmp.Or(string(entry.GroupSize), "unknown size"))
 		}
-		for _, f := range formats {
-			d.add(f, false)
-		}
+		d.add(f, false)
 	}
 	return d, nil
 }
@@ -157,10 +167,11 @@ type aoTensor struct {
 // findTorchAO adds the weights that the metadata of the files describes.
 func (m *Model) findTorchAO(k *known) {
 	for _, shard := range m.Source.Shards() {
-		for key, text := range shard.File.Metadata() {
+		metadata := shard.File.Metadata()
+		for _, key := range slices.Sorted(maps.Keys(metadata)) {
 			module, ok := strings.CutSuffix(key, weightSuffix)
 			var t aoTensor
-			if !ok || json.Unmarshal([]byte(text), &t) != nil || t.Type == "" {
+			if !ok || json.Unmarshal([]byte(metadata[key]), &t) != nil || t.Type == "" {
 				continue
 			}
 			codes, ok := m.Source.Lookup(module + "._weight_qdata")
@@ -230,8 +241,8 @@ func (m *Model) findUnconfigured(k *known) {
 			} `json:"layers"`
 		}
 		if text, ok := shard.File.Metadata()[comfyLayers]; ok && json.Unmarshal([]byte(text), &layers) == nil {
-			for module, layer := range layers.Layers {
-				m.addComfy(module, layer.Format, k)
+			for _, module := range slices.Sorted(maps.Keys(layers.Layers)) {
+				m.addComfy(module, layers.Layers[module].Format, k)
 			}
 		}
 	}
@@ -270,5 +281,9 @@ func (m *Model) addComfy(module, format string, k *known) {
 	}
 	s := &comfyUI.schemes[i]
 	k.weights[module+weightSuffix] = quantized{format: s.format, swizzled: s.swizzled}
-	m.Convention, m.Scheme = &comfyUI, s.name
+	if m.Convention = &comfyUI; m.Scheme == "" {
+		m.Scheme = s.name
+	} else if m.Scheme != s.name {
+		m.Scheme = ctMixed
+	}
 }
