@@ -98,7 +98,7 @@ func (m *Model) checkUnquantized(w *Weight) {
 	case isCode(w.Dtype) && has:
 		m.fault(w.Name, "it holds %s codes and has scales (%s), but nothing says how it is quantized%s", w.Dtype, scales, m.undescribed())
 	case isCode(w.Dtype):
-		m.fault(w.Name, "it holds %s codes without scales (%s_scale): its values are unknown", w.Dtype, w.Name)
+		m.fault(w.Name, "it holds %s codes, but its scales (%s) are missing: its values are unknown%s", w.Dtype, m.scalesOf(w), m.undescribed())
 	case !w.Dense() && len(w.Shape) > 1 && (has || strings.HasSuffix(w.Name, weightSuffix)):
 		m.fault(w.Name, "it holds %s codes, but nothing says how it is quantized%s", w.Dtype, m.undescribed())
 	case m.simulated(w):
@@ -125,6 +125,20 @@ func (m *Model) scalesNear(weight string) (scales string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// scalesOf returns the name that the scales of a weight of codes have in the convention.
+func (m *Model) scalesOf(w *Weight) string {
+	suffix := scaleNames[0]
+	if m.Convention != nil {
+		for _, s := range slices.Concat(m.Convention.schemes, m.Convention.also) {
+			if s.scales != "" && s.codesDtype() == w.Dtype {
+				suffix = s.scales
+				break
+			}
+		}
+	}
+	return partName(w.Name, suffix)
 }
 
 // undescribed returns, as the end of a message, why the quantization of the weights is unknown;

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -213,6 +214,15 @@ func TestPowerOfTwoScales(t *testing.T) {
 	}
 }
 
+// TestScalesMissing: the scales of codes have the name of the convention.
+func TestScalesMissing(t *testing.T) {
+	m := readRaw(t, `{"model_type": "deepseek_v3", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}`, nil,
+		rawTensor{"a.weight", safetensors.F8E4M3, []int64{128, 128}, nil})
+	if text := fmt.Sprint(m.Problems); !strings.Contains(text, "a.weight: it holds F8_E4M3 codes, but its scales (a.weight_scale_inv) are missing") {
+		t.Errorf("got %s", text)
+	}
+}
+
 // TestUnknownCodes: codes that nothing describes are a problem of every checkpoint, whatever their names.
 func TestUnknownCodes(t *testing.T) {
 	dense := rawTensor{"model.embed_tokens.weight", safetensors.BF16, []int64{96, 32}, nil}
@@ -220,8 +230,8 @@ func TestUnknownCodes(t *testing.T) {
 		want    string
 		tensors []rawTensor
 	}{
-		{"holds F8_E4M3 codes without scales", []rawTensor{{"experts.gate_up_proj", safetensors.F8E4M3, []int64{2, 32, 64}, nil}}},
-		{"holds F4 codes without scales", []rawTensor{{"x", safetensors.F4, []int64{2, 32}, nil}}},
+		{"holds F8_E4M3 codes, but its scales (experts.gate_up_proj_scale) are missing: its values are unknown: config.json has no quantization_config", []rawTensor{{"experts.gate_up_proj", safetensors.F8E4M3, []int64{2, 32, 64}, nil}}},
+		{"holds F4 codes, but its scales (x_scale) are missing", []rawTensor{{"x", safetensors.F4, []int64{2, 32}, nil}}},
 		{"holds U8 codes, but nothing says", []rawTensor{{"x.weight", safetensors.U8, []int64{2, 32}, nil}}},
 		{"holds U8 codes, but nothing says", []rawTensor{{"experts.w1", safetensors.U8, []int64{2, 32}, nil}, {"experts.w1_scales", safetensors.U8, []int64{2, 1}, nil}}},
 		{"holds I32 codes, but nothing says", []rawTensor{{"x.weight", safetensors.I32, []int64{2, 32}, nil}}},

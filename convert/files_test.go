@@ -316,6 +316,9 @@ func TestSelection(t *testing.T) {
 	if got := plan.decisions[i].reason; got != "embedding: compressed-tensors supports linear modules only" {
 		t.Errorf("an included embedding stays because of %q", got)
 	}
+	if got := fmt.Sprint(plan.Notes); !strings.Contains(got, "1 included weights are not quantized, the first transformer.wte.weight: embedding: ") {
+		t.Errorf("notes %s", got)
+	}
 }
 
 // TestPlanErrors: unusable sources, and the remedies that the errors name.

@@ -78,13 +78,18 @@ func lasting(m *checkpoint.Model) []checkpoint.Problem {
 // nothing.
 func misread(m *checkpoint.Model) string {
 	problems := slices.DeleteFunc(slices.Clone(m.Problems), func(p checkpoint.Problem) bool { return !p.Misread })
-	switch len(problems) {
-	case 0:
+	if len(problems) == 0 {
 		return ""
-	case 1:
-		return fmt.Sprintf("in the source, %s", problems[0])
 	}
-	return fmt.Sprintf("in the source, %s (the first of %d problems that inspect lists)", problems[0], len(problems))
+	return "in the source, " + first(problems)
+}
+
+// first returns the first of some problems, and their number if there are more.
+func first(problems []checkpoint.Problem) string {
+	if len(problems) == 1 {
+		return problems[0].String()
+	}
+	return fmt.Sprintf("%s (the first of %d problems that inspect lists)", problems[0], len(problems))
 }
 
 // larger returns a note if the tensors of the result take more bytes than the source's. If the

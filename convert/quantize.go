@@ -89,6 +89,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	p.noteExperts(o.rejected)
+	p.noteIncluded(o.Include)
 	if err := p.admitLarger(s, o.Convention != ""); err != nil {
 		return nil, err
 	}
@@ -175,6 +176,23 @@ func (p *Plan) quantizesAny() error {
 		return fmt.Errorf("%s: no tensors: name a checkpoint with weights", path)
 	default:
 		return because(errNothing, fmt.Errorf("%s: no weight would be quantized: %s; include those that stay unquantized by default", path, p.reasons()))
+	}
+}
+
+// noteIncluded adds a note if matrices that the user includes stay unquantized.
+func (p *Plan) noteIncluded(include []*regexp.Regexp) {
+	var first *decision
+	n := 0
+	for i, d := range p.decisions {
+		if d.reason == "" || d.reason == excluded || len(d.Shape) < 2 || d.ExpertModules() != nil || !matches(include, d.Name) {
+			continue
+		}
+		if n++; first == nil {
+			first = &p.decisions[i]
+		}
+	}
+	if n > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d included weights are not quantized, the first %s: %s", n, first.Name, first.reason))
 	}
 }
 

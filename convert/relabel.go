@@ -220,7 +220,7 @@ func sound(source *checkpoint.Model) error {
 	case source.Convention == nil || source.Quantized() == 0:
 		return fmt.Errorf("%s: not quantized: name a checkpoint of convention %s", path, conventionNames())
 	case len(problems) > 0:
-		return fmt.Errorf("%s: %s (the first of %d problems)", path, problems[0], len(problems))
+		return fmt.Errorf("%s: %s", path, first(problems))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -55,8 +56,8 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 		return t, nil
 	}
 	t, err := parse(path)
-	if os.IsNotExist(err) {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: name a model with a tokenizer, or a GGUF file", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -3,6 +3,7 @@ package hf
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/microscale-go/microscale/internal/configjson"
@@ -42,6 +43,15 @@ func (c *Checkpoint) parseConfig(path string) error {
 	}
 	if err != nil || c.members == nil { // null gives no error and no map
 		return fault(path, "the configuration is not a JSON object", fixFetch)
+	}
+	for _, member := range []struct {
+		key  string
+		want string
+		dst  any
+	}{{"architectures", "a list of names", new([]string)}, {"model_type", "a name", new(string)}} {
+		if value, ok := c.members[member.key]; ok && json.Unmarshal(value, member.dst) != nil {
+			return fault(path, fmt.Sprintf("%s is not %s", member.key, member.want), fixFetch)
+		}
 	}
 	return nil
 }

@@ -150,6 +150,9 @@ func (s *step) flat() []*step {
 // Parse reads a tokenizer.json. A step or option that this package does not have is an error.
 func Parse(data []byte) (*Tokenizer, error) {
 	var f file
+	if len(data) == 0 {
+		return nil, errors.New("tokenizer: the file is empty: want a tokenizer.json")
+	}
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", typeError(err))
 	}

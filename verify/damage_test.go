@@ -66,7 +66,7 @@ var damages = []struct {
 	damage                   func(*directory)
 	want                     string
 }{
-	{"scales removed", "mxfp8", ct, remove("l.0.a.weight_scale"), "l.0.a.weight: it holds F8_E4M3 codes without scales"},
+	{"scales removed", "mxfp8", ct, remove("l.0.a.weight_scale"), "l.0.a.weight: it holds F8_E4M3 codes, but its scales (l.0.a.weight_scale) are missing: its values are unknown"},
 	{"scales removed", "mxfp4", ct, remove("l.0.a.weight_scale"), "l.0.a.weight_packed: it belongs to a quantized weight, but l.0.a is not"},
 	{"scales removed", "fp8-row", plain, remove("l.0.a.weight_scale"), "l.0.a.weight: the metadata describes it as fp8-row, but its scales are missing"},
 	{"scales renamed", "mxfp4", ct, edit("l.0.a.weight_scale", func(e *entry) { e.Name = "l.0.a.weight_scales" }), "l.0.a.weight_packed: it belongs to"},

@@ -120,7 +120,7 @@ func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	}
 	for _, w := range m.Weights {
 		if !w.Quantized() && singleExpert.MatchString(w.Name) {
-			problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: choose fp8-row, or quantize them", f)})
+			problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: quantize the experts, too, or the model to 8 bits", f)})
 		}
 	}
 	return problems

@@ -154,7 +154,7 @@ func TestQuantizeRejects(t *testing.T) {
 		{"quantization that is no object", config(hf.ConfigName, `{"quantization_config":[1]}`), "--format mxfp8", []string{"already quantized", "quantization_config"}},
 		{"bare codes", func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, "src"), container(`{"l.0.proj.weight":{"dtype":"F8_E4M3","shape":[32,32],"data_offsets":[0,1024]}}`, 1024))
-		}, "--format mxfp8", []string{"already quantized", "l.0.proj.weight", "F8_E4M3 codes without scales"}},
+		}, "--format mxfp8", []string{"already quantized", "l.0.proj.weight", "F8_E4M3 codes, but its scales (l.0.proj.weight_scale) are missing"}},
 		{"codes of GPTQ without configuration", func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, "src"), container(`{"l.0.proj.qweight":{"dtype":"I32","shape":[32,32],"data_offsets":[0,4096]},"l.0.proj.g_idx":{"dtype":"I32","shape":[4],"data_offsets":[4096,4112]}}`, 4112))
 		}, "--format mxfp8", []string{"already quantized by GPTQ or AWQ (l.0.proj.qweight), which is not supported: start from the original checkpoint"}},

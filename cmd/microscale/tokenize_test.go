@@ -34,6 +34,8 @@ func TestTokenize(t *testing.T) {
 			t.Errorf("%s: status %d, got %q, want %q; %s", c.line, status, stdout, c.want, stderr)
 		}
 	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	writeFile(t, empty, nil)
 	for _, c := range []struct {
 		stdin, line, want string
 		status            int
@@ -41,7 +43,9 @@ func TestTokenize(t *testing.T) {
 		{"Hi", "tokenize --skip-special " + dir, "--skip-special applies to --decode", 2},
 		{"", "tokenize", "want MODEL and at most one FILE", 2},
 		{"", "tokenize /none", "/none: no such file", 1},
-		{"", "tokenize " + filepath.Dir(dir), "tokenizer.json", 1},
+		{"", "tokenize " + filepath.Dir(dir), "tokenizer.json: file does not exist: name a model with a tokenizer, or a GGUF file", 1},
+		{"", "tokenize " + os.DevNull, os.DevNull + ": not a regular file", 1},
+		{"", "tokenize " + empty, empty + ": tokenizer: the file is empty: want a tokenizer.json", 1},
 		{"", "tokenize " + dir + " gone", "gone: no such file or directory: name a file, or pass text on standard input", 1},
 		{"x", "tokenize --decode " + dir, `"x" is not a token id`, 1},
 		{"9", "tokenize --decode " + dir, "no token has id 9", 1},

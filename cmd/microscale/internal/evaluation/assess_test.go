@@ -212,6 +212,7 @@ func TestErrors(t *testing.T) {
 		want   string
 	}{
 		"no text":     {func(e *Evaluation) { e.Text = "nowhere" }, "nowhere: no such file or directory"},
+		"device":      {func(e *Evaluation) { e.Text = os.DevNull }, "not a regular file: write the text to a file, which is read more than once"},
 		"empty text":  {func(e *Evaluation) { e.Text = writeText(t, "") }, "there is no text"},
 		"short text":  {func(e *Evaluation) { e.Text = writeText(t, "Arise") }, "the text has 5 tokens, want at least 64"},
 		"context":     {func(e *Evaluation) { e.Context = 65 }, "has 64 positions: use a shorter context"},

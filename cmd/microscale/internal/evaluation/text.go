@@ -57,6 +57,9 @@ func findText(path string) (t textFiles, err error) {
 		if err != nil {
 			return t, fmt.Errorf("%s: %w", name, limits.Cause(err))
 		}
+		if !info.Mode().IsRegular() {
+			return t, fmt.Errorf("%s: %w: write the text to a file, which is read more than once", name, limits.ErrNotRegular)
+		}
 		t.bytes += info.Size()
 	}
 	t.bytes += int64(len(separator) * max(0, len(t.names)-1))
