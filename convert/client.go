@@ -2,11 +2,13 @@ package convert
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -45,6 +47,56 @@ func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, failed
 	}
 	return first, nil
+}
+
+// PlanRelabelFor is PlanRelabel to the first convention in which a client reads every weight. It returns an
+// error if there is none.
+func PlanRelabelFor(ctx context.Context, source *hf.Checkpoint, name, scheme string, calibration *Calibration) (*Plan, error) {
+	c, err := client.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := read(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	if err := sound(m); err != nil {
+		return nil, err
+	}
+	f, _ := m.FormatIn()
+	storages, err := c.Stores(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; to change the format, quantize the original for %s", source.Path, err, c)
+	}
+	var failed error // of the first
+	for _, storage := range storages {
+		schemes := append([]string{""}, storage.Schemes...) // "": that of the source, which the client may not read
+		if scheme != "" {
+			schemes = []string{scheme}
+		}
+		for _, scheme := range schemes {
+			plan, err := planRelabelTo(m, storage.Convention, scheme, calibration)
+			if err == nil {
+				err = plan.rejectedBy(c)
+			}
+			if err == nil {
+				return plan, nil
+			}
+			failed = cmp.Or(failed, fmt.Errorf("%s: convention %s: %w", source.Path, storage.Convention, err))
+		}
+	}
+	return nil, failed
+}
+
+// rejectedBy returns an error if a client rejects or misreads the result of a conversion to another convention.
+func (p *Plan) rejectedBy(c client.Client) error {
+	if problems := c.Rejects(p.planned()); len(problems) > 0 {
+		return errors.New(problems[0].String())
+	}
+	if n := p.unreadGlobals(); n > 0 {
+		return fmt.Errorf("%d weights have a global scale, which %s does not read: quantize the original for it", n, c)
+	}
+	return nil
 }
 
 // schemeFor returns the first scheme of a storage that stores scales of activations if and only if the
@@ -91,7 +143,7 @@ func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (plan 
 		case cause.Text != "":
 			return nil, 0, fmt.Errorf("%s (and %d more weights)", cause, rejected.n-1)
 		default:
-			return nil, 0, fmt.Errorf("%s: most of the model would stay unquantized for %s: %s", experts.first.Name, c, experts.first.reason)
+			return nil, 0, fmt.Errorf("%s: most of the model would stay unquantized for %s: %s; %s", experts.first.Name, c, experts.first.reason, experts.first.adviceExperts())
 		}
 		if rejected.n > 0 {
 			plan.Notes = append(plan.Notes, fmt.Sprintf("%d weights stay unquantized: %s", rejected.n, cause))
@@ -152,4 +204,12 @@ func (p *Plan) left(rejected rejections) (byClient, experts stays, bytes int64) 
 // excluded it.
 func (d *decision) leftExperts() bool {
 	return d.ExpertModules() != nil && d.reason != "" && d.reason != excluded
+}
+
+// adviceExperts returns how the experts in the weight can be quantized.
+func (d *decision) adviceExperts() string {
+	if d.ExpertsBiased() {
+		return "convention gpt-oss supports them in mxfp4, convention plain in every format"
+	}
+	return "store each expert in separate tensors to quantize them"
 }

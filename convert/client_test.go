@@ -35,6 +35,10 @@ var structures = []struct {
 		"backbone.embeddings.weight": {256, 128}, "backbone.layers.0.mixer.in_proj.weight": {512, 128}, "backbone.layers.0.mixer.out_proj.weight": {128, 256}}},
 	{"t5", safetensors.BF16, `{"model_type": "t5", "torch_dtype": "bfloat16", "d_model": 128}`, map[string][]int64{
 		"shared.weight": {256, 128}, "encoder.block.0.layer.0.SelfAttention.q.weight": {128, 128}, "encoder.block.0.layer.1.DenseReluDense.wo.weight": {128, 256}}},
+	{"biased", safetensors.BF16, `{"model_type": "gpt_oss", "torch_dtype": "bfloat16", "hidden_size": 128, "num_local_experts": 4}`, map[string][]int64{
+		"lm_head.weight": {256, 128}, "model.layers.0.self_attn.o_proj.weight": {128, 128}, "model.layers.0.mlp.router.weight": {4, 128},
+		"model.layers.0.mlp.experts.gate_up_proj": {4, 128, 256}, "model.layers.0.mlp.experts.gate_up_proj_bias": {4, 256},
+		"model.layers.0.mlp.experts.down_proj": {4, 128, 128}, "model.layers.0.mlp.experts.down_proj_bias": {4, 128}}},
 	{"adapter", safetensors.BF16, `{"model_type": "llava", "torch_dtype": "bfloat16", "text_config": {"model_type": "llama", "hidden_size": 128}}`, map[string][]int64{
 		"language_model.lm_head.weight": {256, 128}, "language_model.model.layers.0.mlp.up_proj.weight": {256, 128}, "multi_modal_projector.linear_1.weight": {128, 128},
 		"vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight": {256, 128}}},
@@ -48,6 +52,11 @@ func TestForClients(t *testing.T) {
 		"transformers t5 mxfp4":      "a module in 4 bits has none: choose mxfp8 or fp8-row",
 		"transformers t5 nvfp4":      "a module in 4 bits has none: choose mxfp8 or fp8-row",
 		"vllm mamba":                 "the client loads the projections of Mamba-1 unquantized only", // in every format
+		"vllm biased nvfp4":          "the client does not load gpt-oss in compressed-tensors",
+		"vllm biased mxfp8":          "the client does not load gpt-oss in compressed-tensors",
+		"vllm biased fp8-tensor":     "the client does not load gpt-oss in compressed-tensors",
+		"vllm biased fp8-row":        "the client does not load gpt-oss in compressed-tensors",
+		"vllm biased fp8-block128":   "the client does not load gpt-oss in compressed-tensors",
 		"mlx mixture mxfp8":          "the client joins the weights of single experts without their scales, and rejects the file",
 		"mlx mixture mxfp4":          "the client joins the weights of single experts without their scales, and rejects the file",
 		"mlx mixture nvfp4":          "the client joins the weights of single experts without their scales, and rejects the file",
@@ -72,9 +81,11 @@ func TestForClients(t *testing.T) {
 					}
 					plan, err := PlanQuantize(t.Context(), src.Source, o)
 					want := cmp.Or(refusals[name], refusals[c.Name+" "+s.name])
+					if s.name == "biased" && f.Name != quant.MXFP4.Name {
+						want = cmp.Or(want, "most of the model would stay unquantized for "+c.Name+": fused experts with biases")
+					}
 					if err != nil || want != "" {
-						// An error that is not of the client is of the structure: no weight suits the format.
-						if err == nil || want == "" && !strings.Contains(err.Error(), "no weight would be quantized") || !strings.Contains(err.Error(), want) {
+						if err == nil || want == "" || !strings.Contains(err.Error(), want) {
 							t.Errorf("error %v, want %q", err, want)
 						}
 						return
@@ -91,6 +102,15 @@ func TestForClients(t *testing.T) {
 			}
 		}
 	}
+}
+
+// inputsOfTied returns the amaxes of the inputs of a "tied" model.
+func inputsOfTied() *Calibration {
+	c := &Calibration{Input: map[string]float64{}}
+	for _, module := range []string{"self_attn.q_proj", "self_attn.k_proj", "mlp.up_proj", "mlp.gate_proj"} {
+		c.Input["model.layers.0."+module] = 1
+	}
+	return c
 }
 
 // TestForClient: the convention that is chosen, and the weights that are left.
@@ -113,6 +133,11 @@ func TestForClient(t *testing.T) {
 		{"latent", "mlx", quant.MXFP4, QuantizeOptions{}, "mlx", "model.layers.0.self_attn.kv_b_proj.weight", "1 weights stay unquantized: model.layers.0.self_attn.kv_b_proj.weight: mlx: the client reads kv_b_proj unquantized"},
 		{"tied", "vllm", quant.FP8Block, QuantizeOptions{Exclude: patterns("v_proj")}, "compressed-tensors", "model.layers.0.self_attn.k_proj.weight model.layers.0.self_attn.q_proj.weight",
 			"2 weights stay unquantized: model.layers.0.self_attn.v_proj.weight: vllm: it is f32 and model.layers.0.self_attn.q_proj.weight is fp8-block128, and the client fuses them"},
+		{"biased", "vllm", quant.MXFP4, QuantizeOptions{}, "gpt-oss", "", ""},
+		{"biased", "sglang", quant.NVFP4, QuantizeOptions{}, "", "", "convention gpt-oss supports them in mxfp4"},
+		{"latent", "mlx", quant.MXFP4, QuantizeOptions{Convention: "mlx"}, "", "", "client mlx chooses the convention: omit the client, or convention mlx"},
+		{"tied", "vllm", quant.FP8Tensor, QuantizeOptions{Calibration: inputsOfTied(), Exclude: patterns("v_proj")}, "", "",
+			"it is f32 and model.layers.0.self_attn.q_proj.weight is fp8-tensor, and the client fuses them into one module; without it, calibration: model.layers.0."},
 		{"mixture", "none", quant.MXFP4, QuantizeOptions{}, "", "", `unknown client "none"`},
 		{"mixture", "mlx", quant.FP8Row, QuantizeOptions{}, "", "", "mlx does not read fp8-row: use one of"},
 	} {

@@ -215,12 +215,8 @@ func (p *Plan) noteExperts(rejected rejections) {
 	}
 	for _, reason := range reasons {
 		s := found[reason]
-		advice := "store each expert in separate tensors to quantize them"
-		if s.first.ExpertsBiased() {
-			advice = "convention gpt-oss supports them in mxfp4, convention plain in every format"
-		}
 		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized, the first %s: %s; %s",
-			s.n, len(p.decisions), s.bytes, all, s.first.Name, reason, advice))
+			s.n, len(p.decisions), s.bytes, all, s.first.Name, reason, s.first.adviceExperts()))
 	}
 	if guess != "" {
 		p.Notes = append(p.Notes, guess)

@@ -30,31 +30,36 @@ func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme 
 	if err := sound(m); err != nil {
 		return nil, err
 	}
-	f, other := m.FormatIn()
+	p, err := planRelabelTo(m, to, scheme, calibration)
+	if err == nil && !to.InGGUF() {
+		p.noteLimits()
+	}
+	return p, err
+}
+
+// planRelabelTo is PlanRelabel for a sound checkpoint, without the notes of clients.
+func planRelabelTo(source *checkpoint.Model, to *checkpoint.Convention, scheme string, calibration *Calibration) (*Plan, error) {
+	f, other := source.FormatIn()
 	if plain := checkpoint.Plain(); other != nil && to != plain {
-		return nil, fmt.Errorf("%s: it mixes %s and %s, but convention %s stores one block format: choose convention %s, which describes each weight, or requantize it", source.Path, f, other, to, plain)
+		return nil, fmt.Errorf("%s: it mixes %s and %s, but convention %s stores one block format: choose convention %s, which describes each weight, or requantize it", source.Source.Path, f, other, to, plain)
 	}
 	if to.InGGUF() {
 		if calibration != nil {
 			return nil, errNoActivations
 		}
-		return relabelGGUF(m, f)
+		return relabelGGUF(source, f)
 	}
-	c, err := relabelScheme(m, to, f, scheme, calibration)
+	c, err := relabelScheme(source, to, f, scheme, calibration)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", source.Path, err)
+		return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
 	}
-	p := newPlan(m, c, quant.Quantizer{Format: f})
+	p := newPlan(source, c, quant.Quantizer{Format: f})
 	p.Quantizer = quant.Quantizer{} // it quantizes nothing
 	if err := p.relabelAll(calibration); err != nil {
 		return nil, err
 	}
 	p.noteGlobals()
-	if err := p.complete(checkpoint.Settings{KVCache: p.kvCache}); err != nil {
-		return nil, err
-	}
-	p.noteLimits()
-	return p, nil
+	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache})
 }
 
 // relabelAll plans every weight of the source.
@@ -114,16 +119,21 @@ func (p *Plan) recalibrateCache(c *Calibration, used map[string]bool) error {
 // noteGlobals adds a note if weights have a global scale that clients of the convention do not
 // read.
 func (p *Plan) noteGlobals() {
+	if n := p.unreadGlobals(); n > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d weights have a global scale, which most clients of convention %s do not read: quantize the original for this convention to have none", n, p.convention))
+	}
+}
+
+// unreadGlobals returns the number of weights whose global scales the convention stores for the reverse
+// conversion alone.
+func (p *Plan) unreadGlobals() (n int) {
 	global := func(s checkpoint.Stored) bool { return s.Part == checkpoint.Global }
-	n := 0
 	for _, d := range p.decisions {
 		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(d.Weight.Format, d.Weight.Name, d.Weight.Shape), global) {
 			n++
 		}
 	}
-	if n > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d weights have a global scale, which most clients of convention %s do not read: quantize the original for this convention to have none", n, p.convention))
-	}
+	return n
 }
 
 // relabelScheme returns the convention with only the scheme to relabel to. If none is named, it

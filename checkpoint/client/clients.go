@@ -32,19 +32,19 @@ type rule func(m *checkpoint.Model) []checkpoint.Problem
 // loaders whose code was not read completely.
 var clients = []Client{
 	{
-		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark"},
+		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark", "gpt-oss"},
 		reads:  map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
-		rules:  []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
+		rules:  []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)), excludedBySubstring("modelopt"), exactExcludes("quark")},
 		limits: []rule{plainMamba, renamedExperts},
 	},
 	{
-		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt"},
+		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt", "gpt-oss"},
 		reads: map[string][]string{
 			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"},
 			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
 			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
 		},
-		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
+		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)), excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"},
@@ -55,7 +55,7 @@ var clients = []Client{
 		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8", "deepseek", "gpt-oss"},
 		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
 		bf16:   true,
-		rules:  []rule{evenBlocks("deepseek"), tiedHead, movedModules, decodedToBF16},
+		rules:  []rule{evenBlocks("deepseek"), groupedInputs, tiedHead, movedModules, decodedToBF16},
 		limits: []rule{expertsJoined, expertsDecoded, expertsUnpacked, initializedWeights},
 	},
 	{
@@ -69,7 +69,7 @@ var clients = []Client{
 		limits: []rule{unscaledGraph},
 	},
 	{
-		Name: "mlx", Doc: "mlx-lm", stores: []string{"mlx"},
+		Name: "mlx", Doc: "mlx-lm", stores: []string{"mlx", "gpt-oss"},
 		reads:  map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
 		rules:  []rule{noGlobal("mlx", "the client's modules have none and reject the file")}, // mlx.nn.Module.load_weights
 		limits: []rule{splitKeyValue, unstackedScales},
@@ -218,20 +218,36 @@ func wholeShards(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	return problems
 }
 
-// evenBlocks: without a GPU, the client computes the height of a block as the rows of the
-// weight over the rows of its scales, which is wrong if the last block is partial
-// (Fp8Dequantize in integrations/finegrained_fp8.py of transformers 5.23).
+// evenBlocks: without a GPU, the client computes the size of a block as that of the weight over that of
+// its scales, which is wrong if the last block is partial (Fp8Dequantize in integrations/finegrained_fp8.py of
+// transformers 5.24).
 func evenBlocks(convention string) rule {
 	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, w := range m.Weights {
-			b := int64(w.Format.Block.Rows)
-			if m.Convention.Name == convention && w.Quantized() && b > 1 && w.Shape[0] > b && w.Shape[0]%b != 0 {
-				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
-					Text: fmt.Sprintf("it has %d rows, not a multiple of %d, and without a GPU the client divides them evenly among the scales", w.Shape[0], b)})
+			if m.Convention.Name != convention || !w.Quantized() || w.Format.Block.Rows < 2 {
+				continue
+			}
+			for _, side := range []struct {
+				name    string
+				n, size int64
+			}{{"rows", w.Shape[len(w.Shape)-2], int64(w.Format.Block.Rows)}, {"columns", w.Shape[len(w.Shape)-1], int64(w.Format.Block.Cols)}} {
+				if side.n > side.size && side.n%side.size != 0 {
+					problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+						Text: fmt.Sprintf("it has %d %s, not a multiple of %d, and without a GPU the client divides them evenly among the scales", side.n, side.name, side.size)})
+				}
 			}
 		}
 		return problems
 	}
+}
+
+// groupedInputs: the client quantizes the inputs of blocks of 128×128 in groups of 128, and fails if there is a partial
+// one (forward of compressed-tensors 0.20). It decodes the weights.
+func groupedInputs(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention.Name != "compressed-tensors" || m.ActivationsIn(quant.FP8Block) == checkpoint.WeightOnly {
+		return nil
+	}
+	return columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols))(m)
 }
 
 // excludedBySubstring: the client matches entries of the ignore list as substrings of module

@@ -15,25 +15,27 @@ func TestEvenBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		convention string
 		format     quant.Format
-		rows       int64
-		wrong      bool
+		rows, cols int64
+		wrong      string
 	}{
-		{"deepseek", quant.FP8Block, 192, true},
-		{"deepseek", quant.FP8Block, 129, true},
-		{"deepseek", quant.FP8Block, 256, false},
-		{"deepseek", quant.FP8Block, 128, false},
-		{"deepseek", quant.FP8Block, 100, false},
-		{"deepseek", quant.Format{}, 192, false},
-		{"deepseek", quant.FP8Row, 192, false},
-		{"compressed-tensors", quant.FP8Block, 192, false},
+		{"deepseek", quant.FP8Block, 192, 128, "192 rows"},
+		{"deepseek", quant.FP8Block, 129, 128, "129 rows"},
+		{"deepseek", quant.FP8Block, 256, 128, ""},
+		{"deepseek", quant.FP8Block, 128, 128, ""},
+		{"deepseek", quant.FP8Block, 100, 128, ""},
+		{"deepseek", quant.Format{}, 192, 128, ""},
+		{"deepseek", quant.FP8Row, 192, 128, ""},
+		{"deepseek", quant.FP8Block, 128, 192, "192 columns"},
+		{"deepseek", quant.FP8Block, 128, 100, ""},
+		{"compressed-tensors", quant.FP8Block, 192, 128, ""},
 	} {
 		convention, err := checkpoint.LookupConvention(tc.convention)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &checkpoint.Model{Convention: convention, Weights: []*checkpoint.Weight{{Name: "l.weight", Shape: []int64{tc.rows, 128}, Format: tc.format}}}
+		m := &checkpoint.Model{Convention: convention, Weights: []*checkpoint.Weight{{Name: "l.weight", Shape: []int64{tc.rows, tc.cols}, Format: tc.format}}}
 		problems := evenBlocks("deepseek")(m)
-		if (len(problems) == 1) != tc.wrong || tc.wrong && !strings.Contains(problems[0].Text, "not a multiple of 128, and without a GPU") {
+		if (len(problems) == 1) != (tc.wrong != "") || tc.wrong != "" && !strings.Contains(problems[0].Text, tc.wrong+", not a multiple of 128, and without a GPU") {
 			t.Errorf("%+v: %v", tc, problems)
 		}
 	}
@@ -74,6 +76,39 @@ func TestWholeShards(t *testing.T) {
 		}
 		if want := tc.want; (want == 0) != (len(rows) == 0) || want != 0 && rows[0] != want {
 			t.Errorf("%+v: problems with weights of %v rows", tc, rows)
+		}
+	}
+}
+
+// TestPartialColumns: no client runs FP8 blocks of which the columns of a weight have a partial one, with inputs in
+// blocks of 128.
+func TestPartialColumns(t *testing.T) {
+	for _, tc := range []struct {
+		client, convention, scheme string
+		cols                       int64
+		wrong                      bool
+	}{
+		{"vllm", "compressed-tensors", "FP8_BLOCK", 576, true},
+		{"vllm", "deepseek", "FP8", 576, true},
+		{"vllm", "deepseek", "FP8", 640, false},
+		{"sglang", "compressed-tensors", "FP8_BLOCK", 576, true},
+		{"transformers", "compressed-tensors", "FP8_BLOCK", 576, true},
+		{"transformers", "compressed-tensors", "FP8_BLOCK", 640, false},
+		{"transformers", "compressed-tensors", "naive", 576, false}, // weights alone
+		{"transformers", "deepseek", "FP8", 576, true},
+	} {
+		convention, err := checkpoint.LookupConvention(tc.convention)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Lookup(tc.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &checkpoint.Weight{Name: "l.weight", Shape: []int64{128, tc.cols}, Format: quant.FP8Block}
+		m := checkpoint.Planned(&checkpoint.Model{Source: &hf.Checkpoint{}}, convention, tc.scheme, "", nil, []*checkpoint.Weight{w})
+		if problems := c.Rejects(m); (len(problems) == 1) != tc.wrong || tc.wrong && !strings.Contains(problems[0].Text, "576 columns") {
+			t.Errorf("%+v: %v", tc, problems)
 		}
 	}
 }

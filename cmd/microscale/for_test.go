@@ -50,3 +50,50 @@ func TestFor(t *testing.T) {
 		}
 	}
 }
+
+// TestConvertFor checks that convert --for stores what verify --client accepts, and the errors for what a client does
+// not read.
+func TestConvertFor(t *testing.T) {
+	slow.Race(t, slow.Repeats)
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	for _, tc := range []struct{ format, client, dst, want string }{
+		{"mxfp8", "sglang", "sglang", "modelopt"}, // which does not read it in compressed-tensors
+		{"mxfp8", "mlx", "mlx", "mlx"},
+		{"nvfp4", "trtllm", "trtllm", "modelopt"},
+		{"mxfp4", "llama.cpp", "model.gguf", "gguf"},
+		{"mxfp4", "transformers", "transformers", "compressed-tensors"},
+	} {
+		dst := filepath.Join(dir, tc.dst)
+		if status, _, stderr := execute("", "quantize", "sample:", source, "--format", tc.format, "--convention", "plain", "--force"); status != exitDone {
+			t.Fatal(stderr)
+		}
+		status, stdout, stderr := execute("", "convert", source, dst, "--for", tc.client)
+		if status != exitDone || !strings.Contains(stdout, tc.want) {
+			t.Errorf("%s: exit status %d, got %s%s, want %s", tc.client, status, stdout, stderr, tc.want)
+			continue
+		}
+		client := strings.ReplaceAll(tc.client, ".", "")
+		if status, stdout, stderr := execute("", "verify", source, dst, "--client", client); status != exitDone {
+			t.Errorf("verify --client %s: exit status %d: %s%s", client, status, stdout, stderr)
+		}
+	}
+	for _, tc := range []struct {
+		status          int
+		arguments, want string
+	}{
+		{exitUsage, "none.gguf --for vllm", "--for vllm does not write .gguf files"},
+		{exitUsage, "none --for llama.cpp", "--for llama.cpp writes one file"},
+		{exitUsage, "none --for vllm --convention mlx", "exclude each other"},
+		{exitUsage, "none", "--for or --convention is missing"},
+		{exitFailed, "none --for trtllm", "trtllm does not read mxfp4: use one of "},
+		{exitFailed, "none --for transformers --scheme mxfp8", "no scheme"},
+	} {
+		words := strings.Fields(tc.arguments)
+		words[0] = filepath.Join(dir, words[0])
+		status, _, stderr := execute("", append([]string{"convert", source}, words...)...)
+		if status != tc.status || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%s: exit status %d, got %s, want %s", tc.arguments, status, stderr, tc.want)
+		}
+	}
+}

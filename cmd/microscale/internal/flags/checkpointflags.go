@@ -145,6 +145,16 @@ func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention
 	return nil
 }
 
+// Destination sets layout to a convention that was chosen for the client, and checks that dst is of its kind.
+func (c ClientFlag) Destination(convention string, layout *Choice[*checkpoint.Convention], dst string) error {
+	chosen, err := checkpoint.LookupConvention(convention)
+	if err != nil {
+		return err
+	}
+	layout.Value, layout.Given = chosen, true
+	return GGUFDestination(c, layout, dst)
+}
+
 // chosen returns the choice of layout as the user made it: by --for, or as a convention.
 func (c ClientFlag) chosen(layout *Choice[*checkpoint.Convention]) string {
 	if c.Choice != nil && c.Given {
