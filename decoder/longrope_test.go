@@ -61,8 +61,21 @@ func TestLongText(t *testing.T) {
 	if _, err := s.Append(canceled, tokens[short:short+1]); !errors.Is(err, context.Canceled) || s.Position() != short {
 		t.Errorf("canceled: got %v after %d tokens", err, s.Position())
 	}
+	for i := range s.caches {
+		if held := s.caches[i].Bytes(); held != 0 {
+			t.Errorf("cache %d of the short divisors holds %d bytes while those of the long ones are computed", i, held)
+		}
+	}
+	check("after an error", short+1, appendTokens(t, s, tokens[short]))
+	if _, err := s.Append(canceled, tokens[short+1:short+2]); !errors.Is(err, context.Canceled) || s.Position() != short+1 {
+		t.Errorf("canceled: got %v after %d tokens", err, s.Position())
+	}
 	s.Truncate(5)
-	check("after an error", 6, appendTokens(t, s, tokens[5]))
+	if _, err := s.Append(canceled, tokens[5:6]); !errors.Is(err, context.Canceled) || s.Position() != 5 {
+		t.Errorf("canceled: got %v after %d tokens", err, s.Position())
+	}
+	s.Truncate(4)
+	check("after an error and fewer tokens", 6, appendTokens(t, s, tokens[4:6]...))
 
 	// Scores of parts have the divisors of the whole text, and not those of the text before.
 	s = newSession(t, m, 0)

@@ -33,7 +33,7 @@ type Session struct {
 
 	short  int     // length of a text up to which LongRoPE has its short divisors; 0: the context is not longer, or there is no LongRoPE
 	long   bool    // the caches are those of the long divisors
-	tokens []int32 // in the caches, if short > 0
+	tokens []int32 // of the text, if short > 0; after an error, the caches may hold fewer
 }
 
 // NewSession returns an empty session of at most the given number of positions; 0 means those of
@@ -78,28 +78,25 @@ func (m *Model) shortLength() int {
 }
 
 // setLength prepares the session for a text of n tokens: LongRoPE has other divisors for a longer text, also for the
-// tokens before, which are computed again. On error, the session is unchanged.
+// tokens before, which are computed again. The caches of the other divisors are freed first. On error, the next call
+// computes the rest.
 func (s *Session) setLength(ctx context.Context, n int) error {
 	if s.short == 0 {
 		return nil
 	}
-	long := n > s.short
-	if changed := long != s.long; changed && s.Position() > 0 {
-		before := *s
-		s.caches, s.tokens, s.long = s.emptyCaches(), nil, long
-		s.setCaches(n)
-		arena := new(nn.Arena)
-		for tokens := before.tokens; len(tokens) > 0; {
-			chunk := tokens[:min(len(tokens), PromptChunk)]
-			if _, err := s.pass(ctx, chunk, arena); err != nil {
-				s.caches, s.tokens, s.long = before.caches, before.tokens, before.long
-				return err
-			}
-			tokens = tokens[len(chunk):]
-		}
+	if long := n > s.short; long != s.long {
+		s.caches, s.long = s.emptyCaches(), long
 	}
-	s.long = long
 	s.setCaches(n)
+	arena := new(nn.Arena)
+	for done := s.caches[0].Len(); done < len(s.tokens); {
+		chunk := s.tokens[done:min(done+PromptChunk, len(s.tokens))]
+		if _, err := s.forward(ctx, chunk, arena); err != nil {
+			s.truncateCaches(done)
+			return err
+		}
+		done += len(chunk)
+	}
 	return nil
 }
 
@@ -123,17 +120,30 @@ func (m *Model) CacheBytes(positions int) int {
 }
 
 // Position returns the number of tokens in the session.
-func (s *Session) Position() int { return s.caches[0].Len() }
+func (s *Session) Position() int {
+	if s.short > 0 {
+		return len(s.tokens)
+	}
+	return s.caches[0].Len()
+}
 
 // Positions returns the maximum number of tokens.
 func (s *Session) Positions() int { return s.positions }
 
 // Truncate keeps the first n tokens. It panics unless 0 ≤ n ≤ Position.
 func (s *Session) Truncate(n int) {
-	for i := range s.caches {
-		s.caches[i].Truncate(n)
+	if n < 0 || n > s.Position() {
+		panic(fmt.Sprintf("decoder: truncate a session of %d tokens to %d", s.Position(), n))
 	}
+	s.truncateCaches(n)
 	s.tokens = s.tokens[:min(n, len(s.tokens))]
+}
+
+// truncateCaches keeps at most n tokens of each cache: after an error, those of some layers hold fewer.
+func (s *Session) truncateCaches(n int) {
+	for i := range s.caches {
+		s.caches[i].Truncate(min(n, s.caches[i].Len()))
+	}
 }
 
 // Append adds tokens to the sequence and returns the logits of the token that follows the last one.
@@ -172,16 +182,22 @@ func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32,
 	return y.Row(0), nil
 }
 
-// pass returns the input of the head for tokens. Its activations are in the arena.
+// pass returns the input of the head for tokens, and adds them to the text. Its activations are in the arena.
 func (s *Session) pass(ctx context.Context, tokens []int32, arena *nn.Arena) (tensor.Dense, error) {
+	x, err := s.forward(ctx, tokens, arena)
+	if err == nil && s.short > 0 {
+		s.tokens = append(s.tokens, tokens...)
+	}
+	return x, err
+}
+
+// forward is pass without adding the tokens to the text.
+func (s *Session) forward(ctx context.Context, tokens []int32, arena *nn.Arena) (tensor.Dense, error) {
 	if err := ctx.Err(); err != nil {
 		return tensor.Dense{}, err
 	}
 	s.scopes.setArena(arena)
 	x, _, err := s.model.forward(s.scopes, tokens, 1, s)
-	if err == nil && s.short > 0 {
-		s.tokens = append(s.tokens, tokens...)
-	}
 	s.scopes.setArena(&s.arena)
 	for _, scope := range [...]*nn.Scope{&s.scopes.quantized, &s.scopes.exempt} {
 		scope.Random.Microbatch++

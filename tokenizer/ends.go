@@ -16,8 +16,11 @@ var endTokens = []string{
 
 // guessedEnds are further ones, of models in other files that declare no end. llama.cpp does not have them.
 var guessedEnds = []string{
-	"<|end_of_turn|>", // OpenChat
-	"<|user|>",        // GLM, Phi: the next message
+	"<|end_of_turn|>",             // OpenChat
+	"<|END_OF_TURN_TOKEN|>",       // Command, Aya
+	"<|EOT|>",                     // DeepSeek Coder
+	"<|role_end|>",                // Ling
+	"<|user|>", "<|observation|>", // GLM, Phi: the next message
 }
 
 // partOfMessage returns tokens of the list that other tokens of the vocabulary show to be parts of a message or of text.

@@ -13,16 +13,16 @@ import (
 // with our tokenizer from the GGUF file and from that tokenizer.json: SmolLM2's and, with -vocabularies,
 // those of llama.cpp's tests.
 func TestTokenizersFromGGUF(t *testing.T) {
-	cases := map[string]func(key string) any{"smollm2": vocabularyOf(t, smollm2(t), "")}
+	cases := map[string]func(key string) any{"smollm2": vocabularyOf(t, smollm2(t), "", "")}
 	count := 300
 	if *vocabularies {
 		count = 10_000
 		sources := llamaModels(t)
 		for name, c := range tokenizerCases {
-			cases[name] = vocabularyOf(t, filepath.Join(sources, "ggml-vocab-"+c.vocabulary+".gguf"), c.pre)
+			cases[name] = vocabularyOf(t, filepath.Join(sources, "ggml-vocab-"+c.vocabulary+".gguf"), "", c.pre)
 		}
 		for _, name := range []string{"phi-3", "llama-spm", "llama-bpe"} { // as they are, with their tokens before and after a text
-			cases["ggml-"+name] = vocabularyOf(t, filepath.Join(sources, "ggml-vocab-"+name+".gguf"), "")
+			cases["ggml-"+name] = vocabularyOf(t, filepath.Join(sources, "ggml-vocab-"+name+".gguf"), "", "")
 		}
 	}
 	interpreter, dir := python(t, "tokenizers==0.23.3", "gguf==0.19.0", "numpy==2.4.6"), t.TempDir()

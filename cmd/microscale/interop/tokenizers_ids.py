@@ -122,7 +122,7 @@ PICKED = [
     "0123456789 12 345 6789 ½ Ⅷ ٣", "\u200b\u200d\ufeff", "👩‍👩‍👧‍👦 🏴󠁧󠁢󠁥󠁮󠁧󠁿 🇩🇪🇫🇷", "한국어 조선말 \u1100\u1161\u11a8", "ĞğİıŞş ǅ ǈ ʰ ﬁ", "ΑΒΓαβγς", "Привет, мир!",
     "def f(x):\n\treturn x**2  # comment\n\n\n", "https://example.com/a?b=c&d=e#f", "<s>", "</s>", "<unk>", "<|im_start|>user\nHi<|im_end|>", "<|begin_of_text|>x",
     "a<s>b", " <s> ", "<s><s>", "\x00\x01\x1c\x1f\x7f", "नमस्ते दुनिया", "สวัสดีชาวโลก", "مرحبا بالعالم", "שלום עולם", "ab\u0300" + "\u0301" * 9, "e" + "\u0301" * 40 + "x",
-    "▁", "▁▁ ▁a", "<0x0A>", "\u2028\u2029\u3000", "\U0001f600" * 5, "camelCaseHTTPServer2XX", "ABCdef GHI", "a/b//c/\n", "x\r\ny\r\rz", " \n \n ", "1,234,567.89",
+    "▁", "▁▁ ▁a", "<0x0A>", "\u2028\u2029\u3000", "\U0001f600" * 5, "camelCaseHTTPServer2XX", "YouTube iPhone JavaScript", "12345é 1234567x", "ABCdef GHI", "a/b//c/\n", "x\r\ny\r\rz", " \n \n ", "1,234,567.89",
 ]
 ALPHABET = ([chr(c) for c in range(32, 127)] * 3 + list(" \n\t\r'") * 20 + list("äöüßéèñçøåžšćłőğı") * 3 + list("абвгдежзийклмноп") * 2 + list("αβγδεζηθ")
             + list("日本語中文字漢字かなカナ한국어") * 2 + list("😀👍🏽❤️🤷‍♂️") + list("\u0301\u0308\u0323\u00a0\u2009\u3000\u200d\u0085\u1e9e\u017f½Ⅷ٣"))

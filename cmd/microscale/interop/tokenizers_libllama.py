@@ -2,8 +2,8 @@
 
     python tokenizers_libllama.py LIBRARIES OUT TEXTS SEED
 
-OUT/cases.json is a JSON object {NAME: {"file": GGUF, "pre": PRE}}. PRE replaces the name of the pre-tokenizer; null
-keeps it. OUT/NAME.jsonl has {"text": …, "ids": …} for each text, and {"ends": …} with the tokens that end an answer. Vocabularies that the library
+OUT/cases.json is a JSON object {NAME: {"file": GGUF, "model": MODEL, "pre": PRE}}. MODEL and PRE replace the names of
+the model and of the pre-tokenizer; with PRE null, the file stays as it is. OUT/NAME.jsonl has {"text": …, "ids": …} for each text, and {"ends": …} with the tokens that end an answer. Vocabularies that the library
 does not load are left out.
 """
 import ctypes
@@ -45,14 +45,26 @@ def load(libraries):
     return lib
 
 
-def rename(source, target, pre):
-    """Writes a GGUF file without tensors with another name of the pre-tokenizer."""
+def string(text):
+    data = text.encode()
+    return struct_pack("<Q", len(data)) + data
+
+
+def rename(source, target, model, pre):
+    """Writes a GGUF file without tensors with other names of the model and the pre-tokenizer."""
     data = Path(source).read_bytes()
-    key = b"tokenizer.ggml.pre" + struct_pack("<I", 8)  # a string
-    at = data.index(key) + len(key)
-    (size,) = struct_unpack("<Q", data[at : at + 8])
-    name = pre.encode()
-    Path(target).write_bytes(data[:at] + struct_pack("<Q", len(name)) + name + data[at + 8 + size :])
+    count = 16  # of keys, after the magic number, the version and the number of tensors
+    for key, value in [("tokenizer.ggml.model", model), ("tokenizer.ggml.pre", pre)]:
+        start = string(key) + struct_pack("<I", 8)  # a string
+        at = data.find(start)
+        if at < 0:
+            (keys,) = struct_unpack("<Q", data[count : count + 8])
+            data = data[:count] + struct_pack("<Q", keys + 1) + start + string(value) + data[count + 8 :]
+            continue
+        at += len(start)
+        (size,) = struct_unpack("<Q", data[at : at + 8])
+        data = data[:at] + string(value) + data[at + 8 + size :]
+    Path(target).write_bytes(data)
 
 
 def main(libraries, out, count, seed):
@@ -62,7 +74,7 @@ def main(libraries, out, count, seed):
         path = case["file"]
         if case["pre"] is not None:
             path = str(out / "renamed.gguf")
-            rename(case["file"], path, case["pre"])
+            rename(case["file"], path, case["model"], case["pre"])
         params = lib.llama_model_default_params()
         params.vocab_only = True
         model = lib.llama_model_load_from_file(path.encode(), params)

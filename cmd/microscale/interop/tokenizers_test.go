@@ -63,7 +63,7 @@ func TestTokenizers(t *testing.T) {
 			}
 			compareTokenizer(t, file+"l", fromJSON, texts, true)
 			if c, ok := tokenizerCases[name]; ok {
-				tok, err := tokenizer.FromGGUF(vocabularyOf(t, filepath.Join(sources, "ggml-vocab-"+c.vocabulary+".gguf"), c.pre))
+				tok, err := tokenizer.FromGGUF(vocabularyOf(t, filepath.Join(sources, "ggml-vocab-"+c.vocabulary+".gguf"), "", c.pre))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -73,8 +73,8 @@ func TestTokenizers(t *testing.T) {
 	}
 }
 
-// vocabularyOf returns the metadata of a GGUF file with another pre-tokenizer, unless that is "".
-func vocabularyOf(t *testing.T, file, pre string) func(key string) any {
+// vocabularyOf returns the metadata of a GGUF file with another model and pre-tokenizer, unless they are "".
+func vocabularyOf(t *testing.T, file, model, pre string) func(key string) any {
 	t.Helper()
 	f, err := gguf.Open(file)
 	if err != nil {
@@ -86,6 +86,9 @@ func vocabularyOf(t *testing.T, file, pre string) func(key string) any {
 	return func(key string) any {
 		if key == "tokenizer.ggml.pre" && pre != "" {
 			return pre
+		}
+		if key == "tokenizer.ggml.model" && model != "" {
+			return model
 		}
 		return f.Value(key)
 	}
