@@ -57,10 +57,16 @@ func (p *Plan) names() map[string]bool {
 	return names
 }
 
-// admitLinks returns an error if an auxiliary file of the source is a link to a file elsewhere: whoever made the
-// source may not know what a copy of it publishes.
+// admitLinks returns an error if the configuration or an auxiliary file of the source is a link to a file elsewhere:
+// whoever made the source may not know what a copy of it publishes. Weights may be links, as of models that share
+// them: no file but one of weights has a header that fits.
 func (p *Plan) admitLinks() error {
-	for _, o := range p.others() {
+	source := p.source.Source
+	files := p.others()
+	if !source.Single {
+		files = append(slices.Clone(files), hf.Other{Path: filepath.Join(source.Path, hf.ConfigName), Outside: source.Outside(hf.ConfigName)})
+	}
+	for _, o := range files {
 		if o.Outside != "" {
 			return fmt.Errorf("%s: a link to %s, outside of the source, which the result would contain: replace it by a copy of the file, or remove it", o.Path, o.Outside)
 		}

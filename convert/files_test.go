@@ -505,7 +505,7 @@ func needed(c *checkpoint.Convention, f quant.Format) *Calibration {
 }
 
 // TestLinks converts sources with links: those to files of the source are copied, and those to other files are an
-// error before anything is written.
+// error before anything is written, as the configuration too. Weights may lie elsewhere.
 func TestLinks(t *testing.T) {
 	src := writeModel(t, workersModel(1), madeConfig)
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -534,8 +534,33 @@ func TestLinks(t *testing.T) {
 			t.Errorf("a link out of the source: %v", err)
 		}
 	}
+	moved := func(name string) string {
+		from, to := filepath.Join(src, name), filepath.Join(t.TempDir(), name)
+		if err := errors.Join(os.Rename(from, to), os.Symlink(to, from)); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	config := moved(hf.ConfigName)
+	if err := planFor(t, src, "mxfp8").Admit(other, false); err == nil || !strings.Contains(err.Error(), hf.ConfigName+": a link to "+config) {
+		t.Errorf("a configuration out of the source: %v", err)
+	}
 	if _, err := os.Lstat(other + partialSuffix); err == nil {
 		t.Error("something was written")
+	}
+	if err := errors.Join(os.Remove(filepath.Join(src, hf.ConfigName)), os.Rename(config, filepath.Join(src, hf.ConfigName))); err != nil {
+		t.Fatal(err)
+	}
+	shards, err := filepath.Glob(filepath.Join(src, "*.safetensors"))
+	if err != nil || len(shards) == 0 {
+		t.Fatal(shards, err)
+	}
+	moved(filepath.Base(shards[0]))
+	if _, err := planFor(t, src, "mxfp8").Run(t.Context(), other, RunOptions{}); err != nil {
+		t.Errorf("weights out of the source: %v", err)
 	}
 }
 

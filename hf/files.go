@@ -151,6 +151,11 @@ func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 	}
 }
 
+// Outside returns the file that the link of a name in the directory leads to, as in Other; empty if there is none.
+func (c *Checkpoint) Outside(name string) string {
+	return c.outside(filepath.Join(c.Path, filepath.FromSlash(name)))
+}
+
 // outside returns the file that a path leads to, if it is not one of the checkpoint.
 func (c *Checkpoint) outside(path string) string {
 	info, err := os.Lstat(path)
