@@ -121,7 +121,13 @@ func property(name string) runeSet {
 			ranges = append(ranges, more...)
 		}
 	}
-	return newSet(ranges)
+	set := newSet(ranges)
+	for newer, more := range unicode16 {
+		if len(name) == 2 && len(newer) == 2 && newer != name {
+			set = set.intersect(more.complement()) // a character has one category
+		}
+	}
+	return set
 }
 
 // A classParser reads the parts of a regular expression that denote a set of characters.

@@ -278,3 +278,12 @@ func TestPreTokenizers(t *testing.T) {
 		}
 	}
 }
+
+// TestMovedCategory: U+1171E was Mn in Unicode 15, and is Mc in Unicode 16.
+func TestMovedCategory(t *testing.T) {
+	for name, want := range map[string]bool{"M": true, "Mc": true, "Mn": false} {
+		if property(name).has(0x1171e) != want {
+			t.Errorf("U+1171E in %s: want %t", name, want)
+		}
+	}
+}

@@ -25,10 +25,10 @@ MODEL is a Hugging Face directory, also an output of train or quantize, a GGUF
 file, or a model on the hub (hf://OWNER/NAME). A model with a chat template
 answers the prompt as a message of a user. Other models continue it as text.
 
-The text of the model goes to standard output, everything else to standard
-error. In a chat, Ctrl-C stops the answer, and twice at the prompt the program.
-The same seed gives the same text. Sampling flags that are not given have the
-values of the model's generation_config.json, if it has them.`
+The answer of the model goes to standard output, everything else to standard
+error, also its reasoning. In a chat, Ctrl-C stops the answer, and twice at the
+prompt the program. The same seed gives the same text. Sampling flags that are
+not given have the values of the model's generation_config.json, if it has them.`
 
 const runExample = `  microscale run model
   microscale run model.gguf "Why is the sky blue?" --temperature 0

@@ -28,7 +28,7 @@ are not given have the values of the model's generation_config.json.
 
 Requests may leave out the model, or give its name or path: another one is 404.
 Fields that would change the answer and are not supported, such as tools, are an
-error that names them.
+error that names them. The reasoning of a message is its reasoning_content.
 
 Completions take texts or token ids, one or a list, and return log probabilities
 on request, also those of the prompt (echo), so that lm_eval runs its tasks.

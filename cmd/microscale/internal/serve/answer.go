@@ -223,7 +223,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *
 	if r.ContentLength > maxBody {
 		return tooLarge(maxBody)
 	}
-	data, err := readBody(w, b, s.readTime())
+	data, err := readBody(w, b, s.config.times.read)
 	if err != nil {
 		return err
 	}
@@ -386,7 +386,6 @@ func (e *eventWriter) write(data string) {
 	if e.err != nil {
 		return
 	}
-	_ = e.control.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
 	_, e.err = e.w.Write([]byte("data: " + data + "\n\n"))
 	if e.err == nil {
 		e.err = e.control.Flush()

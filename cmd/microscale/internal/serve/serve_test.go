@@ -50,6 +50,7 @@ func start(t *testing.T, c Config) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l = smallBuffers{l}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
@@ -64,6 +65,17 @@ func start(t *testing.T, c Config) *testServer {
 	})
 	t.Cleanup(func() { _ = stop() }) // again if the test called it
 	return &testServer{s, "http://" + l.Addr().String(), stop}
+}
+
+// smallBuffers is a listener whose connections hold little that clients do not read.
+type smallBuffers struct{ net.Listener }
+
+func (l smallBuffers) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return c, c.(*net.TCPConn).SetWriteBuffer(4096)
 }
 
 // body returns the body of an answer.
@@ -333,7 +345,7 @@ func TestErrors(t *testing.T) {
 		{text, `{"prompt": "x", "temperature": -1}`, "temperature is -1", 400},
 		{text, `{"prompt": "x", "top_p": 3}`, `top_p is 3, want 0 to 1","type":"invalid_request_error","param":"top_p"`, 400},
 		{text, `{"prompt": "x", "top_k": -2}`, `top_k is -2, want 0 to 2147483647","type":"invalid_request_error","param":"top_k"`, 400},
-		{text, `{"prompt": "x", "top_k": -1, "max_tokens": 2.0, "seed": 1e3, "stop": null}`, `"completion_tokens":2`, 200},
+		{text, `{"prompt": "x", "top_k": -1, "max_tokens": 2.0, "seed": 9007199254740992.0, "stop": null}`, `"completion_tokens":2`, 200},
 		{text, `{"prompt": "x", "max_tokens": 2.5}`, "max_tokens: unexpected number 2.5", 400},
 		{text, `{"prompt": "x", "max_tokens": 1e300}`, "max_tokens: unexpected number 1e300", 400},
 		{text, `{"prompt": "x", "max_tokens": "2.0"}`, "max_tokens: unexpected string", 400},
@@ -490,9 +502,8 @@ func TestStop(t *testing.T) {
 		tokens int
 		grace  time.Duration
 		want   string
-	}{{60, graceTime, "data: [DONE]"}, {4000, time.Millisecond, "the server is stopping"}} {
-		s := start(t, Config{Parallel: 1})
-		s.grace = c.grace
+	}{{60, limits.grace, "data: [DONE]"}, {4000, time.Millisecond, "the server is stopping"}} {
+		s := start(t, Config{Parallel: 1, times: times{grace: c.grace}})
 		rest := s.stream(t.Context(), t, c.tokens)
 		stopped := make(chan error)
 		go func() { stopped <- s.stop() }()

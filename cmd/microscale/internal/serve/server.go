@@ -29,20 +29,33 @@ type Config struct {
 	Aliases []string           // further names of the model that requests may use
 	Unknown func(field string) // if not nil, is called once for each unknown field of requests; calls do not overlap
 
-	readTime time.Duration // to send a request; 0: readTime
+	times times // of tests; what is 0 is that of limits
 }
 
 // Limits that no client needs to exceed.
 const (
-	maxBody      = 8 << 20          // bytes of a request
-	maxBodies    = 64 << 20         // bytes of all requests
-	readTime     = 30 * time.Second // to send a request
-	writeTime    = 30 * time.Second // to accept a part of an answer
-	idleTime     = 2 * time.Minute  // between requests of a connection
-	graceTime    = 8 * time.Second  // for answers that run when the server stops
-	closeTime    = 1 * time.Second  // for canceled answers to write their error
-	retrySeconds = "1"              // before a rejected request is worth repeating
+	maxBody      = 8 << 20  // bytes of a request
+	maxBodies    = 64 << 20 // bytes of all requests
+	retrySeconds = "1"      // before a rejected request is worth repeating
 )
+
+// times are limits of time.
+type times struct {
+	read  time.Duration // to send a request
+	write time.Duration // to accept a part of an answer
+	idle  time.Duration // between requests of a connection
+	grace time.Duration // for answers that run when the server stops
+	close time.Duration // for canceled answers to write their error
+}
+
+var limits = times{read: 30 * time.Second, write: 30 * time.Second, idle: 2 * time.Minute, grace: 8 * time.Second, close: time.Second}
+
+// withDefaults returns t with the limits that it leaves open.
+func (t times) withDefaults() times {
+	return times{
+		cmp.Or(t.read, limits.read), cmp.Or(t.write, limits.write), cmp.Or(t.idle, limits.idle), cmp.Or(t.grace, limits.grace), cmp.Or(t.close, limits.close),
+	}
+}
 
 // A Server answers requests with one model.
 type Server struct {
@@ -55,7 +68,6 @@ type Server struct {
 	passes  int           // over the weights for single tokens; who has the turn counts
 	turn    chan struct{} // holds an element while a forward pass runs
 	created int64
-	grace   time.Duration
 }
 
 // normalized is how many times longer a text may be than its tokens: normalizers shorten characters.
@@ -63,7 +75,7 @@ const normalized = 2
 
 // New returns a server of m. It limits the texts that m encodes to those that can fit into a context.
 func New(m *generation.Model, c Config) (*Server, error) {
-	c.Positions = m.Positions(c.Positions)
+	c.Positions, c.times = m.Positions(c.Positions), c.times.withDefaults()
 	var contexts []*generation.Context
 	for range c.Parallel {
 		one, err := m.NewContext(c.Positions, c.Parallel)
@@ -74,7 +86,7 @@ func New(m *generation.Model, c Config) (*Server, error) {
 	}
 	m.Text.MaxBytes = c.Positions * m.Text.LongestToken() * normalized
 	s := &Server{
-		model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime,
+		model: m, config: c, pool: newPool(contexts, c.Queue), batch: newBatch(), turn: make(chan struct{}, 1), created: time.Now().Unix(),
 		unknown: reporter{report: c.Unknown, seen: map[string]bool{}},
 	}
 	s.bodies.free.Store(maxBodies)
@@ -108,8 +120,23 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no %s %s: this server has POST /v1/chat/completions, POST /v1/completions and GET /v1/models", r.Method, r.URL.Path)})
 	})
-	return s.config.Access.guard(mux)
+	return s.config.Access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(timedWriter{w, s.config.times.write}, r) }))
 }
+
+// A timedWriter limits the time of each write, not that of the whole answer.
+type timedWriter struct {
+	http.ResponseWriter
+	limit time.Duration
+}
+
+// Write writes a part of an answer.
+func (w timedWriter) Write(p []byte) (int, error) {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit)) // not all writers have one
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (w timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // checkModel returns an error unless a name is that of the served model, its last element, or an
 // alias.
@@ -133,8 +160,9 @@ func (s *Server) describe() modelObject {
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	answering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	limit := s.config.times
 	h := &http.Server{
-		Handler: s.Handler(), ReadTimeout: s.readTime(), WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		Handler: s.Handler(), ReadTimeout: limit.read, WriteTimeout: limit.write, IdleTimeout: limit.idle, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return answering },
 	}
 	served := make(chan error, 1)
@@ -144,19 +172,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	err := shutdown(h, s.grace)
+	err := shutdown(h, limit.grace)
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = shutdown(h, closeTime) // canceled answers end with their current pass
+		err = shutdown(h, limit.close) // canceled answers end with their current pass
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = h.Close()
 	}
 	return err
 }
-
-// readTime returns the time to send a request.
-func (s *Server) readTime() time.Duration { return cmp.Or(s.config.readTime, readTime) }
 
 // shutdown waits for a time until all requests are answered.
 func shutdown(h *http.Server, wait time.Duration) error {
@@ -236,7 +261,6 @@ func writeJSON(w http.ResponseWriter, document any) { write(w, http.StatusOK, do
 
 // write writes an answer. Its client may have hung up, which needs no error.
 func write(w http.ResponseWriter, status int, document any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(document)
