@@ -325,7 +325,7 @@ func TestChoice(t *testing.T) {
 		cpu.AVX512F: {"": "f32-avx512"},
 		cpu.AVXVNNI: {"": "f32-avx2"},
 		cpu.AVX2:    {"": "f32-avx2"},
-		cpu.NEON:    {"": "f32-reference"},
+		cpu.NEON:    {"": "f32-neon"},
 		cpu.Plain:   {"": "f32-reference"},
 	}
 	integers := map[string]string{"mxfp4": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "": "f32-avx512"}

@@ -93,7 +93,7 @@ var packings = []packing{
 	{transposeDwords16Needs, allOf(unchanged, notInTiles, lanes(16)), packDwords(dwords16)},
 	{transposeDwords8Needs, allOf(unchanged, notInTiles, lanes(8)), packDwords(dwords8)},
 	{packHalvesF32Needs, bf16AsF32, packHalves},
-	{packFloatsF32Needs | packBytesF32Needs, bytesAsF32, packF32},
+	{packFloatsF32Needs | packBytesF32Needs, bytesAsF32, packF32(8, bytesF32)},
 	{packBytesRowsNeeds | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, allOf(bytesAsBF16, inTiles), packBF16(packBytesRows)},
 	{packBytesBF16Needs | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, allOf(bytesAsBF16, notInTiles), packBF16(packBytesBF16)},
 	{copyRowsNeeds | foldNibblesNeeds, allOf(nibblesFolded, inTiles), packFolded(rowDwords)},
@@ -103,41 +103,12 @@ var packings = []packing{
 	{packSixNeeds | transposeScalesNeeds | splitSixesNeeds | splitTilesNeeds, sixesAsInt8, packSixes},
 }
 
-// allOf reports whether all conditions hold.
-func allOf(conditions ...func(side) bool) func(side) bool {
-	return func(s side) bool {
-		for _, holds := range conditions {
-			if !holds(s) {
-				return false
-			}
-		}
-		return true
-	}
-}
-
 func interleavedIn(panel panelType) func(side) bool {
 	return func(s side) bool { return s.form == interleaved && s.kernel.panel == panel }
 }
 
 func inTiles(s side) bool    { return s.rowTiles() }
 func notInTiles(s side) bool { return !s.rowTiles() }
-
-func lanes(n int) func(side) bool { return func(s side) bool { return s.kernel.Lanes == n } }
-
-// unchanged reports whether the panel stores elements as the operand does.
-func unchanged(s side) bool {
-	e, panel := s.t.Format.Element, s.kernel.panel
-	return s.form != interleaved && (e == format.F32 && panel == panelF32 || e == format.BF16 && panel == panelBF16)
-}
-
-func bf16AsF32(s side) bool {
-	return s.form != interleaved && s.t.Format.Element == format.BF16 && s.kernel.panel == panelF32
-}
-
-func bytesAsF32(s side) bool {
-	f := s.t.Format
-	return s.form != interleaved && f.Element.Bits() <= 8 && s.kernel.panel == panelF32 && f.Block.Cols%8 == 0
-}
 
 func bytesAsBF16(s side) bool {
 	f := s.t.Format

@@ -4,15 +4,20 @@ package gemm
 
 import "github.com/microscale-go/microscale/format"
 
-// kernels is the kernel table of this build. The vector kernels take one row of A at a time;
-// their row limits were not measured, but decoding B for each row is faster than packing it in
-// portable Go.
+// kernels is the kernel table of this build. The vector kernels take one row of A at a time.
 var kernels = []*kernel{
 	{Name: "vector-f32-fp8-neon", needs: vectorFP8NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 8, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32, most: 1, single: vectorFP8NEON}},
 	{Name: "vector-f32-mxfp4-neon", needs: vectorFP4NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 4, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32, most: 1, single: vectorFP4NEON}},
 	{Name: "vector-f32-nvfp4-neon", needs: vectorFP4x16NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, step: 32, scale: format.E4M3, lanes: 4, tables: tableF32, most: 1, single: vectorFP4x16NEON}},
+	{Name: "f32-neon", needs: dotF32_8x8Needs, panel: panelF32, Lanes: 8, MR: 8, NR: 8, KC: 512, dot: []dotFunc{dotF32_8x8}},
 	&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV,
 }
 
-// packings is empty: this build has no packing in assembly.
-var packings []packing
+// packings are the packing functions in assembly, in the order in which they are tried.
+var packings = []packing{
+	{transposeDwords8Needs, allOf(unchanged, lanes(8)), packDwords(dwords8)},
+	{packHalvesF32Needs, bf16AsF32, packHalves},
+	{packNibblesF32Needs, nibblesAsF32, packF32(4, nibblesF32)},
+	{packIntegersF32Needs, integersAsF32, packF32(8, integersF32)},
+	{packFloatsF32Needs, floatsAsF32, packF32(8, floatsF32)},
+}

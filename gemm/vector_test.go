@@ -81,7 +81,7 @@ func TestVector(t *testing.T) {
 				})
 			}
 		}
-		want := map[cpu.Tier]int{cpu.AMX: 20, cpu.AVX512: 20, cpu.NEON: 4, cpu.Plain: 1}[tier]
+		want := map[cpu.Tier]int{cpu.AMX: 20, cpu.AVX512: 20, cpu.NEON: 3, cpu.Plain: 1}[tier]
 		if want > 0 && len(ran) != want || want == 0 && len(ran) < 9 {
 			t.Errorf("got %d vector kernels, want %d: %v", len(ran), want, ran)
 		}
@@ -316,7 +316,8 @@ func TestMinimumRows(t *testing.T) {
 // but for fewer than with unpacked weights.
 func TestPackedBatchThreads(t *testing.T) {
 	few := map[string]int{"mxfp8": 4, "mxfp4": 6, "nvfp4": 5} // if a tile kernel follows
-	others := map[cpu.Tier]int{cpu.AVX512: 12}
+	others := map[cpu.Tier]int{cpu.AVX512: 12, cpu.NEON: 2}
+	unpacked := map[cpu.Tier]int{cpu.NEON: 4} // at least
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
 			most, ok := others[tier]
@@ -325,6 +326,10 @@ func TestPackedBatchThreads(t *testing.T) {
 			}
 			if tier == cpu.AMX {
 				most = few[f.Name]
+			}
+			least, ok := unpacked[tier]
+			if !ok {
+				least = 8
 			}
 			r := rand.New(rand.NewPCG(7, 8))
 			b := operand(t, r, f, quant.Rowwise, 70, 544)
@@ -343,7 +348,7 @@ func TestPackedBatchThreads(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if (with.Batch > 0) != (m <= most) || without.Batch == 0 && m <= 8 {
+				if (with.Batch > 0) != (m <= most) || without.Batch == 0 && m <= least {
 					t.Errorf("format=%s m=%d: got kernel %s with packed weights and %s without", f, m, with.Name, without.Name)
 				}
 				if with.Batch > 0 {

@@ -23,35 +23,42 @@ const RSP Reg = "RSP"
 
 // A Neon is a vector register of arm64 with an arrangement of lanes.
 type Neon struct {
-	number int
-	lanes  string // B16, H8, S4, D2; B8, H4, S2 for half of the register
+	number  int
+	lanes   string // B16, H8, S4, D2; B8, H4, S2 for half of the register
+	element string // "[i]": only lane i
 }
 
 // V returns the vector register Vi.
 func V(i int) Neon { return Neon{number: i} }
 
+// lane returns lane i of the register as an operand of an instruction by element.
+func (v Neon) lane(i int) Neon { return Neon{v.number, v.lanes, fmt.Sprintf("[%d]", i)} }
+
 // B16 returns the register as 16 bytes.
-func (v Neon) B16() Neon { return Neon{v.number, "B16"} }
+func (v Neon) B16() Neon { return Neon{number: v.number, lanes: "B16"} }
 
 // B8 returns the lower half of the register as 8 bytes.
-func (v Neon) B8() Neon { return Neon{v.number, "B8"} }
+func (v Neon) B8() Neon { return Neon{number: v.number, lanes: "B8"} }
 
 // H8 returns the register as 8 elements of 16 bits.
-func (v Neon) H8() Neon { return Neon{v.number, "H8"} }
+func (v Neon) H8() Neon { return Neon{number: v.number, lanes: "H8"} }
 
 // H4 returns the lower half of the register as 4 elements of 16 bits.
-func (v Neon) H4() Neon { return Neon{v.number, "H4"} }
+func (v Neon) H4() Neon { return Neon{number: v.number, lanes: "H4"} }
 
 // S4 returns the register as 4 elements of 32 bits.
-func (v Neon) S4() Neon { return Neon{v.number, "S4"} }
+func (v Neon) S4() Neon { return Neon{number: v.number, lanes: "S4"} }
 
 // D2 returns the register as 2 elements of 64 bits.
-func (v Neon) D2() Neon { return Neon{v.number, "D2"} }
+func (v Neon) D2() Neon { return Neon{number: v.number, lanes: "D2"} }
 
 // String returns the register in Go's syntax.
 func (v Neon) String() string {
 	if v.lanes == "" {
 		return fmt.Sprintf("V%d", v.number)
+	}
+	if v.element != "" {
+		return fmt.Sprintf("V%d.%c%s", v.number, v.lanes[0], v.element)
 	}
 	return fmt.Sprintf("V%d.%s", v.number, v.lanes)
 }
@@ -74,7 +81,9 @@ func (r Reg) post(n int) string { return fmt.Sprintf("%d(%s)", n, r) }
 //	same   0 Q U 01110 size 1 Rm opcode 1 Rn Rd       three registers
 //	misc   0 Q U 01110 size 10000 opcode 10 Rn Rd     two registers
 //	across 0 Q U 01110 size 11000 opcode 10 Rn Rd     all lanes of a register to a scalar
-//	shift  0 Q U 011110 immh:immb opcode 1 Rn Rd      by a constant
+//	shift  0 Q U 011110 immh:immb opcode 1 Rn Rd      by a constant, to the left
+//	right  the same                                  immh:immb is 2·bits minus the constant
+//	lane   0 Q U 01111 size L M Rm opcode H 0 Rn Rd   by lane H:L of M:Rm
 type neonForm int
 
 const (
@@ -82,6 +91,8 @@ const (
 	neonMisc
 	neonAcross
 	neonShift
+	neonRight
+	neonLane
 )
 
 // neonInstructions are those that Go's assembler lacks, with V before Arm's name. size is -1
@@ -102,6 +113,9 @@ var neonInstructions = map[string]struct {
 	"VMUL":    {neonSame, 0, 0b10011, -1, false},
 	"VSSHLL":  {neonShift, 0, 0b10100, -1, false},
 	"VSSHLL2": {neonShift, 0, 0b10100, -1, true},
+	"VSCVTF":  {neonRight, 0, 0b11100, -1, false},
+	"VFMLA.S": {neonLane, 0, 0b0001, 2, false},
+	"VFMUL.S": {neonLane, 0, 0b1001, 2, false},
 	"VFCVTL":  {neonMisc, 0, 0b10111, 0, false},
 	"VFCVTL2": {neonMisc, 0, 0b10111, 0, true},
 	"VUMAXV":  {neonAcross, 1, 0b01010, -1, false},
@@ -123,13 +137,13 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 	}
 	fail := func(why string) { panic(fmt.Sprintf("asm: %s %v: %s", mnemonic, operands, why)) }
 	shift := 0
-	if op.form == neonShift {
+	if op.form == neonShift || op.form == neonRight {
 		if shift, ok = operands[0].(int); !ok {
 			fail("want a constant first")
 		}
 		operands = operands[1:]
 	}
-	if want := map[bool]int{true: 3, false: 2}[op.form == neonSame]; len(operands) != want {
+	if want := map[bool]int{true: 3, false: 2}[op.form == neonSame || op.form == neonLane]; len(operands) != want {
 		fail(fmt.Sprintf("got %d registers, want %d", len(operands), want))
 	}
 	var regs []uint32
@@ -137,7 +151,7 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 	for i, o := range operands {
 		r, ok := o.(Neon)
 		lanes, known := neonLanes[r.lanes]
-		if !ok || !known {
+		if !ok || !known || (r.element != "") != (op.form == neonLane && i == 0) {
 			fail("want vector registers with lanes")
 		}
 		regs = append(regs, uint32(r.number))
@@ -146,7 +160,7 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		}
 	}
 	lanes := neonLanes[operands[narrow].(Neon).lanes]
-	if op.second != (lanes.full == 1) && op.form != neonSame && op.form != neonAcross {
+	if op.second != (lanes.full == 1) && (op.form == neonShift || op.form == neonMisc) {
 		fail("the narrow operand is the wrong half")
 	}
 	size := uint32(lanes.size)
@@ -167,6 +181,15 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 			fail("the shift is out of range")
 		}
 		word |= 0b011110<<23 | uint32(bits+shift)<<16 | op.opcode<<11 | 1<<10 | regs[0]<<5
+	case neonRight:
+		bits := 8 << size
+		if shift <= 0 || shift > bits {
+			fail("the shift is out of range")
+		}
+		word |= 0b011110<<23 | uint32(2*bits-shift)<<16 | op.opcode<<11 | 1<<10 | regs[0]<<5
+	case neonLane:
+		lane := uint32(operands[0].(Neon).element[1] - '0')
+		word |= 0b01111<<24 | size<<22 | lane&1<<21 | regs[0]<<16 | op.opcode<<12 | lane>>1<<11 | regs[1]<<5
 	}
 	return fmt.Sprintf("WORD $0x%08x", word), true
 }

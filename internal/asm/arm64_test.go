@@ -28,6 +28,10 @@ var neonExamples = []struct {
 	{"VSSHLL", []any{0, V(1).B8(), V(3).H8()}, "sshll v3.8h, v1.8b, #0", 0x0f08a423},
 	{"VSSHLL2", []any{0, V(1).B16(), V(3).H8()}, "sshll2 v3.8h, v1.16b, #0", 0x4f08a423},
 	{"VSSHLL", []any{7, V(1).H4(), V(3).S4()}, "sshll v3.4s, v1.4h, #7", 0x0f17a423},
+	{"VSCVTF", []any{6, V(1).S4(), V(3).S4()}, "scvtf v3.4s, v1.4s, #6", 0x4f3ae423},
+	{"VFMLA.S", []any{V(18).S4().lane(3), V(1).S4(), V(3).S4()}, "fmla v3.4s, v1.4s, v18.s[3]", 0x4fb21823},
+	{"VFMLA.S", []any{V(18).S4().lane(2), V(1).S4(), V(3).S4()}, "fmla v3.4s, v1.4s, v18.s[2]", 0x4f921823},
+	{"VFMUL.S", []any{V(2).S4().lane(1), V(1).S4(), V(3).S4()}, "fmul v3.4s, v1.4s, v2.s[1]", 0x4fa29023},
 	{"VFCVTL", []any{V(1).H4(), V(3).S4()}, "fcvtl v3.4s, v1.4h", 0x0e217823},
 	{"VFCVTL2", []any{V(1).H8(), V(3).S4()}, "fcvtl2 v3.4s, v1.8h", 0x4e217823},
 	{"VUMAXV", []any{V(1).B16(), V(3).B16()}, "umaxv b3, v1.16b", 0x6e30a823},
@@ -91,6 +95,9 @@ func TestEncodeNEONErrors(t *testing.T) {
 		{"VFCVTL2", []any{V(1).H4(), V(3).S4()}},
 		{"VSSHLL", []any{8, V(1).B8(), V(3).H8()}},
 		{"VSSHLL", []any{V(1).B8(), V(3).H8()}},
+		{"VSCVTF", []any{0, V(1).S4(), V(3).S4()}},
+		{"VFMLA.S", []any{V(1).S4(), V(1).S4(), V(3).S4()}},
+		{"VFMUL", []any{V(1).S4().lane(1), V(1).S4(), V(3).S4()}},
 		{"VSSHLL2", []any{0, V(1).B8(), V(3).H8()}},
 	} {
 		func() {

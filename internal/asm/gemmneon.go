@@ -2,14 +2,17 @@ package asm
 
 import "fmt"
 
-// gemmNEON writes the vector kernels of arm64. They multiply one row of A in float32, as
+// gemmNEON writes the kernels of arm64. The vector kernels multiply one row of A in float32, as
 // vectorF32 does with 4 lanes: 8-bit codes become float16, 4-bit codes BF16.
 func gemmNEON() []*File {
 	f := ARM64.NewFile("gemm", "vectorneon")
 	neonVector{name: "FP8", bits: 8, block: 32}.write(f)
 	neonVector{name: "FP4", bits: 4, block: 32}.write(f)
 	neonVector{name: "FP4x16", bits: 4, block: 16}.write(f)
-	return []*File{f}
+	tiles, packs := ARM64.NewFile("gemm", "dot"), ARM64.NewFile("gemm", "pack")
+	neonTile(tiles)
+	neonPacks(packs)
+	return []*File{f, tiles, packs}
 }
 
 // A neonVector writes the kernel for a format of B. A group has 16 scales; a step is 32 codes.

@@ -3,6 +3,7 @@ package cputest
 
 import (
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,8 @@ func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier))
 	t.Logf("tiers that ran: %v", tiers)
 }
 
-// listed returns the features that Linux lists, in builds that have assembly.
+// listed returns the features that Linux lists, in builds that have assembly. An emulator may show the list of
+// another architecture, which has another name.
 func listed() (s cpu.Set, known bool) {
 	if !assembly {
 		return 0, false
@@ -65,9 +67,10 @@ func listed() (s cpu.Set, known bool) {
 	if err != nil {
 		return 0, false // not Linux
 	}
+	field := map[string]string{"amd64": "flags", "arm64": "Features"}[runtime.GOARCH]
 	for line := range strings.Lines(string(text)) {
 		name, list, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name != "flags" && name != "Features" {
+		if !ok || strings.TrimSpace(name) != field {
 			continue
 		}
 		have := strings.Fields(list)

@@ -1,0 +1,133 @@
+//go:build (amd64 || arm64) && !purego
+
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// packHalves packs BF16 as float32, eight rows at a time.
+func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
+	const group = 8
+	lanes, n := s.kernel.Lanes, s.t.RowBytes()
+	if kc%packBlock != 0 || l0+lanes > s.t.StoredRows() {
+		return false
+	}
+	for first := 0; first < lanes; first += group {
+		packHalvesF32(unsafe.Pointer(&dst[4*first]), unsafe.Pointer(&s.t.Codes[(l0+first)*n+2*k0]), n, 4*lanes, kc/group)
+	}
+	_, steps := s.geometry(kc)
+	s.putScales(dst, l0, k0, 1, steps)
+	return true
+}
+
+// An f32Decoder packs 8 rows of codes of an element format, stride bytes apart, as steps of a float32 panel,
+// step bytes apart: their values, times the scale of the row. It takes n groups of 8 bytes of a row. It
+// returns false, and leaves the steps undefined, if it does not support a code.
+type f32Decoder func(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool
+
+// packF32 packs codes of at most eight bits times their scales, eight rows at a time. The decoder reads codes
+// of that many bits: as they are stored, or one in each byte.
+func packF32(bits int, decode f32Decoder) packFunc {
+	const lanes, group = 8, 8
+	return func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+		if kc%packBlock != 0 {
+			return false
+		}
+		e, n := s.t.Format.Element, s.t.RowBytes()
+		stored, width := e.StoredBits(), kc*bits/8
+		step := 4 * s.kernel.Lanes
+		extent := s.t.Format.Block.Cols
+		if extent == 0 {
+			extent = s.t.StoredCols()
+		}
+		for first := 0; first < s.kernel.Lanes; first += lanes {
+			l := l0 + first
+			rows := min(lanes, max(0, s.t.StoredRows()-l))
+			src, stride := w.codes, width
+			if stored == bits && rows == lanes {
+				src, stride = s.t.Codes[l*n+k0*bits/8:], n
+			} else {
+				for i := range rows {
+					to, from := src[i*width:(i+1)*width], s.t.Codes[(l+i)*n:][k0*stored/8:(k0+kc)*stored/8]
+					if stored == bits {
+						copy(to, from)
+					} else {
+						e.Split(to, from)
+					}
+				}
+				clear(src[rows*width : lanes*width])
+			}
+			blocks := ceilDiv(k0%extent+kc, extent)
+			grow(&w.values, lanes+rows*blocks)
+			scales, rowScales := w.values[:lanes], w.values[lanes:lanes+rows*blocks]
+			clear(scales)
+			for i := range rows {
+				s.decodeScales(rowScales[i*blocks:(i+1)*blocks], l+i, k0/extent)
+			}
+			for k := 0; k < kc; {
+				for i := range rows {
+					scales[i] = rowScales[i*blocks+(k0+k)/extent-k0/extent]
+				}
+				m := min(kc-k, extent-(k0+k)%extent)
+				if !decode(e, unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k*bits/8]), stride, unsafe.Pointer(&scales[0]), step, m*bits/8/group) {
+					return false
+				}
+				k += m
+			}
+		}
+		_, steps := s.geometry(kc)
+		s.putScales(dst, l0, k0, 1, steps)
+		return true
+	}
+}
+
+// decodeScales sets dst to the scales of row l from the given block on.
+func (s *side) decodeScales(dst []float32, l, block int) {
+	_, cols := s.t.ScaleShape()
+	first := block
+	if rows := s.t.Format.Block.Rows; rows > 0 {
+		first += l / rows * cols
+	}
+	if s.t.Scales32 != nil {
+		copy(dst, s.t.Scales32[first:])
+		return
+	}
+	global := float32(1)
+	if s.t.Format.Global {
+		global = s.t.Global
+	}
+	s.t.Format.Scale.DecodeSliceScaled(dst, s.t.Scales[first:first+len(dst)], global)
+}
+
+// floatCodes holds the constants that convert sign-magnitude codes to float16, eight times
+// each: the mask of the magnitude, the multipliers that shift the magnitude and the sign into
+// place, the mask of the sign there, and the largest finite code. factor is the remaining
+// power of two.
+type floatCodes struct {
+	magnitude, shift, signShift, sign, largest [8]uint16
+	factor                                     [8]float32
+}
+
+var floatCodesOf = func() map[*format.Scalar]*floatCodes {
+	all := map[*format.Scalar]*floatCodes{}
+	for _, e := range format.All() {
+		if e.Bits() > 8 || !e.HasNegativeZero() {
+			continue
+		}
+		c := new(floatCodes)
+		for i := range c.shift {
+			c.magnitude[i] = 1<<(e.Bits()-1) - 1
+			c.shift[i] = 1 << (format.FP16.Mantissa - e.Mantissa)
+			c.signShift[i] = 1 << (16 - e.Bits())
+			c.sign[i] = 1 << 15
+			c.largest[i] = uint16(e.MaxCode())
+			c.factor[i] = float32(math.Ldexp(1, format.FP16.Bias-e.Bias))
+		}
+		all[e] = c
+	}
+	return all
+}()

@@ -1,0 +1,50 @@
+//go:build !purego
+
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// The f32Decoders of NEON. Panels with codes of NaN and Inf are left to packGeneric.
+
+func floatsF32(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
+	return packFloatsF32(dst, src, stride, scales, step, n, floatCodesOf[e]) == 0
+}
+
+func integersF32(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
+	packIntegersF32(dst, src, stride, scales, step, n)
+	return true
+}
+
+func nibblesF32(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
+	packNibblesF32(dst, src, stride, scales, step, n, unsafe.Pointer(&float16Bytes))
+	return true
+}
+
+// float16Bytes holds the upper bytes of the E2M1 values as float16; the lower bytes are zero.
+var float16Bytes = func() (table [16]byte) {
+	const bias = 127 - 15 // of float32's exponents and float16's
+	for code := range table {
+		bits := math.Float32bits(format.E2M1.Decode(uint32(code)))
+		if magnitude := bits &^ (1 << 31); magnitude != 0 {
+			table[code] = byte((magnitude - bias<<23) >> (13 + 8))
+		}
+		table[code] |= byte(bits >> 31 << 7)
+	}
+	return table
+}()
+
+// floatsAsF32, integersAsF32 and nibblesAsF32 are bytesAsF32 for the codes of each decoder, in blocks of whole
+// groups.
+
+func floatsAsF32(s side) bool { return bytesAsF32(s) && floatCodesOf[s.t.Format.Element] != nil }
+
+func integersAsF32(s side) bool { return bytesAsF32(s) && s.t.Format.Element == format.INT8 }
+
+func nibblesAsF32(s side) bool {
+	return bytesAsF32(s) && s.t.Format.Element == format.E2M1 && s.t.Format.Block.Cols%16 == 0
+}
