@@ -39,12 +39,10 @@ func calibrateCommand() *cobra.Command {
 		case c.Out == "":
 			return show.Misuse("--out is missing: name a new file")
 		}
-		flags.BoundGarbage()
-		method, err := windows.LookupMethod("all")
-		if err != nil {
+		c.Context, c.Threads = int(*context), int(*threads)
+		if err := calibrating(cmd, &c, args[0]); err != nil {
 			return err
 		}
-		c.Model, c.Method, c.Context, c.Threads, c.Stderr = args[0], method, int(*context), int(*threads), cmd.ErrOrStderr()
 		result, err := c.Run(cmd.Context())
 		if err != nil {
 			return streamed(err)
@@ -52,4 +50,12 @@ func calibrateCommand() *cobra.Command {
 		return result.PrintCalibration(cmd.OutOrStdout(), c.Out)
 	}
 	return cmd
+}
+
+// calibrating completes a calibration of a model.
+func calibrating(cmd *cobra.Command, c *evaluation.Calibration, model string) (err error) {
+	flags.BoundGarbage()
+	c.Model, c.Stderr = model, cmd.ErrOrStderr()
+	c.Method, err = windows.LookupMethod("all")
+	return err
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -9,6 +12,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/demo"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 )
 
@@ -29,6 +33,7 @@ func demoCommand() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 	}
 	block := flags.AddFormat(cmd)
+	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var dir string
 		format := "nvfp4"
@@ -47,6 +52,7 @@ func demoCommand() *cobra.Command {
 			return err
 		}
 		model, text, result := filepath.Join(dir, demo.Model), filepath.Join(dir, demo.Text), filepath.Join(dir, format)
+		steps := []demoResult{}
 		const speak = "--temperature 0 --max-tokens 60"
 		for _, step := range [][]string{
 			{"quantize", model, result, "--format", format},
@@ -55,22 +61,40 @@ func demoCommand() *cobra.Command {
 			append([]string{"run", model, "The scale of a block"}, strings.Fields(speak)...),
 			append([]string{"run", result, "The scale of a block"}, strings.Fields(speak)...),
 		} {
-			if err := demoStep(cmd, step); err != nil {
+			line := "microscale " + flags.Quoted(step)
+			if !*asJSON {
+				fmt.Fprintf(cmd.OutOrStdout(), "\n$ %s\n", line)
+				if err := demoStep(cmd, cmd.OutOrStdout(), step); err != nil {
+					return err
+				}
+				continue
+			}
+			var document bytes.Buffer
+			if err := demoStep(cmd, &document, append(step, "--json")); err != nil {
 				return err
 			}
+			steps = append(steps, demoResult{line, document.Bytes()})
+		}
+		if *asJSON {
+			return show.PrintJSON(cmd.OutOrStdout(), map[string][]demoResult{"steps": steps})
 		}
 		return nil
 	}
 	return cmd
 }
 
-// demoStep prints and runs a command line.
-func demoStep(cmd *cobra.Command, step []string) error {
-	fmt.Fprintf(cmd.OutOrStdout(), "\n$ microscale %s\n", flags.Quoted(step))
+// A demoResult is a command line and the JSON document that it printed.
+type demoResult struct {
+	Command string          `json:"command"`
+	Result  json.RawMessage `json:"result"`
+}
+
+// demoStep runs a command line, with its results in out.
+func demoStep(cmd *cobra.Command, out io.Writer, step []string) error {
 	var started bool
 	root := rootCommand(&started)
 	root.SetIn(cmd.InOrStdin())
-	root.SetOut(cmd.OutOrStdout())
+	root.SetOut(out)
 	root.SetErr(cmd.ErrOrStderr())
 	root.SetArgs(step)
 	return root.ExecuteContext(cmd.Context())

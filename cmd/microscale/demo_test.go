@@ -42,3 +42,22 @@ func TestDemo(t *testing.T) {
 		t.Errorf("with a file of somebody: exit status %d, %s (%v), %q", status, stderr, err, text)
 	}
 }
+
+// TestDemoJSON: the steps are one document, with the commands to repeat.
+func TestDemoJSON(t *testing.T) {
+	var doc struct {
+		Steps []struct {
+			Command string
+			Result  map[string]any
+		}
+	}
+	if status := document(t, &doc, "demo", filepath.Join(t.TempDir(), "demo"), "--format", "mxfp4"); status != exitDone || len(doc.Steps) != 5 {
+		t.Fatalf("exit status %d, %d steps", status, len(doc.Steps))
+	}
+	for i, key := range []string{"destination", "ok", "kl", "text", "text"} {
+		step := doc.Steps[i]
+		if _, ok := step.Result[key]; !ok || !strings.HasPrefix(step.Command, "microscale ") || strings.Contains(step.Command, "--json") {
+			t.Errorf("%s: no %q in %v", step.Command, key, step.Result)
+		}
+	}
+}

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/profile"
@@ -43,6 +46,7 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4 --for vllm
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
   microscale quantize SRC DST --format nvfp4 --scale-search
+  microscale quantize SRC DST --format nvfp4 --activations book.txt
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'`
 
@@ -64,14 +68,17 @@ func quantizeCommand() *cobra.Command {
 	scheme := flags.AddScheme(cmd)
 	flags.Exclusive(cmd, "for", "convention")
 	calibration := flags.AddCalibration(cmd)
+	activations := cmd.Flags().String("activations", "", "quantize activations, too: store their scales, computed from their amaxes over the text of `FILE`, or of the files of a directory")
+	flags.Exclusive(cmd, "activations", "calibration")
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
 	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC")
 	cmd.Flags().BoolVar(&o.KeepF32, "keep-f32", false, "leave the unquantized weights of an F32 model in F32; by default they are rounded to BF16, to which transformers decodes codes")
 	f := addRunFlags(cmd)
+	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
-	flags.Essential(cmd, "format", "for", "scale-search", "calibration", "include", "exclude", "dry-run", "resume", "force", "json")
+	flags.Essential(cmd, "format", "for", "scale-search", "activations", "include", "exclude", "dry-run", "resume", "force", "json")
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
 		if !block.Given {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
@@ -103,6 +110,11 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		defer source.Close()
+		if *activations != "" {
+			if o.Calibration, err = calibrated(cmd, args[0], *activations, source, o); err != nil {
+				return err
+			}
+		}
 		plan, err := convert.PlanQuantize(cmd.Context(), source, o)
 		if err != nil {
 			return err
@@ -113,6 +125,25 @@ func quantizeCommand() *cobra.Command {
 		return f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan, o.Quantizer, p.Name))
 	})
 	return cmd
+}
+
+// calibrated returns the amaxes of a model's activations over a text: of inputs, and with --kv-cache of keys and
+// values. A scheme that stores no scales is an error before the text is read.
+func calibrated(cmd *cobra.Command, model, text string, source *hf.Checkpoint, o convert.QuantizeOptions) (*convert.Calibration, error) {
+	c := evaluation.Calibration{Cache: o.Calibration != nil}
+	o.Calibration = &convert.Calibration{ConstantInputs: true, ConstantCache: c.Cache}
+	if _, err := convert.PlanQuantize(cmd.Context(), source, o); err != nil {
+		return nil, err
+	}
+	c.Text = text
+	if err := calibrating(cmd, &c, model); err != nil {
+		return nil, err
+	}
+	amaxes, _, err := c.Compute(cmd.Context())
+	if errors.Is(err, decoder.ErrMemory) {
+		return nil, fmt.Errorf("%w; calibrate --stream keeps one layer in memory, and --calibration takes its file", err)
+	}
+	return amaxes, err
 }
 
 // otherSource returns a note if a profile reproduces its library for BF16 sources only, and weights of another

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"os"
@@ -93,6 +94,22 @@ func TestNearestProfile(t *testing.T) {
 	}
 }
 
+// TestActivationsErrors: what --activations cannot do is an error before the text is read.
+func TestActivationsErrors(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "dst")
+	for want, line := range map[string]string{
+		"stores no scales of activations for mxfp8":    "--format mxfp8",
+		"--activations and --calibration exclude each": "--format nvfp4 --calibration x",
+		"--activations and --shard exclude each other": "--format nvfp4 --shard 0/2",
+		"none.txt: no such file":                       "--format nvfp4",
+	} {
+		status, stdout, stderr := execute("", append([]string{"quantize", filepath.Join("internal", "demo", "model"), dst, "--activations", "none.txt"}, strings.Fields(line)...)...)
+		if status == exitDone || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit status %d, %s", line, status, stderr)
+		}
+	}
+}
+
 // TestCalibrate quantizes with the amaxes of calibrate, and evaluates with the stored
 // scales.
 func TestCalibrate(t *testing.T) {
@@ -118,11 +135,22 @@ func TestCalibrate(t *testing.T) {
 		status, _, stderr := execute("", args...)
 		fails(t, status, "", stderr, file+" exists: name another file, or remove it")
 		dst := filepath.Join(dir, name+"-nvfp4")
+		direct := []string{"quantize", model, dst + "-direct", "--format", "nvfp4", "--activations", text}
+		if cache {
+			direct = append(direct, "--kv-cache")
+		}
+		done(t, direct...)
 		if status, _, stderr := execute("", "quantize", model, dst, "--format", "nvfp4", "--calibration", file); status != 0 {
 			t.Fatal(stderr)
 		}
 		if status, _, stderr := execute("", "verify", model, dst); status != 0 {
 			t.Error(stderr)
+		}
+		for _, file := range []string{"model.safetensors", "config.json"} {
+			want, err := os.ReadFile(filepath.Join(dst, file))
+			if got, other := os.ReadFile(filepath.Join(dst+"-direct", file)); err != nil || other != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s differs between --activations and --calibration", file)
+			}
 		}
 		constant := dst + "-cache" // scales of 1 beside those of inputs, unless the file has others
 		status, stdout, stderr := execute("", "quantize", model, constant, "--format", "nvfp4", "--calibration", file, "--kv-cache")

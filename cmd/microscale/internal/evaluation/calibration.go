@@ -33,12 +33,7 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	if err := creatable("the calibration", c.Out); err != nil {
 		return nil, err
 	}
-	c.amaxes = windows.NewAmaxes()
-	r, err := c.Evaluation.Run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	result, err := c.calibration()
+	result, r, err := c.Compute(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +42,17 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 		err = exists(c.Out)
 	}
 	return r, err
+}
+
+// Compute reads the text, and returns the amaxes.
+func (c Calibration) Compute(ctx context.Context) (*convert.Calibration, *Evaluated, error) {
+	c.amaxes = windows.NewAmaxes()
+	r, err := c.Evaluation.Run(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := c.calibration()
+	return result, r, err
 }
 
 // exists returns the error for a file at path, which no calibration replaces.
