@@ -42,8 +42,8 @@ func (r *Rounding) UnmarshalText(text []byte) error {
 }
 
 // Overflow selects the code of infinities and of magnitudes that exceed the largest
-// finite value after rounding. In a format without Inf, NaN replaces it; in one without
-// NaN, the largest value does. The text form is "saturate", "nonsaturating" or
+// finite value after rounding. In a format without Inf, a NaN with its sign replaces it; in
+// one without NaN, the largest value does. The text form is "saturate", "nonsaturating" or
 // "saturate-finite".
 type Overflow uint8
 

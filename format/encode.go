@@ -33,7 +33,7 @@ func (s *Scalar) EncodeWith(x float32, c Conversion, random uint32) uint32 {
 		if c.Overflow == Saturate {
 			return s.withSign(s.MaxCode(), negative)
 		}
-		return s.infinity(negative, c.NaN)
+		return s.infinity(negative)
 	}
 
 	exponent := int(bits >> f32Mantissa)
@@ -135,19 +135,20 @@ func round(v uint64, shift int, negative bool, r Rounding, random uint32) uint64
 func (s *Scalar) overflow(negative bool, c Conversion) uint32 {
 	inward := c.Rounding == TowardZero || c.Rounding == Up && negative
 	if c.Overflow == NonSaturating && !inward {
-		return s.infinity(negative, c.NaN)
+		return s.infinity(negative)
 	}
 	return s.withSign(s.MaxCode(), negative)
 }
 
 // infinity returns the code of Inf, of NaN in formats without Inf, or of the largest value in
-// formats without either.
-func (s *Scalar) infinity(negative bool, n NaN) uint32 {
+// formats without either. All have the sign of the number, as in ml_dtypes: the policy for NaN is that
+// for numbers that are NaN.
+func (s *Scalar) infinity(negative bool) uint32 {
 	switch {
 	case s.HasInf():
 		return s.withSign(s.MaxCode()+1, negative)
 	case s.HasNaN():
-		return s.nan(negative, n)
+		return s.nan(negative, KeepSign)
 	}
 	return s.withSign(s.MaxCode(), negative)
 }

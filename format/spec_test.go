@@ -186,7 +186,7 @@ func (o *oracle) infinity(negative bool, c format.Conversion) uint32 {
 	case o.nanZero:
 		return o.signBit()
 	case o.firstNaN != 0:
-		return o.sign(o.firstNaN, negative && c.NaN != format.Canonical)
+		return o.sign(o.firstNaN, negative) // of the number's sign, whatever becomes of a NaN
 	}
 	return o.sign(o.maxCode, negative)
 }

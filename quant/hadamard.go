@@ -23,7 +23,7 @@ func Hadamard16(v []float32) {
 	}
 	butterflies(&sum)
 	for i := range sum {
-		v[i] = toBF16(float32(sum[i] / 4))
+		v[i] = toBF16(float32(sum[i]/4 + 0)) // a product of matrices adds to 0: there is no -0 of zeros
 	}
 }
 

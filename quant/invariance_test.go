@@ -3,11 +3,14 @@ package quant
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -390,6 +393,30 @@ func TestHadamard(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHadamardZeros: zeros of any signs become +0, in each kernel, as PyTorch's and a matrix unit's product with
+// D·H/4 has it, whose sums begin at +0.
+func TestHadamardZeros(t *testing.T) {
+	negative := math.Float32frombits(1 << 31)
+	var x [16 * 16]float32
+	for j := range 16 { // the column j of D·H negates these to 16 zeros of one sign
+		for i := range 16 {
+			h := uint32(bits.OnesCount(uint(i&j))) ^ hadamardSigns>>i
+			if h&1 == 0 {
+				x[16*j+i] = negative
+			}
+		}
+	}
+	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
+		got := x
+		hadamardRow(got[:])
+		for i, v := range got {
+			if math.Float32bits(v) != 0 {
+				t.Fatalf("row %d, element %d is %#x, want 0", i/16, i%16, math.Float32bits(v))
+			}
+		}
+	})
 }
 
 // TestInverseHadamard: transforms without a fraction come back exactly.

@@ -224,8 +224,10 @@ signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n i
 	k.I("VADDPD", Y(7), Y(5), Y(1))
 	k.I("VSUBPD", Y(6), Y(4), Y(2))
 	k.I("VSUBPD", Y(7), Y(5), Y(3))
+	k.I("VMOVUPD", quarter, Y(9))
+	k.I("VPXOR", Y(8), Y(8), Y(8))
 	for v := range 4 {
-		k.I("VMULPD", quarter, Y(v), Y(v))
+		k.I("VFMADD213PD", Y(8), Y(9), Y(v)) // plus 0, as a product of matrices: -0 becomes 0
 		k.I("VCVTPD2PSY", Y(v), X(v))
 	}
 	for i := range 2 {

@@ -240,6 +240,7 @@ signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n i
 	broadcast(fn, 0x7fff, t, Z(22))
 	broadcast(fn, 1, t, Z(23))
 	broadcast(fn, 0xffff0000, t, Z(24))
+	fn.I("VPXORD", Z(25), Z(25), Z(25))
 	loop := fn.Label("loop")
 	fn.I("VPXORD", x.At(0), Z(19), Z(0))
 	fn.I("VEXTRACTF64X4", 1, Z(0), Y(1))
@@ -261,7 +262,7 @@ signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n i
 	fn.I("VADDPD", Z(1), Z(0), Z(2))
 	fn.I("VSUBPD", Z(1), Z(0), Z(3))
 	for v := 2; v < 4; v++ {
-		fn.I("VMULPD", Z(21), Z(v), Z(v))
+		fn.I("VFMADD213PD", Z(25), Z(21), Z(v)) // plus 0, as a product of matrices: -0 becomes 0
 		fn.I("VCVTPD2PS", Z(v), Y(v))
 	}
 	fn.I("VINSERTF64X4", 1, Y(3), Z(2), Z(2))

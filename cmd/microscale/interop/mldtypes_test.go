@@ -112,6 +112,9 @@ func compareEncoded(t *testing.T, f *format.Scalar, inputs []uint32, data []byte
 		}
 		x := math.Float32frombits(bits)
 		got := f.EncodeWith(x, c, 0)
+		if other := f.EncodeWith(x, format.Conversion{Overflow: format.NonSaturating}, 0); x == x && other != got {
+			t.Fatalf("%v (%#08x) becomes %#x, but %#x with the canonical NaN for numbers that are NaN", x, bits, got, other)
+		}
 		if expected := known(f, x, got); want != expected {
 			t.Fatalf("%v (%#08x) becomes %#x, with ml_dtypes %#x, where %#x was expected of it", x, bits, got, want, expected)
 		}
