@@ -212,10 +212,12 @@ func problemOf(tensor, text string, args ...any) *Problem {
 }
 
 // sameScales reports whether two shapes hold the same scales if clients differ in dimensions:
-// [] and [1] for one of the tensor, [n] and [n, 1] for one per row.
+// [] and [1, 1] for a single scale, [n] and [n, 1] for one per row.
 func sameScales(f quant.Format, a, b []int64) bool {
 	dims := 2
 	switch {
+	case product(a) == 1 && product(b) == 1:
+		return true
 	case f.PerTensor():
 		dims = 1
 	case f.Block.Cols != 0:

@@ -204,6 +204,7 @@ func TestUnrecognized(t *testing.T) {
 		config, want string
 	}{
 		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not supported`},
+		{&modelOpt, `{"quant_algo": "W4A8_NVFP4_FP8"}`, `quant_algo "W4A8_NVFP4_FP8" is not supported`}, // of blocks of 32
 		{&modelOpt, `{"quant_method": "modelopt"}`, "quant_algo is missing"},
 		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`, "quant_algo NVFP4 with group_size 32 is not supported, only 16"},
 		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, but clients read another type"},

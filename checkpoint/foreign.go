@@ -151,7 +151,7 @@ func aoScheme(f quant.Format) scheme {
 		s.scalar = []int64{1, 1}
 	}
 	if f.Global {
-		s.global, s.input = "._weight_per_tensor_scale", "._weight_act_per_tensor_scale"
+		s.global, s.input, s.bare = "._weight_per_tensor_scale", "._weight_act_per_tensor_scale", "torchao" // it is optional
 	}
 	return s
 }

@@ -52,7 +52,6 @@ var modelOptSchemes = []scheme{
 
 // modelOptAlso are further ones, which no client but TensorRT-LLM reads.
 var modelOptAlso = []scheme{
-	moNVFP4.as("W4A8_NVFP4_FP8", Dynamic),
 	{name: "W4A8_MXFP4_FP8", format: quant.MXFP4, scales: "_scale", activations: Dynamic},
 	{name: "MXFP4", format: quant.MXFP4, scales: "_scale"},
 	moFP8.of(quant.FP8Block).as("fp8_pb_real", WeightOnly),

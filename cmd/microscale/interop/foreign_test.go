@@ -2,11 +2,13 @@ package interop
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
@@ -24,50 +26,97 @@ import (
 type tool struct {
 	name        string
 	script      string
-	interpreter func(t *testing.T) string
+	interpreter func(packages ...string) func(t *testing.T) string
+	packages    []string          // the first is the tool's
 	cannot      map[string]string // schemes that the tool cannot write on a CPU, and its reason
 	unread      map[string]string // schemes that are not read here, and our reason
 	misread     map[string]string // schemes that verify rejects, because their clients do
 	whole       map[string]bool   // schemes whose experts are in one tensor, which the decoder does not load
+	noMinusZero map[string]bool   // schemes in which the tool decodes the code of −0 as 0
 }
 
 var tools = []tool{
 	{
-		name: "compressed-tensors", script: "foreign_compressedtensors.py",
-		interpreter: bitsTorch("compressed-tensors==0.20.0", "transformers==5.23.0", "accelerate==1.15.0"),
+		name: "compressed-tensors", script: "foreign_compressedtensors.py", interpreter: bitsTorch,
+		packages: []string{"compressed-tensors==0.20.0", "transformers==5.23.0", "accelerate==1.15.0"},
+	},
+	{
+		name: "llm-compressor", script: "foreign_llmcompressor.py", interpreter: olderTorch, packages: []string{"llmcompressor==0.14.0.1"},
+		misread: map[string]string{"NVFP4 by GPTQ": "further from the source than any rounding to nvfp4 allows"}, // it moves weights
+	},
+	{
+		name: "Model Optimizer", script: "foreign_modelopt.py", interpreter: bitsTorch,
+		packages: []string{"nvidia-modelopt==0.47.0", "transformers==5.24.0", "accelerate==1.15.0", "requests==2.34.2"},
+		cannot: map[string]string{
+			"MXFP6":               "Unsupported quantizer with num_bits: (3, 2)",
+			"MXINT8":              "'NoneType' object is not subscriptable",
+			"NVFP4_AWQ_LITE":      "amax must be a CUDA tensor for dynamic block quantization",
+			"NVFP4_FOUR_OVER_SIX": "static_blockwise_fp4_fake_quant requires triton",
+		},
+		unread:      map[string]string{"W4A8_NVFP4_FP8": `quant_algo "W4A8_NVFP4_FP8" is not supported`}, // in blocks of 32,
+		noMinusZero: map[string]bool{"NVFP4": true, "NVFP4 experts": true, "NVFP4_MLP_ONLY": true, "W4A16_NVFP4": true},
+	},
+	{
+		name: "torchao", script: "foreign_torchao.py", interpreter: bitsTorch, packages: []string{"torchao==0.18.0", "transformers==5.24.0", "accelerate==1.15.0"},
+		cannot: map[string]string{
+			"FP8 rows, activations":    "Float8 dynamic quantization requires CUDA compute capability",
+			"FP8 tensors, activations": "Float8 dynamic quantization requires CUDA compute capability",
+			"NVFP4":                    "NVFP4 DYNAMIC mode is only supported on sm100+ machines",
+		},
 	},
 }
 
+// olderTorch is withTorch for a tool that needs it.
+func olderTorch(packages ...string) func(t *testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		return withTorch(t, "the tool does not run", packages...)
+	}
+}
+
 // TestForeign reads what other tools wrote: the values are those of the tool, in every command that needs them, and
-// the result of requantizing loads.
+// the result of requantizing loads. docs/interop.md has the outcomes.
 func TestForeign(t *testing.T) {
 	for _, tool := range tools {
 		t.Run("tool="+tool.name, func(t *testing.T) {
 			out := t.TempDir()
-			t.Logf("%s", lastLine(scriptOutput(t, tool.interpreter(t), tool.script, out), nil))
+			interpreter, program := tool.interpreter(tool.packages...)(t), build(t)
+			script(t, interpreter, tool.script, out)
 			schemes, err := filepath.Glob(filepath.Join(out, "*"))
 			if err != nil || len(schemes) == 0 {
 				t.Fatalf("the tool wrote nothing: %v", err)
 			}
+			var table strings.Builder
+			ran := 0
 			for _, dir := range schemes {
 				name := filepath.Base(dir)
 				t.Run("scheme="+name, func(t *testing.T) {
-					if text, err := os.ReadFile(filepath.Join(dir, "rejected")); err == nil {
-						if want := tool.cannot[name]; want == "" || !strings.Contains(string(text), want) {
-							t.Errorf("the tool says %s", text)
-						}
-						return
-					}
-					tool.check(t, name, dir)
+					ran++
+					fmt.Fprintf(&table, "| %s | %s |\n", name, tool.check(t, program, name, dir))
 				})
+			}
+			if !t.Failed() && ran == len(schemes) { // not with -run of some
+				head := fmt.Sprintf("| %s | values here |\n|---|---|\n", strings.Join(tool.packages, ", "))
+				sameGenerated(t, filepath.Join("docs", "interop.md"), "files of "+tool.name, head+table.String(), same)
 			}
 		})
 	}
 }
 
-// check reads a checkpoint and compares it with the tool's values.
-func (o tool) check(t *testing.T, scheme, dir string) {
+// check reads a checkpoint, compares it with the tool's values, and returns the outcome.
+func (o tool) check(t *testing.T, program, scheme, dir string) string {
+	t.Helper()
+	if text, err := os.ReadFile(filepath.Join(dir, "rejected")); err == nil {
+		want := o.cannot[scheme]
+		if want == "" || !strings.Contains(string(text), want) {
+			t.Errorf("the tool says %s", text)
+		}
+		return "not written: `" + want + "`"
+	}
 	source := filepath.Join(dir, "model")
+	if _, err := os.Stat(source); err != nil {
+		source += ".gguf"
+	}
 	if want := o.unread[scheme]; want != "" {
 		src, err := convert.Open(source)
 		if err != nil {
@@ -77,7 +126,7 @@ func (o tool) check(t *testing.T, scheme, dir string) {
 		if _, err = convert.PlanDequantize(t.Context(), src, safetensors.F32); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("dequantize: error %v, want %q", err, want)
 		}
-		return
+		return "not read: " + want
 	}
 	values, err := hf.Open(filepath.Join(dir, "values.safetensors"))
 	if err != nil {
@@ -88,7 +137,7 @@ func (o tool) check(t *testing.T, scheme, dir string) {
 
 	decoded := filepath.Join(dir, "decoded")
 	converted(t, source, decoded, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(t.Context(), m, dtype) })
-	sameValues(t, "dequantize", decoded, values)
+	sameValues(t, decoded, values, o.noMinusZero[scheme])
 
 	plain := filepath.Join(dir, "plain")
 	converted(t, source, plain, func(m *hf.Checkpoint) (*convert.Plan, error) {
@@ -105,11 +154,38 @@ func (o tool) check(t *testing.T, scheme, dir string) {
 			infer(t, path)
 		}
 	}
-	verifyForeign(t, filepath.Join(dir, "source"), source, o.misread[scheme])
+	misread := o.misread[scheme]
+	verifyForeign(t, filepath.Join(dir, "source"), source, misread)
+	if misread != "" {
+		return "equal; `verify`: " + misread
+	}
+	runCommands(t, program, filepath.Join(dir, "source"), source, !o.whole[scheme])
+	if o.noMinusZero[scheme] {
+		return "equal, with 0 for −0"
+	}
+	return "equal"
+}
+
+// runCommands runs the commands that read a checkpoint.
+func runCommands(t *testing.T, program, source, model string, evaluates bool) {
+	t.Helper()
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("the quick brown fox ", 20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commands := [][]string{{"inspect", model}, {"verify", source, model}}
+	if evaluates {
+		commands = append(commands, []string{"eval", model, "--text", text, "--context", "64"})
+	}
+	for _, arguments := range commands {
+		if out, err := command(time.Minute, program, arguments...); err != nil {
+			t.Errorf("%s: %s", arguments[0], lastLine(out, err))
+		}
+	}
 }
 
 // sameValues compares decoded weights with the values of the tool, bit by bit.
-func sameValues(t *testing.T, what, dir string, values *hf.Checkpoint) {
+func sameValues(t *testing.T, dir string, values *hf.Checkpoint, noMinusZero bool) {
 	t.Helper()
 	got, err := hf.Open(dir)
 	if err != nil {
@@ -119,7 +195,7 @@ func sameValues(t *testing.T, what, dir string, values *hf.Checkpoint) {
 	for _, want := range values.Tensors() {
 		have, ok := got.Lookup(want.Name)
 		if !ok || have.Dtype != want.Dtype || !slices.Equal(have.Shape, want.Shape) {
-			t.Errorf("%s: %s is %s %v, want %s %v", what, want.Name, have.Dtype, have.Shape, want.Dtype, want.Shape)
+			t.Errorf("dequantize: %s is %s %v, want %s %v", want.Name, have.Dtype, have.Shape, want.Dtype, want.Shape)
 			continue
 		}
 		a, b := make([]byte, want.Bytes()), make([]byte, want.Bytes())
@@ -130,16 +206,21 @@ func sameValues(t *testing.T, what, dir string, values *hf.Checkpoint) {
 			t.Fatal(err)
 		}
 		size, different := want.Dtype.Bits()/8, 0
+		minus := append(make([]byte, size-1), 0x80) // little-endian −0
 		for i := 0; i < len(a); i += size {
-			if !slices.Equal(a[i:i+size], b[i:i+size]) {
+			x := a[i : i+size]
+			if noMinusZero && slices.Equal(x, minus) {
+				x = make([]byte, size)
+			}
+			if !slices.Equal(x, b[i:i+size]) {
 				different++
 			}
 		}
 		if different > 0 {
-			t.Errorf("%s: %s: %d of %d values differ", what, want.Name, different, len(a)/size)
+			t.Errorf("dequantize: %s: %d of %d values differ", want.Name, different, len(a)/size)
 		}
 	}
-	t.Logf("%s: %d weights have the values of the tool", what, len(values.Tensors()))
+	t.Logf("%d weights have the values of the tool", len(values.Tensors()))
 }
 
 // sameCodeValues compares the values of codes in two checkpoints. Clients that divide by the inverse of a global scale have
@@ -174,7 +255,7 @@ func sameCodeValues(t *testing.T, source, dst string) {
 
 func openForeign(t *testing.T, dir string) *checkpoint.Model {
 	t.Helper()
-	source, err := hf.Open(dir)
+	source, err := convert.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +293,7 @@ func verifyForeign(t *testing.T, source, dst, misread string) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	b, err := hf.Open(dst)
+	b, err := convert.Open(dst)
 	if err != nil {
 		t.Fatal(err)
 	}

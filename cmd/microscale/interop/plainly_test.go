@@ -16,38 +16,62 @@ import (
 // plainlyWith are the packages of TestTorchPlainly.
 var plainlyWith = []string{"transformers==5.24.0", "compressed-tensors==0.20.0", "accelerate==1.15.0"}
 
+// A plainCase is a model to quantize.
+type plainCase struct {
+	source string // the directory; its last name is that of the case
+	format quant.Format
+}
+
 // TestTorchPlainly: what is quantized for transformers loads without options, in the dtype of the
 // configuration, to the values of dequantize. What it cannot load is not written.
 func TestTorchPlainly(t *testing.T) {
 	interpreter := withTorch(t, "transformers does not load the architectures", plainlyWith...)
-	sources, root := made(t, interpreter), t.TempDir()
-	result := filepath.Join(t.TempDir(), "result.json")
+	sources := made(t, interpreter)
+	var cases []plainCase
+	for _, name := range append([]string{"gemma2", "granite", "olmo2", "smollm3"}, decodedAll...) {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Tensor, quant.FP8Row, quant.FP8Block} {
+			cases = append(cases, plainCase{filepath.Join(sources, name), f})
+		}
+	}
+	loadPlainly(t, interpreter, cases)
+}
+
+// TestTorchSmolLM2Plainly does the same with a real model, whose head is tied to the embedding.
+func TestTorchSmolLM2Plainly(t *testing.T) {
+	interpreter := withTorch(t, "transformers does not load SmolLM2", plainlyWith...)
+	source := filepath.Join(t.TempDir(), "smollm2")
+	writeDecoded(t, smollm2(t), source, safetensors.BF16)
+	loadPlainly(t, interpreter, []plainCase{{source, quant.MXFP8}, {source, quant.MXFP4}, {source, quant.NVFP4}})
+}
+
+// loadPlainly quantizes models for transformers and loads them there.
+func loadPlainly(t *testing.T, interpreter string, cases []plainCase) {
+	t.Helper()
+	root, result := t.TempDir(), filepath.Join(t.TempDir(), "result.json")
 	arguments := []string{result}
 	exact := map[string]bool{}
-	formats := []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Tensor, quant.FP8Row, quant.FP8Block}
-	for _, name := range append([]string{"gemma2", "granite", "olmo2", "smollm3"}, decodedAll...) {
-		for _, f := range formats {
-			dir := filepath.Join(root, name+" "+f.Name)
-			if err := os.Mkdir(dir, 0o777); err != nil {
-				t.Fatal(err)
-			}
-			written, err := quantizeFor(t, "transformers", filepath.Join(sources, name), filepath.Join(dir, "model"), f)
-			if err != nil {
-				t.Logf("%s in %s: %v", name, f, err)
-				if !strings.Contains(err.Error(), ": transformers: ") {
-					t.Errorf("%s in %s: %v", name, f, err)
-				}
-				continue
-			}
-			if said := objections(t, "transformers", filepath.Join(dir, "model")); len(said) > 0 {
-				t.Errorf("%s in %s: verify says %v", name, f, said)
-			}
-			converted(t, filepath.Join(dir, "model"), filepath.Join(dir, "values"), func(m *hf.Checkpoint) (*convert.Plan, error) {
-				return convert.PlanDequantize(t.Context(), m, safetensors.BF16)
-			})
-			exact[dir] = f.ByteScales() || written == "deepseek" // whose scales it keeps in FP32
-			arguments = append(arguments, dir)
+	for _, c := range cases {
+		name := filepath.Base(c.source)
+		dir := filepath.Join(root, name+" "+c.format.Name)
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
 		}
+		written, err := quantizeFor(t, "transformers", c.source, filepath.Join(dir, "model"), c.format)
+		if err != nil {
+			t.Logf("%s in %s: %v", name, c.format, err)
+			if !strings.Contains(err.Error(), ": transformers: ") {
+				t.Errorf("%s in %s: %v", name, c.format, err)
+			}
+			continue
+		}
+		if said := objections(t, "transformers", filepath.Join(dir, "model")); len(said) > 0 {
+			t.Errorf("%s in %s: verify says %v", name, c.format, said)
+		}
+		converted(t, filepath.Join(dir, "model"), filepath.Join(dir, "values"), func(m *hf.Checkpoint) (*convert.Plan, error) {
+			return convert.PlanDequantize(t.Context(), m, safetensors.BF16)
+		})
+		exact[dir] = c.format.ByteScales() || written == "deepseek" // whose scales it keeps in FP32
+		arguments = append(arguments, dir)
 	}
 	script(t, interpreter, "load_plainly.py", arguments...)
 	var got map[string]struct {
@@ -67,12 +91,14 @@ func TestTorchPlainly(t *testing.T) {
 			if !exact[dir] {
 				bound = 0x1p-7
 			}
+			t.Logf("%d weights, errors of at most %g; logits differ by %g of the largest", r.Weights, r.Error, r.Logits)
 			// Logits are in BF16, with 2⁻⁷ between its numbers at most.
 			if r.Rejected != "" || r.Weights == 0 || r.Error > bound || r.Logits > 0x1p-7 || r.Dtype != "torch.bfloat16" {
 				t.Errorf("%+v, want errors of at most %g", r, bound)
 			}
 		})
 	}
+	t.Logf("%d of %d are written", len(arguments)-1, len(cases))
 }
 
 // quantizeFor quantizes a checkpoint for a client and returns the convention.

@@ -77,6 +77,14 @@ func install(interpreter string, arguments ...string) (problem string, err error
 	return "", nil
 }
 
+// scriptLimit limits the time of a script. Those with PyTorch quantize or load many models.
+func scriptLimit() time.Duration {
+	if *installTorch {
+		return 40 * time.Minute
+	}
+	return 10 * time.Minute
+}
+
 // installLimit limits the time of one step of an installation. PyTorch is large.
 func installLimit() time.Duration {
 	if *installTorch {
@@ -134,7 +142,7 @@ func scriptOutput(t *testing.T, interpreter, name string, arguments ...string) [
 	if _, err := os.Stat(name); err != nil { // also tells go test's cache that the result depends on it
 		t.Fatal(err)
 	}
-	out, err := command(10*time.Minute, interpreter, append([]string{name}, arguments...)...)
+	out, err := command(scriptLimit(), interpreter, append([]string{name}, arguments...)...)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
