@@ -86,7 +86,7 @@ func (m *Model) assembleAs(ctx context.Context, t *hf.Tensor, s *scheme, q quant
 	}
 	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: s.format, Global: 1, scheme: s, swizzled: q.swizzled, parts: parts{Codes: t, Scales: &scales}}
 	switch {
-	case m.Convention.linearOnly && IsFused(name):
+	case m.Convention.linearOnly && family.IsFused(name):
 		if problem := m.fitExperts(w); problem != nil {
 			return nil, problem
 		}

@@ -2,10 +2,10 @@ package checkpoint
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -72,7 +72,7 @@ func (m *Model) owner(name string) (weight string, ok bool) {
 			if w, has := m.byName[module+weightSuffix]; has && !w.Dense() {
 				return w.Name, true
 			}
-		} else if ok && (strings.HasSuffix(module, weightSuffix) || IsFused(module)) {
+		} else if ok && (strings.HasSuffix(module, weightSuffix) || family.IsFused(module)) {
 			return module, true
 		}
 	}
@@ -181,29 +181,6 @@ func (m *Model) checkPatterns(d description) (complete bool) {
 	return complete
 }
 
-// linear reports whether a two-dimensional weight may belong to a linear module, the only ones that
-// lists name: embeddings and routers do not. The configuration declares their number of rows; names
-// decide only where it does not.
-func (m *Model) linear(w *Weight) bool {
-	if head.MatchString(w.Name) {
-		return true
-	}
-	for _, key := range tableRows {
-		if n := m.Source.Integer(key); n > 0 && w.Shape[0] == n {
-			return false
-		}
-	}
-	return !table.MatchString(w.Name)
-}
-
-// tableRows are members of config.json with the numbers of rows of embeddings and routers.
-var tableRows = []string{"vocab_size", "max_position_embeddings", "type_vocab_size", "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}
-
-var (
-	head  = regexp.MustCompile(`(^|\.)(lm_head|output|embed_out)\.weight$`)
-	table = regexp.MustCompile(`embed|(^|\.)w[tp]e\.|(^|\.)(router|gate)\.weight$`)
-)
-
 // checkIgnore compares the ignore list with the files: every two-dimensional weight of a module
 // that the configuration selects is either quantized or on the list, never both.
 func (m *Model) checkIgnore(d description) {
@@ -223,8 +200,8 @@ func (m *Model) checkIgnore(d description) {
 		}
 		switch on := ignored(owner); {
 		case on && w.Quantized():
-			m.misread(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values")
-		case !on && complete && selected(owner) && !w.Quantized() && !m.faulty(w.Name) && m.linear(w):
+			m.misread(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to the same convention, which mends the list")
+		case !on && complete && selected(owner) && !w.Quantized() && !m.faulty(w.Name) && m.Family().Linear(w.Name, w.Shape):
 			m.misread(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}
 	}

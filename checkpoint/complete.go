@@ -3,16 +3,11 @@ package checkpoint
 import (
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/microscale-go/microscale/family"
 )
-
-// layerName divides the name of a tensor of a layer: the modules before, the number of the layer, and the tensor in it.
-var layerName = regexp.MustCompile(`^((?:[A-Za-z_]+\.)*?(?:layers|h|blocks))\.(\d+)\.(.+)$`)
 
 // A stack is the layers of a part of a model: the tensors of each.
 type stack struct {
@@ -22,7 +17,7 @@ type stack struct {
 }
 
 // findMissing sets Missing: the layers of the language model that the configuration counts and no file has, or else the tensors
-// that its family needs. Uneven are tensors of a module that a layer lacks and most others have: a guess, for modules that no
+// that its family needs. Notes are tensors of a module that a layer lacks and most others have: a guess, for modules that no
 // family describes. A checkpoint without a configuration, or with layers alone, may be a part of a model on purpose; so may other
 // lists of modules with gaps, such as those of an nn.Sequential.
 func (m *Model) findMissing() {
@@ -40,10 +35,10 @@ func (m *Model) findMissing() {
 			}
 		}
 		if m.Source.Integer("num_kv_shared_layers") == 0 && !(needed != nil && family.OfLanguage(s.name)) { // else layers lack keys and values on purpose
-			m.Uneven = append(m.Uneven, s.uneven()...)
+			m.Notes = append(m.Notes, s.uneven()...)
 		}
 	}
-	slices.Sort(m.Uneven)
+	slices.Sort(m.Notes)
 	if needed != nil && len(m.Missing) == 0 {
 		m.findNeeded(needed)
 	}
@@ -102,8 +97,8 @@ func (m *Model) findNeeded(needed iter.Seq[string]) {
 
 // layerOf returns the layer to which a tensor belongs, "" for none.
 func layerOf(name string) string {
-	if found := layerName.FindStringSubmatch(name); found != nil {
-		return found[1] + "." + found[2]
+	if list, n, _, ok := family.CutLayer(name); ok {
+		return fmt.Sprintf("%s.%d", list, n)
 	}
 	return ""
 }
@@ -121,16 +116,11 @@ func (s *stack) gone(layers int64) (n, first int64) {
 	return n, first
 }
 
-// ends are weights before and after the layers of a language model, at least one of which is left when others are lost.
-var ends = []string{"embed_tokens.weight", "lm_head.weight", "model.norm.weight", "wte.weight", "ln_f.weight"}
-
 // hasEnds reports whether the checkpoint has weights beside its layers.
 func (m *Model) hasEnds() bool {
 	return slices.ContainsFunc(m.Weights, func(w *Weight) bool {
-		if layerName.MatchString(w.Name) { // such as a layer that predicts further tokens
-			return false
-		}
-		return slices.ContainsFunc(ends, func(end string) bool { return w.Name == end || strings.HasSuffix(w.Name, "."+end) })
+		_, _, _, inLayer := family.CutLayer(w.Name) // such as a layer that predicts further tokens
+		return !inLayer && family.IsEnd(w.Name)
 	})
 }
 
@@ -138,23 +128,19 @@ func (m *Model) hasEnds() bool {
 func (m *Model) stacks() (all []*stack) {
 	byName := map[string]*stack{}
 	for _, w := range m.Weights {
-		name := layerName.FindStringSubmatch(w.Name)
-		if name == nil {
-			continue
-		}
-		n, err := strconv.Atoi(name[2])
-		if err != nil || n > len(m.Weights) {
+		list, n, tensor, ok := family.CutLayer(w.Name)
+		if !ok || n > len(m.Weights) {
 			continue // no number of a layer
 		}
-		s := byName[name[1]]
+		s := byName[list]
 		if s == nil {
-			s = &stack{name: name[1], layers: map[int]map[string]bool{}}
+			s = &stack{name: list, layers: map[int]map[string]bool{}}
 			byName[s.name], all = s, append(all, s)
 		}
 		if s.layers[n] == nil {
 			s.layers[n] = map[string]bool{}
 		}
-		s.layers[n][name[3]], s.last = true, max(s.last, n)
+		s.layers[n][tensor], s.last = true, max(s.last, n)
 	}
 	slices.SortFunc(all, func(a, b *stack) int { return strings.Compare(a.name, b.name) })
 	return all

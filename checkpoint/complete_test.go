@@ -47,7 +47,7 @@ func TestMissing(t *testing.T) {
 	} {
 		m := readNamed(t, c.config, c.names)
 		got := slices.Clone(m.Missing)
-		for _, text := range m.Uneven {
+		for _, text := range m.Notes {
 			got = append(got, "uneven: "+text)
 		}
 		if strings.Join(got, "; ") != c.want || len(m.Problems) != len(m.Missing) {
@@ -118,8 +118,8 @@ func TestNeeded(t *testing.T) {
 		"without end":          {strings.Replace(experts, `"num_experts": 1`, `"num_experts": 1000000`, 1), mixture(whole), "model.layers.1.mlp.experts.0.gate_proj.weight and more than 999 other tensors are missing"},
 	} {
 		m := readNamed(t, c.config, c.names)
-		if got := strings.Join(m.Missing, "; "); got != c.want || len(m.Uneven) > 0 {
-			t.Errorf("%s: got %q, want %q; uneven %q", name, got, c.want, m.Uneven)
+		if got := strings.Join(m.Missing, "; "); got != c.want || len(m.Notes) > 0 {
+			t.Errorf("%s: got %q, want %q; uneven %q", name, got, c.want, m.Notes)
 		}
 	}
 	tensors := []rawTensor{{"model.layers.1.mlp.experts.gate_up_proj", safetensors.BF16, []int64{1, 2, 2}, nil}}

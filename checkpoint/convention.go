@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
@@ -201,7 +202,7 @@ func (c *Convention) Rejects(f quant.Format, name string, shape []int64) string 
 	}
 	s := c.scheme(f)
 	switch cols := shape[len(shape)-1]; {
-	case c.expertsOnly && (len(shape) != 3 || !IsFused(name)):
+	case c.expertsOnly && (len(shape) != 3 || !family.IsFused(name)):
 		return fmt.Sprintf("not fused experts, and %s quantizes nothing else", c)
 	case s == nil:
 	case s.interleaved != nil && cols%int64(s.interleaved.Width()) != 0:

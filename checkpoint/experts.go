@@ -12,17 +12,6 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// The names of fused experts in files of transformers.
-const (
-	gateUp = ".experts.gate_up_proj"
-	down   = ".experts.down_proj"
-)
-
-// IsFused reports whether a name is that of fused experts in files of transformers.
-func IsFused(name string) bool {
-	return strings.HasSuffix(name, gateUp) || strings.HasSuffix(name, down)
-}
-
 // Family returns the structure of the model.
 func (m *Model) Family() *family.Model {
 	if m.family == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -105,7 +106,7 @@ func (w *Weight) part(name string, shape ...int64) *Weight {
 }
 
 // gateUpBias ends the name of the biases of gate and up of all experts of a layer.
-const gateUpBias = gateUp + "_bias"
+const gateUpBias = ".experts." + family.GateUpExperts + "_bias"
 
 // Stacked returns the tensors that files with a tensor each for gate, up and down of all experts of a
 // layer have in place of a weight: the matrices of each expert (Split), the biases of gate and of up,

@@ -2,7 +2,9 @@ package convert
 
 import (
 	"context"
+
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
@@ -24,6 +26,9 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 		return nil, err
 	}
 	p := newPlan(m, nil, quant.Quantizer{})
+	if note := client.Unjoined(m); note != "" {
+		p.Notes = append(p.Notes, note)
+	}
 	for _, w := range m.Weights {
 		d := decision{Weight: w}
 		if w.Quantized() || w.Decoded() {

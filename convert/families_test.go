@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -116,7 +117,7 @@ func expand(list string) (names []string) {
 		names = append(names, alternatives...)
 	}
 	for i, name := range names {
-		if !checkpoint.IsFused(name) && !strings.HasSuffix(name, ".mystery") {
+		if !family.IsFused(name) && !strings.HasSuffix(name, ".mystery") {
 			names[i] += ".weight"
 		}
 	}

@@ -38,13 +38,17 @@ func Open(path string) (*hf.Checkpoint, error) {
 	return hf.Open(path)
 }
 
-// read is checkpoint.ReadContext. A source that lacks tensors is an error: its result would lack them, too.
+// read is checkpoint.ReadContext, with a note of a head that differs from the embedding. A source that lacks tensors is an
+// error: its result would lack them, too.
 func read(ctx context.Context, source *hf.Checkpoint) (*checkpoint.Model, error) {
 	m, err := checkpoint.ReadContext(ctx, source)
 	if err == nil && len(m.Missing) > 0 {
 		return nil, fmt.Errorf("%s: %s: fetch it again", source.Path, m.Missing[0])
 	}
-	return m, err
+	if err != nil {
+		return nil, err
+	}
+	return m, m.CompareHead(ctx)
 }
 
 // An action is what a run does with a weight.
@@ -138,7 +142,7 @@ func newPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantiz
 	if note := misread(source); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
-	p.Notes = append(p.Notes, source.Uneven...)
+	p.Notes = append(p.Notes, source.Notes...)
 	return p
 }
 

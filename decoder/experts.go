@@ -33,9 +33,9 @@ func newExperts(p *Plan, plan *LayerPlan, prefix string) *experts {
 		module := fmt.Sprintf("%s.%d.", n.Experts, i)
 		if n.Stacked {
 			x.each = append(x.each, mlp{
-				gateUp: newStacked(prefix, module+"gate_up_proj", n.Experts+".gate_up_proj", p.Hidden, 2*plan.MLP.Width, plan.MLP.Bias, i, e.Count),
+				gateUp: newStacked(prefix, module+"gate_up_proj", n.Experts+"."+family.GateUpExperts, p.Hidden, 2*plan.MLP.Width, plan.MLP.Bias, i, e.Count),
 				unit:   newUnit(plan.MLP, prefix+module+"act"),
-				down:   newStacked(prefix, module+"down_proj", n.Experts+".down_proj", plan.MLP.Width, p.Hidden, plan.MLP.Bias, i, e.Count),
+				down:   newStacked(prefix, module+"down_proj", n.Experts+"."+family.DownExperts, plan.MLP.Width, p.Hidden, plan.MLP.Bias, i, e.Count),
 			})
 			continue
 		}

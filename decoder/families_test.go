@@ -266,7 +266,10 @@ func TestTensorNames(t *testing.T) {
 		}
 	}
 	loadFamily(t, writeFamily(t, familyConfig("deepseek-v3"), same, want{"model.layers.2.enorm.weight", []int64{32}}), true)
-	loadFamily(t, writeFamily(t, familyConfig("llama-3"), same, want{"lm_head.weight", []int64{48, 32}}, want{"model.layers.0.self_attn.rotary_emb.inv_freq", []int64{8}}), true)
+	separate := loadFamily(t, writeFamily(t, familyConfig("llama-3"), same, want{"lm_head.weight", []int64{48, 32}}, want{"model.layers.0.self_attn.rotary_emb.inv_freq", []int64{8}}), true)
+	if plan := separate.Plan(); plan.Tied || !planFor(t, familyConfig("llama-3")).Tied {
+		t.Error("a head that differs from the embedding is tied")
+	}
 	for _, prefix := range []string{"language_model.model.", "model.language_model."} {
 		wrapped := func(name string) string {
 			if rest, ok := strings.CutPrefix(name, "model."); ok {

@@ -92,7 +92,7 @@ func readPlan(model *checkpoint.Model) (*Plan, Config, error) {
 }
 
 func read(ctx context.Context, source *checkpoint.Model, o LoadOptions) (*Model, error) {
-	m, r, err := prepare(source, o)
+	m, r, err := prepare(ctx, source, o)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func read(ctx context.Context, source *checkpoint.Model, o LoadOptions) (*Model,
 }
 
 // prepare returns a model without weights, and a reader of its weights.
-func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
+func prepare(ctx context.Context, source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 	plan, config, err := readPlan(source)
 	if err != nil {
 		return nil, reader{}, err
@@ -121,6 +121,13 @@ func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
 	}
 	if has := r.elements(); plan.Parameters() > 2*has { // checked before memory is allocated
 		return nil, r, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", plan.Parameters(), has)
+	}
+	head, err := source.DifferentHead(ctx)
+	if err != nil {
+		return nil, r, err
+	}
+	if head != nil { // as in transformers 5, which ties equal tensors only
+		plan.Tied, config.TieWordEmbeddings = false, false
 	}
 	embedding, err := r.newEmbedding(plan)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestReadTiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer source.Close()
-		m, r, err := prepare(checkpoint.Read(source), o)
+		m, r, err := prepare(t.Context(), checkpoint.Read(source), o)
 		if err != nil {
 			t.Fatal(err)
 		}

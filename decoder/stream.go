@@ -17,7 +17,7 @@ import (
 // only Embed and Head work. The source must stay open while layers are read.
 func ReadLayers(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (m *Model, layer func(ctx context.Context, i int) (*Layer, error), err error) {
 	o.Inference = true
-	m, r, err := prepare(checkpoint.Read(source), o)
+	m, r, err := prepare(ctx, checkpoint.Read(source), o)
 	if err == nil {
 		err = r.read(ctx, m, []*projection{&m.head})
 	}

@@ -17,6 +17,7 @@ var (
 		"mtp_n_routed_experts", "num_moe_experts", "num_routed_experts", "n_experts",
 	}
 	widthKeys = []string{"hidden_size", "n_embd", "d_model", "dim", "hidden_dim", "model_dim", "moe_latent_size", "moe_hidden_size"}
+	tableKeys = []string{"vocab_size", "max_position_embeddings", "type_vocab_size"}
 	layerKeys = []string{"num_hidden_layers", "n_layer", "n_layers", "num_layers"}
 	nextKeys  = []string{"num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules", "mtp_num_hidden_layers", "mtp_num_layers"}
 )
@@ -26,6 +27,7 @@ type declared struct {
 	types   []string // model_type of the configuration and of its text_config
 	widths  []int64
 	experts []int64 // routed ones of a layer
+	tables  []int64 // rows of embeddings
 	layers  int64   // of the language model; 0: unknown
 	next    int64   // layers or modules that predict further tokens
 }
@@ -70,7 +72,7 @@ func (d *declared) collect(object map[string]json.RawMessage, depth int) {
 			keys []string
 			to   *[]int64
 			min  int64
-		}{{expertCountKeys, &d.experts, 2}, {widthKeys, &d.widths, 1}} {
+		}{{expertCountKeys, &d.experts, 2}, {widthKeys, &d.widths, 1}, {tableKeys, &d.tables, 1}} {
 			if slices.Contains(list.keys, key) {
 				*list.to = appendNumbers(*list.to, value, list.min)
 			}

@@ -2,7 +2,9 @@ package family
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 )
 
 // The types of layers in config.json.
@@ -59,4 +61,17 @@ func (s *Settings) HasRope(layer int) bool {
 func (s *Settings) HasExperts(layer int) bool {
 	step := max(1, s.SparseStep)
 	return layer >= s.FirstDense && (layer+1)%step == 0 && !slices.Contains(s.DenseLayers, layer)
+}
+
+// layerName divides the name of a tensor of a layer: the modules before, the number of the layer, and the tensor in it.
+var layerName = regexp.MustCompile(`^((?:[A-Za-z_]+\.)*?(?:layers|h|blocks))\.(\d+)\.(.+)$`)
+
+// CutLayer returns the list of layers to which a tensor belongs, the number of the layer, and the tensor in it.
+func CutLayer(name string) (list string, number int, tensor string, ok bool) {
+	parts := layerName.FindStringSubmatch(name)
+	if parts == nil {
+		return "", 0, "", false
+	}
+	number, err := strconv.Atoi(parts[2])
+	return parts[1], number, parts[3], err == nil
 }

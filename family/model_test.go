@@ -116,3 +116,30 @@ func TestRoles(t *testing.T) {
 		}
 	}
 }
+
+// TestLinear: which two-dimensional weights belong to linear modules, by shapes first.
+func TestLinear(t *testing.T) {
+	m := New([]byte(`{"vocab_size": 500, "max_position_embeddings": 64, "hidden_size": 32, "num_experts": 6}`), func(func(string, []int64) bool) {})
+	for name, tc := range map[string]struct {
+		shape []int64
+		want  bool
+	}{
+		"model.layers.0.self_attn.q_proj.weight": {[]int64{32, 32}, true},
+		"lm_head.weight":                         {[]int64{500, 32}, true},
+		"embed_out.weight":                       {[]int64{500, 32}, true},
+		"model.tokens.weight":                    {[]int64{500, 32}, false}, // as many rows as the vocabulary
+		"model.places.weight":                    {[]int64{64, 32}, false},
+		"model.layers.0.mlp.choice.weight":       {[]int64{6, 32}, false}, // as many as experts
+		"model.embed_tokens.weight":              {[]int64{501, 32}, false},
+		"model.layers.0.mlp.gate.weight":         {[]int64{8, 32}, false},
+		"wpe.weight":                             {[]int64{65, 32}, false},
+		"vision_tower.fc1.weight":                {[]int64{65, 32}, true},
+	} {
+		if got := m.Linear(name, tc.shape); got != tc.want {
+			t.Errorf("%s %v is linear: %v", name, tc.shape, got)
+		}
+	}
+	if none := (*Model)(nil); none.Linear("model.embed_tokens.weight", []int64{5, 5}) || !none.Linear("q.weight", []int64{5, 5}) {
+		t.Error("without a configuration names decide")
+	}
+}

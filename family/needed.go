@@ -1,6 +1,7 @@
 package family
 
 import (
+	"encoding/json"
 	"iter"
 	"slices"
 	"strconv"
@@ -102,7 +103,7 @@ func (l *needs) experts() {
 		l.tensor(n.Correction)
 	}
 	if n.Stacked {
-		for _, name := range []string{n.Experts + ".gate_up_proj", n.Experts + ".down_proj"} {
+		for _, name := range []string{n.Experts + "." + GateUpExperts, n.Experts + "." + DownExperts} {
 			l.tensor(name)
 			if bias {
 				l.tensor(name + "_bias")
@@ -118,6 +119,28 @@ func (l *needs) experts() {
 		l.modules(bias, n.Shared+".gate_proj", n.Shared+".up_proj", n.Shared+".down_proj")
 	}
 	l.module(n.SharedGate, false)
+}
+
+// ends are weights before and after the layers of a language model, at least one of which is left when others are lost.
+var ends = []string{"embed_tokens.weight", "lm_head.weight", "model.norm.weight", "wte.weight", "ln_f.weight"}
+
+// IsEnd reports whether a weight is before or after the layers of a language model.
+func IsEnd(name string) bool {
+	return slices.ContainsFunc(ends, func(end string) bool { return name == end || strings.HasSuffix(name, "."+end) })
+}
+
+// Tied reports whether a configuration ties the output head to the embedding. For a family that is not known, it must say so.
+func Tied(config []byte) bool {
+	if _, s, err := Read(config); err == nil {
+		return s.TieWordEmbeddings
+	}
+	keys, err := configurationKeys(config)
+	if err != nil {
+		return false
+	}
+	var tied bool
+	_ = json.Unmarshal(keys["tie_word_embeddings"], &tied)
+	return tied
 }
 
 // AttentionBias returns whether Q, K and V have biases, and whether the output does.

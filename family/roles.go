@@ -26,7 +26,7 @@ var roles = []roleRow{
 	{Role{"vision or audio", false}, regexp.MustCompile(`vision|visual|(^|\.)(audio|image|img|speech)_|audio_tower|multi_modal_projector|mm_projector|patch_merger`), nil},
 	{Role{furtherTokens, false}, regexp.MustCompile(`(^|[._])mtp|nextn|(^|\.)eh_proj\.`), nil},
 	{Role{"embedding", true}, regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`), nil},
-	{Role{"output head", false}, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out)\.|^output\.`), outsideLayers},
+	{Role{head, false}, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out|embed_out)\.|^output\.`), outsideLayers},
 	{Role{"adapter", true}, regexp.MustCompile(`(^|[._])lora_`), nil},
 	{Role{router, false}, regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`), nil},
 	{Role{"transposed, as GPT-2 has it", true}, ofGPT2, func(m *Model, _ string, _ []int64) bool { return m == nil || !m.linear }},
@@ -37,9 +37,23 @@ var roles = []roleRow{
 	{Role{"side path of Gemma 3n", false}, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`), nil},
 }
 
+// Linear reports whether a two-dimensional weight may belong to a linear module that clients expect quantized: it is not an
+// embedding, a router or of another kind of module. Shapes decide first.
+func (m *Model) Linear(name string, shape []int64) bool {
+	found := m.Roles(name, shape)
+	switch is := func(role string) bool { return slices.ContainsFunc(found, func(r Role) bool { return r.Name == role }) }; {
+	case is(head):
+		return true
+	case m != nil && (slices.Contains(m.tables, shape[0]) || slices.Contains(m.experts, shape[0])), is(router):
+		return false
+	}
+	return !slices.ContainsFunc(found, func(r Role) bool { return r.Other })
+}
+
 // The roles that shapes and the configuration decide.
 const (
 	router        = "router"
+	head          = "output head"
 	furtherTokens = "multi-token prediction"
 )
 

@@ -41,10 +41,21 @@ var stackWords = []struct {
 	parts  []string
 	output bool
 }{
-	{[]string{"gate_up_proj", "gate_and_up_proj", "input_linear", "w13", "w13_weight"}, []string{"gate_proj", "up_proj"}, false},
+	{[]string{GateUpExperts, "gate_and_up_proj", "input_linear", "w13", "w13_weight"}, []string{"gate_proj", "up_proj"}, false},
 	{[]string{"gate_proj", "w1"}, []string{"gate_proj"}, false},
 	{[]string{"up_proj", "w3"}, []string{"up_proj"}, false},
-	{[]string{"down_proj", "output_linear", "w2", "w2_weight"}, []string{"down_proj"}, true},
+	{[]string{DownExperts, "output_linear", "w2", "w2_weight"}, []string{"down_proj"}, true},
+}
+
+// The tensors of fused experts in files of transformers, in their module.
+const (
+	GateUpExperts = "gate_up_proj"
+	DownExperts   = "down_proj"
+)
+
+// IsFused reports whether a name is that of fused experts in files of transformers.
+func IsFused(name string) bool {
+	return strings.HasSuffix(name, ".experts."+GateUpExperts) || strings.HasSuffix(name, ".experts."+DownExperts)
 }
 
 // StackOf returns the layout of the experts that a tensor holds; nil if it does not hold all experts of a

@@ -82,7 +82,7 @@ type Report struct {
 	Checks      []Check   // how each tensor was compared
 	Blocks      []Blocks  // of the quantized tensors, in the same order
 	Problems    []Problem // faults of dst
-	Notes       []string  // what may be a fault of either: tensors that one layer lacks
+	Notes       []string  // what may be a fault of either (checkpoint.Model.Notes)
 	NotCompared []string  // the parts of dst that were not compared, and why
 }
 
@@ -143,7 +143,10 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 	r.report(dst.Problems)
 	structure := slices.Clone(r.Problems)
 	for _, m := range []*checkpoint.Model{src, dst} {
-		for _, text := range m.Uneven {
+		if err := m.CompareHead(ctx); err != nil {
+			return nil, err
+		}
+		for _, text := range m.Notes {
 			if !slices.Contains(r.Notes, text) {
 				r.Notes = append(r.Notes, text)
 			}

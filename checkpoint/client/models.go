@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -58,9 +59,6 @@ func unlistedExperts(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	return problems
 }
 
-// singleExpert matches the linear modules of one expert.
-var singleExpert = regexp.MustCompile(`\.experts\.\d+\.\w+\.weight$`)
-
 // expertsDecoded: the client joins the experts of compressed-tensors into one tensor while
 // it decodes them. It omits the global scale of NVFP4, multiplies FP8 codes by scales of
 // another shape without repeating them, and takes E8M0 bytes for numbers
@@ -74,7 +72,7 @@ func expertsDecoded(m *checkpoint.Model) []checkpoint.Problem {
 		const instead = "choose mxfp4 or fp8-row"
 		b := w.Format.Block
 		switch {
-		case !singleExpert.MatchString(w.Name):
+		case !family.SingleExpert(w.Name):
 			return ""
 		case w.Format.Global && w.Global != 1:
 			return "the client omits the global scales of experts, whose values become too large without an error: " + instead
@@ -104,11 +102,22 @@ func expertsJoined(m *checkpoint.Model) []checkpoint.Problem {
 		return nil
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
-		if singleExpert.MatchString(w.Name) {
+		if family.SingleExpert(w.Name) {
 			return "the client holds the experts of this model as one tensor, and joins no single ones: exclude the experts"
 		}
 		return ""
 	})
+}
+
+// Unjoined returns a note if transformers holds the experts of the model in one tensor a layer and m has single
+// ones, which it does not join whether they are quantized or not; "" otherwise.
+func Unjoined(m *checkpoint.Model) string {
+	i := slices.IndexFunc(m.Weights, func(w *checkpoint.Weight) bool { return family.SingleExpert(w.Name) })
+	if i < 0 || !m.Family().OfType(stackedExperts...) {
+		return ""
+	}
+	return fmt.Sprintf("transformers does not load %s: it holds the experts of this model in one tensor a layer, joins no single ones, and initializes them at random: "+
+		"load the result with another client, or use the original checkpoint", m.Weights[i].Name)
 }
 
 // expertsUnpacked: where experts are single tensors, the client decodes them all if the format has
@@ -119,7 +128,7 @@ func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		return nil
 	}
 	for _, w := range m.Weights {
-		if !w.Quantized() && singleExpert.MatchString(w.Name) {
+		if !w.Quantized() && family.SingleExpert(w.Name) {
 			problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: quantize the experts, too, or the model to 8 bits", f)})
 		}
 	}
@@ -194,7 +203,7 @@ func denseMXFP4(m *checkpoint.Model) []checkpoint.Problem {
 		return nil
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
-		if w.Format.Name == quant.MXFP4.Name && !singleExpert.MatchString(w.Name) {
+		if w.Format.Name == quant.MXFP4.Name && !family.SingleExpert(w.Name) {
 			return "the client reads mxfp4 in experts only, and other linear layers in fp8 or nvfp4: exclude it, or choose convention quark"
 		}
 		return ""
@@ -222,7 +231,7 @@ func unstackedScales(m *checkpoint.Model) []checkpoint.Problem {
 		return nil
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
-		if singleExpert.MatchString(w.Name) {
+		if family.SingleExpert(w.Name) {
 			return "the client joins the weights of single experts without their scales, and rejects the file: exclude the experts"
 		}
 		return ""

@@ -49,7 +49,7 @@ type skippedDocument struct {
 func Inspect(arg string, m *checkpoint.Model) InspectDocument {
 	doc := InspectDocument{
 		Source: arg, Quantized: m.Quantized() + len(m.Decoded), Ignore: show.OrEmpty(m.Ignore), Extra: show.OrEmpty(m.Source.Extra()),
-		Adapter: m.Adapter() != "", Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)), Notes: show.OrEmpty(m.Uneven),
+		Adapter: m.Adapter() != "", Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)), Notes: show.OrEmpty(m.Notes),
 	}
 	if m.Convention != nil {
 		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
