@@ -66,7 +66,7 @@ checkpoint: internal/limits internal/parallel internal/naming internal/configjso
 checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf family checkpoint
 decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder
-checkpoint/client: internal/naming quant checkpoint
+checkpoint/client: internal/naming quant family checkpoint
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
 convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf family checkpoint checkpoint/llamacpp checkpoint/client verify
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
