@@ -6,9 +6,24 @@ import "github.com/microscale-go/microscale/format"
 
 // kernels is the kernel table of this build. The vector kernels take one row of A at a time.
 var kernels = []*kernel{
-	{Name: "vector-f32-fp8-neon", needs: vectorFP8NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 8, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32, most: 1, single: vectorFP8NEON}},
-	{Name: "vector-f32-mxfp4-neon", needs: vectorFP4NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 4, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32, most: 1, single: vectorFP4NEON}},
-	{Name: "vector-f32-nvfp4-neon", needs: vectorFP4x16NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, step: 32, scale: format.E4M3, lanes: 4, tables: tableF32, most: 1, single: vectorFP4x16NEON}},
+	{Name: "vector-f32-f32-neon", needs: vectorF32NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 32, step: 32, lanes: 4, tables: tableF32, most: 1,
+		single: vectorF32NEON}},
+	{Name: "vector-f32-bf16-neon", needs: vectorBF16NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 16, step: 32, lanes: 4, tables: tableF32, most: 1,
+		single: vectorBF16NEON}},
+	{Name: "vector-f32-fp8-neon", needs: vectorFP8NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 8, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32, most: 1,
+		single: vectorFP8NEON}},
+	{Name: "vector-f32-fp8-block128-neon", needs: vectorFP8x128NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 128, bits: 8, step: 32, scale: format.F32, lanes: 4, tables: tableF32, most: 1,
+		single: vectorFP8x128NEON}},
+	{Name: "vector-f32-mxint8-neon", needs: vectorINT8NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 8, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32Int, most: 1,
+		single: vectorINT8NEON}},
+	{Name: "vector-f32-q8_0-neon", needs: vectorINT8NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 8, step: 32, scale: format.F32, lanes: 4, tables: tableF32Single, most: 1,
+		single: vectorINT8NEON}},
+	{Name: "vector-f32-mxfp6-neon", needs: vectorFP6NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 6, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32, most: 1,
+		single: vectorFP6NEON}},
+	{Name: "vector-f32-mxfp4-neon", needs: vectorFP4NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 4, step: 32, scale: format.E8M0, lanes: 4, tables: tableF32, most: 1,
+		single: vectorFP4NEON}},
+	{Name: "vector-f32-nvfp4-neon", needs: vectorFP4x16NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, step: 32, scale: format.E4M3, lanes: 4, tables: tableF32, most: 1,
+		single: vectorFP4x16NEON}},
 	{Name: "f32-neon", needs: dotF32_8x8Needs, panel: panelF32, Lanes: 8, MR: 8, NR: 8, KC: 512, dot: []dotFunc{dotF32_8x8}},
 	&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV,
 }

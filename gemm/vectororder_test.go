@@ -11,7 +11,7 @@ import (
 )
 
 // TestVectorOrder compares float32 vector kernels bit for bit with portable Go that adds in
-// their order: the products of a block in lanes, each block times its scale, then the lanes.
+// their order: the products of a block, or of a step that is shorter, in lanes, each times its scale, then the lanes.
 func TestVectorOrder(t *testing.T) {
 	const n = 7
 	for _, k := range kernels {
@@ -78,7 +78,7 @@ func vectorInOrder(v *vectorKernel, needs cpu.Set, a, b *quant.Tensor, row, l in
 		return out
 	}
 	x, w, scale := arranged(xs), arranged(values), arranged(scales)
-	vectors := v.block / v.lanes // whose products are added before they are scaled
+	vectors := min(v.block, v.step) / v.lanes // whose products are added before they are scaled
 	if v.bits == 4 {
 		vectors = 8
 		if v.block == 16 && v.lanes < 16 {

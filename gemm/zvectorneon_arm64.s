@@ -4,13 +4,183 @@
 
 #include "textflag.h"
 
+DATA sixes<>+0(SB)/8, $0x0201020101000100
+DATA sixes<>+8(SB)/8, $0x0504050404030403
+DATA sixes<>+16(SB)/8, $0x0807080707060706
+DATA sixes<>+24(SB)/8, $0x0b0a0b0a0a090a09
+DATA sixes<>+32(SB)/8, $0x0605060505040504
+DATA sixes<>+40(SB)/8, $0x0908090808070807
+DATA sixes<>+48(SB)/8, $0x0c0b0c0b0b0a0b0a
+DATA sixes<>+56(SB)/8, $0x0f0e0f0e0e0d0e0d
+DATA sixes<>+64(SB)/8, $0x0001004000100400
+DATA sixes<>+72(SB)/8, $0x0001004000100400
+GLOBL sixes<>(SB), RODATA|NOPTR, $80
+
+// func vectorF32NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+//
+//	R0 w
+//	R1 s
+//	R2 tables
+//	R3 y
+//	R4 rows
+//	R5 wNext
+//	R6 sNext
+//	R7 position in x
+//	R8 steps left after the group
+//	R9 steps left of the group
+//	R10 position in the scales of the group
+//	R11 scratch
+//	V0 V1 V21 V22 sums
+TEXT ·vectorF32NEON(SB), NOSPLIT, $0-136
+	MOVD w+0(FP), R0
+	MOVD s+8(FP), R1
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
+
+row1:
+	MOVD x+16(FP), R7
+	MOVD steps+24(FP), R8
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+
+group2:
+	MOVD $16, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
+
+step3:
+	PRFM 512(R0), PLDL1KEEP
+	PRFM 576(R0), PLDL1KEEP
+	VLD1.P 64(R0), [V2.S4, V3.S4, V4.S4, V5.S4]
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VFMLA V16.S4, V2.S4, V1.S4
+	VFMLA V17.S4, V3.S4, V21.S4
+	VFMLA V18.S4, V4.S4, V22.S4
+	VFMLA V19.S4, V5.S4, V0.S4
+	VLD1.P 64(R0), [V2.S4, V3.S4, V4.S4, V5.S4]
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VFMLA V16.S4, V2.S4, V1.S4
+	VFMLA V17.S4, V3.S4, V21.S4
+	VFMLA V18.S4, V4.S4, V22.S4
+	VFMLA V19.S4, V5.S4, V0.S4
+	SUBS $1, R9
+	BNE step3
+	CMP $0, R8
+	BNE group2
+
+	// y += sum of the lanes
+	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
+	WORD $0x4e36d6b5 // VFADD V22.S4, V21.S4, V21.S4
+	WORD $0x4e35d400 // VFADD V21.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	FMOVS (R3), F1
+	FADDS F0, F1, F1
+	FMOVS F1, (R3)
+	ADD $4, R3
+	ADD R5, R0
+	ADD R6, R1
+	SUBS $1, R4
+	BNE row1
+	MOVD ZR, found+128(FP)
+	RET
+
+// func vectorBF16NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+//
+//	R0 w
+//	R1 s
+//	R2 tables
+//	R3 y
+//	R4 rows
+//	R5 wNext
+//	R6 sNext
+//	R7 position in x
+//	R8 steps left after the group
+//	R9 steps left of the group
+//	R10 position in the scales of the group
+//	R11 scratch
+//	V0 V1 V21 V22 sums
+TEXT ·vectorBF16NEON(SB), NOSPLIT, $0-136
+	MOVD w+0(FP), R0
+	MOVD s+8(FP), R1
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
+	VMOVI $255, V26.B16
+	VSHL $16, V26.S4, V26.S4
+
+row1:
+	MOVD x+16(FP), R7
+	MOVD steps+24(FP), R8
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+
+group2:
+	MOVD $16, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
+
+step3:
+	PRFM 512(R0), PLDL1KEEP
+	VLD1.P 64(R0), [V2.H8, V3.H8, V4.H8, V5.H8]
+	VSHL $16, V2.S4, V6.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VFMLA V16.S4, V6.S4, V1.S4
+	VAND V26.B16, V2.B16, V7.B16
+	VFMLA V17.S4, V7.S4, V21.S4
+	VSHL $16, V3.S4, V6.S4
+	VFMLA V18.S4, V6.S4, V22.S4
+	VAND V26.B16, V3.B16, V7.B16
+	VFMLA V19.S4, V7.S4, V0.S4
+	VSHL $16, V4.S4, V6.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VFMLA V16.S4, V6.S4, V1.S4
+	VAND V26.B16, V4.B16, V7.B16
+	VFMLA V17.S4, V7.S4, V21.S4
+	VSHL $16, V5.S4, V6.S4
+	VFMLA V18.S4, V6.S4, V22.S4
+	VAND V26.B16, V5.B16, V7.B16
+	VFMLA V19.S4, V7.S4, V0.S4
+	SUBS $1, R9
+	BNE step3
+	CMP $0, R8
+	BNE group2
+
+	// y += sum of the lanes
+	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
+	WORD $0x4e36d6b5 // VFADD V22.S4, V21.S4, V21.S4
+	WORD $0x4e35d400 // VFADD V21.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	FMOVS (R3), F1
+	FADDS F0, F1, F1
+	FMOVS F1, (R3)
+	ADD $4, R3
+	ADD R5, R0
+	ADD R6, R1
+	SUBS $1, R4
+	BNE row1
+	MOVD ZR, found+128(FP)
+	RET
+
 // func vectorFP8NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
-//	R2 y
-//	R3 rows
-//	R4 tables
+//	R2 tables
+//	R3 y
+//	R4 rows
 //	R5 wNext
 //	R6 sNext
 //	R7 position in x
@@ -22,14 +192,14 @@
 TEXT ·vectorFP8NEON(SB), NOSPLIT, $64-136
 	MOVD w+0(FP), R0
 	MOVD s+8(FP), R1
-	MOVD y+80(FP), R2
-	MOVD rows+32(FP), R3
-	MOVD tables+120(FP), R4
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
 	MOVD wNext+64(FP), R5
 	MOVD sNext+72(FP), R6
-	FMOVQ (R4), F31
-	FMOVQ 64(R4), F30
-	ADD $128, R4, R11
+	FMOVQ (R2), F31
+	FMOVQ 64(R2), F30
+	ADD $128, R2, R11
 	VLD1R (R11), [V29.S4]
 	VMOVI $128, V28.B16
 	VEOR V26.B16, V26.B16, V26.B16
@@ -51,19 +221,19 @@ group2:
 	VUXTL2 V2.B16, V4.H8
 	VUXTL V3.H4, V5.S4
 	VUXTL2 V3.H8, V6.S4
-	VSHL $23, V5.S4, V5.S4
-	VUMAX V24.S4, V5.S4, V5.S4
-	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
-	VSHL $23, V6.S4, V6.S4
-	VUMAX V24.S4, V6.S4, V6.S4
-	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
 	VUXTL V4.H4, V7.S4
 	VUXTL2 V4.H8, V8.S4
+	VSHL $23, V5.S4, V5.S4
+	VUMAX V24.S4, V5.S4, V5.S4
+	VSHL $23, V6.S4, V6.S4
+	VUMAX V24.S4, V6.S4, V6.S4
 	VSHL $23, V7.S4, V7.S4
 	VUMAX V24.S4, V7.S4, V7.S4
-	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
 	VSHL $23, V8.S4, V8.S4
 	VUMAX V24.S4, V8.S4, V8.S4
+	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
+	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
+	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
 	WORD $0x6e3ddd08 // VFMUL V29.S4, V8.S4, V8.S4
 	ADD $8, RSP, R10
 	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
@@ -119,15 +289,15 @@ step3:
 	// y += sum of the lanes
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
-	FMOVS (R2), F1
+	FMOVS (R3), F1
 	FADDS F0, F1, F1
-	FMOVS F1, (R2)
-	ADD $4, R2
+	FMOVS F1, (R3)
+	ADD $4, R3
 	ADD R5, R0
 	ADD R6, R1
-	SUBS $1, R3
+	SUBS $1, R4
 	BNE row1
-	FMOVQ 144(R4), F2
+	FMOVQ 144(R2), F2
 	VUMAX V2.B16, V27.B16, V1.B16
 	VEOR V2.B16, V1.B16, V1.B16
 	VMOVI $255, V3.B16
@@ -138,13 +308,13 @@ step3:
 	MOVD R11, found+128(FP)
 	RET
 
-// func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	R0 w
 //	R1 s
-//	R2 y
-//	R3 rows
-//	R4 tables
+//	R2 tables
+//	R3 y
+//	R4 rows
 //	R5 wNext
 //	R6 sNext
 //	R7 position in x
@@ -153,21 +323,283 @@ step3:
 //	R10 position in the scales of the group
 //	R11 scratch
 //	V0 V1 sums; sums of the block
-TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-136
+TEXT ·vectorFP8x128NEON(SB), NOSPLIT, $64-136
 	MOVD w+0(FP), R0
 	MOVD s+8(FP), R1
-	MOVD y+80(FP), R2
-	MOVD rows+32(FP), R3
-	MOVD tables+120(FP), R4
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
 	MOVD wNext+64(FP), R5
 	MOVD sNext+72(FP), R6
-	FMOVQ (R4), F31
-	FMOVQ 64(R4), F30
-	ADD $128, R4, R11
+	FMOVQ (R2), F31
+	FMOVQ 64(R2), F30
+	ADD $128, R2, R11
 	VLD1R (R11), [V29.S4]
-	VMOVI $15, V28.B16
-	VMOVI $255, V26.B16
-	VSHL $16, V26.S4, V26.S4
+	VMOVI $128, V28.B16
+	VEOR V26.B16, V26.B16, V26.B16
+	MOVD $1132462080, R11
+	VDUP R11, V25.S4
+	MOVD $4194304, R11
+	VDUP R11, V24.S4
+	VEOR V27.B16, V27.B16, V27.B16
+
+row1:
+	MOVD x+16(FP), R7
+	MOVD steps+24(FP), R8
+	VEOR V0.B16, V0.B16, V0.B16
+
+group2:
+	VLD1.P 16(R1), [V2.S4]
+	VDUP V2.S[0], V5.S4
+	VDUP V2.S[1], V6.S4
+	VDUP V2.S[2], V7.S4
+	VDUP V2.S[3], V8.S4
+	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
+	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
+	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
+	WORD $0x6e3ddd08 // VFMUL V29.S4, V8.S4, V8.S4
+	ADD $8, RSP, R10
+	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
+	MOVD $16, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
+
+step3:
+	PRFM 512(R0), PLDL1KEEP
+	VLD1.P 32(R0), [V2.B16, V3.B16]
+	VORR V28.B16, V2.B16, V4.B16
+	VUMAX V4.B16, V26.B16, V26.B16
+	WORD $0x0f08a445 // VSSHLL $0, V2.B8, V5.H8
+	WORD $0x4f08a446 // VSSHLL2 $0, V2.B16, V6.H8
+	WORD $0x4e7f9ca5 // VMUL V31.H8, V5.H8, V5.H8
+	VAND V30.B16, V5.B16, V5.B16
+	WORD $0x0e2178a7 // VFCVTL V5.H4, V7.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	WORD $0x6e30dce1 // VFMUL V16.S4, V7.S4, V1.S4
+	WORD $0x4e2178a8 // VFCVTL2 V5.H8, V8.S4
+	VFMLA V17.S4, V8.S4, V1.S4
+	WORD $0x4e7f9cc6 // VMUL V31.H8, V6.H8, V6.H8
+	VAND V30.B16, V6.B16, V6.B16
+	WORD $0x0e2178c7 // VFCVTL V6.H4, V7.S4
+	VFMLA V18.S4, V7.S4, V1.S4
+	WORD $0x4e2178c8 // VFCVTL2 V6.H8, V8.S4
+	VFMLA V19.S4, V8.S4, V1.S4
+	VORR V28.B16, V3.B16, V4.B16
+	VUMAX V4.B16, V26.B16, V26.B16
+	WORD $0x0f08a465 // VSSHLL $0, V3.B8, V5.H8
+	WORD $0x4f08a466 // VSSHLL2 $0, V3.B16, V6.H8
+	WORD $0x4e7f9ca5 // VMUL V31.H8, V5.H8, V5.H8
+	VAND V30.B16, V5.B16, V5.B16
+	WORD $0x0e2178a7 // VFCVTL V5.H4, V7.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VFMLA V16.S4, V7.S4, V1.S4
+	WORD $0x4e2178a8 // VFCVTL2 V5.H8, V8.S4
+	VFMLA V17.S4, V8.S4, V1.S4
+	WORD $0x4e7f9cc6 // VMUL V31.H8, V6.H8, V6.H8
+	VAND V30.B16, V6.B16, V6.B16
+	WORD $0x0e2178c7 // VFCVTL V6.H4, V7.S4
+	VFMLA V18.S4, V7.S4, V1.S4
+	WORD $0x4e2178c8 // VFCVTL2 V6.H8, V8.S4
+	VFMLA V19.S4, V8.S4, V1.S4
+	VLD1R.P 4(R10), [V20.S4]
+	VFMLA V20.S4, V1.S4, V0.S4
+	SUBS $1, R9
+	BNE step3
+	CMP $0, R8
+	BNE group2
+
+	// y += sum of the lanes
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	FMOVS (R3), F1
+	FADDS F0, F1, F1
+	FMOVS F1, (R3)
+	ADD $4, R3
+	ADD R5, R0
+	ADD R6, R1
+	SUBS $1, R4
+	BNE row1
+	FMOVQ 144(R2), F2
+	VUMAX V2.B16, V27.B16, V1.B16
+	VEOR V2.B16, V1.B16, V1.B16
+	VMOVI $255, V3.B16
+	VCMEQ V3.B16, V26.B16, V26.B16
+	VORR V26.B16, V1.B16, V1.B16
+	WORD $0x6e30a821 // VUMAXV V1.B16, V1.B16
+	VMOV V1.B[0], R11
+	MOVD R11, found+128(FP)
+	RET
+
+// func vectorINT8NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+//
+//	R0 w
+//	R1 s
+//	R2 tables
+//	R3 y
+//	R4 rows
+//	R5 wNext
+//	R6 sNext
+//	R7 position in x
+//	R8 steps left after the group
+//	R9 steps left of the group
+//	R10 position in the scales of the group
+//	R11 scratch
+//	V0 V1 sums; sums of the block
+TEXT ·vectorINT8NEON(SB), NOSPLIT, $64-136
+	MOVD w+0(FP), R0
+	MOVD s+8(FP), R1
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
+	FMOVQ (R2), F31
+	FMOVQ 64(R2), F30
+	ADD $128, R2, R11
+	VLD1R (R11), [V29.S4]
+	VMOVI $128, V28.B16
+	VEOR V26.B16, V26.B16, V26.B16
+	MOVD $1132462080, R11
+	VDUP R11, V25.S4
+	MOVD $4194304, R11
+	VDUP R11, V24.S4
+	VEOR V27.B16, V27.B16, V27.B16
+
+row1:
+	MOVD x+16(FP), R7
+	MOVD steps+24(FP), R8
+	VEOR V0.B16, V0.B16, V0.B16
+
+group2:
+	MOVBU 224(R2), R11
+	CBZ R11, codes3
+	VLD1.P 64(R1), [V5.S4, V6.S4, V7.S4, V8.S4]
+	B end4
+
+codes3:
+	VLD1.P 16(R1), [V2.B16]
+	VUMAX V2.B16, V27.B16, V27.B16
+	VUXTL V2.B8, V3.H8
+	VUXTL2 V2.B16, V4.H8
+	VUXTL V3.H4, V5.S4
+	VUXTL2 V3.H8, V6.S4
+	VUXTL V4.H4, V7.S4
+	VUXTL2 V4.H8, V8.S4
+	VSHL $23, V5.S4, V5.S4
+	VUMAX V24.S4, V5.S4, V5.S4
+	VSHL $23, V6.S4, V6.S4
+	VUMAX V24.S4, V6.S4, V6.S4
+	VSHL $23, V7.S4, V7.S4
+	VUMAX V24.S4, V7.S4, V7.S4
+	VSHL $23, V8.S4, V8.S4
+	VUMAX V24.S4, V8.S4, V8.S4
+
+end4:
+	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
+	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
+	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
+	WORD $0x6e3ddd08 // VFMUL V29.S4, V8.S4, V8.S4
+	ADD $8, RSP, R10
+	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
+	MOVD $16, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
+
+step5:
+	PRFM 512(R0), PLDL1KEEP
+	VLD1.P 32(R0), [V2.B16, V3.B16]
+	WORD $0x0f08a444 // VSSHLL $0, V2.B8, V4.H8
+	WORD $0x4f08a445 // VSSHLL2 $0, V2.B16, V5.H8
+	WORD $0x0f10a486 // VSSHLL $0, V4.H4, V6.S4
+	WORD $0x4f10a487 // VSSHLL2 $0, V4.H8, V7.S4
+	WORD $0x4e21d8c6 // VSCVTF V6.S4, V6.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	WORD $0x6e30dcc1 // VFMUL V16.S4, V6.S4, V1.S4
+	WORD $0x4e21d8e7 // VSCVTF V7.S4, V7.S4
+	VFMLA V17.S4, V7.S4, V1.S4
+	WORD $0x0f10a4a6 // VSSHLL $0, V5.H4, V6.S4
+	WORD $0x4f10a4a7 // VSSHLL2 $0, V5.H8, V7.S4
+	WORD $0x4e21d8c6 // VSCVTF V6.S4, V6.S4
+	VFMLA V18.S4, V6.S4, V1.S4
+	WORD $0x4e21d8e7 // VSCVTF V7.S4, V7.S4
+	VFMLA V19.S4, V7.S4, V1.S4
+	WORD $0x0f08a464 // VSSHLL $0, V3.B8, V4.H8
+	WORD $0x4f08a465 // VSSHLL2 $0, V3.B16, V5.H8
+	WORD $0x0f10a486 // VSSHLL $0, V4.H4, V6.S4
+	WORD $0x4f10a487 // VSSHLL2 $0, V4.H8, V7.S4
+	WORD $0x4e21d8c6 // VSCVTF V6.S4, V6.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VFMLA V16.S4, V6.S4, V1.S4
+	WORD $0x4e21d8e7 // VSCVTF V7.S4, V7.S4
+	VFMLA V17.S4, V7.S4, V1.S4
+	WORD $0x0f10a4a6 // VSSHLL $0, V5.H4, V6.S4
+	WORD $0x4f10a4a7 // VSSHLL2 $0, V5.H8, V7.S4
+	WORD $0x4e21d8c6 // VSCVTF V6.S4, V6.S4
+	VFMLA V18.S4, V6.S4, V1.S4
+	WORD $0x4e21d8e7 // VSCVTF V7.S4, V7.S4
+	VFMLA V19.S4, V7.S4, V1.S4
+	VLD1R.P 4(R10), [V20.S4]
+	VFMLA V20.S4, V1.S4, V0.S4
+	SUBS $1, R9
+	BNE step5
+	CMP $0, R8
+	BNE group2
+
+	// y += sum of the lanes
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	FMOVS (R3), F1
+	FADDS F0, F1, F1
+	FMOVS F1, (R3)
+	ADD $4, R3
+	ADD R5, R0
+	ADD R6, R1
+	SUBS $1, R4
+	BNE row1
+	FMOVQ 144(R2), F2
+	VUMAX V2.B16, V27.B16, V1.B16
+	VEOR V2.B16, V1.B16, V1.B16
+	VMOVI $255, V3.B16
+	VCMEQ V3.B16, V26.B16, V26.B16
+	VORR V26.B16, V1.B16, V1.B16
+	WORD $0x6e30a821 // VUMAXV V1.B16, V1.B16
+	VMOV V1.B[0], R11
+	MOVD R11, found+128(FP)
+	RET
+
+// func vectorFP6NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+//
+//	R0 w
+//	R1 s
+//	R2 tables
+//	R3 y
+//	R4 rows
+//	R5 wNext
+//	R6 sNext
+//	R7 position in x
+//	R8 steps left after the group
+//	R9 steps left of the group
+//	R10 position in the scales of the group
+//	R11 scratch
+//	V0 V1 sums; sums of the block
+TEXT ·vectorFP6NEON(SB), NOSPLIT, $64-136
+	MOVD w+0(FP), R0
+	MOVD s+8(FP), R1
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
+	FMOVQ (R2), F31
+	FMOVQ 64(R2), F30
+	ADD $128, R2, R11
+	VLD1R (R11), [V29.S4]
+	VUSHR $1, V31.H8, V31.H8
+	MOVD $sixes<>+0(SB), R11
+	VLD1.P 64(R11), [V12.B16, V13.B16, V14.B16, V15.B16]
+	VLD1 (R11), [V11.B16]
 	MOVD $1132462080, R11
 	VDUP R11, V25.S4
 	MOVD $4194304, R11
@@ -186,19 +618,153 @@ group2:
 	VUXTL2 V2.B16, V4.H8
 	VUXTL V3.H4, V5.S4
 	VUXTL2 V3.H8, V6.S4
-	VSHL $23, V5.S4, V5.S4
-	VUMAX V24.S4, V5.S4, V5.S4
-	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
-	VSHL $23, V6.S4, V6.S4
-	VUMAX V24.S4, V6.S4, V6.S4
-	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
 	VUXTL V4.H4, V7.S4
 	VUXTL2 V4.H8, V8.S4
+	VSHL $23, V5.S4, V5.S4
+	VUMAX V24.S4, V5.S4, V5.S4
+	VSHL $23, V6.S4, V6.S4
+	VUMAX V24.S4, V6.S4, V6.S4
 	VSHL $23, V7.S4, V7.S4
 	VUMAX V24.S4, V7.S4, V7.S4
-	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
 	VSHL $23, V8.S4, V8.S4
 	VUMAX V24.S4, V8.S4, V8.S4
+	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
+	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
+	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
+	WORD $0x6e3ddd08 // VFMUL V29.S4, V8.S4, V8.S4
+	ADD $8, RSP, R10
+	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
+	MOVD $16, R9
+	CMP R9, R8
+	CSEL LT, R8, R9, R9
+	SUB R9, R8
+
+step3:
+	PRFM 512(R0), PLDL1KEEP
+	VLD1 (R0), [V2.B16]
+	ADD $8, R0
+	VLD1.P 16(R0), [V3.B16]
+	VTBL V12.B16, [V2.B16], V5.B16
+	WORD $0x4e6b9ca5 // VMUL V11.H8, V5.H8, V5.H8
+	WORD $0x4e7fb4a5 // VSQDMULH V31.H8, V5.H8, V5.H8
+	VAND V30.B16, V5.B16, V5.B16
+	WORD $0x0e2178a7 // VFCVTL V5.H4, V7.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	WORD $0x6e30dce1 // VFMUL V16.S4, V7.S4, V1.S4
+	WORD $0x4e2178a8 // VFCVTL2 V5.H8, V8.S4
+	VFMLA V17.S4, V8.S4, V1.S4
+	VTBL V13.B16, [V2.B16], V5.B16
+	WORD $0x4e6b9ca5 // VMUL V11.H8, V5.H8, V5.H8
+	WORD $0x4e7fb4a5 // VSQDMULH V31.H8, V5.H8, V5.H8
+	VAND V30.B16, V5.B16, V5.B16
+	WORD $0x0e2178a7 // VFCVTL V5.H4, V7.S4
+	VFMLA V18.S4, V7.S4, V1.S4
+	WORD $0x4e2178a8 // VFCVTL2 V5.H8, V8.S4
+	VFMLA V19.S4, V8.S4, V1.S4
+	VTBL V14.B16, [V3.B16], V5.B16
+	WORD $0x4e6b9ca5 // VMUL V11.H8, V5.H8, V5.H8
+	WORD $0x4e7fb4a5 // VSQDMULH V31.H8, V5.H8, V5.H8
+	VAND V30.B16, V5.B16, V5.B16
+	WORD $0x0e2178a7 // VFCVTL V5.H4, V7.S4
+	VLD1.P 64(R7), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VFMLA V16.S4, V7.S4, V1.S4
+	WORD $0x4e2178a8 // VFCVTL2 V5.H8, V8.S4
+	VFMLA V17.S4, V8.S4, V1.S4
+	VTBL V15.B16, [V3.B16], V5.B16
+	WORD $0x4e6b9ca5 // VMUL V11.H8, V5.H8, V5.H8
+	WORD $0x4e7fb4a5 // VSQDMULH V31.H8, V5.H8, V5.H8
+	VAND V30.B16, V5.B16, V5.B16
+	WORD $0x0e2178a7 // VFCVTL V5.H4, V7.S4
+	VFMLA V18.S4, V7.S4, V1.S4
+	WORD $0x4e2178a8 // VFCVTL2 V5.H8, V8.S4
+	VFMLA V19.S4, V8.S4, V1.S4
+	VLD1R.P 4(R10), [V20.S4]
+	VFMLA V20.S4, V1.S4, V0.S4
+	SUBS $1, R9
+	BNE step3
+	CMP $0, R8
+	BNE group2
+
+	// y += sum of the lanes
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	FMOVS (R3), F1
+	FADDS F0, F1, F1
+	FMOVS F1, (R3)
+	ADD $4, R3
+	ADD R5, R0
+	ADD R6, R1
+	SUBS $1, R4
+	BNE row1
+	FMOVQ 144(R2), F2
+	VUMAX V2.B16, V27.B16, V1.B16
+	VEOR V2.B16, V1.B16, V1.B16
+	WORD $0x6e30a821 // VUMAXV V1.B16, V1.B16
+	VMOV V1.B[0], R11
+	MOVD R11, found+128(FP)
+	RET
+
+// func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+//
+//	R0 w
+//	R1 s
+//	R2 tables
+//	R3 y
+//	R4 rows
+//	R5 wNext
+//	R6 sNext
+//	R7 position in x
+//	R8 steps left after the group
+//	R9 steps left of the group
+//	R10 position in the scales of the group
+//	R11 scratch
+//	V0 V1 sums; sums of the block
+TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-136
+	MOVD w+0(FP), R0
+	MOVD s+8(FP), R1
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
+	MOVD wNext+64(FP), R5
+	MOVD sNext+72(FP), R6
+	VMOVI $255, V26.B16
+	VSHL $16, V26.S4, V26.S4
+	FMOVQ (R2), F31
+	FMOVQ 64(R2), F30
+	ADD $128, R2, R11
+	VLD1R (R11), [V29.S4]
+	VMOVI $15, V28.B16
+	MOVD $1132462080, R11
+	VDUP R11, V25.S4
+	MOVD $4194304, R11
+	VDUP R11, V24.S4
+	VEOR V27.B16, V27.B16, V27.B16
+
+row1:
+	MOVD x+16(FP), R7
+	MOVD steps+24(FP), R8
+	VEOR V0.B16, V0.B16, V0.B16
+
+group2:
+	VLD1.P 16(R1), [V2.B16]
+	VUMAX V2.B16, V27.B16, V27.B16
+	VUXTL V2.B8, V3.H8
+	VUXTL2 V2.B16, V4.H8
+	VUXTL V3.H4, V5.S4
+	VUXTL2 V3.H8, V6.S4
+	VUXTL V4.H4, V7.S4
+	VUXTL2 V4.H8, V8.S4
+	VSHL $23, V5.S4, V5.S4
+	VUMAX V24.S4, V5.S4, V5.S4
+	VSHL $23, V6.S4, V6.S4
+	VUMAX V24.S4, V6.S4, V6.S4
+	VSHL $23, V7.S4, V7.S4
+	VUMAX V24.S4, V7.S4, V7.S4
+	VSHL $23, V8.S4, V8.S4
+	VUMAX V24.S4, V8.S4, V8.S4
+	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
+	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
+	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
 	WORD $0x6e3ddd08 // VFMUL V29.S4, V8.S4, V8.S4
 	ADD $8, RSP, R10
 	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
@@ -248,15 +814,15 @@ step3:
 	// y += sum of the lanes
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
-	FMOVS (R2), F1
+	FMOVS (R3), F1
 	FADDS F0, F1, F1
-	FMOVS F1, (R2)
-	ADD $4, R2
+	FMOVS F1, (R3)
+	ADD $4, R3
 	ADD R5, R0
 	ADD R6, R1
-	SUBS $1, R3
+	SUBS $1, R4
 	BNE row1
-	FMOVQ 144(R4), F2
+	FMOVQ 144(R2), F2
 	VUMAX V2.B16, V27.B16, V1.B16
 	VEOR V2.B16, V1.B16, V1.B16
 	WORD $0x6e30a821 // VUMAXV V1.B16, V1.B16
@@ -268,9 +834,9 @@ step3:
 //
 //	R0 w
 //	R1 s
-//	R2 y
-//	R3 rows
-//	R4 tables
+//	R2 tables
+//	R3 y
+//	R4 rows
 //	R5 wNext
 //	R6 sNext
 //	R7 position in x
@@ -282,18 +848,18 @@ step3:
 TEXT ·vectorFP4x16NEON(SB), NOSPLIT, $64-136
 	MOVD w+0(FP), R0
 	MOVD s+8(FP), R1
-	MOVD y+80(FP), R2
-	MOVD rows+32(FP), R3
-	MOVD tables+120(FP), R4
+	MOVD tables+120(FP), R2
+	MOVD y+80(FP), R3
+	MOVD rows+32(FP), R4
 	MOVD wNext+64(FP), R5
 	MOVD sNext+72(FP), R6
-	FMOVQ (R4), F31
-	FMOVQ 64(R4), F30
-	ADD $128, R4, R11
-	VLD1R (R11), [V29.S4]
-	VMOVI $15, V28.B16
 	VMOVI $255, V26.B16
 	VSHL $16, V26.S4, V26.S4
+	FMOVQ (R2), F31
+	FMOVQ 64(R2), F30
+	ADD $128, R2, R11
+	VLD1R (R11), [V29.S4]
+	VMOVI $15, V28.B16
 	MOVD $1132462080, R11
 	VDUP R11, V25.S4
 	MOVD $4194304, R11
@@ -313,16 +879,16 @@ group2:
 	VSHL $7, V3.H8, V3.H8
 	WORD $0x0e217865 // VFCVTL V3.H4, V5.S4
 	WORD $0x4e217866 // VFCVTL2 V3.H8, V6.S4
-	WORD $0x6e39dca5 // VFMUL V25.S4, V5.S4, V5.S4
-	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
-	WORD $0x6e39dcc6 // VFMUL V25.S4, V6.S4, V6.S4
-	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
 	VSHL $7, V4.H8, V4.H8
 	WORD $0x0e217887 // VFCVTL V4.H4, V7.S4
 	WORD $0x4e217888 // VFCVTL2 V4.H8, V8.S4
+	WORD $0x6e39dca5 // VFMUL V25.S4, V5.S4, V5.S4
+	WORD $0x6e39dcc6 // VFMUL V25.S4, V6.S4, V6.S4
 	WORD $0x6e39dce7 // VFMUL V25.S4, V7.S4, V7.S4
-	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
 	WORD $0x6e39dd08 // VFMUL V25.S4, V8.S4, V8.S4
+	WORD $0x6e3ddca5 // VFMUL V29.S4, V5.S4, V5.S4
+	WORD $0x6e3ddcc6 // VFMUL V29.S4, V6.S4, V6.S4
+	WORD $0x6e3ddce7 // VFMUL V29.S4, V7.S4, V7.S4
 	WORD $0x6e3ddd08 // VFMUL V29.S4, V8.S4, V8.S4
 	ADD $8, RSP, R10
 	VST1 [V5.S4, V6.S4, V7.S4, V8.S4], (R10)
@@ -374,13 +940,13 @@ step3:
 	// y += sum of the lanes
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
-	FMOVS (R2), F1
+	FMOVS (R3), F1
 	FADDS F0, F1, F1
-	FMOVS F1, (R2)
-	ADD $4, R2
+	FMOVS F1, (R3)
+	ADD $4, R3
 	ADD R5, R0
 	ADD R6, R1
-	SUBS $1, R3
+	SUBS $1, R4
 	BNE row1
 	VMOVI $126, V2.B16
 	VUMAX V2.B16, V27.B16, V1.B16

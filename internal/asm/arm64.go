@@ -104,21 +104,23 @@ var neonInstructions = map[string]struct {
 	size   int
 	second bool // the instruction uses the upper half of its narrow operand
 }{
-	"VFADD":   {neonSame, 0, 0b11010, 0, false},
-	"VFADDP":  {neonSame, 1, 0b11010, 0, false},
-	"VFMUL":   {neonSame, 1, 0b11011, 0, false},
-	"VFDIV":   {neonSame, 1, 0b11111, 0, false},
-	"VFMIN":   {neonSame, 0, 0b11110, 2, false},
-	"VUSHL":   {neonSame, 1, 0b01000, -1, false},
-	"VMUL":    {neonSame, 0, 0b10011, -1, false},
-	"VSSHLL":  {neonShift, 0, 0b10100, -1, false},
-	"VSSHLL2": {neonShift, 0, 0b10100, -1, true},
-	"VSCVTF":  {neonRight, 0, 0b11100, -1, false},
-	"VFMLA.S": {neonLane, 0, 0b0001, 2, false},
-	"VFMUL.S": {neonLane, 0, 0b1001, 2, false},
-	"VFCVTL":  {neonMisc, 0, 0b10111, 0, false},
-	"VFCVTL2": {neonMisc, 0, 0b10111, 0, true},
-	"VUMAXV":  {neonAcross, 1, 0b01010, -1, false},
+	"VFADD":    {neonSame, 0, 0b11010, 0, false},
+	"VFADDP":   {neonSame, 1, 0b11010, 0, false},
+	"VFMUL":    {neonSame, 1, 0b11011, 0, false},
+	"VFDIV":    {neonSame, 1, 0b11111, 0, false},
+	"VFMIN":    {neonSame, 0, 0b11110, 2, false},
+	"VUSHL":    {neonSame, 1, 0b01000, -1, false},
+	"VMUL":     {neonSame, 0, 0b10011, -1, false},
+	"VSSHLL":   {neonShift, 0, 0b10100, -1, false},
+	"VSSHLL2":  {neonShift, 0, 0b10100, -1, true},
+	"VSCVTF":   {neonMisc, 0, 0b11101, 0, false},
+	"VSCVTF.X": {neonRight, 0, 0b11100, -1, false}, // of fixed-point numbers
+	"VSQDMULH": {neonSame, 0, 0b10110, -1, false},
+	"VFMLA.S":  {neonLane, 0, 0b0001, 2, false},
+	"VFMUL.S":  {neonLane, 0, 0b1001, 2, false},
+	"VFCVTL":   {neonMisc, 0, 0b10111, 0, false},
+	"VFCVTL2":  {neonMisc, 0, 0b10111, 0, true},
+	"VUMAXV":   {neonAcross, 1, 0b01010, -1, false},
 }
 
 // neonLanes lists the size field, and whether all 128 bits are used, of the arrangements.
@@ -160,7 +162,8 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		}
 	}
 	lanes := neonLanes[operands[narrow].(Neon).lanes]
-	if op.second != (lanes.full == 1) && (op.form == neonShift || op.form == neonMisc) {
+	widens := op.form == neonShift || op.form == neonMisc && lanes.size < neonLanes[operands[1].(Neon).lanes].size
+	if widens && op.second != (lanes.full == 1) {
 		fail("the narrow operand is the wrong half")
 	}
 	size := uint32(lanes.size)

@@ -4,9 +4,9 @@ package asm
 // 8 bytes of each row (or of 8 elements that are wider) transposes first, so that the 8 lanes of a step,
 // and their scales, are in order. Instructions per element, loop control included:
 //
-//	float32   1.2   transposeDwords8
-//	BF16      1.0   packHalvesF32
-//	8 bits    2.2   packFloatsF32: E4M3, E5M2, and formats of 6 bits, one code per byte
+//	float32   1.1   transposeDwords8
+//	BF16      1.1   packHalvesF32
+//	8 bits    2.3   packFloatsF32: E4M3, E5M2, and formats of 6 bits, one code per byte
 //	          1.5   packIntegersF32
 //	4 bits    1.2   packNibblesF32
 func neonPacks(f *File) {
@@ -198,7 +198,7 @@ panel, step bytes apart: their values, times the scale of the row.`, neonPackPar
 				fn.I("VSSHLL", 0, V(j).H4(), V(2).S4())
 				fn.I("VSSHLL2", 0, V(j).H8(), V(3).S4())
 				for _, v := range neonRange(2, 2) {
-					fn.I("VSCVTF", fraction, v.S4(), v.S4())
+					fn.I("VSCVTF.X", fraction, v.S4(), v.S4())
 				}
 				k.storeScaled(V(2), V(3))
 			}
