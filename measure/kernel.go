@@ -8,7 +8,7 @@ import (
 )
 
 // A rowKernel adds blocks of 32 elements to the lanes, as addSingle does. It stops before a block
-// that addSingle rejects. The kernel table is in kernel_amd64.go, fastest first.
+// that addSingle rejects. The kernel tables are in kernel_amd64.go and kernel_arm64.go, fastest first.
 type rowKernel struct {
 	needs cpu.Set
 	bf16  bool // the wanted elements are BF16, otherwise float32

@@ -49,6 +49,9 @@ func (v Neon) H4() Neon { return Neon{number: v.number, lanes: "H4"} }
 // S4 returns the register as 4 elements of 32 bits.
 func (v Neon) S4() Neon { return Neon{number: v.number, lanes: "S4"} }
 
+// S2 returns the lower half of the register as 2 elements of 32 bits.
+func (v Neon) S2() Neon { return Neon{number: v.number, lanes: "S2"} }
+
 // D2 returns the register as 2 elements of 64 bits.
 func (v Neon) D2() Neon { return Neon{number: v.number, lanes: "D2"} }
 
@@ -96,7 +99,8 @@ const (
 )
 
 // neonInstructions are those that Go's assembler lacks, with V before Arm's name. size is -1
-// if it follows from the lanes of the first operand, or of the last if they are narrower.
+// if it follows from the lanes of the first operand, or of the last if they are narrower; otherwise it is
+// that of float32, and one more for float64.
 var neonInstructions = map[string]struct {
 	form   neonForm
 	u      uint32
@@ -106,6 +110,13 @@ var neonInstructions = map[string]struct {
 }{
 	"VFADD":    {neonSame, 0, 0b11010, 0, false},
 	"VFADDP":   {neonSame, 1, 0b11010, 0, false},
+	"VFSUB":    {neonSame, 0, 0b11010, 2, false},
+	"VFABS":    {neonMisc, 0, 0b01111, 2, false},
+	"VFCMGT":   {neonSame, 1, 0b11100, 2, false},
+	"VFCMGT.0": {neonMisc, 0, 0b01100, 2, false}, // than zero
+	"VFCMEQ.0": {neonMisc, 0, 0b01101, 2, false},
+	"VSMAX":    {neonSame, 0, 0b01100, -1, false},
+	"VSMAXV":   {neonAcross, 0, 0b01010, -1, false},
 	"VFMUL":    {neonSame, 1, 0b11011, 0, false},
 	"VFDIV":    {neonSame, 1, 0b11111, 0, false},
 	"VFMIN":    {neonSame, 0, 0b11110, 2, false},
@@ -149,10 +160,12 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		fail(fmt.Sprintf("got %d registers, want %d", len(operands), want))
 	}
 	var regs []uint32
+	double := false
 	narrow := -1 // the operand with the narrowest lanes
 	for i, o := range operands {
 		r, ok := o.(Neon)
 		lanes, known := neonLanes[r.lanes]
+		double = double || r.lanes == "D2"
 		if !ok || !known || (r.element != "") != (op.form == neonLane && i == 0) {
 			fail("want vector registers with lanes")
 		}
@@ -168,7 +181,9 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 	}
 	size := uint32(lanes.size)
 	if op.size >= 0 {
-		size = uint32(op.size)
+		if size = uint32(op.size); double {
+			size++
+		}
 	}
 	word := lanes.full<<30 | op.u<<29 | regs[len(regs)-1]
 	switch op.form {

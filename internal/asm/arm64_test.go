@@ -18,6 +18,16 @@ var neonExamples = []struct {
 	word     uint32
 }{
 	{"VFADD", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fadd v3.4s, v1.4s, v2.4s", 0x4e22d423},
+	{"VFADD", []any{V(2).D2(), V(1).D2(), V(3).D2()}, "fadd v3.2d, v1.2d, v2.2d", 0x4e62d423},
+	{"VFSUB", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fsub v3.4s, v1.4s, v2.4s", 0x4ea2d423},
+	{"VFABS", []any{V(1).S4(), V(3).S4()}, "fabs v3.4s, v1.4s", 0x4ea0f823},
+	{"VFCMGT", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fcmgt v3.4s, v1.4s, v2.4s", 0x6ea2e423},
+	{"VFCMGT.0", []any{V(1).S4(), V(3).S4()}, "fcmgt v3.4s, v1.4s, #0.0", 0x4ea0c823},
+	{"VFCMEQ.0", []any{V(1).S4(), V(3).S4()}, "fcmeq v3.4s, v1.4s, #0.0", 0x4ea0d823},
+	{"VSMAX", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "smax v3.4s, v1.4s, v2.4s", 0x4ea26423},
+	{"VSMAXV", []any{V(1).S4(), V(3).S4()}, "smaxv s3, v1.4s", 0x4eb0a823},
+	{"VFCVTL", []any{V(1).S2(), V(3).D2()}, "fcvtl v3.2d, v1.2s", 0x0e617823},
+	{"VFCVTL2", []any{V(1).S4(), V(3).D2()}, "fcvtl2 v3.2d, v1.4s", 0x4e617823},
 	{"VFADDP", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "faddp v3.4s, v1.4s, v2.4s", 0x6e22d423},
 	{"VFMUL", []any{V(2).S4(), V(17).S4(), V(31).S4()}, "fmul v31.4s, v17.4s, v2.4s", 0x6e22de3f},
 	{"VFDIV", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fdiv v3.4s, v1.4s, v2.4s", 0x6e22fc23},

@@ -20,7 +20,7 @@ func Measure() []*File {
 	measureRow(f, "sums32", "float32", 4, table)
 	measureRow(f, "sums16", "BF16", 2, table)
 	measureRows256(f)
-	return []*File{f}
+	return append(measureRowsNEON(), f)
 }
 
 // The lanes of package measure in memory: four totals and eight magnitudes as float64, sixteen
