@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 )
 
@@ -101,6 +102,33 @@ func TestSpecial(t *testing.T) {
 	}
 	if list := got.Sampling.String(); list != "do_sample true, temperature 0.6, repetition_penalty 1.1, top_k 20" {
 		t.Errorf("got %q", list)
+	}
+}
+
+// TestReadGGUF reads the text of a GGUF file: named tokens, ends of answers, and a note about one that is typed as text.
+func TestReadGGUF(t *testing.T) {
+	for template, want := range map[string]Text{
+		"{{ m }}":           {BOS: "<s>", EOS: "</s>", Special: map[string]string{"unk_token": "<unk>", "pad_token": "<pad>"}, Stop: []int32{2}},
+		"{{ m }}<|im_end|>": {BOS: "<s>", EOS: "</s>", Special: map[string]string{"unk_token": "<unk>", "pad_token": "<pad>"}, Stop: []int32{2, 4}, Notes: []string{"The file types <|im_end|> as text. As in llama.cpp, it ends answers."}},
+	} {
+		l, err := gguf.NewLayout(nil, []gguf.Pair{
+			{Key: "tokenizer.ggml.model", Value: "llama"}, {Key: "tokenizer.ggml.tokens", Value: []string{"<unk>", "<s>", "</s>", "<pad>", "<|im_end|>", "a"}},
+			{Key: "tokenizer.ggml.token_type", Value: []int32{2, 3, 3, 3, 1, 1}}, {Key: "tokenizer.ggml.padding_token_id", Value: uint32(3)}, {Key: "tokenizer.chat_template", Value: template},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		if err := os.WriteFile(path, l.HeaderBytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var got Text
+		if err := got.readGGUF(path); err != nil {
+			t.Fatal(err)
+		}
+		if got.Template != template || got.BOS != want.BOS || got.EOS != want.EOS || !maps.Equal(got.Special, want.Special) || !slices.Equal(got.Stop, want.Stop) || !slices.Equal(got.Notes, want.Notes) {
+			t.Errorf("%s: got %+v, want %+v", template, got, want)
+		}
 	}
 }
 

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/generation/sampling"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
@@ -71,12 +75,15 @@ func TestNoSuchToken(t *testing.T) {
 func TestProbabilities(t *testing.T) {
 	m := newModel(t)
 	_, a := write(t, m, newContext(t, m, 0), Request{Prompt: []int32("Hello"), Logprobs: 256, ScorePrompt: true, PromptOnly: true})
+	if len(a.PromptLogprobs) != len("Hello") {
+		t.Fatalf("got %d log probabilities", len(a.PromptLogprobs))
+	}
 	for i, p := range a.PromptLogprobs[1:] {
 		sum := 0.0
 		for _, top := range p.Top {
 			sum += math.Exp(top.Value)
 		}
-		if len(p.Top) != 256 || math.Abs(sum-1) > 1e-12 {
+		if len(p.Top) != 256 || !(math.Abs(sum-1) <= 1e-12) {
 			t.Errorf("token %d: the probabilities of %d tokens have the sum %g", i+1, len(p.Top), sum)
 		}
 	}
@@ -93,7 +100,7 @@ func TestAnswer(t *testing.T) {
 	c := newContext(t, m, 1200)
 	r := Request{Prompt: prompt, MaxTokens: 60, Sampling: hot}
 	want, a := write(t, m, c, r)
-	if a.Finish != Length || a.Tokens != 60 || a.PromptTokens != len(prompt) || a.Cached != 0 {
+	if a.Finish != Length || a.Full || a.Tokens != 60 || a.PromptTokens != len(prompt) || a.Cached != 0 {
 		t.Errorf("first answer: %+v", a)
 	}
 	again, a := write(t, m, c, r)
@@ -110,7 +117,7 @@ func TestAnswer(t *testing.T) {
 		t.Errorf("with one thread: got %q, want %q", again, want)
 	}
 	r.MaxTokens = 0
-	if _, a = write(t, m, newContext(t, m, 1100), r); a.Finish != Length || a.Tokens != 1100-len(prompt)+1 {
+	if _, a = write(t, m, newContext(t, m, 1100), r); a.Finish != Length || !a.Full || a.Tokens != 1100-len(prompt)+1 {
 		t.Errorf("full context: %s after %d tokens", a.Finish, a.Tokens)
 	}
 	if read, written := a.Rates(); read.Tokens != len(prompt) || written.Tokens != a.Tokens-1 || !(read.PerSecond() > 0 && written.PerSecond() > 0) {
@@ -367,6 +374,86 @@ func TestStepEach(t *testing.T) {
 	for i, a := range answers {
 		if texts[i] != want[i] || !slices.Equal(a.context.tokens, alone[i].tokens) || a.Tokens != 20 || a.Finish != Length {
 			t.Errorf("answer %d: got %q, %v, want %q, %v", i, texts[i], a.context.tokens, want[i], alone[i].tokens)
+		}
+	}
+}
+
+// TestScoreAgain checks that a pass that was canceled is computed again with the same log probabilities, and that passes
+// that score a prompt are not shared.
+func TestScoreAgain(t *testing.T) {
+	m := newModel(t)
+	r := Request{Prompt: m.Text.Completion(strings.Repeat("x", decoder.PromptChunk) + "abc"), ScorePrompt: true, PromptOnly: true}
+	_, want := write(t, m, newContext(t, m, 0), r)
+	a, err := m.Begin(newContext(t, m, 0), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ctx := &cancelLate{Context: t.Context()}
+		if _, err := a.Step(ctx); !errors.Is(err, context.Canceled) || len(a.PromptLogprobs) != decoder.PromptChunk+1 {
+			t.Fatalf("canceled: got %v with %d log probabilities, want %d", err, len(a.PromptLogprobs), decoder.PromptChunk+1)
+		}
+	}
+	if _, err := a.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(a.PromptLogprobs) != fmt.Sprint(want.PromptLogprobs) {
+		t.Errorf("got %d log probabilities, want %d", len(a.PromptLogprobs), len(want.PromptLogprobs))
+	}
+	for score, single := range map[bool]bool{true: false, false: true} {
+		a, err := m.Begin(newContext(t, m, 0), Request{Prompt: []int32{'x'}, ScorePrompt: score})
+		if err != nil || a.Single() != single {
+			t.Errorf("score %t: got %t, %v", score, a.Single(), err)
+		}
+	}
+	if a, err := m.Begin(newContext(t, m, 0), Request{Prompt: []int32("xy")}); err != nil || a.Single() {
+		t.Errorf("two tokens: got %t, %v", a.Single(), err)
+	}
+}
+
+// A cancelLate is canceled from the second time that it is asked on.
+type cancelLate struct {
+	context.Context
+	asked int
+}
+
+func (c *cancelLate) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestLoad loads a model of bytes, which has no files of a tokenizer.
+func TestLoad(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "m")
+	if err := newModel(t).decoder.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	source, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	m, err := Load(t.Context(), "m", source, Options{})
+	if err != nil || m.Name != "m" || m.Text.Tokenizer.Size() != 256 || len(m.Text.Stop) > 0 {
+		t.Fatalf("got %+v, %v", m, err)
+	}
+	for given, want := range map[int]int{0: 1200, 1: 1, 5000: 5000} {
+		if got := m.Positions(given); got != want {
+			t.Errorf("%d positions: got %d, want %d", given, got, want)
+		}
+	}
+}
+
+// TestRate checks a rate of one token, and of none.
+func TestRate(t *testing.T) {
+	for r, want := range map[Rate]float64{{1, time.Second}: 1, {0, time.Second}: 0, {1, 0}: 0, {3, time.Second / 2}: 6} {
+		if got := r.PerSecond(); got != want {
+			t.Errorf("%v: got %g, want %g", r, got, want)
 		}
 	}
 }

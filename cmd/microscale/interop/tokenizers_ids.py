@@ -94,8 +94,8 @@ def build(folder, case):
     else:
         model["merges"] = field(r, "tokenizer.ggml.merges")
     added = [{"id": i, "content": tokens[i], "single_word": False, "lstrip": False, "rstrip": case == "phi3" and kind == 4,
-              "normalized": case == "phi3" and kind == 4, "special": kind == 3}
-             for i, kind in enumerate(types) if kind in (3, 4)]
+              "normalized": case == "phi3" and kind == 4, "special": kind != 4}
+             for i, kind in enumerate(types) if kind in (2, 3, 4)]  # unknown, control, user defined
     bos = field(r, "tokenizer.ggml.bos_token_id")
     data = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
             "normalizer": NORMALIZERS.get(normalizer), "pre_tokenizer": pre, "model": model}
