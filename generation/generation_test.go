@@ -65,7 +65,7 @@ func TestNoSuchToken(t *testing.T) {
 		prompt := make([]int32, decoder.PromptChunk+1)
 		prompt[decoder.PromptChunk] = id
 		_, err := m.Begin(c, Request{Prompt: prompt, ScorePrompt: true, PromptOnly: true})
-		if want := (*NoSuchToken)(nil); !errors.As(err, &want) || !strings.Contains(err.Error(), fmt.Sprintf("token 512 of the prompt is %d", id)) {
+		if want := (*NoSuchToken)(nil); !errors.As(err, &want) || !strings.Contains(err.Error(), fmt.Sprintf("token 512 of the prompt is %d, but the model has tokens 0 to 255: ", id)) {
 			t.Errorf("%d: got %v", id, err)
 		}
 	}
