@@ -249,6 +249,14 @@ func TestLimits(t *testing.T) {
 	if len(texts) != 1 {
 		t.Errorf("top_p 0 and temperature 0 give %d texts: %v", len(texts), texts)
 	}
+	clear(texts)
+	for _, all := range []string{``, `"top_k": 0,`, `"top_k": -1,`, `"top_k": -1.0,`} {
+		_, body := s.post(t, "/v1/completions", `{"prompt": "x", `+all+`"temperature": 100, "seed": 7}`)
+		texts[parse(t, body).Choices[0].Text] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("all tokens: %d texts: %v", len(texts), texts)
+	}
 }
 
 // TestTake checks that a request gets the idle context that holds most of its prompt.
