@@ -30,6 +30,9 @@ func (m *Model) candidates(name string, k known) (schemes []*scheme, q quantized
 		}
 		return nil, q
 	}
+	if k.unsupported[strings.TrimSuffix(name, weightSuffix)] != "" {
+		return nil, q // check reports it
+	}
 	for _, g := range k.groups {
 		schemes = append(schemes, m.Convention.layouts(g.format)...)
 	}

@@ -20,7 +20,7 @@ func (m *Model) check(k known) {
 	}
 	for _, w := range m.Weights {
 		if !w.Quantized() {
-			m.checkUnquantized(w)
+			m.checkUnquantized(w, k.unsupported)
 		}
 	}
 	if m.Convention != nil && m.Quantized() == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
@@ -80,12 +80,19 @@ func (m *Model) owner(name string) (weight string, ok bool) {
 }
 
 // checkUnquantized reports an unquantized weight that can only be a part of a missing quantized
-// weight.
-func (m *Model) checkUnquantized(w *Weight) {
+// weight. unsupported has why modules are not read.
+func (m *Model) checkUnquantized(w *Weight, unsupported map[string]string) {
 	if m.faulty(w.Name) {
 		return
 	}
+	if why := unsupported[strings.TrimSuffix(w.Name, weightSuffix)]; why != "" {
+		m.fault(w.Name, "quantization_config: %s", why)
+		return
+	}
 	if weight, ok := m.owner(w.Name); ok {
+		if unsupported[strings.TrimSuffix(weight, weightSuffix)] != "" {
+			return // a problem of the weight
+		}
 		if codes, ok := m.byName[weight]; !ok || !isCode(codes.Dtype) && !m.simulated(codes) { // else the problem is that of its codes
 			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a supported way%s",
 				strings.TrimSuffix(weight, weightSuffix), m.undescribed())

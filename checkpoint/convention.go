@@ -73,6 +73,8 @@ type description struct {
 	noIgnore bool     // there is no such list: the files show what is quantized
 	targets  []string // quantized modules, if the convention has such a list
 	faults   []string // what clients reject in it
+
+	unsupported map[string]string // why single modules are not read, by their names
 }
 
 // A group is the block format of some modules. Which ones, their tensors say.

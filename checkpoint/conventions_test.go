@@ -216,7 +216,6 @@ func TestUnrecognized(t *testing.T) {
 		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "global_quant_config.weight: it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
 		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`, "layer_quant_config: a: weight: it stores weights as int4 in groups of 0 with  scales, which is not supported"},
 		{&mlx, `{"bits": 4, "group_size": 64, "mode": "affine"}`, `mode "affine" of 4 bits in groups of 64 is not supported`},
-		{&mlx, `{"bits": 4, "group_size": 32, "mode": "mxfp4", "x": {"bits": 8, "group_size": 64}}`, `x: mode "affine" of 8 bits in groups of 64 is not supported`},
 	} {
 		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {
 			t.Errorf("%s %s: error %v, want %q", tc.c, tc.config, err, tc.want)

@@ -114,7 +114,7 @@ func recognizeMLX(raw json.RawMessage) (description, error) {
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return description{}, readable(err)
 	}
-	d := description{noIgnore: true} // a module without scales is not quantized, named or not
+	d := description{noIgnore: true, unsupported: map[string]string{}} // a module without scales is not quantized, named or not
 	if err := d.addMLX(mode); err != nil {
 		return description{}, err
 	}
@@ -128,7 +128,7 @@ func recognizeMLX(raw json.RawMessage) (description, error) {
 				return description{}, fmt.Errorf("%s: %w", key, readable(err))
 			}
 			if err := d.addMLX(other); err != nil {
-				return description{}, fmt.Errorf("%s: %w", key, err)
+				d.unsupported[key] = err.Error() + "; mlx_lm.convert --dequantize decodes the model"
 			}
 		}
 	}

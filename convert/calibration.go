@@ -17,6 +17,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A Calibration has the amax of activations, by the name of the module:
@@ -185,7 +186,19 @@ func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight stri
 	}
 	matrix, _ := p.source.Family().Joined(weight)
 	amax, ok := amaxes[matrix]
-	return amax / p.largestInput(), ok
+	switch largest := p.largestInput(); {
+	case p.Quantizer.Arithmetic != quant.DecodeFirstBF16:
+		return amax / largest, ok
+	case p.Format.Global: // compressed-tensors computes the inverse, as for weights, in the dtype of the activations
+		return 1 / toBF16(largest*toBF16(1/toBF16(amax))), ok
+	default:
+		return toBF16(toBF16(amax) / largest), ok
+	}
+}
+
+// toBF16 rounds x to float32 and then to BF16.
+func toBF16(x float64) float64 {
+	return float64(format.BF16.Decode(format.BF16.Encode(float32(x))))
 }
 
 // module returns the name of the module of a weight.

@@ -60,6 +60,32 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
+// TestCalibrationBF16: by the arithmetic of compressed-tensors, scales are those of its generate_gparam and
+// calculate_qparams (version 0.20.0, PyTorch 2.15) for amaxes in BF16.
+func TestCalibrationBF16(t *testing.T) {
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"l.0.o_proj.weight", safetensors.BF16, 1, []int64{32, 64}}}}, madeConfig))
+	for _, tc := range []struct {
+		amax          float64
+		global, scale float32
+	}{
+		{1, 2688, 0.002227783203125}, {3.3, 812, 0.007354736328125}, {17.7, 152, 0.03955078125},
+		{0.0123, 218112, 2.753734588623047e-05}, {455, 5.90625, 1.015625}, {2688, 1, 6},
+	} {
+		for _, f := range []struct {
+			format quant.Format
+			suffix string
+			want   float32
+		}{{quant.NVFP4, ".input_global_scale", tc.global}, {quant.FP8Tensor, ".input_scale", tc.scale}} {
+			dst := filepath.Join(t.TempDir(), "out")
+			q := quant.Quantizer{Format: f.format, Arithmetic: quant.DecodeFirstBF16}
+			quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: "compressed-tensors", Calibration: &Calibration{Input: map[string]float64{"l.0.o_proj": tc.amax}}}, RunOptions{})
+			if g := global(t, openModel(t, dst), "l.0.o_proj"+f.suffix); g != f.want {
+				t.Errorf("%s of amax %g: the scale is %g, want %g", f.format, tc.amax, g, f.want)
+			}
+		}
+	}
+}
+
 // TestCalibrationErrors: invalid files, and scales of unknown modules.
 func TestCalibrationErrors(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{

@@ -319,7 +319,7 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress 
 		unchecked += b.Unchecked
 	}
 	if unchecked > 0 {
-		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of blocks with NaN or Inf in the source, or with a subnormal scale (%d): they have no bound", unchecked))
+		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of blocks with NaN or Inf in the source, or with a scale that is zero or subnormal (%d): they have no bound", unchecked))
 	}
 	return nil
 }
