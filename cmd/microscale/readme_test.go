@@ -164,10 +164,10 @@ func TestReadmeSequence(t *testing.T) {
 	}
 }
 
-var record = flag.Bool("record", false, "with -run TestRecorded: write into README.md what its first command prints here")
+var record = flag.Bool("record", false, "with -run TestRecorded: write into README.md what compare prints here")
 
-// TestRecorded checks that README.md begins with the command compare, and that the
-// recorded output has the same columns and recipes as that of the program. The figures
+// TestRecorded checks that README.md begins with the command demo, and that the
+// recorded output of compare has the same columns and recipes as that of the program. The figures
 // are those of one machine (see -record).
 func TestRecorded(t *testing.T) {
 	path := filepath.Join(repository, "README.md")
@@ -176,7 +176,7 @@ func TestRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := regexp.MustCompile("```sh\n(.*)\n```").FindSubmatch(text)
-	if first == nil || string(first[1]) != "go run ./cmd/microscale compare" {
+	if first == nil || string(first[1]) != "go run ./cmd/microscale demo" {
 		t.Fatalf("the first command of README.md is %q", first)
 	}
 	shown := regexp.MustCompile(`(?s)<!-- recorded: compare -->\n\n(.*?)\n\n<!-- end -->`)

@@ -41,7 +41,7 @@ func (c Chart) SVG() ([]byte, error) {
 		a.Label.TextStyle.Font.Variant, a.Tick.Label.Font.Variant = "Sans", "Sans"
 	}
 	p.Legend.TextStyle.Font.Variant = "Sans"
-	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
+	p.Legend.Left, p.Legend.Padding = true, vg.Points(2)
 	p.Add(plotter.NewGrid())
 	drawn := 0
 	for i, l := range c.Lines {
@@ -69,7 +69,11 @@ func (c Chart) SVG() ([]byte, error) {
 		p.X.Tick.Marker = plot.TickerFunc(powers)
 	}
 	canvas := vgsvg.New(7.5*vg.Inch, 4.5*vg.Inch)
-	p.Draw(draw.Crop(draw.New(canvas), vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(6)))
+	area := draw.Crop(draw.New(canvas), vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(6))
+	legend := p.Legend // below the plot, where it covers no line
+	p.Legend = plot.NewLegend()
+	legend.Draw(area)
+	p.Draw(draw.Crop(area, 0, 0, legend.Rectangle(area).Size().Y+vg.Points(6), 0))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"math"
+	"regexp"
+	"strconv"
 	"testing"
 )
 
@@ -27,6 +29,20 @@ func TestSVG(t *testing.T) {
 		if bytes.Contains(svg, []byte(text)) {
 			t.Errorf("the chart has %q", text)
 		}
+	}
+	below := func(text string) float64 {
+		found := regexp.MustCompile(`<text [^>]*y="([-0-9.]+)"[^>]*>` + text + `<`).FindSubmatch(svg)
+		if found == nil {
+			t.Fatalf("no position of %q in %s", text, svg)
+		}
+		y, err := strconv.ParseFloat(string(found[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y
+	}
+	if below("one") <= below("size") {
+		t.Errorf("the legend, at %g, is not below the axis, at %g: it may cover lines", below("one"), below("size"))
 	}
 	d := xml.NewDecoder(bytes.NewReader(svg))
 	for {

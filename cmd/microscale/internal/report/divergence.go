@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 )
 
@@ -132,6 +133,7 @@ func relativeText(e float64) string {
 // errorPanel draws an error over the layers, in decibels. Errors of zero have no mark.
 func (d *Divergence) errorPanel(title string, of func(LayerError) float64) (panel, error) {
 	p := newPlot("layer", horizontal)
+	p.X.Tick.Marker = plot.TickerFunc(wholeTicks)
 	result := panel{title: title, plot: p, width: chartWidth, height: chartHeight}
 	for i, m := range d.Models {
 		var xys plotter.XYs

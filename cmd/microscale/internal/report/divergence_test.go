@@ -30,6 +30,9 @@ func TestDivergence(t *testing.T) {
 			t.Errorf("the page lacks %q", part)
 		}
 	}
+	if strings.Contains(text, ">0.5<") || strings.Contains(text, ">0.2<") {
+		t.Error("the axis of layers has ticks between them")
+	}
 	if n := strings.Count(text, "<svg"); n != 3 {
 		t.Errorf("the page has %d charts, want 3", n)
 	}
