@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // TestDemo runs the first command of README: the model is verified, NVFP4 costs it little, and both models say
@@ -59,5 +65,41 @@ func TestDemoJSON(t *testing.T) {
 		if _, ok := step.Result[key]; !ok || !strings.HasPrefix(step.Command, "microscale ") || strings.Contains(step.Command, "--json") {
 			t.Errorf("%s: no %q in %v", step.Command, key, step.Result)
 		}
+	}
+}
+
+var demoSource = flag.String("demo-model", "", "with -run TestDemoModel: make the model of demo from the F32 model in directory `DIR`, that of the command in package demo")
+
+// TestDemoModel checks that the files of the model are what decoder.Model.Save writes in BF16. With -demo-model, it
+// writes them.
+func TestDemoModel(t *testing.T) {
+	dir := filepath.Join("internal", "demo", "model")
+	from, to := dir, filepath.Join(t.TempDir(), "model")
+	if *demoSource != "" {
+		from = *demoSource
+	}
+	m, err := decoder.Load(t.Context(), from, decoder.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(to, 0o777), m.Save(to, safetensors.BF16)); err != nil {
+		t.Fatal(err)
+	}
+	const weights = "model.safetensors"
+	for _, name := range []string{weights, "config.json", "generation_config.json"} {
+		want, err := os.ReadFile(filepath.Join(to, name))
+		if err == nil && *demoSource != "" {
+			err = os.WriteFile(filepath.Join(dir, name), want, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || name != weights && !bytes.Equal(got, want) {
+			t.Errorf("%s is not what Save writes (%v)", name, err)
+		}
+	}
+	status, stdout, stderr := execute("", "verify", to, dir) // the order of the weights in the file is another
+	if status != exitDone || !strings.Contains(stdout, "21 weights not quantized: identical to the bit") {
+		t.Errorf("exit status %d, %s%s", status, stdout, stderr)
 	}
 }

@@ -3,10 +3,11 @@
 // The model continues bytes. It was trained on the documents of this repository, by
 //
 //	microscale train --recipe f32 --hidden 96 --layers 2 --heads 3 --kv-heads 3 --intermediate 256 --sequence 128 \
-//	    --batch 8 --steps 1000 --learning-rate 6e-3 --out cmd/microscale/internal/demo/model \
+//	    --batch 8 --steps 1000 --learning-rate 6e-3 --out f32 \
 //	    --data README.md $(ls docs/*.md | grep -v errata | sed 's/^/--data /')
+//	go test ./cmd/microscale -run TestDemoModel -demo-model $PWD/f32
 //
-// and its weights were rounded to BF16, with torch_dtype in config.json.
+// the second of which rounds the weights to BF16.
 //
 // A trained model shows what a random one cannot: a divergence that means something, and words.
 package demo
