@@ -253,10 +253,9 @@ func (r *run) assemble() (err error) {
 func (r *run) scope(step int) nn.Scope {
 	s := nn.Scope{Recipe: r.Recipe, Pad: true, Random: nn.Random{Seed: r.Seed, Step: uint32(step)}, Threads: r.Threads}
 	switch {
-	case r.Parallel.TensorAmaxOnly && r.Recipe.Delayed.Enabled() && r.tensor.Size() == 1: // each rank has its own
-	case r.Parallel.TensorAmaxOnly && r.Recipe.Delayed.Enabled():
+	case r.Parallel.TensorAmaxOnly && r.tensor.Size() > 1:
 		s.ReduceAmax = r.tensor.Group.For(trafficAmax).Max
-	case r.Parallel.ranks() > 1:
+	case r.Parallel.ranks() > 1 && !r.Parallel.TensorAmaxOnly:
 		s.ReduceAmax = r.Parallel.group(trafficAmax).Max
 	}
 	return s

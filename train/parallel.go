@@ -87,7 +87,7 @@ func (p *Parallel) split() (g groups, err error) {
 	if p.Group == nil {
 		return g, nil
 	}
-	g.tensor.Sequence = p.Sequence && p.tensor() > 1
+	g.tensor.Sequence = p.Sequence
 	if g.tensor.Group, err = p.Group.Split("tensor", p.rank()/p.tensor()); err != nil {
 		return g, err
 	}

@@ -376,16 +376,16 @@ func TestInertOptions(t *testing.T) {
 		"a gather of all rows": func(c *Config) { c.Parallel.OverlapParamGather, c.Parallel.DistributedOptimizer = true, true },
 	} {
 		c := divisible(t, "nvfp4")
-		c.Parallel.Tensor = 2
+		c.Parallel.Tensor, c.Microbatches = 2, 4
 		if name != "amaxes of nvfp4" {
 			c.Parallel.Tensor = 1
 		}
-		want, err := runRanks(2, c, nil)
+		want, err := runRanks(4, c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(&c)
-		if got, err := runRanks(2, c, nil); err != nil || !same(got[0], want[0]) {
+		if got, err := runRanks(4, c, nil); err != nil || !same(got[0], want[0]) {
 			t.Errorf("%s: other losses (%v)", name, err)
 		}
 	}
