@@ -31,7 +31,7 @@ func calibrateCommand() *cobra.Command {
 	context := set.Uint("context", 0, "tokens `N` per window (default 512)")
 	set.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
 	addStream(cmd, &c.Stream)
-	threads := flags.AddThreads(cmd)
+	threads, asJSON := flags.AddThreads(cmd), addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case c.Text == "":
@@ -47,7 +47,7 @@ func calibrateCommand() *cobra.Command {
 		if err != nil {
 			return streamed(err)
 		}
-		return result.PrintCalibration(cmd.OutOrStdout(), c.Out)
+		return result.PrintCalibration(cmd.OutOrStdout(), c.Out, *asJSON)
 	}
 	return cmd
 }

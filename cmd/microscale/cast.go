@@ -17,9 +17,9 @@ const castLong = `Convert numbers to a scalar format, and print their codes, fie
 A number is rounded to --from first, then to --to. The defaults match the
 hardware instruction cvt.rn.satfinite: round to nearest even and saturate. e8m0,
 a scale format, rounds up as cvt.rp does. With --rounding nearest-even, its ties
-round up, and numbers below 1.5 times 2^-127 become 2^-127; PyTorch and ml_dtypes
-round those above 2^-127 to 2^-126, for they take code 0 for zero as they round
-(c10/util/Float8_e8m0fnu.h).
+round up, and numbers below 1.5 times 2^-127 become 2^-127. PyTorch and
+ml_dtypes round those above 2^-127 to 2^-126, for they take code 0 for zero as
+they round (c10/util/Float8_e8m0fnu.h).
 
 --overflow sets the result of values beyond the maximum:
 

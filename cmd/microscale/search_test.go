@@ -129,8 +129,12 @@ func TestCalibrate(t *testing.T) {
 		if cache {
 			args = append(args, "--kv-cache")
 		}
-		if status, _, stderr := execute("", args...); status != 0 {
-			t.Fatal(stderr)
+		var doc struct {
+			Out    string
+			Inputs int
+		}
+		if status := document(t, &doc, args...); status != exitDone || doc.Out != file || doc.Inputs != 8 {
+			t.Fatalf("exit status %d, %+v", status, doc)
 		}
 		status, _, stderr := execute("", args...)
 		fails(t, status, "", stderr, file+" exists: name another file, or remove it")

@@ -89,8 +89,12 @@ func (c *Calibration) calibration() (*convert.Calibration, error) {
 	return out, nil
 }
 
-// PrintCalibration prints what was calibrated, as text.
-func (r *Evaluated) PrintCalibration(w io.Writer, out string) error {
+// PrintCalibration prints what was calibrated.
+func (r *Evaluated) PrintCalibration(w io.Writer, out string, asJSON bool) error {
+	if asJSON {
+		return show.PrintJSON(w, map[string]any{"model": r.Model, "out": out, "inputs": len(r.amaxes.Input), "text": r.document.path,
+			"sha256": r.document.digest, "tokens": r.windows * r.Context, "seconds": show.Number(r.earlier + r.seconds)})
+	}
 	_, err := fmt.Fprintf(w, "%s: the amaxes of %s over %s of %s, in %s\n", show.Printable(out), show.Counted(len(r.amaxes.Input), "input"),
 		show.Counted(r.windows*r.Context, "token"), show.Printable(r.document.path), r.time())
 	return err
