@@ -346,6 +346,8 @@ func TestForeignLayouts(t *testing.T) {
 			func(row, col int) float32 { return e2m1(row, col) * float32(int(1)<<row) }, []rawTensor{f4("l.weight_packed"), e8m0}},
 		{"quark", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "group_size": null}}}`), nil, byTwo,
 			[]rawTensor{f8, {"l.weight_scale", safetensors.F32, nil, floats(2)}}},
+		{"quark, FP8 activations", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}}}`), nil,
+			func(row, col int) float32 { return e2m1(row, col) * float32(int(1)<<row) }, []rawTensor{f4("l.weight"), e8m0, {"l.input_scale", safetensors.F32, nil, floats(2)}}},
 		{"quark's layers", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}, "layer_quant_config": {"l": {"weight":
 			[{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}]}}}`), nil,
 			func(row, col int) float32 { return e2m1(row, col) * float32(1+col/16) * 2 }, []rawTensor{f4("l.weight"), blocks, {"l.weight_scale_2", safetensors.F32, nil, floats(2)}}},
@@ -362,6 +364,11 @@ func TestForeignLayouts(t *testing.T) {
 				t.Errorf("problems: %v", m.Problems)
 			}
 			checkValues(t, m, "l.weight", tc.want)
+			for _, w := range m.Weights {
+				if strings.HasPrefix(w.Name, "l.") && strings.HasSuffix(w.Name, "input_scale") {
+					t.Errorf("%s is a weight, not the scale of activations", w.Name)
+				}
+			}
 		})
 	}
 }

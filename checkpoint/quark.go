@@ -21,7 +21,7 @@ var quark = Convention{
 
 // quarkSchemes are Quark's names of dtypes of weights.
 var quarkSchemes = []scheme{
-	{name: "fp4", format: quant.MXFP4, scales: "_scale", activations: Dynamic},
+	{name: "fp4", format: quant.MXFP4, scales: "_scale", input: ".input_scale", activations: Dynamic}, // with FP8 activations it may have one
 	{name: "fp6_e3m2", format: quant.MXFP6E3M2, scales: "_scale", activations: Dynamic},
 	{name: "fp6_e2m3", format: quant.MXFP6E2M3, scales: "_scale", activations: Dynamic},
 }

@@ -10,18 +10,25 @@ import (
 
 // quarkBits are AMD Quark's quantizers for weights, which it compiles on first use.
 var quarkBits = library{
-	name:    "quark",
-	version: "0.13",
-	profile: "quark",
-	script:  "bits_quark.py",
-	interpreter: func(t *testing.T) string {
+	name:        "quark",
+	version:     "0.13",
+	profile:     "quark",
+	script:      "bits_quark.py",
+	interpreter: compilingTorch(quarkPackages...),
+	rows:        []bitsRow{quarkRow(quant.MXFP4), quarkRow(quant.MXFP6E3M2), quarkRow(quant.MXFP6E2M3)},
+}
+
+var quarkPackages = []string{"amd-quark==0.13", "ninja==1.13.0", "transformers==5.23.0"}
+
+// compilingTorch is bitsTorch for Quark, which needs a compiler.
+func compilingTorch(packages ...string) func(t *testing.T) string {
+	return func(t *testing.T) string {
 		t.Helper()
 		if _, err := exec.LookPath("c++"); err != nil {
 			skipf(t, "Quark compiles its operations with a C++ compiler: %v", err)
 		}
-		return bitsTorch("amd-quark==0.13", "ninja==1.13.0", "transformers==5.23.0")(t)
-	},
-	rows: []bitsRow{quarkRow(quant.MXFP4), quarkRow(quant.MXFP6E3M2), quarkRow(quant.MXFP6E2M3)},
+		return bitsTorch(packages...)(t)
+	}
 }
 
 func quarkRow(f quant.Format) bitsRow {

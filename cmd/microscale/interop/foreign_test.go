@@ -72,6 +72,12 @@ var tools = []tool{
 		reordered: map[string]bool{"NVFP4": true, "NVFP4 experts": true, "NVFP4 for compressed-tensors": true}, // (code · 1/global) · scale
 	},
 	{
+		name: "Quark", script: "foreign_quark.py", interpreter: compilingTorch, packages: quarkPackages,
+		cannot:  map[string]string{"bfp16": "The qmin and qmax of Dtype.bfp16 are not defined"},
+		unread:  map[string]string{"amdfp4": "it stores weights as fp4 in groups of 16 with e5m3 scales, which is not supported"},
+		misread: map[string]string{"mxfp4_fp8": "its activations have stored scales, and vLLM reads microscaling formats with dynamic ones only"},
+	},
+	{
 		name: "torchao", script: "foreign_torchao.py", interpreter: bitsTorch, packages: torchaoPackages,
 		cannot: map[string]string{
 			"FP8 rows, activations":    "Float8 dynamic quantization requires CUDA compute capability",
@@ -89,6 +95,10 @@ var tools = []tool{
 		},
 	},
 	{
+		name: "mlx-lm", script: "foreign_mlx.py", interpreter: bitsTorch, packages: []string{"mlx-lm==0.32.2", "mlx[cpu]==0.32.4", "transformers==5.24.0"},
+		unread: map[string]string{"mxfp4 experts": affineRouter, "mxfp8 experts": affineRouter, "nvfp4 experts": affineRouter},
+	},
+	{
 		name: "llama.cpp", script: "foreign_llamacpp.py", interpreter: bitsTorch, packages: []string{"gguf==0.19.0", "transformers==5.24.0"},
 		arguments: func(t *testing.T) []string {
 			t.Helper()
@@ -101,6 +111,9 @@ var tools = []tool{
 
 // torchaoPackages are torchao and transformers, which writes its files.
 var torchaoPackages = []string{"torchao==0.18.0", "transformers==5.24.0", "accelerate==1.15.0"}
+
+// affineRouter is the reason not to read a mixture of mlx-lm, whose router is in integers.
+const affineRouter = `mode "affine" of 8 bits in groups of 64 is not supported`
 
 // ggufTypes are types of which verify has no quantizer.
 func ggufTypes(types ...string) map[string]string {
