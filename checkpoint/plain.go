@@ -140,9 +140,26 @@ func (m *Model) ScaleSearch() string {
 	return ""
 }
 
+// MethodKey is the metadata key of the method of package calibration, by name, that chose scales and codes.
+const MethodKey = "microscale_method"
+
+// Method returns the method in the metadata; "" if there is none: codes are the nearest.
+func (m *Model) Method() string {
+	for _, shard := range m.Source.Shards() {
+		if name := shard.File.Metadata()[MethodKey]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// MovesErrors reports whether the method chose codes that make up for each other's errors, so that they
+// are not the nearest.
+func (m *Model) MovesErrors() bool { return m.Method() == "gptq" }
+
 // IsOwnMetadata reports whether this package wrote a metadata key.
 func IsOwnMetadata(key string) bool {
-	return key == ScaleSearchKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey || key == viewKey
+	return key == ScaleSearchKey || key == MethodKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey || key == viewKey
 }
 
 // Plain returns the convention that supports every block format.

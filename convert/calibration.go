@@ -12,6 +12,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
@@ -50,8 +51,16 @@ const maxCalibration = 64 << 20
 // float32.
 const minCalibrated = 1e-30
 
-// ReadCalibration reads a file: JSON if its name ends in .json, otherwise TOML.
+// ReadCalibration reads a file: the amaxes of statistics if its name ends in .safetensors, JSON if it ends in
+// .json, otherwise TOML.
 func ReadCalibration(path string) (*Calibration, error) {
+	if strings.EqualFold(filepath.Ext(path), ".safetensors") {
+		s, err := calibration.Read(path)
+		if err != nil {
+			return nil, err
+		}
+		return &Calibration{Input: s.Amaxes()}, s.Close()
+	}
 	data, err := limits.ReadFile(path, maxCalibration)
 	if err != nil {
 		return nil, fmt.Errorf("%s: read the calibration: %w", path, limits.Cause(err))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
@@ -26,6 +27,7 @@ type run struct {
 	layouts map[string]*safetensors.Layout // by file
 	journal *journal
 	scratch sync.Pool // of *batch
+	factors factors
 
 	// The state of an earlier run, from its journal.
 	start     checkpoint.Tile   // the first tile to do
@@ -221,7 +223,11 @@ func (r *run) tiling(decision int) checkpoint.Tiling {
 	if d.action == copied {
 		return d.Flat()
 	}
-	return d.Tiling(d.Format, r.plan.formatOf(d))
+	t := d.Tiling(d.Format, r.plan.formatOf(d))
+	if d.input != nil && r.plan.method == calibration.Solve {
+		t.TileCols = t.Cols // the columns of a row depend on each other
+	}
+	return t
 }
 
 // Stages of verify.Progress.

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
@@ -82,6 +83,8 @@ type decision struct {
 	expert int // index of the weight in its tensors, if these hold several experts
 
 	add float32 // to every value of a decoded weight
+
+	input *calibration.Input // of the layer; nil: unknown, and not needed
 }
 
 // extent returns the range of the weight in one of its stored tensors, in bytes: the whole
@@ -121,6 +124,9 @@ type Plan struct {
 	files      []file
 	kvCache    bool              // scales of an FP8 KV cache are stored
 	rest       safetensors.Dtype // of the unquantized weights; 0: those of the source
+
+	method     calibration.Method
+	statistics string // identity of the file; "" without
 
 	single bool              // the result is a file, not a directory
 	config []byte            // config.json of the result; nil if there is none
@@ -220,6 +226,9 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 	metadata := map[string]string{} // of every file
 	if search := p.search(); search != "" {
 		metadata[checkpoint.ScaleSearchKey] = search
+	}
+	if method := p.methodName(); method != "" {
+		metadata[checkpoint.MethodKey] = method
 	}
 	if p.source.Source.Config == nil {
 		if key, value, ok := p.convention.FileMetadata(p.Format, o); ok {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
@@ -25,8 +26,10 @@ type QuantizeOptions struct {
 	Include []*regexp.Regexp // quantize matching weights even if they stay unquantized by default
 	Exclude []*regexp.Regexp // never quantize matching weights; takes precedence over Include
 
-	Calibration *Calibration // scales of activations; nil: store none
-	Requantize  bool         // accept a quantized source, and quantize the values that clients decode
+	Calibration *Calibration            // scales of activations; nil: store none
+	Method      calibration.Method      // of choosing scales and codes; those but Nearest need Statistics, and change Quantizer
+	Statistics  *calibration.Statistics // of the inputs of the linear layers; open while the plan runs
+	Requantize  bool                    // accept a quantized source, and quantize the values that clients decode
 
 	// KeepF32 leaves unquantized weights in F32 if all weights to quantize are. Otherwise the result,
 	// except in convention plain and in GGUF files, has them in BF16, to which some clients decode codes.
@@ -65,8 +68,18 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	s := selection{o.Include, o.Exclude, m.Family(), o.rejected}
+	if o.Quantizer, err = o.Method.Quantizer(o.Quantizer); err != nil {
+		return nil, err
+	}
 	if c.InGGUF() {
-		return planGGUF(m, o.Quantizer, s)
+		if o.Method == calibration.Solve {
+			return nil, fmt.Errorf("method %s is not supported in GGUF files: use --method %s", o.Method, calibration.Search)
+		}
+		p, err := planGGUF(m, o.Quantizer, s)
+		if err != nil {
+			return nil, err
+		}
+		return p, p.useStatistics(o)
 	}
 	f := o.Quantizer.Format
 	if c, err = chooseScheme(m, c, f, o.Scheme, o.Calibration); err != nil {
@@ -94,6 +107,9 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	if err := p.calibrate(o.Calibration); err != nil {
+		return nil, err
+	}
+	if err := p.useStatistics(o); err != nil {
 		return nil, err
 	}
 	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache, PowerOfTwo: o.Quantizer.PowerOfTwo})

@@ -84,6 +84,9 @@ func (p *Plan) fingerprint() string {
 	if p.convention != nil {
 		fmt.Fprintf(h, "%q %q\n", p.Convention, p.Scheme)
 	}
+	if p.statistics != "" {
+		fmt.Fprintf(h, "%s %q\n", p.method, p.statistics)
+	}
 	for _, d := range p.decisions {
 		fmt.Fprintf(h, "%q %d %q\n", d.Name, uint8(d.action), d.file)
 		for _, s := range d.stored {

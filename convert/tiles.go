@@ -144,13 +144,9 @@ func (b *batch) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, g
 		return sums{}, 0, err
 	}
 	p := b.run.plan
+	with.Importance = b.d.importance(t)
 	errorOf := func(q quant.Quantizer) (*measure.Accumulator, error) {
-		if b.d.readsBF16() {
-			_, err = q.RowwiseBF16(raw, with)
-		} else {
-			_, err = q.Rowwise(x, with)
-		}
-		if err != nil {
+		if err := b.rounded(q, raw, x, with); err != nil {
 			return nil, err
 		}
 		global = p.convention.StoredGlobal(q, with.Into)

@@ -40,3 +40,11 @@ func (c *Columns) valid() bool {
 	}
 	return true
 }
+
+// importance returns the weight of the error of a position along the stored rows.
+func (w With) importance(pos int) float64 {
+	if w.Importance == nil {
+		return 1
+	}
+	return float64(w.Importance[pos])
+}

@@ -214,7 +214,7 @@ func testSearchRow(k *kernel[func(errors []float64, src, factors, decodes []floa
 				codes := make([]byte, len(x))
 				for i := range n {
 					w.encodeReference(o, codes, x, factor{value: factors[i], divide: k.divides}, nil)
-					if want := o.squaredError(x, codes, decodes[i]); errors[i] != want {
+					if want := o.squaredError(x, nil, codes, decodes[i]); errors[i] != want {
 						f.Fatalf("%s, %d elements: error %d of %d is %v, want %v", e, len(x), i, n, errors[i], want)
 					}
 				}

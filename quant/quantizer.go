@@ -2,6 +2,7 @@ package quant
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/tensor"
@@ -36,9 +37,13 @@ type Quantizer struct {
 
 // With holds the options of one quantization. The zero value sets none.
 type With struct {
-	Amax     *float32 // amax of the whole tensor, instead of that of x: ranks, fused siblings, calibration, tiles
-	NaN      bool     // with Amax: the whole tensor has a NaN, in x or elsewhere
-	Inverse  *float32 // inverse of the decode scale of the whole tensor, for formats that have one: delayed scaling, stored scales of activations
+	Amax    *float32 // amax of the whole tensor, instead of that of x: ranks, fused siblings, calibration, tiles
+	NaN     bool     // with Amax: the whole tensor has a NaN, in x or elsewhere
+	Inverse *float32 // inverse of the decode scale of the whole tensor, for formats that have one: delayed scaling, stored scales of activations
+	// Importance weighs the squared errors that LeastSquares minimizes, by position along the stored rows: of
+	// a weight, the mean square of each input. Finite and not negative; nil: all alike. Other searches ignore it.
+	Importance []float32
+
 	Random   *Stream  // random bits; stochastic rounding requires them
 	FirstRow int      // the row of the tensor where x, a tile of it, begins: random bits follow the element
 	Columns  *Columns // the columns of the tensor that x holds; nil: all
@@ -129,6 +134,8 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: With.Inverse needs a format with one FP32 scale per tensor or a global scale", q.Format)
 	case w.Inverse != nil && !(*w.Inverse > 0 && *w.Inverse <= maxFloat32):
 		return fmt.Errorf("quantizer of %s: got With.Inverse %g, want a positive finite number", q.Format, *w.Inverse)
+	case slices.ContainsFunc(w.Importance, func(v float32) bool { return !(v >= 0 && v <= maxFloat32) }):
+		return fmt.Errorf("quantizer of %s: With.Importance has a value that is negative or not finite", q.Format)
 	case w.Threads < 0:
 		return fmt.Errorf("quantizer of %s: got %d threads, want 0 or more", q.Format, w.Threads)
 	case w.Columns != nil && !w.Columns.valid():

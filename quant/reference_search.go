@@ -57,7 +57,7 @@ func (r *reference) blockError(s blockScale, r0, r1, c0, c1 int) (sum float64) {
 			var sums [8]float64 // by position
 			for col := c0; col < c1; col++ {
 				e := float64(float32(s.value*r.decode(row, col, s))) - float64(r.rows.At(row, col))
-				sums[(col-c0)%len(sums)] += float64(e * e)
+				sums[(col-c0)%len(sums)] += float64(r.with.importance(col) * float64(e*e))
 			}
 			sum += ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
 		}

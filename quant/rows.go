@@ -104,7 +104,7 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 			return block.amaxBits(0, rows)
 		})
 		if o.q.Search != NoSearch {
-			w.searchScales(o, x, g)
+			w.searchScales(o, x, g, pos)
 		}
 		for b := range g.down {
 			w.storeScales(o, o.scaleAt(row+b*g.height, pos), b*g.blocks, g.blocks)

@@ -11,7 +11,7 @@ import (
 // candidate with the smallest error in the block. Blocks of zeros, and blocks with NaN or Inf, are
 // not searched.
 //
-// LeastSquares minimizes the sum of (value-x)², in float64. It tries the scale s of the rule or
+// LeastSquares minimizes the sum of (value-x)², each times its With.Importance, in float64. It tries the scale s of the rule or
 // the arithmetic first, then
 //
 //	E8M0  s/2 and 2·s
@@ -151,18 +151,22 @@ func (o *output) newScaleSearch() *scaleSearch {
 	return s
 }
 
-// searchScales replaces the scales of the blocks of x by the best candidates.
-func (w *worker) searchScales(o *output, x source, g grid) {
+// searchScales replaces the scales of the blocks of x, which begins at position pos, by the best candidates.
+func (w *worker) searchScales(o *output, x source, g grid, pos int) {
+	var importance []float32
+	if o.with.Importance != nil {
+		importance = o.with.Importance[pos:]
+	}
 	for b := range g.down {
 		from, to := b*g.height, min((b+1)*g.height, g.rows)
-		w.searchBlockRow(o, x.view(from, to, 0, g.cols), b*g.blocks, g.blocks, g.width)
+		w.searchBlockRow(o, x.view(from, to, 0, g.cols), importance, b*g.blocks, g.blocks, g.width)
 	}
 	w.exceptional = w.exceptional[:0]
 	w.setFactors(o, g.down*g.blocks)
 }
 
 // searchBlockRow is searchScales of n adjacent blocks, from the given one on.
-func (w *worker) searchBlockRow(o *output, x source, at, n, extent int) {
+func (w *worker) searchBlockRow(o *output, x source, importance []float32, at, n, extent int) {
 	rows, cols := x.rows, x.cols
 	blocks := grow(&w.search.blocks, n)
 	for j := range blocks {
@@ -173,7 +177,12 @@ func (w *worker) searchBlockRow(o *output, x source, at, n, extent int) {
 	for i := range rows {
 		values := x.row(i, 0, cols, &w.values)
 		for j := range blocks {
-			w.rowErrors(o, errors[i*perRow+j*maxCandidates:], values[j*extent:min((j+1)*extent, cols)], &blocks[j])
+			from, to := j*extent, min((j+1)*extent, cols)
+			var weights []float32
+			if importance != nil {
+				weights = importance[from:to]
+			}
+			w.rowErrors(o, errors[i*perRow+j*maxCandidates:], values[from:to], weights, &blocks[j])
 		}
 	}
 	for j := range blocks {
@@ -248,13 +257,13 @@ func (q *Quantizer) amaxFactors() []float32 {
 	return floatFactors
 }
 
-// rowErrors sets errors to those of the elements of a block in one row, under each of
-// its candidates.
-func (w *worker) rowErrors(o *output, errors []float64, x []float32, b *candidates) {
+// rowErrors sets errors to those of the elements of a block in one row, with their weights unless
+// nil, under each of its candidates.
+func (w *worker) rowErrors(o *output, errors []float64, x, weights []float32, b *candidates) {
 	if b.n == 0 {
 		return
 	}
-	if kernel := o.search.kernels[index(b.factors[0].divide)]; kernel != nil && b.alike {
+	if kernel := o.search.kernels[index(b.factors[0].divide)]; kernel != nil && b.alike && weights == nil {
 		if len(x)%searchUnit > 0 {
 			padded := grow(&w.search.padded, ceilDiv(len(x), searchUnit)*searchUnit)
 			clear(padded[copy(padded, x):])
@@ -269,17 +278,21 @@ func (w *worker) rowErrors(o *output, errors []float64, x []float32, b *candidat
 		if o.q.Search.fourOverSix() {
 			errors[k] = o.fourOverSixError(x, codes, b.codes[k])
 		} else {
-			errors[k] = o.squaredError(x, codes, b.decodes[k])
+			errors[k] = o.squaredError(x, weights, codes, b.decodes[k])
 		}
 	}
 }
 
 // squaredError is the error of LeastSquares: eight sums by position, joined by halves.
-func (o *output) squaredError(x []float32, codes []byte, decode float32) float64 {
+func (o *output) squaredError(x, weights []float32, codes []byte, decode float32) float64 {
 	var sums [8]float64
 	for i, v := range x {
 		e := float64(float32(decode*o.q.Format.Element.Decode(uint32(codes[i])))) - float64(v)
-		sums[i%len(sums)] += float64(e * e)
+		weight := 1.0
+		if weights != nil {
+			weight = float64(weights[i])
+		}
+		sums[i%len(sums)] += float64(weight * float64(e*e))
 	}
 	return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
 }

@@ -30,14 +30,15 @@ import (
 type Check uint8
 
 const (
-	Bounded   Check = iota // quantized: elements and scales are within the bound of the format
-	Rounded                // of another dtype: elements are the source's values rounded to it
-	Identical              // elements are bit-identical to the source's
+	Bounded    Check = iota // quantized: elements and scales are within the bound of the format
+	Calibrated              // quantized by a method that moves errors between elements: only scales are within the bound
+	Rounded                 // of another dtype: elements are the source's values rounded to it
+	Identical               // elements are bit-identical to the source's
 )
 
-// String returns "bounded", "rounded" or "identical".
+// String returns "bounded", "calibrated", "rounded" or "identical".
 func (c Check) String() string {
-	names := [...]string{"bounded", "rounded", "identical"}
+	names := [...]string{"bounded", "calibrated", "rounded", "identical"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -164,7 +165,7 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 		case ok && !slices.Equal(want.Shape, got.Shape):
 			r.fault(want.Name, "its shape is %v, the source's %v", got.Shape, want.Shape)
 		case ok:
-			pairs = append(pairs, pair{want, got})
+			pairs = append(pairs, pair{want, got, dst.MovesErrors()})
 		}
 	}
 	for _, got := range dst.Weights {
@@ -252,7 +253,10 @@ func (r *Report) report(problems []checkpoint.Problem) {
 }
 
 // A pair is a weight of the source and its counterpart.
-type pair struct{ want, got *checkpoint.Weight }
+type pair struct {
+	want, got  *checkpoint.Weight
+	calibrated bool // a method chose the codes of got that moves errors between elements
+}
 
 // dense reports whether values are compared, rather than bytes.
 func (p pair) dense() bool { return p.want.Dense() && p.got.Dense() }
@@ -260,6 +264,8 @@ func (p pair) dense() bool { return p.want.Dense() && p.got.Dense() }
 // check returns how the pair is compared.
 func (p pair) check() Check {
 	switch {
+	case p.got.Quantized() && p.dense() && p.calibrated:
+		return Calibrated
 	case p.got.Quantized() && p.dense():
 		return Bounded
 	case p.want.Quantized(), p.dense() && (p.want.Dtype != p.got.Dtype || p.want.Rearranged() || p.got.Rearranged()):
@@ -356,7 +362,10 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	if result.NonFinite > 0 {
 		r.fault(t.Name, "%d of its values are NaN or Inf but finite in the source", result.NonFinite)
 	}
-	if check == Bounded {
+	if check == Bounded || check == Calibrated {
+		if check == Calibrated {
+			c.blocks.Beyond = 0
+		}
 		c.blocks.Tensor = t.Name
 		c.blocks.finish()
 		r.Blocks = append(r.Blocks, c.blocks)

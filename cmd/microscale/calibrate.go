@@ -12,11 +12,19 @@ import (
 const calibrateLong = `Compute the largest magnitude of the input of each linear layer over a text, and
 write it to a file for quantize --calibration, which stores the scales of
 activations that static schemes need. With --kv-cache, do the same for keys and
-values, for an FP8 KV cache.`
+values, for an FP8 KV cache.
+
+If the name of the file ends in .safetensors, write statistics of these inputs
+in its place, for quantize --method: the mean square of each column, and with
+--hessian the products of the columns with each other. One file serves all
+formats and methods.`
 
 const calibrateExample = `  microscale calibrate model --text book.txt --out amax.toml
   microscale quantize model small --format nvfp4 --calibration amax.toml
-  microscale eval small --activations --text book.txt --reference model`
+  microscale eval small --activations --text book.txt --reference model
+  microscale calibrate model --text book.txt --hessian --out s.safetensors
+  microscale quantize model small --format nvfp4 --calibration s.safetensors \
+    --method gptq`
 
 func calibrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -27,10 +35,11 @@ func calibrateCommand() *cobra.Command {
 	var c evaluation.Calibration
 	set := cmd.Flags()
 	set.StringVar(&c.Text, "text", "", "read the text of `FILE`, or of the files of a directory")
-	set.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json)")
+	set.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json), or statistics (.safetensors)")
 	context := set.Uint("context", 0, "tokens `N` per window (default 512)")
 	set.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
 	addStream(cmd, &c.Stream)
+	set.BoolVar(&c.Hessian, "hessian", false, "also write the products of the columns of each input with each other, which --method gptq needs: 2·in² bytes an input")
 	threads, asJSON := flags.AddThreads(cmd), addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -38,6 +47,13 @@ func calibrateCommand() *cobra.Command {
 			return show.Misuse("--text is missing: name a file or a directory")
 		case c.Out == "":
 			return show.Misuse("--out is missing: name a new file")
+		case c.Hessian && !evaluation.HasStatistics(c.Out):
+			return show.Misuse("--hessian is for statistics: let the name of --out end in .safetensors")
+		case c.Cache && evaluation.HasStatistics(c.Out):
+			return show.Misuse("--kv-cache and statistics exclude each other: calibrate twice")
+		}
+		if c.Stream == "" && evaluation.HasStatistics(c.Out) {
+			c.Stream = c.Out + streamSuffix
 		}
 		c.Context, c.Threads = int(*context), int(*threads)
 		if err := calibrating(cmd, &c, args[0]); err != nil {

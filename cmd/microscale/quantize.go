@@ -47,6 +47,7 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
   microscale quantize SRC DST --format nvfp4 --scale-search
   microscale quantize SRC DST --format nvfp4 --activations book.txt
+  microscale quantize SRC DST --format nvfp4 --method gptq --calibration S.safetensors
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'`
 
@@ -70,6 +71,7 @@ func quantizeCommand() *cobra.Command {
 	calibration := flags.AddCalibration(cmd)
 	activations := cmd.Flags().String("activations", "", "quantize activations, too: store their scales, computed from their amaxes over the text of `FILE`, or of the files of a directory")
 	flags.Exclusive(cmd, "activations", "calibration")
+	calibration.AddMethod(cmd)
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
@@ -78,7 +80,7 @@ func quantizeCommand() *cobra.Command {
 	f := addRunFlags(cmd)
 	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
-	flags.Essential(cmd, "format", "for", "scale-search", "activations", "include", "exclude", "dry-run", "resume", "force", "json")
+	flags.Essential(cmd, "format", "for", "method", "activations", "include", "exclude", "dry-run", "resume", "force", "json")
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
 		if !block.Given {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
@@ -104,6 +106,12 @@ func quantizeCommand() *cobra.Command {
 		o.Scheme = scheme.Value
 		if o.Calibration, err = calibration.Read(); err != nil {
 			return err
+		}
+		if o.Method, o.Statistics, err = calibration.Statistics(); err != nil {
+			return err
+		}
+		if o.Statistics != nil {
+			defer o.Statistics.Close()
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {

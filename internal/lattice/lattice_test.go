@@ -67,19 +67,20 @@ checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor
 decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder
 checkpoint/client: internal/naming quant family checkpoint
+calibration: internal/limits internal/parallel safetensors tensor quant gemm
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
-convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf family checkpoint checkpoint/llamacpp checkpoint/client verify
+convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
 cmd/microscale/internal/host: internal/cpu
 cmd/microscale/internal/show:
 cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
-cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum
+cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum calibration
 cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
 cmd/microscale/internal/chat/jinja:
 cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
 cmd/microscale/internal/chart:
 cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/host cmd/microscale/internal/report
-cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile generation/sampling recipe nn checkpoint checkpoint/llamacpp train checkpoint/client convert cmd/microscale/internal/show
+cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation cmd/microscale/internal/show
 cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
@@ -91,7 +92,7 @@ cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/cli
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts cmd/microscale/internal/chart cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer nn hf family decoder convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
+cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer nn hf family decoder calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
 cmd/microscale/interop:
 cmd/microscale: *
 `
@@ -106,6 +107,7 @@ safetensors/checksum: github.com/minio/crc64nvme
 comm/mpi: github.com/ebitengine/purego
 tokenizer: golang.org/x/text
 recipe: github.com/BurntSushi/toml
+calibration: gonum.org/v1/gonum
 convert: github.com/BurntSushi/toml
 cmd/microscale/internal/show: github.com/jedib0t/go-pretty/v6 golang.org/x/term
 cmd/microscale/internal/report: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum gonum.org/v1/plot

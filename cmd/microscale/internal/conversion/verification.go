@@ -46,6 +46,7 @@ var checks = []struct {
 	compared, matches string
 }{
 	{verify.Bounded, "quantized: decoded and compared with the bound of the format", "quantized: every scale and decoded element within the bound of the format"},
+	{verify.Calibrated, "calibrated: codes are not the nearest; scales compared with the bound of the format", "calibrated: codes are not the nearest; every scale within the bound of the format"},
 	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
 	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},
 }

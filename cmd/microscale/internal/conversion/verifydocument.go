@@ -18,9 +18,10 @@ type VerifyDocument struct {
 
 // A checkedDocument counts the weights by the way they were compared.
 type checkedDocument struct {
-	Bounded   int `json:"bounded"`   // quantized: decoded, within the bound of the format
-	Rounded   int `json:"rounded"`   // of another dtype
-	Identical int `json:"identical"` // to the bit
+	Bounded    int `json:"bounded"`    // quantized: decoded, within the bound of the format
+	Calibrated int `json:"calibrated"` // quantized by a method whose codes are not the nearest: scales within the bound
+	Rounded    int `json:"rounded"`    // of another dtype
+	Identical  int `json:"identical"`  // to the bit
 }
 
 // A verifiedDocument is a weight, its error, and how it was compared.
@@ -36,7 +37,7 @@ func Unreadable(err error) any {
 
 func newVerifyDocument(r *verify.Report) VerifyDocument {
 	doc := VerifyDocument{OK: r.OK(), Problems: problemDocuments(r.Problems), Notes: show.OrEmpty(r.Notes), NotCompared: show.OrEmpty(r.NotCompared), Blocks: worstDocuments(r.Blocks), Tensors: []verifiedDocument{},
-		Compared: checkedDocument{r.Checked(verify.Bounded), r.Checked(verify.Rounded), r.Checked(verify.Identical)}}
+		Compared: checkedDocument{r.Checked(verify.Bounded), r.Checked(verify.Calibrated), r.Checked(verify.Rounded), r.Checked(verify.Identical)}}
 	for i, t := range tensorDocuments(r.Tensors) {
 		doc.Tensors = append(doc.Tensors, verifiedDocument{t, r.Checks[i].String()})
 	}

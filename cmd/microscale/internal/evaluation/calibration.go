@@ -9,8 +9,11 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
@@ -21,9 +24,16 @@ import (
 // scales of activations.
 type Calibration struct {
 	Evaluation        // of Model on Text; it compares nothing
-	Out        string // a new file: JSON if its name ends in .json, otherwise TOML
-	Cache      bool   // also keys and values
+	Out        string // a new file: statistics if its name ends in .safetensors, else amaxes, as JSON if it ends in .json, otherwise TOML
+	Cache      bool   // also keys and values; not in statistics
+	Hessian    bool   // in statistics, also the products of the columns of each input
 }
+
+// statisticsSuffix ends the names of files of statistics.
+const statisticsSuffix = ".safetensors"
+
+// HasStatistics reports whether the file at path has statistics of inputs, not amaxes alone.
+func HasStatistics(path string) bool { return strings.EqualFold(filepath.Ext(path), statisticsSuffix) }
 
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
@@ -32,6 +42,14 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	}
 	if err := creatable("the calibration", c.Out); err != nil {
 		return nil, err
+	}
+	if HasStatistics(c.Out) {
+		c.inputs = &windows.Inputs{Out: c.Out, Collector: &calibration.Collector{Dir: c.Stream, Modules: family.JoinedParts, Hessian: c.Hessian, Threads: c.Threads}}
+		r, err := c.Evaluation.Run(ctx)
+		if errors.Is(err, fs.ErrExist) { // another program was faster
+			err = exists(c.Out)
+		}
+		return r, err
 	}
 	result, r, err := c.Compute(ctx)
 	if err != nil {
@@ -91,11 +109,28 @@ func (c *Calibration) calibration() (*convert.Calibration, error) {
 
 // PrintCalibration prints what was calibrated.
 func (r *Evaluated) PrintCalibration(w io.Writer, out string, asJSON bool) error {
+	inputs, what := 0, "amaxes"
+	if r.inputs != nil {
+		inputs, what = r.inputs.Written, "statistics"
+	} else {
+		inputs = len(r.amaxes.Input)
+	}
 	if asJSON {
-		return show.PrintJSON(w, map[string]any{"model": r.Model, "out": out, "inputs": len(r.amaxes.Input), "text": r.document.path,
+		return show.PrintJSON(w, map[string]any{"model": r.Model, "out": out, "inputs": inputs, "text": r.document.path,
 			"sha256": r.document.digest, "tokens": r.windows * r.Context, "seconds": show.Number(r.earlier + r.seconds)})
 	}
-	_, err := fmt.Fprintf(w, "%s: the amaxes of %s over %s of %s, in %s\n", show.Printable(out), show.Counted(len(r.amaxes.Input), "input"),
+	_, err := fmt.Fprintf(w, "%s: the %s of %s over %s of %s, in %s\n", show.Printable(out), what, show.Counted(inputs, "input"),
 		show.Counted(r.windows*r.Context, "token"), show.Printable(r.document.path), r.time())
 	return err
+}
+
+// statistics describes the statistics that an evaluation collects.
+func (e *Evaluation) statistics() string {
+	switch {
+	case e.inputs == nil:
+		return "none"
+	case e.inputs.Hessian:
+		return "products"
+	}
+	return "squares"
 }

@@ -35,6 +35,7 @@ type Evaluation struct {
 	Stderr      io.Writer // progress
 
 	amaxes *windows.Amaxes // of the model; nil: none
+	inputs *windows.Inputs // of the model; nil: none
 }
 
 // Evaluated is the result of an Evaluation.
@@ -89,7 +90,7 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	defer func() { err = errors.Join(err, model.Close()) }()
 	r := &Evaluated{Evaluation: e, size: model.Size(), plan: model.Plan()}
 	r.held.add(model)
-	run := &windows.Run{Models: []windows.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Threads: e.Threads}
+	run := &windows.Run{Models: []windows.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Inputs: e.inputs, Threads: e.Threads}
 	var original *stack
 	if e.Reference != "" {
 		s, u, err := e.open(ctx, e.Reference, false)

@@ -153,8 +153,8 @@ func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]st
 	}
 	key := map[string]string{
 		"model": identity(model.source), "text or tokenizer": tokensOf(run.Windows), "program": show.Version(),
-		"option": fmt.Sprintf("%s, context %d | %s | activations %v, layers %v, calibration %v, head %v, cache %v",
-			r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.Head, r.Cache.Name),
+		"option": fmt.Sprintf("%s, context %d | %s | activations %v, layers %v, calibration %v, statistics %v, head %v, cache %v",
+			r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.statistics(), r.Head, r.Cache.Name),
 	}
 	if reference != nil {
 		key["reference"] = identity(reference.source)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
@@ -271,5 +272,56 @@ func TestPreview(t *testing.T) {
 	const disk = 2 * 4 * 3_400_000 * 64
 	if text := messages.String(); !strings.HasPrefix(text, "predicted: at most ") || !strings.Contains(text, show.BytesText(disk)+" of disk") || strings.Count(text, "predicted") != 1 {
 		t.Errorf("got %q, want %s of disk", text, show.BytesText(disk))
+	}
+}
+
+// TestStatistics collects statistics layer by layer: the modules of a checkpoint have those of their inputs, and
+// an interrupted run resumes to the same bytes.
+func TestStatistics(t *testing.T) {
+	dir := t.TempDir()
+	c := Calibration{Evaluation: newEvaluation(t), Out: filepath.Join(dir, "whole.safetensors"), Hessian: true}
+	c.Stream = filepath.Join(dir, "scratch")
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := calibration.Read(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	q, ok := s.Of("model.layers.1.self_attn.q_proj")
+	v, _ := s.Of("model.layers.1.self_attn.v_proj")
+	if !ok || q != v || len(s.Inputs) != 8 || len(s.Amaxes()) != 14 || !q.HasHessian() || q.Tokens == 0 {
+		t.Errorf("got %d inputs of %d modules, and %+v", len(s.Inputs), len(s.Amaxes()), q)
+	}
+	for _, in := range s.Inputs {
+		if in.Tokens != 4*64 { // not those of the forecast, too
+			t.Errorf("%s: %d tokens, want 256", in.Modules[0], in.Tokens)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v are left (%v)", entries, err)
+	}
+	want, err := os.ReadFile(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Out = filepath.Join(dir, "resumed.safetensors")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // as soon as a layer is complete
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(c.Stream, "layer-00000.safetensors")); err == nil {
+				cancel()
+			}
+		}
+	}()
+	if _, err := c.Run(ctx); err == nil || !strings.Contains(err.Error(), "to resume, repeat the command") {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(c.Out); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("a resumed run gives other bytes (%v)", err)
 	}
 }

@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
@@ -80,10 +82,11 @@ func AddScheme(cmd *cobra.Command) *Choice[string] {
 	})
 }
 
-// A CalibrationFlag is the source of activation scales.
+// A CalibrationFlag is the source of activation scales, or of the statistics of a method.
 type CalibrationFlag struct {
 	inputs string // a file or "constant"; "": none
 	cache  bool
+	method *Choice[calibration.Method] // nil: the command has none
 }
 
 // constantCalibration is the value of --calibration for scales of 1.
@@ -97,9 +100,32 @@ func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
 	return &c
 }
 
-// Read returns the calibration, or nil if there is none.
+// AddMethod adds --method to cmd, which has --calibration.
+func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
+	c.method = AddChoice(cmd, "method", "choose scales and codes by `NAME`, with the statistics of --calibration FILE.safetensors: search (scales), gptq (scales and codes)",
+		"nearest", Names(calibration.Methods()), calibration.Lookup)
+}
+
+// Statistics returns the method and the statistics that it needs; nil for nearest. The caller closes them.
+func (c *CalibrationFlag) Statistics() (calibration.Method, *calibration.Statistics, error) {
+	method := c.method.Value
+	switch {
+	case method == calibration.Nearest:
+		return method, nil, nil
+	case !strings.EqualFold(filepath.Ext(c.inputs), ".safetensors"):
+		return method, nil, show.Misuse("--method %s needs statistics of the inputs: make them with calibrate MODEL --text FILE --out NAME.safetensors, and name them with --calibration", method)
+	}
+	s, err := calibration.Read(c.inputs)
+	return method, s, err
+}
+
+// Read returns the calibration of activations, or nil if there is none.
 func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
 	switch {
+	case c.method != nil && c.method.Value != calibration.Nearest && !c.cache:
+		return nil, nil // the file has the statistics of a method
+	case c.method != nil && c.method.Value != calibration.Nearest:
+		return &convert.Calibration{ConstantCache: true}, nil
 	case c.inputs == "" && !c.cache:
 		return nil, nil
 	case c.inputs == "", strings.EqualFold(c.inputs, constantCalibration):

@@ -20,7 +20,7 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 		return p, err
 	}
 	probe := *r
-	probe.Windows, probe.Amaxes, probe.Stream, probe.Progress = r.Windows[:1], nil, nil, nil
+	probe.Windows, probe.Amaxes, probe.Inputs, probe.Stream, probe.Progress = r.Windows[:1], nil, nil, nil, nil
 	w := newWalk(&probe)
 	start := time.Now()
 	layers, err := w.load(ctx, 0)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -18,10 +19,17 @@ type Run struct {
 
 	Local  bool    // measure the local errors of linear layers
 	Amaxes *Amaxes // unless nil, observes the inputs of the original, or of the only model
+	Inputs *Inputs // unless nil, collects statistics of these inputs, which needs Stream
 	Stream *Stream // unless nil, reads each layer once and applies it to all windows
 
 	Threads  int                   // goroutines; 0: one per processor
 	Progress func(done, total int) // unless nil, is called after each window of each layer and of the head
+}
+
+// Inputs are where statistics of the inputs of linear layers go.
+type Inputs struct {
+	*calibration.Collector
+	Out string // a new file
 }
 
 // A Result is what a Run measures.
@@ -201,10 +209,15 @@ func (w *walk) watch(l int, models []Layer) Watch {
 		watch.Cache = w.Amaxes.cache
 	}
 	local := w.Local && len(models) > 0
-	if w.Amaxes == nil && !local {
+	if w.Amaxes == nil && w.Inputs == nil && !local {
 		return watch
 	}
 	watch.Linear = func(linear string, in, out tensor.Dense) error {
+		if w.Inputs != nil {
+			if err := w.Inputs.Add(linear, in); err != nil {
+				return err
+			}
+		}
 		if w.Amaxes != nil {
 			w.Amaxes.input(linear, in)
 		}

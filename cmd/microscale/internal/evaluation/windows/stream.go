@@ -84,6 +84,11 @@ func (w *walk) byLayer(ctx context.Context) (err error) {
 	err = w.eachLayer(ctx, st)
 	switch {
 	case err == nil:
+		if w.Inputs != nil {
+			if err := w.Inputs.Join(w.Inputs.Out, w.stacks[0].Layers()); err != nil {
+				return err
+			}
+		}
 		return w.remove()
 	case ctx.Err() != nil, errors.As(err, new(*damagedFile)):
 		return err
@@ -205,6 +210,11 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 	})
 	if err != nil {
 		return errors.Join(err, closeAll(to))
+	}
+	if w.Inputs != nil {
+		if err := w.Inputs.Finish(l); err != nil {
+			return errors.Join(err, closeAll(to))
+		}
 	}
 	if err := w.save(l+1, to); err != nil {
 		return err

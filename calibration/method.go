@@ -1,0 +1,52 @@
+package calibration
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Method chooses scales and codes.
+type Method uint8
+
+const (
+	Nearest Method = iota // without statistics
+	Search                // scales, by the diagonal of H
+	Solve                 // scales as Search, codes by GPTQ
+)
+
+// methods are the names, as flags have them.
+var methods = []string{Nearest: "nearest", Search: "search", Solve: "gptq"}
+
+func (m Method) String() string { return methods[m] }
+
+// Methods returns all methods.
+func Methods() []Method { return []Method{Nearest, Search, Solve} }
+
+// Lookup returns the method of a name.
+func Lookup(name string) (Method, error) {
+	for m, n := range methods {
+		if strings.EqualFold(n, name) {
+			return Method(m), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown method %q: use one of %s", name, strings.Join(methods, ", "))
+}
+
+// Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors. The
+// global scale of a format that has one leaves room for scales above that of the amax. It returns an error for a
+// quantizer that the method does not support.
+func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
+	if m == Nearest {
+		return q, nil
+	}
+	if !q.Format.ByteScales() || q.Format.Block.Rows != 1 {
+		return q, fmt.Errorf("method %s supports formats with a scale of one byte for each block of a row (mxfp8, mxfp6, mxfp4, mxint8, nvfp4): got %s", m, q.Format)
+	}
+	q.Search = quant.LeastSquares
+	if q.Format.Global && q.TopScale == 0 && !q.Arithmetic.FixesGlobal() {
+		q.TopScale = quant.FourOverSixTop
+	}
+	return q, q.Validate()
+}

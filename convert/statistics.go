@@ -1,0 +1,127 @@
+package convert
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// useStatistics gives every weight to quantize the statistics of its input. It returns an error if some have
+// none, as no weight is quantized by a lesser method than the one asked for.
+func (p *Plan) useStatistics(o QuantizeOptions) error {
+	if p.method = o.Method; p.method == calibration.Nearest {
+		return nil
+	}
+	var missing []string
+	for i, d := range p.decisions {
+		if d.action != quantized {
+			continue
+		}
+		in, ok := o.Statistics.Of(module(d.Name))
+		if !ok {
+			missing = append(missing, d.Name)
+			continue
+		}
+		if _, cols := d.Matrix(); in.Width() != cols {
+			return fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", d.Name, cols, in.Width())
+		}
+		if p.method == calibration.Solve && !in.HasHessian() {
+			return fmt.Errorf("method %s needs the products of the columns of each input, which the statistics lack: collect them with calibrate --hessian, or choose --method %s",
+				p.method, calibration.Search)
+		}
+		p.decisions[i].input = in
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model, or exclude these weights", missing[0], len(missing), p.count(quantized))
+	}
+	p.statistics = o.Statistics.Identity()
+	return nil
+}
+
+// methodName returns the method that chose scales and codes, or that of the relabeled source; "" for nearest.
+func (p *Plan) methodName() string {
+	switch {
+	case p.method != calibration.Nearest:
+		return p.method.String()
+	case p.count(relabeled) > 0:
+		return p.source.Method()
+	}
+	return ""
+}
+
+// factors are those of the inputs whose weights are being quantized.
+type factors struct {
+	lock  sync.Mutex
+	known []*inputFactor // the most recent last
+}
+
+// An inputFactor is the factor of an input, once it is made.
+type inputFactor struct {
+	input *calibration.Input
+	make  func() (*calibration.Factor, error)
+}
+
+// heldFactors is the number of factors that are held at once: q, k and v have one, with o between them.
+const heldFactors = 2
+
+// of returns the factor of an input.
+func (f *factors) of(in *calibration.Input) (*calibration.Factor, error) {
+	f.lock.Lock()
+	var one *inputFactor
+	for i, k := range f.known {
+		if k.input == in {
+			one, f.known = k, append(f.known[:i], f.known[i+1:]...)
+			break
+		}
+	}
+	if one == nil {
+		one = &inputFactor{in, sync.OnceValues(func() (*calibration.Factor, error) {
+			h, err := in.Hessian()
+			if err != nil {
+				return nil, err
+			}
+			return calibration.NewFactor(h, in.Width())
+		})}
+	}
+	f.known = append(f.known, one)
+	if len(f.known) > heldFactors {
+		f.known = f.known[1:]
+	}
+	f.lock.Unlock()
+	factor, err := one.make()
+	if err != nil {
+		return nil, fmt.Errorf("the input of %s: %w", in.Modules[0], err)
+	}
+	return factor, nil
+}
+
+// rounded quantizes the values of a tile, raw or x, with q, by the method of the plan.
+func (b *batch) rounded(q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with quant.With) (err error) {
+	switch {
+	case b.run.plan.method == calibration.Solve && q == b.run.plan.Quantizer:
+		if b.d.readsBF16() {
+			x = raw.Dense()
+		}
+		var f *calibration.Factor
+		if f, err = b.run.factors.of(b.d.input); err == nil {
+			_, err = calibration.GPTQ(q, x, with, f)
+		}
+	case b.d.readsBF16():
+		_, err = q.RowwiseBF16(raw, with)
+	default:
+		_, err = q.Rowwise(x, with)
+	}
+	return err
+}
+
+// importance returns the weights of the errors of the columns of a tile; nil without statistics.
+func (d decision) importance(t checkpoint.Tile) []float32 {
+	if d.input == nil {
+		return nil
+	}
+	return d.input.Square[t.FromCol:t.ToCol]
+}
