@@ -47,7 +47,8 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
   microscale quantize SRC DST --format nvfp4 --scale-search
   microscale quantize SRC DST --format nvfp4 --activations book.txt
-  microscale quantize SRC DST --format nvfp4 --method gptq --calibration S.safetensors
+  microscale quantize SRC DST --format nvfp4 --method gptq \
+    --calibration s.safetensors
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'`
 
