@@ -100,7 +100,7 @@ func TestVerifyProblems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, path, []byte(strings.Replace(string(config), `"lm_head"`, `"l.0.proj"`, 1)))
+	writeFile(t, path, []byte(strings.NewReplacer(`"lm_head"`, `"l.0.proj"`, `"re:(.*[.])?lm_head`, `"re:none`).Replace(string(config))))
 	status, stdout, stderr := execute("", "verify", src, dst)
 	if status != exitFailed || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "2 problems, the first: l.0.proj.weight: it is quantized") {
 		t.Errorf("exit status %d, %q", status, stderr)
