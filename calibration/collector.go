@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -100,11 +102,7 @@ func (s *sums) add(x tensor.Dense, threads int) error {
 }
 
 // Finish writes the sums of a layer, the text of which is whole, to their file, and forgets them.
-func (c *Collector) Finish(layer int) error {
-	path := c.part(layer)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed
-		return err
-	}
+func (c *Collector) Finish(ctx context.Context, layer int) error {
 	w := writer{}
 	for _, linear := range slices.Sorted(maps.Keys(c.layer)) {
 		s := c.layer[linear]
@@ -121,7 +119,7 @@ func (c *Collector) Finish(layer int) error {
 		}
 	}
 	c.layer = nil
-	return w.write(path)
+	return w.write(ctx, c.part(layer))
 }
 
 // part returns the path of the file of a layer.
@@ -129,16 +127,13 @@ func (c *Collector) part(layer int) string {
 	return filepath.Join(c.Dir, fmt.Sprintf("layer-%05d.safetensors", layer))
 }
 
-// Join writes the statistics of all layers to a new file, and removes their files. It never replaces a file:
-// the error is fs.ErrExist then.
-func (c *Collector) Join(path string, layers int) (err error) {
+// Join writes the statistics of all layers to a new file, durably. It never replaces a file: the error is
+// fs.ErrExist then. The files of the layers stay.
+func (c *Collector) Join(ctx context.Context, path string, layers int) (err error) {
 	var parts []*Statistics
 	defer func() {
 		for _, p := range parts {
 			err = errors.Join(err, p.Close())
-		}
-		if err == nil {
-			err = c.Remove(layers)
 		}
 	}()
 	w := writer{}
@@ -162,17 +157,26 @@ func (c *Collector) Join(path string, layers int) (err error) {
 		}
 	}
 	c.Written = len(w.header.Inputs)
-	whole := path + ".new"
-	if err := w.write(whole); err != nil {
+	if err := w.write(ctx, c.whole()); err != nil {
 		return err
 	}
-	return errors.Join(os.Link(whole, path), os.Remove(whole))
+	if err := durable.RenameNew(c.whole(), path); err != nil {
+		return errors.Join(err, os.Remove(c.whole()))
+	}
+	return durable.SyncDir(filepath.Dir(path))
 }
 
-// Remove removes the files of layers.
+// whole returns the path of the file of all layers while it is written.
+func (c *Collector) whole() string { return filepath.Join(c.Dir, "whole.safetensors") }
+
+// Remove removes the files of the layers, and what a run that was killed left.
 func (c *Collector) Remove(layers int) (err error) {
+	paths := []string{c.whole()}
 	for layer := range layers {
-		if removed := os.Remove(c.part(layer)); !errors.Is(removed, fs.ErrNotExist) {
+		paths = append(paths, c.part(layer))
+	}
+	for _, path := range paths {
+		if removed := os.Remove(path); !errors.Is(removed, fs.ErrNotExist) {
 			err = errors.Join(err, removed)
 		}
 	}
@@ -204,8 +208,12 @@ func (w *writer) tensor(input int, end string, n int, data func() ([]byte, error
 	w.data = append(w.data, data)
 }
 
-// write writes the file, which is on the disk when write returns. On error it is removed.
-func (w *writer) write(path string) error {
+// write writes the file, which is on the disk when write returns, in place of what a run that was killed left.
+// On error it is removed.
+func (w *writer) write(ctx context.Context, path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	w.header.Version = version
 	text, err := json.Marshal(w.header)
 	if err != nil {
@@ -221,6 +229,9 @@ func (w *writer) write(path string) error {
 	}
 	for i, s := range w.specs {
 		data, err := w.data[i]()
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err == nil {
 			err = file.WriteTensorAt(s.Name, data, 0)
 		}

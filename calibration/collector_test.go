@@ -27,11 +27,14 @@ func collect(t *testing.T, x tensor.Dense, window, threads int) string {
 				}
 			}
 		}
-		if err := c.Finish(layer); err != nil {
+		if err := c.Finish(t.Context(), layer); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Join(path, 2); err != nil {
+	if err := c.Join(t.Context(), path, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Remove(2); err != nil {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(c.Dir); err != nil || len(entries) != 1 {
@@ -117,13 +120,13 @@ func TestCollectorErrors(t *testing.T) {
 	if err := c.Add("mlp", tensor.New(1, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Finish(0); err == nil || !strings.Contains(err.Error(), "mlp is zero for every token") {
+	if err := c.Finish(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "mlp is zero for every token") {
 		t.Errorf("got %v", err)
 	}
 	c = &Collector{Dir: t.TempDir(), Modules: c.Modules}
 	x.Data[1] = 1
 	for range 2 { // a layer may be repeated
-		if err := errors.Join(c.Add("mlp", x), c.Finish(0)); err != nil {
+		if err := errors.Join(c.Add("mlp", x), c.Finish(t.Context(), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,10 +134,13 @@ func TestCollectorErrors(t *testing.T) {
 	if err := os.WriteFile(taken, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Join(taken, 1); !errors.Is(err, fs.ErrExist) || string(read(t, taken)) != "mine" {
+	if err := c.Join(t.Context(), taken, 1); !errors.Is(err, fs.ErrExist) || string(read(t, taken)) != "mine" {
 		t.Errorf("got %v, and %q", err, read(t, taken))
 	}
-	if err := c.Join(filepath.Join(c.Dir, "out"), 1); err != nil {
+	if err := os.WriteFile(c.whole(), []byte("of a run that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Join(t.Context(), filepath.Join(c.Dir, "out"), 1); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Read(filepath.Join(c.Dir, "out"))

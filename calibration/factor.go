@@ -44,14 +44,14 @@ func NewFactor(upper []float32, n int) (*Factor, error) {
 	}
 	slices.SortStableFunc(f.Order, func(a, b int) int { return cmp.Compare(at(b, b), at(a, a)) })
 	if !(sum > 0) {
-		return nil, fmt.Errorf("the diagonal of H adds up to %g, want a positive number", sum)
+		return nil, fmt.Errorf("the mean squares add up to %g, want a positive number", sum)
 	}
 	for f.Damping = defaultDamping; f.Damping <= maxDamping; f.Damping *= 10 {
 		if f.decompose(at, sum/float64(n)) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("H has no Cholesky factor, even with %g of the mean of its diagonal added: collect the statistics again, over more text", maxDamping)
+	return nil, fmt.Errorf("the products have no Cholesky factor, even with %g of the mean of its diagonal added: collect the statistics again, over more text", maxDamping)
 }
 
 // decompose sets U. With J the reversal of the order, L the lower Cholesky factor of J·H·J and R = J·L·J, which is

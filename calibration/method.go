@@ -34,8 +34,8 @@ func Lookup(name string) (Method, error) {
 	return 0, fmt.Errorf("unknown method %q: use one of %s", name, strings.Join(methods, ", "))
 }
 
-// Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors. The
-// global scale of a format that has one leaves room for scales above that of the amax. It returns an error for a
+// Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors. In a
+// format with a global scale, that of the amax is not the largest, so that the search may take larger ones. It returns an error for a
 // quantizer that the method does not support.
 func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 	if m == Nearest {
@@ -43,6 +43,9 @@ func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 	}
 	if !q.Format.ByteScales() || q.Format.Block.Rows != 1 {
 		return q, fmt.Errorf("method %s supports formats with a scale of one byte for each block of a row (mxfp8, mxfp6, mxfp4, mxint8, nvfp4): got %s", m, q.Format)
+	}
+	if q.Search != quant.NoSearch && q.Search != quant.LeastSquares {
+		return q, fmt.Errorf("method %s searches scales by %s: omit the search %s", m, quant.LeastSquares, q.Search)
 	}
 	q.Search = quant.LeastSquares
 	if q.Format.Global && q.TopScale == 0 && !q.Arithmetic.FixesGlobal() {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
@@ -94,6 +96,9 @@ type headerInput struct {
 	Tokens  int64    `json:"tokens"`
 	Amax    float64  `json:"amax"`
 }
+
+// IsFile reports whether a file is one of statistics, by the end of its name.
+func IsFile(path string) bool { return strings.EqualFold(filepath.Ext(path), ".safetensors") }
 
 // Read opens a file of statistics. The caller closes them.
 func Read(path string) (*Statistics, error) {

@@ -41,6 +41,8 @@ type Calibration struct {
 
 	ConstantInputs bool `toml:"-" json:"-"` // every scale of inputs is 1: magnitudes up to 448·6 in NVFP4, 448 in FP8
 	ConstantCache  bool `toml:"-" json:"-"` // every scale of the KV cache is 1
+
+	OfAll bool `toml:"-" json:"-"` // the amaxes are of all modules of the model, also of those that stay unquantized
 }
 
 // maxCalibration is the maximum size of a calibration file in bytes. A model of 100 000
@@ -54,12 +56,12 @@ const minCalibrated = 1e-30
 // ReadCalibration reads a file: the amaxes of statistics if its name ends in .safetensors, JSON if it ends in
 // .json, otherwise TOML.
 func ReadCalibration(path string) (*Calibration, error) {
-	if strings.EqualFold(filepath.Ext(path), ".safetensors") {
+	if calibration.IsFile(path) {
 		s, err := calibration.Read(path)
 		if err != nil {
 			return nil, err
 		}
-		return &Calibration{Input: s.Amaxes()}, s.Close()
+		return &Calibration{Input: s.Amaxes(), OfAll: true}, s.Close()
 	}
 	data, err := limits.ReadFile(path, maxCalibration)
 	if err != nil {
@@ -105,7 +107,7 @@ func (c *Calibration) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return durable.WriteWhole(path, data, renameNew)
+	return durable.WriteWhole(path, data, durable.RenameNew)
 }
 
 // inputs reports whether c has scales of inputs.
@@ -130,6 +132,9 @@ func (p *Plan) calibrate(c *Calibration) error {
 		if err := p.calibrateCache(c, used); err != nil {
 			return err
 		}
+	}
+	if c.OfAll {
+		return nil
 	}
 	return c.unused(used)
 }

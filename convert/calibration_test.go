@@ -124,6 +124,11 @@ func TestCalibrationErrors(t *testing.T) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
 	}
+	all := amaxes()
+	all.Input["lm_head"], all.OfAll = 1, true
+	if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: all}); err != nil {
+		t.Errorf("amaxes of all modules: %v", err)
+	}
 }
 
 // TestRelabelCalibration: given the same calibration, relabeling a checkpoint without input

@@ -62,7 +62,7 @@ func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error)
 			if p.model, err = llamacpp.Describe(source.Source); err != nil {
 				return nil, err
 			}
-			p.Notes = p.model.Notes
+			p.Notes = append(p.Notes, p.model.Notes...)
 			return p, nil
 		}
 	}

@@ -177,7 +177,7 @@ func (o *output) restore(resume bool) error {
 	if _, old := os.Lstat(o.replaced); old != nil || !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return renameNew(o.replaced, o.final)
+	return durable.RenameNew(o.replaced, o.final)
 }
 
 // removeDir removes a directory, its journal last: if that fails, the journal still identifies

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/microscale-go/microscale/internal/durable"
 )
 
 // name gives the finished result the name DST, and replaces an earlier one only if force is
@@ -40,20 +42,20 @@ func (o *output) rename() error {
 	case o.replace:
 		return o.replaceDir()
 	}
-	return renameNew(from, o.final)
+	return durable.RenameNew(from, o.final)
 }
 
 // replaceDir moves an earlier directory DST away and renames the new one to DST.
 func (o *output) replaceDir() error {
 	err := o.remove(o.replaced)
 	if err == nil {
-		err = renameNew(o.final, o.replaced)
+		err = durable.RenameNew(o.final, o.replaced)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: replace the earlier one: %w", o.final, err)
 	}
-	if err := renameNew(o.partial, o.final); err != nil {
-		return errors.Join(err, renameNew(o.replaced, o.final))
+	if err := durable.RenameNew(o.partial, o.final); err != nil {
+		return errors.Join(err, durable.RenameNew(o.replaced, o.final))
 	}
 	return nil
 }

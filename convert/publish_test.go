@@ -3,7 +3,6 @@
 package convert
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -119,54 +118,6 @@ func TestAppearsMerge(t *testing.T) {
 					t.Fatal(err)
 				}
 				sameResult(t, dst, whole)
-			})
-		}
-	}
-}
-
-// TestRename: both ways to rename fail if the new name exists, and leave it unchanged.
-func TestRename(t *testing.T) {
-	for name, rename := range map[string]func(from, to string) error{"renameNew": renameNew, "renameReserved": renameReserved} {
-		for _, kind := range []string{"file", "folder"} {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				dir := t.TempDir()
-				from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-				inside := from
-				if kind == "folder" {
-					inside = filepath.Join(from, "file")
-					if err := os.Mkdir(from, 0o777); err != nil {
-						t.Fatal(err)
-					}
-				}
-				writeText(t, inside, "new")
-				for _, a := range appearing {
-					if err := a.make(to); err != nil {
-						t.Fatal(err)
-					}
-					before, err := os.Lstat(to)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := rename(from, to); !errors.Is(err, os.ErrExist) {
-						t.Errorf("onto a %s: %v", a.name, err)
-					}
-					if after, err := os.Lstat(to); err != nil || !os.SameFile(before, after) {
-						t.Errorf("the %s was replaced (%v)", a.name, err)
-					}
-					if err := os.Remove(to); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := rename(from, to); err != nil {
-					t.Fatal(err)
-				}
-				rel, err := filepath.Rel(from, inside)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if data := readFile(t, filepath.Join(to, rel)); !bytes.Equal(data, []byte("new")) || names(t, dir) != "to" {
-					t.Errorf("it has %q, and the folder %s", data, names(t, dir))
-				}
 			})
 		}
 	}

@@ -16,6 +16,9 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	if p.method = o.Method; p.method == calibration.Nearest {
 		return nil
 	}
+	if o.Statistics == nil {
+		return fmt.Errorf("method %s needs statistics of the inputs", p.method)
+	}
 	var missing []string
 	for i, d := range p.decisions {
 		if d.action != quantized {
@@ -36,7 +39,7 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 		p.decisions[i].input = in
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model, or exclude these weights", missing[0], len(missing), p.count(quantized))
+		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude these weights", missing[0], len(missing), p.count(quantized))
 	}
 	p.statistics = o.Statistics.Identity()
 	return nil

@@ -28,7 +28,7 @@ func statisticsOf(t *testing.T, cols int, hessian bool, modules ...string) *cali
 		col := i % cols
 		x.Data[i] = float32((math.Sin(float64(i*i%977)) + math.Sin(float64(i/cols))) * 8 / float64(1+col))
 	}
-	if err := errors.Join(c.Add("input", x), c.Finish(0), c.Join(path, 1)); err != nil {
+	if err := errors.Join(c.Add("input", x), c.Finish(t.Context(), 0), c.Join(t.Context(), path, 1)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := calibration.Read(path)
@@ -110,7 +110,7 @@ func TestMethodErrors(t *testing.T) {
 		statistics *calibration.Statistics
 		want       string
 	}{
-		{quant.NVFP4, calibration.Search, statisticsOf(t, cols, false, "l.0.q_proj"), "no input of l.0.o_proj.weight (1 of 2 weights): collect them with this model"},
+		{quant.NVFP4, calibration.Search, statisticsOf(t, cols, false, "l.0.q_proj"), "no input of l.0.o_proj.weight (1 of 2 weights): collect them with this model and a longer text"},
 		{quant.NVFP4, calibration.Search, statisticsOf(t, 32, false, "l.0.q_proj", "l.0.o_proj"), "it has 64 columns, and the statistics are of an input of 32"},
 		{quant.NVFP4, calibration.Solve, statisticsOf(t, cols, false, "l.0.q_proj", "l.0.o_proj"), "collect them with calibrate --hessian, or choose --method search"},
 		{quant.FP8Row, calibration.Search, statisticsOf(t, cols, false, "l.0.q_proj", "l.0.o_proj"), "supports formats with a scale of one byte"},

@@ -140,7 +140,7 @@ func (o *oracle) encode(x float64, c format.Conversion) uint32 {
 		if c.Overflow == format.Saturate {
 			return o.sign(o.maxCode, negative)
 		}
-		return o.infinity(negative, c)
+		return o.infinity(negative)
 	}
 	last := len(o.values) - 1
 	i := sort.SearchFloat64s(o.values, a) // the first code whose value is at least a
@@ -174,12 +174,12 @@ func (o *oracle) encode(x float64, c format.Conversion) uint32 {
 		return o.sign(uint32(low+1), negative)
 	}
 	if c.Overflow == format.NonSaturating {
-		return o.infinity(negative, c)
+		return o.infinity(negative)
 	}
 	return o.sign(o.maxCode, negative)
 }
 
-func (o *oracle) infinity(negative bool, c format.Conversion) uint32 {
+func (o *oracle) infinity(negative bool) uint32 {
 	switch {
 	case o.inf != 0:
 		return o.sign(o.inf, negative)

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
@@ -16,8 +17,8 @@ values, for an FP8 KV cache.
 
 If the name of the file ends in .safetensors, write statistics of these inputs
 in its place, for quantize --method: the mean square of each column, and with
---hessian the products of the columns with each other. One file serves all
-formats and methods.`
+--hessian the products of the columns with each other. One file supports
+all formats and methods.`
 
 const calibrateExample = `  microscale calibrate model --text book.txt --out amax.toml
   microscale quantize model small --format nvfp4 --calibration amax.toml
@@ -47,12 +48,12 @@ func calibrateCommand() *cobra.Command {
 			return show.Misuse("--text is missing: name a file or a directory")
 		case c.Out == "":
 			return show.Misuse("--out is missing: name a new file")
-		case c.Hessian && !evaluation.HasStatistics(c.Out):
+		case c.Hessian && !calibration.IsFile(c.Out):
 			return show.Misuse("--hessian is for statistics: let the name of --out end in .safetensors")
-		case c.Cache && evaluation.HasStatistics(c.Out):
+		case c.Cache && calibration.IsFile(c.Out):
 			return show.Misuse("--kv-cache and statistics exclude each other: calibrate twice")
 		}
-		if c.Stream == "" && evaluation.HasStatistics(c.Out) {
+		if c.Stream == "" && calibration.IsFile(c.Out) {
 			c.Stream = c.Out + streamSuffix
 		}
 		c.Context, c.Threads = int(*context), int(*threads)

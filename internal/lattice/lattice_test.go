@@ -67,7 +67,7 @@ checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor
 decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder
 checkpoint/client: internal/naming quant family checkpoint
-calibration: internal/limits internal/parallel safetensors tensor quant gemm
+calibration: internal/limits internal/parallel internal/durable safetensors tensor quant gemm
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
 convert: internal/limits internal/parallel internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder

@@ -9,9 +9,7 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
@@ -29,12 +27,6 @@ type Calibration struct {
 	Hessian    bool   // in statistics, also the products of the columns of each input
 }
 
-// statisticsSuffix ends the names of files of statistics.
-const statisticsSuffix = ".safetensors"
-
-// HasStatistics reports whether the file at path has statistics of inputs, not amaxes alone.
-func HasStatistics(path string) bool { return strings.EqualFold(filepath.Ext(path), statisticsSuffix) }
-
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	if _, err := os.Lstat(c.Out); err == nil { // before the work
@@ -43,7 +35,7 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	if err := creatable("the calibration", c.Out); err != nil {
 		return nil, err
 	}
-	if HasStatistics(c.Out) {
+	if calibration.IsFile(c.Out) {
 		c.inputs = &windows.Inputs{Out: c.Out, Collector: &calibration.Collector{Dir: c.Stream, Modules: family.JoinedParts, Hessian: c.Hessian, Threads: c.Threads}}
 		r, err := c.Evaluation.Run(ctx)
 		if errors.Is(err, fs.ErrExist) { // another program was faster
@@ -81,7 +73,7 @@ func exists(path string) error {
 // calibration returns the amaxes by the modules of a checkpoint: q, k and v, which share their input,
 // have one each.
 func (c *Calibration) calibration() (*convert.Calibration, error) {
-	out := &convert.Calibration{Input: map[string]float64{}}
+	out := &convert.Calibration{Input: map[string]float64{}, OfAll: true}
 	for layer, amax := range c.amaxes.Input {
 		for _, module := range family.JoinedParts(layer) {
 			out.Input[module] = amax
@@ -109,11 +101,12 @@ func (c *Calibration) calibration() (*convert.Calibration, error) {
 
 // PrintCalibration prints what was calibrated.
 func (r *Evaluated) PrintCalibration(w io.Writer, out string, asJSON bool) error {
-	inputs, what := 0, "amaxes"
+	var inputs int
+	what := "statistics"
 	if r.inputs != nil {
-		inputs, what = r.inputs.Written, "statistics"
+		inputs = r.inputs.Written
 	} else {
-		inputs = len(r.amaxes.Input)
+		inputs, what = len(r.amaxes.Input), "amaxes"
 	}
 	if asJSON {
 		return show.PrintJSON(w, map[string]any{"model": r.Model, "out": out, "inputs": inputs, "text": r.document.path,

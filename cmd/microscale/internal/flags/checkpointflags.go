@@ -3,7 +3,6 @@ package flags
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -112,7 +111,7 @@ func (c *CalibrationFlag) Statistics() (calibration.Method, *calibration.Statist
 	switch {
 	case method == calibration.Nearest:
 		return method, nil, nil
-	case !strings.EqualFold(filepath.Ext(c.inputs), ".safetensors"):
+	case !calibration.IsFile(c.inputs):
 		return method, nil, show.Misuse("--method %s needs statistics of the inputs: make them with calibrate MODEL --text FILE --out NAME.safetensors, and name them with --calibration", method)
 	}
 	s, err := calibration.Read(c.inputs)

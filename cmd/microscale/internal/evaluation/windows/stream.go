@@ -57,6 +57,9 @@ func (w *walk) remove() error {
 			names = append(names, filepath.Join(s.Dir, e.Name()))
 		}
 	}
+	if w.Inputs != nil {
+		err = errors.Join(err, w.Inputs.Remove(w.stacks[0].Layers()))
+	}
 	for _, name := range append(names, filepath.Join(s.Dir, streamState)) {
 		if removed := os.Remove(name); !errors.Is(removed, fs.ErrNotExist) {
 			err = errors.Join(err, removed)
@@ -85,7 +88,7 @@ func (w *walk) byLayer(ctx context.Context) (err error) {
 	switch {
 	case err == nil:
 		if w.Inputs != nil {
-			if err := w.Inputs.Join(w.Inputs.Out, w.stacks[0].Layers()); err != nil {
+			if err := w.Inputs.Join(ctx, w.Inputs.Out, w.stacks[0].Layers()); err != nil {
 				return err
 			}
 		}
@@ -212,7 +215,7 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 		return errors.Join(err, closeAll(to))
 	}
 	if w.Inputs != nil {
-		if err := w.Inputs.Finish(l); err != nil {
+		if err := w.Inputs.Finish(ctx, l); err != nil {
 			return errors.Join(err, closeAll(to))
 		}
 	}

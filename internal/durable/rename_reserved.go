@@ -1,6 +1,6 @@
 //go:build !windows
 
-package convert
+package durable
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// renameReserved is renameNew for systems and filesystems whose rename always replaces. It links
+// renameReserved is RenameNew for systems and filesystems whose rename always replaces. It links
 // a file to its new name, which fails if the name exists. For a directory, or a file on a
 // filesystem without links, it reserves the name with an empty directory or file, and then
 // replaces that. A process that is killed in between leaves the empty one, which the user has

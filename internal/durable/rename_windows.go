@@ -1,4 +1,4 @@
-package convert
+package durable
 
 import (
 	"os"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// renameNew renames a file or directory. The error is os.ErrExist if the new name exists.
-func renameNew(from, to string) error {
+// RenameNew renames a file or directory. It replaces nothing: the error is os.ErrExist if the new name exists.
+func RenameNew(from, to string) error {
 	old, err := windows.UTF16PtrFromString(from)
 	if err != nil {
 		return err

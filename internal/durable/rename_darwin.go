@@ -1,4 +1,4 @@
-package convert
+package durable
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNew renames a file or directory. The error is os.ErrExist if the new name exists.
-func renameNew(from, to string) error {
+// RenameNew renames a file or directory. It replaces nothing: the error is os.ErrExist if the new name exists.
+func RenameNew(from, to string) error {
 	err := unix.RenamexNp(from, to, unix.RENAME_EXCL)
 	switch {
 	case err == nil:
