@@ -10,9 +10,9 @@ import (
 )
 
 // eachChunk calls check with slices of float32 patterns in numeric order: every step-th, or all
-// with -long.
+// with -full.
 func eachChunk(step uint64, check func([]float32)) {
-	if *slow.LongRun {
+	if *slow.FullRun {
 		step = 1
 	}
 	chunk := make([]float32, 0, 1<<12)
@@ -41,7 +41,7 @@ func TestEncodeSliceWith(t *testing.T) {
 						step := uint64(1000003)
 						if c == (format.Conversion{}) {
 							step = 4001
-						} else if *slow.LongRun {
+						} else if *slow.FullRun {
 							continue // hours each: only for the most used conversion
 						}
 						codes := make([]byte, 1<<12)

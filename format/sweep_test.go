@@ -15,11 +15,11 @@ import (
 //
 // By default the test steps through the patterns by a prime, a larger one with -short. For all
 // patterns, run
-// go test ./format -run TestSweep -long -timeout 2h.
+// go test ./format -run TestSweep -full -timeout 2h.
 func TestSweep(t *testing.T) {
 	step := uint32(2003)
 	switch {
-	case *slow.LongRun:
+	case *slow.FullRun:
 		step = 1
 	case testing.Short():
 		step = 20011

@@ -135,14 +135,14 @@ func TestMul(t *testing.T) {
 				source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
 				want := 1500
 				switch {
-				case *slow.LongRun:
+				case *slow.FullRun:
 					want = 1_000_000
 				case testing.Short():
 					want = 300
 				}
 				for done, round := 0, 0; done < want; round++ {
 					m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
-					if *slow.LongRun {
+					if *slow.FullRun {
 						m, n = 64, 64+round%3
 					}
 					a, b, c := matrices(u, m, n, k, &source, round%4 == 3)
@@ -159,7 +159,7 @@ func TestMulZeros(t *testing.T) {
 	tiers(t, func(t *testing.T) {
 		seen := map[string]bool{}
 		for _, u := range fastUnits() {
-			if u.A != u.B && !*slow.LongRun || testing.Short() && seen[u.Rule()] {
+			if u.A != u.B && !*slow.FullRun || testing.Short() && seen[u.Rule()] {
 				continue
 			}
 			seen[u.Rule()] = true

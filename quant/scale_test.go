@@ -55,9 +55,9 @@ func TestRatioForms(t *testing.T) {
 
 // eachAmax visits the 2^14 neighbors of special, those of every mantissa at which
 // a rule changes in every binade, and a stride of all finite float32 values; all
-// of them with -long.
+// of them with -full.
 func eachAmax(special uint32, visit func(amax uint32)) {
-	if *slow.LongRun {
+	if *slow.FullRun {
 		for a := range uint32(exponentMask) {
 			visit(a)
 		}

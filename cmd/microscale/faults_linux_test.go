@@ -20,12 +20,12 @@ import (
 
 // TestKillResume kills quantize (-9) at random moments, several times in a row, and
 // resumes. The files and the error table equal those of an uninterrupted run. It runs
-// four rounds; with -long twenty, of a file large enough that killed runs have a journal.
+// four rounds; with -full twenty, of a file large enough that killed runs have a journal.
 func TestKillResume(t *testing.T) {
 	dir := t.TempDir()
 	src, whole := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "whole.safetensors")
 	rounds, weights := 4, 64
-	if *slow.LongRun {
+	if *slow.FullRun {
 		rounds, weights = 20, 256
 	}
 	largeFile(t, src, weights)
@@ -85,7 +85,7 @@ func TestKillResume(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d of %d rounds resumed from a journal, after %d kills in runs of %v", format, resumed, round, killed, took)
-		if killed == 0 || *slow.LongRun && resumed == 0 {
+		if killed == 0 || *slow.FullRun && resumed == 0 {
 			t.Errorf("%s: %d runs were killed, and %d resumed from a journal", format, killed, resumed)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // of the test.
 var injected = []struct {
 	name, args string
-	quick      bool   // also without -long
+	quick      bool   // also without -full
 	parts      string // a command that two workers run before
 }{
 	{"quantize", "quantize SRC DST --format nvfp4", true, ""},
@@ -37,7 +37,7 @@ var injectedCalls = []struct{ call, errno string }{
 
 // TestInject makes the writing system calls fail, or kill the process, one after the
 // other. DST must be absent or complete, a failed run must print one line, and the same
-// command with --resume must produce the same bytes. With -long, it runs every command.
+// command with --resume must produce the same bytes. With -full, it runs every command.
 func TestInject(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test starts processes")
@@ -61,7 +61,7 @@ func TestInject(t *testing.T) {
 	done(t, "quantize", source, quantized, "--format", "nvfp4", "--scheme", "nvfp4", "--calibration", "constant")
 	runs, failed, killed := 0, 0, 0
 	for _, c := range injected {
-		if !c.quick && !*slow.LongRun {
+		if !c.quick && !*slow.FullRun {
 			continue
 		}
 		words := func(text, dst string) []string {
@@ -85,7 +85,7 @@ func TestInject(t *testing.T) {
 		for _, call := range injectedCalls {
 			for _, fault := range []string{"error=" + call.errno, "signal=SIGKILL"} {
 				most := 1
-				if *slow.LongRun {
+				if *slow.FullRun {
 					most = 5
 				}
 				for when := 1; when <= most; when++ {

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if *slow.LongRun {
+	if *slow.FullRun {
 		os.Exit(m.Run())
 	}
 	os.Exit(ramdisk.Main(m))

@@ -70,7 +70,7 @@ func sparseCheckpoint(t *testing.T, dir string, layers int) (size int64) {
 	return size
 }
 
-// TestLargePlan plans the conversion of a checkpoint of 100 GB, with -long of more than a
+// TestLargePlan plans the conversion of a checkpoint of 100 GB, with -full of more than a
 // terabyte, in seconds and less than a gigabyte.
 func TestLargePlan(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "src")
@@ -78,7 +78,7 @@ func TestLargePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	layers, seconds, memory := 4, 10.0, int64(200e6)
-	if *slow.LongRun {
+	if *slow.FullRun {
 		layers, seconds, memory = 48, 60, 1e9
 	}
 	size := sparseCheckpoint(t, src, layers)

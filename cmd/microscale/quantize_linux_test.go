@@ -66,10 +66,10 @@ func TestForceBusy(t *testing.T) {
 // TestMemory quantizes a checkpoint of two gigabytes and compares its peak resident
 // memory and time with those of cp. By hand:
 //
-//	go test ./cmd/microscale -run TestMemory -long -v -timeout 30m
+//	go test ./cmd/microscale -run TestMemory -full -v -timeout 30m
 func TestMemory(t *testing.T) {
-	if !*slow.LongRun {
-		t.Skip("without -long: this test writes 5 GB")
+	if !*slow.FullRun {
+		t.Skip("without -full: this test writes 5 GB")
 	}
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")

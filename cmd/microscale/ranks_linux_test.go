@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // launchers are the commands that start processes of an MPI job.
@@ -275,6 +277,7 @@ func ranksOf(argument string) (pids []int) {
 // TestTrainRankFaults kills (-9) or stops one of four processes during a run with a distributed
 // optimizer. The whole job ends within 10 s, and resumes from the last checkpoint with two ranks.
 func TestTrainRankFaults(t *testing.T) {
+	slow.Long(t, "it kills ranks of training again and again")
 	status, stdout, stderr := execute("", rankedRun("mxfp8", filepath.Join(t.TempDir(), "out"), "--fp8-param", "--steps", "30")...)
 	if status != exitDone {
 		t.Fatal(stderr)

@@ -112,6 +112,7 @@ func anchors(t *testing.T, path string) (list []string) {
 // of MiniLM; interop runs that example on the model, and that of SmolLM2. It skips examples on the hub, whose results no other
 // example needs, and of serve, which does not end. With -short, training is shorter.
 func TestReadmeSequence(t *testing.T) {
+	slow.Long(t, "it runs the commands of the README, which take a minute")
 	if testing.Short() {
 		t.Skip("-short: this test runs every example")
 	}
@@ -142,7 +143,7 @@ func TestReadmeSequence(t *testing.T) {
 			continue
 		}
 		ran = append(ran, line)
-		if !*slow.LongRun {
+		if !*slow.FullRun {
 			line = steps.ReplaceAllString(line, "--steps 3")
 		}
 		arguments := words.FindAllString(line, -1)

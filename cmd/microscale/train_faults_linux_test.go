@@ -100,8 +100,9 @@ func TestTrainKills(t *testing.T) {
 // TestTrainFaults makes operations of a run on its directory fail (EIO), or kills the
 // run at them, with strace. A failed run must print one line, and the same command with
 // --resume must produce the model of an uninterrupted run. It injects every
-// thirteenth operation of each kind, with -long every one, as the nightly workflow does.
+// thirteenth operation of each kind, with -full every one, as the nightly workflow does.
 func TestTrainFaults(t *testing.T) {
+	slow.Long(t, "it kills training again and again")
 	if flag.NArg() > 0 {
 		runtime.LockOSThread() // strace counts the operations of each thread
 		os.Exit(run(flag.Args(), os.Stdin, os.Stdout, os.Stderr))
@@ -153,7 +154,7 @@ func TestTrainFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	stride, offset := 13, 0
-	if *slow.LongRun {
+	if *slow.FullRun {
 		stride = 1
 	}
 	tried := 0

@@ -24,7 +24,7 @@ func TestVerifyJSON(t *testing.T) {
 	if status := document(t, &doc, "verify", src, dst); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}
-	if got := slices.Sorted(maps.Keys(doc)); !slices.Equal(got, []string{"blocks", "compared", "not_compared", "ok", "problems", "tensors"}) || doc["ok"] != true {
+	if got := slices.Sorted(maps.Keys(doc)); !slices.Equal(got, []string{"blocks", "compared", "not_compared", "notes", "ok", "problems", "tensors"}) || doc["ok"] != true {
 		t.Errorf("the document has %q, ok is %v", got, doc["ok"])
 	}
 	if problems, ok := doc["problems"].([]any); !ok || len(problems) != 0 {

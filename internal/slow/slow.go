@@ -8,8 +8,12 @@ import (
 	"testing"
 )
 
-// LongRun is the flag -long of the tests of every package that imports this one.
-var LongRun = flag.Bool("long", false, "run the tests that take minutes or gigabytes, too, and those that sample in full")
+// The flags of the tests of every package that imports this one. FullRun asks for what takes minutes to hours:
+// all values where other runs take a sample, every fault, gigabytes on the disk.
+var (
+	longRun = flag.Bool("long", false, "run the tests that take more than a few seconds, too")
+	FullRun = flag.Bool("full", false, "as -long, and take no samples: all values, every fault, gigabytes on the disk")
+)
 
 // Reasons that several tests share.
 const (
@@ -22,7 +26,7 @@ const (
 // Long leaves a test to runs with -long, which .ci/run adds for the tests that have this mark.
 func Long(t testing.TB, why string) {
 	t.Helper()
-	if !*LongRun {
+	if !*longRun && !*FullRun {
 		t.Skip("without -long: " + why)
 	}
 }

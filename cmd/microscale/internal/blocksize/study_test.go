@@ -42,11 +42,12 @@ var references = []struct {
 }
 
 // TestReferences measures cases on the references' data, which agree to a hundredth of a
-// decibel: all with -long, else three; two distributions with -short.
+// decibel: all with -full, else three; two distributions with -short.
 func TestReferences(t *testing.T) {
+	slow.Long(t, "it measures every format over many values")
 	for i, tc := range references {
 		switch {
-		case *slow.LongRun:
+		case *slow.FullRun:
 		case i != 1 && tc.block != 16 && (tc.format.Name != quant.MXFP4.Name || tc.block != 128):
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 const chatML = `{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
@@ -115,6 +117,7 @@ var runaways = map[string]string{
 
 // TestRunaways checks that each ends with one clear line, and that the process goes on.
 func TestRunaways(t *testing.T) {
+	slow.Long(t, "it waits for limits of time and memory")
 	for name, template := range runaways {
 		t.Run(name, func(t *testing.T) {
 			j := job{Template: template, Messages: []Message{{Role: "user", Content: "x"}}}

@@ -58,7 +58,7 @@ func grouped(results []verify.Tensor, each bool) []*group {
 func foldRounded(groups []*group) (blocks, rounded []*group) {
 	for _, g := range groups {
 		format := g.members[0].Format
-		if f, err := quant.Lookup(format); err == nil && f.Scaled() {
+		if f, err := quant.Lookup(format); err == nil && f.Scaled() || g.noLoss() { // without loss: NaN or Inf
 			blocks = append(blocks, g)
 		} else if i := slices.IndexFunc(rounded, func(r *group) bool { return r.members[0].Format == format }); i >= 0 {
 			rounded[i].members = append(rounded[i].members, g.members...)
