@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -92,6 +93,7 @@ func bitsTorch(requirements ...string) func(t *testing.T) string {
 // TestBits quantizes random and adversarial blocks with other libraries and with the profiles
 // named after them, and compares codes and scales.
 func TestBits(t *testing.T) {
+	slow.Long(t, "it compares blocks in every format with several libraries")
 	for _, l := range libraries {
 		t.Run("library="+l.name, func(t *testing.T) {
 			p, err := profile.Lookup(l.profile)

@@ -16,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -51,6 +52,7 @@ func requireLoss(t *testing.T, d evaluation.Document, nll float64, scored int) {
 // TestEvaluation compares the loss of SmolLM2 at all positions with that of transformers in F32. One
 // layer in memory at a time gives the same bits. TestSmolLM2Formats compares that of another method.
 func TestEvaluation(t *testing.T) {
+	slow.Long(t, "it evaluates a real model by several methods")
 	e := newEvaluation(t, "all")
 	d := runEvaluation(t, e)
 	requireLoss(t, d, 2.882594, 2044)
@@ -151,6 +153,7 @@ func quantizeTo(t *testing.T, src, dst string, f quant.Format) {
 // TestSmolLM2Formats evaluates SmolLM2 in every format, and compares the table of docs/results.md and
 // the output of eval in README.md with the result.
 func TestSmolLM2Formats(t *testing.T) {
+	slow.Long(t, "it evaluates a real model in every format")
 	e := newEvaluation(t, "llama.cpp")
 	for _, f := range quant.Formats() {
 		if f.Scaled() {

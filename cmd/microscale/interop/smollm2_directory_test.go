@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/generation"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -60,6 +61,7 @@ func textOf(t *testing.T, path string) generation.Text {
 // TestSmolLM2Requantized quantizes the GGUF file to directories, and runs, evaluates and times each. The
 // first is in README.md.
 func TestSmolLM2Requantized(t *testing.T) {
+	slow.Long(t, "it quantizes and runs a real model in several formats")
 	program, dir, name := build(t), t.TempDir(), filepath.Base(smollm2(t))
 	if err := os.Symlink(smollm2(t), filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)
