@@ -102,11 +102,11 @@ func TestTrainKills(t *testing.T) {
 // --resume must produce the model of an uninterrupted run. It injects every
 // thirteenth operation of each kind, with -full every one, as the nightly workflow does.
 func TestTrainFaults(t *testing.T) {
-	slow.Long(t, "it kills training again and again")
 	if flag.NArg() > 0 {
 		runtime.LockOSThread() // strace counts the operations of each thread
 		os.Exit(run(flag.Args(), os.Stdin, os.Stdout, os.Stderr))
 	}
+	slow.Long(t, "it kills training again and again")
 	if testing.Short() {
 		t.Skip("-short: this test starts processes")
 	}

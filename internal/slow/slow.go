@@ -1,5 +1,5 @@
-// Package slow leaves tests out where they add too little for their time, and says why. A mark is the
-// first line of a test, which .ci/run relies on for Long. Only tests import it.
+// Package slow leaves tests out where they add too little for their time, and says why. A test calls it first,
+// and .ci/run finds the calls of Long. Only tests import it.
 package slow
 
 import (
