@@ -1,9 +1,6 @@
 package calibration
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "encoding/binary"
 
 // upper returns the upper triangle of an n×n matrix, row after row.
 func upper(h []float64, n int) []float64 {
@@ -16,18 +13,15 @@ func upper(h []float64, n int) []float64 {
 
 // scaled returns values times scale as the bytes of float32.
 func scaled(values []float64, scale float64) []byte {
-	out := make([]byte, 0, 4*len(values))
-	for _, v := range values {
-		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v*scale)))
+	out := make([]float32, len(values))
+	for i, v := range values {
+		out[i] = float32(v * scale)
 	}
-	return out
+	return floatBytes(out)
 }
 
 // floatBytes returns the bytes of float32 values.
 func floatBytes(values []float32) []byte {
-	out := make([]byte, 0, 4*len(values))
-	for _, v := range values {
-		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
-	}
+	out, _ := binary.Append(nil, binary.LittleEndian, values) // never fails
 	return out
 }

@@ -2,7 +2,6 @@ package calibration
 
 import (
 	"fmt"
-	"slices"
 
 	"gonum.org/v1/gonum/blas/blas32"
 
@@ -63,6 +62,6 @@ func (f *Factor) round(r *quant.Rounder, x tensor.Dense, from, to int) {
 		}
 	}
 	for i, c := range codes {
-		r.SetRow(from+i, slices.Clip(c))
+		r.SetRow(from+i, c)
 	}
 }

@@ -70,12 +70,12 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, config, key, value, tensors string) {
 		specs, ok := parseTensors(tensors)
 		if !ok {
-			t.Skip()
+			t.Skip("no tensors, or too many")
 		}
 		writeFuzzed(t, dir, config, map[string]string{key: value}, specs)
 		source, err := hf.Open(dir)
 		if err != nil {
-			t.Skip()
+			t.Skip("no checkpoint: ", err)
 		}
 		defer source.Close()
 		m := Read(source)
@@ -101,7 +101,7 @@ func writeFuzzed(t *testing.T, dir, config string, metadata map[string]string, s
 	delete(metadata, "")
 	l, err := safetensors.NewLayout(specs, metadata)
 	if err != nil {
-		t.Skip()
+		t.Skip("no file has these tensors: ", err)
 	}
 	path := filepath.Join(dir, safetensors.ShardName(1, 1))
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the input before

@@ -57,7 +57,7 @@ func (t *Text) guessStops() {
 	var names []string
 	for _, id := range t.Tokenizer.GuessEnds() {
 		t.addStops(int32(id))
-		name, _ := t.Tokenizer.Token(id) // a token of its own
+		name, _ := t.Tokenizer.Token(id) // a separate token
 		names = append(names, name)
 	}
 	if len(names) > 0 {

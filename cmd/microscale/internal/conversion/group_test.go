@@ -10,7 +10,7 @@ import (
 )
 
 // TestFoldRounded: what is rounded beside blocks is one row of the footer; with each, or without blocks,
-// it has rows of its own.
+// it has separate rows.
 func TestFoldRounded(t *testing.T) {
 	result := func(name, format string, rows int, sqnr float64) verify.Tensor {
 		return verify.Tensor{Name: name, Format: format, Rows: rows, Cols: 8, Result: measure.Result{Elements: int64(rows) * 8, SQNR: sqnr}}
