@@ -105,7 +105,7 @@ func quantize(src, dst string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d %s weight, %s %d of %d bytes, verified: %v\n", plan.Count("quantize"), plan.Convention, last.Stage, last.Done, last.Total, report.OK())
+	fmt.Printf("%d %s weight, %s %d of %d bytes, verified: %v\n", plan.Count(convert.Quantize), plan.Convention, last.Stage, last.Done, last.Total, report.OK())
 	if _, err := convert.PlanQuantize(context.Background(), written, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); !errors.Is(err, convert.ErrQuantized) {
 		return fmt.Errorf("quantized source: got %v", err)
 	}

@@ -155,14 +155,14 @@ func (c *Calibration) unused(used map[string]bool) error {
 func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 	var weights []string
 	for _, d := range p.decisions {
-		if d.action == quantized {
+		if d.action == Quantize {
 			weights = append(weights, d.Name)
 		}
 	}
 	amaxes := c.joinedInputs(p.source.Family(), weights, used)
 	var missing []string
 	for i, d := range p.decisions {
-		if d.action != quantized {
+		if d.action != Quantize {
 			continue
 		}
 		scale, ok := p.inputScale(c, amaxes, d.Name)
@@ -173,7 +173,7 @@ func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 		p.decisions[i].stored = append(d.stored, p.convention.StoredInput(p.Format, d.Name, scale))
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("calibration: the amax of the inputs of %s is missing (%d of %d modules)", missing[0], len(missing), p.count(quantized))
+		return fmt.Errorf("calibration: the amax of the inputs of %s is missing (%d of %d modules)", missing[0], len(missing), p.Count(Quantize))
 	}
 	return nil
 }
@@ -235,7 +235,7 @@ var cacheModules = regexp.MustCompile(`(^|\.)(k|v)_proj\.weight$`)
 func (p *Plan) calibrateCache(c *Calibration, used map[string]bool) error {
 	for i, d := range p.decisions {
 		found := cacheModules.FindStringSubmatch(d.Name)
-		if found == nil || d.reason != "" && d.reason != excluded {
+		if found == nil || d.reason.Cause != NoCause && d.reason.Cause != ByUser {
 			continue
 		}
 		amaxes := c.Key

@@ -137,7 +137,7 @@ func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (plan 
 			}
 			continue
 		}
-		rejected, experts, quantized := plan.left(o.rejected)
+		rejected, experts, quantized := plan.left()
 		switch {
 		case rejected.bytes+experts.bytes <= quantized:
 		case cause.Text != "":
@@ -162,7 +162,7 @@ func (p *Plan) reject(c client.Client, problems []checkpoint.Problem, rejected r
 	}
 	n := len(rejected)
 	for _, d := range p.decisions {
-		if matrix, _ := p.source.Family().Joined(d.Name); d.action == quantized && matrices[matrix] {
+		if matrix, _ := p.source.Family().Joined(d.Name); d.action == Quantize && matrices[matrix] {
 			rejected[d.Name] = fmt.Sprintf("%s cannot read it in %s", c, p.Format)
 		}
 	}
@@ -186,12 +186,12 @@ func (s *stays) add(d *decision) {
 
 // left returns the rejected weights, the experts in one tensor that stay unquantized for another reason than
 // a choice of the user, and the bytes of the quantized weights in the source.
-func (p *Plan) left(rejected rejections) (byClient, experts stays, bytes int64) {
+func (p *Plan) left() (byClient, experts stays, bytes int64) {
 	for i := range p.decisions {
 		switch d := &p.decisions[i]; {
-		case d.action == quantized:
+		case d.action == Quantize:
 			bytes += d.StoredBytes()
-		case rejected.of(d.Weight) != "":
+		case d.reason.Cause == ByClient:
 			byClient.add(d)
 		case d.leftExperts():
 			experts.add(d)
@@ -203,7 +203,7 @@ func (p *Plan) left(rejected rejections) (byClient, experts stays, bytes int64) 
 // leftExperts reports whether the weight holds the experts of a layer, and is not quantized although nobody
 // excluded it.
 func (d *decision) leftExperts() bool {
-	return d.ExpertModules() != nil && d.reason != "" && d.reason != excluded
+	return d.ExpertModules() != nil && d.reason.Cause != NoCause && d.reason.Cause != ByUser
 }
 
 // adviceExperts returns how the experts in the weight can be quantized.

@@ -166,7 +166,7 @@ func TestForClient(t *testing.T) {
 		}
 		left := map[string]bool{}
 		for _, d := range plan.decisions {
-			if strings.HasPrefix(d.reason, tc.client+" cannot read it in") {
+			if d.reason.Cause == ByClient {
 				left[d.Name] = true
 			}
 		}

@@ -80,8 +80,8 @@ func TestRoundTrip(t *testing.T) {
 				plan, results := quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c.Name, Calibration: needed(c, f)}, RunOptions{})
 				dst := openModel(t, dir)
 				report := compare(t, src, dst)
-				if dst.Quantized() != plan.count(quantized) {
-					t.Errorf("%d weights are quantized, %d were planned", dst.Quantized(), plan.count(quantized))
+				if dst.Quantized() != plan.Count(Quantize) {
+					t.Errorf("%d weights are quantized, %d were planned", dst.Quantized(), plan.Count(Quantize))
 				}
 				sameReport(t, report.Tensors, results)
 

@@ -32,10 +32,10 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 	for _, w := range m.Weights {
 		d := decision{Weight: w}
 		if w.Quantized() || w.Decoded() {
-			d.action = decoded
+			d.action = Decode
 			d.stored = []checkpoint.Stored{{Spec: w.DenseSpec(dtype)}}
 		} else if w.Rearranged() {
-			d.action, d.stored = decoded, []checkpoint.Stored{{Spec: w.DenseSpec(w.Dtype)}}
+			d.action, d.stored = Decode, []checkpoint.Stored{{Spec: w.DenseSpec(w.Dtype)}}
 		} else if isCacheScale(w) {
 			continue
 		}

@@ -34,10 +34,10 @@ func (p *Plan) placeholder(tensors int, mine func(d decision) bool) string {
 
 // computed reports whether the stored bytes differ from the source's, so that the record has
 // checksums of both.
-func (d decision) computed() bool { return d.action == quantized || d.action == decoded }
+func (d decision) computed() bool { return d.action == Quantize || d.action == Decode }
 
 // readsBF16 reports whether readTile returns the values of the weight as BF16.
-func (d decision) readsBF16() bool { return d.action == quantized && d.HasRowsBF16() }
+func (d decision) readsBF16() bool { return d.action == Quantize && d.HasRowsBF16() }
 
 // startSums starts the checksums of the batch.
 func (b *batch) startSums() {

@@ -48,7 +48,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(plan.Count("quantize"), "weights in", plan.Format, "as", plan.Convention, plan.Scheme)
+	fmt.Println(plan.Count(convert.Quantize), "weights in", plan.Format, "as", plan.Convention, plan.Scheme)
 	for _, d := range plan.Decisions()[:3] {
 		fmt.Printf("  %s %s: %d → %d bytes %q\n", d.Action, d.Name, d.SourceBytes, d.Bytes, d.Reason)
 	}
@@ -100,7 +100,7 @@ func ExampleMerge() {
 		if _, err := part.Run(context.Background(), dst, convert.RunOptions{}); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println("worker", worker, "quantized", part.Count("quantize"), "weights")
+		fmt.Println("worker", worker, "quantized", part.Count(convert.Quantize), "weights")
 		source.Close()
 	}
 	result, err := convert.Merge(context.Background(), dst, convert.RunOptions{})
@@ -129,7 +129,7 @@ func ExamplePlanRelabel() {
 		if _, err := p.Run(context.Background(), at(dst), convert.RunOptions{}); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s → %s: %d relabeled, %d decoded\n", src, dst, p.Count("relabel"), p.Count("decode"))
+		fmt.Printf("%s → %s: %d relabeled, %d decoded\n", src, dst, p.Count(convert.Relabel), p.Count(convert.Decode))
 	}
 	plan("model", func(path string) (*convert.Plan, error) {
 		source, err := convert.Open(path)

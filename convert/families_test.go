@@ -151,12 +151,12 @@ func TestFamilies(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, d := range plan.decisions {
-				if reason, ok := want[d.Weight.Name]; !ok || d.reason != reason || (d.action == quantized) != (reason == "") {
+				if reason, ok := want[d.Weight.Name]; !ok || d.reason.Detail != reason || (d.action == Quantize) != (reason == "") {
 					t.Errorf("%s stays because of %q, want %q", d.Weight.Name, d.reason, reason)
 				}
 				delete(want, d.Weight.Name)
-				if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && plan.convention.Ignored(plan.Ignore)(module) != (d.reason != "") {
-					t.Errorf("that %s is on the ignore list is %v", module, d.reason == "")
+				if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && plan.convention.Ignored(plan.Ignore)(module) != (d.reason.Cause != NoCause) {
+					t.Errorf("that %s is on the ignore list is %v", module, d.reason.Cause == NoCause)
 				}
 			}
 			for name := range want {
@@ -166,7 +166,7 @@ func TestFamilies(t *testing.T) {
 				shared := map[string]bool{}
 				for end := range strings.FieldsSeq(group) {
 					i := slices.IndexFunc(plan.decisions, func(d decision) bool {
-						return strings.HasSuffix(d.Weight.Name, "."+end+".weight") && d.action == quantized
+						return strings.HasSuffix(d.Weight.Name, "."+end+".weight") && d.action == Quantize
 					})
 					if i < 0 {
 						t.Fatalf("%s is not quantized", end)
@@ -346,8 +346,8 @@ func TestGPTOSS(t *testing.T) {
 	q := quant.Quantizer{Format: quant.MXFP4}
 	dst := filepath.Join(t.TempDir(), "out")
 	plan, _ := quantize(t, src, dst, QuantizeOptions{Quantizer: q}, RunOptions{})
-	if plan.convention.Name != "gpt-oss" || plan.count(quantized) != 2 {
-		t.Fatalf("%d weights are quantized in %s", plan.count(quantized), plan.convention)
+	if plan.convention.Name != "gpt-oss" || plan.Count(Quantize) != 2 {
+		t.Fatalf("%d weights are quantized in %s", plan.Count(Quantize), plan.convention)
 	}
 	got := openModel(t, dst)
 	compare(t, src, got)

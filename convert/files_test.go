@@ -262,9 +262,9 @@ func TestSelection(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range plan.decisions {
-			if d.action == quantized {
+			if d.action == Quantize {
 				names = append(names, d.Weight.Name)
-			} else if d.reason == "" {
+			} else if d.reason.Cause == NoCause {
 				t.Errorf("%s stays without a reason", d.Weight.Name)
 			}
 		}
@@ -313,7 +313,7 @@ func TestSelection(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(plan.decisions, func(d decision) bool { return d.Weight.Name == "transformer.wte.weight" })
-	if got := plan.decisions[i].reason; got != "embedding: compressed-tensors supports linear modules only" {
+	if got, want := plan.decisions[i].reason, (Reason{ByConvention, "embedding: compressed-tensors supports linear modules only"}); got != want {
 		t.Errorf("an included embedding stays because of %q", got)
 	}
 	if got := fmt.Sprint(plan.Notes); !strings.Contains(got, "1 included weights are not quantized, the first transformer.wte.weight: embedding: ") {
@@ -385,8 +385,8 @@ func TestSingleFile(t *testing.T) {
 				}
 				got := openModel(t, dst)
 				report := compare(t, src, got)
-				if got.Convention != plan.convention || got.Quantized() != plan.count(quantized) {
-					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.count(quantized), plan.convention)
+				if got.Convention != plan.convention || got.Quantized() != plan.Count(Quantize) {
+					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.Count(Quantize), plan.convention)
 				}
 				if _, err := PlanQuantize(t.Context(), got.Source, o); err == nil || !strings.Contains(err.Error(), "already quantized") {
 					t.Errorf("it can be quantized again: %v", err)

@@ -100,7 +100,7 @@ func (p *Plan) larger() (note string, why *decision) {
 	for i, d := range p.decisions {
 		before += d.StoredBytes()
 		after += d.bytes()
-		if d.action == decoded && d.Quantized() && d.reason != excluded {
+		if d.action == Decode && d.Quantized() && d.reason.Cause != ByUser {
 			values += d.bytes() - d.StoredBytes()
 			n++
 			if why == nil {
@@ -128,7 +128,7 @@ func (p *Plan) admitLarger(s selection, asked bool) error {
 	}
 	p.Notes = slices.Insert(p.Notes, 0, note)
 	plain := checkpoint.Plain()
-	if why == nil || asked || s.reason(why.Weight, p.Format, plain) != "" {
+	if why == nil || asked || s.reason(why.Weight, p.Format, plain).Cause != NoCause {
 		return nil
 	}
 	return fmt.Errorf("%s: %s: convention %s stores them in %s; or choose convention %s explicitly to accept it", p.source.Source.Path, note, plain, p.Format, p.convention)

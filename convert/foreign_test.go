@@ -57,7 +57,7 @@ func TestAdapterWithin(t *testing.T) {
 		{module + ".base_layer.weight", safetensors.BF16, 1, []int64{64, 64}}, {module + ".lora_A.speech.weight", safetensors.BF16, 1, []int64{32, 64}},
 	}}, `{"model_type": "phi4mm"}`))
 	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
-	if err != nil || plan.count(quantized) != 1 || plan.decisions[1].reason != "adapter" {
+	if err != nil || plan.Count(Quantize) != 1 || plan.decisions[1].reason != (Reason{ByRole, "adapter"}) {
 		t.Errorf("%v, %+v", err, plan)
 	}
 }
@@ -89,7 +89,7 @@ func TestLarger(t *testing.T) {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 	o.Convention = "plain"
-	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || plan.count(quantized) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
+	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || plan.Count(Quantize) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 
@@ -195,7 +195,7 @@ func TestGGUFDecoded(t *testing.T) {
 		t.Error("dequantize writes other values than the file has")
 	}
 	plan, err := PlanDequantize(t.Context(), c, safetensors.BF16)
-	if err != nil || plan.Count("decode") != 1 {
+	if err != nil || plan.Count(Decode) != 1 {
 		t.Errorf("dequantize to BF16: error %v, plan %+v", err, plan)
 	}
 	again, err := quant.Quantizer{Format: quant.MXFP8}.Rowwise(tensor.Of(4, 256, want), quant.With{})

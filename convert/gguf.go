@@ -92,8 +92,8 @@ func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, 
 				if d.reason = s.reason(w, f, p.convention); left {
 					d.reason = excluded
 				}
-				if d.reason == "" {
-					d.action, d.stored = quantized, p.convention.Stored(f, w.Name, w.Shape)
+				if d.reason.Cause == NoCause {
+					d.action, d.stored = Quantize, p.convention.Stored(f, w.Name, w.Shape)
 				}
 			}
 			if err := p.place(d); err != nil {
@@ -216,7 +216,7 @@ func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 	}
 	d.stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: safetensors.Spec{Dtype: dtype, Shape: w.Shape}}}
 	if dtype != w.Dtype || at.Add != 0 || w.Rearranged() {
-		d.action, d.add = decoded, at.Add
+		d.action, d.add = Decode, at.Add
 	}
 	return ggml, nil
 }

@@ -19,7 +19,7 @@ import (
 // A record is one line of the journal, which says how far a run is, so that the next run can
 // resume there. The journal is append-only:
 //
-//	1f3a90bc {"begin":{"version":4,"plan":"…","source":[…]}}
+//	1f3a90bc {"begin":{"version":5,"plan":"…","source":[…]}}
 //	77c0de42 {"amax":{"weight":12,"bits":1065353216}}
 //	0b5af113 {"done":{"weight":0,"row":4096,"col":0,"sums":"…","name":"…"}}
 //	90d1f2a6 {"carried":"tokenizer.json","checksum":12345}
@@ -77,7 +77,7 @@ func (d *doneTiles) tile() checkpoint.Tile {
 }
 
 // journalVersion is incremented when journals of the earlier version cannot be resumed.
-const journalVersion = 4
+const journalVersion = 5
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -17,12 +17,12 @@ func (p *Plan) planned() *checkpoint.Model {
 	for _, d := range p.decisions {
 		w := &checkpoint.Weight{Name: d.Name, Shape: d.Shape, Dtype: d.Dtype}
 		switch {
-		case d.action == quantized:
+		case d.action == Quantize:
 			w.Format = p.Format
 			if p.Quantizer.Arithmetic.FixesGlobal() {
 				w.Global = 1
 			}
-		case d.action == relabeled && d.Quantized():
+		case d.action == Relabel && d.Quantized():
 			w.Format, w.Global = d.Format, d.Global
 		}
 		weights = append(weights, w)

@@ -67,7 +67,7 @@ func TestIgnoredCodes(t *testing.T) {
 	if len(damaged.Problems) != 1 || !damaged.Problems[0].Misread || !strings.HasPrefix(damaged.Problems[0].String(), want) {
 		t.Errorf("problems %v", damaged.Problems)
 	}
-	if plan, err := PlanDequantize(t.Context(), damaged.Source, safetensors.F32); err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], want) || plan.count(decoded) != 2 {
+	if plan, err := PlanDequantize(t.Context(), damaged.Source, safetensors.F32); err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], want) || plan.Count(Decode) != 2 {
 		t.Errorf("%v: %+v", err, plan)
 	}
 	mended := filepath.Join(t.TempDir(), "mended")

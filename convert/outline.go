@@ -16,9 +16,9 @@ import (
 type Decision struct {
 	Name        string
 	Shape       []int64
-	Action      string // "copy", "quantize", "decode" or "relabel"
+	Action      Action
 	Format      string // in the result: a block format, or a dtype in lower case
-	Reason      string // why the weight is not quantized; "" if it is
+	Reason      Reason
 	File        string // of the result
 	SourceBytes int64  // in the source, with scales
 	Bytes       int64  // in the result, with scales
@@ -34,7 +34,7 @@ func (p *Plan) Decisions() []Decision {
 	layouts := p.layouts()
 	all := make([]Decision, 0, len(p.decisions))
 	for _, d := range p.decisions {
-		one := Decision{Name: d.Name, Shape: d.Shape, Action: d.action.String(), Format: p.formatName(d), Reason: d.reason,
+		one := Decision{Name: d.Name, Shape: d.Shape, Action: d.action, Format: p.formatName(d), Reason: d.reason,
 			File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
 		for _, s := range d.stored {
 			offset, _ := layouts[d.file].Offset(s.Name)
@@ -59,19 +59,19 @@ func (p *Plan) layouts() map[string]*safetensors.Layout {
 // case.
 func (p *Plan) formatName(d decision) string {
 	switch d.action {
-	case quantized:
+	case Quantize:
 		return p.Format.Name
-	case decoded:
+	case Decode:
 		return strings.ToLower(d.stored[0].Dtype.String())
 	}
 	return d.FormatName()
 }
 
-// Count returns the number of weights of a [Decision.Action] that the run converts. The scales
-// of a KV cache are not counted.
-func (p *Plan) Count(action string) (n int) {
+// Count returns the number of weights of an action that the run converts. The scales of a KV cache are
+// not counted.
+func (p *Plan) Count(a Action) (n int) {
 	for i, d := range p.decisions {
-		if d.action.String() == action && p.mine(i) && (d.action != relabeled || d.Quantized()) {
+		if d.action == a && p.mine(i) && (a != Relabel || d.Quantized()) {
 			n++
 		}
 	}

@@ -214,13 +214,13 @@ func (r *run) doneRecord(t checkpoint.Tile) record {
 
 // sweeps reports whether the run needs the extremes of a weight.
 func (r *run) sweeps(decision int) bool {
-	return r.groups != nil && r.plan.decisions[decision].action == quantized && r.groups[r.plan.group(decision)] != nil
+	return r.groups != nil && r.plan.decisions[decision].action == Quantize && r.groups[r.plan.group(decision)] != nil
 }
 
 // tiling returns the tiles of a weight. A copy is a flat sequence of bytes.
 func (r *run) tiling(decision int) checkpoint.Tiling {
 	d := r.plan.decisions[decision]
-	if d.action == copied {
+	if d.action == Copy {
 		return d.Flat()
 	}
 	t := d.Tiling(d.Format, r.plan.formatOf(d))

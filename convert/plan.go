@@ -52,24 +52,24 @@ func read(ctx context.Context, source *hf.Checkpoint) (*checkpoint.Model, error)
 	return m, m.CompareHead(ctx)
 }
 
-// An action is what a run does with a weight.
-type action uint8
+// An Action is what a run does with a weight.
+type Action uint8
 
 const (
-	copied    action = iota // copy its bytes
-	quantized               // write codes and scales
-	decoded                 // write values of a floating-point dtype
-	relabeled               // write its codes and scales in another convention
+	Copy     Action = iota // copy its bytes
+	Quantize               // write codes and scales
+	Decode                 // write values of a floating-point dtype
+	Relabel                // write its codes and scales in another convention
 )
 
-// String returns the name in [Decision.Action].
-func (a action) String() string { return [...]string{"copy", "quantize", "decode", "relabel"}[a] }
+// String returns the name, such as "quantize".
+func (a Action) String() string { return [...]string{"copy", "quantize", "decode", "relabel"}[a] }
 
 // A decision is the plan for one weight.
 type decision struct {
 	*checkpoint.Weight
-	action action
-	reason string // why the weight is not quantized
+	action Action
+	reason Reason
 	file   string // of the result
 	stored []checkpoint.Stored
 
@@ -156,7 +156,7 @@ func newPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantiz
 func (p *Plan) add(d decision) {
 	first, _ := d.Part(checkpoint.Codes)
 	d.file = p.fileOf(first.Shard)
-	if d.action == copied {
+	if d.action == Copy {
 		d.stored = append([]checkpoint.Stored{{Spec: safetensors.Spec{Name: d.Name, Dtype: d.Dtype, Shape: first.Shape}}}, d.stored...)
 	}
 	p.decisions = append(p.decisions, d)
@@ -168,7 +168,7 @@ func (p *Plan) ignoreList() []string {
 	for _, d := range p.decisions {
 		module, ok := strings.CutSuffix(d.Name, ".weight")
 		switch {
-		case d.action == quantized || d.action == relabeled:
+		case d.action == Quantize || d.action == Relabel:
 			coded = append(coded, module)
 		case ok && len(d.Shape) == 2:
 			listed = append(listed, module)
@@ -191,20 +191,10 @@ func (p *Plan) fileOf(s hf.Shard) string {
 // formatOf returns the format in which the result stores a quantized weight. A source may mix formats, which
 // relabeled weights keep.
 func (p *Plan) formatOf(d decision) quant.Format {
-	if d.action == relabeled && d.Quantized() {
+	if d.action == Relabel && d.Quantized() {
 		return d.Weight.Format
 	}
 	return p.Format
-}
-
-// count returns the number of weights of an action that the run converts.
-func (p *Plan) count(a action) (n int) {
-	for i, d := range p.decisions {
-		if d.action == a && p.mine(i) {
-			n++
-		}
-	}
-	return n
 }
 
 // search returns the search by which scales were found: that of the plan, or that of the
@@ -213,7 +203,7 @@ func (p *Plan) search() string {
 	switch {
 	case p.Quantizer.Search != quant.NoSearch:
 		return p.Quantizer.Search.String()
-	case p.count(relabeled) > 0:
+	case p.Count(Relabel) > 0:
 		return p.source.ScaleSearch()
 	}
 	return ""
@@ -294,7 +284,7 @@ func (p *Plan) layout(added map[string]string) error {
 			if d.metadata[0] != "" {
 				metadata[d.metadata[0]] = d.metadata[1]
 			}
-			if d.action == quantized || d.action == relabeled {
+			if d.action == Quantize || d.action == Relabel {
 				if key, value, ok := p.convention.Metadata(p.formatOf(d), d.Name, d.Shape, d.Dtype); ok {
 					metadata[key] = value
 				}
@@ -336,7 +326,7 @@ func (p *Plan) configure(edit func(config []byte) ([]byte, error)) error {
 func (p *Plan) reasons() string {
 	count := map[string]int{}
 	for _, d := range p.decisions {
-		count[d.reason]++
+		count[d.reason.Detail]++
 	}
 	reasons := byCount(count)
 	for i, reason := range reasons {

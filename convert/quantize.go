@@ -101,7 +101,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := p.quantizesAny(); err != nil {
 		return nil, err
 	}
-	p.noteExperts(o.rejected)
+	p.noteExperts()
 	p.noteIncluded(o.Include)
 	if err := p.admitLarger(s, o.Convention != ""); err != nil {
 		return nil, err
@@ -156,37 +156,41 @@ func (p *Plan) decide(s selection) {
 		if p.source.Convention != nil && isCacheScale(w) {
 			continue // of the activations of the source's quantization
 		}
-		for _, part := range p.parts(w, s) {
-			d := decision{Weight: part, reason: s.reason(part, p.Format, p.convention)}
+		for _, d := range p.parts(w, s) {
 			switch {
-			case d.reason == "":
-				d.action, d.stored = quantized, p.convention.Stored(p.Format, part.Name, part.Shape)
-			case part.Rearranged(), part.Quantized(): // its bytes are not those of the result
-				d.action, d.stored = decoded, []checkpoint.Stored{{Spec: part.DenseSpec(part.Dtype)}}
+			case d.reason.Cause == NoCause:
+				d.action, d.stored = Quantize, p.convention.Stored(p.Format, d.Name, d.Shape)
+			case d.Rearranged(), d.Quantized(): // its bytes are not those of the result
+				d.action, d.stored = Decode, []checkpoint.Stored{{Spec: d.DenseSpec(d.Dtype)}}
 			}
 			p.add(d)
 		}
 	}
 }
 
-// parts splits w into single experts if it holds all experts of a layer and the convention stores
-// each separately. Otherwise it returns w alone.
-func (p *Plan) parts(w *checkpoint.Weight, s selection) []*checkpoint.Weight {
-	whole := []*checkpoint.Weight{w}
-	if s.reason(w, p.Format, p.convention) == "" || !p.convention.LinearOnly() || w.Quantized() || w.ExpertsBiased() || matches(s.exclude, w.Name) {
-		return whole
+// parts returns why w is not quantized. If w holds all experts of a layer, the convention stores each
+// separately and some can be quantized, parts returns it for each expert.
+func (p *Plan) parts(w *checkpoint.Weight, s selection) []decision {
+	asked := func(w *checkpoint.Weight) decision {
+		return decision{Weight: w, reason: s.reason(w, p.Format, p.convention)}
 	}
-	split := w.Split()
-	if !slices.ContainsFunc(split, func(e *checkpoint.Weight) bool { return s.reason(e, p.Format, p.convention) == "" }) {
-		return whole
+	whole := asked(w)
+	if whole.reason.Cause != NoCause && p.convention.LinearOnly() && !w.Quantized() && !w.ExpertsBiased() && !matches(s.exclude, w.Name) {
+		var experts []decision
+		for _, e := range w.Split() {
+			experts = append(experts, asked(e))
+		}
+		if slices.ContainsFunc(experts, func(d decision) bool { return d.reason.Cause == NoCause }) {
+			return experts
+		}
 	}
-	return split
+	return []decision{whole}
 }
 
 // quantizesAny returns an error if no weight is quantized.
 func (p *Plan) quantizesAny() error {
 	switch path := p.source.Source.Path; {
-	case p.count(quantized) > 0:
+	case p.Count(Quantize) > 0:
 		return nil
 	case len(p.decisions) == 0:
 		return fmt.Errorf("%s: no tensors: name a checkpoint with weights", path)
@@ -200,7 +204,8 @@ func (p *Plan) noteIncluded(include []*regexp.Regexp) {
 	var first *decision
 	n := 0
 	for i, d := range p.decisions {
-		if d.reason == "" || d.reason == excluded || len(d.Shape) < 2 || d.ExpertModules() != nil || !matches(include, d.Name) {
+		switch {
+		case d.reason.Cause == NoCause, d.reason.Cause == ByUser, len(d.Shape) < 2, d.ExpertModules() != nil, !matches(include, d.Name):
 			continue
 		}
 		if n++; first == nil {
@@ -214,15 +219,15 @@ func (p *Plan) noteIncluded(include []*regexp.Regexp) {
 
 // noteExperts adds a note for each reason why experts in one tensor, which are most of a model, are not
 // quantized, and one if the layout of quantized ones is a guess. Those that the client rejects have a note already.
-func (p *Plan) noteExperts(rejected rejections) {
+func (p *Plan) noteExperts() {
 	all, guess := int64(0), ""
-	found, reasons := map[string]*stays{}, []string{}
+	found, reasons := map[Reason]*stays{}, []Reason{}
 	for i, d := range p.decisions {
 		all += d.StoredBytes()
 		switch {
-		case d.reason == "" && guess == "":
+		case d.reason.Cause == NoCause && guess == "":
 			guess = d.ExpertsGuess()
-		case d.leftExperts() && rejected.of(d.Weight) == "":
+		case d.leftExperts() && d.reason.Cause != ByClient:
 			if found[d.reason] == nil {
 				found[d.reason], reasons = &stays{}, append(reasons, d.reason)
 			}

@@ -187,7 +187,7 @@ func (p *Plan) relabelWeight(d *decision, calibration *Calibration, amaxes map[s
 		rounded := float32(scale)
 		input = &rounded
 	}
-	d.action = relabeled
+	d.action = Relabel
 	d.stored, d.metadata[0], d.metadata[1] = d.Relabeled(p.convention, input)
 	return nil
 }
@@ -215,7 +215,7 @@ func (p *Plan) renameCache(d *decision) error {
 	if !ok {
 		return fmt.Errorf("%s: convention %s stores no scales of a KV cache: nothing was written", d.Name, p.convention)
 	}
-	d.action, d.stored, p.kvCache = relabeled, []checkpoint.Stored{stored}, true
+	d.action, d.stored, p.kvCache = Relabel, []checkpoint.Stored{stored}, true
 	return nil
 }
 

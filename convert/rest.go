@@ -22,10 +22,10 @@ func (p *Plan) roundRest(o QuantizeOptions) {
 	rounded := 0
 	for i, d := range p.decisions {
 		_, dense := checkpoint.DenseFormat(d.Dtype)
-		if d.action == quantized || !dense || d.Weight.Quantized() || d.Dtype == safetensors.BF16 || model == safetensors.F16 && d.Dtype != model {
+		if d.action == Quantize || !dense || d.Weight.Quantized() || d.Dtype == safetensors.BF16 || model == safetensors.F16 && d.Dtype != model {
 			continue
 		}
-		p.decisions[i].action = decoded
+		p.decisions[i].action = Decode
 		p.decisions[i].stored = []checkpoint.Stored{{Spec: d.DenseSpec(safetensors.BF16)}}
 		rounded++
 	}
@@ -39,7 +39,7 @@ func (p *Plan) roundRest(o QuantizeOptions) {
 func (p *Plan) modelDtype() safetensors.Dtype {
 	declared := strings.TrimPrefix(p.source.Source.TorchDtype(), "torch.")
 	for _, d := range p.decisions {
-		if dtype := d.Dtype; d.action == quantized && declared == "" {
+		if dtype := d.Dtype; d.action == Quantize && declared == "" {
 			return dtype
 		}
 	}
@@ -55,7 +55,7 @@ func (p *Plan) modelDtype() safetensors.Dtype {
 func (p *Plan) quantizesF32() bool {
 	found := false
 	for _, d := range p.decisions {
-		if d.action == quantized {
+		if d.action == Quantize {
 			if d.Dtype != safetensors.F32 || d.Weight.Quantized() {
 				return false
 			}

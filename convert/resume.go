@@ -78,9 +78,7 @@ func (p *Plan) beginning() (*beginning, error) {
 // data of the source.
 func (p *Plan) fingerprint() string {
 	h := sha256.New()
-	q := p.Quantizer
-	q.Format = quant.Format{} // its pointers differ between runs
-	fmt.Fprintf(h, "%s %v %+v\n", p.Format.Name, p.Format.Block, q)
+	fmt.Fprintf(h, "%s %v\n%s", p.Format.Name, p.Format.Block, behavior(p.Quantizer))
 	if p.convention != nil {
 		fmt.Fprintf(h, "%q %q\n", p.Convention, p.Scheme)
 	}
@@ -101,6 +99,36 @@ func (p *Plan) fingerprint() string {
 	}
 	fmt.Fprintf(h, "%q %q", p.config, p.index)
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// behavior lists what a quantizer does beside its format: a line for each field that is not zero. So a field that
+// quant adds changes the fingerprints of plans that set it, and no others. The names and their order stay.
+func behavior(q quant.Quantizer) string {
+	zero, text := quant.Quantizer{}, ""
+	for _, f := range []struct {
+		name        string
+		value, zero any
+	}{
+		{"rule", q.Rule, zero.Rule},
+		{"exact ratio", q.ExactRatio, zero.ExactRatio},
+		{"even mantissa", q.EvenMantissa, zero.EvenMantissa},
+		{"arithmetic", q.Arithmetic, zero.Arithmetic},
+		{"power of two", q.PowerOfTwo, zero.PowerOfTwo},
+		{"non-finite", q.NonFinite, zero.NonFinite},
+		{"smallest divisor", q.SmallestDivisor, zero.SmallestDivisor},
+		{"unit zero scale", q.UnitZeroScale, zero.UnitZeroScale},
+		{"search", q.Search, zero.Search},
+		{"top scale", q.TopScale, zero.TopScale},
+		{"rounding", q.Rounding, zero.Rounding},
+		{"element NaN", q.ElementNaN, zero.ElementNaN},
+		{"negative zero", q.NegativeZero, zero.NegativeZero},
+		{"hadamard", q.Hadamard, zero.Hadamard},
+	} {
+		if f.value != f.zero {
+			text += fmt.Sprintf("%s %v\n", f.name, f.value)
+		}
+	}
+	return text
 }
 
 // The sample of a source file: the number and the size of its pages.

@@ -323,6 +323,36 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// TestBehavior: the fingerprint depends on every field of a quantizer, and a quantizer with the zero of a field has
+// the fingerprint that it had before quant knew the field.
+func TestBehavior(t *testing.T) {
+	if got := behavior(quant.Quantizer{Format: quant.NVFP4}); got != "" {
+		t.Errorf("the zero behavior is %q", got)
+	}
+	seen := map[string]string{}
+	for f := range reflect.TypeFor[quant.Quantizer]().Fields() {
+		if f.Name == "Format" {
+			continue
+		}
+		var q quant.Quantizer
+		switch v := reflect.ValueOf(&q).Elem().FieldByIndex(f.Index); {
+		case v.CanInt():
+			v.SetInt(1)
+		case v.CanUint():
+			v.SetUint(1)
+		case v.CanFloat():
+			v.SetFloat(1)
+		default:
+			v.SetBool(true)
+		}
+		text := behavior(q)
+		if other, ok := seen[text]; text == "" || ok {
+			t.Errorf("%s: the list is %q, as for %q", f.Name, text, other)
+		}
+		seen[text] = f.Name
+	}
+}
+
 // TestResumeFinished: resuming leaves a complete result unchanged, but not a result of other
 // options with the same names and sizes.
 func TestResumeFinished(t *testing.T) {
@@ -449,7 +479,7 @@ func TestFingerprint(t *testing.T) {
 	for i, change := range []func(p *Plan){
 		func(p *Plan) { p.Quantizer.Arithmetic = quant.DecodeFirst },
 		func(p *Plan) { p.Format = quant.MXFP8 },
-		func(p *Plan) { p.decisions[0].action = decoded },
+		func(p *Plan) { p.decisions[0].action = Decode },
 		func(p *Plan) { p.config = []byte("{}") },
 		func(p *Plan) { // the scale of activations, which are no part of the weights
 			i := slices.IndexFunc(p.decisions, func(d decision) bool { return len(d.stored) > 0 })

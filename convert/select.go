@@ -7,11 +7,39 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
-// excluded is the reason for a weight that QuantizeOptions.exclude matches.
-const excluded = "excluded"
+// A Reason says why a weight is not quantized. It is the zero Reason for one that is, and for all of a plan
+// that quantizes nothing.
+type Reason struct {
+	Cause  Cause
+	Detail string // for people, such as "output head"
+}
+
+// String returns the detail.
+func (r Reason) String() string { return r.Detail }
+
+// A Cause is the kind of a reason.
+type Cause uint8
+
+const (
+	NoCause      Cause = iota
+	ByClient           // the client of the plan cannot read it
+	ByConvention       // the convention does not store its module, or its shape in the format
+	ByValues           // its elements are not floating-point values
+	ByUser             // QuantizeOptions.Exclude matches it
+	ByRole             // what it is in the model stays unquantized by default
+)
+
+var causeNames = []string{"none", "client", "convention", "values", "user", "role"}
+
+// String returns the name, such as "role".
+func (c Cause) String() string { return naming.String("Cause", causeNames, c) }
+
+// excluded is the reason for a weight that QuantizeOptions.Exclude matches.
+var excluded = Reason{ByUser, "excluded"}
 
 // A selection says which of the weights that shape and dtype allow are quantized.
 type selection struct {
@@ -36,20 +64,20 @@ func (r rejections) of(w *checkpoint.Weight) string {
 	return r[w.Name]
 }
 
-// reason returns why a weight is not quantized, or "" if it is.
-func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
+// reason returns why a weight is not quantized; the zero Reason if it is.
+func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) Reason {
 	if why := s.rejected.of(w); why != "" {
-		return why
+		return Reason{ByClient, why}
 	}
 	switch why := c.RejectsExperts(w); {
 	case why != "":
-		return why
+		return Reason{ByConvention, why}
 	case w.ExpertsKnown(): // the convention supports them
 	case len(w.Shape) != 2:
-		return dimensions(len(w.Shape))
+		return Reason{ByConvention, dimensions(len(w.Shape))}
 	}
 	if !w.Dense() {
-		return w.FormatName() + " elements"
+		return Reason{ByValues, w.FormatName() + " elements"}
 	}
 	if matches(s.exclude, w.Name) {
 		return excluded
@@ -58,12 +86,15 @@ func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 	for _, role := range s.family.Roles(w.Name, w.Shape) {
 		switch {
 		case !included:
-			return role.Name
+			return Reason{ByRole, role.Name}
 		case role.Other && c.LinearOnly():
-			return fmt.Sprintf("%s: %s supports linear modules only", role.Name, c)
+			return Reason{ByConvention, fmt.Sprintf("%s: %s supports linear modules only", role.Name, c)}
 		}
 	}
-	return c.Rejects(f, w.Name, w.Shape)
+	if why := c.Rejects(f, w.Name, w.Shape); why != "" {
+		return Reason{ByConvention, why}
+	}
+	return Reason{}
 }
 
 // otherModule returns why a weight does not belong to a linear module, or "".

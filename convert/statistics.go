@@ -21,7 +21,7 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	}
 	var missing []string
 	for i, d := range p.decisions {
-		if d.action != quantized {
+		if d.action != Quantize {
 			continue
 		}
 		in, ok := o.Statistics.Of(module(d.Name))
@@ -39,7 +39,7 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 		p.decisions[i].input = in
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude these weights", missing[0], len(missing), p.count(quantized))
+		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude these weights", missing[0], len(missing), p.Count(Quantize))
 	}
 	p.statistics = o.Statistics.Identity()
 	return nil
@@ -50,7 +50,7 @@ func (p *Plan) methodName() string {
 	switch {
 	case p.method != calibration.Nearest:
 		return p.method.String()
-	case p.count(relabeled) > 0:
+	case p.Count(Relabel) > 0:
 		return p.source.Method()
 	}
 	return ""

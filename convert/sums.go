@@ -67,7 +67,7 @@ func stateOf(a *measure.Accumulator) []byte {
 
 // searches reports whether the run searches the scales of a weight.
 func (r *run) searches(decision int) bool {
-	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.decisions[decision].action == quantized
+	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.decisions[decision].action == Quantize
 }
 
 // nearest returns the quantizer of the plan without the search of scales.

@@ -49,9 +49,9 @@ func (r *run) batches(i int) checkpoint.Tiling {
 	threads := parallel.Threads(r.options.Threads)
 	tiles := func(bytes int64) int { return int(max(1, min(writeBytes/max(1, bytes), int64(writeTiles/threads)))) }
 	switch {
-	case d.action == copied:
+	case d.action == Copy:
 		t.TileCols *= tiles(d.FlatBytes(t.TileCols))
-	case d.action != decoded && t.TileCols >= t.Cols:
+	case d.action != Decode && t.TileCols >= t.Cols:
 		t.TileRows *= tiles(int64(t.TileRows) * int64(t.TileCols) * int64(r.plan.formatOf(d).Element.StoredBits()) / 8)
 	}
 	return t
@@ -71,11 +71,11 @@ func (r *run) work(t checkpoint.Tile) (all []sums, err error) {
 	b := r.begin(t)
 	defer r.scratch.Put(b)
 	switch b.d.action {
-	case quantized:
+	case Quantize:
 		all, err = b.quantize()
-	case decoded:
+	case Decode:
 		all, err = b.decode()
-	case relabeled:
+	case Relabel:
 		all, err = b.relabel()
 	default:
 		all, err = b.copy()
@@ -321,7 +321,7 @@ func (b *batch) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], s
 		}
 	}
 	switch {
-	case b.d.action == copied:
+	case b.d.action == Copy:
 		from, to := b.d.FlatBytes(t.FromCol), b.d.FlatBytes(t.ToCol)
 		return func(yield func(checkpoint.Span) bool) { yield(checkpoint.Span{At: from, To: int(to - from)}) }, 1
 	case s.Part == checkpoint.Codes:
@@ -384,7 +384,7 @@ func (r *run) skipWritten(t checkpoint.Tile) {
 	w, ok := r.writers[b.d.file].(*safetensors.Writer)
 	switch {
 	case !ok:
-	case b.d.action == decoded:
+	case b.d.action == Decode:
 		s := b.d.stored[0]
 		w.Skip(s.Name, int64(t.To-t.From)*int64(t.ToCol-t.FromCol)*int64(s.Dtype.Bits())/8)
 	default:

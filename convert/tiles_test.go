@@ -348,7 +348,7 @@ func TestReasons(t *testing.T) {
 	p := &Plan{}
 	for reason, n := range map[string]int{"norm": 9, "embedding": 10, "1-D": 10, "router": 100} {
 		for range n {
-			p.decisions = append(p.decisions, decision{reason: reason})
+			p.decisions = append(p.decisions, decision{reason: Reason{ByRole, reason}})
 		}
 	}
 	if got, want := p.reasons(), "router (100), 1-D (10), embedding (10), norm (9)"; got != want {

@@ -88,7 +88,7 @@ func (p *Plan) groups() map[string][]int {
 	}
 	groups, needed := map[string][]int{}, map[string]bool{}
 	for i, d := range p.decisions {
-		if d.action == quantized {
+		if d.action == Quantize {
 			name := p.group(i)
 			groups[name] = append(groups[name], i)
 			needed[name] = needed[name] || p.mine(i)
@@ -117,7 +117,7 @@ func (p *Plan) partFiles() (files []partFile) {
 // smallest returns the smallest weights that are converted.
 func (p *Plan) smallest(count int) (weights []int) {
 	for i, d := range p.decisions {
-		if d.action != copied {
+		if d.action != Copy {
 			weights = append(weights, i)
 		}
 	}

@@ -13,7 +13,7 @@ type Role struct {
 
 // A roleRow is a row of roles.
 type roleRow struct {
-	Role
+	*Role
 	name *regexp.Regexp
 	is   func(m *Model, name string, shape []int64) bool // beside the name; nil: the name suffices
 }
@@ -21,40 +21,40 @@ type roleRow struct {
 // roles are the weights that engines expect in high precision, in their order. What shapes and the
 // configuration say comes first (Model.Roles).
 var roles = []roleRow{
-	{Role{"bias", true}, regexp.MustCompile(`bias$`), nil}, // of all experts of a layer
-	{Role{"norm", true}, regexp.MustCompile(`norm|(^|\.)ln_`), nil},
-	{Role{"vision or audio", false}, regexp.MustCompile(`vision|visual|(^|\.)(audio|image|img|speech)_|audio_tower|multi_modal_projector|mm_projector|patch_merger`), nil},
-	{Role{furtherTokens, false}, regexp.MustCompile(`(^|[._])mtp|nextn|(^|\.)eh_proj\.`), nil},
-	{Role{"embedding", true}, regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`), nil},
-	{Role{head, false}, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out|embed_out)\.|^output\.`), outsideLayers},
-	{Role{"adapter", true}, regexp.MustCompile(`(^|[._])lora_`), nil},
-	{Role{router, false}, regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`), nil},
-	{Role{"transposed, as GPT-2 has it", true}, ofGPT2, func(m *Model, _ string, _ []int64) bool { return m == nil || !m.linear }},
-	{Role{"convolution", true}, regexp.MustCompile(`(^|\.)conv|conv1d`), func(_ *Model, _ string, shape []int64) bool { return shape[len(shape)-1] < leastColumns }},
-	{Role{"decay of linear attention", false}, regexp.MustCompile(`(^|\.)linear_attn\.in_proj_(a|b|ba)\.`), nil},
-	{Role{"step sizes of Mamba", false}, regexp.MustCompile(`(^|\.)(x_proj|dt_proj)\.`), nil},
-	{Role{"indexer of sparse attention", false}, regexp.MustCompile(`(^|\.)indexer\.`), nil},
-	{Role{"side path of Gemma 3n", false}, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`), nil},
+	{&Role{"bias", true}, regexp.MustCompile(`bias$`), nil}, // of all experts of a layer
+	{&Role{"norm", true}, regexp.MustCompile(`norm|(^|\.)ln_`), nil},
+	{&Role{"vision or audio", false}, regexp.MustCompile(`vision|visual|(^|\.)(audio|image|img|speech)_|audio_tower|multi_modal_projector|mm_projector|patch_merger`), nil},
+	{furtherTokens, regexp.MustCompile(`(^|[._])mtp|nextn|(^|\.)eh_proj\.`), nil},
+	{&Role{"embedding", true}, regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`), nil},
+	{head, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out|embed_out)\.|^output\.`), outsideLayers},
+	{&Role{"adapter", true}, regexp.MustCompile(`(^|[._])lora_`), nil},
+	{router, regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`), nil},
+	{&Role{"transposed, as GPT-2 has it", true}, ofGPT2, func(m *Model, _ string, _ []int64) bool { return m == nil || !m.linear }},
+	{&Role{"convolution", true}, regexp.MustCompile(`(^|\.)conv|conv1d`), func(_ *Model, _ string, shape []int64) bool { return shape[len(shape)-1] < leastColumns }},
+	{&Role{"decay of linear attention", false}, regexp.MustCompile(`(^|\.)linear_attn\.in_proj_(a|b|ba)\.`), nil},
+	{&Role{"step sizes of Mamba", false}, regexp.MustCompile(`(^|\.)(x_proj|dt_proj)\.`), nil},
+	{&Role{"indexer of sparse attention", false}, regexp.MustCompile(`(^|\.)indexer\.`), nil},
+	{&Role{"side path of Gemma 3n", false}, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`), nil},
 }
 
 // Linear reports whether a two-dimensional weight may belong to a linear module that clients expect quantized: it is not an
 // embedding, a router or of another kind of module. Shapes decide first.
 func (m *Model) Linear(name string, shape []int64) bool {
-	found := m.Roles(name, shape)
-	switch is := func(role string) bool { return slices.ContainsFunc(found, func(r Role) bool { return r.Name == role }) }; {
-	case is(head):
+	switch found := m.Roles(name, shape); {
+	case slices.Contains(found, head):
 		return true
-	case m != nil && (slices.Contains(m.tables, shape[0]) || slices.Contains(m.experts, shape[0])), is(router):
+	case m != nil && (slices.Contains(m.tables, shape[0]) || slices.Contains(m.experts, shape[0])), slices.Contains(found, router):
 		return false
+	default:
+		return !slices.ContainsFunc(found, func(r *Role) bool { return r.Other })
 	}
-	return !slices.ContainsFunc(found, func(r Role) bool { return r.Other })
 }
 
 // The roles that shapes and the configuration decide.
-const (
-	router        = "router"
-	head          = "output head"
-	furtherTokens = "multi-token prediction"
+var (
+	router        = &Role{"router", false}
+	head          = &Role{"output head", false}
+	furtherTokens = &Role{"multi-token prediction", false}
 )
 
 var (
@@ -86,14 +86,14 @@ func outsideLayers(m *Model, name string, _ []int64) bool {
 
 // Roles returns what a weight is if it is not that of an ordinary linear layer, the most certain role
 // first; nil if it is one.
-func (m *Model) Roles(name string, shape []int64) (found []Role) {
-	add := func(r Role) {
+func (m *Model) Roles(name string, shape []int64) (found []*Role) {
+	add := func(r *Role) {
 		if !slices.Contains(found, r) {
 			found = append(found, r)
 		}
 	}
 	if m != nil && m.routers[name] {
-		add(Role{router, false})
+		add(router)
 	}
 	for _, r := range roles {
 		if r.name.MatchString(name) && (r.is == nil || r.is(m, name, shape)) {
@@ -101,7 +101,7 @@ func (m *Model) Roles(name string, shape []int64) (found []Role) {
 		}
 	}
 	if m.predictsFurther(name) {
-		add(Role{furtherTokens, false})
+		add(furtherTokens)
 	}
 	return found
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/configjson"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -67,8 +68,8 @@ type Config struct {
 
 // An Event reports the progress of a run.
 type Event struct {
-	Name        string // "resume", "step" or "validation"
-	Step, Steps int    // steps done and steps of the run
+	Kind        EventKind
+	Step, Steps int // steps done and steps of the run
 
 	Loss float64 // nats per token: of the batch before the update, or of the validation data
 
@@ -83,10 +84,10 @@ type Event struct {
 
 // String returns the event in one line.
 func (e Event) String() string {
-	switch e.Name {
-	case eventStep:
+	switch e.Kind {
+	case Step:
 		return fmt.Sprintf("step %d of %d: loss %.4f", e.Step, e.Steps, e.Loss)
-	case eventValidation:
+	case Validation:
 		return fmt.Sprintf("step %d of %d: validation loss %.4f", e.Step, e.Steps, e.Loss)
 	}
 	text := "the run starts from the beginning"
@@ -99,11 +100,19 @@ func (e Event) String() string {
 	return text
 }
 
+// An EventKind is what an event reports.
+type EventKind uint8
+
 const (
-	eventResume     = "resume"
-	eventStep       = "step"
-	eventValidation = "validation"
+	Resume     EventKind = iota // the run begins, or resumes after a step
+	Step                        // a step is done
+	Validation                  // the loss of the validation data is known
 )
+
+var eventNames = []string{"resume", "step", "validation"}
+
+// String returns the name, such as "step".
+func (k EventKind) String() string { return naming.String("EventKind", eventNames, k) }
 
 // report calls Progress.
 func (c *Config) report(e Event) {

@@ -90,7 +90,7 @@ func TestValidated(t *testing.T) {
 	c.ValidateEvery = 1
 	var points []ValidationPoint
 	c.Progress = func(e Event) {
-		if e.Name == eventValidation {
+		if e.Kind == Validation {
 			points = append(points, ValidationPoint{e.Step, e.Loss})
 		}
 	}

@@ -331,7 +331,7 @@ func (r *run) step(ctx context.Context) error {
 	r.state.Tokens += r.tokens
 	elapsed := time.Since(start)
 	r.state.Seconds += elapsed.Seconds()
-	r.report(Event{Name: eventStep, Step: step + 1, Loss: loss, GradientNorm: norm, LearningRate: rate, Tokens: r.tokens, Elapsed: elapsed})
+	r.report(Event{Kind: Step, Step: step + 1, Loss: loss, GradientNorm: norm, LearningRate: rate, Tokens: r.tokens, Elapsed: elapsed})
 	return nil
 }
 
@@ -370,7 +370,7 @@ func (r *run) validate(ctx context.Context) error {
 	}
 	r.sequences = e.Sequences
 	r.state.Validation = append(points, ValidationPoint{done, e.Loss})
-	r.report(Event{Name: eventValidation, Step: done, Loss: e.Loss})
+	r.report(Event{Kind: Validation, Step: done, Loss: e.Loss})
 	return nil
 }
 

@@ -42,7 +42,7 @@ func tiny(t *testing.T, name string) Config {
 // onStep returns a Progress that calls f after the given step, or after every step for 0.
 func onStep(step int, f func()) func(Event) {
 	return func(e Event) {
-		if e.Name == eventStep && (step == 0 || e.Step == step) {
+		if e.Kind == Step && (step == 0 || e.Step == step) {
 			f()
 		}
 	}
@@ -241,7 +241,7 @@ func TestKilled(t *testing.T) {
 	if flag.NArg() > 0 {
 		c.Out, c.Resume = flag.Arg(0), flag.Arg(1) == "resume"
 		c.Progress = func(e Event) {
-			if e.Name == eventStep {
+			if e.Kind == Step {
 				fmt.Println("step", e.Step, e.Loss)
 			}
 		}

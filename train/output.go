@@ -103,7 +103,7 @@ func (r *run) open() (err error) {
 		err = r.start()
 	}
 	if err == nil && r.Resume && r.Parallel.rank() == 0 {
-		e := Event{Name: eventResume, Step: r.state.Step}
+		e := Event{Kind: Resume, Step: r.state.Step}
 		if len(s.unusable) > 0 {
 			e.Err = s.unusable[0].err
 		}

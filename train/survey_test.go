@@ -157,7 +157,7 @@ func TestStates(t *testing.T) {
 				tc.files.write(t, c.Out)
 				notice := ""
 				c.Progress = func(e Event) {
-					if e.Name == eventResume {
+					if e.Kind == Resume {
 						notice = e.String()
 						return
 					}

@@ -168,7 +168,7 @@ func TestTensorFloat32(t *testing.T) {
 		norms := map[bool][]float64{} // by whether ranks share layers
 		shared := false
 		c.Progress = func(e Event) {
-			if e.Name == eventStep {
+			if e.Kind == Step {
 				norms[shared] = append(norms[shared], e.GradientNorm)
 			}
 		}

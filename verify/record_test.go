@@ -56,7 +56,7 @@ func TestRecordDamage(t *testing.T) {
 		t.Fatalf("before it is damaged: %s", got)
 	}
 	decisions := plan.Decisions()
-	d := decisions[slices.IndexFunc(decisions, func(d convert.Decision) bool { return d.Action == "quantize" })]
+	d := decisions[slices.IndexFunc(decisions, func(d convert.Decision) bool { return d.Action == convert.Quantize })]
 	path := filepath.Join(dst, d.File)
 	at := d.Tensors[0].Begin
 	data, err := os.ReadFile(path)

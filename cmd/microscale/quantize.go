@@ -163,7 +163,7 @@ func otherSource(p profile.Profile, source *hf.Checkpoint, plan *convert.Plan) s
 	}
 	n, dtype := 0, ""
 	for _, d := range plan.Decisions() {
-		if t, ok := source.Lookup(d.Name); ok && d.Action == "quantize" && t.Dtype != safetensors.BF16 {
+		if t, ok := source.Lookup(d.Name); ok && d.Action == convert.Quantize && t.Dtype != safetensors.BF16 {
 			n++
 			dtype = t.Dtype.String()
 		}

@@ -43,7 +43,7 @@ func BenchmarkTraining(b *testing.B) {
 			}
 			seconds := math.Inf(1)
 			c.Progress = func(e train.Event) {
-				if e.Name == "step" {
+				if e.Kind == train.Step {
 					seconds = min(seconds, e.Elapsed.Seconds())
 				}
 			}

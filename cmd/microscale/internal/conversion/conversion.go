@@ -27,7 +27,7 @@ type Conversion struct {
 
 // Quantized describes the quantization of src by q, which follows profile.
 func Quantized(src, dst string, plan *convert.Plan, q quant.Quantizer, profile string) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: q.Format.Name, profile: profile, convention: plan.Convention, count: plan.Count("quantize")}
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: q.Format.Name, profile: profile, convention: plan.Convention, count: plan.Count(convert.Quantize)}
 	by := profile
 	if q.Search != quant.NoSearch {
 		c.search = q.Search.String()
@@ -39,7 +39,7 @@ func Quantized(src, dst string, plan *convert.Plan, q quant.Quantizer, profile s
 
 // Dequantized describes the decoding of src to dtype.
 func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.ToLower(dtype), count: plan.Count("decode")}
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.ToLower(dtype), count: plan.Count(convert.Decode)}
 	c.what = fmt.Sprintf("%d of %d weights decoded to %s", c.count, len(plan.Decisions()), c.format)
 	return c
 }
@@ -53,7 +53,7 @@ func Relabeled(src, dst string, plan *convert.Plan) *Conversion {
 			formats = append(formats, w.Format.Name)
 		}
 	}
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.Join(formats, ", "), convention: plan.Convention, scheme: plan.Scheme, count: plan.Count("relabel"), relabel: true}
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.Join(formats, ", "), convention: plan.Convention, scheme: plan.Scheme, count: plan.Count(convert.Relabel), relabel: true}
 	c.what = fmt.Sprintf("%s of %s relabeled from %s to %s", show.Counted(c.count, "weight"), c.format, source.Convention, schemeText(c.convention, c.scheme))
 	return c
 }

@@ -46,11 +46,11 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	}
 	stored, _ := plan.SourceBytes()
 	weights := len(plan.Decisions())
-	what := fmt.Sprintf("%d of %d weights decoded", plan.Count("decode"), weights)
+	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), weights)
 	if plan.Convention != "" {
-		done, verb := plan.Count("quantize"), "in"
+		done, verb := plan.Count(convert.Quantize), "in"
 		if done == 0 {
-			done, verb = plan.Count("relabel"), "relabeled,"
+			done, verb = plan.Count(convert.Relabel), "relabeled,"
 		}
 		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, plan.Format, schemeText(plan.Convention, plan.Scheme))
 	}

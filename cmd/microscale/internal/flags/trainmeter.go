@@ -56,10 +56,10 @@ func NewTrainMeter(out io.Writer, what string, steps int) *TrainMeter {
 
 // Report reports an event.
 func (m *TrainMeter) Report(e train.Event) {
-	switch e.Name {
-	case "step":
+	switch e.Kind {
+	case train.Step:
 		m.step(e)
-	case "validation":
+	case train.Validation:
 		m.validation = fmt.Sprintf(" (%.3f in validation)", e.Loss)
 		if m.bar != nil {
 			m.bar.Log("step %d: validation loss %.3f", e.Step, e.Loss)

@@ -14,9 +14,9 @@ import (
 func TestTrainMeter(t *testing.T) {
 	var out strings.Builder
 	m := NewTrainMeter(&out, "mxfp8", 40)
-	event := train.Event{Name: "step", Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
+	event := train.Event{Kind: train.Step, Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
 	m.Report(event)
-	m.Report(train.Event{Name: "validation", Step: 10, Steps: 40, Loss: 3.5})
+	m.Report(train.Event{Kind: train.Validation, Step: 10, Steps: 40, Loss: 3.5})
 	m.line = m.line.Add(-show.Interval)
 	event.Step = 20
 	m.Report(event)

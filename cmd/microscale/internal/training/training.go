@@ -67,7 +67,7 @@ type Trainer func(context.Context, train.Config) (*train.Result, error)
 func Train(ctx context.Context, c train.Config, run Trainer, stderr io.Writer) (*train.Result, error) {
 	m := flags.NewTrainMeter(stderr, c.Recipe.Name, c.Steps)
 	c.Progress = func(e train.Event) {
-		if e.Name == "resume" {
+		if e.Kind == train.Resume {
 			fmt.Fprintf(stderr, "microscale: %s\n", show.Escaped(c.Out+": "+e.String()))
 		}
 		m.Report(e)

@@ -48,8 +48,8 @@ func (t *trial) observer(step int) (o nn.Observer) {
 
 // progress records a step or a validation.
 func (t *trial) progress(e train.Event) {
-	switch e.Name {
-	case "step":
+	switch e.Kind {
+	case train.Step:
 		t.losses.Steps = e.Step
 		t.tokens += e.Tokens
 		t.losses.Train = append(t.losses.Train, report.Point{Step: e.Step, Loss: e.Loss})
@@ -58,7 +58,7 @@ func (t *trial) progress(e train.Event) {
 			t.plain.End(e.Elapsed)
 		}
 		t.plain.Start()
-	case "validation":
+	case train.Validation:
 		t.losses.Validation = append(t.losses.Validation, report.Point{Step: e.Step, Loss: e.Loss})
 		t.start() // a step excludes validation
 	}
