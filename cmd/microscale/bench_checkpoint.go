@@ -101,7 +101,7 @@ func printCheckpoint(w io.Writer, results []bench.FileResult) error {
 		if r.Processor > 0 {
 			processor = secondsText(r.Processor)
 		}
-		t.AppendRow(table.Row{cmp.Or(r.Format, r.Op), secondsText(r.Time.Median), threeDigits(r.Rate()) + " GB/s", threeDigits(r.Time.Median / copied.Time.Median), processor, memory})
+		t.AppendRow(table.Row{cmp.Or(r.Format, r.Op), secondsText(r.Time.Median), show.ThreeDigits(r.Rate()) + " GB/s", show.ThreeDigits(r.Time.Median / copied.Time.Median), processor, memory})
 	}
 	_, err := fmt.Fprintf(w, "%s\n\n%s of BF16, %s\n", t.Render(), show.BytesText(copied.Work), show.Counted(copied.Threads, "thread"))
 	return err

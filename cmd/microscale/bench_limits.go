@@ -58,7 +58,7 @@ func printLimits(w io.Writer, columns [][]bench.Result) error {
 	for i, r := range columns[0] {
 		row := table.Row{limitText(r)}
 		for _, c := range columns {
-			row = append(row, threeDigits(c[i].Rate())+" "+string(c[i].Unit), spreadText(c[i]))
+			row = append(row, show.ThreeDigits(c[i].Rate())+" "+string(c[i].Unit), spreadText(c[i]))
 		}
 		t.AppendRow(row)
 	}

@@ -65,6 +65,6 @@ products  the three products alone, with operands quantized beforehand
 other     the rest: quantizing six operands, rounding, memory
 / bf16    time of both passes relative to bf16
 of limit  6·M·N·K operations as a share of the instruction's peak
-`, first.K, first.N, show.Counted(first.M, "token"), show.Counted(first.Threads, "thread"), flags.BaselineRecipe, threeDigits(first.Rate()), first.Unit, t.Render())
+`, first.K, first.N, show.Counted(first.M, "token"), show.Counted(first.Threads, "thread"), flags.BaselineRecipe, show.ThreeDigits(first.Rate()), first.Unit, t.Render())
 	return err
 }

@@ -42,7 +42,7 @@ func llmDocuments(r bench.LLMResult, threads int) (docs []llmDocument) {
 func printLLM(w io.Writer, r bench.LLMResult, threads int) error {
 	t := show.NewTable(show.Left("test"), show.Right("tokens/s"), show.Right("best"), show.Right("limit"), show.Right("fraction"), show.Left("limited by"))
 	for _, test := range r.Tests {
-		t.AppendRow(table.Row{test.Name, threeDigits(test.Rate()), threeDigits(float64(test.Tokens) / test.Time.Min), threeDigits(test.Limit), fmt.Sprintf("%.2f", test.Fraction()), test.LimitBy})
+		t.AppendRow(table.Row{test.Name, show.ThreeDigits(test.Rate()), show.ThreeDigits(float64(test.Tokens) / test.Time.Min), show.ThreeDigits(test.Limit), fmt.Sprintf("%.2f", test.Fraction()), test.LimitBy})
 	}
 	memory := "unknown"
 	if r.Resident > 0 {

@@ -225,7 +225,7 @@ func TestBenchHelp(t *testing.T) {
 
 func TestFigures(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 1234: "1234", 999.6: "1000", 99.96: "100", 12.345: "12.3", 1.2345: "1.23", 0.12345: "0.123", 0.0012345: "0.00123", -2.5: "-2.50", math.NaN(): "-", math.Inf(1): "-"} {
-		if got := threeDigits(v); got != want {
+		if got := show.ThreeDigits(v); got != want {
 			t.Errorf("%v is written %s, want %s", v, got, want)
 		}
 	}

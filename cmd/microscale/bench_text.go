@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -20,8 +19,8 @@ func printResult(w io.Writer, results []bench.Result) error {
 	show.WriteSteps(&s, show.TerminalWidth(w), []show.Step{
 		{"work", fmt.Sprintf("%s %s, %s, kernel %s", r.Op, workText(r), show.Counted(r.Threads, "thread"), r.Kernel)},
 		{"time", timeText(r)},
-		{"rate", threeDigits(r.Rate()) + " " + string(r.Unit)},
-		{"limit", fmt.Sprintf("%s %s (%s)", threeDigits(r.Limit), r.Unit, r.LimitBy)},
+		{"rate", show.ThreeDigits(r.Rate()) + " " + string(r.Unit)},
+		{"limit", fmt.Sprintf("%s %s (%s)", show.ThreeDigits(r.Limit), r.Unit, r.LimitBy)},
 		{"fraction", fmt.Sprintf("%.2f", r.Fraction())},
 	})
 	_, err := io.WriteString(w, s.String())
@@ -32,7 +31,7 @@ func printResult(w io.Writer, results []bench.Result) error {
 func printUnfused(w io.Writer, results []bench.Result) error {
 	t := show.NewTable(show.Left("work"), show.Right("time"), show.Right("±"), show.Right("rate"), show.Right("of the limit"))
 	row := func(name string, r bench.Result) {
-		t.AppendRow(table.Row{name, secondsText(r.Time.Median), spreadText(r), threeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.2f", r.Fraction())})
+		t.AppendRow(table.Row{name, secondsText(r.Time.Median), spreadText(r), show.ThreeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.2f", r.Fraction())})
 	}
 	separate, passes, fused := results[0], results[1:4], results[4]
 	for _, r := range passes {
@@ -41,7 +40,7 @@ func printUnfused(w io.Writer, results []bench.Result) error {
 	row("three passes", separate)
 	row("one pass", fused)
 	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nOne pass is %s times as fast.\nThe limit is %s %s (%s).\n", workText(fused), show.Counted(fused.Threads, "thread"), t.Render(),
-		threeDigits(fused.Rate()/separate.Rate()), threeDigits(fused.Limit), fused.Unit, fused.LimitBy)
+		show.ThreeDigits(fused.Rate()/separate.Rate()), show.ThreeDigits(fused.Limit), fused.Unit, fused.LimitBy)
 	return err
 }
 
@@ -77,20 +76,6 @@ func spreadText(r bench.Result) string {
 	return fmt.Sprintf("%.1f%%", 100*spread)
 }
 
-// threeDigits formats a number with three significant digits, or with its integer part if
-// that has more.
-func threeDigits(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return "-"
-	}
-	// Round first: 99.96 has one decimal less than before rounding.
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
-	if err != nil || rounded == 0 {
-		return "0"
-	}
-	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(math.Abs(rounded))))), 64)
-}
-
 // secondsText formats a time with three significant digits.
 func secondsText(s float64) string {
 	for _, unit := range []struct {
@@ -98,8 +83,8 @@ func secondsText(s float64) string {
 		name    string
 	}{{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}} {
 		if s >= unit.seconds {
-			return threeDigits(s/unit.seconds) + " " + unit.name
+			return show.ThreeDigits(s/unit.seconds) + " " + unit.name
 		}
 	}
-	return threeDigits(s*1e9) + " ns"
+	return show.ThreeDigits(s*1e9) + " ns"
 }

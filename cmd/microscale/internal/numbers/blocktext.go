@@ -47,10 +47,10 @@ func printSteps(w io.Writer, e *Explanation) error {
 		d := &e.Blocks[i]
 		fmt.Fprintf(&b, "\n%s\n", blockTitle(d, i, len(e.Blocks), f))
 		show.WriteSteps(&b, width, e.steps(d))
-		fmt.Fprintf(&b, "\n%s\n\nSQNR %s\n", elementTable(d, f, width), decibelText(float64(d.SQNR)))
+		fmt.Fprintf(&b, "\n%s\n\nSQNR %s\n", elementTable(d, f, width), show.SQNR(float64(d.SQNR), " dB"))
 	}
 	if len(e.Blocks) > 1 {
-		fmt.Fprintf(&b, "\nSQNR of all blocks %s\n", decibelText(float64(e.SQNR)))
+		fmt.Fprintf(&b, "\nSQNR of all blocks %s\n", show.SQNR(float64(e.SQNR), " dB"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -109,16 +109,6 @@ func betweenText(e elementDetail) string {
 }
 
 func sixDigits(v float32) string { return fmt.Sprintf("%.6g", v) }
-
-func decibelText(db float64) string {
-	switch {
-	case math.IsInf(db, 1):
-		return "infinite: exact"
-	case math.IsNaN(db), math.IsInf(db, -1):
-		return "undefined"
-	}
-	return fmt.Sprintf("%.2f dB", db)
-}
 
 // BlockText returns the shape of a block: rows × columns, row, or tensor.
 func BlockText(s quant.Shape) string {

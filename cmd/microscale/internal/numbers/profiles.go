@@ -82,7 +82,7 @@ func comparisonTable(all []Explanation, i int) (t table.Writer, different bool) 
 	}
 	footer := table.Row{"", "SQNR dB"}
 	for j := range all {
-		footer = append(footer, strings.TrimSuffix(decibelText(float64(all[j].Blocks[i].SQNR)), " dB"))
+		footer = append(footer, show.SQNR(float64(all[j].Blocks[i].SQNR), ""))
 	}
 	t.AppendFooter(footer)
 	return t, different

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/format"
 )
 
@@ -82,14 +83,7 @@ func powerOfTwo(e int) string {
 
 // percentText returns the error of got relative to want as text.
 func percentText(want, got float32) string {
-	e := relativeError(want, got)
-	switch {
-	case math.IsNaN(e):
-		return "-"
-	case e == 0:
-		return "0"
-	}
-	return fmt.Sprintf("%+.3g%%", 100*e)
+	return show.RelativeError(relativeError(want, got))
 }
 
 // relativeError returns (got-want)/want: 0 if they are equal, NaN if it is undefined.

@@ -13,6 +13,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // A panel is one chart of the page with its caption.
@@ -105,7 +107,7 @@ func newPlot(xLabel string, lines gridLines) *plot.Plot {
 func roundTicks(low, high float64) []plot.Tick {
 	span := high - low
 	if !(span > 0) || math.IsInf(span, 0) {
-		return []plot.Tick{{Value: low, Label: threeDigits(low)}}
+		return []plot.Tick{{Value: low, Label: shown(low, show.ThreeDigits)}}
 	}
 	power := math.Floor(math.Log10(span / 5))
 	step := math.Pow(10, power)
@@ -118,7 +120,7 @@ func roundTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*span; i++ {
 		value := i*step + 0 // not -0
-		ticks = append(ticks, plot.Tick{Value: value, Label: minus(fmt.Sprintf("%.*f", digits, value))})
+		ticks = append(ticks, plot.Tick{Value: value, Label: show.Minus(fmt.Sprintf("%.*f", digits, value))})
 	}
 	return ticks
 }

@@ -5,6 +5,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // memoryPanel returns a bar for each recipe, stacked from the parts of its memory, the first
@@ -50,7 +52,7 @@ func (c *Comparison) memoryPanel() (panel, []key, error) {
 	}
 	ends := &endLabels{size: fontSize}
 	for i, total := range totals {
-		ends.add(plotter.XY{X: total, Y: float64(i)}, threeDigits(total), ink)
+		ends.add(plotter.XY{X: total, Y: float64(i)}, shown(total, show.ThreeDigits), ink)
 	}
 	p.X.Max *= 1.08 // the longest stack, and space for its label
 	p.Add(ends)

@@ -9,6 +9,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // operandNames returns the operands of all recipes, in order of first appearance.
@@ -123,7 +125,7 @@ func wholeTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	for _, t := range roundTicks(low, high) {
 		if t.Value == math.Trunc(t.Value) {
-			ticks = append(ticks, plot.Tick{Value: t.Value, Label: minus(fmt.Sprint(int(t.Value)))})
+			ticks = append(ticks, plot.Tick{Value: t.Value, Label: show.Minus(fmt.Sprint(int(t.Value)))})
 		}
 	}
 	return ticks

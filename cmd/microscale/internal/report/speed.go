@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // A Speed is the speed of products of square matrices in several formats over sizes, on one
@@ -143,7 +145,7 @@ func (s *Speed) Table() Table {
 		rows := []struct {
 			name, pays string
 			text       func(p *SpeedPoint) string
-		}{{"GOP/s", "", func(p *SpeedPoint) string { return threeDigits(p.Operations / 1e9) }}}
+		}{{"GOP/s", "", func(p *SpeedPoint) string { return shown(p.Operations/1e9, show.ThreeDigits) }}}
 		if quantizes(f) {
 			rows = append(rows, []struct {
 				name, pays string
@@ -220,7 +222,7 @@ func (s *Speed) Verdict() []string {
 		return nil
 	}
 	last := b.Points[len(b.Points)-1]
-	sentences := []string{fmt.Sprintf("At size %d, %s multiplies %s billion operations per second.", last.Size, b.Name, threeDigits(last.Operations/1e9))}
+	sentences := []string{fmt.Sprintf("At size %d, %s multiplies %s billion operations per second.", last.Size, b.Name, shown(last.Operations/1e9, show.ThreeDigits))}
 	var pays, never []string
 	for i := range s.Series {
 		f := &s.Series[i]

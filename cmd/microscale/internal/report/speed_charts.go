@@ -7,6 +7,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // charts returns the charts of speeds over sizes.
@@ -105,7 +107,7 @@ func (s *Speed) roofline() (panel, error) {
 	names := &endLabels{size: fontSize, left: true}
 	for _, roof := range s.Ceilings {
 		top, ridge = max(top, roof.Operations), min(ridge, roof.Operations/s.Bandwidth)
-		names.add(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9}, fmt.Sprintf("%s %s", roof.Name, threeDigits(roof.Operations/1e9)), ink)
+		names.add(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9}, fmt.Sprintf("%s %s", roof.Name, shown(roof.Operations/1e9, show.ThreeDigits)), ink)
 	}
 	const nameSpace = 60 // the range of the axis that a name takes
 	p.X.Min, p.X.Max = min(p.X.Min/1.5, ridge/nameSpace), max(p.X.Max, top/s.Bandwidth)*1.5

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // SQNRTable returns the signal to quantization noise ratio of the observed operands: a row for
@@ -51,7 +53,7 @@ func (r *Recipe) sqnrRow(name string) []string {
 	return []string{
 		r.Name, name, medianText(values["rowwise"]), medianText(values["columnwise"]),
 		fmt.Sprintf("%.1f", lowest.SQNR), fmt.Sprintf("%s, step %d", lowest.Module, lowest.Step), fmt.Sprintf("%.1f", highest.SQNR),
-		rateText(float64(saturated) / float64(elements)), rateText(float64(flushed) / float64(elements)),
+		shown(float64(saturated)/float64(elements), show.Share), shown(float64(flushed)/float64(elements), show.Share),
 	}
 }
 

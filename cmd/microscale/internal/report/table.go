@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // A Column is a column of a table.
@@ -39,7 +41,7 @@ var recipeColumns = []recipeColumn{
 		if r.Name == c.Baseline {
 			return ""
 		}
-		return percentText(c.Gap(r)) + errorText(c.GapError(r))
+		return shown(c.Gap(r), show.Change) + errorText(c.GapError(r))
 	}},
 	{Column{"noise", "", "gaps below this may be chance: two standard errors, of the seeds or of the windows of the validation text", true}, func(c *Comparison, r *Recipe) string {
 		if r.Name == c.Baseline || math.IsNaN(c.Gap(r)) {
@@ -55,8 +57,8 @@ var recipeColumns = []recipeColumn{
 	{Column{"all MB", "all\nMB", "all that is held at the peak of a step: these, FP32 master weights, gradients and moments, and scratch memory", true}, func(_ *Comparison, r *Recipe) string {
 		return megabytes(r.Memory.Total())
 	}},
-	{Column{"saturated", "satu-\nrated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Saturated()) }},
-	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Flushed()) }},
+	{Column{"saturated", "satu-\nrated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return shown(r.Saturated(), show.Share) }},
+	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return shown(r.Flushed(), show.Share) }},
 }
 
 // Table returns the table of recipes. A recipe that did not finish has its figures so far and
@@ -131,7 +133,7 @@ func (c *Comparison) FormatTable() Table {
 	}
 	for i := range c.Formats {
 		f := &c.Formats[i]
-		row(f.Name, fmt.Sprintf("%.4g", f.Bits), f.Loss, percentText(c.cost(f)), plainPercent(c.costError(f)))
+		row(f.Name, fmt.Sprintf("%.4g", f.Bits), f.Loss, shown(c.cost(f), show.Change), plainPercent(c.costError(f)))
 	}
 	return t
 }
@@ -141,12 +143,12 @@ func secondsText(s float64) string {
 	if s < 1 {
 		return fmt.Sprintf("%.3f", s)
 	}
-	return threeDigits(s)
+	return shown(s, show.ThreeDigits)
 }
 
 func megabytes(n int64) string {
 	if n == 0 {
 		return "–"
 	}
-	return threeDigits(float64(n) / 1e6)
+	return shown(float64(n)/1e6, show.ThreeDigits)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // Verdict summarizes the comparison in sentences.
@@ -12,7 +14,7 @@ func (c *Comparison) Verdict() []string {
 	if b := c.baseline(); b != nil && b.Failed == "" && !math.IsNaN(b.ValidationLoss) {
 		_, loss := b.Losses()
 		s = append(s, fmt.Sprintf("After %s, %s has a validation loss of %s nats per %s: a perplexity of %s.",
-			counted(b.Steps, "step"), b.Name, lossText(loss), c.Token, threeDigits(Perplexity(loss))))
+			show.Counted(b.Steps, "step"), b.Name, lossText(loss), c.Token, shown(Perplexity(loss), show.ThreeDigits)))
 		s = append(s, c.gapSentences()...)
 	}
 	for i := range c.Recipes {
@@ -54,7 +56,7 @@ func (c *Comparison) gapSentences() []string {
 		if len(within) == 1 {
 			what, shows = "The gap of "+within[0]+" is", "it shows"
 		}
-		s = append(s, fmt.Sprintf("%s within the noise of %s (less than %s): %s no difference from %s. More seeds (--seeds) show smaller ones.", what, counted(c.seeds(), "seed"), plainPercent(c.noise()), shows, c.Baseline))
+		s = append(s, fmt.Sprintf("%s within the noise of %s (less than %s): %s no difference from %s. More seeds (--seeds) show smaller ones.", what, show.Counted(c.seeds(), "seed"), plainPercent(c.noise()), shows, c.Baseline))
 	}
 	return s
 }
@@ -75,9 +77,9 @@ func (c *Comparison) formatSentences() []string {
 	if largest == 0 {
 		return []string{fmt.Sprintf("Quantized after training, the model of %s shows no loss in any format: the changes of perplexity are below %g%% or two standard errors.", c.Baseline, 100*noCost)}
 	}
-	sentence := fmt.Sprintf("Quantizing the model of %s after training changes its perplexity by %s (%s)", c.Baseline, percentText(c.cost(least)), least.Name)
+	sentence := fmt.Sprintf("Quantizing the model of %s after training changes its perplexity by %s (%s)", c.Baseline, shown(c.cost(least), show.Change), least.Name)
 	if least != most {
-		sentence += fmt.Sprintf(" to %s (%s)", percentText(c.cost(most)), most.Name)
+		sentence += fmt.Sprintf(" to %s (%s)", shown(c.cost(most), show.Change), most.Name)
 	}
 	return []string{sentence + "."}
 }
@@ -112,7 +114,7 @@ func (c *Comparison) extremes() (least, most *Format) {
 
 // besideText formats a gap as "ends 0.12% above", with the standard error if there is one.
 func besideText(gap, standardError float64) string {
-	switch text := strings.TrimLeft(percentText(gap), "+−"); {
+	switch text := strings.TrimLeft(shown(gap, show.Change), "+−"); {
 	case strings.Trim(text, "0.%") == "":
 		return "ends level" + errorText(standardError)
 	case gap < 0:
@@ -123,14 +125,14 @@ func besideText(gap, standardError float64) string {
 }
 
 // plainPercent formats a share in percent without a sign.
-func plainPercent(share float64) string { return strings.TrimPrefix(percentText(share), "+") }
+func plainPercent(share float64) string { return strings.TrimPrefix(shown(share, show.Change), "+") }
 
 // errorText formats the standard error of a share as a suffix, or "" if there is none.
 func errorText(standardError float64) string {
 	if math.IsNaN(standardError) || math.IsInf(standardError, 0) {
 		return ""
 	}
-	return " ±" + strings.TrimPrefix(percentText(standardError), "+")
+	return " ±" + strings.TrimPrefix(shown(standardError, show.Change), "+")
 }
 
 // list joins parts with commas and "and".
@@ -142,64 +144,15 @@ func list(parts []string) string {
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// shown formats v by a rule of package show, or as a dash if it is undefined or infinite.
+func shown(v float64, rule func(float64) string) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "–"
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return rule(v)
 }
 
 // lossText formats a loss.
 func lossText(loss float64) string {
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return "–"
-	}
-	return fmt.Sprintf("%.4f", loss)
+	return shown(loss, func(v float64) string { return fmt.Sprintf("%.4f", v) })
 }
-
-// percentText formats a signed share in percent, with two decimals if it is small.
-func percentText(share float64) string {
-	if math.IsNaN(share) || math.IsInf(share, 0) {
-		return "–"
-	}
-	digits := 2
-	if math.Abs(share) >= 0.0995 {
-		digits = 1
-	}
-	if text := fmt.Sprintf("%+.*f%%", digits, 100*share); strings.Trim(text, "+-0.%") != "" {
-		return minus(text)
-	}
-	return fmt.Sprintf("%.*f%%", digits, 0.0)
-}
-
-// rateText formats a share of elements; most are small.
-func rateText(share float64) string {
-	switch {
-	case math.IsNaN(share):
-		return "–"
-	case share == 0:
-		return "0"
-	case share < 1e-5:
-		return "<0.001%"
-	}
-	return fmt.Sprintf("%.2g%%", 100*share)
-}
-
-// threeDigits formats a number with three significant digits, or with its integer part if that
-// has more.
-func threeDigits(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return "–"
-	}
-	digits := 0
-	for m := math.Abs(v); m != 0 && m < 99.95 && digits < 6; m *= 10 {
-		digits++
-	}
-	if v == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%.*f", digits, v)
-}
-
-// minus replaces the hyphen of a negative number by a minus sign.
-func minus(number string) string { return strings.Replace(number, "-", "−", 1) }

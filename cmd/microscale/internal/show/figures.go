@@ -3,6 +3,8 @@ package show
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // BytesText returns a size in decimal units, with three digits.
@@ -64,13 +66,43 @@ func DurationText(s float64) string {
 	}
 }
 
-// Decibels returns an SQNR as text.
+// ThreeDigits returns v with three significant digits, or with its integer part if that has more.
+func ThreeDigits(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return missing
+	}
+	// Round first: 99.96 has one decimal less than before rounding.
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
+	if err != nil || rounded == 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(math.Abs(rounded))))), 64)
+}
+
+// Minus replaces the hyphen of a negative number by a minus sign.
+func Minus(number string) string { return strings.Replace(number, "-", "−", 1) }
+
+// missing stands for a figure that is undefined or infinite.
+const missing = "-"
+
+// SQNR returns an SQNR with its unit, for sentences.
+func SQNR(v float64, unit string) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "infinite: exact"
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "undefined"
+	}
+	return fmt.Sprintf("%.2f%s", v, unit)
+}
+
+// Decibels returns an SQNR without its unit, for columns.
 func Decibels(v float64) string {
 	switch {
 	case math.IsInf(v, 1):
 		return "exact"
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return "-"
+		return missing
 	}
 	return fmt.Sprintf("%.2f", v)
 }
@@ -82,11 +114,46 @@ func Percent(v float64) string {
 	case v == 0:
 		return "0"
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return "-"
+		return missing
 	case math.Abs(v) < least:
 		return fmt.Sprintf("<%.1g%%", 100*least)
 	case math.Abs(v) < 0.01:
 		return fmt.Sprintf("%.1g%%", 100*v)
 	}
 	return fmt.Sprintf("%.1f%%", 100*v)
+}
+
+// Share returns a fraction as a percentage with two digits, for pages, where most are small.
+func Share(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 1e-5:
+		return "<0.001%"
+	}
+	return fmt.Sprintf("%.2g%%", 100*v)
+}
+
+// RelativeError returns an error relative to the exact value as a signed percentage with three digits.
+func RelativeError(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return missing
+	case v == 0:
+		return "0"
+	}
+	return fmt.Sprintf("%+.3g%%", 100*v)
+}
+
+// Change returns a signed fraction as a percentage with two decimals, with one from 10 % on. One that rounds to
+// zero has no sign.
+func Change(v float64) string {
+	digits := 2
+	if math.Abs(v) >= 0.0995 {
+		digits = 1
+	}
+	if text := fmt.Sprintf("%+.*f%%", digits, 100*v); strings.Trim(text, "+-0.%") != "" {
+		return Minus(text)
+	}
+	return fmt.Sprintf("%.*f%%", digits, 0.0)
 }
