@@ -19,48 +19,103 @@ import (
 // TrainingFlags are the flags of commands that train, except the recipe and the
 // output.
 type TrainingFlags struct {
-	steps, batch, microbatches, sequence, hidden, layers, heads, kvHeads, intermediate *uint
-	evalTokens, evalEvery, threads                                                     *uint
-	startBF16, endBF16                                                                 *uint
-	learningRate, warmup, clip, decay                                                  *float64
-	schedule                                                                           *Choice[train.Schedule]
-	seed                                                                               *uint64
-	data                                                                               *[]string
-	separator                                                                          *string
-	firstLast, recompute, fp8Param                                                     *bool
+	config    train.Config // as the flags set it, without recipe and data
+	bf16Ends  bool         // the next two are set
+	bf16First int
+	bf16Last  int
+	data      *[]string
+	separator *string
+	threads   *uint
+}
+
+// A trainingFlag is a flag that sets a value of the configuration.
+type trainingFlag struct {
+	name  string
+	value any    // what it sets, from its default: an *int of 0 or more, *uint64, *float64, *bool or *train.Schedule
+	keys  string // the fields of train.Config and keys of the model's configuration that errors name for it
+	usage string
+}
+
+// rows returns the flags, in the order of the help.
+func (f *TrainingFlags) rows() []trainingFlag {
+	c := &f.config
+	return []trainingFlag{
+		{"steps", &c.Steps, "Steps", "train for `N` steps"},
+		{"seed", &c.Seed, "", "seed `N` for initialization, data order and stochastic rounding"},
+		{"hidden", &c.Model.HiddenSize, "Model.HiddenSize hidden_size", "model width `N`"},
+		{"layers", &c.Model.NumHiddenLayers, "Model.NumHiddenLayers num_hidden_layers", "layers `N`"},
+		{"heads", &c.Model.NumAttentionHeads, "Model.NumAttentionHeads num_attention_heads", "attention heads `N`; divides --hidden"},
+		{"kv-heads", &c.Model.NumKeyValueHeads, "Model.NumKeyValueHeads num_key_value_heads", "key and value heads `N`; divides --heads"},
+		{"intermediate", &c.Model.IntermediateSize, "Model.IntermediateSize intermediate_size", "feed-forward width `N`"},
+		{"sequence", &c.Sequence, "Sequence max_position_embeddings", "tokens `N` per sequence"},
+		{"batch", &c.Batch, "Batch", "sequences `N` per step"},
+		{"microbatches", &c.Microbatches, "Microbatches", "split a batch into `N` microbatches and sum their gradients"},
+		{"learning-rate", &c.LearningRate, "LearningRate", "peak learning rate `R`"},
+		{"schedule", &c.Schedule, "Schedule", "learning-rate schedule `NAME`: cosine, wsd (warm-up, stable, decay), constant"},
+		{"warmup", &c.Warmup, "Warmup", "fraction `F` of the steps for warm-up of the learning rate"},
+		{"clip", &c.Clip, "Clip", "clip gradients to norm `X`; 0: no clipping"},
+		{"weight-decay", &c.Optimizer.Decay, "Optimizer.Decay", "AdamW weight decay `X` of matrices"},
+		{"eval-tokens", &c.ValidationTokens, "ValidationTokens", "validate on `N` tokens, the same each time"},
+		{"eval-every", &c.ValidateEvery, "ValidateEvery", "validate every `N` steps; 0: at the end only"},
+		{"first-last-layers-bf16", &f.bf16Ends, "", "keep the first and last layers in BF16; the next two flags set how many"},
+		{"num-layers-at-start-in-bf16", &f.bf16First, "Options.FirstBF16", "first layers `N` for --first-last-layers-bf16"},
+		{"num-layers-at-end-in-bf16", &f.bf16Last, "Options.LastBF16", "last layers `N` for --first-last-layers-bf16"},
+		{"recompute", &c.Options.Recompute, "", "recompute activations in the backward pass instead of storing them"},
+		{"fp8-param", &c.HoldQuantized, "HoldQuantized", "store quantized weights as rowwise codes beside the FP32 weights of the optimizer, " +
+			"and compute columnwise codes one layer at a time, to save memory; the saved model has the values of the codes, rounded to BF16, which is exact if scales are powers of two"},
+	}
 }
 
 // AddTraining adds the flags of a training run, with the defaults d, to cmd.
 func AddTraining(cmd *cobra.Command, d train.Config) *TrainingFlags {
-	flags := cmd.Flags()
-	count := func(name string, initial int, usage string) *uint { return flags.Uint(name, uint(initial), usage) }
-	f := &TrainingFlags{}
-	f.steps = count("steps", d.Steps, "train for `N` steps")
-	f.seed = flags.Uint64("seed", d.Seed, "seed `N` for initialization, data order and stochastic rounding")
-	f.data = AddData(cmd, "train")
-	f.separator = flags.String("separator", "", "train on documents, padded to --sequence or cut: each ends with its file and after `TEXT`, such as '\\n' for lines; '' for files only (default: parts of the whole text)")
-	f.hidden = count("hidden", d.Model.HiddenSize, "model width `N`")
-	f.layers = count("layers", d.Model.NumHiddenLayers, "layers `N`")
-	f.heads = count("heads", d.Model.NumAttentionHeads, "attention heads `N`; divides --hidden")
-	f.kvHeads = count("kv-heads", d.Model.NumKeyValueHeads, "key and value heads `N`; divides --heads")
-	f.intermediate = count("intermediate", d.Model.IntermediateSize, "feed-forward width `N`")
-	f.sequence = count("sequence", d.Sequence, "tokens `N` per sequence")
-	f.batch = count("batch", d.Batch, "sequences `N` per step")
-	f.microbatches = count("microbatches", d.Microbatches, "split a batch into `N` microbatches and sum their gradients")
-	f.learningRate = flags.Float64("learning-rate", d.LearningRate, "peak learning rate `R`")
-	f.schedule = AddChoice(cmd, "schedule", "learning-rate schedule `NAME`: cosine, wsd (warm-up, stable, decay), constant", d.Schedule.String(), Names(train.Schedules()), parseSchedule)
-	f.warmup = flags.Float64("warmup", d.Warmup, "fraction `F` of the steps for warm-up of the learning rate")
-	f.clip = flags.Float64("clip", d.Clip, "clip gradients to norm `X`; 0: no clipping")
-	f.decay = flags.Float64("weight-decay", d.Optimizer.Decay, "AdamW weight decay `X` of matrices")
-	f.evalTokens = count("eval-tokens", d.ValidationTokens, "validate on `N` tokens, the same each time")
-	f.evalEvery = count("eval-every", d.ValidateEvery, "validate every `N` steps; 0: at the end only")
-	f.firstLast = flags.Bool("first-last-layers-bf16", false, "keep the first and last layers in BF16; the next two flags set how many")
-	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "first layers `N` for --first-last-layers-bf16")
-	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "last layers `N` for --first-last-layers-bf16")
-	f.recompute = flags.Bool("recompute", false, "recompute activations in the backward pass instead of storing them")
-	f.fp8Param = flags.Bool("fp8-param", false, "store quantized weights as rowwise codes beside the FP32 weights of the optimizer, and compute columnwise codes one layer at a time, to save memory; the saved model has the values of the codes, rounded to BF16, which is exact if scales are powers of two")
+	f := &TrainingFlags{config: d, bf16First: 1, bf16Last: 1}
+	for _, r := range f.rows() {
+		r.add(cmd)
+		if r.name == "seed" {
+			f.data = AddData(cmd, "train")
+			f.separator = cmd.Flags().String("separator", "", "train on documents, padded to --sequence or cut: each ends with its file "+
+				"and after `TEXT`, such as '\\n' for lines; '' for files only (default: parts of the whole text)")
+		}
+	}
 	f.threads = AddThreads(cmd)
 	return f
+}
+
+// add adds the flag to cmd.
+func (r trainingFlag) add(cmd *cobra.Command) {
+	switch v := r.value.(type) {
+	case *int:
+		cmd.Flags().Var((*count)(v), r.name, r.usage)
+	case *uint64:
+		cmd.Flags().Uint64Var(v, r.name, *v, r.usage)
+	case *float64:
+		cmd.Flags().Float64Var(v, r.name, *v, r.usage)
+	case *bool:
+		cmd.Flags().BoolVar(v, r.name, *v, r.usage)
+	case *train.Schedule:
+		AddChoice(cmd, r.name, r.usage, v.String(), Names(train.Schedules()), func(name string) (train.Schedule, error) {
+			return *v, v.UnmarshalText([]byte(name))
+		})
+	default:
+		panic(fmt.Sprintf("flags: a value of type %T", v))
+	}
+}
+
+// A count is the value of a flag: an integer of 0 or more, or the maximum of int if it is beyond.
+type count int
+
+func (c *count) String() string { return strconv.Itoa(int(*c)) }
+
+// Type returns the type of the value, for pflag.
+func (c *count) Type() string { return "uint" }
+
+// Set parses an integer.
+func (c *count) Set(s string) error {
+	n, err := strconv.ParseUint(s, 0, 64)
+	if err == nil {
+		*c = count(min(n, math.MaxInt))
+	}
+	return err
 }
 
 // BoundGarbage makes the garbage collector run before garbage exceeds a fifth of the
@@ -81,26 +136,19 @@ func AddData(cmd *cobra.Command, doing string) *[]string {
 // Config returns the training run of the flags with the first recipe, and opens its
 // text. The run must be valid with every recipe.
 func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c train.Config, corpus *train.Corpus, err error) {
-	c = train.DefaultConfig()
-	c.Steps, c.Batch, c.Microbatches, c.Sequence = Int(f.steps), Int(f.batch), Int(f.microbatches), Int(f.sequence)
-	c.Model.HiddenSize, c.Model.NumHiddenLayers, c.Model.IntermediateSize = Int(f.hidden), Int(f.layers), Int(f.intermediate)
-	c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = Int(f.heads), Int(f.kvHeads)
-	c.Model.MaxPositionEmbeddings = c.Sequence
-	c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Optimizer.Decay = *f.learningRate, f.schedule.Value, *f.warmup, *f.clip, *f.decay
-	c.ValidationTokens, c.ValidateEvery = Int(f.evalTokens), Int(f.evalEvery)
-	c.Seed, c.Threads = *f.seed, Int(f.threads)
+	c = f.config
+	c.Model.MaxPositionEmbeddings, c.Threads = c.Sequence, Int(f.threads)
 	for _, n := range []string{"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"} {
-		if cmd.Flags().Changed(n) && !*f.firstLast {
+		if cmd.Flags().Changed(n) && !f.bf16Ends {
 			return c, nil, show.Misuse("--%s applies to --first-last-layers-bf16: add that, or omit both", n)
 		}
 	}
-	if *f.kvHeads == 0 { // which a decoder.Config takes for its default
-		return c, nil, show.Misuse("--kv-heads is 0, want a divisor of --heads, %d", *f.heads)
+	if c.Model.NumKeyValueHeads == 0 { // which a decoder.Config takes for its default
+		return c, nil, show.Misuse("--kv-heads is 0, want a divisor of --heads, %d", c.Model.NumAttentionHeads)
 	}
-	if *f.firstLast {
-		c.Options.FirstBF16, c.Options.LastBF16 = Int(f.startBF16), Int(f.endBF16)
+	if f.bf16Ends {
+		c.Options.FirstBF16, c.Options.LastBF16 = f.bf16First, f.bf16Last
 	}
-	c.Options.Recompute, c.HoldQuantized = *f.recompute, *f.fp8Param
 	if err := c.Model.WithDefaults().Validate(); err != nil {
 		return c, nil, show.Misuse("%v", WithFlag(err))
 	}
@@ -143,25 +191,21 @@ func Uint(cmd *cobra.Command, name string) uint64 {
 	return n
 }
 
-func parseSchedule(name string) (s train.Schedule, err error) {
-	return s, s.UnmarshalText([]byte(name))
-}
-
 // configFlags are the flags that set fields of train.Config and keys of the model's configuration.
-var configFlags = map[configjson.Key]string{
-	"Steps": "--steps", "Batch": "--batch", "Microbatches": "--microbatches", "Sequence": "--sequence",
-	"ValidationTokens": "--eval-tokens", "ValidateEvery": "--eval-every", "CheckpointEvery": "--checkpoint-every",
-	"LearningRate": "--learning-rate", "Schedule": "--schedule", "Warmup": "--warmup", "Clip": "--clip", "Optimizer.Decay": "--weight-decay",
-	"Options.FirstBF16": "--num-layers-at-start-in-bf16", "Options.LastBF16": "--num-layers-at-end-in-bf16", "HoldQuantized": "--fp8-param",
-	"Parallel.DistributedOptimizer": "--distributed-optimizer", "Parallel.GatherBF16": "--param-gather-format",
-	"Parallel.Tensor": "--tp", "Parallel.Sequence": "--sequence-parallel", "Parallel.TensorAmaxOnly": "--tp-only-amax-red",
-	"Parallel.OverlapParamGather": "--overlap-param-gather", "Parallel.ReuseGradBuffer": "--reuse-grad-buf-for-mxfp8-param-ag",
-	"Model.HiddenSize": "--hidden", "Model.IntermediateSize": "--intermediate", "Model.NumHiddenLayers": "--layers",
-	"Model.NumAttentionHeads": "--heads", "Model.NumKeyValueHeads": "--kv-heads",
-	"num_hidden_layers": "--layers", "num_attention_heads": "--heads", "num_key_value_heads": "--kv-heads", "hidden_size": "--hidden",
-	"intermediate_size": "--intermediate", "max_position_embeddings": "--sequence", "head_dim": "--hidden/--heads",
-	"Resume": "--resume", "Force": "--force", "Out": "--out",
-}
+var configFlags = func() map[configjson.Key]string {
+	all := map[configjson.Key]string{
+		"CheckpointEvery": "--checkpoint-every", "Resume": "--resume", "Force": "--force", "Out": "--out", "head_dim": "--hidden/--heads",
+		"Parallel.DistributedOptimizer": "--distributed-optimizer", "Parallel.GatherBF16": "--param-gather-format",
+		"Parallel.Tensor": "--tp", "Parallel.Sequence": "--sequence-parallel", "Parallel.TensorAmaxOnly": "--tp-only-amax-red",
+		"Parallel.OverlapParamGather": "--overlap-param-gather", "Parallel.ReuseGradBuffer": "--reuse-grad-buf-for-mxfp8-param-ag",
+	}
+	for _, r := range new(TrainingFlags).rows() {
+		for key := range strings.FieldsSeq(r.keys) {
+			all[configjson.Key(key)] = "--" + r.name
+		}
+	}
+	return all
+}()
 
 // configFlag returns the flag for a field or key, or its own name if there is none.
 func configFlag(k configjson.Key) string {
