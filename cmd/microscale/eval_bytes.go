@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
-	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -31,7 +31,7 @@ func addByteFlags(cmd *cobra.Command) *byteFlags {
 }
 
 // run evaluates a byte-level model on --data.
-func (f *byteFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*training.Evaluated, error) {
+func (f *byteFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*evaluation.ByteEvaluated, error) {
 	for _, flag := range []string{"method", "context", "reference", "formats", "layers", "report", "stream"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, show.Misuse("--%s applies to --text: add it", flag)
@@ -45,7 +45,7 @@ func (f *byteFlags) run(cmd *cobra.Command, model string, activations bool, thre
 			return nil, show.Misuse("--accumulate: %v", err)
 		}
 	}
-	e := training.Evaluation{Model: model, Data: *f.data, Tokens: int(*f.tokens), Sequence: int(*f.sequence), Recipe: f.recipe.Value,
+	e := evaluation.ByteEvaluation{Model: model, Data: *f.data, Tokens: int(*f.tokens), Sequence: int(*f.sequence), Recipe: f.recipe.Value,
 		Activations: activations, Threads: threads}
 	return e.Run(cmd.Context())
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/internal/slow"
 )
 
@@ -173,7 +173,7 @@ func TestCalibrate(t *testing.T) {
 		if cache {
 			caches = 2
 		}
-		if d := parsed[training.EvalDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 || d.TokenScales != 0 || d.KVCaches != caches {
+		if d := parsed[evaluation.ByteDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 || d.TokenScales != 0 || d.KVCaches != caches {
 			t.Errorf("%s: eval uses %d stored scales, %d per token and %d caches, want 14, 0 and %d", name, d.StoredScales, d.TokenScales, d.KVCaches, caches)
 		}
 		config, err := os.ReadFile(filepath.Join(dst, "config.json"))

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/console"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/training"
 	"github.com/microscale-go/microscale/internal/slow"
 )
@@ -45,7 +46,7 @@ func TestTrain(t *testing.T) {
 	}
 	evaluate := func(args ...string) float64 {
 		args = append([]string{"eval", "--data", "synthetic:", "--tokens", "512", "--json"}, args...)
-		d := parsed[training.EvalDocument](t, done(t, args...))
+		d := parsed[evaluation.ByteDocument](t, done(t, args...))
 		if d.Tokens != 512 || math.Abs(math.Exp(float64(d.Loss))/float64(d.Perplexity)-1) > 1e-12 {
 			t.Errorf("%+v", d)
 		}

@@ -92,7 +92,7 @@ cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/cli
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts cmd/microscale/internal/chart cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer nn hf family decoder calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
+cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer recipe nn hf family decoder train calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
 cmd/microscale/interop:
 cmd/microscale: *
 `

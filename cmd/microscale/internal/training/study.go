@@ -1,3 +1,3 @@
-// Package training runs experiments on small language models and reports the results:
-// training with one or several recipes, evaluation, calibration, and generation.
+// Package training runs experiments on small language models and reports the results: training with one or
+// several recipes.
 package training

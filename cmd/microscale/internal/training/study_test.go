@@ -1,9 +1,8 @@
 package training
 
 import (
-	"bytes"
-	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// TestTrainEvaluate trains a small model and evaluates it.
-func TestTrainEvaluate(t *testing.T) {
+// TestTrain trains a small model and saves it.
+func TestTrain(t *testing.T) {
 	c := train.DefaultConfig()
 	c.Model.HiddenSize, c.Model.IntermediateSize, c.Model.NumHiddenLayers, c.Model.MaxPositionEmbeddings = 64, 64, 1, 32
 	c.Steps, c.Sequence, c.Batch, c.ValidationTokens = 3, 32, 2, 64
@@ -32,17 +31,8 @@ func TestTrainEvaluate(t *testing.T) {
 	if _, err := Train(t.Context(), c, train.Run, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	result, err := Evaluation{Model: c.Out, Data: []string{"synthetic:"}, Tokens: 64, Recipe: bf16}.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	if err := result.Print(&out, true); err != nil {
-		t.Fatal(err)
-	}
-	var doc EvalDocument
-	if err := json.Unmarshal(out.Bytes(), &doc); err != nil || !(doc.Loss > 0 && doc.Loss < 6) || doc.Sequence != 32 || doc.Tokens != 64 {
-		t.Errorf("%+v, %v", doc, err)
+	if _, err := os.Stat(filepath.Join(c.Out, "model.safetensors")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package training
+package evaluation
 
 import (
 	"context"
@@ -18,8 +18,9 @@ import (
 // has as many positions.
 const maxSequence = 1024
 
-// An Evaluation computes the perplexity of a byte-level model.
-type Evaluation struct {
+// A ByteEvaluation computes the perplexity of a byte-level model, which an Evaluation does for one with a
+// tokenizer.
+type ByteEvaluation struct {
 	Model       string   // a directory
 	Data        []string // as train.OpenCorpus reads it
 	Tokens      int      // maximum
@@ -29,9 +30,9 @@ type Evaluation struct {
 	Threads     int
 }
 
-// Evaluated is the result of an Evaluation.
-type Evaluated struct {
-	Evaluation
+// ByteEvaluated is the result of a ByteEvaluation.
+type ByteEvaluated struct {
+	ByteEvaluation
 	sources   []string
 	text      string // name of the corpus
 	quantized bool
@@ -42,8 +43,8 @@ type Evaluated struct {
 }
 
 // Run evaluates the model.
-func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
-	m, err := LoadModel(ctx, e.Model, decoder.LoadOptions{Activations: e.Activations})
+func (e ByteEvaluation) Run(ctx context.Context) (*ByteEvaluated, error) {
+	m, err := loadBytes(ctx, e.Model, decoder.LoadOptions{Activations: e.Activations})
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +85,11 @@ func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
 	if loss := evaluation.Loss; math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return nil, fmt.Errorf("evaluate %s: the loss is %g nats per byte: the logits of some token are NaN or infinite: check the weights with microscale inspect", show.Printable(e.Model), loss)
 	}
-	return &Evaluated{Evaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
+	return &ByteEvaluated{ByteEvaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
 }
 
-// An EvalDocument is an evaluation as JSON.
-type EvalDocument struct {
+// A ByteDocument is an evaluation of a byte-level model as JSON.
+type ByteDocument struct {
 	Model       string `json:"model"`
 	Quantized   bool   `json:"quantized"`
 	Activations bool   `json:"activations"`
@@ -111,9 +112,9 @@ type EvalDocument struct {
 }
 
 // Print prints the result as text or JSON.
-func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
+func (r *ByteEvaluated) Print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		return show.PrintJSON(w, EvalDocument{
+		return show.PrintJSON(w, ByteDocument{
 			Model: r.Model, Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored, TokenScales: r.scales.perToken, KVCaches: r.scales.caches,
 			Accumulate: r.Recipe.Accumulate[recipe.Fprop].String(), Data: r.sources, Tokens: r.tokens, Sequence: r.Sequence,
 			Loss: show.Number(r.loss), Perplexity: show.Number(math.Exp(r.loss)), BitsPerByte: show.Number(r.loss / math.Ln2), Seconds: r.seconds,
@@ -140,8 +141,8 @@ func activationsText(n activationScales) string {
 		show.Counted(n.stored, "weight"), n.perToken, show.Counted(n.caches, "layer"))
 }
 
-// LoadModel reads a byte-level model.
-func LoadModel(ctx context.Context, dir string, o decoder.LoadOptions) (*decoder.Model, error) {
+// loadBytes reads a byte-level model.
+func loadBytes(ctx context.Context, dir string, o decoder.LoadOptions) (*decoder.Model, error) {
 	m, err := decoder.Load(ctx, dir, o)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,42 @@
+package evaluation
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/train"
+)
+
+// TestByteEvaluation trains a small model and evaluates it.
+func TestByteEvaluation(t *testing.T) {
+	c := train.DefaultConfig()
+	c.Model.HiddenSize, c.Model.IntermediateSize, c.Model.NumHiddenLayers, c.Model.MaxPositionEmbeddings = 64, 64, 1, 32
+	c.Steps, c.Sequence, c.Batch, c.ValidationTokens = 3, 32, 2, 64
+	corpus, err := train.OpenCorpus("synthetic:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bf16, err := recipe.Lookup("bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Data, c.Recipe, c.Out = corpus, bf16, filepath.Join(t.TempDir(), "model")
+	if _, err := train.Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	result, err := ByteEvaluation{Model: c.Out, Data: []string{"synthetic:"}, Tokens: 64, Recipe: bf16}.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := result.Print(&out, true); err != nil {
+		t.Fatal(err)
+	}
+	var doc ByteDocument
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil || !(doc.Loss > 0 && doc.Loss < 6) || doc.Sequence != 32 || doc.Tokens != 64 {
+		t.Errorf("%+v, %v", doc, err)
+	}
+}
