@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -21,17 +20,29 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
+// A Linear is a linear layer of a model.
+type Linear struct {
+	Name    string   // by which Collector.Add knows it
+	Width   int      // columns of its input
+	Modules []string // of the checkpoint that hold its weights
+
+	// Of an expert, which not all tokens reach: a name that the linear layers of this kind of all experts of a layer
+	// share, and whether their columns are the same, those of the residual stream. Kind is "" for others.
+	Kind   string
+	Stream bool
+}
+
 // A Collector sums the inputs of the linear layers of a model that reads a text layer by layer. It holds the
 // sums of one layer at a time; those of earlier layers are in files of Dir. Sums are in float64, of products
 // of at most blockTokens tokens in float32: they depend on how the text is divided, not on Threads.
 type Collector struct {
-	Dir     string                       // of files, one for each layer
-	Modules func(linear string) []string // the modules of the checkpoint that a linear layer of the model is
-	Hessian bool                         // sum the products of columns with each other: 8·in² bytes
-	Threads int                          // 0: one per processor
-	Written int                          // the number of inputs that Join wrote
+	Dir     string     // of files, one for each layer
+	Layers  [][]Linear // that are calibrated, by layer; other inputs are not summed
+	Hessian bool       // sum the products of columns with each other: 8·in² bytes
+	Threads int        // 0: one per processor
 
-	layer map[string]*sums
+	linears map[string]Linear
+	layer   map[string]*sums
 }
 
 // blockTokens is the number of tokens whose products are added in float32.
@@ -45,17 +56,30 @@ type sums struct {
 	hessian      []float64 // in×in, of which the upper triangle is summed
 }
 
+func (c *Collector) newSums(width int) *sums {
+	s := &sums{square: make([]float64, width), mean: make([]float64, width)}
+	if c.Hessian {
+		s.hessian = make([]float64, width*width)
+	}
+	return s
+}
+
 // Add adds the rows of x to the input of a linear layer. An element that is not finite is an error.
 func (c *Collector) Add(linear string, x tensor.Dense) error {
-	if c.layer == nil {
-		c.layer = map[string]*sums{}
+	if c.linears == nil {
+		c.linears, c.layer = map[string]Linear{}, map[string]*sums{}
+		for _, layer := range c.Layers {
+			for _, l := range layer {
+				c.linears[l.Name] = l
+			}
+		}
+	}
+	if _, ok := c.linears[linear]; !ok {
+		return nil
 	}
 	s := c.layer[linear]
 	if s == nil {
-		s = &sums{square: make([]float64, x.Cols), mean: make([]float64, x.Cols)}
-		if c.Hessian {
-			s.hessian = make([]float64, x.Cols*x.Cols)
-		}
+		s = c.newSums(x.Cols)
 		c.layer[linear] = s
 	}
 	for from := 0; from < x.Rows; from += blockTokens {
@@ -101,25 +125,121 @@ func (s *sums) add(x tensor.Dense, threads int) error {
 	return nil
 }
 
-// Finish writes the sums of a layer, the text of which is whole, to their file, and forgets them.
+// Finish writes the sums of a layer, the text of which is whole, to their file, and forgets them. The inputs of experts
+// follow those of all experts of their kind, on which they fall back.
 func (c *Collector) Finish(ctx context.Context, layer int) error {
-	w := writer{}
-	for _, linear := range slices.Sorted(maps.Keys(c.layer)) {
-		s := c.layer[linear]
-		if s.amax == 0 {
-			return fmt.Errorf("calibrate: the input of %s is zero for every token: use another text", linear)
+	w, priors := writer{}, map[string]int{}
+	for _, l := range c.Layers[layer] {
+		s, prior := c.layer[l.Name], -1
+		if l.Kind != "" {
+			at, ok := priors[l.Kind]
+			if !ok {
+				all, err := c.pool(layer, l)
+				if err != nil {
+					return err
+				}
+				at = w.sums(all, headerInput{Tokens: all.tokens, Amax: all.amax, Diagonal: c.Hessian && !l.Stream})
+				priors[l.Kind] = at
+			}
+			prior = at
+			if s == nil || s.amax == 0 { // no token, or only zeros
+				w.input(headerInput{Modules: l.Modules, Amax: w.header.Inputs[at].Amax, Prior: &prior})
+				continue
+			}
 		}
-		scale := 1 / float64(s.tokens)
-		w.input(headerInput{c.Modules(linear), s.tokens, s.amax}, map[string]func() ([]byte, error){
-			square: func() ([]byte, error) { return scaled(s.square, scale), nil },
-			mean:   func() ([]byte, error) { return scaled(s.mean, scale), nil },
-		}, len(s.square))
-		if s.hessian != nil {
-			w.hessian(len(s.square), func() ([]byte, error) { return scaled(upper(s.hessian, len(s.square)), scale), nil })
+		switch {
+		case s == nil:
+			return fmt.Errorf("calibrate: the model did not compute %s", l.Name)
+		case s.amax == 0:
+			return fmt.Errorf("calibrate: the input of %s is zero for every token: use another text", l.Name)
+		}
+		h := headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: s.amax}
+		if prior >= 0 {
+			h.Prior = &prior
+		}
+		w.sums(s, h)
+	}
+	clear(c.layer)
+	return w.write(ctx, c.part(layer))
+}
+
+// pool returns the sums of all experts of the kind of a linear layer. Where their columns differ, which are in no order,
+// the columns of the pool are equal and independent.
+func (c *Collector) pool(layer int, kind Linear) (*sums, error) {
+	all := c.newSums(kind.Width)
+	for _, l := range c.Layers[layer] {
+		if s := c.layer[l.Name]; s != nil && l.Kind == kind.Kind {
+			all.tokens += s.tokens
+			all.amax = max(all.amax, s.amax)
+			addTo(all.square, s.square)
+			addTo(all.mean, s.mean)
+			addTo(all.hessian, s.hessian)
 		}
 	}
-	c.layer = nil
-	return w.write(ctx, c.part(layer))
+	if all.amax == 0 {
+		return nil, fmt.Errorf("calibrate: no token reaches %s and the other experts of its layer: use another text", kind.Name)
+	}
+	if kind.Stream {
+		return all, nil
+	}
+	all.hessian = nil
+	for _, v := range [][]float64{all.square, all.mean} {
+		sum := 0.0
+		for _, x := range v {
+			sum += x
+		}
+		for i := range v {
+			v[i] = sum / float64(len(v))
+		}
+	}
+	return all, nil
+}
+
+func addTo(dst, src []float64) {
+	for i, v := range src {
+		dst[i] += v
+	}
+}
+
+// Bytes returns the memory of the sums of the largest layer while it is summed and written.
+func (c *Collector) Bytes() (most int64) {
+	for _, layer := range c.Layers {
+		sum, largest := int64(0), int64(0)
+		for _, l := range withPools(layer) {
+			n := 16 * int64(l.Width)
+			if c.Hessian {
+				n += 8 * int64(l.Width) * int64(l.Width)
+			}
+			sum, largest = sum+n, max(largest, n)
+		}
+		most = max(most, sum+largest) // products of a block in float32 and their operands, or a triangle and its bytes
+	}
+	return most
+}
+
+// FileBytes returns the bytes of the statistics. Until they are joined, the files of the layers have as many.
+func (c *Collector) FileBytes() (n int64) {
+	for _, layer := range c.Layers {
+		for _, l := range withPools(layer) {
+			n += 8 * int64(l.Width)
+			if c.Hessian {
+				n += 4 * int64(triangle(l.Width))
+			}
+		}
+	}
+	return n
+}
+
+// withPools returns the linear layers of a layer, and one more for each kind of linear layer of experts.
+func withPools(layer []Linear) []Linear {
+	all, seen := slices.Clone(layer), map[string]bool{}
+	for _, l := range layer {
+		if l.Kind != "" && !seen[l.Kind] {
+			seen[l.Kind] = true
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 // part returns the path of the file of a layer.
@@ -129,7 +249,7 @@ func (c *Collector) part(layer int) string {
 
 // Join writes the statistics of all layers to a new file, durably. It never replaces a file: the error is
 // fs.ErrExist then. The files of the layers stay.
-func (c *Collector) Join(ctx context.Context, path string, layers int) (err error) {
+func (c *Collector) Join(ctx context.Context, path string) (err error) {
 	var parts []*Statistics
 	defer func() {
 		for _, p := range parts {
@@ -137,26 +257,21 @@ func (c *Collector) Join(ctx context.Context, path string, layers int) (err erro
 		}
 	}()
 	w := writer{}
-	for layer := range layers {
+	for layer := range c.Layers {
 		p, err := Read(c.part(layer))
 		if err != nil {
 			return err
 		}
 		parts = append(parts, p)
-		for _, in := range p.Inputs {
-			w.input(headerInput{in.Modules, in.Tokens, in.Amax}, map[string]func() ([]byte, error){
-				square: func() ([]byte, error) { return floatBytes(in.Square), nil },
-				mean:   func() ([]byte, error) { return floatBytes(in.Mean), nil },
-			}, in.Width())
-			if in.HasHessian() {
-				w.hessian(in.Width(), func() ([]byte, error) {
-					h, err := in.Hessian()
-					return floatBytes(h), err
-				})
+		first := len(w.header.Inputs)
+		for _, in := range p.all {
+			h := in.header
+			if h.Prior != nil {
+				h.Prior = new(*h.Prior + first)
 			}
+			w.copied(in, h)
 		}
 	}
-	c.Written = len(w.header.Inputs)
 	if err := w.write(ctx, c.whole()); err != nil {
 		return err
 	}
@@ -170,9 +285,9 @@ func (c *Collector) Join(ctx context.Context, path string, layers int) (err erro
 func (c *Collector) whole() string { return filepath.Join(c.Dir, "whole.safetensors") }
 
 // Remove removes the files of the layers, and what a run that was killed left.
-func (c *Collector) Remove(layers int) (err error) {
+func (c *Collector) Remove() (err error) {
 	paths := []string{c.whole()}
-	for layer := range layers {
+	for layer := range c.Layers {
 		paths = append(paths, c.part(layer))
 	}
 	for _, path := range paths {
@@ -190,22 +305,49 @@ type writer struct {
 	data   []func() ([]byte, error)
 }
 
-// input adds an input of n columns.
-func (w *writer) input(h headerInput, vectors map[string]func() ([]byte, error), n int) {
-	for _, end := range slices.Sorted(maps.Keys(vectors)) {
-		w.tensor(len(w.header.Inputs), end, n, vectors[end])
-	}
+// A vector is a tensor of an input, of n numbers.
+type vector struct {
+	end  string
+	n    int
+	data func() ([]byte, error)
+}
+
+// input adds an input, and returns its index.
+func (w *writer) input(h headerInput, vectors ...vector) int {
+	at := len(w.header.Inputs)
 	w.header.Inputs = append(w.header.Inputs, h)
+	for _, v := range vectors {
+		w.specs = append(w.specs, safetensors.Spec{Name: strconv.Itoa(at) + v.end, Dtype: safetensors.F32, Shape: []int64{int64(v.n)}})
+		w.data = append(w.data, v.data)
+	}
+	return at
 }
 
-// hessian adds the products of the last input, of n columns.
-func (w *writer) hessian(n int, data func() ([]byte, error)) {
-	w.tensor(len(w.header.Inputs)-1, hessian, n*(n+1)/2, data)
+// sums adds an input of which the sums are known.
+func (w *writer) sums(s *sums, h headerInput) int {
+	n, scale := len(s.square), 1/float64(s.tokens)
+	vectors := []vector{
+		{mean, n, func() ([]byte, error) { return scaled(s.mean, scale), nil }},
+		{square, n, func() ([]byte, error) { return scaled(s.square, scale), nil }},
+	}
+	if s.hessian != nil {
+		vectors = append(vectors, vector{hessian, n * (n + 1) / 2, func() ([]byte, error) { return scaled(upper(s.hessian, n), scale), nil }})
+	}
+	return w.input(h, vectors...)
 }
 
-func (w *writer) tensor(input int, end string, n int, data func() ([]byte, error)) {
-	w.specs = append(w.specs, safetensors.Spec{Name: strconv.Itoa(input) + end, Dtype: safetensors.F32, Shape: []int64{int64(n)}})
-	w.data = append(w.data, data)
+// copied adds an input of another file.
+func (w *writer) copied(in *Input, h headerInput) {
+	var vectors []vector
+	for _, end := range []string{mean, square, hessian} {
+		if t, ok := in.file.Lookup(in.name + end); ok {
+			vectors = append(vectors, vector{end, int(t.Elements()), func() ([]byte, error) {
+				v, err := in.file.Floats(t.Name)
+				return floatBytes(v), err
+			}})
+		}
+	}
+	w.input(h, vectors...)
 }
 
 // write writes the file, which is on the disk when write returns, in place of what a run that was killed left.

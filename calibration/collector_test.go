@@ -18,8 +18,16 @@ import (
 func collect(t *testing.T, x tensor.Dense, window, threads int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
-	c := &Collector{Dir: filepath.Dir(path), Hessian: true, Threads: threads, Modules: func(linear string) []string { return []string{linear + ".a", linear + ".b"} }}
+	c := &Collector{Dir: filepath.Dir(path), Hessian: true, Threads: threads}
 	for layer := range 2 {
+		var linears []Linear
+		for _, linear := range []string{"in", "out"} {
+			name := string(rune('0'+layer)) + linear
+			linears = append(linears, Linear{Name: name, Width: x.Cols, Modules: []string{name + ".a", name + ".b"}})
+		}
+		c.Layers = append(c.Layers, linears)
+	}
+	for layer := range c.Layers {
 		for from := 0; from < x.Rows; from += window {
 			for _, linear := range []string{"in", "out"} {
 				if err := c.Add(string(rune('0'+layer))+linear, x.View(from, min(from+window, x.Rows), 0, x.Cols)); err != nil {
@@ -31,10 +39,10 @@ func collect(t *testing.T, x tensor.Dense, window, threads int) string {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Join(t.Context(), path, 2); err != nil {
+	if err := c.Join(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Remove(2); err != nil {
+	if err := c.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(c.Dir); err != nil || len(entries) != 1 {
@@ -110,20 +118,20 @@ func read(t *testing.T, path string) []byte {
 
 // TestCollectorErrors: inputs that cannot be calibrated name their module, and no file is replaced.
 func TestCollectorErrors(t *testing.T) {
-	c := &Collector{Dir: t.TempDir(), Modules: func(linear string) []string { return []string{linear} }}
+	c := &Collector{Dir: t.TempDir(), Layers: [][]Linear{{{Name: "mlp", Width: 2, Modules: []string{"mlp"}}}}}
 	x := tensor.New(1, 2)
 	x.Data[1] = float32(math.Inf(1))
 	if err := c.Add("mlp", x); err == nil || !strings.Contains(err.Error(), "mlp: it is NaN or infinite") {
 		t.Errorf("got %v", err)
 	}
-	c = &Collector{Dir: t.TempDir(), Modules: c.Modules}
+	c = &Collector{Dir: t.TempDir(), Layers: c.Layers}
 	if err := c.Add("mlp", tensor.New(1, 2)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Finish(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "mlp is zero for every token") {
 		t.Errorf("got %v", err)
 	}
-	c = &Collector{Dir: t.TempDir(), Modules: c.Modules}
+	c = &Collector{Dir: t.TempDir(), Layers: c.Layers}
 	x.Data[1] = 1
 	for range 2 { // a layer may be repeated
 		if err := errors.Join(c.Add("mlp", x), c.Finish(t.Context(), 0)); err != nil {
@@ -134,13 +142,13 @@ func TestCollectorErrors(t *testing.T) {
 	if err := os.WriteFile(taken, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Join(t.Context(), taken, 1); !errors.Is(err, fs.ErrExist) || string(read(t, taken)) != "mine" {
+	if err := c.Join(t.Context(), taken); !errors.Is(err, fs.ErrExist) || string(read(t, taken)) != "mine" {
 		t.Errorf("got %v, and %q", err, read(t, taken))
 	}
 	if err := os.WriteFile(c.whole(), []byte("of a run that was killed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Join(t.Context(), filepath.Join(c.Dir, "out"), 1); err != nil {
+	if err := c.Join(t.Context(), filepath.Join(c.Dir, "out")); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Read(filepath.Join(c.Dir, "out"))
@@ -150,5 +158,112 @@ func TestCollectorErrors(t *testing.T) {
 	defer s.Close()
 	if _, err := s.Inputs[0].Hessian(); err == nil || !strings.Contains(err.Error(), "--hessian") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestExperts: an expert leans on all experts of its layer by as much as it has few tokens: on the products of their columns
+// if these are those of the residual stream, otherwise on their mean square. One without tokens has nothing else.
+func TestExperts(t *testing.T) {
+	const cols = 8
+	linear := func(name, kind string) Linear {
+		return Linear{Name: name, Width: cols, Modules: []string{name}, Kind: kind, Stream: kind == "up"}
+	}
+	path := filepath.Join(t.TempDir(), "statistics.safetensors")
+	c := &Collector{Dir: filepath.Dir(path), Hessian: true, Layers: [][]Linear{
+		{linear("q", "")}, {linear("0.up", "up"), linear("0.down", "down"), linear("1.up", "up"), linear("1.down", "down"), linear("2.up", "up"), linear("2.down", "down")},
+	}}
+	inputs := map[string]tensor.Dense{}
+	add := func(name string, n int) {
+		x := tensor.New(n, cols)
+		for i := range x.Data {
+			x.Data[i] = float32(math.Sin(float64(i*i+7*len(name)+n))) * float32(i%cols+1)
+		}
+		inputs[name] = x
+		if err := c.Add(name, x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Finish(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "the model did not compute q") {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Finish(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "no token reaches 0.up and the other experts") {
+		t.Errorf("got %v", err)
+	}
+	add("q", 5)
+	if err := c.Finish(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range map[string]int{"0.up": 6, "0.down": 6, "1.up": 2, "1.down": 2, "router": 3} {
+		add(name, n)
+	}
+	if err := errors.Join(c.Finish(t.Context(), 1), c.Join(t.Context(), path)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most, header := c.FileBytes(), int64(4096); info.Size() > most+header {
+		t.Errorf("the file has %d bytes, more than the %d predicted", info.Size(), most)
+	}
+	s, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, ok := s.Of("router"); ok || len(s.Inputs) != 7 {
+		t.Errorf("got %d inputs, want 7, none of the router", len(s.Inputs))
+	}
+	product := func(names []string, i, j int) (sum float64) {
+		tokens := 0
+		for _, name := range names {
+			for row := range inputs[name].Rows {
+				sum += float64(inputs[name].At(row, i)) * float64(inputs[name].At(row, j))
+			}
+			tokens += inputs[name].Rows
+		}
+		return sum / float64(tokens)
+	}
+	const m = priorShare * cols
+	for _, kind := range []string{"up", "down"} {
+		all, trace := []string{"0." + kind, "1." + kind}, 0.0
+		for i := range cols {
+			trace += product(all, i, i) / cols
+		}
+		for expert, n := range map[string]float64{"0.": 6, "1.": 2, "2.": 0} {
+			in, ok := s.Of(expert + kind)
+			if !ok || !in.IsExpert() || in.Tokens != int64(n) || in.Width() != cols || !in.HasHessian() || in.Amax <= 0 {
+				t.Fatalf("got %+v", in)
+			}
+			h, err := in.Hessian()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range cols {
+				for j := i; j < cols; j++ {
+					prior := product(all, i, j)
+					if kind == "down" {
+						prior = 0
+						if i == j {
+							prior = trace
+						}
+					}
+					want := prior
+					if n > 0 {
+						want = (n*product([]string{expert + kind}, i, j) + m*prior) / (n + m)
+					}
+					if math.Abs(float64(h[0])-want) > 1e-4 || i == j && math.Abs(float64(h[0]-in.Square[i])) > 1e-6*want {
+						t.Errorf("%s%s: columns %d and %d: got %g, want %g; mean square %g", expert, kind, i, j, h[0], want, in.Square[i])
+					}
+					h = h[1:]
+				}
+			}
+		}
+	}
+	if q, _ := s.Of("q"); q.IsExpert() || math.Abs(float64(q.Square[0])-product([]string{"q"}, 0, 0)) > 1e-6 {
+		t.Errorf("the input of q leans on others: %+v", q)
+	}
+	if a, _ := s.Of("2.down"); a.Amax != max(s.modules["0.down"].Amax, s.modules["1.down"].Amax) {
+		t.Errorf("an expert without tokens has the amax %g", a.Amax)
 	}
 }

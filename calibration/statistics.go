@@ -15,40 +15,97 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// An Input is what is known of the input of a linear layer, or of several that share it.
+// An Input is what is known of the input of a linear layer, or of several that share it. That of an expert leans on
+// those of all experts of its layer, by as much as it has few tokens.
 type Input struct {
 	Modules []string  // that read it, by their names in the checkpoint
-	Tokens  int64     // rows of X
+	Tokens  int64     // rows of X; 0: no token reached the expert
 	Amax    float64   // the largest magnitude
 	Square  []float32 // mean square of each column: the diagonal of H
 	Mean    []float32 // of each column
 
-	file    *safetensors.File
-	hessian safetensors.TensorInfo // no name: only the diagonal was collected
+	file   *safetensors.File
+	name   string // of its tensors
+	header headerInput
+	prior  *Input // of all experts; nil: none
 }
 
 // Width returns the number of columns.
 func (in *Input) Width() int { return len(in.Square) }
 
+// IsExpert reports whether the input is that of an expert, which not all tokens reach.
+func (in *Input) IsExpert() bool { return in.prior != nil }
+
 // HasHessian reports whether the file has H.
-func (in *Input) HasHessian() bool { return in.hessian.Name != "" }
+func (in *Input) HasHessian() bool {
+	if in.Tokens == 0 {
+		in = in.prior
+	}
+	_, ok := in.file.Lookup(in.name + hessian)
+	return ok || in.header.Diagonal
+}
 
 // Hessian reads the upper triangle of H, row after row.
 func (in *Input) Hessian() ([]float32, error) {
 	if !in.HasHessian() {
 		return nil, fmt.Errorf("%s: the input of %s has no products of its columns: collect the statistics with --hessian", in.file.Name(), in.Modules[0])
 	}
-	h, err := in.file.Floats(in.hessian.Name)
+	h, err := in.products()
+	if err != nil || in.prior == nil {
+		return h, err
+	}
+	of, err := in.prior.products()
+	if err != nil {
+		return nil, err
+	}
+	return in.lean(h, of), nil
+}
+
+// products reads what the file has of H: nil of an expert without tokens.
+func (in *Input) products() ([]float32, error) {
+	switch {
+	case in.Tokens == 0:
+		return nil, nil
+	case in.header.Diagonal:
+		h, n, at := make([]float32, triangle(len(in.Square))), len(in.Square), 0
+		for i, v := range in.Square {
+			h[at] = v
+			at += n - i
+		}
+		return h, nil
+	}
+	h, err := in.file.Floats(in.name + hessian)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.file.Name(), err)
 	}
 	return h, nil
 }
 
+// triangle returns the number of elements of the upper triangle of an n×n matrix.
+func triangle(n int) int { return n * (n + 1) / 2 }
+
+// priorShare is the number of tokens, as a share of the columns, that the statistics of all experts count in those of one.
+const priorShare = 0.25
+
+// lean returns (n·own + m·of)/(n+m) for n tokens, m = priorShare·columns. own is nil without tokens.
+func (in *Input) lean(own, of []float32) []float32 {
+	n, m := float64(in.Tokens), priorShare*float64(len(in.prior.Square))
+	out := make([]float32, len(of))
+	for i, v := range of {
+		sum := m * float64(v)
+		if n > 0 {
+			sum += float64(n * float64(own[i]))
+		}
+		out[i] = float32(sum / (n + m))
+	}
+	return out
+}
+
 // Statistics are those of all inputs of a model over a text.
 type Statistics struct {
 	Inputs []*Input // in the order of the layers
 
+	all      []*Input // also those of all experts of a layer
 	file     *safetensors.File
 	modules  map[string]*Input
 	identity string
@@ -91,10 +148,13 @@ type header struct {
 	Inputs  []headerInput `json:"inputs"`
 }
 
+// A headerInput without modules is that of all experts of a layer.
 type headerInput struct {
-	Modules []string `json:"modules"`
-	Tokens  int64    `json:"tokens"`
-	Amax    float64  `json:"amax"`
+	Modules  []string `json:"modules,omitempty"`
+	Tokens   int64    `json:"tokens"`
+	Amax     float64  `json:"amax"`
+	Prior    *int     `json:"prior,omitempty"`    // of an expert: the index of the input of all experts
+	Diagonal bool     `json:"diagonal,omitempty"` // H is its diagonal, and not stored
 }
 
 // IsFile reports whether a file is one of statistics, by the end of its name.
@@ -128,8 +188,14 @@ func (s *Statistics) read() error {
 	digest := sha256.New()
 	digest.Write([]byte(text))
 	for k, one := range h.Inputs {
-		in := &Input{Modules: one.Modules, Tokens: one.Tokens, Amax: one.Amax, file: s.file}
-		if err := in.read(strconv.Itoa(k)); err != nil {
+		in := &Input{Modules: one.Modules, Tokens: one.Tokens, Amax: one.Amax, file: s.file, name: strconv.Itoa(k), header: one}
+		if one.Prior != nil {
+			if *one.Prior < 0 || *one.Prior >= k || s.all[*one.Prior].prior != nil {
+				return fmt.Errorf("input %d: got the prior %d, want one of the inputs before it", k, *one.Prior)
+			}
+			in.prior = s.all[*one.Prior]
+		}
+		if err := in.read(); err != nil {
 			return fmt.Errorf("input %d: %w", k, err)
 		}
 		for _, module := range in.Modules {
@@ -138,7 +204,9 @@ func (s *Statistics) read() error {
 			}
 			s.modules[module] = in
 		}
-		s.Inputs = append(s.Inputs, in)
+		if s.all = append(s.all, in); len(in.Modules) > 0 {
+			s.Inputs = append(s.Inputs, in)
+		}
 		digest.Write(floatBytes(in.Square))
 		digest.Write(floatBytes(in.Mean))
 	}
@@ -147,30 +215,44 @@ func (s *Statistics) read() error {
 }
 
 // read reads the vectors of an input, and checks that it is whole.
-func (in *Input) read(name string) (err error) {
-	if len(in.Modules) == 0 || in.Tokens <= 0 || !(in.Amax > 0 && in.Amax <= math.MaxFloat32) {
+func (in *Input) read() (err error) {
+	if in.Tokens < 0 || in.Tokens == 0 && in.prior == nil || len(in.Modules) == 0 && in.prior != nil || !(in.Amax > 0 && in.Amax <= math.MaxFloat32) {
 		return fmt.Errorf("got %d modules, %d tokens, amax %g, want positive ones", len(in.Modules), in.Tokens, in.Amax)
 	}
-	if in.Square, err = in.file.Floats(name + square); err != nil {
+	if in.Tokens > 0 {
+		if err := in.readVectors(); err != nil {
+			return err
+		}
+	}
+	if in.prior == nil {
+		return nil
+	}
+	if in.Tokens > 0 && len(in.Square) != len(in.prior.Square) {
+		return fmt.Errorf("got %d columns, want %d, as all experts have", len(in.Square), len(in.prior.Square))
+	}
+	in.Square, in.Mean = in.lean(in.Square, in.prior.Square), in.lean(in.Mean, in.prior.Mean)
+	return nil
+}
+
+// readVectors reads what the file has of an input.
+func (in *Input) readVectors() (err error) {
+	if in.Square, err = in.file.Floats(in.name + square); err != nil {
 		return err
 	}
-	if in.Mean, err = in.file.Floats(name + mean); err != nil {
+	if in.Mean, err = in.file.Floats(in.name + mean); err != nil {
 		return err
 	}
-	n := int64(len(in.Square))
-	if len(in.Mean) != len(in.Square) || n == 0 {
-		return fmt.Errorf("got %d squares and %d means, want as many of each", len(in.Square), len(in.Mean))
+	n := len(in.Square)
+	if len(in.Mean) != n || n == 0 {
+		return fmt.Errorf("got %d squares and %d means, want as many of each", n, len(in.Mean))
 	}
 	for i, v := range in.Square {
 		if m := in.Mean[i]; !(v >= 0 && v <= math.MaxFloat32) || m-m != 0 {
 			return fmt.Errorf("column %d has the mean square %g and the mean %g, want finite ones", i, v, m)
 		}
 	}
-	if h, ok := in.file.Lookup(name + hessian); ok {
-		if want := n * (n + 1) / 2; h.Dtype != safetensors.F32 || h.Elements() != want {
-			return fmt.Errorf("got %d %s products, want %d in F32", h.Elements(), h.Dtype, want)
-		}
-		in.hessian = h
+	if h, ok := in.file.Lookup(in.name + hessian); ok && (h.Dtype != safetensors.F32 || h.Elements() != int64(triangle(n))) {
+		return fmt.Errorf("got %d %s products, want %d in F32", h.Elements(), h.Dtype, triangle(n))
 	}
 	return nil
 }

@@ -86,8 +86,8 @@ func (w *Weight) Split() []*Weight {
 	}
 	var split []*Weight
 	for e := range int(w.Shape[0]) {
-		for i, p := range w.stack.Parts {
-			part := w.part(fmt.Sprintf("%s.%d.%s%s", w.stack.Module, e, p, weightSuffix), int64(out/n), in)
+		for i, module := range w.ExpertModule(e) {
+			part := w.part(module+weightSuffix, int64(out/n), in)
 			part.view = &view{of: w, first: e*out + i*(out/n), step: 1}
 			if w.stack.Interleaved {
 				part.view.first, part.view.step = e*out+i, n
@@ -96,6 +96,18 @@ func (w *Weight) Split() []*Weight {
 		}
 	}
 	return split
+}
+
+// ExpertModule returns the modules that Split gives one expert of a weight with all experts of a layer; nil for
+// another weight, or if its layout is unknown.
+func (w *Weight) ExpertModule(expert int) (modules []string) {
+	if !w.ExpertsKnown() {
+		return nil
+	}
+	for _, part := range w.stack.Parts {
+		modules = append(modules, fmt.Sprintf("%s.%d.%s", w.stack.Module, expert, part))
+	}
+	return modules
 }
 
 // part returns a copy of a weight with another name and shape, and without experts.

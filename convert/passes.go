@@ -224,7 +224,7 @@ func (r *run) tiling(decision int) checkpoint.Tiling {
 		return d.Flat()
 	}
 	t := d.Tiling(d.Format, r.plan.formatOf(d))
-	if d.input != nil && r.plan.method == calibration.Solve {
+	if d.inputs != nil && r.plan.method == calibration.Solve {
 		t.TileCols = t.Cols // the columns of a row depend on each other
 	}
 	return t

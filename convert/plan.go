@@ -84,7 +84,7 @@ type decision struct {
 
 	add float32 // to every value of a decoded weight
 
-	input *calibration.Input // of the layer; nil: unknown, and not needed
+	inputs []*calibration.Input // of the layer, or of each expert; nil: not needed
 }
 
 // extent returns the range of the weight in one of its stored tensors, in bytes: the whole

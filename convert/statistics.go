@@ -24,25 +24,97 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 		if d.action != Quantize {
 			continue
 		}
-		in, ok := o.Statistics.Of(module(d.Name))
-		if !ok {
+		inputs, err := p.inputsOf(d, o.Statistics)
+		if err != nil {
+			return err
+		}
+		if inputs == nil {
 			missing = append(missing, d.Name)
-			continue
 		}
-		if _, cols := d.Matrix(); in.Width() != cols {
-			return fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", d.Name, cols, in.Width())
-		}
-		if p.method == calibration.Solve && !in.HasHessian() {
-			return fmt.Errorf("method %s needs the products of the columns of each input, which the statistics lack: collect them with calibrate --hessian, or choose --method %s",
-				p.method, calibration.Search)
-		}
-		p.decisions[i].input = in
+		p.decisions[i].inputs = inputs
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude these weights", missing[0], len(missing), p.Count(Quantize))
 	}
 	p.statistics = o.Statistics.Identity()
+	p.noteFewTokens()
 	return nil
+}
+
+// inputsOf returns the inputs of a weight, one of each expert that it holds; nil if one is missing.
+func (p *Plan) inputsOf(d decision, s *calibration.Statistics) (inputs []*calibration.Input, err error) {
+	_, cols := d.Matrix()
+	for _, module := range layerModules(d.Weight) {
+		in, ok := s.Of(module)
+		if !ok {
+			return nil, nil
+		}
+		if in.Width() != cols {
+			return nil, fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", d.Name, cols, in.Width())
+		}
+		if p.method == calibration.Solve && !in.HasHessian() {
+			return nil, fmt.Errorf("method %s needs the products of the columns of each input, which the statistics lack: "+
+				"collect them with calibrate --hessian, or choose --method %s", p.method, calibration.Search)
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, nil
+}
+
+// layerModules returns a module for each input of a weight: one, or one of each expert that it holds.
+func layerModules(w *checkpoint.Weight) (modules []string) {
+	for e := 0; len(w.Shape) == 3 && e < int(w.Shape[0]); e++ {
+		if expert := w.ExpertModule(e); expert != nil {
+			modules = append(modules, expert[0]) // the others have the same input
+		}
+	}
+	if modules == nil {
+		return []string{module(w.Name)}
+	}
+	return modules
+}
+
+// noteFewTokens adds a note if experts have few tokens of their own.
+func (p *Plan) noteFewTokens() {
+	experts, few, none := map[*calibration.Input]bool{}, 0, 0
+	for _, d := range p.decisions {
+		for _, in := range d.inputs {
+			if !in.IsExpert() || experts[in] {
+				continue
+			}
+			experts[in] = true
+			switch {
+			case in.Tokens == 0:
+				none++
+			case in.Tokens < int64(in.Width()):
+				few++
+			}
+		}
+	}
+	if few+none > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("of %d inputs of experts, %d had no token and %d fewer than columns: these lean on all tokens of their layer; calibrate on a longer text",
+			len(experts), none, few))
+	}
+}
+
+// inputRows returns the number of rows of a weight that have the same input; 0: all.
+func (d decision) inputRows() int {
+	if len(d.inputs) < 2 {
+		return 0
+	}
+	return int(d.Shape[1])
+}
+
+// input returns the input of a tile, whose rows share one; nil without statistics.
+func (d decision) input(t checkpoint.Tile) *calibration.Input {
+	switch n := d.inputRows(); {
+	case d.inputs == nil:
+		return nil
+	case n == 0:
+		return d.inputs[0]
+	default:
+		return d.inputs[t.From/n]
+	}
 }
 
 // methodName returns the method that chose scales and codes, or that of the relabeled source; "" for nearest.
@@ -103,14 +175,14 @@ func (f *factors) of(in *calibration.Input) (*calibration.Factor, error) {
 }
 
 // rounded quantizes the values of a tile, raw or x, with q, by the method of the plan.
-func (b *batch) rounded(q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with quant.With) (err error) {
+func (b *batch) rounded(t checkpoint.Tile, q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with quant.With) (err error) {
 	switch {
 	case b.run.plan.method == calibration.Solve && q == b.run.plan.Quantizer:
 		if b.d.readsBF16() {
 			x = raw.Dense()
 		}
 		var f *calibration.Factor
-		if f, err = b.run.factors.of(b.d.input); err == nil {
+		if f, err = b.run.factors.of(b.d.input(t)); err == nil {
 			_, err = calibration.GPTQ(q, x, with, f)
 		}
 	case b.d.readsBF16():
@@ -123,8 +195,9 @@ func (b *batch) rounded(q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with
 
 // importance returns the weights of the errors of the columns of a tile; nil without statistics.
 func (d decision) importance(t checkpoint.Tile) []float32 {
-	if d.input == nil {
+	in := d.input(t)
+	if in == nil {
 		return nil
 	}
-	return d.input.Square[t.FromCol:t.ToCol]
+	return in.Square[t.FromCol:t.ToCol]
 }

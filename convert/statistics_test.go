@@ -22,13 +22,13 @@ import (
 func statisticsOf(t *testing.T, cols int, hessian bool, modules ...string) *calibration.Statistics {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
-	c := &calibration.Collector{Dir: filepath.Dir(path), Hessian: hessian, Modules: func(string) []string { return modules }}
+	c := &calibration.Collector{Dir: filepath.Dir(path), Hessian: hessian, Layers: [][]calibration.Linear{{{Name: "input", Width: cols, Modules: modules}}}}
 	x := tensor.New(3*cols, cols)
 	for i := range x.Data {
 		col := i % cols
 		x.Data[i] = float32((math.Sin(float64(i*i%977)) + math.Sin(float64(i/cols))) * 8 / float64(1+col))
 	}
-	if err := errors.Join(c.Add("input", x), c.Finish(t.Context(), 0), c.Join(t.Context(), path, 1)); err != nil {
+	if err := errors.Join(c.Add("input", x), c.Finish(t.Context(), 0), c.Join(t.Context(), path)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := calibration.Read(path)

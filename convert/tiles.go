@@ -86,12 +86,16 @@ func (r *run) work(t checkpoint.Tile) (all []sums, err error) {
 	return all, err
 }
 
-// tiles returns the tiles of the batch.
+// tiles returns the tiles of the batch. One has the rows of one expert at most if their inputs differ.
 func (b *batch) tiles() iter.Seq[checkpoint.Tile] {
 	rows := b.run.tiling(b.tile.Weight).TileRows
 	return func(yield func(checkpoint.Tile) bool) {
 		for t := b.tile; t.From < b.tile.To; t.From = t.To {
-			if t.To = min(t.From+rows, b.tile.To); !yield(t) {
+			t.To = min(t.From+rows, b.tile.To)
+			if n := b.d.inputRows(); n > 0 {
+				t.To = min(t.To, (t.From/n+1)*n)
+			}
+			if !yield(t) {
 				return
 			}
 		}
@@ -146,7 +150,7 @@ func (b *batch) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, g
 	p := b.run.plan
 	with.Importance = b.d.importance(t)
 	errorOf := func(q quant.Quantizer) (*measure.Accumulator, error) {
-		if err := b.rounded(q, raw, x, with); err != nil {
+		if err := b.rounded(t, q, raw, x, with); err != nil {
 			return nil, err
 		}
 		global = p.convention.StoredGlobal(q, with.Into)

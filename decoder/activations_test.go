@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/nn"
@@ -23,10 +22,16 @@ import (
 func observed(t testing.TB, m *Model, factor float64) *convert.Calibration {
 	t.Helper()
 	c := &convert.Calibration{Input: map[string]float64{}, Key: map[string]float64{}, Value: map[string]float64{}}
+	modules := map[string][]string{}
+	for i := range m.Layers() {
+		for _, l := range m.LinearModules(i) {
+			modules[l.Name] = l.Modules
+		}
+	}
 	s := scope(t, "bf16")
 	s.Observer.Operand = func(o nn.Observation) {
 		if o.Operand == nn.Input && strings.Contains(o.Module, ".layers.") {
-			for _, module := range family.JoinedParts(o.Module) {
+			for _, module := range modules[o.Module] {
 				c.Input[module] = max(c.Input[module], factor*float64(quant.Amax(o.Source, 1)))
 			}
 		}

@@ -134,7 +134,11 @@ func prepare(ctx context.Context, source *checkpoint.Model, o LoadOptions) (*Mod
 		return nil, r, err
 	}
 	m, err := newModel(config, plan, o.Options, embedding)
-	return m, r, err
+	if err != nil {
+		return nil, r, err
+	}
+	m.source = source
+	return m, r, nil
 }
 
 // A reader loads the weights of a checkpoint into a model.

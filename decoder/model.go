@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -42,6 +43,7 @@ type Model struct {
 	Inference Scope
 
 	plan      *Plan
+	source    *checkpoint.Model // that it was read from; nil: none
 	embedding *nn.Embedding
 	layers    []*layer
 	norm      *nn.RMSNorm

@@ -6,36 +6,35 @@ import (
 	"strings"
 )
 
-// fusedRows are the modules that engines fuse into one matrix, and the engines' name of it. The fused
+// fusedRows are the modules that engines fuse into one matrix. The fused
 // matrix has one scheme and one global scale, and its parts have the same input. A row with types is
 // that of these families alone, and comes before the rows that it extends. Sources: packed_modules_mapping
 // and stacked_params_mapping of all models of vLLM 0.32 (V) and SGLang 0.5.23 (S), and the map
 // of TensorRT-LLM (T, HfWeightMapper); the models in which they are, unless there are many.
 var fusedRows = []struct {
-	whole string
 	parts []string
 	types []string
 }{
-	{"fused_qkvbfg_a_proj", []string{"q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj", "g_a_proj"},
+	{[]string{"q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj", "g_a_proj"},
 		[]string{"kimi_linear", "kimi_k3", "glm5_next", "glm5_next_text", "bailing_moe_v3", "bailing_hybrid"}}, // S
-	{"fused_fg_b_proj", []string{"f_b_proj", "g_b_proj"}, nil},                                      // S kimi_linear, kimi_k3, glm5_next, bailing_moe_v3
-	{"in_proj_qkvg", []string{"q_proj", "k_proj", "v_proj", "g_proj"}, []string{"olmo_hybrid"}},     // V; S kimi_k3
-	{"qkvabz_proj", []string{"q_proj", "k_proj", "v_proj", "a_proj", "b_proj", "g_proj"}, jetTypes}, // S jet_nemotron
-	{"qkv_proj", []string{"q_proj", "k_proj", "v_proj"}, nil},                                       // V, S, T; kv_proj without q_proj: V, S whisper
-	{"merged_qkv", []string{"wq", "wk", "wv"}, nil},                                                 // V molmo2
-	{"qkv_proj", []string{"query", "key", "value"}, nil},                                            // V, S bert, roberta
-	{"qkv_proj", []string{"query_net", "key_net", "value_net"}, nil},                                // V cohere_asr
-	{"attn.qkv", []string{"q", "k", "v"}, nil},                                                      // V qwen2_5_omni_thinker; S qwen3_vl
-	{"fused_qkv_a_proj", []string{"q_a_proj", "kv_a_proj_with_mqa"}, nil},                           // V, S, T deepseek_v2
-	{"", []string{"wq_a", "wkv_a_with_mqa"}, nil},                                                   // the same in the names of DeepSeek's own files
-	{"index_qkv_proj", []string{"index_q_proj", "index_k_proj"}, nil},                               // S minimax_m3
-	{"gate_up_proj", []string{"w2", "w1"}, []string{"qwen"}},                                        // S qwen
-	{"gate_up_proj", []string{"gate_proj", "up_proj"}, nil},                                         // V, S, T
-	{"w13", []string{"w1", "w3"}, nil},                                                              // V lfm2; S internlm2
-	{"gate_up_proj", []string{"c_fc_0", "c_fc_1"}, nil},                                             // V, S exaone
-	{"fc13", []string{"fc1", "fc3"}, nil},                                                           // V dots_ocr
-	{"in_proj_qkvz", []string{"in_proj_qkv", "in_proj_z"}, nil},                                     // V, S qwen3_5
-	{"in_proj_ba", []string{"in_proj_b", "in_proj_a"}, nil},                                         // V, S qwen3_5
+	{[]string{"f_b_proj", "g_b_proj"}, nil},                                          // S kimi_linear, kimi_k3, glm5_next, bailing_moe_v3
+	{[]string{"q_proj", "k_proj", "v_proj", "g_proj"}, []string{"olmo_hybrid"}},      // V; S kimi_k3
+	{[]string{"q_proj", "k_proj", "v_proj", "a_proj", "b_proj", "g_proj"}, jetTypes}, // S jet_nemotron
+	{[]string{"q_proj", "k_proj", "v_proj"}, nil},                                    // V, S, T; kv_proj without q_proj: V, S whisper
+	{[]string{"wq", "wk", "wv"}, nil},                                                // V molmo2
+	{[]string{"query", "key", "value"}, nil},                                         // V, S bert, roberta
+	{[]string{"query_net", "key_net", "value_net"}, nil},                             // V cohere_asr
+	{[]string{"q", "k", "v"}, nil},                                                   // V qwen2_5_omni_thinker; S qwen3_vl
+	{[]string{"q_a_proj", "kv_a_proj_with_mqa"}, nil},                                // V, S, T deepseek_v2
+	{[]string{"wq_a", "wkv_a_with_mqa"}, nil},                                        // the same in the names of DeepSeek's own files
+	{[]string{"index_q_proj", "index_k_proj"}, nil},                                  // S minimax_m3
+	{[]string{"w2", "w1"}, []string{"qwen"}},                                         // S qwen
+	{[]string{"gate_proj", "up_proj"}, nil},                                          // V, S, T
+	{[]string{"w1", "w3"}, nil},                                                      // V lfm2; S internlm2
+	{[]string{"c_fc_0", "c_fc_1"}, nil},                                              // V, S exaone
+	{[]string{"fc1", "fc3"}, nil},                                                    // V dots_ocr
+	{[]string{"in_proj_qkv", "in_proj_z"}, nil},                                      // V, S qwen3_5
+	{[]string{"in_proj_b", "in_proj_a"}, nil},                                        // V, S qwen3_5
 }
 
 var jetTypes = []string{"jet_nemotron"}
@@ -58,21 +57,4 @@ func (m *Model) Joined(weight string) (matrix string, part int) {
 		}
 	}
 	return weight, 0
-}
-
-// JoinedParts returns the modules of a checkpoint for the engines' name of a fused matrix of every family,
-// or the module itself.
-func JoinedParts(module string) []string {
-	parent, name := splitModule(module)
-	for _, row := range fusedRows {
-		if row.whole != name || name == "" || row.types != nil {
-			continue
-		}
-		parts := make([]string, len(row.parts))
-		for i, part := range row.parts {
-			parts[i] = parent + part
-		}
-		return parts
-	}
-	return []string{module}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
@@ -370,14 +371,16 @@ func TestFormatsMemory(t *testing.T) {
 
 // TestCalibrationErrors checks that the error names the first of several modules with unusable amaxes.
 func TestCalibrationErrors(t *testing.T) {
-	c := Calibration{Cache: true}
-	c.amaxes = windows.NewAmaxes()
+	c := Evaluated{}
+	c.amaxes, c.stored = windows.NewAmaxes(), func(module string) string { return module }
 	for i := range 8 {
-		c.amaxes.Input[fmt.Sprintf("model.layers.%d.mlp.down_proj", i)] = float64(min(1, 5-i))
+		down := fmt.Sprintf("model.layers.%d.mlp.down_proj", i)
+		c.linears = append(c.linears, []calibration.Linear{{Name: down, Modules: []string{down}}})
+		c.amaxes.Input[down] = float64(min(1, 5-i))
 		c.amaxes.Key[fmt.Sprintf("model.layers.%d.self_attn", i)] = math.NaN()
 	}
 	for range 10 { // maps have no order
-		if _, err := c.calibration(); err == nil || !strings.Contains(err.Error(), "the amax of the input of model.layers.5.mlp.down_proj is 0, want") {
+		if _, err := c.calibration(true); err == nil || !strings.Contains(err.Error(), "the amax of the input of model.layers.5.mlp.down_proj is 0, want") {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/family"
 )
 
 // A Calibration computes the amax of the input of each linear layer over a text, for the stored
@@ -36,7 +35,7 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 		return nil, err
 	}
 	if calibration.IsFile(c.Out) {
-		c.inputs = &windows.Inputs{Out: c.Out, Collector: &calibration.Collector{Dir: c.Stream, Modules: family.JoinedParts, Hessian: c.Hessian, Threads: c.Threads}}
+		c.inputs = &windows.Inputs{Out: c.Out, Collector: &calibration.Collector{Dir: c.Stream, Hessian: c.Hessian, Threads: c.Threads}}
 		r, err := c.Evaluation.Run(ctx)
 		if errors.Is(err, fs.ErrExist) { // another program was faster
 			err = exists(c.Out)
@@ -61,7 +60,7 @@ func (c Calibration) Compute(ctx context.Context) (*convert.Calibration, *Evalua
 	if err != nil {
 		return nil, nil, err
 	}
-	result, err := c.calibration()
+	result, err := r.calibration(c.Cache)
 	return result, r, err
 }
 
@@ -70,20 +69,31 @@ func exists(path string) error {
 	return fmt.Errorf("write the calibration: %s exists: name another file, or remove it", show.Printable(path))
 }
 
-// calibration returns the amaxes by the modules of a checkpoint: q, k and v, which share their input,
-// have one each.
-func (c *Calibration) calibration() (*convert.Calibration, error) {
+// calibration returns the amaxes by the modules of a checkpoint. Modules that share their input have one each. An expert
+// that no token reached has that of the others.
+func (r *Evaluated) calibration(cache bool) (*convert.Calibration, error) {
 	out := &convert.Calibration{Input: map[string]float64{}, OfAll: true}
-	for layer, amax := range c.amaxes.Input {
-		for _, module := range family.JoinedParts(layer) {
-			out.Input[module] = amax
+	for _, layer := range r.linears {
+		kinds := map[string]float64{}
+		for _, l := range layer {
+			kinds[l.Kind] = max(kinds[l.Kind], r.amaxes.Input[l.Name])
+		}
+		for _, l := range layer {
+			amax := r.amaxes.Input[l.Name]
+			if amax == 0 && l.Kind != "" {
+				amax = kinds[l.Kind]
+			}
+			for _, module := range l.Modules {
+				out.Input[module] = amax
+			}
 		}
 	}
-	if c.Cache {
+	if cache {
 		out.Key, out.Value = map[string]float64{}, map[string]float64{}
-		for module, amax := range c.amaxes.Key {
+		for attention, amax := range r.amaxes.Key {
+			module := r.stored(attention)
 			out.Key[module+".k_proj"] = amax
-			out.Value[module+".v_proj"] = c.amaxes.Value[module]
+			out.Value[module+".v_proj"] = r.amaxes.Value[attention]
 		}
 	}
 	for _, list := range []struct {
@@ -101,12 +111,12 @@ func (c *Calibration) calibration() (*convert.Calibration, error) {
 
 // PrintCalibration prints what was calibrated.
 func (r *Evaluated) PrintCalibration(w io.Writer, out string, asJSON bool) error {
-	var inputs int
-	what := "statistics"
-	if r.inputs != nil {
-		inputs = r.inputs.Written
-	} else {
-		inputs, what = len(r.amaxes.Input), "amaxes"
+	inputs, what := 0, "statistics"
+	for _, layer := range r.linears {
+		inputs += len(layer)
+	}
+	if r.inputs == nil {
+		what = "amaxes"
 	}
 	if asJSON {
 		return show.PrintJSON(w, map[string]any{"model": r.Model, "out": out, "inputs": inputs, "text": r.document.path,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
@@ -36,6 +37,9 @@ type Evaluation struct {
 
 	amaxes *windows.Amaxes // of the model; nil: none
 	inputs *windows.Inputs // of the model; nil: none
+
+	linears [][]calibration.Linear // of the model, by layer
+	stored  func(module string) string
 }
 
 // Evaluated is the result of an Evaluation.
@@ -88,6 +92,10 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
+	e.linears, e.stored = model.linears(), model.StoredModule
+	if e.inputs != nil {
+		e.inputs.Layers = e.linears
+	}
 	r := &Evaluated{Evaluation: e, size: model.Size(), plan: model.Plan()}
 	r.held.add(model)
 	run := &windows.Run{Models: []windows.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Inputs: e.inputs, Threads: e.Threads}

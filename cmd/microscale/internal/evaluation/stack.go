@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
@@ -58,6 +59,18 @@ func (s *stack) lower(head quant.Quantizer, cache quant.Format) error {
 	m, err := s.WithHead(head, quant.Format{})
 	s.Model = m
 	return err
+}
+
+// linears returns the linear layers whose inputs are calibrated.
+func (s *stack) linears() (layers [][]calibration.Linear) {
+	for i := range s.Layers() {
+		var list []calibration.Linear
+		for _, l := range s.LinearModules(i) {
+			list = append(list, calibration.Linear{Name: l.Name, Width: l.In, Modules: l.Modules, Kind: l.Kind, Stream: l.Stream})
+		}
+		layers = append(layers, list)
+	}
+	return layers
 }
 
 // Close closes the checkpoint.

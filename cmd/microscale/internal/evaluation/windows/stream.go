@@ -58,7 +58,7 @@ func (w *walk) remove() error {
 		}
 	}
 	if w.Inputs != nil {
-		err = errors.Join(err, w.Inputs.Remove(w.stacks[0].Layers()))
+		err = errors.Join(err, w.Inputs.Remove())
 	}
 	for _, name := range append(names, filepath.Join(s.Dir, streamState)) {
 		if removed := os.Remove(name); !errors.Is(removed, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func (w *walk) byLayer(ctx context.Context) (err error) {
 	switch {
 	case err == nil:
 		if w.Inputs != nil {
-			if err := w.Inputs.Join(ctx, w.Inputs.Out, w.stacks[0].Layers()); err != nil {
+			if err := w.Inputs.Join(ctx, w.Inputs.Out); err != nil {
 				return err
 			}
 		}
