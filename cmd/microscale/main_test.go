@@ -6,12 +6,12 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -21,14 +21,23 @@ import (
 	"github.com/microscale-go/microscale/internal/slow"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+var update = flag.Bool("update", false, "rewrite the outputs in testdata/script")
 
-func TestMain(m *testing.M) {
+// suite is the tests of this package.
+type suite struct{ *testing.M }
+
+// Run runs the tests and returns their exit status.
+func (s suite) Run() int {
 	flag.Parse()
 	if *slow.FullRun {
-		os.Exit(m.Run())
+		return s.M.Run()
 	}
-	os.Exit(ramdisk.Main(m))
+	return ramdisk.Main(s.M)
+}
+
+// TestMain runs the tests, or the program in one of their scripts.
+func TestMain(m *testing.M) {
+	testscript.Main(suite{m}, map[string]func(){"microscale": main})
 }
 
 // execute runs a command line in process.
@@ -38,92 +47,10 @@ func execute(stdin string, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), err.String()
 }
 
-// TestGolden compares whole outputs with testdata/*.stdout. A failing run writes its
-// output beside them.
-func TestGolden(t *testing.T) {
-	for name, line := range map[string]string{
-		"help":                "--help",
-		"help-cast":           "cast --help",
-		"formats":             "formats",
-		"formats-markdown":    "formats --markdown",
-		"cast-e4m3":           "cast --to e4m3 0.3952 1000 -0.001 464 448 -inf nan 0 -0 1e-9",
-		"cast-bf16-e2m1":      "cast --to e2m1 --from bf16 0.25 0.75 1.25 -1.75 2.5 3.5 5 6.5 nan 0x3f80",
-		"cast-half-away":      "cast --to e2m1 --rounding half-away 0.25 -0.75 2.5",
-		"cast-overflow":       "cast --to e5m2 --overflow nonsaturating 57344 61439 61440 -1e9",
-		"cast-e8m0":           "cast --to e8m0 0.3 1 0 -3 nan",
-		"cast-stochastic":     "cast --to e2m1 --rounding stochastic --seed 7 0.1 0.2 0.3 0.4 4.5 5.5",
-		"cast-int8":           "cast --to int8 1 -1 -2 0.0078125 1.99",
-		"cast-codes":          "cast --to e5m2 --codes 0x2d 0b01111100 127 0xfc",
-		"explain-mxfp8":       "explain --format mxfp8 0.1 -0.2 0.3952 3.5 0 1e-9",
-		"explain-floor":       "explain --format mxfp4 --scale-rule floor 0.1 -0.7 2.5 3.9",
-		"explain-even":        "explain --format mxfp4 --scale-rule even 0.1 -0.7 2.5 3.9",
-		"explain-two-blocks":  "explain --format mxfp4 --scale-rule ceil" + strings.Repeat(" 1 -2 3", 12),
-		"explain-nvfp4":       "explain --format nvfp4 --amax 12.5 0.1 -0.7 2.5 3.4",
-		"explain-fp8":         "explain --format fp8-tensor --profile modelopt 0.1 -0.2 3",
-		"explain-all-mxfp4":   "explain --format mxfp4 --profile all 0.1 -0.7 2.5 3.4",
-		"explain-all-agree":   "explain --format mxfp6-e3m2 --profile all 1 2 0.5",
-		"explain-nonfinite":   "explain --format mxfp4 --profile ocp 1 nan inf",
-		"explain-inf":         "explain --format mxfp8 1e-40 inf",
-		"explain-zeros":       "explain --format nvfp4 0 -0",
-		"explain-rounded":     "explain --format mxfp8 0x04600001",
-		"explain-json":        "explain --format mxfp4 --json 0.1 -0.7 nan",
-		"explain-all-nvfp4":   "explain --format nvfp4 --profile all 0.1 -0.7 2.5 3.4",
-		"explain-all-vec128":  "explain --format fp8-vec128 --profile all 0.1 -0.7 2.5 3.4",
-		"explain-subnormal":   "explain --format mxfp8 1e-39 -1e-40",
-		"explain-mxint8-even": "explain --format mxint8 --scale-rule even 1.999 -1.3",
-		"mma":                 "mma",
-		"mma-model":           "mma --model ada-mma",
-		"mma-scaled":          "mma --model blackwell-mxf8f6f4",
-		"mma-stops":           "mma --model hopper-wgmma --a e4m3 --explain --c 16384 1:1:32",
-		"mma-cdna3":           "mma --model cdna3-mfma --a e4m3fnuz --explain --c -0x1p-25 1:1 -0.3:5",
-		"mma-fp4":             "mma --model blackwell-mxf4nvf4 --a e2m1 --explain --scales-a 2,1,1,0.5 --scales-b 4,1,1,1 6:6:16 0.5:-0.5:3",
-		"mma-emulated":        "mma --model hopper-mma --a e4m3 --explain --c 1e9 448:448:2 0.01:1:2",
-		"mma-special":         "mma --model hopper-wgmma --a e5m2 --b e4m3 --explain inf:1 inf:-1",
-		"mma-json":            "mma --model cdna1-mfma --a bf16 --explain --json --c 1 2:3 1e-30:1",
-		"help-mma":            "mma --help",
-		"inspect-plan":        "inspect sample: --plan",
-		"layout":              "layout",
-		"cost":                "cost --params 8e9 --recipe mxfp8 --device b200",
-		"cost-explain":        "cost --params 8e9 --recipe nvfp4 --device gb300 --explain",
-		"cost-ranks":          "cost --params 8e9 --recipe mxfp8 --device b200 --ranks 1024 --explain",
-		"cost-tables":         "cost --tables",
-		"study":               "study block-size --rows 2 --seeds 2 --format mxfp8,nvfp4 --blocks 16,32 --distribution uniform,t5",
-		"check":               "check",
-		"check-h100":          "check --device h100",
-		"check-transposes":    "check --device h100 --format fp8-tensor --m 4096 --n 4096 --k 4096",
-		"check-formats":       "check --device mi355x --format mxfp8 --weight-format mxfp4 --gradient-format mxfp8-e5m2 --m 8192 --n 4096 --k 4096",
-		"check-forward":       "check --device b200 --format nvfp4 --m 16 --n 64 --k 64 --forward",
-		"check-mxfp8":         "check --device b200 --format mxfp8 --m 8192 --n 4096 --k 14336",
-	} {
-		t.Run(name, func(t *testing.T) {
-			status, got, stderr := execute("", strings.Fields(line)...)
-			if status != exitDone || stderr != "" {
-				t.Fatalf("exit status %d: %s", status, stderr)
-			}
-			golden(t, name, got)
-		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".stdout")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		if err := os.WriteFile(path+".got", []byte(got), 0o644); err != nil {
-			t.Error(err)
-		}
-		t.Errorf("output is not that of %s: compare it with %s.got, or run go test -update\n%s", path, path, got)
-	}
+// TestScript runs the scripts in testdata/script, which compare whole outputs. With microscale in the PATH, the
+// command testscript of the same module runs them, too.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: filepath.Join("testdata", "script"), UpdateScripts: *update, RequireExplicitExec: true})
 }
 
 // TestWidth checks that tables fit the narrowest common terminal.

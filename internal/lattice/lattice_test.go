@@ -225,7 +225,7 @@ var machinePath = regexp.MustCompile(`(^|[^\w./$}>-])/(work|root|home|tmp|Users|
 func TestMachinePaths(t *testing.T) {
 	walk(t, func(name string, data []byte) {
 		switch path.Ext(name) {
-		case ".go", ".s", ".md", ".sh", ".py", ".yml", ".toml", ".txt", ".json", ".codes", "":
+		case ".go", ".s", ".md", ".sh", ".py", ".yml", ".toml", ".txt", ".txtar", ".json", ".codes", "":
 		default:
 			return
 		}
