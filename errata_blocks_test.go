@@ -63,7 +63,8 @@ func TestBlockMaximum(t *testing.T) {
 	near(t, "scale error of 8 by the formula", 100*formula8, -22.5, 0.1)
 	near(t, "scale error of 128", 100*true128, 20.5, 0.1)
 	near(t, "scale error of 8", 100*true8, -24.0, 0.1)
-	corrects(t, "scale errors of +15 %", fmt.Sprintf("%+.1f %% and −%.1f %% by its formula; %+.1f %% and −%.1f %%", 100*formula128, -100*formula8, 100*true128, -100*true8))
+	corrects(t, "scale errors of +15 %", fmt.Sprintf("%+.1f %% and −%.1f %% by its formula; %+.1f %% and −%.1f %%", 100*formula128,
+		-100*formula8, 100*true128, -100*true8))
 }
 
 // TestResolution measures the largest relative error of normal values, which is half a step

@@ -100,7 +100,8 @@ func TestOwnRates(t *testing.T) {
 		own = append(own, float64(d.Units)*d.Clock*perClock/1e12)
 	}
 	corrects(t, "630, 1260, 2516, 5043", fmt.Sprintf("%.0f, %.0f, %.0f, %.0f;", own...),
-		fmt.Sprintf("%.0f, %.0f, %.0f and %.0f in BF16, MXFP8, MXFP6 and MXFP4", d.BF16.Value/1e12, d.FP8.Value/1e12, d.FP6.Value/1e12, d.FP4.Value/1e12))
+		fmt.Sprintf("%.0f, %.0f, %.0f and %.0f in BF16, MXFP8, MXFP6 and MXFP4", d.BF16.Value/1e12, d.FP8.Value/1e12, d.FP6.Value/1e12,
+			d.FP4.Value/1e12))
 }
 
 func mi355x(t *testing.T) *device.Device {
@@ -127,7 +128,8 @@ func TestElementError(t *testing.T) {
 	if bound != 0.0625 {
 		t.Errorf("half a step is %g of the power of two below, want 0.0625", bound)
 	}
-	corrects(t, "rounding error is 6.25 %", fmt.Sprintf("%g %%", 100*bound), fmt.Sprintf("1/17 = %.1f %%, the mean %.2f %%", 100*worst, 100*sum/n))
+	corrects(t, "rounding error is 6.25 %", fmt.Sprintf("%g %%", 100*bound), fmt.Sprintf("1/17 = %.1f %%, the mean %.2f %%", 100*worst,
+		100*sum/n))
 }
 
 // TestExponentAddition: adding to the exponent field of a subnormal code does not multiply its
@@ -164,7 +166,8 @@ func TestTransposes(t *testing.T) {
 		device string
 		format quant.Format
 		want   int
-	}{{"b200", quant.FP8Tensor, 0}, {"b200", quant.MXFP8, 0}, {"b200", quant.NVFP4, 3}, {"rtx-pro-6000", quant.FP8Tensor, 3}, {"h100", quant.FP8Tensor, 3}} {
+	}{{"b200", quant.FP8Tensor, 0}, {"b200", quant.MXFP8, 0}, {"b200", quant.NVFP4, 3}, {"rtx-pro-6000", quant.FP8Tensor, 3},
+		{"h100", quant.FP8Tensor, 3}} {
 		n := 0
 		for _, p := range checked(t, tc.device, tc.format, 64, 64, 64).Products {
 			for _, o := range []device.Operand{p.A, p.B} {

@@ -118,7 +118,8 @@ func TestMixedMagnitudes(t *testing.T) {
 }
 
 func TestStorage(t *testing.T) {
-	for f, bytes := range map[string]float64{"mxfp8": 1.03125, "mxfp6-e3m2": 0.78125, "mxfp4": 0.53125, "nvfp4": 0.5625, "fp8-vec128": 1.03125} {
+	for f, bytes := range map[string]float64{"mxfp8": 1.03125, "mxfp6-e3m2": 0.78125, "mxfp4": 0.53125, "nvfp4": 0.5625,
+		"fp8-vec128": 1.03125} {
 		row, err := quant.Lookup(f)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +138,8 @@ func TestStorage(t *testing.T) {
 	corrects(t, "1.125 bytes per element", fmt.Sprintf("%g; %g for rowwise and columnwise", bytes, 2*bytes))
 	corrects(t, "1.125 GB for a billion", fmt.Sprintf("%g GB", bytes))
 	corrects(t, "half of BF16's memory", fmt.Sprintf("%.1f %% for one copy, %.0f %%", 50*bytes, 100*bytes))
-	corrects(t, "MXFP6 0.81", fmt.Sprintf("%g and %g, %.2f and %.2f times", quant.MXFP6E3M2.BitsPerElement()/8, quant.MXFP4.BitsPerElement()/8, 16/quant.MXFP6E3M2.BitsPerElement(), 16/quant.MXFP4.BitsPerElement()), fmt.Sprintf("%g is NVFP4", quant.NVFP4.BitsPerElement()/8))
+	corrects(t, "MXFP6 0.81", fmt.Sprintf("%g and %g, %.2f and %.2f times", quant.MXFP6E3M2.BitsPerElement()/8, quant.MXFP4.BitsPerElement()/8,
+		16/quant.MXFP6E3M2.BitsPerElement(), 16/quant.MXFP4.BitsPerElement()), fmt.Sprintf("%g is NVFP4", quant.NVFP4.BitsPerElement()/8))
 }
 
 func TestRange(t *testing.T) {
@@ -157,7 +159,8 @@ func TestRange(t *testing.T) {
 	}
 	corrects(t, "smallest normal, 0.00195", "2^-6 = 0.015625")
 	orders := func(low float32) float64 { return math.Log10(float64(format.E4M3.Max()) / float64(low)) }
-	corrects(t, "5.2 orders of magnitude", fmt.Sprintf("%.2f, from 2^-9 to 448", orders(format.E4M3.Smallest())), fmt.Sprintf("span %.2f", orders(format.E4M3.SmallestNormal())))
+	corrects(t, "5.2 orders of magnitude", fmt.Sprintf("%.2f, from 2^-9 to 448", orders(format.E4M3.Smallest())),
+		fmt.Sprintf("span %.2f", orders(format.E4M3.SmallestNormal())))
 	if v := format.E4M3.Smallest(); v != 0.001953125 {
 		t.Errorf("the smallest value of E4M3 is %g", v)
 	}
@@ -175,7 +178,9 @@ func TestFusedTraffic(t *testing.T) {
 	code := quant.MXFP8.Element.Bits() / 8
 	fused := x + code                  // read, write codes
 	passes := x + (x + x) + (x + code) // amax; scale; cast
-	corrects(t, "more than 10 times as fast as unfused", fmt.Sprintf("move %d bytes per FP32 element for MXFP8 where a fused one moves %d: %.1f times as many", passes, fused, float64(passes)/float64(fused)))
+	corrects(t, "more than 10 times as fast as unfused",
+		fmt.Sprintf("move %d bytes per FP32 element for MXFP8 where a fused one moves %d: %.1f times as many", passes, fused,
+			float64(passes)/float64(fused)))
 }
 
 func TestE4M3TopBinade(t *testing.T) {
@@ -307,7 +312,8 @@ func TestRecipes(t *testing.T) {
 	}
 	b := lookup(t, "blockwise")
 	row, square := quant.Shape{Rows: 1, Cols: 128}, quant.Shape{Rows: 128, Cols: 128}
-	if input, weight, grad := b.Input.Rowwise.Format.Block, b.Weight.Rowwise.Format.Block, b.Grad.Columnwise.Format.Block; input != row || weight != square || grad != row {
+	if input, weight, grad := b.Input.Rowwise.Format.Block, b.Weight.Rowwise.Format.Block, b.Grad.Columnwise.Format.Block; input != row ||
+		weight != square || grad != row {
 		t.Errorf("blocks of blockwise are %v of inputs, %v of weights, %v of gradients", input, weight, grad)
 	}
 }

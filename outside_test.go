@@ -84,7 +84,8 @@ func quantize(src, dst string) error {
 		return err
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(context.Background(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain"})
+	mxfp8 := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain"}
+	plan, err := convert.PlanQuantize(context.Background(), source, mxfp8)
 	if err != nil {
 		return err
 	}
@@ -105,8 +106,10 @@ func quantize(src, dst string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d %s weight, %s %d of %d bytes, verified: %v\n", plan.Count(convert.Quantize), plan.Convention, last.Stage, last.Done, last.Total, report.OK())
-	if _, err := convert.PlanQuantize(context.Background(), written, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); !errors.Is(err, convert.ErrQuantized) {
+	fmt.Printf("%d %s weight, %s %d of %d bytes, verified: %v\n",
+		plan.Count(convert.Quantize), plan.Convention, last.Stage, last.Done, last.Total, report.OK())
+	mxfp4 := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}
+	if _, err := convert.PlanQuantize(context.Background(), written, mxfp4); !errors.Is(err, convert.ErrQuantized) {
 		return fmt.Errorf("quantized source: got %v", err)
 	}
 	return nil
@@ -114,7 +117,8 @@ func quantize(src, dst string) error {
 `
 
 // TestOutsideModule compiles and runs a program in another module that imports every public package
-// has the Go example of the README, and does in testdata/outside what the documents are about. The module cache must have the dependencies of this module;
+// has the Go example of the README, and does in testdata/outside what the documents are about. The module cache must have the dependencies
+// of this module;
 // the test does not use the network.
 func TestOutsideModule(t *testing.T) {
 	gotool, err := exec.LookPath("go")
@@ -138,7 +142,8 @@ func TestOutsideModule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("main.go", strings.NewReplacer("IMPORTS", strings.TrimRight(imports.String(), "\n"), "EXAMPLE", readmeExample(t)).Replace(outsideMain))
+	write("main.go", strings.NewReplacer("IMPORTS", strings.TrimRight(imports.String(), "\n"), "EXAMPLE",
+		readmeExample(t)).Replace(outsideMain))
 	write("tasks.go", outsideTasks(t))
 	goMod, err := os.ReadFile("go.mod")
 	if err != nil {
@@ -233,7 +238,8 @@ func publicPackages(t *testing.T, root string) (list []string) {
 		if err != nil {
 			return err
 		}
-		if rel = filepath.ToSlash(rel); file.Name.Name != "main" && rel != "." && !strings.HasPrefix(rel, "internal/") && !slices.Contains(list, rel) {
+		if rel = filepath.ToSlash(rel); file.Name.Name != "main" && rel != "." && !strings.HasPrefix(rel, "internal/") && !slices.Contains(list,
+			rel) {
 			list = append(list, rel)
 		}
 		return nil

@@ -170,7 +170,8 @@ func TestExperts(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
 	c := &Collector{Dir: filepath.Dir(path), Hessian: true, Layers: [][]Linear{
-		{linear("q", "")}, {linear("0.up", "up"), linear("0.down", "down"), linear("1.up", "up"), linear("1.down", "down"), linear("2.up", "up"), linear("2.down", "down")},
+		{linear("q", "")}, {linear("0.up", "up"), linear("0.down", "down"), linear("1.up", "up"), linear("1.down", "down"), linear("2.up", "up"),
+			linear("2.down", "down")},
 	}}
 	inputs := map[string]tensor.Dense{}
 	add := func(name string, n int) {

@@ -51,7 +51,8 @@ func NewFactor(upper []float32, n int) (*Factor, error) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("the products have no Cholesky factor, even with %g of the mean of its diagonal added: collect the statistics again, over more text", maxDamping)
+	return nil, fmt.Errorf("the products have no Cholesky factor, even with %g of the mean of its diagonal added: collect the statistics "+
+		"again, over more text", maxDamping)
 }
 
 // decompose sets U. With J the reversal of the order, L the lower Cholesky factor of J·H·J and R = J·L·J, which is

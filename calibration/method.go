@@ -42,7 +42,8 @@ func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 		return q, nil
 	}
 	if !q.Format.ByteScales() || q.Format.Block.Rows != 1 {
-		return q, fmt.Errorf("method %s supports formats with a scale of one byte for each block of a row (mxfp8, mxfp6, mxfp4, mxint8, nvfp4): got %s", m, q.Format)
+		return q, fmt.Errorf("method %s supports formats with a scale of one byte for each block of a row (mxfp8, mxfp6, mxfp4, mxint8, "+
+			"nvfp4): got %s", m, q.Format)
 	}
 	if q.Search != quant.NoSearch && q.Search != quant.LeastSquares {
 		return q, fmt.Errorf("method %s searches scales by %s: omit the search %s", m, quant.LeastSquares, q.Search)

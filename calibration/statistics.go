@@ -48,7 +48,8 @@ func (in *Input) HasHessian() bool {
 // Hessian reads the upper triangle of H, row after row.
 func (in *Input) Hessian() ([]float32, error) {
 	if !in.HasHessian() {
-		return nil, fmt.Errorf("%s: the input of %s has no products of its columns: collect the statistics with --hessian", in.file.Name(), in.Modules[0])
+		return nil, fmt.Errorf("%s: the input of %s has no products of its columns: collect the statistics with --hessian", in.file.Name(),
+			in.Modules[0])
 	}
 	h, err := in.products()
 	if err != nil || in.prior == nil {
@@ -216,7 +217,8 @@ func (s *Statistics) read() error {
 
 // read reads the vectors of an input, and checks that it is whole.
 func (in *Input) read() (err error) {
-	if in.Tokens < 0 || in.Tokens == 0 && in.prior == nil || len(in.Modules) == 0 && in.prior != nil || !(in.Amax > 0 && in.Amax <= math.MaxFloat32) {
+	if in.Tokens < 0 || in.Tokens == 0 && in.prior == nil || len(in.Modules) == 0 && in.prior != nil ||
+		!(in.Amax > 0 && in.Amax <= math.MaxFloat32) {
 		return fmt.Errorf("got %d modules, %d tokens, amax %g, want positive ones", len(in.Modules), in.Tokens, in.Amax)
 	}
 	if in.Tokens > 0 {

@@ -87,7 +87,8 @@ func (m *Model) assembleAs(ctx context.Context, t *hf.Tensor, s *scheme, q quant
 	if _, dense := DenseFormat(t.Dtype); !ok || dense {
 		return nil, nil // check reports it
 	}
-	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: s.format, Global: 1, scheme: s, swizzled: q.swizzled, parts: parts{Codes: t, Scales: &scales}}
+	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: s.format, Global: 1, scheme: s, swizzled: q.swizzled,
+		parts: parts{Codes: t, Scales: &scales}}
 	switch {
 	case m.Convention.linearOnly && family.IsFused(name):
 		if problem := m.fitExperts(w); problem != nil {
@@ -140,7 +141,8 @@ func (m *Model) fit(w *Weight) *Problem {
 		if want.Part == Scales && acceptable(have.Dtype, want.Dtype) {
 			want.Dtype = have.Dtype
 		}
-		if want.Part == Scales && (sameScales(w.Format, have.Shape, want.Shape) || w.swizzled && have.Elements() == swizzledScales(w.Format, w.Shape)) {
+		if want.Part == Scales && (sameScales(w.Format, have.Shape, want.Shape) || w.swizzled && have.Elements() == swizzledScales(w.Format,
+			w.Shape)) {
 			want.Shape = have.Shape
 		}
 		if have.Dtype != want.Dtype || !slices.Equal(have.Shape, want.Shape) {
@@ -184,7 +186,8 @@ func (m *Model) fitExperts(w *Weight) *Problem {
 	case block.Cols > 0 && from%rows == 0 && slices.Equal(scales.Shape, []int64{count, from / rows, ceilDiv(cols, int64(block.Cols))}):
 		w.Shape = []int64{count, from, cols}
 	default:
-		return problemOf(scales.Name, "it is %s %v, and does not fit %s codes of all experts of a layer of shape %v: store each expert separately",
+		return problemOf(scales.Name, "it is %s %v, and does not fit %s codes of all experts of a layer of shape %v: store each expert "+
+			"separately",
 			scales.Dtype, scales.Shape, w.Format, t.Shape)
 	}
 	stored := w.Shape

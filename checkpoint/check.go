@@ -24,12 +24,14 @@ func (m *Model) check(k known) {
 		}
 	}
 	if m.Convention != nil && m.Quantized() == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
-		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config if its weights are values",
+		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove "+
+			"quantization_config if its weights are values",
 			m.Convention.Name)
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
 		m.report(Problem{Mended: true,
-			Text: fmt.Sprintf("there are %d files of weights and no %s, without which clients do not find them: fetch it again, or quantize or dequantize to have one written", n, safetensors.IndexName)})
+			Text: fmt.Sprintf("there are %d files of weights and no %s, without which clients do not find them: fetch it again, or quantize or "+
+				"dequantize to have one written", n, safetensors.IndexName)})
 	}
 	m.findMissing()
 	for _, text := range m.Missing {
@@ -43,7 +45,8 @@ func (m *Model) check(k known) {
 
 // faulty reports whether a problem of the weight or of one of its parts is known.
 func (m *Model) faulty(weight string) bool {
-	return m.faults[weight] || len(m.faults) > 0 && slices.ContainsFunc(partSuffixes, func(suffix string) bool { return m.faults[partName(weight, suffix)] })
+	return m.faults[weight] || len(m.faults) > 0 && slices.ContainsFunc(partSuffixes,
+		func(suffix string) bool { return m.faults[partName(weight, suffix)] })
 }
 
 // partSuffixes are the suffixes of the parts of quantized weights in all schemes, except for
@@ -109,7 +112,8 @@ func (m *Model) checkUnquantized(w *Weight, unsupported map[string]string) {
 	case !w.Dense() && len(w.Shape) > 1 && (has || strings.HasSuffix(w.Name, weightSuffix)):
 		m.fault(w.Name, "it holds %s codes, but nothing says how it is quantized%s", w.Dtype, m.undescribed())
 	case m.simulated(w):
-		m.fault(w.Name, "it holds %s values and has scales (%s): simulated quantization, whose values are rounded already; remove the scales and quantization_config to use them",
+		m.fault(w.Name, "it holds %s values and has scales (%s): simulated quantization, whose values are rounded already; remove the scales "+
+			"and quantization_config to use them",
 			w.Dtype, scales)
 	}
 }
@@ -121,7 +125,8 @@ func (m *Model) simulated(w *Weight) bool {
 }
 
 // scaleNames are suffixes of scales in any convention, known or not.
-var scaleNames = []string{"_scale", "_scale_inv", "_scales", ".scales", ".scale", ".weight_scale", ".qscale_weight", ".scale_weight", ".absmax"}
+var scaleNames = []string{"_scale", "_scale_inv", "_scales", ".scales", ".scale", ".weight_scale", ".qscale_weight", ".scale_weight",
+	".absmax"}
 
 // scalesNear returns the tensor that by its name holds the scales of a weight.
 func (m *Model) scalesNear(weight string) (scales string, ok bool) {
@@ -207,7 +212,8 @@ func (m *Model) checkIgnore(d description) {
 		}
 		switch on := ignored(owner); {
 		case on && w.Quantized():
-			m.misread(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to the same convention, which mends the list")
+			m.misread(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to "+
+				"the same convention, which mends the list")
 		case !on && complete && selected(owner) && !w.Quantized() && !m.faulty(w.Name) && m.Family().Linear(w.Name, w.Shape):
 			m.misread(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}

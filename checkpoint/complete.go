@@ -34,7 +34,8 @@ func (m *Model) findMissing() {
 				m.Missing = append(m.Missing, fmt.Sprintf("%d of %d layers are missing, the first %s.%d", gone, m.Family().Layers(), s.name, first))
 			}
 		}
-		if m.Source.Integer("num_kv_shared_layers") == 0 && !(needed != nil && family.OfLanguage(s.name)) { // else layers lack keys and values on purpose
+		// else layers lack keys and values on purpose
+		if m.Source.Integer("num_kv_shared_layers") == 0 && !(needed != nil && family.OfLanguage(s.name)) {
 			m.Notes = append(m.Notes, s.uneven()...)
 		}
 	}
@@ -75,7 +76,8 @@ func (m *Model) findNeeded(needed iter.Seq[string]) {
 		if family.SingleExpert(name) {
 			otherForm = stacked
 		}
-		if _, ok := m.byName[name]; ok || modules[strings.TrimSuffix(name, weightSuffix)] || strings.Contains(name, ".experts.") && otherForm[layerOf(name)] {
+		if _, ok := m.byName[name]; ok || modules[strings.TrimSuffix(name, weightSuffix)] || strings.Contains(name, ".experts.") &&
+			otherForm[layerOf(name)] {
 			continue
 		}
 		if first == "" {

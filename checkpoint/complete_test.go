@@ -9,7 +9,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestMissing checks what a checkpoint lacks: layers and tensors of a layer; and that layers of several kinds, and parts of models, lack nothing.
+// TestMissing checks what a checkpoint lacks: layers and tensors of a layer; and that layers of several kinds, and parts of models, lack
+// nothing.
 func TestMissing(t *testing.T) {
 	dense := []string{"self_attn.q_proj", "self_attn.k_proj", "mlp.up_proj", "mlp.down_proj"}
 	layers := func(n int, leave ...string) (names []string) {
@@ -23,7 +24,8 @@ func TestMissing(t *testing.T) {
 		}
 		return names
 	}
-	moe := append(slices.DeleteFunc(layers(3), func(name string) bool { return strings.Contains(name, "layers.2.mlp") }), "model.layers.2.mlp.gate", "model.layers.2.mlp.experts.0.up_proj")
+	moe := append(slices.DeleteFunc(layers(3), func(name string) bool { return strings.Contains(name, "layers.2.mlp") }),
+		"model.layers.2.mlp.gate", "model.layers.2.mlp.experts.0.up_proj")
 	for name, c := range map[string]struct {
 		config string
 		names  []string
@@ -75,7 +77,8 @@ func TestNeeded(t *testing.T) {
 	const config = `{"model_type": "llama", "num_hidden_layers": 2, "tie_word_embeddings": true}`
 	whole := []string{"model.embed_tokens", "model.norm"}
 	for i := range 2 {
-		for _, module := range []string{"input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+		for _, module := range []string{"input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+			"self_attn.o_proj",
 			"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"} {
 			whole = append(whole, fmt.Sprintf("model.layers.%d.%s", i, module))
 		}
@@ -94,28 +97,37 @@ func TestNeeded(t *testing.T) {
 		return append(names, append(more, "model.layers.1.mlp.gate", "model.layers.0.self_attn.q_norm", "model.layers.0.self_attn.k_norm",
 			"model.layers.1.self_attn.q_norm", "model.layers.1.self_attn.k_norm")...)
 	}
-	const experts = `{"model_type": "qwen3_moe", "num_hidden_layers": 2, "num_experts": 1, "num_experts_per_tok": 1, "mlp_only_layers": [0], "tie_word_embeddings": true}`
+	const experts = `{"model_type": "qwen3_moe", "num_hidden_layers": 2, "num_experts": 1, "num_experts_per_tok": 1, "mlp_only_layers": ` +
+		`[0], "tie_word_embeddings": true}`
 	for name, c := range map[string]struct {
 		config string
 		names  []string
 		want   string
 	}{
-		"whole":                {config, whole, ""},
-		"projection":           {config, without("model.layers.1.self_attn.q_proj"), "model.layers.1.self_attn.q_proj.weight is missing"},
-		"embedding":            {config, without("model.embed_tokens"), "model.embed_tokens.weight is missing"},
-		"last norm":            {config, without("model.norm"), "model.norm.weight is missing"},
-		"two":                  {config, without("model.layers.0.mlp.up_proj", "model.norm"), "model.layers.0.mlp.up_proj.weight is missing, and 1 more tensors"},
-		"head":                 {strings.Replace(config, "true", "false", 1), whole, "lm_head.weight is missing"},
-		"biases":               {strings.Replace(config, "llama", "qwen2", 1), whole, "model.layers.0.self_attn.q_proj.bias is missing, and 5 more tensors"},
-		"layers":               {strings.Replace(config, "2", "3", 1), without("model.norm"), "1 of 3 layers are missing, the first model.layers.2"},
-		"unknown key":          {strings.Replace(config, "{", `{"x": 1, `, 1), without("model.norm"), ""},
-		"unknown family":       {strings.Replace(config, "llama", "lama", 1), without("model.norm"), ""},
-		"other codes":          {config, renamed("q_proj", "q_proj.qweight", whole), ""},
-		"wrapped":              {`{"model_type": "gemma3", "text_config": {"num_hidden_layers": 0}}`, []string{"language_model.model.layers.0.x", "language_model.model.norm"}, ""},
-		"experts":              {experts, mixture(whole, "model.layers.1.mlp.experts.0.gate_proj", "model.layers.1.mlp.experts.0.up_proj", "model.layers.1.mlp.experts.0.down_proj"), ""},
-		"part of experts":      {experts, mixture(whole, "model.layers.1.mlp.experts.0.gate_proj", "model.layers.1.mlp.experts.0.down_proj"), "model.layers.1.mlp.experts.0.up_proj.weight is missing"},
-		"declared without end": {strings.Replace(strings.Replace(experts, `"num_experts": 1`, `"num_experts": 1000000`, 1), "2", "60", 1), mixture(whole), "58 of 60 layers are missing, the first model.layers.2"},
-		"without end":          {strings.Replace(experts, `"num_experts": 1`, `"num_experts": 1000000`, 1), mixture(whole), "model.layers.1.mlp.experts.0.gate_proj.weight and more than 999 other tensors are missing"},
+		"whole":      {config, whole, ""},
+		"projection": {config, without("model.layers.1.self_attn.q_proj"), "model.layers.1.self_attn.q_proj.weight is missing"},
+		"embedding":  {config, without("model.embed_tokens"), "model.embed_tokens.weight is missing"},
+		"last norm":  {config, without("model.norm"), "model.norm.weight is missing"},
+		"two": {config, without("model.layers.0.mlp.up_proj", "model.norm"),
+			"model.layers.0.mlp.up_proj.weight is missing, and 1 more tensors"},
+		"head": {strings.Replace(config, "true", "false", 1), whole, "lm_head.weight is missing"},
+		"biases": {strings.Replace(config, "llama", "qwen2", 1), whole,
+			"model.layers.0.self_attn.q_proj.bias is missing, and 5 more tensors"},
+		"layers": {strings.Replace(config, "2", "3", 1), without("model.norm"),
+			"1 of 3 layers are missing, the first model.layers.2"},
+		"unknown key":    {strings.Replace(config, "{", `{"x": 1, `, 1), without("model.norm"), ""},
+		"unknown family": {strings.Replace(config, "llama", "lama", 1), without("model.norm"), ""},
+		"other codes":    {config, renamed("q_proj", "q_proj.qweight", whole), ""},
+		"wrapped": {`{"model_type": "gemma3", "text_config": {"num_hidden_layers": 0}}`, []string{"language_model.model.layers.0.x",
+			"language_model.model.norm"}, ""},
+		"experts": {experts, mixture(whole, "model.layers.1.mlp.experts.0.gate_proj", "model.layers.1.mlp.experts.0.up_proj",
+			"model.layers.1.mlp.experts.0.down_proj"), ""},
+		"part of experts": {experts, mixture(whole, "model.layers.1.mlp.experts.0.gate_proj", "model.layers.1.mlp.experts.0.down_proj"),
+			"model.layers.1.mlp.experts.0.up_proj.weight is missing"},
+		"declared without end": {strings.Replace(strings.Replace(experts, `"num_experts": 1`, `"num_experts": 1000000`, 1), "2", "60", 1),
+			mixture(whole), "58 of 60 layers are missing, the first model.layers.2"},
+		"without end": {strings.Replace(experts, `"num_experts": 1`, `"num_experts": 1000000`, 1), mixture(whole),
+			"model.layers.1.mlp.experts.0.gate_proj.weight and more than 999 other tensors are missing"},
 	} {
 		m := readNamed(t, c.config, c.names)
 		if got := strings.Join(m.Missing, "; "); got != c.want || len(m.Notes) > 0 {

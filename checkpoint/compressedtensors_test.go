@@ -122,8 +122,10 @@ func TestRecognizeForeign(t *testing.T) {
 	for _, tc := range []struct{ name, config, want string }{
 		{"int4", group(`{"num_bits":4,"type":"int","strategy":"group","group_size":128}`), "type int, 4 bits, strategy group"},
 		{"group", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":64}`), "type float, 8 bits, strategy group"},
-		{"mxfp8 without a dtype of scales", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":32}`), "group size 32, no scale dtype"},
-		{"mxfp8 with other scales", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":32,"scale_dtype":"torch.float32"}`), "group size 32, scale dtype torch.float32"},
+		{"mxfp8 without a dtype of scales", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":32}`),
+			"group size 32, no scale dtype"},
+		{"mxfp8 with other scales", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":32,"scale_dtype":"torch.float32"}`),
+			"group size 32, scale dtype torch.float32"},
 		{"blocks", group(`{"num_bits":8,"type":"float","strategy":"block","block_structure":[64,64]}`), "blocks [64 64]"},
 		{"nothing", `{"config_groups":{}}`, "quantizes no weights"},
 		{"activations", `{"config_groups":{"group_0":{"weights":null}}}`, "quantizes no weights"},

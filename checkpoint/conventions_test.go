@@ -14,9 +14,10 @@ import (
 // (which have separate tests), for a weight of 256×384 or of two experts.
 func TestStored(t *testing.T) {
 	want := map[string]string{
-		"modelopt MXFP8":                     "x.weight F8_E4M3 [256 384], x.weight_scale U8 [256 12]",
-		"modelopt W4A16_NVFP4":               "x.weight U8 [256 192], x.weight_scale F8_E4M3 [256 24], x.weight_scale_2 F32 []",
-		"modelopt NVFP4":                     "x.weight U8 [256 192], x.weight_scale F8_E4M3 [256 24], x.weight_scale_2 F32 [], x.input_scale F32 []",
+		"modelopt MXFP8":       "x.weight F8_E4M3 [256 384], x.weight_scale U8 [256 12]",
+		"modelopt W4A16_NVFP4": "x.weight U8 [256 192], x.weight_scale F8_E4M3 [256 24], x.weight_scale_2 F32 []",
+		"modelopt NVFP4": "x.weight U8 [256 192], x.weight_scale F8_E4M3 [256 24], x.weight_scale_2 F32 [], " +
+			"x.input_scale F32 []",
 		"modelopt FP8":                       "x.weight F8_E4M3 [256 384], x.weight_scale F32 [], x.input_scale F32 []",
 		"modelopt FP8_PER_CHANNEL_PER_TOKEN": "x.weight F8_E4M3 [256 384], x.weight_scale F32 [256]",
 		"modelopt fp8_pb_wo":                 "x.weight F8_E4M3 [256 384], x.weight_scale F32 [2 1 3 1]",
@@ -85,22 +86,31 @@ func TestConfigurations(t *testing.T) {
 		kv                 bool
 		want               string
 	}{
-		{"modelopt", "NVFP4", quant.NVFP4, true, `{"config_groups": {"group_0": {"input_activations": ` + nvfp4Args + `, "weights": ` + nvfp4Args + `, "targets": ["Linear"]}},
-			"ignore": ["lm_head"], "kv_cache_scheme": {"dynamic": false, "num_bits": 8, "type": "float"}, "quant_algo": "NVFP4", ` + producer + `, "quant_method": "modelopt"}`},
+		{"modelopt", "NVFP4", quant.NVFP4, true, `{"config_groups": {"group_0": {"input_activations": ` + nvfp4Args + `, "weights": ` +
+			nvfp4Args + `, "targets": ["Linear"]}},
+			"ignore": ["lm_head"], "kv_cache_scheme": {"dynamic": false, "num_bits": 8, "type": "float"}, "quant_algo": "NVFP4", ` + producer +
+			`, "quant_method": "modelopt"}`},
 		{"modelopt", "W4A16_NVFP4", quant.NVFP4, false, `{"config_groups": {"group_0": {"weights": ` + nvfp4Args + `, "targets": ["Linear"]}},
 			"ignore": ["lm_head"], "quant_algo": "W4A16_NVFP4", ` + producer + `, "quant_method": "modelopt"}`},
-		{"modelopt", "FP8", quant.FP8Tensor, false, `{"config_groups": {"group_0": {"input_activations": {"dynamic": false, "num_bits": 8, "type": "float"},
-			"weights": {"dynamic": false, "num_bits": 8, "type": "float"}, "targets": ["Linear"]}}, "ignore": ["lm_head"], "quant_algo": "FP8", ` + producer + `, "quant_method": "modelopt"}`},
+		{"modelopt", "FP8", quant.FP8Tensor, false,
+			`{"config_groups": {"group_0": {"input_activations": {"dynamic": false, "num_bits": 8, "type": "float"},
+			"weights": {"dynamic": false, "num_bits": 8, "type": "float"}, "targets": ["Linear"]}}, "ignore": ["lm_head"], "quant_algo": "FP8", ` +
+				producer + `, "quant_method": "modelopt"}`},
 		{"modelopt", "MXFP8", quant.MXFP8, false, `{"ignore": ["lm_head"], "quant_algo": "MXFP8", ` + producer + `, "quant_method": "modelopt"}`},
-		{"modelopt", "fp8_pb_wo", quant.FP8Block, false, `{"ignore": ["lm_head"], "quant_algo": "fp8_pb_wo", ` + producer + `, "quant_method": "modelopt"}`},
-		{"deepseek", "FP8", quant.FP8Block, false, `{"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]}`},
+		{"modelopt", "fp8_pb_wo", quant.FP8Block, false, `{"ignore": ["lm_head"], "quant_algo": "fp8_pb_wo", ` + producer +
+			`, "quant_method": "modelopt"}`},
+		{"deepseek", "FP8", quant.FP8Block, false, `{"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", ` +
+			`"weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]}`},
 		{"mxfp8", "MXFP8", quant.MXFP8, false, `{"quant_method": "mxfp8", "weight_block_size": [1, 32], "ignored_layers": ["lm_head"]}`},
-		{"gpt-oss", "MXFP4", quant.MXFP4, false, `{"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"}`},
+		{"gpt-oss", "MXFP4", quant.MXFP4, false, `{"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", ` +
+			`"model.embed_tokens", "lm_head"], "quant_method": "mxfp4"}`},
 		{"mlx", "nvfp4", quant.NVFP4, false, `{"group_size": 16, "bits": 4, "mode": "nvfp4", "lm_head": false}`},
 		{"mlx", "mxfp8", quant.MXFP8, false, `{"group_size": 32, "bits": 8, "mode": "mxfp8", "lm_head": false}`},
 		{"quark", "fp6_e2m3", quant.MXFP6E2M3, false, `{"algo_config": null, "exclude": ["lm_head"],
-			"export": {"kv_cache_group": [], "min_kv_scale": 0.0, "pack_method": "reorder", "weight_format": "real_quantized", "weight_merge_groups": null},
-			"global_quant_config": {"bias": null, "input_tensors": {"is_dynamic": true, ` + quarkArgs + `}, "output_tensors": null, "target_device": null,
+			"export": {"kv_cache_group": [], "min_kv_scale": 0.0, "pack_method": "reorder", "weight_format": "real_quantized",
+			"weight_merge_groups": null},
+			"global_quant_config": {"bias": null, "input_tensors": {"is_dynamic": true, ` + quarkArgs +
+			`}, "output_tensors": null, "target_device": null,
 			"weight": {"is_dynamic": false, ` + quarkArgs + `}}, "kv_cache_post_rope": false, "kv_cache_quant_config": {}, "layer_quant_config": {},
 			"layer_type_quant_config": {}, "quant_method": "quark", "quant_mode": "eager_mode", "softmax_quant_spec": null, "version": "0.12"}`},
 	} {
@@ -127,7 +137,8 @@ func TestModelOptSidecar(t *testing.T) {
 	if len(files) != 1 || files[0].Name != "hf_quant_config.json" || !IsSidecar(files[0].Name) {
 		t.Fatalf("the files are %v", files)
 	}
-	sameJSON(t, json.RawMessage(files[0].Data), `{"producer": {"name": "modelopt", "version": "0.46.0"}, "quantization": {"quant_algo": "NVFP4",
+	sameJSON(t, json.RawMessage(files[0].Data),
+		`{"producer": {"name": "modelopt", "version": "0.46.0"}, "quantization": {"quant_algo": "NVFP4",
 		"kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}}`)
 	d, err := modelOpt.recognize(files[0].Data)
 	if err != nil || d.scheme != "NVFP4" || !d.static(quant.NVFP4) || !slices.Equal(d.ignore, []string{"lm_head"}) {
@@ -206,15 +217,20 @@ func TestUnrecognized(t *testing.T) {
 		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not supported`},
 		{&modelOpt, `{"quant_algo": "W4A8_NVFP4_FP8"}`, `quant_algo "W4A8_NVFP4_FP8" is not supported`}, // of blocks of 32
 		{&modelOpt, `{"quant_method": "modelopt"}`, "quant_algo is missing"},
-		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`, "quant_algo NVFP4 with group_size 32 is not supported, only 16"},
+		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`,
+			"quant_algo NVFP4 with group_size 32 is not supported, only 16"},
 		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, but clients read another type"},
-		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]"},
+		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not supported, only [128, 128], [1, 128], [32, 32] and " +
+			"[1, 32]"},
 		{&deepSeek, `{"fmt": "e5m2", "weight_block_size": [128, 128]}`, `fmt is "e5m2", which is not supported, only "e4m3"`},
 		{&mxfp8, `{"fmt": "e5m2"}`, `fmt is "e5m2", which is not supported, only "e4m3"`},
-		{&autoRound, `{"bits": 8, "data_type": "fp8_e5m2", "packing_format": "auto_round:fp8"}`, "it stores weights of data_type fp8_e5m2 in 8 bits and groups of unknown size, which is not supported"},
+		{&autoRound, `{"bits": 8, "data_type": "fp8_e5m2", "packing_format": "auto_round:fp8"}`,
+			"it stores weights of data_type fp8_e5m2 in 8 bits and groups of unknown size, which is not supported"},
 		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not supported, only [1 32]"},
-		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "global_quant_config.weight: it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
-		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`, "layer_quant_config: a: weight: it stores weights as int4 in groups of 0 with  scales, which is not supported"},
+		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`,
+			"global_quant_config.weight: it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
+		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`,
+			"layer_quant_config: a: weight: it stores weights as int4 in groups of 0 with  scales, which is not supported"},
 		{&mlx, `{"bits": 4, "group_size": 64, "mode": "affine"}`, `mode "affine" of 4 bits in groups of 64 is not supported`},
 	} {
 		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {

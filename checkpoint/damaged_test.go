@@ -20,7 +20,8 @@ func TestUnfit(t *testing.T) {
 		want   string // of the problem
 	}{
 		{safetensors.Spec{Name: "l.weight_scale", Dtype: safetensors.U8, Shape: []int64{32, 2}}, ""},
-		{safetensors.Spec{Name: "l.weight_scale", Dtype: safetensors.U8, Shape: []int64{32, 1}}, "it is U8 [32 1], and a mxfp8 weight of shape [32 64] needs U8 [32 2]"},
+		{safetensors.Spec{Name: "l.weight_scale", Dtype: safetensors.U8, Shape: []int64{32, 1}},
+			"it is U8 [32 1], and a mxfp8 weight of shape [32 64] needs U8 [32 2]"},
 		{safetensors.Spec{Name: "l.weight_scale", Dtype: safetensors.U8, Shape: []int64{64}}, "it is U8 [64]"},
 		{safetensors.Spec{Name: "l.weight_scale", Dtype: safetensors.F32, Shape: []int64{32, 2}}, "it is F32 [32 2]"},
 	} {

@@ -86,7 +86,8 @@ func recognizeDeepSeek(raw json.RawMessage) (description, error) {
 		d.add(quant.FP8Row, static)
 	}
 	if len(d.groups) == 0 {
-		return description{}, fmt.Errorf("weight_block_size %v is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]", config.WeightBlockSize)
+		return description{}, fmt.Errorf("weight_block_size %v is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]",
+			config.WeightBlockSize)
 	}
 	d.ignore, d.noIgnore = config.ignore()
 	return d, config.checkFmt()

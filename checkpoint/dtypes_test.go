@@ -20,7 +20,8 @@ func TestDtypes(t *testing.T) {
 		if !ok {
 			continue
 		}
-		if back, ok := DenseDtype(f); !ok || back != d || f.Bits() != d.Bits() || parseTorchDtype(dense[d]) != d || parseTorchDtype("torch."+dense[d]) != d {
+		if back, ok := DenseDtype(f); !ok || back != d || f.Bits() != d.Bits() || parseTorchDtype(dense[d]) != d ||
+			parseTorchDtype("torch."+dense[d]) != d {
 			t.Errorf("%s: %s of %d bits, and back %s, %v", d, f, f.Bits(), back, ok)
 		}
 	}

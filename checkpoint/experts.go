@@ -130,7 +130,8 @@ func (c *Convention) RejectsExperts(w *Weight) string {
 	case c.linearOnly && w.stack.Biased && !c.gguf:
 		return fmt.Sprintf("fused experts with biases: %s supports single experts without biases", c)
 	case !c.linearOnly && w.stack.Transposed && !w.stack.Listed:
-		return fmt.Sprintf("fused experts as [experts, in, out] of a family that is not known to have them so: %s stores [experts, out, in], and dequantize would not restore the order", c)
+		return fmt.Sprintf("fused experts as [experts, in, out] of a family that is not known to have them so: %s stores [experts, out, in], "+
+			"and dequantize would not restore the order", c)
 	case c.biased && !w.stack.Biased:
 		return fmt.Sprintf("fused experts without biases: clients read only experts of gpt-oss in %s", c)
 	}

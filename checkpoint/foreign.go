@@ -88,7 +88,8 @@ var autoRoundTypes = []struct {
 func (a autoRoundArgs) format() (f quant.Format, ok bool) {
 	group := strings.Join(strings.Fields(string(a.GroupSize)), "")
 	for _, row := range autoRoundTypes {
-		if strings.HasPrefix(a.DataType, row.dataType) && !strings.Contains(a.DataType, "e5m2") && a.Bits == row.format.Element.Bits() && group == row.group {
+		if strings.HasPrefix(a.DataType, row.dataType) && !strings.Contains(a.DataType, "e5m2") && a.Bits == row.format.Element.Bits() &&
+			group == row.group {
 			return row.format, true
 		}
 	}

@@ -130,7 +130,8 @@ const ctRow = `{"num_bits": 8, "type": "float", "symmetric": true, "dynamic": fa
 
 // ctConfiguration returns config.json of compressed-tensors with groups.
 func ctConfiguration(members string, layout string, groups ...string) string {
-	return `{"model_type": "llama4", "hidden_size": 32, "vocab_size": 96, "torch_dtype": "bfloat16"` + members + `, "quantization_config": {"quant_method": "compressed-tensors",
+	return `{"model_type": "llama4", "hidden_size": 32, "vocab_size": 96, "torch_dtype": "bfloat16"` + members +
+		`, "quantization_config": {"quant_method": "compressed-tensors",
 		"format": "` + layout + `", "ignore": ["lm_head"], "config_groups": {` + strings.Join(groups, ",") + `}}}`
 }
 
@@ -167,7 +168,8 @@ func TestStackedFP8Rows(t *testing.T) {
 	for i := range scales {
 		scales[i] = float32(1+i%5) / 64
 	}
-	config := strings.Replace(ctConfiguration("", "float-quantized", `"g": {"targets": ["Linear"], "weights": `+ctRow+`}`), "llama4", "other", 1)
+	config := strings.Replace(ctConfiguration("", "float-quantized", `"g": {"targets": ["Linear"], "weights": `+ctRow+`}`), "llama4",
+		"other", 1)
 	m := readRaw(t, config, nil, rawTensor{name, safetensors.F8E4M3, []int64{experts, out, in}, codes},
 		rawTensor{name + "_scale", safetensors.F32, []int64{experts, out, 1}, floats(scales...)})
 	checkValues(t, m, name, func(row, col int) float32 {
@@ -177,14 +179,18 @@ func TestStackedFP8Rows(t *testing.T) {
 
 // TestGroups reads a checkpoint of several block formats: the tensors of each weight decide.
 func TestGroups(t *testing.T) {
-	const e8m0 = `{"num_bits": 8, "type": "float", "symmetric": true, "dynamic": false, "strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"}`
+	const e8m0 = `{"num_bits": 8, "type": "float", "symmetric": true, "dynamic": false, "strategy": "group", "group_size": 32, ` +
+		`"scale_dtype": "torch.uint8"}`
 	const tensor = `{"num_bits": 8, "type": "float", "symmetric": true, "dynamic": false, "strategy": "tensor"}`
 	config := ctConfiguration("", ctMixed, `"a": {"format": "float-quantized", "targets": ["re:.*q"], "weights": `+ctRow+`}`,
-		`"b": {"format": "mxfp8-quantized", "targets": ["re:.*k"], "weights": `+e8m0+`}`, `"c": {"format": "float-quantized", "targets": ["re:.*v"], "weights": `+tensor+`}`)
+		`"b": {"format": "mxfp8-quantized", "targets": ["re:.*k"], "weights": `+e8m0+`}`,
+		`"c": {"format": "float-quantized", "targets": ["re:.*v"], "weights": `+tensor+`}`)
 	codes := pattern(4*32, 11)
 	m := readRaw(t, config, nil,
-		rawTensor{"q.weight", safetensors.F8E4M3, []int64{4, 32}, codes}, rawTensor{"q.weight_scale", safetensors.F32, []int64{4, 1}, floats(1, 2, 3, 4)},
-		rawTensor{"k.weight", safetensors.F8E4M3, []int64{4, 32}, codes}, rawTensor{"k.weight_scale", safetensors.U8, []int64{4, 1}, []byte{127, 128, 129, 130}},
+		rawTensor{"q.weight", safetensors.F8E4M3, []int64{4, 32}, codes}, rawTensor{"q.weight_scale", safetensors.F32, []int64{4, 1},
+			floats(1, 2, 3, 4)},
+		rawTensor{"k.weight", safetensors.F8E4M3, []int64{4, 32}, codes}, rawTensor{"k.weight_scale", safetensors.U8, []int64{4, 1},
+			[]byte{127, 128, 129, 130}},
 		rawTensor{"v.weight", safetensors.F8E4M3, []int64{4, 32}, codes}, rawTensor{"v.weight_scale", safetensors.F32, []int64{1}, floats(3)})
 	if len(m.Problems) > 0 || m.Scheme != ctMixed {
 		t.Errorf("scheme %s, problems %v", m.Scheme, m.Problems)
@@ -200,7 +206,8 @@ func TestPowerOfTwoScales(t *testing.T) {
 	codes := pattern(130*128, 13)
 	for _, scale := range []string{"l.weight_scale_inv", "l.scale"} {
 		m := readRaw(t, `{"model_type": "deepseek_v3", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}`, nil,
-			rawTensor{"l.weight", safetensors.F8E4M3, []int64{130, 128}, codes}, rawTensor{scale, safetensors.F8E8M0, []int64{2, 1}, []byte{125, 128}})
+			rawTensor{"l.weight", safetensors.F8E4M3, []int64{130, 128}, codes}, rawTensor{scale, safetensors.F8E8M0, []int64{2, 1},
+				[]byte{125, 128}})
 		if len(m.Problems) > 0 {
 			t.Errorf("problems: %v", m.Problems)
 		}
@@ -216,7 +223,8 @@ func TestPowerOfTwoScales(t *testing.T) {
 
 // TestModeOfModule: a module in a mode that is not read, as MLX's routers are, is the only problem of a checkpoint.
 func TestModeOfModule(t *testing.T) {
-	m := readRaw(t, `{"model_type": "llama", "quantization_config": {"bits": 4, "group_size": 32, "mode": "mxfp4", "mlp.gate": {"bits": 8, "group_size": 64}}}`, nil,
+	m := readRaw(t, `{"model_type": "llama", "quantization_config": {"bits": 4, "group_size": 32, "mode": "mxfp4", "mlp.gate": {"bits": `+
+		`8, "group_size": 64}}}`, nil,
 		rawTensor{"q.weight", safetensors.U32, []int64{64, 16}, nil}, rawTensor{"q.scales", safetensors.U8, []int64{64, 4}, nil},
 		rawTensor{"mlp.gate.weight", safetensors.U32, []int64{4, 32}, nil}, rawTensor{"mlp.gate.scales", safetensors.BF16, []int64{4, 2}, nil},
 		rawTensor{"mlp.gate.biases", safetensors.BF16, []int64{4, 2}, nil})
@@ -230,7 +238,8 @@ func TestModeOfModule(t *testing.T) {
 func TestScalesMissing(t *testing.T) {
 	m := readRaw(t, `{"model_type": "deepseek_v3", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}`, nil,
 		rawTensor{"a.weight", safetensors.F8E4M3, []int64{128, 128}, nil})
-	if text := fmt.Sprint(m.Problems); !strings.Contains(text, "a.weight: it holds F8_E4M3 codes, but its scales (a.weight_scale_inv) are missing") {
+	if text := fmt.Sprint(m.Problems); !strings.Contains(text, "a.weight: it holds F8_E4M3 codes, but its scales (a.weight_scale_inv) are "+
+		"missing") {
 		t.Errorf("got %s", text)
 	}
 }
@@ -242,10 +251,12 @@ func TestUnknownCodes(t *testing.T) {
 		want    string
 		tensors []rawTensor
 	}{
-		{"holds F8_E4M3 codes, but its scales (experts.gate_up_proj_scale) are missing: its values are unknown: config.json has no quantization_config", []rawTensor{{"experts.gate_up_proj", safetensors.F8E4M3, []int64{2, 32, 64}, nil}}},
+		{"holds F8_E4M3 codes, but its scales (experts.gate_up_proj_scale) are missing: its values are unknown: config.json has no " +
+			"quantization_config", []rawTensor{{"experts.gate_up_proj", safetensors.F8E4M3, []int64{2, 32, 64}, nil}}},
 		{"holds F4 codes, but its scales (x_scale) are missing", []rawTensor{{"x", safetensors.F4, []int64{2, 32}, nil}}},
 		{"holds U8 codes, but nothing says", []rawTensor{{"x.weight", safetensors.U8, []int64{2, 32}, nil}}},
-		{"holds U8 codes, but nothing says", []rawTensor{{"experts.w1", safetensors.U8, []int64{2, 32}, nil}, {"experts.w1_scales", safetensors.U8, []int64{2, 1}, nil}}},
+		{"holds U8 codes, but nothing says", []rawTensor{{"experts.w1", safetensors.U8, []int64{2, 32}, nil},
+			{"experts.w1_scales", safetensors.U8, []int64{2, 1}, nil}}},
 		{"holds I32 codes, but nothing says", []rawTensor{{"x.weight", safetensors.I32, []int64{2, 32}, nil}}},
 		{"", []rawTensor{{"position_ids", safetensors.I64, []int64{1, 32}, nil}, {"attn.bias", safetensors.U8, []int64{1, 1, 8, 8}, nil}}},
 	} {
@@ -285,15 +296,19 @@ func TestUnlisted(t *testing.T) {
 	dense := func(name string, rows int64) rawTensor {
 		return rawTensor{name, safetensors.BF16, []int64{rows, 32}, nil}
 	}
-	m := readRaw(t, ctConfiguration(`, "num_experts": 6, "max_position_embeddings": 40`, "float-quantized", `"g": {"targets": ["Linear"], "weights": `+ctRow+`}`), nil,
+	m := readRaw(t, ctConfiguration(`, "num_experts": 6, "max_position_embeddings": 40`, "float-quantized",
+		`"g": {"targets": ["Linear"], "weights": `+ctRow+`}`), nil,
 		rawTensor{"l.weight", safetensors.F8E4M3, []int64{4, 32}, nil}, rawTensor{"l.weight_scale", safetensors.F32, []int64{4, 1}, nil},
-		dense("model.tokens.weight", 96), dense("model.mlp.choice.weight", 6), dense("positions.weight", 40), dense("lm_head.weight", 96), dense("model.wte.weight", 97))
+		dense("model.tokens.weight", 96), dense("model.mlp.choice.weight", 6), dense("positions.weight", 40), dense("lm_head.weight", 96),
+		dense("model.wte.weight", 97))
 	if len(m.Problems) > 0 {
 		t.Errorf("problems: %v", m.Problems)
 	}
 	m = readRaw(t, ctConfiguration("", "float-quantized", `"g": {"targets": ["Linear"], "weights": `+ctRow+`}`), nil,
-		rawTensor{"l.weight", safetensors.F8E4M3, []int64{4, 32}, nil}, rawTensor{"l.weight_scale", safetensors.F32, []int64{4, 1}, nil}, dense("m.weight", 8))
-	if len(m.Problems) != 1 || !m.Problems[0].Misread || !strings.Contains(m.Problems[0].String(), "m.weight: it is not quantized and not on the ignore list") {
+		rawTensor{"l.weight", safetensors.F8E4M3, []int64{4, 32}, nil}, rawTensor{"l.weight_scale", safetensors.F32, []int64{4, 1}, nil},
+		dense("m.weight", 8))
+	if len(m.Problems) != 1 || !m.Problems[0].Misread || !strings.Contains(m.Problems[0].String(),
+		"m.weight: it is not quantized and not on the ignore list") {
 		t.Errorf("problems: %v", m.Problems)
 	}
 	if !bytes.Contains([]byte(m.Problems[0].Text), []byte("client")) {
@@ -329,34 +344,55 @@ func TestForeignLayouts(t *testing.T) {
 			[]rawTensor{f8, {"l.weight_scale", safetensors.F32, []int64{rows, 1}, perRow}}},
 		{"fp8 of a tensor", config(`{"quant_method": "fp8", "activation_scheme": "static"}`), nil, byTwo,
 			[]rawTensor{f8, {"l.weight_scale_inv", safetensors.BF16, nil, halves(2)}, {"l.activation_scale", safetensors.BF16, nil, halves(2)}}},
-		{"fp8 of rows", config(`{"quant_method": "fp8"}`), nil, byRow, []rawTensor{f8, {"l.weight_scale", safetensors.F32, []int64{rows}, perRow}}},
-		{"mistral", "", nil, byTwo, []rawTensor{f8, {"l.qscale_weight", safetensors.F32, nil, floats(2)}, {"l.qscale_act", safetensors.F32, nil, floats(3)}}},
-		{"scaled_fp8", "", nil, byTwo, []rawTensor{f8, {"l.scale_weight", safetensors.F32, []int64{1}, floats(2)}, {"scaled_fp8", safetensors.F8E4M3, []int64{0}, nil}}},
-		{"comfy_quant", "", nil, byTwo, []rawTensor{f8, {"l.weight_scale", safetensors.F32, nil, floats(2)}, {"l.comfy_quant", safetensors.U8, []int64{27}, []byte(`{"format": "float8_e4m3fn"}`)}}},
-		{"torchao FP8", config(`{"quant_method": "torchao"}`), map[string]string{"l.weight": `{"_type": "Float8Tensor", "_data": {"block_size": [1, 32]}}`}, byRow,
-			[]rawTensor{{"l._weight_qdata", safetensors.F8E4M3, []int64{rows, cols}, codes}, {"l._weight_scale", safetensors.F32, []int64{rows, 1}, perRow}}},
-		{"torchao MXFP8", config(`{"quant_method": "torchao"}`), map[string]string{"l.weight": `{"_type": "MXTensor", "_data": {"is_swizzled_scales": false}}`},
+		{"fp8 of rows", config(`{"quant_method": "fp8"}`), nil, byRow,
+			[]rawTensor{f8, {"l.weight_scale", safetensors.F32, []int64{rows}, perRow}}},
+		{"mistral", "", nil, byTwo, []rawTensor{f8, {"l.qscale_weight", safetensors.F32, nil, floats(2)},
+			{"l.qscale_act", safetensors.F32, nil, floats(3)}}},
+		{"scaled_fp8", "", nil, byTwo, []rawTensor{f8, {"l.scale_weight", safetensors.F32, []int64{1}, floats(2)},
+			{"scaled_fp8", safetensors.F8E4M3, []int64{0}, nil}}},
+		{"comfy_quant", "", nil, byTwo, []rawTensor{f8, {"l.weight_scale", safetensors.F32, nil, floats(2)},
+			{"l.comfy_quant", safetensors.U8, []int64{27}, []byte(`{"format": "float8_e4m3fn"}`)}}},
+		{"torchao FP8", config(`{"quant_method": "torchao"}`),
+			map[string]string{"l.weight": `{"_type": "Float8Tensor", "_data": {"block_size": [1, 32]}}`}, byRow,
+			[]rawTensor{{"l._weight_qdata", safetensors.F8E4M3, []int64{rows, cols}, codes}, {"l._weight_scale", safetensors.F32, []int64{rows, 1},
+				perRow}}},
+		{"torchao MXFP8", config(`{"quant_method": "torchao"}`),
+			map[string]string{"l.weight": `{"_type": "MXTensor", "_data": {"is_swizzled_scales": false}}`},
 			func(row, col int) float32 { return e4m3(row, col) * float32(int(1)<<row) },
-			[]rawTensor{{"l._weight_qdata", safetensors.F8E4M3, []int64{rows, cols}, codes}, {"l._weight_scale", safetensors.F8E8M0, []int64{rows, 1}, []byte{127, 128, 129, 130}}}},
-		{"torchao NVFP4, no global scale", config(`{"quant_method": "torchao"}`), map[string]string{"l.weight": `{"_type": "NVFP4Tensor", "_data": {"is_swizzled_scales": false}}`},
+			[]rawTensor{{"l._weight_qdata", safetensors.F8E4M3, []int64{rows, cols}, codes}, {"l._weight_scale", safetensors.F8E8M0,
+				[]int64{rows, 1}, []byte{127, 128, 129, 130}}}},
+		{"torchao NVFP4, no global scale", config(`{"quant_method": "torchao"}`),
+			map[string]string{"l.weight": `{"_type": "NVFP4Tensor", "_data": {"is_swizzled_scales": false}}`},
 			func(row, col int) float32 { return e2m1(row, col) * float32(1+col/16) },
 			[]rawTensor{f4("l._weight_qdata"), {"l._weight_scale", safetensors.F8E4M3, []int64{rows, 2}, blocks.data}}},
-		{"modelopt, one block", config(`{"quant_method": "modelopt", "quant_algo": "fp8_pb_wo"}`), nil, byTwo, []rawTensor{f8, {"l.weight_scale", safetensors.F32, nil, floats(2)}}},
-		{"auto-round", config(`{"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp", "group_size": 32, "packing_format": "auto_round:llm_compressor"}`), nil,
-			func(row, col int) float32 { return e2m1(row, col) * float32(int(1)<<row) }, []rawTensor{f4("l.weight_packed"), e8m0}},
-		{"quark", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "group_size": null}}}`), nil, byTwo,
+		{"modelopt, one block", config(`{"quant_method": "modelopt", "quant_algo": "fp8_pb_wo"}`), nil, byTwo,
 			[]rawTensor{f8, {"l.weight_scale", safetensors.F32, nil, floats(2)}}},
-		{"quark, FP8 activations", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}}}`), nil,
-			func(row, col int) float32 { return e2m1(row, col) * float32(int(1)<<row) }, []rawTensor{f4("l.weight"), e8m0, {"l.input_scale", safetensors.F32, nil, floats(2)}}},
-		{"quark's layers", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}, "layer_quant_config": {"l": {"weight":
-			[{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}]}}}`), nil,
-			func(row, col int) float32 { return e2m1(row, col) * float32(1+col/16) * 2 }, []rawTensor{f4("l.weight"), blocks, {"l.weight_scale_2", safetensors.F32, nil, floats(2)}}},
-		{"modelopt, mixed", config(`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"l": {"quant_algo": "NVFP4"}, "m": {"quant_algo": "FP8"}}}`), nil,
-			func(row, col int) float32 { return e2m1(row, col) * float32(1+col/16) * 2 },
-			[]rawTensor{f4("l.weight"), blocks, {"l.weight_scale_2", safetensors.F32, nil, floats(2)}, {"l.input_scale", safetensors.F32, nil, floats(2)}}},
-		{"mlx's experts", `{"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}, "quantization_config": {"group_size": 32, "bits": 4, "mode": "mxfp4"}}`, nil,
+		{"auto-round", config(`{"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp", "group_size": 32, "packing_format": ` +
+			`"auto_round:llm_compressor"}`), nil,
+			func(row, col int) float32 { return e2m1(row, col) * float32(int(1)<<row) }, []rawTensor{f4("l.weight_packed"), e8m0}},
+		{"quark", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": ` +
+			`"per_tensor", "group_size": null}}}`), nil, byTwo,
+			[]rawTensor{f8, {"l.weight_scale", safetensors.F32, nil, floats(2)}}},
+		{"quark, FP8 activations", config(`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp4", ` +
+			`"qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}}}`), nil,
 			func(row, col int) float32 { return e2m1(row, col) * float32(int(1)<<row) },
-			[]rawTensor{{"l.weight", safetensors.U32, []int64{2, 2, cols / 8}, codes[:rows*cols/2]}, {"l.scales", safetensors.U8, []int64{2, 2, 1}, []byte{127, 128, 129, 130}}}},
+			[]rawTensor{f4("l.weight"), e8m0, {"l.input_scale", safetensors.F32, nil, floats(2)}}},
+		{"quark's layers", config(
+			`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}},
+				"layer_quant_config": {"l": {"weight":
+			[{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}]}}}`), nil,
+			func(row, col int) float32 { return e2m1(row, col) * float32(1+col/16) * 2 },
+			[]rawTensor{f4("l.weight"), blocks, {"l.weight_scale_2", safetensors.F32, nil, floats(2)}}},
+		{"modelopt, mixed", config(`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"l": {"quant_algo": ` +
+			`"NVFP4"}, "m": {"quant_algo": "FP8"}}}`), nil,
+			func(row, col int) float32 { return e2m1(row, col) * float32(1+col/16) * 2 },
+			[]rawTensor{f4("l.weight"), blocks, {"l.weight_scale_2", safetensors.F32, nil, floats(2)}, {"l.input_scale", safetensors.F32, nil,
+				floats(2)}}},
+		{"mlx's experts", `{"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}, "quantization_config": {"group_size": 32, ` +
+			`"bits": 4, "mode": "mxfp4"}}`, nil,
+			func(row, col int) float32 { return e2m1(row, col) * float32(int(1)<<row) },
+			[]rawTensor{{"l.weight", safetensors.U32, []int64{2, 2, cols / 8}, codes[:rows*cols/2]}, {"l.scales", safetensors.U8, []int64{2, 2, 1},
+				[]byte{127, 128, 129, 130}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := readRaw(t, tc.config, tc.metadata, tc.tensors...)
@@ -385,7 +421,8 @@ func TestSwizzledScales(t *testing.T) {
 		}
 	}
 	m := readRaw(t, "", map[string]string{"_quantization_metadata": `{"format_version": "1.0", "layers": {"l": {"format": "nvfp4"}}}`},
-		rawTensor{"l.weight", safetensors.U8, []int64{rows, cols / 2}, codes}, rawTensor{"l.weight_scale", safetensors.F8E4M3, []int64{256, 8}, scales},
+		rawTensor{"l.weight", safetensors.U8, []int64{rows, cols / 2}, codes}, rawTensor{"l.weight_scale", safetensors.F8E4M3, []int64{256, 8},
+			scales},
 		rawTensor{"l.weight_scale_2", safetensors.F32, nil, floats(0.5)})
 	if len(m.Problems) > 0 {
 		t.Errorf("problems: %v", m.Problems)
@@ -423,7 +460,8 @@ func TestZeroGlobal(t *testing.T) {
 		{ct, "l.weight_packed", "l.weight_global_scale", float32(math.Inf(1)), false},
 	} {
 		m := readRaw(t, tc.config, nil, rawTensor{tc.codes, safetensors.U8, []int64{4, 16}, nil},
-			rawTensor{"l.weight_scale", safetensors.F8E4M3, []int64{4, 2}, nil}, rawTensor{tc.global, safetensors.F32, nil, floats(tc.stored)}.shaped(tc.codes))
+			rawTensor{"l.weight_scale", safetensors.F8E4M3, []int64{4, 2}, nil}, rawTensor{tc.global, safetensors.F32, nil,
+				floats(tc.stored)}.shaped(tc.codes))
 		checkValues(t, m, "l.weight", func(int, int) float32 { return 0 })
 		if len(m.Problems) > 1 || (len(m.Problems) == 1) != tc.misread || tc.misread && !m.Problems[0].Misread {
 			t.Errorf("problems: %v", m.Problems)
@@ -450,7 +488,8 @@ func (c *countingContext) Err() error {
 
 // TestZeroGlobalContext: reading a whole weight because its global scale is 0 ends with the context.
 func TestZeroGlobalContext(t *testing.T) {
-	m := readRaw(t, `{"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"}}`, nil, rawTensor{"l.weight", safetensors.U8, []int64{4096, 512}, nil},
+	m := readRaw(t, `{"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"}}`, nil,
+		rawTensor{"l.weight", safetensors.U8, []int64{4096, 512}, nil},
 		rawTensor{"l.weight_scale", safetensors.F8E4M3, []int64{4096, 64}, nil}, rawTensor{"l.weight_scale_2", safetensors.F32, nil, nil})
 	tiles := 0
 	for range m.Weights[0].Tiling(m.Weights[0].Format).Tiles(0) {
@@ -493,7 +532,8 @@ func TestNegativeScale(t *testing.T) {
 		}
 		rows, _ := w.Matrix()
 		_, err := w.Read(0, rows)
-		if want := "l.weight: the scale at " + tc.scale + " is negative"; (tc.scale != "") != (err != nil) || err != nil && !strings.HasPrefix(err.Error(), want) {
+		if want := "l.weight: the scale at " + tc.scale + " is negative"; (tc.scale != "") != (err != nil) || err != nil &&
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", tc.config, err, want)
 		}
 	}
@@ -521,7 +561,8 @@ func TestPartialBlocks(t *testing.T) {
 	for config, scale := range map[string]rawTensor{
 		`{"quant_method": "fp8", "weight_block_size": [128, 128]}`: {"l.weight_scale_inv", safetensors.F32, []int64{2, 2}, scales},
 		`{"quant_method": "modelopt", "quant_algo": "fp8_pb_wo"}`:  {"l.weight_scale", safetensors.F32, []int64{2, 1, 2, 1}, scales},
-		`{"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128], "dynamic": false}}}}`: {"l.weight_scale", safetensors.F32, []int64{2, 2}, scales},
+		`{"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", ` +
+			`"strategy": "block", "block_structure": [128, 128], "dynamic": false}}}}`: {"l.weight_scale", safetensors.F32, []int64{2, 2}, scales},
 	} {
 		m := readRaw(t, `{"quantization_config": `+config+`}`, nil, rawTensor{"l.weight", safetensors.F8E4M3, []int64{rows, cols}, codes}, scale)
 		if len(m.Problems) > 0 {

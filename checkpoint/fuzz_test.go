@@ -48,23 +48,30 @@ func FuzzRead(f *testing.F) {
 	config := func(text string) string { return `{"model_type": "llama", "quantization_config": ` + text + `}` }
 	const fp8 = "l.weight F8_E4M3 4 32\nl.weight_scale F32 4 1\nlm_head.weight BF16 8 32"
 	f.Add(config(`{"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["lm_head"]}`), "", "", fp8)
-	f.Add(config(`{"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["re:.*head$", "re:("], "config_groups": {"g": {"targets": ["re:l"],
+	f.Add(config(`{"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["re:.*head$", "re:("],
+		"config_groups": {"g": {"targets": ["re:l"],
 		"weights": `+ctRow+`}}}`), "", "", fp8)
-	f.Add(config(`{"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp", "group_size": 32, "extra_config": {"m": {"bits": 8}, "n": {"bits": 16}}}`), "", "",
+	f.Add(config(`{"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp", "group_size": 32, "extra_config": {"m": {"bits": 8}, `+
+		`"n": {"bits": 16}}}`), "", "",
 		"l.weight_packed U8 4 16\nl.weight_scale U8 4 1\nm.weight F8_E4M3 4 32\nm.weight_scale U8 4 1")
 	f.Add(config(`{"quant_method": "torchao"}`), "l.weight", `{"_type": "NVFP4Tensor", "_data": {"is_swizzled_scales": true}}`,
 		"l._weight_qdata U8 130 48\nl._weight_scale F8_E4M3 256 8\nl._weight_per_tensor_scale F32")
 	f.Add("", comfyLayers, `{"layers": {"l": {"format": "nvfp4"}, "m": {"format": "float8_e4m3fn"}}}`,
 		"l.weight U8 130 48\nl.weight_scale F8_E4M3 256 8\nl.weight_scale_2 F32\nm.weight F8_E4M3 4 32\nm.weight_scale F32")
 	f.Add("", "", "", "l.weight F8_E4M3 4 32\nl.qscale_weight F32\nl.comfy_quant U8 27\nm.scale_weight F32")
-	f.Add(config(`{"quant_method": "quark", "exclude": [], "export": {}, "global_quant_config": {"weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32,
+	f.Add(config(`{"quant_method": "quark", "exclude": [], "export": {}, "global_quant_config": {"weight": {"dtype": "fp4",
+		"qscheme": "per_group", "group_size": 32,
 		"scale_format": "e8m0"}}, "layer_quant_config": {"l": {"weight": [{"dtype": "fp4", "group_size": 16}, {"dtype": "fp8_e4m3"}]}}}`), "", "",
 		"l.weight U8 4 16\nl.weight_scale F8_E4M3 4 2\nl.weight_scale_2 F32")
-	f.Add(config(`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"l": {"quant_algo": "NVFP4"}, "m": {"quant_algo": "FP8"}}}`), "", "",
+	f.Add(config(`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"l": {"quant_algo": "NVFP4"}, "m": `+
+		`{"quant_algo": "FP8"}}}`), "", "",
 		"l.weight U8 4 16\nl.weight_scale F8_E4M3 4 2\nl.weight_scale_2 F32\nm.weight F8_E4M3 4 32\nm.weight_scale F32\nm.input_scale F32")
-	f.Add(config(`{"quant_method": "fp8", "weight_block_size": [128, 128]}`), "", "", "l.weight F8_E4M3 130 192\nl.weight_scale_inv F8_E8M0 2 2")
-	f.Add(`{"model_type": "llama4", "quantization_config": {"quant_method": "fbgemm_fp8"}}`, "", "", "m.experts.gate_up_proj F8_E4M3 2 32 48\nm.experts.gate_up_proj_scale F32 2 1 48")
-	f.Add(`{"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}, "quantization_config": {"group_size": 32, "bits": 4, "mode": "mxfp4", "lm_head": false}}`, "", "",
+	f.Add(config(`{"quant_method": "fp8", "weight_block_size": [128, 128]}`), "", "",
+		"l.weight F8_E4M3 130 192\nl.weight_scale_inv F8_E8M0 2 2")
+	f.Add(`{"model_type": "llama4", "quantization_config": {"quant_method": "fbgemm_fp8"}}`, "", "",
+		"m.experts.gate_up_proj F8_E4M3 2 32 48\nm.experts.gate_up_proj_scale F32 2 1 48")
+	f.Add(`{"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}, "quantization_config": {"group_size": 32, "bits": 4, "mode": `+
+		`"mxfp4", "lm_head": false}}`, "", "",
 		"l.weight U32 2 2 4\nl.scales U8 2 2 1")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, config, key, value, tensors string) {
@@ -183,16 +190,19 @@ func readInTiles(t *testing.T, w *Weight) {
 // result does not depend on their order.
 func TestReadRepeats(t *testing.T) {
 	f4 := func(module string) []rawTensor {
-		return []rawTensor{{module + ".weight_packed", safetensors.U8, []int64{4, 16}, nil}, {module + ".weight_scale", safetensors.U8, []int64{4, 1}, nil}}
+		return []rawTensor{{module + ".weight_packed", safetensors.U8, []int64{4, 16}, nil}, {module + ".weight_scale", safetensors.U8,
+			[]int64{4, 1}, nil}}
 	}
 	for _, tc := range []struct {
 		name, config, metadata, scheme string
 		tensors                        []rawTensor
 	}{
-		{"comfyui", "", `{"layers": {"a": {"format": "float8_e4m3fn"}, "b": {"format": "mxfp8"}, "c": {"format": "int8"}, "d": {"format": "int4"}}}`, ctMixed, []rawTensor{
+		{"comfyui", "", `{"layers": {"a": {"format": "float8_e4m3fn"}, "b": {"format": "mxfp8"}, "c": {"format": "int8"}, "d": {"format": ` +
+			`"int4"}}}`, ctMixed, []rawTensor{
 			{"a.weight", safetensors.F8E4M3, []int64{4, 32}, nil}, {"a.weight_scale", safetensors.F32, nil, floats(1)},
 			{"b.weight", safetensors.F8E4M3, []int64{4, 32}, nil}, {"b.weight_scale", safetensors.U8, []int64{128, 4}, nil}}},
-		{"auto-round", `{"quantization_config": {"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp", "group_size": 32, "extra_config": {"a": {"bits": 8}, "b": {"bits": 3}, "c": {"bits": 2}}}}`,
+		{"auto-round", `{"quantization_config": {"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp", "group_size": 32, ` +
+			`"extra_config": {"a": {"bits": 8}, "b": {"bits": 3}, "c": {"bits": 2}}}}`,
 			"", "", f4("l")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -49,7 +49,8 @@ func (c *Convention) Struct(f quant.Format) (ggml.Struct, bool) {
 func Interleaved(buf []byte, s ggml.Struct, t *quant.Tensor) []byte {
 	scales := t.Scales
 	for _, scale := range t.Scales32 {
-		scales = binary.LittleEndian.AppendUint16(scales, uint16(format.FP16.EncodeWith(scale*integer, format.Conversion{Overflow: format.NonSaturating}, 0)))
+		scales = binary.LittleEndian.AppendUint16(scales,
+			uint16(format.FP16.EncodeWith(scale*integer, format.Conversion{Overflow: format.NonSaturating}, 0)))
 	}
 	n := len(scales) / (s.Blocks * s.ScaleBytes) * s.Bytes()
 	buf = slices.Grow(buf[:0], n)[:n]

@@ -44,7 +44,8 @@ func (m *Model) DifferentHead(ctx context.Context) (*Weight, error) {
 func (m *Model) CompareHead(ctx context.Context) error {
 	head, err := m.DifferentHead(ctx)
 	if head != nil {
-		m.Notes = append(m.Notes, fmt.Sprintf("%s differs from the embedding, to which config.json ties it: transformers 5 uses it, and vLLM, SGLang and mlx-lm use the embedding: "+
+		m.Notes = append(m.Notes, fmt.Sprintf("%s differs from the embedding, to which config.json ties it: transformers 5 uses it, and "+
+			"vLLM, SGLang and mlx-lm use the embedding: "+
 			"set tie_word_embeddings to false if it is right, else remove it", head.Name))
 	}
 	return err

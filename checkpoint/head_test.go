@@ -28,12 +28,14 @@ func TestDifferentHead(t *testing.T) {
 		"other family":  {`{"model_type": "made", "tie_word_embeddings": true}`, "", "lm_head.weight", other, []int64{rows, cols}, true},
 		"of the class":  {`{"model_type": "gemma2"}`, "", "lm_head.weight", other, []int64{rows, cols}, true},
 		"no such class": {`{"model_type": "made"}`, "", "lm_head.weight", other, []int64{rows, cols}, false},
-		"wrapped":       {`{"text_config": {"model_type": "made", "tie_word_embeddings": true}}`, "language_model.", "language_model.lm_head.weight", other, []int64{rows, cols}, true},
+		"wrapped": {`{"text_config": {"model_type": "made", "tie_word_embeddings": true}}`, "language_model.",
+			"language_model.lm_head.weight", other, []int64{rows, cols}, true},
 	} {
 		m := readRaw(t, tc.config, nil, rawTensor{tc.prefix + "model.embed_tokens.weight", safetensors.BF16, []int64{rows, cols}, values},
 			rawTensor{tc.head, safetensors.BF16, tc.shape, tc.values})
 		err := m.CompareHead(t.Context())
-		if err != nil || (len(m.Notes) == 1) != tc.differs || tc.differs && !strings.HasPrefix(m.Notes[0], tc.head+" differs from the embedding") {
+		if err != nil || (len(m.Notes) == 1) != tc.differs || tc.differs && !strings.HasPrefix(m.Notes[0],
+			tc.head+" differs from the embedding") {
 			t.Errorf("%s: %v: notes %q", name, err, m.Notes)
 		}
 	}

@@ -126,7 +126,8 @@ var tiedHeads = []struct {
 	modelTypes []string
 }{
 	{"proj_out", []string{"whisper", "moonshine", "moonshine_streaming", "canary", "cohere_asr"}},
-	{"cls.predictions.decoder", []string{"bert", "big_bird", "deberta", "deberta-v2", "ernie", "fnet", "layoutlm", "lxmert", "megatron-bert", "mobilebert",
+	{"cls.predictions.decoder", []string{"bert", "big_bird", "deberta", "deberta-v2", "ernie", "fnet", "layoutlm", "lxmert", "megatron-bert",
+		"mobilebert",
 		"mra", "nomic_bert", "nystromformer", "roc_bert", "roformer", "squeezebert", "tapas", "visual_bert", "yoso"}},
 	{"predictions.decoder", []string{"albert"}},
 	{"decoder", []string{"modernbert", "modernbert-decoder"}},

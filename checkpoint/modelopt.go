@@ -186,7 +186,8 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 	}
 	for _, s := range slices.Concat(modelOptSchemes, modelOptAlso) {
 		if strings.EqualFold(s.name, config.QuantAlgo) {
-			d := description{groups: []group{{s.format, s.activations == Static}}, scheme: config.QuantAlgo, ignore: append(config.Ignore, config.Exclude...)}
+			d := description{groups: []group{{s.format, s.activations == Static}}, scheme: config.QuantAlgo,
+				ignore: append(config.Ignore, config.Exclude...)}
 			if q := config.Quantization; q != nil && s.format.Global && q.GroupSize != 0 && q.GroupSize != s.format.Block.Cols {
 				return description{}, fmt.Errorf("quant_algo %s with group_size %d is not supported, only %d", s.name, q.GroupSize, s.format.Block.Cols)
 			}

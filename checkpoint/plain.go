@@ -159,7 +159,8 @@ func (m *Model) MovesErrors() bool { return m.Method() == "gptq" }
 
 // IsOwnMetadata reports whether this package wrote a metadata key.
 func IsOwnMetadata(key string) bool {
-	return key == ScaleSearchKey || key == MethodKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey || key == viewKey
+	return key == ScaleSearchKey || key == MethodKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) ||
+		key == configurationKey || key == viewKey
 }
 
 // Plain returns the convention that supports every block format.

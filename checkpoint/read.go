@@ -66,7 +66,8 @@ func (p Problem) String() string {
 // config.json, "" if it names none. Of the weights only names, shapes, formats and global scales are
 // known; a global scale that is not known yet is 0.
 func Planned(source *Model, c *Convention, scheme, dtype string, ignore []string, weights []*Weight) *Model {
-	return &Model{Source: source.Source, family: source.Family(), Convention: c, Scheme: scheme, Weights: weights, Ignore: ignore, planned: &dtype, configured: true}
+	return &Model{Source: source.Source, family: source.Family(), Convention: c, Scheme: scheme, Weights: weights, Ignore: ignore,
+		planned: &dtype, configured: true}
 }
 
 // TorchDtype returns the dtype of the model as the configuration names it, "" if it does not.
@@ -218,7 +219,8 @@ func (m *Model) recognize() known {
 			return k
 		}
 	}
-	m.fault("", "quantization_config names quant_method %q, which is not supported: use one of %s", deref(method.QuantMethod), strings.Join(methods, ", "))
+	m.fault("", "quantization_config names quant_method %q, which is not supported: use one of %s", deref(method.QuantMethod),
+		strings.Join(methods, ", "))
 	return k
 }
 

@@ -203,11 +203,13 @@ func (c *Convention) Quantizer(q quant.Quantizer) (_ quant.Quantizer, note strin
 	if bare := q; !q.Arithmetic.FixesGlobal() {
 		bare.Arithmetic = quant.BlockNearest
 		if q.Arithmetic != (quant.Quantizer{}).Arithmetic || bare.Validate() != nil {
-			return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose profile %s, or neither a profile nor a search", c, q.Format, s.bare)
+			return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose profile "+
+				"%s, or neither a profile nor a search", c, q.Format, s.bare)
 		}
 		q = bare
 	}
-	return q, fmt.Sprintf("clients of convention %s read no global scale of %s: blocks alone have scales, which are coarse where weights are small (verify shows the error)", c, q.Format), nil
+	return q, fmt.Sprintf("clients of convention %s read no global scale of %s: blocks alone have scales, which are coarse where weights "+
+		"are small (verify shows the error)", c, q.Format), nil
 }
 
 // partName returns the name of a part of a weight.

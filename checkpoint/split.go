@@ -133,7 +133,8 @@ func (m *Model) Stacked(w *Weight) []*Weight {
 		return []*Weight{w}
 	}
 	half := int(w.Shape[1]) / 2
-	gate, up := w.part(parent+".experts.gate_proj_bias", w.Shape[0], int64(half)), w.part(parent+".experts.up_proj_bias", w.Shape[0], int64(half))
+	gate, up := w.part(parent+".experts.gate_proj_bias", w.Shape[0], int64(half)), w.part(parent+".experts.up_proj_bias", w.Shape[0],
+		int64(half))
 	gate.view, up.view = &view{w, 0, 1, true}, &view{w, half, 1, true}
 	if row.Interleaved {
 		gate.view, up.view = &view{w, 0, 2, true}, &view{w, 1, 2, true}

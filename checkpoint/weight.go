@@ -194,7 +194,8 @@ func (w *Weight) ReadInto(q *quant.Tensor, t Tile) error {
 // readInto is ReadInto with negative scales.
 func (w *Weight) readInto(q *quant.Tensor, t Tile) error {
 	if block := w.Format.Block; block.Rows > 0 && t.From%block.Rows != 0 || block.Cols > 0 && t.FromCol%block.Cols != 0 {
-		return fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows, block.Cols)
+		return fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows,
+			block.Cols)
 	}
 	if w.view != nil {
 		return w.view.readInto(q, t)

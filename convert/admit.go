@@ -35,7 +35,8 @@ func (p *Plan) admitName(dst string) error {
 	if !p.single || source.Architecture == "" || p.convention.InGGUF() || strings.HasSuffix(dst, safetensors.Suffix) {
 		return nil
 	}
-	return fmt.Errorf("%s: config.json cannot be written for the architecture %q of llama.cpp: choose a destination that ends in %s for the weights alone",
+	return fmt.Errorf("%s: config.json cannot be written for the architecture %q of llama.cpp: choose a destination that ends in %s for "+
+		"the weights alone",
 		source.Source.Path, source.Architecture, safetensors.Suffix)
 }
 
@@ -68,7 +69,8 @@ func (p *Plan) admitLinks() error {
 	}
 	for _, o := range files {
 		if o.Outside != "" {
-			return fmt.Errorf("%s: a link to %s, outside of the source, which the result would contain: replace it by a copy of the file, or remove it", o.Path, o.Outside)
+			return fmt.Errorf("%s: a link to %s, outside of the source, which the result would contain: replace it by a copy of the file, or "+
+				"remove it", o.Path, o.Outside)
 		}
 	}
 	return nil
@@ -114,7 +116,8 @@ func (o *output) replaceable() error {
 			return fmt.Errorf("%s: list the files that would be deleted: %w", dir, err)
 		}
 		if name != "" {
-			return fmt.Errorf("%s is not part of a checkpoint, and would be deleted: move it away or choose another destination", filepath.Join(dir, filepath.FromSlash(name)))
+			return fmt.Errorf("%s is not part of a checkpoint, and would be deleted: move it away or choose another destination",
+				filepath.Join(dir, filepath.FromSlash(name)))
 		}
 	}
 	return nil
@@ -134,7 +137,8 @@ func (o *output) own() error {
 		return fmt.Errorf("%s: list its files: %w", o.partial, err)
 	}
 	if name != "" {
-		return fmt.Errorf("%s: the result is written here, but it contains the foreign file %q: move it away or choose another destination", o.partial, name)
+		return fmt.Errorf("%s: the result is written here, but it contains the foreign file %q: move it away or choose another destination",
+			o.partial, name)
 	}
 	return nil
 }
@@ -203,7 +207,8 @@ func (o *output) stray(dir string) (found string, err error) {
 			return err
 		}
 		name = filepath.ToSlash(name)
-		weights := !strings.Contains(name, "/") && (strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name, safetensors.Suffix+".index.json"))
+		weights := !strings.Contains(name, "/") && (strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name,
+			safetensors.Suffix+".index.json"))
 		if o.names[name] || weights || slices.Contains(kept, name) || name == markerName {
 			return nil
 		}

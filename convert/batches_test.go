@@ -49,7 +49,8 @@ func TestBatches(t *testing.T) {
 		r := newRun(plan, RunOptions{Threads: tc.threads})
 		for i := range plan.decisions {
 			batch, tile := r.batches(i), r.tiling(i)
-			if more := batch.TileRows > tile.TileRows || batch.TileCols > tile.TileCols; more != tc.several || batch.TileRows%tile.TileRows != 0 || batch.TileCols%tile.TileCols != 0 {
+			if more := batch.TileRows > tile.TileRows || batch.TileCols > tile.TileCols; more != tc.several || batch.TileRows%tile.TileRows != 0 ||
+				batch.TileCols%tile.TileCols != 0 {
 				t.Errorf("%d threads, %s: batches %+v of tiles %+v", tc.threads, plan.decisions[i].Weight.Name, batch, tile)
 			}
 		}
@@ -61,7 +62,8 @@ func TestBatches(t *testing.T) {
 func TestRecordFails(t *testing.T) {
 	plan := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8")
 	var first sync.Once // tile, whose end waits for the first record
-	o := RunOptions{Resume: true, Threads: 2 * writeTiles, Progress: func(verify.Progress) { first.Do(func() { time.Sleep(2 * journalOften) }) }}
+	o := RunOptions{Resume: true, Threads: 2 * writeTiles,
+		Progress: func(verify.Progress) { first.Do(func() { time.Sleep(2 * journalOften) }) }}
 	out, err := plan.newOutput(filepath.Join(t.TempDir(), "out"), o)
 	if err != nil {
 		t.Fatal(err)

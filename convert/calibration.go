@@ -85,7 +85,8 @@ func ReadCalibration(path string) (*Calibration, error) {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module, amax := range amaxes {
 			if !(amax >= minCalibrated && amax <= math.MaxFloat32) {
-				return nil, fmt.Errorf("%s: %s: the amax is %g, want a number from %g to %.2g", path, limits.Text(module), amax, minCalibrated, math.MaxFloat32)
+				return nil, fmt.Errorf("%s: %s: the amax is %g, want a number from %g to %.2g", path, limits.Text(module), amax, minCalibrated,
+					math.MaxFloat32)
 			}
 		}
 	}
@@ -144,7 +145,8 @@ func (c *Calibration) unused(used map[string]bool) error {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module := range amaxes {
 			if !used[module] {
-				return fmt.Errorf("calibration: %s is not a module that takes such a scale: use the names of the checkpoint's modules", limits.Text(module))
+				return fmt.Errorf("calibration: %s is not a module that takes such a scale: use the names of the checkpoint's modules",
+					limits.Text(module))
 			}
 		}
 	}

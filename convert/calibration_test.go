@@ -45,7 +45,8 @@ func TestCalibration(t *testing.T) {
 				want = []float32{tc.joined, tc.joined, tc.single}
 			}
 			dst := filepath.Join(t.TempDir(), "out")
-			plan, _ := quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: tc.convention, Calibration: calibration}, RunOptions{})
+			plan, _ := quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: tc.convention,
+				Calibration: calibration}, RunOptions{})
 			if name, _ := plan.convention.Scheme(tc.format); name != tc.scheme {
 				t.Errorf("%s: the scheme is %s, want %s", tc.convention, name, tc.scheme)
 			}
@@ -63,7 +64,8 @@ func TestCalibration(t *testing.T) {
 // TestCalibrationBF16: by the arithmetic of compressed-tensors, scales are those of its generate_gparam and
 // calculate_qparams (version 0.20.0, PyTorch 2.15) for amaxes in BF16.
 func TestCalibrationBF16(t *testing.T) {
-	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"l.0.o_proj.weight", safetensors.BF16, 1, []int64{32, 64}}}}, madeConfig))
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"l.0.o_proj.weight", safetensors.BF16, 1, []int64{32, 64}}}},
+		madeConfig))
 	for _, tc := range []struct {
 		amax          float64
 		global, scale float32
@@ -78,7 +80,8 @@ func TestCalibrationBF16(t *testing.T) {
 		}{{quant.NVFP4, ".input_global_scale", tc.global}, {quant.FP8Tensor, ".input_scale", tc.scale}} {
 			dst := filepath.Join(t.TempDir(), "out")
 			q := quant.Quantizer{Format: f.format, Arithmetic: quant.DecodeFirstBF16}
-			quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: "compressed-tensors", Calibration: &Calibration{Input: map[string]float64{"l.0.o_proj": tc.amax}}}, RunOptions{})
+			quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: "compressed-tensors",
+				Calibration: &Calibration{Input: map[string]float64{"l.0.o_proj": tc.amax}}}, RunOptions{})
 			if g := global(t, openModel(t, dst), "l.0.o_proj"+f.suffix); g != f.want {
 				t.Errorf("%s of amax %g: the scale is %g, want %g", f.format, tc.amax, g, f.want)
 			}
@@ -104,7 +107,8 @@ func TestCalibrationErrors(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), tc.name)
 		writeText(t, path, tc.text)
-		if _, err := ReadCalibration(path); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2*limits.MaxText {
+		if _, err := ReadCalibration(path); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") ||
+			len(err.Error()) > 2*limits.MaxText {
 			t.Errorf("%.100s: error %.3000v, want %q", tc.text, err, tc.want)
 		}
 	}
@@ -114,8 +118,10 @@ func TestCalibrationErrors(t *testing.T) {
 		want   string
 	}{
 		{func(c *Calibration) { c.Input["lm_head"] = 1 }, "calibration: lm_head is not a module that takes such a scale"},
-		{func(c *Calibration) { delete(c.Input, "model.layers.1.mlp.down_proj") }, "calibration: the amax of the inputs of model.layers.1.mlp.down_proj is missing (1 of 12 modules)"},
-		{func(c *Calibration) { delete(c.Value, "model.layers.2.self_attn.v_proj") }, "calibration: the amax of the output of model.layers.2.self_attn.v_proj in the KV cache is missing"},
+		{func(c *Calibration) { delete(c.Input, "model.layers.1.mlp.down_proj") },
+			"calibration: the amax of the inputs of model.layers.1.mlp.down_proj is missing (1 of 12 modules)"},
+		{func(c *Calibration) { delete(c.Value, "model.layers.2.self_attn.v_proj") },
+			"calibration: the amax of the output of model.layers.2.self_attn.v_proj in the KV cache is missing"},
 	} {
 		c := amaxes()
 		tc.change(c)
@@ -126,7 +132,8 @@ func TestCalibrationErrors(t *testing.T) {
 	}
 	all := amaxes()
 	all.Input["lm_head"], all.OfAll = 1, true
-	if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: all}); err != nil {
+	if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+		Calibration: all}); err != nil {
 		t.Errorf("amaxes of all modules: %v", err)
 	}
 }
@@ -139,7 +146,8 @@ func TestRelabelCalibration(t *testing.T) {
 		{"l.0.q_proj.weight", bf16, 1, []int64{32, 64}}, {"l.0.k_proj.weight", bf16, 1, []int64{32, 64}},
 		{"l.0.v_proj.weight", bf16, 1, []int64{32, 64}}, {"lm_head.weight", bf16, 1, []int64{32, 64}}}}, madeConfig))
 	calibration := func() *Calibration {
-		return &Calibration{Input: map[string]float64{"l.0.q_proj": 10, "l.0.k_proj": 21}, Key: map[string]float64{"l.0.k_proj": 3}, Value: map[string]float64{"l.0.v_proj": 7}}
+		return &Calibration{Input: map[string]float64{"l.0.q_proj": 10, "l.0.k_proj": 21}, Key: map[string]float64{"l.0.k_proj": 3},
+			Value: map[string]float64{"l.0.v_proj": 7}}
 	}
 	bare, with, relabeled := filepath.Join(t.TempDir(), "bare"), filepath.Join(t.TempDir(), "with"), filepath.Join(t.TempDir(), "relabeled")
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "modelopt"}
@@ -164,7 +172,8 @@ func TestRelabelCalibration(t *testing.T) {
 		{m, "mlx", cache, "convention mlx stores no scales of a KV cache: leave them out"},
 		{m, "gguf", calibration(), "convention gguf stores no scales of activations: leave the calibration out"},
 	} {
-		if _, err := planRelabel(tc.source, relabeling{Convention: tc.convention, Calibration: tc.calibration}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := planRelabel(tc.source, relabeling{Convention: tc.convention, Calibration: tc.calibration}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
 	}

@@ -143,7 +143,8 @@ func planWithout(m *checkpoint.Model, o QuantizeOptions, c client.Client) (plan 
 		case cause.Text != "":
 			return nil, 0, fmt.Errorf("%s (and %d more weights)", cause, rejected.n-1)
 		default:
-			return nil, 0, fmt.Errorf("%s: most of the model would stay unquantized for %s: %s; %s", experts.first.Name, c, experts.first.reason, experts.first.adviceExperts())
+			return nil, 0, fmt.Errorf("%s: most of the model would stay unquantized for %s: %s; %s", experts.first.Name, c, experts.first.reason,
+				experts.first.adviceExperts())
 		}
 		if rejected.n > 0 {
 			plan.Notes = append(plan.Notes, fmt.Sprintf("%d weights stay unquantized: %s", rejected.n, cause))

@@ -19,28 +19,38 @@ var structures = []struct {
 	config  string
 	weights map[string][]int64
 }{
-	{"tied", safetensors.F32, `{"model_type": "llama", "torch_dtype": "float32", "tie_word_embeddings": true, "hidden_size": 128}`, map[string][]int64{
-		"model.embed_tokens.weight": {256, 128}, "model.layers.0.self_attn.q_proj.weight": {128, 128}, "model.layers.0.self_attn.k_proj.weight": {64, 128},
-		"model.layers.0.self_attn.v_proj.weight": {64, 128}, "model.layers.0.mlp.up_proj.weight": {256, 128}, "model.layers.0.mlp.gate_proj.weight": {256, 128},
-		"model.norm.weight": {128}}},
+	{"tied", safetensors.F32, `{"model_type": "llama", "torch_dtype": "float32", "tie_word_embeddings": true, "hidden_size": 128}`,
+		map[string][]int64{
+			"model.embed_tokens.weight": {256, 128}, "model.layers.0.self_attn.q_proj.weight": {128, 128},
+			"model.layers.0.self_attn.k_proj.weight": {64, 128},
+			"model.layers.0.self_attn.v_proj.weight": {64, 128}, "model.layers.0.mlp.up_proj.weight": {256, 128},
+			"model.layers.0.mlp.gate_proj.weight": {256, 128},
+			"model.norm.weight":                   {128}}},
 	{"half", safetensors.F16, `{"model_type": "qwen3", "dtype": "float16", "hidden_size": 128}`, map[string][]int64{
 		"lm_head.weight": {256, 128}, "model.layers.0.mlp.down_proj.weight": {128, 256}}},
 	{"mixture", safetensors.BF16, `{"model_type": "qwen3_moe", "torch_dtype": "bfloat16", "hidden_size": 128}`, map[string][]int64{
 		"lm_head.weight": {256, 128}, "model.layers.0.self_attn.o_proj.weight": {128, 128}, "model.layers.0.mlp.gate.weight": {4, 128},
-		"model.layers.0.mlp.experts.0.up_proj.weight": {256, 128}, "model.layers.0.mlp.experts.0.gate_proj.weight": {256, 128}, "model.layers.0.mlp.experts.0.down_proj.weight": {128, 256}}},
+		"model.layers.0.mlp.experts.0.up_proj.weight": {256, 128}, "model.layers.0.mlp.experts.0.gate_proj.weight": {256, 128},
+		"model.layers.0.mlp.experts.0.down_proj.weight": {128, 256}}},
 	{"latent", safetensors.BF16, `{"model_type": "deepseek_v3", "torch_dtype": "bfloat16", "hidden_size": 128}`, map[string][]int64{
-		"lm_head.weight": {256, 128}, "model.layers.0.self_attn.q_a_proj.weight": {256, 128}, "model.layers.0.self_attn.kv_a_proj_with_mqa.weight": {192, 128},
-		"model.layers.0.self_attn.kv_b_proj.weight": {128, 128}, "model.layers.0.mlp.down_proj.weight": {128, 256}}},
+		"lm_head.weight": {256, 128}, "model.layers.0.self_attn.q_a_proj.weight": {256, 128},
+		"model.layers.0.self_attn.kv_a_proj_with_mqa.weight": {192, 128},
+		"model.layers.0.self_attn.kv_b_proj.weight":          {128, 128}, "model.layers.0.mlp.down_proj.weight": {128, 256}}},
 	{"mamba", safetensors.BF16, `{"model_type": "mamba", "torch_dtype": "bfloat16", "hidden_size": 128}`, map[string][]int64{
-		"backbone.embeddings.weight": {256, 128}, "backbone.layers.0.mixer.in_proj.weight": {512, 128}, "backbone.layers.0.mixer.out_proj.weight": {128, 256}}},
+		"backbone.embeddings.weight": {256, 128}, "backbone.layers.0.mixer.in_proj.weight": {512, 128},
+		"backbone.layers.0.mixer.out_proj.weight": {128, 256}}},
 	{"t5", safetensors.BF16, `{"model_type": "t5", "torch_dtype": "bfloat16", "d_model": 128}`, map[string][]int64{
-		"shared.weight": {256, 128}, "encoder.block.0.layer.0.SelfAttention.q.weight": {128, 128}, "encoder.block.0.layer.1.DenseReluDense.wo.weight": {128, 256}}},
-	{"biased", safetensors.BF16, `{"model_type": "gpt_oss", "torch_dtype": "bfloat16", "hidden_size": 128, "num_local_experts": 4}`, map[string][]int64{
-		"lm_head.weight": {256, 128}, "model.layers.0.self_attn.o_proj.weight": {128, 128}, "model.layers.0.mlp.router.weight": {4, 128},
-		"model.layers.0.mlp.experts.gate_up_proj": {4, 128, 256}, "model.layers.0.mlp.experts.gate_up_proj_bias": {4, 256},
-		"model.layers.0.mlp.experts.down_proj": {4, 128, 128}, "model.layers.0.mlp.experts.down_proj_bias": {4, 128}}},
-	{"adapter", safetensors.BF16, `{"model_type": "llava", "torch_dtype": "bfloat16", "text_config": {"model_type": "llama", "hidden_size": 128}}`, map[string][]int64{
-		"language_model.lm_head.weight": {256, 128}, "language_model.model.layers.0.mlp.up_proj.weight": {256, 128}, "multi_modal_projector.linear_1.weight": {128, 128},
+		"shared.weight": {256, 128}, "encoder.block.0.layer.0.SelfAttention.q.weight": {128, 128},
+		"encoder.block.0.layer.1.DenseReluDense.wo.weight": {128, 256}}},
+	{"biased", safetensors.BF16, `{"model_type": "gpt_oss", "torch_dtype": "bfloat16", "hidden_size": 128, "num_local_experts": 4}`,
+		map[string][]int64{
+			"lm_head.weight": {256, 128}, "model.layers.0.self_attn.o_proj.weight": {128, 128}, "model.layers.0.mlp.router.weight": {4, 128},
+			"model.layers.0.mlp.experts.gate_up_proj": {4, 128, 256}, "model.layers.0.mlp.experts.gate_up_proj_bias": {4, 256},
+			"model.layers.0.mlp.experts.down_proj": {4, 128, 128}, "model.layers.0.mlp.experts.down_proj_bias": {4, 128}}},
+	{"adapter", safetensors.BF16, `{"model_type": "llava", "torch_dtype": "bfloat16", "text_config": {"model_type": "llama", ` +
+		`"hidden_size": 128}}`, map[string][]int64{
+		"language_model.lm_head.weight": {256, 128}, "language_model.model.layers.0.mlp.up_proj.weight": {256, 128},
+		"multi_modal_projector.linear_1.weight":                     {128, 128},
 		"vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight": {256, 128}}},
 }
 
@@ -127,17 +137,23 @@ func TestForClient(t *testing.T) {
 		{"mixture", "transformers", quant.MXFP8, QuantizeOptions{}, "mxfp8", "", ""},
 		{"mixture", "transformers", quant.FP8Block, QuantizeOptions{}, "deepseek", "", ""},
 		{"mixture", "transformers", quant.MXFP8, QuantizeOptions{Exclude: patterns("experts")}, "compressed-tensors", "", ""},
-		{"mixture", "transformers", quant.NVFP4, QuantizeOptions{Exclude: patterns("experts")}, "", "", "the client does not load unquantized experts beside other weights in nvfp4"},
+		{"mixture", "transformers", quant.NVFP4, QuantizeOptions{Exclude: patterns("experts")}, "", "",
+			"the client does not load unquantized experts beside other weights in nvfp4"},
 		{"mixture", "transformers", quant.MXFP8, QuantizeOptions{Scheme: "MXFP8A16"}, "", "", "the client does not load experts in mxfp8"},
 		{"mixture", "vllm", quant.NVFP4, QuantizeOptions{Calibration: &Calibration{ConstantInputs: true}}, "compressed-tensors", "", ""},
-		{"latent", "mlx", quant.MXFP4, QuantizeOptions{}, "mlx", "model.layers.0.self_attn.kv_b_proj.weight", "1 weights stay unquantized: model.layers.0.self_attn.kv_b_proj.weight: mlx: the client reads kv_b_proj unquantized"},
-		{"tied", "vllm", quant.FP8Block, QuantizeOptions{Exclude: patterns("v_proj")}, "compressed-tensors", "model.layers.0.self_attn.k_proj.weight model.layers.0.self_attn.q_proj.weight",
-			"2 weights stay unquantized: model.layers.0.self_attn.v_proj.weight: vllm: it is f32 and model.layers.0.self_attn.q_proj.weight is fp8-block128, and the client fuses them"},
+		{"latent", "mlx", quant.MXFP4, QuantizeOptions{}, "mlx", "model.layers.0.self_attn.kv_b_proj.weight",
+			"1 weights stay unquantized: model.layers.0.self_attn.kv_b_proj.weight: mlx: the client reads kv_b_proj unquantized"},
+		{"tied", "vllm", quant.FP8Block, QuantizeOptions{Exclude: patterns("v_proj")}, "compressed-tensors",
+			"model.layers.0.self_attn.k_proj.weight model.layers.0.self_attn.q_proj.weight",
+			"2 weights stay unquantized: model.layers.0.self_attn.v_proj.weight: vllm: it is f32 and model.layers.0.self_attn.q_proj.weight is " +
+				"fp8-block128, and the client fuses them"},
 		{"biased", "vllm", quant.MXFP4, QuantizeOptions{}, "gpt-oss", "", ""},
 		{"biased", "sglang", quant.NVFP4, QuantizeOptions{}, "", "", "convention gpt-oss supports them in mxfp4"},
-		{"latent", "mlx", quant.MXFP4, QuantizeOptions{Convention: "mlx"}, "", "", "client mlx chooses the convention: omit the client, or convention mlx"},
+		{"latent", "mlx", quant.MXFP4, QuantizeOptions{Convention: "mlx"}, "", "",
+			"client mlx chooses the convention: omit the client, or convention mlx"},
 		{"tied", "vllm", quant.FP8Tensor, QuantizeOptions{Calibration: inputsOfTied(), Exclude: patterns("v_proj")}, "", "",
-			"it is f32 and model.layers.0.self_attn.q_proj.weight is fp8-tensor, and the client fuses them into one module; without it, calibration: model.layers.0."},
+			"it is f32 and model.layers.0.self_attn.q_proj.weight is fp8-tensor, and the client fuses them into one module; without it, " +
+				"calibration: model.layers.0."},
 		{"mixture", "none", quant.MXFP4, QuantizeOptions{}, "", "", `unknown client "none"`},
 		{"mixture", "mlx", quant.FP8Row, QuantizeOptions{}, "", "", "mlx does not read fp8-row: use one of"},
 	} {

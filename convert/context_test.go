@@ -35,7 +35,8 @@ func TestPlanCanceled(t *testing.T) {
 		{"model.layers.0.mlp.down_proj.weight", safetensors.BF16, 1, []int64{64, 64}},
 		{"model.layers.1.mlp.down_proj.weight", safetensors.BF16, 1, []int64{64, 64}},
 	}}
-	plan, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, several, madeConfig)).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "plain"})
+	plan, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, several, madeConfig)).Source,
+		QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "plain"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,8 @@ func TestRoundTrip(t *testing.T) {
 		for _, c := range linearConventions(f) {
 			t.Run("format="+f.Name+"/convention="+c.Name, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "quantized")
-				plan, results := quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c.Name, Calibration: needed(c, f)}, RunOptions{})
+				plan, results := quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c.Name,
+					Calibration: needed(c, f)}, RunOptions{})
 				dst := openModel(t, dir)
 				report := compare(t, src, dst)
 				if dst.Quantized() != plan.Count(Quantize) {

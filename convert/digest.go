@@ -29,7 +29,8 @@ func (p *Plan) placeholder(tensors int, mine func(d decision) bool) string {
 			source++
 		}
 	}
-	return checksum.Record{Plan: strings.Repeat("0", checksum.PlanDigits), Tensors: make([]uint64, tensors), Source: make([]uint64, source)}.String()
+	return checksum.Record{Plan: strings.Repeat("0", checksum.PlanDigits), Tensors: make([]uint64, tensors),
+		Source: make([]uint64, source)}.String()
 }
 
 // computed reports whether the stored bytes differ from the source's, so that the record has

@@ -40,7 +40,8 @@ func flip(path string, before int64) error {
 func TestResumeChanged(t *testing.T) {
 	slow.Race(t, slow.Repeats)
 	gguf := func(t *testing.T, _ string) *Plan {
-		plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+		plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+			Convention: "gguf"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,12 +81,14 @@ func TestResumeChanged(t *testing.T) {
 		{name: "nothing relabeled", plan: relabel, from: quantized},
 		{name: "source of quantized values", plan: format("nvfp4"), shard: shard2, source: 900_000, message: "of the source changed"},
 		{name: "source of copied values", plan: format("nvfp4"), shard: shard1, source: 800_000, message: "differs between source and result"},
-		{name: "source of relabeled values", plan: relabel, shard: shard1, source: middle, from: quantized, message: "differs between source and result"},
+		{name: "source of relabeled values", plan: relabel, shard: shard1, source: middle, from: quantized,
+			message: "differs between source and result"},
 		{name: "source of decoded values", plan: format(""), shard: shard2, source: middle, from: quantized, message: "of the source changed"},
 		{name: "copied file", plan: format("nvfp4"), copied: true, message: "tokenizer.json differs from the source"},
 		{name: "result", plan: format("nvfp4"), result: shard2, before: 100_000, message: "is damaged: tensor"},
 		{name: "end of the result", plan: format("nvfp4"), result: shard1, before: 1, message: "is damaged: tensor"},
-		{name: "copied file of the result", plan: format("nvfp4"), result: "tokenizer.json", before: 1, message: "tokenizer.json differs from the source"},
+		{name: "copied file of the result", plan: format("nvfp4"), result: "tokenizer.json", before: 1,
+			message: "tokenizer.json differs from the source"},
 		{name: "GGUF", plan: gguf, suffix: ".gguf", result: ".", before: 1_000_000, message: "is damaged: tensor"},
 		{name: "single file", plan: format("nvfp4"), suffix: ".safetensors", result: ".", before: 1000, message: "is damaged: tensor"},
 	} {
@@ -195,7 +198,8 @@ func TestMergeDamaged(t *testing.T) {
 			if err := flip(dst+".microscale-"+name, 2); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Merge(context.Background(), dst, RunOptions{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
+			if _, err := Merge(context.Background(), dst, RunOptions{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(),
+				filepath.Base(name)) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -227,7 +231,8 @@ func TestRecordWide(t *testing.T) {
 		data[i] = byte(i * 7)
 	}
 	s.read = *checksum.New(int64(len(data)))
-	for _, tile := range []checkpoint.Tile{{From: 0, To: 3, FromCol: 0, ToCol: 8}, {From: 0, To: 3, FromCol: 8, ToCol: 12}, {From: 3, To: 5, FromCol: 0, ToCol: 8}, {From: 3, To: 5, FromCol: 8, ToCol: 12}} {
+	for _, tile := range []checkpoint.Tile{{From: 0, To: 3, FromCol: 0, ToCol: 8}, {From: 0, To: 3, FromCol: 8, ToCol: 12},
+		{From: 3, To: 5, FromCol: 0, ToCol: 8}, {From: 3, To: 5, FromCol: 8, ToCol: 12}} {
 		var part bytes.Buffer
 		for row := tile.From; row < tile.To; row++ {
 			part.Write(data[(row*cols+tile.FromCol)*4 : (row*cols+tile.ToCol)*4])
@@ -255,7 +260,8 @@ func TestRecordExperts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, threads := range []int{2, 32} {
-		if result, err := planFor(t, src, "mxfp4").Run(context.Background(), dst, RunOptions{Resume: true, Threads: threads}); err != nil || !result.Finished {
+		if result, err := planFor(t, src, "mxfp4").Run(context.Background(), dst, RunOptions{Resume: true, Threads: threads}); err != nil ||
+			!result.Finished {
 			t.Errorf("%d threads: %v", threads, err)
 		}
 	}

@@ -15,8 +15,10 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-const mixtralConfig = `{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 256, "microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1,
-	"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "num_local_experts": 3, "num_experts_per_tok": 2, "torch_dtype": "bfloat16"}`
+const mixtralConfig = `{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 256,
+	"microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1,
+	"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "num_local_experts": 3,
+	"num_experts_per_tok": 2, "torch_dtype": "bfloat16"}`
 
 // mixtral has a layer of three experts, whose global scales differ, in two shards.
 func mixtral() map[string][]made {
@@ -33,7 +35,8 @@ func mixtral() map[string][]made {
 	for e := range 3 {
 		shard := []string{shard2, shard1, shard2}[e]
 		for part, shape := range map[string][]int64{"w1": {64, 128}, "w2": {128, 64}, "w3": {64, 128}} {
-			tensors[shard] = append(tensors[shard], made{fmt.Sprintf("%sblock_sparse_moe.experts.%d.%s.weight", layer, e, part), bf16, 0.01 * float32(1+3*e), shape})
+			tensors[shard] = append(tensors[shard], made{fmt.Sprintf("%sblock_sparse_moe.experts.%d.%s.weight", layer, e, part), bf16,
+				0.01 * float32(1+3*e), shape})
 		}
 	}
 	return tensors
@@ -51,9 +54,11 @@ func TestGGUFExperts(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = file.Close() })
-			for name, shape := range map[string]string{"blk.0.ffn_gate_exps.weight": "[3 64 128]", "blk.0.ffn_down_exps.weight": "[3 128 64]", "blk.0.ffn_up_exps.scale": "[3]", "blk.0.ffn_gate_inp.weight": "[3 128]"} {
+			for name, shape := range map[string]string{"blk.0.ffn_gate_exps.weight": "[3 64 128]", "blk.0.ffn_down_exps.weight": "[3 128 64]",
+				"blk.0.ffn_up_exps.scale": "[3]", "blk.0.ffn_gate_inp.weight": "[3 128]"} {
 				info, ok := file.Lookup(name)
-				if scale := strings.HasSuffix(name, ".scale"); ok != (!scale || f.Global) || ok && fmt.Sprint(info.Shape) != shape || ok && info.Type != gguf.F32 && !strings.Contains(name, "exps.weight") {
+				if scale := strings.HasSuffix(name, ".scale"); ok != (!scale || f.Global) || ok && fmt.Sprint(info.Shape) != shape ||
+					ok && info.Type != gguf.F32 && !strings.Contains(name, "exps.weight") {
 					t.Errorf("%s is %+v, %v", name, info, ok)
 				}
 			}
@@ -123,7 +128,8 @@ func TestGGUFExperts(t *testing.T) {
 			relabel(t, ct, again, relabeling{Convention: "gguf"})
 			sameCodes(t, ct, openGGUF(t, again))
 			for _, w := range ct.Weights {
-				if g, ok := openGGUF(t, again).Lookup(w.Name); !ok || g.Quantized() != w.Quantized() || f.Global && w.Quantized() && g.Global != w.Global {
+				if g, ok := openGGUF(t, again).Lookup(w.Name); !ok || g.Quantized() != w.Quantized() || f.Global && w.Quantized() &&
+					g.Global != w.Global {
 					t.Errorf("%s has the global scale %g, and had %g", w.Name, g.Global, w.Global)
 				}
 			}
@@ -135,7 +141,8 @@ func TestGGUFExperts(t *testing.T) {
 func TestGGUFExpertsRejected(t *testing.T) {
 	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf", Exclude: patterns(`experts\.1\.w2`)}
-	if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(), "but another expert in the same tensor of llama.cpp is") {
+	if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(),
+		"but another expert in the same tensor of llama.cpp is") {
 		t.Errorf("with an unquantized expert: error %v", err)
 	}
 	fewer := mixtral()
@@ -149,12 +156,15 @@ func TestGGUFExpertsRejected(t *testing.T) {
 		fewer[shard] = kept
 	}
 	o.Exclude = nil
-	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, fewer, mixtralConfig)).Source, o); err == nil || !strings.Contains(err.Error(), "model.layers.0.block_sparse_moe.experts.2.w3.weight is missing") {
+	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, fewer, mixtralConfig)).Source, o); err == nil ||
+		!strings.Contains(err.Error(), "model.layers.0.block_sparse_moe.experts.2.w3.weight is missing") {
 		t.Errorf("with an expert missing: error %v", err)
 	}
-	qwen := strings.NewReplacer("MixtralForCausalLM", "Qwen2MoeForCausalLM", "num_local_experts", `moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_experts`, `"num_hidden_layers": 1,`, "").Replace(mixtralConfig)
+	qwen := strings.NewReplacer("MixtralForCausalLM", "Qwen2MoeForCausalLM", "num_local_experts",
+		`moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_experts`, `"num_hidden_layers": 1,`, "").Replace(mixtralConfig)
 	o.Quantizer.Format = quant.NVFP4
-	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, mixtral(), qwen)).Source, o); err == nil || !strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
+	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, mixtral(), qwen)).Source, o); err == nil ||
+		!strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
 		t.Errorf("NVFP4 of qwen2moe: error %v", err)
 	}
 }

@@ -37,7 +37,8 @@ var families = []struct {
 	},
 	{
 		name: "qwen3-next", config: `{"model_type": "qwen3_next", "hidden_size": 64, "num_hidden_layers": 2}`,
-		quantized: `model.layers.0.linear_attn.{in_proj_qkvz,out_proj} model.layers.1.self_attn.q_proj model.layers.0.mlp.experts.{0,1}.{gate_proj,up_proj,down_proj} model.layers.0.mlp.shared_expert.{gate_proj,up_proj}`,
+		quantized: `model.layers.0.linear_attn.{in_proj_qkvz,out_proj} model.layers.1.self_attn.q_proj model.layers.0.mlp.experts.{0,` +
+			`1}.{gate_proj,up_proj,down_proj} model.layers.0.mlp.shared_expert.{gate_proj,up_proj}`,
 		left: map[string]string{
 			"router":                    "model.layers.0.mlp.gate model.layers.0.mlp.shared_expert_gate",
 			"decay of linear attention": "model.layers.0.linear_attn.in_proj_ba",
@@ -48,30 +49,39 @@ var families = []struct {
 	},
 	{
 		name: "mistral", config: `{"model_type": "mistral3", "text_config": {"model_type": "mistral", "hidden_size": 64}}`,
-		quantized: `language_model.model.layers.0.self_attn.{q_proj,k_proj,v_proj} language_model.model.layers.0.mlp.{gate_proj,up_proj,down_proj}`,
+		quantized: `language_model.model.layers.0.self_attn.{q_proj,k_proj,v_proj} language_model.model.layers.0.mlp.{gate_proj,up_proj,` +
+			`down_proj}`,
 		left: map[string]string{
-			"vision or audio": "vision_tower.transformer.layers.0.attention.q_proj multi_modal_projector.linear_1 multi_modal_projector.patch_merger.merging_layer",
-			"embedding":       "language_model.model.embed_tokens", "output head": "language_model.lm_head",
+			"vision or audio": "vision_tower.transformer.layers.0.attention.q_proj multi_modal_projector.linear_1 " +
+				"multi_modal_projector.patch_merger.merging_layer",
+			"embedding": "language_model.model.embed_tokens", "output head": "language_model.lm_head",
 		},
 	},
 	{
-		name: "gemma", config: `{"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text", "hidden_size": 64, "num_hidden_layers": 2}}`,
-		quantized: `model.language_model.layers.0.self_attn.{q_proj,k_proj,v_proj,o_proj} model.language_model.layers.0.mlp.{gate_proj,up_proj,down_proj}`,
+		name: "gemma", config: `{"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text", "hidden_size": 64, ` +
+			`"num_hidden_layers": 2}}`,
+		quantized: `model.language_model.layers.0.self_attn.{q_proj,k_proj,v_proj,o_proj} model.language_model.layers.0.mlp.{gate_proj,` +
+			`up_proj,down_proj}`,
 		left: map[string]string{
-			"side path of Gemma 3n": "model.language_model.layers.0.altup.prediction_coefs model.language_model.layers.0.laurel.linear_left model.language_model.per_layer_model_projection model.language_model.altup_projections.0 model.language_model.layers.0.per_layer_input_gate",
-			"vision or audio":       "model.vision_tower.timm_model.blocks.0.attn.qkv model.audio_tower.conformer.0.attention.attn.q_proj",
-			"embedding":             "model.language_model.embed_tokens_per_layer",
+			"side path of Gemma 3n": "model.language_model.layers.0.altup.prediction_coefs model.language_model.layers.0.laurel.linear_left " +
+				"model.language_model.per_layer_model_projection model.language_model.altup_projections.0 " +
+				"model.language_model.layers.0.per_layer_input_gate",
+			"vision or audio": "model.vision_tower.timm_model.blocks.0.attn.qkv model.audio_tower.conformer.0.attention.attn.q_proj",
+			"embedding":       "model.language_model.embed_tokens_per_layer",
 		},
 	},
 	{
 		name: "phi", config: `{"model_type": "phimoe", "hidden_size": 64, "num_hidden_layers": 2}`,
-		quantized: `model.layers.0.self_attn.{qkv_proj,o_proj} model.layers.0.mlp.{gate_up_proj,down_proj} model.layers.0.block_sparse_moe.experts.0.{w1,w2,w3}`,
-		left:      map[string]string{"router": "model.layers.0.block_sparse_moe.gate", "vision or audio": "model.vision_embed_tokens.img_processor.vision_model.encoder.layers.0.mlp.fc1"},
-		groups:    []string{"experts.0.w1 experts.0.w3"},
+		quantized: `model.layers.0.self_attn.{qkv_proj,o_proj} model.layers.0.mlp.{gate_up_proj,down_proj} ` +
+			`model.layers.0.block_sparse_moe.experts.0.{w1,w2,w3}`,
+		left: map[string]string{"router": "model.layers.0.block_sparse_moe.gate",
+			"vision or audio": "model.vision_embed_tokens.img_processor.vision_model.encoder.layers.0.mlp.fc1"},
+		groups: []string{"experts.0.w1 experts.0.w3"},
 	},
 	{
 		name: "deepseek", config: `{"model_type": "deepseek_v3", "hidden_size": 64, "num_hidden_layers": 61, "num_nextn_predict_layers": 1}`,
-		quantized: `model.layers.3.self_attn.{q_a_proj,kv_a_proj_with_mqa,q_b_proj,kv_b_proj,o_proj} model.layers.3.mlp.experts.255.{gate_proj,up_proj,down_proj} model.layers.3.mlp.shared_experts.{gate_proj,up_proj}`,
+		quantized: `model.layers.3.self_attn.{q_a_proj,kv_a_proj_with_mqa,q_b_proj,kv_b_proj,o_proj} ` +
+			`model.layers.3.mlp.experts.255.{gate_proj,up_proj,down_proj} model.layers.3.mlp.shared_experts.{gate_proj,up_proj}`,
 		left: map[string]string{
 			"router":                      "model.layers.3.mlp.gate",
 			"multi-token prediction":      "model.layers.61.eh_proj model.layers.61.self_attn.q_a_proj model.layers.61.mlp.experts.0.up_proj",
@@ -90,12 +100,14 @@ var families = []struct {
 	{
 		name: "unknown experts", config: `{"model_type": "unheard_of", "hidden_size": 64, "num_hidden_layers": 2}`,
 		quantized: `model.layers.0.self_attn.q_proj`,
-		left:      map[string]string{"experts in one tensor, whose name does not say which modules it holds": "model.layers.0.mlp.experts.mystery"},
+		left: map[string]string{"experts in one tensor, whose name does not say which modules " +
+			"it holds": "model.layers.0.mlp.experts.mystery"},
 	},
 	{
 		name: "experts of another width", config: `{"model_type": "llama4", "text_config": {"model_type": "llama4_text", "hidden_size": 128}}`,
 		quantized: `language_model.model.layers.0.self_attn.q_proj`,
-		left:      map[string]string{"experts in one tensor, no dimension of which is as wide as the model": "language_model.model.layers.0.feed_forward.experts.gate_up_proj"},
+		left: map[string]string{"experts in one tensor, no dimension of which is as wide as " +
+			"the model": "language_model.model.layers.0.feed_forward.experts.gate_up_proj"},
 	},
 }
 
@@ -155,7 +167,8 @@ func TestFamilies(t *testing.T) {
 					t.Errorf("%s stays because of %q, want %q", d.Weight.Name, d.reason, reason)
 				}
 				delete(want, d.Weight.Name)
-				if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && plan.convention.Ignored(plan.Ignore)(module) != (d.reason.Cause != NoCause) {
+				if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok &&
+					plan.convention.Ignored(plan.Ignore)(module) != (d.reason.Cause != NoCause) {
 					t.Errorf("that %s is on the ignore list is %v", module, d.reason.Cause == NoCause)
 				}
 			}
@@ -230,18 +243,23 @@ func TestFusedExperts(t *testing.T) {
 					shared := max(quant.Amax(gate, 1), quant.Amax(up, 1))
 					sameAs(t, q, got, fmt.Sprintf("%s%d.gate_proj.weight", parent, e), gate, &shared)
 					sameAs(t, q, got, fmt.Sprintf("%s%d.up_proj.weight", parent, e), up, &shared)
-					sameAs(t, q, got, fmt.Sprintf("%s%d.down_proj.weight", parent, e), matrix(t, raw, parent+"down_proj", e, 0, hidden, tc.transposed), nil)
+					sameAs(t, q, got, fmt.Sprintf("%s%d.down_proj.weight", parent, e), matrix(t, raw, parent+"down_proj", e, 0, hidden, tc.transposed),
+						nil)
 				}
 			}
-			if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gpt-oss"}); err == nil || !strings.Contains(err.Error(), "fused experts without biases: clients read only experts of gpt-oss in gpt-oss (2)") {
+			if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+				Convention: "gpt-oss"}); err == nil || !strings.Contains(err.Error(), "fused experts without biases: clients read only experts of "+
+				"gpt-oss in gpt-oss (2)") {
 				t.Errorf("to gpt-oss: error %v", err)
 			}
 			// One expert alone is left unquantized; even then the tensors are split.
 			dst := filepath.Join(t.TempDir(), "out")
-			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "compressed-tensors", Exclude: patterns(`experts\.1\.`)}, RunOptions{})
+			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "compressed-tensors",
+				Exclude: patterns(`experts\.1\.`)}, RunOptions{})
 			got := openModel(t, dst)
 			compare(t, src, got)
-			if w, ok := got.Lookup(parent + "1.up_proj.weight"); !ok || w.Quantized() || w.Dtype != safetensors.BF16 || got.Quantized() != 3*(experts-1) {
+			if w, ok := got.Lookup(parent + "1.up_proj.weight"); !ok || w.Quantized() || w.Dtype != safetensors.BF16 ||
+				got.Quantized() != 3*(experts-1) {
 				t.Errorf("the excluded expert is %+v, and %d weights are quantized", w, got.Quantized())
 			}
 		})
@@ -254,16 +272,20 @@ func TestFusedExperts(t *testing.T) {
 func TestExpertsLeft(t *testing.T) {
 	const parent = "model.layers.0.mlp.experts."
 	for modelType, want := range map[string][]string{
-		"other_width": {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized, the first model.layers.0.mlp.experts.down_proj: experts in one tensor, no dimension of which is as wide as the model; store each expert in separate tensors to quantize them"},
+		"other_width": {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized, the first model.layers.0.mlp.experts.down_proj: " +
+			"experts in one tensor, no dimension of which is as wide as the model; store each expert in separate tensors to quantize them"},
 		"mystery_moe": nil, // shapes say that it is [experts, in, out]
-		"gpt_oss":     {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized, the first model.layers.0.mlp.experts.down_proj: fused experts with biases: compressed-tensors supports single experts without biases; convention gpt-oss supports them in mxfp4, convention plain in every format"},
-		"llama4":      nil,
+		"gpt_oss": {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized, the first model.layers.0.mlp.experts.down_proj: fused " +
+			"experts with biases: compressed-tensors supports single experts without biases; convention gpt-oss supports them in mxfp4, " +
+			"convention plain in every format"},
+		"llama4": nil,
 	} {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 			{parent + "gate_up_proj", safetensors.BF16, 0.1, []int64{3, 64, 64}},
 			{parent + "down_proj", safetensors.BF16, 0.1, []int64{3, 32, 64}},
 			{"model.layers.0.self_attn.q_proj.weight", safetensors.BF16, 0.1, []int64{64, 64}},
-		}}, fmt.Sprintf(`{"model_type": %q, "hidden_size": %d, "num_hidden_layers": 1}`, modelType, map[bool]int{true: 128, false: 64}[modelType == "other_width"])))
+		}}, fmt.Sprintf(`{"model_type": %q, "hidden_size": %d, "num_hidden_layers": 1}`, modelType,
+			map[bool]int{true: 128, false: 64}[modelType == "other_width"])))
 		plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
 		if err != nil {
 			t.Fatal(err)
@@ -283,7 +305,8 @@ func TestExpertsLeft(t *testing.T) {
 		}
 		got := openModel(t, dst)
 		ignored := got.Convention.Ignored(got.Ignore)
-		if missing := slices.DeleteFunc(ignore, ignored); len(missing) > 0 || ignored(parent+"0.up_proj") != (want != nil) || len(got.Problems) > 0 {
+		if missing := slices.DeleteFunc(ignore, ignored); len(missing) > 0 || ignored(parent+"0.up_proj") != (want != nil) ||
+			len(got.Problems) > 0 {
 			t.Errorf("%s: the ignore list %q lacks %q; problems %v", modelType, got.Ignore, missing, got.Problems)
 		}
 	}
@@ -390,7 +413,8 @@ func TestGPTOSS(t *testing.T) {
 	sameFiles(t, again, dst)
 	for _, name := range []string{"compressed-tensors", "quark", "mlx"} {
 		_, err := planRelabel(got, relabeling{Convention: name})
-		if err == nil || !strings.Contains(err.Error(), "_proj: convention "+name+" does not support it: fused experts with biases: "+name+" supports single experts without biases; nothing was written") {
+		if err == nil || !strings.Contains(err.Error(), "_proj: convention "+name+" does not support it: fused experts with biases: "+name+
+			" supports single experts without biases; nothing was written") {
 			t.Errorf("to %s: error %v", name, err)
 		}
 	}
@@ -418,7 +442,9 @@ func TestGPTOSS(t *testing.T) {
 			}
 		}
 	}
-	if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Exclude: patterns("q_proj")}); err == nil || !strings.Contains(err.Error(), "fused experts with biases: compressed-tensors supports single experts without biases (2)") {
+	if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+		Exclude: patterns("q_proj")}); err == nil || !strings.Contains(err.Error(),
+		"fused experts with biases: compressed-tensors supports single experts without biases (2)") {
 		t.Errorf("in NVFP4: error %v", err)
 	}
 }

@@ -64,7 +64,8 @@ func TestCompressedTensorsFiles(t *testing.T) {
 		"model.layers.0.mlp.experts.0.down_proj", "model.odd", "model.odder", // of 48, 100 and 257 columns
 		"model.layers.0.mlp.experts.0.gate_proj", "model.layers.0.mlp.experts.0.up_proj", // of 64
 		"model.layers.0.mlp.experts.1.gate_proj", "model.layers.0.mlp.experts.1.up_proj",
-		"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.v_proj", "model.layers.0.self_attn.o_proj",
+		"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.v_proj",
+		"model.layers.0.self_attn.o_proj",
 		"model.big", "model.blocks", "model.square", "model.tiny", "model.zero", // of multiples of 128
 	}
 	for name, ignored := range map[string][]string{
@@ -250,7 +251,8 @@ func TestSelection(t *testing.T) {
 	}
 	stay := len(tensors)
 	for _, name := range []string{
-		"l.0.q_proj", "l.0.conv.in_proj", "l.0.mlp.gate_proj", "l.0.mlp.up_gate", "l.0.attn.output.dense", "l.0.output", "scorer", "l.0.w1", "l.0.shared_expert.gate_proj", "l.0.x_gate_up_proj",
+		"l.0.q_proj", "l.0.conv.in_proj", "l.0.mlp.gate_proj", "l.0.mlp.up_gate", "l.0.attn.output.dense", "l.0.output", "scorer", "l.0.w1",
+		"l.0.shared_expert.gate_proj", "l.0.x_gate_up_proj",
 	} {
 		tensors = append(tensors, made{name + ".weight", safetensors.BF16, 1, shape})
 	}
@@ -286,37 +288,45 @@ func TestSelection(t *testing.T) {
 		{"include", QuantizeOptions{Include: pattern(`^lm_head\.`)}, append(names(tensors[stay:]), "lm_head.weight")},
 		{"exclude", QuantizeOptions{Exclude: pattern(`^l\.0|output`)}, []string{"scorer.weight"}},
 		{"both", QuantizeOptions{Include: pattern("lm_head|^output"), Exclude: pattern("head|^l")}, []string{"scorer.weight", "output.weight"}},
-		{"no linear modules", QuantizeOptions{Include: pattern("wte|wpe|embed|conv|norm|ln_"), Exclude: pattern("^l.*(_|w1|output)")}, []string{"scorer.weight"}},
+		{"no linear modules", QuantizeOptions{Include: pattern("wte|wpe|embed|conv|norm|ln_"), Exclude: pattern("^l.*(_|w1|output)")},
+			[]string{"scorer.weight"}},
 	} {
 		slices.Sort(tc.want)
 		if got := slices.Sorted(slices.Values(chosen("", tc.s))); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: quantized are %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if got := chosen("plain", QuantizeOptions{Include: pattern("wte"), Exclude: pattern("^l.*(_|w1|output)")}); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"scorer.weight", "transformer.wte.weight"}) {
+	if got := chosen("plain", QuantizeOptions{Include: pattern("wte"), Exclude: pattern("^l.*(_|w1|output)")}); !slices.Equal(
+		slices.Sorted(slices.Values(got)), []string{"scorer.weight", "transformer.wte.weight"}) {
 		t.Errorf("plain: quantized are %q", got)
 	}
 	for _, tc := range []struct {
 		s    QuantizeOptions
 		want string
 	}{
-		{QuantizeOptions{Exclude: pattern("")}, fmt.Sprintf("no weight would be quantized: excluded (%d); include those that stay unquantized by default", len(tensors))},
+		{QuantizeOptions{Exclude: pattern("")},
+			fmt.Sprintf("no weight would be quantized: excluded (%d); include those that stay unquantized by default", len(tensors))},
 		{QuantizeOptions{Exclude: pattern("q_prj")}, "the exclude pattern 'q_prj' matches no weight of " + src.Source.Path},
-		{QuantizeOptions{Include: append(pattern("lm_head"), pattern("wet")...)}, "the include pattern 'wet' matches no weight of " + src.Source.Path},
+		{QuantizeOptions{Include: append(pattern("lm_head"), pattern("wet")...)}, "the include pattern 'wet' matches no weight of " +
+			src.Source.Path},
 	} {
-		if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: tc.s.Include, Exclude: tc.s.Exclude}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: tc.s.Include,
+			Exclude: tc.s.Exclude}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v %v: error %v, want %q", tc.s.Include, tc.s.Exclude, err, tc.want)
 		}
 	}
-	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: pattern("wte")})
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8},
+		Include: pattern("wte")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(plan.decisions, func(d decision) bool { return d.Weight.Name == "transformer.wte.weight" })
-	if got, want := plan.decisions[i].reason, (Reason{ByConvention, "embedding: compressed-tensors supports linear modules only"}); got != want {
+	if got, want := plan.decisions[i].reason,
+		(Reason{ByConvention, "embedding: compressed-tensors supports linear modules only"}); got != want {
 		t.Errorf("an included embedding stays because of %q", got)
 	}
-	if got := fmt.Sprint(plan.Notes); !strings.Contains(got, "1 included weights are not quantized, the first transformer.wte.weight: embedding: ") {
+	if got := fmt.Sprint(plan.Notes); !strings.Contains(got, "1 included weights are not quantized, the first transformer.wte.weight: "+
+		"embedding: ") {
 		t.Errorf("notes %s", got)
 	}
 }
@@ -326,7 +336,8 @@ func TestPlanErrors(t *testing.T) {
 	weight := made{"l.0.weight", safetensors.BF16, 1, []int64{32, 32}}
 	bare := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {weight}}, ""))
 	empty := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {}}, madeConfig))
-	norm := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"norm.weight", safetensors.BF16, 1, []int64{32}}}}, madeConfig))
+	norm := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"norm.weight", safetensors.BF16, 1, []int64{32}}}},
+		madeConfig))
 	mxfp8 := quant.Quantizer{Format: quant.MXFP8}
 	for _, tc := range []struct {
 		name string
@@ -334,11 +345,13 @@ func TestPlanErrors(t *testing.T) {
 		c    string
 		want string
 	}{
-		{"no config.json", bare, "compressed-tensors", "config.json is missing, in which convention compressed-tensors describes the quantization: fetch it, or choose convention plain"},
+		{"no config.json", bare, "compressed-tensors", "config.json is missing, in which convention compressed-tensors describes the " +
+			"quantization: fetch it, or choose convention plain"},
 		{"no tensors", empty, "", "no tensors: name a checkpoint with weights"},
 		{"no weights", norm, "", "no weight would be quantized: has 1 dimension (1); include"},
 	} {
-		if _, err := PlanQuantize(t.Context(), tc.src.Source, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := PlanQuantize(t.Context(), tc.src.Source, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
 		}
 	}
@@ -346,7 +359,8 @@ func TestPlanErrors(t *testing.T) {
 	if err != nil || plan.convention != checkpoint.Plain() {
 		t.Errorf("without config.json: %+v, %v", plan, err)
 	}
-	if _, err := PlanDequantize(t.Context(), bare.Source, safetensors.F32); err == nil || !strings.Contains(err.Error(), "not quantized: name a checkpoint of convention compressed-tensors") {
+	if _, err := PlanDequantize(t.Context(), bare.Source, safetensors.F32); err == nil || !strings.Contains(err.Error(),
+		"not quantized: name a checkpoint of convention compressed-tensors") {
 		t.Errorf("dequantize: %v", err)
 	}
 }
@@ -372,7 +386,8 @@ func TestSingleFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "some.safetensors")
 	writeFile(t, path, map[string]string{"kept": "yes"}, madeModel()[shard2]...)
 	src := openModel(t, path)
-	for _, tc := range []struct{ convention, key string }{{"", "microscale.model.odd.weight"}, {"plain", "microscale.model.odd.weight"}, {"compressed-tensors", "quantization_config"}} {
+	for _, tc := range []struct{ convention, key string }{{"", "microscale.model.odd.weight"}, {"plain", "microscale.model.odd.weight"},
+		{"compressed-tensors", "quantization_config"}} {
 		for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.FP8Row} {
 			t.Run("convention="+tc.convention+"/format="+f.Name, func(t *testing.T) {
 				o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: tc.convention}
@@ -386,7 +401,8 @@ func TestSingleFile(t *testing.T) {
 				got := openModel(t, dst)
 				report := compare(t, src, got)
 				if got.Convention != plan.convention || got.Quantized() != plan.Count(Quantize) {
-					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.Count(Quantize), plan.convention)
+					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.Count(Quantize),
+						plan.convention)
 				}
 				if _, err := PlanQuantize(t.Context(), got.Source, o); err == nil || !strings.Contains(err.Error(), "already quantized") {
 					t.Errorf("it can be quantized again: %v", err)
@@ -438,7 +454,8 @@ func TestProfiles(t *testing.T) {
 					dst := filepath.Join(t.TempDir(), "out.safetensors")
 					o := QuantizeOptions{Quantizer: q, Convention: c.Name, Calibration: needed(c, f)}
 					if _, _, err := c.Quantizer(q); err != nil {
-						if _, again := PlanQuantize(t.Context(), src.Source, o); c.Name != "mlx" || q.Arithmetic.FixesGlobal() || again == nil || again.Error() != err.Error() {
+						if _, again := PlanQuantize(t.Context(), src.Source, o); c.Name != "mlx" || q.Arithmetic.FixesGlobal() || again == nil ||
+							again.Error() != err.Error() {
 							t.Errorf("rejected with %v, planned with %v", err, again)
 						}
 						return
@@ -575,7 +592,8 @@ func TestForeignResult(t *testing.T) {
 			put = os.WriteFile(notes, []byte("precious"), 0o600) == nil
 		}
 	}
-	if _, err := planFor(t, src, "mxfp8").Run(t.Context(), dst, RunOptions{Progress: report}); err == nil || !strings.HasPrefix(err.Error(), notes+": not a file of the result") {
+	if _, err := planFor(t, src, "mxfp8").Run(t.Context(), dst, RunOptions{Progress: report}); err == nil || !strings.HasPrefix(err.Error(),
+		notes+": not a file of the result") {
 		t.Fatalf("error %v", err)
 	}
 	if text, err := os.ReadFile(notes); err != nil || string(text) != "precious" {

@@ -28,7 +28,8 @@ func countNonFinite(src []byte, f *format.Scalar) (n int) {
 	}
 	exponents, ones, signs := exponent*repeat, repeat<<f.Mantissa, repeat<<(width-1)
 	for ; len(src) >= 32; src = src[32:] {
-		words := [...]uint64{binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[8:]), binary.LittleEndian.Uint64(src[16:]), binary.LittleEndian.Uint64(src[24:])}
+		words := [...]uint64{binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[8:]), binary.LittleEndian.Uint64(src[16:]),
+			binary.LittleEndian.Uint64(src[24:])}
 		if ((words[0]&exponents+ones)|(words[1]&exponents+ones)|(words[2]&exponents+ones)|(words[3]&exponents+ones))&signs != 0 {
 			for _, word := range words {
 				n += count(word)

@@ -27,7 +27,8 @@ func rejectForeign(m *checkpoint.Model) error {
 	}
 	for _, f := range foreignTensors {
 		if i := slices.IndexFunc(m.Weights, func(w *checkpoint.Weight) bool { return f.name.MatchString(w.Name) }); i >= 0 {
-			return fmt.Errorf("%s: already quantized by %s (%s), which is not supported: start from the original checkpoint", m.Source.Path, f.what, m.Weights[i].Name)
+			return fmt.Errorf("%s: already quantized by %s (%s), which is not supported: start from the original checkpoint", m.Source.Path, f.what,
+				m.Weights[i].Name)
 		}
 	}
 	return nil
@@ -37,7 +38,8 @@ func rejectForeign(m *checkpoint.Model) error {
 func rejectQuantized(m *checkpoint.Model) error {
 	path := m.Source.Path
 	if m.Convention != nil {
-		return because(ErrQuantized, fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint", path, m.Convention, quantizedTypes(m)))
+		return because(ErrQuantized, fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint", path, m.Convention,
+			quantizedTypes(m)))
 	}
 	if len(m.Decoded) > 0 && len(m.Unread) == 0 {
 		return because(ErrQuantized, fmt.Errorf("%s: already quantized (gguf, %s): start from the original checkpoint", path, quantizedTypes(m)))
@@ -115,7 +117,8 @@ func (p *Plan) larger() (note string, why *decision) {
 	if why == nil || after-values > before {
 		return note, nil
 	}
-	return fmt.Sprintf("%s, because quantized weights (%d) become %s, the first %s (%s)", note, n, p.formatName(*why), why.Name, why.reason), why
+	return fmt.Sprintf("%s, because quantized weights (%d) become %s, the first %s (%s)", note, n, p.formatName(*why), why.Name, why.reason),
+		why
 }
 
 // admitLarger adds the note of a larger result to the plan, as the first one. It returns an
@@ -131,5 +134,6 @@ func (p *Plan) admitLarger(s selection, asked bool) error {
 	if why == nil || asked || s.reason(why.Weight, p.Format, plain).Cause != NoCause {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: convention %s stores them in %s; or choose convention %s explicitly to accept it", p.source.Source.Path, note, plain, p.Format, p.convention)
+	return fmt.Errorf("%s: %s: convention %s stores them in %s; or choose convention %s explicitly to accept it", p.source.Source.Path, note,
+		plain, p.Format, p.convention)
 }

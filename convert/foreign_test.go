@@ -31,19 +31,25 @@ func TestForeign(t *testing.T) {
 		tensors    []made
 	}{
 		{"LoRA", adapter, []made{peft(".lora_A.weight"), peft(".lora_B.weight")}},
-		{"LoRA of diffusers", adapter, []made{{"unet.down.lora_down.weight", safetensors.BF16, 1, []int64{32, 64}}, {"unet.down.lora_up.weight", safetensors.BF16, 1, []int64{64, 32}}}},
-		{"LoRA with modules of its own", adapter, []made{peft(".lora_A.weight"), {"base_model.model.lm_head.weight", safetensors.BF16, 1, []int64{64, 64}}}},
+		{"LoRA of diffusers", adapter, []made{{"unet.down.lora_down.weight", safetensors.BF16, 1, []int64{32, 64}},
+			{"unet.down.lora_up.weight", safetensors.BF16, 1, []int64{64, 32}}}},
+		{"LoRA with modules of its own", adapter, []made{peft(".lora_A.weight"), {"base_model.model.lm_head.weight", safetensors.BF16, 1,
+			[]int64{64, 64}}}},
 		{"IA3", adapter, []made{peft(".ia3_l")}},
 		{"LoHa", adapter, []made{peft(".hada_w1_a")}},
 		{"prompt tuning", adapter, []made{{"prompt_embeddings", safetensors.BF16, 1, []int64{32, 64}}}},
-		{"GPTQ", "already quantized by GPTQ or AWQ (" + module + ".qweight), which is not supported: start from the original checkpoint", []made{plain, {module + ".qweight", safetensors.I32, 1, []int64{8, 64}}}},
-		{"bitsandbytes, 8 bits", "already quantized by bitsandbytes (" + module + ".SCB)", []made{plain, {module + ".weight", safetensors.I8, 1, []int64{64, 64}}, {module + ".SCB", safetensors.F32, 1, []int64{64}}}},
-		{"bitsandbytes, 4 bits", "already quantized by bitsandbytes (" + module + ".weight.absmax)", []made{plain, {module + ".weight", safetensors.U8, 1, []int64{2048, 1}}, {module + ".weight.absmax", safetensors.U8, 1, []int64{64}}}},
+		{"GPTQ", "already quantized by GPTQ or AWQ (" + module + ".qweight), which is not supported: start from the original checkpoint",
+			[]made{plain, {module + ".qweight", safetensors.I32, 1, []int64{8, 64}}}},
+		{"bitsandbytes, 8 bits", "already quantized by bitsandbytes (" + module + ".SCB)",
+			[]made{plain, {module + ".weight", safetensors.I8, 1, []int64{64, 64}}, {module + ".SCB", safetensors.F32, 1, []int64{64}}}},
+		{"bitsandbytes, 4 bits", "already quantized by bitsandbytes (" + module + ".weight.absmax)",
+			[]made{plain, {module + ".weight", safetensors.U8, 1, []int64{2048, 1}}, {module + ".weight.absmax", safetensors.U8, 1, []int64{64}}}},
 		{"HQQ", "already quantized by HQQ (" + module + ".W_q)", []made{plain, {module + ".W_q", safetensors.U8, 1, []int64{64, 32}}}},
 	} {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tc.tensors}, `{"model_type": "llama"}`))
 		for _, c := range []string{"", "gguf"} {
-			if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+				Convention: c}); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
 			}
 		}
@@ -54,7 +60,8 @@ func TestForeign(t *testing.T) {
 func TestAdapterWithin(t *testing.T) {
 	const module = "model.layers.0.mlp.up_proj"
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
-		{module + ".base_layer.weight", safetensors.BF16, 1, []int64{64, 64}}, {module + ".lora_A.speech.weight", safetensors.BF16, 1, []int64{32, 64}},
+		{module + ".base_layer.weight", safetensors.BF16, 1, []int64{64, 64}}, {module + ".lora_A.speech.weight", safetensors.BF16, 1,
+			[]int64{32, 64}},
 	}}, `{"model_type": "phi4mm"}`))
 	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
 	if err != nil || plan.Count(Quantize) != 1 || plan.decisions[1].reason != (Reason{ByRole, "adapter"}) {
@@ -78,7 +85,9 @@ func TestLarger(t *testing.T) {
 
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true}
 	_, err := PlanQuantize(t.Context(), src.Source, o)
-	for _, want := range []string{"the result is larger than its source: 27776 bytes of tensors become ", "because quantized weights (2) become bf16", "fused experts with biases", "convention plain stores them in nvfp4; or choose convention compressed-tensors explicitly"} {
+	for _, want := range []string{"the result is larger than its source: 27776 bytes of tensors become ",
+		"because quantized weights (2) become bf16", "fused experts with biases",
+		"convention plain stores them in nvfp4; or choose convention compressed-tensors explicitly"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -89,13 +98,15 @@ func TestLarger(t *testing.T) {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 	o.Convention = "plain"
-	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || plan.Count(Quantize) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
+	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || plan.Count(Quantize) != 3 || slices.ContainsFunc(plan.Notes,
+		func(n string) bool { return strings.Contains(n, "larger") }) {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 
 	// If the user asks for more bits per element, a note is enough.
 	o = QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true, Convention: "plain"}
-	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
+	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || !strings.HasPrefix(plan.Notes[0],
+		"the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 }
@@ -132,7 +143,8 @@ func TestGGUFTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := PlanQuantize(t.Context(), c, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := PlanQuantize(t.Context(), c, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: error %v, want %q", tc.types, err, tc.want)
 		}
 	}
@@ -141,7 +153,8 @@ func TestGGUFTypes(t *testing.T) {
 // TestGGUFDecoded: types of llama.cpp that are decoded as they are read become values of dequantize, and
 // with Requantize those that quantize starts from.
 func TestGGUFDecoded(t *testing.T) {
-	l, err := gguf.NewLayout([]gguf.Spec{{Name: "blk.0.ffn_up.weight", Type: typeNamed(t, "Q4_K"), Shape: []int64{4, 256}}}, []gguf.Pair{{Key: "general.architecture", Value: "llama"}})
+	l, err := gguf.NewLayout([]gguf.Spec{{Name: "blk.0.ffn_up.weight", Type: typeNamed(t, "Q4_K"), Shape: []int64{4, 256}}},
+		[]gguf.Pair{{Key: "general.architecture", Value: "llama"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -225,7 +225,8 @@ func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 func (p *ggufPlan) layOut() error {
 	for _, s := range p.stacks {
 		if s.found != s.of {
-			return fmt.Errorf("%s: %s holds %d experts, but the checkpoint has %d: fetch it again", p.source.Source.Path, p.specs[s.spec].Name, s.of, s.found)
+			return fmt.Errorf("%s: %s holds %d experts, but the checkpoint has %d: fetch it again", p.source.Source.Path, p.specs[s.spec].Name, s.of,
+				s.found)
 		}
 	}
 	constants := make([]gguf.Spec, len(p.model.Extra))

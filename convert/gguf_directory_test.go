@@ -93,7 +93,8 @@ func TestGGUFDirectory(t *testing.T) {
 	plan, err := PlanDequantize(t.Context(), src.Source, safetensors.F16)
 	dir := runTo(t, plan, err, "decoded")
 	got := openModel(t, dir)
-	if config := string(got.Source.Config); names(t, dir) != directoryNames || got.Source.TorchDtype() != "float16" || strings.Contains(config, "quantization_config") || got.Source.Single {
+	if config := string(got.Source.Config); names(t, dir) != directoryNames || got.Source.TorchDtype() != "float16" || strings.Contains(config,
+		"quantization_config") || got.Source.Single {
 		t.Errorf("got %s in %s", config, names(t, dir))
 	}
 	compare(t, src, got)
@@ -104,7 +105,8 @@ func TestGGUFDirectory(t *testing.T) {
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true}
 	plan, err = PlanQuantize(t.Context(), src.Source, o)
 	whole := runTo(t, plan, err, "whole")
-	if got := openModel(t, whole); !strings.Contains(string(got.Source.Config), `"quantization_config"`) || got.Convention.Name != "compressed-tensors" || got.Quantized() != 7 || names(t, whole) != directoryNames {
+	if got := openModel(t, whole); !strings.Contains(string(got.Source.Config), `"quantization_config"`) ||
+		got.Convention.Name != "compressed-tensors" || got.Quantized() != 7 || names(t, whole) != directoryNames {
 		t.Errorf("got %s with %d quantized weights", got.Source.Config, got.Quantized())
 	}
 	compare(t, src, openModel(t, whole))
@@ -115,7 +117,8 @@ func TestGGUFDirectory(t *testing.T) {
 		t.Error("a run that resumed, or two workers, wrote other files")
 	}
 	writeText(t, filepath.Join(whole, "tokenizer.json"), "{}")
-	if _, err := plan.Run(t.Context(), whole, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(), "tokenizer.json differs") {
+	if _, err := plan.Run(t.Context(), whole, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(),
+		"tokenizer.json differs") {
 		t.Errorf("a damaged result: %v", err)
 	}
 }
@@ -221,7 +224,8 @@ func TestGGUFLarger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plan.Notes) == 0 || !strings.Contains(plan.Notes[0], "the result is larger than its source") || plan.Convention != "compressed-tensors" {
+	if len(plan.Notes) == 0 || !strings.Contains(plan.Notes[0], "the result is larger than its source") ||
+		plan.Convention != "compressed-tensors" {
 		t.Errorf("got %s with the notes %q", plan.Convention, plan.Notes)
 	}
 }
@@ -229,7 +233,8 @@ func TestGGUFLarger(t *testing.T) {
 // TestGGUFWithoutParameter checks that the error of a file without a parameter of config.json comes before
 // the run.
 func TestGGUFWithoutParameter(t *testing.T) {
-	for key, want := range map[string]string{"llama.block_count": "the metadata have no llama.block_count, which is num_hidden_layers in config.json: fetch it again",
+	for key, want := range map[string]string{"llama.block_count": "the metadata have no llama.block_count, which is num_hidden_layers in " +
+		"config.json: fetch it again",
 		"llama.attention.layer_norm_rms_epsilon": "which is rms_norm_eps in config.json"} {
 		src := openGGUF(t, rewritten(t, smallGGUF(t), map[string]any{key: nil}))
 		if _, err := PlanDequantize(t.Context(), src.Source, safetensors.F32); err == nil || !strings.Contains(err.Error(), want) {
@@ -260,7 +265,8 @@ func TestGGUFWithoutTokenizer(t *testing.T) {
 		src := openGGUF(t, rewritten(t, path, c.change))
 		plan, err := PlanDequantize(t.Context(), src.Source, safetensors.BF16)
 		dir := runTo(t, plan, err, "decoded")
-		if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, "the result has no tokenizer (") || !strings.Contains(notes, c.want) {
+		if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, "the result has no tokenizer (") || !strings.Contains(notes,
+			c.want) {
 			t.Errorf("%v: got the notes %q", c.change, notes)
 		}
 		if got := names(t, dir); got != "config.json generation_config.json model.safetensors" {
@@ -284,7 +290,8 @@ func TestGGUFSource(t *testing.T) {
 		t.Error("the file differs from that of the directory")
 	}
 	alone := filepath.Join(dir, "model.safetensors")
-	if _, err := PlanQuantize(t.Context(), openModel(t, alone).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), "config.json is missing") {
+	if _, err := PlanQuantize(t.Context(), openModel(t, alone).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+		Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), "config.json is missing") {
 		t.Errorf("weights alone: %v", err)
 	}
 }

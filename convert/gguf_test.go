@@ -95,7 +95,8 @@ func TestGGUF(t *testing.T) {
 					h, _ := home.Lookup(w.Name)
 					part, _ := h.Part(checkpoint.Global)
 					a, b := make([]byte, 4), make([]byte, 4)
-					if want.Shard.File.ReadTensorAt(a, want.TensorInfo, 0) != nil || part.Shard.File.ReadTensorAt(b, part.TensorInfo, 0) != nil || !bytes.Equal(a, b) {
+					if want.Shard.File.ReadTensorAt(a, want.TensorInfo, 0) != nil || part.Shard.File.ReadTensorAt(b, part.TensorInfo, 0) != nil ||
+						!bytes.Equal(a, b) {
 						t.Errorf("%s: global scale %x comes back as %x", w.Name, a, b)
 					}
 				}
@@ -123,7 +124,8 @@ func TestGGUFTensors(t *testing.T) {
 		ggml     gguf.Type
 		fileType uint32
 		tensors  int
-	}{{quant.BF16, gguf.BF16, 32, 57}, {quant.MXFP4, gguf.MXFP4, 38, 57}, {quant.NVFP4, gguf.NVFP4, 39, 57 + 42}, {quant.Q8_0, gguf.Q8_0, 7, 57}} {
+	}{{quant.BF16, gguf.BF16, 32, 57}, {quant.MXFP4, gguf.MXFP4, 38, 57}, {quant.NVFP4, gguf.NVFP4, 39, 57 + 42},
+		{quant.Q8_0, gguf.Q8_0, 7, 57}} {
 		f, err := gguf.Open(toGGUF(t, src, tc.format))
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +134,8 @@ func TestGGUFTensors(t *testing.T) {
 		if f.Value("general.file_type") != tc.fileType || f.Value("general.architecture") != "llama" || len(f.Tensors) != tc.tensors {
 			t.Errorf("%s: type %v, %d tensors", tc.format, f.Value("general.file_type"), len(f.Tensors))
 		}
-		for name, want := range map[string]gguf.Type{"token_embd.weight": gguf.BF16, "output.weight": gguf.BF16, "output_norm.weight": gguf.F32, "blk.5.ffn_norm.weight": gguf.F32, "blk.0.attn_k.weight": tc.ggml, "blk.5.ffn_down.weight": tc.ggml} {
+		for name, want := range map[string]gguf.Type{"token_embd.weight": gguf.BF16, "output.weight": gguf.BF16, "output_norm.weight": gguf.F32,
+			"blk.5.ffn_norm.weight": gguf.F32, "blk.0.attn_k.weight": tc.ggml, "blk.5.ffn_down.weight": tc.ggml} {
 			if info, ok := f.Lookup(name); !ok || info.Type != want {
 				t.Errorf("%s: %s is %v", tc.format, name, info)
 			}
@@ -168,7 +171,8 @@ func TestGGUFQ80(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Close() })
-	for name, of := range map[string]string{"blk.0.ffn_down.weight": "model.layers.0.mlp.down_proj.weight", "blk.5.attn_v.weight": "model.layers.5.self_attn.v_proj.weight"} {
+	for name, of := range map[string]string{"blk.0.ffn_down.weight": "model.layers.0.mlp.down_proj.weight",
+		"blk.5.attn_v.weight": "model.layers.5.self_attn.v_proj.weight"} {
 		w, _ := src.Lookup(of)
 		rows, _ := w.Matrix()
 		x, err := w.Read(0, rows)
@@ -276,7 +280,8 @@ func TestGGUFRejects(t *testing.T) {
 	src := openSample(t)
 	for want, o := range map[string]QuantizeOptions{
 		"does not support mxfp8: use one of bf16, mxfp4, nvfp4, q8_0": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
-		"leave the calibration out":                                   {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: &Calibration{ConstantInputs: true}},
+		"leave the calibration out": {Quantizer: quant.Quantizer{Format: quant.NVFP4},
+			Calibration: &Calibration{ConstantInputs: true}},
 	} {
 		o.Convention = "gguf"
 		if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(), want) {
@@ -287,7 +292,8 @@ func TestGGUFRejects(t *testing.T) {
 		t.Errorf("rows of 96 in NVFP4: %q", why)
 	}
 	made := openModel(t, writeModel(t, square(), madeConfig))
-	if _, err := PlanQuantize(t.Context(), made.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), `"Made" is not supported in GGUF`) {
+	if _, err := PlanQuantize(t.Context(), made.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+		Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), `"Made" is not supported in GGUF`) {
 		t.Errorf("says %v", err)
 	}
 }

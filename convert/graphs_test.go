@@ -20,20 +20,30 @@ var graphs = map[string]struct {
 	qkv, gateUp   bool
 	config, wants string
 }{
-	"SmolLM3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm"}, false, false, `"no_rope_layers": [1]`, `{"model_type": "smollm3"}`},
+	"SmolLM3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm"}, false, false, `"no_rope_layers": [1]`,
+		`{"model_type": "smollm3"}`},
 	"GraniteForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm"}, false, false,
 		`"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.5, "logits_scaling": 8`,
 		`{"model_type": "granite", "embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.5, "logits_scaling": 8}`},
-	"Olmo2ForCausalLM": {[]string{"post_attention_layernorm", "post_feedforward_layernorm", "self_attn.q_norm", "self_attn.k_norm"}, false, false, "", `{"model_type": "olmo2"}`},
+	"Olmo2ForCausalLM": {[]string{"post_attention_layernorm", "post_feedforward_layernorm", "self_attn.q_norm", "self_attn.k_norm"}, false,
+		false, "", `{"model_type": "olmo2"}`},
 	"Glm4ForCausalLM": {[]string{"input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"}, false, true,
-		`"attention_bias": false, "rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5}`, `{"model_type": "glm4", "partial_rotary_factor": 0.5}`},
-	"Phi3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm"}, true, true, `"partial_rotary_factor": 0.75`, `{"model_type": "phi3", "partial_rotary_factor": 0.75}`},
-	"Gemma2ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}, false, false,
-		`"head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16, "layer_types": ["sliding_attention"]`,
-		`{"model_type": "gemma2", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "sliding_window": 16}`},
-	"Gemma3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm", "self_attn.q_norm", "self_attn.k_norm"}, false, false,
-		`"head_dim": 64, "query_pre_attn_scalar": 64, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16, "rope_parameters": {"full_attention": {"rope_theta": 1000000, "rope_type": "linear", "factor": 8}, "sliding_attention": {"rope_theta": 10000}}`,
-		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 64, "sliding_window": 16, "rope_theta": 1000000, "rope_scaling": {"rope_type": "linear", "factor": 8}}`},
+		`"attention_bias": false, "rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5}`,
+		`{"model_type": "glm4", "partial_rotary_factor": 0.5}`},
+	"Phi3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm"}, true, true, `"partial_rotary_factor": 0.75`,
+		`{"model_type": "phi3", "partial_rotary_factor": 0.75}`},
+	"Gemma2ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"},
+		false, false,
+		`"head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, ` +
+			`"final_logit_softcapping": 30, "sliding_window": 16, "layer_types": ["sliding_attention"]`,
+		`{"model_type": "gemma2", "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50, "final_logit_softcapping": 30, ` +
+			`"sliding_window": 16}`},
+	"Gemma3ForCausalLM": {[]string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+		"self_attn.q_norm", "self_attn.k_norm"}, false, false,
+		`"head_dim": 64, "query_pre_attn_scalar": 64, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16, "rope_parameters": ` +
+			`{"full_attention": {"rope_theta": 1000000, "rope_type": "linear", "factor": 8}, "sliding_attention": {"rope_theta": 10000}}`,
+		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 64, "sliding_window": 16, "rope_theta": 1000000, "rope_scaling": ` +
+			`{"rope_type": "linear", "factor": 8}}`},
 }
 
 // TestGGUFGraphs checks that a file has the tensors of the checkpoint under their names, and that its
@@ -41,7 +51,8 @@ var graphs = map[string]struct {
 func TestGGUFGraphs(t *testing.T) {
 	for class, g := range graphs {
 		t.Run(class, func(t *testing.T) {
-			src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": layerOf(g.norms, g.qkv, g.gateUp)}, graphConfig(class, g.config)))
+			src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": layerOf(g.norms, g.qkv, g.gateUp)},
+				graphConfig(class, g.config)))
 			got := openGGUF(t, toGGUF(t, src, quant.MXFP4))
 			report, err := verify.Compare(t.Context(), src.Source, got.Source, verify.Options{})
 			if err != nil || !report.OK() {
@@ -57,8 +68,10 @@ func graphConfig(class, members string) string {
 	if members != "" {
 		members = ", " + members
 	}
-	return `{"architectures": ["` + class + `"], "vocab_size": 256, "microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1,
-		"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16", "tie_word_embeddings": true` + members + "}"
+	return `{"architectures": ["` + class +
+		`"], "vocab_size": 256, "microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1,
+		"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16",
+		"tie_word_embeddings": true` + members + "}"
 }
 
 // layerOf returns the tensors of a model of one layer, in which linear layers with a common input may be

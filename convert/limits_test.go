@@ -20,7 +20,8 @@ import (
 // which TestLimits checks.
 func withoutLimits(warnings []string) []string {
 	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool {
-		return strings.HasPrefix(w, "clients of convention mlx read no global scale") || slices.ContainsFunc(client.All(), func(c client.Client) bool { return strings.HasPrefix(w, c.Name+": ") })
+		return strings.HasPrefix(w, "clients of convention mlx read no global scale") || slices.ContainsFunc(client.All(),
+			func(c client.Client) bool { return strings.HasPrefix(w, c.Name+": ") })
 	})
 }
 
@@ -41,7 +42,8 @@ func TestLimits(t *testing.T) {
 		want       string
 	}{
 		{quant.Quantizer{Format: quant.NVFP4}, "compressed-tensors",
-			"transformers: model.layers.0.block_sparse_moe.experts.0.w1.weight: the client omits the global scales of experts, whose values become too large without an error: choose mxfp4 or fp8-row (and 8 more weights)"},
+			"transformers: model.layers.0.block_sparse_moe.experts.0.w1.weight: the client omits the global scales of experts, whose values " +
+				"become too large without an error: choose mxfp4 or fp8-row (and 8 more weights)"},
 		{blocksAlone, "compressed-tensors", ""}, // global scales of 1
 		{quant.Quantizer{Format: quant.MXFP4}, "compressed-tensors", ""},
 		{quant.Quantizer{Format: quant.NVFP4}, "modelopt", ""},
@@ -65,9 +67,11 @@ func TestLimits(t *testing.T) {
 func qwen(t *testing.T, generation int) *checkpoint.Model {
 	t.Helper()
 	const layer = "model.layers.0."
-	tensors := []made{{"model.embed_tokens.weight", safetensors.BF16, 1, []int64{256, 128}}, {"model.norm.weight", safetensors.BF16, 1, []int64{128}}}
+	tensors := []made{{"model.embed_tokens.weight", safetensors.BF16, 1, []int64{256, 128}}, {"model.norm.weight", safetensors.BF16, 1,
+		[]int64{128}}}
 	for name, shape := range map[string][]int64{
-		"input_layernorm.weight": {128}, "post_attention_layernorm.weight": {128}, "self_attn.q_proj.weight": {128, 128}, "self_attn.q_proj.bias": {128},
+		"input_layernorm.weight": {128}, "post_attention_layernorm.weight": {128}, "self_attn.q_proj.weight": {128, 128},
+		"self_attn.q_proj.bias": {128},
 		"self_attn.k_proj.bias": {128}, "self_attn.v_proj.bias": {128},
 		"self_attn.k_proj.weight": {128, 128}, "self_attn.v_proj.weight": {128, 128}, "self_attn.o_proj.weight": {128, 128},
 		"mlp.gate_proj.weight": {256, 128}, "mlp.up_proj.weight": {256, 128}, "mlp.down_proj.weight": {128, 256},
@@ -75,10 +79,13 @@ func qwen(t *testing.T, generation int) *checkpoint.Model {
 		tensors = append(tensors, made{layer + name, safetensors.BF16, 0.1, shape})
 	}
 	if generation == 3 {
-		tensors = append(tensors, made{layer + "self_attn.q_norm.weight", safetensors.BF16, 1, []int64{64}}, made{layer + "self_attn.k_norm.weight", safetensors.BF16, 1, []int64{64}})
+		tensors = append(tensors, made{layer + "self_attn.q_norm.weight", safetensors.BF16, 1, []int64{64}},
+			made{layer + "self_attn.k_norm.weight", safetensors.BF16, 1, []int64{64}})
 	}
-	return openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, fmt.Sprintf(`{"architectures": ["Qwen%[1]dForCausalLM"], "model_type": "qwen%[1]d", "vocab_size": 256,
-		"microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
+	return openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors},
+		fmt.Sprintf(`{"architectures": ["Qwen%[1]dForCausalLM"], "model_type": "qwen%[1]d", "vocab_size": 256,
+		"microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2,
+		"num_key_value_heads": 2,
 		"max_position_embeddings": 64, "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16", "tie_word_embeddings": true}`, generation)))
 }
 

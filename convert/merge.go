@@ -79,7 +79,8 @@ func (m *merging) join(force bool) (warnings []string, err error) {
 // output returns the part of worker 0 as the output to commit.
 func (m *merging) output(force bool) *output {
 	first := m.parts[0].beginning
-	out := &output{final: m.dst, single: first.ToFile, force: force, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: removeDir}
+	out := &output{final: m.dst, single: first.ToFile, force: force, partial: m.dir(0), replaced: m.dst + replacedSuffix,
+		names: map[string]bool{}, remove: removeDir}
 	for _, f := range first.Files {
 		out.names[f.Name] = true
 	}
@@ -177,7 +178,8 @@ func findParts(dst string) (*merging, error) {
 	case len(numbers) == 0:
 		return nil, because(ErrUnfinished, fmt.Errorf("%s: no parts (%s%s…): run the workers first", dst, dst, partSuffix))
 	case len(numbers) > 1:
-		return nil, fmt.Errorf("%s: parts of several runs, with %d and with %d workers (%s%s…): remove the obsolete ones", dst, numbers[0], numbers[1], dst, partSuffix)
+		return nil, fmt.Errorf("%s: parts of several runs, with %d and with %d workers (%s%s…): remove the obsolete ones", dst, numbers[0],
+			numbers[1], dst, partSuffix)
 	}
 	m.parts = make([]part, numbers[0])
 	for i := range m.parts {
@@ -194,7 +196,8 @@ func findParts(dst string) (*merging, error) {
 		switch b := m.parts[i].beginning; {
 		case err != nil || b == nil:
 		case b.Worker != i || b.Workers != len(m.parts):
-			err = fmt.Errorf("%s: its journal belongs to worker %d of %d: rename it to %s, or remove it", m.dir(i), b.Worker, b.Workers, partDir(dst, b.Worker, b.Workers))
+			err = fmt.Errorf("%s: its journal belongs to worker %d of %d: rename it to %s, or remove it", m.dir(i), b.Worker, b.Workers,
+				partDir(dst, b.Worker, b.Workers))
 		case slices.ContainsFunc(b.Files, func(f partFile) bool { return !f.inside(len(m.parts)) }):
 			err = because(ErrDamaged, fmt.Errorf("%s: its journal names files outside the result: run that worker again", m.dir(i)))
 		}
@@ -246,13 +249,16 @@ func (p *part) read(dir string) error {
 func (m *merging) check(ctx context.Context, report func(verify.Progress)) error {
 	for i, p := range m.parts {
 		if _, err := os.Lstat(m.dir(i)); errors.Is(err, os.ErrNotExist) {
-			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is missing (%s): run that worker, wait until it starts, or move its part here", m.dst, i, len(m.parts), m.dir(i)))
+			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is missing (%s): run that worker, wait until it starts, "+
+				"or move its part here", m.dst, i, len(m.parts), m.dir(i)))
 		}
 		if p.beginning == nil || !p.complete {
-			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is incomplete (%s): resume that worker", m.dst, i, len(m.parts), m.dir(i)))
+			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is incomplete (%s): resume that worker", m.dst, i,
+				len(m.parts), m.dir(i)))
 		}
 		if !m.samePlan(i) {
-			return because(ErrChanged, fmt.Errorf("%s: the parts of workers 0 and %d have different sources or options: run one of them again, without resuming", m.dst, i))
+			return because(ErrChanged, fmt.Errorf("%s: the parts of workers 0 and %d have different sources or options: run one of them again, "+
+				"without resuming", m.dst, i))
 		}
 		if err := foreign(m.dir(i), m.namesOf(i)); err != nil {
 			return err
@@ -337,7 +343,8 @@ func (m *merging) checkFiles(ctx context.Context, report func(verify.Progress)) 
 }
 
 func (m *merging) damaged(f partFile, err error) error {
-	return because(ErrDamaged, fmt.Errorf("%s: the part of worker %d of %d is damaged: run that worker again: %w", m.dst, f.Worker, len(m.parts), err))
+	return because(ErrDamaged, fmt.Errorf("%s: the part of worker %d of %d is damaged: run that worker again: %w", m.dst, f.Worker,
+		len(m.parts), err))
 }
 
 // checkFile compares the tensors of a file of weights with the checksums of its record. It
@@ -406,7 +413,8 @@ func (m *merging) find(f partFile) (string, error) {
 			return path, nil
 		}
 	}
-	return "", because(ErrUnfinished, fmt.Errorf("%s: %s is missing from the part of worker %d of %d: run that worker again", m.dst, f.Name, f.Worker, len(m.parts)))
+	return "", because(ErrUnfinished, fmt.Errorf("%s: %s is missing from the part of worker %d of %d: run that worker again", m.dst, f.Name,
+		f.Worker, len(m.parts)))
 }
 
 // gather moves all files to the part of worker 0, and adds this to the journals.

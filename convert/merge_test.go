@@ -50,7 +50,8 @@ func work(t *testing.T, src, format, dst string, index, count int) *Result {
 // TestMerge: any number of workers in any order yields the bytes and the reported errors of a
 // single run.
 func TestMerge(t *testing.T) {
-	many, one := writeModel(t, workersModel(5), madeConfig), writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]}, madeConfig)
+	many, one := writeModel(t, workersModel(5), madeConfig),
+		writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]}, madeConfig)
 	for _, tc := range []struct {
 		name, src, format string
 		workers           int
@@ -119,11 +120,13 @@ func TestMergeRejects(t *testing.T) {
 		{"the end of a journal", func(dst string) error {
 			return os.Truncate(filepath.Join(part(dst, 1), markerName), 900)
 		}, "the part of worker 1 of 3 is incomplete"},
-		{"a journal", func(dst string) error { return os.Remove(filepath.Join(part(dst, 1), markerName)) }, "the part of worker 1 of 3 is incomplete"},
+		{"a journal", func(dst string) error { return os.Remove(filepath.Join(part(dst, 1), markerName)) },
+			"the part of worker 1 of 3 is incomplete"},
 		{"a file", func(dst string) error {
 			return os.Remove(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"))
 		}, "model-00002-of-00003.safetensors is missing from the part of worker 1"},
-		{"the index", func(dst string) error { return os.Remove(filepath.Join(part(dst, 0), safetensors.IndexName)) }, safetensors.IndexName + " is missing"},
+		{"the index", func(dst string) error { return os.Remove(filepath.Join(part(dst, 0), safetensors.IndexName)) },
+			safetensors.IndexName + " is missing"},
 		{"the end of a file", func(dst string) error {
 			return os.Truncate(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"), 3000)
 		}, "the part of worker 1 of 3 is damaged"},
@@ -133,7 +136,8 @@ func TestMergeRejects(t *testing.T) {
 		{"the same plan", func(dst string) error {
 			return os.RemoveAll(part(dst, 1))
 		}, "have different sources or options"},
-		{"one number of workers", func(dst string) error { return os.Mkdir(partDir(dst, 0, 2), 0o777) }, "parts of several runs, with 2 and with 3 workers"},
+		{"one number of workers", func(dst string) error { return os.Mkdir(partDir(dst, 0, 2), 0o777) },
+			"parts of several runs, with 2 and with 3 workers"},
 		{"its own number", func(dst string) error {
 			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 1), part(dst, 2)))
 		}, "part-2-of-3: its journal belongs to worker 1 of 3: rename it to"},
@@ -141,7 +145,8 @@ func TestMergeRejects(t *testing.T) {
 			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 0), partDir(dst, 0, 2)), os.Rename(part(dst, 1), partDir(dst, 1, 2)))
 		}, "part-0-of-2: its journal belongs to worker 0 of 3: rename it to"},
 		{"a number of workers", func(dst string) error {
-			return errors.Join(os.RemoveAll(part(dst, 0)), os.RemoveAll(part(dst, 1)), os.RemoveAll(part(dst, 2)), os.Mkdir(partDir(dst, 0, maxWorkers+1), 0o777))
+			return errors.Join(os.RemoveAll(part(dst, 0)), os.RemoveAll(part(dst, 1)), os.RemoveAll(part(dst, 2)),
+				os.Mkdir(partDir(dst, 0, maxWorkers+1), 0o777))
 		}, "no parts ("},
 		{"a free name", func(dst string) error { return os.Mkdir(dst, 0o777) }, "the destination exists"},
 	} {
@@ -156,7 +161,8 @@ func TestMergeRejects(t *testing.T) {
 			if tc.name == "the same plan" {
 				work(t, src, "mxfp8", dst, 1, 3)
 			}
-			if _, err := Merge(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			if _, err := Merge(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), tc.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
@@ -164,7 +170,8 @@ func TestMergeRejects(t *testing.T) {
 	if _, err := planFor(t, src, "nvfp4").Worker(0, maxWorkers+1); err == nil || !strings.Contains(err.Error(), "65537 workers") {
 		t.Errorf("more workers than there may be: %v", err)
 	}
-	if _, err := Merge(context.Background(), filepath.Join(t.TempDir(), "dst"), RunOptions{}); err == nil || !strings.Contains(err.Error(), "no parts (") {
+	if _, err := Merge(context.Background(), filepath.Join(t.TempDir(), "dst"), RunOptions{}); err == nil || !strings.Contains(err.Error(),
+		"no parts (") {
 		t.Errorf("without parts: %v", err)
 	}
 	damaged := filepath.Join(t.TempDir(), "dst")
@@ -337,7 +344,8 @@ func TestMergeForeign(t *testing.T) {
 
 // TestMergeCrafted checks that a merge moves no files that a journal names outside the parts.
 func TestMergeCrafted(t *testing.T) {
-	for _, f := range []partFile{{Name: "../secret", Size: -1}, {Name: "/secret", Size: -1}, {Name: "", Size: -1}, {Name: "a", Size: -1, Worker: 1}, {Name: "a", Size: -1, Worker: -1}} {
+	for _, f := range []partFile{{Name: "../secret", Size: -1}, {Name: "/secret", Size: -1}, {Name: "", Size: -1},
+		{Name: "a", Size: -1, Worker: 1}, {Name: "a", Size: -1, Worker: -1}} {
 		dst := filepath.Join(t.TempDir(), "dst")
 		dir := partDir(dst, 0, 1)
 		if err := os.Mkdir(dir, 0o777); err != nil {
@@ -360,7 +368,8 @@ func TestMergeCrafted(t *testing.T) {
 // TestMergeKilled: a merge completes after one that was killed at any of its steps.
 func TestMergeKilled(t *testing.T) {
 	many, dir := writeModel(t, workersModel(3), madeConfig), t.TempDir()
-	one := filepath.Join(writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]}, madeConfig), "model.safetensors")
+	one := filepath.Join(writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]},
+		madeConfig), "model.safetensors")
 	for _, src := range []string{many, one} {
 		suffix := filepath.Ext(src)
 		whole := filepath.Join(dir, "whole"+suffix)
@@ -419,7 +428,8 @@ func TestResumeDamagedPart(t *testing.T) {
 			if err := damage(filepath.Join(partDir(dst, 1, 3), "model-00002-of-00003.safetensors")); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Merge(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), "the part of worker 1 of 3 is damaged") {
+			if _, err := Merge(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(),
+				"the part of worker 1 of 3 is damaged") {
 				t.Fatalf("merge: error %v", err)
 			}
 			plan, err := planFor(t, src, "nvfp4").Worker(1, 3)

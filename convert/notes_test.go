@@ -40,7 +40,8 @@ func TestUnjoinedNote(t *testing.T) {
 		dst := filepath.Join(t.TempDir(), "out")
 		quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "modelopt"}, RunOptions{})
 		plan, err := PlanDequantize(t.Context(), openModel(t, dst).Source, safetensors.BF16)
-		if err != nil || strings.Contains(strings.Join(plan.Notes, ""), "transformers does not load model.layers.0.mlp.experts.0.up_proj.weight") != want {
+		if err != nil || strings.Contains(strings.Join(plan.Notes, ""),
+			"transformers does not load model.layers.0.mlp.experts.0.up_proj.weight") != want {
 			t.Errorf("%s: %v: %+v", modelType, err, plan)
 		}
 	}
@@ -67,7 +68,8 @@ func TestIgnoredCodes(t *testing.T) {
 	if len(damaged.Problems) != 1 || !damaged.Problems[0].Misread || !strings.HasPrefix(damaged.Problems[0].String(), want) {
 		t.Errorf("problems %v", damaged.Problems)
 	}
-	if plan, err := PlanDequantize(t.Context(), damaged.Source, safetensors.F32); err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], want) || plan.Count(Decode) != 2 {
+	if plan, err := PlanDequantize(t.Context(), damaged.Source, safetensors.F32); err != nil || len(plan.Notes) != 1 ||
+		!strings.Contains(plan.Notes[0], want) || plan.Count(Decode) != 2 {
 		t.Errorf("%v: %+v", err, plan)
 	}
 	mended := filepath.Join(t.TempDir(), "mended")

@@ -39,7 +39,8 @@ func (p *Plan) Decisions() []Decision {
 		for _, s := range d.stored {
 			offset, _ := layouts[d.file].Offset(s.Name)
 			begin, n := d.extent(s)
-			one.Tensors = append(one.Tensors, safetensors.TensorInfo{Name: s.Name, Dtype: s.Dtype, Shape: s.Shape, Begin: offset + begin, End: offset + begin + n})
+			one.Tensors = append(one.Tensors, safetensors.TensorInfo{Name: s.Name, Dtype: s.Dtype, Shape: s.Shape, Begin: offset + begin,
+				End: offset + begin + n})
 		}
 		all = append(all, one)
 	}

@@ -62,7 +62,8 @@ func (p *Plan) outputAt(final string) *output {
 	if p.worker.Count > 0 {
 		partial = partDir(final, p.worker.Index, p.worker.Count)
 	}
-	return &output{final: final, single: p.single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: removeDir}
+	return &output{final: final, single: p.single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix,
+		names: p.names(), remove: removeDir}
 }
 
 // newOutput creates and locks the partial directory. The destination must not exist, unless
@@ -164,7 +165,8 @@ func (o *output) restore(resume bool) error {
 	}
 	if !resume {
 		if o.unfinished() {
-			o.warnings = append(o.warnings, fmt.Sprintf("%s: the files of an unfinished run, which could have been resumed, were removed", o.partial))
+			o.warnings = append(o.warnings, fmt.Sprintf("%s: the files of an unfinished run, which could have been resumed, were removed",
+				o.partial))
 		}
 		if err := o.clear(); err != nil {
 			return err
@@ -383,7 +385,8 @@ func (o *output) dropPartial(plan string) {
 func (o *output) leftover() (warnings []string) {
 	o.unmark()
 	if _, err := os.Lstat(o.replaced); err == nil {
-		warnings = append(warnings, fmt.Sprintf("%s is complete, but %s, which it replaced, still exists: remove it yourself", o.final, o.replaced))
+		warnings = append(warnings, fmt.Sprintf("%s is complete, but %s, which it replaced, still exists: remove it yourself", o.final,
+			o.replaced))
 	}
 	return warnings
 }

@@ -95,21 +95,26 @@ func TestDestination(t *testing.T) {
 		{"force on a file by a folder", "src", "old.safetensors", true, "not a checkpoint"},
 		{"force on a link", "src", "link2", true, "a symbolic link, which is never replaced"},
 		{"force on a link to a file", "a.safetensors", "c.safetensors", true, "a symbolic link, which is never replaced"},
-		{"force on more than a checkpoint", "src", "more", true, "more/llama/notes.txt is not part of a checkpoint, and would be deleted: move it away or choose another destination"},
+		{"force on more than a checkpoint", "src", "more", true, "more/llama/notes.txt is not part of a checkpoint, and would be deleted: " +
+			"move it away or choose another destination"},
 		{"force on a repository", "src", "repository", true, "repository/.git/HEAD is not part of a checkpoint"},
 		{"force on another checkpoint below", "src", "below", true, "below/other/model.safetensors is not part of a checkpoint"},
 		{"force on a link in a checkpoint", "src", "linked", true, "linked/data is not part of a checkpoint"},
-		{"a partial directory of somebody else", "src", "mine", false, "mine.microscale-partial: the result is written here, but it contains the foreign file \"notes.txt\""},
+		{"a partial directory of somebody else", "src", "mine", false, "mine.microscale-partial: the result is written here, but it contains " +
+			"the foreign file \"notes.txt\""},
 		{"a replaced directory of somebody else", "src", "old", true, "old.microscale-replaced/notes.txt is not part of a checkpoint"},
-		{"below a file", "src", "file.txt/out", false, "file.txt: this directory is not writable (not a directory): choose a destination elsewhere"},
+		{"below a file", "src", "file.txt/out", false, "file.txt: this directory is not writable (not a directory): choose a destination " +
+			"elsewhere"},
 		{"its own partial directory", "out.microscale-partial", "out", false, "source and destination are the same"},
 		{"its own replaced directory", "out.microscale-replaced", "out", true, "source and destination are the same"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			at := func(name string) string { return dir + string(filepath.Separator) + filepath.FromSlash(name) }
-			mine := []string{"taken/notes.txt", "more/model.safetensors", "more/llama/notes.txt", "repository/model.safetensors", "repository/.git/HEAD",
-				"below/model.safetensors", "below/other/model.safetensors", "linked/model.safetensors", "mine.microscale-partial/notes.txt", "old.microscale-replaced/notes.txt"}
+			mine := []string{"taken/notes.txt", "more/model.safetensors", "more/llama/notes.txt", "repository/model.safetensors",
+				"repository/.git/HEAD",
+				"below/model.safetensors", "below/other/model.safetensors", "linked/model.safetensors", "mine.microscale-partial/notes.txt",
+				"old.microscale-replaced/notes.txt"}
 			for _, d := range append([]string{"home/x", "old/x"}, mine...) {
 				if err := os.MkdirAll(filepath.Dir(at(d)), 0o777); err != nil {
 					t.Fatal(err)
@@ -156,7 +161,8 @@ func TestDestination(t *testing.T) {
 // other weights and auxiliary files of the hub. No other file remains.
 func TestForce(t *testing.T) {
 	for _, tc := range []struct{ name, src, dst string }{
-		{"a folder", "src", "out"}, {"a file", "src.safetensors", "out.safetensors"}, {"an empty folder", "src", "empty"}, {"a model of the hub", "src", "hub"},
+		{"a folder", "src", "out"}, {"a file", "src.safetensors", "out.safetensors"}, {"an empty folder", "src", "empty"},
+		{"a model of the hub", "src", "hub"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -164,10 +170,12 @@ func TestForce(t *testing.T) {
 			planOf(t, at("out"))
 			planOf(t, at("out.safetensors"))
 			planOf(t, at("hub"))
-			if err := errors.Join(os.Mkdir(at("empty"), 0o777), os.MkdirAll(at("src/1_Pooling"), 0o777), os.Mkdir(at("hub/1_Pooling"), 0o777)); err != nil {
+			if err := errors.Join(os.Mkdir(at("empty"), 0o777), os.MkdirAll(at("src/1_Pooling"), 0o777),
+				os.Mkdir(at("hub/1_Pooling"), 0o777)); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"src/1_Pooling/config.json", "hub/1_Pooling/config.json", "hub/README.md", "hub/.gitattributes", "hub/b.safetensors", "hub/b.safetensors.index.json"} {
+			for _, name := range []string{"src/1_Pooling/config.json", "hub/1_Pooling/config.json", "hub/README.md", "hub/.gitattributes",
+				"hub/b.safetensors", "hub/b.safetensors.index.json"} {
 				writeText(t, at(name), "{}")
 			}
 			plan := planOf(t, at(tc.src))
@@ -256,7 +264,8 @@ func TestLock(t *testing.T) {
 	if err := first.writeFile("file", []byte("being written")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), "another run is writing to it") {
+	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(),
+		"another run is writing to it") {
 		t.Errorf("a second run: error %v", err)
 	}
 	if names(t, dst+partialSuffix) != markerName+" file" {
@@ -394,13 +403,15 @@ func TestForceStuck(t *testing.T) {
 // it.
 func TestCannotWrite(t *testing.T) {
 	err := cannotWrite("out", &os.PathError{Op: "mkdir", Path: "out/x.microscale-partial", Err: syscall.EROFS})
-	if want := "out: this directory is not writable (read-only file system): choose a destination elsewhere"; err.Error() != want || !errors.Is(err, syscall.EROFS) {
+	if want := "out: this directory is not writable (read-only file system): choose a destination elsewhere"; err.Error() != want ||
+		!errors.Is(err, syscall.EROFS) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	dir := t.TempDir()
 	plan := planOf(t, filepath.Join(dir, "src"))
 	writeText(t, filepath.Join(dir, "file"), "mine")
-	if _, err := plan.Run(context.Background(), filepath.Join(dir, "file", "sub", "out"), RunOptions{}); err == nil || !strings.Contains(err.Error(), "this directory is not writable (not a directory)") {
+	if _, err := plan.Run(context.Background(), filepath.Join(dir, "file", "sub", "out"), RunOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "this directory is not writable (not a directory)") {
 		t.Errorf("below a file: error %v", err)
 	}
 }
@@ -446,7 +457,8 @@ func TestExplain(t *testing.T) {
 	out, full := &output{final: "out", partial: "out.microscale-partial"}, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 	for resume, want := range map[bool]string{
 		false: "out: the disk is full: the result needs 1234 bytes there; free some or choose another destination (nothing was left behind)",
-		true:  "out: the disk is full: the result needs 1234 bytes there; free some and resume the run, whose files are in out.microscale-partial",
+		true: "out: the disk is full: the result needs 1234 bytes there; free some and resume the run, whose files are in " +
+			"out.microscale-partial",
 	} {
 		if err := explain(full, out, 1234, resume); err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -52,7 +52,8 @@ type target interface {
 }
 
 func newRun(p *Plan, o RunOptions) *run {
-	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: p.layouts(), groups: p.groups(), swept: map[int]extremes{}, auxiliary: map[string]uint64{}}
+	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: p.layouts(), groups: p.groups(), swept: map[int]extremes{},
+		auxiliary: map[string]uint64{}}
 	r.scratch.New = func() any { return &batch{} }
 	_, r.done.Total = p.SourceBytes()
 	for range p.decisions {

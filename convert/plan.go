@@ -253,7 +253,8 @@ func (p *Plan) addText() error {
 	}
 	p.small = append(p.small, text.Files...)
 	if text.Missing != nil {
-		p.Notes = append(p.Notes, fmt.Sprintf("the result has no tokenizer (%v): copy the tokenizer's files of the original model into it", text.Missing))
+		p.Notes = append(p.Notes, fmt.Sprintf("the result has no tokenizer (%v): copy the tokenizer's files of the original model into it",
+			text.Missing))
 	}
 	return nil
 }

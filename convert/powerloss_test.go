@@ -35,7 +35,8 @@ func TestPowerLoss(t *testing.T) {
 		{"dst", 14, func(t *testing.T) *Plan { return planFor(t, src, "nvfp4") }},
 		{"dst.safetensors", 2, func(t *testing.T) *Plan { return planFor(t, filepath.Join(src, shard2), "mxfp8") }},
 		{"dst.gguf", 14, func(t *testing.T) *Plan {
-			plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+			plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+				Convention: "gguf"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +234,8 @@ func TestPlantedLink(t *testing.T) {
 			}
 			before := read()
 			for _, resume := range []bool{true, false} {
-				if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: resume}); err == nil || !strings.Contains(err.Error(), "link or special file") {
+				if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: resume}); err == nil ||
+					!strings.Contains(err.Error(), "link or special file") {
 					t.Errorf("resume %v: error %v", resume, err)
 				}
 			}

@@ -19,7 +19,8 @@ func (o *output) name() error {
 	err := o.rename()
 	switch {
 	case errors.Is(err, os.ErrExist):
-		return because(err, fmt.Errorf("%s: the destination appeared while the result was written: move it away and resume the run; the finished result is in %s", o.final, o.partial))
+		return because(err, fmt.Errorf("%s: the destination appeared while the result was written: move it away and resume the run; the "+
+			"finished result is in %s", o.final, o.partial))
 	case err != nil:
 		return fmt.Errorf("%w; the finished result is in %s: resume the run to rename it", err, o.partial)
 	}

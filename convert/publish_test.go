@@ -32,7 +32,8 @@ func TestAppears(t *testing.T) {
 	dir := t.TempDir()
 	src := writeModel(t, tiledModel(), madeConfig)
 	planGGUF := func(t *testing.T) *Plan {
-		plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+		plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+			Convention: "gguf"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -133,7 +133,8 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 		return err
 	}
 	if c.InGGUF() && o.Requantize {
-		return errors.New("convention gguf does not requantize: start from an unquantized checkpoint, from one decoded by dequantize, or convert one of the same format")
+		return errors.New("convention gguf does not requantize: start from an unquantized checkpoint, from one decoded by dequantize, or " +
+			"convert one of the same format")
 	}
 	if err := rejectForeign(m); err != nil {
 		return err
@@ -195,7 +196,8 @@ func (p *Plan) quantizesAny() error {
 	case len(p.decisions) == 0:
 		return fmt.Errorf("%s: no tensors: name a checkpoint with weights", path)
 	default:
-		return because(errNothing, fmt.Errorf("%s: no weight would be quantized: %s; include those that stay unquantized by default", path, p.reasons()))
+		return because(errNothing, fmt.Errorf("%s: no weight would be quantized: %s; include those that stay unquantized by default", path,
+			p.reasons()))
 	}
 }
 

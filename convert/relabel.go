@@ -41,7 +41,8 @@ func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme 
 func planRelabelTo(source *checkpoint.Model, to *checkpoint.Convention, scheme string, calibration *Calibration) (*Plan, error) {
 	f, other := source.FormatIn()
 	if plain := checkpoint.Plain(); other != nil && to != plain {
-		return nil, fmt.Errorf("%s: it mixes %s and %s, but convention %s stores one block format: choose convention %s, which describes each weight, or requantize it", source.Source.Path, f, other, to, plain)
+		return nil, fmt.Errorf("%s: it mixes %s and %s, but convention %s stores one block format: choose convention %s, which describes "+
+			"each weight, or requantize it", source.Source.Path, f, other, to, plain)
 	}
 	if to.InGGUF() {
 		if calibration != nil {
@@ -120,7 +121,8 @@ func (p *Plan) recalibrateCache(c *Calibration, used map[string]bool) error {
 // read.
 func (p *Plan) noteGlobals() {
 	if n := p.unreadGlobals(); n > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d weights have a global scale, which most clients of convention %s do not read: quantize the original for this convention to have none", n, p.convention))
+		p.Notes = append(p.Notes, fmt.Sprintf("%d weights have a global scale, which most clients of convention %s do not read: quantize the "+
+			"original for this convention to have none", n, p.convention))
 	}
 }
 
@@ -129,7 +131,8 @@ func (p *Plan) noteGlobals() {
 func (p *Plan) unreadGlobals() (n int) {
 	global := func(s checkpoint.Stored) bool { return s.Part == checkpoint.Global }
 	for _, d := range p.decisions {
-		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(d.Weight.Format, d.Weight.Name, d.Weight.Shape), global) {
+		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(d.Weight.Format,
+			d.Weight.Name, d.Weight.Shape), global) {
 			n++
 		}
 	}
@@ -138,7 +141,8 @@ func (p *Plan) unreadGlobals() (n int) {
 
 // relabelScheme returns the convention with only the scheme to relabel to. If none is named, it
 // treats activations like the scheme of the source, if possible.
-func relabelScheme(source *checkpoint.Model, to *checkpoint.Convention, f quant.Format, scheme string, calibration *Calibration) (*checkpoint.Convention, error) {
+func relabelScheme(source *checkpoint.Model, to *checkpoint.Convention, f quant.Format, scheme string,
+	calibration *Calibration) (*checkpoint.Convention, error) {
 	if calibration != nil && calibration.inputs() {
 		return chooseScheme(source, to, f, scheme, calibration)
 	}

@@ -238,7 +238,8 @@ func TestRelabelCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := filepath.Join(t.TempDir(), "first")
-		quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c.Name, Calibration: amaxes()}, RunOptions{})
+		quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c.Name, Calibration: amaxes()},
+			RunOptions{})
 		a := openModel(t, first)
 		name := map[string]string{"compressed-tensors": "model.layers.2.self_attn.k_scale", "modelopt": "model.layers.2.self_attn.k_proj.k_scale"}
 		const want = float32(1.3*3) / 448
@@ -260,7 +261,8 @@ func TestRelabelCache(t *testing.T) {
 				t.Errorf("%s to %s: the configuration does not say that the KV cache is quantized: %s", from, to, text)
 			}
 		}
-		if _, err := planRelabel(a, relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(), "convention mlx stores no scales of a KV cache: nothing was written") {
+		if _, err := planRelabel(a, relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(),
+			"convention mlx stores no scales of a KV cache: nothing was written") {
 			t.Errorf("to mlx: error %v", err)
 		}
 		back := filepath.Join(t.TempDir(), "back")
@@ -286,13 +288,18 @@ func TestRelabelRejects(t *testing.T) {
 		from, to     string
 		scheme, want string
 	}{
-		{format: quant.FP8Block, from: "deepseek", to: "modelopt", want: "l.0.up_proj.weight: convention modelopt does not support it: 130 rows are not a multiple of 128; nothing was written"},
-		{format: quant.MXFP8, from: "plain", to: "mxfp8", want: "l.1.up_proj.weight: convention mxfp8 does not support it: 100 columns are not a multiple of 32; nothing was written"},
-		{format: quant.MXFP8, from: "mxfp8", to: "quark", want: "convention quark does not support mxfp8: use one of mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
+		{format: quant.FP8Block, from: "deepseek", to: "modelopt", want: "l.0.up_proj.weight: convention modelopt does not support it: 130 " +
+			"rows are not a multiple of 128; nothing was written"},
+		{format: quant.MXFP8, from: "plain", to: "mxfp8", want: "l.1.up_proj.weight: convention mxfp8 does not support it: 100 columns are " +
+			"not a multiple of 32; nothing was written"},
+		{format: quant.MXFP8, from: "mxfp8", to: "quark", want: "convention quark does not support mxfp8: use one of mxfp4, mxfp6-e3m2, " +
+			"mxfp6-e2m3"},
 		{format: quant.MXFP4, from: "quark", to: "gpt-oss", want: "does not support it: not fused experts"},
-		{format: quant.FP8Tensor, from: "compressed-tensors", to: "modelopt", want: "scheme FP8 of convention modelopt stores scales of activations: give a calibration"},
+		{format: quant.FP8Tensor, from: "compressed-tensors", to: "modelopt", want: "scheme FP8 of convention modelopt stores scales of " +
+			"activations: give a calibration"},
 		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "MXFP4", want: ""},
-		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "nvfp4", want: `convention mlx has no scheme "nvfp4" for mxfp4: use one of mxfp4`},
+		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "nvfp4",
+			want: `convention mlx has no scheme "nvfp4" for mxfp4: use one of mxfp4`},
 	} {
 		dir := filepath.Join(t.TempDir(), "quantized")
 		quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: tc.from}, RunOptions{})
@@ -302,11 +309,14 @@ func TestRelabelRejects(t *testing.T) {
 		}
 	}
 	embedding := filepath.Join(t.TempDir(), "embedding")
-	quantize(t, src, embedding, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain", Include: patterns("embed"), Exclude: patterns("up_proj")}, RunOptions{})
-	if _, err := planRelabel(openModel(t, embedding), relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(), "model.embed_tokens.weight: convention mlx does not support it: embedding; nothing was written") {
+	quantize(t, src, embedding, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain",
+		Include: patterns("embed"), Exclude: patterns("up_proj")}, RunOptions{})
+	if _, err := planRelabel(openModel(t, embedding), relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(),
+		"model.embed_tokens.weight: convention mlx does not support it: embedding; nothing was written") {
 		t.Errorf("an embedding: error %v", err)
 	}
-	if _, err := planRelabel(src, relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(), "not quantized: name a checkpoint") {
+	if _, err := planRelabel(src, relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(),
+		"not quantized: name a checkpoint") {
 		t.Errorf("of what is not quantized: error %v", err)
 	}
 }
@@ -317,7 +327,8 @@ func TestMLXGlobalScale(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	mlx := convention(t, "mlx")
 	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: mlx.Name})
-	if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "clients of convention mlx read no global scale of nvfp4") || plan.Quantizer.Arithmetic != quant.BlockNearest {
+	if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "clients of convention mlx read no global scale of nvfp4") ||
+		plan.Quantizer.Arithmetic != quant.BlockNearest {
 		t.Errorf("notes %q (%v)", plan.Notes, err)
 	}
 	dir, dst := filepath.Join(t.TempDir(), "ct"), filepath.Join(t.TempDir(), "mlx")
@@ -351,10 +362,13 @@ func TestSidecar(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	dir := filepath.Join(t.TempDir(), "quantized")
 	quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "modelopt"}, RunOptions{})
-	for _, config := range []string{madeConfig, strings.Replace(madeConfig, `"eps"`, `"text_config": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]}}, "eps"`, 1)} {
+	for _, config := range []string{madeConfig,
+		strings.Replace(madeConfig, `"eps"`, `"text_config": {"quantization_config": {"quant_method": "modelopt", "quant_algo": `+
+			`"W4A16_NVFP4", "ignore": ["lm_head"]}}, "eps"`, 1)} {
 		writeText(t, filepath.Join(dir, hf.ConfigName), config)
 		m := openModel(t, dir)
-		if len(m.Problems) > 0 || m.Convention == nil || m.Convention.Name != "modelopt" || m.Quantized() != 12 || !slices.Equal(m.Ignore, []string{"lm_head"}) {
+		if len(m.Problems) > 0 || m.Convention == nil || m.Convention.Name != "modelopt" || m.Quantized() != 12 || !slices.Equal(m.Ignore,
+			[]string{"lm_head"}) {
 			t.Fatalf("it is %v, %d weights quantized: %v", m.Convention, m.Quantized(), m.Problems)
 		}
 		plan, err := PlanDequantize(t.Context(), m.Source, safetensors.F32)
@@ -367,7 +381,8 @@ func TestSidecar(t *testing.T) {
 		}
 		decoded := openModel(t, back)
 		compare(t, m, decoded)
-		if _, ok := decoded.Source.Companion("hf_quant_config.json"); ok || strings.Contains(string(decoded.Source.Config), "quantization_config") {
+		if _, ok := decoded.Source.Companion("hf_quant_config.json"); ok || strings.Contains(string(decoded.Source.Config),
+			"quantization_config") {
 			t.Errorf("the decoded checkpoint says that it is quantized: %s", decoded.Source.Config)
 		}
 	}
@@ -389,7 +404,8 @@ func TestRequantize(t *testing.T) {
 	}
 	for _, f := range []quant.Format{quant.MXFP8, quant.NVFP4} {
 		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Exclude: patterns(`layers\.0\.mlp`)}
-		if _, err := PlanQuantize(t.Context(), a.Source, o); !errors.Is(err, ErrQuantized) || !strings.Contains(err.Error(), "already quantized (deepseek, fp8-block128): start from the original checkpoint") {
+		if _, err := PlanQuantize(t.Context(), a.Source, o); !errors.Is(err, ErrQuantized) || !strings.Contains(err.Error(),
+			"already quantized (deepseek, fp8-block128): start from the original checkpoint") {
 			t.Errorf("error %v", err)
 		}
 		slow, quick := filepath.Join(t.TempDir(), "slow"), filepath.Join(t.TempDir(), "quick")
@@ -411,7 +427,8 @@ func TestRequantize(t *testing.T) {
 		want, got := openModel(t, slow), openModel(t, quick)
 		sameCodes(t, want, got)
 		compare(t, a, got)
-		if w, ok := got.Lookup("model.layers.0.mlp.down_proj.weight"); !ok || w.Quantized() || w.Dtype != safetensors.BF16 || got.Quantized() != 11 {
+		if w, ok := got.Lookup("model.layers.0.mlp.down_proj.weight"); !ok || w.Quantized() || w.Dtype != safetensors.BF16 ||
+			got.Quantized() != 11 {
 			t.Errorf("the excluded weight is %+v, and %d are quantized", w, got.Quantized())
 		}
 	}

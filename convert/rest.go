@@ -31,7 +31,8 @@ func (p *Plan) roundRest(o QuantizeOptions) {
 	}
 	p.rest = safetensors.BF16
 	if rounded > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d unquantized weights of a model in %s are rounded to bf16, in which clients decode the others", rounded, strings.ToLower(model.String())))
+		p.Notes = append(p.Notes, fmt.Sprintf("%d unquantized weights of a model in %s are rounded to bf16, in which clients decode the others",
+			rounded, strings.ToLower(model.String())))
 	}
 }
 

@@ -29,7 +29,8 @@ func TestRoundRest(t *testing.T) {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 			{bias, safetensors.F32, 0.1, []int64{128}}, {head, tc.dtype, 0.1, []int64{256, 128}}, {matrix, tc.dtype, 0.1, []int64{256, 128}},
 		}}, `{"model_type": "llama", "hidden_size": 128`+tc.declared+`}`))
-		plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Client: "transformers"})
+		plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8},
+			Client: "transformers"})
 		if err != nil {
 			t.Errorf("%s in %s: %v", tc.declared, tc.dtype, err)
 			continue
@@ -39,7 +40,8 @@ func TestRoundRest(t *testing.T) {
 			got[d.Name] = d.stored[0].Dtype
 		}
 		note := fmt.Sprintf("%d unquantized weights of a model in", tc.rounded)
-		if noted := strings.Contains(strings.Join(plan.Notes, ""), note); got[bias] != tc.bias || got[head] != safetensors.BF16 || noted != (tc.rounded > 0) {
+		if noted := strings.Contains(strings.Join(plan.Notes, ""), note); got[bias] != tc.bias || got[head] != safetensors.BF16 ||
+			noted != (tc.rounded > 0) {
 			t.Errorf("%s in %s: dtypes %v, notes %q", tc.declared, tc.dtype, got, plan.Notes)
 		}
 	}

@@ -48,7 +48,8 @@ type partFile struct {
 
 // beginning describes the plan and its source as they are now.
 func (p *Plan) beginning() (*beginning, error) {
-	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count, Single: p.source.Source.Single, ToFile: p.single}
+	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count,
+		Single: p.source.Source.Single, ToFile: p.single}
 	for _, s := range p.source.Source.Shards() {
 		file, err := describe(s)
 		if err != nil {
@@ -291,7 +292,8 @@ func (r *run) checkWritten(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = checkSums(ctx, file.Tensors(), r.recordOf(f, "").Tensors, r.options.Threads, func(t safetensors.TensorInfo) (string, uint64, error) {
+		err = checkSums(ctx, file.Tensors(), r.recordOf(f, "").Tensors, r.options.Threads, func(t safetensors.TensorInfo) (string, uint64,
+			error) {
 			sum, err := checksum.OfTensor(file, t)
 			return t.Name, sum, err
 		})
@@ -331,7 +333,8 @@ func (r *run) take(records []record) bool {
 		case rec.Done != nil:
 			d := rec.Done
 			if d.Weight < r.start.Weight || d.Weight >= len(r.plan.decisions) || !r.plan.mine(d.Weight) ||
-				!r.inside(d) || len(d.Written) != len(r.plan.decisions[d.Weight].stored) || d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
+				!r.inside(d) || len(d.Written) != len(r.plan.decisions[d.Weight].stored) || d.Weight == r.start.Weight && d.Row < r.start.From ||
+				!r.sums[d.Weight].restore(d) {
 				return false
 			}
 			r.start = d.tile()

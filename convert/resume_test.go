@@ -152,7 +152,8 @@ func TestResumeCopied(t *testing.T) {
 	writeText(t, filepath.Join(src, "merges.txt"), "a")
 	partly(t, src, dst, 12)
 	long := time.Unix(1e9, 0)
-	for name, text := range map[string]string{"tokenizer.json": "{}", "vocab.txt": "", "merges.txt": "b"} { // the second is cut, the third has other contents
+	// the second is cut, the third has other contents
+	for name, text := range map[string]string{"tokenizer.json": "{}", "vocab.txt": "", "merges.txt": "b"} {
 		path := filepath.Join(dst+partialSuffix, name)
 		writeText(t, path, text)
 		if err := os.Chtimes(path, long, long); err != nil {
@@ -204,7 +205,8 @@ func TestResumeRejects(t *testing.T) {
 			}
 			return errors.Join(os.WriteFile(path, data, 0o666), os.Chtimes(path, time.Time{}, info.ModTime()))
 		}, "has other contents"},
-		{"gone", "nvfp4", func(src, _ string) error { return os.Remove(filepath.Join(src, "tokenizer.json")) }, "was removed after the earlier run began"},
+		{"gone", "nvfp4", func(src, _ string) error { return os.Remove(filepath.Join(src, "tokenizer.json")) },
+			"was removed after the earlier run began"},
 		{"new", "nvfp4", func(src, _ string) error { return appendTo(filepath.Join(src, "new.json"), "x") }, "another source or other options"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -372,7 +374,8 @@ func TestResumeFinished(t *testing.T) {
 		}
 		other := planFor(t, src, format)
 		other.Quantizer.Rule, other.Quantizer.Arithmetic = quant.Floor, quant.DecodeFirst
-		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(), "the destination exists") {
+		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(),
+			"the destination exists") {
 			t.Errorf("%s, other options: %+v, %v", format, result, err)
 		}
 		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true, Force: true}); err != nil || result.Finished {
@@ -415,7 +418,8 @@ func TestResumeAuxiliary(t *testing.T) {
 // TestQuantizedFirst: the error for a quantized source names its format, even if the first
 // weight is the quantized one.
 func TestQuantizedFirst(t *testing.T) {
-	src := writeModel(t, map[string][]made{"model.safetensors": {{"model.layers.0.mlp.down_proj.weight", safetensors.BF16, 1, []int64{128, 256}}}}, madeConfig)
+	src := writeModel(t,
+		map[string][]made{"model.safetensors": {{"model.layers.0.mlp.down_proj.weight", safetensors.BF16, 1, []int64{128, 256}}}}, madeConfig)
 	dst := filepath.Join(t.TempDir(), "dst")
 	if _, err := planFor(t, src, "mxfp8").Run(context.Background(), dst, RunOptions{}); err != nil {
 		t.Fatal(err)
@@ -449,7 +453,8 @@ func TestResumeLastMoment(t *testing.T) {
 // TestResumeLostJournal: resuming completes a run to a file that is finished but for its name, though its
 // journal is lost.
 func TestResumeLostJournal(t *testing.T) {
-	src := filepath.Join(writeModel(t, map[string][]made{"model.safetensors": {{"l.0.weight", safetensors.BF16, 1, []int64{64, 64}}}}, ""), "model.safetensors")
+	src := filepath.Join(writeModel(t, map[string][]made{"model.safetensors": {{"l.0.weight", safetensors.BF16, 1, []int64{64, 64}}}}, ""),
+		"model.safetensors")
 	dst := filepath.Join(t.TempDir(), "dst.safetensors")
 	if _, err := planFor(t, src, "mxfp8").Run(t.Context(), dst, RunOptions{}); err != nil {
 		t.Fatal(err)
@@ -511,7 +516,8 @@ func TestSourceChanges(t *testing.T) {
 		change func(path string) error
 		want   string
 	}{
-		{"written to", func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1e9, 0)) }, "changed or was replaced while it was read"},
+		{"written to", func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1e9, 0)) },
+			"changed or was replaced while it was read"},
 		{"longer", func(path string) error { return appendTo(path, "more") }, "changed or was replaced while it was read"},
 		{"cut", func(path string) error { return os.Truncate(path, 4096) }, "changed or was replaced while it was read"},
 		{"replaced", func(path string) error {
@@ -533,7 +539,8 @@ func TestSourceChanges(t *testing.T) {
 			if changed != nil {
 				t.Fatal(changed)
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), shard2) || strings.Contains(err.Error(), "\n") {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), shard2) || strings.Contains(err.Error(),
+				"\n") {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 			if names(t, dir) != "" {

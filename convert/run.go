@@ -56,7 +56,8 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 			out.dropPartial(p.fingerprint())
 			return &Result{Finished: true, Warnings: out.leftover()}, nil
 		case !o.Force:
-			return nil, because(fs.ErrExist, fmt.Errorf("%s: the destination exists and is not the finished result: %s: choose another name", dst, why))
+			return nil, because(fs.ErrExist, fmt.Errorf("%s: the destination exists and is not the finished result: %s: choose another name", dst,
+				why))
 		}
 	}
 	out, err := p.newOutput(dst, o)
@@ -135,9 +136,13 @@ func explain(err error, out *output, size int64, resume bool) error {
 		return err
 	}
 	if resume {
-		return because(syscall.ENOSPC, fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some and resume the run, whose files are in %s", out.final, size, out.partial))
+		return because(syscall.ENOSPC,
+			fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some and resume the run, whose files are in %s", out.final, size,
+				out.partial))
 	}
-	return because(syscall.ENOSPC, fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some or choose another destination (nothing was left behind)", out.final, size))
+	return because(syscall.ENOSPC,
+		fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some or choose another destination (nothing was left behind)",
+			out.final, size))
 }
 
 // write fills the output.

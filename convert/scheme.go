@@ -12,10 +12,12 @@ import (
 
 // chooseScheme returns the convention with only one scheme for f: the named one, or the first
 // that suits the calibration. It returns an error if the checkpoint cannot be stored so.
-func chooseScheme(source *checkpoint.Model, c *checkpoint.Convention, f quant.Format, name string, calibration *Calibration) (*checkpoint.Convention, error) {
+func chooseScheme(source *checkpoint.Model, c *checkpoint.Convention, f quant.Format, name string,
+	calibration *Calibration) (*checkpoint.Convention, error) {
 	plain := checkpoint.Plain()
 	if c.Name != plain.Name && !source.Source.Single && source.Source.Config == nil {
-		return nil, fmt.Errorf("%s: %s is missing, in which convention %s describes the quantization: fetch it, or choose convention %s", source.Source.Path, hf.ConfigName, c, plain)
+		return nil, fmt.Errorf("%s: %s is missing, in which convention %s describes the quantization: fetch it, or choose convention %s",
+			source.Source.Path, hf.ConfigName, c, plain)
 	}
 	if !c.Holds(f) {
 		return nil, fmt.Errorf("convention %s does not support %s: use one of %s, or choose convention %s", c, f, formatNames(c.Formats()), plain)
@@ -36,9 +38,11 @@ func chooseScheme(source *checkpoint.Model, c *checkpoint.Convention, f quant.Fo
 	scheme, activations := c.Scheme(f)
 	switch static := activations == checkpoint.Static; {
 	case !static && name != "" && calibrated:
-		return nil, fmt.Errorf("scheme %s of convention %s stores no scales of activations: leave the calibration out, or choose another scheme", scheme, c)
+		return nil, fmt.Errorf("scheme %s of convention %s stores no scales of activations: leave the calibration out, or choose another scheme",
+			scheme, c)
 	case static && !calibrated:
-		return nil, fmt.Errorf("scheme %s of convention %s stores scales of activations: give a calibration, from a file or constant%s", scheme, c, otherSchemes(c, f, scheme))
+		return nil, fmt.Errorf("scheme %s of convention %s stores scales of activations: give a calibration, from a file or constant%s", scheme,
+			c, otherSchemes(c, f, scheme))
 	}
 	return c, nil
 }

@@ -34,7 +34,8 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 		p.decisions[i].inputs = inputs
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude these weights", missing[0], len(missing), p.Count(Quantize))
+		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude "+
+			"these weights", missing[0], len(missing), p.Count(Quantize))
 	}
 	p.statistics = o.Statistics.Identity()
 	p.noteFewTokens()
@@ -50,7 +51,8 @@ func (p *Plan) inputsOf(d decision, s *calibration.Statistics) (inputs []*calibr
 			return nil, nil
 		}
 		if in.Width() != cols {
-			return nil, fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", d.Name, cols, in.Width())
+			return nil, fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", d.Name, cols,
+				in.Width())
 		}
 		if p.method == calibration.Solve && !in.HasHessian() {
 			return nil, fmt.Errorf("method %s needs the products of the columns of each input, which the statistics lack: "+
@@ -92,7 +94,8 @@ func (p *Plan) noteFewTokens() {
 		}
 	}
 	if few+none > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("of %d inputs of experts, %d had no token and %d fewer than columns: these lean on all tokens of their layer; calibrate on a longer text",
+		p.Notes = append(p.Notes, fmt.Sprintf("of %d inputs of experts, %d had no token and %d fewer than columns: these lean on all tokens "+
+			"of their layer; calibrate on a longer text",
 			len(experts), none, few))
 	}
 }

@@ -22,7 +22,8 @@ import (
 func statisticsOf(t *testing.T, cols int, hessian bool, modules ...string) *calibration.Statistics {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
-	c := &calibration.Collector{Dir: filepath.Dir(path), Hessian: hessian, Layers: [][]calibration.Linear{{{Name: "input", Width: cols, Modules: modules}}}}
+	c := &calibration.Collector{Dir: filepath.Dir(path), Hessian: hessian,
+		Layers: [][]calibration.Linear{{{Name: "input", Width: cols, Modules: modules}}}}
 	x := tensor.New(3*cols, cols)
 	for i := range x.Data {
 		col := i % cols
@@ -55,7 +56,8 @@ func TestMethods(t *testing.T) {
 			quantize(t, src, dst, o, RunOptions{})
 			got := openModel(t, dst)
 			report := compare(t, src, got)
-			if moves := report.Checked(verify.Calibrated); (moves == 2) != (method == calibration.Solve) || report.Checked(verify.Bounded)+moves != 2 {
+			if moves := report.Checked(verify.Calibrated); (moves == 2) != (method == calibration.Solve) || report.Checked(verify.Bounded)+
+				moves != 2 {
 				t.Errorf("%s in %s: %d weights are compared as calibrated", method, f, moves)
 			}
 			q, err := method.Quantizer(o.Quantizer)
@@ -110,9 +112,12 @@ func TestMethodErrors(t *testing.T) {
 		statistics *calibration.Statistics
 		want       string
 	}{
-		{quant.NVFP4, calibration.Search, statisticsOf(t, cols, false, "l.0.q_proj"), "no input of l.0.o_proj.weight (1 of 2 weights): collect them with this model and a longer text"},
-		{quant.NVFP4, calibration.Search, statisticsOf(t, 32, false, "l.0.q_proj", "l.0.o_proj"), "it has 64 columns, and the statistics are of an input of 32"},
-		{quant.NVFP4, calibration.Solve, statisticsOf(t, cols, false, "l.0.q_proj", "l.0.o_proj"), "collect them with calibrate --hessian, or choose --method search"},
+		{quant.NVFP4, calibration.Search, statisticsOf(t, cols, false, "l.0.q_proj"),
+			"no input of l.0.o_proj.weight (1 of 2 weights): collect them with this model and a longer text"},
+		{quant.NVFP4, calibration.Search, statisticsOf(t, 32, false, "l.0.q_proj", "l.0.o_proj"),
+			"it has 64 columns, and the statistics are of an input of 32"},
+		{quant.NVFP4, calibration.Solve, statisticsOf(t, cols, false, "l.0.q_proj", "l.0.o_proj"),
+			"collect them with calibrate --hessian, or choose --method search"},
 		{quant.FP8Row, calibration.Search, statisticsOf(t, cols, false, "l.0.q_proj", "l.0.o_proj"), "supports formats with a scale of one byte"},
 	} {
 		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Method: tc.method, Statistics: tc.statistics}
@@ -128,7 +133,8 @@ func TestMethodFingerprint(t *testing.T) {
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"l.0.q_proj.weight", bf16, 1, []int64{32, cols}}}}, madeConfig))
 	seen := map[string]bool{}
 	s, other := statisticsOf(t, cols, true, "l.0.q_proj"), statisticsOf(t, cols, true, "l.0.q_proj", "l.0.x")
-	for _, o := range []QuantizeOptions{{}, {Method: calibration.Search, Statistics: s}, {Method: calibration.Solve, Statistics: s}, {Method: calibration.Solve, Statistics: other}} {
+	for _, o := range []QuantizeOptions{{}, {Method: calibration.Search, Statistics: s}, {Method: calibration.Solve, Statistics: s},
+		{Method: calibration.Solve, Statistics: other}} {
 		o.Quantizer.Format = quant.MXFP4
 		o.Quantizer.Search = quant.LeastSquares
 		plan, err := PlanQuantize(t.Context(), src.Source, o)
@@ -147,7 +153,8 @@ func TestMethodDamage(t *testing.T) {
 	const bf16, cols = safetensors.BF16, 64
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"l.0.q_proj.weight", bf16, 1, []int64{32, cols}}}}, madeConfig))
 	dst := filepath.Join(t.TempDir(), "out")
-	quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Method: calibration.Solve, Statistics: statisticsOf(t, cols, true, "l.0.q_proj")}, RunOptions{})
+	quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Method: calibration.Solve,
+		Statistics: statisticsOf(t, cols, true, "l.0.q_proj")}, RunOptions{})
 	path := filepath.Join(dst, "model.safetensors")
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -52,7 +52,8 @@ func sameAsWhole(t *testing.T, q quant.Quantizer, src, dst *checkpoint.Model, na
 // writeValues writes a file of one weight in F32.
 func writeValues(t *testing.T, path, name string, x tensor.Dense) {
 	t.Helper()
-	layout, err := safetensors.NewLayout([]safetensors.Spec{{Name: name, Dtype: safetensors.F32, Shape: []int64{int64(x.Rows), int64(x.Cols)}}}, nil)
+	layout, err := safetensors.NewLayout([]safetensors.Spec{{Name: name, Dtype: safetensors.F32,
+		Shape: []int64{int64(x.Rows), int64(x.Cols)}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

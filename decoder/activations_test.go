@@ -56,7 +56,8 @@ func calibrated(t testing.TB, source string, f quant.Format, convention string, 
 		t.Fatal(err)
 	}
 	defer src.Close()
-	plan, err := convert.PlanQuantize(t.Context(), src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention, Calibration: c})
+	plan, err := convert.PlanQuantize(t.Context(), src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention,
+		Calibration: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,8 @@ func TestStoredScales(t *testing.T) {
 					t.Errorf("%s, %s: scales of activations change the loss of weights alone from %g to %g", convention, f, weights, l)
 				}
 				if l := loss(wrong, true); l == both || factor < 1 && math.Abs(l-weights) < 4*math.Abs(both-weights) {
-					t.Errorf("%s, %s: scales %g times right have the loss %g, the right ones %g, BF16 activations %g", convention, f, factor, l, both, weights)
+					t.Errorf("%s, %s: scales %g times right have the loss %g, the right ones %g, BF16 activations %g", convention, f, factor, l, both,
+						weights)
 				}
 			}
 			cache := *right

@@ -89,7 +89,8 @@ func TestCalibratedFamilies(t *testing.T) {
 			}
 			errorOf := map[calibration.Method]float64{}
 			for _, method := range calibration.Methods() {
-				o := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.Plain().Name, Method: method, Statistics: s}
+				o := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.Plain().Name, Method: method,
+					Statistics: s}
 				plan, err := convert.PlanQuantize(t.Context(), src, o)
 				if err != nil {
 					t.Fatal(err)

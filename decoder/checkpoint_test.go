@@ -223,7 +223,8 @@ func TestQuantize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := Load(t.Context(), quantized(t, dir, "low", quant.Quantizer{Format: f}, checkpoint.Plain()), LoadOptions{Activations: activations})
+			loaded, err := Load(t.Context(), quantized(t, dir, "low", quant.Quantizer{Format: f}, checkpoint.Plain()),
+				LoadOptions{Activations: activations})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +240,8 @@ func TestQuantize(t *testing.T) {
 			if scales := inMemory.layers[1].mlp.down.frozen.parts[0].weight.Scales; scales != nil {
 				scales[0] = byte(f.Scale.Encode(float32(math.NaN())))
 				tokens, _ := text(2, 32)
-				if _, err := inMemory.Infer(scope(t, "bf16"), tokens, 2); err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp.down_proj: gemm: row 0: the ") {
+				if _, err := inMemory.Infer(scope(t, "bf16"), tokens, 2); err == nil || !strings.Contains(err.Error(),
+					"model.layers.1.mlp.down_proj: gemm: row 0: the ") {
 					t.Errorf("%s: a weight with a NaN scale: error %v", f, err)
 				}
 			}
@@ -292,28 +294,36 @@ func TestLoadErrors(t *testing.T) {
 		complain string
 	}{
 		{name: "model_type", config: func(c map[string]any) { c["model_type"] = "gpt2" }, complain: `model_type "gpt2" is not supported`},
-		{name: "another", config: func(c map[string]any) { c["model_type"] = "qwen2" }, complain: "LlamaForCausalLM is not supported: want Qwen2ForCausalLM"},
-		{name: "key", config: func(c map[string]any) { c["secret_multiplier"] = 2 }, complain: `the key "secret_multiplier", with the value 2, is not known for llama`},
+		{name: "another", config: func(c map[string]any) { c["model_type"] = "qwen2" },
+			complain: "LlamaForCausalLM is not supported: want Qwen2ForCausalLM"},
+		{name: "key", config: func(c map[string]any) { c["secret_multiplier"] = 2 },
+			complain: `the key "secret_multiplier", with the value 2, is not known for llama`},
 		{name: "window", config: func(c map[string]any) { c["sliding_window"] = 16 }, complain: `"sliding_window"`},
 		{name: "rope_key", config: func(c map[string]any) {
 			c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": 2, "turn": 1}
 		}, complain: `rope_scaling: unknown field "turn"`},
 		{name: "null", config: func(c map[string]any) { c["secret_multiplier"], c["vocab_size"] = nil, "many" }, complain: "vocab_size"},
-		{name: "architectures", config: func(c map[string]any) { c["architectures"] = []string{"LlamaForSequenceClassification"} }, complain: "LlamaForSequenceClassification"},
+		{name: "architectures", config: func(c map[string]any) { c["architectures"] = []string{"LlamaForSequenceClassification"} },
+			complain: "LlamaForSequenceClassification"},
 		{name: "bias", config: func(c map[string]any) { c["attention_bias"] = true }, complain: "self_attn.q_proj.bias is missing"},
-		{name: "rope object", config: func(c map[string]any) { c["rope_scaling"] = 0.5 }, complain: "config.json: rope_scaling: unexpected number, want an object"},
-		{name: "text object", config: func(c map[string]any) { c["text_config"] = []int{1} }, complain: "config.json: text_config: unexpected array, want an object"},
+		{name: "rope object", config: func(c map[string]any) { c["rope_scaling"] = 0.5 },
+			complain: "config.json: rope_scaling: unexpected number, want an object"},
+		{name: "text object", config: func(c map[string]any) { c["text_config"] = []int{1} },
+			complain: "config.json: text_config: unexpected array, want an object"},
 		{name: "rope factor", config: func(c map[string]any) {
 			c["rope_scaling"] = map[string]any{"rope_type": "yarn", "factor": "x"}
 		}, complain: "config.json: rope_scaling: factor: unexpected string"},
-		{name: "rope type", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "ntk"} }, complain: "rope_type \"ntk\" is not supported"},
+		{name: "rope type", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "ntk"} },
+			complain: "rope_type \"ntk\" is not supported"},
 		{name: "rope", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "llama3"} }, complain: "rope_scaling"},
 		{name: "activation", config: func(c map[string]any) { c["hidden_act"] = "gelu" }, complain: "gelu"},
 		{name: "heads", config: func(c map[string]any) { c["num_key_value_heads"] = 3 }, complain: "num_key_value_heads"},
 		{name: "type", config: func(c map[string]any) { c["hidden_size"] = "wide" }, complain: "config.json: hidden_size: unexpected string"},
-		{name: "deeper", config: func(c map[string]any) { c["num_hidden_layers"] = 3 }, complain: "1 of 3 layers are missing, the first model.layers.2: fetch the checkpoint again"},
+		{name: "deeper", config: func(c map[string]any) { c["num_hidden_layers"] = 3 },
+			complain: "1 of 3 layers are missing, the first model.layers.2: fetch the checkpoint again"},
 		{name: "shallower", config: func(c map[string]any) { c["num_hidden_layers"] = 1 }, complain: "model.layers.1"},
-		{name: "wider", config: func(c map[string]any) { c["intermediate_size"] = 384 }, complain: "mlp.gate_proj.weight: got shape [256 128], want [384 128]"},
+		{name: "wider", config: func(c map[string]any) { c["intermediate_size"] = 384 },
+			complain: "mlp.gate_proj.weight: got shape [256 128], want [384 128]"},
 		{name: "vast", config: func(c map[string]any) { c["num_hidden_layers"] = 60000 }, complain: "59998 of 60000 layers are missing"},
 		{name: "beyond", config: func(c map[string]any) { c["hidden_size"] = 1 << 40 }, complain: "hidden_size"},
 		{name: "bytes", config: func(c map[string]any) { c["vocab_size"] = 300 }, complain: "256"},

@@ -14,7 +14,8 @@ func (p *Plan) String() string {
 	if p.Tied {
 		head = "tied head"
 	}
-	fmt.Fprintf(&b, "%s: %d layers of width %d, %d tokens, %d positions, %s", p.Family, len(p.Layers), p.Hidden, p.Vocabulary, p.Positions, head)
+	fmt.Fprintf(&b, "%s: %d layers of width %d, %d tokens, %d positions, %s", p.Family, len(p.Layers), p.Hidden, p.Vocabulary, p.Positions,
+		head)
 	for _, factor := range []struct {
 		name  string
 		value float64

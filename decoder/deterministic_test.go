@@ -158,7 +158,8 @@ func TestStoredShare(t *testing.T) {
 	_, stored := train(t, small, Options{}, s)
 	a, b, c := plain.Memory(), operands.Memory(), stored.Memory()
 	outside := a.Linear - (a.Linear-b.Linear)*64/31 // the input of the head
-	if b.Norms != a.Norms || b.SwiGLU != a.SwiGLU || b.Attention != a.Attention || c.Linear != b.Linear || outside <= 0 || outside > a.Linear/8 {
+	if b.Norms != a.Norms || b.SwiGLU != a.SwiGLU || b.Attention != a.Attention || c.Linear != b.Linear || outside <= 0 ||
+		outside > a.Linear/8 {
 		t.Errorf("bf16 saves %+v, mxfp8 %+v, and with stored activations %+v", a, b, c)
 	}
 	if 64*c.SwiGLU != 33*a.SwiGLU || 64*c.Attention != 33*a.Attention || 100*c.Norms > 65*a.Norms {

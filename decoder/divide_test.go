@@ -13,7 +13,8 @@ import (
 // process and the settings of the parts, and the logits of the parts are those of the whole but for the
 // order of float32 sums.
 func TestWhole(t *testing.T) {
-	c := Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 16}
+	c := Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+		MaxPositionEmbeddings: 16}
 	one, err := New(c, Options{}, 3)
 	if err != nil {
 		t.Fatal(err)

@@ -33,9 +33,10 @@ func newExperts(p *Plan, plan *LayerPlan, prefix string) *experts {
 		module := fmt.Sprintf("%s.%d.", n.Experts, i)
 		if n.Stacked {
 			x.each = append(x.each, mlp{
-				gateUp: newStacked(prefix, module+"gate_up_proj", n.Experts+"."+family.GateUpExperts, p.Hidden, 2*plan.MLP.Width, plan.MLP.Bias, i, e.Count),
-				unit:   newUnit(plan.MLP, prefix+module+"act"),
-				down:   newStacked(prefix, module+"down_proj", n.Experts+"."+family.DownExperts, plan.MLP.Width, p.Hidden, plan.MLP.Bias, i, e.Count),
+				gateUp: newStacked(prefix, module+"gate_up_proj", n.Experts+"."+family.GateUpExperts, p.Hidden, 2*plan.MLP.Width, plan.MLP.Bias, i,
+					e.Count),
+				unit: newUnit(plan.MLP, prefix+module+"act"),
+				down: newStacked(prefix, module+"down_proj", n.Experts+"."+family.DownExperts, plan.MLP.Width, p.Hidden, plan.MLP.Bias, i, e.Count),
 			})
 			continue
 		}
@@ -45,7 +46,8 @@ func newExperts(p *Plan, plan *LayerPlan, prefix string) *experts {
 	if n.Shared != "" {
 		wide := plan.MLP
 		wide.Width = e.Shared
-		shared := newMLP(wide, p.Hidden, prefix, n.Shared+".gate_up_proj", []string{n.Shared + ".gate_proj", n.Shared + ".up_proj"}, n.Shared+".down_proj")
+		shared := newMLP(wide, p.Hidden, prefix, n.Shared+".gate_up_proj", []string{n.Shared + ".gate_proj", n.Shared + ".up_proj"},
+			n.Shared+".down_proj")
 		x.shared = &shared
 	}
 	if n.SharedGate != "" {

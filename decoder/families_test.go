@@ -23,32 +23,40 @@ var update = flag.Bool("update", false, "rewrite testdata/families.txt")
 
 // familyConfigs are small models. Every row of the table has one at least.
 var familyConfigs = map[string]string{
-	"llama":    `"model_type": "llama", "mlp_bias": true, "attention_bias": true, "rope_scaling": {"rope_type": "linear", "factor": 2}`,
-	"llama-3":  `"model_type": "llama", "tie_word_embeddings": true, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 16}`,
-	"mistral":  `"model_type": "mistral", "sliding_window": 8, "head_dim": 24`,
-	"smollm3":  `"model_type": "smollm3", "no_rope_layers": [1, 0]`,
-	"qwen2":    `"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1`,
-	"qwen3":    `"model_type": "qwen3", "head_dim": 16`,
-	"qwen2moe": `"model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 16`,
-	"qwen3moe": `"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": true, "mlp_only_layers": [0]`,
-	"mixtral":  `"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2`,
-	"gemma2":   `"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "attn_logit_softcapping": 4, "final_logit_softcapping": 3`,
-	"gemma3":   `"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 8, "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 8}`,
+	"llama": `"model_type": "llama", "mlp_bias": true, "attention_bias": true, "rope_scaling": {"rope_type": "linear", "factor": 2}`,
+	"llama-3": `"model_type": "llama", "tie_word_embeddings": true, "rope_scaling": {"rope_type": "llama3", "factor": 8, ` +
+		`"low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 16}`,
+	"mistral": `"model_type": "mistral", "sliding_window": 8, "head_dim": 24`,
+	"smollm3": `"model_type": "smollm3", "no_rope_layers": [1, 0]`,
+	"qwen2":   `"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1`,
+	"qwen3":   `"model_type": "qwen3", "head_dim": 16`,
+	"qwen2moe": `"model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, ` +
+		`"shared_expert_intermediate_size": 16`,
+	"qwen3moe": `"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": ` +
+		`true, "mlp_only_layers": [0]`,
+	"mixtral": `"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2`,
+	"gemma2":  `"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "attn_logit_softcapping": 4, "final_logit_softcapping": 3`,
+	"gemma3": `"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 8, "sliding_window_pattern": 2, "rope_scaling": ` +
+		`{"rope_type": "linear", "factor": 8}`,
 	"phi3": `"model_type": "phi3", "original_max_position_embeddings": 16, "partial_rotary_factor": 0.5,
 		"rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 2], "long_factor": [2, 3, 4, 5]}`,
-	"granite": `"model_type": "granite", "embedding_multiplier": 6, "residual_multiplier": 0.3, "attention_multiplier": 0.2, "logits_scaling": 4`,
-	"olmo2":   `"model_type": "olmo2"`,
-	"olmo3":   `"model_type": "olmo3", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]`,
+	"granite": `"model_type": "granite", "embedding_multiplier": 6, "residual_multiplier": 0.3, "attention_multiplier": 0.2, ` +
+		`"logits_scaling": 4`,
+	"olmo2": `"model_type": "olmo2"`,
+	"olmo3": `"model_type": "olmo3", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]`,
 	"gpt-oss": `"model_type": "gpt_oss", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8,
 		"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16, "truncate": false}`,
 	"glm4": `"model_type": "glm4", "head_dim": 16, "attention_bias": true`,
-	"deepseek-v3": `"model_type": "deepseek_v3", "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_group": 4, "topk_group": 2,
-		"first_k_dense_replace": 1, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 8, "num_nextn_predict_layers": 1,
+	"deepseek-v3": `"model_type": "deepseek_v3", "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 3,
+		"moe_intermediate_size": 24, "n_group": 4, "topk_group": 2,
+		"first_k_dense_replace": 1, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 8,
+		"num_nextn_predict_layers": 1,
 		"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 16, "mscale": 1, "mscale_all_dim": 0.5}`,
 }
 
 func familyConfig(name string) string {
-	return `{"vocab_size": 48, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+	return `{"vocab_size": 48, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2,
+		"num_key_value_heads": 1,
 		"max_position_embeddings": 64, ` + familyConfigs[name] + "}"
 }
 
@@ -202,7 +210,8 @@ func TestFamilies(t *testing.T) {
 			requireNear(t, got, y.Row(y.Rows-1), 1e-5)
 		}
 		if missing := m.plan.forwardOnly(); missing != "" {
-			if _, err := m.Train(scope(t, "bf16"), tokens, tokens, 1, 1); err == nil || !strings.Contains(err.Error(), missing+" has no backward pass") {
+			if _, err := m.Train(scope(t, "bf16"), tokens, tokens, 1, 1); err == nil || !strings.Contains(err.Error(),
+				missing+" has no backward pass") {
 				t.Errorf("%s: train: got %v", name, err)
 			}
 		} else if _, err := m.Train(scope(t, "bf16"), tokens, tokens, 1, 1); err != nil {
@@ -256,9 +265,11 @@ func TestTensorNames(t *testing.T) {
 		"deepseek-v3": {without("model.layers.1.mlp.gate.e_score_correction_bias"), nil, "e_score_correction_bias is missing"},
 		"qwen3moe":    {without("model.layers.1.mlp.experts.3.up_proj.weight"), nil, "mlp.experts.3.up_proj.weight is missing"},
 		"phi3":        {without("model.layers.0.self_attn.qkv_proj.weight"), nil, "self_attn.qkv_proj.weight is missing"},
-		"qwen2":       {same, []want{{"model.layers.0.self_attn.q_norm.weight", []int64{16}}}, "unexpected tensor model.layers.0.self_attn.q_norm.weight: a model of the family qwen2"},
-		"llama":       {same, []want{{"model.layers.2.input_layernorm.weight", []int64{32}}}, "unexpected tensor model.layers.2.input_layernorm.weight"},
-		"gemma2":      {same, []want{{"vision_tower.weight", []int64{32}}}, "unexpected tensor vision_tower.weight"},
+		"qwen2": {same, []want{{"model.layers.0.self_attn.q_norm.weight", []int64{16}}},
+			"unexpected tensor model.layers.0.self_attn.q_norm.weight: a model of the family qwen2"},
+		"llama": {same, []want{{"model.layers.2.input_layernorm.weight", []int64{32}}},
+			"unexpected tensor model.layers.2.input_layernorm.weight"},
+		"gemma2": {same, []want{{"vision_tower.weight", []int64{32}}}, "unexpected tensor vision_tower.weight"},
 	} {
 		_, err := Load(t.Context(), writeFamily(t, familyConfig(name), c.change, c.extra...), LoadOptions{})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -266,7 +277,8 @@ func TestTensorNames(t *testing.T) {
 		}
 	}
 	loadFamily(t, writeFamily(t, familyConfig("deepseek-v3"), same, want{"model.layers.2.enorm.weight", []int64{32}}), true)
-	separate := loadFamily(t, writeFamily(t, familyConfig("llama-3"), same, want{"lm_head.weight", []int64{48, 32}}, want{"model.layers.0.self_attn.rotary_emb.inv_freq", []int64{8}}), true)
+	separate := loadFamily(t, writeFamily(t, familyConfig("llama-3"), same, want{"lm_head.weight", []int64{48, 32}},
+		want{"model.layers.0.self_attn.rotary_emb.inv_freq", []int64{8}}), true)
 	if plan := separate.Plan(); plan.Tied || !planFor(t, familyConfig("llama-3")).Tied {
 		t.Error("a head that differs from the embedding is tied")
 	}
@@ -278,7 +290,8 @@ func TestTensorNames(t *testing.T) {
 			return name
 		}
 		dir := writeFamily(t, familyConfig("gemma3"), wrapped, want{"vision_tower.weight", []int64{32}})
-		configuration := `{"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": ` + familyConfig("gemma3") + "}"
+		configuration := `{"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": ` +
+			familyConfig("gemma3") + "}"
 		if err := os.WriteFile(filepath.Join(dir, hf.ConfigName), []byte(configuration), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +310,8 @@ func TestTensorNames(t *testing.T) {
 func TestNaNScore(t *testing.T) {
 	m := loadFamily(t, writeFamily(t, familyConfig("mixtral"), same), false)
 	m.layers[1].experts.router.linear.Weight.Value.Data[0] = float32(math.NaN())
-	if _, err := m.Logits(t.Context(), familyTokens(), 1); err == nil || !strings.Contains(err.Error(), "layers.1.block_sparse_moe.gate: the score of an expert for token 0 is NaN") {
+	if _, err := m.Logits(t.Context(), familyTokens(), 1); err == nil || !strings.Contains(err.Error(),
+		"layers.1.block_sparse_moe.gate: the score of an expert for token 0 is NaN") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -316,9 +330,12 @@ func TestChoose(t *testing.T) {
 		"softmax":    {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Scale: 1}, nil, []int{3, 7}, 0.708762, 0.441176},
 		"normalized": {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSoftmax, Normalize: true, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
 		"chosen":     {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreChosen, Scale: 1}, nil, []int{3, 7}, 1, 0.622459},
-		"sigmoid":    {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Normalize: true, Scale: 2.5}, second, []int{1, 3}, 2.5, 0.550422},
-		"groups":     {ExpertsPlan{Count: 8, Chosen: 3, Score: family.ScoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, second, []int{1, 0, 2}, 0, 0.268941},
-		"sums":       {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Groups: 2, FromGroups: 1, Scale: 1}, last, []int{3, 0}, 0, 0.952574},
+		"sigmoid": {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Normalize: true, Scale: 2.5}, second, []int{1, 3}, 2.5,
+			0.550422},
+		"groups": {ExpertsPlan{Count: 8, Chosen: 3, Score: family.ScoreSigmoid, Groups: 4, FromGroups: 1, Scale: 1}, second, []int{1, 0, 2},
+			0, 0.268941},
+		"sums": {ExpertsPlan{Count: 8, Chosen: 2, Score: family.ScoreSigmoid, Groups: 2, FromGroups: 1, Scale: 1}, last, []int{3, 0}, 0,
+			0.952574},
 	} {
 		x := experts{plan: &c.plan}
 		if c.correction != nil {

@@ -73,7 +73,8 @@ func TestGGUFExperts(t *testing.T) {
 		experts++
 		y, ok := got.Lookup(x.Name)
 		a, b := make([]byte, x.Bytes()), make([]byte, y.Bytes())
-		if !ok || x.Shard.File.ReadTensorAt(a, x.TensorInfo, 0) != nil || y.Shard.File.ReadTensorAt(b, y.TensorInfo, 0) != nil || !bytes.Equal(a, b) {
+		if !ok || x.Shard.File.ReadTensorAt(a, x.TensorInfo, 0) != nil || y.Shard.File.ReadTensorAt(b, y.TensorInfo, 0) != nil ||
+			!bytes.Equal(a, b) {
 			t.Errorf("%s has other bytes", x.Name)
 		}
 	}

@@ -32,7 +32,8 @@ func TestWithHead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if relative := distance(got.Data, before.Data) / distance(before.Data, make([]float32, len(before.Data))); !(relative > 0.01 && relative < 0.3) {
+			if relative := distance(got.Data, before.Data) / distance(before.Data, make([]float32, len(before.Data))); !(relative > 0.01 &&
+				relative < 0.3) {
 				t.Errorf("the logits differ by %g of their size, want the error of MXFP4", relative)
 			}
 			values, _ := low.head.values()
@@ -62,7 +63,8 @@ func TestWithHead(t *testing.T) {
 // TestCacheBytes checks the memory of the KV cache that is predicted for a context against that of
 // a full session, in F32 and in a block format, and the error for a format that a cache cannot have.
 func TestCacheBytes(t *testing.T) {
-	m, err := New(Config{VocabSize: 300, HiddenSize: 80, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1}, Options{}, 1)
+	m, err := New(Config{VocabSize: 300, HiddenSize: 80, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1},
+		Options{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -207,7 +207,8 @@ func TestSharedTable(t *testing.T) {
 // embedded quantizes the embedding of a checkpoint, too, and returns the directory.
 func embedded(t *testing.T, source *hf.Checkpoint, f quant.Format) string {
 	t.Helper()
-	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: "plain", Include: []*regexp.Regexp{regexp.MustCompile("embed_tokens")}})
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: "plain",
+		Include: []*regexp.Regexp{regexp.MustCompile("embed_tokens")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +277,8 @@ func TestQuantizedEmbedding(t *testing.T) {
 func TestDividedTable(t *testing.T) {
 	source := savedSmall(t)
 	for convention, keeps := range map[string]bool{"plain": true, "modelopt": true, "compressed-tensors": false} {
-		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention})
+		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+			Convention: convention})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -154,7 +154,8 @@ type reader struct {
 }
 
 // otherModules begin the names of tensors of multimodal models that the decoder does not use.
-var otherModules = []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.", "vision_model.", "model.visual.", "visual."}
+var otherModules = []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.",
+	"vision_model.", "model.visual.", "visual."}
 
 // stored returns the name in the checkpoint of a tensor of the model.
 func (r *reader) stored(name string) string { return r.model.Family().Stored(name) }
@@ -272,7 +273,8 @@ func (r *reader) checkNames(m *Model) error {
 			continue // readCache reads it
 		}
 		tied := m.plan.Tied && w.Name == r.stored("lm_head.weight")
-		other := r.model.Family().Wrapped() && slices.ContainsFunc(otherModules, func(prefix string) bool { return strings.HasPrefix(w.Name, prefix) })
+		other := r.model.Family().Wrapped() && slices.ContainsFunc(otherModules,
+			func(prefix string) bool { return strings.HasPrefix(w.Name, prefix) })
 		if used[w.Name] || tied || other || computed.MatchString(w.Name) || r.model.Family().ExtraLayer(w.Name) {
 			continue
 		}

@@ -25,7 +25,8 @@ func (r *reader) activation(w *checkpoint.Weight) (*activation, error) {
 	static, ok := staticFormat(w.Format)
 	if !stored || !ok {
 		if scheme == checkpoint.Static {
-			return nil, fmt.Errorf("tensor %s: the scheme %s requires a stored activation scale of one value, and there is none: quantize the source with a calibration", w.Name, r.model.Scheme)
+			return nil, fmt.Errorf("tensor %s: the scheme %s requires a stored activation scale of one value, and there is none: quantize the "+
+				"source with a calibration", w.Name, r.model.Scheme)
 		}
 		return dynamic, nil
 	}
@@ -116,7 +117,8 @@ func (r *reader) checkCacheScheme() error {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(config.Scheme, &scheme); err != nil || scheme.Bits != 8 || scheme.Type != "float" {
-		return family.Unsupported(fmt.Errorf("quantization_config: kv_cache_scheme %s is not supported: want FP8", strings.Join(strings.Fields(string(config.Scheme)), "")))
+		return family.Unsupported(fmt.Errorf("quantization_config: kv_cache_scheme %s is not supported: want FP8",
+			strings.Join(strings.Fields(string(config.Scheme)), "")))
 	}
 	return nil
 }

@@ -102,7 +102,8 @@ func newTrainable(c Config, o Options) (*Model, error) {
 // newModel returns a model with an embedding, projections without weights, and other matrices of zeros.
 func newModel(c Config, plan *Plan, o Options, e *nn.Embedding) (*Model, error) {
 	if o.FirstBF16 < 0 || o.LastBF16 < 0 || o.FirstBF16+o.LastBF16 > len(plan.Layers) {
-		return nil, fmt.Errorf("model: FirstBF16 is %d and LastBF16 is %d, want numbers from 0 whose sum is at most the number of layers, %d", o.FirstBF16, o.LastBF16, len(plan.Layers))
+		return nil, fmt.Errorf("model: FirstBF16 is %d and LastBF16 is %d, want numbers from 0 whose sum is at most the number of layers, %d",
+			o.FirstBF16, o.LastBF16, len(plan.Layers))
 	}
 	f32, err := recipe.Lookup("f32")
 	if err != nil {

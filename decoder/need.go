@@ -22,7 +22,8 @@ func checkMemory(source *checkpoint.Model, available int64) error {
 		need += heldBytes(w)
 	}
 	if need > available {
-		return fmt.Errorf("%w: the weights take %s, but %s are available: quantize the model, or use a smaller one", ErrMemory, memory.Text(float64(need)), memory.Text(float64(available)))
+		return fmt.Errorf("%w: the weights take %s, but %s are available: quantize the model, or use a smaller one", ErrMemory,
+			memory.Text(float64(need)), memory.Text(float64(available)))
 	}
 	return nil
 }

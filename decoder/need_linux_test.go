@@ -42,7 +42,8 @@ func TestLoadMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	weights := filepath.Join(dir, "model.safetensors")
-	config := fmt.Sprintf(`{"model_type": "llama", "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d, "num_attention_heads": 32, "vocab_size": %d}`, hidden, width, layers, vocabulary)
+	config := fmt.Sprintf(`{"model_type": "llama", "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d, `+
+		`"num_attention_heads": 32, "vocab_size": %d}`, hidden, width, layers, vocabulary)
 	err = errors.Join(
 		os.WriteFile(weights, append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), 0o600),
 		os.Truncate(weights, 8+int64(len(text))+end),

@@ -15,7 +15,8 @@ import (
 // paddedModel returns a small model, with biases if bias is set.
 func paddedModel(t *testing.T, bias bool, o Options) *Model {
 	t.Helper()
-	c := Config{VocabSize: 64, HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 160}.WithDefaults()
+	c := Config{VocabSize: 64, HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+		MaxPositionEmbeddings: 160}.WithDefaults()
 	plan, err := planOf(c)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,8 @@ func paddedModel(t *testing.T, bias bool, o Options) *Model {
 }
 
 // gradientsOf runs a pass of a new model and returns its loss and gradients.
-func gradientsOf(t *testing.T, bias bool, o Options, s nn.Scope, tokens, targets []int32, batch int) (loss float64, gradients map[string][]float32) {
+func gradientsOf(t *testing.T, bias bool, o Options, s nn.Scope, tokens, targets []int32, batch int) (loss float64,
+	gradients map[string][]float32) {
 	t.Helper()
 	m := paddedModel(t, bias, o)
 	s.Pad, s.Threads, s.Random = true, 1, nn.Random{Seed: 1}

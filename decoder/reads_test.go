@@ -49,7 +49,8 @@ func TestReadTiles(t *testing.T) {
 				for i, p := range whole.projections() {
 					for j, part := range p.frozen.parts {
 						want, got := part.tensor(), tiled.projections()[i].frozen.parts[j].tensor()
-						if !bytes.Equal(got.Codes, want.Codes) || !bytes.Equal(got.Scales, want.Scales) || !slices.Equal(got.Scales32, want.Scales32) || got.Global != want.Global {
+						if !bytes.Equal(got.Codes, want.Codes) || !bytes.Equal(got.Scales, want.Scales) || !slices.Equal(got.Scales32, want.Scales32) ||
+							got.Global != want.Global {
 							t.Errorf("%s: part %d differs", p.name, j)
 						}
 					}
@@ -97,7 +98,8 @@ func TestJoins(t *testing.T) {
 // TestLoadAllocations compares the memory that Load allocates with that of the weights: the modules of a
 // projection are not copied into its matrix, and a stored embedding has no FP32 table.
 func TestLoadAllocations(t *testing.T) {
-	m, err := New(Config{VocabSize: 2048, HiddenSize: 512, IntermediateSize: 1024, NumHiddenLayers: 1, NumAttentionHeads: 8, NumKeyValueHeads: 8}, Options{}, 1)
+	m, err := New(Config{VocabSize: 2048, HiddenSize: 512, IntermediateSize: 1024, NumHiddenLayers: 1, NumAttentionHeads: 8,
+		NumKeyValueHeads: 8}, Options{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 // TestAppendAll compares the logits after every token with those of Append token by token, up to the order of sums
 // in kernels for several rows.
 func TestAppendAll(t *testing.T) {
-	m, err := New(Config{HiddenSize: 64, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2, MaxPositionEmbeddings: 256}, Options{}, 3)
+	m, err := New(Config{HiddenSize: 64, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2, MaxPositionEmbeddings: 256},
+		Options{}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,8 @@ func TestAppendAll(t *testing.T) {
 	if err := all.AppendAll(ctx, tokens[:5], 105, func(int, tensor.Dense) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	if all.Position() != 100 || all.AppendAll(t.Context(), nil, 100, nothing) == nil || all.AppendAll(t.Context(), tokens[:5], 104, nothing) == nil {
+	if all.Position() != 100 || all.AppendAll(t.Context(), nil, 100, nothing) == nil || all.AppendAll(t.Context(), tokens[:5], 104,
+		nothing) == nil {
 		t.Errorf("%d tokens after errors, want 100", all.Position())
 	}
 }

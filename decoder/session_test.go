@@ -134,7 +134,8 @@ func TestSessionErrors(t *testing.T) {
 // the pass before are reused.
 func TestAllocationsOfSession(t *testing.T) {
 	slow.Race(t, slow.Allocations)
-	c := Config{VocabSize: 1000, HiddenSize: 512, IntermediateSize: 2048, NumHiddenLayers: 4, NumAttentionHeads: 8, NumKeyValueHeads: 2, MaxPositionEmbeddings: 400}
+	c := Config{VocabSize: 1000, HiddenSize: 512, IntermediateSize: 2048, NumHiddenLayers: 4, NumAttentionHeads: 8, NumKeyValueHeads: 2,
+		MaxPositionEmbeddings: 400}
 	m, err := New(c, Options{}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +156,8 @@ func TestAllocationsOfSession(t *testing.T) {
 		appendTokens(t, s, 1)
 	}
 	runtime.ReadMemStats(&after)
-	layer := 4 * (512 + 768 + 512 + 512 + 512 + 4096 + 2048 + 512)                          // outputs of norms, linear layers, attention and SwiGLU
+	// outputs of norms, linear layers, attention and SwiGLU
+	layer := 4 * (512 + 768 + 512 + 512 + 512 + 4096 + 2048 + 512)
 	if got := int(after.TotalAlloc-before.TotalAlloc)/tokens - 4*c.VocabSize; got > layer { // appendTokens copies the logits
 		t.Errorf("got %d bytes allocated per token, want at most %d", got, layer)
 	}
@@ -239,7 +241,8 @@ func TestAllocationsOfAppend(t *testing.T) {
 				}
 			})
 			if got > limit {
-				t.Errorf("inputs in %s, cache in %q, %d sessions: got %v allocations for a token, want at most %v", c.inputs, c.cache, len(sessions), got, limit)
+				t.Errorf("inputs in %s, cache in %q, %d sessions: got %v allocations for a token, want at most %v", c.inputs, c.cache, len(sessions),
+					got, limit)
 			}
 		}
 		measure(sessions[:1], c.limit, func() error {

@@ -93,7 +93,8 @@ func (l *Layer) SetCache(f quant.Format) { l.scope.Cache = f }
 // whole.
 func (m *Model) Head(x tensor.Dense, from, to int) (tensor.Dense, error) {
 	if from < 0 || from%128 != 0 || to < from || to > m.plan.Vocabulary {
-		return tensor.Dense{}, fmt.Errorf("model: head: got tokens %d to %d, want a multiple of 128, and at most %d, the vocabulary", from, to, m.plan.Vocabulary)
+		return tensor.Dense{}, fmt.Errorf("model: head: got tokens %d to %d, want a multiple of 128, and at most %d, the vocabulary", from, to,
+			m.plan.Vocabulary)
 	}
 	exempt := &m.stepScopes().exempt
 	x, _, err := m.norm.Forward(exempt, x)

@@ -114,7 +114,8 @@ func TestQuantizeLayer(t *testing.T) {
 // TestSize compares the numbers of elements with those of the configuration.
 func TestSize(t *testing.T) {
 	for _, tied := range []bool{false, true} {
-		c := Config{VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, TieWordEmbeddings: tied}
+		c := Config{VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+			TieWordEmbeddings: tied}
 		m, err := New(c, Options{}, 1)
 		if err != nil {
 			t.Fatal(err)

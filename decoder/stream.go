@@ -15,7 +15,8 @@ import (
 // LoadOptions.Inference. layer reads layer i, into the memory of layers that were released
 // (Layer.Release); several goroutines may call it at the same time. Of the methods of m that compute,
 // only Embed and Head work. The source must stay open while layers are read.
-func ReadLayers(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (m *Model, layer func(ctx context.Context, i int) (*Layer, error), err error) {
+func ReadLayers(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (m *Model, layer func(ctx context.Context, i int) (*Layer,
+	error), err error) {
 	o.Inference = true
 	m, r, err := prepare(ctx, checkpoint.Read(source), o)
 	if err == nil {

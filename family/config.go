@@ -24,7 +24,8 @@ type Config struct {
 
 	// Microscale holds what Hugging Face's configuration has no name for. Other readers ignore it.
 	Microscale struct {
-		Vocabulary string `json:"vocabulary"` // "bytes": a token for each byte value; or the name of a vocabulary that this package cannot tokenize
+		// "bytes": a token for each byte value; or the name of a vocabulary that this package cannot tokenize
+		Vocabulary string `json:"vocabulary"`
 	} `json:"microscale"`
 }
 
@@ -124,7 +125,8 @@ func (c Config) Validate() error {
 // RequireBytes returns an error that matches errors.ErrUnsupported unless the vocabulary is that of bytes.
 func (c Config) RequireBytes() error {
 	if !c.HasBytes() {
-		return Unsupported(fmt.Errorf("the vocabulary has %d tokens, want the 256 bytes of byte-level models, which config.json names as \"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize))
+		return Unsupported(fmt.Errorf("the vocabulary has %d tokens, want the 256 bytes of byte-level models, which config.json names as "+
+			"\"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize))
 	}
 	return nil
 }
@@ -162,7 +164,8 @@ func (c Config) CheckRanks(n, multiple int) error {
 			return invalid("%s is %d, want a multiple of the %d ranks that share a layer", w.key, w.value, n)
 		}
 		if width := w.value / n * w.unit; width%w.multiple != 0 {
-			return invalid("%s is %d, which gives each of %d ranks %d columns, want a multiple of %d: blocks of scales do not extend over ranks", w.key, w.value, n, width, w.multiple)
+			return invalid("%s is %d, which gives each of %d ranks %d columns, want a multiple of %d: blocks of scales do not extend over ranks",
+				w.key, w.value, n, width, w.multiple)
 		}
 	}
 	return nil

@@ -157,8 +157,10 @@ var (
 	windowKeys  = []string{"sliding_window", "layer_types"}
 	qwenKeys    = []string{"sliding_window", "layer_types", "use_sliding_window", "max_window_layers"}
 	expertKeys  = []string{"num_experts", "num_local_experts", "num_experts_per_tok"}
-	qwenExperts = slices.Concat(qwenKeys, expertKeys, []string{"moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"})
-	gemmaKeys   = slices.Concat(windowKeys, []string{"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window_size"})
+	qwenExperts = slices.Concat(qwenKeys, expertKeys, []string{"moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step",
+		"mlp_only_layers"})
+	gemmaKeys = slices.Concat(windowKeys, []string{"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping",
+		"sliding_window_size"})
 )
 
 // families are the known decoders. Sources: the modeling and configuration files of transformers 5.23
@@ -215,8 +217,9 @@ var families = []Family{
 			"num_key_value_heads": 16, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06, "sliding_window": 4096,
 			"max_window_layers": 28, "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408,
 			"shared_expert_intermediate_size": 5632}`,
-		Keys: slices.Concat(qwenExperts, []string{"shared_expert_intermediate_size", "qkv_bias"}), Require: `{"hidden_act": "silu", "qkv_bias": true}`,
-		Names: llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
+		Keys:    slices.Concat(qwenExperts, []string{"shared_expert_intermediate_size", "qkv_bias"}),
+		Require: `{"hidden_act": "silu", "qkv_bias": true}`,
+		Names:   llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
 		Experts: &Routing{Score: ScoreSoftmax, Width: true},
 		GGUF:    &GGUF{Name: "qwen2moe", Experts: &qwen2Experts},
 	},
@@ -275,7 +278,8 @@ var families = []Family{
 		Name: "phi3", Types: []string{"phi3"}, Class: "Phi3ForCausalLM",
 		Defaults: `{"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 32,
 			"max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "original_max_position_embeddings": 4096}`,
-		Keys:    []string{"sliding_window", "original_max_position_embeddings", "full_attn_mod", "interpolate_factor"}, // transformers ignores the last two
+		// transformers ignores the last two
+		Keys:    []string{"sliding_window", "original_max_position_embeddings", "full_attn_mod", "interpolate_factor"},
 		Require: `{"hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "lm_head_bias": false}`,
 		Names:   llamaNames.fused(true), Window: WindowRule{Kind: WindowAlways},
 		GGUF: &GGUF{Name: "phi3", Partial: true, LongRope: true, Modules: [][2]string{
@@ -287,8 +291,9 @@ var families = []Family{
 		Defaults: `{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
 			"max_position_embeddings": 2048, "rms_norm_eps": 1e-06, "embedding_multiplier": 1, "residual_multiplier": 1,
 			"attention_multiplier": 1, "logits_scaling": 1}`,
-		Keys: []string{"mlp_bias", "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"}, Require: `{"hidden_act": "silu"}`,
-		Names: llamaNames,
+		Keys:    []string{"mlp_bias", "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"},
+		Require: `{"hidden_act": "silu"}`,
+		Names:   llamaNames,
 		GGUF: &GGUF{Name: "granite", Permuted: true, Keys: []GGUFKey{
 			{"embedding_scale", "embedding_multiplier", false}, {"residual_scale", "residual_multiplier", false},
 			{"attention.scale", "attention_multiplier", false}, {"logit_scale", "logits_scaling", false},
@@ -328,7 +333,8 @@ var families = []Family{
 			return n
 		}(),
 		Bias: BiasEverywhere, Sinks: true, Window: WindowRule{WindowPattern, 2}, Gate: GateClamped, Experts: &Routing{Score: ScoreChosen},
-		GGUF: &GGUF{Name: "gpt-oss", Modules: gptOSSModules, Tensors: gptOSSTensors, Joined: gptOSSJoined, Experts: &gptOSSExperts, Unrounded: true,
+		GGUF: &GGUF{Name: "gpt-oss", Modules: gptOSSModules, Tensors: gptOSSTensors, Joined: gptOSSJoined, Experts: &gptOSSExperts,
+			Unrounded: true,
 			Constants: map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702}, Keys: []GGUFKey{ggufWindow}},
 	},
 	{
@@ -352,8 +358,10 @@ var families = []Family{
 			"topk_group": 4, "routed_scaling_factor": 2.5, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
 			"qk_rope_head_dim": 64, "v_head_dim": 128, "first_k_dense_replace": 3}`,
 		Keys: []string{
-			"n_routed_experts", "n_shared_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "first_k_dense_replace",
-			"n_group", "topk_group", "routed_scaling_factor", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "qk_head_dim", "v_head_dim",
+			"n_routed_experts", "n_shared_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+			"first_k_dense_replace",
+			"n_group", "topk_group", "routed_scaling_factor", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "qk_head_dim",
+			"v_head_dim",
 		},
 		Require: `{"hidden_act": "silu", "rope_interleave": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1}`,
 		Names:   llamaNames.withExperts("mlp.shared_experts", "", "mlp.gate.e_score_correction_bias"), Interleaved: true, Latent: true,
@@ -366,10 +374,13 @@ var families = []Family{
 // harmlessKeys change nothing that a decoder computes.
 var harmlessKeys = []string{
 	"architectures", "model_type", "transformers_version", "_name_or_path", "name_or_path", "auto_map", "torch_dtype", "dtype",
-	"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id", "use_cache", "cache_implementation",
-	"initializer_range", "initializer_factor", "attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout", "pretraining_tp",
+	"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id", "use_cache",
+	"cache_implementation",
+	"initializer_range", "initializer_factor", "attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout",
+	"pretraining_tp",
 	"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "input_jitter_noise", "aux_loss_alpha", "seq_aux",
-	"attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "use_flash_attn", "return_dict", "output_attentions", "output_hidden_states",
+	"attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "use_flash_attn", "return_dict", "output_attentions",
+	"output_hidden_states",
 	"is_encoder_decoder", "is_llama_config", "id2label", "label2id", "task_specific_params", "problem_type", "chunk_size_feed_forward",
 	"transformers.js_config", "unsloth_fixed", "unsloth_version", "use_mamba_kernels", "tokenizer_class", "prefix", "finetuning_task",
 	"ep_size", "num_nextn_predict_layers", "layer_norm_eps", "model_name",

@@ -74,7 +74,8 @@ var (
 
 // The modules of layers with norms before and after attention and MLP.
 var gemmaModules = [][2]string{
-	{"post_attention_layernorm", "post_attention_norm"}, {"pre_feedforward_layernorm", "ffn_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
+	{"post_attention_layernorm", "post_attention_norm"}, {"pre_feedforward_layernorm", "ffn_norm"},
+	{"post_feedforward_layernorm", "post_ffw_norm"},
 }
 
 var (
@@ -90,12 +91,14 @@ var (
 		Parts:  qwenParts,
 		Beside: [][2]string{
 			{"mlp.gate", GGUFRouter}, {"mlp.shared_expert_gate", GGUFSharedRouter},
-			{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"}, {"mlp.shared_expert.down_proj", "ffn_down_shexp"}, {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+			{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"}, {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+			{"mlp.shared_expert.up_proj", "ffn_up_shexp"},
 		},
 		Configured: true,
 		Shared:     true,
 	}
-	qwen3Experts = GGUFExperts{Module: "mlp.experts", Parts: qwenParts, Beside: [][2]string{{"mlp.gate", GGUFRouter}}, Configured: true, Normalized: true}
+	qwen3Experts = GGUFExperts{Module: "mlp.experts", Parts: qwenParts, Beside: [][2]string{{"mlp.gate", GGUFRouter}}, Configured: true,
+		Normalized: true}
 
 	gptOSSExperts = GGUFExperts{Module: "mlp.experts", Parts: qwenParts, Beside: [][2]string{{"mlp.router", GGUFRouter}}, Fused: true}
 )
@@ -120,7 +123,8 @@ var (
 		Routed: true,
 	}
 	deepSeekKeys = []GGUFKey{
-		{"leading_dense_block_count", "first_k_dense_replace", true}, {"attention.q_lora_rank", "q_lora_rank", true}, {"attention.kv_lora_rank", "kv_lora_rank", true},
+		{"leading_dense_block_count", "first_k_dense_replace", true}, {"attention.q_lora_rank", "q_lora_rank", true},
+		{"attention.kv_lora_rank", "kv_lora_rank", true},
 		{"expert_shared_count", "n_shared_experts", true}, {"expert_weights_scale", "routed_scaling_factor", false},
 		{"expert_group_count", "n_group", true}, {"expert_group_used_count", "topk_group", true},
 	}

@@ -29,7 +29,8 @@ func TestStackOf(t *testing.T) {
 		want         map[string]string // what each is; tensors that are absent hold no experts
 	}{
 		{"as in transformers 5", `{"hidden_size": 64, "num_experts": 4}`,
-			shapes{"l.0.experts.gate_up_proj": {e, 2 * i, h}, "l.0.experts.down_proj": {e, h, i}, "l.0.q.weight": {h, h}, "l.0.conv.weight": {h, 1, 4}},
+			shapes{"l.0.experts.gate_up_proj": {e, 2 * i, h}, "l.0.experts.down_proj": {e, h, i}, "l.0.q.weight": {h, h},
+				"l.0.conv.weight": {h, 1, 4}},
 			map[string]string{"l.0.experts.gate_up_proj": "straight", "l.0.experts.down_proj": "straight"}},
 		{"transposed", `{"text_config": {"hidden_size": 64, "n_routed_experts": 4}}`,
 			shapes{"l.0.experts.gate_up_proj": {e, h, 2 * i}, "l.0.experts.down_proj": {e, i, h}},
@@ -52,7 +53,8 @@ func TestStackOf(t *testing.T) {
 			shapes{"l.0.experts.3.up_proj.weight": {i, h}, "l.0.experts.scores": {e, h, i}}, nil},
 		{"biases and scales", `{"hidden_size": 64, "num_experts": 4}`,
 			shapes{"l.0.experts.gate_up_proj_bias": {e, 2 * i}, "l.0.experts.down_proj_scales": {e, h, 32}}, nil},
-		{"kernels of convolutions", `{"hidden_size": 64, "num_experts": 4}`, shapes{"l.0.conv.weight": {4, 1, 64}, "l.0.conv1.weight": {4, 64, 3}}, nil},
+		{"kernels of convolutions", `{"hidden_size": 64, "num_experts": 4}`,
+			shapes{"l.0.conv.weight": {4, 1, 64}, "l.0.conv1.weight": {4, 64, 3}}, nil},
 	} {
 		m := tc.tensors.of(tc.config)
 		for name, shape := range tc.tensors {
@@ -80,13 +82,16 @@ func TestRoles(t *testing.T) {
 	const e, h = 16, 128
 	mixture := shapes{
 		"model.layers.0.mlp.gate.wg.weight": {e, h}, "model.layers.0.mlp.experts.0.up_proj.weight": {64, h},
-		"model.layers.0.mlp.shared.up_proj.weight": {64, h}, "model.layers.0.self_attn.g_proj.weight": {e, h}, "model.layers.0.self_attn.k_proj.weight": {e, h},
+		"model.layers.0.mlp.shared.up_proj.weight": {64, h}, "model.layers.0.self_attn.g_proj.weight": {e, h},
+		"model.layers.0.self_attn.k_proj.weight": {e, h},
 	}
 	beside := shapes{ // the experts are beside attention, with a key projection of the router's shape
-		"model.layers.0.experts.gate_up_proj": {e, 64, h}, "model.layers.0.router.proj.weight": {e, h}, "model.layers.0.self_attn.k_proj.weight": {e, h},
+		"model.layers.0.experts.gate_up_proj": {e, 64, h}, "model.layers.0.router.proj.weight": {e, h},
+		"model.layers.0.self_attn.k_proj.weight": {e, h},
 	}
 	next := shapes{
-		"model.layers.0.q.weight": {h, h}, "model.layers.1.q.weight": {h, h}, "model.layers.2.q.weight": {h, h}, "model.further.0.q.weight": {h, h}, "model.join.0.weight": {h, 2 * h},
+		"model.layers.0.q.weight": {h, h}, "model.layers.1.q.weight": {h, h}, "model.layers.2.q.weight": {h, h},
+		"model.further.0.q.weight": {h, h}, "model.join.0.weight": {h, 2 * h},
 	}
 	for _, tc := range []struct {
 		config  string
@@ -94,15 +99,18 @@ func TestRoles(t *testing.T) {
 		want    map[string]string
 	}{
 		{`{"hidden_size": 128, "num_experts": 16}`, mixture, map[string]string{"model.layers.0.mlp.gate.wg.weight": router.Name}},
-		{`{"hidden_size": 128, "num_experts": 16}`, beside, map[string]string{"model.layers.0.router.proj.weight": router.Name, "model.layers.0.experts.gate_up_proj": ""}},
+		{`{"hidden_size": 128, "num_experts": 16}`, beside, map[string]string{"model.layers.0.router.proj.weight": router.Name,
+			"model.layers.0.experts.gate_up_proj": ""}},
 		{`{"num_hidden_layers": 2, "num_nextn_predict_layers": 1}`, next, map[string]string{
-			"model.layers.2.q.weight": furtherTokens.Name, "model.further.0.q.weight": furtherTokens.Name, "model.join.0.weight": furtherTokens.Name}},
+			"model.layers.2.q.weight": furtherTokens.Name, "model.further.0.q.weight": furtherTokens.Name,
+			"model.join.0.weight": furtherTokens.Name}},
 		{`{"num_hidden_layers": 3}`, next, nil},
 		{`{"hidden_size": 128}`, shapes{"h.0.mlp.c_fc.weight": {64, h}, "h.0.mlp.c_proj.weight": {h, 64}}, nil},
 		{`{"hidden_size": 128}`, shapes{"h.0.mlp.c_fc.weight": {h, 64}, "h.0.mlp.c_proj.weight": {64, h}}, map[string]string{
 			"h.0.mlp.c_fc.weight": "transposed, as GPT-2 has it", "h.0.mlp.c_proj.weight": "transposed, as GPT-2 has it"}},
 		{``, shapes{"l.0.conv.in_proj.weight": {3 * h, h}, "blocks.0.proj_out.weight": {h, h}, "l.0.self_attn.q_proj.weight": {h, h}}, nil},
-		{``, shapes{"l.0.conv1d.weight": {h, 4}, "proj_out.weight": {h, h}}, map[string]string{"l.0.conv1d.weight": "convolution", "proj_out.weight": "output head"}},
+		{``, shapes{"l.0.conv1d.weight": {h, 4}, "proj_out.weight": {h, h}}, map[string]string{"l.0.conv1d.weight": "convolution",
+			"proj_out.weight": "output head"}},
 	} {
 		m := tc.tensors.of(tc.config)
 		for name, shape := range tc.tensors {
@@ -119,7 +127,8 @@ func TestRoles(t *testing.T) {
 
 // TestLinear: which two-dimensional weights belong to linear modules, by shapes first.
 func TestLinear(t *testing.T) {
-	m := New([]byte(`{"vocab_size": 500, "max_position_embeddings": 64, "hidden_size": 32, "num_experts": 6}`), func(func(string, []int64) bool) {})
+	m := New([]byte(`{"vocab_size": 500, "max_position_embeddings": 64, "hidden_size": 32, "num_experts": 6}`),
+		func(func(string, []int64) bool) {})
 	for name, tc := range map[string]struct {
 		shape []int64
 		want  bool

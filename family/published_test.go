@@ -63,11 +63,13 @@ func TestPublished(t *testing.T) {
 // TestDefaults: keys that Gemma 3's configurations leave to the class, and a number of experts under another
 // name than that of the default.
 func TestDefaults(t *testing.T) {
-	_, s, err := Read([]byte(`{"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34}}`))
+	_, s, err := Read([]byte(`{"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, ` +
+		`"num_hidden_layers": 34}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.VocabSize != 262208 || s.NumAttentionHeads != 8 || s.NumKeyValueHeads != 4 || s.HeadDim != 256 || s.RMSNormEps != 1e-6 || s.MaxPositionEmbeddings != 131072 {
+	if s.VocabSize != 262208 || s.NumAttentionHeads != 8 || s.NumKeyValueHeads != 4 || s.HeadDim != 256 || s.RMSNormEps != 1e-6 ||
+		s.MaxPositionEmbeddings != 131072 {
 		t.Errorf("Gemma 3 has %+v", s.Config)
 	}
 	_, s, err = Read([]byte(`{"model_type": "gpt_oss", "num_experts": 32}`))

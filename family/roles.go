@@ -23,18 +23,22 @@ type roleRow struct {
 var roles = []roleRow{
 	{&Role{"bias", true}, regexp.MustCompile(`bias$`), nil}, // of all experts of a layer
 	{&Role{"norm", true}, regexp.MustCompile(`norm|(^|\.)ln_`), nil},
-	{&Role{"vision or audio", false}, regexp.MustCompile(`vision|visual|(^|\.)(audio|image|img|speech)_|audio_tower|multi_modal_projector|mm_projector|patch_merger`), nil},
+	{&Role{"vision or audio", false},
+		regexp.MustCompile(`vision|visual|(^|\.)(audio|image|img|speech)_|audio_tower|multi_modal_projector|mm_projector|patch_merger`), nil},
 	{furtherTokens, regexp.MustCompile(`(^|[._])mtp|nextn|(^|\.)eh_proj\.`), nil},
 	{&Role{"embedding", true}, regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`), nil},
-	{head, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out|embed_out)\.|^output\.`), outsideLayers},
+	{head, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out|embed_out)\.|^output\.`),
+		outsideLayers},
 	{&Role{"adapter", true}, regexp.MustCompile(`(^|[._])lora_`), nil},
 	{router, regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`), nil},
 	{&Role{"transposed, as GPT-2 has it", true}, ofGPT2, func(m *Model, _ string, _ []int64) bool { return m == nil || !m.linear }},
-	{&Role{"convolution", true}, regexp.MustCompile(`(^|\.)conv|conv1d`), func(_ *Model, _ string, shape []int64) bool { return shape[len(shape)-1] < leastColumns }},
+	{&Role{"convolution", true}, regexp.MustCompile(`(^|\.)conv|conv1d`),
+		func(_ *Model, _ string, shape []int64) bool { return shape[len(shape)-1] < leastColumns }},
 	{&Role{"decay of linear attention", false}, regexp.MustCompile(`(^|\.)linear_attn\.in_proj_(a|b|ba)\.`), nil},
 	{&Role{"step sizes of Mamba", false}, regexp.MustCompile(`(^|\.)(x_proj|dt_proj)\.`), nil},
 	{&Role{"indexer of sparse attention", false}, regexp.MustCompile(`(^|\.)indexer\.`), nil},
-	{&Role{"side path of Gemma 3n", false}, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`), nil},
+	{&Role{"side path of Gemma 3n", false}, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`),
+		nil},
 }
 
 // Linear reports whether a two-dimensional weight may belong to a linear module that clients expect quantized: it is not an

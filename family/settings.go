@@ -159,7 +159,8 @@ func (s *Settings) latentHeads() error {
 	}
 	s.HeadDim, s.NumKeyValueHeads = s.PlainDim+s.RotatedDim, s.NumAttentionHeads
 	if s.ValueDim > s.HeadDim {
-		return Unsupported(fmt.Errorf("config.json: v_head_dim is %d: only up to %d, the size of a head of keys, is supported", s.ValueDim, s.HeadDim))
+		return Unsupported(fmt.Errorf("config.json: v_head_dim is %d: only up to %d, the size of a head of keys, is supported", s.ValueDim,
+			s.HeadDim))
 	}
 	return nil
 }
@@ -253,12 +254,14 @@ func (f *Family) checkKeys(keys map[string]json.RawMessage) error {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value := compact(keys[key])
 		want, ok := required[key]
-		known := slices.Contains(commonKeys, key) || slices.Contains(f.Keys, key) || slices.Contains(harmlessKeys, key) || slices.Contains(configjson.QuantizationKeys, key)
+		known := slices.Contains(commonKeys, key) || slices.Contains(f.Keys, key) || slices.Contains(harmlessKeys, key) ||
+			slices.Contains(configjson.QuantizationKeys, key)
 		switch {
 		case ok && !sameJSON(value, want):
 			return Unsupported(fmt.Errorf("config.json: %s is %.80s: only %s is supported for %s", key, value, want, f.Name))
 		case !ok && !known:
-			return Unsupported(fmt.Errorf("config.json: the key %q, with the value %.80s, is not known for %s: it may change what the model computes", key, value, f.Name))
+			return Unsupported(fmt.Errorf("config.json: the key %q, with the value %.80s, is not known for %s: it may change what the model "+
+				"computes", key, value, f.Name))
 		}
 	}
 	return nil

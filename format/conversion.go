@@ -20,12 +20,13 @@ type Rounding uint8
 
 // The rounding modes.
 const (
-	NearestEven    Rounding = iota // ties to the even significand (E8M0: up); IEEE 754, OCP, hardware. PyTorch's E8M0 rounds all of (1, 1.5)·2^-127 up, too
-	HalfAway                       // ties away from zero; microxcaling's "nearest"
-	HalfTowardZero                 // ties toward zero; ggml's FP4 tables
-	TowardZero                     // the code of smaller magnitude; PTX .rz
-	Up                             // the code toward +Inf; PTX .rp
-	Stochastic                     // away from zero with a probability equal to the discarded fraction
+	// ties to the even significand (E8M0: up); IEEE 754, OCP, hardware. PyTorch's E8M0 rounds all of (1, 1.5)·2^-127 up, too
+	NearestEven    Rounding = iota
+	HalfAway                // ties away from zero; microxcaling's "nearest"
+	HalfTowardZero          // ties toward zero; ggml's FP4 tables
+	TowardZero              // the code of smaller magnitude; PTX .rz
+	Up                      // the code toward +Inf; PTX .rp
+	Stochastic              // away from zero with a probability equal to the discarded fraction
 )
 
 var roundingNames = []string{"nearest-even", "half-away", "half-toward-zero", "toward-zero", "up", "stochastic"}

@@ -61,24 +61,36 @@ type Scalar struct {
 // The table of scalar formats. The bits of a format's name are exponent and mantissa bits; "fn"
 // in other projects' names means no infinities, "fnuz" also no negative zero, "u" unsigned.
 var (
-	E4M3  = row(Scalar{Name: "e4m3", Aliases: []string{"e4m3fn", "float8_e4m3fn", "f8_e4m3", "fp8_e4m3", "f8e4m3fn", "torch.float8_e4m3fn"}, Exponent: 4, Mantissa: 3, Bias: 7, specials: finiteNaN})
-	E5M2  = row(Scalar{Name: "e5m2", Aliases: []string{"float8_e5m2", "f8_e5m2", "fp8_e5m2", "f8e5m2", "torch.float8_e5m2"}, Exponent: 5, Mantissa: 2, Bias: 15, specials: ieee})
-	E3M2  = row(Scalar{Name: "e3m2", Aliases: []string{"e3m2fn", "float6_e3m2fn", "f6_e3m2", "fp6_e3m2"}, Exponent: 3, Mantissa: 2, Bias: 3, specials: finiteOnly})
-	E2M3  = row(Scalar{Name: "e2m3", Aliases: []string{"e2m3fn", "float6_e2m3fn", "f6_e2m3", "fp6_e2m3"}, Exponent: 2, Mantissa: 3, Bias: 1, specials: finiteOnly})
-	E2M1  = row(Scalar{Name: "e2m1", Aliases: []string{"e2m1fn", "float4_e2m1fn", "float4_e2m1fn_x2", "f4", "f4_e2m1", "fp4", "fp4_e2m1", "torch.float4_e2m1fn_x2"}, Exponent: 2, Mantissa: 1, Bias: 1, specials: finiteOnly})
-	INT8  = row(Scalar{Name: "int8", Aliases: []string{"i8", "mx_int8"}, Exponent: 0, Mantissa: 7, Bias: 0, specials: finiteOnly, Integer: true})
-	E8M0  = row(Scalar{Name: "e8m0", Aliases: []string{"ue8m0", "e8m0fnu", "float8_e8m0fnu", "f8_e8m0", "torch.float8_e8m0fnu"}, Exponent: 8, Mantissa: 0, Bias: 127, specials: finiteNaN, Unsigned: true, NoZero: true})
+	E4M3 = row(Scalar{Name: "e4m3", Aliases: []string{"e4m3fn", "float8_e4m3fn", "f8_e4m3", "fp8_e4m3", "f8e4m3fn", "torch.float8_e4m3fn"},
+		Exponent: 4, Mantissa: 3, Bias: 7, specials: finiteNaN})
+	E5M2 = row(Scalar{Name: "e5m2", Aliases: []string{"float8_e5m2", "f8_e5m2", "fp8_e5m2", "f8e5m2", "torch.float8_e5m2"}, Exponent: 5,
+		Mantissa: 2, Bias: 15, specials: ieee})
+	E3M2 = row(Scalar{Name: "e3m2", Aliases: []string{"e3m2fn", "float6_e3m2fn", "f6_e3m2", "fp6_e3m2"}, Exponent: 3, Mantissa: 2, Bias: 3,
+		specials: finiteOnly})
+	E2M3 = row(Scalar{Name: "e2m3", Aliases: []string{"e2m3fn", "float6_e2m3fn", "f6_e2m3", "fp6_e2m3"}, Exponent: 2, Mantissa: 3, Bias: 1,
+		specials: finiteOnly})
+	E2M1 = row(Scalar{Name: "e2m1", Aliases: []string{"e2m1fn", "float4_e2m1fn", "float4_e2m1fn_x2", "f4", "f4_e2m1", "fp4", "fp4_e2m1",
+		"torch.float4_e2m1fn_x2"}, Exponent: 2, Mantissa: 1, Bias: 1, specials: finiteOnly})
+	INT8 = row(Scalar{Name: "int8", Aliases: []string{"i8", "mx_int8"}, Exponent: 0, Mantissa: 7, Bias: 0, specials: finiteOnly,
+		Integer: true})
+	E8M0 = row(Scalar{Name: "e8m0", Aliases: []string{"ue8m0", "e8m0fnu", "float8_e8m0fnu", "f8_e8m0", "torch.float8_e8m0fnu"}, Exponent: 8,
+		Mantissa: 0, Bias: 127, specials: finiteNaN, Unsigned: true, NoZero: true})
 	UE4M3 = row(Scalar{Name: "ue4m3", Exponent: 4, Mantissa: 3, Bias: 7, specials: finiteNaN, Unsigned: true})
 
-	E4M3FNUZ = row(Scalar{Name: "e4m3fnuz", Aliases: []string{"float8_e4m3fnuz", "f8_e4m3fnuz", "torch.float8_e4m3fnuz"}, Exponent: 4, Mantissa: 3, Bias: 8, specials: negativeZeroNaN})
-	E5M2FNUZ = row(Scalar{Name: "e5m2fnuz", Aliases: []string{"float8_e5m2fnuz", "f8_e5m2fnuz", "torch.float8_e5m2fnuz"}, Exponent: 5, Mantissa: 2, Bias: 16, specials: negativeZeroNaN})
-	_        = row(Scalar{Name: "e4m3b11fnuz", Aliases: []string{"float8_e4m3b11fnuz"}, Exponent: 4, Mantissa: 3, Bias: 11, specials: negativeZeroNaN})
-	_        = row(Scalar{Name: "e4m3ieee", Aliases: []string{"float8_e4m3"}, Exponent: 4, Mantissa: 3, Bias: 7, specials: ieee})
-	_        = row(Scalar{Name: "e3m4", Aliases: []string{"float8_e3m4"}, Exponent: 3, Mantissa: 4, Bias: 3, specials: ieee})
+	E4M3FNUZ = row(Scalar{Name: "e4m3fnuz", Aliases: []string{"float8_e4m3fnuz", "f8_e4m3fnuz", "torch.float8_e4m3fnuz"}, Exponent: 4,
+		Mantissa: 3, Bias: 8, specials: negativeZeroNaN})
+	E5M2FNUZ = row(Scalar{Name: "e5m2fnuz", Aliases: []string{"float8_e5m2fnuz", "f8_e5m2fnuz", "torch.float8_e5m2fnuz"}, Exponent: 5,
+		Mantissa: 2, Bias: 16, specials: negativeZeroNaN})
+	_ = row(Scalar{Name: "e4m3b11fnuz", Aliases: []string{"float8_e4m3b11fnuz"}, Exponent: 4, Mantissa: 3, Bias: 11,
+		specials: negativeZeroNaN})
+	_ = row(Scalar{Name: "e4m3ieee", Aliases: []string{"float8_e4m3"}, Exponent: 4, Mantissa: 3, Bias: 7, specials: ieee})
+	_ = row(Scalar{Name: "e3m4", Aliases: []string{"float8_e3m4"}, Exponent: 3, Mantissa: 4, Bias: 3, specials: ieee})
 
 	BF16 = row(Scalar{Name: "bf16", Aliases: []string{"bfloat16", "torch.bfloat16"}, Exponent: 8, Mantissa: 7, Bias: 127, specials: ieee})
-	FP16 = row(Scalar{Name: "fp16", Aliases: []string{"f16", "float16", "half", "torch.float16"}, Exponent: 5, Mantissa: 10, Bias: 15, specials: ieee})
-	F32  = row(Scalar{Name: "f32", Aliases: []string{"fp32", "float32", "float", "torch.float32"}, Exponent: 8, Mantissa: 23, Bias: 127, specials: ieee})
+	FP16 = row(Scalar{Name: "fp16", Aliases: []string{"f16", "float16", "half", "torch.float16"}, Exponent: 5, Mantissa: 10, Bias: 15,
+		specials: ieee})
+	F32 = row(Scalar{Name: "f32", Aliases: []string{"fp32", "float32", "float", "torch.float32"}, Exponent: 8, Mantissa: 23, Bias: 127,
+		specials: ieee})
 )
 
 var all []*Scalar

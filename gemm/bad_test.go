@@ -61,7 +61,8 @@ func TestBadOperands(t *testing.T) {
 				{"few scales", f.ByteScales(), func(x *quant.Tensor) { x.Scales = x.Scales[1:] }, "scales, want"},
 				{"few FP32 scales", f.Scaled() && !f.ByteScales(), func(x *quant.Tensor) { x.Scales32 = x.Scales32[1:] }, "FP32 scales, want"},
 				{"both scales", f.ByteScales(), func(x *quant.Tensor) { x.Scales32 = make([]float32, len(x.Scales)) }, "got FP32 scales, want none"},
-				{"other scales", f.Scaled() && !f.ByteScales(), func(x *quant.Tensor) { x.Scales, x.Scales32 = make([]byte, len(x.Scales32)), nil }, "0 FP32 scales, want"},
+				{"other scales", f.Scaled() && !f.ByteScales(), func(x *quant.Tensor) { x.Scales, x.Scales32 = make([]byte, len(x.Scales32)), nil },
+					"0 FP32 scales, want"},
 				{"scales of none", !f.Scaled(), func(x *quant.Tensor) { x.Scales = []byte{1} }, "got 1 scales, want 0×0"},
 				{"no element", true, func(x *quant.Tensor) { x.Format.Element = nil }, "has no element format"},
 				{"scale format", true, func(x *quant.Tensor) { x.Format.Scale = format.E5M2 }, "block format"},
@@ -152,7 +153,8 @@ func TestBadProducts(t *testing.T) {
 		{"transposed", tensor.Of(n, m, data[:m*n]), nil, "c: got 80×3"},
 		{"short bias", tensor.Of(m, n, data[:m*n]), make([]float32, n-1), "bias: got 79 elements, want 80"},
 		{"empty bias", tensor.Of(m, n, data[:m*n]), []float32{}, "bias: got 0 elements"},
-		{"bias in c", tensor.Of(m, n, data[:m*n]), data[n : 2*n], "c shares memory with the bias: a is rowwise bf16 3×64, b is rowwise fp8-row 80×64"},
+		{"bias in c", tensor.Of(m, n, data[:m*n]), data[n : 2*n], "c shares memory with the bias: a is rowwise bf16 3×64, b is rowwise " +
+			"fp8-row 80×64"},
 		{"bias at the end of c", tensor.Of(m, n, data[:m*n]), data[m*n-1:][:n], "c shares memory with the bias"},
 	} {
 		if err := Mul(tc.c, a, b, Options{Bias: tc.bias}); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -173,7 +175,8 @@ func TestBadProducts(t *testing.T) {
 	copy(shared[n+7:], b.Scales32)
 	scales := *b
 	scales.Scales32 = shared[n+7:][:n]
-	if err := Mul(tensor.Of(m, n, shared), a, &scales, Options{}); err == nil || !strings.Contains(err.Error(), "c shares memory with b's scales") {
+	if err := Mul(tensor.Of(m, n, shared), a, &scales, Options{}); err == nil || !strings.Contains(err.Error(),
+		"c shares memory with b's scales") {
 		t.Errorf("scales within c: got error %v", err)
 	}
 	beside := tensor.New(m, 2*n) // its columns past those of c hold the scales
@@ -303,16 +306,19 @@ func TestBadScaled(t *testing.T) {
 			{"negative rows", func(a, _ *Scaled) { a.Rows = -n }, "got a -16×256 and b 16×256, want no negative dimension"},
 			{"negative width", func(a, b *Scaled) { a.K, b.K = -k, -k }, "got a 16×-256 and b 16×-256, want no negative dimension"},
 			{"width", func(a, b *Scaled) { a.K, b.K = huge, huge }, "×9223372036854775792"},
-			{"width that wraps around", func(a, b *Scaled) { a.K, b.K = 1<<61, 1<<61; a.Codes, b.Codes = nil, nil; a.Rows, b.Rows = 256, 256 }, "256×2305843009213693952"},
+			{"width that wraps around", func(a, b *Scaled) { a.K, b.K = 1<<61, 1<<61; a.Codes, b.Codes = nil, nil; a.Rows, b.Rows = 256, 256 },
+				"256×2305843009213693952"},
 			{"codes", func(a, _ *Scaled) { a.Codes = a.Codes[1:] }, "codes: got "},
 			{"no codes", func(_, b *Scaled) { b.Codes = nil }, "b (" + p.b.String() + " 16×256 " + p.elements[0].Name + "): codes: got 0 bytes"},
 			{"no scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = nil, nil }, "got 0 of 8 bits and 0 of FP32"},
-			{"few scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = a.Scales[:len(a.Scales)/2], a.Scales32[:len(a.Scales32)/2] }, "a (" + p.a.String() + " 16×256): scales: got "},
+			{"few scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = a.Scales[:len(a.Scales)/2], a.Scales32[:len(a.Scales32)/2] },
+				"a (" + p.a.String() + " 16×256): scales: got "},
 			{"half of each", func(a, _ *Scaled) {
 				n := len(a.Scales) + len(a.Scales32)
 				a.Scales, a.Scales32 = make([]byte, (n+1)/2), make([]float32, n/2)
 			}, "scales: got "},
-			{"too many", func(a, _ *Scaled) { a.Scales, a.Scales32 = make([]byte, 1<<12), make([]float32, 1<<12) }, "got 4096 of 8 bits and 4096 of FP32"},
+			{"too many", func(a, _ *Scaled) { a.Scales, a.Scales32 = make([]byte, 1<<12), make([]float32, 1<<12) },
+				"got 4096 of 8 bits and 4096 of FP32"},
 			{"scaling", func(_, b *Scaled) { b.Block.Rows = 99 }, "b has 99×"},
 			{"element", func(a, _ *Scaled) { a.Element = nil }, "elements: got"},
 			{"other element", func(a, _ *Scaled) { a.Element = format.BF16 }, "elements: got"},

@@ -43,7 +43,8 @@ func TestBlocksAcrossChunksThreads(t *testing.T) {
 	const m, n, k = 3, 20, bf16KC + 300
 	r := rand.New(rand.NewPCG(33, 34))
 	for _, extent := range []int{24, 96, 640, bf16KC + 100} {
-		f := quant.Format{Name: fmt.Sprintf("blocks of %d", extent), Element: format.E4M3, Scale: format.F32, Block: quant.Shape{Rows: 1, Cols: extent}}
+		f := quant.Format{Name: fmt.Sprintf("blocks of %d", extent), Element: format.E4M3, Scale: format.F32,
+			Block: quant.Shape{Rows: 1, Cols: extent}}
 		a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
 		cputest.Run(t, func(t *testing.T, _ cpu.Tier) { everyKernel(t, a, b) })
 	}

@@ -17,7 +17,8 @@ func planDense(c tensor.Dense, a, b *quant.Tensor, stored form, o Options) (plan
 		return plan{}, err
 	}
 	const float = 4
-	if err := checkApart(memory.Rows{Memory: memory.Bytes(c.Data), N: c.Rows, Bytes: float * c.Cols, Next: float * c.Stride}, a, b, o); err != nil {
+	if err := checkApart(memory.Rows{Memory: memory.Bytes(c.Data), N: c.Rows, Bytes: float * c.Cols, Next: float * c.Stride}, a, b,
+		o); err != nil {
 		return plan{}, err
 	}
 	return newPlan(a, b, stored, o)

@@ -48,7 +48,8 @@ func ExampleScaledMM() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		return gemm.Scaled{Rows: x.Rows, K: x.Cols, Element: t.Format.Element, Codes: t.Codes, Block: quant.Shape{Rows: 1, Cols: 32}, Scales: t.Scales}
+		return gemm.Scaled{Rows: x.Rows, K: x.Cols, Element: t.Format.Element, Codes: t.Codes, Block: quant.Shape{Rows: 1, Cols: 32},
+			Scales: t.Scales}
 	}
 	a, b := tensor.New(2, 64), tensor.New(16, 64)
 	for i := range a.Data {
@@ -76,7 +77,8 @@ func ExampleScaledMM_nvfp4() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		return gemm.Scaled{Rows: x.Rows, K: x.Cols, Element: t.Format.Element, Codes: t.Codes, Block: quant.Shape{Rows: 1, Cols: 16}, Scales: scales, Swizzled: true, Global: &t.Global}
+		return gemm.Scaled{Rows: x.Rows, K: x.Cols, Element: t.Format.Element, Codes: t.Codes, Block: quant.Shape{Rows: 1, Cols: 16},
+			Scales: scales, Swizzled: true, Global: &t.Global}
 	}
 	a, b := tensor.New(2, 64), tensor.New(16, 64)
 	for i := range a.Data {

@@ -152,7 +152,8 @@ func everyKernel(t *testing.T, a, b *quant.Tensor) {
 			continue
 		}
 		taken++
-		t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", a.StoredRows(), a.Format, b.Format, k.Name), func(t *testing.T) { compareWith(t, want, magnitude, a, b, o) })
+		t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", a.StoredRows(), a.Format, b.Format, k.Name),
+			func(t *testing.T) { compareWith(t, want, magnitude, a, b, o) })
 	}
 	if taken == 0 {
 		t.Errorf("no kernel supports %s × %s", a.Format, b.Format)
@@ -229,7 +230,8 @@ func TestOptions(t *testing.T) {
 									limit += 0x1p-20 * math.Abs(float64(bias[j]))
 								}
 								if got := float64(c.At(i, j)); !(math.Abs(got-want) <= limit) {
-									t.Fatalf("format=%s alpha=%g accumulate=%v bias=%v at (%d,%d): got %g, want %g ± %g", f, alpha, accumulate, withBias, i, j, got, want, limit)
+									t.Fatalf("format=%s alpha=%g accumulate=%v bias=%v at (%d,%d): got %g, want %g ± %g", f, alpha, accumulate, withBias, i, j, got,
+										want, limit)
 								}
 							}
 						}
@@ -361,7 +363,8 @@ func TestErrors(t *testing.T) {
 		{"negative shape", c, change(func(x *quant.Tensor) {
 			*x = quant.Tensor{Format: quant.BF16, Shape: []int{-3, -64}, Codes: x.Codes[:0]}
 		}), b, Options{}, "got shape [-3 -64]"},
-		{"shape beyond all memory", c, change(func(x *quant.Tensor) { *x = quant.Tensor{Format: quant.BF16, Shape: []int{4, 1 << 61}} }), b, Options{}, "got shape [4 "},
+		{"shape beyond all memory", c, change(func(x *quant.Tensor) { *x = quant.Tensor{Format: quant.BF16, Shape: []int{4, 1 << 61}} }), b,
+			Options{}, "got shape [4 "},
 		{"stride beyond all memory", tensor.Dense{Rows: 5, Cols: 5, Stride: 1 << 62, Data: c.Data}, a, b, Options{}, "too few"},
 		{"no shape", c, change(func(x *quant.Tensor) { x.Shape = nil }), b, Options{}, "no shape"},
 		{"nil", c, nil, b, Options{}, "a is nil"},
@@ -440,7 +443,8 @@ func TestAllocations(t *testing.T) {
 func TestAllocationsTiers(t *testing.T) {
 	slow.Race(t, slow.Allocations)
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
-		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.FP8Row, quant.FP8Block, quant.BF16, quant.F32} {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.FP8Row, quant.FP8Block, quant.BF16,
+			quant.F32} {
 			for _, m := range []int{3, 11, 40} {
 				r := rand.New(rand.NewPCG(12, 13))
 				a, b := operand(t, r, f, quant.Rowwise, m, 64), operand(t, r, f, quant.Rowwise, 100, 64)

@@ -255,7 +255,8 @@ func (w *worker) macroTile(i, j, mr, nr int, b []byte, accumulate bool) {
 	next := panels*w.bPanel - (w.chunks-1)*w.bPanel/w.chunks
 	at := (i-w.job.rows.from)*c.Stride + j - w.job.cols.from
 	to, ldc := &c.Data[at], float*c.Stride
-	stream := k.stream != nil && float*c.Rows*c.Cols > streamBytes && nr%k.Lanes == 0 && ldc%cacheLine == 0 && uintptr(unsafe.Pointer(to))%cacheLine == 0
+	stream := k.stream != nil && float*c.Rows*c.Cols > streamBytes && nr%k.Lanes == 0 && ldc%cacheLine == 0 &&
+		uintptr(unsafe.Pointer(to))%cacheLine == 0
 	if stream {
 		if accumulate {
 			for r := range mr {
@@ -264,7 +265,8 @@ func (w *worker) macroTile(i, j, mr, nr int, b []byte, accumulate bool) {
 		}
 		to, ldc = &w.running[0], float*nr
 	}
-	k.macro[panels-1](w.chunks, tiles, ceilDiv(k.MR, max(1, tiles-1)), unsafe.Pointer(&w.a[0]), unsafe.Pointer(&b[0]), w.aPanel, w.bPanel, next, mr, 1<<nr-1, accumulate,
+	k.macro[panels-1](w.chunks, tiles, ceilDiv(k.MR, max(1, tiles-1)), unsafe.Pointer(&w.a[0]), unsafe.Pointer(&b[0]), w.aPanel, w.bPanel,
+		next, mr, 1<<nr-1, accumulate,
 		unsafe.Pointer(&w.sums[0]), &w.running[0], to, ldc, p.alpha)
 	if stream {
 		k.stream[panels-1](&c.Data[at], &w.running[0], float*c.Stride, mr)

@@ -122,7 +122,9 @@ type Kernel struct {
 	Name  string // value of Options.Kernel
 	Needs string // the processor features that it needs, in the names of Linux, separated by spaces
 	Panel string // element type of the multiplication: f32, bf16 or int8
-	Batch int    // maximum rows of A of kernels that do not pack B; 0: any number (fewer if B is already packed, more if no tile kernel supports the operands)
+	// maximum rows of A of kernels that do not pack B; 0: any number (fewer if B is already packed, more if no tile kernel supports the
+	// operands)
+	Batch int
 	Peak  string // the instruction whose rate bounds it, and its registers; "" for portable Go
 }
 

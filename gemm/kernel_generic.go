@@ -12,9 +12,12 @@ import (
 var (
 	referenceF32  = kernel{Name: "f32-reference", panel: panelF32, Lanes: 16, MR: 4, NR: 16, KC: 512, dot: []dotFunc{dotF32Generic}}
 	referenceBF16 = kernel{Name: "bf16-reference", panel: panelBF16, Lanes: 16, MR: 8, NR: 16, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
-	referenceTile = kernel{Name: "bf16-tile-reference", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, KC: tileKC, span: tileSpan, macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
-	referenceMX   = kernel{Name: "int8-mx-reference", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
-	referenceNV   = kernel{Name: "int8-nv-reference", panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
+	referenceTile = kernel{Name: "bf16-tile-reference", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, KC: tileKC, span: tileSpan,
+		macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
+	referenceMX = kernel{Name: "int8-mx-reference", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, KC: int8KC,
+		dot: []dotFunc{dotMXGeneric}}
+	referenceNV = kernel{Name: "int8-nv-reference", panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, KC: int8KC,
+		dot: []dotFunc{dotNVGeneric}}
 )
 
 // KC and span affect the rounding of sums, so a kernel and its portable twin share them.
@@ -190,7 +193,8 @@ func dotNVGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc
 }
 
 // dotInt8Generic calls add with the scales and the sum of each block.
-func dotInt8Generic(chunks, steps int, a, b unsafe.Pointer, c *float32, ldc int, alpha float32, accumulate bool, add func(total float32, sa, sb, sum uint32) float32) {
+func dotInt8Generic(chunks, steps int, a, b unsafe.Pointer, c *float32, ldc int, alpha float32, accumulate bool,
+	add func(total float32, sa, sb, sum uint32) float32) {
 	const mr = 4
 	chunkA, chunkB := (steps+2)*mr, (steps+1)*lanes16
 	var totals [mr][lanes16]float32

@@ -125,7 +125,8 @@ func TestTwins(t *testing.T) {
 			k.dot[panels-1](chunks, steps, unsafe.Pointer(&a[first]), unsafe.Pointer(&b[0]), panelBytes, &c[0], ldc, alpha, accumulate)
 			for i := 0; i < k.MR; i += plain.MR {
 				for j := range panels {
-					plain.dot[0](chunks, steps, unsafe.Pointer(&a[first+4*i]), unsafe.Pointer(&b[j*panelBytes]), 0, &want[i*ldc+j*k.Lanes], ldc, alpha, accumulate)
+					plain.dot[0](chunks, steps, unsafe.Pointer(&a[first+4*i]), unsafe.Pointer(&b[j*panelBytes]), 0, &want[i*ldc+j*k.Lanes], ldc, alpha,
+						accumulate)
 				}
 			}
 			for i := range c {
@@ -328,7 +329,8 @@ func TestChoice(t *testing.T) {
 		cpu.NEON:    {"": "f32-neon"},
 		cpu.Plain:   {"": "f32-reference"},
 	}
-	integers := map[string]string{"mxfp4": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "": "f32-avx512"}
+	integers := map[string]string{"mxfp4": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512",
+		"nvfp4-16x16": "int8-nv-avx512", "": "f32-avx512"}
 	best[cpu.AVX512VNNI] = maps.Clone(integers)
 	integers["mxfp6-e2m3"] = "int8-mx-avx512" // packed by byte permutes
 	best[cpu.AVX512VBMI] = maps.Clone(integers)
@@ -451,7 +453,8 @@ func TestWorkspace(t *testing.T) {
 		for _, chunk := range chunks {
 			b, a := side{kernel: k, chunk: chunk}, side{kernel: k, chunk: chunk, isA: true}
 			packed := func(columns int) int { return columns / k.Lanes * b.panelBytes(k.KC) }
-			bytes := max(packed(k.NC), packed(min(k.NC, bf16NC))+bf16Rows*bf16NC*4) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*4
+			bytes := max(packed(k.NC), packed(min(k.NC, bf16NC))+bf16Rows*bf16NC*4) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC +
+				k.Lanes*k.KC*4
 			if k.macro != nil {
 				bytes += 4 * (k.MC*k.NR + k.MR*(k.NR+1))
 			}
@@ -459,7 +462,8 @@ func TestWorkspace(t *testing.T) {
 				t.Errorf("%s: got %d bytes with chunks of %d", k.Name, bytes, chunk)
 			}
 		}
-		if k.macro == nil && k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%max(k.Lanes, k.MR) != 0 || len(k.dot)+len(k.macro) != k.NR/k.Lanes {
+		if k.macro == nil && k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%max(k.Lanes, k.MR) != 0 ||
+			len(k.dot)+len(k.macro) != k.NR/k.Lanes {
 			t.Errorf("%s: block sizes are not multiples of each other", k.Name)
 		}
 	}

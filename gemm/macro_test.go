@@ -55,7 +55,8 @@ func TestMacroTwin(t *testing.T) {
 			want := append([]float32(nil), c...)
 			alpha := float32(r.NormFloat64())
 			run := func(k *kernel, c []float32) {
-				w := worker{job: &job{plan: plan{kernel: k, alpha: alpha}, c: tensor.Dense{Data: c, Stride: ldc}}, a: a, chunks: chunks, steps: tiles * tileSteps, aPanel: aPanel, bPanel: bPanel,
+				w := worker{job: &job{plan: plan{kernel: k, alpha: alpha}, c: tensor.Dense{Data: c, Stride: ldc}}, a: a, chunks: chunks,
+					steps: tiles * tileSteps, aPanel: aPanel, bPanel: bPanel,
 					sums: make([]float32, k.MR*(k.NR+1)), running: make([]float32, rows*k.NR)}
 				w.macroTile(0, 0, rows, columns, b, accumulate)
 			}
@@ -89,7 +90,8 @@ func TestStreamThreads(t *testing.T) {
 			t.Skipf("kernel %s needs %s", kernel.Name, kernel.needs)
 		}
 		for _, accumulate := range []bool{false, true} {
-			past, other := tensor.Dense{Rows: m, Cols: n, Stride: stride, Data: make([]float32, m*stride)}, tensor.Dense{Rows: m, Cols: n, Stride: n + 1, Data: make([]float32, m*(n+1))}
+			past, other := tensor.Dense{Rows: m, Cols: n, Stride: stride, Data: make([]float32, m*stride)},
+				tensor.Dense{Rows: m, Cols: n, Stride: n + 1, Data: make([]float32, m*(n+1))}
 			for i := range m {
 				for j := range stride {
 					past.Data[i*stride+j] = float32(j % 5)

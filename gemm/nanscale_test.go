@@ -131,7 +131,8 @@ func TestNaNGlobal(t *testing.T) {
 		a, b := operand(t, r, quant.BF16, quant.Rowwise, 3, 64), operand(t, r, quant.NVFP4, quant.Rowwise, 5, 64)
 		b.Global = float32(math.NaN())
 		err := Mul(tensor.New(3, 5), a, b, Options{})
-		if want := "the global scale of b is NaN: a is rowwise bf16 3×64, b is rowwise nvfp4 5×64"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		if want := "the global scale of b is NaN: a is rowwise bf16 3×64, b is rowwise nvfp4 5×64"; err == nil || !strings.HasSuffix(err.Error(),
+			want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	})

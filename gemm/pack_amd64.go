@@ -21,7 +21,8 @@ func dwords16(to, from unsafe.Pointer, row, _, dwords int) {
 }
 
 // packBF16 packs codes of at most eight bits, expanded to bytes, as BF16.
-func packBF16(pack func(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, mask, special uint32) uint64) packFunc {
+func packBF16(pack func(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, mask,
+	special uint32) uint64) packFunc {
 	return func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		if !s.inBlocks(kc) {
 			return false
@@ -41,7 +42,8 @@ func packBF16(pack func(dst, src unsafe.Pointer, stride int, scales unsafe.Point
 				s.transpose(exponents[:blocks*packLanes], l0, k0/packBlock+c*all, blocks)
 			}
 			codes := src[c*all*packBlock:]
-			if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[0]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.mask, tables.special) != 0 {
+			if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[0]), stride, unsafe.Pointer(&exponents[0]), blocks,
+				unsafe.Pointer(&tables.bytes), tables.mask, tables.special) != 0 {
 				if !s.t.Format.Element.Integer {
 					return false
 				}
@@ -365,7 +367,8 @@ func packFolded(transpose func(to, from unsafe.Pointer, row, lanes, dwords int))
 			for b, code := range s.t.Scales[s.scaleIndex(l, k0):][:blocks] {
 				scales[b] = decode[code]
 			}
-			foldNibbles(unsafe.Pointer(&row[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
+			foldNibbles(unsafe.Pointer(&row[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks,
+				unsafe.Pointer(f32Tables[s.t.Format.Element]))
 		}
 		for c := range chunks {
 			chunk, positions := s.part(dst, c, kc)

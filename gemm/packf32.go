@@ -73,7 +73,8 @@ func packF32(bits int, decode f32Decoder) packFunc {
 					scales[i] = rowScales[i*blocks+(k0+k)/extent-k0/extent]
 				}
 				m := min(kc-k, extent-(k0+k)%extent)
-				if !decode(e, unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k*bits/8]), stride, unsafe.Pointer(&scales[0]), step, m*bits/8/group) {
+				if !decode(e, unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k*bits/8]), stride, unsafe.Pointer(&scales[0]),
+					step, m*bits/8/group) {
 					return false
 				}
 				k += m

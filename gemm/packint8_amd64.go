@@ -40,7 +40,8 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		pack = packMX
 	}
 	s.packTiles(dst, kc, w, func(panel []byte, k, n int) {
-		pack(unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[k/2]), stride, unsafe.Pointer(&scales[k/block*packLanes]), n/packBlock, unsafe.Pointer(table), 0)
+		pack(unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[k/2]), stride, unsafe.Pointer(&scales[k/block*packLanes]), n/packBlock,
+			unsafe.Pointer(table), 0)
 	})
 	return true
 }
@@ -63,7 +64,8 @@ func packInterleavedFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	rows, size := w.codes[:interleavedRows*rowBytes], s.panelBytes(block)
 	for k := 0; k < kc; k += positions {
 		transposeDwords16(unsafe.Pointer(&rows[0]), unsafe.Pointer(&codes[k/2*interleavedRows]), rowBytes, rowBytes/(4*interleavedBytes))
-		pack(unsafe.Pointer(&dst[k/block*size]), unsafe.Pointer(&rows[0]), rowBytes, unsafe.Pointer(&scales[k/block*interleavedRows]), positions/packBlock,
+		pack(unsafe.Pointer(&dst[k/block*size]), unsafe.Pointer(&rows[0]), rowBytes, unsafe.Pointer(&scales[k/block*interleavedRows]),
+			positions/packBlock,
 			unsafe.Pointer(&fp4Unsigned), 0)
 	}
 	return true
@@ -81,7 +83,8 @@ func packSixes(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 
 // packBytes packs elements, expanded to bytes by split, as int8 elements.
 func (s *side) packBytes(dst []byte, l0, k0, kc int, w *scratch, split func(codes, src []byte, e *format.Scalar),
-	pack func(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, add uint32), table *[64]byte) bool {
+	pack func(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, add uint32),
+	table *[64]byte) bool {
 	if kc%packBlock != 0 {
 		return false
 	}
@@ -94,7 +97,8 @@ func (s *side) packBytes(dst []byte, l0, k0, kc int, w *scratch, split func(code
 		add = 0
 	}
 	s.packTiles(dst, kc, w, func(panel []byte, k, n int) {
-		pack(unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[k]), stride, unsafe.Pointer(&scales[k/packBlock*packLanes]), n/packBlock, unsafe.Pointer(table), add)
+		pack(unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[k]), stride, unsafe.Pointer(&scales[k/packBlock*packLanes]), n/packBlock,
+			unsafe.Pointer(table), add)
 	})
 	return true
 }
@@ -119,7 +123,8 @@ func (s *side) packTiles(dst []byte, kc int, w *scratch, pack func(panel []byte,
 		size := n / block * (steps + 1) * packLanes * dword
 		grow(&w.panel, size)
 		pack(w.panel[:size], k, n)
-		splitTiles(unsafe.Pointer(&dst[k/block*(steps+2)*mr*dword]), unsafe.Pointer(&w.panel[0]), len(dst)*mr/packLanes, steps, n/block, uint32(s.other), exponents)
+		splitTiles(unsafe.Pointer(&dst[k/block*(steps+2)*mr*dword]), unsafe.Pointer(&w.panel[0]), len(dst)*mr/packLanes, steps, n/block,
+			uint32(s.other), exponents)
 	}
 }
 

@@ -189,7 +189,8 @@ func (k *kernel) plan(a, b *quant.Tensor, stored form, o Options) (p plan, why s
 	case k.panel == panelF32: // the panels hold the values of Dequantize, global scales included
 		p.alpha = float32(alpha)
 	case k.panel == panelBF16:
-		if p.chunk = min(k.KC, commonChunk(a.Format), commonChunk(b.Format)); !fitsChunk(a.Format, p.chunk) || !fitsChunk(b.Format, p.chunk) || k.KC%p.chunk != 0 || p.chunk%k.positions() != 0 {
+		if p.chunk = min(k.KC, commonChunk(a.Format), commonChunk(b.Format)); !fitsChunk(a.Format, p.chunk) || !fitsChunk(b.Format, p.chunk) ||
+			k.KC%p.chunk != 0 || p.chunk%k.positions() != 0 {
 			return p, "the blocks of their FP32 scales differ"
 		}
 	case k.panel == panelInt8:

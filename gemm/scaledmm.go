@@ -118,7 +118,8 @@ func scaledOperands(a, b Scaled) (x, y *quant.Tensor, err error) {
 	as, okA := a.scaling()
 	bs, okB := b.scaling()
 	if !okA || !okB {
-		return nil, nil, fmt.Errorf("gemm: blocks: a has %d×%d, b has %d×%d: want shapes with a scaling (see Scaled)", a.Block.Rows, a.Block.Cols, b.Block.Rows, b.Block.Cols)
+		return nil, nil, fmt.Errorf("gemm: blocks: a has %d×%d, b has %d×%d: want shapes with a scaling (see Scaled)", a.Block.Rows, a.Block.Cols,
+			b.Block.Rows, b.Block.Cols)
 	}
 	if min(a.Rows, a.K, b.Rows, b.K) < 0 {
 		return nil, nil, fmt.Errorf("gemm: shape: got a %d×%d and b %d×%d, want no negative dimension", a.Rows, a.K, b.Rows, b.K)
@@ -128,7 +129,8 @@ func scaledOperands(a, b Scaled) (x, y *quant.Tensor, err error) {
 	}
 	const divisor = 16
 	if a.K%divisor != 0 || b.Rows%divisor != 0 {
-		return nil, nil, fmt.Errorf("gemm: shape: got a %d×%d and b %d×%d, want multiples of %d for K and the rows of b", a.Rows, a.K, b.Rows, b.K, divisor)
+		return nil, nil, fmt.Errorf("gemm: shape: got a %d×%d and b %d×%d, want multiples of %d for K and the rows of b", a.Rows, a.K, b.Rows,
+			b.K, divisor)
 	}
 	i := slices.IndexFunc(scaledPairs, func(p struct {
 		a, b     scaling
@@ -183,7 +185,8 @@ func (s Scaled) tensor(name string, with scaling) (*quant.Tensor, error) {
 	rowBytes, ok := s.Element.StoredBytes(s.K)
 	fits := s.Rows == 0 || s.K <= 2*len(s.Codes) // a code has at least half a byte; a larger K would overflow
 	if beyond, n := bits.Mul(uint(s.Rows), uint(rowBytes)); !ok || !fits || beyond != 0 || n != uint(len(s.Codes)) {
-		return nil, fmt.Errorf("gemm: %s (%s %d×%d %s): codes: got %d bytes, want %d per row", name, with, s.Rows, s.K, s.Element, len(s.Codes), rowBytes)
+		return nil, fmt.Errorf("gemm: %s (%s %d×%d %s): codes: got %d bytes, want %d per row", name, with, s.Rows, s.K, s.Element, len(s.Codes),
+			rowBytes)
 	}
 	t := &quant.Tensor{Format: f, Shape: []int{s.Rows, s.K}, Codes: s.Codes, Scales: s.Scales, Scales32: s.Scales32, Global: 1}
 	if s.Global != nil {
@@ -217,7 +220,8 @@ func (s Scaled) setScales(t *quant.Tensor, name string, with scaling) error {
 		has, others = others, has
 	}
 	if has != size || others > 0 {
-		return fmt.Errorf("gemm: %s (%s %d×%d): scales: got %d of 8 bits and %d of FP32, want %d of %s", name, with, s.Rows, s.K, len(s.Scales), len(s.Scales32), size, t.Format.Scale)
+		return fmt.Errorf("gemm: %s (%s %d×%d): scales: got %d of 8 bits and %d of FP32, want %d of %s", name, with, s.Rows, s.K, len(s.Scales),
+			len(s.Scales32), size, t.Format.Scale)
 	}
 	switch {
 	case size == 0: // with any number of rows

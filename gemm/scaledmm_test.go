@@ -15,7 +15,8 @@ import (
 
 // scaled returns a tensor as an operand of ScaledMM.
 func scaled(t *quant.Tensor, s scaling, swizzled bool) Scaled {
-	x := Scaled{Rows: t.StoredRows(), K: t.StoredCols(), Element: t.Format.Element, Codes: t.Codes, Block: scalings[s].like.Block, Scales: t.Scales, Scales32: t.Scales32, Swizzled: swizzled}
+	x := Scaled{Rows: t.StoredRows(), K: t.StoredCols(), Element: t.Format.Element, Codes: t.Codes, Block: scalings[s].like.Block,
+		Scales: t.Scales, Scales32: t.Scales32, Swizzled: swizzled}
 	if n, _ := x.Element.StoredBytes(x.K); n != t.RowBytes() {
 		x.Codes = nil
 		for l := range x.Rows {
@@ -124,12 +125,16 @@ func TestScaledMMErrors(t *testing.T) {
 		{"pair", mx(16, 64), row, "scaling: got BlockWise1x32·RowWise"},
 		{"elements", change(mx(16, 64), func(s *Scaled) { s.Element = format.E5M2 }), mx(16, 64), "elements: got e5m2, want one of [e4m3 e2m1]"},
 		{"no element", change(row, func(s *Scaled) { s.Element = nil }), row, "elements: got"},
-		{"two e5m2", change(row, func(s *Scaled) { s.Element = format.E5M2 }), change(row, func(s *Scaled) { s.Element = format.E5M2 }), "want e4m3 for at least one operand"},
+		{"two e5m2", change(row, func(s *Scaled) { s.Element = format.E5M2 }), change(row, func(s *Scaled) { s.Element = format.E5M2 }),
+			"want e4m3 for at least one operand"},
 		{"one global", nv, change(nv, func(s *Scaled) { s.Global = nil }), "want both or neither"},
-		{"global", change(row, func(s *Scaled) { s.Global = nv.Global }), change(row, func(s *Scaled) { s.Global = nv.Global }), "does not support a global scale"},
-		{"few scales", change(mx(16, 64), func(s *Scaled) { s.Scales = s.Scales[1:] }), mx(16, 64), "got 31 of 8 bits and 0 of FP32, want 32 of e8m0"},
+		{"global", change(row, func(s *Scaled) { s.Global = nv.Global }), change(row, func(s *Scaled) { s.Global = nv.Global }),
+			"does not support a global scale"},
+		{"few scales", change(mx(16, 64), func(s *Scaled) { s.Scales = s.Scales[1:] }), mx(16, 64),
+			"got 31 of 8 bits and 0 of FP32, want 32 of e8m0"},
 		{"missing scales", change(row, func(s *Scaled) { s.Scales32 = nil }), row, "got 0 of 8 bits and 0 of FP32, want 16 of f32"},
-		{"kind of scales", change(row, func(s *Scaled) { s.Scales, s.Scales32 = slices.Repeat([]byte{1}, 16), nil }), row, "got 16 of 8 bits and 0 of FP32"},
+		{"kind of scales", change(row, func(s *Scaled) { s.Scales, s.Scales32 = slices.Repeat([]byte{1}, 16), nil }), row,
+			"got 16 of 8 bits and 0 of FP32"},
 		{"swizzle", change(row, func(s *Scaled) { s.Swizzled = true }), row, "does not support swizzled scales"},
 		{"swizzled size", change(mx(16, 64), func(s *Scaled) { s.Swizzled = true }), mx(16, 64), "want 512 of e8m0"},
 		{"codes", change(mx(16, 64), func(s *Scaled) { s.Codes = s.Codes[1:] }), mx(16, 64), "got 1023 bytes"},

@@ -92,10 +92,11 @@ var tunings = []tuning{
 		"int8-mx-reference":   {mc: 128, nc: 2064},
 		"int8-nv-reference":   {mc: 128, nc: 2064},
 	}},
-	{machine: "AMD EPYC 7003 (Zen 3): faster than packing for float32 tiles with 1, 16 and 256 rows; more were not measured", rows: map[string]rows{
-		"vector-int8-mxfp4-interleaved-avx2": {most: 1024},
-		"vector-int8-nvfp4-interleaved-avx2": {most: 1024},
-	}},
+	{machine: "AMD EPYC 7003 (Zen 3): faster than packing for float32 tiles with 1, 16 and 256 rows; more were not measured",
+		rows: map[string]rows{
+			"vector-int8-mxfp4-interleaved-avx2": {most: 1024},
+			"vector-int8-nvfp4-interleaved-avx2": {most: 1024},
+		}},
 	{machine: "Intel Xeon with AMX (Sapphire Rapids), weights in DRAM", tiles: true, rows: map[string]rows{
 		"vector-int8-mxfp4-interleaved-avx512": {most: 16},
 		"vector-int8-nvfp4-interleaved-avx512": {most: 16},

@@ -76,7 +76,8 @@ func promotion(u *mma.Unit, promote int, x, y quant.Format) (interval int, err e
 				return 0, fmt.Errorf("got blocks of %d elements, want a multiple of %d, the block of the unit's scales", block, u.Block)
 			}
 		case block%u.K != 0:
-			return 0, fmt.Errorf("the unit does not apply the scales: got blocks of %d elements, want a multiple of %d, the K of the instruction", block, u.K)
+			return 0, fmt.Errorf("the unit does not apply the scales: got blocks of %d elements, want a multiple of %d, the K of the instruction",
+				block, u.K)
 		case interval == 0 || block%interval != 0 && interval%block == 0:
 			interval = block
 		case block%interval != 0:

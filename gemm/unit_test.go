@@ -239,12 +239,14 @@ func TestAccumulatorErrors(t *testing.T) {
 		kernel      string
 		want        string
 	}{
-		{"hopper-wgmma", quant.NVFP4, quant.NVFP4, "", "accumulate with hopper-wgmma: nvfp4 × nvfp4: hopper-wgmma: unsupported operands e2m1×e2m1: use f16×f16"},
+		{"hopper-wgmma", quant.NVFP4, quant.NVFP4, "", "accumulate with hopper-wgmma: nvfp4 × nvfp4: hopper-wgmma: unsupported operands " +
+			"e2m1×e2m1: use f16×f16"},
 		{"hopper-wgmma", quant.BF16, quant.MXFP8, "", "unsupported operands bf16×e4m3"},
 		{"hopper-wgmma", quant.MXINT8, quant.MXINT8, "", "int8"},
 		{"hopper-wgmma:100", quant.FP8Tensor, quant.FP8Tensor, "", "got a promotion interval of 100 elements, want a multiple of 32"},
 		{"hopper-wgmma:96", quant.FP8Vec128, quant.FP8Vec128, "", "got blocks of 128 elements and a promotion interval of 96"},
-		{"blackwell-f8f6f4", quant.NVFP4, quant.NVFP4, "", "the unit does not apply the scales: got blocks of 16 elements, want a multiple of 32"},
+		{"blackwell-f8f6f4", quant.NVFP4, quant.NVFP4, "", "the unit does not apply the scales: got blocks of 16 elements, want a " +
+			"multiple of 32"},
 		{"blackwell-mxf8f6f4", half, half, "", "got blocks of 16 elements, want a multiple of 32, the block of the unit's scales"},
 		{"hopper-wgmma", quant.FP8Tensor, quant.FP8Tensor, "avx2-f32", "gemm: kernel avx2-f32: accumulates in FP32: omit the kernel"},
 	} {

@@ -24,13 +24,16 @@ import (
 // reads the next, so that it is in a cache for all but the first.
 type vectorKernel struct {
 	block, bits int
-	step        int                                   // positions that it decodes together
-	scale       *format.Scalar                        // scale format of the blocks; E8M0 kernels also support rows with one FP32 scale; nil: unscaled
-	lanes       int                                   // lanes of its vectors, of float32 kernels
-	tables      func(e *format.Scalar) unsafe.Pointer // constants for an element format; nil for unsupported ones
+	step        int // positions that it decodes together
+	// scale format of the blocks; E8M0 kernels also support rows with one FP32 scale; nil: unscaled
+	scale  *format.Scalar
+	lanes  int                                   // lanes of its vectors, of float32 kernels
+	tables func(e *format.Scalar) unsafe.Pointer // constants for an element format; nil for unsupported ones
 
-	single, pairs vectorFunc // for single rows of B, and for pairs of rows of B if a pass has several rows of A; nil: single supports all passes. No single: portable Go
-	most          int        // maximum rows of A in a pass; 0: 4
+	// for single rows of B, and for pairs of rows of B if a pass has several rows of A; nil: single supports all passes. No single: portable
+	// Go
+	single, pairs vectorFunc
+	most          int // maximum rows of A in a pass; 0: 4
 
 	interleaved interleavedFunc // instead of single and pairs, for operands B of this form
 	integers    bool            // of interleaved kernels: panel is panelInt8
@@ -41,13 +44,15 @@ type vectorKernel struct {
 // and their scales sStride; wNext and sNext lead from the end of the steps and of the groups of a row
 // (or pair) to the next. Codes are prefetched ahead bytes before they are read. Products with rows of A are
 // yStride bytes apart. sums is scratch memory. It reports codes or scales that it does not support.
-type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride,
+	batch int, sums, tables unsafe.Pointer) (found uint64)
 
 const (
-	vectorRows     = 64      // maximum rows of B in a task
-	vectorBlocks   = 16      // maximum blocks in a group
-	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
-	vectorFloats   = 1 << 12 // positions per call if x is float32, and minimum: shorter runs break the sequential reads of rows of common length
+	vectorRows   = 64      // maximum rows of B in a task
+	vectorBlocks = 16      // maximum blocks in a group
+	vectorBytes  = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
+	// positions per call if x is float32, and minimum: shorter runs break the sequential reads of rows of common length
+	vectorFloats   = 1 << 12
 	vectorLine     = 64      // bytes of a cache line
 	vectorAhead    = 1 << 13 // minimum distance in bytes of prefetching: the hardware prefetches too little. A greater one evicts x
 	vectorLanes    = 16      // maximum lanes of a vector
@@ -253,7 +258,8 @@ func (w *worker) vectorInterleaved(l0, l1 int) {
 	_, blocks := t.ScaleShape()
 	codes, scales := t.Codes[l0*t.RowBytes():], t.Scales[l0*blocks:]
 	for _, pass := range j.vector.passes {
-		v.interleaved(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&j.vector.x[pass.first*j.vector.xStride]), blocks, (l1-l0)/interleavedRows,
+		v.interleaved(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&j.vector.x[pass.first*j.vector.xStride]), blocks,
+			(l1-l0)/interleavedRows,
 			unsafe.Pointer(&w.edge[pass.first*vectorRows]), word*j.vector.xStride, word*vectorRows, pass.batch, v.tables(t.Format.Element))
 	}
 }
@@ -377,7 +383,8 @@ func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m
 					if together > 1 && next >= vectorLine { // not the bytes after this part
 						ahead = max(ahead, 4/rows*stride)
 					}
-					found = w.vectorPass(dot, pass, part, s, first+c, k, last/rows, ahead, stride, scaleStride, next, rows*scaleStride-scaleBytes, at+l) || found
+					found = w.vectorPass(dot, pass, part, s, first+c, k, last/rows, ahead, stride, scaleStride, next, rows*scaleStride-scaleBytes, at+l) ||
+						found
 				}
 				if last < together { // one row of a pair: pass it twice, with stride 0
 					found = w.vectorPass(dot, pass, part[last*stride:], s[last*scaleStride:], first+c, k, 1, vectorAhead, 0, 0, 0, 0, at+l+last) || found
@@ -389,12 +396,15 @@ func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m
 }
 
 // vectorPass calls dot.
-func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, first, steps, rows, ahead, wStride, sStride, wNext, sNext, at int) (found bool) {
+func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, first, steps, rows, ahead, wStride, sStride, wNext,
+	sNext, at int) (found bool) {
 	const word = 4
 	j, v := w.job, w.job.plan.kernel.vector
 	x, y := j.vector.x[pass.first*j.vector.xStride+v.words(first*v.step):], w.edge[pass.first*vectorRows+at:]
-	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), steps, rows, ahead, wStride, sStride, wNext, sNext,
-		unsafe.Pointer(&y[0]), word*j.vector.xStride, word*vectorRows, pass.batch, unsafe.Pointer(&w.sums[0]), v.tables(j.plan.b.t.Format.Element)) != 0
+	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), steps, rows, ahead, wStride, sStride, wNext,
+		sNext,
+		unsafe.Pointer(&y[0]), word*j.vector.xStride, word*vectorRows, pass.batch, unsafe.Pointer(&w.sums[0]),
+		v.tables(j.plan.b.t.Format.Element)) != 0
 }
 
 // vectorTakes reports whether the kernel computes the product with row l. If not, vectorReference

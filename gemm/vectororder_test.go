@@ -47,7 +47,8 @@ func TestVectorOrder(t *testing.T) {
 				for row := range m {
 					for l := range n {
 						if got, want := c.At(row, l), vectorInOrder(v, k.needs, a, b, row, l); math.Float32bits(got) != math.Float32bits(want) {
-							t.Fatalf("kernel=%s format=%s m=%d at (%d,%d): got %g (%x), want %g (%x)", k.Name, f, m, row, l, got, math.Float32bits(got), want, math.Float32bits(want))
+							t.Fatalf("kernel=%s format=%s m=%d at (%d,%d): got %g (%x), want %g (%x)", k.Name, f, m, row, l, got, math.Float32bits(got), want,
+								math.Float32bits(want))
 						}
 					}
 				}

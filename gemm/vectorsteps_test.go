@@ -104,7 +104,8 @@ func TestVectorBlocks(t *testing.T) {
 // TestTaskRows checks that every thread has several tasks of a small matrix, and tasks of a large one
 // are large.
 func TestTaskRows(t *testing.T) {
-	for _, x := range []struct{ rows, threads, want int }{{576, 1, 64}, {200, 1, 64}, {576, 2, 32}, {1536, 2, 64}, {200, 2, 16}, {9, 4, 16}, {1536, 8, 16}, {49152, 8, 64}} {
+	for _, x := range []struct{ rows, threads, want int }{{576, 1, 64}, {200, 1, 64}, {576, 2, 32}, {1536, 2, 64}, {200, 2, 16}, {9, 4, 16},
+		{1536, 8, 16}, {49152, 8, 64}} {
 		j := job{cols: extent{0, x.rows}, threads: x.threads}
 		if got := j.taskRows(); got != x.want {
 			t.Errorf("%d rows, %d threads: got %d rows in a task, want %d", x.rows, x.threads, got, x.want)

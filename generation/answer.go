@@ -111,7 +111,8 @@ func (m *Model) Begin(c *Context, r Request) (*Answer, error) {
 type PromptTooLong struct{ Tokens, Positions int }
 
 func (e *PromptTooLong) Error() string {
-	return fmt.Sprintf("the prompt has %d tokens, but the context has %d positions: shorten the prompt or use a larger context", e.Tokens, e.Positions)
+	return fmt.Sprintf("the prompt has %d tokens, but the context has %d positions: shorten the prompt or use a larger context", e.Tokens,
+		e.Positions)
 }
 
 // NoSuchToken is the error of a prompt with a token that the model does not have, such as a special token that only

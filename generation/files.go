@@ -54,7 +54,8 @@ func (t *Text) readGGUF(path string) error {
 		t.addStops(int32(id))
 	}
 	if len(special.Retyped) > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("The file types %s as text. As in llama.cpp, it ends answers.", strings.Join(special.Retyped, ", ")))
+		t.Notes = append(t.Notes, fmt.Sprintf("The file types %s as text. As in llama.cpp, it ends answers.",
+			strings.Join(special.Retyped, ", ")))
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 
 const smallTokenizer = `{"model": {"type": "BPE", "vocab": {"H": 0, "i": 1}, "merges": []}, "decoder": {"type": "ByteLevel"},
 	"pre_tokenizer": {"type": "ByteLevel"},
-	"added_tokens": [{"id": 2, "content": "<s>", "special": true}, {"id": 3, "content": "</s>", "special": true}, {"id": 4, "content": "<|im_end|>", "special": true}]}`
+	"added_tokens": [{"id": 2, "content": "<s>", "special": true}, {"id": 3, "content": "</s>", "special": true}, {"id": 4,
+	"content": "<|im_end|>", "special": true}]}`
 
 // TestReadText reads what Hugging Face directories say in the forms that they have.
 func TestReadText(t *testing.T) {
@@ -29,7 +30,8 @@ func TestReadText(t *testing.T) {
 			"config.json":           `{"eos_token_id": 1, "rope": Infinity}`,
 		}, Text{Template: "T", BOS: "<s>", EOS: "</s>", Stop: []int32{1, 3}}},
 		"objects": {map[string]string{
-			"tokenizer_config.json":  `{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}], "bos_token": {"content": "<s>"}, "eos_token": null}`,
+			"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}], ` +
+				`"bos_token": {"content": "<s>"}, "eos_token": null}`,
 			"config.json":            `{"eos_token_id": null}`,
 			"generation_config.json": `{"eos_token_id": [0, 3]}`,
 		}, Text{Template: "D", BOS: "<s>", Stop: []int32{0, 3}}},
@@ -42,7 +44,8 @@ func TestReadText(t *testing.T) {
 		writeFiles(t, dir, map[string]string{"tokenizer.json": smallTokenizer})
 		writeFiles(t, dir, c.files)
 		got, err := read(t, dir, false)
-		if err != nil || got.Template != c.want.Template || got.BOS != c.want.BOS || got.EOS != c.want.EOS || !slices.Equal(got.Stop, c.want.Stop) {
+		if err != nil || got.Template != c.want.Template || got.BOS != c.want.BOS || got.EOS != c.want.EOS || !slices.Equal(got.Stop,
+			c.want.Stop) {
 			t.Errorf("%s: got %+v (%v), want %+v", name, got, err, c.want)
 		}
 	}
@@ -72,8 +75,10 @@ func readNotes(t *testing.T, files map[string]string) string {
 
 // TestChannels checks that the end of a channel of gpt-oss ends no answer, neither if the ends are declared nor if they are guessed.
 func TestChannels(t *testing.T) {
-	const channels = `{"model": {"type": "BPE", "vocab": {"H": 0, "i": 1}, "merges": []}, "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "ByteLevel"},
-		"added_tokens": [{"id": 2, "content": "<|end|>", "special": true}, {"id": 3, "content": "<|return|>", "special": true}, {"id": 4, "content": "<|call|>", "special": true}]}`
+	const channels = `{"model": {"type": "BPE", "vocab": {"H": 0, "i": 1}, "merges": []}, "decoder": {"type": "ByteLevel"},
+		"pre_tokenizer": {"type": "ByteLevel"},
+		"added_tokens": [{"id": 2, "content": "<|end|>", "special": true}, {"id": 3, "content": "<|return|>", "special": true}, {"id": 4,
+		"content": "<|call|>", "special": true}]}`
 	for config, want := range map[string][]int32{`{}`: {3, 4}, `{"eos_token_id": 3}`: {3}, `{"eos_token_id": 2}`: {2}} {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"tokenizer.json": channels, "config.json": config})
@@ -88,7 +93,8 @@ func TestSpecial(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
 		"tokenizer.json": smallTokenizer, "special_tokens_map.json": `{"pad_token": "<s>", "unk_token": "old"}`,
-		"tokenizer_config.json": `{"unk_token": {"content": "<unk>"}, "sep_token": "|", "mask_token": null, "extra_special_tokens": {"image_token": "<image>"},
+		"tokenizer_config.json": `{"unk_token": {"content": "<unk>"}, "sep_token": "|", "mask_token": null,
+			"extra_special_tokens": {"image_token": "<image>"},
 			"additional_special_tokens": ["x"]}`,
 		"generation_config.json": `{"do_sample": true, "temperature": 0.6, "top_k": 20, "repetition_penalty": 1.1}`,
 	})
@@ -108,12 +114,15 @@ func TestSpecial(t *testing.T) {
 // TestReadGGUF reads the text of a GGUF file: named tokens, ends of answers, and a note about one that is typed as text.
 func TestReadGGUF(t *testing.T) {
 	for template, want := range map[string]Text{
-		"{{ m }}":           {BOS: "<s>", EOS: "</s>", Special: map[string]string{"unk_token": "<unk>", "pad_token": "<pad>"}, Stop: []int32{2}},
-		"{{ m }}<|im_end|>": {BOS: "<s>", EOS: "</s>", Special: map[string]string{"unk_token": "<unk>", "pad_token": "<pad>"}, Stop: []int32{2, 4}, Notes: []string{"The file types <|im_end|> as text. As in llama.cpp, it ends answers."}},
+		"{{ m }}": {BOS: "<s>", EOS: "</s>", Special: map[string]string{"unk_token": "<unk>", "pad_token": "<pad>"}, Stop: []int32{2}},
+		"{{ m }}<|im_end|>": {BOS: "<s>", EOS: "</s>", Special: map[string]string{"unk_token": "<unk>", "pad_token": "<pad>"},
+			Stop: []int32{2, 4}, Notes: []string{"The file types <|im_end|> as text. As in llama.cpp, it ends answers."}},
 	} {
 		l, err := gguf.NewLayout(nil, []gguf.Pair{
-			{Key: "tokenizer.ggml.model", Value: "llama"}, {Key: "tokenizer.ggml.tokens", Value: []string{"<unk>", "<s>", "</s>", "<pad>", "<|im_end|>", "a"}},
-			{Key: "tokenizer.ggml.token_type", Value: []int32{2, 3, 3, 3, 1, 1}}, {Key: "tokenizer.ggml.padding_token_id", Value: uint32(3)}, {Key: "tokenizer.chat_template", Value: template},
+			{Key: "tokenizer.ggml.model", Value: "llama"}, {Key: "tokenizer.ggml.tokens", Value: []string{"<unk>", "<s>", "</s>", "<pad>",
+				"<|im_end|>", "a"}},
+			{Key: "tokenizer.ggml.token_type", Value: []int32{2, 3, 3, 3, 1, 1}}, {Key: "tokenizer.ggml.padding_token_id", Value: uint32(3)},
+			{Key: "tokenizer.chat_template", Value: template},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +135,8 @@ func TestReadGGUF(t *testing.T) {
 		if err := got.readGGUF(path); err != nil {
 			t.Fatal(err)
 		}
-		if got.Template != template || got.BOS != want.BOS || got.EOS != want.EOS || !maps.Equal(got.Special, want.Special) || !slices.Equal(got.Stop, want.Stop) || !slices.Equal(got.Notes, want.Notes) {
+		if got.Template != template || got.BOS != want.BOS || got.EOS != want.EOS || !maps.Equal(got.Special, want.Special) ||
+			!slices.Equal(got.Stop, want.Stop) || !slices.Equal(got.Notes, want.Notes) {
 			t.Errorf("%s: got %+v, want %+v", template, got, want)
 		}
 	}

@@ -27,7 +27,8 @@ func newModel(t *testing.T) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := New("random", d, Text{Tokenizer: tokenizer.Bytes(), Template: "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}\n{% endfor %}a:"})
+	m, err := New("random", d, Text{Tokenizer: tokenizer.Bytes(), Template: "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}\n{% " +
+		"endfor %}a:"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func TestNoSuchToken(t *testing.T) {
 		prompt := make([]int32, decoder.PromptChunk+1)
 		prompt[decoder.PromptChunk] = id
 		_, err := m.Begin(c, Request{Prompt: prompt, ScorePrompt: true, PromptOnly: true})
-		if want := (*NoSuchToken)(nil); !errors.As(err, &want) || !strings.Contains(err.Error(), fmt.Sprintf("token 512 of the prompt is %d, but the model has tokens 0 to 255: ", id)) {
+		if want := (*NoSuchToken)(nil); !errors.As(err, &want) || !strings.Contains(err.Error(),
+			fmt.Sprintf("token 512 of the prompt is %d, but the model has tokens 0 to 255: ", id)) {
 			t.Errorf("%d: got %v", id, err)
 		}
 	}
@@ -120,7 +122,8 @@ func TestAnswer(t *testing.T) {
 	if _, a = write(t, m, newContext(t, m, 1100), r); a.Finish != Length || !a.Full || a.Tokens != 1100-len(prompt)+1 {
 		t.Errorf("full context: %s after %d tokens", a.Finish, a.Tokens)
 	}
-	if read, written := a.Rates(); read.Tokens != len(prompt) || written.Tokens != a.Tokens-1 || !(read.PerSecond() > 0 && written.PerSecond() > 0) {
+	if read, written := a.Rates(); read.Tokens != len(prompt) || written.Tokens != a.Tokens-1 ||
+		!(read.PerSecond() > 0 && written.PerSecond() > 0) {
 		t.Errorf("rates %v and %v", read, written)
 	}
 }
@@ -260,7 +263,8 @@ func newText(t *testing.T, special string) Text {
 	tok, err := tokenizer.Parse([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<s>": 2, "<|im_end|>": 3}, "merges": []},
 		"pre_tokenizer": {"type": "ByteLevel", "use_regex": false}, "decoder": {"type": "ByteLevel"},
 		"added_tokens": [{"id": 2, "content": "<s>", "special": true}, {"id": 3, "content": "<|im_end|>", "special": ` + special + `}],
-		"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {}}], "special_tokens": {"<s>": {"ids": [2]}}}}`))
+		"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {}}],
+		"special_tokens": {"<s>": {"ids": [2]}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +314,8 @@ func TestRecommended(t *testing.T) {
 		{Sampling{DoSample: &no, Temperature: &cold}, "", with(func(o *sampling.Options) { o.Temperature = 0 })},
 		{Sampling{DoSample: &no}, "temperature", flags},
 		{Sampling{DoSample: &yes}, "", with(func(o *sampling.Options) { o.Temperature = 1 })},
-		{Sampling{DoSample: &yes, Temperature: &cold, TopK: &few, TopP: &cold, RepeatPenalty: &cold}, "", sampling.Options{Temperature: 0.6, TopK: 20, TopP: 0.6, MinP: 0.05, RepeatPenalty: 0.6, Seed: 7}},
+		{Sampling{DoSample: &yes, Temperature: &cold, TopK: &few, TopP: &cold, RepeatPenalty: &cold}, "",
+			sampling.Options{Temperature: 0.6, TopK: 20, TopP: 0.6, MinP: 0.05, RepeatPenalty: 0.6, Seed: 7}},
 		{Sampling{Temperature: &cold, TopK: &all, MinP: &cold}, "min-p", with(func(o *sampling.Options) { o.Temperature, o.TopK = 0.6, 0 })},
 	} {
 		m := Model{Text: Text{Sampling: c.file, Notes: []string{"N."}}}

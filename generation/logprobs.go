@@ -69,7 +69,8 @@ func (a *Answer) score(ctx context.Context, tokens []int32) (last []float32, err
 	err = a.context.session.AppendAll(ctx, tokens, len(a.request.Prompt), func(first int, logits tensor.Dense) error {
 		for i := range logits.Rows {
 			if next := at + first + i + 1; next < len(a.request.Prompt) {
-				a.PromptLogprobs = append(a.PromptLogprobs, logprob(logits.Row(i), a.model.Text.Tokenizer.Size(), a.request.Prompt[next], a.request.Logprobs))
+				a.PromptLogprobs = append(a.PromptLogprobs, logprob(logits.Row(i), a.model.Text.Tokenizer.Size(), a.request.Prompt[next],
+					a.request.Logprobs))
 			}
 		}
 		last = logits.Row(logits.Rows - 1)

@@ -81,7 +81,8 @@ func (m *Model) NewContext(positions, contexts int) (*Context, error) {
 	}
 	need := float64(m.decoder.CacheBytes(positions)) * float64(contexts)
 	if has := float64(memory.Available()); need > has {
-		return nil, fmt.Errorf("the KV cache of %d contexts of %d tokens needs %s of memory, but %s are available: use a smaller context", contexts, positions, memory.Text(need), memory.Text(has))
+		return nil, fmt.Errorf("the KV cache of %d contexts of %d tokens needs %s of memory, but %s are available: use a smaller context",
+			contexts, positions, memory.Text(need), memory.Text(has))
 	}
 	return &Context{session: s}, nil
 }

@@ -56,7 +56,8 @@ func (r *publishedRow) files(t *testing.T, declared bool) map[string]string {
 	for slices.Contains(slices.Collect(maps.Values(r.Tokens)), id) {
 		id++
 	}
-	files := map[string]string{"tokenizer.json": fmt.Sprintf(`{"model": {"type": "BPE", "vocab": {"H": %d}, "merges": []}, "decoder": {"type": "ByteLevel"},
+	files := map[string]string{
+		"tokenizer.json": fmt.Sprintf(`{"model": {"type": "BPE", "vocab": {"H": %d}, "merges": []}, "decoder": {"type": "ByteLevel"},
 		"pre_tokenizer": {"type": "ByteLevel"}, "added_tokens": [%s]}`, id, strings.Join(added, ", "))}
 	if declared {
 		config, err := json.Marshal(map[string]any{"bos_token": r.BOS, "eos_token": r.EOS})
@@ -83,8 +84,10 @@ func TestPublished(t *testing.T) {
 			t.Errorf("%s: %v", row.Model, err)
 			continue
 		}
-		if !slices.Equal(got.Stop, row.Stop) || got.BOS != row.BOS || got.EOS != row.EOS || got.Sampling.String() != row.Sampling || len(got.Notes) > 0 {
-			t.Errorf("%s: got stop %v, BOS %q, EOS %q, sampling %q, notes %q, want %+v", row.Model, got.Stop, got.BOS, got.EOS, got.Sampling, got.Notes, row)
+		if !slices.Equal(got.Stop, row.Stop) || got.BOS != row.BOS || got.EOS != row.EOS || got.Sampling.String() != row.Sampling ||
+			len(got.Notes) > 0 {
+			t.Errorf("%s: got stop %v, BOS %q, EOS %q, sampling %q, notes %q, want %+v", row.Model, got.Stop, got.BOS, got.EOS, got.Sampling,
+				got.Notes, row)
 		}
 		for _, id := range row.Stop {
 			if name, err := got.Tokenizer.Token(uint32(id)); err != nil || row.Tokens[name] != uint32(id) {
@@ -100,7 +103,8 @@ func TestPublished(t *testing.T) {
 		if got, err = read(t, dir, false); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(got.Stop, func(id int32) bool { return slices.Contains(row.Stop, id) }) || slices.Contains(got.Stop, int32(row.Tokens[row.BOS])) && row.BOS != row.EOS {
+		if !slices.ContainsFunc(got.Stop, func(id int32) bool { return slices.Contains(row.Stop, id) }) || slices.Contains(got.Stop,
+			int32(row.Tokens[row.BOS])) && row.BOS != row.EOS {
 			t.Errorf("%s: guessed %v, declared %v", row.Model, got.Stop, row.Stop)
 		}
 	}

@@ -20,7 +20,8 @@ func characters(t *testing.T, template string, special []string, normal []string
 		added = append(added, fmt.Sprintf(`{"id": %d, "content": %q, "special": true}`, i, token))
 	}
 	tok, err := tokenizer.Parse([]byte(fmt.Sprintf(`{"model": {"type": "BPE", "vocab": {%s}, "merges": []}, "decoder": {"type": "ByteLevel"},
-		"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "added_tokens": [%s]}`, strings.Join(vocabulary, ", "), strings.Join(added, ", "))))
+		"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "added_tokens": [%s]}`, strings.Join(vocabulary, ", "),
+		strings.Join(added, ", "))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +73,10 @@ func TestReasoning(t *testing.T) {
 		{"no tag", thinks, nil, nil, "hi", " hi <think>why</think>", `"" " hi <think>why</think>"`},
 		{"empty", thinks, nil, nil, "hi", "<think>\n\n</think>\n\nhi", `"" "hi"`},
 		{"not declared", plain, nil, nil, "hi", "<think>why</think>hi", `"" "<think>why</think>hi"`},
-		{"channels", plain, harmony, nil, "hi<|start|>assistant", "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>hi", `"why" "hi"`},
-		{"more channels", plain, harmony, nil, "hi", "<|channel|>analysis<|message|>why<|end|><|start|>assistant" + call + "<|start|>assistant<|channel|>final<|message|>hi", `"why\n\ncall" "hi"`},
+		{"channels", plain, harmony, nil, "hi<|start|>assistant",
+			"<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>hi", `"why" "hi"`},
+		{"more channels", plain, harmony, nil, "hi", "<|channel|>analysis<|message|>why<|end|><|start|>assistant" + call +
+			"<|start|>assistant<|channel|>final<|message|>hi", `"why\n\ncall" "hi"`},
 		{"no channel", plain, harmony, nil, "hi", "hi<|end|><|start|>assistant<|message|> there", `"" "hi there"`},
 		{"channel without message token", plain, harmony[:2], nil, "hi", "<|channel|>hi", `"" "hi"`},
 	} {
@@ -97,7 +100,8 @@ func TestReasoningStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got Part
-		if err := a.Write(t.Context(), func(p Part) error { got = Part{got.Reasoning + p.Reasoning, got.Text + p.Text}; return nil }); err != nil {
+		if err := a.Write(t.Context(),
+			func(p Part) error { got = Part{got.Reasoning + p.Reasoning, got.Text + p.Text}; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if got.Text != "" || a.Tokens != 40 || len(got.Reasoning) < 20 {
@@ -116,7 +120,8 @@ func TestReasoningStop(t *testing.T) {
 // and left out where it begins one.
 func TestContinue(t *testing.T) {
 	metadata := map[string]any{
-		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a"}, "tokenizer.ggml.token_type": []int32{2, 3, 3, 1, 1, 1},
+		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a"},
+		"tokenizer.ggml.token_type": []int32{2, 3, 3, 1, 1, 1},
 	}
 	p, err := tokenizer.FromGGUF(func(key string) any { return metadata[key] })
 	if err != nil {

@@ -74,7 +74,8 @@ func (m *Model) Recommended(o sampling.Options, given func(name string) bool) (s
 		return o, lines
 	}
 	o = m.Text.Sampling.Apply(o, given)
-	used := fmt.Sprintf("temperature %g, top-k %d, top-p %g, min-p %g, repeat-penalty %g", o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty)
+	used := fmt.Sprintf("temperature %g, top-k %d, top-p %g, min-p %g, repeat-penalty %g", o.Temperature, o.TopK, o.TopP, o.MinP,
+		o.RepeatPenalty)
 	if o.Temperature == 0 {
 		used = fmt.Sprintf("the most likely token, repeat-penalty %g", o.RepeatPenalty)
 	}

@@ -34,7 +34,8 @@ func (t *Text) LongestToken() (n int) {
 type TextTooLong struct{ Bytes, Max int }
 
 func (e *TextTooLong) Error() string {
-	return fmt.Sprintf("the prompt has %d bytes, but the tokens of a context have at most %d: shorten the prompt or use a larger context", e.Bytes, e.Max)
+	return fmt.Sprintf("the prompt has %d bytes, but the tokens of a context have at most %d: shorten the prompt or use a larger context",
+		e.Bytes, e.Max)
 }
 
 // CheckSize returns a TextTooLong error for a text of more than MaxBytes.
@@ -61,7 +62,8 @@ func (t *Text) guessStops() {
 		names = append(names, name)
 	}
 	if len(names) > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("The model declares no eos_token_id. Answers end at %s, a guess by name.", strings.Join(names, ", ")))
+		t.Notes = append(t.Notes, fmt.Sprintf("The model declares no eos_token_id. Answers end at %s, a guess by name.",
+			strings.Join(names, ", ")))
 	}
 }
 

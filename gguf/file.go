@@ -68,7 +68,8 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	f := &File{Version: h.Version, Metadata: h.Metadata, Tensors: h.Tensors, Alignment: h.Alignment, name: name, r: r, size: size, dataStart: dataStart, byName: make(map[string]int, len(h.Tensors))}
+	f := &File{Version: h.Version, Metadata: h.Metadata, Tensors: h.Tensors, Alignment: h.Alignment, name: name, r: r, size: size,
+		dataStart: dataStart, byName: make(map[string]int, len(h.Tensors))}
 	for i, t := range h.Tensors {
 		f.byName[t.Name] = i
 	}

@@ -143,7 +143,8 @@ func alignment(metadata []Pair) (a int64, problem string) {
 	}
 	value, ok := metadata[i].Value.(uint32)
 	if !ok || bits.OnesCount32(value) != 1 {
-		return defaultAlignment, fmt.Sprintf("the alignment is %v (%T), and must be a power of two of type uint32", metadata[i].Value, metadata[i].Value)
+		return defaultAlignment, fmt.Sprintf("the alignment is %v (%T), and must be a power of two of type uint32", metadata[i].Value,
+			metadata[i].Value)
 	}
 	return int64(value), ""
 }

@@ -62,7 +62,8 @@ func NewLayout(tensors []Spec, metadata []Pair) (*Layout, error) {
 		return nil, err
 	}
 	if start > maxHeaderSize || next > math.MaxInt64-start {
-		return nil, &safetensors.ContainerError{Offset: -1, Problem: "the header or the file would be too large", Fix: "write fewer tensors or less metadata"}
+		return nil, &safetensors.ContainerError{Offset: -1, Problem: "the header or the file would be too large",
+			Fix: "write fewer tensors or less metadata"}
 	}
 	l.prefix, l.size = append(b, make([]byte, int(start)-len(b))...), start+next
 	return l, nil

@@ -59,7 +59,8 @@ func (f *File) openParts() (result *File, err error) {
 		}
 	}()
 	if partPath(f.name, own, n) != f.name || !partName.MatchString(f.name) {
-		return fail(fmt.Sprintf("it is part %d of a model in %d files, and its name does not end in %s", own+1, n, partPath("-00000-of-00000.gguf", own, n)),
+		return fail(fmt.Sprintf("it is part %d of a model in %d files, and its name does not end in %s", own+1, n,
+			partPath("-00000-of-00000.gguf", own, n)),
 			"give the parts the names that llama.cpp writes, side by side")
 	}
 	for i := range n {
@@ -68,21 +69,24 @@ func (f *File) openParts() (result *File, err error) {
 			path := partPath(f.name, i, n)
 			switch p, err = openFile(path); {
 			case errors.Is(err, fs.ErrNotExist):
-				return nil, fmt.Errorf("%s: it is part %d of a model in %d files, and part %d is missing: fetch all parts: %w", f.name, own+1, n, i+1, err)
+				return nil, fmt.Errorf("%s: it is part %d of a model in %d files, and part %d is missing: fetch all parts: %w", f.name, own+1, n, i+1,
+					err)
 			case err != nil:
 				return nil, err
 			}
 		}
 		whole.parts = append(whole.parts, p)
 		if p.integer(partKey) != i || p.partCount() != n {
-			return fail(fmt.Sprintf("%s says that it is part %d of %d", limits.Quote(p.name), p.integer(partKey)+1, p.partCount()), "fetch all parts of the same model")
+			return fail(fmt.Sprintf("%s says that it is part %d of %d", limits.Quote(p.name), p.integer(partKey)+1, p.partCount()),
+				"fetch all parts of the same model")
 		}
 		if err = whole.addPart(i, p); err != nil {
 			return nil, err
 		}
 	}
 	if want := f.integer(tensorsKey); want != len(whole.Tensors) {
-		return fail(fmt.Sprintf("its parts have %d tensors together, and it says %d", len(whole.Tensors), want), "fetch all parts of the same model")
+		return fail(fmt.Sprintf("its parts have %d tensors together, and it says %d", len(whole.Tensors), want),
+			"fetch all parts of the same model")
 	}
 	first := whole.parts[0]
 	whole.Version, whole.Alignment = first.Version, first.Alignment
@@ -99,7 +103,8 @@ func (f *File) addPart(part int, p *File) error {
 	f.size += p.size
 	for _, t := range p.Tensors {
 		if _, twice := f.byName[t.Name]; twice {
-			return &safetensors.ContainerError{Path: p.name, Tensor: t.Name, Offset: -1, Problem: "another part has the tensor, too", Fix: "fetch all parts of the same model"}
+			return &safetensors.ContainerError{Path: p.name, Tensor: t.Name, Offset: -1, Problem: "another part has the tensor, too",
+				Fix: "fetch all parts of the same model"}
 		}
 		f.byName[t.Name] = len(f.Tensors)
 		f.Tensors, f.part = append(f.Tensors, t), append(f.part, part)

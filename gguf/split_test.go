@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// writeParts writes a model of three files to a directory: the first one has the metadata and no tensors. change edits the metadata of a part.
+// writeParts writes a model of three files to a directory: the first one has the metadata and no tensors. change edits the metadata of a
+// part.
 func writeParts(t *testing.T, change func(part int, metadata []Pair) []Pair) (paths []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +46,8 @@ func TestParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		if f.Name() != path || f.Value("general.architecture") != "llama" || f.Value(partsKey) != nil || len(f.Tensors) != 4 || strings.Join(f.Paths(), " ") != strings.Join(paths, " ") {
+		if f.Name() != path || f.Value("general.architecture") != "llama" || f.Value(partsKey) != nil || len(f.Tensors) != 4 ||
+			strings.Join(f.Paths(), " ") != strings.Join(paths, " ") {
 			t.Errorf("%s: got %+v", path, f)
 		}
 		var size int64
@@ -99,10 +101,12 @@ func TestBrokenParts(t *testing.T) {
 	if err := os.Rename(paths[1], other); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(other); err == nil || !strings.Contains(err.Error(), "part 2 of a model in 3 files, and its name does not end in -00002-of-00003.gguf") {
+	if _, err := Open(other); err == nil || !strings.Contains(err.Error(), "part 2 of a model in 3 files, and its name does not end in "+
+		"-00002-of-00003.gguf") {
 		t.Errorf("another name: got %v", err)
 	}
-	if _, err := Open(paths[2]); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "part 3 of a model in 3 files, and part 2 is missing: fetch all parts") {
+	if _, err := Open(paths[2]); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(),
+		"part 3 of a model in 3 files, and part 2 is missing: fetch all parts") {
 		t.Errorf("a missing part: got %v", err)
 	}
 }

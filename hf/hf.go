@@ -183,7 +183,8 @@ func (c *Checkpoint) Floats(name string) ([]float32, error) {
 }
 
 func (c *Checkpoint) noTensor(name string) error {
-	return &safetensors.ContainerError{Path: c.Path, Tensor: name, Offset: -1, Problem: "the checkpoint has no such tensor", Err: fs.ErrNotExist}
+	return &safetensors.ContainerError{Path: c.Path, Tensor: name, Offset: -1, Problem: "the checkpoint has no such tensor",
+		Err: fs.ErrNotExist}
 }
 
 // Remedies, by the cause of a fault.

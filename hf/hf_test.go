@@ -142,7 +142,8 @@ func TestShards(t *testing.T) {
 func TestReadTensorAtErrors(t *testing.T) {
 	dir := writeTree(t, map[string]string{"model.safetensors": shardBytes(t, "x")})
 	c := open(t, dir)
-	if err := c.ReadTensorAt("y", nil, 0); err == nil || err.Error() != dir+`: tensor "y": the checkpoint has no such tensor` || !errors.Is(err, fs.ErrNotExist) {
+	if err := c.ReadTensorAt("y", nil, 0); err == nil || err.Error() != dir+`: tensor "y": the checkpoint has no such tensor` ||
+		!errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing tensor: got %v, want fs.ErrNotExist", err)
 	}
 	if _, err := c.Floats("y"); !errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +158,8 @@ func TestReadTensorAtErrors(t *testing.T) {
 }
 
 // missingFiles are the cases of TestErrors in which a file does not exist.
-var missingFiles = []string{"not-there", "broken-link", "gap", "last-missing", "index-broken-link", "index-missing-file", "config-broken-link"}
+var missingFiles = []string{"not-there", "broken-link", "gap", "last-missing", "index-broken-link", "index-missing-file",
+	"config-broken-link"}
 
 func TestErrors(t *testing.T) {
 	x, y := shardBytes(t, "x"), shardBytes(t, "y")
@@ -170,8 +172,10 @@ func TestErrors(t *testing.T) {
 	}{
 		{name: "not-there", path: "org/model",
 			want: "/org/model: no such file or directory: name a checkpoint directory or file"},
-		{name: "unfinished-run", tree: map[string]string{"checkpoint/step-00000043/state.json": "{}", "checkpoint/step-00000043/state.safetensors": ""},
-			want: `: the directory has no .safetensors file, but "checkpoint/step-00000043" is of an unfinished training run: complete the run first`},
+		{name: "unfinished-run", tree: map[string]string{"checkpoint/step-00000043/state.json": "{}",
+			"checkpoint/step-00000043/state.safetensors": ""},
+			want: `: the directory has no .safetensors file, but "checkpoint/step-00000043" is of an unfinished training run: complete the ` +
+				`run first`},
 		{name: "empty-directory", want: ": the directory is empty: name a checkpoint directory"},
 		{name: "no-weights", tree: map[string]string{"a": "", "b": "", "c": "", "d": "", "e": ""},
 			want: `: the directory has no .safetensors file (found "a", "b", "c", 2 more): name a checkpoint directory`},
@@ -188,46 +192,61 @@ func TestErrors(t *testing.T) {
 		{name: "index-as-file", tree: map[string]string{indexFile: "{}"}, path: indexFile,
 			want: "/" + indexFile + ": this is the index of a sharded checkpoint: name its directory"},
 		{name: "bad-shard", tree: map[string]string{"model.safetensors": "abc"},
-			want: "/model.safetensors: byte 3: the file has 3 bytes, fewer than the 8 of the header's length: the file is incomplete; fetch it again"},
+			want: "/model.safetensors: byte 3: the file has 3 bytes, fewer than the 8 of the header's length: the file is incomplete; fetch " +
+				"it again"},
 		{name: "broken-link", tree: map[string]string{"model.safetensors": "-> gone"},
 			want: "/model.safetensors: no such file or directory: this is a broken link; fetch the checkpoint again"},
 
 		{name: "overlap", tree: map[string]string{"a.safetensors": x, "b.safetensors": x},
-			want: `/b.safetensors: tensor "x": the tensor is also in "a.safetensors": remove the file that does not belong to the checkpoint, or name a single file`},
+			want: `/b.safetensors: tensor "x": the tensor is also in "a.safetensors": remove the file that does not belong to the checkpoint, ` +
+				`or name a single file`},
 		{name: "gap", tree: map[string]string{"m-00001-of-00003.safetensors": x, "m-00003-of-00003.safetensors": y},
-			want: `/m-00001-of-00003.safetensors: shard "m-00002-of-00003.safetensors" does not exist, and there is no index: fetch the checkpoint again`},
+			want: `/m-00001-of-00003.safetensors: shard "m-00002-of-00003.safetensors" does not exist, and there is no index: fetch the ` +
+				`checkpoint again`},
 
 		{name: "last-missing", tree: map[string]string{"m-00001-of-00003.safetensors": x, "m-00002-of-00003.safetensors": y},
-			want: `/m-00001-of-00003.safetensors: shard "m-00003-of-00003.safetensors" does not exist, and there is no index: fetch the checkpoint again`},
-		{name: "index-without-shard", tree: map[string]string{indexFile: index(map[string]string{"x": "m-00001-of-00002.safetensors"}), "m-00001-of-00002.safetensors": x, "m-00002-of-00002.safetensors": y},
-			want: "/" + indexFile + `: the index names no tensor of "m-00002-of-00002.safetensors", which must exist by the names of the others: the index is truncated: fetch the checkpoint again`},
-		{name: "index-total", tree: map[string]string{indexFile: `{"metadata": {"total_size": 1000}, "weight_map": {"x": "a.safetensors"}}`, "a.safetensors": x, "b.safetensors": y},
-			want: "/" + indexFile + ": got 1000 bytes for all tensors, and 1 for those that the index names: the index is truncated: correct the index, or fetch the checkpoint again"},
+			want: `/m-00001-of-00003.safetensors: shard "m-00003-of-00003.safetensors" does not exist, and there is no index: fetch the ` +
+				`checkpoint again`},
+		{name: "index-without-shard", tree: map[string]string{indexFile: index(map[string]string{"x": "m-00001-of-00002.safetensors"}),
+			"m-00001-of-00002.safetensors": x, "m-00002-of-00002.safetensors": y},
+			want: "/" + indexFile + `: the index names no tensor of "m-00002-of-00002.safetensors", which must exist by the names of the ` +
+				`others: the index is truncated: fetch the checkpoint again`},
+		{name: "index-total", tree: map[string]string{indexFile: `{"metadata": {"total_size": 1000}, "weight_map": {"x": "a.safetensors"}}`,
+			"a.safetensors": x, "b.safetensors": y},
+			want: "/" + indexFile + ": got 1000 bytes for all tensors, and 1 for those that the index names: the index is truncated: correct " +
+				"the index, or fetch the checkpoint again"},
 
 		{name: "index-broken-link", tree: map[string]string{indexFile: "-> gone", "model.safetensors": x},
 			want: "/" + indexFile + ": no such file or directory: this is a broken link; fetch the checkpoint again"},
 		{name: "index-empty", tree: map[string]string{indexFile: `{"weight_map":{}}`, "model.safetensors": x},
 			want: "/" + indexFile + ": the index names no tensors: fetch the checkpoint again"},
 		{name: "index-escapes", tree: map[string]string{indexFile: `{"weight_map":{"x":"../a.safetensors"}}`},
-			want: "/" + indexFile + `: tensor "x": byte 15: weight_map: the file name "../a.safetensors" could lead out of the directory of the index: correct the index, or fetch it again`},
+			want: "/" + indexFile + `: tensor "x": byte 15: weight_map: the file name "../a.safetensors" could lead out of the directory of the ` +
+				`index: correct the index, or fetch it again`},
 		{name: "index-missing-file", tree: map[string]string{"a.safetensors": x,
 			indexFile: index(map[string]string{"x": "a.safetensors", "z": "c.safetensors", "y": "c.safetensors", "w": "d.safetensors"})},
-			want: "/" + indexFile + `: tensor "y": the index names the file "c.safetensors", which does not exist (2 of 3 files are missing): fetch the missing files`},
+			want: "/" + indexFile + `: tensor "y": the index names the file "c.safetensors", which does not exist (2 of 3 files are missing): ` +
+				`fetch the missing files`},
 		{name: "index-missing-tensor", tree: map[string]string{"a.safetensors": x,
 			indexFile: index(map[string]string{"x": "a.safetensors", "y": "a.safetensors"})},
-			want: "/" + indexFile + `: tensor "y": the index has it in "a.safetensors", but it is in no file: correct the index, or fetch the checkpoint again`},
-		{name: "index-unlisted-file", tree: map[string]string{"a.safetensors": x, "b.safetensors": "damaged", "c.safetensors": y, "d.safetensors": x,
-			indexFile: index(map[string]string{"x": "a.safetensors", "y": "a.safetensors"})},
-			want: "/" + indexFile + `: tensor "y": the index has it in "a.safetensors", but it is in "c.safetensors", which the index does not name: correct the index, or fetch the checkpoint again`},
+			want: "/" + indexFile + `: tensor "y": the index has it in "a.safetensors", but it is in no file: correct the index, or fetch the ` +
+				`checkpoint again`},
+		{name: "index-unlisted-file", tree: map[string]string{"a.safetensors": x, "b.safetensors": "damaged", "c.safetensors": y,
+			"d.safetensors": x,
+			indexFile:       index(map[string]string{"x": "a.safetensors", "y": "a.safetensors"})},
+			want: "/" + indexFile + `: tensor "y": the index has it in "a.safetensors", but it is in "c.safetensors", which the index does not ` +
+				`name: correct the index, or fetch the checkpoint again`},
 		{name: "index-other-shard", tree: map[string]string{"a.safetensors": x, "b.safetensors": y,
 			indexFile: index(map[string]string{"x": "b.safetensors", "y": "a.safetensors"})},
-			want: "/" + indexFile + `: tensor "x": the index has it in "b.safetensors", but it is in "a.safetensors": correct the index, or fetch the checkpoint again`},
+			want: "/" + indexFile + `: tensor "x": the index has it in "b.safetensors", but it is in "a.safetensors": correct the index, or ` +
+				`fetch the checkpoint again`},
 		{name: "index-unlisted-tensor", tree: map[string]string{"a.safetensors": shardBytes(t, "x", "y"),
 			indexFile: index(map[string]string{"x": "a.safetensors"})},
 			want: `/a.safetensors: tensor "y": the tensor is not in ` + indexFile + ": correct the index, or fetch the checkpoint again"},
 		{name: "index-overlap", tree: map[string]string{"a.safetensors": x, "b.safetensors": shardBytes(t, "x", "y"),
 			indexFile: index(map[string]string{"x": "a.safetensors", "y": "b.safetensors"})},
-			want: `/b.safetensors: tensor "x": the tensor is also in "a.safetensors": remove the file that does not belong to the checkpoint, or name a single file`},
+			want: `/b.safetensors: tensor "x": the tensor is also in "a.safetensors": remove the file that does not belong to the checkpoint, ` +
+				`or name a single file`},
 
 		{name: "config-array", tree: map[string]string{"config.json": "[]", "model.safetensors": x},
 			want: "/config.json: the configuration is not a JSON object: fetch the checkpoint again"},
@@ -381,7 +400,8 @@ func TestFiles(t *testing.T) {
 		}
 		others = append(others, o.Name)
 	}
-	if want := []string{"1_Pooling/config.json", "1_Pooling/deeper/a.txt", "README.md", "tokenizer.json", "tokenizer.model"}; !slices.Equal(others, want) {
+	if want := []string{"1_Pooling/config.json", "1_Pooling/deeper/a.txt", "README.md", "tokenizer.json",
+		"tokenizer.model"}; !slices.Equal(others, want) {
 		t.Errorf("others: got %q, want %q", others, want)
 	}
 	if want := []string{"1_Pooling/model.safetensors", "consolidated.safetensors"}; !slices.Equal(c.Extra(), want) {
@@ -500,13 +520,15 @@ func FuzzOpenIndexed(f *testing.F) {
 // clients the others.
 func TestSingleBesideIndex(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"model.safetensors": "", "model.safetensors.index.json": `{"weight_map": {"a": "model-00001-of-00001.safetensors"}}`, "model-00001-of-00001.safetensors": ""} {
+	for name, text := range map[string]string{"model.safetensors": "",
+		"model.safetensors.index.json": `{"weight_map": {"a": "model-00001-of-00001.safetensors"}}`, "model-00001-of-00001.safetensors": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err := Open(dir)
-	if err == nil || !strings.Contains(err.Error(), "transformers loads the former, other clients the latter") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), "transformers loads the former, other clients the latter") || strings.Contains(err.Error(),
+		"\n") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -39,7 +39,8 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 				fmt.Sprintf("the index names no tensor of %q, which must exist by the names of the others: the index is truncated", missing), fixFetch)
 		}
 		if slices.ContainsFunc(entries, named(singleShard)) && !slices.Contains(names, singleShard) {
-			return nil, nil, fault(filepath.Join(dir, singleShard), fmt.Sprintf("it is beside %s, which names other files: transformers loads the former, other clients the latter", safetensors.IndexName),
+			return nil, nil, fault(filepath.Join(dir, singleShard),
+				fmt.Sprintf("it is beside %s, which names other files: transformers loads the former, other clients the latter", safetensors.IndexName),
 				"remove the one that is not the model, or name the file")
 		}
 		return names, index, nil
@@ -92,7 +93,8 @@ func (c *Checkpoint) readIndex() (*safetensors.Index, error) {
 	}
 	problem := fmt.Sprintf("the index names the file %q, which does not exist (%d of %d files are missing)",
 		missing[0], len(missing), len(index.Shards()))
-	return nil, &safetensors.ContainerError{Path: path, Tensor: first, Offset: -1, Problem: problem, Fix: "fetch the missing files", Err: fs.ErrNotExist}
+	return nil, &safetensors.ContainerError{Path: path, Tensor: first, Offset: -1, Problem: problem, Fix: "fetch the missing files",
+		Err: fs.ErrNotExist}
 }
 
 // openError describes an error of the safetensors package. It adds path and remedy to system errors.
@@ -112,7 +114,8 @@ var numbered = regexp.MustCompile(`^(.*)-(\d{5,9})-of-(\d{5,9})\.safetensors$`)
 // checkNumbering returns an error for a gap in numbered shards without an index.
 func checkNumbering(dir string, names []string) error {
 	if name, missing := numberingGap(names); missing != "" {
-		return &safetensors.ContainerError{Path: filepath.Join(dir, name), Offset: -1, Problem: fmt.Sprintf("shard %q does not exist, and there is no index", missing), Fix: fixFetch, Err: fs.ErrNotExist}
+		return &safetensors.ContainerError{Path: filepath.Join(dir, name), Offset: -1,
+			Problem: fmt.Sprintf("shard %q does not exist, and there is no index", missing), Fix: fixFetch, Err: fs.ErrNotExist}
 	}
 	return nil
 }
@@ -223,7 +226,8 @@ func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 		listed += t.Bytes()
 	}
 	if listed < index.TotalSize/maxOverstatement {
-		return fault(path, fmt.Sprintf("got %d bytes for all tensors, and %d for those that the index names: the index is truncated", index.TotalSize, listed), "correct the index, or "+fixFetch)
+		return fault(path, fmt.Sprintf("got %d bytes for all tensors, and %d for those that the index names: the index is truncated",
+			index.TotalSize, listed), "correct the index, or "+fixFetch)
 	}
 	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
 		file := index.WeightMap[name]

@@ -189,7 +189,8 @@ func TestReorderBack(t *testing.T) {
 // TestOrderText checks all 256 values: orders round-trip through their text, in any case; String
 // does not panic for others, and they have no text.
 func TestOrderText(t *testing.T) {
-	want := []string{"row-major", "column-major", "compact", "compact-columnwise", "swizzled", "packed", "shuffled", "aligned-columns", "aligned-rows"}
+	want := []string{"row-major", "column-major", "compact", "compact-columnwise", "swizzled", "packed", "shuffled", "aligned-columns",
+		"aligned-rows"}
 	for i := range 256 {
 		o := Order(i)
 		text, err := o.MarshalText()
@@ -213,7 +214,8 @@ func TestOrderText(t *testing.T) {
 		t.Errorf("got %d orders, want %d", len(Orders()), len(want))
 	}
 	o := compact
-	if err := o.UnmarshalText([]byte("tiled")); err == nil || o != compact || !strings.Contains(err.Error(), `unknown order "tiled": use one of row-major, `) {
+	if err := o.UnmarshalText([]byte("tiled")); err == nil || o != compact || !strings.Contains(err.Error(),
+		`unknown order "tiled": use one of row-major, `) {
 		t.Errorf("unknown name: got %v, %v", o, err)
 	}
 	defer func() {

@@ -66,7 +66,8 @@ func TestKnownOffsets(t *testing.T) {
 		row, block, rows, blocks, want int
 	}{
 		{packed, 0, 3, 5, 8, 3}, {packed, 1, 0, 5, 8, 4}, {packed, 4, 5, 5, 8, 49}, // 8 padded rows
-		{shuffled, 16, 0, 256, 8, 1}, {shuffled, 0, 4, 256, 8, 2}, {shuffled, 1, 0, 256, 8, 4}, {shuffled, 0, 1, 256, 8, 64}, {shuffled, 32, 0, 256, 8, 256}, {shuffled, 0, 8, 256, 16, 256},
+		{shuffled, 16, 0, 256, 8, 1}, {shuffled, 0, 4, 256, 8, 2}, {shuffled, 1, 0, 256, 8, 4}, {shuffled, 0, 1, 256, 8, 64},
+		{shuffled, 32, 0, 256, 8, 256}, {shuffled, 0, 8, 256, 16, 256},
 		{AlignedColumns, 0, 1, 5, 3, 8}, {AlignedColumns, 4, 2, 5, 3, 20},
 		{alignedRows, 1, 0, 5, 3, 4}, {alignedRows, 2, 2, 5, 6, 18},
 	} {

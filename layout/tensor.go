@@ -78,7 +78,8 @@ func (o Order) SetScales(t *quant.Tensor, src []byte) error {
 			if at := scaleRow*blocks + j; firstOfBlock {
 				scales[at] = s
 			} else if scales[at] != s {
-				return fmt.Errorf("scale of row %d, block %d: got %#02x, want %#02x as in the row before: they share a block of %s", i, j, s, scales[at], t.Format)
+				return fmt.Errorf("scale of row %d, block %d: got %#02x, want %#02x as in the row before: they share a block of %s", i, j, s,
+					scales[at], t.Format)
 			}
 		}
 	}

@@ -169,14 +169,17 @@ func TestErrors(t *testing.T) {
 		{"fused-fp32-scales", fused(quant.Quantizer{Format: quant.FP8Vec128}), "fp8-vec128 has no one-byte scales"},
 		{"fused-no-scales", fused(quant.Quantizer{Format: quant.BF16}), "bf16 has no one-byte scales"},
 		{"fused-invalid", fused(quant.Quantizer{Format: quant.MXFP8, PowerOfTwo: true}), "power-of-two"},
-		{"fused-negative-block", fused(quant.Quantizer{Format: quant.Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: quant.Shape{Rows: 1, Cols: -2}}}), "negative block"},
+		{"fused-negative-block",
+			fused(quant.Quantizer{Format: quant.Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: quant.Shape{Rows: 1, Cols: -2}}}),
+			"negative block"},
 		{"fused-no-random-bits", fused(quant.Quantizer{Format: quant.MXFP8, Rounding: format.Stochastic}), "random stream"},
 		{"fused-source", fusedBad, "invalid shape -1×0"},
 		{"scales-fp32", scales(quantized(t, quant.FP8Block, quant.Rowwise, x)), "no one-byte scales"},
 		{"scales-damaged", scales(damaged), "got 63 scales, want 32×2"},
 		{"set-damaged", compact.SetScales(damaged, make([]byte, 64)), "got 63 scales, want 32×2"},
 		{"set-fp32", compact.SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), nil), "no one-byte scales"},
-		{"set-short", Swizzled.SetScales(row, make([]byte, 511)), "scales of a mxfp8 tensor: got 511 bytes, want 512 for 32×2 scales in swizzled order"},
+		{"set-short", Swizzled.SetScales(row, make([]byte, 511)), "scales of a mxfp8 tensor: got 511 bytes, want 512 for 32×2 scales in " +
+			"swizzled order"},
 		{"set-torn", Swizzled.SetScales(square, torn), "scale of row 7, block 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -29,7 +29,8 @@ func Compare(c Comparison) (Result, error) {
 		return Result{}, fmt.Errorf("compare: Want: %w", err)
 	}
 	if c.Got.Rows != c.Want.Rows || c.Got.Cols != c.Want.Cols {
-		return Result{}, fmt.Errorf("compare: Got is %d×%d and Want is %d×%d, want the same shape", c.Got.Rows, c.Got.Cols, c.Want.Rows, c.Want.Cols)
+		return Result{}, fmt.Errorf("compare: Got is %d×%d and Want is %d×%d, want the same shape", c.Got.Rows, c.Got.Cols, c.Want.Rows,
+			c.Want.Cols)
 	}
 	if c.Block < 0 {
 		return Result{}, fmt.Errorf("compare: Block: got %d, want a positive number, or 0 for %d", c.Block, defaultBlock)

@@ -19,7 +19,8 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Σx² = 30, Σe² = 4, Σe/Σ|x| = 2/10, max |e|/|x| = 2/4, and one block with an error: 16/4.
-	if math.Abs(r.SQNR-10*math.Log10(30./4)) > 1e-12 || r.Bias != 0.2 || r.MaxRelative != 0.5 || math.Abs(r.MeanBlockSQNR-10*math.Log10(4)) > 1e-12 || r.Elements != 4 {
+	if math.Abs(r.SQNR-10*math.Log10(30./4)) > 1e-12 || r.Bias != 0.2 || r.MaxRelative != 0.5 ||
+		math.Abs(r.MeanBlockSQNR-10*math.Log10(4)) > 1e-12 || r.Elements != 4 {
 		t.Errorf("got %+v", r)
 	}
 	if swapped, err := measure.Compare(measure.Comparison{Got: want, Want: got}); err != nil || swapped.Bias != -1./6 {

@@ -14,7 +14,8 @@ import (
 )
 
 // edges are values with special cases in the sums, and extreme float32 values.
-var edges = []float32{0, float32(math.Copysign(0, -1)), 1, -1, math.SmallestNonzeroFloat32, -0x1p-130, math.MaxFloat32, -math.MaxFloat32, 448, 0x1p-60}
+var edges = []float32{0, float32(math.Copysign(0, -1)), 1, -1, math.SmallestNonzeroFloat32, -0x1p-130, math.MaxFloat32, -math.MaxFloat32,
+	448, 0x1p-60}
 
 // element returns a random element: often an edge, rarely a non-finite one.
 func element(random *rand.Rand, nonFinite bool) float32 {

@@ -158,7 +158,8 @@ func TestPrecision(t *testing.T) {
 				t.Errorf("2^%d, errors of %g: got an SQNR of %.9g dB, want %.9g", exponent, of, r.SQNR, sqnr)
 			}
 			// 1 - cosine is at most about noise/signal. The sums of the test are rounded as well.
-			if cosine := product / math.Sqrt(signal) / math.Sqrt(power); math.Abs(r.Cosine-cosine) > min(1, noise/signal)*rounded+float64(len(want))*0x1p-53 && signal > 0 {
+			if cosine := product / math.Sqrt(signal) / math.Sqrt(power); math.Abs(r.Cosine-cosine) > min(1, noise/signal)*rounded+
+				float64(len(want))*0x1p-53 && signal > 0 {
 				t.Errorf("2^%d, errors of %g: got a cosine of %.9g, want %.9g", exponent, of, r.Cosine, cosine)
 			}
 		}

@@ -100,7 +100,8 @@ type tree struct{ products int }
 func (r tree) group() int { return r.products }
 
 func (r tree) describe(u *Unit) string {
-	return fmt.Sprintf("groups of %d products added pairwise, then C, each rounded to the nearest %s; subnormals flushed to zero", u.Group, u.Out)
+	return fmt.Sprintf("groups of %d products added pairwise, then C, each rounded to the nearest %s; subnormals flushed to zero", u.Group,
+		u.Out)
 }
 
 func (r tree) add(g *group, c uint64, t *trace) uint64 {
@@ -161,7 +162,8 @@ func (r cdna3) describe(u *Unit) string {
 	if r.halves {
 		separately, dropped = ", even and odd separately", fmt.Sprintf(" (C below 2^(E-%d) is zero)", cdna3Dropped)
 	}
-	return fmt.Sprintf("groups of %d products, cut toward zero to multiples of 2^(E-%d)%s; their sum and C cut down to 2^(E-%d) and 2^(E-%d)%s; "+
+	return fmt.Sprintf("groups of %d products, cut toward zero to multiples of 2^(E-%d)%s; their sum and C cut down to 2^(E-%d) and "+
+		"2^(E-%d)%s; "+
 		"total cut down to %d fraction bits, rounded to the nearest %s",
 		u.Group, cdna3Fraction, separately, cdna3Sum, cdna3Fraction, dropped, cdna3Total, u.Out)
 }

@@ -16,7 +16,8 @@ type fused struct {
 func (r fused) group() int { return r.products }
 
 func (r fused) describe(u *Unit) string {
-	return fmt.Sprintf("groups of %d products and C, cut toward zero to multiples of 2^(E-%d), zeros at 2^%d; sum rounded %s", u.Group, r.fraction, r.zero, r.rounding.describe())
+	return fmt.Sprintf("groups of %d products and C, cut toward zero to multiples of 2^(E-%d), zeros at 2^%d; sum rounded %s", u.Group,
+		r.fraction, r.zero, r.rounding.describe())
 }
 
 func (r fused) add(g *group, c uint64, t *trace) uint64 {
@@ -83,7 +84,8 @@ type fusedFP4 struct{ fused }
 const exactDot = 16
 
 func (r fusedFP4) describe(*Unit) string {
-	return fmt.Sprintf("%d exact dot products of %d, times their scales, and C, cut toward zero to multiples of 2^(E-%d), zeros at 2^%d; sum rounded %s",
+	return fmt.Sprintf("%d exact dot products of %d, times their scales, and C, cut toward zero to multiples of 2^(E-%d), zeros at 2^%d; "+
+		"sum rounded %s",
 		r.products/exactDot, exactDot, r.fraction, r.zero, r.rounding.describe())
 }
 
@@ -119,7 +121,8 @@ func (r fusedFP4) add(g *group, c uint64, t *trace) uint64 {
 type emulated struct{ fused }
 
 func (r emulated) describe(u *Unit) string {
-	return fmt.Sprintf("per %d products: those with even k/2, then the others and that result, each cut toward zero to multiples of 2^(E-%d), zeros at 2^%d, "+
+	return fmt.Sprintf("per %d products: those with even k/2, then the others and that result, each cut toward zero to multiples of "+
+		"2^(E-%d), zeros at 2^%d, "+
 		"sum rounded %s; then C in one IEEE addition", u.Group, r.fraction, r.zero, r.rounding.describe())
 }
 
@@ -135,7 +138,8 @@ func (r emulated) add(g *group, c uint64, t *trace) uint64 {
 		}
 		terms = append(terms, out.number(code))
 		r.placeZeros(terms)
-		code = r.sum(terms, t.step(g, []string{"products with even k/2", "products with odd k/2 and that sum"}[h], labels{width: 1, index: index, names: []string{"sum"}}))
+		code = r.sum(terms, t.step(g, []string{"products with even k/2", "products with odd k/2 and that sum"}[h],
+			labels{width: 1, index: index, names: []string{"sum"}}))
 	}
 	s := t.step(g, "that sum and C", labels{names: []string{"sum", "C"}})
 	s.addend(out.Value(code))

@@ -91,7 +91,8 @@ func runFloorSums(p *product, rows, g int) { p.floorSums(rows, g, alignedSums, f
 
 // floorSums adds a group, that of step g if this is its last one: for some rows at a time, the sums of
 // its steps, then these and C. A group without a second step has no products there.
-func (p *product) floorSums(rows, g int, add func(p *product, to *partialSums, from, rows, g int), join func(p *product, from, rows, g int)) {
+func (p *product) floorSums(rows, g int, add func(p *product, to *partialSums, from, rows, g int),
+	join func(p *product, from, rows, g int)) {
 	steps := p.unit.steps
 	if g%steps != steps-1 {
 		return

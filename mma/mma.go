@@ -192,7 +192,8 @@ func (d *mode) unit(m *Model, o Options) (*Unit, error) {
 	if ks := d.ks(); u.K == 0 {
 		u.K = ks[0]
 	} else if !slices.Contains(ks, u.K) {
-		return nil, fmt.Errorf("%s: no instruction for %s×%s has K = %d: use %s", m, o.A, o.B, o.K, strings.Trim(strings.ReplaceAll(fmt.Sprint(ks), " ", ", "), "[]"))
+		return nil, fmt.Errorf("%s: no instruction for %s×%s has K = %d: use %s", m, o.A, o.B, o.K,
+			strings.Trim(strings.ReplaceAll(fmt.Sprint(ks), " ", ", "), "[]"))
 	}
 	u.Group = min(u.K, u.rule.group())
 	return u, nil

@@ -41,7 +41,8 @@ func TestRules(t *testing.T) {
 		c                     float64
 		want                  uint32
 	}{
-		{"a zero product has its own exponent", "ampere-mma", "bf16", append([]float64{0}, slices.Repeat([]float64{tiny}, 7)...), append([]float64{large}, slices.Repeat([]float64{tiny}, 7)...), 0, 0x04e00000},
+		{"a zero product has its own exponent", "ampere-mma", "bf16", append([]float64{0}, slices.Repeat([]float64{tiny}, 7)...),
+			append([]float64{large}, slices.Repeat([]float64{tiny}, 7)...), 0, 0x04e00000},
 		{"overflow is Inf", "ampere-mma", "bf16", slices.Repeat([]float64{large}, 8), ones(8), 0, 0x7f800000},
 		{"rounding is toward zero", "ampere-mma", "bf16", []float64{0x1p80}, ones(1), math.MaxFloat32, 0x7f7fffff},
 		{"a tiny negative C rounds the sum down", "cdna3-mfma", "bf16", ones(1), ones(1), -0x1p-30, 0x3f7fffff},
@@ -49,7 +50,8 @@ func TestRules(t *testing.T) {
 		{"FP8 keeps a C of 25 bits below", "cdna3-mfma", "e4m3fnuz", ones(1), ones(1), -0x1p-25, 0x3f7fffff},
 		{"a product beyond FP32 is Inf", "cdna3-mfma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f800000},
 		{"not on NVIDIA", "ampere-mma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f000000},
-		{"the sum of products keeps 32 bits below C, as in MMA-Sim", "cdna3-mfma", "f16", []float64{-0x1p-8, 0x1.02p-14}, []float64{1, 0x1p-11}, 1, 0x3f7f0001},
+		{"the sum of products keeps 32 bits below C, as in MMA-Sim", "cdna3-mfma", "f16", []float64{-0x1p-8, 0x1.02p-14}, []float64{1, 0x1p-11},
+			1, 0x3f7f0001},
 		{"a subnormal total keeps 31 bits below 2^-126", "cdna3-mfma", "bf16", []float64{0x1p-75, 0x1p-79}, []float64{0x1p-75, 0x1p-79}, 0, 0},
 		{"a multiply-add of FP32 rounds once", "cdna1-mfma", "f32", []float64{0x1.0002p-24}, []float64{1 - 0x1p-15}, 1 + 0x1p-23, 0x3f800001},
 	} {
@@ -306,7 +308,8 @@ func TestUnits(t *testing.T) {
 		{"cdna3-mfma", "e4m3fnuz×e5m2fnuz", 32, "v_mfma_f32_16x16x32_fp8_bf8"},
 		{"cdna2-mfma-1k", "bf16", 8, "v_mfma_f32_32x32x8bf16_1k"},
 		{"cdna4-mfma-scale", "e2m1", 128, "v_mfma_scale_f32_16x16x128_f8f6f4"},
-		{"blackwell-mxf4nvf4", "e2m1", 0, "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"},
+		{"blackwell-mxf4nvf4", "e2m1", 0, "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 " +
+			"mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"},
 	} {
 		usual := unit(t, tc.model, tc.operands, "f32", "-")
 		u, err := usual.Model.Unit(mma.Options{A: usual.A, B: usual.B, K: tc.k})
@@ -334,7 +337,8 @@ func TestErrors(t *testing.T) {
 		want                    string
 	}{
 		{"hopper-wgmma", "", "", "", "", 0, "unit of hopper-wgmma: Options.A is nil: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
-		{"hopper-wgmma", "e4m3", "f16", "", "", 0, "hopper-wgmma: unsupported operands e4m3×f16: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
+		{"hopper-wgmma", "e4m3", "f16", "", "", 0, "hopper-wgmma: unsupported operands e4m3×f16: use f16×f16; bf16×bf16; tf32×tf32; any two " +
+			"of e4m3, e5m2"},
 		{"hopper-wgmma", "bf16", "", "f16", "", 0, "hopper-wgmma: unsupported result f16 of bf16×bf16: use f32"},
 		{"hopper-wgmma", "e4m3", "", "", "ue8m0", 0, "hopper-wgmma: got scales of ue8m0, want none: these operands have no block scales"},
 		{"blackwell-mxf4", "e2m1", "", "", "ue4m3", 0, "blackwell-mxf4: unsupported scales ue4m3: use ue8m0"},
@@ -360,7 +364,8 @@ func TestErrors(t *testing.T) {
 	if _, err := mma.LookupType("e9m9"); err == nil || !strings.Contains(err.Error(), `unknown operand type "e9m9": use one of f64, f32, `) {
 		t.Errorf("LookupType of e9m9: got %v", err)
 	}
-	for name, want := range map[string]string{"F16": "f16", "fp16": "f16", "float8_e4m3fn": "e4m3", "tf32": "tf32", "fp32": "f32", "e8m0": "ue8m0"} {
+	for name, want := range map[string]string{"F16": "f16", "fp16": "f16", "float8_e4m3fn": "e4m3", "tf32": "tf32", "fp32": "f32",
+		"e8m0": "ue8m0"} {
 		if got, err := mma.LookupType(name); err != nil || got.Name != want || got != lookup(t, want) {
 			t.Errorf("LookupType(%q): got %v, %v, want %s", name, got, err, want)
 		}

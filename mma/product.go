@@ -51,7 +51,8 @@ func (u *Unit) checkMul(d []float32, a, b Matrix) error {
 	for i, m := range []Matrix{a, b} {
 		width := []*Type{u.A, u.B}[i].Bytes
 		if !isProduct(len(m.Codes), m.Rows, m.K, width) || len(m.Scales) != m.Rows*u.Scales(m.K) {
-			return fmt.Errorf("product of %s: got %d bytes of codes and %d scales of %d×%d, want %d and %d", u.Model, len(m.Codes), len(m.Scales), m.Rows, m.K, m.Rows*m.K*width, m.Rows*u.Scales(m.K))
+			return fmt.Errorf("product of %s: got %d bytes of codes and %d scales of %d×%d, want %d and %d", u.Model, len(m.Codes), len(m.Scales),
+				m.Rows, m.K, m.Rows*m.K*width, m.Rows*u.Scales(m.K))
 		}
 	}
 	return nil

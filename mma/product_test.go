@@ -119,7 +119,8 @@ func compare(t *testing.T, u *mma.Unit, a, b mma.Matrix, c []float32) int {
 		for j := range b.Rows {
 			want := u.Dot(x, part(u.B, b, j, 0, b.K), uint64(math.Float32bits(c[i*b.Rows+j])), a.Scales[i*s:][:s], b.Scales[j*s:][:s])
 			if got := math.Float32bits(d[i*b.Rows+j]); uint64(got) != want {
-				t.Fatalf("%s %s×%s, row %d, column %d, C = %#08x: got %#08x, want %#08x", u.Model, u.A, u.B, i, j, math.Float32bits(c[i*b.Rows+j]), got, want)
+				t.Fatalf("%s %s×%s, row %d, column %d, C = %#08x: got %#08x, want %#08x", u.Model, u.A, u.B, i, j, math.Float32bits(c[i*b.Rows+j]), got,
+					want)
 			}
 		}
 	}
@@ -289,8 +290,11 @@ func TestMulErrors(t *testing.T) {
 
 // BenchmarkMul measures products of 256×256×1024, and Dot beside them.
 func BenchmarkMul(b *testing.B) {
-	for _, name := range []string{"hopper-wgmma e4m3 -", "hopper-mma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4 e2m1 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3", "hopper-wgmma bf16 -", "hopper-wgmma f16 -", "ampere-mma bf16 -", "blackwell-tf32 tf32 -",
-		"cdna1-mfma f32 -", "cdna1-mfma bf16 -", "cdna1-mfma f16 -", "cdna2-mfma bf16 -", "cdna2-mfma-1k bf16 -", "cdna3-mfma bf16 -", "cdna3-mfma tf32 -", "cdna3-mfma e4m3fnuz -", "cdna4-mfma-scale e4m3 ue8m0"} {
+	for _, name := range []string{"hopper-wgmma e4m3 -", "hopper-mma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -",
+		"blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4 e2m1 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3", "hopper-wgmma bf16 -",
+		"hopper-wgmma f16 -", "ampere-mma bf16 -", "blackwell-tf32 tf32 -",
+		"cdna1-mfma f32 -", "cdna1-mfma bf16 -", "cdna1-mfma f16 -", "cdna2-mfma bf16 -", "cdna2-mfma-1k bf16 -", "cdna3-mfma bf16 -",
+		"cdna3-mfma tf32 -", "cdna3-mfma e4m3fnuz -", "cdna4-mfma-scale e4m3 ue8m0"} {
 		f := strings.Fields(name)
 		u := unit(b, f[0], f[1], "f32", f[2])
 		for _, tier := range cpu.Tiers() {

@@ -32,7 +32,8 @@ func quotient(x *big.Rat, unit int, how string) *big.Int {
 	floor := new(big.Int).Div(q.Num(), q.Denom()) // the divisor is positive, so this is the floor
 	rest := new(big.Rat).Sub(q, new(big.Rat).SetInt(floor))
 	half := rest.Cmp(big.NewRat(1, 2))
-	up := map[string]bool{"down": false, "toward zero": x.Sign() < 0 && rest.Sign() > 0, "nearest": half > 0 || half == 0 && floor.Bit(0) == 1}[how]
+	up := map[string]bool{"down": false, "toward zero": x.Sign() < 0 && rest.Sign() > 0, "nearest": half > 0 || half == 0 &&
+		floor.Bit(0) == 1}[how]
 	if up {
 		floor.Add(floor, big.NewInt(1))
 	}

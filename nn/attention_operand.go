@@ -57,7 +57,8 @@ func (a *attentionOperands) begin(s *Scope, o Operand, x tensor.Dense) (*float32
 
 // quantize quantizes x, an operand or the part of it that belongs to one head, with blocks along
 // d. whole is what begin returned. into is nil or the destination.
-func (a *attentionOperands) quantize(s *Scope, module string, o Operand, d quant.Direction, x tensor.Dense, whole *float32, into *quant.Tensor) (*quant.Tensor, error) {
+func (a *attentionOperands) quantize(s *Scope, module string, o Operand, d quant.Direction, x tensor.Dense, whole *float32,
+	into *quant.Tensor) (*quant.Tensor, error) {
 	q := s.attentionQuantizer(o)
 	with := quant.With{Threads: s.Threads, Into: into}
 	if q.Format.NeedsAmax() {

@@ -165,7 +165,8 @@ func TestAttentionOptions(t *testing.T) {
 			}
 			requireClose(t, "output", y.Data, attend(a, wide, 1), 4e-6)
 			if !s.Inference {
-				requireGradient(t, a, wide, randomDense(r, y.Rows, y.Cols), func(dy tensor.Dense) tensor.Dense { return dense(t)(a.Backward(s, saved, dy)) })
+				requireGradient(t, a, wide, randomDense(r, y.Rows, y.Cols),
+					func(dy tensor.Dense) tensor.Dense { return dense(t)(a.Backward(s, saved, dy)) })
 			}
 		})
 	}
@@ -282,7 +283,8 @@ func TestForwardOnly(t *testing.T) {
 	} {
 		a := &Attention{Name: "a", Heads: 1, KVHeads: 1, HeadDim: 8}
 		option(a)
-		if _, _, err := a.Forward(f32Scope(t), tensor.New(1, a.Width()), 1); err == nil || !strings.Contains(err.Error(), "has no backward pass") {
+		if _, _, err := a.Forward(f32Scope(t), tensor.New(1, a.Width()), 1); err == nil || !strings.Contains(err.Error(),
+			"has no backward pass") {
 			t.Errorf("%s: got %v, want an error", want, err)
 		}
 	}

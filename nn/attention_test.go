@@ -16,7 +16,8 @@ import (
 func attention(t testing.TB, batch, length int) (*Attention, tensor.Dense, tensor.Dense) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(2, 1))
-	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 32, Rotary: NewRotary(RotaryConfig{HeadDim: 32, Positions: length, Base: 10000})}
+	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 32,
+		Rotary: NewRotary(RotaryConfig{HeadDim: 32, Positions: length, Base: 10000})}
 	x, dy := randomDense(r, batch*length, a.Width()), randomDense(r, batch*length, 4*32)
 	scopeOf(t, "bf16").Round(x)
 	scopeOf(t, "bf16").Round(dy)

@@ -35,7 +35,8 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 	if len(targets) != logits.Rows {
 		return 0, nil, fmt.Errorf("%s: got %d targets, want %d", c.Name, len(targets), logits.Rows)
 	}
-	kept := &lossSaved{logits: logits, targets: targets, first: s.Ranks.Rank() * logits.Cols, max: make([]float32, logits.Rows), sum: make([]float32, logits.Rows)}
+	kept := &lossSaved{logits: logits, targets: targets, first: s.Ranks.Rank() * logits.Cols, max: make([]float32, logits.Rows),
+		sum: make([]float32, logits.Rows)}
 	classes := s.Ranks.Size() * logits.Cols
 	for i, target := range targets {
 		if int(target) >= classes {

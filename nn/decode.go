@@ -20,7 +20,8 @@ const (
 // decodes reports whether decode computes attention of n tokens over a cache. It computes in the
 // recipe's Activations and calls no observer.
 func (a *Attention) decodes(s *Scope, n int) bool {
-	return n <= decodeTokens && s.Inference && s.Observer.Operand == nil && s.Observer.Product == nil && !s.Recipe.Attention.DotProduct && !s.Recipe.Attention.MultiHead
+	return n <= decodeTokens && s.Inference && s.Observer.Operand == nil && s.Observer.Product == nil && !s.Recipe.Attention.DotProduct &&
+		!s.Recipe.Attention.MultiHead
 }
 
 // decode returns O for the last tokens of the cache, whose queries are in qkv. The result is valid

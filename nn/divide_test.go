@@ -211,7 +211,8 @@ func checkDivided(t *testing.T, what string, by Split, rank int, got, want divid
 func checkGathered(t *testing.T, what string, by Split, got, want dividedPass) {
 	t.Helper()
 	for _, o := range got.operands { // of the tokens of the rank
-		if v := valuesOf(o); o.Direction == quant.Columnwise && o.Quantized.Direction == quant.Rowwise && (v.Rows != o.Source.Rows || v.Cols != o.Source.Cols) {
+		if v := valuesOf(o); o.Direction == quant.Columnwise && o.Quantized.Direction == quant.Rowwise &&
+			(v.Rows != o.Source.Rows || v.Cols != o.Source.Cols) {
 			t.Errorf("%s: the observed %s %s is not transposed", what, o.Direction, o.Operand)
 		}
 	}

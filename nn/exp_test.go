@@ -33,7 +33,8 @@ func TestExp(t *testing.T) {
 		check((float32(i)/(1<<19) - 1) * 90)
 	}
 	inf := float32(math.Inf(1))
-	for _, x := range []float32{0, float32(math.Copysign(0, -1)), 1e-30, -1e-30, 1, -1, 88.72283, 88.72284, 88.7229, -87.33654, -87.3366, 1e10, -1e10, inf, -inf, float32(math.NaN())} {
+	for _, x := range []float32{0, float32(math.Copysign(0, -1)), 1e-30, -1e-30, 1, -1, 88.72283, 88.72284, 88.7229, -87.33654, -87.3366, 1e10,
+		-1e10, inf, -inf, float32(math.NaN())} {
 		check(x)
 	}
 	if exp(0) != 1 {

@@ -31,7 +31,8 @@ func TestRowKernels(t *testing.T) {
 	edges := []float32{
 		0, float32(math.Copysign(0, -1)), expMin, expMax, math.Nextafter32(expMin, -100), math.Nextafter32(expMax, 100), -expMax, -expMin,
 		float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-30,
-		math.Float32frombits(0x7f800001), math.Float32frombits(0xffc12345), math.Float32frombits(0x3f808000), math.Float32frombits(0x3f818000), math.Float32frombits(0x7f7fffff),
+		math.Float32frombits(0x7f800001), math.Float32frombits(0xffc12345), math.Float32frombits(0x3f808000), math.Float32frombits(0x3f818000),
+		math.Float32frombits(0x7f7fffff),
 	}
 	source := func(n int) []float32 {
 		x := make([]float32, n)

@@ -20,7 +20,8 @@ func TestCacheScales(t *testing.T) {
 	const heads, kvHeads, dim, tokens = 2, 1, 16, 8
 	scales := &CacheScales{Key: 0.003, Value: 0.0007} // some elements saturate
 	attention := func(c *CacheScales) *Attention {
-		return &Attention{Name: "a", Heads: heads, KVHeads: kvHeads, HeadDim: dim, Rotary: NewRotary(RotaryConfig{HeadDim: dim, Positions: 64, Base: 1e4}), CacheScales: c}
+		return &Attention{Name: "a", Heads: heads, KVHeads: kvHeads, HeadDim: dim,
+			Rotary: NewRotary(RotaryConfig{HeadDim: dim, Positions: 64, Base: 1e4}), CacheScales: c}
 	}
 	s := *scopeOf(t, "bf16")
 	s.Inference = true

@@ -181,7 +181,8 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 		return fail(err)
 	}
 	dx := s.Arena.Dense(dyr.Rows(), l.in)
-	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight}, gemm.Options{Accumulator: s.accumulator(recipe.Dgrad, dyr, weight)}); err != nil {
+	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight},
+		gemm.Options{Accumulator: s.accumulator(recipe.Dgrad, dyr, weight)}); err != nil {
 		return fail(err)
 	}
 	if transient && !l.held.quantizers.Shared() { // nothing is quantized into the transpose of held codes

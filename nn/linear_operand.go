@@ -36,7 +36,8 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 		return nil, nil, fmt.Errorf("%s: %w", o, err)
 	}
 	with := func(q quant.Quantizer, d quant.Direction) quant.Copy {
-		w := quant.With{Threads: s.Threads, Into: s.Pool.take(q.Format, d, x), Amax: amaxes[d], FirstRow: l.firstRow(s, o, x), Columns: l.columnsOf(o)}
+		w := quant.With{Threads: s.Threads, Into: s.Pool.take(q.Format, d, x), Amax: amaxes[d], FirstRow: l.firstRow(s, o, x),
+			Columns: l.columnsOf(o)}
 		if q.Format.PerTensor() {
 			w.Inverse = inverse
 		}

@@ -57,7 +57,8 @@ const layerName = "layers.3.mlp.down_proj"
 func runStep(t *testing.T, s Scope, tokens, in, out int, options ...func(*Linear)) *step {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 11))
-	st := &step{x: matrix(rng, tokens, in, 1), dy: matrix(rng, tokens, out, 1e-3), layer: NewLinear(layerName, in, out, true), startGrad: 0.125, startB: 0.5}
+	st := &step{x: matrix(rng, tokens, in, 1), dy: matrix(rng, tokens, out, 1e-3), layer: NewLinear(layerName, in, out, true),
+		startGrad: 0.125, startB: 0.5}
 	for _, option := range options {
 		option(st.layer)
 	}
@@ -176,7 +177,8 @@ func (st *step) model(name string) model {
 }
 
 func sameBits(a, b *quant.Tensor) bool {
-	return a.Format.Element == b.Format.Element && a.Format.Block == b.Format.Block && a.StoredRows() == b.StoredRows() && a.StoredCols() == b.StoredCols() &&
+	return a.Format.Element == b.Format.Element && a.Format.Block == b.Format.Block && a.StoredRows() == b.StoredRows() &&
+		a.StoredCols() == b.StoredCols() &&
 		math.Float32bits(a.Global) == math.Float32bits(b.Global) &&
 		bytes.Equal(a.Codes, b.Codes) && bytes.Equal(a.ScaleBytes(), b.ScaleBytes())
 }
@@ -331,7 +333,8 @@ func TestThreads(t *testing.T) {
 	for _, r := range recipe.Recipes() {
 		one := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 1}, 128, 128, 128)
 		four := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 4}, 128, 128, 128)
-		if !slices.Equal(one.y.Data, four.y.Data) || !slices.Equal(one.dx.Data, four.dx.Data) || !slices.Equal(one.dw.Data, four.dw.Data) || !slices.Equal(one.db.Data, four.db.Data) {
+		if !slices.Equal(one.y.Data, four.y.Data) || !slices.Equal(one.dx.Data, four.dx.Data) || !slices.Equal(one.dw.Data, four.dw.Data) ||
+			!slices.Equal(one.db.Data, four.db.Data) {
 			t.Errorf("%s: results on one and four goroutines differ", r.Name)
 		}
 		stochastic := r.Grad.Rowwise.Rounding == format.Stochastic
@@ -351,7 +354,8 @@ func TestFused(t *testing.T) {
 		names = append(names, p.Name)
 		p.InitNormal(1, 1)
 	}
-	if got, want := strings.Join(names, " "), "attn.q_proj.weight attn.q_proj.bias attn.k_proj.weight attn.k_proj.bias attn.v_proj.weight attn.v_proj.bias"; got != want {
+	if got, want := strings.Join(names, " "), "attn.q_proj.weight attn.q_proj.bias attn.k_proj.weight attn.k_proj.bias attn.v_proj.weight "+
+		"attn.v_proj.bias"; got != want {
 		t.Errorf("parameters: got %s, want %s", got, want)
 	}
 	k := l.Params()[2]
@@ -394,7 +398,8 @@ func TestShared(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !bytes.Equal(col.Codes, want.Codes) || !bytes.Equal(col.Scales, want.Scales) || !slices.Equal(col.Scales32, want.Scales32) || col.Global != want.Global {
+				if !bytes.Equal(col.Codes, want.Codes) || !bytes.Equal(col.Scales, want.Scales) || !slices.Equal(col.Scales32, want.Scales32) ||
+					col.Global != want.Global {
 					t.Errorf("%s, %v, step %d: the columnwise copy is not the transpose", f, rounding, step)
 				}
 				s.discard(row, col)

@@ -56,7 +56,8 @@ func (l *Linear) backwardWeight(s *Scope) (columnwise *quant.Tensor, transient b
 		return columnwise, columnwise != l.held.columnwise, err
 	}
 	if l.weight.columnwise == nil {
-		return nil, false, errors.New("the columnwise copy of the weight is gone: an inference pass without ReuseWeights came between the forward and the backward pass")
+		return nil, false, errors.New("the columnwise copy of the weight is gone: an inference pass without ReuseWeights came between the " +
+			"forward and the backward pass")
 	}
 	return l.weight.columnwise, false, nil
 }

@@ -63,7 +63,8 @@ func TestShapeErrors(t *testing.T) {
 
 	l := NewLinear("proj", 64, 64, false)
 	s := &Scope{Recipe: recipe.Recipes()[0]}
-	if _, _, err := l.Forward(s, tensor.New(32, 63)); err == nil || !strings.Contains(err.Error(), "proj: forward: input: got 63 columns, want 64") {
+	if _, _, err := l.Forward(s, tensor.New(32, 63)); err == nil || !strings.Contains(err.Error(),
+		"proj: forward: input: got 63 columns, want 64") {
 		t.Errorf("wrong width of the input: got %v", err)
 	}
 	_, saved, err := l.Forward(s, tensor.New(32, 64))

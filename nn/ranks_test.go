@@ -202,7 +202,8 @@ func TestDividedTokens(t *testing.T) {
 			return err
 		}
 		for name, pair := range map[string][2]tensor.Dense{
-			"Y of the norm": {got.y, ownTokens(rank, want.y)}, "dX of the norm": {got.dx, ownTokens(rank, want.dx)}, "dw of the norm": {got.dw, want.dw},
+			"Y of the norm": {got.y, ownTokens(rank, want.y)}, "dX of the norm": {got.dx, ownTokens(rank, want.dx)},
+			"dw of the norm":    {got.dw, want.dw},
 			"rows of the table": {got.rows, ownTokens(rank, want.rows)}, "gradient of the table": {got.table, ownTokens(rank, want.table)},
 		} {
 			if !sameData(pair[0], pair[1]) {

@@ -251,7 +251,8 @@ func TestAttention(t *testing.T) {
 	s := f32Scope(t)
 	r := rand.New(rand.NewPCG(1, 5))
 	const batch, length, base = 2, 9, 50.0
-	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 4, Rotary: NewRotary(RotaryConfig{HeadDim: 4, Positions: length, Base: base})}
+	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 4,
+		Rotary: NewRotary(RotaryConfig{HeadDim: 4, Positions: length, Base: base})}
 	x := randomDense(r, batch*length, a.Width())
 	var saved Saved
 	check{
@@ -274,7 +275,8 @@ func TestAttentionChunks(t *testing.T) {
 	s := f32Scope(t)
 	r := rand.New(rand.NewPCG(1, 6))
 	const batch, length, base = 2, 2*chunkTokens + 37, 10000.0
-	a := &Attention{Name: "attention", Heads: 2, KVHeads: 1, HeadDim: 4, Rotary: NewRotary(RotaryConfig{HeadDim: 4, Positions: length, Base: base})}
+	a := &Attention{Name: "attention", Heads: 2, KVHeads: 1, HeadDim: 4,
+		Rotary: NewRotary(RotaryConfig{HeadDim: 4, Positions: length, Base: base})}
 	x := randomDense(r, batch*length, a.Width())
 	wide := make([]float64, len(x.Data))
 	for i, v := range x.Data {
@@ -314,7 +316,8 @@ func TestExtend(t *testing.T) {
 	s.Inference = true
 	r := rand.New(rand.NewPCG(1, 7))
 	const length = 150
-	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 8, Rotary: NewRotary(RotaryConfig{HeadDim: 8, Positions: length, Base: 100})}
+	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 8,
+		Rotary: NewRotary(RotaryConfig{HeadDim: 8, Positions: length, Base: 100})}
 	x := randomDense(r, length, a.Width())
 	var keys, values tensor.Dense
 	s.Observer.KeysValues = func(module string, k, v tensor.Dense) {

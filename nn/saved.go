@@ -37,5 +37,6 @@ func (s *Scope) restore(saved **quant.Tensor) tensor.Dense {
 
 // nothingSaved returns the error of a backward pass without saved activations.
 func nothingSaved(module string) error {
-	return fmt.Errorf("%s: backward: no saved activations: the forward pass was one of inference or of another module, or they were used before", module)
+	return fmt.Errorf("%s: backward: no saved activations: the forward pass was one of inference or of another module, or they were "+
+		"used before", module)
 }

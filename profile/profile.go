@@ -57,10 +57,12 @@ var profiles = []Profile{
 		undefined: []string{"mxfp8-32x32"},
 	},
 	{
-		Name:      "ggml",
-		Doc:       "ggml and llama.cpp: floor rule, ties toward zero, NVFP4 without a global scale",
-		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
-		nvfp4:     &quant.Quantizer{Arithmetic: quant.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		Name: "ggml",
+		Doc:  "ggml and llama.cpp: floor rule, ties toward zero, NVFP4 without a global scale",
+		mx: &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero,
+			NegativeZero: quant.DropNegativeZero},
+		nvfp4: &quant.Quantizer{Arithmetic: quant.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero,
+			NegativeZero: quant.DropNegativeZero},
 		q8:        &quant.Quantizer{Arithmetic: quant.HalfScale, Rounding: format.HalfAway},
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxfp8-32x32", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "nvfp4-16x16"},
 	},
@@ -91,11 +93,12 @@ var profiles = []Profile{
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxint8", "mxfp8-32x32"},
 	},
 	{
-		Name:      "mlx",
-		Doc:       "Apple's MLX on the CPU: smallest scale that saturates nothing, ties of FP4 toward zero",
-		Version:   "0.32.4",
-		mx:        &quant.Quantizer{ExactRatio: true, UnitZeroScale: true},
-		mxfp4:     &quant.Quantizer{ExactRatio: true, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		Name:    "mlx",
+		Doc:     "Apple's MLX on the CPU: smallest scale that saturates nothing, ties of FP4 toward zero",
+		Version: "0.32.4",
+		mx:      &quant.Quantizer{ExactRatio: true, UnitZeroScale: true},
+		mxfp4: &quant.Quantizer{ExactRatio: true, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero,
+			NegativeZero: quant.DropNegativeZero},
 		nvfp4:     mlxNVFP4,
 		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32", "nvfp4-16x16"},
 	},
@@ -108,7 +111,8 @@ var profiles = []Profile{
 }
 
 // mlxNVFP4 is MLX's NVFP4, the same in both versions.
-var mlxNVFP4 = &quant.Quantizer{Arithmetic: quant.BlockNearest, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero}
+var mlxNVFP4 = &quant.Quantizer{Arithmetic: quant.BlockNearest, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero,
+	NegativeZero: quant.DropNegativeZero}
 
 // variants are profiles that All omits: other modes or versions of the same libraries.
 var variants = []Profile{
@@ -120,11 +124,12 @@ var variants = []Profile{
 		undefined: []string{"mxint8"},
 	},
 	{
-		Name:      "mlx-0.31",
-		Doc:       "Apple's MLX before 0.32.4: the power of two nearest to amax/max, which may saturate",
-		Version:   "0.31.2",
-		mx:        &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true},
-		mxfp4:     &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		Name:    "mlx-0.31",
+		Doc:     "Apple's MLX before 0.32.4: the power of two nearest to amax/max, which may saturate",
+		Version: "0.31.2",
+		mx:      &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true},
+		mxfp4: &quant.Quantizer{Rule: quant.Round, UnitZeroScale: true, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero,
+			NegativeZero: quant.DropNegativeZero},
 		nvfp4:     mlxNVFP4,
 		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32", "nvfp4-16x16"},
 	},

@@ -186,7 +186,8 @@ var samples = []sample{
 	}},
 	// ggml's own E4M3 of amax/6: 1.0625 is a tie, up; 248 and more are 448; half
 	// the smallest is the smallest; and below 2^-6 nothing is above 7/512.
-	{"ggml-scales", quant.NVFP4, [][]float32{{6.375}, {6 * 247}, {6 * 248}, {6 * 300}, {6 * 0x1p-10}, {6 * 0x0.fp-10}, {6 * belowM6}, {6 * 0x1p-6}}, 0, []outcome{
+	{"ggml-scales", quant.NVFP4, [][]float32{{6.375}, {6 * 247}, {6 * 248}, {6 * 300}, {6 * 0x1p-10}, {6 * 0x0.fp-10}, {6 * belowM6},
+		{6 * 0x1p-6}}, 0, []outcome{
 		{"ggml", "39777e7e01000708", "07 07 05 06 05  07 07"},
 	}},
 	{"ggml-nan", quant.NVFP4, [][]float32{{nan, 6, -6}}, 0, []outcome{
@@ -341,7 +342,8 @@ func TestGlobalScales(t *testing.T) {
 			"ggml":               0x3f800000,
 		}},
 		{1.0390625, map[string]uint32{"compressed-tensors": 0x39cb8728}}, // 1/2576, not 1/2592
-		{0, map[string]uint32{"te": 0x3f800000, "torchao": 0x3f800000, "modelopt": 0x3f800000, "compressed-tensors": 0x3f800000, "ggml": 0x3f800000}},
+		{0, map[string]uint32{"te": 0x3f800000, "torchao": 0x3f800000, "modelopt": 0x3f800000, "compressed-tensors": 0x3f800000,
+			"ggml": 0x3f800000}},
 		{inf, map[string]uint32{"te": 0x3f800000, "compressed-tensors": 0x3f800000, "ggml": 0x3f800000}},
 	} {
 		for name, want := range tc.want {
@@ -474,7 +476,8 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	_, err := Lookup("none")
-	want := `unknown profile "none": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek, torchao-rceil, mlx-0.31`
+	want := `unknown profile "none": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek, ` +
+		`torchao-rceil, mlx-0.31`
 	if err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
 	}

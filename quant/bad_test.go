@@ -43,7 +43,8 @@ func TestIntoApart(t *testing.T) {
 		return &Tensor{Format: MXFP8, Direction: d, Shape: []int{rows, cols}, Codes: at(codes, 1024), Scales: at(scales, 32), Global: 7}
 	}
 	vec := func(d Direction, codes, scales int) *Tensor { // scales in float32
-		return &Tensor{Format: FP8Vec128, Direction: d, Shape: []int{rows, cols}, Codes: at(codes, 32*128), Scales32: data[scales/4:][:32:32], Global: 7}
+		return &Tensor{Format: FP8Vec128, Direction: d, Shape: []int{rows, cols}, Codes: at(codes, 32*128), Scales32: data[scales/4:][:32:32],
+			Global: 7}
 	}
 	const end = 4 * ((rows-1)*stride + cols) // of the matrix in float32, that of BF16 takes half as much
 	for _, v := range []struct {
@@ -57,19 +58,24 @@ func TestIntoApart(t *testing.T) {
 		{mx(Rowwise, 8000, 9023), nil, "rowwise: With.Into: its codes share memory with its scales"},
 		{mx(Rowwise, 8000, 7969), nil, "rowwise: With.Into: its codes share memory with its scales"},
 		{nil, mx(Columnwise, 0, 8000), "columnwise: With.Into: its codes share memory with the matrix"},
-		{mx(Rowwise, 8000, 9024), mx(Columnwise, 9055, 12000), "columnwise: With.Into: its codes share memory with the scales of the rowwise copy"},
-		{mx(Rowwise, 8000, 9024), mx(Columnwise, 10000, 9023), "columnwise: With.Into: its scales share memory with the codes of the rowwise copy"},
+		{mx(Rowwise, 8000, 9024), mx(Columnwise, 9055, 12000), "columnwise: With.Into: its codes share memory with the scales of the " +
+			"rowwise copy"},
+		{mx(Rowwise, 8000, 9024), mx(Columnwise, 10000, 9023), "columnwise: With.Into: its scales share memory with the codes of the " +
+			"rowwise copy"},
 		{vec(Rowwise, 6400, 11000), nil, ""},
 		{vec(Rowwise, 6400, 10492), nil, "rowwise: With.Into: its codes share memory with its scales"},
 		{vec(Rowwise, 6400, end-4), nil, "rowwise: With.Into: its scales share memory with the matrix"},
-		{vec(Rowwise, 6400, 11000), vec(Columnwise, 11127, 15300), "columnwise: With.Into: its codes share memory with the scales of the rowwise copy"},
-		{vec(Rowwise, 6400, 11000), vec(Columnwise, 12000, 11124), "columnwise: With.Into: its scales share memory with the scales of the rowwise copy"},
+		{vec(Rowwise, 6400, 11000), vec(Columnwise, 11127, 15300), "columnwise: With.Into: its codes share memory with the scales of the " +
+			"rowwise copy"},
+		{vec(Rowwise, 6400, 11000), vec(Columnwise, 12000, 11124), "columnwise: With.Into: its scales share memory with the scales of the " +
+			"rowwise copy"},
 	} {
 		q := Quantizer{Format: MXFP8}
 		if v.rows != nil {
 			q.Format = v.rows.Format
 		}
-		_, _, err := RowwiseColumnwise(tensor.Dense{Rows: rows, Cols: cols, Stride: stride, Data: data}, Copy{q, With{Into: v.rows}}, Copy{q, With{Into: v.columns}})
+		_, _, err := RowwiseColumnwise(tensor.Dense{Rows: rows, Cols: cols, Stride: stride, Data: data}, Copy{q, With{Into: v.rows}},
+			Copy{q, With{Into: v.columns}})
 		switch {
 		case v.want == "" && err != nil:
 			t.Error(err)

@@ -45,10 +45,11 @@ const (
 type NonFinite uint8
 
 const (
-	Tolerate   NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
-	Poison                      // the scale is NaN, and so is every element of the block
-	PoisonNaN                   // NaN does what it does under Poison; Inf goes through the scale rule or the arithmetic, which give 2^128 its exponent
-	PoisonZero                  // as PoisonNaN, but elements are divided by infinity under an E8M0 scale of NaN: all but NaN become zeros
+	Tolerate NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
+	Poison                    // the scale is NaN, and so is every element of the block
+	// NaN does what it does under Poison; Inf goes through the scale rule or the arithmetic, which give 2^128 its exponent
+	PoisonNaN
+	PoisonZero // as PoisonNaN, but elements are divided by infinity under an E8M0 scale of NaN: all but NaN become zeros
 )
 
 // NegativeZero says which elements may take the code of -0.
@@ -61,7 +62,8 @@ const (
 )
 
 var (
-	arithmeticNames   = []string{"encode-first", "encode-first-64", "decode-first", "decode-first-bf16", "block-only", "block-nearest", "half-scale", "decode-first-typed"}
+	arithmeticNames = []string{"encode-first", "encode-first-64", "decode-first", "decode-first-bf16", "block-only", "block-nearest",
+		"half-scale", "decode-first-typed"}
 	nonFiniteNames    = []string{"tolerate", "poison", "poison-nan", "poison-zero"}
 	negativeZeroNames = []string{"keep", "drop-input", "drop"}
 )

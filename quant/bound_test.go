@@ -26,7 +26,8 @@ func everyBehavior(f Format, do func(q Quantizer)) {
 						}
 						isE8M0 := f.Scale == format.E8M0
 						ownHalf := f.same(Q8_0) && q.Arithmetic != HalfScale || !f.same(Q8_0) && q.Arithmetic == HalfScale
-						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || variant.SmallestDivisor > 0 || ownHalf) || q.Validate() != nil {
+						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || variant.SmallestDivisor > 0 || ownHalf) ||
+							q.Validate() != nil {
 							continue
 						}
 						do(q)
@@ -110,7 +111,8 @@ func TestBound(t *testing.T) {
 						t.Fatal(err)
 					}
 					checkBound(t, &bound, x, got, func() string {
-						return fmt.Sprintf("%s rule=%s arithmetic=%d search=%s rounding=%s variant=%v/%v/%d/%g 2^%d", f, q.Rule, q.Arithmetic, q.Search, q.Rounding, q.ExactRatio, q.PowerOfTwo, q.EvenMantissa, q.SmallestDivisor, exponents[i])
+						return fmt.Sprintf("%s rule=%s arithmetic=%d search=%s rounding=%s variant=%v/%v/%d/%g 2^%d", f, q.Rule, q.Arithmetic, q.Search,
+							q.Rounding, q.ExactRatio, q.PowerOfTwo, q.EvenMantissa, q.SmallestDivisor, exponents[i])
 					})
 				}
 			})
@@ -138,7 +140,8 @@ func checkBound(t *testing.T, bound *Bound, x tensor.Dense, got *Tensor, at func
 			a, _ := denseSource(x.View(r, r+1, c0, c1)).amaxBits(0, 1)
 			amax = max(amax, a)
 			if n, first := bound.Beyond(x.Row(r)[c0:c1], y.Row(r)[c0:c1], scale); n > 0 {
-				t.Fatalf("%s: row %d, columns from %d: %d elements beyond, the first %g as %g under %g", at(), r, c0, n, x.Row(r)[c0+first], y.Row(r)[c0+first], scale)
+				t.Fatalf("%s: row %d, columns from %d: %d elements beyond, the first %g as %g under %g", at(), r, c0, n, x.Row(r)[c0+first],
+					y.Row(r)[c0+first], scale)
 			}
 		}
 		if !bound.Scale(scale, got.global(), math.Float32frombits(amax)) {

@@ -31,7 +31,8 @@ func (t *Tensor) DequantizeRows(dst tensor.Dense, first, threads int) {
 		panic("quant: " + err.Error())
 	}
 	if first < 0 || dst.Rows > t.StoredRows()-first || dst.Cols != t.StoredCols() {
-		panic(fmt.Sprintf("quant: dequantize rows from %d on: got %d×%d, want rows of %d×%d", first, dst.Rows, dst.Cols, t.StoredRows(), t.StoredCols()))
+		panic(fmt.Sprintf("quant: dequantize rows from %d on: got %d×%d, want rows of %d×%d", first, dst.Rows, dst.Cols, t.StoredRows(),
+			t.StoredCols()))
 	}
 	stream := 4*dst.Rows*dst.Cols >= streamBytes
 	parallel.For(dst.Rows, max(1, grainElements/max(1, dst.Cols)), threads, func(from, to int) {

@@ -106,7 +106,8 @@ func Example_squareBlocks() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("the same codes:", bytes.Equal(transposed.Codes, columnwise.Codes), "and scales:", bytes.Equal(transposed.Scales, columnwise.Scales))
+	fmt.Println("the same codes:", bytes.Equal(transposed.Codes, columnwise.Codes), "and scales:",
+		bytes.Equal(transposed.Scales, columnwise.Scales))
 	// Output: the same codes: true and scales: true
 }
 

@@ -135,7 +135,8 @@ func TestCornersOfElements(t *testing.T) {
 		checkCorners(t, poison, []corner{{"nan", 1, []float32{nan}, 255, tc.nan, tc.nan}, {"inf", 1, []float32{-inf}, 255, tc.nan, tc.nan}})
 		poison.ElementNaN = format.Unchecked
 		checkCorners(t, poison, []corner{{"unchecked-nan", 1, []float32{nan}, 255, tc.unchecked, tc.unchecked}})
-		checkCorners(t, Quantizer{Format: tc.f}, []corner{{"all-nan", nan, nil, 0, tc.tolerated, tc.tolerated}, {"inf", 0, []float32{inf}, 254, tc.maxInf, 0}})
+		checkCorners(t, Quantizer{Format: tc.f}, []corner{{"all-nan", nan, nil, 0, tc.tolerated, tc.tolerated},
+			{"inf", 0, []float32{inf}, 254, tc.maxInf, 0}})
 	}
 	checkCorners(t, Quantizer{Format: MXINT8}, []corner{
 		{"zero", 0, []float32{negZero}, 0, 0, 0},
@@ -172,13 +173,15 @@ func TestCornersNVFP4(t *testing.T) {
 		{"2688", blockOf(16, 0, 2688, -448), 2688, 1, []byte{0x7e}, map[int]byte{0: 7, 1: 0xa}},
 		{"zero-block", append(blockOf(16, 0, 2688), blockOf(16, 0, negZero)...), 2688, 1, []byte{0x7e, 0}, map[int]byte{0: 7, 16: 8}},
 		// A block far below the rest: its scale is zero, its codes are not, its values are.
-		{"lost-block", append(blockOf(16, 0, 2688), blockOf(16, 0, 1e-3, -1e-30, 0x1p-149)...), 2688, 1, []byte{0x7e, 0}, map[int]byte{0: 7, 16: 7, 17: 0xf}},
+		{"lost-block", append(blockOf(16, 0, 2688), blockOf(16, 0, 1e-3, -1e-30, 0x1p-149)...), 2688, 1, []byte{0x7e, 0},
+			map[int]byte{0: 7, 16: 7, 17: 0xf}},
 		{"inf", blockOf(16, 0, -inf, 2688), inf, 1, []byte{0x7e}, map[int]byte{0: 0xf, 1: 7}},
 		{"nan", blockOf(16, 0, nan, 2688), 2688, 1, []byte{0x7e}, map[int]byte{0: 7, 1: 7}},
 		{"all-nan", blockOf(16, nan), 0, 1, []byte{0}, allCodes(16, 7)},
 		// amax so small that 2688/amax is kept at the largest float32.
 		{"subnormal", blockOf(16, 0, 0x1p-149), 0x1p-149, 0x1p-128, []byte{0}, nil},
-		{"largest", blockOf(16, 0, math.MaxFloat32), math.MaxFloat32, 1 / float32(2688/float32(math.MaxFloat32)), []byte{0x7e}, map[int]byte{0: 7}},
+		{"largest", blockOf(16, 0, math.MaxFloat32), math.MaxFloat32, 1 / float32(2688/float32(math.MaxFloat32)), []byte{0x7e},
+			map[int]byte{0: 7}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := oneRow(t, Quantizer{Format: NVFP4}, tc.x, With{})

@@ -180,7 +180,8 @@ func (f Format) Validate() error {
 	case f.Block.Rows < 0 || f.Block.Cols < 0:
 		return fmt.Errorf("block format %q: negative block shape", f.Name)
 	case f.Block.Rows > maxBlockSide || f.Block.Cols > maxBlockSide:
-		return fmt.Errorf("block format %q: got blocks of %d×%d, want sides of at most %d; 0 is a whole row or column", f.Name, f.Block.Rows, f.Block.Cols, maxBlockSide)
+		return fmt.Errorf("block format %q: got blocks of %d×%d, want sides of at most %d; 0 is a whole row or column", f.Name, f.Block.Rows,
+			f.Block.Cols, maxBlockSide)
 	}
 	if _, ok := f.Element.StoredBytes(f.Block.Cols); !ok || f.Block.Cols == 0 && f.Element.StoredBits() < 8 {
 		return fmt.Errorf("block format %q: blocks of %d %s codes do not fill whole bytes", f.Name, f.Block.Cols, f.Element)

@@ -96,7 +96,8 @@ func TestValidateFormat(t *testing.T) {
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 32}, Global: true}, "only e4m3 scales take a global scale"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{-1, 32}}, "negative block shape"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, -32}}, "negative block shape"},
-		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 1<<31 - 1}}, "got blocks of 1×2147483647, want sides of at most 4096"},
+		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 1<<31 - 1}},
+			"got blocks of 1×2147483647, want sides of at most 4096"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{5000, 1}}, "got blocks of 5000×1"},
 		{Format{Name: "x", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 15}}, "blocks of 15 e2m1 codes do not fill whole bytes"},
 		{Format{Name: "x", Element: format.E3M2, Scale: format.E8M0, Block: Shape{1, 10}}, "blocks of 10 e3m2 codes do not fill whole bytes"},
@@ -131,8 +132,10 @@ func TestQuantizerErrors(t *testing.T) {
 		{"even-mantissa", Quantizer{Format: MXFP8, Rule: Even, EvenMantissa: 23}, With{}, "got EvenMantissa 23, want 0 to 22"},
 		{"negative-mantissa", Quantizer{Format: MXFP8, Rule: Even, EvenMantissa: -1}, With{}, "got EvenMantissa -1, want 0 to 22"},
 		{"pow2", Quantizer{Format: MXFP8, PowerOfTwo: true}, With{}, "power-of-two scales are an option of formats with FP32 scales"},
-		{"hadamard-block", Quantizer{Format: Format{Name: "x", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 8}}, Hadamard: true}, With{}, "got blocks of 8 elements, want a multiple of 16"},
-		{"bf16-rounding", Quantizer{Format: BF16, Rounding: format.HalfAway}, With{}, "elements without a scale round to nearest even, not half-away"},
+		{"hadamard-block", Quantizer{Format: Format{Name: "x", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 8}}, Hadamard: true},
+			With{}, "got blocks of 8 elements, want a multiple of 16"},
+		{"bf16-rounding", Quantizer{Format: BF16, Rounding: format.HalfAway}, With{},
+			"elements without a scale round to nearest even, not half-away"},
 		{"negative-first-row", Quantizer{Format: MXFP8}, With{FirstRow: -1}, "got first row -1"},
 		{"no-stream", Quantizer{Format: MXFP8, Rounding: format.Stochastic}, With{}, "stochastic rounding needs a random stream (With.Random)"},
 		{"threads", Quantizer{Format: NVFP4}, With{Threads: -1}, "got -1 threads"},
@@ -142,8 +145,10 @@ func TestQuantizerErrors(t *testing.T) {
 		{"rounding", Quantizer{Format: MXFP8, Rounding: 99}, With{}, "unknown Rounding 99"},
 		{"inverse-zero", Quantizer{Format: FP8Tensor}, With{Inverse: value(0)}, "got With.Inverse 0, want a positive finite number"},
 		{"inverse-negative", Quantizer{Format: FP8Tensor}, With{Inverse: value(-3)}, "got With.Inverse -3, want a positive finite number"},
-		{"inverse-of-blocks", Quantizer{Format: FP8Row}, With{Inverse: value(2)}, "With.Inverse needs a format with one FP32 scale per tensor or a global scale"},
-		{"inverse-of-e8m0", Quantizer{Format: Format{Name: "x", Element: format.E4M3, Scale: format.E8M0}}, With{Inverse: value(2)}, "With.Inverse needs a format with one FP32 scale"},
+		{"inverse-of-blocks", Quantizer{Format: FP8Row}, With{Inverse: value(2)},
+			"With.Inverse needs a format with one FP32 scale per tensor or a global scale"},
+		{"inverse-of-e8m0", Quantizer{Format: Format{Name: "x", Element: format.E4M3, Scale: format.E8M0}}, With{Inverse: value(2)},
+			"With.Inverse needs a format with one FP32 scale"},
 		{"hook", Quantizer{Format: FP8Row}, With{Scales: func(int, []byte) {}}, "With.Scales needs a format with one-byte scales"},
 		{"hook-bf16", Quantizer{Format: BF16}, With{Scales: func(int, []byte) {}}, "With.Scales needs a format with one-byte scales"},
 	} {
@@ -226,7 +231,8 @@ func TestNewTensor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Codes) != len(want.Codes) || len(got.Scales) != len(want.Scales) || len(got.Scales32) != len(want.Scales32) || got.Global != 1 {
+		if len(got.Codes) != len(want.Codes) || len(got.Scales) != len(want.Scales) || len(got.Scales32) != len(want.Scales32) ||
+			got.Global != 1 {
 			t.Errorf("%s: %d codes, %d and %d scales", f, len(got.Codes), len(got.Scales), len(got.Scales32))
 		}
 		copy(got.Codes, want.Codes)
@@ -252,7 +258,8 @@ func TestScaleBytes(t *testing.T) {
 	}
 	q = mustQuantize(t, Quantizer{Format: FP8Row}, tensor.Of(2, 1, []float32{448, 1}), Rowwise, With{})
 	b := q.ScaleBytes()
-	if len(b) != 8 || math.Float32frombits(binary.LittleEndian.Uint32(b)) != 1 || math.Float32frombits(binary.LittleEndian.Uint32(b[4:])) != q.Scales32[1] {
+	if len(b) != 8 || math.Float32frombits(binary.LittleEndian.Uint32(b)) != 1 ||
+		math.Float32frombits(binary.LittleEndian.Uint32(b[4:])) != q.Scales32[1] {
 		t.Errorf("fp8-row: % x of %v", b, q.Scales32)
 	}
 	if got := oneRow(t, Quantizer{Format: BF16}, []float32{1}, With{}).ScaleBytes(); len(got) != 0 {

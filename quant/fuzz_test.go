@@ -98,7 +98,8 @@ func checkNearest(t *testing.T, q Quantizer, r *Tensor, x tensor.Dense) {
 				}
 			}
 			if e := math.Abs(float64(scale)*float64(element.Decode(code)) - v); e > least+slack {
-				t.Fatalf("%s: %g at (%d, %d) became %g·%g, off by %g where %g is possible", q.testName(), v, i, j, scale, element.Decode(code), e, least)
+				t.Fatalf("%s: %g at (%d, %d) became %g·%g, off by %g where %g is possible", q.testName(), v, i, j, scale, element.Decode(code), e,
+					least)
 			}
 		}
 	}

@@ -68,7 +68,8 @@ func TestImportanceErrors(t *testing.T) {
 		"is negative or not finite":  append(make([]float32, 15), -1),
 		"is negative or not finite ": append(make([]float32, 15), float32(math.NaN())),
 	} {
-		if _, err := q.Rowwise(tensor.New(1, 16), With{Importance: weights}); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+		if _, err := q.Rowwise(tensor.New(1, 16), With{Importance: weights}); err == nil || !strings.Contains(err.Error(),
+			strings.TrimSpace(want)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

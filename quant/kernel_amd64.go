@@ -116,11 +116,13 @@ const (
 )
 
 // fuseColumns takes a generated kernel with constants C that raises amaxes of columns, too.
-func fuseColumns[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *C) uint64) func(*output) func(rowGroups) uint32 {
+func fuseColumns[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead,
+	codeAhead, stream int, maxima *byte, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
 		return func(t rowGroups) uint32 {
-			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead, t.codeAhead, index(t.stream), unsafe.SliceData(t.maxima), &c))
+			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead,
+				t.codeAhead, index(t.stream), unsafe.SliceData(t.maxima), &c))
 		}
 	}
 }
@@ -134,11 +136,13 @@ func amaxOrFlagged(amax uint64) uint32 {
 }
 
 // fuse takes a generated kernel with constants C.
-func fuse[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *C) uint64) func(*output) func(rowGroups) uint32 {
+func fuse[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead,
+	stream int, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
 		return func(t rowGroups) uint32 {
-			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead, t.codeAhead, index(t.stream), &c))
+			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead,
+				t.codeAhead, index(t.stream), &c))
 		}
 	}
 }
@@ -154,7 +158,8 @@ func globalNibblesOf(o *output) globalNibbles { return newGlobalNibbles(globalOf
 func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
 
 // scaleBy takes a generated kernel with constants C.
-func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, scales *byte, amaxes *uint32, n int, c *C) uint64) func(*output) func([]float32, []byte, []uint32) uint32 {
+func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, scales *byte, amaxes *uint32, n int, c *C) uint64) func(
+	*output) func([]float32, []byte, []uint32) uint32 {
 	return func(o *output) func([]float32, []byte, []uint32) uint32 {
 		c := constants(o)
 		return func(factors []float32, scales []byte, amaxes []uint32) uint32 {
@@ -163,10 +168,12 @@ func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, sca
 	}
 }
 
-func rowsBy(kernel func(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants), size int) func(rowPart, *encodeConstants) {
+func rowsBy(kernel func(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int,
+	c *encodeConstants), size int) func(rowPart, *encodeConstants) {
 	return func(t rowPart, c *encodeConstants) {
 		width := t.blocks * t.units * rowUnit
-		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.rows, t.blocks, t.units, t.codeStride-width, t.srcStride-size*width, 4*(t.factorStride-t.blocks), t.ahead, index(t.stream), c)
+		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.rows, t.blocks, t.units, t.codeStride-width, t.srcStride-size*width,
+			4*(t.factorStride-t.blocks), t.ahead, index(t.stream), c)
 	}
 }
 
@@ -183,19 +190,23 @@ func maximaBy(kernel func(maxima *uint32, src *byte, n, fours, srcStride, ahead 
 	}
 }
 
-func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)) func(columnPart, *encodeConstants) {
+func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int,
+	c *encodeConstants)) func(columnPart, *encodeConstants) {
 	return func(t columnPart, c *encodeConstants) {
-		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, t.store(), index(t.powers), c)
+		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, t.store(),
+			index(t.powers), c)
 	}
 }
 
-func joinBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *encodeConstants) {
+func joinBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) uint64) func(codes []byte, src []float32,
+	_ []uint32, factors []float32, c *encodeConstants) {
 	return func(codes []byte, src []float32, _ []uint32, factors []float32, c *encodeConstants) {
 		kernel(&codes[0], &src[0], len(src), &factors[0], c)
 	}
 }
 
-func joinRandomBy(kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) uint64) func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
+func joinRandomBy(kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) uint64) func(
+	codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
 	return func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
 		kernel(&codes[0], &src[0], &random[0], len(src), &factors[0], c)
 	}
@@ -243,13 +254,15 @@ func bytes128(q *Quantizer) bool {
 	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale(q) && q.signMagnitude()
 }
 
-func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) func([]byte, []float32, []float32, int, *encodeConstants) {
+func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) func([]byte,
+	[]float32, []float32, int, *encodeConstants) {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
 		kernel(&codes[0], &src[0], len(src), &factors[0], extent, c)
 	}
 }
 
-func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) func([]float64, []float32, []float32, []float32, int, *searchConstants) {
+func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) func([]float64,
+	[]float32, []float32, []float32, int, *searchConstants) {
 	return func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants) {
 		kernel(&errors[0], &src[0], len(src)/searchUnit, &factors[0], &decodes[0], n, c)
 	}
@@ -275,13 +288,15 @@ func ofBits(bits int) func(*format.Scalar) bool {
 	return func(e *format.Scalar) bool { return e.Bits() == bits }
 }
 
-func byteTable(kernel func(dst *float32, src *byte, scales *float32, n int, table *byte)) func([]float32, []byte, []float32, *decodeTables) {
+func byteTable(kernel func(dst *float32, src *byte, scales *float32, n int, table *byte)) func([]float32, []byte, []float32,
+	*decodeTables) {
 	return func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 		kernel(&dst[0], &src[0], &scales[0], len(dst), &t.bytes[0])
 	}
 }
 
-func valueTable(kernel func(dst *float32, src *byte, scales *float32, n int, table *float32)) func([]float32, []byte, []float32, *decodeTables) {
+func valueTable(kernel func(dst *float32, src *byte, scales *float32, n int, table *float32)) func([]float32, []byte, []float32,
+	*decodeTables) {
 	return func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 		kernel(&dst[0], &src[0], &scales[0], len(dst), &t.values[0])
 	}

@@ -31,13 +31,15 @@ func amaxNEON(size int, kernel func(amaxes *uint32, src *byte, n, extent int)) f
 	return func(amaxes []uint32, src []byte, extent int) { kernel(&amaxes[0], &src[0], len(src)/size, extent) }
 }
 
-func encodeNEON(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)) func([]byte, []float32, []float32, int, *encodeConstants) {
+func encodeNEON(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)) func([]byte, []float32,
+	[]float32, int, *encodeConstants) {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
 		kernel(&codes[0], &src[0], len(src), &factors[0], extent, c)
 	}
 }
 
-func decodeNEON(needs cpu.Set, bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)) decodeKernel {
+func decodeNEON(needs cpu.Set, bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n, extent int,
+	t *decodeTables)) decodeKernel {
 	return decodeKernel{needs, func(e *format.Scalar) bool { return e.Bits() == bits && e.HasNegativeZero() }, extent,
 		func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 			kernel(&dst[0], &src[0], &scales[0], len(dst), extent, t)

@@ -168,7 +168,8 @@ func wholeBlocks(src []byte, extent, size int) (n, inside int) {
 
 // decodeUnits returns a decodeKernel of codes of that many bits by a kernel that
 // takes whole units.
-func decodeUnits(bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n int, t *decodeTables)) func(dst []float32, src []byte, scales []float32, t *decodeTables) {
+func decodeUnits(bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n int, t *decodeTables)) func(dst []float32,
+	src []byte, scales []float32, t *decodeTables) {
 	return func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 		whole := len(dst) / codesUnit * codesUnit
 		if whole > 0 {

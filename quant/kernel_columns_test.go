@@ -117,7 +117,8 @@ func testColumnRow(k *kernel[func(columnPart, *encodeConstants)], f *fences, r *
 	}
 }
 
-func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, element *format.Scalar, n, blockRows, gap int, powers bool, r *rand.Rand) {
+func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, element *format.Scalar, n, blockRows, gap int, powers bool,
+	r *rand.Rand) {
 	width := n * tileSide
 	stride := width + gap
 	values := ordinary((tileSide-1)*stride+width, r)
@@ -149,7 +150,8 @@ func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, eleme
 			element.EncodeSlice(plain[i:i+1], []float32{float32(v * factors[i/(16*blockRows)*width+j])})
 		}
 		element.Join(want, plain)
-		requireBytes(f, fmt.Sprintf("%s, %d tiles, factors for %d rows, column %d", element, n, 16*blockRows, j), codes[j*codeStride:][:len(want)], want)
+		requireBytes(f, fmt.Sprintf("%s, %d tiles, factors for %d rows, column %d", element, n, 16*blockRows, j),
+			codes[j*codeStride:][:len(want)], want)
 	}
 }
 

@@ -82,7 +82,8 @@ func amaxBlocks(n int) (x []float32) {
 		if testing.Short() && e > 16 && e < 240 && e%4 > 0 {
 			continue
 		}
-		for _, m := range []uint32{0, 1 << 17, 1 << 18, 1 << 19, 3 << 19, 1 << 21, 1 << 22, 0x600000, 0x700000, 0x780000, 0x7c0000, r.Uint32() & mantissaMask} {
+		for _, m := range []uint32{0, 1 << 17, 1 << 18, 1 << 19, 3 << 19, 1 << 21, 1 << 22, 0x600000, 0x700000, 0x780000, 0x7c0000,
+			r.Uint32() & mantissaMask} {
 			for d := range uint32(3) {
 				v := math.Float32frombits((uint32(e)<<mantissaBits + m + d - 1) & absMask)
 				if v == v {
@@ -188,7 +189,9 @@ func TestCallsInTurn(t *testing.T) {
 	for _, f := range []Format{BF16, F32, MXINT8, MXFP8, MXFP4, NVFP4, FP8Row, FP8Tensor, FP8Vec128} {
 		list = append(list, Quantizer{Format: f})
 	}
-	list = append(list, Quantizer{Format: MXFP4, Search: LeastSquares}, Quantizer{Format: NVFP4, Search: FourOverSixMSE}, Quantizer{Format: MXFP8, Rule: Floor}, Quantizer{Format: MXFP8, NonFinite: Poison}, Quantizer{Format: MXFP4, NegativeZero: DropNegativeZero})
+	list = append(list, Quantizer{Format: MXFP4, Search: LeastSquares}, Quantizer{Format: NVFP4, Search: FourOverSixMSE},
+		Quantizer{Format: MXFP8, Rule: Floor}, Quantizer{Format: MXFP8, NonFinite: Poison},
+		Quantizer{Format: MXFP4, NegativeZero: DropNegativeZero})
 	for _, q := range list {
 		rowwise, columnwise, err := RowwiseColumnwise(x, Copy{Quantizer: q}, Copy{Quantizer: q})
 		if err != nil {

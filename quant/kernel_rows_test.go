@@ -44,7 +44,8 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 				for _, o.stream = range []bool{false, true} {
 					wantScales := (&output{t: want}).scaleMemory(0, groups*k.group)
 					codes, scales := f.bytes(len(want.Codes)), f.bytes(len(wantScales))
-					part := rowGroups{codes: codes, scales: scales, src: fenced(f, memory), groups: groups, rows: 1, ahead: fusedAhead, stream: o.streams(codes, 1)}
+					part := rowGroups{codes: codes, scales: scales, src: fenced(f, memory), groups: groups, rows: 1, ahead: fusedAhead,
+						stream: o.streams(codes, 1)}
 					if groups > 1 && hard { // as rows of one group
 						part.groups, part.rows = 1, groups
 					}
@@ -113,13 +114,15 @@ func testRowKernel(k *kernel[func(rowPart, *encodeConstants)], f *fences, r *ran
 				codeStride: stride, srcStride: stride * len(src) / size, factorStride: shape.blocks, stream: i%2 == 1 && isAligned(codes),
 			}, &c)
 			fence()
-			requireBytes(f, fmt.Sprintf("%s, %d rows of %d blocks of %d, %d between them", element, shape.rows, shape.blocks, extent, shape.gap), codes, want)
+			requireBytes(f, fmt.Sprintf("%s, %d rows of %d blocks of %d, %d between them", element, shape.rows, shape.blocks, extent, shape.gap),
+				codes, want)
 		}
 	}
 }
 
 // testJoinRow: codes of rows that end anywhere.
-func testJoinRow(k *kernel[func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants)], f *fences, r *rand.Rand) {
+func testJoinRow(k *kernel[func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants)], f *fences,
+	r *rand.Rand) {
 	elements := signedElements(k.bits)
 	if len(elements) == 0 {
 		f.Fatalf("there is no element format of %d bits", k.bits)

@@ -290,7 +290,8 @@ func TestRowwiseColumnwiseThreads(t *testing.T) {
 			}
 		}
 	})
-	if _, _, err := RowwiseColumnwise(tensor.New(2, 2), Copy{Quantizer: Quantizer{Format: MXFP8}}, Copy{Quantizer: Quantizer{Format: MXFP8, Rounding: format.Stochastic}}); err == nil {
+	if _, _, err := RowwiseColumnwise(tensor.New(2, 2), Copy{Quantizer: Quantizer{Format: MXFP8}},
+		Copy{Quantizer: Quantizer{Format: MXFP8, Rounding: format.Stochastic}}); err == nil {
 		t.Error("stochastic rounding without a stream")
 	}
 }

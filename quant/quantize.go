@@ -64,10 +64,12 @@ func (q *Quantizer) checkCopy(x source, d Direction, with With) error {
 		return fmt.Errorf("quantizer of %s: got direction %d, want rowwise or columnwise", q.Format, uint8(d))
 	}
 	if q.Hadamard && cols%hadamardSize != 0 {
-		return fmt.Errorf("quantizer of %s: the Hadamard transform: got %d elements along the blocks, want a multiple of %d", q.Format, cols, hadamardSize)
+		return fmt.Errorf("quantizer of %s: the Hadamard transform: got %d elements along the blocks, want a multiple of %d", q.Format, cols,
+			hadamardSize)
 	}
 	if with.Importance != nil && len(with.Importance) != cols {
-		return fmt.Errorf("quantizer of %s: With.Importance: got %d values, want %d, one for each position along the blocks", q.Format, len(with.Importance), cols)
+		return fmt.Errorf("quantizer of %s: With.Importance: got %d values, want %d, one for each position along the blocks", q.Format,
+			len(with.Importance), cols)
 	}
 	if c := with.Columns; c != nil && c.n() != x.cols {
 		return fmt.Errorf("quantizer of %s: With.Columns: got %d columns, want %d", q.Format, c.n(), x.cols)

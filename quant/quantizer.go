@@ -14,8 +14,10 @@ import (
 type Quantizer struct {
 	Format Format
 
-	Rule         ScaleRule  // E8M0 scales
-	ExactRatio   bool       // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)); they differ for one amax, the next above max·2^-127, and for INT8 for one mantissa of every binade
+	Rule ScaleRule // E8M0 scales
+	// RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)); they differ for one amax, the next above max·2^-127, and for INT8
+	// for one mantissa of every binade
+	ExactRatio   bool
 	EvenMantissa int        // mantissa bits that Even rounds to; 0: the element's
 	Arithmetic   Arithmetic // FP32 and E4M3 scales
 	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation
@@ -37,9 +39,10 @@ type Quantizer struct {
 
 // With holds the options of one quantization. The zero value sets none.
 type With struct {
-	Amax    *float32 // amax of the whole tensor, instead of that of x: ranks, fused siblings, calibration, tiles
-	NaN     bool     // with Amax: the whole tensor has a NaN, in x or elsewhere
-	Inverse *float32 // inverse of the decode scale of the whole tensor, for formats that have one: delayed scaling, stored scales of activations
+	Amax *float32 // amax of the whole tensor, instead of that of x: ranks, fused siblings, calibration, tiles
+	NaN  bool     // with Amax: the whole tensor has a NaN, in x or elsewhere
+	// inverse of the decode scale of the whole tensor, for formats that have one: delayed scaling, stored scales of activations
+	Inverse *float32
 	// Importance weighs the squared errors that LeastSquares minimizes, by position along the stored rows: of
 	// a weight, the mean square of each input. Finite and not negative; nil: all alike. Other searches ignore it.
 	Importance []float32
@@ -115,7 +118,8 @@ func (q Quantizer) Validate() error {
 	case q.PowerOfTwo && q.Format.Scale != format.F32:
 		return fmt.Errorf("quantizer of %s: power-of-two scales are an option of formats with FP32 scales", q.Format)
 	case q.Hadamard && q.Format.Block.Cols%hadamardSize != 0:
-		return fmt.Errorf("quantizer of %s: the Hadamard transform: got blocks of %d elements, want a multiple of %d", q.Format, q.Format.Block.Cols, hadamardSize)
+		return fmt.Errorf("quantizer of %s: the Hadamard transform: got blocks of %d elements, want a multiple of %d", q.Format,
+			q.Format.Block.Cols, hadamardSize)
 	}
 	return q.checkSearch()
 }

@@ -132,7 +132,9 @@ func (q Quantizer) testName() string {
 	for _, option := range []struct {
 		set  bool
 		name string
-	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.SmallestDivisor == 0x1p-126, "/normal"}, {q.SmallestDivisor == 1, "/one"},
+	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"},
+		{q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.SmallestDivisor == 0x1p-126, "/normal"},
+		{q.SmallestDivisor == 1, "/one"},
 		{q.UnitZeroScale, "/zero-scale"}} {
 		if option.set {
 			s += option.name

@@ -100,7 +100,8 @@ func referenceE8M0(q Quantizer, amax float32) int {
 		}
 		return k
 	case Even:
-		mantissa := map[*format.Scalar]int{format.E4M3: 3, format.E5M2: 2, format.E3M2: 2, format.E2M3: 3, format.E2M1: 1, format.INT8: 6}[q.Format.Element]
+		mantissa := map[*format.Scalar]int{format.E4M3: 3, format.E5M2: 2, format.E3M2: 2, format.E2M3: 3, format.E2M1: 1,
+			format.INT8: 6}[q.Format.Element]
 		if q.EvenMantissa != 0 {
 			mantissa = q.EvenMantissa
 		}

@@ -19,7 +19,8 @@ func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
 	r := *t
 	r.Shape = slices.Clone(shape)
 	if len(shape) < 2 || r.Validate() != nil || r.Cols() != t.Cols() || r.Rows() != t.Rows() {
-		return nil, fmt.Errorf("cannot reshape a %s tensor of shape %v to %v: want the same last dimension, and the same product of the others", t.Format, t.Shape, shape)
+		return nil, fmt.Errorf("cannot reshape a %s tensor of shape %v to %v: want the same last dimension, and the same product of the others",
+			t.Format, t.Shape, shape)
 	}
 	return &r, nil
 }
@@ -35,7 +36,8 @@ func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
 	}
 	extent := t.rowExtent()
 	if extent > 0 && (from%extent != 0 || to%extent != 0 && to != t.Rows()) {
-		return nil, fmt.Errorf("rows %d:%d cut a block: %s %s blocks span %d rows; slice at their multiples", from, to, t.Direction, t.Format, extent)
+		return nil, fmt.Errorf("rows %d:%d cut a block: %s %s blocks span %d rows; slice at their multiples", from, to, t.Direction, t.Format,
+			extent)
 	}
 	s := newTensor(t.Format, t.Direction, to-from, t.Cols())
 	s.Global, s.Amax = t.Global, t.Amax
@@ -108,7 +110,8 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 		return nil, fmt.Errorf("cannot transpose: %w", err)
 	}
 	if !t.Format.Square() {
-		return nil, fmt.Errorf("cannot transpose %s codes: got blocks of %d×%d, want square ones; quantize the transpose from the source", t.Format, max(1, t.Format.Block.Rows), t.Format.Block.Cols)
+		return nil, fmt.Errorf("cannot transpose %s codes: got blocks of %d×%d, want square ones; quantize the transpose from the source",
+			t.Format, max(1, t.Format.Block.Rows), t.Format.Block.Cols)
 	}
 	r := newTensor(t.Format, t.Direction, t.Cols(), t.Rows())
 	r.Global, r.Amax = t.Global, t.Amax

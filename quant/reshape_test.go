@@ -152,17 +152,25 @@ func TestConcatErrors(t *testing.T) {
 		want  string
 	}{
 		{"nothing", nil, "nothing to concatenate"},
-		{"format", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(MXFP4, Rowwise, 1, 4, 1)}, "tensor 1: rowwise mxfp4 after rowwise mxfp8"},
-		{"element", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(other, Rowwise, 1, 4, 1)}, "tensor 1: rowwise mxfp8 after rowwise mxfp8"},
-		{"direction", []*Tensor{quantize(MXFP8, Rowwise, 32, 4, 1), quantize(MXFP8, Columnwise, 32, 4, 1)}, "columnwise mxfp8 after rowwise mxfp8"},
+		{"format", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(MXFP4, Rowwise, 1, 4, 1)},
+			"tensor 1: rowwise mxfp4 after rowwise mxfp8"},
+		{"element", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(other, Rowwise, 1, 4, 1)},
+			"tensor 1: rowwise mxfp8 after rowwise mxfp8"},
+		{"direction", []*Tensor{quantize(MXFP8, Rowwise, 32, 4, 1), quantize(MXFP8, Columnwise, 32, 4, 1)},
+			"columnwise mxfp8 after rowwise mxfp8"},
 		{"columns", []*Tensor{quantize(MXFP8, Rowwise, 1, 4, 1), quantize(MXFP8, Rowwise, 1, 5, 1)}, "5 columns after 4"},
-		{"global", []*Tensor{quantize(NVFP4, Rowwise, 1, 4, 1), quantize(NVFP4, Rowwise, 1, 4, 2)}, "global scale is 0.00074404763, the first one's 0.00037202382: quantize them with a common amax"},
-		{"per-tensor", []*Tensor{quantize(FP8Tensor, Rowwise, 1, 4, 1), quantize(FP8Tensor, Rowwise, 1, 4, 2)}, "differs from the first one's: quantize them with a common amax"},
+		{"global", []*Tensor{quantize(NVFP4, Rowwise, 1, 4, 1), quantize(NVFP4, Rowwise, 1, 4, 2)},
+			"global scale is 0.00074404763, the first one's 0.00037202382: quantize them with a common amax"},
+		{"per-tensor", []*Tensor{quantize(FP8Tensor, Rowwise, 1, 4, 1), quantize(FP8Tensor, Rowwise, 1, 4, 2)},
+			"differs from the first one's: quantize them with a common amax"},
 		{"per-column", []*Tensor{quantize(FP8Row, Columnwise, 1, 4, 1), quantize(FP8Row, Columnwise, 1, 4, 2)}, "differs from the first one's"},
-		{"empty-first", []*Tensor{empty, quantize(FP8Tensor, Rowwise, 1, 4, 1), quantize(FP8Tensor, Rowwise, 1, 4, 2)}, "tensor 2: its scale, which all rows share, differs"},
+		{"empty-first", []*Tensor{empty, quantize(FP8Tensor, Rowwise, 1, 4, 1), quantize(FP8Tensor, Rowwise, 1, 4, 2)},
+			"tensor 2: its scale, which all rows share, differs"},
 		{"empty-columns", []*Tensor{quantize(FP8Tensor, Rowwise, 1, 5, 1), empty}, "4 columns after 5"},
-		{"cut-2d", []*Tensor{quantize(FP8Block, Rowwise, 100, 4, 1), quantize(FP8Block, Rowwise, 28, 4, 1)}, "tensor 1: the rows before it end within a block of 128 rows"},
-		{"cut-columnwise", []*Tensor{quantize(MXFP4, Columnwise, 32, 4, 1), quantize(MXFP4, Columnwise, 31, 4, 1), quantize(MXFP4, Columnwise, 1, 4, 1)}, "tensor 2: the rows before it end within a block of 32 rows"},
+		{"cut-2d", []*Tensor{quantize(FP8Block, Rowwise, 100, 4, 1), quantize(FP8Block, Rowwise, 28, 4, 1)},
+			"tensor 1: the rows before it end within a block of 128 rows"},
+		{"cut-columnwise", []*Tensor{quantize(MXFP4, Columnwise, 32, 4, 1), quantize(MXFP4, Columnwise, 31, 4, 1),
+			quantize(MXFP4, Columnwise, 1, 4, 1)}, "tensor 2: the rows before it end within a block of 32 rows"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := Concat(tc.parts...); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -211,7 +219,8 @@ func TestReshape(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			if !slices.Equal(r.Shape, shape) || r.Rows() != 24 || r.Cols() != 36 || r.StoredRows() != q.StoredRows() || r.StoredCols() != q.StoredCols() {
+			if !slices.Equal(r.Shape, shape) || r.Rows() != 24 || r.Cols() != 36 || r.StoredRows() != q.StoredRows() ||
+				r.StoredCols() != q.StoredCols() {
 				t.Errorf("%v became %v of %d×%d", shape, r.Shape, r.Rows(), r.Cols())
 			}
 			requireBits(t, r.Dequantize(0), values)

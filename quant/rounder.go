@@ -20,7 +20,8 @@ type Rounder struct {
 func (q Quantizer) Rounder(t *Tensor) (*Rounder, error) {
 	switch {
 	case !t.Format.same(q.Format) || t.Direction != Rowwise || !q.Format.ByteScales() || q.Format.Block.Rows != 1:
-		return nil, fmt.Errorf("rounder of %s: got a %s tensor of %s, want a rowwise one, in a format with a scale of one byte for each block of a row", q.Format, t.Direction, t.Format)
+		return nil, fmt.Errorf("rounder of %s: got a %s tensor of %s, want a rowwise one, in a format with a scale of one byte for each "+
+			"block of a row", q.Format, t.Direction, t.Format)
 	case q.Rounding == format.Stochastic || q.Hadamard:
 		return nil, fmt.Errorf("rounder of %s: stochastic rounding and the Hadamard transform are not supported", q.Format)
 	}
@@ -28,7 +29,8 @@ func (q Quantizer) Rounder(t *Tensor) (*Rounder, error) {
 	if q.Format.Global {
 		r.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max(), q.top())
 		if r.global.decode != t.Global {
-			return nil, fmt.Errorf("rounder of %s: the tensor has the global scale %g, its amax gives %g: another quantizer made it", q.Format, t.Global, r.global.decode)
+			return nil, fmt.Errorf("rounder of %s: the tensor has the global scale %g, its amax gives %g: another quantizer made it", q.Format,
+				t.Global, r.global.decode)
 		}
 	}
 	for code := range r.values {

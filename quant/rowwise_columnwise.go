@@ -74,7 +74,8 @@ func (c *Copy) findsAmax() bool {
 func (o *output) transposes(row *output) bool {
 	q := o.q
 	return q.Format.Square() && *q == *row.q && q.Format.Element.StoredBits()%8 == 0 && !q.Hadamard && q.Search == NoSearch &&
-		o.tensorFactor == row.tensorFactor && o.global == row.global && o.with.Random == row.with.Random && o.with.FirstRow == row.with.FirstRow && o.with.Columns == row.with.Columns
+		o.tensorFactor == row.tensorFactor && o.global == row.global && o.with.Random == row.with.Random &&
+		o.with.FirstRow == row.with.FirstRow && o.with.Columns == row.with.Columns
 }
 
 // transposeTile stores rows [r0, r1) of columns [c0, c1) from the codes of the rowwise copy,

@@ -33,7 +33,8 @@ func TestKernelsRowwiseColumnwise(t *testing.T) {
 	for n, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
 		alone := q.Format.Scale == nil || q.Hadamard || q.Format.Block.Cols == 48 // the only quantizer of its kind
 		t.Run(quantizerName(q), func(t *testing.T) {
-			for i, shape := range [][2]int{{1, 1}, {64, 64}, {64, 192}, {37, 131}, {96, 48}, {16, 200}, {48, 128}, {129, 65}, {67, 131}, {64, 1104}, {260, 600}} {
+			for i, shape := range [][2]int{{1, 1}, {64, 64}, {64, 192}, {37, 131}, {96, 48}, {16, 200}, {48, 128}, {129, 65}, {67, 131}, {64, 1104},
+				{260, 600}} {
 				if q.Hadamard && (shape[0]%hadamardSize > 0 || shape[1]%hadamardSize > 0) || q.Format.Scale != format.E8M0 && shape[1] > 1024 {
 					continue
 				}
@@ -54,8 +55,10 @@ func TestKernelsRowwiseColumnwise(t *testing.T) {
 					both       func(c Copy) (rows, columns *Tensor, err error)
 					columnwise func(with With) (*Tensor, error)
 				}{
-					{denseSource(view), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(view, c, c) }, func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
-					{bf16Source(narrow), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
+					{denseSource(view), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(view, c, c) },
+						func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
+					{bf16Source(narrow), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(narrow, c, c) },
+						func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
 				} {
 					wantRows := specified(t, q, from.source, Rowwise, With{})
 					wantColumns := specified(t, q, from.source, Columnwise, With{})
@@ -142,7 +145,8 @@ func TestRowwiseColumnwisePairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
 	for i, pair := range [][2]Copy{
 		{{Quantizer{Format: MXFP8}, With{}}, {Quantizer{Format: NVFP4}, With{}}},
-		{{Quantizer{Format: NVFP4, Rounding: format.Stochastic}, drawn}, {Quantizer{Format: NVFP4, Rounding: format.Stochastic, Hadamard: true}, drawn}},
+		{{Quantizer{Format: NVFP4, Rounding: format.Stochastic}, drawn}, {Quantizer{Format: NVFP4, Rounding: format.Stochastic, Hadamard: true},
+			drawn}},
 		{{Quantizer{Format: NVFP4, Hadamard: true}, With{Amax: &amax}}, {Quantizer{Format: MXFP6E3M2, Rounding: format.Stochastic}, drawn}},
 		{{Quantizer{Format: FP8Row}, With{}}, {Quantizer{Format: FP8Row, PowerOfTwo: true}, With{}}},
 		{{Quantizer{Format: FP8Row, NonFinite: Poison}, With{}}, {Quantizer{Format: FP8Row, Rounding: format.Stochastic}, drawn}},
@@ -171,7 +175,8 @@ func TestRowwiseColumnwisePairs(t *testing.T) {
 		t.Run(fmt.Sprintf("rowwise=%s/columnwise=%s/%d", pair[0].Quantizer.Format, pair[1].Quantizer.Format, i), func(t *testing.T) {
 			for s, shape := range [][2]int{{16, 16}, {133, 39}, {144, 1040}, {80, 144}} {
 				rows, cols := shape[0], shape[1]
-				if (pair[0].Quantizer.Hadamard || pair[1].Quantizer.Hadamard) && rows%hadamardSize > 0 || testing.Short() && rows*cols > 1<<16 && i%3 > 0 {
+				if (pair[0].Quantizer.Hadamard || pair[1].Quantizer.Hadamard) && rows%hadamardSize > 0 || testing.Short() && rows*cols > 1<<16 &&
+					i%3 > 0 {
 					continue
 				}
 				x := tensor.New(rows, cols+i)

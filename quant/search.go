@@ -51,7 +51,8 @@ func (q *Quantizer) checkSearch() error {
 	case int(q.Search) >= len(searchNames):
 		return fmt.Errorf("quantizer of %s: unknown scale search %d", f, q.Search)
 	case q.TopScale != 0 && !(hasTop && 0 < q.TopScale && q.TopScale <= scaleFormat.Max()):
-		return fmt.Errorf("quantizer of %s: got TopScale %g, want 0, or for a format with a global scale at most %g", f, q.TopScale, scaleFormat.Max())
+		return fmt.Errorf("quantizer of %s: got TopScale %g, want 0, or for a format with a global scale at most %g", f, q.TopScale,
+			scaleFormat.Max())
 	case q.Search == NoSearch:
 		return nil
 	case !f.Scaled() || f.PerTensor():
@@ -59,7 +60,8 @@ func (q *Quantizer) checkSearch() error {
 	case q.Rounding == format.Stochastic:
 		return fmt.Errorf("quantizer of %s: got search %s with stochastic rounding, want another rounding or no search", f, q.Search)
 	case q.Search.fourOverSix() && (!f.Global || f.Element != format.E2M1 || q.Arithmetic != EncodeFirst || q.Hadamard):
-		return fmt.Errorf("quantizer of %s: got search %s, want mse: four-over-six needs NVFP4 with the arithmetic of Transformer Engine and without the Hadamard transform", f, q.Search)
+		return fmt.Errorf("quantizer of %s: got search %s, want mse: four-over-six needs NVFP4 with the arithmetic of Transformer Engine and "+
+			"without the Hadamard transform", f, q.Search)
 	}
 	return nil
 }

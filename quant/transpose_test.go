@@ -13,7 +13,8 @@ import (
 // and compares them one by one; twice gives the original.
 func TestTransposeShapes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	formats := []Format{FP8Tensor, FP8Block, BF16, F32, NVFP4x16, MXFP8x32, {Name: "e3m2", Element: format.E3M2, Scale: format.E8M0, Block: Shape{4, 4}}}
+	formats := []Format{FP8Tensor, FP8Block, BF16, F32, NVFP4x16, MXFP8x32, {Name: "e3m2", Element: format.E3M2, Scale: format.E8M0,
+		Block: Shape{4, 4}}}
 	for _, f := range formats {
 		for _, shape := range [][2]int{{1, 1}, {7, 9}, {8, 8}, {64, 64}, {65, 63}, {130, 77}, {16, 200}, {0, 8}, {8, 0}} {
 			x := tensor.New(shape[0], shape[1])

@@ -44,7 +44,8 @@ func TestDocument(t *testing.T) {
 
 func operandTable() string {
 	var b strings.Builder
-	b.WriteString("| recipe | X rowwise | W rowwise | dY rowwise | W columnwise | X columnwise | dY columnwise |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| recipe | X rowwise | W rowwise | dY rowwise | W columnwise | X columnwise | dY columnwise " +
+		"|\n|---|---|---|---|---|---|---|\n")
 	for _, r := range Recipes() {
 		columnwise := func(o Operand) string {
 			if o.Shared() {

@@ -149,10 +149,12 @@ func TestSwitches(t *testing.T) {
 	for _, c := range []struct{ recipe, name, value, want string }{
 		{"mxfp8", "fp8_format", "hybrid", "mxfp8, mxfp8, mxfp8, mxfp8, mxfp8-e5m2, mxfp8-e5m2"},
 		{"tensorwise", "fp8-format", "E4M3", "fp8-tensor, fp8-tensor, fp8-tensor, fp8-tensor, fp8-tensor, fp8-tensor"},
-		{"blockwise", "fp8_format", "hybrid", "fp8-vec128 pow2, fp8-vec128 pow2, fp8-block128 pow2, fp8-block128 pow2, fp8-vec128-e5m2 pow2, fp8-vec128-e5m2 pow2"},
+		{"blockwise", "fp8_format", "hybrid", "fp8-vec128 pow2, fp8-vec128 pow2, fp8-block128 pow2, fp8-block128 pow2, fp8-vec128-e5m2 pow2, " +
+			"fp8-vec128-e5m2 pow2"},
 		{"mxfp8", "2d_quantization", "true", "mxfp8, mxfp8, mxfp8-32x32, mxfp8-32x32, mxfp8, mxfp8"},
 		{"nvfp4", "2d-quantization", "false", "nvfp4, nvfp4 rht, nvfp4, nvfp4, nvfp4 sr, nvfp4 sr rht"},
-		{"blockwise", "2d_quantization", "false", "fp8-vec128 pow2, fp8-vec128 pow2, fp8-vec128 pow2, fp8-vec128 pow2, fp8-vec128 pow2, fp8-vec128 pow2"},
+		{"blockwise", "2d_quantization", "false", "fp8-vec128 pow2, fp8-vec128 pow2, fp8-vec128 pow2, fp8-vec128 pow2, fp8-vec128 pow2, " +
+			"fp8-vec128 pow2"},
 		{"mxfp8", "scale_rule", "floor", "mxfp8 floor, mxfp8 floor, mxfp8 floor, mxfp8 floor, mxfp8 floor, mxfp8 floor"},
 		{"blockwise", "power_2_scale", "false", "fp8-vec128, fp8-vec128, fp8-block128, fp8-block128, fp8-vec128, fp8-vec128"},
 		{"nvfp4", "random_hadamard_transform", "none", "nvfp4, nvfp4, nvfp4-16x16, nvfp4-16x16, nvfp4 sr, nvfp4 sr"},
@@ -178,7 +180,8 @@ func TestSwitches(t *testing.T) {
 	}
 
 	r := mustLookup(t, "delayed")
-	for _, s := range [][2]string{{"margin", "2"}, {"amax_history_len", "1"}, {"amax_compute_algo", "most_recent"}, {"high_precision", "wgrad"}, {"fp8_mha", "true"}} {
+	for _, s := range [][2]string{{"margin", "2"}, {"amax_history_len", "1"}, {"amax_compute_algo", "most_recent"},
+		{"high_precision", "wgrad"}, {"fp8_mha", "true"}} {
 		if err := r.Set(s[0], s[1]); err != nil {
 			t.Error(err)
 		}
@@ -201,7 +204,8 @@ func TestAccumulate(t *testing.T) {
 		{"tensorwise", nil, "fp32 fp32 fp32"},
 		{"tensorwise", [][2]string{{"accumulate", "hopper-wgmma"}}, "hopper-wgmma hopper-wgmma hopper-wgmma"},
 		{"tensorwise", [][2]string{{"accumulate", "Hopper-WGMMA:256"}}, "hopper-wgmma:256 hopper-wgmma:256 hopper-wgmma:256"},
-		{"delayed", [][2]string{{"accumulate", "hopper-wgmma"}, {"use_split_accumulator", "dgrad,wgrad"}}, "hopper-wgmma hopper-wgmma:128 hopper-wgmma:128"},
+		{"delayed", [][2]string{{"accumulate", "hopper-wgmma"}, {"use_split_accumulator", "dgrad,wgrad"}},
+			"hopper-wgmma hopper-wgmma:128 hopper-wgmma:128"},
 		{"delayed", [][2]string{{"accumulate", "hopper-wgmma:64"}, {"use_split_accumulator", "none"}}, "hopper-wgmma hopper-wgmma hopper-wgmma"},
 		{"delayed", [][2]string{{"accumulate", "hopper-wgmma"}, {"accumulate", "fp32"}}, "fp32 fp32 fp32"},
 		{"bf16", [][2]string{{"accumulate", "blackwell-f16"}}, "blackwell-f16 blackwell-f16 blackwell-f16"},
@@ -260,7 +264,8 @@ func TestUnsupported(t *testing.T) {
 		{"tensorwise", "accumulate", "hopper-wgmma:", "promotion interval"},
 		{"tensorwise", "accumulate", "hopper-wgmma:48", "want a multiple of 32"},
 		{"tensorwise", "accumulate", "fp32:128", `fp32 has no promotion interval`},
-		{"nvfp4", "accumulate", "hopper-wgmma", "fprop: accumulate with hopper-wgmma: nvfp4 × nvfp4-16x16: hopper-wgmma: unsupported operands e2m1×e2m1"},
+		{"nvfp4", "accumulate", "hopper-wgmma", "fprop: accumulate with hopper-wgmma: nvfp4 × nvfp4-16x16: hopper-wgmma: unsupported " +
+			"operands e2m1×e2m1"},
 		{"bf16", "accumulate", "blackwell-mxf8f6f4", "accumulate with blackwell-mxf8f6f4: bf16 × bf16"},
 		{"delayed", "use_split_accumulator", "all", "set accumulate to a model"},
 	} {

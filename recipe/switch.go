@@ -44,12 +44,14 @@ var switches = []Switch{
 	{"random_hadamard_transform", listOfGEMM, "products with both operands transformed before quantization", setHadamard},
 	{"stochastic_rounding", boolean, "round gradients stochastically", setStochastic},
 	{"high_precision", listOfGEMM, "products with BF16 operands", setHighPrecision},
-	{"accumulate", "fp32, a model of a matrix unit, or MODEL:N", "how linear layers add products: in FP32, or as the matrix unit of a GPU, promoted to FP32 every N elements", setAccumulate},
+	{"accumulate", "fp32, a model of a matrix unit, or MODEL:N", "how linear layers add products: in FP32, or as the matrix unit of a " +
+		"GPU, promoted to FP32 every N elements", setAccumulate},
 	{"use_split_accumulator", listOfGEMM, "products that a matrix unit promotes to FP32 every 128 elements", setSplit},
 	{"margin", "an integer", "delayed scaling: scales leave a headroom of 2^margin", setMargin},
 	{"amax_history_len", "an integer of at least 1", "delayed scaling: length of the amax history", setHistory},
 	{"amax_compute_algo", "max | most_recent", "delayed scaling: the amax of the history that sets the scale", setAlgorithm},
-	{"store_quantized_activations", boolean, "save the inputs of norms and SwiGLU, and Q, K and V, in MXFP8 for the backward pass", setStoreQuantized},
+	{"store_quantized_activations", boolean, "save the inputs of norms and SwiGLU, and Q, K and V, in MXFP8 for the backward pass",
+		setStoreQuantized},
 	{"fp8_dpa", boolean, "FP8 attention: quantize Q, K, V and the probabilities", setDotProduct},
 	{"fp8_mha", boolean, "FP8 attention with the outputs of the projections kept quantized; includes fp8_dpa", setMultiHead},
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-var errPureE5M2 = errors.New("pure E5M2 training is not supported: two mantissa bits are too few for weights and activations, and only gradients need the range (hybrid)")
+var errPureE5M2 = errors.New("pure E5M2 training is not supported: two mantissa bits are too few for weights and activations, and only " +
+	"gradients need the range (hybrid)")
 
 // Validate returns an error if r is inconsistent, or combines what Transformer Engine or cuBLAS does
 // not support.
 func (r *Recipe) Validate() error {
-	for _, rule := range []func() error{r.checkQuantizers, r.checkE5M2, r.checkHadamard, r.checkBlocks, r.checkDelayed, r.checkAttention, r.checkAccumulate} {
+	for _, rule := range []func() error{r.checkQuantizers, r.checkE5M2, r.checkHadamard, r.checkBlocks, r.checkDelayed, r.checkAttention,
+		r.checkAccumulate} {
 		if err := rule(); err != nil {
 			return fmt.Errorf("recipe %s: %w", r.Name, err)
 		}
@@ -50,7 +52,8 @@ func (r *Recipe) checkE5M2() error {
 func (r *Recipe) checkHadamard() error {
 	for g := range gemmNames {
 		if o := r.operands(GEMM(g)); o[0].Hadamard != o[1].Hadamard {
-			return fmt.Errorf("one operand of %s has the Hadamard transform and the other does not: set both with random_hadamard_transform", GEMM(g))
+			return fmt.Errorf("one operand of %s has the Hadamard transform and the other does not: set both with random_hadamard_transform",
+				GEMM(g))
 		}
 		for _, q := range r.operands(GEMM(g)) {
 			if q.Hadamard && r.Activations.Element != format.BF16 {
@@ -68,7 +71,8 @@ func (r *Recipe) checkBlocks() error {
 	for g := range gemmNames {
 		o := r.operands(GEMM(g))
 		if is2D(o[0].Format) && is2D(o[1].Format) && o[0].Format.Scale == format.F32 && o[1].Format.Scale == format.F32 {
-			return fmt.Errorf("both operands of %s have FP32 scales of %d×%d blocks: 2D by 2D block products are not supported", GEMM(g), o[0].Format.Block.Rows, o[0].Format.Block.Cols)
+			return fmt.Errorf("both operands of %s have FP32 scales of %d×%d blocks: 2D by 2D block products are not supported", GEMM(g),
+				o[0].Format.Block.Rows, o[0].Format.Block.Cols)
 		}
 	}
 	return nil

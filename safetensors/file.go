@@ -153,7 +153,8 @@ func (f *File) Changed() error {
 }
 
 func errChanged(path string) error {
-	return &ContainerError{Path: path, Offset: -1, Problem: "the file changed or was replaced while it was read", Fix: "run again when nothing writes to it"}
+	return &ContainerError{Path: path, Offset: -1, Problem: "the file changed or was replaced while it was read",
+		Fix: "run again when nothing writes to it"}
 }
 
 // Identity calls the method of the same name of the reader given to [NewFile], if any. It

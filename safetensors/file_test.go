@@ -110,7 +110,8 @@ func TestGoldenRead(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := f.ReadTensorAt(got, want[1], 1); !errors.Is(err, os.ErrClosed) || !strings.HasPrefix(err.Error(), path+`: tensor "a.scale": byte 173: `) {
+	if err := f.ReadTensorAt(got, want[1], 1); !errors.Is(err, os.ErrClosed) || !strings.HasPrefix(err.Error(),
+		path+`: tensor "a.scale": byte 173: `) {
 		t.Errorf("reading a closed file: %v", err)
 	}
 }
@@ -145,8 +146,10 @@ func TestOpenErrors(t *testing.T) {
 		{"nothing", nil, "byte 0: the file has 0 bytes, fewer than the 8 of the header's length: " + fixTruncated},
 		{"seven bytes", make([]byte, 7), "byte 7: the file has 7 bytes, fewer than the 8 of the header's length: " + fixTruncated},
 		{"no header", withLength(0, ""), "byte 0: the header's length is 0: the file was never finished; write or fetch it again"},
-		{"header too large", withLength(maxHeaderSize+1, ""), "byte 0: the header has 100000001 bytes, more than the limit of 100000000: " + fixForeign},
-		{"header of 2^64-1", withLength(1<<64-1, "{}"), "byte 0: the header has 18446744073709551615 bytes, more than the limit of 100000000: " + fixForeign},
+		{"header too large", withLength(maxHeaderSize+1, ""), "byte 0: the header has 100000001 bytes, more than the limit of 100000000: " +
+			fixForeign},
+		{"header of 2^64-1", withLength(1<<64-1, "{}"), "byte 0: the header has 18446744073709551615 bytes, more than the limit of 100000000: " +
+			fixForeign},
 		{"header after the end", withLength(3, "{}"), "byte 10: the header ends at byte 11, after the end of the file: " + fixTruncated},
 		{"git lfs", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"),
 			"byte 0: this is a Git LFS pointer, not the file it points to: run git lfs pull, or fetch the file itself"},
@@ -195,8 +198,10 @@ func TestReadTensorAtErrors(t *testing.T) {
 		{a, 0, 4, `x.safetensors: tensor "a.scale": 0 bytes at 4 are not inside its 3 bytes`},
 		{a, 1, -1, `x.safetensors: tensor "a.scale": 1 bytes at -1 are not inside its 3 bytes`},
 		{a, 1, 1<<63 - 1, `x.safetensors: tensor "a.scale": 1 bytes at 9223372036854775807 are not inside its 3 bytes`},
-		{TensorInfo{Name: "z", Begin: 4, End: 8}, 1, 0, `x.safetensors: tensor "z": bytes 4 to 8 are not in the data buffer of 7 bytes: the tensor is of another file`},
-		{TensorInfo{Name: "z", Begin: -1, End: 8}, 1, 0, `x.safetensors: tensor "z": bytes -1 to 8 are not in the data buffer of 7 bytes: the tensor is of another file`},
+		{TensorInfo{Name: "z", Begin: 4, End: 8}, 1, 0, `x.safetensors: tensor "z": bytes 4 to 8 are not in the data buffer of 7 bytes: the ` +
+			`tensor is of another file`},
+		{TensorInfo{Name: "z", Begin: -1, End: 8}, 1, 0, `x.safetensors: tensor "z": bytes -1 to 8 are not in the data buffer of 7 bytes: ` +
+			`the tensor is of another file`},
 	} {
 		err := f.ReadTensorAt(make([]byte, test.n), test.info, test.off)
 		if got := fmt.Sprint(err); (err == nil) != (test.want == "") || err != nil && got != test.want {
@@ -223,7 +228,8 @@ func TestFileShrinks(t *testing.T) {
 	}
 	a, _ := f.Lookup("a.scale")
 	err = f.ReadTensorAt(make([]byte, 3), a, 0)
-	want := path + `: tensor "a.scale": byte 173: the file ended 2 bytes early: it changed or was truncated after it was opened: fetch it again`
+	want := path + `: tensor "a.scale": byte 173: the file ended 2 bytes early: it changed or was truncated after it was opened: fetch ` +
+		`it again`
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -232,7 +238,8 @@ func TestFileShrinks(t *testing.T) {
 	}
 	// The reader may also be shorter than its caller says from the start.
 	_, err = NewFile(bytes.NewReader([]byte{9, 0, 0, 0, 0, 0, 0, 0, '{'}), 100, "y")
-	if want := "y: byte 9: the file ended 8 bytes early: it changed or was truncated after it was opened: fetch it again"; err == nil || err.Error() != want {
+	if want := "y: byte 9: the file ended 8 bytes early: it changed or was truncated after it was opened: fetch it again"; err == nil ||
+		err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -105,7 +105,8 @@ func TestFloatsLong(t *testing.T) {
 		one   []byte // the codes of 1, -1, 1, -1
 	}{
 		{"F4", 4, []byte{0xa2, 0xa2}}, {"F6_E2M3", 6, []byte{0x08, 0x8a, 0xa0}}, {"F8_E4M3", 8, []byte{0x38, 0xb8, 0x38, 0xb8}},
-		{"BF16", 16, []byte{0x80, 0x3f, 0x80, 0xbf, 0x80, 0x3f, 0x80, 0xbf}}, {"F32", 32, f32Bytes(1, -1, 1, -1)}, {"F64", 64, f64Bytes(1, -1, 1, -1)},
+		{"BF16", 16, []byte{0x80, 0x3f, 0x80, 0xbf, 0x80, 0x3f, 0x80, 0xbf}}, {"F32", 32, f32Bytes(1, -1, 1, -1)},
+		{"F64", 64, f64Bytes(1, -1, 1, -1)},
 	} {
 		var d safetensors.Dtype
 		err := d.UnmarshalText([]byte(tc.dtype))

@@ -12,12 +12,14 @@ import (
 func Foreign(prefix []byte, dataSize int64, tensors []TensorInfo) (*Layout, error) {
 	l := &Layout{header: &header{tensors: slices.Clone(tensors)}, prefix: prefix, data: dataSize, byName: make(map[string]int, len(tensors))}
 	if len(prefix) < lengthSize || dataSize < 0 || dataSize > math.MaxInt64-int64(len(prefix)) {
-		return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("a file of %d bytes before %d of data", len(prefix), dataSize), Fix: fixTensor}
+		return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("a file of %d bytes before %d of data", len(prefix), dataSize),
+			Fix: fixTensor}
 	}
 	next := int64(0)
 	for i, t := range tensors {
 		if _, twice := l.byName[t.Name]; twice || t.Begin < next || t.End < t.Begin || t.End > dataSize {
-			return nil, &ContainerError{Tensor: t.Name, Offset: -1, Problem: "it overlaps another tensor, exceeds the data, or has the name of another", Fix: fixTensor}
+			return nil, &ContainerError{Tensor: t.Name, Offset: -1, Problem: "it overlaps another tensor, exceeds the data, or has the name of " +
+				"another", Fix: fixTensor}
 		}
 		l.byName[t.Name] = i
 		next = t.End
@@ -46,7 +48,8 @@ func (l *Layout) Open(path string) (*File, error) {
 		return nil, err
 	}
 	h := newHandle(path, f, info, false)
-	return &File{name: path, r: h, closer: h, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header, byName: l.byName, filled: string(head[l.from:l.to])}, nil
+	return &File{name: path, r: h, closer: h, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header,
+		byName: l.byName, filled: string(head[l.from:l.to])}, nil
 }
 
 func errOther(path string) error {

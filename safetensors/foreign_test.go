@@ -11,7 +11,8 @@ import (
 // planned offsets, and zeros between them.
 func TestForeign(t *testing.T) {
 	prefix := []byte("OTHER container, its header")
-	l, err := Foreign(prefix, 12, []TensorInfo{{Name: "a", Dtype: U8, Shape: []int64{3}, End: 3}, {Name: "b", Dtype: U8, Shape: []int64{2}, Begin: 8, End: 10}})
+	l, err := Foreign(prefix, 12, []TensorInfo{{Name: "a", Dtype: U8, Shape: []int64{3}, End: 3}, {Name: "b", Dtype: U8, Shape: []int64{2},
+		Begin: 8, End: 10}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%q opens", other)
 		}
 	}
-	for _, bad := range [][]TensorInfo{{{Name: "a", End: 13}}, {{Name: "a", Begin: 3, End: 2}}, {{Name: "a", End: 4}, {Name: "b", Begin: 3, End: 5}}, {{Name: "a"}, {Name: "a"}}} {
+	for _, bad := range [][]TensorInfo{{{Name: "a", End: 13}}, {{Name: "a", Begin: 3, End: 2}},
+		{{Name: "a", End: 4}, {Name: "b", Begin: 3, End: 5}}, {{Name: "a"}, {Name: "a"}}} {
 		if _, err := Foreign(prefix, 12, bad); err == nil {
 			t.Errorf("%v is laid out", bad)
 		}

@@ -82,7 +82,8 @@ var badHeaders = []struct {
 	{"lone surrogate", `{"\ud800":1}`, 0, "", "byte 10: invalid JSON: half a surrogate pair in a string: " + fixDamaged},
 	{"wrong pair", `{"\ud800\u0041":1}`, 0, "", "byte 10: invalid JSON: half a surrogate pair in a string: " + fixDamaged},
 	{"deep", `{"a":` + strings.Repeat(`[`, 1<<20), 0, "a", `tensor "a": byte 13: the entry is not an object: ` + fixDamaged},
-	{"deep in shape", `{"a":{"shape":` + strings.Repeat(`[`, 1<<20), 0, "a", `tensor "a": byte 23: a dimension of the shape is not a number (found '['): ` + fixDamaged},
+	{"deep in shape", `{"a":{"shape":` + strings.Repeat(`[`, 1<<20), 0, "a",
+		`tensor "a": byte 23: a dimension of the shape is not a number (found '['): ` + fixDamaged},
 	{"deep in unknown key", `{"a":{"x":` + strings.Repeat(`{"x":`, 1<<20), 0, "a", `tensor "a": byte 14: unknown key "x": ` + fixDamaged},
 	{"entry", `{"a":null}`, 0, "a", `tensor "a": byte 13: the entry is not an object: ` + fixDamaged},
 	{"dtype type", `{"a":{"dtype":7}}`, 0, "a", `tensor "a": byte 22: dtype is not a string: ` + fixDamaged},
@@ -91,28 +92,43 @@ var badHeaders = []struct {
 	{"dtype missing", `{"a":{"shape":[1],"data_offsets":[0,1]}}`, 1, "a", `tensor "a": byte 9: dtype is missing: ` + fixDamaged},
 	{"shape type", `{"a":{"shape":1}}`, 1, "a", `tensor "a": byte 22: shape is not an array: ` + fixDamaged},
 	{"shape missing", `{"a":{"dtype":"U8","data_offsets":[0,1]}}`, 1, "a", `tensor "a": byte 9: shape is missing: ` + fixDamaged},
-	{"shape trailing comma", entry("a", "U8", "1,", "0,1"), 1, "a", `tensor "a": byte 38: a dimension of the shape is not a number (found ']'): ` + fixDamaged},
-	{"shape negative", entry("a", "U8", "-1", "0,1"), 1, "a", `tensor "a": byte 36: a dimension of the shape is "-1", expected a whole number that is not negative: ` + fixDamaged},
-	{"shape fraction", entry("a", "U8", "1.0", "0,1"), 1, "a", `tensor "a": byte 36: a dimension of the shape is "1.0", expected a whole number that is not negative: ` + fixDamaged},
+	{"shape trailing comma", entry("a", "U8", "1,", "0,1"), 1, "a", `tensor "a": byte 38: a dimension of the shape is not a number ` +
+		`(found ']'): ` + fixDamaged},
+	{"shape negative", entry("a", "U8", "-1", "0,1"), 1, "a", `tensor "a": byte 36: a dimension of the shape is "-1", expected a whole ` +
+		`number that is not negative: ` + fixDamaged},
+	{"shape fraction", entry("a", "U8", "1.0", "0,1"), 1, "a", `tensor "a": byte 36: a dimension of the shape is "1.0", expected a whole ` +
+		`number that is not negative: ` + fixDamaged},
 	{"shape octal", entry("a", "U8", "01", "0,1"), 1, "a", `tensor "a": byte 37: invalid JSON: found '1', expected ']': ` + fixDamaged},
 	{"offsets missing", `{"a":{"dtype":"U8","shape":[1]}}`, 1, "a", `tensor "a": byte 9: data_offsets is missing: ` + fixDamaged},
 	{"offsets type", `{"a":{"data_offsets":{}}}`, 1, "a", `tensor "a": byte 29: data_offsets is not an array: ` + fixDamaged},
 	{"one offset", entry("a", "U8", "1", "0"), 1, "a", `tensor "a": byte 54: data_offsets has 1 numbers, expected 2: ` + fixDamaged},
 	{"three offsets", entry("a", "U8", "1", "0,1,2"), 1, "a", `tensor "a": byte 54: data_offsets has 3 numbers, expected 2: ` + fixDamaged},
-	{"first not at 0", entry("a", "U8", "1", "1,2"), 2, "a", `tensor "a": byte 9: data starts at byte 1 of the data buffer, expected 0 (hole between tensors): ` + fixDamaged},
-	{"hole", entry("a", "U8", "2", "0,2", "b", "U8", "1", "3,4"), 4, "b", `tensor "b": byte 61: data starts at byte 3 of the data buffer, expected 2 (hole between tensors): ` + fixDamaged},
-	{"overlap", entry("a", "U8", "2", "0,2", "b", "U8", "2", "1,3"), 3, "b", `tensor "b": byte 61: data starts at byte 1 of the data buffer, expected 2 (overlaps another tensor): ` + fixDamaged},
-	{"same bytes", entry("a", "U8", "2", "0,2", "b", "U8", "2", "0,2"), 2, "b", `tensor "b": byte 61: data starts at byte 0 of the data buffer, expected 2 (overlaps another tensor): ` + fixDamaged},
-	{"backwards", entry("a", "U8", "2", "0,2", "b", "U8", "1", "2,1"), 2, "b", `tensor "b": byte 61: data ends at byte 1 of the data buffer, before it starts at 2: ` + fixDamaged},
-	{"shape overflow", entry("a", "U8", "4611686018427387904,5,0", "0,0"), 0, "a", `tensor "a": byte 9: shape [4611686018427387904 5 0] of U8 overflows 64 bits: ` + fixDamaged},
-	{"bits overflow", entry("a", "F32", "1152921504606846976", "0,0"), 0, "a", `tensor "a": byte 9: shape [1152921504606846976] of F32 overflows 64 bits: ` + fixDamaged},
+	{"first not at 0", entry("a", "U8", "1", "1,2"), 2, "a", `tensor "a": byte 9: data starts at byte 1 of the data buffer, expected 0 ` +
+		`(hole between tensors): ` + fixDamaged},
+	{"hole", entry("a", "U8", "2", "0,2", "b", "U8", "1", "3,4"), 4, "b", `tensor "b": byte 61: data starts at byte 3 of the data buffer, ` +
+		`expected 2 (hole between tensors): ` + fixDamaged},
+	{"overlap", entry("a", "U8", "2", "0,2", "b", "U8", "2", "1,3"), 3, "b",
+		`tensor "b": byte 61: data starts at byte 1 of the data buffer, expected 2 (overlaps another tensor): ` + fixDamaged},
+	{"same bytes", entry("a", "U8", "2", "0,2", "b", "U8", "2", "0,2"), 2, "b",
+		`tensor "b": byte 61: data starts at byte 0 of the data buffer, expected 2 (overlaps another tensor): ` + fixDamaged},
+	{"backwards", entry("a", "U8", "2", "0,2", "b", "U8", "1", "2,1"), 2, "b",
+		`tensor "b": byte 61: data ends at byte 1 of the data buffer, before it starts at 2: ` + fixDamaged},
+	{"shape overflow", entry("a", "U8", "4611686018427387904,5,0", "0,0"), 0, "a",
+		`tensor "a": byte 9: shape [4611686018427387904 5 0] of U8 overflows 64 bits: ` + fixDamaged},
+	{"bits overflow", entry("a", "F32", "1152921504606846976", "0,0"), 0, "a",
+		`tensor "a": byte 9: shape [1152921504606846976] of F32 overflows 64 bits: ` + fixDamaged},
 	{"long shape overflow", entry("a", "U8", "4294967296,4294967296,1,1,1,1,1,1,1", "0,0"), 0, "a",
 		`tensor "a": byte 9: shape [4294967296 4294967296 1 1 1 1 1 1 …] (9 dimensions) of U8 overflows 64 bits: ` + fixDamaged},
-	{"half a byte", entry("a", "F4", "3", "0,2"), 2, "a", `tensor "a": byte 9: shape [3] of F4 is 12 bits, not a whole number of bytes: ` + fixDamaged},
-	{"half a byte of F6", entry("a", "F6_E3M2", "1,2", "0,2"), 2, "a", `tensor "a": byte 9: shape [1 2] of F6_E3M2 is 12 bits, not a whole number of bytes: ` + fixDamaged},
-	{"too few bytes", entry("a", "F32", "2,3", "0,20"), 20, "a", `tensor "a": byte 9: data has 20 bytes, but shape [2 3] of F32 needs 24: ` + fixDamaged},
-	{"too many bytes", entry("a", "F32", "", "0,8"), 8, "a", `tensor "a": byte 9: data has 8 bytes, but shape [] of F32 needs 4: ` + fixDamaged},
-	{"truncated", entry("a", "U8", "9", "0,9"), 4, "a", `tensor "a": byte 65: the file ends 5 bytes before the last tensor does: ` + fixTruncated},
+	{"half a byte", entry("a", "F4", "3", "0,2"), 2, "a", `tensor "a": byte 9: shape [3] of F4 is 12 bits, not a whole number of bytes: ` +
+		fixDamaged},
+	{"half a byte of F6", entry("a", "F6_E3M2", "1,2", "0,2"), 2, "a", `tensor "a": byte 9: shape [1 2] of F6_E3M2 is 12 bits, not a ` +
+		`whole number of bytes: ` + fixDamaged},
+	{"too few bytes", entry("a", "F32", "2,3", "0,20"), 20, "a", `tensor "a": byte 9: data has 20 bytes, but shape [2 3] of F32 needs 24: ` +
+		fixDamaged},
+	{"too many bytes", entry("a", "F32", "", "0,8"), 8, "a", `tensor "a": byte 9: data has 8 bytes, but shape [] of F32 needs 4: ` +
+		fixDamaged},
+	{"truncated", entry("a", "U8", "9", "0,9"), 4, "a", `tensor "a": byte 65: the file ends 5 bytes before the last tensor does: ` +
+		fixTruncated},
 	{"trailing bytes", entry("a", "U8", "9", "0,9"), 11, "", `byte 70: 2 bytes follow the last tensor: ` + fixDamaged},
 	{"trailing bytes only", `{}`, 1, "", `byte 10: 1 bytes follow the last tensor: ` + fixDamaged},
 	{"metadata list", `{"__metadata__":[]}`, 0, "", "byte 24: __metadata__ is not an object of strings: " + fixDamaged},
@@ -127,20 +143,30 @@ var badHeaders = []struct {
 	{"two metadata keys", `{"__metadata__":{"a":"","a":""}}`, 0, "", `byte 32: key "a" appears twice: ` + fixDamaged},
 	{"two dtypes", `{"a":{"dtype":"U8","dtype":"U8"}}`, 0, "a", `tensor "a": byte 27: key "dtype" appears twice: ` + fixDamaged},
 	{"unknown key", `{"a":{"dtype":"U8","strides":[1]}}`, 0, "a", `tensor "a": byte 27: unknown key "strides": ` + fixDamaged},
-	{"tensor named metadata", entry("__metadata__", "U8", "1", "0,1"), 1, "", `byte 46: __metadata__: the value of "shape" is not a string: ` + fixDamaged},
-	{"NUL in name", entry(`a\u0000b`, "U8", "1", "0,1"), 1, "a\x00b", `tensor "a\x00b": byte 9: the name contains a NUL character: ` + fixDamaged},
-	{"offset negative", entry("a", "U8", "1", "-1,0"), 0, "a", `tensor "a": byte 55: a data offset is "-1", expected a whole number that is not negative: ` + fixDamaged},
-	{"offset minus zero", entry("a", "U8", "1", "-0,1"), 0, "a", `tensor "a": byte 55: a data offset is "-0", expected a whole number that is not negative: ` + fixDamaged},
-	{"offset fraction", entry("a", "U8", "1", "0.5,1"), 1, "a", `tensor "a": byte 55: a data offset is "0.5", expected a whole number that is not negative: ` + fixDamaged},
-	{"offset exponent", entry("a", "U8", "1", "0,1e0"), 1, "a", `tensor "a": byte 57: a data offset is "1e0", expected a whole number that is not negative: ` + fixDamaged},
+	{"tensor named metadata", entry("__metadata__", "U8", "1", "0,1"), 1, "", `byte 46: __metadata__: the value of "shape" is not a string: ` +
+		fixDamaged},
+	{"NUL in name", entry(`a\u0000b`, "U8", "1", "0,1"), 1, "a\x00b", `tensor "a\x00b": byte 9: the name contains a NUL character: ` +
+		fixDamaged},
+	{"offset negative", entry("a", "U8", "1", "-1,0"), 0, "a", `tensor "a": byte 55: a data offset is "-1", expected a whole number that ` +
+		`is not negative: ` + fixDamaged},
+	{"offset minus zero", entry("a", "U8", "1", "-0,1"), 0, "a", `tensor "a": byte 55: a data offset is "-0", expected a whole number ` +
+		`that is not negative: ` + fixDamaged},
+	{"offset fraction", entry("a", "U8", "1", "0.5,1"), 1, "a", `tensor "a": byte 55: a data offset is "0.5", expected a whole number ` +
+		`that is not negative: ` + fixDamaged},
+	{"offset exponent", entry("a", "U8", "1", "0,1e0"), 1, "a", `tensor "a": byte 57: a data offset is "1e0", expected a whole number ` +
+		`that is not negative: ` + fixDamaged},
 	{"offset string", entry("a", "U8", "1", `"0",1`), 1, "a", `tensor "a": byte 55: a data offset is not a number (found '"'): ` + fixDamaged},
-	{"offset 2^63", entry("a", "U8", "1", "0,9223372036854775808"), 1, "a", `tensor "a": byte 57: a data offset is "9223372036854775808", which exceeds 2^63-1: ` + fixDamaged},
-	{"dimension 2^63", entry("a", "U8", "9223372036854775808", "0,1"), 1, "a", `tensor "a": byte 36: a dimension of the shape is "9223372036854775808", which exceeds 2^63-1: ` + fixDamaged},
-	{"dimension 2^64+1", entry("a", "U8", "18446744073709551617", "0,1"), 1, "a", `tensor "a": byte 36: a dimension of the shape is "18446744073709551617", which exceeds 2^63-1: ` + fixDamaged},
+	{"offset 2^63", entry("a", "U8", "1", "0,9223372036854775808"), 1, "a", `tensor "a": byte 57: a data offset is "9223372036854775808", ` +
+		`which exceeds 2^63-1: ` + fixDamaged},
+	{"dimension 2^63", entry("a", "U8", "9223372036854775808", "0,1"), 1, "a",
+		`tensor "a": byte 36: a dimension of the shape is "9223372036854775808", which exceeds 2^63-1: ` + fixDamaged},
+	{"dimension 2^64+1", entry("a", "U8", "18446744073709551617", "0,1"), 1, "a",
+		`tensor "a": byte 36: a dimension of the shape is "18446744073709551617", which exceeds 2^63-1: ` + fixDamaged},
 	{"negative data", `{}`, -1, "", "no file has a data buffer of -1 bytes"},
 	{"impossible data", `{}`, math.MaxInt64 - 9, "", "no file has a data buffer of 9223372036854775798 bytes"},
 	{"long name", entry(strings.Repeat("é", 5000), "U8", "1", "1,2"), 2, strings.Repeat("é", 5000),
-		`tensor "` + strings.Repeat("é", 60) + `"…: byte 9: data starts at byte 1 of the data buffer, expected 0 (hole between tensors): ` + fixDamaged},
+		`tensor "` + strings.Repeat("é", 60) + `"…: byte 9: data starts at byte 1 of the data buffer, expected 0 (hole between tensors): ` +
+			fixDamaged},
 }
 
 // entry returns a header of tensors, each given as name, dtype, shape and offsets.
@@ -206,7 +232,8 @@ func TestParseHeaderLimit(t *testing.T) {
 func manyTensors(tb testing.TB, n int) *Layout {
 	specs := make([]Spec, n)
 	for i := range specs {
-		specs[i] = Spec{Name: fmt.Sprintf("model.layers.%d.mlp.experts.%d.down_proj.weight", i/256, i%256), Dtype: BF16, Shape: []int64{7168, 2048}}
+		specs[i] = Spec{Name: fmt.Sprintf("model.layers.%d.mlp.experts.%d.down_proj.weight", i/256, i%256), Dtype: BF16,
+			Shape: []int64{7168, 2048}}
 	}
 	l, err := NewLayout(specs, nil)
 	if err != nil {

@@ -110,14 +110,21 @@ var badIndexes = []struct{ name, json, want string }{
 	{"no file", `{"weight_map":{"a":""}}`, `tensor "a": byte 15: weight_map: the file name is empty`},
 	{"NUL in file", `{"weight_map":{"a":"x\u0000"}}`, `tensor "a": byte 15: weight_map: the file name contains a NUL character`},
 	{"NUL in tensor", `{"weight_map":{"a\u0000":"x"}}`, `tensor "a\x00": byte 15: weight_map: the name contains a NUL character`},
-	{"reserved", `{"weight_map":{"__metadata__":"x"}}`, `tensor "__metadata__": byte 15: weight_map: the name __metadata__ is reserved for the metadata`},
-	{"parent", `{"weight_map":{"a":".."}}`, `tensor "a": byte 15: weight_map: the file name ".." could lead out of the directory of the index`},
+	{"reserved", `{"weight_map":{"__metadata__":"x"}}`, `tensor "__metadata__": byte 15: weight_map: the name __metadata__ is reserved ` +
+		`for the metadata`},
+	{"parent", `{"weight_map":{"a":".."}}`, `tensor "a": byte 15: weight_map: the file name ".." could lead out of the directory of ` +
+		`the index`},
 	{"dot", `{"weight_map":{"a":"."}}`, `tensor "a": byte 15: weight_map: the file name "." could lead out of the directory of the index`},
-	{"parent path", `{"weight_map":{"a":"../x"}}`, `tensor "a": byte 15: weight_map: the file name "../x" could lead out of the directory of the index`},
-	{"absolute", `{"weight_map":{"a":"/x"}}`, `tensor "a": byte 15: weight_map: the file name "/x" could lead out of the directory of the index`},
-	{"directory", `{"weight_map":{"a":"x/y"}}`, `tensor "a": byte 15: weight_map: the file name "x/y" could lead out of the directory of the index`},
-	{"backslash", `{"weight_map":{"a":"x\\y"}}`, `tensor "a": byte 15: weight_map: the file name "x\\y" could lead out of the directory of the index`},
-	{"drive", `{"weight_map":{"a":"c:x"}}`, `tensor "a": byte 15: weight_map: the file name "c:x" could lead out of the directory of the index`},
+	{"parent path", `{"weight_map":{"a":"../x"}}`, `tensor "a": byte 15: weight_map: the file name "../x" could lead out of the directory ` +
+		`of the index`},
+	{"absolute", `{"weight_map":{"a":"/x"}}`, `tensor "a": byte 15: weight_map: the file name "/x" could lead out of the directory of ` +
+		`the index`},
+	{"directory", `{"weight_map":{"a":"x/y"}}`, `tensor "a": byte 15: weight_map: the file name "x/y" could lead out of the directory of ` +
+		`the index`},
+	{"backslash", `{"weight_map":{"a":"x\\y"}}`, `tensor "a": byte 15: weight_map: the file name "x\\y" could lead out of the directory ` +
+		`of the index`},
+	{"drive", `{"weight_map":{"a":"c:x"}}`, `tensor "a": byte 15: weight_map: the file name "c:x" could lead out of the directory of ` +
+		`the index`},
 }
 
 func TestParseIndexErrors(t *testing.T) {
@@ -152,7 +159,8 @@ func TestIndexMarshalErrors(t *testing.T) {
 		want string
 	}{
 		{Index{TotalSize: -1}, "total_size is negative: sum the bytes of the tensors"},
-		{Index{WeightMap: map[string]string{"a": "../x"}}, `tensor "a": weight_map: the file name "../x" could lead out of the directory of the index: ` + fixTensor},
+		{Index{WeightMap: map[string]string{"a": "../x"}}, `tensor "a": weight_map: the file name "../x" could lead out of the directory of ` +
+			`the index: ` + fixTensor},
 		{Index{WeightMap: map[string]string{"a": ""}}, `tensor "a": weight_map: the file name is empty: ` + fixTensor},
 		{Index{WeightMap: map[string]string{"a": "\xff"}}, `tensor "a": weight_map: a name is not valid UTF-8: ` + fixTensor},
 		{Index{WeightMap: map[string]string{"\xff": "a"}}, `tensor "\xff": weight_map: a name is not valid UTF-8: ` + fixTensor},

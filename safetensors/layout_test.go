@@ -98,17 +98,22 @@ func TestLayoutErrors(t *testing.T) {
 		want     string
 	}{
 		{"duplicate", []Spec{{"a", U8, one}, {"b", F32, one}, {"a", F32, one}}, nil, `tensor "a": the name appears twice: ` + fixTensor},
-		{"reserved name", []Spec{{"__metadata__", U8, one}}, nil, `tensor "__metadata__": the name __metadata__ is reserved for the metadata: ` + fixTensor},
+		{"reserved name", []Spec{{"__metadata__", U8, one}}, nil, `tensor "__metadata__": the name __metadata__ is reserved for the metadata: ` +
+			fixTensor},
 		{"NUL", []Spec{{"a\x00", U8, one}}, nil, `tensor "a\x00": the name contains a NUL character: ` + fixTensor},
 		{"UTF-8", []Spec{{"a\xff", U8, one}}, nil, `tensor "a\xff": the name is not valid UTF-8: ` + fixTensor},
 		{"no dtype", []Spec{{"a", 0, one}}, nil, `tensor "a": Dtype(0) is not a dtype: ` + fixTensor},
 		{"dtype", []Spec{{"a", 23, one}}, nil, `tensor "a": Dtype(23) is not a dtype: ` + fixTensor},
 		{"negative", []Spec{{"a", U8, []int64{2, -1}}}, nil, `tensor "a": shape [2 -1] has a negative dimension: ` + fixTensor},
-		{"overflow", []Spec{{"a", U8, []int64{math.MaxInt64, 2}}}, nil, `tensor "a": shape [9223372036854775807 2] of U8 overflows 64 bits: ` + fixTensor},
-		{"half a byte", []Spec{{"a", f6E2M3, []int64{2, 3}}}, nil, `tensor "a": shape [2 3] of F6_E2M3 is 36 bits, not a whole number of bytes: ` + fixTensor},
-		{"sum overflow", []Spec{{"a", U8, []int64{1<<61 - 1}}, {"b", U8, []int64{1<<61 - 1}}, {"c", U8, []int64{1<<61 - 1}}, {"d", U8, []int64{1<<61 - 1}}, {"e", U8, []int64{4}}}, nil,
+		{"overflow", []Spec{{"a", U8, []int64{math.MaxInt64, 2}}}, nil, `tensor "a": shape [9223372036854775807 2] of U8 overflows 64 bits: ` +
+			fixTensor},
+		{"half a byte", []Spec{{"a", f6E2M3, []int64{2, 3}}}, nil, `tensor "a": shape [2 3] of F6_E2M3 is 36 bits, not a whole number of ` +
+			`bytes: ` + fixTensor},
+		{"sum overflow", []Spec{{"a", U8, []int64{1<<61 - 1}}, {"b", U8, []int64{1<<61 - 1}}, {"c", U8, []int64{1<<61 - 1}},
+			{"d", U8, []int64{1<<61 - 1}}, {"e", U8, []int64{4}}}, nil,
 			`tensor "e": the file would exceed 2^63-1 bytes: ` + fixTensor},
-		{"file overflow", []Spec{{"a", U8, []int64{1<<61 - 1}}, {"b", U8, []int64{1<<61 - 1}}, {"c", U8, []int64{1<<61 - 1}}, {"d", U8, []int64{1<<61 - 1}}}, nil,
+		{"file overflow", []Spec{{"a", U8, []int64{1<<61 - 1}}, {"b", U8, []int64{1<<61 - 1}}, {"c", U8, []int64{1<<61 - 1}},
+			{"d", U8, []int64{1<<61 - 1}}}, nil,
 			`the file would exceed 2^63-1 bytes: ` + fixTensor},
 		{"metadata key", nil, map[string]string{"\xff": ""}, `metadata "\xff" is not valid UTF-8: leave it out`},
 		{"metadata value", nil, map[string]string{"a": "\xed\xa0\x80"}, `metadata "a" is not valid UTF-8: leave it out`},

@@ -100,7 +100,8 @@ func TestWriterUnfinished(t *testing.T) {
 			t.Errorf("%s: %v, %v", when, info, err)
 		}
 		_, err := Open(path)
-		if want := path + ": byte 0: the header's length is 0: the file was never finished; write or fetch it again"; err == nil || err.Error() != want {
+		if want := path + ": byte 0: the header's length is 0: the file was never finished; write or fetch it again"; err == nil ||
+			err.Error() != want {
 			t.Errorf("%s: error %v, want %s", when, err, want)
 		}
 	}

@@ -148,9 +148,11 @@ func TestToBytesRounds(t *testing.T) {
 		want   uint16
 	}{
 		{format.BF16, 1 + 0x1p-8, 0x3f80}, {format.BF16, 1 + 0x3p-8, 0x3f82}, {format.BF16, 1 + 0x1.8p-8, 0x3f81},
-		{format.BF16, math.MaxFloat32, 0x7f80}, {format.BF16, -math.MaxFloat32, 0xff80}, {format.BF16, 0x1p-133, 0x0001}, {format.BF16, 0x1p-134, 0},
+		{format.BF16, math.MaxFloat32, 0x7f80}, {format.BF16, -math.MaxFloat32, 0xff80}, {format.BF16, 0x1p-133, 0x0001},
+		{format.BF16, 0x1p-134, 0},
 		{format.FP16, 1 + 0x1p-11, 0x3c00}, {format.FP16, 1 + 0x3p-11, 0x3c02},
-		{format.FP16, 65519, 0x7bff}, {format.FP16, 65520, 0x7c00}, {format.FP16, -1e6, 0xfc00}, {format.FP16, 0x1p-25, 0}, {format.FP16, 0x1.8p-25, 1},
+		{format.FP16, 65519, 0x7bff}, {format.FP16, 65520, 0x7c00}, {format.FP16, -1e6, 0xfc00}, {format.FP16, 0x1p-25, 0},
+		{format.FP16, 0x1.8p-25, 1},
 	} {
 		dst := make([]byte, 2)
 		if err := tensor.ToBytes(dst, []float32{tc.value}, tc.format); err != nil {

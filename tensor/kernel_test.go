@@ -18,7 +18,8 @@ import (
 // slices of all lengths that end at an inaccessible page.
 func TestBF16Kernels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	edges := []uint32{0, 1 << 31, 0x7f800000, 0xff800000, 0x7f800001, 0xffc12345, 0x7fffffff, 0x7f7fffff, 0x7f7f8000, 0x3f808000, 0x3f818000, 0x3f80ffff, 1, 0x8000, 0x8001, 0x80008000}
+	edges := []uint32{0, 1 << 31, 0x7f800000, 0xff800000, 0x7f800001, 0xffc12345, 0x7fffffff, 0x7f7fffff, 0x7f7f8000, 0x3f808000, 0x3f818000,
+		0x3f80ffff, 1, 0x8000, 0x8001, 0x80008000}
 	for _, n := range []int{0, 1, 7, 15, 16, 17, 31, 63, 64, 65, 127, 1029} {
 		raw := guard.Bytes(t, 4*n, guard.End)
 		x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), n)

@@ -43,7 +43,8 @@ func TestUint16(t *testing.T) {
 		}
 	}
 	rounded := make([]uint16, 3)
-	if err := tensor.ToUint16(rounded, []float32{1 + 0x1p-8, 1 + 0x3p-8, math.MaxFloat32}, format.BF16); err != nil || rounded[0] != 0x3f80 || rounded[1] != 0x3f82 || rounded[2] != 0x7f80 {
+	if err := tensor.ToUint16(rounded, []float32{1 + 0x1p-8, 1 + 0x3p-8, math.MaxFloat32}, format.BF16); err != nil || rounded[0] != 0x3f80 ||
+		rounded[1] != 0x3f82 || rounded[2] != 0x7f80 {
 		t.Errorf("rounding: got %#04x, %v, want 3f80 3f82 7f80", rounded, err)
 	}
 }

@@ -80,7 +80,8 @@ var whiteSpace = setOf(unicode.White_Space)
 var (
 	numbers        = property("N")
 	decimals       = property("Nd")
-	wordCharacters = newSet(slices.Concat(property("L"), property("M"), property("Nd"), property("Nl"), property("Pc"), runeSet{'\u200c', '\u200d'}))
+	wordCharacters = newSet(slices.Concat(property("L"), property("M"), property("Nd"), property("Nl"), property("Pc"),
+		runeSet{'\u200c', '\u200d'}))
 )
 
 func setOf(table *unicode.RangeTable) runeSet {

@@ -20,7 +20,8 @@ func (v *vocabulary) steps() (object, error) {
 	case byteLevelModel, gemma4Model:
 		pre, ok := preTokenizers[v.pre]
 		if !ok {
-			return nil, fmt.Errorf("pre-tokenizer %q is not known: want one of %s", v.pre, strings.Join(slices.Sorted(maps.Keys(preTokenizers))[1:], ", "))
+			return nil, fmt.Errorf("pre-tokenizer %q is not known: want one of %s", v.pre, strings.Join(slices.Sorted(maps.Keys(preTokenizers))[1:],
+				", "))
 		}
 		if steps = pre.steps(); pre.characters {
 			steps = v.characters(pre)
@@ -90,7 +91,8 @@ func (v *vocabulary) characters(p preTokenizer) object {
 	if id := slices.Index(v.types, unknownType); id >= 0 {
 		m["unk_token"] = v.tokens[id]
 	}
-	steps := object{"normalizer": spaceNormalizer, "pre_tokenizer": nil, "decoder": object{"type": "Sequence", "decoders": spaceDecoders}, "model": m}
+	steps := object{"normalizer": spaceNormalizer, "pre_tokenizer": nil, "decoder": object{"type": "Sequence", "decoders": spaceDecoders},
+		"model": m}
 	if list := p.splits(); len(list) > 0 {
 		steps["pre_tokenizer"] = list[0]
 	}

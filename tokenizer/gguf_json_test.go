@@ -42,7 +42,8 @@ func sentencePieceMetadata(change func(m map[string]any)) func(key string) any {
 	for i := range scores {
 		scores[i] = -float32(i)
 	}
-	return changed(map[string]any{"model": "llama", "tokens": tokens, "token_type": types, "scores": scores, "bos_token_id": uint32(1), "eos_token_id": uint32(2)}, change)
+	return changed(map[string]any{"model": "llama", "tokens": tokens, "token_type": types, "scores": scores, "bos_token_id": uint32(1),
+		"eos_token_id": uint32(2)}, change)
 }
 
 func changed(m map[string]any, change func(m map[string]any)) func(key string) any {
@@ -66,7 +67,8 @@ func TestGGUFToJSON(t *testing.T) {
 	for pre := range preTokenizers {
 		cases[pre] = byteLevelMetadata(func(m map[string]any) { m["pre"] = pre })
 	}
-	texts := []string{"", " ", "hello world", " hello  hello", "he<|end|>llo<tool> 12 1", "I'll\n\n\twe'RE 1234567 ½", "é e\u0301 é\u00e9", "<s>hello</s><unk>", "日本語 🤷🏽 \u2028&<>\"\\", "HTTPServer/2\r\n", "▁▁ ▁hello"}
+	texts := []string{"", " ", "hello world", " hello  hello", "he<|end|>llo<tool> 12 1", "I'll\n\n\twe'RE 1234567 ½", "é e\u0301 é\u00e9",
+		"<s>hello</s><unk>", "日本語 🤷🏽 \u2028&<>\"\\", "HTTPServer/2\r\n", "▁▁ ▁hello"}
 	for name, value := range cases {
 		want, err := FromGGUF(value)
 		if err != nil {
@@ -100,14 +102,19 @@ func TestGGUFToJSONFields(t *testing.T) {
 	}{
 		"llama-bpe": {byteLevelMetadata(func(m map[string]any) { m["pre"] = "llama-bpe"; delete(m, "add_bos_token") }),
 			`{"version":"1.0","truncation":null,"padding":null,"normalizer":null,"post_processor":{"type":"TemplateProcessing",
-			"single":[{"SpecialToken":{"id":"<|end|>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],
-			"special_tokens":{"<|end|>":{"id":"<|end|>","ids":[0],"tokens":["<|end|>"]}}},"decoder":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}}`},
+			"single":[{"SpecialToken":{"id":"<|end|>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A",
+			"type_id":0}},{"Sequence":{"id":"B","type_id":1}}],
+			"special_tokens":{"<|end|>":{"id":"<|end|>","ids":[0],"tokens":["<|end|>"]}}},"decoder":{"type":"ByteLevel","add_prefix_space":false,
+			"trim_offsets":true,"use_regex":true}}`},
 		"smollm": {byteLevelMetadata(func(m map[string]any) { m["pre"], m["add_bos_token"] = "smollm", false }),
 			`{"post_processor":null,"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},
 			{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}]}}`},
 		"qwen2": {byteLevelMetadata(func(m map[string]any) { m["pre"] = "qwen2" }), `{"normalizer":{"type":"NFC"}}`},
-		"llama": {sentencePieceMetadata(nil), `{"pre_tokenizer":null,"normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},{"type":"Replace","pattern":{"String":" "},"content":"▁"}]},
-			"decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]}}`},
+		"llama": {sentencePieceMetadata(nil),
+			`{"pre_tokenizer":null,"normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},{"type":"Replace",
+				"pattern":{"String":" "},"content":"▁"}]},
+			"decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},
+			"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]}}`},
 	} {
 		data, err := GGUFToJSON(c.value)
 		if err != nil {
@@ -135,7 +142,8 @@ func TestGGUFToJSONFields(t *testing.T) {
 // TestTypesGGUF reads lists of types that are not as long as the tokens: those beyond count for nothing, and an empty
 // list is none.
 func TestTypesGGUF(t *testing.T) {
-	for name, metadata := range map[string]func(change func(m map[string]any)) func(key string) any{"gpt2": byteLevelMetadata, "llama": sentencePieceMetadata} {
+	for name, metadata := range map[string]func(change func(m map[string]any)) func(key string) any{"gpt2": byteLevelMetadata,
+		"llama": sentencePieceMetadata} {
 		typed := func(types func(n int) []int32) func(key string) any {
 			return metadata(func(m map[string]any) {
 				tokens, _ := m["tokens"].([]string)
@@ -166,7 +174,8 @@ func TestTokenText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for token, want := range map[string]string{"▁hello": " hello", "hello": "hello", "▁▁": "  ", "<s>": "<s>", "<0xC3>": "\ufffd", "<0x41>": "A"} {
+	for token, want := range map[string]string{"▁hello": " hello", "hello": "hello", "▁▁": "  ", "<s>": "<s>", "<0xC3>": "\ufffd",
+		"<0x41>": "A"} {
 		id, ok := p.ID(token)
 		if got, err := p.TokenText(id); !ok || err != nil || got != want {
 			t.Errorf("%s: got %q (%v), want %q", token, got, err, want)

@@ -72,14 +72,16 @@ func TestDefaults(t *testing.T) {
 	if err != nil || s.IDs[bosName] != 1 || s.IDs[eosName] != 2 || !slices.Equal(s.Ends, []uint32{2}) {
 		t.Errorf("got %v (%v)", s, err)
 	}
-	if s, err = GGUFSpecial(byteLevelMetadata(func(m map[string]any) { m["pre"] = "glm4"; delete(m, "bos_token_id") })); err != nil || len(s.IDs) != 1 {
+	if s, err = GGUFSpecial(byteLevelMetadata(func(m map[string]any) { m["pre"] = "glm4"; delete(m, "bos_token_id") })); err != nil ||
+		len(s.IDs) != 1 {
 		t.Errorf("glm4: got %v (%v), want EOS only", s, err)
 	}
 }
 
 // TestSwallowedSpace checks that the special tokens of Phi-3, which is recognized by its name, swallow the white space after them.
 func TestSwallowedSpace(t *testing.T) {
-	for name, want := range map[string]string{"Phi3 mini": "<s> ▁ <0x0A> ▁hello </s> ▁hello", "Llama": "<s> ▁ <0x0A> ▁hello </s> ▁ <0x0A> ▁hello"} {
+	for name, want := range map[string]string{"Phi3 mini": "<s> ▁ <0x0A> ▁hello </s> ▁hello",
+		"Llama": "<s> ▁ <0x0A> ▁hello </s> ▁ <0x0A> ▁hello"} {
 		tok, err := FromGGUF(sentencePieceMetadata(func(m map[string]any) { m["general.name"] = name }))
 		if err != nil {
 			t.Fatal(err)

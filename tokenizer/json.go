@@ -164,7 +164,8 @@ func Parse(data []byte) (*Tokenizer, error) {
 }
 
 // jsonTypes describes the types of JSON by their names in package json.
-var jsonTypes = map[string]string{"array": "a list", "object": "an object", "number": "a number", "string": "a string", "bool": "true or false"}
+var jsonTypes = map[string]string{"array": "a list", "object": "an object", "number": "a number", "string": "a string",
+	"bool": "true or false"}
 
 // goTypes describes what a file must have for a Go type.
 var goTypes = map[reflect.Kind]string{

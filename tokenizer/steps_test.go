@@ -82,8 +82,10 @@ func TestAddedTokens(t *testing.T) {
 func sentencePieceJSON(fuse string) []byte {
 	return []byte(`{"model": {"type": "BPE", "vocab": {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3, "▁▁": 4, "<0xC3>": 5, "<0xA9>": 6, "aa": 7},
 			"merges": ["▁ ▁", "▁ a", "a a"], "unk_token": "<unk>", "byte_fallback": true, "fuse_unk": ` + fuse + `},
-		"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
-		"decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+		"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "},
+		"content": "▁"}]},
+		"decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+		{"type": "Fuse"},
 			{"type": "Strip", "content": " ", "start": 1, "stop": 0}]}}`)
 }
 
@@ -109,7 +111,9 @@ func TestSentencePiece(t *testing.T) {
 // becomes U+FFFD for each byte; a stream has passed its first characters on by then.
 func TestDecode(t *testing.T) {
 	llama := mustParse(t, sentencePieceJSON("true"))
-	metaspace := mustParse(t, []byte(`{"model": {"vocab": {"▁▁a": 0, "▁b": 1}, "merges": []}, "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}}`))
+	metaspace := mustParse(t,
+		[]byte(`{"model": {"vocab": {"▁▁a": 0, "▁b": 1}, "merges": []}, "decoder": {"type": "Metaspace", "replacement": "▁", `+
+			`"prepend_scheme": "always"}}`))
 	for name, c := range map[string]struct {
 		tok           *Tokenizer
 		ids           []uint32
@@ -201,7 +205,8 @@ func TestScores(t *testing.T) {
 		{-1, -1, false, "▁ ab c"}, // the lower ids
 	} {
 		tok, err := FromGGUF(sentencePieceMetadata(func(m map[string]any) {
-			m["tokens"], m["scores"] = []string{"<unk>", "<s>", "</s>", "▁", "a", "b", "c", "bc", "ab"}, []float32{0, 0, 0, -9, -9, -9, -9, c.bc, c.ab}
+			m["tokens"], m["scores"] = []string{"<unk>", "<s>", "</s>", "▁", "a", "b", "c", "bc", "ab"}, []float32{0, 0, 0, -9, -9, -9, -9, c.bc,
+				c.ab}
 			m["token_type"] = []int32{unknownType, controlType, controlType, 1, 1, 1, 1, 1, 1}
 			if c.add != nil {
 				m["add_bos_token"] = c.add
@@ -227,7 +232,8 @@ func TestPreTokenizers(t *testing.T) {
 	rows := map[string]row{}
 	for _, r := range []row{
 		{`bailingmoe bailingmoe2 codeshell command-r deepseek-r1-qwen exaone exaone-moe f2llmv2 grok-2 hunyuan kormo laguna llada-moe
-			megrez mellum2 minerva-7b qwen2 qwen35 refact seed-coder smollm solar-open stablelm2 starcoder ufakzeka`, "I|'m| |1|2|3|4|5| xY日", false, false},
+			megrez mellum2 minerva-7b qwen2 qwen35 refact seed-coder smollm solar-open stablelm2 starcoder ufakzeka`, "I|'m| |1|2|3|4|5| xY日", false,
+			false},
 		{`a.x-4.0 exaone4 gigachat gpt-2 granite-docling jais jina-de jina-es jina-v1-en jina-v2-code jina-v2-de jina-v2-es mellum
 			modern-bert mpt olmo phi-2 roberta-bpe trillion`, "I|'m| 12345| xY日", false, false},
 		{"falcon-h1 falcon3 jina-v5-nano lfm2 llama-bpe llama-v3 llama3 midm-2.0 pixtral", "I|'m| |123|45| xY日", true, true},

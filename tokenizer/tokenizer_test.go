@@ -23,11 +23,14 @@ func byteLevelJSON(change func(f map[string]any)) []byte {
 		vocab[strings.ReplaceAll(m, " ", "")] = len(vocab)
 	}
 	f := map[string]any{
-		"model":          map[string]any{"type": "BPE", "vocab": vocab, "merges": merges},
-		"pre_tokenizer":  map[string]any{"type": "ByteLevel", "use_regex": true},
-		"decoder":        map[string]any{"type": "ByteLevel"},
-		"added_tokens":   []any{map[string]any{"id": 300, "content": "<|end|>", "special": true}, map[string]any{"id": 301, "content": "<tool>", "rstrip": true}},
-		"post_processor": map[string]any{"type": "TemplateProcessing", "single": []any{map[string]any{"SpecialToken": map[string]any{"id": "<|end|>"}}, map[string]any{"Sequence": map[string]any{}}}, "special_tokens": map[string]any{"<|end|>": map[string]any{"ids": []int{300}}}},
+		"model":         map[string]any{"type": "BPE", "vocab": vocab, "merges": merges},
+		"pre_tokenizer": map[string]any{"type": "ByteLevel", "use_regex": true},
+		"decoder":       map[string]any{"type": "ByteLevel"},
+		"added_tokens": []any{map[string]any{"id": 300, "content": "<|end|>", "special": true}, map[string]any{"id": 301, "content": "<tool>",
+			"rstrip": true}},
+		"post_processor": map[string]any{"type": "TemplateProcessing",
+			"single":         []any{map[string]any{"SpecialToken": map[string]any{"id": "<|end|>"}}, map[string]any{"Sequence": map[string]any{}}},
+			"special_tokens": map[string]any{"<|end|>": map[string]any{"ids": []int{300}}}},
 	}
 	if change != nil {
 		change(f)
@@ -98,7 +101,8 @@ func TestMergeLong(t *testing.T) {
 // TestPattern compares patterns with Go's package regexp where that has them.
 func TestPattern(t *testing.T) {
 	texts := []string{"", "a", "Hello, World 123!! \r\n\r\n x", "ÄÖÜäöü ǅ日本", "  \t\n  a", "I'M you'll '", "\xff\xfea\xff", "x\u00a0\u0085y"}
-	for _, expression := range []string{`\p{L}+`, ` ?\p{N}{1,3}|[^\p{L}]`, `(?i:'s|'m|'ll)?[^\r\n]`, `[\p{Lu}\p{Lo}]*[\p{Ll}\p{Lo}]+`, `(?:ab|a)b?c*`, `[[:alpha:]]?x`} {
+	for _, expression := range []string{`\p{L}+`, ` ?\p{N}{1,3}|[^\p{L}]`, `(?i:'s|'m|'ll)?[^\r\n]`, `[\p{Lu}\p{Lo}]*[\p{Ll}\p{Lo}]+`,
+		`(?:ab|a)b?c*`, `[[:alpha:]]?x`} {
 		p, err := compile(expression)
 		if strings.Contains(expression, "[[") {
 			if err == nil {
@@ -175,20 +179,24 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	for want, data := range map[string][]byte{
-		"unexpected end":                                   []byte("{"),
-		`model "Unigram" is not supported`:                 set("model.type", `"Unigram"`),
-		"vocabulary":                                       set("model.vocab", `[["a",1]]`),
-		"is not a pair":                                    set("model.merges", `["ab"]`),
-		"not in the vocabulary":                            set("model.merges", `[["h","zz"]]`),
-		"dropout 0.5":                                      set("model.dropout", `0.5`),
-		"end_of_word_suffix":                               set("model.end_of_word_suffix", `"</w>"`),
-		`unk_token "uu" is not`:                            set("model.unk_token", `"uu"`),
-		"can make a text 128 times as long":                set("normalizer", `{"type":"Sequence","normalizers":[`+strings.Repeat(`{"type":"Replace","pattern":{"String":"a"},"content":"aa"},`, 6)+`{"type":"Replace","pattern":{"String":""},"content":"b"}]}`),
-		"can make a text 96 times as long":                 set("normalizer", `{"type":"Sequence","normalizers":[`+strings.Repeat(`{"type":"Replace","pattern":{"String":"a"},"content":"aa"},`, 5)+`{"type":"NFC"}]}`),
-		`unknown normalizer "Lowercase"`:                   set("normalizer", `{"type":"Lowercase"}`),
-		`unknown pre-tokenizer "Bert`:                      set("pre_tokenizer", `{"type":"BertPreTokenizer"}`),
-		`unknown behavior "Odd"`:                           set("pre_tokenizer", `{"type":"Split","behavior":"Odd","pattern":{"String":" "}}`),
-		`lookaround`:                                       set("pre_tokenizer", `{"type":"Split","behavior":"Isolated","pattern":{"Regex":"a(?=b)"}}`),
+		"unexpected end":                   []byte("{"),
+		`model "Unigram" is not supported`: set("model.type", `"Unigram"`),
+		"vocabulary":                       set("model.vocab", `[["a",1]]`),
+		"is not a pair":                    set("model.merges", `["ab"]`),
+		"not in the vocabulary":            set("model.merges", `[["h","zz"]]`),
+		"dropout 0.5":                      set("model.dropout", `0.5`),
+		"end_of_word_suffix":               set("model.end_of_word_suffix", `"</w>"`),
+		`unk_token "uu" is not`:            set("model.unk_token", `"uu"`),
+		"can make a text 128 times as long": set("normalizer", `{"type":"Sequence","normalizers":[`+
+			strings.Repeat(`{"type":"Replace","pattern":{"String":"a"},"content":"aa"},`, 6)+`{"type":"Replace","pattern":{"String":""},`+
+			`"content":"b"}]}`),
+		"can make a text 96 times as long": set("normalizer", `{"type":"Sequence","normalizers":[`+
+			strings.Repeat(`{"type":"Replace","pattern":{"String":"a"},"content":"aa"},`, 5)+`{"type":"NFC"}]}`),
+		`unknown normalizer "Lowercase"`: set("normalizer", `{"type":"Lowercase"}`),
+		`unknown pre-tokenizer "Bert`:    set("pre_tokenizer", `{"type":"BertPreTokenizer"}`),
+		`unknown behavior "Odd"`:         set("pre_tokenizer", `{"type":"Split","behavior":"Odd","pattern":{"String":" "}}`),
+		`lookaround`: set("pre_tokenizer",
+			`{"type":"Split","behavior":"Isolated","pattern":{"Regex":"a(?=b)"}}`),
 		`unknown post-processor "Bert"`:                    set("post_processor", `{"type":"Bert"}`),
 		`unknown decoder "WordPiece"`:                      set("decoder", `{"type":"WordPiece"}`),
 		"no decoder":                                       set("decoder", `null`),
@@ -203,8 +211,9 @@ func TestErrors(t *testing.T) {
 		"vocabulary: want an integer of 0 or more, not -1": set("model.vocab", `{"a":-1}`),
 		"normalizer: want an object, not a string":         set("normalizer", `"NFC"`),
 		`"x" and "y" have the same id 7`:                   set("model.vocab", `{"y":7,"x":7}`),
-		`"<q>" has id 4000000000`:                          set("post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<q>"}}],"special_tokens":{"<q>":{"ids":[4000000000]}}}`),
-		"want less than 16777216":                          set("added_tokens", `[{"id":4294967295,"content":"x"}]`),
+		`"<q>" has id 4000000000`: set("post_processor",
+			`{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<q>"}}],"special_tokens":{"<q>":{"ids":[4000000000]}}}`),
+		"want less than 16777216": set("added_tokens", `[{"id":4294967295,"content":"x"}]`),
 	} {
 		if _, err := Parse(data); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("want an error with %q, got %v", want, err)
@@ -234,7 +243,8 @@ func TestValid(t *testing.T) {
 
 // TestByteToken checks which tokens stand for a byte: those with two hexadecimal digits.
 func TestByteToken(t *testing.T) {
-	for token, want := range map[string]int{"<0x0A>": 10, "<0xff>": 255, "<0x F>": -1, "<0xG0>": -1, "<0xA>": -1, "<0x0A": -1, "<0x0A>>": -1, "<0x0A]": -1, "<0x0A)": -1, "<1x0A>": -1} {
+	for token, want := range map[string]int{"<0x0A>": 10, "<0xff>": 255, "<0x F>": -1, "<0xG0>": -1, "<0xA>": -1, "<0x0A": -1, "<0x0A>>": -1,
+		"<0x0A]": -1, "<0x0A)": -1, "<1x0A>": -1} {
 		got := -1
 		if b, ok := byteToken(token); ok {
 			got = int(b)
@@ -287,7 +297,9 @@ func FuzzRoundTrip(f *testing.F) {
 // FuzzParse reads damaged files.
 func FuzzParse(f *testing.F) {
 	f.Add(byteLevelJSON(nil), "hello <tool> x")
-	f.Add([]byte(`{"model":{"vocab":{"a":0,"<0x62>":1,"▁":2,"▁a":3},"merges":[["▁","a"]],"byte_fallback":true},"decoder":{"type":"Metaspace","replacement":"▁"},"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"always"}}`), "ab c")
+	f.Add([]byte(`{"model":{"vocab":{"a":0,"<0x62>":1,"▁":2,"▁a":3},"merges":[["▁","a"]],"byte_fallback":true},`+
+		`"decoder":{"type":"Metaspace","replacement":"▁"},"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"always"}}`),
+		"ab c")
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
 		if len(data) > 1<<16 || len(text) > 1<<10 {
 			return
@@ -308,7 +320,8 @@ func ExampleTokenizer_Encode() {
 		"normalizer": {"type": "Sequence", "normalizers": [
 			{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
 		"decoder": {"type": "Sequence", "decoders": [
-			{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+			{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1,
+			"stop": 0}]}
 	}`))
 	if err != nil {
 		fmt.Println(err)

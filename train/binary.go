@@ -33,7 +33,8 @@ func checkText(source string, data []byte) error {
 		}
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return fmt.Errorf("%s: byte %d is zero, so that it is not a text but perhaps tokens: use the text that they were made from (package train takes tokens as Batches)", source, i)
+		return fmt.Errorf("%s: byte %d is zero, so that it is not a text but perhaps tokens: use the text that they were made from (package "+
+			"train takes tokens as Batches)", source, i)
 	}
 	var characters, invalid int // beyond ASCII
 	for rest := data; len(rest) > 0; {
@@ -47,7 +48,8 @@ func checkText(source string, data []byte) error {
 		rest = rest[size:]
 	}
 	if invalid > characters/2 && invalid > len(data)/8 {
-		return fmt.Errorf("%s: %d of %d bytes are not UTF-8, so that it is not a text: convert it to UTF-8, or use the text that its tokens were made from", source, invalid, len(data))
+		return fmt.Errorf("%s: %d of %d bytes are not UTF-8, so that it is not a text: convert it to UTF-8, or use the text that its tokens "+
+			"were made from", source, invalid, len(data))
 	}
 	return nil
 }

@@ -20,8 +20,9 @@ func TestBinarySources(t *testing.T) {
 	}
 	text := strings.Repeat("Dies ist ein Text \xfcber \xc4pfel und B\xe4ume. ", 50) // in Latin-1
 	for name, tc := range map[string]struct{ data, want string }{
-		"a.parquet":  {"PAR1" + text + "PAR1", "it is a Parquet file, no text to train on: write its column of text to a file"},
-		"a.npy":      {"\x93NUMPY\x01\x00v\x00{'descr': '<u2'}" + string(tokens), "it is a NumPy array, no text to train on: use the text that its tokens were made from"},
+		"a.parquet": {"PAR1" + text + "PAR1", "it is a Parquet file, no text to train on: write its column of text to a file"},
+		"a.npy": {"\x93NUMPY\x01\x00v\x00{'descr': '<u2'}" + string(tokens),
+			"it is a NumPy array, no text to train on: use the text that its tokens were made from"},
 		"train.bin":  {string(tokens), "is zero, so that it is not a text but perhaps tokens: use the text that they were made from"},
 		"train.idx":  {"MMIDIDX\x00\x00\x01", "it is the index of a file of tokens"},
 		"a.jsonl.gz": {"\x1f\x8b\x08" + text, "it is compressed by gzip, no text to train on: unpack it"},
@@ -37,7 +38,8 @@ func TestBinarySources(t *testing.T) {
 		}
 		_, err := OpenCorpus(path)
 		_, again := OpenDocuments("\n", path)
-		if tc.want == "" && err != nil || tc.want != "" && (err == nil || again == nil || !strings.Contains(err.Error(), path+": ") || !strings.Contains(err.Error(), tc.want) || again.Error() != err.Error()) {
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || again == nil || !strings.Contains(err.Error(), path+": ") ||
+			!strings.Contains(err.Error(), tc.want) || again.Error() != err.Error()) {
 			t.Errorf("%s: error %v, of documents %v, want %q", name, err, again, tc.want)
 		}
 	}

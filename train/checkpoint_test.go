@@ -108,7 +108,8 @@ func TestStateChecksum(t *testing.T) {
 	slow.Purego(t, slow.NoKernels)
 	dir := t.TempDir()
 	path := filepath.Join(dir, stateName)
-	text, err := (&state{Step: 1, Configuration: json.RawMessage(`{"a": "<b>"}`), Arguments: []string{"seed", "1"}, TrainLoss: []float64{1.0 / 3}}).marshal()
+	text, err := (&state{Step: 1, Configuration: json.RawMessage(`{"a": "<b>"}`), Arguments: []string{"seed", "1"},
+		TrainLoss: []float64{1.0 / 3}}).marshal()
 	if err != nil {
 		t.Fatal(err)
 	}

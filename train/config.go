@@ -171,7 +171,8 @@ func (e *ConfigError) Unwrap() error { return e.keys }
 
 // invalid returns a *ConfigError. args of type configjson.Key are names of other fields.
 func invalid(field, format string, args ...any) error {
-	return &ConfigError{field, fmt.Sprintf(format, args...), configjson.Invalid("%s "+format, append([]any{configjson.Key(field)}, args...)...)}
+	return &ConfigError{field, fmt.Sprintf(format, args...),
+		configjson.Invalid("%s "+format, append([]any{configjson.Key(field)}, args...)...)}
 }
 
 // Validate returns a *ConfigError if a field other than Data is invalid.
@@ -192,7 +193,8 @@ func (c *Config) Validate() error {
 		value, max float64
 		positive   bool
 	}{
-		{"LearningRate", c.LearningRate, 1e30, true}, {"Warmup", c.Warmup, 1, false}, {"Clip", c.Clip, 1e30, false}, {"Optimizer.Decay", c.Optimizer.Decay, 1e30, false},
+		{"LearningRate", c.LearningRate, 1e30, true}, {"Warmup", c.Warmup, 1, false}, {"Clip", c.Clip, 1e30, false},
+		{"Optimizer.Decay", c.Optimizer.Decay, 1e30, false},
 	} {
 		if !(n.value >= 0 && n.value <= n.max) || n.positive && n.value == 0 {
 			return invalid(n.field, "is %g, want a number from 0 to %g", n.value, n.max)

@@ -89,7 +89,8 @@ func TestOpenCorpusErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.Training(1, 0, 1, 64); err == nil || !strings.Contains(err.Error(), "a text of 4 bytes is too short for sequences of 64, want at least 8192 bytes") {
+	if _, _, err := c.Training(1, 0, 1, 64); err == nil || !strings.Contains(err.Error(),
+		"a text of 4 bytes is too short for sequences of 64, want at least 8192 bytes") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -167,7 +168,8 @@ func TestWindows(t *testing.T) {
 		}
 	}
 	tokens, targets := windows([]byte("abcdef"), []int{0, 3}, 2)
-	if got := string([]byte{byte(tokens[0]), byte(tokens[1]), byte(tokens[2]), byte(tokens[3]), byte(targets[0]), byte(targets[3])}); got != "abdebf" {
+	if got := string([]byte{byte(tokens[0]), byte(tokens[1]), byte(tokens[2]), byte(tokens[3]), byte(targets[0]),
+		byte(targets[3])}); got != "abdebf" {
 		t.Errorf("got tokens and targets %q", got)
 	}
 }

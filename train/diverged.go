@@ -38,7 +38,8 @@ func (e *Diverged) Error() string {
 		if e.Ranks > 1 {
 			on = fmt.Sprintf(" on rank %d", e.Rank)
 		}
-		text += fmt.Sprintf("; the first tensor with NaN or Inf%s is %s: %d NaN, %d Inf, amax %g of the others", on, e.Tensor, e.NaN, e.Inf, e.Amax)
+		text += fmt.Sprintf("; the first tensor with NaN or Inf%s is %s: %d NaN, %d Inf, amax %g of the others", on, e.Tensor, e.NaN, e.Inf,
+			e.Amax)
 	}
 	text += ": start again with a lower learning rate or a longer warm-up"
 	if e.Kept >= 0 {

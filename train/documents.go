@@ -46,7 +46,8 @@ func OpenDocuments(separator string, sources ...string) (*Documents, error) {
 		}
 	}
 	if count < splitEvery {
-		return nil, fmt.Errorf("%s: got %d documents of more than one byte, want at least %d, of which one is for validation: use more text or another separator", d.Name(), count, splitEvery)
+		return nil, fmt.Errorf("%s: got %d documents of more than one byte, want at least %d, of which one is for validation: use more text "+
+			"or another separator", d.Name(), count, splitEvery)
 	}
 	d.digest = d.hash()
 	return d, nil

@@ -107,7 +107,8 @@ func TestOpenDocuments(t *testing.T) {
 	if whole.Digest() == d.Digest() || d.Digest() == d.Corpus.hashOfText() {
 		t.Error("digests of different documents are equal")
 	}
-	if _, err := OpenDocuments("\n", filepath.Join(dir, "2.txt")); err == nil || !strings.Contains(err.Error(), "got 2 documents of more than one byte, want at least 16") {
+	if _, err := OpenDocuments("\n", filepath.Join(dir, "2.txt")); err == nil || !strings.Contains(err.Error(),
+		"got 2 documents of more than one byte, want at least 16") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -139,7 +140,8 @@ func TestDocumentRanks(t *testing.T) {
 			}
 			for rank, g := range got {
 				if !same(g, want) || g.Tokens != want.Tokens {
-					t.Errorf("%s, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, rank, ranks, g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
+					t.Errorf("%s, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, rank, ranks, g.TrainLoss, g.Validation, want.TrainLoss,
+						want.Validation)
 				}
 			}
 		}
@@ -242,7 +244,10 @@ func (b badBatches) Training(uint64, int, int, int) (tokens, targets []int32, er
 func TestPaddingChecked(t *testing.T) {
 	c := tiny(t, "bf16")
 	for want, change := range map[string]func(tokens, targets []int32){
-		"training data: token 3 of sequence 1 is 1 after padding":        func(tokens, targets []int32) { tokens[32+2], targets[32+2] = Padding, Padding },
+		"training data: token 3 of sequence 1 is 1 after padding": func(tokens, targets []int32) {
+			tokens[32+2], targets[32+2] = Padding,
+				Padding
+		},
 		"training data: token 31 of sequence 0 is padding, but its targ": func(tokens, _ []int32) { tokens[31] = Padding },
 	} {
 		tokens, targets := make([]int32, 4*32), make([]int32, 4*32)

@@ -30,7 +30,8 @@ func Evaluate(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, targets
 	}
 	sequences := len(tokens) / length
 	if need, has := inferenceBytes(m.Config, min(sequences, evaluationBatch), length), available(); need > float64(has) {
-		return e, fmt.Errorf("evaluate: sequences of %d tokens need at least %s of memory, but %s are available: use shorter sequences", length, memory.Text(need), memory.Text(float64(has)))
+		return e, fmt.Errorf("evaluate: sequences of %d tokens need at least %s of memory, but %s are available: use shorter sequences", length,
+			memory.Text(need), memory.Text(float64(has)))
 	}
 	batches, err := evaluateBatches(ctx, m, s, tokens, targets, length, func(int) bool { return true })
 	if err != nil {
@@ -47,7 +48,8 @@ type batchLoss struct {
 }
 
 // evaluateBatches returns the losses of the batches of an evaluation whose index mine selects.
-func evaluateBatches(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, targets []int32, length int, mine func(batch int) bool) (all []batchLoss, err error) {
+func evaluateBatches(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, targets []int32, length int,
+	mine func(batch int) bool) (all []batchLoss, err error) {
 	s.Inference, s.Recompute, s.Pad = true, false, true
 	sequences, first := len(tokens)/length, true
 	for i := 0; i < sequences; i += evaluationBatch {

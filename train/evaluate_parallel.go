@@ -24,9 +24,10 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	if r.tensor.Size() > 1 {
 		ctx = context.Background()
 	}
-	own, err := evaluateBatches(ctx, r.model, r.scope(r.state.Step), r.validationTokens, r.validationTargets, r.Sequence, func(batch int) bool {
-		return batch%d.ranks() == d.rank()
-	})
+	own, err := evaluateBatches(ctx, r.model, r.scope(r.state.Step), r.validationTokens, r.validationTargets, r.Sequence,
+		func(batch int) bool {
+			return batch%d.ranks() == d.rank()
+		})
 	if interrupted, exchanged := p.any(end.Err() != nil && (err != nil || r.tensor.Size() > 1)); exchanged != nil {
 		return Evaluation{}, exchanged
 	} else if interrupted {

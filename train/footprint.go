@@ -20,7 +20,8 @@ type footprint struct {
 // layers save; logits. Quantized copies of the weights and temporary matrices are not included.
 func (c *Config) footprint() footprint {
 	m := c.Model.WithDefaults()
-	hidden, intermediate, layers, vocabulary := float64(m.HiddenSize), float64(m.IntermediateSize), float64(m.NumHiddenLayers), float64(m.VocabSize)
+	hidden, intermediate, layers, vocabulary := float64(m.HiddenSize), float64(m.IntermediateSize), float64(m.NumHiddenLayers),
+		float64(m.VocabSize)
 	q, kv := float64(m.NumAttentionHeads)*float64(m.HeadDim), float64(m.NumKeyValueHeads)*float64(m.HeadDim)
 
 	parameters := layers*(hidden*(2*q+2*kv)+3*hidden*intermediate+2*hidden) + hidden + 2*vocabulary*hidden
@@ -42,7 +43,8 @@ func (c *Config) footprint() footprint {
 	windows := min(evaluationBatch, max(c.ValidationTokens/max(c.Sequence, 1), 1))
 	// Weights, two moments, a gradient, and those that gradientTree holds.
 	matrices := 4 + bits.Len(uint(c.Microbatches/c.Parallel.dataRanks())) - 1
-	return footprint{model: 4 * float64(matrices) * parameters / float64(c.Parallel.tensor()), activations: max(training, inferenceBytes(m, windows, c.Sequence))}
+	return footprint{model: 4 * float64(matrices) * parameters / float64(c.Parallel.tensor()),
+		activations: max(training, inferenceBytes(m, windows, c.Sequence))}
 }
 
 // inferenceBytes returns the minimum memory of a forward pass without the weights: the residual
@@ -67,7 +69,8 @@ func (c *Config) CheckMemory() error {
 		value, initial int
 	}
 	sizes := []size{
-		{"Model.HiddenSize", m.HiddenSize, d.Model.HiddenSize}, {"Model.IntermediateSize", m.IntermediateSize, d.Model.IntermediateSize}, {"Model.NumHiddenLayers", m.NumHiddenLayers, d.Model.NumHiddenLayers},
+		{"Model.HiddenSize", m.HiddenSize, d.Model.HiddenSize}, {"Model.IntermediateSize", m.IntermediateSize, d.Model.IntermediateSize},
+		{"Model.NumHiddenLayers", m.NumHiddenLayers, d.Model.NumHiddenLayers},
 	}
 	if f.activations > f.model {
 		sizes = append(sizes, size{"Batch", c.Batch, d.Batch * c.Microbatches}, size{"Sequence", c.Sequence, d.Sequence})
@@ -78,6 +81,7 @@ func (c *Config) CheckMemory() error {
 			lower = s
 		}
 	}
-	return invalid(lower.field, "is %d: the run needs at least %s of memory, %s for the model and %s for activations, but %s are available: lower it",
+	return invalid(lower.field, "is %d: the run needs at least %s of memory, %s for the model and %s for activations, but %s are "+
+		"available: lower it",
 		lower.value, memory.Text(f.model+f.activations), memory.Text(f.model), memory.Text(f.activations), memory.Text(float64(has)))
 }

@@ -111,7 +111,8 @@ func TestMemoryCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Evaluate(context.Background(), model, nn.Scope{Recipe: c.Recipe}, tokens, targets, c.Sequence); err == nil || !strings.Contains(err.Error(), "shorter sequences") {
+	if _, err := Evaluate(context.Background(), model, nn.Scope{Recipe: c.Recipe}, tokens, targets, c.Sequence); err == nil ||
+		!strings.Contains(err.Error(), "shorter sequences") {
 		t.Errorf("evaluation: got %v", err)
 	}
 }

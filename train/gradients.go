@@ -69,7 +69,8 @@ func (r *run) clearGradients() {
 func checkBatch(tokens, targets []int32, minSequences, maxSequences, length int) error {
 	n := len(tokens) / length
 	if len(tokens) != n*length || len(targets) != len(tokens) || n < minSequences || n > maxSequences {
-		return fmt.Errorf("got %d tokens and %d targets, want %d to %d sequences of %d", len(tokens), len(targets), minSequences, maxSequences, length)
+		return fmt.Errorf("got %d tokens and %d targets, want %d to %d sequences of %d", len(tokens), len(targets), minSequences, maxSequences,
+			length)
 	}
 	return checkPadding(tokens, targets, length)
 }

@@ -40,8 +40,9 @@ func (r *run) handshake() error {
 	p := &r.Parallel
 	own, err := json.Marshal(agreement{
 		Program: p.Program, Kernels: fmt.Sprintf("%s, %s, %s, %s", runtime.GOARCH, cpu.Best(), cpu.Detected(), cpu.This().Name),
-		Ranks: p.ranks(), Tensor: p.tensor(), Sequence: p.Sequence, TensorAmaxOnly: p.TensorAmaxOnly, GradReduce: p.wire().String(), Distributed: p.DistributedOptimizer,
-		GatherBF16: p.GatherBF16, Overlap: p.OverlapParamGather, ReuseGradBuffer: p.ReuseGradBuffer,
+		Ranks: p.ranks(), Tensor: p.tensor(), Sequence: p.Sequence, TensorAmaxOnly: p.TensorAmaxOnly, GradReduce: p.wire().String(),
+		Distributed: p.DistributedOptimizer,
+		GatherBF16:  p.GatherBF16, Overlap: p.OverlapParamGather, ReuseGradBuffer: p.ReuseGradBuffer,
 		Writes: r.Out != "", CheckpointEvery: r.CheckpointEvery, Configuration: configuration,
 	})
 	if err != nil {
@@ -57,7 +58,8 @@ func (r *run) handshake() error {
 			return err
 		}
 		if path != "" {
-			return &comm.AgreedError{Err: fmt.Errorf("the ranks of the job differ: %s is %s on rank 0 and %s on rank %d: start all with the same program, command and data", path, a, b, rank)}
+			return &comm.AgreedError{Err: fmt.Errorf("the ranks of the job differ: %s is %s on rank 0 and %s on rank %d: start all with the "+
+				"same program, command and data", path, a, b, rank)}
 		}
 	}
 	return nil

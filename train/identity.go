@@ -41,7 +41,8 @@ func (c *Config) identity() (json.RawMessage, error) {
 		GradReduce       string          `json:"grad_reduce,omitempty"` // of several ranks, if not FP32
 	}{
 		c.Model, c.Options, identityOf(c.Recipe), c.Data.Digest(),
-		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.HoldQuantized, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery, gradReduce,
+		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.HoldQuantized, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed,
+		c.ValidationTokens, c.ValidateEvery, gradReduce,
 	})
 }
 
@@ -72,7 +73,8 @@ func identityOf(r recipe.Recipe) recipeIdentity {
 	}
 	return recipeIdentity{
 		Name: r.Name, Input: operand(r.Input), Weight: operand(r.Weight), Grad: operand(r.Grad),
-		HighPrecision: r.HighPrecision, Accumulate: r.Accumulate, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
+		HighPrecision: r.HighPrecision, Accumulate: r.Accumulate, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized,
+		Delayed: r.Delayed, Attention: r.Attention,
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 func TestAdamWKernels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	factors := adamwFactors{scale: 0.37, beta1: 0.9, fresh1: 0.1, beta2: 0.95, fresh2: 0.05, bias: 1e-3, epsilon: 1e-8, keep: 0.9999}
-	edges := []float32{0, float32(math.Copysign(0, -1)), math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-20, -1e-30, float32(math.Inf(1))}
+	edges := []float32{0, float32(math.Copysign(0, -1)), math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-20, -1e-30,
+		float32(math.Inf(1))}
 	for _, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 1027} {
 		want := make([][]float32, 4) // w, g, m, v
 		for i := range want {

@@ -31,7 +31,8 @@ func tiny(t *testing.T, name string) Config {
 		t.Fatal(err)
 	}
 	c := DefaultConfig()
-	c.Model = decoder.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1, MaxPositionEmbeddings: 32}
+	c.Model = decoder.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2,
+		NumKeyValueHeads: 1, MaxPositionEmbeddings: 32}
 	c.Recipe, c.Data = r, NewCorpus(synthesize(1<<15), synthetic)
 	c.Steps, c.Batch, c.Microbatches, c.Sequence = 8, 4, 2, 32
 	c.ValidationTokens, c.ValidateEvery, c.CheckpointEvery = 256, 3, 2
@@ -121,7 +122,8 @@ func TestHoldQuantized(t *testing.T) {
 		}
 		// Held weights save the columnwise copies of all layers but one.
 		n, m := want.Memory, got.Memory
-		if m.Masters != n.Masters || m.Rowwise != n.Rowwise || m.Activations() != n.Activations() || m.Columnwise >= n.Columnwise || m.Total() >= n.Total() {
+		if m.Masters != n.Masters || m.Rowwise != n.Rowwise || m.Activations() != n.Activations() || m.Columnwise >= n.Columnwise ||
+			m.Total() >= n.Total() {
 			t.Errorf("%s: got memory %+v with held weights, %+v without", name, m, n)
 		}
 		for i, p := range got.Model.Params() {
@@ -134,7 +136,8 @@ func TestHoldQuantized(t *testing.T) {
 	}
 	c := tiny(t, "bf16")
 	c.HoldQuantized = true
-	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "Config.HoldQuantized is true, but the recipe bf16 does not quantize weights") {
+	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(),
+		"Config.HoldQuantized is true, but the recipe bf16 does not quantize weights") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -347,7 +350,8 @@ func TestTwoRuns(t *testing.T) {
 	}
 	busy := func(err error) {
 		t.Helper()
-		if e, ok := errors.AsType[*DirectoryError](err); !ok || !e.Busy || !strings.HasPrefix(err.Error(), c.Out+": another run is writing to it") {
+		if e, ok := errors.AsType[*DirectoryError](err); !ok || !e.Busy || !strings.HasPrefix(err.Error(),
+			c.Out+": another run is writing to it") {
 			t.Errorf("got %v, want a *DirectoryError that is Busy", err)
 		}
 	}
@@ -441,7 +445,8 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.LearningRate = math.NaN() }, "LearningRate is NaN"},
 		{func(c *Config) { c.Warmup = 1.5 }, "Warmup is 1.5"},
 		{func(c *Config) { c.ValidationTokens = 31 }, "ValidationTokens is 31, want at least 32"},
-		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HiddenSize = 40 }, "Model.HiddenSize is 40: the width of the model is 40, want a multiple of 32 for the recipe mxfp8"},
+		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HiddenSize = 40 },
+			"Model.HiddenSize is 40: the width of the model is 40, want a multiple of 32 for the recipe mxfp8"},
 		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe; c.Model.IntermediateSize = 72 }, "Model.IntermediateSize is 72: "},
 		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HeadDim = 8 }, "Model.NumAttentionHeads is "},
 		{func(c *Config) { c.Options.FirstBF16 = -1 }, "Options.FirstBF16 is -1"},

@@ -45,7 +45,8 @@ func (r *run) admit(s *survey) error {
 		s.tidy()
 		return s.resumable(r.Out)
 	case r.Force && s.foreign != "":
-		return &DirectoryError{Problem: fmt.Sprintf("replace %s: no run writes this file: remove it, or use another directory", s.foreign), Taken: true, Remedies: []string{"Out"}}
+		return &DirectoryError{Problem: fmt.Sprintf("replace %s: no run writes this file: remove it, or use another directory", s.foreign),
+			Taken: true, Remedies: []string{"Out"}}
 	case r.Force:
 		return nil
 	}
@@ -55,14 +56,16 @@ func (r *run) admit(s *survey) error {
 // absent returns the error for a run that cannot resume, since its directory does not exist. An empty one
 // starts the run, for jobs that always resume: a misspelled name rarely exists.
 func absent(out string) error {
-	return &DirectoryError{Problem: out + ": there is no such directory: name that of an interrupted run, or create it for a new one", Absent: true}
+	return &DirectoryError{Problem: out + ": there is no such directory: name that of an interrupted run, or create it for a new one",
+		Absent: true}
 }
 
 // claim locks the directory of a run.
 func claim(out string) (release func(), err error) {
 	held, err := durable.Dir(out)
 	if errors.Is(err, durable.ErrHeld) {
-		return nil, &DirectoryError{Problem: out + ": another run is writing to it: wait for it, or use another directory", Busy: true, Remedies: []string{"Out"}}
+		return nil, &DirectoryError{Problem: out + ": another run is writing to it: wait for it, or use another directory", Busy: true,
+			Remedies: []string{"Out"}}
 	}
 	if err != nil {
 		return nil, directoryError(out, err)
@@ -181,7 +184,8 @@ func (r *run) restore(dir string) error {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, stateName), err)
 	}
 	if d != "" {
-		return &DirectoryError{Problem: fmt.Sprintf("%s: the checkpoint is of another run: %s: resume with the same, or use another directory", dir, d), Remedies: []string{"Out"}}
+		return &DirectoryError{Problem: fmt.Sprintf("%s: the checkpoint is of another run: %s: resume with the same, or use another directory",
+			dir, d), Remedies: []string{"Out"}}
 	}
 	if s.Step > r.Steps {
 		return fmt.Errorf("%s: the checkpoint has %d steps, want at most %d", dir, s.Step, r.Steps)

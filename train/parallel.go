@@ -132,17 +132,21 @@ func (c *Config) CheckRanks(n int) error {
 		for _, o := range []struct {
 			field string
 			set   bool
-		}{{"GatherBF16", p.GatherBF16}, {"OverlapParamGather", p.OverlapParamGather && !p.DistributedOptimizer}, {"ReuseGradBuffer", p.ReuseGradBuffer}} {
+		}{{"GatherBF16", p.GatherBF16}, {"OverlapParamGather", p.OverlapParamGather && !p.DistributedOptimizer},
+			{"ReuseGradBuffer", p.ReuseGradBuffer}} {
 			if o.set {
-				return invalid("Parallel."+o.field, "is true, but applies to the gather of quantized weights: set %s and %s, too", keyDistributed, keyHold)
+				return invalid("Parallel."+o.field, "is true, but applies to the gather of quantized weights: set %s and %s, too", keyDistributed,
+					keyHold)
 			}
 		}
 	} else if _, ok := c.Recipe.ShardRows(); !ok && c.Recipe.HoldsWeights() {
-		return invalid(string(keyDistributed), "is true with %s, but the recipe %s has scales of weights that depend on all rows: omit one of them", keyHold, c.Recipe.Name)
+		return invalid(string(keyDistributed), "is true with %s, but the recipe %s has scales of weights that depend on all rows: omit one "+
+			"of them", keyHold, c.Recipe.Name)
 	}
 	each := c.Microbatches / n
 	if n > 1 && (c.Microbatches%n != 0 || bits.OnesCount(uint(each)) != 1) {
-		return invalid("Microbatches", "is %d, want %d, %d, %d or so on: each of %d ranks computes a power of two of them", c.Microbatches, n, 2*n, 4*n, n)
+		return invalid("Microbatches", "is %d, want %d, %d, %d or so on: each of %d ranks computes a power of two of them", c.Microbatches, n,
+			2*n, 4*n, n)
 	}
 	return nil
 }
@@ -158,7 +162,8 @@ func (c *Config) checkTensor(n int) error {
 	}
 	multiple, ok := c.Recipe.PartMultiple()
 	if !ok {
-		return invalid("Parallel.Tensor", "is %d, but the recipe %s has scales of whole rows or columns, or rounds weights with random bits: ranks cannot share its layers", p.Tensor, c.Recipe.Name)
+		return invalid("Parallel.Tensor", "is %d, but the recipe %s has scales of whole rows or columns, or rounds weights with random bits: "+
+			"ranks cannot share its layers", p.Tensor, c.Recipe.Name)
 	}
 	if c.Options.FirstBF16+c.Options.LastBF16 == c.Model.NumHiddenLayers {
 		multiple = 1
@@ -167,7 +172,8 @@ func (c *Config) checkTensor(n int) error {
 		return invalid("Parallel.Tensor", "is %d: %v", p.Tensor, err)
 	}
 	if n := p.Tensor * multiple; p.Sequence && c.Sequence%n != 0 {
-		return invalid("Sequence", "is %d, want a multiple of %d: each of %d ranks has %d tokens of a block under the recipe %s", c.Sequence, n, p.Tensor, multiple, c.Recipe.Name)
+		return invalid("Sequence", "is %d, want a multiple of %d: each of %d ranks has %d tokens of a block under the recipe %s", c.Sequence, n,
+			p.Tensor, multiple, c.Recipe.Name)
 	}
 	return nil
 }

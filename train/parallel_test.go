@@ -51,7 +51,8 @@ func TestRanks(t *testing.T) {
 					want = got[0]
 				}
 				if !same(g, want) || !slices.Equal(g.Sequences, want.Sequences) {
-					t.Errorf("%s, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, rank, ranks, g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
+					t.Errorf("%s, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, rank, ranks, g.TrainLoss, g.Validation, want.TrainLoss,
+						want.Validation)
 				}
 				for i, p := range g.Model.Params() {
 					if at := differs(p.Value.Data, want.Model.Params()[i].Value.Data); at >= 0 {
@@ -158,7 +159,8 @@ func TestHandshakeGather(t *testing.T) {
 				option(&c.Parallel)
 			}
 		})
-		if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(), name+" is false on rank 0 and true on rank 1") {
+		if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(),
+			name+" is false on rank 0 and true on rank 1") {
 			t.Errorf("error %v, want %s", err, name)
 		}
 	}
@@ -219,7 +221,8 @@ func TestRanksDirectory(t *testing.T) {
 		}
 		for rank, err := range errs {
 			e, ok := errors.AsType[*DirectoryError](err)
-			if !ok || e.Taken != tc.want.Taken || e.Done != tc.want.Done || !slices.Equal(e.Remedies, tc.want.Remedies) || !errors.Is(err, tc.match) {
+			if !ok || e.Taken != tc.want.Taken || e.Done != tc.want.Done || !slices.Equal(e.Remedies, tc.want.Remedies) ||
+				!errors.Is(err, tc.match) {
 				t.Errorf("%s, rank %d: got %v, want %+v", name, rank, err, tc.want)
 			}
 		}
@@ -298,7 +301,8 @@ func TestDivergedRank(t *testing.T) {
 		}
 		for rank, err := range errs {
 			var d *Diverged
-			if !errors.As(err, &d) || d.Step != 2 || d.Rank != 1 || !strings.Contains(err.Error(), "the first tensor with NaN or Inf on rank 1 is model.norm.weight: 1 NaN, 0 Inf") {
+			if !errors.As(err, &d) || d.Step != 2 || d.Rank != 1 || !strings.Contains(err.Error(),
+				"the first tensor with NaN or Inf on rank 1 is model.norm.weight: 1 NaN, 0 Inf") {
 				t.Errorf("%s: rank %d: %v", wire, rank, err)
 			}
 		}
@@ -318,7 +322,8 @@ func TestTraffic(t *testing.T) {
 		bytes        float64 // of a gradient
 		weight       float64 // of a weight, in bytes of BF16
 	}{
-		{"bf16", "fp32", 4, 0}, {"bf16", "bf16", 2, 0}, {"mxfp8", "mxfp8", 2 * 33. / 64, 33. / 32}, {"nvfp4", "fp8-blocks", 2 * 33. / 64, 129. / 512},
+		{"bf16", "fp32", 4, 0}, {"bf16", "bf16", 2, 0}, {"mxfp8", "mxfp8", 2 * 33. / 64, 33. / 32},
+		{"nvfp4", "fp8-blocks", 2 * 33. / 64, 129. / 512},
 		{"tensorwise", "bf16", 2, 1. / 2}, {"blockwise", "bf16", 2, 1./2 + 1./8192}, {"mxfp4", "mxfp8", 2 * 33. / 64, 17. / 32},
 	} {
 		c := tiny(t, tc.recipe)
@@ -351,7 +356,8 @@ func TestTraffic(t *testing.T) {
 				}
 				for _, purpose := range []string{trafficGradients, trafficWeights, trafficParameters} {
 					if got := float64(got[0].Traffic[purpose]); got != want[purpose] {
-						t.Errorf("%s, gradients in %s, %d ranks, distributed %t: %s: counted %.0f bytes, want %.0f", tc.recipe, tc.wire, ranks, sharded, purpose, got, want[purpose])
+						t.Errorf("%s, gradients in %s, %d ranks, distributed %t: %s: counted %.0f bytes, want %.0f", tc.recipe, tc.wire, ranks, sharded,
+							purpose, got, want[purpose])
 					}
 				}
 			}

@@ -46,7 +46,8 @@ func TestDistributedOptimizer(t *testing.T) {
 				}
 				for rank, g := range got {
 					if !same(g, want) {
-						t.Errorf("%s, quantized %t, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, hold, rank, ranks, g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
+						t.Errorf("%s, quantized %t, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, hold, rank, ranks, g.TrainLoss, g.Validation,
+							want.TrainLoss, want.Validation)
 					}
 					sameWeights(t, r, g, want)
 				}
@@ -116,7 +117,8 @@ func TestParamGather(t *testing.T) {
 			}
 			for rank, g := range results {
 				if !same(g, want) {
-					t.Errorf("%s, rank %d, overlap %t, reuse %t, bf16 %t: got losses\n%v %v\nwant\n%v %v", name, rank, i&1 > 0, i&2 > 0, i&4 > 0, g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
+					t.Errorf("%s, rank %d, overlap %t, reuse %t, bf16 %t: got losses\n%v %v\nwant\n%v %v", name, rank, i&1 > 0, i&2 > 0, i&4 > 0,
+						g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
 				}
 				sameWeights(t, c.Recipe, g, want)
 			}
@@ -156,8 +158,10 @@ func TestGatherMemory(t *testing.T) {
 		t.Errorf("total %d with the distributed optimizer, %d without", sharded.Total(), plain.Total())
 	}
 	codes := overlap.Rowwise + overlap.Columnwise // of all linear layers
-	if head := 2 * 256 * 32 * 2; overlap.Staging < codes-head || overlap.Staging > codes || sharded.Staging > overlap.Staging/4 || reuse.Staging != 0 {
-		t.Errorf("messages of weights: %d at once, %d if one at a time, %d in the memory of gradients; codes and scales have %d bytes", overlap.Staging, sharded.Staging, reuse.Staging, codes)
+	if head := 2 * 256 * 32 * 2; overlap.Staging < codes-head || overlap.Staging > codes || sharded.Staging > overlap.Staging/4 ||
+		reuse.Staging != 0 {
+		t.Errorf("messages of weights: %d at once, %d if one at a time, %d in the memory of gradients; codes and scales have %d bytes",
+			overlap.Staging, sharded.Staging, reuse.Staging, codes)
 	}
 	if reuse.Total() != overlap.Total()-overlap.Staging {
 		t.Errorf("total %d with the memory of gradients, %d without", reuse.Total(), overlap.Total())
@@ -288,11 +292,13 @@ func TestShardedWriteFails(t *testing.T) {
 		})
 		for rank, err := range errs {
 			text := fmt.Sprint(err)
-			if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(text, "the checkpoint of step 2 was not written") || !strings.Contains(text, "the checkpoint of step 1 is kept") {
+			if agreed := (*comm.AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(text, "the checkpoint of step 2 was not written") ||
+				!strings.Contains(text, "the checkpoint of step 1 is kept") {
 				t.Errorf("rank %d cannot write: rank %d: got %v", broken, rank, err)
 			}
 		}
-		if files, err := filepath.Glob(filepath.Join(c.Out, checkpointFolder, "*")); err != nil || len(files) != 1 || filepath.Base(files[0]) != stepPrefix+"00000001" {
+		if files, err := filepath.Glob(filepath.Join(c.Out, checkpointFolder, "*")); err != nil || len(files) != 1 ||
+			filepath.Base(files[0]) != stepPrefix+"00000001" {
 			t.Errorf("rank %d cannot write: got checkpoints %v, %v", broken, files, err)
 		}
 		c.Resume, c.Progress = true, nil
@@ -309,11 +315,22 @@ func TestShardedWriteFails(t *testing.T) {
 // TestParallelOptions checks options that conflict.
 func TestParallelOptions(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"Parallel.OverlapParamGather is true, but applies":                                           func(c *Config) { c.Parallel.OverlapParamGather = true },
-		"Parallel.ReuseGradBuffer is true, but applies":                                              func(c *Config) { c.Parallel.ReuseGradBuffer = true; c.HoldQuantized = true },
+		"Parallel.OverlapParamGather is true, but applies": func(c *Config) {
+			c.Parallel.OverlapParamGather = true
+		},
+		"Parallel.ReuseGradBuffer is true, but applies": func(c *Config) {
+			c.Parallel.ReuseGradBuffer = true
+			c.HoldQuantized = true
+		},
 		"Microbatches is 2, want 4, 8, 16 or so on: each of 4 ranks computes a power of two of them": func(*Config) {},
-		"Microbatches is 6, want 2, 4, 8 or so on":                                                   func(c *Config) { c.Batch, c.Microbatches = 6, 6 },
-		"Parallel.GatherBF16 is true, but applies":                                                   func(c *Config) { c.Parallel.GatherBF16 = true; c.Parallel.DistributedOptimizer = true },
+		"Microbatches is 6, want 2, 4, 8 or so on": func(c *Config) {
+			c.Batch,
+				c.Microbatches = 6, 6
+		},
+		"Parallel.GatherBF16 is true, but applies": func(c *Config) {
+			c.Parallel.GatherBF16 = true
+			c.Parallel.DistributedOptimizer = true
+		},
 	} {
 		c := tiny(t, "mxfp8")
 		change(&c)

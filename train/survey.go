@@ -119,11 +119,14 @@ func (s *survey) tidy() {
 func (s *survey) vacant(out string) error {
 	switch {
 	case s.dir != "" || s.damaged() != nil:
-		return &DirectoryError{Problem: out + ": the directory has an unfinished run: resume or replace it, or use another directory", Taken: true, Remedies: []string{"Resume", "Force", "Out"}}
+		return &DirectoryError{Problem: out + ": the directory has an unfinished run: resume or replace it, or use another directory",
+			Taken: true, Remedies: []string{"Resume", "Force", "Out"}}
 	case s.foreign != "":
-		return &DirectoryError{Problem: fmt.Sprintf("%s: the directory has a file that no run writes, %s: use another directory", out, filepath.Base(s.foreign)), Taken: true, Remedies: []string{"Out"}}
+		return &DirectoryError{Problem: fmt.Sprintf("%s: the directory has a file that no run writes, %s: use another directory", out,
+			filepath.Base(s.foreign)), Taken: true, Remedies: []string{"Out"}}
 	case s.saved:
-		return &DirectoryError{Problem: out + ": the directory has a model: replace it, or use another directory", Taken: true, Remedies: []string{"Force", "Out"}}
+		return &DirectoryError{Problem: out + ": the directory has a model: replace it, or use another directory", Taken: true,
+			Remedies: []string{"Force", "Out"}}
 	}
 	return nil
 }
@@ -135,7 +138,8 @@ func (s *survey) resumable(out string) error {
 	case s.dir != "":
 		return nil
 	case f != nil:
-		return &DirectoryError{Problem: fmt.Sprintf("%v, and there is no other checkpoint: restore the file, replace the run, or use another directory", f.err), Remedies: []string{"Force", "Out"}}
+		return &DirectoryError{Problem: fmt.Sprintf("%v, and there is no other checkpoint: restore the file, replace the run, or use another "+
+			"directory", f.err), Remedies: []string{"Force", "Out"}}
 	case s.done:
 		return &DirectoryError{Problem: fmt.Sprintf("%s: %v", out, ErrDone), Done: true}
 	case s.saved || s.foreign != "":

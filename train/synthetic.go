@@ -53,7 +53,8 @@ func (g *generator) pick(words []string) string {
 }
 
 // number has the names of the numbers in sums.
-var number = []string{"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"}
+var number = []string{"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+	"fourteen", "fifteen", "sixteen", "seventeen", "eighteen"}
 
 func (g *generator) sentence() string {
 	switch g.below(8) {

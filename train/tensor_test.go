@@ -24,7 +24,8 @@ func divisible(t *testing.T, name string) Config {
 	c := tiny(t, name)
 	n, _ := c.Recipe.PartMultiple()
 	n = max(32, n)
-	c.Model = decoder.Config{VocabSize: 256, HiddenSize: n, IntermediateSize: 2 * n, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: n, MaxPositionEmbeddings: 32}
+	c.Model = decoder.Config{VocabSize: 256, HiddenSize: n, IntermediateSize: 2 * n, NumHiddenLayers: 2, NumAttentionHeads: 4,
+		NumKeyValueHeads: 2, HeadDim: n, MaxPositionEmbeddings: 32}
 	c.Steps, c.Batch, c.Microbatches = 3, 4, 2
 	return c
 }
@@ -65,7 +66,8 @@ func TestTensor(t *testing.T) {
 			}
 			for rank, g := range got {
 				if !same(g, want[0]) {
-					t.Errorf("%s, %d: rank %d has losses\n%v %v\nwant\n%v %v", r.Name, i, rank, g.TrainLoss, g.Validation, want[0].TrainLoss, want[0].Validation)
+					t.Errorf("%s, %d: rank %d has losses\n%v %v\nwant\n%v %v", r.Name, i, rank, g.TrainLoss, g.Validation, want[0].TrainLoss,
+						want[0].Validation)
 				}
 				if !own.HoldQuantized { // which settles on decoded weights
 					sameWeights(t, r, g, want[0])
@@ -102,7 +104,8 @@ func TestTensorSequence(t *testing.T) {
 				continue // scales depend on the division of the microbatches
 			}
 			if !same(got[0], want[0]) {
-				t.Errorf("%s, %d ranks: got losses\n%v %v\nwant\n%v %v", r.Name, ranks, got[0].TrainLoss, got[0].Validation, want[0].TrainLoss, want[0].Validation)
+				t.Errorf("%s, %d ranks: got losses\n%v %v\nwant\n%v %v", r.Name, ranks, got[0].TrainLoss, got[0].Validation, want[0].TrainLoss,
+					want[0].Validation)
 			}
 			if ranks == 2 {
 				sameWeights(t, r, got[0], want[0])
@@ -257,8 +260,10 @@ func TestTensorCheckpoint(t *testing.T) {
 					return err
 				}
 				each(r, func(i, at, k int) {
-					if want := fresh.params[i].Value.Data[at]; r.own[i].Value.Data[k] != want || r.moments[i].m[k] != float32(at) || r.moments[i].v[k] != float32(-at) {
-						t.Fatalf("%v → %v: %s, element %d: weight %g, want %g, moments %g and %g", from, to, r.params[i].Name, at, r.own[i].Value.Data[k], want, r.moments[i].m[k], r.moments[i].v[k])
+					if want := fresh.params[i].Value.Data[at]; r.own[i].Value.Data[k] != want || r.moments[i].m[k] != float32(at) ||
+						r.moments[i].v[k] != float32(-at) {
+						t.Fatalf("%v → %v: %s, element %d: weight %g, want %g, moments %g and %g", from, to, r.params[i].Name, at, r.own[i].Value.Data[k],
+							want, r.moments[i].m[k], r.moments[i].v[k])
 					}
 				})
 				return nil
@@ -353,11 +358,22 @@ func TestTensorDiverged(t *testing.T) {
 // TestTensorErrors checks models and options that ranks cannot share.
 func TestTensorErrors(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"Parallel.Tensor is 3, want a divisor of the number of ranks, 2":                                  func(c *Config) { c.Parallel.Tensor = 3 },
-		"num_key_value_heads is 1, want a multiple of the 2 ranks":                                        func(c *Config) { c.Model.NumKeyValueHeads = 1 },
-		"num_key_value_heads is 2, which gives each of 2 ranks 16 columns, want a multiple of 32":         func(c *Config) { c.Model.HeadDim = 16; c.Model.NumAttentionHeads = 8 },
-		"Sequence is 32, want a multiple of 64: each of 2 ranks has 32 tokens of a block":                 func(c *Config) { c.Parallel.Sequence = true },
-		"Parallel.Tensor is 2, but the recipe mxfp8 has scales of whole rows or columns, or rounds weigh": func(c *Config) { c.Recipe.Weight.Rowwise.Rounding = format.Stochastic },
+		"Parallel.Tensor is 3, want a divisor of the number of ranks, 2": func(c *Config) {
+			c.Parallel.Tensor = 3
+		},
+		"num_key_value_heads is 1, want a multiple of the 2 ranks": func(c *Config) {
+			c.Model.NumKeyValueHeads = 1
+		},
+		"num_key_value_heads is 2, which gives each of 2 ranks 16 columns, want a multiple of 32": func(c *Config) {
+			c.Model.HeadDim = 16
+			c.Model.NumAttentionHeads = 8
+		},
+		"Sequence is 32, want a multiple of 64: each of 2 ranks has 32 tokens of a block": func(c *Config) {
+			c.Parallel.Sequence = true
+		},
+		"Parallel.Tensor is 2, but the recipe mxfp8 has scales of whole rows or columns, or rounds weigh": func(c *Config) {
+			c.Recipe.Weight.Rowwise.Rounding = format.Stochastic
+		},
 	} {
 		c := divisible(t, "mxfp8")
 		c.Parallel.Tensor = 2

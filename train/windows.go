@@ -27,7 +27,8 @@ func (c *Corpus) Validation(sequences, length int) (tokens, targets []int32, err
 
 // tooShort returns the error for windows that do not fit into the text.
 func (c *Corpus) tooShort(length int) error {
-	return fmt.Errorf("%s: a text of %d bytes is too short for sequences of %d, want at least %d bytes, of which a sixteenth is for validation: use more text or shorter sequences",
+	return fmt.Errorf("%s: a text of %d bytes is too short for sequences of %d, want at least %d bytes, of which a sixteenth is for "+
+		"validation: use more text or shorter sequences",
 		c.Name(), c.Bytes(), length, sufficientBytes(length))
 }
 

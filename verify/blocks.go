@@ -76,11 +76,13 @@ func (b *Blocks) finish() {
 func (b *Blocks) faults(f quant.Format) (faults []string) {
 	if b.Beyond > 0 {
 		d := b.beyond
-		faults = append(faults, fmt.Sprintf("%d of its elements are further from the source than any rounding to %s allows; the first, at row %d, column %d, is %g in the source and decoded to %g", b.Beyond, f, d.row, d.col, d.want, d.got))
+		faults = append(faults, fmt.Sprintf("%d of its elements are further from the source than any rounding to %s allows; the first, at "+
+			"row %d, column %d, is %g in the source and decoded to %g", b.Beyond, f, d.row, d.col, d.want, d.got))
 	}
 	if b.BadScales > 0 {
 		d := b.bad
-		faults = append(faults, fmt.Sprintf("%d of its scales are out of range of the values in their blocks; the first, at row %d, column %d, is %g where the largest magnitude is %g", b.BadScales, d.row, d.col, d.got, d.want))
+		faults = append(faults, fmt.Sprintf("%d of its scales are out of range of the values in their blocks; the first, at row %d, column "+
+			"%d, is %g where the largest magnitude is %g", b.BadScales, d.row, d.col, d.got, d.want))
 	}
 	return faults
 }

@@ -33,7 +33,8 @@ func TestBlocksOf(t *testing.T) {
 	got := blocksOf(tile, quant.MXFP4, 1, x, q)
 	got.finish()
 	// The flushed block is the worst of all: 0 dB.
-	if got.Count != 9 || got.ZeroScales != 2 || got.Lost != 1 || got.Worst != 0 || got.Row != 10 || got.Col != 64 || got.Width != 32 || got.Unchecked != 32 || got.Beyond != 0 || got.BadScales != 0 {
+	if got.Count != 9 || got.ZeroScales != 2 || got.Lost != 1 || got.Worst != 0 || got.Row != 10 || got.Col != 64 || got.Width != 32 ||
+		got.Unchecked != 32 || got.Beyond != 0 || got.BadScales != 0 {
 		t.Errorf("%+v", got)
 	}
 
@@ -99,7 +100,8 @@ func TestBlocksMerge(t *testing.T) {
 	total.merge(worst(0.5, 2))
 	total.merge(worst(0.5, 3))
 	total.merge(worst(0.25, 4))
-	if want := (Blocks{Count: 9, ZeroScales: 12, Lost: 20, Unchecked: 28, Row: 2, Col: 3, Width: 4, loss: 0.5}); !reflect.DeepEqual(total, want) {
+	if want := (Blocks{Count: 9, ZeroScales: 12, Lost: 20, Unchecked: 28, Row: 2, Col: 3, Width: 4, loss: 0.5}); !reflect.DeepEqual(total,
+		want) {
 		t.Errorf("%+v, want %+v", total, want)
 	}
 	first, second := deviation{1, 2, 3, 4}, deviation{5, 6, 7, 8}
@@ -107,7 +109,8 @@ func TestBlocksMerge(t *testing.T) {
 	total.merge(Blocks{amax: 2, scale: 3})
 	total.merge(Blocks{Beyond: 2, beyond: first, BadScales: 3, bad: second, amax: 1, scale: 1, nonFinite: true})
 	total.merge(Blocks{Beyond: 4, beyond: second, BadScales: 5, bad: first, amax: 4, scale: 3})
-	if want := (Blocks{Beyond: 6, beyond: first, BadScales: 8, bad: second, amax: 4, scale: 3, nonFinite: true}); !reflect.DeepEqual(total, want) {
+	if want := (Blocks{Beyond: 6, beyond: first, BadScales: 8, bad: second, amax: 4, scale: 3, nonFinite: true}); !reflect.DeepEqual(total,
+		want) {
 		t.Errorf("%+v, want %+v", total, want)
 	}
 	total.finish()

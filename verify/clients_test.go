@@ -88,7 +88,8 @@ func TestClientsRead(t *testing.T) {
 		for _, c := range client.All() {
 			if problems := c.Rejects(dst); len(problems) == 0 {
 				readers = append(readers, c.Name)
-			} else if text := problems[0].Text; !strings.HasPrefix(text, c.Name+": it does not read "+tc.convention) && !strings.HasPrefix(text, c.Name+": the client reads mxfp4 in experts only") {
+			} else if text := problems[0].Text; !strings.HasPrefix(text, c.Name+": it does not read "+tc.convention) && !strings.HasPrefix(text,
+				c.Name+": the client reads mxfp4 in experts only") {
 				t.Errorf("%s %s: %s", tc.convention, tc.scheme, problems[0])
 			}
 		}
@@ -119,7 +120,8 @@ func TestClientRules(t *testing.T) {
 			d.set(layer+"mlp.up_proj.weight", safetensors.BF16, []int64{32, 128}, values(t, 1, 32*128))
 			delete(d.tensors, layer+"mlp.up_proj.weight_scale")
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp.up_proj"}
-		}, "sglang", layer + "mlp.up_proj.weight: sglang: it is bf16 and " + layer + "mlp.gate_proj.weight is mxfp8, and the client fuses them into one module"},
+		}, "sglang", layer + "mlp.up_proj.weight: sglang: it is bf16 and " + layer + "mlp.gate_proj.weight is mxfp8, and the client fuses " +
+			"them into one module"},
 		{"rows that blocks do not divide", 160, 128, quant.FP8Block, "deepseek", "FP8", nil,
 			"vllm", layer + "self_attn.q_proj.weight: vllm: it has 160 rows, not a multiple of 128, and the client fuses it with others"},
 		{"a tied head that is not on the list", 32, 128, quant.MXFP8, "compressed-tensors", "MXFP8", func(d *directory) {
@@ -130,17 +132,20 @@ func TestClientRules(t *testing.T) {
 			d.set("multi_modal_projector.linear_1.weight", safetensors.BF16, []int64{32, 128}, values(t, 1, 32*128))
 			d.config["model_type"] = "llava"
 			d.quantization()["ignore"] = []any{"lm_head", "multi_modal_projector.linear_1"}
-		}, "transformers", "multi_modal_projector.linear_1.weight: transformers: the client calls it model.multi_modal_projector.linear_1 and builds it quantized"},
+		}, "transformers", "multi_modal_projector.linear_1.weight: transformers: the client calls it model.multi_modal_projector.linear_1 " +
+			"and builds it quantized"},
 		{"rows that scales do not share evenly", 192, 128, quant.FP8Block, "deepseek", "FP8", nil,
 			"transformers", layer + "self_attn.q_proj.weight: transformers: it has 192 rows, not a multiple of 128, and without a GPU"},
 		{"mxfp4 outside of experts", 32, 128, quant.MXFP4, "compressed-tensors", "MXFP4", nil,
 			"sglang", layer + "self_attn.q_proj.weight: sglang: the client reads mxfp4 in experts only"},
 		{"a parent on the list", 32, 128, quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", func(d *directory) {
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp"}
-		}, "sglang", layer + `mlp.gate_proj: sglang: the client loads it as unquantized, because "` + layer + `mlp" on the ignore list is a substring of its name`},
+		}, "sglang", layer + `mlp.gate_proj: sglang: the client loads it as unquantized, because "` + layer + `mlp" on the ignore list is a ` +
+			`substring of its name`},
 		{"a router on the list", 32, 128, quant.NVFP4, "modelopt", "W4A16_NVFP4", func(d *directory) {
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp.gate"}
-		}, "vllm", layer + `mlp.gate_proj: vllm: the client loads it as unquantized, because "` + layer + `mlp.gate" on the ignore list is a substring of its name`},
+		}, "vllm", layer + `mlp.gate_proj: vllm: the client loads it as unquantized, because "` + layer + `mlp.gate" on the ignore list is a ` +
+			`substring of its name`},
 		{"an algorithm in upper case", 128, 128, quant.FP8Block, "modelopt", "fp8_pb_wo", func(d *directory) {
 			d.quantization()["quant_algo"] = "FP8_PB_WO"
 		}, "trtllm", `trtllm: quant_algo is "FP8_PB_WO", and the client recognizes "fp8_pb_wo" only`},
@@ -210,7 +215,8 @@ func TestClientRules(t *testing.T) {
 			t.Errorf("%s: problems are %v", tc.name, problems)
 		}
 	}
-	if _, err := client.Lookup("none"); err == nil || !strings.Contains(err.Error(), `unknown client "none": use one of vllm, sglang, trtllm`) {
+	if _, err := client.Lookup("none"); err == nil || !strings.Contains(err.Error(),
+		`unknown client "none": use one of vllm, sglang, trtllm`) {
 		t.Errorf("error %v", err)
 	}
 	src := open(t, attention(t, 128, 128))
@@ -223,7 +229,8 @@ func TestClientRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := compare(t, src, open(t, bare), verify.Options{Clients: []string{c.Name}})
-	if len(report.Problems) != 1 || report.Problems[0].Text != "trtllm: hf_quant_config.json is missing, from which the client reads how weights are quantized" {
+	if len(report.Problems) != 1 || report.Problems[0].Text != "trtllm: hf_quant_config.json is missing, from which the client reads how "+
+		"weights are quantized" {
 		t.Errorf("problems are %v", report.Problems)
 	}
 	if problems := c.Rejects(src); problems != nil {

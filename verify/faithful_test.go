@@ -31,7 +31,8 @@ const (
 // an embedding and a norm, in the given dtype.
 func siblings(t *testing.T, dtype safetensors.Dtype, scale float64) string {
 	t.Helper()
-	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"}, config: map[string]any{"torch_dtype": "bfloat16"}}
+	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"},
+		config: map[string]any{"torch_dtype": "bfloat16"}}
 	random := rand.New(rand.NewPCG(9, uint64(dtype)))
 	add := func(name string, shape []int64, value func(i int) float64) {
 		n := 1
@@ -365,7 +366,8 @@ func TestRounded(t *testing.T) {
 
 // TestTiles: verify keeps the findings of each tile of a weight, and names the first.
 func TestTiles(t *testing.T) {
-	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"}, config: map[string]any{"torch_dtype": "bfloat16"}}
+	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"},
+		config: map[string]any{"torch_dtype": "bfloat16"}}
 	const rows, cols = 1600, 256 // of which a tile has 512 rows
 	d.set("l.0.a.weight", safetensors.BF16, []int64{rows, cols}, values(t, 1, rows*cols))
 	d.set("lm_head.weight", safetensors.BF16, []int64{rows, cols}, values(t, 2, rows*cols))
@@ -391,7 +393,8 @@ func TestTiles(t *testing.T) {
 	if b.Lost != 2 || b.BadScales != 2 || b.Beyond < 64 {
 		t.Errorf("%+v", b)
 	}
-	for i, want := range []string{"the first, at row 20, column 32, ", "2 of its scales are out of range of the values in their blocks; the first, at row 30, column 96, ", "3 of its bf16 elements differ from the source; the first, at row 10, column 7, "} {
+	for i, want := range []string{"the first, at row 20, column 32, ", "2 of its scales are out of range of the values in their blocks; " +
+		"the first, at row 30, column 96, ", "3 of its bf16 elements differ from the source; the first, at row 10, column 7, "} {
 		if len(r.Problems) != 3 || !strings.Contains(r.Problems[i].Text, want) {
 			t.Errorf("problems are %v, want %q", r.Problems, want)
 		}
@@ -414,8 +417,10 @@ func TestOtherDtype(t *testing.T) {
 	d.write(t, src)
 	for want, change := range map[string][2]entry{
 		"": {{data: floats(1, -1)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
-		"a.weight: 1 of its f32 elements are not the source's values rounded to f32; the first, at row 0, column 1, is -1.0000001, want -1": {{data: floats(1, -1-0x1p-23)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
-		"b.weight: 1 of its bf16 elements are not the source's values rounded to bf16; the first, at row 0, column 0, is 1.0078125, want 1": {{data: floats(1, -1)}, {data: []byte{0x81, 0x3f, 0x80, 0xbf}}},
+		"a.weight: 1 of its f32 elements are not the source's values rounded to f32; the first, at row 0, column 1, is -1.0000001, " +
+			"want -1": {{data: floats(1, -1-0x1p-23)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
+		"b.weight: 1 of its bf16 elements are not the source's values rounded to bf16; the first, at row 0, column 0, is " +
+			"1.0078125, want 1": {{data: floats(1, -1)}, {data: []byte{0x81, 0x3f, 0x80, 0xbf}}},
 	} {
 		d.set("a.weight", safetensors.F32, []int64{2}, change[0].data)
 		d.set("b.weight", safetensors.BF16, []int64{2}, change[1].data)

@@ -80,7 +80,8 @@ func TestRecordDamageGGUF(t *testing.T) {
 	}
 	defer c.Close()
 	src := checkpoint.Read(c)
-	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+		Convention: "gguf"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -325,7 +325,9 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress 
 		unchecked += b.Unchecked
 	}
 	if unchecked > 0 {
-		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of blocks with NaN or Inf in the source, or with a scale that is zero or subnormal (%d): they have no bound", unchecked))
+		r.NotCompared = append(r.NotCompared,
+			fmt.Sprintf("elements of blocks with NaN or Inf in the source, or with a scale that is zero or subnormal (%d): they have no bound",
+				unchecked))
 	}
 	return nil
 }
@@ -350,7 +352,8 @@ func (c *compared) merge(d compared) {
 func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	rows, cols := p.want.Matrix()
 	result := c.sums.Result()
-	if (!c.equal || c.differ > 0 && p.check() == Identical) && math.IsInf(result.SQNR, 1) { // not a copy: other bytes, or zeros of another sign
+	// not a copy: other bytes, or zeros of another sign
+	if (!c.equal || c.differ > 0 && p.check() == Identical) && math.IsInf(result.SQNR, 1) {
 		result.SQNR, result.MeanBlockSQNR, result.Cosine, result.Bias = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	}
 	t := Tensor{Name: p.want.Name, Format: p.got.FormatName(), Rows: rows, Cols: cols, Result: result}
@@ -386,9 +389,11 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 		r.fault(t.Name, "its %s elements differ from the source's", want)
 	case c.differ <= result.NonFinite:
 	case check == Identical:
-		r.fault(t.Name, "%d of its %s elements differ from the source; the first, at row %d, column %d, is %g in the source and %g here", c.differ, got, d.row, d.col, d.want, d.got)
+		r.fault(t.Name, "%d of its %s elements differ from the source; the first, at row %d, column %d, is %g in the source and %g here",
+			c.differ, got, d.row, d.col, d.want, d.got)
 	default:
-		r.fault(t.Name, "%d of its %s elements are not the source's values rounded to %s; the first, at row %d, column %d, is %g, want %g", c.differ, got, got, d.row, d.col, d.got, d.want)
+		r.fault(t.Name, "%d of its %s elements are not the source's values rounded to %s; the first, at row %d, column %d, is %g, want %g",
+			c.differ, got, got, d.row, d.col, d.got, d.want)
 	}
 }
 

@@ -166,7 +166,8 @@ func quantized(t *testing.T, src *checkpoint.Model, formatName, convention strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention})
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f},
+		Convention: convention})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,8 @@ func TestFigures(t *testing.T) {
 			}
 		}
 		const rounded = 14.0 / (1 << 24) // at most 14 roundings to float32 in the two sums of a block
-		if sqnr := 10 * math.Log10(signal/noise); math.Abs(r.Result.SQNR-sqnr) > 10*math.Log10(1+rounded) || r.Result.Flushed != flushed || r.Result.Elements != int64(len(x.Data)) {
+		if sqnr := 10 * math.Log10(signal/noise); math.Abs(r.Result.SQNR-sqnr) > 10*math.Log10(1+rounded) || r.Result.Flushed != flushed ||
+			r.Result.Elements != int64(len(x.Data)) {
 			t.Errorf("%s: %+v, want %g dB, %d flushed of %d", r.Name, r.Result, sqnr, flushed, len(x.Data))
 		}
 	}
@@ -272,7 +274,8 @@ func TestShortened(t *testing.T) {
 	if err := os.Truncate(path, int64(len(data)/2)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := verify.Compare(context.Background(), src.Source, model.Source, verify.Options{}); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := verify.Compare(context.Background(), src.Source, model.Source, verify.Options{}); err == nil || !strings.Contains(err.Error(),
+		path) {
 		t.Errorf("error %v", err)
 	}
 	if err := os.WriteFile(path, bytes.Repeat([]byte{0}, len(data)), 0o644); err != nil {

@@ -33,8 +33,9 @@ type rule func(m *checkpoint.Model) []checkpoint.Problem
 var clients = []Client{
 	{
 		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark", "gpt-oss"},
-		reads:  map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
-		rules:  []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)), excludedBySubstring("modelopt"), exactExcludes("quark")},
+		reads: map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
+		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
+			excludedBySubstring("modelopt"), exactExcludes("quark")},
 		limits: []rule{plainMamba, renamedExperts},
 	},
 	{
@@ -44,7 +45,8 @@ var clients = []Client{
 			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
 			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
 		},
-		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)), excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
+		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
+			excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"},
@@ -76,7 +78,8 @@ var clients = []Client{
 	},
 	{
 		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true, stores: []string{"gguf"},
-		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil, "gguf": nil},
+		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil,
+			"gguf": nil},
 		rules: []rule{noGlobal("mlx", "it is not known how the client interprets it")},
 	},
 }
@@ -114,7 +117,8 @@ func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
 	}
 	var problems []checkpoint.Problem
 	if !c.Reads(m.Convention.Name, m.Scheme) {
-		problems = []checkpoint.Problem{{Text: fmt.Sprintf("it does not read %s: it reads %s", strings.TrimSpace(m.Convention.Name+" "+m.Scheme), c.readable(m))}}
+		problems = []checkpoint.Problem{{Text: fmt.Sprintf("it does not read %s: it reads %s", strings.TrimSpace(m.Convention.Name+" "+m.Scheme),
+			c.readable(m))}}
 	} else {
 		for _, r := range slices.Concat(c.rules, c.limits) {
 			problems = append(problems, r(m)...)
@@ -184,7 +188,8 @@ func fusedTogether(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, w := range weights[1:] {
 			if w.Quantized() != weights[0].Quantized() {
 				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
-					Text: fmt.Sprintf("it is %s and %s is %s, and the client fuses them into one module", w.FormatName(), weights[0].Name, weights[0].FormatName())})
+					Text: fmt.Sprintf("it is %s and %s is %s, and the client fuses them into one module", w.FormatName(), weights[0].Name,
+						weights[0].FormatName())})
 			}
 		}
 	})
@@ -197,7 +202,8 @@ func fusedGlobals(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, w := range weights[1:] {
 			if w.Format.Global && weights[0].Format.Global && w.Global != weights[0].Global {
 				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
-					Text: fmt.Sprintf("its global scale is %g and that of %s is %g; the client fuses them into one module and uses the larger: quantize again", w.Global, weights[0].Name, weights[0].Global)})
+					Text: fmt.Sprintf("its global scale is %g and that of %s is %g; the client fuses them into one module and uses the larger: "+
+						"quantize again", w.Global, weights[0].Name, weights[0].Global)})
 			}
 		}
 	})
@@ -233,7 +239,8 @@ func evenBlocks(convention string) rule {
 			}{{"rows", w.Shape[len(w.Shape)-2], int64(w.Format.Block.Rows)}, {"columns", w.Shape[len(w.Shape)-1], int64(w.Format.Block.Cols)}} {
 				if side.n > side.size && side.n%side.size != 0 {
 					problems = append(problems, checkpoint.Problem{Tensor: w.Name,
-						Text: fmt.Sprintf("it has %d %s, not a multiple of %d, and without a GPU the client divides them evenly among the scales", side.n, side.name, side.size)})
+						Text: fmt.Sprintf("it has %d %s, not a multiple of %d, and without a GPU the client divides them evenly among the scales", side.n,
+							side.name, side.size)})
 				}
 			}
 		}
@@ -285,7 +292,8 @@ func exactExcludes(convention string) rule {
 	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, entry := range m.Ignore {
 			if m.Convention.Name == convention && strings.Contains(entry, "*") && !strings.HasPrefix(entry, "re:") {
-				problems = append(problems, checkpoint.Problem{Text: fmt.Sprintf("%q is on the exclude list, and the client does not support wildcards: name the modules", entry)})
+				problems = append(problems,
+					checkpoint.Problem{Text: fmt.Sprintf("%q is on the exclude list, and the client does not support wildcards: name the modules", entry)})
 			}
 		}
 		return problems
@@ -308,7 +316,8 @@ func exactScheme(convention string) rule {
 		f, _ := m.FormatIn()
 		for _, name := range m.Convention.Schemes(f) {
 			if m.Convention.Name == convention && strings.EqualFold(name, m.Scheme) && name != m.Scheme {
-				return []checkpoint.Problem{{Text: fmt.Sprintf("quant_algo is %q, and the client recognizes %q only: convert it, which writes that", m.Scheme, name)}}
+				return []checkpoint.Problem{{Text: fmt.Sprintf("quant_algo is %q, and the client recognizes %q only: convert it, which writes that",
+					m.Scheme, name)}}
 			}
 		}
 		return nil
@@ -320,7 +329,9 @@ func columnsOf(f quant.Format, n int64) rule {
 	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, w := range m.Weights {
 			if cols := w.Shape; w.Quantized() && w.Format.Name == f.Name && cols[len(cols)-1]%n != 0 {
-				problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("it has %d columns, and the client needs a multiple of %d", cols[len(cols)-1], n)})
+				problems = append(problems,
+					checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("it has %d columns, and the client needs a multiple of %d", cols[len(cols)-1],
+						n)})
 			}
 		}
 		return problems

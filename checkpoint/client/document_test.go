@@ -43,7 +43,8 @@ func TestDocument(t *testing.T) {
 func tables(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("| convention | scheme | format | tensors of `X.weight` [out, in] | global scale | activations | read by |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| convention | scheme | format | tensors of `X.weight` [out, in] | global scale | activations | read by " +
+		"|\n|---|---|---|---|---|---|---|\n")
 	for _, c := range checkpoint.Conventions() {
 		for _, f := range c.Formats() {
 			for _, scheme := range c.Schemes(f) {
@@ -70,7 +71,8 @@ func tables(t *testing.T) string {
 						readers = append(readers, client.Name)
 					}
 				}
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c, scheme, f, strings.Join(tensors, ", "), only.GlobalHeld(f), activations, strings.Join(readers, ", "))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c, scheme, f, strings.Join(tensors, ", "), only.GlobalHeld(f), activations,
+					strings.Join(readers, ", "))
 			}
 		}
 	}

@@ -54,7 +54,8 @@ func eachQuantized(m *checkpoint.Model, why func(w *checkpoint.Weight) string) (
 func unlistedExperts(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	for _, w := range m.ExpertsUnlisted() {
 		problems = append(problems, checkpoint.Problem{Tensor: w.Name,
-			Text: "it holds the experts of a layer, which are neither quantized nor on the ignore list; the client would look for their scales: quantize again"})
+			Text: "it holds the experts of a layer, which are neither quantized nor on the ignore list; the client would look for their scales: " +
+				"quantize again"})
 	}
 	return problems
 }
@@ -116,7 +117,8 @@ func Unjoined(m *checkpoint.Model) string {
 	if i < 0 || !m.Family().OfType(stackedExperts...) {
 		return ""
 	}
-	return fmt.Sprintf("transformers does not load %s: it holds the experts of this model in one tensor a layer, joins no single ones, and initializes them at random: "+
+	return fmt.Sprintf("transformers does not load %s: it holds the experts of this model in one tensor a layer, joins no single ones, "+
+		"and initializes them at random: "+
 		"load the result with another client, or use the original checkpoint", m.Weights[i].Name)
 }
 
@@ -129,7 +131,10 @@ func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	}
 	for _, w := range m.Weights {
 		if !w.Quantized() && family.SingleExpert(w.Name) {
-			problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: quantize the experts, too, or the model to 8 bits", f)})
+			problems = append(problems,
+				checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: quantize the experts, too, or the "+
+						"model to 8 bits", f)})
 		}
 	}
 	return problems
@@ -142,7 +147,8 @@ var initialized = []struct {
 	modules    []string
 }{
 	{[]string{"mamba", "mamba2", "falcon_mamba"}, []string{"out_proj"}},
-	{[]string{"t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano"}, []string{"q", "k", "v", "o", "wi", "wi_0", "wi_1", "wo"}},
+	{[]string{"t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano"}, []string{"q", "k", "v", "o", "wi", "wi_0", "wi_1",
+		"wo"}},
 	{[]string{"pix2struct"}, []string{"query", "key", "value", "output", "wi_0", "wi_1", "wo"}},
 	{[]string{"recurrent_gemma"}, []string{"q_proj", "k_proj", "v_proj", "o_proj", "linear_x", "linear_y", "linear_out"}},
 	{[]string{"nanochat"}, []string{"o_proj"}},
@@ -162,7 +168,8 @@ func initializedWeights(m *checkpoint.Model) []checkpoint.Problem {
 		module := strings.TrimSuffix(w.Name, ".weight")
 		for _, row := range initialized {
 			name := module[strings.LastIndexByte(module, '.')+1:]
-			if w.Format.Element.Bits() == 4 && slices.Contains(row.modules, name) && (slices.Contains(row.modelTypes, whole) || slices.Contains(row.modelTypes, text)) {
+			if w.Format.Element.Bits() == 4 && slices.Contains(row.modules, name) && (slices.Contains(row.modelTypes, whole) ||
+				slices.Contains(row.modelTypes, text)) {
 				return "the client initializes its weight before it loads the codes, and a module in 4 bits has none: choose mxfp8 or fp8-row"
 			}
 		}
@@ -194,7 +201,8 @@ func renamedExperts(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" || !m.Family().OfType("gpt_oss") {
 		return nil
 	}
-	return []checkpoint.Problem{{Text: "the client does not load gpt-oss in compressed-tensors, because it does not find its experts on the ignore list: choose convention gpt-oss"}}
+	return []checkpoint.Problem{{Text: "the client does not load gpt-oss in compressed-tensors, because it does not find its experts on " +
+		"the ignore list: choose convention gpt-oss"}}
 }
 
 // denseMXFP4: the client reads MXFP4 of compressed-tensors in experts alone (SGLang 0.5.23).
@@ -246,7 +254,8 @@ func unscaledGraph(m *checkpoint.Model) []checkpoint.Problem {
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
 		if w.Format.Global && w.Global != 1 {
-			return fmt.Sprintf("the graph of %s ignores global scales, and its results become NaN or wrong: choose mxfp4, or scales of blocks alone (profile ggml)", architecture)
+			return fmt.Sprintf("the graph of %s ignores global scales, and its results become NaN or wrong: choose mxfp4, or scales of blocks "+
+				"alone (profile ggml)", architecture)
 		}
 		return ""
 	})

@@ -19,7 +19,8 @@ func tiedHead(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	for _, head := range m.UnstoredHeads() {
 		if expected(head) {
 			problems = append(problems, checkpoint.Problem{Tensor: head,
-				Text: "the client builds it quantized, because it is not on the ignore list, and the files have no codes of it: it fails, or computes NaN or noise; convert the checkpoint to the same convention, which adds it to the list"})
+				Text: "the client builds it quantized, because it is not on the ignore list, and the files have no codes of it: it fails, or " +
+					"computes NaN or noise; convert the checkpoint to the same convention, which adds it to the list"})
 		}
 	}
 	return problems
@@ -58,7 +59,8 @@ func movedModules(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		}
 		if name := movedName(module); expected(name) {
 			problems = append(problems, checkpoint.Problem{Tensor: w.Name,
-				Text: "the client calls it " + name + " and builds it quantized, because no entry of the ignore list matches that name; convert the checkpoint to the same convention, which writes patterns"})
+				Text: "the client calls it " + name + " and builds it quantized, because no entry of the ignore list matches that name; convert " +
+					"the checkpoint to the same convention, which writes patterns"})
 		}
 	}
 	return problems
@@ -72,5 +74,6 @@ func decodedToBF16(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" || f.Element == nil || !f.ByteScales() || dtype == "" || dtype == "bfloat16" {
 		return nil
 	}
-	return []checkpoint.Problem{{Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is in %s: quantize again, with the other weights in bfloat16", f, dtype)}}
+	return []checkpoint.Problem{{Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is in %s: quantize "+
+		"again, with the other weights in bfloat16", f, dtype)}}
 }

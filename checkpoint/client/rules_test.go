@@ -33,9 +33,11 @@ func TestEvenBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &checkpoint.Model{Convention: convention, Weights: []*checkpoint.Weight{{Name: "l.weight", Shape: []int64{tc.rows, tc.cols}, Format: tc.format}}}
+		m := &checkpoint.Model{Convention: convention, Weights: []*checkpoint.Weight{{Name: "l.weight", Shape: []int64{tc.rows, tc.cols},
+			Format: tc.format}}}
 		problems := evenBlocks("deepseek")(m)
-		if (len(problems) == 1) != (tc.wrong != "") || tc.wrong != "" && !strings.Contains(problems[0].Text, tc.wrong+", not a multiple of 128, and without a GPU") {
+		if (len(problems) == 1) != (tc.wrong != "") || tc.wrong != "" && !strings.Contains(problems[0].Text,
+			tc.wrong+", not a multiple of 128, and without a GPU") {
 			t.Errorf("%+v: %v", tc, problems)
 		}
 	}

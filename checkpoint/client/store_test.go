@@ -22,7 +22,8 @@ func TestStores(t *testing.T) {
 		for _, f := range quant.Formats() {
 			storages, err := c.Stores(f)
 			if err != nil {
-				if f.Scaled() && err.Error() != c.Name+" does not read "+f.Name+want || !f.Scaled() && !strings.Contains(err.Error(), f.Name+" has no scales, and "+c.Name+" reads") {
+				if f.Scaled() && err.Error() != c.Name+" does not read "+f.Name+want || !f.Scaled() && !strings.Contains(err.Error(),
+					f.Name+" has no scales, and "+c.Name+" reads") {
 					t.Errorf("%s, %s: %v", c, f, err)
 				}
 				continue

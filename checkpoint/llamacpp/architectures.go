@@ -100,14 +100,18 @@ func (m *Model) checkGraph() error {
 	}
 	for i, rotated := range c.NoRopeLayers {
 		if want := a.class.NoRopeInterval == 0 || (i+1)%a.class.NoRopeInterval != 0; (rotated != 0) != want {
-			return fmt.Errorf("no_rope_layers: layer %d is %d, and llama.cpp runs %s without rotary embeddings in each %dth layer only", i, rotated, a.Name, a.class.NoRopeInterval)
+			return fmt.Errorf("no_rope_layers: layer %d is %d, and llama.cpp runs %s without rotary embeddings in each %dth layer only", i, rotated,
+				a.Name, a.class.NoRopeInterval)
 		}
 	}
 	if c.SlidingWindow != nil && a.windowed() == 0 && *c.SlidingWindow < c.MaxPositionEmbeddings && a.hasWindows(c.Settings) {
-		m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp runs %s without windows: after %d tokens, the results differ from those of the checkpoint", a.Name, *c.SlidingWindow))
+		m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp runs %s without windows: after %d tokens, the results differ from those of the "+
+			"checkpoint", a.Name, *c.SlidingWindow))
 	}
-	if want := a.queryScalar(c.NumHiddenLayers, c.HeadDim, c.HiddenSize, c.NumAttentionHeads); c.QueryPreAttnScalar != 0 && c.QueryPreAttnScalar != want {
-		return fmt.Errorf("query_pre_attn_scalar is %g: llama.cpp runs %s of %d layers with %g", c.QueryPreAttnScalar, a.Name, c.NumHiddenLayers, want)
+	if want := a.queryScalar(c.NumHiddenLayers, c.HeadDim, c.HiddenSize, c.NumAttentionHeads); c.QueryPreAttnScalar != 0 &&
+		c.QueryPreAttnScalar != want {
+		return fmt.Errorf("query_pre_attn_scalar is %g: llama.cpp runs %s of %d layers with %g", c.QueryPreAttnScalar, a.Name, c.NumHiddenLayers,
+			want)
 	}
 	return nil
 }

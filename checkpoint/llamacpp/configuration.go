@@ -75,7 +75,8 @@ func configuration(f *gguf.File) (json.RawMessage, error) {
 	if a.Name == "" || !ok || len(embedding.Shape) != 2 {
 		return nil, nil // no model
 	}
-	c := map[string]any{"architectures": []string{class}, "model_type": a.family.Types[0], "vocab_size": embedding.Shape[0], "torch_dtype": torchDtype(f)}
+	c := map[string]any{"architectures": []string{class}, "model_type": a.family.Types[0], "vocab_size": embedding.Shape[0],
+		"torch_dtype": torchDtype(f)}
 	for _, p := range a.rows() {
 		if n := f.Value(a.Name + "." + p.metadata); n != nil && p.config != "" {
 			c[p.config] = number(n)
@@ -262,7 +263,8 @@ const maxFloats = 1 << 16
 // readFloats reads a small tensor of F32.
 func readFloats(f *gguf.File, t gguf.TensorInfo) ([]float32, error) {
 	if t.Type != gguf.F32 || t.Bytes() > 4*maxFloats {
-		return nil, fmt.Errorf("tensor %s: got %s %v, want at most %d F32 values: fetch it again", t.Name, strings.ToLower(t.Type.String()), t.Shape, maxFloats)
+		return nil, fmt.Errorf("tensor %s: got %s %v, want at most %d F32 values: fetch it again", t.Name, strings.ToLower(t.Type.String()),
+			t.Shape, maxFloats)
 	}
 	data := make([]byte, t.Bytes())
 	if err := f.ReadTensorAt(data, t, 0); err != nil {

@@ -53,7 +53,8 @@ func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
 	}
 	n, err := strconv.Atoi(found[3])
 	if err != nil || n >= m.config.experts() {
-		return Place{}, false, fmt.Errorf("tensor %s: it belongs to expert %s, but config.json has %d experts", name, found[3], m.config.experts())
+		return Place{}, false, fmt.Errorf("tensor %s: it belongs to expert %s, but config.json has %d experts", name, found[3],
+			m.config.experts())
 	}
 	for _, part := range e.Parts {
 		if part[0] == found[4] {
@@ -134,7 +135,8 @@ func expertParameters(e *family.GGUFExperts) []parameter {
 		rows = append(rows, parameter{"expert_feed_forward_length", "moe_intermediate_size", count(func(c *config) int { return c.ExpertWidth })})
 	}
 	if e.Shared {
-		rows = append(rows, parameter{"expert_shared_feed_forward_length", "shared_expert_intermediate_size", count(func(c *config) int { return c.SharedWidth })})
+		rows = append(rows, parameter{"expert_shared_feed_forward_length", "shared_expert_intermediate_size",
+			count(func(c *config) int { return c.SharedWidth })})
 	}
 	return rows
 }

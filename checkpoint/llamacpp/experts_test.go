@@ -14,8 +14,10 @@ import (
 // Members of config.json that turn config1B into a mixture of experts.
 const (
 	asMixtral  = `"architectures": ["MixtralForCausalLM"], "num_local_experts": 8, "num_experts_per_tok": 2`
-	asQwen2MoE = `"architectures": ["Qwen2MoeForCausalLM"], "rope_scaling": null, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "shared_expert_intermediate_size": 160`
-	asQwen3MoE = `"architectures": ["Qwen3MoeForCausalLM"], "rope_scaling": null, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "norm_topk_prob": true`
+	asQwen2MoE = `"architectures": ["Qwen2MoeForCausalLM"], "rope_scaling": null, "num_experts": 4, "num_experts_per_tok": 2, ` +
+		`"moe_intermediate_size": 96, "shared_expert_intermediate_size": 160`
+	asQwen3MoE = `"architectures": ["Qwen3MoeForCausalLM"], "rope_scaling": null, "num_experts": 4, "num_experts_per_tok": 2, ` +
+		`"moe_intermediate_size": 96, "norm_topk_prob": true`
 )
 
 // TestExperts: mixtures of experts in the keys and names of package gguf (constants.py 0.19.0).
@@ -27,14 +29,18 @@ func TestExperts(t *testing.T) {
 		places  map[string]Place
 		absent  string
 	}{
-		"mixtral": {asMixtral, map[string]any{"general.architecture": "llama", "llama.expert_count": uint32(8), "llama.expert_used_count": uint32(2), "llama.feed_forward_length": uint32(8192), "llama.expert_feed_forward_length": nil}, map[string]Place{
-			"block_sparse_moe.gate.weight":         {Name: "blk.3.ffn_gate_inp.weight", F32: true},
-			"block_sparse_moe.experts.0.w1.weight": {Name: "blk.3.ffn_gate_exps.weight", Experts: 8},
-			"block_sparse_moe.experts.7.w2.weight": {Name: "blk.3.ffn_down_exps.weight", Experts: 8, Expert: 7},
-			"block_sparse_moe.experts.1.w3.weight": {Name: "blk.3.ffn_up_exps.weight", Experts: 8, Expert: 1},
-			"self_attn.q_proj.weight":              {Name: "blk.3.attn_q.weight", HeadDim: 64},
-		}, "mlp.experts.0.gate_proj.weight"},
-		"qwen2moe": {asQwen2MoE, map[string]any{"general.architecture": "qwen2moe", "qwen2moe.expert_count": uint32(4), "qwen2moe.expert_used_count": uint32(2), "qwen2moe.expert_feed_forward_length": uint32(96), "qwen2moe.expert_shared_feed_forward_length": uint32(160)}, map[string]Place{
+		"mixtral": {asMixtral, map[string]any{"general.architecture": "llama", "llama.expert_count": uint32(8),
+			"llama.expert_used_count": uint32(2), "llama.feed_forward_length": uint32(8192), "llama.expert_feed_forward_length": nil},
+			map[string]Place{
+				"block_sparse_moe.gate.weight":         {Name: "blk.3.ffn_gate_inp.weight", F32: true},
+				"block_sparse_moe.experts.0.w1.weight": {Name: "blk.3.ffn_gate_exps.weight", Experts: 8},
+				"block_sparse_moe.experts.7.w2.weight": {Name: "blk.3.ffn_down_exps.weight", Experts: 8, Expert: 7},
+				"block_sparse_moe.experts.1.w3.weight": {Name: "blk.3.ffn_up_exps.weight", Experts: 8, Expert: 1},
+				"self_attn.q_proj.weight":              {Name: "blk.3.attn_q.weight", HeadDim: 64},
+			}, "mlp.experts.0.gate_proj.weight"},
+		"qwen2moe": {asQwen2MoE, map[string]any{"general.architecture": "qwen2moe", "qwen2moe.expert_count": uint32(4),
+			"qwen2moe.expert_used_count": uint32(2), "qwen2moe.expert_feed_forward_length": uint32(96),
+			"qwen2moe.expert_shared_feed_forward_length": uint32(160)}, map[string]Place{
 			"mlp.gate.weight":                    {Name: "blk.3.ffn_gate_inp.weight", F32: true},
 			"mlp.shared_expert_gate.weight":      {Name: "blk.3.ffn_gate_inp_shexp.weight", F32: true},
 			"mlp.shared_expert.gate_proj.weight": {Name: "blk.3.ffn_gate_shexp.weight"},
@@ -42,7 +48,8 @@ func TestExperts(t *testing.T) {
 			"mlp.shared_expert.down_proj.weight": {Name: "blk.3.ffn_down_shexp.weight"},
 			"mlp.experts.2.gate_proj.weight":     {Name: "blk.3.ffn_gate_exps.weight", Experts: 4, Expert: 2},
 		}, "block_sparse_moe.gate.weight"},
-		"qwen3moe": {asQwen3MoE, map[string]any{"general.architecture": "qwen3moe", "qwen3moe.expert_count": uint32(4), "qwen3moe.expert_feed_forward_length": uint32(96), "qwen3moe.expert_shared_feed_forward_length": nil}, map[string]Place{
+		"qwen3moe": {asQwen3MoE, map[string]any{"general.architecture": "qwen3moe", "qwen3moe.expert_count": uint32(4),
+			"qwen3moe.expert_feed_forward_length": uint32(96), "qwen3moe.expert_shared_feed_forward_length": nil}, map[string]Place{
 			"mlp.experts.3.down_proj.weight": {Name: "blk.3.ffn_down_exps.weight", Experts: 4, Expert: 3},
 			"mlp.experts.0.up_proj.weight":   {Name: "blk.3.ffn_up_exps.weight", Experts: 4},
 			"self_attn.q_norm.weight":        {Name: "blk.3.attn_q_norm.weight"},
@@ -59,7 +66,8 @@ func TestExperts(t *testing.T) {
 				if back, ok := m.architecture.original(p.Name); p.Experts == 0 && (!ok || back != layer+name) {
 					t.Errorf("%s comes back as %q", name, back)
 				}
-				if all := m.architecture.originals(p.Name, p.Stacked([]int64{128, 64})); p.Experts > 0 && (len(all) != p.Experts || all[p.Expert] != layer+name) {
+				if all := m.architecture.originals(p.Name, p.Stacked([]int64{128, 64})); p.Experts > 0 &&
+					(len(all) != p.Experts || all[p.Expert] != layer+name) {
 					t.Errorf("%s comes back in %q", name, all)
 				}
 			}
@@ -69,7 +77,8 @@ func TestExperts(t *testing.T) {
 		})
 	}
 	m := describe(t, map[string]string{"config.json": with(t, "{"+asMixtral+"}")})
-	if _, err := m.Place(layer+"block_sparse_moe.experts.8.w1.weight", []int64{128, 64}); err == nil || !strings.Contains(err.Error(), "it belongs to expert 8, but config.json has 8 experts") {
+	if _, err := m.Place(layer+"block_sparse_moe.experts.8.w1.weight", []int64{128, 64}); err == nil || !strings.Contains(err.Error(),
+		"it belongs to expert 8, but config.json has 8 experts") {
 		t.Errorf("expert 8 of 8: error %v", err)
 	}
 }
@@ -88,7 +97,8 @@ func TestRejectedExperts(t *testing.T) {
 		asQwen3MoE + `, "moe_intermediate_size": 0`:           "moe_intermediate_size is missing",
 		asQwen2MoE + `, "shared_expert_intermediate_size": 0`: "shared_expert_intermediate_size is missing",
 	} {
-		if _, err := Describe(open(t, map[string]string{"config.json": with(t, "{"+members+"}")})); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Describe(open(t, map[string]string{"config.json": with(t, "{"+members+"}")})); err == nil || !strings.Contains(err.Error(),
+			want) {
 			t.Errorf("%s: says %v, want %q in it", members, err, want)
 		}
 	}
@@ -98,8 +108,10 @@ func TestRejectedExperts(t *testing.T) {
 // and global scale.
 func TestStackedFile(t *testing.T) {
 	c, err := Open(file(t, []gguf.Spec{
-		{Name: "blk.0.ffn_up_exps.weight", Type: gguf.NVFP4, Shape: []int64{3, 2, 64}}, {Name: "blk.0.ffn_up_exps.scale", Type: gguf.F32, Shape: []int64{3}},
-		{Name: "blk.0.ffn_down_exps.weight", Type: gguf.F32, Shape: []int64{3, 2, 8}}, {Name: "blk.0.ffn_gate_inp_shexp.weight", Type: gguf.F32, Shape: []int64{64}},
+		{Name: "blk.0.ffn_up_exps.weight", Type: gguf.NVFP4, Shape: []int64{3, 2, 64}}, {Name: "blk.0.ffn_up_exps.scale", Type: gguf.F32,
+			Shape: []int64{3}},
+		{Name: "blk.0.ffn_down_exps.weight", Type: gguf.F32, Shape: []int64{3, 2, 8}}, {Name: "blk.0.ffn_gate_inp_shexp.weight", Type: gguf.F32,
+			Shape: []int64{64}},
 	}, gguf.Pair{Key: "general.architecture", Value: "qwen2moe"}, gguf.Pair{Key: "qwen2moe.expert_count", Value: uint32(3)}))
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +121,8 @@ func TestStackedFile(t *testing.T) {
 	if len(m.Weights) != 7 || len(m.Problems) > 0 {
 		t.Errorf("%d weights, problems %v", len(m.Weights), m.Problems)
 	}
-	for name, shape := range map[string][]int64{"mlp.experts.2.up_proj": {2, 64}, "mlp.experts.1.down_proj": {2, 8}, "mlp.shared_expert_gate": {1, 64}} {
+	for name, shape := range map[string][]int64{"mlp.experts.2.up_proj": {2, 64}, "mlp.experts.1.down_proj": {2, 8},
+		"mlp.shared_expert_gate": {1, 64}} {
 		w, ok := m.Lookup("model.layers.0." + name + ".weight")
 		if !ok || !slices.Equal(w.Shape, shape) || w.Quantized() != strings.HasSuffix(name, "up_proj") {
 			t.Fatalf("%s is %+v", name, w)

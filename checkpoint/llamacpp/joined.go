@@ -36,7 +36,8 @@ func (v *view) addJoined(t gguf.TensorInfo, a architecture) bool {
 // weight for all experts has one global scale.
 func (v *view) onesOf(t gguf.TensorInfo, a architecture) bool {
 	w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight")
-	if !ok || w.Type != gguf.NVFP4 || a.Experts == nil || !a.Experts.Fused || !expertsName.MatchString(t.Name) || !strings.HasSuffix(t.Name, scaleSuffix) {
+	if !ok || w.Type != gguf.NVFP4 || a.Experts == nil || !a.Experts.Fused || !expertsName.MatchString(t.Name) || !strings.HasSuffix(t.Name,
+		scaleSuffix) {
 		return false
 	}
 	scales, err := readFloats(v.file, t)

@@ -30,7 +30,8 @@ func (m *Model) describeLatent() error {
 		return nil
 	}
 	if all := r.MScaleAllDim; all == 0 || r.MScale != all {
-		return fmt.Errorf("rope_scaling: mscale is %g and mscale_all_dim %g, and llama.cpp runs %s with equal ones above 0", r.MScale, all, m.architecture.Name)
+		return fmt.Errorf("rope_scaling: mscale is %g and mscale_all_dim %g, and llama.cpp runs %s with equal ones above 0", r.MScale, all,
+			m.architecture.Name)
 	}
 	m.set(logMultiplier, float32(r.MScaleAllDim/10))
 	return nil

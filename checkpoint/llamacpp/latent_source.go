@@ -28,7 +28,8 @@ func (v *view) addLatent(t gguf.TensorInfo) bool {
 	}
 	k, hasKeys := v.file.Lookup("blk." + parts[1] + "." + latentKeys)
 	w, hasValues := v.file.Lookup("blk." + parts[1] + "." + latentValues)
-	if !hasKeys || !hasValues || len(k.Shape) != 3 || len(w.Shape) != 3 || k.Shape[0] != w.Shape[0] || k.Shape[1] != w.Shape[2] || !readable(k) || !readable(w) {
+	if !hasKeys || !hasValues || len(k.Shape) != 3 || len(w.Shape) != 3 || k.Shape[0] != w.Shape[0] || k.Shape[1] != w.Shape[2] ||
+		!readable(k) || !readable(w) {
 		return false
 	}
 	if parts[2] == latentKeys {
@@ -37,7 +38,8 @@ func (v *view) addLatent(t gguf.TensorInfo) bool {
 		v.specs = append(v.specs, safetensors.Spec{Name: name, Dtype: safetensors.F32, Shape: shape})
 		v.parts[name] = part{tensor: k, other: &w, heads: k.Shape[0]}
 		if _, dense := denseTypes[k.Type.String()]; !dense {
-			v.described.Decoded = append(v.described.Decoded, checkpoint.DecodedType{Tensor: name, Type: k.Type.String(), Bytes: k.Bytes() + w.Bytes()})
+			v.described.Decoded = append(v.described.Decoded, checkpoint.DecodedType{Tensor: name, Type: k.Type.String(),
+				Bytes: k.Bytes() + w.Bytes()})
 		}
 	}
 	return true

@@ -10,20 +10,27 @@ import (
 )
 
 // asDeepSeek has the members of config.json that make config1B a small DeepSeek-V3.
-const asDeepSeek = `"architectures": ["DeepseekV3ForCausalLM"], "rms_norm_eps": 1e-6, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "n_shared_experts": 1,
-	"n_group": 2, "topk_group": 1, "routed_scaling_factor": 2.5, "norm_topk_prob": true, "first_k_dense_replace": 1, "num_hidden_layers": 3, "num_nextn_predict_layers": 1,
+const asDeepSeek = `"architectures": ["DeepseekV3ForCausalLM"], "rms_norm_eps": 1e-6, "n_routed_experts": 4, "num_experts_per_tok": 2,
+	"moe_intermediate_size": 96, "n_shared_experts": 1,
+	"n_group": 2, "topk_group": 1, "routed_scaling_factor": 2.5, "norm_topk_prob": true, "first_k_dense_replace": 1, "num_hidden_layers": 3,
+	"num_nextn_predict_layers": 1,
 	"q_lora_rank": 64, "kv_lora_rank": 32, "qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "v_head_dim": 16`
 
 // TestLatent: DeepSeek-V3 in the keys and names of package gguf (constants.py 0.19.0).
 func TestLatent(t *testing.T) {
-	const yarn = `, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "mscale": 0.5, "mscale_all_dim": 0.5}`
+	const yarn = `, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "mscale": 0.5, ` +
+		`"mscale_all_dim": 0.5}`
 	m := describe(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+yarn+"}")})
 	expect(t, pairs(t, m), map[string]any{
-		"general.architecture": "deepseek2", "deepseek2.attention.head_count_kv": uint32(32), "deepseek2.attention.key_length": uint32(32), "deepseek2.attention.value_length": uint32(16),
-		"deepseek2.rope.dimension_count": uint32(8), "deepseek2.leading_dense_block_count": uint32(1), "deepseek2.attention.q_lora_rank": uint32(64), "deepseek2.attention.kv_lora_rank": uint32(32),
-		"deepseek2.expert_count": uint32(4), "deepseek2.expert_used_count": uint32(2), "deepseek2.expert_shared_count": uint32(1), "deepseek2.expert_feed_forward_length": uint32(96),
-		"deepseek2.expert_weights_scale": float32(2.5), "deepseek2.expert_weights_norm": true, "deepseek2.expert_gating_func": uint32(2),
-		"deepseek2.expert_group_count": uint32(2), "deepseek2.expert_group_used_count": uint32(1), "deepseek2.rope.scaling.yarn_log_multiplier": float32(0.05),
+		"general.architecture": "deepseek2", "deepseek2.attention.head_count_kv": uint32(32), "deepseek2.attention.key_length": uint32(32),
+		"deepseek2.attention.value_length": uint32(16),
+		"deepseek2.rope.dimension_count":   uint32(8), "deepseek2.leading_dense_block_count": uint32(1),
+		"deepseek2.attention.q_lora_rank": uint32(64), "deepseek2.attention.kv_lora_rank": uint32(32),
+		"deepseek2.expert_count": uint32(4), "deepseek2.expert_used_count": uint32(2), "deepseek2.expert_shared_count": uint32(1),
+		"deepseek2.expert_feed_forward_length": uint32(96),
+		"deepseek2.expert_weights_scale":       float32(2.5), "deepseek2.expert_weights_norm": true, "deepseek2.expert_gating_func": uint32(2),
+		"deepseek2.expert_group_count": uint32(2), "deepseek2.expert_group_used_count": uint32(1),
+		"deepseek2.rope.scaling.yarn_log_multiplier": float32(0.05),
 	})
 	for name, want := range map[string]Place{
 		"model.layers.2.self_attn.q_a_proj.weight":           {Name: "blk.2.attn_q_a.weight", Unscaled: true},
@@ -44,10 +51,12 @@ func TestLatent(t *testing.T) {
 	for members, want := range map[string]string{
 		strings.Replace(yarn, `"mscale": 0.5`, `"mscale": 1`, 1):                                  "mscale is 1 and mscale_all_dim 0.5",
 		`, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64}`: "mscale is 0 and mscale_all_dim 0",
-		`, "rope_scaling": null, "rms_norm_eps": 1e-5`:                                            "rms_norm_eps is 0.00001, and llama.cpp runs deepseek2 with 1e-06",
-		`, "rope_scaling": null, "v_head_dim": 0`:                                                 "v_head_dim is 0",
+		`, "rope_scaling": null, "rms_norm_eps": 1e-5`: "rms_norm_eps is 0.00001, and llama.cpp " +
+			"runs deepseek2 with 1e-06",
+		`, "rope_scaling": null, "v_head_dim": 0`: "v_head_dim is 0",
 	} {
-		if _, err := Describe(open(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+members+"}")})); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Describe(open(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+members+"}")})); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: says %v, want %q in it", members, err, want)
 		}
 	}
@@ -55,7 +64,8 @@ func TestLatent(t *testing.T) {
 
 // TestLatentConfiguration checks that the metadata of a DeepSeek-V3 give the members of its config.json again.
 func TestLatentConfiguration(t *testing.T) {
-	m := describe(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+`, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "mscale": 0.5, "mscale_all_dim": 0.5}}`)})
+	m := describe(t, map[string]string{"config.json": with(t, "{"+asDeepSeek+`, "rope_scaling": {"type": "yarn", "factor": 4, `+
+		`"original_max_position_embeddings": 64, "mscale": 0.5, "mscale_all_dim": 0.5}}`)})
 	c, err := Open(file(t, []gguf.Spec{{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 2}}}, m.Metadata...))
 	if err != nil {
 		t.Fatal(err)
@@ -67,14 +77,17 @@ func TestLatentConfiguration(t *testing.T) {
 	}
 	scaling, _ := got["rope_scaling"].(map[string]any)
 	for key, want := range map[string]any{
-		"model_type": "deepseek_v3", "norm_topk_prob": true, "n_routed_experts": 4.0, "num_experts_per_tok": 2.0, "n_shared_experts": 1.0, "n_group": 2.0, "topk_group": 1.0,
-		"routed_scaling_factor": 2.5, "first_k_dense_replace": 1.0, "q_lora_rank": 64.0, "kv_lora_rank": 32.0, "qk_nope_head_dim": 24.0, "qk_rope_head_dim": 8.0, "v_head_dim": 16.0,
+		"model_type": "deepseek_v3", "norm_topk_prob": true, "n_routed_experts": 4.0, "num_experts_per_tok": 2.0, "n_shared_experts": 1.0,
+		"n_group": 2.0, "topk_group": 1.0,
+		"routed_scaling_factor": 2.5, "first_k_dense_replace": 1.0, "q_lora_rank": 64.0, "kv_lora_rank": 32.0, "qk_nope_head_dim": 24.0,
+		"qk_rope_head_dim": 8.0, "v_head_dim": 16.0,
 	} {
 		if got[key] != want {
 			t.Errorf("%s is %v, want %v", key, got[key], want)
 		}
 	}
-	for key, want := range map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64.0, "mscale": 0.5, "mscale_all_dim": 0.5} {
+	for key, want := range map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64.0, "mscale": 0.5,
+		"mscale_all_dim": 0.5} {
 		if scaling[key] != want {
 			t.Errorf("%s of rope_scaling is %v, want %v", key, scaling[key], want)
 		}
@@ -86,16 +99,21 @@ func TestLatentConfiguration(t *testing.T) {
 func TestLatentParts(t *testing.T) {
 	const heads, rank, keys, values, q80 = 3, 32, 64, 16, 8
 	c, err := Open(file(t, []gguf.Spec{
-		{Name: "blk.1.attn_k_b.weight", Type: gguf.F16, Shape: []int64{heads, rank, keys}}, {Name: "blk.1.attn_v_b.weight", Type: q80, Shape: []int64{heads, values, rank}},
+		{Name: "blk.1.attn_k_b.weight", Type: gguf.F16, Shape: []int64{heads, rank, keys}}, {Name: "blk.1.attn_v_b.weight", Type: q80,
+			Shape: []int64{heads, values, rank}},
 		{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 2}},
-	}, gguf.Pair{Key: "general.architecture", Value: "deepseek2"}, gguf.Pair{Key: "deepseek2.attention.head_count", Value: uint32(heads)}, gguf.Pair{Key: "deepseek2.attention.head_count_kv", Value: uint32(1)},
-		gguf.Pair{Key: "deepseek2.attention.key_length", Value: uint32(rank + 8)}, gguf.Pair{Key: "deepseek2.attention.key_length_mla", Value: uint32(keys + 8)},
-		gguf.Pair{Key: "deepseek2.attention.value_length_mla", Value: uint32(values)}, gguf.Pair{Key: "deepseek2.rope.dimension_count", Value: uint32(8)}))
+	}, gguf.Pair{Key: "general.architecture", Value: "deepseek2"}, gguf.Pair{Key: "deepseek2.attention.head_count", Value: uint32(heads)},
+		gguf.Pair{Key: "deepseek2.attention.head_count_kv", Value: uint32(1)},
+		gguf.Pair{Key: "deepseek2.attention.key_length", Value: uint32(rank + 8)}, gguf.Pair{Key: "deepseek2.attention.key_length_mla",
+			Value: uint32(keys + 8)},
+		gguf.Pair{Key: "deepseek2.attention.value_length_mla", Value: uint32(values)}, gguf.Pair{Key: "deepseek2.rope.dimension_count",
+			Value: uint32(8)}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for key, want := range map[string]int64{"qk_nope_head_dim": keys, "qk_rope_head_dim": 8, "v_head_dim": values, "num_key_value_heads": heads} {
+	for key, want := range map[string]int64{"qk_nope_head_dim": keys, "qk_rope_head_dim": 8, "v_head_dim": values,
+		"num_key_value_heads": heads} {
 		if got := c.Integer(key); got != want {
 			t.Errorf("%s is %d, want %d", key, got, want)
 		}

@@ -11,7 +11,8 @@ import (
 func FileLayout(l *gguf.Layout) (*safetensors.Layout, error) {
 	var tensors []safetensors.TensorInfo
 	for _, t := range l.Tensors() {
-		tensors = append(tensors, safetensors.TensorInfo{Name: t.Name, Dtype: safetensors.U8, Shape: []int64{t.Bytes()}, Begin: t.Begin, End: t.End})
+		tensors = append(tensors, safetensors.TensorInfo{Name: t.Name, Dtype: safetensors.U8, Shape: []int64{t.Bytes()}, Begin: t.Begin,
+			End: t.End})
 	}
 	return safetensors.Foreign(l.HeaderBytes(), l.FileSize()-int64(len(l.HeaderBytes())), tensors)
 }

@@ -62,10 +62,12 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 	}
 	t, ok := c.Lookup(embeddings)
 	if ok = ok && len(t.Shape) == 2; ok && t.Shape[1] != int64(m.config.HiddenSize) {
-		return nil, fmt.Errorf("%s: hidden_size is %d in %s, and %s has %d columns: fetch it again", c.Path, m.config.HiddenSize, hf.ConfigName, embeddings, t.Shape[1])
+		return nil, fmt.Errorf("%s: hidden_size is %d in %s, and %s has %d columns: fetch it again", c.Path, m.config.HiddenSize, hf.ConfigName,
+			embeddings, t.Shape[1])
 	}
 	if ok && t.Shape[0] != int64(m.config.VocabSize) {
-		return nil, fmt.Errorf("%s: vocab_size is %d in %s, and %s has %d rows: fetch it again", c.Path, m.config.VocabSize, hf.ConfigName, embeddings, t.Shape[0])
+		return nil, fmt.Errorf("%s: vocab_size is %d in %s, and %s has %d rows: fetch it again", c.Path, m.config.VocabSize, hf.ConfigName,
+			embeddings, t.Shape[0])
 	}
 	if err := m.vocabulary(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Path, err)
@@ -77,7 +79,8 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 // or "".
 func (m *Model) Rejects(f quant.Format) string {
 	if f.Global && family.UnscaledGraph(m.architecture.Name) {
-		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s: choose mxfp4 or q8_0, or profile ggml, which has scales of blocks alone", f, m.architecture.Name)
+		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s: choose mxfp4 or q8_0, or profile ggml, which has scales of blocks alone",
+			f, m.architecture.Name)
 	}
 	return ""
 }

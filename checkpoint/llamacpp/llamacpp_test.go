@@ -16,10 +16,13 @@ import (
 )
 
 // config1B is the configuration of a Llama of 1 B parameters with rope scaling.
-const config1B = `{"architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-	"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+const config1B = `{"architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hidden_size": 2048, "intermediate_size": 8192,
+	"num_hidden_layers": 16,
+	"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072, "rms_norm_eps": 1e-05,
+	"rope_theta": 500000.0,
 	"bos_token_id": 0, "eos_token_id": [1, 2], "hidden_act": "silu",
-	"rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}}`
+	"rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+	"rope_type": "llama3"}}`
 
 // open returns a checkpoint with the given auxiliary files.
 func open(t *testing.T, files map[string]string) *hf.Checkpoint {
@@ -85,10 +88,12 @@ func TestHyperparameters(t *testing.T) {
 	m := describe(t, map[string]string{"config.json": config1B})
 	expect(t, pairs(t, m), map[string]any{
 		"general.architecture": "llama", "general.quantization_version": uint32(2),
-		"llama.block_count": uint32(16), "llama.context_length": uint32(131072), "llama.embedding_length": uint32(2048), "llama.feed_forward_length": uint32(8192),
+		"llama.block_count": uint32(16), "llama.context_length": uint32(131072), "llama.embedding_length": uint32(2048),
+		"llama.feed_forward_length":  uint32(8192),
 		"llama.attention.head_count": uint32(32), "llama.attention.head_count_kv": uint32(8), "llama.attention.key_length": uint32(64),
-		"llama.attention.layer_norm_rms_epsilon": float32(1e-5), "llama.rope.freq_base": float32(500000), "llama.rope.dimension_count": uint32(64),
-		"llama.vocab_size": uint32(300), "tokenizer.ggml.model": "none", "llama.rope.scaling.type": nil,
+		"llama.attention.layer_norm_rms_epsilon": float32(1e-5), "llama.rope.freq_base": float32(500000),
+		"llama.rope.dimension_count": uint32(64),
+		"llama.vocab_size":           uint32(300), "tokenizer.ggml.model": "none", "llama.rope.scaling.type": nil,
 	})
 	if len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "no tokenizer") {
 		t.Errorf("notes %q", m.Notes)
@@ -136,16 +141,26 @@ func TestConfigurations(t *testing.T) {
 		want   map[string]any
 		extra  int
 	}{
-		"left out": {`{"rope_scaling": null, "rope_theta": null, "num_key_value_heads": null, "head_dim": null}`, map[string]any{"llama.attention.head_count_kv": uint32(32), "llama.rope.freq_base": float32(10000), "llama.attention.key_length": uint32(64)}, 0},
-		"default":  {`{"rope_scaling": {"rope_type": "default"}}`, map[string]any{"llama.rope.scaling.type": nil}, 0},
-		"linear":   {`{"rope_scaling": {"type": "linear", "factor": 4}}`, map[string]any{"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": float32(4)}, 0},
+		"left out": {`{"rope_scaling": null, "rope_theta": null, "num_key_value_heads": null, "head_dim": null}`,
+			map[string]any{"llama.attention.head_count_kv": uint32(32), "llama.rope.freq_base": float32(10000),
+				"llama.attention.key_length": uint32(64)}, 0},
+		"default": {`{"rope_scaling": {"rope_type": "default"}}`, map[string]any{"llama.rope.scaling.type": nil}, 0},
+		"linear": {`{"rope_scaling": {"type": "linear", "factor": 4}}`, map[string]any{"llama.rope.scaling.type": "linear",
+			"llama.rope.scaling.factor": float32(4)}, 0},
 		// 2.4158883 is twice YaRN's own factor for 8, 0.1·ln 8 + 1.
-		"magnitude":   {`{"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 4096, "attention_factor": 2.4158883083359672}}`, map[string]any{"llama.rope.scaling.attn_factor": float32(2), "llama.rope.scaling.yarn_attn_factor": float32(2.4158883083359672)}, 0},
-		"magnitude 1": {`{"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 4096, "attention_factor": 1.2079441541679836}}`, map[string]any{"llama.rope.scaling.attn_factor": nil}, 0},
-		"yarn":        {`{"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 4096, "beta_fast": 16}}`, map[string]any{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.original_context_length": uint32(4096), "llama.rope.scaling.yarn_beta_fast": float32(16), "llama.rope.scaling.yarn_beta_slow": nil}, 0},
-		"parameters":  {`{"rope_theta": null, "rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}}`, map[string]any{"llama.rope.freq_base": float32(7)}, 0},
-		"qwen3":       {`{"architectures": ["Qwen3ForCausalLM"], "rope_scaling": null}`, map[string]any{"general.architecture": "qwen3", "qwen3.block_count": uint32(16)}, 0},
-		"mistral":     {`{"architectures": ["MistralForCausalLM"]}`, map[string]any{"general.architecture": "llama"}, 1},
+		"magnitude": {`{"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 4096, "attention_factor": ` +
+			`2.4158883083359672}}`, map[string]any{"llama.rope.scaling.attn_factor": float32(2),
+			"llama.rope.scaling.yarn_attn_factor": float32(2.4158883083359672)}, 0},
+		"magnitude 1": {`{"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 4096, "attention_factor": ` +
+			`1.2079441541679836}}`, map[string]any{"llama.rope.scaling.attn_factor": nil}, 0},
+		"yarn": {`{"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 4096, "beta_fast": 16}}`,
+			map[string]any{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.original_context_length": uint32(4096),
+				"llama.rope.scaling.yarn_beta_fast": float32(16), "llama.rope.scaling.yarn_beta_slow": nil}, 0},
+		"parameters": {`{"rope_theta": null, "rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}}`,
+			map[string]any{"llama.rope.freq_base": float32(7)}, 0},
+		"qwen3": {`{"architectures": ["Qwen3ForCausalLM"], "rope_scaling": null}`, map[string]any{"general.architecture": "qwen3",
+			"qwen3.block_count": uint32(16)}, 0},
+		"mistral": {`{"architectures": ["MistralForCausalLM"]}`, map[string]any{"general.architecture": "llama"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := describe(t, map[string]string{"config.json": with(t, tc.config)})
@@ -159,7 +174,8 @@ func TestConfigurations(t *testing.T) {
 
 func TestRejectedConfigurations(t *testing.T) {
 	for config, want := range map[string]string{
-		`{"architectures": ["GemmaForCausalLM"]}`:                  `"GemmaForCausalLM" is not supported in GGUF, only DeepseekV3ForCausalLM, Gemma2ForCausalLM`,
+		`{"architectures": ["GemmaForCausalLM"]}`: `"GemmaForCausalLM" is not supported in GGUF, only ` +
+			`DeepseekV3ForCausalLM, Gemma2ForCausalLM`,
 		`{"architectures": null}`:                                  "architectures is missing",
 		`{"hidden_size": "x"}`:                                     "hidden_size: unexpected string",
 		`{"hidden_size": 0}`:                                       "hidden_size is 0, want 1 to",
@@ -172,18 +188,28 @@ func TestRejectedConfigurations(t *testing.T) {
 		`{"head_dim": 1073741824}`:                                 "head_dim is 1073741824, want 1 to",
 		`{"head_dim": null, "num_attention_heads": 4096}`:          "head_dim is 0, want 1 to",
 		`{"rope_scaling": {"rope_type": "longrope", "factor": 2}}`: `"longrope" is not supported`,
-		`{"architectures": ["Phi3ForCausalLM"], "rope_scaling": {"rope_type": "longrope", "short_factor": [1], "long_factor": [1]}, "original_max_position_embeddings": 64}`: `longrope has 1 short and 1 long factors and an original length of 64, want 32 factors of each`,
-		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:                                                           `"yarn" is not supported in GGUF, only linear, llama3 and yarn with original`,
-		`{"rope_scaling": {"rope_type": "linear"}}`:                                                                      "has no factor",
-		`{"rope_parameters": {"partial_rotary_factor": 0.5}}`:                                                            "partial_rotary_factor 0.5",
-		`{"layer_types": ["sliding_attention"]}`:                                                                         `the key "layer_types"`,
-		`{"no_rope_layers": [0]}`:                                                                                        `the key "no_rope_layers"`,
-		`{"architectures": ["SmolLM3ForCausalLM"], "no_rope_layer_interval": 3}`:                                         "no_rope_layer_interval is 3, and llama.cpp runs smollm3 with 4",
-		`{"architectures": ["GraniteForCausalLM"], "embedding_multiplier": "x"}`:                                         "embedding_multiplier: unexpected string",
-		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 1.5}`:                            "sliding_window: unexpected number 1.5",
-		`{"architectures": ["Gemma3ForCausalLM"]}`:                                                                       `hidden_act "silu": llama.cpp runs gemma3 with gelu_pytorch_tanh`,
-		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 8, "query_pre_attn_scalar": 32}`: "query_pre_attn_scalar is 32: llama.cpp runs gemma3 of 16 layers with 64",
-		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}`: "layer_types: layer 1 is full_attention",
+		`{"architectures": ["Phi3ForCausalLM"], "rope_scaling": {"rope_type": "longrope", "short_factor": [1], "long_factor": [1]}, ` +
+			`"original_max_position_embeddings": 64}`: `longrope has 1 short and 1 long factors and an original length of 64, want 32 factors ` +
+			`of each`,
+		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`: `"yarn" is not ` +
+			`supported in GGUF, only linear, llama3 and yarn with original`,
+		`{"rope_scaling": {"rope_type": "linear"}}`: "has no factor",
+		`{"rope_parameters": ` +
+			`{"partial_rotary_factor": 0.5}}`: "partial_rotary_factor 0.5",
+		`{"layer_types": ["sliding_attention"]}`: `the key "layer_types"`,
+		`{"no_rope_layers": [0]}`:                `the key "no_rope_layers"`,
+		`{"architectures": ["SmolLM3ForCausalLM"], ` +
+			`"no_rope_layer_interval": 3}`: "no_rope_layer_interval is 3, and llama.cpp runs smollm3 with 4",
+		`{"architectures": ["GraniteForCausalLM"], ` +
+			`"embedding_multiplier": "x"}`: "embedding_multiplier: unexpected string",
+		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 1.5}`: "sliding_window: " +
+			"unexpected number 1.5",
+		`{"architectures": ` +
+			`["Gemma3ForCausalLM"]}`: `hidden_act "silu": llama.cpp runs gemma3 with gelu_pytorch_tanh`,
+		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 8, ` +
+			`"query_pre_attn_scalar": 32}`: "query_pre_attn_scalar is 32: llama.cpp runs gemma3 of 16 layers with 64",
+		`{"architectures": ["Gemma3ForCausalLM"], "hidden_act": null, "sliding_window": 8, "layer_types": ["sliding_attention", ` +
+			`"full_attention"]}`: "layer_types: layer 1 is full_attention",
 	} {
 		_, err := Describe(open(t, map[string]string{"config.json": with(t, config)}))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config.json: ") {
@@ -191,7 +217,8 @@ func TestRejectedConfigurations(t *testing.T) {
 		}
 	}
 	one := safetensors.Spec{Name: embeddings, Dtype: safetensors.U8, Shape: []int64{1, 1}}
-	if _, err := Describe(openOf(t, map[string]string{"config.json": with(t, `{"vocab_size": 65536, "hidden_size": 1}`)}, one)); err == nil || !strings.Contains(err.Error(), "vocab_size is 65536 in config.json, and model.embed_tokens.weight has 1 rows") {
+	if _, err := Describe(openOf(t, map[string]string{"config.json": with(t, `{"vocab_size": 65536, "hidden_size": 1}`)}, one)); err == nil ||
+		!strings.Contains(err.Error(), "vocab_size is 65536 in config.json, and model.embed_tokens.weight has 1 rows") {
 		t.Errorf("says %v", err)
 	}
 	if _, err := Describe(open(t, map[string]string{})); err == nil || !strings.Contains(err.Error(), "config.json is missing") {
@@ -224,12 +251,14 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%s comes back as %q", name, back)
 		}
 	}
-	for _, name := range []string{"model.layers.0.mlp.experts.0.w1.weight", "model.layers.x.mlp.up_proj.weight", "model.norm", "norm.weight", "visual.blocks.0.attn.weight"} {
+	for _, name := range []string{"model.layers.0.mlp.experts.0.w1.weight", "model.layers.x.mlp.up_proj.weight", "model.norm", "norm.weight",
+		"visual.blocks.0.attn.weight"} {
 		if _, err := m.Place(name, []int64{64, 64}); err == nil || !strings.Contains(err.Error(), "no such tensor") {
 			t.Errorf("%s: says %v", name, err)
 		}
 	}
-	if _, err := m.Place("model.layers.0.self_attn.q_proj.weight", []int64{100, 64}); err == nil || !strings.Contains(err.Error(), "not heads of 64 rows") {
+	if _, err := m.Place("model.layers.0.self_attn.q_proj.weight", []int64{100, 64}); err == nil || !strings.Contains(err.Error(),
+		"not heads of 64 rows") {
 		t.Errorf("says %v", err)
 	}
 	if name, ok := m.architecture.original("rope_freqs.weight"); ok {

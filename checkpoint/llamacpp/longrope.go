@@ -24,13 +24,17 @@ func (m *Model) long(r family.Rope) error {
 	rotated := m.config.rotated()
 	original := r.OriginalLength
 	if len(r.ShortFactor) != rotated/2 || len(r.LongFactor) != rotated/2 || !(original > 1) || original > math.MaxInt32 {
-		return fmt.Errorf("longrope has %d short and %d long factors and an original length of %g, want %d factors of each: fetch it again", len(r.ShortFactor), len(r.LongFactor), original, rotated/2)
+		return fmt.Errorf("longrope has %d short and %d long factors and an original length of %g, want %d factors of each: fetch it again",
+			len(r.ShortFactor), len(r.LongFactor), original, rotated/2)
 	}
 	m.set(originalLength, uint32(original))
-	m.set(attentionFactor, float32(cmp.Or(r.AttentionFactor, LongMagnitude(cmp.Or(r.Factor, float64(m.config.MaxPositionEmbeddings)/original), original))))
+	m.set(attentionFactor,
+		float32(cmp.Or(r.AttentionFactor, LongMagnitude(cmp.Or(r.Factor, float64(m.config.MaxPositionEmbeddings)/original), original))))
 	shape := []int64{int64(rotated / 2)}
-	m.Extra = append(m.Extra, Constant{gguf.Spec{Name: longFactors, Type: gguf.F32, Shape: shape}, narrow(r.LongFactor)}, Constant{gguf.Spec{Name: shortFactors, Type: gguf.F32, Shape: shape}, narrow(r.ShortFactor)})
-	m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp takes the divisors of LongRoPE for long texts if its context has more than %g tokens, and transformers if the text has", original))
+	m.Extra = append(m.Extra, Constant{gguf.Spec{Name: longFactors, Type: gguf.F32, Shape: shape}, narrow(r.LongFactor)},
+		Constant{gguf.Spec{Name: shortFactors, Type: gguf.F32, Shape: shape}, narrow(r.ShortFactor)})
+	m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp takes the divisors of LongRoPE for long texts if its context has more than %g "+
+		"tokens, and transformers if the text has", original))
 	return nil
 }
 

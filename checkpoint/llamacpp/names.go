@@ -57,9 +57,11 @@ func (m *Model) Place(name string, shape []int64) (Place, error) {
 	}
 	known, ok := m.architecture.known(name)
 	if !ok {
-		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention", name, m.architecture.Name)
+		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention",
+			name, m.architecture.Name)
 	}
-	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known) || strings.HasSuffix(known, ".bias"), Add: m.architecture.above(known), Unscaled: m.architecture.ignoresScale(known)}
+	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known) || strings.HasSuffix(known, ".bias"),
+		Add: m.architecture.above(known), Unscaled: m.architecture.ignoresScale(known)}
 	if p.HeadDim > 0 && (len(shape) == 0 || shape[0]%int64(p.HeadDim) != 0) {
 		return Place{}, fmt.Errorf("tensor %s: shape %v is not heads of %d rows, as %s has it", name, shape, p.HeadDim, "config.json")
 	}

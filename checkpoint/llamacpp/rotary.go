@@ -58,12 +58,14 @@ func (m *Model) rotary() error {
 		m.Extra = append(m.Extra, m.llama3(r))
 		return nil
 	case kind == "yarn" && (r.Truncate == nil || *r.Truncate) == m.architecture.Unrounded:
-		return fmt.Errorf("truncate of rope_scaling is %v, but a GGUF file of %s stands for %v", r.Truncate == nil || *r.Truncate, m.architecture.Name, !m.architecture.Unrounded)
+		return fmt.Errorf("truncate of rope_scaling is %v, but a GGUF file of %s stands for %v", r.Truncate == nil || *r.Truncate,
+			m.architecture.Name, !m.architecture.Unrounded)
 	case kind == "yarn" && r.OriginalLength != 0:
 		m.scaling(kind, r, scalingKeys)
 		return nil
 	}
-	return fmt.Errorf("rope_scaling of type %q is not supported in GGUF, only linear, llama3 and yarn with original_max_position_embeddings", kind)
+	return fmt.Errorf("rope_scaling of type %q is not supported in GGUF, only linear, llama3 and yarn with original_max_position_embeddings",
+		kind)
 }
 
 // A scalingKey is a number of the scaling of rotary embeddings.
@@ -161,7 +163,8 @@ func llama3Of(divisors []float32, theta float32) map[string]any {
 			return nil
 		}
 	}
-	return map[string]any{"rope_type": "llama3", "factor": number(factor), "low_freq_factor": number(float64(low)), "high_freq_factor": number(float64(high)), "original_max_position_embeddings": length}
+	return map[string]any{"rope_type": "llama3", "factor": number(factor), "low_freq_factor": number(float64(low)),
+		"high_freq_factor": number(float64(high)), "original_max_position_embeddings": length}
 }
 
 // Llama3Divisor returns the divisor of the frequency with a wavelength in Llama 3.1: 1 for short

@@ -171,7 +171,8 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 	names := a.originals(t.Name, t.Shape)
 	switch {
 	case a.Name != "" && (known || names != nil):
-		if w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight"); ok && w.Type == gguf.NVFP4 && strings.HasSuffix(t.Name, scaleSuffix) {
+		if w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight"); ok && w.Type == gguf.NVFP4 && strings.HasSuffix(t.Name,
+			scaleSuffix) {
 			return // part of the weight
 		}
 		if !known {

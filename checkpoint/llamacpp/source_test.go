@@ -61,10 +61,12 @@ func TestForeignFiles(t *testing.T) {
 	}
 	defer c.Close()
 	m := checkpoint.Read(c)
-	if len(m.Problems) == 0 || !strings.Contains(m.Problems[len(m.Problems)-1].String(), "model.layers.0.self_attn.v_proj.weight: its type Q8_K is not supported") {
+	if len(m.Problems) == 0 || !strings.Contains(m.Problems[len(m.Problems)-1].String(),
+		"model.layers.0.self_attn.v_proj.weight: its type Q8_K is not supported") {
 		t.Errorf("problems %v", m.Problems)
 	}
-	for name, format := range map[string]string{"model.layers.0.self_attn.v_proj.weight": "u8", "blk.0.something.weight": "f16", "model.layers.0.mlp.up_proj.weight": "nvfp4", "model.embed_tokens.weight": "f32"} {
+	for name, format := range map[string]string{"model.layers.0.self_attn.v_proj.weight": "u8", "blk.0.something.weight": "f16",
+		"model.layers.0.mlp.up_proj.weight": "nvfp4", "model.embed_tokens.weight": "f32"} {
 		w, ok := m.Lookup(name)
 		if !ok || w.FormatName() != format {
 			t.Errorf("%s is %v", name, w)
@@ -82,7 +84,8 @@ func TestForeignFiles(t *testing.T) {
 func TestDecodedTypes(t *testing.T) {
 	const q4K, rows, cols = 12, 64, 512
 	c, err := Open(file(t, []gguf.Spec{
-		{Name: "blk.0.attn_q.weight", Type: q4K, Shape: []int64{rows, cols}}, {Name: "blk.0.attn_v.weight", Type: q4K, Shape: []int64{rows, cols}},
+		{Name: "blk.0.attn_q.weight", Type: q4K, Shape: []int64{rows, cols}}, {Name: "blk.0.attn_v.weight", Type: q4K,
+			Shape: []int64{rows, cols}},
 		{Name: "blk.0.attn_norm.weight", Type: q4K, Shape: []int64{cols}},
 	}, gguf.Pair{Key: "general.architecture", Value: "llama"}, gguf.Pair{Key: "llama.attention.key_length", Value: uint32(32)}))
 	if err != nil {
@@ -130,7 +133,8 @@ func TestConfiguration(t *testing.T) {
 		{Name: ropeFactors, Type: gguf.F32, Shape: []int64{1}},
 	}
 	pairs := []gguf.Pair{
-		{Key: "general.architecture", Value: "llama"}, {Key: "llama.embedding_length", Value: uint32(4)}, {Key: "llama.block_count", Value: uint32(3)},
+		{Key: "general.architecture", Value: "llama"}, {Key: "llama.embedding_length", Value: uint32(4)},
+		{Key: "llama.block_count", Value: uint32(3)},
 		{Key: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)}, {Key: "llama.rope.freq_base", Value: float32(5e5)},
 	}
 	for name, c := range map[string]struct {
@@ -138,24 +142,35 @@ func TestConfiguration(t *testing.T) {
 		pairs []gguf.Pair
 		want  string
 	}{
-		"llama": {specs[:2], pairs, `{"architectures":["LlamaForCausalLM"],"attention_bias":true,"hidden_act":"silu","hidden_size":4,"model_type":"llama","num_hidden_layers":3,
-			"rms_norm_eps":1e-05,"rope_theta":500000,"tie_word_embeddings":true,"torch_dtype":"float32","vocab_size":7,"bos_token_id":null,"eos_token_id":null,"pad_token_id":null}`},
+		"llama": {specs[:2], pairs,
+			`{"architectures":["LlamaForCausalLM"],"attention_bias":true,"hidden_act":"silu","hidden_size":4,"model_type":"llama",
+				"num_hidden_layers":3,
+			"rms_norm_eps":1e-05,"rope_theta":500000,"tie_word_embeddings":true,"torch_dtype":"float32","vocab_size":7,"bos_token_id":null,
+			"eos_token_id":null,"pad_token_id":null}`},
 		"defaults": {specs[:1], append(pairs[:2:2], gguf.Pair{Key: "llama.attention.head_count", Value: uint32(2)}),
 			`{"hidden_size":4,"num_attention_heads":2,"num_key_value_heads":2,"head_dim":2,"rope_theta":10000}`},
-		"tokens": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "tokenizer.ggml.bos_token_id", Value: uint32(1)}, gguf.Pair{Key: "tokenizer.ggml.eos_token_id", Value: uint32(2)}),
+		"tokens": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "tokenizer.ggml.bos_token_id", Value: uint32(1)},
+			gguf.Pair{Key: "tokenizer.ggml.eos_token_id", Value: uint32(2)}),
 			`{"bos_token_id":1,"eos_token_id":2,"pad_token_id":null}`},
-		"head":    {[]gguf.Spec{specs[0], {Name: "output.weight", Type: gguf.F32, Shape: []int64{7, 4}}}, pairs[:1], `{"tie_word_embeddings":false}`},
-		"float16": {[]gguf.Spec{{Name: "token_embd.weight", Type: gguf.F16, Shape: []int64{7, 4}}, {Name: "blk.0.ffn_down.bias", Type: gguf.F32, Shape: []int64{4}}}, pairs[:1], `{"torch_dtype":"float16","mlp_bias":true}`},
+		"head": {[]gguf.Spec{specs[0], {Name: "output.weight", Type: gguf.F32, Shape: []int64{7, 4}}}, pairs[:1],
+			`{"tie_word_embeddings":false}`},
+		"float16": {[]gguf.Spec{{Name: "token_embd.weight", Type: gguf.F16, Shape: []int64{7, 4}}, {Name: "blk.0.ffn_down.bias", Type: gguf.F32,
+			Shape: []int64{4}}}, pairs[:1], `{"torch_dtype":"float16","mlp_bias":true}`},
 		"longrope": {[]gguf.Spec{specs[0], specs[2]}, pairs[:1],
 			`{"rope_scaling":{"attention_factor":1,"long_factor":[3.8204714e-37],"rope_type":"longrope","short_factor":[3.8204714e-37]}}`},
-		"yarn": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.rope.scaling.type", Value: "yarn"}, gguf.Pair{Key: "llama.rope.scaling.factor", Value: float32(4)},
+		"yarn": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.rope.scaling.type", Value: "yarn"},
+			gguf.Pair{Key: "llama.rope.scaling.factor", Value: float32(4)},
 			gguf.Pair{Key: "llama.rope.scaling.original_context_length", Value: uint32(64)}),
 			`{"rope_scaling":{"factor":4,"original_max_position_embeddings":64,"rope_type":"yarn"}}`},
-		"magnitude": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.rope.scaling.type", Value: "yarn"}, gguf.Pair{Key: "llama.rope.scaling.factor", Value: float32(8)},
-			gguf.Pair{Key: "llama.rope.scaling.original_context_length", Value: uint32(64)}, gguf.Pair{Key: "llama.rope.scaling.attn_factor", Value: float32(2)}),
+		"magnitude": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.rope.scaling.type", Value: "yarn"},
+			gguf.Pair{Key: "llama.rope.scaling.factor", Value: float32(8)},
+			gguf.Pair{Key: "llama.rope.scaling.original_context_length", Value: uint32(64)}, gguf.Pair{Key: "llama.rope.scaling.attn_factor",
+				Value: float32(2)}),
 			`{"rope_scaling":{"attention_factor":2.4158883083359673,"factor":8,"original_max_position_embeddings":64,"rope_type":"yarn"}}`},
-		"mixtral":  {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.expert_count", Value: uint32(2)}), `{"architectures":["MixtralForCausalLM"],"model_type":"mixtral","num_local_experts":2}`},
-		"qwen":     {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "qwen3moe"}, {Key: "qwen3moe.expert_count", Value: uint32(2)}}, `{"model_type":"qwen3_moe","num_experts":2,"norm_topk_prob":true}`},
+		"mixtral": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.expert_count", Value: uint32(2)}),
+			`{"architectures":["MixtralForCausalLM"],"model_type":"mixtral","num_local_experts":2}`},
+		"qwen": {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "qwen3moe"}, {Key: "qwen3moe.expert_count", Value: uint32(2)}},
+			`{"model_type":"qwen3_moe","num_experts":2,"norm_topk_prob":true}`},
 		"qwen2":    {specs[:2], []gguf.Pair{{Key: "general.architecture", Value: "qwen2"}}, `{"model_type":"qwen2"}`},
 		"gemma":    {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "gemma2"}}, `{"hidden_activation":"gelu_pytorch_tanh"}`},
 		"unknown":  {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "t5"}}, ""},
@@ -195,7 +210,8 @@ func TestLlama3Of(t *testing.T) {
 	for _, c := range []struct {
 		headDim                     int
 		theta, factor, high, length float64
-	}{{128, 5e5, 8, 4, 8192}, {64, 5e5, 32, 4, 8192}, {16, 1e4, 8, 4, 16}, {96, 1e6, 2.5, 4, 4096}, {4, 1e4, 8, 4, 64}, {64, 5e5, 8, 2, 8192}, {64, 5e5, 1, 4, 8192}} {
+	}{{128, 5e5, 8, 4, 8192}, {64, 5e5, 32, 4, 8192}, {16, 1e4, 8, 4, 16}, {96, 1e6, 2.5, 4, 4096}, {4, 1e4, 8, 4, 64}, {64, 5e5, 8, 2, 8192},
+		{64, 5e5, 1, 4, 8192}} {
 		m := &Model{config: config{Settings: &family.Settings{Config: family.Config{HeadDim: c.headDim}}, rope: family.Rope{Theta: c.theta}}}
 		of := func(length float64) []float32 {
 			return m.llama3(family.Rope{Factor: c.factor, LowFrequency: 1, HighFrequency: c.high, OriginalLength: length}).Values
@@ -226,7 +242,8 @@ func TestLlama3Of(t *testing.T) {
 
 // TestOtherArchitecture: names of an unknown architecture are not translated.
 func TestOtherArchitecture(t *testing.T) {
-	c, err := Open(file(t, []gguf.Spec{{Name: "blk.0.attn_q.weight", Type: gguf.BF16, Shape: []int64{4, 4}}}, gguf.Pair{Key: "general.architecture", Value: "gemma"}))
+	c, err := Open(file(t, []gguf.Spec{{Name: "blk.0.attn_q.weight", Type: gguf.BF16, Shape: []int64{4, 4}}},
+		gguf.Pair{Key: "general.architecture", Value: "gemma"}))
 	if err != nil {
 		t.Fatal(err)
 	}

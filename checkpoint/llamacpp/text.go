@@ -32,7 +32,8 @@ func ReadText(path string) (t Text, err error) {
 	t.Files = []checkpoint.File{jsonFile("generation_config.json", generationConfig(f))}
 	var vocabulary []byte
 	if vocabulary, t.Missing = vocabularyOf(f); t.Missing == nil {
-		t.Files = append(t.Files, checkpoint.File{Name: "tokenizer.json", Data: vocabulary}, jsonFile("tokenizer_config.json", tokenizerConfig(f)))
+		t.Files = append(t.Files, checkpoint.File{Name: "tokenizer.json", Data: vocabulary},
+			jsonFile("tokenizer_config.json", tokenizerConfig(f)))
 	}
 	return t, nil
 }
@@ -53,7 +54,8 @@ func checkParameters(f *gguf.File) error {
 	}
 	for _, p := range parameters {
 		if p.config != "" && c[p.config] == nil {
-			return fmt.Errorf("the metadata have no %v.%s, which is %s in config.json: fetch it again", f.Value("general.architecture"), p.metadata, p.config)
+			return fmt.Errorf("the metadata have no %v.%s, which is %s in config.json: fetch it again", f.Value("general.architecture"), p.metadata,
+				p.config)
 		}
 	}
 	return nil

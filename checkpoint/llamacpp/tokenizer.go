@@ -130,7 +130,8 @@ const space = "▁"
 func (v *vocabulary) characters(t tokenizerJSON, merges []string) error {
 	prefix, ok := spaces(t.Normalizer, t.PreTokenizer)
 	if !ok {
-		return fmt.Errorf("BPE with byte_fallback whose normalizer and pre_tokenizer do more than write spaces as %s is not recognized: %s", space, signature(t.Normalizer, t.PreTokenizer))
+		return fmt.Errorf("BPE with byte_fallback whose normalizer and pre_tokenizer do more than write spaces as %s is not recognized: %s",
+			space, signature(t.Normalizer, t.PreTokenizer))
 	}
 	v.model, v.pre, v.addSpace = characterPairs, "default", &prefix
 	v.scores = make([]float32, len(v.tokens))

@@ -36,7 +36,8 @@ func TestUnknownMetadata(t *testing.T) {
 		key := c.architecture + "." + c.key
 		path := file(t, []gguf.Spec{{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 64}}},
 			gguf.Pair{Key: "general.architecture", Value: c.architecture},
-			gguf.Pair{Key: c.architecture + ".embedding_length", Value: uint32(64)}, gguf.Pair{Key: c.architecture + ".attention.head_count", Value: uint32(4)},
+			gguf.Pair{Key: c.architecture + ".embedding_length", Value: uint32(64)}, gguf.Pair{Key: c.architecture + ".attention.head_count",
+				Value: uint32(4)},
 			gguf.Pair{Key: key, Value: c.value})
 		f, err := gguf.Open(path)
 		if err != nil {

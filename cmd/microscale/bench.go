@@ -28,7 +28,8 @@ func benchCommand() *cobra.Command {
 	flags.Parent(cmd)
 	const group = "Work"
 	cmd.AddGroup(&cobra.Group{ID: group, Title: group})
-	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand(), benchCheckpointCommand(), benchLinearCommand(), benchLLMCommand(), benchAllCommand()} {
+	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(),
+		benchGemvCommand(), benchCheckpointCommand(), benchLinearCommand(), benchLLMCommand(), benchAllCommand()} {
 		sub.GroupID = group
 		cmd.AddCommand(sub)
 	}
@@ -37,5 +38,6 @@ func benchCommand() *cobra.Command {
 
 // benchWork returns a bench command without its code.
 func benchWork(use, short, long string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long + "\n\n" + benchHelp, Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions}
+	return &cobra.Command{Use: use, Short: short, Long: long + "\n\n" + benchHelp, Args: flags.NoArguments,
+		ValidArgsFunction: cobra.NoFileCompletions}
 }

@@ -19,7 +19,8 @@ import (
 var baselines = []quant.Format{quant.BF16, quant.F32}
 
 func benchAllCommand() *cobra.Command {
-	cmd := benchWork("all", "Measure formats beside BF16 over sizes, with a report", `Measure products of square matrices in several formats and sizes, and quantizing
+	cmd := benchWork("all", "Measure formats beside BF16 over sizes, with a report",
+		`Measure products of square matrices in several formats and sizes, and quantizing
 both operands from BF16. Print the speed, and the size from which a format is
 faster than BF16 with both operands quantized for each product. DIR/report.html
 has charts of the speed, of the share of quantizing, and a roofline; it opens in

@@ -102,14 +102,16 @@ func TestBenchAll(t *testing.T) {
 	line := []string{"bench", "all", "--largest", "256", "--formats", "mxfp4,nvfp4", "--budget", "1us", "--out", dir}
 	status, stdout, stderr := execute("", line...)
 	file := filepath.Join(dir, "report.html")
-	if status != exitDone || !strings.Contains(stdout, "mxfp4") || !strings.Contains(stdout, "report: "+file) || !strings.Contains(stderr, "measured size 256") {
+	if status != exitDone || !strings.Contains(stdout, "mxfp4") || !strings.Contains(stdout, "report: "+file) || !strings.Contains(stderr,
+		"measured size 256") {
 		t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
 	}
 	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`<section id="speed">`, `<section id="pays">`, `<section id="roofline">`, `<section id="figures">`, `<section id="omitted">`, "microscale bench all --largest 256", "Formats: mxfp8, "} {
+	for _, want := range []string{`<section id="speed">`, `<section id="pays">`, `<section id="roofline">`, `<section id="figures">`,
+		`<section id="omitted">`, "microscale bench all --largest 256", "Formats: mxfp8, "} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the report lacks %q", want)
 		}
@@ -118,7 +120,8 @@ func TestBenchAll(t *testing.T) {
 	if err := os.WriteFile(other, []byte("<html>mine</html>"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for bad, want := range map[string]string{filepath.Dir(other): "is not a report of microscale", file: ": not a directory; name another directory with --out"} {
+	for bad, want := range map[string]string{filepath.Dir(other): "is not a report of microscale",
+		file: ": not a directory; name another directory with --out"} {
 		status, stdout, stderr := execute("", append(slices.Clone(line[:len(line)-1]), bad)...)
 		if status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("a report in %s: exit status %d, %s%s", bad, status, stdout, stderr)
@@ -148,7 +151,8 @@ func TestBenchAll(t *testing.T) {
 		if p.Size != 256 || p.Product != q.Seconds || i > 1 && p.Quantize != doc.Results[at+1].Seconds || i < 2 && p.Quantize != 0 {
 			t.Errorf("%s: got %+v, and the product took %v s", f.Format, p, q.Seconds)
 		}
-		if total := float64(doc.Formats[0].Sizes[0].Product) / float64(p.Product+p.Quantize); float64(p.Total) != total || (f.PaysFrom != nil) != (i > 1 && total > 1) {
+		if total := float64(doc.Formats[0].Sizes[0].Product) / float64(p.Product+p.Quantize); float64(p.Total) != total ||
+			(f.PaysFrom != nil) != (i > 1 && total > 1) {
 			t.Errorf("%s: got %v times as fast as bf16, want %v, and pays from %v", f.Format, p.Total, total, f.PaysFrom)
 		}
 	}

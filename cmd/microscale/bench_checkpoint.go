@@ -20,7 +20,8 @@ import (
 )
 
 func benchCheckpointCommand() *cobra.Command {
-	cmd := benchWork("checkpoint", "Measure quantizing a checkpoint beside copying it", `Make a BF16 checkpoint, copy it, and quantize it to each format, all on the same
+	cmd := benchWork("checkpoint", "Measure quantizing a checkpoint beside copying it",
+		`Make a BF16 checkpoint, copy it, and quantize it to each format, all on the same
 disk, which needs twice its size. The rate counts the bytes of the source; the
 limit is the rate of the copy. Work ends when its data is on the disk. With
 --rounds the works take turns, and the fastest of each counts. "processor" is
@@ -44,7 +45,8 @@ resident memory.`)
 		}
 		place := cmp.Or(*dir, os.TempDir())
 		if need, free := 2**size*1e9, host.FreeBytes(place); need > free {
-			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has %s free: give a smaller --size, or another --dir", show.BytesText(need), place, show.BytesText(free))
+			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has %s free: give a smaller --size, or another --dir",
+				show.BytesText(need), place, show.BytesText(free))
 		}
 		if err := b.begin(); err != nil {
 			return err
@@ -85,14 +87,16 @@ func checkpointDocuments(results []bench.FileResult) []checkpointDocument {
 	var docs []checkpointDocument
 	copied := results[len(results)-1]
 	for _, r := range results {
-		docs = append(docs, checkpointDocument{benchDocuments([]bench.Result{r.Result})[0], show.Number(r.Time.Median / copied.Time.Median), show.Number(r.Processor), r.Resident})
+		docs = append(docs, checkpointDocument{benchDocuments([]bench.Result{r.Result})[0], show.Number(r.Time.Median / copied.Time.Median),
+			show.Number(r.Processor), r.Resident})
 	}
 	return docs
 }
 
 func printCheckpoint(w io.Writer, results []bench.FileResult) error {
 	copied := results[len(results)-1]
-	t := show.NewTable(show.Left(""), show.Right("time"), show.Right("of the source"), show.Right("times the copy"), show.Right("processor"), show.Right("memory"))
+	t := show.NewTable(show.Left(""), show.Right("time"), show.Right("of the source"), show.Right("times the copy"), show.Right("processor"),
+		show.Right("memory"))
 	for _, r := range results {
 		memory, processor := "-", "-"
 		if r.Resident > 0 {
@@ -101,7 +105,8 @@ func printCheckpoint(w io.Writer, results []bench.FileResult) error {
 		if r.Processor > 0 {
 			processor = secondsText(r.Processor)
 		}
-		t.AppendRow(table.Row{cmp.Or(r.Format, r.Op), secondsText(r.Time.Median), show.ThreeDigits(r.Rate()) + " GB/s", show.ThreeDigits(r.Time.Median / copied.Time.Median), processor, memory})
+		t.AppendRow(table.Row{cmp.Or(r.Format, r.Op), secondsText(r.Time.Median), show.ThreeDigits(r.Rate()) + " GB/s",
+			show.ThreeDigits(r.Time.Median / copied.Time.Median), processor, memory})
 	}
 	_, err := fmt.Fprintf(w, "%s\n\n%s of BF16, %s\n", t.Render(), show.BytesText(copied.Work), show.Counted(copied.Threads, "thread"))
 	return err

@@ -15,7 +15,8 @@ import (
 )
 
 func benchQuantizeCommand() *cobra.Command {
-	cmd := benchWork("quantize --format NAME", "Measure quantizing a matrix", `Measure quantizing an M×K matrix. The rate counts the bytes of the source; the
+	cmd := benchWork("quantize --format NAME", "Measure quantizing a matrix",
+		`Measure quantizing an M×K matrix. The rate counts the bytes of the source; the
 limit streams the same bytes in and out. The amax is given to formats with a
 global scale, so that they read the source once; formats with one scale for the
 tensor read it twice, and so does their limit.`)
@@ -50,7 +51,8 @@ tensor read it twice, and so does their limit.`)
 }
 
 func benchDequantizeCommand() *cobra.Command {
-	cmd := benchWork("dequantize --format NAME", "Measure decoding a matrix", `Measure decoding an M×K matrix from its codes and scales. The rate counts the
+	cmd := benchWork("dequantize --format NAME", "Measure decoding a matrix",
+		`Measure decoding an M×K matrix from its codes and scales. The rate counts the
 bytes of the values; the limit streams the same bytes in and out.`)
 	cmd.Example = `  microscale bench dequantize --format mxfp8
   microscale bench dequantize --format nvfp4 --threads 2 --json`
@@ -77,9 +79,10 @@ type conversionFlags struct {
 func addConversion(cmd *cobra.Command, sources ...*format.Scalar) conversionFlags {
 	return conversionFlags{
 		block: flags.AddFormat(cmd),
-		from:  flags.AddScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(flags.Names(sources), ", "), sources[0].Name, sources...),
-		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows `M` (default enough for %d MB, at most %d)", bench.DRAMBytes/1_000_000, bench.MaxSize)),
-		k:     cmd.Flags().Int("k", 8192, "columns `K`"),
+		from: flags.AddScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(flags.Names(sources), ", "), sources[0].Name,
+			sources...),
+		m: cmd.Flags().Int("m", 0, fmt.Sprintf("rows `M` (default enough for %d MB, at most %d)", bench.DRAMBytes/1_000_000, bench.MaxSize)),
+		k: cmd.Flags().Int("k", 8192, "columns `K`"),
 	}
 }
 

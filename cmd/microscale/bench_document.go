@@ -53,8 +53,9 @@ type sweepDocument struct {
 
 // sweptDocument is one format of a sweep.
 type sweptDocument struct {
-	Format   string                `json:"format"`
-	PaysFrom *int                  `json:"pays_from"` // smallest size from which on it is faster than bf16; null if none, or for a format without scales
+	Format string `json:"format"`
+	// smallest size from which on it is faster than bf16; null if none, or for a format without scales
+	PaysFrom *int                  `json:"pays_from"`
 	Estimate show.Number           `json:"break_even_estimate"`
 	Sizes    []sweptAtSizeDocument `json:"sizes"`
 }
@@ -81,7 +82,8 @@ func newSweepDocument(s *bench.Sweep, r *report.Speed, path string) sweepDocumen
 		}
 		for _, p := range f.Points {
 			product, total := r.Speedup(p)
-			d.Sizes = append(d.Sizes, sweptAtSizeDocument{p.Size, show.Number(p.Product), show.Number(p.Quantize), show.Number(p.Share()), show.Number(product), show.Number(total)})
+			d.Sizes = append(d.Sizes, sweptAtSizeDocument{p.Size, show.Number(p.Product), show.Number(p.Quantize), show.Number(p.Share()),
+				show.Number(product), show.Number(total)})
 		}
 		doc.Formats = append(doc.Formats, d)
 	}

@@ -15,7 +15,8 @@ import (
 )
 
 func benchGemmCommand() *cobra.Command {
-	cmd := benchWork("gemm --format NAME", "Measure the product of two quantized matrices", `Measure C = A·Bᵀ of an M×K and an N×K matrix, packing included. The rate counts
+	cmd := benchWork("gemm --format NAME", "Measure the product of two quantized matrices",
+		`Measure C = A·Bᵀ of an M×K and an N×K matrix, packing included. The rate counts
 2·M·N·K operations; the limit is the peak of the instruction that bounds the
 kernel.`)
 	cmd.Example = `  microscale bench gemm --format mxfp8
@@ -30,7 +31,8 @@ kernel.`)
 }
 
 func benchGemvCommand() *cobra.Command {
-	cmd := benchWork("gemv --format NAME", "Measure a few vectors by a quantized matrix from DRAM", `Measure the product of M vectors and an N×K matrix of weights. It cycles through
+	cmd := benchWork("gemv --format NAME", "Measure a few vectors by a quantized matrix from DRAM",
+		`Measure the product of M vectors and an N×K matrix of weights. It cycles through
 256 MB of such matrices, so that they come from DRAM. For small matrices, part
 of that is the header of each. The rate counts the bytes of codes and scales;
 the limit is reading memory.`)
@@ -54,7 +56,8 @@ func addProduct(cmd *cobra.Command, defaults bench.Product, measure func(*benchR
 		names = append(names, f.Name)
 	}
 	block := flags.AddFormat(cmd)
-	other := flags.AddChoice(cmd, "activations", "block format `NAME` of A (default "+cmp.Or(defaults.A.Name, "that of --format")+")", "", names, quant.Lookup)
+	other := flags.AddChoice(cmd, "activations", "block format `NAME` of A (default "+cmp.Or(defaults.A.Name, "that of --format")+")", "",
+		names, quant.Lookup)
 	m := cmd.Flags().Int("m", defaults.M, "rows `M` of A and C")
 	n := cmd.Flags().Int("n", defaults.N, "rows `N` of B, columns of C")
 	k := cmd.Flags().Int("k", defaults.K, "columns `K` of A and B")

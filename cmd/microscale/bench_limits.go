@@ -15,7 +15,8 @@ import (
 )
 
 func benchLimitsCommand() *cobra.Command {
-	cmd := benchWork("limits", "Measure the limits of the machine: memory and arithmetic", `Measure memory (rates count bytes read and bytes written) and the instructions
+	cmd := benchWork("limits", "Measure the limits of the machine: memory and arithmetic",
+		`Measure memory (rates count bytes read and bytes written) and the instructions
 that bound the kernels, on one thread and on all. Streams read and write as many
 bytes as quantizing does.`)
 	cmd.Example = `  microscale bench limits

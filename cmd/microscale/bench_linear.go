@@ -14,7 +14,8 @@ import (
 )
 
 func benchLinearCommand() *cobra.Command {
-	cmd := benchWork("linear", "Measure a linear layer, forward and backward, with recipes", `Measure the forward and the backward pass of a linear layer with K inputs and N
+	cmd := benchWork("linear", "Measure a linear layer, forward and backward, with recipes",
+		`Measure the forward and the backward pass of a linear layer with K inputs and N
 outputs under each recipe: three products, and the quantization of their six
 operands. The rate counts 6·M·N·K operations; the limit is the peak of the
 instruction that bounds the kernel of the forward product. The products are also

@@ -48,11 +48,13 @@ func linearDocuments(all []bench.Training, asked []recipe.Recipe) []linearDocume
 
 // printLinear prints a row for each recipe, the baseline first.
 func printLinear(w io.Writer, all []bench.Training) error {
-	t := show.NewTable(show.Left("recipe"), show.Right("forward"), show.Right("backward"), show.Right("both"), show.Right("±"), show.Right("products"), show.Right("other"),
+	t := show.NewTable(show.Left("recipe"), show.Right("forward"), show.Right("backward"), show.Right("both"), show.Right("±"),
+		show.Right("products"), show.Right("other"),
 		show.Right("/ "+flags.BaselineRecipe), show.Right("of limit"))
 	for _, r := range all {
 		t.AppendRow(table.Row{
-			r.Recipe, secondsText(r.Forward.Median), secondsText(r.Backward.Median), secondsText(r.Step.Time.Median), spreadText(r.Step), secondsText(r.Products.Median), secondsText(max(r.Other.Median, 0)),
+			r.Recipe, secondsText(r.Forward.Median), secondsText(r.Backward.Median), secondsText(r.Step.Time.Median), spreadText(r.Step),
+			secondsText(r.Products.Median), secondsText(max(r.Other.Median, 0)),
 			fmt.Sprintf("%.2f", r.Step.Time.Median/all[0].Step.Time.Median), fmt.Sprintf("%.2f", r.Step.Fraction()),
 		})
 	}
@@ -65,6 +67,7 @@ products  the three products alone, with operands quantized beforehand
 other     the rest: quantizing six operands, rounding, memory
 / bf16    time of both passes relative to bf16
 of limit  6·M·N·K operations as a share of the instruction's peak
-`, first.K, first.N, show.Counted(first.M, "token"), show.Counted(first.Threads, "thread"), flags.BaselineRecipe, show.ThreeDigits(first.Rate()), first.Unit, t.Render())
+`, first.K, first.N, show.Counted(first.M, "token"), show.Counted(first.Threads, "thread"), flags.BaselineRecipe,
+		show.ThreeDigits(first.Rate()), first.Unit, t.Render())
 	return err
 }

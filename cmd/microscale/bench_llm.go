@@ -37,7 +37,8 @@ func benchLLMCommand() *cobra.Command {
 	formats := flags.Names(quant.Formats())
 	random := flags.AddChoice(cmd, "random", "make a model of shape `NAME` with random weights: 135M, 1B, 3B, 8B", "", names, bench.ParseShape)
 	block := flags.AddChoice(cmd, "format", "block format `NAME` of the random weights", quant.MXFP4.Name, formats, quant.Lookup)
-	inputs := flags.AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8, f32", quant.BF16.Name, []string{quant.BF16.Name, quant.MXINT8.Name, quant.F32.Name}, quant.Lookup)
+	inputs := flags.AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8, f32", quant.BF16.Name,
+		[]string{quant.BF16.Name, quant.MXINT8.Name, quant.F32.Name}, quant.Lookup)
 	prompt := cmd.Flags().Uint("prompt", 512, "read a prompt of `N` tokens; 0: do not")
 	generate := cmd.Flags().Uint("generate", 128, "generate `N` tokens; 0: do not")
 	depth := cmd.Flags().Uint("depth", 0, "begin after `N` other tokens")
@@ -88,7 +89,8 @@ func benchLLMCommand() *cobra.Command {
 }
 
 // temporaryModel makes a model with random weights in a new folder of dir, which remove removes.
-func temporaryModel(ctx context.Context, dir string, shape bench.Shape, block quant.Format, threads int) (path string, remove func(), err error) {
+func temporaryModel(ctx context.Context, dir string, shape bench.Shape, block quant.Format, threads int) (path string, remove func(),
+	err error) {
 	folder, err := os.MkdirTemp(dir, "microscale-bench-")
 	if err != nil {
 		return "", nil, err
@@ -104,7 +106,8 @@ func temporaryModel(ctx context.Context, dir string, shape bench.Shape, block qu
 // writeRandom makes a model with random weights in an empty folder, and returns its path.
 func writeRandom(ctx context.Context, folder string, shape bench.Shape, block quant.Format, threads int) (path string, err error) {
 	if need, free := 2*shape.Bytes(), host.FreeBytes(folder); need > free {
-		return "", fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", show.BytesText(need), folder, show.BytesText(free))
+		return "", fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", show.BytesText(need), folder,
+			show.BytesText(free))
 	}
 	path, err = bench.WriteRandom(ctx, folder, shape, block, threads)
 	return path, show.Interrupted(err, "nothing was measured")

@@ -32,7 +32,8 @@ type llmDocument struct {
 func llmDocuments(r bench.LLMResult, threads int) (docs []llmDocument) {
 	for _, t := range r.Tests {
 		docs = append(docs, llmDocument{
-			t.Name, threads, t.Tokens, show.Number(t.Time.Median), show.Number(t.Rate()), show.Number(float64(t.Tokens) / t.Time.Min), show.Number(t.Time.Spread()), t.Time.Runs,
+			t.Name, threads, t.Tokens, show.Number(t.Time.Median), show.Number(t.Rate()), show.Number(float64(t.Tokens) / t.Time.Min),
+			show.Number(t.Time.Spread()), t.Time.Runs,
 			show.Number(t.Limit), t.LimitBy, show.Number(t.Fraction()), r.Bytes, show.Number(r.Load), r.Resident, t.Time.Busy,
 		})
 	}
@@ -40,14 +41,17 @@ func llmDocuments(r bench.LLMResult, threads int) (docs []llmDocument) {
 }
 
 func printLLM(w io.Writer, r bench.LLMResult, threads int) error {
-	t := show.NewTable(show.Left("test"), show.Right("tokens/s"), show.Right("best"), show.Right("limit"), show.Right("fraction"), show.Left("limited by"))
+	t := show.NewTable(show.Left("test"), show.Right("tokens/s"), show.Right("best"), show.Right("limit"), show.Right("fraction"),
+		show.Left("limited by"))
 	for _, test := range r.Tests {
-		t.AppendRow(table.Row{test.Name, show.ThreeDigits(test.Rate()), show.ThreeDigits(float64(test.Tokens) / test.Time.Min), show.ThreeDigits(test.Limit), fmt.Sprintf("%.2f", test.Fraction()), test.LimitBy})
+		t.AppendRow(table.Row{test.Name, show.ThreeDigits(test.Rate()), show.ThreeDigits(float64(test.Tokens) / test.Time.Min),
+			show.ThreeDigits(test.Limit), fmt.Sprintf("%.2f", test.Fraction()), test.LimitBy})
 	}
 	memory := "unknown"
 	if r.Resident > 0 {
 		memory = show.BytesText(float64(r.Resident))
 	}
-	_, err := fmt.Fprintf(w, "%s\n\n%s, %s of weights per token, loaded in %s, peak memory %s\n", t.Render(), show.Counted(threads, "thread"), show.BytesText(float64(r.Bytes)), secondsText(r.Load), memory)
+	_, err := fmt.Fprintf(w, "%s\n\n%s, %s of weights per token, loaded in %s, peak memory %s\n", t.Render(), show.Counted(threads, "thread"),
+		show.BytesText(float64(r.Bytes)), secondsText(r.Load), memory)
 	return err
 }

@@ -45,8 +45,9 @@ func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 	return &benchRun{
 		threads: cmd.Flags().Int("threads", d.threads, "number of threads `N`, each pinned to a processor; 0: "+all),
 		budget:  cmd.Flags().Duration("budget", d.budget, "time `T` to measure "+spent),
-		kernel:  flags.AddChoice(cmd, "kernel", "use the kernels of tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
-		asJSON:  addJSON(cmd),
+		kernel: flags.AddChoice(cmd, "kernel", "use the kernels of tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this "+
+			"processor has)", "", tiers, cpu.ParseTier),
+		asJSON: addJSON(cmd),
 	}
 }
 
@@ -102,7 +103,8 @@ func (b *benchRun) print(cmd *cobra.Command, results []bench.Result, document an
 	if !b.Pinned() {
 		how = "not pinned: unsupported on this system"
 	}
-	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, show.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier, how); err != nil {
+	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, show.Counted(m.Processors, "processor"), m.System, m.Go,
+		m.Tier, how); err != nil {
 		return err
 	}
 	return write(out)

@@ -61,7 +61,8 @@ func TestBenchJSON(t *testing.T) {
 					t.Fatalf("%d results", len(list))
 				}
 				for i, r := range list {
-					for _, key := range []string{"op", "format", "m", "n", "k", "threads", "seconds", "rate", "unit", "limit", "fraction", "kernel", "spread", "runs"} {
+					for _, key := range []string{"op", "format", "m", "n", "k", "threads", "seconds", "rate", "unit", "limit", "fraction", "kernel",
+						"spread", "runs"} {
 						if _, ok := r[key]; !ok {
 							t.Errorf("result %d lacks %s", i, key)
 						}
@@ -124,7 +125,8 @@ func TestBenchMarks(t *testing.T) {
 // TestBenchText checks that the text fits 80 columns and has units.
 func TestBenchText(t *testing.T) {
 	bestTier(t)
-	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help", "linear --help", "checkpoint --help", "all --help"}, tiny...) {
+	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help",
+		"linear --help", "checkpoint --help", "all --help"}, tiny...) {
 		args := "bench " + line
 		if !strings.Contains(line, "--help") {
 			args += noTime
@@ -164,7 +166,8 @@ func TestBenchUsage(t *testing.T) {
 		{"bench limits --threads 1000000", `--threads 1000000: give 0 to ` + processors},
 		{"bench limits --budget 0s", `--budget 0s: give a positive time`},
 		{"bench limits --budget soon", `--budget: `},
-		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, neon, avx2, avxvnni, avx512f, avx512vnni, avx512vbmi, avx512, amx`},
+		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, neon, avx2, avxvnni, avx512f, avx512vnni, ` +
+			`avx512vbmi, avx512, amx`},
 		{"bench quantize", `--format is missing`},
 		{"bench quantize --format mxfp9", `--format: unknown block format "mxfp9"`},
 		{"bench quantize --format mxfp8 --from e5m2", `--from: unsupported format "e5m2": use one of f32, bf16`},
@@ -224,7 +227,8 @@ func TestBenchHelp(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 1234: "1234", 999.6: "1000", 99.96: "100", 12.345: "12.3", 1.2345: "1.23", 0.12345: "0.123", 0.0012345: "0.00123", -2.5: "-2.50", math.NaN(): "-", math.Inf(1): "-"} {
+	for v, want := range map[float64]string{0: "0", 1234: "1234", 999.6: "1000", 99.96: "100", 12.345: "12.3", 1.2345: "1.23",
+		0.12345: "0.123", 0.0012345: "0.00123", -2.5: "-2.50", math.NaN(): "-", math.Inf(1): "-"} {
 		if got := show.ThreeDigits(v); got != want {
 			t.Errorf("%v is written %s, want %s", v, got, want)
 		}
@@ -240,7 +244,8 @@ func TestFigures(t *testing.T) {
 func TestPrintResult(t *testing.T) {
 	var b strings.Builder
 	r := bench.Result{
-		Op: "gemm", Format: "mxfp4", Source: "mxfp8", M: 3, N: 4, K: 5, Threads: 2, Kernel: "some", LimitBy: "peak, this", Limit: 4, Unit: bench.Floats, Work: 2e9,
+		Op: "gemm", Format: "mxfp4", Source: "mxfp8", M: 3, N: 4, K: 5, Threads: 2, Kernel: "some", LimitBy: "peak, this", Limit: 4,
+		Unit: bench.Floats, Work: 2e9,
 		Time: bench.Sample{Median: 1, Deviation: 0.1, Min: 0.5, Max: 1.5, Runs: 7},
 	}
 	if err := printResult(&b, []bench.Result{r}); err != nil {
@@ -303,7 +308,8 @@ func TestBenchLinear(t *testing.T) {
 		if ratio := seconds("seconds") / list[len(list)-1]["seconds"].(float64); math.Abs(seconds("over_bf16")-ratio) > 1e-9 {
 			t.Errorf("%v: over_bf16 is %v, want %v", r["recipe"], r["over_bf16"], ratio)
 		}
-		for _, sum := range []float64{seconds("forward_seconds") + seconds("backward_seconds"), seconds("gemm_seconds") + seconds("other_seconds")} {
+		for _, sum := range []float64{seconds("forward_seconds") + seconds("backward_seconds"),
+			seconds("gemm_seconds") + seconds("other_seconds")} {
 			if math.Abs(sum/seconds("seconds")-1) > 1e-6 { // of a single run
 				t.Errorf("%v: the parts of %v s make %v s", r["recipe"], seconds("seconds"), sum)
 			}

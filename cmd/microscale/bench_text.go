@@ -31,7 +31,8 @@ func printResult(w io.Writer, results []bench.Result) error {
 func printUnfused(w io.Writer, results []bench.Result) error {
 	t := show.NewTable(show.Left("work"), show.Right("time"), show.Right("±"), show.Right("rate"), show.Right("of the limit"))
 	row := func(name string, r bench.Result) {
-		t.AppendRow(table.Row{name, secondsText(r.Time.Median), spreadText(r), show.ThreeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.2f", r.Fraction())})
+		t.AppendRow(table.Row{name, secondsText(r.Time.Median), spreadText(r), show.ThreeDigits(r.Rate()) + " " + string(r.Unit),
+			fmt.Sprintf("%.2f", r.Fraction())})
 	}
 	separate, passes, fused := results[0], results[1:4], results[4]
 	for _, r := range passes {
@@ -39,7 +40,8 @@ func printUnfused(w io.Writer, results []bench.Result) error {
 	}
 	row("three passes", separate)
 	row("one pass", fused)
-	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nOne pass is %s times as fast.\nThe limit is %s %s (%s).\n", workText(fused), show.Counted(fused.Threads, "thread"), t.Render(),
+	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nOne pass is %s times as fast.\nThe limit is %s %s (%s).\n", workText(fused),
+		show.Counted(fused.Threads, "thread"), t.Render(),
 		show.ThreeDigits(fused.Rate()/separate.Rate()), show.ThreeDigits(fused.Limit), fused.Unit, fused.LimitBy)
 	return err
 }
@@ -53,7 +55,8 @@ func timeText(r bench.Result) string {
 	if r.Time.Runs == 1 {
 		return fmt.Sprintf("%s (%s, spread unknown)", secondsText(r.Time.Median), runs)
 	}
-	return fmt.Sprintf("%s (±%s, %s, %s to %s%s)", secondsText(r.Time.Median), spreadText(r), runs, secondsText(r.Time.Min/parts), secondsText(r.Time.Max/parts), each)
+	return fmt.Sprintf("%s (±%s, %s, %s to %s%s)", secondsText(r.Time.Median), spreadText(r), runs, secondsText(r.Time.Min/parts),
+		secondsText(r.Time.Max/parts), each)
 }
 
 // workText formats the sizes and formats of an operation.

@@ -40,7 +40,8 @@ func calibrateCommand() *cobra.Command {
 	context := set.Uint("context", 0, "tokens `N` per window (default 512)")
 	set.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
 	addStream(cmd, &c.Stream)
-	set.BoolVar(&c.Hessian, "hessian", false, "also write the products of the columns of each input with each other, which --method gptq needs: 2·in² bytes an input")
+	set.BoolVar(&c.Hessian, "hessian", false, "also write the products of the columns of each input with each other, which --method gptq "+
+		"needs: 2·in² bytes an input")
 	threads, asJSON := flags.AddThreads(cmd), addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -50,7 +50,8 @@ func castCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	to := flags.AddScalar(cmd, "to", "convert to scalar format `NAME`: "+strings.Join(flags.Names(format.All()), ", "), "")
-	from := flags.AddScalar(cmd, "from", "round numbers to format `NAME` first: f32, bf16, fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
+	from := flags.AddScalar(cmd, "from", "round numbers to format `NAME` first: f32, bf16, fp16", format.F32.Name, format.F32, format.BF16,
+		format.FP16)
 	rounding := flags.AddRounding(cmd)
 	overflow := flags.AddOverflow(cmd)
 	seed := cmd.Flags().Uint64("seed", 0, "seed `N` of stochastic rounding")

@@ -106,7 +106,8 @@ func TestRawPartial(t *testing.T) {
 		codes int
 	}{{"bf16", 1, 0}, {"bf16", 7, 3}, {"f32", 4*(1<<14) + 3, 1 << 14}, {"fp16", 2*(1<<14) + 1, 1 << 14}} {
 		status, stdout, stderr := execute(strings.Repeat("\x00", tc.bytes), "cast", "--raw", "--to", "e4m3", "--from", tc.from)
-		if status != exitFailed || len(stdout) != tc.codes || !strings.Contains(stderr, fmt.Sprintf("got %d bytes, want a multiple of", tc.bytes)) {
+		if status != exitFailed || len(stdout) != tc.codes || !strings.Contains(stderr, fmt.Sprintf("got %d bytes, want a multiple of",
+			tc.bytes)) {
 			t.Errorf("%d bytes of %s: exit status %d, %d codes, %q", tc.bytes, tc.from, status, len(stdout), stderr)
 		}
 	}

@@ -34,7 +34,8 @@ func addLayer(cmd *cobra.Command) *layerFlags {
 
 // request returns the layer on a device. It returns an error if a size is missing.
 func (l *layerFlags) request(on *device.Device) (device.Request, error) {
-	r := device.Request{Device: on, Input: l.input.Value, Weight: l.input.Value, Grad: l.input.Value, M: *l.m, N: *l.n, K: *l.k, Forward: *l.forward}
+	r := device.Request{Device: on, Input: l.input.Value, Weight: l.input.Value, Grad: l.input.Value, M: *l.m, N: *l.n, K: *l.k,
+		Forward: *l.forward}
 	for _, size := range []string{"m", "n", "k"} {
 		if !l.cmd.Flags().Changed(size) {
 			return r, show.Misuse("--%s is missing: give the sizes of the layer, such as --m 4096 --n 4096 --k 4096", size)

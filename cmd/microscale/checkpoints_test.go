@@ -159,20 +159,30 @@ var damagedFiles = []struct {
 }{
 	{"empty", nil, []string{"x.safetensors"}},
 	{"seven bytes", []byte("1234567"), []string{"x.safetensors"}},
-	{"truncated", container(`{"a.weight":{"dtype":"BF16","shape":[64,64],"data_offsets":[0,8192]}}`, 8000), []string{"x.safetensors", "a.weight", "192 bytes", "incomplete"}},
+	{"truncated", container(`{"a.weight":{"dtype":"BF16","shape":[64,64],"data_offsets":[0,8192]}}`, 8000),
+		[]string{"x.safetensors", "a.weight", "192 bytes", "incomplete"}},
 	{"trailing bytes", container(`{"a.weight":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}`, 5), []string{"x.safetensors"}},
 	{"header longer than the file", []byte("\xff\x00\x00\x00\x00\x00\x00\x00{}"), []string{"x.safetensors", "263", "incomplete"}},
 	{"header longer than any", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), []string{"x.safetensors"}},
 	{"no JSON", container(`{"a.weight":`, 0), []string{"x.safetensors"}},
-	{"overlap", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},"b.weight":{"dtype":"BF16","shape":[4],"data_offsets":[4,12]}}`, 12), []string{"x.safetensors", "b.weight"}},
-	{"hole", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},"b.weight":{"dtype":"BF16","shape":[4],"data_offsets":[12,20]}}`, 20), []string{"x.safetensors", "b.weight"}},
-	{"hole at the start", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[4,12]}}`, 12), []string{"x.safetensors", "a.weight"}},
-	{"duplicate name", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[8,16]}}`, 16), []string{"x.safetensors", "a.weight"}},
-	{"shape that overflows", container(`{"a.weight":{"dtype":"BF16","shape":[4294967296,4294967296],"data_offsets":[0,8]}}`, 8), []string{"x.safetensors", "a.weight"}},
-	{"dimension that overflows", container(`{"a.weight":{"dtype":"BF16","shape":[36893488147419103232],"data_offsets":[0,8]}}`, 8), []string{"x.safetensors", "a.weight"}},
-	{"negative dimension", container(`{"a.weight":{"dtype":"BF16","shape":[-2,-2],"data_offsets":[0,8]}}`, 8), []string{"x.safetensors", "a.weight"}},
-	{"shape of other bytes", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,9]}}`, 9), []string{"x.safetensors", "a.weight"}},
-	{"unknown dtype", container(`{"a.weight":{"dtype":"F7","shape":[8],"data_offsets":[0,8]}}`, 8), []string{"x.safetensors", "a.weight", "F7"}},
+	{"overlap", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},"b.weight":{"dtype":"BF16","shape":[4],`+
+		`"data_offsets":[4,12]}}`, 12), []string{"x.safetensors", "b.weight"}},
+	{"hole", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},"b.weight":{"dtype":"BF16","shape":[4],`+
+		`"data_offsets":[12,20]}}`, 20), []string{"x.safetensors", "b.weight"}},
+	{"hole at the start", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[4,12]}}`, 12),
+		[]string{"x.safetensors", "a.weight"}},
+	{"duplicate name", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},"a.weight":{"dtype":"BF16","shape":[4],`+
+		`"data_offsets":[8,16]}}`, 16), []string{"x.safetensors", "a.weight"}},
+	{"shape that overflows", container(`{"a.weight":{"dtype":"BF16","shape":[4294967296,4294967296],"data_offsets":[0,8]}}`, 8),
+		[]string{"x.safetensors", "a.weight"}},
+	{"dimension that overflows", container(`{"a.weight":{"dtype":"BF16","shape":[36893488147419103232],"data_offsets":[0,8]}}`, 8),
+		[]string{"x.safetensors", "a.weight"}},
+	{"negative dimension", container(`{"a.weight":{"dtype":"BF16","shape":[-2,-2],"data_offsets":[0,8]}}`, 8),
+		[]string{"x.safetensors", "a.weight"}},
+	{"shape of other bytes", container(`{"a.weight":{"dtype":"BF16","shape":[4],"data_offsets":[0,9]}}`, 9),
+		[]string{"x.safetensors", "a.weight"}},
+	{"unknown dtype", container(`{"a.weight":{"dtype":"F7","shape":[8],"data_offsets":[0,8]}}`, 8),
+		[]string{"x.safetensors", "a.weight", "F7"}},
 	{"another container", []byte("GGUF\x03\x00\x00\x00\x00\x00\x00\x00"), []string{"x.safetensors"}},
 }
 
@@ -200,7 +210,8 @@ func TestDamagedFiles(t *testing.T) {
 					status, stdout, stderr := execute("", args...)
 					if args[len(args)-1] == "--json" {
 						var doc conversion.VerifyDocument
-						if err := json.Unmarshal([]byte(stdout), &doc); err != nil || args[0] == "verify" && (doc.OK || len(doc.Problems) != 1 || doc.Tensors == nil) {
+						if err := json.Unmarshal([]byte(stdout), &doc); err != nil || args[0] == "verify" && (doc.OK || len(doc.Problems) != 1 ||
+							doc.Tensors == nil) {
 							t.Errorf("%q prints %q, %v", args, stdout, err)
 						}
 						stdout = ""
@@ -228,7 +239,9 @@ func TestDamagedDirectories(t *testing.T) {
 		{"index that names a missing file", index(`"a":"other.safetensors"`), []string{safetensors.IndexName, "other.safetensors", `"a"`}},
 		{"index that leads out", index(`"a":"../model.safetensors"`), []string{safetensors.IndexName, ".."}},
 		{"index of an absolute path", index(`"a":"/model.safetensors"`), []string{safetensors.IndexName, "/model.safetensors"}},
-		{"index of a missing tensor", index(`"l.0.proj.weight":"model.safetensors","lm_head.weight":"model.safetensors","gone":"model.safetensors"`), []string{safetensors.IndexName, "gone"}},
+		{"index of a missing tensor",
+			index(`"l.0.proj.weight":"model.safetensors","lm_head.weight":"model.safetensors","gone":"model.safetensors"`),
+			[]string{safetensors.IndexName, "gone"}},
 		{"index without a tensor", index(`"l.0.proj.weight":"model.safetensors"`), []string{"model.safetensors", "lm_head.weight"}},
 		{"index that is empty", index(""), []string{safetensors.IndexName}},
 		{"index that is no JSON", map[string]string{safetensors.IndexName: "{"}, []string{safetensors.IndexName}},
@@ -242,7 +255,8 @@ func TestDamagedDirectories(t *testing.T) {
 				writeFile(t, filepath.Join(src, name), []byte(text))
 			}
 			before := snapshot(t, dir)
-			for _, args := range [][]string{{"quantize", src, dst, "--format", "mxfp8"}, {"dequantize", src, dst}, {"inspect", src}, {"verify", src, src}} {
+			for _, args := range [][]string{{"quantize", src, dst, "--format", "mxfp8"}, {"dequantize", src, dst}, {"inspect", src},
+				{"verify", src, src}} {
 				status, stdout, stderr := execute("", args...)
 				fails(t, status, stdout, stderr, tc.want...)
 			}
@@ -288,11 +302,13 @@ func TestInspect(t *testing.T) {
 		!slices.Equal(doc.Extra, []string{"consolidated.safetensors"}) || len(doc.Skipped) != 1 || doc.Skipped[0].Name != "pytorch_model.bin" {
 		t.Errorf("%+v", doc)
 	}
-	if w := doc.Weights[0]; w.Name != "l.0.proj.weight" || w.Format != "bf16" || w.Bytes != 64*128*2 || w.File != "model.safetensors" || !slices.Equal(w.Shape, []int64{64, 128}) {
+	if w := doc.Weights[0]; w.Name != "l.0.proj.weight" || w.Format != "bf16" || w.Bytes != 64*128*2 || w.File != "model.safetensors" ||
+		!slices.Equal(w.Shape, []int64{64, 128}) {
 		t.Errorf("%+v", w)
 	}
 	text := done(t, "inspect", src)
-	for _, want := range []string{"src: 8704 parameters, 17.6 kB in 1 file, ", "not quantized", "not copied: consolidated.safetensors (not part of the checkpoint)", "not copied: pytorch_model.bin (PyTorch weights)"} {
+	for _, want := range []string{"src: 8704 parameters, 17.6 kB in 1 file, ", "not quantized",
+		"not copied: consolidated.safetensors (not part of the checkpoint)", "not copied: pytorch_model.bin (PyTorch weights)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("inspect prints\n%s\nwithout %q", text, want)
 		}
@@ -301,13 +317,15 @@ func TestInspect(t *testing.T) {
 	done(t, "quantize", src, dst, "--format", "mxfp8")
 	doc = conversion.InspectDocument{}
 	document(t, &doc, "inspect", dst)
-	if doc.Convention == nil || *doc.Convention != "compressed-tensors" || doc.Quantized != 1 || !slices.Equal(doc.Ignore, headIgnored) || len(doc.Extra)+len(doc.Skipped)+len(doc.Problems) != 0 {
+	if doc.Convention == nil || *doc.Convention != "compressed-tensors" || doc.Quantized != 1 || !slices.Equal(doc.Ignore, headIgnored) ||
+		len(doc.Extra)+len(doc.Skipped)+len(doc.Problems) != 0 {
 		t.Errorf("%+v", doc)
 	}
 	if w := doc.Weights[1]; w.Name != "l.0.proj.weight" || w.Format != "mxfp8" || w.Bytes != 64*128+64*4 {
 		t.Errorf("%+v", w)
 	}
-	if text := done(t, "inspect", dst); !strings.Contains(text, "1 of 2 weights quantized (compressed-tensors MXFP8)") || !strings.Contains(text, "8.25") {
+	if text := done(t, "inspect", dst); !strings.Contains(text, "1 of 2 weights quantized (compressed-tensors MXFP8)") ||
+		!strings.Contains(text, "8.25") {
 		t.Errorf("inspect prints\n%s", text)
 	}
 
@@ -315,7 +333,8 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dst, hf.ConfigName), []byte(strings.NewReplacer(`"lm_head"`, `"l.0.proj"`, `"re:(.*[.])?lm_head`, `"re:none`).Replace(string(config))))
+	writeFile(t, filepath.Join(dst, hf.ConfigName),
+		[]byte(strings.NewReplacer(`"lm_head"`, `"l.0.proj"`, `"re:(.*[.])?lm_head`, `"re:none`).Replace(string(config))))
 	doc = conversion.InspectDocument{}
 	if status := document(t, &doc, "inspect", dst); status != exitDone || len(doc.Problems) != 2 {
 		t.Errorf("with a wrong ignore list: exit status %d, %+v", status, doc)
@@ -330,7 +349,8 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	status, _, stderr := execute("", "dequantize", dst, filepath.Join(dir, "back"))
-	if status != exitDone || !strings.Contains(stderr, "in the source, l.0.proj.weight: ") || !strings.Contains(stderr, "the first of 2 problems") {
+	if status != exitDone || !strings.Contains(stderr, "in the source, l.0.proj.weight: ") || !strings.Contains(stderr,
+		"the first of 2 problems") {
 		t.Errorf("dequantize: exit status %d, %q", status, stderr)
 	}
 	status, stdout, stderr := execute("", "inspect", filepath.Join(dir, "nowhere"))

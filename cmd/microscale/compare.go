@@ -87,7 +87,8 @@ func (f *compareFlags) run(cmd *cobra.Command) error {
 	if err := job.Configure(cmd, &c, all...); err != nil {
 		return err
 	}
-	k := &training.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: flags.CommandLine(cmd), Version: show.Version(),
+	k := &training.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: flags.CommandLine(cmd),
+		Version: show.Version(),
 		Divide: func(n int, task func(int) (report.Format, error)) ([]report.Format, error) {
 			return ranks.Divide(job, n, task)
 		}}

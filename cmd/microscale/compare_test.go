@@ -18,7 +18,8 @@ import (
 )
 
 // smallest is a comparison that takes less than a second.
-const smallest = "compare --data synthetic: --hidden 128 --layers 1 --heads 2 --kv-heads 1 --intermediate 128 --sequence 32 --batch 4 --steps 5 --eval-tokens 128 --eval-every 2"
+const smallest = "compare --data synthetic: --hidden 128 --layers 1 --heads 2 --kv-heads 1 --intermediate 128 --sequence 32 --batch 4 " +
+	"--steps 5 --eval-tokens 128 --eval-every 2"
 
 // compared is the part of the document of compare that tests read.
 type compared struct {
@@ -49,7 +50,8 @@ func TestCompareJSON(t *testing.T) {
 	base := c.Recipes[0]["val_loss"].(float64)
 	for _, r := range c.Recipes {
 		names = append(names, r["recipe"].(string))
-		for _, key := range []string{"steps", "train_loss", "val_loss", "gap_percent", "seconds_per_step", "tokens_per_second", "saturated", "flushed"} {
+		for _, key := range []string{"steps", "train_loss", "val_loss", "gap_percent", "seconds_per_step", "tokens_per_second", "saturated",
+			"flushed"} {
 			if _, ok := r[key].(float64); !ok {
 				t.Errorf("%v: %s is %v", r["recipe"], key, r[key])
 			}
@@ -92,7 +94,8 @@ func TestCompareJSON(t *testing.T) {
 	var formats []string
 	for _, f := range c.Formats {
 		formats = append(formats, f["format"].(string))
-		if loss, perplexity := f["val_loss"].(float64), f["perplexity"].(float64); math.Abs(math.Exp(loss)/perplexity-1) > 1e-12 || math.Abs(loss-base) > 0.5 {
+		if loss, perplexity := f["val_loss"].(float64), f["perplexity"].(float64); math.Abs(math.Exp(loss)/perplexity-1) > 1e-12 ||
+			math.Abs(loss-base) > 0.5 {
 			t.Errorf("%v: loss %v, perplexity %v; as trained %v", f["format"], loss, perplexity, base)
 		}
 	}
@@ -105,7 +108,8 @@ func TestCompareJSON(t *testing.T) {
 	if err != nil || c.Report != filepath.Join(dir, training.ReportName) {
 		t.Fatalf("the report is said to be in %s: %v", c.Report, err)
 	}
-	for _, want := range []string{`<section id="sqnr">`, "highest dB", `<section id="memory">`, "synthetic:", "microscale compare --data synthetic: "} {
+	for _, want := range []string{`<section id="sqnr">`, "highest dB", `<section id="memory">`, "synthetic:",
+		"microscale compare --data synthetic: "} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the report lacks %q", want)
 		}
@@ -121,7 +125,8 @@ func TestAccumulate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test trains models")
 	}
-	c := compareJSON(t, "--recipes", "tensorwise", "--accumulate", "fp32,hopper-wgmma,hopper-wgmma:128", "--out", filepath.Join(t.TempDir(), "out"))
+	c := compareJSON(t, "--recipes", "tensorwise", "--accumulate", "fp32,hopper-wgmma,hopper-wgmma:128", "--out",
+		filepath.Join(t.TempDir(), "out"))
 	var names []string
 	losses := map[string][]any{}
 	for _, r := range c.Recipes {
@@ -159,7 +164,8 @@ func TestAccumulate(t *testing.T) {
 
 	seen := map[float64]string{}
 	for _, accumulate := range []string{"fp32", "hopper-wgmma", "hopper-wgmma:64"} {
-		status, stdout, stderr := execute("", "eval", dir, "--data", "synthetic:", "--tokens", "64", "--recipe", "tensorwise", "--accumulate", accumulate, "--json")
+		status, stdout, stderr := execute("", "eval", dir, "--data", "synthetic:", "--tokens", "64", "--recipe", "tensorwise", "--accumulate",
+			accumulate, "--json")
 		var e struct {
 			Accumulate string
 			Loss       float64
@@ -177,15 +183,19 @@ func TestAccumulate(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	eval := []string{"eval", small, "--data", "synthetic:", "--tokens", "64", "--accumulate"}
-	if status, stdout, stderr := execute("", append(eval, "blackwell-mxf8f6f4", "--activations")...); status != exitDone || !strings.Contains(stdout, "added as blackwell-mxf8f6f4 does") {
+	if status, stdout, stderr := execute("", append(eval, "blackwell-mxf8f6f4", "--activations")...); status != exitDone ||
+		!strings.Contains(stdout, "added as blackwell-mxf8f6f4 does") {
 		t.Errorf("got %s%s", stdout, stderr)
 	}
 	for want, args := range map[string][]string{
 		"has quantized weights, which a matrix unit multiplies by quantized activations: add --activations": append(eval, "blackwell-mxf8f6f4"),
-		"mxfp8 × mxfp8: ampere-mma: unsupported operands e4m3×e4m3":                                         append(eval, "ampere-mma", "--activations"),
+		"mxfp8 × mxfp8: ampere-mma: unsupported operands e4m3×e4m3": append(eval, "ampere-mma",
+			"--activations"),
 		`unknown model "b200"`: append(eval, "b200"),
-		"recipe bf16: wgrad: accumulate with blackwell-mxf4: bf16 × bf16": {"eval", dir, "--data", "synthetic:", "--accumulate", "blackwell-mxf4"},
-		"recipe nvfp4+hopper-wgmma: fprop: accumulate with hopper-wgmma":  {"compare", "--data", "synthetic:", "--recipes", "nvfp4", "--accumulate", "hopper-wgmma", "--out", filepath.Join(dir, "never")},
+		"recipe bf16: wgrad: accumulate with blackwell-mxf4: bf16 × bf16": {"eval", dir, "--data", "synthetic:", "--accumulate",
+			"blackwell-mxf4"},
+		"recipe nvfp4+hopper-wgmma: fprop: accumulate with hopper-wgmma": {"compare", "--data", "synthetic:", "--recipes", "nvfp4",
+			"--accumulate", "hopper-wgmma", "--out", filepath.Join(dir, "never")},
 		"fp32 is named twice":                            {"compare", "--accumulate", "fp32,fp32"},
 		`unknown model "x"`:                              {"train", "--accumulate", "x"},
 		"the recipe accumulates in FP32: set accumulate": {"train", "--use-split-accumulator", "all"},
@@ -325,7 +335,8 @@ func TestCompareDiverged(t *testing.T) {
 		t.Errorf("how many parameters is not there:\n%s", stdout)
 	}
 	status, document, stderr := execute("", append(line, "--json")...)
-	if c := parsed[training.ComparisonDocument](t, document); status != exitFailed || !strings.Contains(stderr, want) || c.Parameters != 164224 || len(c.Recipes) != 2 {
+	if c := parsed[training.ComparisonDocument](t, document); status != exitFailed || !strings.Contains(stderr, want) ||
+		c.Parameters != 164224 || len(c.Recipes) != 2 {
 		t.Errorf("exit status %d: %s, and the document is %+v", status, stderr, c)
 	}
 	for _, name := range []string{"bf16", "mxfp8"} {
@@ -343,7 +354,8 @@ func TestCompareUsage(t *testing.T) {
 	full := filepath.Join(dir, "full")
 	file := filepath.Join(dir, "file")
 	other := filepath.Join(dir, "other")
-	for name, text := range map[string]string{filepath.Join(full, "thesis.txt"): "x", file: "x", filepath.Join(other, training.ReportName): "<html>mine</html>"} {
+	for name, text := range map[string]string{filepath.Join(full, "thesis.txt"): "x", file: "x",
+		filepath.Join(other, training.ReportName): "<html>mine</html>"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -366,7 +378,8 @@ func TestCompareUsage(t *testing.T) {
 		{"--out " + file, exitFailed, "file: not a directory; name another"},
 		{"--out " + other, exitFailed, "report.html is not a report of microscale"},
 		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory; name another"},
-		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage, "--hidden is 40: the width of the model is 40, want a multiple of 16 for the recipe nvfp4"},
+		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage,
+			"--hidden is 40: the width of the model is 40, want a multiple of 16 for the recipe nvfp4"},
 		{"--recipes f32 --fp8-param", exitUsage, "--fp8-param is true, but the recipe bf16 does not quantize weights"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -383,10 +396,12 @@ func TestCompareUsage(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	cmd := compareCommand()
-	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--data", "it's;$HOME", "--data=", "--json", "my model"}); err != nil {
+	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--data", "it's;$HOME",
+		"--data=", "--json", "my model"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := flags.CommandLine(cmd), `compare 'my model' --data 'a b' --data c --data 'it'\''s;$HOME' --data '' --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
+	if got, want := flags.CommandLine(cmd), `compare 'my model' --data 'a b' --data c --data 'it'\''s;$HOME' --data '' --json=true `+
+		`--recipes bf16,mxfp8 --steps 12`; got != want {
 		t.Errorf("the command line is %s, want %s", got, want)
 	}
 }

@@ -40,19 +40,23 @@ fp8_param_gather = true
 		t.Fatal(stderr)
 	}
 	got := parsed[lossesOf](t, stdout)
-	status, stdout, stderr = execute("", strings.Fields("train --data synthetic: --layers 1 --hidden 32 --intermediate 64 --heads 2 --kv-heads 1 --sequence 32 --recipe mxfp8 --steps 3 --batch 4 --microbatches 2 --learning-rate 2e-3 --eval-tokens 64 --fp8-param --json --out "+filepath.Join(dir, "b"))...)
+	status, stdout, stderr = execute("",
+		strings.Fields("train --data synthetic: --layers 1 --hidden 32 --intermediate 64 --heads 2 --kv-heads 1 --sequence 32 --recipe mxfp8 "+
+			"--steps 3 --batch 4 --microbatches 2 --learning-rate 2e-3 --eval-tokens 64 --fp8-param --json --out "+filepath.Join(dir, "b"))...)
 	if status != exitDone {
 		t.Fatal(stderr)
 	}
-	if want := parsed[lossesOf](t, stdout); fmt.Sprint(got.Losses) != fmt.Sprint(want.Losses) || got.Parallel.Ranks != 2 || len(got.Losses) != 3 {
+	if want := parsed[lossesOf](t, stdout); fmt.Sprint(got.Losses) != fmt.Sprint(want.Losses) || got.Parallel.Ranks != 2 ||
+		len(got.Losses) != 3 {
 		t.Errorf("got %+v by the file, %+v by flags", got, want)
 	}
 	for text, want := range map[string]string{
-		"steps = 1\ntrain_iters = 2":             "run.toml: steps and train_iters set the same flag, --steps: omit one",
-		"[a]\nlr = 1\n[b]\nlr = 2":               "run.toml: a.lr and b.lr set the same flag, --learning-rate: omit one",
-		"[model]\nstepps = 1":                    `run.toml: unknown key "model.stepps": did you mean steps?`,
-		"hidden_siz = 1":                         `run.toml: unknown key "hidden_siz": did you mean hidden-size?`,
-		"pipeline_model_parallel_size = 2":       `run.toml: unknown key "pipeline_model_parallel_size": use the names of flags of microscale train`,
+		"steps = 1\ntrain_iters = 2": "run.toml: steps and train_iters set the same flag, --steps: omit one",
+		"[a]\nlr = 1\n[b]\nlr = 2":   "run.toml: a.lr and b.lr set the same flag, --learning-rate: omit one",
+		"[model]\nstepps = 1":        `run.toml: unknown key "model.stepps": did you mean steps?`,
+		"hidden_siz = 1":             `run.toml: unknown key "hidden_siz": did you mean hidden-size?`,
+		"pipeline_model_parallel_size = 2": `run.toml: unknown key "pipeline_model_parallel_size": use the names of flags of ` +
+			`microscale train`,
 		"help = true":                            `run.toml: unknown key "help": `,
 		"steps = -1":                             `run.toml: steps: "-1" is not an integer of 0 or more, or is out of range`,
 		"lr = \"high\"":                          `run.toml: lr: "high" is not a number, or is out of range`,
@@ -111,9 +115,11 @@ fp8_amax_history_len = 2
 fp8_amax_compute_algo = "most_recent"
 high_precision = ["dgrad", "wgrad"]
 `))
-	line := strings.Fields("train --data synthetic: --layers 1 --hidden 32 --intermediate 64 --heads 2 --kv-heads 1 --sequence 32 --steps 2 --batch 4 --eval-tokens 64 --dp 2 --json")
+	line := strings.Fields("train --data synthetic: --layers 1 --hidden 32 --intermediate 64 --heads 2 --kv-heads 1 --sequence 32 --steps " +
+		"2 --batch 4 --eval-tokens 64 --dp 2 --json")
 	var got [2]any
-	for i, more := range []string{"--config " + path, "--microbatches 2 --grad-reduce bf16 --recipe delayed --fp8-format e4m3 --margin 1 --amax-history-len 2 --amax-compute-algo most_recent --high-precision dgrad,wgrad"} {
+	for i, more := range []string{"--config " + path, "--microbatches 2 --grad-reduce bf16 --recipe delayed --fp8-format e4m3 --margin 1 " +
+		"--amax-history-len 2 --amax-compute-algo most_recent --high-precision dgrad,wgrad"} {
 		status, stdout, stderr := execute("", slices.Concat(line, strings.Fields(more), []string{"--out", filepath.Join(dir, fmt.Sprint(i))})...)
 		if status != exitDone {
 			t.Fatal(stderr)
@@ -131,13 +137,15 @@ func TestConfigTensor(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run.toml")
 	writeFile(t, path, []byte("tensor_model_parallel_size = 2\nsequence_parallel = true\ntp_only_amax_red = true\nfp8_recipe = \"delayed\"\n"))
-	line := strings.Fields("train --data synthetic: --layers 1 --hidden 64 --intermediate 64 --heads 2 --kv-heads 2 --sequence 32 --steps 2 --batch 2 --eval-tokens 64 --json")
+	line := strings.Fields("train --data synthetic: --layers 1 --hidden 64 --intermediate 64 --heads 2 --kv-heads 2 --sequence 32 --steps " +
+		"2 --batch 2 --eval-tokens 64 --json")
 	status, stdout, stderr := execute("", append(line, "--config", path, "--out", filepath.Join(dir, "a"))...)
 	if status != exitDone {
 		t.Fatal(stderr)
 	}
 	got := parsed[lossesOf](t, stdout)
-	status, stdout, stderr = execute("", append(line, "--recipe", "delayed", "--tp", "2", "--sequence-parallel", "--tp-only-amax-red", "--out", filepath.Join(dir, "b"))...)
+	status, stdout, stderr = execute("", append(line, "--recipe", "delayed", "--tp", "2", "--sequence-parallel", "--tp-only-amax-red", "--out",
+		filepath.Join(dir, "b"))...)
 	if status != exitDone {
 		t.Fatal(stderr)
 	}
@@ -168,18 +176,24 @@ func TestMegatronFlags(t *testing.T) {
 	line := strings.Fields("train --data synthetic: --layers 1 --heads 2 --kv-heads 1 --eval-tokens 64 --json")
 	train := func(arguments string) (losses []float64, stderr string) {
 		t.Helper()
-		status, stdout, stderr := execute("", slices.Concat(line, strings.Fields(arguments), []string{"--force", "--out", filepath.Join(dir, "out")})...)
+		status, stdout, stderr := execute("", slices.Concat(line, strings.Fields(arguments),
+			[]string{"--force", "--out", filepath.Join(dir, "out")})...)
 		if status != exitDone {
 			t.Fatalf("%s: exit status %d: %s", arguments, status, stderr)
 		}
 		return parsed[lossesOf](t, stdout).Losses, stderr
 	}
 	for theirs, ours := range map[string]string{
-		"--fp8-format hybrid --fp8-recipe mxfp8 --use-distributed-optimizer --fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag --overlap-param-gather --data-parallel-size 2 " +
-			"--micro-batch-size 1 --global-batch-size 4 --train-iters 2 --hidden-size 32 --ffn-hidden-size 64 --seq-length 32 --lr 2e-3 --grad-reduce-in-bf16 --bf16": "--fp8-format hybrid --recipe mxfp8 " +
-			"--distributed-optimizer --fp8-param-gather --dp 2 --microbatches 4 --batch 4 --steps 2 --hidden 32 --intermediate 64 --sequence 32 --learning-rate 2e-3 --grad-reduce bf16",
-		"--fp4-format e2m1 --fp4-recipe nvfp4 --train-iters 2 --hidden-size 64 --ffn-hidden-size 64 --seq-length 32": "--recipe nvfp4 --steps 2 --hidden 64 --intermediate 64 --sequence 32",
-		"--fp4-format e2m1 --train-iters 2 --hidden-size 64 --ffn-hidden-size 64 --seq-length 32":                    "--recipe nvfp4 --steps 2 --hidden 64 --intermediate 64 --sequence 32",
+		"--fp8-format hybrid --fp8-recipe mxfp8 --use-distributed-optimizer --fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag " +
+			"--overlap-param-gather --data-parallel-size 2 " +
+			"--micro-batch-size 1 --global-batch-size 4 --train-iters 2 --hidden-size 32 --ffn-hidden-size 64 --seq-length 32 --lr 2e-3 " +
+			"--grad-reduce-in-bf16 --bf16": "--fp8-format hybrid --recipe mxfp8 " +
+			"--distributed-optimizer --fp8-param-gather --dp 2 --microbatches 4 --batch 4 --steps 2 --hidden 32 --intermediate 64 --sequence 32 " +
+			"--learning-rate 2e-3 --grad-reduce bf16",
+		"--fp4-format e2m1 --fp4-recipe nvfp4 --train-iters 2 --hidden-size 64 --ffn-hidden-size 64 --seq-length 32": "--recipe nvfp4 " +
+			"--steps 2 --hidden 64 --intermediate 64 --sequence 32",
+		"--fp4-format e2m1 --train-iters 2 --hidden-size 64 --ffn-hidden-size 64 --seq-length 32": "--recipe nvfp4 " +
+			"--steps 2 --hidden 64 --intermediate 64 --sequence 32",
 	} {
 		got, _ := train(theirs)
 		if want, _ := train(ours); !slices.Equal(got, want) || len(got) != 2 {
@@ -192,14 +206,21 @@ func TestMegatronFlags(t *testing.T) {
 	writeFile(t, inert, []byte("tp_only_amax_red = true\n"))
 	writeFile(t, path, []byte("fp8_margin = 0\nfp8_interval = 1\nfp4_recipe = \"nvfp4\"\nfp4 = \"e2m1\"\nhidden_size = 64\n"))
 	for arguments, want := range map[string]string{
-		small + "--fp8-recipe mxfp8 --fp8-amax-history-len 1": "microscale: --amax-history-len has no effect: recipe mxfp8: amax_history_len: only the recipe delayed has this setting\n",
-		small + "--tp-only-amax-red --sequence-parallel": "microscale: --tp-only-amax-red has no effect: only the recipe delayed has amaxes to reduce\n" +
+		small + "--fp8-recipe mxfp8 --fp8-amax-history-len 1": "microscale: --amax-history-len has no effect: recipe mxfp8: " +
+			"amax_history_len: only the recipe delayed has this setting\n",
+		small + "--tp-only-amax-red --sequence-parallel": "microscale: --tp-only-amax-red has no effect: only the recipe delayed has amaxes " +
+			"to reduce\n" +
 			"microscale: --sequence-parallel has no effect: no ranks share a layer (--tp)\n",
-		small + "--dp 2 --use-distributed-optimizer --overlap-param-gather":                         "microscale: --overlap-param-gather has no effect: only --fp8-param-gather",
-		small + "--config " + inert:                                                                 inert + ": tp_only_amax_red has no effect: only the recipe delayed",
-		small + "--no-fp8-wgrad":                                                                    "microscale: --no-fp8-wgrad has no effect: Transformer Engine ignores it; use --high-precision wgrad\n",
-		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --config " + path:                      path + ": fp8_margin has no effect: recipe nvfp4: margin: only the recipe delayed",
-		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --micro-batch-size 1 --config " + path: "microscale: fp8_interval has no effect: Transformer Engine ignores it since version 1.8\n",
+		small + "--dp 2 --use-distributed-optimizer --overlap-param-gather": "microscale: --overlap-param-gather has " +
+			"no effect: only --fp8-param-gather",
+		small + "--config " + inert: inert + ": tp_only_amax_red has no " +
+			"effect: only the recipe delayed",
+		small + "--no-fp8-wgrad": "microscale: --no-fp8-wgrad has no " +
+			"effect: Transformer Engine ignores it; use --high-precision wgrad\n",
+		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --config " + path: path + ": fp8_margin has no effect: " +
+			"recipe nvfp4: margin: only the recipe delayed",
+		"--steps 1 --intermediate 64 --sequence 32 --batch 2 --micro-batch-size 1 --config " + path: "microscale: fp8_interval has no " +
+			"effect: Transformer Engine ignores it since version 1.8\n",
 	} {
 		if _, stderr := train(arguments); !strings.Contains(stderr, want) {
 			t.Errorf("%s: got %s, want %s", arguments, stderr, want)
@@ -211,7 +232,8 @@ func TestMegatronFlags(t *testing.T) {
 		"--micro-batch-size 3 --batch 2":                  "--micro-batch-size: got 3, want a divisor of the batch of 2 sequences",
 		"--fp4-format e2m1 --fp8-recipe mxfp8":            "--fp4-format and --recipe set the same flag: omit one",
 		"--fp4-format e3m0":                               `--fp4-format: got "e3m0", want e2m1`,
-		"--config " + path:                                path + `: fp8.fp8_amax_compute_algo: recipe mxfp8: amax_compute_algo: unknown amax algorithm "last": use one of max, most_recent`,
+		"--config " + path: path + `: fp8.fp8_amax_compute_algo: recipe mxfp8: amax_compute_algo: unknown ` +
+			`amax algorithm "last": use one of max, most_recent`,
 	} {
 		status, _, stderr := execute("", slices.Concat(line, strings.Fields(arguments))...)
 		if status != exitUsage || !strings.Contains(stderr, want) {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	forceUsage  = "replace the checkpoint at DST when the run completes; a crash during the replacement leaves the old one at DST.microscale-replaced, and the same command restores it"
+	forceUsage = "replace the checkpoint at DST when the run completes; a crash during the replacement leaves the old one at " +
+		"DST.microscale-replaced, and the same command restores it"
 	resumeUsage = "resume an interrupted run to DST, or start a new one; keep what is done if the run fails"
 	eachUsage   = "print a row for each weight, not one for all layers"
 )
@@ -32,7 +33,8 @@ func addRunFlags(cmd *cobra.Command) *runFlags {
 	cmd.Flags().BoolVar(&f.options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&f.options.Resume, "resume", false, resumeUsage)
 	f.shard = flags.AddShard(cmd)
-	f.dryRun = cmd.Flags().Bool("dry-run", false, "read the headers and print the plan, write nothing; with --each or --json, print the offset of every tensor")
+	f.dryRun = cmd.Flags().Bool("dry-run", false, "read the headers and print the plan, write nothing; with --each or --json, print the "+
+		"offset of every tensor")
 	f.each = cmd.Flags().Bool("each", false, eachUsage)
 	f.asJSON = addJSON(cmd)
 	f.threads = flags.AddThreads(cmd)

@@ -46,7 +46,8 @@ func TestConvert(t *testing.T) {
 		t.Errorf("the tensors are\n%s\nand were\n%s", b, a)
 	}
 	var inspected conversion.InspectDocument
-	if document(t, &inspected, "inspect", at("second"), "--client", "vllm,trtllm"); *inspected.Convention != "modelopt" || inspected.Scheme != "NVFP4" || len(inspected.Problems) != 0 {
+	if document(t, &inspected, "inspect", at("second"), "--client", "vllm,trtllm"); *inspected.Convention != "modelopt" ||
+		inspected.Scheme != "NVFP4" || len(inspected.Problems) != 0 {
 		t.Errorf("%+v", inspected)
 	}
 	done(t, "verify", at("src"), at("second"), "--client", "trtllm")
@@ -55,12 +56,16 @@ func TestConvert(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for _, tc := range []struct{ args, want string }{
-		{"verify src first --client vllm --client trtllm", "first does not match src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4, to which it can be converted"},
+		{"verify src first --client vllm --client trtllm", "first does not match src: 1 problem, the first: trtllm: it does not read " +
+			"compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4, to which it can be converted"},
 		{"convert first out --convention quark", "convention quark does not support nvfp4: use one of mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
 		{"convert src out --convention mlx", "not quantized: name a checkpoint of convention"},
-		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give a calibration, from a file or constant; or choose scheme NVFP4A16"},
-		{"quantize src out --format mxfp8 --calibration constant", "convention compressed-tensors stores no scales of activations for mxfp8: leave the calibration out"},
-		{"quantize src out --format nvfp4 --calibration amax.toml", "calibration: the amax of the inputs of l.0.proj is missing (1 of 1 modules)"},
+		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give " +
+			"a calibration, from a file or constant; or choose scheme NVFP4A16"},
+		{"quantize src out --format mxfp8 --calibration constant", "convention compressed-tensors stores no scales of activations for mxfp8: " +
+			"leave the calibration out"},
+		{"quantize src out --format nvfp4 --calibration amax.toml", "calibration: the amax of the inputs of l.0.proj is missing (1 of 1 " +
+			"modules)"},
 		{"quantize src out --format nvfp4 --kv-cache", "calibration: it has scales of the KV cache, but the checkpoint has no k_proj and v_proj"},
 	} {
 		status, _, stderr := execute("", strings.Fields(tc.args)...)

@@ -44,7 +44,8 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, _, stderr = execute("", "demo", dir)
-	if text, err := os.ReadFile(path); status != exitFailed || err != nil || string(text) != "mine" || !strings.Contains(stderr, "text.txt exists with other contents: name another directory") {
+	if text, err := os.ReadFile(path); status != exitFailed || err != nil || string(text) != "mine" || !strings.Contains(stderr,
+		"text.txt exists with other contents: name another directory") {
 		t.Errorf("with a file of somebody: exit status %d, %s (%v), %q", status, stderr, err, text)
 	}
 }
@@ -57,7 +58,8 @@ func TestDemoJSON(t *testing.T) {
 			Result  map[string]any
 		}
 	}
-	if status := document(t, &doc, "demo", filepath.Join(t.TempDir(), "demo"), "--format", "mxfp4"); status != exitDone || len(doc.Steps) != 5 {
+	if status := document(t, &doc, "demo", filepath.Join(t.TempDir(), "demo"), "--format", "mxfp4"); status != exitDone ||
+		len(doc.Steps) != 5 {
 		t.Fatalf("exit status %d, %d steps", status, len(doc.Steps))
 	}
 	for i, key := range []string{"destination", "ok", "kl", "text", "text"} {
@@ -68,7 +70,8 @@ func TestDemoJSON(t *testing.T) {
 	}
 }
 
-var demoSource = flag.String("demo-model", "", "with -run TestDemoModel: make the model of demo from the F32 model in directory `DIR`, that of the command in package demo")
+var demoSource = flag.String("demo-model", "", "with -run TestDemoModel: make the model of demo from the F32 model in directory `DIR`, "+
+	"that of the command in package demo")
 
 // TestDemoModel checks that the files of the model are what decoder.Model.Save writes in BF16. With -demo-model, it
 // writes them.

@@ -36,7 +36,8 @@ file of weights if DST ends in .safetensors.
 	f.options.AllowNonFinite = true
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
 		if strings.HasSuffix(args[1], llamacpp.Suffix) {
-			return show.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", show.Printable(args[1]), llamacpp.Suffix)
+			return show.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", show.Printable(args[1]),
+				llamacpp.Suffix)
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {

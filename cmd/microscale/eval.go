@@ -55,7 +55,8 @@ func evalCommand() *cobra.Command {
 	}
 	var text textFlags
 	text.add(cmd)
-	activations := cmd.Flags().Bool("activations", false, "quantize activations too, with stored scales or else scales per token, and keys and values with stored scales")
+	activations := cmd.Flags().Bool("activations", false, "quantize activations too, with stored scales or else scales per token, and "+
+		"keys and values with stored scales")
 	bytes := addByteFlags(cmd)
 	asJSON, threads := addJSON(cmd), flags.AddThreads(cmd)
 	flags.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "stream", "activations", "json")
@@ -78,10 +79,12 @@ func evalCommand() *cobra.Command {
 func (f *textFlags) add(cmd *cobra.Command) {
 	set, e := cmd.Flags(), &f.evaluation
 	set.StringVar(&e.Text, "text", "", "evaluate on the text of `FILE`, or of the files of a directory")
-	f.method = flags.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", windows.MethodNames(), windows.LookupMethod)
+	f.method = flags.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", windows.MethodNames(),
+		windows.LookupMethod)
 	f.context = set.Uint("context", 0, "tokens `N` per window (default that of the method)")
 	set.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`")
-	f.formats = flags.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", flags.Names(quant.Formats()), quant.Lookup)
+	f.formats = flags.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", flags.Names(quant.Formats()),
+		quant.Lookup)
 	set.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
 	f.report = set.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
 	addStream(cmd, &e.Stream)

@@ -22,11 +22,14 @@ var byteFlagNames = []string{"data", "tokens", "sequence", "recipe", "accumulate
 
 func addByteFlags(cmd *cobra.Command) *byteFlags {
 	return &byteFlags{
-		data:       flags.AddData(cmd, "evaluate"),
-		tokens:     cmd.Flags().Uint("tokens", 32768, "without --text: read at most `N` tokens, spread evenly over the text, but at least one sequence"),
-		sequence:   cmd.Flags().Uint("sequence", 0, "without --text: tokens `N` per sequence (default the positions of the model, at most 1024)"),
-		recipe:     flags.AddChoice(cmd, "recipe", "without --text: compute unquantized weights with recipe `NAME`, or that of a TOML file", flags.BaselineRecipe, flags.RecipeNames(), recipe.Find),
-		accumulate: cmd.Flags().String("accumulate", "fp32", "without --text: add the products of linear layers as `NAME` does: fp32, a model of microscale mma, or MODEL:N, promoted to FP32 every N elements"),
+		data: flags.AddData(cmd, "evaluate"),
+		tokens: cmd.Flags().Uint("tokens", 32768, "without --text: read at most `N` tokens, spread evenly over the text, but at least "+
+			"one sequence"),
+		sequence: cmd.Flags().Uint("sequence", 0, "without --text: tokens `N` per sequence (default the positions of the model, at most 1024)"),
+		recipe: flags.AddChoice(cmd, "recipe", "without --text: compute unquantized weights with recipe `NAME`, or that of a TOML file",
+			flags.BaselineRecipe, flags.RecipeNames(), recipe.Find),
+		accumulate: cmd.Flags().String("accumulate", "fp32", "without --text: add the products of linear layers as `NAME` does: fp32, a "+
+			"model of microscale mma, or MODEL:N, promoted to FP32 every N elements"),
 	}
 }
 

@@ -31,7 +31,8 @@ func explainCommand() *cobra.Command {
 	f := flags.AddFormat(cmd)
 	profiles := flags.AddProfiles(cmd)
 	rule := flags.AddScaleRule(cmd)
-	amax := cmd.Flags().Float32("amax", 0, "amax `MAX` of the tensor that holds the values, for formats with a tensor scale (default that of the values)")
+	amax := cmd.Flags().Float32("amax", 0, "amax `MAX` of the tensor that holds the values, for formats with a tensor scale (default that "+
+		"of the values)")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

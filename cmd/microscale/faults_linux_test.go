@@ -190,7 +190,8 @@ func TestDiskResume(t *testing.T) {
 				return
 			}
 			want := "microscale: " + dst + ": the disk is full: the result needs "
-			if status != exitDone || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "free some and resume the run, whose files are in") {
+			if status != exitDone || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr,
+				"free some and resume the run, whose files are in") {
 				t.Errorf("exit status %d: %s", status, stderr)
 			}
 		})
@@ -211,7 +212,8 @@ func TestWorkers(t *testing.T) {
 	const shards = 3
 	for i := range shards {
 		weightsFile(t, filepath.Join(src, fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)),
-			weight{name: fmt.Sprintf("l.%d.self_attn.q_proj.weight", i), shape: []int64{256, 512}}, weight{name: fmt.Sprintf("l.%d.self_attn.k_proj.weight", (i+1)%shards), shape: []int64{128, 512}})
+			weight{name: fmt.Sprintf("l.%d.self_attn.q_proj.weight", i), shape: []int64{256, 512}},
+			weight{name: fmt.Sprintf("l.%d.self_attn.k_proj.weight", (i+1)%shards), shape: []int64{128, 512}})
 	}
 	writeFile(t, filepath.Join(src, "config.json"), []byte(`{"torch_dtype": "bfloat16"}`))
 	done(t, "quantize", src, whole, "--format", "nvfp4")
@@ -257,7 +259,8 @@ func TestShardFlag(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	for value, want := range map[string]string{
-		"2/2": `worker "2" of 2 workers: want 0 to 1`, "1": "want I/N or auto/N", "-1/2": "want 0 to 1", "x/2": `worker "x" of 2`, "0/0": "want I/N", "auto/2": "none of JOB_COMPLETION_INDEX",
+		"2/2": `worker "2" of 2 workers: want 0 to 1`, "1": "want I/N or auto/N", "-1/2": "want 0 to 1", "x/2": `worker "x" of 2`,
+		"0/0": "want I/N", "auto/2": "none of JOB_COMPLETION_INDEX",
 	} {
 		status, _, stderr := execute("", "quantize", "sample:", filepath.Join(t.TempDir(), "dst"), "--format", "mxfp8", "--shard", value)
 		if status != exitUsage || !strings.Contains(stderr, want) {
@@ -265,7 +268,8 @@ func TestShardFlag(t *testing.T) {
 		}
 	}
 	t.Setenv("SLURM_PROCID", "7")
-	if status, _, stderr := execute("", "quantize", "sample:", "dst", "--format", "mxfp8", "--shard", "auto/4"); status != exitUsage || !strings.Contains(stderr, `SLURM_PROCID "7" of 4 workers: want 0 to 3`) {
+	if status, _, stderr := execute("", "quantize", "sample:", "dst", "--format", "mxfp8", "--shard", "auto/4"); status != exitUsage ||
+		!strings.Contains(stderr, `SLURM_PROCID "7" of 4 workers: want 0 to 3`) {
 		t.Errorf("exit status %d, %q", status, stderr)
 	}
 }

@@ -65,7 +65,8 @@ func TestConvertFor(t *testing.T) {
 		{"mxfp4", "transformers", "transformers", "compressed-tensors"},
 	} {
 		dst := filepath.Join(dir, tc.dst)
-		if status, _, stderr := execute("", "quantize", "sample:", source, "--format", tc.format, "--convention", "plain", "--force"); status != exitDone {
+		if status, _, stderr := execute("", "quantize", "sample:", source, "--format", tc.format, "--convention", "plain",
+			"--force"); status != exitDone {
 			t.Fatal(stderr)
 		}
 		status, stdout, stderr := execute("", "convert", source, dst, "--for", tc.client)

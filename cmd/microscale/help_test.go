@@ -57,7 +57,8 @@ func TestHelpTopic(t *testing.T) {
 		"help study blok-size":  "did you mean block-size?",
 		"help quantize sample:": "microscale quantize has no command",
 	} {
-		if status, stdout, stderr := execute("", strings.Fields(line)...); status != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+		if status, stdout, stderr := execute("", strings.Fields(line)...); status != exitUsage || stdout != "" || !strings.Contains(stderr,
+			want) {
 			t.Errorf("%s: status %d, got %q and %q, want %s", line, status, stdout, stderr, want)
 		}
 	}
@@ -129,7 +130,8 @@ func TestSuggestions(t *testing.T) {
 		{"layout --format mxfp8 --check swizled", `did you mean swizzled?`},
 		{"cost --recipe mxpf8", `--recipe: unknown recipe "mxpf8": did you mean mxfp8?`},
 		{"study block-size --distribution gaus", `did you mean gauss?`},
-		{"bench gemm --format mxfp8 --kernel avx51", `--kernel: unknown kernel tier "avx51": did you mean avx512f or avx512vnni or avx512vbmi or avx512?`},
+		{"bench gemm --format mxfp8 --kernel avx51", `--kernel: unknown kernel tier "avx51": did you mean avx512f or avx512vnni or ` +
+			`avx512vbmi or avx512?`},
 		{"bench all --formats mxpf8", `did you mean mxfp8`},
 		{"run a --kv-format mxpf8", `--kv-format: unknown block format "mxpf8": did you mean mxfp8`},
 	} {

@@ -47,7 +47,8 @@ func serveHub(t *testing.T, local string) {
 				t.Error(err)
 			}
 			sum := sha256.Sum256(data)
-			siblings = append(siblings, map[string]any{"rfilename": e.Name(), "size": len(data), "lfs": map[string]any{"sha256": hex.EncodeToString(sum[:]), "size": len(data)}})
+			siblings = append(siblings, map[string]any{"rfilename": e.Name(), "size": len(data),
+				"lfs": map[string]any{"sha256": hex.EncodeToString(sum[:]), "size": len(data)}})
 		}
 		if err := json.NewEncoder(w).Encode(map[string]any{"sha": commit, "siblings": siblings}); err != nil {
 			t.Error(err)
@@ -88,7 +89,8 @@ func TestHub(t *testing.T) {
 // read it on disk.
 func TestHubModel(t *testing.T) {
 	local := filepath.Join(t.TempDir(), "local")
-	m, err := decoder.New(decoder.Config{VocabSize: 300, HiddenSize: 32, IntermediateSize: 32, NumHiddenLayers: 1, NumAttentionHeads: 2, MaxPositionEmbeddings: 64}, decoder.Options{}, 1)
+	m, err := decoder.New(decoder.Config{VocabSize: 300, HiddenSize: 32, IntermediateSize: 32, NumHiddenLayers: 1, NumAttentionHeads: 2,
+		MaxPositionEmbeddings: 64}, decoder.Options{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,8 @@ func TestHubModel(t *testing.T) {
 	serveHub(t, local)
 	t.Setenv("HF_TOKEN", "secret")
 	const source = "hf://some/model"
-	for _, args := range [][]string{{"run", "MODEL", "onthehub", "--max-tokens", "4"}, {"eval", "MODEL", "--text", text}, {"calibrate", "MODEL", "--text", text, "--out", "OUT"}} {
+	for _, args := range [][]string{{"run", "MODEL", "onthehub", "--max-tokens", "4"}, {"eval", "MODEL", "--text", text},
+		{"calibrate", "MODEL", "--text", text, "--out", "OUT"}} {
 		var outputs []string
 		for _, model := range []string{local, source} {
 			out := filepath.Join(t.TempDir(), "amax.toml")

@@ -43,7 +43,8 @@ func TestIgnored(t *testing.T) {
 		"check --device h100 --format mxfp8 --m 1 --n 1":      "--k is missing",
 		"check --format mxfp8 --m 1 --n 1 --k 1":              "--device is missing",
 		"check --format mxfp8 --forward --gradient-format f8": "unknown block format",
-		"check --device h100 --format mxfp8 --forward --gradient-format mxfp8 --m 1 --n 1 --k 1": "--forward and --gradient-format exclude each other",
+		"check --device h100 --format mxfp8 --forward --gradient-format mxfp8 --m 1 --n 1 --k 1": "--forward and --gradient-format exclude " +
+			"each other",
 
 		"cost --tables --recipe nvfp4":                                         "--tables and --recipe exclude each other",
 		"cost --tables --device b200":                                          "--tables and --device exclude each other",

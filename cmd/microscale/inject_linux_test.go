@@ -53,7 +53,8 @@ func TestInject(t *testing.T) {
 	}
 	for i := range 2 {
 		weightsFile(t, filepath.Join(source, fmt.Sprintf("model-%05d-of-00002.safetensors", i+1)),
-			weight{name: fmt.Sprintf("l.%d.self_attn.q_proj.weight", i), shape: []int64{256, 512}}, weight{name: fmt.Sprintf("l.%d.norm.weight", i), shape: []int64{512}})
+			weight{name: fmt.Sprintf("l.%d.self_attn.q_proj.weight", i), shape: []int64{256, 512}}, weight{name: fmt.Sprintf("l.%d.norm.weight", i),
+				shape: []int64{512}})
 	}
 	writeFile(t, filepath.Join(source, "config.json"), []byte(`{"torch_dtype": "bfloat16"}`))
 	writeFile(t, filepath.Join(source, "tokenizer.json"), []byte("{}"))
@@ -98,7 +99,8 @@ func TestInject(t *testing.T) {
 							args = append(args, "--resume")
 						}
 						cmd, stdout, stderr := process(t, args...)
-						line := []string{strace, "-f", "-qqq", "-o", os.DevNull, "-e", "trace=" + call.call, "-e", fmt.Sprintf("inject=%s:%s:when=%d", call.call, fault, when)}
+						line := []string{strace, "-f", "-qqq", "-o", os.DevNull, "-e", "trace=" + call.call, "-e",
+							fmt.Sprintf("inject=%s:%s:when=%d", call.call, fault, when)}
 						if call.call == "write" { // not those of the runtime
 							for _, name := range []string{".microscale", "config.json", "tokenizer.json", "model.safetensors.index.json"} {
 								for _, at := range []string{".microscale-partial", ".microscale-part-0-of-2"} {

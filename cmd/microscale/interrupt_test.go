@@ -150,7 +150,8 @@ func TestInterruptSample(t *testing.T) {
 	for _, tc := range []struct {
 		line    string
 		samples int // folders of samples when the signal is sent
-	}{{"inspect sample:", 1}, {"quantize sample: DST --format mxfp8", 1}, {"dequantize sample: DST", 1}, {"verify sample: sample:", 1}, {"verify sample: sample:", 2}} {
+	}{{"inspect sample:", 1}, {"quantize sample: DST --format mxfp8", 1}, {"dequantize sample: DST", 1}, {"verify sample: sample:", 1},
+		{"verify sample: sample:", 2}} {
 		t.Run(fmt.Sprintf("%s/samples=%d", tc.line, tc.samples), func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("TMPDIR", dir)
@@ -195,7 +196,8 @@ func TestInterruptBench(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // the status tells
-		if status := cmd.ProcessState.ExitCode(); status != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(), "interrupted: the measurement is incomplete") {
+		if status := cmd.ProcessState.ExitCode(); status != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(),
+			"interrupted: the measurement is incomplete") {
 			t.Errorf("exit status %d, standard output %q, standard error %q", status, stdout, stderr)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -297,7 +299,8 @@ func TestTwoRuns(t *testing.T) {
 			continue
 		}
 		fails(t, r.cmd.ProcessState.ExitCode(), r.stdout.String(), r.stderr.String(), dst)
-		if text := r.stderr.String(); !strings.Contains(text, "another run is writing to it") && !strings.Contains(text, "the destination exists") {
+		if text := r.stderr.String(); !strings.Contains(text, "another run is writing to it") && !strings.Contains(text,
+			"the destination exists") {
 			t.Errorf("the second run says %q", text)
 		}
 	}

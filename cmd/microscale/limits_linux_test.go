@@ -25,7 +25,8 @@ func TestSpecialFiles(t *testing.T) {
 		"inspect pipe.toml", "inspect .",
 	} {
 		status, stdout, stderr := execute("", strings.Fields(line)...)
-		if status == exitDone || stdout != "" || !strings.Contains(stderr, "not a regular file") && !strings.Contains(stderr, "neither a file nor a directory") {
+		if status == exitDone || stdout != "" || !strings.Contains(stderr, "not a regular file") && !strings.Contains(stderr,
+			"neither a file nor a directory") {
 			t.Errorf("%s: exit status %d, %q", line, status, stderr)
 		}
 	}

@@ -30,7 +30,8 @@ func TestLimits(t *testing.T) {
 		{"train --recipe empty.toml", "recipe file empty.toml: the file is larger than the limit of 64 KiB"},
 		{"train --recipe src.toml", "recipe file src.toml: no such file"},
 		{"quantize src dst --format nvfp4 --calibration deep.toml", "deep.toml: not a calibration: line 2: more than 16 levels of nesting"},
-		{"quantize src dst --format nvfp4 --calibration empty.toml", "empty.toml: read the calibration: the file is larger than the limit of 64 MiB"},
+		{"quantize src dst --format nvfp4 --calibration empty.toml", "empty.toml: read the calibration: the file is larger than the limit " +
+			"of 64 MiB"},
 		{"quantize src dst --format nvfp4 --calibration src", "src: read the calibration: not a regular file"},
 		{"train --data synthetic: --hidden 1048576", "hidden is 1048576: the run needs at least "},
 		{"train --data synthetic: --layers 65536 --hidden 4096", "layers is 65536: the run needs at least "},

@@ -62,7 +62,9 @@ func TestWidth(t *testing.T) {
 		"explain --format nvfp4 --profile all 0.1 -0.7 2.5 3.4",
 		"explain --format fp8-tensor --profile all 0.1 -0.7 2.5 3.4",
 		"cast --to e4m3 --from bf16 0.123456 -1.23456e-12 1000",
-		"study --help", "study block-size --help", "study block-size --rows 1", "cost --tables", "cost --help", "cost --params 7e10 --recipe blockwise --device h100 --explain", "layout", "layout --help", "check --help", "check", "check --device b200", "check --device mi355x --format mxfp8 --m 8192 --n 4096 --k 14336",
+		"study --help", "study block-size --help", "study block-size --rows 1", "cost --tables", "cost --help",
+		"cost --params 7e10 --recipe blockwise --device h100 --explain", "layout", "layout --help", "check --help", "check",
+		"check --device b200", "check --device mi355x --format mxfp8 --m 8192 --n 4096 --k 14336",
 		"mma", "mma --help", "mma --model cdna3-mfma", "mma --model cdna3-mfma --a bf16 --explain 0.123456:1e-30 0.3:-5e20:3",
 	} {
 		_, out, _ := execute("", strings.Fields(line)...)
@@ -201,7 +203,8 @@ func TestUsage(t *testing.T) {
 			if len(lines) != 2 || !strings.HasPrefix(lines[0], "microscale: ") || !strings.Contains(lines[0], tc.want) {
 				t.Errorf("standard error is %q, want one line with %q and one with help", stderr, tc.want)
 			}
-			if help := lines[len(lines)-1]; !strings.HasPrefix(help, "Run 'microscale ") || !strings.HasSuffix(help, " --help' for usage and examples.") {
+			if help := lines[len(lines)-1]; !strings.HasPrefix(help, "Run 'microscale ") || !strings.HasSuffix(help,
+				" --help' for usage and examples.") {
 				t.Errorf("the last line is %q, want how to get help", help)
 			}
 		})
@@ -255,7 +258,8 @@ func TestJSONErrors(t *testing.T) {
 		line   string
 		status int
 	}{
-		{"inspect --json " + missing, exitFailed}, {"quantize --json " + missing + " x --format mxfp8", exitFailed}, {"verify " + missing + " x --json=true", exitFailed},
+		{"inspect --json " + missing, exitFailed}, {"quantize --json " + missing + " x --format mxfp8", exitFailed},
+		{"verify " + missing + " x --json=true", exitFailed},
 		{"zzz --json", exitUsage}, {"cast --to e4m3 --json one", exitUsage}, {"formats --json --zzz", exitUsage},
 	} {
 		status, stdout, stderr := execute("", strings.Fields(tc.line)...)
@@ -276,7 +280,8 @@ func TestJSONErrors(t *testing.T) {
 
 // TestVersion checks that there is a version.
 func TestVersion(t *testing.T) {
-	if status, stdout, _ := execute("", "--version"); status != exitDone || !strings.HasPrefix(stdout, "microscale ") || len(stdout) < len("microscale x\n") {
+	if status, stdout, _ := execute("", "--version"); status != exitDone || !strings.HasPrefix(stdout, "microscale ") ||
+		len(stdout) < len("microscale x\n") {
 		t.Errorf("exit status %d, version %q", status, stdout)
 	}
 }

@@ -21,7 +21,8 @@ func TestManyTensors(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "many.safetensors")
 			specs := make([]safetensors.Spec, count)
 			for i := range specs {
-				specs[i] = safetensors.Spec{Name: fmt.Sprintf("model.layers.%d.mlp.experts.%d.up_proj.weight", i/256, i%256), Dtype: dtype, Shape: []int64{1, 1}}
+				specs[i] = safetensors.Spec{Name: fmt.Sprintf("model.layers.%d.mlp.experts.%d.up_proj.weight", i/256, i%256), Dtype: dtype,
+					Shape: []int64{1, 1}}
 			}
 			layout, err := safetensors.NewLayout(specs, nil)
 			if err != nil {

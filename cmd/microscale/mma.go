@@ -91,12 +91,14 @@ func addUnit(cmd *cobra.Command) *unitFlags {
 	operand := func(flag, usage string) *flags.Choice[*mma.Type] {
 		return flags.AddChoice(cmd, flag, usage, "", flags.Names(mma.Types()), mma.LookupType)
 	}
-	f := &unitFlags{model: flags.AddChoice(cmd, "model", "matrix unit `NAME` (microscale mma lists them)", "", flags.Names(mma.Models()), mma.Lookup)}
+	f := &unitFlags{model: flags.AddChoice(cmd, "model", "matrix unit `NAME` (microscale mma lists them)", "", flags.Names(mma.Models()),
+		mma.Lookup)}
 	f.a = operand("a", "`TYPE` of A: f64, f32, tf32, bf16, f16, e4m3, e5m2, e3m2, e2m3, e2m1, e4m3fnuz, e5m2fnuz")
 	f.b = operand("b", "`TYPE` of B (default that of A)")
 	f.scale = operand("scale", "`TYPE` of block scales: ue8m0, ue4m3 (default the first of the model)")
 	f.to = operand("out", "`TYPE` of C and the result: f32, f16, f64 (default f32; f64 for f64 operands)")
-	f.k = cmd.Flags().Int("k", 0, "products `N` per case: a multiple of the K of the instruction, or the K of a shorter instruction (default K)")
+	f.k = cmd.Flags().Int("k", 0, "products `N` per case: a multiple of the K of the instruction, or the K of a shorter instruction "+
+		"(default K)")
 	return f
 }
 

@@ -111,7 +111,8 @@ func TestRawCaseEnds(t *testing.T) {
 func TestNoProducts(t *testing.T) {
 	for _, action := range []string{"--raw", "--explain 1:1"} {
 		args := append(strings.Fields("mma --model hopper-wgmma --a e4m3 --k 0"), strings.Fields(action)...)
-		if status, stdout, stderr := execute("", args...); status != exitUsage || stdout != "" || !strings.Contains(stderr, "--k 0: a case has at least one product") {
+		if status, stdout, stderr := execute("", args...); status != exitUsage || stdout != "" || !strings.Contains(stderr,
+			"--k 0: a case has at least one product") {
 			t.Errorf("%s: exit status %d, %q, %q", action, status, stdout, stderr)
 		}
 	}

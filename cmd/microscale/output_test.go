@@ -23,8 +23,10 @@ func TestHostileNames(t *testing.T) {
 	for _, args := range [][]string{
 		{"inspect", "src.safetensors"}, {"inspect", "src.safetensors", "--each"}, {"inspect", "src.safetensors", "--json"},
 		{"verify", "src.safetensors", "dst.safetensors", "--each"}, {"verify", "src.safetensors", "dst.safetensors", "--json"},
-		{"quantize", "src.safetensors", "new.safetensors", "--format", "mxfp8", "--dry-run", "--each"}, {"quantize", "src.safetensors", "new.safetensors", "--format", "mxfp8", "--dry-run", "--json"},
-		{"quantize", "src.safetensors", "1.safetensors", "--format", "mxfp8"}, {"quantize", "src.safetensors", "2.safetensors", "--format", "mxfp8", "--json"},
+		{"quantize", "src.safetensors", "new.safetensors", "--format", "mxfp8", "--dry-run", "--each"},
+		{"quantize", "src.safetensors", "new.safetensors", "--format", "mxfp8", "--dry-run", "--json"},
+		{"quantize", "src.safetensors", "1.safetensors", "--format", "mxfp8"}, {"quantize", "src.safetensors", "2.safetensors", "--format",
+			"mxfp8", "--json"},
 		{"inspect", hostile}, {"inspect", hostile, "--json"}, {"train", "--recipe", hostile, "--json"}, {hostile},
 	} {
 		_, stdout, stderr := execute("", args...)

@@ -27,12 +27,14 @@ func TestDryRun(t *testing.T) {
 		t.Fatalf("exit status %d", status)
 	}
 	text := done(t, "quantize", src, dst, "--format", "nvfp4", "--dry-run")
-	for _, want := range []string{"1 of 2 weights in nvfp4 (compressed-tensors NVFP4A16)", "output head", "nothing was written", "config.json, quantization_config: {", `"lm_head"`, "model.safetensors        4"} {
+	for _, want := range []string{"1 of 2 weights in nvfp4 (compressed-tensors NVFP4A16)", "output head", "nothing was written",
+		"config.json, quantization_config: {", `"lm_head"`, "model.safetensors        4"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the plan lacks %q:\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, "weight_packed") || !strings.Contains(done(t, "quantize", src, dst, "--format", "nvfp4", "--dry-run", "--each"), "l.0.proj.weight_packed        U8 ") {
+	if strings.Contains(text, "weight_packed") || !strings.Contains(done(t, "quantize", src, dst, "--format", "nvfp4", "--dry-run", "--each"),
+		"l.0.proj.weight_packed        U8 ") {
 		t.Error("the places of tensors are not printed with --each alone")
 	}
 	if after := snapshot(t, dir); after != before {
@@ -43,7 +45,8 @@ func TestDryRun(t *testing.T) {
 	if plan.Bytes != result.Bytes || !slices.Equal(plan.Ignore, headIgnored) {
 		t.Errorf("the plan was %+v, the result %+v", plan, result)
 	}
-	if d := plan.Tensors[0]; !d.Quantize || d.Bytes != 64*64+64*8+4 || len(d.Stored) != 3 || plan.Tensors[1].Quantize || plan.Tensors[1].Reason != "output head" {
+	if d := plan.Tensors[0]; !d.Quantize || d.Bytes != 64*64+64*8+4 || len(d.Stored) != 3 || plan.Tensors[1].Quantize ||
+		plan.Tensors[1].Reason != "output head" {
 		t.Errorf("%+v", plan.Tensors)
 	}
 }
@@ -58,11 +61,13 @@ func TestPlanOfPython(t *testing.T) {
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 	directory(t, src, twoWeights()...)
 	writeFile(t, filepath.Join(src, "config.json"), []byte(`{"time_step_limit": [0.0, Infinity], "torch_dtype": "bfloat16"}`))
-	if text := done(t, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); !strings.Contains(text, "config.json, quantization_config: {") || strings.Contains(text, "time_step_limit") {
+	if text := done(t, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); !strings.Contains(text,
+		"config.json, quantization_config: {") || strings.Contains(text, "time_step_limit") {
 		t.Errorf("the plan is\n%s", text)
 	}
 	var plan conversion.PlanDocument
-	if status := document(t, &plan, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); status != exitDone || !strings.Contains(string(plan.Config), "time_step_limit") {
+	if status := document(t, &plan, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); status != exitDone ||
+		!strings.Contains(string(plan.Config), "time_step_limit") {
 		t.Errorf("exit status %d, configuration %s", status, plan.Config)
 	}
 }

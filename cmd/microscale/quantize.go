@@ -65,19 +65,22 @@ func quantizeCommand() *cobra.Command {
 	behavior := flags.AddProfile(cmd)
 	rule := flags.AddScaleRule(cmd)
 	search := flags.AddScaleSearch(cmd)
-	powerOfTwo := cmd.Flags().Bool("power-of-two-scales", false, "round the FP32 scales of the fp8 formats to powers of two, as Transformer Engine does for blocks")
+	powerOfTwo := cmd.Flags().Bool("power-of-two-scales", false, "round the FP32 scales of the fp8 formats to powers of two, as "+
+		"Transformer Engine does for blocks")
 	layout := flags.AddConvention(cmd)
 	scheme := flags.AddScheme(cmd)
 	flags.Exclusive(cmd, "for", "convention")
 	calibration := flags.AddCalibration(cmd)
-	activations := cmd.Flags().String("activations", "", "quantize activations, too: store their scales, computed from their amaxes over the text of `FILE`, or of the files of a directory")
+	activations := cmd.Flags().String("activations", "", "quantize activations, too: store their scales, computed from their amaxes over "+
+		"the text of `FILE`, or of the files of a directory")
 	flags.Exclusive(cmd, "activations", "calibration")
 	calibration.AddMethod(cmd)
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
 	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC")
-	cmd.Flags().BoolVar(&o.KeepF32, "keep-f32", false, "leave the unquantized weights of an F32 model in F32; by default they are rounded to BF16, to which transformers decodes codes")
+	cmd.Flags().BoolVar(&o.KeepF32, "keep-f32", false, "leave the unquantized weights of an F32 model in F32; by default they are rounded "+
+		"to BF16, to which transformers decodes codes")
 	f := addRunFlags(cmd)
 	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
@@ -171,7 +174,8 @@ func otherSource(p profile.Profile, source *hf.Checkpoint, plan *convert.Plan) s
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d weights are %s: profile %s has the bits of its library for BF16 sources only, because the library computes in the dtype of the source", n, dtype, p.Name)
+	return fmt.Sprintf("%d weights are %s: profile %s has the bits of its library for BF16 sources only, because the library computes in "+
+		"the dtype of the source", n, dtype, p.Name)
 }
 
 // chosenProfile returns the profile of the flags: the named one, or that of the convention.
@@ -186,7 +190,8 @@ func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *chec
 }
 
 // quantizer returns the quantizer of the flags.
-func quantizer(p profile.Profile, f quant.Format, rule *flags.Choice[quant.ScaleRule], search *flags.Choice[quant.Search], powerOfTwo bool) (quant.Quantizer, error) {
+func quantizer(p profile.Profile, f quant.Format, rule *flags.Choice[quant.ScaleRule], search *flags.Choice[quant.Search],
+	powerOfTwo bool) (quant.Quantizer, error) {
 	q, err := flags.Quantizer(p, f, rule)
 	if err != nil {
 		return q, err

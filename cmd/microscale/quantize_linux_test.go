@@ -28,7 +28,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	directory(t, folder, weight{name: "l.0.proj.weight", shape: []int64{2048, 1024}})
 	for _, tc := range []struct{ name, src, format, dst string }{
-		{"a file", src, "mxfp8", "dst.safetensors"}, {"a sweep first", src, "fp8-tensor", "dst.safetensors"}, {"a folder", folder, "mxfp8", "dst"}, {"a folder below", folder, "mxfp8", "a/b/dst"},
+		{"a file", src, "mxfp8", "dst.safetensors"}, {"a sweep first", src, "fp8-tensor", "dst.safetensors"},
+		{"a folder", folder, "mxfp8", "dst"}, {"a folder below", folder, "mxfp8", "a/b/dst"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dst := filepath.Join(disk, tc.dst)
@@ -101,7 +102,8 @@ func TestMemory(t *testing.T) {
 		peak := peakOf(t, cmd)
 		took := time.Since(start).Seconds()
 		cpu := (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-		t.Logf("%-33s %6.2f s  %5.0f MB/s of source  %6.2f s of processors  %4.0f MB of memory", name, took, float64(size)/1e6/took, cpu, float64(peak)/1e6)
+		t.Logf("%-33s %6.2f s  %5.0f MB/s of source  %6.2f s of processors  %4.0f MB of memory", name, took, float64(size)/1e6/took, cpu,
+			float64(peak)/1e6)
 		if err := os.RemoveAll(dst); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +113,8 @@ func TestMemory(t *testing.T) {
 	for range 2 { // the first warms the cache
 		report("cp, sync", exec.Command("sh", "-c", fmt.Sprintf("cp -r %q %q && sync %q/*", src, dst, dst)))
 	}
-	for _, line := range []string{"--format mxfp8", "--format mxfp4", "--format nvfp4", "--format fp8-tensor", "--format fp8-block128", "--format mxfp8 --threads 1", "--format fp8-block128 --threads 16", "--format nvfp4 --threads 64"} {
+	for _, line := range []string{"--format mxfp8", "--format mxfp4", "--format nvfp4", "--format fp8-tensor", "--format fp8-block128",
+		"--format mxfp8 --threads 1", "--format fp8-block128 --threads 16", "--format nvfp4 --threads 64"} {
 		cmd, _, _ := process(t, append([]string{"quantize", src, dst}, strings.Fields(line)...)...)
 		const limit = 300e6
 		if got := report(line, cmd); got == 0 || got > limit {

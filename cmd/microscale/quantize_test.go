@@ -94,8 +94,10 @@ func TestEmptyArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"quantize", "", "x", "--format", "mxfp8"}, "SRC is empty"}, {[]string{"quantize", "sample:", "", "--format", "mxfp8"}, "DST is empty"},
-		{[]string{"dequantize", "x", ""}, "DST is empty"}, {[]string{"verify", "", ""}, "SRC is empty"}, {[]string{"inspect", ""}, "SRC is empty"},
+		{[]string{"quantize", "", "x", "--format", "mxfp8"}, "SRC is empty"}, {[]string{"quantize", "sample:", "", "--format", "mxfp8"},
+			"DST is empty"},
+		{[]string{"dequantize", "x", ""}, "DST is empty"}, {[]string{"verify", "", ""}, "SRC is empty"},
+		{[]string{"inspect", ""}, "SRC is empty"},
 	} {
 		if status, stdout, stderr := execute("", tc.args...); status != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%q: exit status %d, %q, %q, want %q", tc.args, status, stdout, stderr, tc.want)
@@ -138,30 +140,46 @@ func TestQuantizeRejects(t *testing.T) {
 		args  string
 		want  []string
 	}{
-		{"NaN", model(weights(map[int]uint16{5: bf16NaN, 77: bf16NaN})...), "--format mxfp8", []string{"NaN or Inf in l.0.proj.weight (2 of 8192 values)", "--allow-nonfinite"}},
-		{"Inf", model(weights(map[int]uint16{5: bf16Inf | 0x8000})...), "--format nvfp4", []string{"NaN or Inf in l.0.proj.weight (1 of 8192 values)"}},
-		{"NaN and all formats", model(weights(map[int]uint16{5: bf16NaN, 6: bf16Inf})...), "--format fp8-tensor", []string{"l.0.proj.weight (2 of 8192 values)"}},
-		{"NaN in what stays", model(weight{"l.0.proj.weight", []int64{64, 64}, nil}, weight{"lm_head.weight", []int64{8, 64}, map[int]uint16{0: bf16NaN}}), "--format mxfp8", []string{"NaN or Inf in lm_head.weight (1 of 512 values)"}},
-		{"NaN in a vector", model(weight{"l.0.proj.weight", []int64{64, 64}, nil}, weight{"l.0.bias", []int64{64}, map[int]uint16{63: bf16Inf}}), "--format mxfp8", []string{"NaN or Inf in l.0.bias (1 of 64 values)"}},
+		{"NaN", model(weights(map[int]uint16{5: bf16NaN, 77: bf16NaN})...), "--format mxfp8",
+			[]string{"NaN or Inf in l.0.proj.weight (2 of 8192 values)", "--allow-nonfinite"}},
+		{"Inf", model(weights(map[int]uint16{5: bf16Inf | 0x8000})...), "--format nvfp4",
+			[]string{"NaN or Inf in l.0.proj.weight (1 of 8192 values)"}},
+		{"NaN and all formats", model(weights(map[int]uint16{5: bf16NaN, 6: bf16Inf})...), "--format fp8-tensor",
+			[]string{"l.0.proj.weight (2 of 8192 values)"}},
+		{"NaN in what stays", model(weight{"l.0.proj.weight", []int64{64, 64}, nil}, weight{"lm_head.weight", []int64{8, 64},
+			map[int]uint16{0: bf16NaN}}), "--format mxfp8", []string{"NaN or Inf in lm_head.weight (1 of 512 values)"}},
+		{"NaN in a vector", model(weight{"l.0.proj.weight", []int64{64, 64}, nil}, weight{"l.0.bias", []int64{64}, map[int]uint16{63: bf16Inf}}),
+			"--format mxfp8", []string{"NaN or Inf in l.0.bias (1 of 64 values)"}},
 		{"NaN in many", model(
 			weight{"a.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}}, weight{"b.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}},
 			weight{"c.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}}, weight{"d.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}}),
 			"--format mxfp8", []string{"a.weight (1 of 1024 values)", "b.weight", "c.weight", "and 1 more tensors"}},
-		{"quantized already", quantized("--format", "mxfp8"), "--format mxfp4", []string{"already quantized (compressed-tensors, mxfp8)", "--requantize"}},
+		{"quantized already", quantized("--format", "mxfp8"), "--format mxfp4", []string{"already quantized (compressed-tensors, mxfp8)",
+			"--requantize"}},
 		{"quantized already, plain", quantized("--format", "mxint8"), "--format mxfp4", []string{"already quantized (plain, mxint8)"}},
-		{"quantized by another method", config(hf.ConfigName, `{"quantization_config":{"quant_method":"gptq","bits":4}}`), "--format mxfp8", []string{"already quantized", `"gptq"`}},
+		{"quantized by another method", config(hf.ConfigName, `{"quantization_config":{"quant_method":"gptq","bits":4}}`), "--format mxfp8",
+			[]string{"already quantized", `"gptq"`}},
 		{"quantized by no method", config(hf.ConfigName, `{"quantization_config":{"bits":4}}`), "--format mxfp8", []string{"already quantized"}},
-		{"quantization that is no object", config(hf.ConfigName, `{"quantization_config":[1]}`), "--format mxfp8", []string{"already quantized", "quantization_config"}},
+		{"quantization that is no object", config(hf.ConfigName, `{"quantization_config":[1]}`), "--format mxfp8",
+			[]string{"already quantized", "quantization_config"}},
 		{"bare codes", func(t *testing.T, dir string) {
-			writeFile(t, filepath.Join(dir, "src"), container(`{"l.0.proj.weight":{"dtype":"F8_E4M3","shape":[32,32],"data_offsets":[0,1024]}}`, 1024))
-		}, "--format mxfp8", []string{"already quantized", "l.0.proj.weight", "F8_E4M3 codes, but its scales (l.0.proj.weight_scale) are missing"}},
+			writeFile(t, filepath.Join(dir, "src"), container(`{"l.0.proj.weight":{"dtype":"F8_E4M3","shape":[32,32],"data_offsets":[0,1024]}}`,
+				1024))
+		}, "--format mxfp8", []string{"already quantized", "l.0.proj.weight", "F8_E4M3 codes, but its scales (l.0.proj.weight_scale) are " +
+			"missing"}},
 		{"codes of GPTQ without configuration", func(t *testing.T, dir string) {
-			writeFile(t, filepath.Join(dir, "src"), container(`{"l.0.proj.qweight":{"dtype":"I32","shape":[32,32],"data_offsets":[0,4096]},"l.0.proj.g_idx":{"dtype":"I32","shape":[4],"data_offsets":[4096,4112]}}`, 4112))
-		}, "--format mxfp8", []string{"already quantized by GPTQ or AWQ (l.0.proj.qweight), which is not supported: start from the original checkpoint"}},
-		{"nothing to quantize", model(named("model.embed_tokens.weight", "lm_head.weight")...), "--format mxfp8", []string{"no weight would be quantized", "embedding (1)", "output head (1)"}},
+			writeFile(t, filepath.Join(dir, "src"),
+				container(`{"l.0.proj.qweight":{"dtype":"I32","shape":[32,32],"data_offsets":[0,4096]},"l.0.proj.g_idx":{"dtype":"I32","shape":[4],`+
+					`"data_offsets":[4096,4112]}}`, 4112))
+		}, "--format mxfp8", []string{"already quantized by GPTQ or AWQ (l.0.proj.qweight), which is not supported: start from the original " +
+			"checkpoint"}},
+		{"nothing to quantize", model(named("model.embed_tokens.weight", "lm_head.weight")...), "--format mxfp8",
+			[]string{"no weight would be quantized", "embedding (1)", "output head (1)"}},
 		{"everything excluded", model(twoWeights()...), "--format mxfp8 --exclude .", []string{"no weight would be quantized", "excluded"}},
-		{"widths of no block", model(weight{"l.0.proj.weight", []int64{32, 100}, nil}), "--format mxfp8", []string{"no weight would be quantized", "100 columns are not a multiple of 32"}},
-		{"a format that the convention lacks", model(twoWeights()...), "--format mxfp6-e2m3 --convention compressed-tensors", []string{"compressed-tensors does not support mxfp6-e2m3", "choose convention plain"}},
+		{"widths of no block", model(weight{"l.0.proj.weight", []int64{32, 100}, nil}), "--format mxfp8", []string{"no weight would be quantized",
+			"100 columns are not a multiple of 32"}},
+		{"a format that the convention lacks", model(twoWeights()...), "--format mxfp6-e2m3 --convention compressed-tensors",
+			[]string{"compressed-tensors does not support mxfp6-e2m3", "choose convention plain"}},
 		{"a format without scales", model(twoWeights()...), "--format bf16", []string{"bf16 has no scales"}},
 		{"a destination that exists", func(t *testing.T, dir string) {
 			model(twoWeights()...)(t, dir)
@@ -171,7 +189,8 @@ func TestQuantizeRejects(t *testing.T) {
 			model(twoWeights()...)(t, dir)
 			directory(t, filepath.Join(dir, "dst"), twoWeights()...)
 		}, "--format mxfp8 --dry-run", []string{"dst: the destination exists", "--force"}},
-		{"a pattern of no weight", model(twoWeights()...), "--format mxfp8 --exclude q_prj", []string{"the exclude pattern 'q_prj' matches no weight of"}},
+		{"a pattern of no weight", model(twoWeights()...), "--format mxfp8 --exclude q_prj",
+			[]string{"the exclude pattern 'q_prj' matches no weight of"}},
 		{"a destination below a file", func(t *testing.T, dir string) {
 			model(twoWeights()...)(t, dir)
 			writeFile(t, filepath.Join(dir, "dst"), nil)
@@ -215,7 +234,8 @@ func TestAllowNonFinite(t *testing.T) {
 		t.Run("format="+f, func(t *testing.T) {
 			dir := t.TempDir()
 			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
-			directory(t, src, weight{"l.0.proj.weight", []int64{64, 128}, map[int]uint16{9: bf16NaN}}, weight{"lm_head.weight", []int64{8, 64}, map[int]uint16{7: bf16Inf, 8: bf16Huge}})
+			directory(t, src, weight{"l.0.proj.weight", []int64{64, 128}, map[int]uint16{9: bf16NaN}}, weight{"lm_head.weight", []int64{8, 64},
+				map[int]uint16{7: bf16Inf, 8: bf16Huge}})
 			done(t, "quantize", src, dst, "--format", f, "--allow-nonfinite")
 			var doc conversion.VerifyDocument
 			if status := document(t, &doc, "verify", src, dst); status != exitDone || !doc.OK {
@@ -235,7 +255,8 @@ func TestAllowNonFinite(t *testing.T) {
 func TestFormats(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")
-	directory(t, src, weight{"l.0.proj.weight", []int64{130, 256}, nil}, weight{"l.0.odd.weight", []int64{7, 100}, nil}, weight{"lm_head.weight", []int64{8, 64}, nil})
+	directory(t, src, weight{"l.0.proj.weight", []int64{130, 256}, nil}, weight{"l.0.odd.weight", []int64{7, 100}, nil},
+		weight{"lm_head.weight", []int64{8, 64}, nil})
 	for _, f := range quant.Formats() {
 		if !f.Scaled() {
 			continue
@@ -250,7 +271,8 @@ func TestFormats(t *testing.T) {
 			}
 			for i, want := range found.Tensors {
 				got := made.Tensors[i]
-				if math.Abs(float64(got.SQNR-want.SQNR)) > 1e-5 || got.Saturated != want.Saturated || got.Flushed != want.Flushed || got.Name != want.Name || got.Format != want.Format {
+				if math.Abs(float64(got.SQNR-want.SQNR)) > 1e-5 || got.Saturated != want.Saturated || got.Flushed != want.Flushed ||
+					got.Name != want.Name || got.Format != want.Format {
 					t.Errorf("quantize said %+v, verify %+v", got, want)
 				}
 			}
@@ -293,7 +315,8 @@ func TestQuantizeJSON(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	var doc map[string]any
 	document(t, &doc, "quantize", src, filepath.Join(dir, "dst"), "--format", "mxfp8")
-	want := []string{"bytes", "convention", "destination", "extra", "format", "profile", "quantized", "seconds", "skipped", "source", "source_bytes", "tensors"}
+	want := []string{"bytes", "convention", "destination", "extra", "format", "profile", "quantized", "seconds", "skipped", "source",
+		"source_bytes", "tensors"}
 	if got := slices.Sorted(maps.Keys(doc)); !slices.Equal(got, want) {
 		t.Errorf("the document has %q, want %q", got, want)
 	}

@@ -132,7 +132,8 @@ func TestTrainRankErrors(t *testing.T) {
 				want string
 				more []string
 			}{
-				{"microscale: --microbatches is 3, want 2, 4, 8 or so on: each of 2 ranks computes a power of two of them", []string{"--batch", "3", "--microbatches", "3"}},
+				{"microscale: --microbatches is 3, want 2, 4, 8 or so on: each of 2 ranks computes a power of two of them",
+					[]string{"--batch", "3", "--microbatches", "3"}},
 				{"microscale: --dp is 4 and --tp is 1, but ", []string{"--dp", "4"}},
 				{"none: no such file or directory: use a file", []string{"--data", filepath.Join(t.TempDir(), "none")}},
 				{"microscale: load MPI: libm.so.6 has no function MPI_Init_thread: use", []string{"--mpi-library", "libm.so.6"}},
@@ -181,7 +182,8 @@ func TestRankMisuse(t *testing.T) {
 				if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || stdout.Len() > 0 {
 					t.Errorf("%v: %v, stdout %q", tc.rest, err, stdout)
 				}
-				if text := stderr.String(); strings.Count(text, "microscale: ") != 1 || strings.Count(text, "--help' for usage") != 1 || !strings.Contains(text, tc.want) {
+				if text := stderr.String(); strings.Count(text, "microscale: ") != 1 || strings.Count(text, "--help' for usage") != 1 ||
+					!strings.Contains(text, tc.want) {
 					t.Errorf("%v: got\n%s\nwant %s once", tc.rest, text, tc.want)
 				}
 			}
@@ -246,7 +248,8 @@ func TestTrainRanksDiffer(t *testing.T) {
 				cmd, stdout, stderr := launched(t, l, 1, rankedRun("mxfp8", out)...)
 				other, _, _ := process(t, rankedRun("mxfp8", out, more...)...)
 				cmd.Args = slices.Concat(cmd.Args, []string{":", "-np", "1"}, other.Args)
-				if err := cmd.Run(); err == nil || strings.Count(stdout.String(), `"error"`) != 1 || strings.Count(stderr.String(), "microscale: ") != 1 || !strings.Contains(stderr.String(), "microscale: the ranks of the job differ: "+want) {
+				if err := cmd.Run(); err == nil || strings.Count(stdout.String(), `"error"`) != 1 || strings.Count(stderr.String(),
+					"microscale: ") != 1 || !strings.Contains(stderr.String(), "microscale: the ranks of the job differ: "+want) {
 					t.Errorf("%v: %v, stdout %q, stderr:\n%s", more, err, stdout, stderr)
 				}
 				if _, err := os.Stat(out); err == nil {
@@ -263,7 +266,8 @@ func ranksOf(argument string) (pids []int) {
 	for _, path := range entries {
 		line, err := os.ReadFile(path)
 		words := bytes.Split(line, []byte{0})
-		if err != nil || !strings.Contains(string(words[0]), "microscale.test") || !slices.ContainsFunc(words, func(w []byte) bool { return string(w) == argument }) {
+		if err != nil || !strings.Contains(string(words[0]), "microscale.test") || !slices.ContainsFunc(words,
+			func(w []byte) bool { return string(w) == argument }) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -287,7 +291,8 @@ func TestTrainRankFaults(t *testing.T) {
 		t.Run(l[0], func(t *testing.T) {
 			for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hangs": syscall.SIGSTOP} {
 				out := filepath.Join(t.TempDir(), "out")
-				line := rankedRun("mxfp8", out, "--distributed-optimizer", "--fp8-param-gather", "--steps", "30", "--checkpoint-every", "1", "--timeout", "3s")
+				line := rankedRun("mxfp8", out, "--distributed-optimizer", "--fp8-param-gather", "--steps", "30", "--checkpoint-every", "1",
+					"--timeout", "3s")
 				cmd, _, stderr := launched(t, l, 4, line...)
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)

@@ -134,7 +134,8 @@ func TestReadmeSequence(t *testing.T) {
 		t.Fatal(err)
 	}
 	const minilm = "all-MiniLM-L6-v2"
-	directory(t, minilm, weight{name: "encoder.layer.0.attention.self.query.weight", shape: []int64{64, 64}}, weight{name: "pooler.dense.weight", shape: []int64{64, 64}})
+	directory(t, minilm, weight{name: "encoder.layer.0.attention.self.query.weight", shape: []int64{64, 64}},
+		weight{name: "pooler.dense.weight", shape: []int64{64, 64}})
 	steps, words := regexp.MustCompile(`--steps \d+`), regexp.MustCompile(`'[^']*'|\S+`)
 	var ran []string
 	for _, example := range regexp.MustCompile(`(?m)^    \$ microscale (.*)$`).FindAllStringSubmatch(string(text), -1) {
@@ -160,7 +161,8 @@ func TestReadmeSequence(t *testing.T) {
 			t.Errorf("README.md has no example of %s", command)
 		}
 	}
-	if !slices.ContainsFunc(ran, func(line string) bool { return strings.Contains(line, minilm) }) || !slices.ContainsFunc(ran, steps.MatchString) {
+	if !slices.ContainsFunc(ran, func(line string) bool { return strings.Contains(line, minilm) }) || !slices.ContainsFunc(ran,
+		steps.MatchString) {
 		t.Errorf("the examples are %q", ran)
 	}
 }

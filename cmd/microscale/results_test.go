@@ -32,14 +32,16 @@ func TestLeft(t *testing.T) {
 	check := func(args ...string) {
 		t.Helper()
 		_, _, stderr := execute("", args...)
-		for _, want := range []string{"not copied: consolidated.safetensors (not part of the checkpoint)\n", "not copied: pytorch_model.bin (PyTorch weights)\n", "not copied: tokenizer.json ("} {
+		for _, want := range []string{"not copied: consolidated.safetensors (not part of the checkpoint)\n",
+			"not copied: pytorch_model.bin (PyTorch weights)\n", "not copied: tokenizer.json ("} {
 			if strings.Count(stderr, want) != 1 {
 				t.Errorf("%q: standard error is %q, want %q in it once", args, stderr, want)
 			}
 		}
 		var doc conversion.Document
 		document(t, &doc, append(args, "--force")...)
-		if !slices.Equal(doc.Extra, []string{"consolidated.safetensors"}) || len(doc.Skipped) != 2 || doc.Skipped[0].Name != "pytorch_model.bin" || doc.Skipped[1].Name != "tokenizer.json" {
+		if !slices.Equal(doc.Extra, []string{"consolidated.safetensors"}) || len(doc.Skipped) != 2 ||
+			doc.Skipped[0].Name != "pytorch_model.bin" || doc.Skipped[1].Name != "tokenizer.json" {
 			t.Errorf("%q: the document has %q and %q", args, doc.Extra, doc.Skipped)
 		}
 	}
@@ -59,7 +61,8 @@ func TestWarnNonFinite(t *testing.T) {
 	for i := range 5 {
 		names = append(names, "l."+string(rune('a'+i))+".proj.weight")
 		begin := 4 * elements * i
-		entries = append(entries, `"`+names[i]+`":{"dtype":"F32","shape":[32,32],"data_offsets":[`+strconv.Itoa(begin)+`,`+strconv.Itoa(begin+4*elements)+`]}`)
+		entries = append(entries, `"`+names[i]+`":{"dtype":"F32","shape":[32,32],"data_offsets":[`+strconv.Itoa(begin)+`,`+
+			strconv.Itoa(begin+4*elements)+`]}`)
 	}
 	data := container("{"+strings.Join(entries, ",")+"}", 0)
 	for i := range 5 * elements {
@@ -75,10 +78,13 @@ func TestWarnNonFinite(t *testing.T) {
 		t.Fatalf("exit status %d, %q", status, stderr)
 	}
 	huge := filepath.Join(dir, "huge.safetensors")
-	writeFile(t, huge, append(container(`{"l.0.weight":{"dtype":"F32","shape":[1,32],"data_offsets":[0,128]}}`, 120), "\xff\xff\x7f\x7f\xff\xff\x7f\xff"...)) // ±MaxFloat32
+	// ±MaxFloat32
+	writeFile(t, huge, append(container(`{"l.0.weight":{"dtype":"F32","shape":[1,32],"data_offsets":[0,128]}}`, 120),
+		"\xff\xff\x7f\x7f\xff\xff\x7f\xff"...))
 	for _, flags := range [][]string{nil, {"--json"}} {
 		args := append([]string{"quantize", huge, dst, "--format", "mxfp8", "--force"}, flags...)
-		if status, _, stderr := execute("", args...); status != exitDone || stderr != "microscale: warning: 2 values of l.0.weight are beyond mxfp8 and decode to Inf\n" {
+		if status, _, stderr := execute("", args...); status != exitDone || stderr != "microscale: warning: 2 values of l.0.weight are "+
+			"beyond mxfp8 and decode to Inf\n" {
 			t.Errorf("%q: exit status %d, %q", args, status, stderr)
 		}
 	}
@@ -102,7 +108,8 @@ func TestWarnNonFinite(t *testing.T) {
 func TestSourceNonFinite(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
-	directory(t, src, weight{"l.0.proj.weight", []int64{64, 128}, nil}, weight{"lm_head.weight", []int64{8, 64}, map[int]uint16{7: bf16Inf, 8: bf16NaN}})
+	directory(t, src, weight{"l.0.proj.weight", []int64{64, 128}, nil}, weight{"lm_head.weight", []int64{8, 64},
+		map[int]uint16{7: bf16Inf, 8: bf16NaN}})
 	line := "\n2 values of lm_head.weight are NaN or Inf in " + src + "\n"
 	for _, args := range [][]string{{"quantize", src, dst, "--format", "mxfp8", "--allow-nonfinite"}, {"verify", src, dst}} {
 		text := done(t, args...)
@@ -117,7 +124,8 @@ func TestAllExact(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")
 	directory(t, src, twoWeights()...)
-	if text := done(t, "verify", src, src); !strings.HasPrefix(text, "all 2 weights are exact copies\n\n") || !strings.Contains(text, "2 weights not quantized: identical to the bit") {
+	if text := done(t, "verify", src, src); !strings.HasPrefix(text, "all 2 weights are exact copies\n\n") || !strings.Contains(text,
+		"2 weights not quantized: identical to the bit") {
 		t.Errorf("verify prints\n%s", text)
 	}
 	if text := done(t, "inspect", "sample:"); !strings.Contains(text, "\nsample: 9.74 M parameters, ") {
@@ -132,7 +140,8 @@ func TestPadded(t *testing.T) {
 	weightsFile(t, src, weight{"a.weight", []int64{7, 100}, nil}, weight{"b.weight", []int64{7, 128}, nil})
 	done(t, "quantize", src, dst, "--format", "mxint8")
 	lines := strings.Split(done(t, "inspect", dst, "--each"), "\n")
-	if !strings.HasPrefix(lines[2], "a.weight") || !strings.HasSuffix(lines[2], "10.56  padded") || !strings.HasPrefix(lines[3], "b.weight") || !strings.HasSuffix(lines[3], "  8.25") {
+	if !strings.HasPrefix(lines[2], "a.weight") || !strings.HasSuffix(lines[2], "10.56  padded") || !strings.HasPrefix(lines[3], "b.weight") ||
+		!strings.HasSuffix(lines[3], "  8.25") {
 		t.Errorf("inspect prints\n%s", strings.Join(lines, "\n"))
 	}
 }
@@ -162,7 +171,8 @@ func TestControlCharacters(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dst, hf.ConfigName), []byte(strings.Replace(string(config), `"ignore": []`, `"ignore": ["re:.*"]`, 1)))
-	if _, stdout, stderr := execute("", "verify", src, dst); show.Escaped(strings.ReplaceAll(stdout+stderr, "\n", "")) != strings.ReplaceAll(stdout+stderr, "\n", "") || !strings.Contains(stdout, `\x1b]0;title\a`) {
+	if _, stdout, stderr := execute("", "verify", src, dst); show.Escaped(strings.ReplaceAll(stdout+stderr, "\n", "")) != strings.ReplaceAll(
+		stdout+stderr, "\n", "") || !strings.Contains(stdout, `\x1b]0;title\a`) {
 		t.Errorf("verify prints %q, %q", stdout, stderr)
 	}
 	for text, want := range map[string]string{"a b·é": "a b·é", "\x00": `\x00`, "\xff": `\xff`, "\u202e": `\u202e`, "a'\n": `a'\n`} {

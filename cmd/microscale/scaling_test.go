@@ -17,7 +17,8 @@ func TestScaling(t *testing.T) {
 	}
 	for _, recipe := range []string{"mxfp8", "nvfp4"} {
 		for _, ranks := range []int{8, 64, 512, 4096} {
-			status, stdout, stderr := execute("", strings.Fields(fmt.Sprintf("cost --params 8e9 --recipe %s --device b200 --ranks %d --json", recipe, ranks))...)
+			status, stdout, stderr := execute("", strings.Fields(fmt.Sprintf("cost --params 8e9 --recipe %s --device b200 --ranks %d --json", recipe,
+				ranks))...)
 			if status != exitDone {
 				t.Fatal(stderr)
 			}
@@ -37,7 +38,8 @@ func TestScaling(t *testing.T) {
 		}
 	}
 	made := filepath.Join(t.TempDir(), "scaling.svg")
-	if status, _, stderr := execute("", "cost", "--params", "8e9", "--recipe", "mxfp8", "--device", "b200", "--ranks", "1024", "--svg", made); status != exitDone {
+	if status, _, stderr := execute("", "cost", "--params", "8e9", "--recipe", "mxfp8", "--device", "b200", "--ranks", "1024", "--svg",
+		made); status != exitDone {
 		t.Fatal(stderr)
 	}
 	got, err := os.ReadFile(made)

@@ -66,7 +66,8 @@ func TestScaleSearch(t *testing.T) {
 		{"--format", "mxfp4", "--scale-search=four-over-six"},
 		{"--format", "mxfp4", "--scale-search=best"},
 	} {
-		if status, _, stderr := execute("", append([]string{"quantize", src, filepath.Join(dir, "no")}, args...)...); status != 2 || strings.Count(stderr, "\n") > 3 {
+		if status, _, stderr := execute("", append([]string{"quantize", src, filepath.Join(dir, "no")}, args...)...); status != 2 ||
+			strings.Count(stderr, "\n") > 3 {
 			t.Errorf("%v: status %d, %s", args, status, stderr)
 		}
 	}
@@ -87,7 +88,8 @@ func TestNearestProfile(t *testing.T) {
 	if _, sqnr, nearest := searchedWeight(t, "verify", src, dst, "--nearest"); sqnr == nearest {
 		t.Errorf("by Transformer Engine's: %g dB, the same", sqnr)
 	}
-	for want, args := range map[string][]string{"--profile applies to --nearest": {"--profile", "ocp"}, "profile deepseek does not define mxfp4": {"--nearest", "--profile", "deepseek"}} {
+	for want, args := range map[string][]string{"--profile applies to --nearest": {"--profile", "ocp"},
+		"profile deepseek does not define mxfp4": {"--nearest", "--profile", "deepseek"}} {
 		if status, _, stderr := execute("", append([]string{"verify", src, dst}, args...)...); status == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%v: status %d, %s", args, status, stderr)
 		}
@@ -103,7 +105,8 @@ func TestActivationsErrors(t *testing.T) {
 		"--activations and --shard exclude each other": "--format nvfp4 --shard 0/2",
 		"none.txt: no such file":                       "--format nvfp4",
 	} {
-		status, stdout, stderr := execute("", append([]string{"quantize", filepath.Join("internal", "demo", "model"), dst, "--activations", "none.txt"}, strings.Fields(line)...)...)
+		status, stdout, stderr := execute("", append([]string{"quantize", filepath.Join("internal", "demo", "model"), dst, "--activations",
+			"none.txt"}, strings.Fields(line)...)...)
 		if status == exitDone || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit status %d, %s", line, status, stderr)
 		}
@@ -173,8 +176,10 @@ func TestCalibrate(t *testing.T) {
 		if cache {
 			caches = 2
 		}
-		if d := parsed[evaluation.ByteDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 || d.TokenScales != 0 || d.KVCaches != caches {
-			t.Errorf("%s: eval uses %d stored scales, %d per token and %d caches, want 14, 0 and %d", name, d.StoredScales, d.TokenScales, d.KVCaches, caches)
+		if d := parsed[evaluation.ByteDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 ||
+			d.TokenScales != 0 || d.KVCaches != caches {
+			t.Errorf("%s: eval uses %d stored scales, %d per token and %d caches, want 14, 0 and %d", name, d.StoredScales, d.TokenScales,
+				d.KVCaches, caches)
 		}
 		config, err := os.ReadFile(filepath.Join(dst, "config.json"))
 		if err != nil || strings.Contains(string(config), `"kv_cache_scheme": null`) == cache {

@@ -57,7 +57,8 @@ func serveCommand() *cobra.Command {
 	parallel := cmd.Flags().Uint("parallel", 4, "run at most `N` requests together, each with a context")
 	queue := cmd.Flags().Uint("queue", 64, "let at most `N` requests wait")
 	maxTokens := cmd.Flags().Uint("max-tokens", 0, "end every answer after `N` tokens (default: when its context is full)")
-	origins := cmd.Flags().StringSlice("allow-origin", nil, "let pages of `ORIGIN` use the server, such as https://chat.example, in addition to pages of this machine; *: all")
+	origins := cmd.Flags().StringSlice("allow-origin", nil, "let pages of `ORIGIN` use the server, such as https://chat.example, in "+
+		"addition to pages of this machine; *: all")
 	key := cmd.Flags().String("api-key", "", "require the secret `KEY` of requests")
 	keyFile := cmd.Flags().String("api-key-file", "", "require one of the keys in `FILE`, one a line")
 	sampled := flags.AddSampling(cmd)
@@ -106,7 +107,8 @@ func serveCommand() *cobra.Command {
 			return err
 		}
 		if !access.Loopback && len(access.Keys) == 0 {
-			show.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("other machines can use %s, without authentication: require a key with --api-key-file", *address)})
+			show.PrintWarnings(cmd.ErrOrStderr(),
+				[]string{fmt.Sprintf("other machines can use %s, without authentication: require a key with --api-key-file", *address)})
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "serving %s at http://%s/v1; stop with Ctrl-C\n", show.Printable(m.Name), l.Addr())
 		return s.Serve(cmd.Context(), l)

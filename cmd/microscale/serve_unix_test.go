@@ -22,7 +22,8 @@ func TestServeKeys(t *testing.T) {
 	if err := os.WriteFile(keys, []byte("\nfirst-secret\n second-secret \n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server, _, _ := process(t, "serve", model, "--listen", "127.0.0.1:0", "--context", "32", "--api-key", "third-secret", "--api-key-file", keys)
+	server, _, _ := process(t, "serve", model, "--listen", "127.0.0.1:0", "--context", "32", "--api-key", "third-secret", "--api-key-file",
+		keys)
 	server.Stderr = nil
 	stderr, err := server.StderrPipe()
 	if err != nil {
@@ -70,7 +71,8 @@ func TestServeKeys(t *testing.T) {
 		{"--api-key-file", keys, "has no keys", exitFailed}, {"--api-key-file", dir, "not a regular file", exitFailed},
 		{"--allow-origin", "chat.example", "--allow-origin: got", exitUsage},
 	} {
-		if status, _, stderr := execute("", "serve", model, "--listen", "127.0.0.1:0", c.flag, c.value); status != c.status || !strings.Contains(stderr, c.want) {
+		if status, _, stderr := execute("", "serve", model, "--listen", "127.0.0.1:0", c.flag, c.value); status != c.status ||
+			!strings.Contains(stderr, c.want) {
 			t.Errorf("%s %s: status %d, %s", c.flag, c.value, status, stderr)
 		}
 	}
@@ -108,11 +110,13 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(answer.Body)
-	if err := errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `"completion_tokens":5`) {
+	if err := errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text),
+		`"completion_tokens":5`) {
 		t.Errorf("%d %s, %v", answer.StatusCode, text, err)
 	}
 	address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/v1")
-	if status, stdout, stderr := execute("", "serve", model, "--listen", address); status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "choose another address with --listen") {
+	if status, stdout, stderr := execute("", "serve", model, "--listen", address); status != exitFailed || stdout != "" ||
+		strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "choose another address with --listen") {
 		t.Errorf("used port: status %d, %s%s", status, stdout, stderr)
 	}
 	if err := first.Process.Signal(syscall.SIGINT); err != nil {

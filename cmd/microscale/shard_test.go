@@ -23,7 +23,8 @@ func TestIdleWorkers(t *testing.T) {
 	if text := done(t, "merge", dst); !strings.Contains(text, "is complete: nothing was merged") {
 		t.Errorf("merged again: %s", text)
 	}
-	if _, _, stderr := execute("", "quantize", "sample:", filepath.Join(dir, "other"), "--format", "mxfp8", "--shard", "0/2", "--dry-run"); strings.Contains(stderr, "note:") {
+	if _, _, stderr := execute("", "quantize", "sample:", filepath.Join(dir, "other"), "--format", "mxfp8", "--shard", "0/2",
+		"--dry-run"); strings.Contains(stderr, "note:") {
 		t.Errorf("two workers of two files: %q", stderr)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // addStream adds --stream to cmd.
 func addStream(cmd *cobra.Command, dir *string) {
 	const flag = "stream"
-	cmd.Flags().StringVar(dir, flag, "", "keep one layer of the weights in memory and all activations in directory `DIR`; without a value: eval"+streamSuffix+". Repeat an interrupted command to resume it")
+	cmd.Flags().StringVar(dir, flag, "", "keep one layer of the weights in memory and all activations in directory `DIR`; without a "+
+		"value: eval"+streamSuffix+". Repeat an interrupted command to resume it")
 	cmd.Flags().Lookup(flag).NoOptDefVal = "eval" + streamSuffix
 }
 

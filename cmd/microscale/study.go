@@ -44,16 +44,20 @@ func blockSizeCommand() *cobra.Command {
 		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	formats := flags.AddList(cmd, "format", "block formats `NAMES`", "mxfp8,mxfp6-e2m3,mxfp4,nvfp4", flags.Names(quant.Formats()), quant.Lookup)
-	rules := flags.AddList(cmd, "scale-rule", "rules `NAMES` of e8m0 scales", "rceil,floor", flags.Names(quant.ScaleRules()), flags.ParseText[quant.ScaleRule])
-	on := flags.AddList(cmd, "distribution", "distributions `NAMES` of the values", "gauss", flags.Names(blocksize.Distributions()), blocksize.Lookup)
+	formats := flags.AddList(cmd, "format", "block formats `NAMES`", "mxfp8,mxfp6-e2m3,mxfp4,nvfp4", flags.Names(quant.Formats()),
+		quant.Lookup)
+	rules := flags.AddList(cmd, "scale-rule", "rules `NAMES` of e8m0 scales", "rceil,floor", flags.Names(quant.ScaleRules()),
+		flags.ParseText[quant.ScaleRule])
+	on := flags.AddList(cmd, "distribution", "distributions `NAMES` of the values", "gauss", flags.Names(blocksize.Distributions()),
+		blocksize.Lookup)
 	blocks := cmd.Flags().IntSlice("blocks", []int{8, 16, 32, 64, 128}, "block `SIZES`, separated by commas")
 	rows := cmd.Flags().Int("rows", 64, "rows `N` of 4096 values")
 	seeds := cmd.Flags().Int("seeds", 1, "seeds `N` to average over")
 	svg := addSVG(cmd, "draw the SQNR of the first distribution by block size to `FILE`")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c := blocksize.Config{Formats: formats.Values(), Blocks: *blocks, Rules: rules.Values(), Distributions: on.Values(), Rows: *rows, Seeds: *seeds}
+		c := blocksize.Config{Formats: formats.Values(), Blocks: *blocks, Rules: rules.Values(), Distributions: on.Values(), Rows: *rows,
+			Seeds: *seeds}
 		sized := func(f quant.Format) bool { return f.ByteScales() && f.Block.Rows == 1 }
 		powers := func(f quant.Format) bool { return f.Scale == format.E8M0 }
 		switch err := svg.check(); {

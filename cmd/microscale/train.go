@@ -41,7 +41,8 @@ func trainCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.resume, "resume", false, "resume the run in DIR, or start it if DIR is empty; its other flags may be omitted")
 	cmd.Flags().BoolVar(&f.force, "force", false, "replace the run and the model in DIR")
 	flags.Exclusive(cmd, "resume", "force")
-	f.every = cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "write a checkpoint every `N` steps; 0: only when interrupted")
+	f.every = cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery),
+		"write a checkpoint every `N` steps; 0: only when interrupted")
 	f.asJSON = addJSON(cmd)
 	flags.Essential(cmd, "recipe", "steps", "seed", "data", "hidden", "layers", "learning-rate", "out", "resume", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }

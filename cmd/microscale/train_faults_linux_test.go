@@ -175,7 +175,8 @@ func TestTrainFaults(t *testing.T) {
 				if err == nil && fault == "signal=KILL" {
 					t.Errorf("%s: the run was not killed", name)
 				}
-				if lines := strings.Split(strings.TrimSpace(stderr), "\n"); err != nil && strings.HasPrefix(fault, "error") && !strings.HasPrefix(lines[len(lines)-1], "microscale: ") || strings.Contains(stderr, "goroutine ") {
+				if lines := strings.Split(strings.TrimSpace(stderr), "\n"); err != nil && strings.HasPrefix(fault, "error") &&
+					!strings.HasPrefix(lines[len(lines)-1], "microscale: ") || strings.Contains(stderr, "goroutine ") {
 					t.Errorf("%s: %v: %s", name, err, stderr)
 				}
 				if t.Run(name, func(t *testing.T) { resumeTraining(t, out, want) }); t.Failed() {
@@ -199,7 +200,8 @@ func countedCalls(log, calls string) string {
 // and the run has the ranks and the losses of an uninterrupted one.
 func TestResumeRanks(t *testing.T) {
 	for _, flags := range []string{"--tp 2", "--dp 2 --grad-reduce bf16", "--tp 2 --dp 2"} {
-		args := append(strings.Fields("train --data synthetic: --hidden 64 --layers 2 --heads 2 --kv-heads 2 --intermediate 64 --sequence 32 --batch 4 --steps 12 --eval-tokens 512 --threads 1 --checkpoint-every 1 --recipe mxfp8"), strings.Fields(flags)...)
+		args := append(strings.Fields("train --data synthetic: --hidden 64 --layers 2 --heads 2 --kv-heads 2 --intermediate 64 --sequence 32 "+
+			"--batch 4 --steps 12 --eval-tokens 512 --threads 1 --checkpoint-every 1 --recipe mxfp8"), strings.Fields(flags)...)
 		dir := t.TempDir()
 		out, whole := filepath.Join(dir, "out"), filepath.Join(dir, "whole")
 		done(t, append(args, "--out", whole)...)

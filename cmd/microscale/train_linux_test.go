@@ -37,7 +37,8 @@ func TestCompareFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	line := append(strings.Fields(smallest), "--recipes", "bf16", "--out", filepath.Join(disk, "some", "where"))
 	status, stdout, stderr := mounting(t, append([]string{disk}, line...)...)
-	if status != exitFailed || !strings.Contains(stderr, "microscale: write the report: ") || !strings.Contains(stderr, "no space left on device") {
+	if status != exitFailed || !strings.Contains(stderr, "microscale: write the report: ") || !strings.Contains(stderr,
+		"no space left on device") {
 		t.Errorf("exit status %d: %s", status, stderr)
 	}
 	if strings.Contains(stdout, disk) || !strings.Contains(stdout, "\nbf16 ") {

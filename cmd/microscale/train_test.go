@@ -20,7 +20,8 @@ import (
 
 // tinyRun returns the flags of a run with steps of milliseconds.
 func tinyRun(more ...string) []string {
-	return append(strings.Fields("train --data synthetic: --hidden 32 --layers 2 --heads 2 --kv-heads 1 --intermediate 64 --sequence 32 --batch 4 --steps 6 --eval-tokens 512 --threads 1"), more...)
+	return append(strings.Fields("train --data synthetic: --hidden 32 --layers 2 --heads 2 --kv-heads 1 --intermediate 64 --sequence 32 "+
+		"--batch 4 --steps 6 --eval-tokens 512 --threads 1"), more...)
 }
 
 func parsed[T any](t *testing.T, text string) (d T) {
@@ -36,7 +37,8 @@ func TestTrain(t *testing.T) {
 	t.Chdir(t.TempDir())
 	first := parsed[map[string]any](t, done(t, tinyRun("--recipe", "nvfp4", "--json", "--eval-every", "4")...))
 	again := parsed[map[string]any](t, done(t, tinyRun("--recipe", "nvfp4", "--json", "--eval-every", "4", "--threads", "3")...))
-	if first["recipe"] != "nvfp4" || first["steps"] != 6.0 || first["out"] != "trained-nvfp4" || again["out"] != "trained-nvfp4-2" || len(first["val_losses"].([]any)) != 2 {
+	if first["recipe"] != "nvfp4" || first["steps"] != 6.0 || first["out"] != "trained-nvfp4" || again["out"] != "trained-nvfp4-2" ||
+		len(first["val_losses"].([]any)) != 2 {
 		t.Errorf("%v\n%v", first, again)
 	}
 	for _, k := range []string{"train_losses", "val_losses", "train_loss", "val_loss", "parameters", "tokens"} {
@@ -59,7 +61,8 @@ func TestTrain(t *testing.T) {
 	plain := evaluate("trained-nvfp4")
 	done(t, "quantize", "trained-nvfp4", "small", "--format", "mxfp4")
 	weights, both := evaluate("small"), evaluate("small", "--activations")
-	if status, _, stderr := execute("", "eval", "trained-nvfp4", "--activations"); status == 0 || !strings.Contains(stderr, "trained-nvfp4 has no quantized weights") {
+	if status, _, stderr := execute("", "eval", "trained-nvfp4", "--activations"); status == 0 || !strings.Contains(stderr,
+		"trained-nvfp4 has no quantized weights") {
 		t.Errorf("activations of a model that is not quantized: status %d, %s", status, stderr)
 	}
 	if plain == loss || weights == plain || both == weights || math.Abs(both-plain) > 0.5 {
@@ -74,7 +77,9 @@ func TestTrain(t *testing.T) {
 		file[i] = 0xff // NaN
 	}
 	writeFile(t, weightFile, file)
-	if status, stdout, stderr := execute("", "eval", "trained-nvfp4-2", "--data", "synthetic:", "--tokens", "512", "--json"); status != exitFailed || !strings.Contains(stdout, `"error"`) || !strings.Contains(stderr, "trained-nvfp4-2: the loss is NaN nats per byte: ") {
+	if status, stdout, stderr := execute("", "eval", "trained-nvfp4-2", "--data", "synthetic:", "--tokens", "512",
+		"--json"); status != exitFailed || !strings.Contains(stdout, `"error"`) || !strings.Contains(stderr,
+		"trained-nvfp4-2: the loss is NaN nats per byte: ") {
 		t.Errorf("weights of NaN: status %d, %s, %s", status, stdout, stderr)
 	}
 	done(t, "dequantize", "small", "back")
@@ -92,7 +97,8 @@ func TestTrain(t *testing.T) {
 			t.Errorf("%s: another seed, the same text", dir)
 		}
 	}
-	if out := done(t, tinyRun("--recipe", "bf16", "--out", "a/b")...); !strings.Contains(out, "the model is in a/b") || !strings.Contains(out, "bf16: ") {
+	if out := done(t, tinyRun("--recipe", "bf16", "--out", "a/b")...); !strings.Contains(out, "the model is in a/b") ||
+		!strings.Contains(out, "bf16: ") {
 		t.Errorf("it prints %q", out)
 	}
 }
@@ -105,11 +111,14 @@ func TestTrainSwitches(t *testing.T) {
 	writeFile(t, recipe, []byte("base = \"mxfp8\"\nscale_rule = \"floor\"\n"))
 	losses := map[string]string{}
 	for i, more := range [][]string{
-		{"--recipe", "mxfp8"}, {"--recipe", "mxfp8", "--scale-rule", "floor"}, {"--recipe", "mxfp8", "--fp8-format", "hybrid"}, {"--recipe", "mxfp8", "--high-precision", "wgrad,dgrad"},
-		{"--recipe", "mxfp8", "--first-last-layers-bf16"}, {"--recipe", "mxfp8", "--first-last-layers-bf16", "--num-layers-at-start-in-bf16", "0"}, {"--recipe", "nvfp4", "--stochastic-rounding=false"}, {"--recipe", "nvfp4"},
+		{"--recipe", "mxfp8"}, {"--recipe", "mxfp8", "--scale-rule", "floor"}, {"--recipe", "mxfp8", "--fp8-format", "hybrid"},
+		{"--recipe", "mxfp8", "--high-precision", "wgrad,dgrad"},
+		{"--recipe", "mxfp8", "--first-last-layers-bf16"}, {"--recipe", "mxfp8", "--first-last-layers-bf16", "--num-layers-at-start-in-bf16",
+			"0"}, {"--recipe", "nvfp4", "--stochastic-rounding=false"}, {"--recipe", "nvfp4"},
 		{"--recipe", recipe}, {"--recipe", "mxfp8", "--recompute"}, {"--recipe", "mxfp8", "--fp8-param"},
 	} {
-		d := parsed[training.Document](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
+		d := parsed[training.Document](t,
+			done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
 		name := strings.Join(more, " ")
 		for other, l := range losses {
 			same := l == fmt.Sprint(d.TrainLosses)
@@ -140,7 +149,8 @@ func TestTrainSeparator(t *testing.T) {
 	}
 	run := func(more ...string) map[string]any {
 		t.Helper()
-		return parsed[map[string]any](t, done(t, tinyRun(append(more, "--data", "lines.txt", "--separator", `\n`, "--microbatches", "2", "--json")...)...))
+		return parsed[map[string]any](t,
+			done(t, tinyRun(append(more, "--data", "lines.txt", "--separator", `\n`, "--microbatches", "2", "--json")...)...))
 	}
 	one, two := run("--out", "one"), run("--out", "two", "--dp", "2")
 	for _, k := range []string{"train_losses", "val_losses", "tokens"} {
@@ -151,7 +161,8 @@ func TestTrainSeparator(t *testing.T) {
 	if n := one["tokens"].(float64); n < 6*4 || n > 6*4*32 {
 		t.Errorf("got %g tokens", n)
 	}
-	if status, _, stderr := execute("", tinyRun("--data", "lines.txt", "--separator", "")...); status != 1 || !strings.Contains(stderr, "lines.txt: got 2 documents of more than one byte, want at least 16") {
+	if status, _, stderr := execute("", tinyRun("--data", "lines.txt", "--separator", "")...); status != 1 || !strings.Contains(stderr,
+		"lines.txt: got 2 documents of more than one byte, want at least 16") {
 		t.Errorf("status %d, %s", status, stderr)
 	}
 }
@@ -217,7 +228,8 @@ func TestTrainUsage(t *testing.T) {
 		{"train --tp 3", exitUsage, `microscale: --tp is 3: --heads is 4, want a multiple of the 3 ranks that share a layer`},
 		{"train --num-layers-at-end-in-bf16 2", exitUsage, `--num-layers-at-end-in-bf16 applies to --first-last-layers-bf16: add that`},
 		{"train --resume", exitUsage, `--resume needs --out`},
-		{"train --resume --out typo", exitFailed, `typo: there is no such directory: name that of an interrupted run, or create it for a new one`},
+		{"train --resume --out typo", exitFailed, `typo: there is no such directory: name that of an interrupted run, or create it for a ` +
+			`new one`},
 		{"train --dp 3", exitUsage, `--dp: 3 ranks divide a batch, want a divisor of 8, the number of its sequences (--batch)`},
 		{"train --resume --out .", exitFailed, `.: the directory has no checkpoint`},
 		{"train --resume --force --out tiny", exitUsage, `--resume and --force exclude each other`},
@@ -226,21 +238,28 @@ func TestTrainUsage(t *testing.T) {
 		{"train --out tiny.txt", exitFailed, `tiny.txt: cannot write a run to it: not a directory`},
 		{"train --data tiny.txt", exitFailed, `tiny.txt: a text of 4 bytes is too short for sequences of 128, want at least 8192 bytes`},
 		{"train --data none.txt", exitFailed, `none.txt: no such file or directory`},
-		{"train --recipe nvfp4 --data synthetic: --intermediate 72", exitUsage, `--intermediate is 72: the width of the feed-forward layers is 72, want a multiple of 16 for the recipe nvfp4`},
+		{"train --recipe nvfp4 --data synthetic: --intermediate 72", exitUsage, `--intermediate is 72: the width of the feed-forward layers ` +
+			`is 72, want a multiple of 16 for the recipe nvfp4`},
 		{"train --hidden 72", exitUsage, `--hidden is 72: the width of the model is 72, want a multiple of 32 for the recipe mxfp8`},
-		{"train --hidden 96 --kv-heads 1", exitUsage, `--kv-heads is 1: the width of queries, keys and values together is 144, want a multiple of 32 for the recipe mxfp8`},
-		{"train --first-last-layers-bf16 --num-layers-at-start-in-bf16 99", exitUsage, `--num-layers-at-start-in-bf16 is 99, want 0 to 4, the number of layers`},
-		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage, `--num-layers-at-end-in-bf16 is 4, want 0 to 3: 1 of 4 layers are in BF16 at the start`},
+		{"train --hidden 96 --kv-heads 1", exitUsage, `--kv-heads is 1: the width of queries, keys and values together is 144, want a ` +
+			`multiple of 32 for the recipe mxfp8`},
+		{"train --first-last-layers-bf16 --num-layers-at-start-in-bf16 99", exitUsage,
+			`--num-layers-at-start-in-bf16 is 99, want 0 to 4, the number of layers`},
+		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage,
+			`--num-layers-at-end-in-bf16 is 4, want 0 to 3: 1 of 4 layers are in BF16 at the start`},
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 18446744073709551615", exitUsage, `--num-layers-at-end-in-bf16 is `},
 		{"eval tiny.gguf", exitFailed, `; --text evaluates models with a tokenizer`},
 		{"eval", exitUsage, `got 0 arguments, want MODEL`},
-		{"eval tiny --text tiny/config.json --method none", exitUsage, `--method: unknown method "none": use one of llama.cpp, gptq, strided, all`},
+		{"eval tiny --text tiny/config.json --method none", exitUsage, `--method: unknown method "none": use one of llama.cpp, gptq, ` +
+			`strided, all`},
 		{"eval tiny --text tiny/config.json --tokens 5", exitUsage, `--tokens does not apply to --text: omit one of them`},
 		{"eval tiny --layers", exitUsage, `--layers applies to --text: add it`},
 		{"eval tiny --text tiny/config.json --context 999", exitFailed, `a context of 999 tokens: tiny has 32 positions`},
 		{"eval tiny --text tiny/config.json --report tiny/config.json", exitFailed, `tiny/config.json is not a report of microscale`},
-		{"eval tiny --text tiny/config.json --report none/r.html", exitFailed, `write a report: none: no such file or directory: create the directory`},
-		{"calibrate tiny --text tiny/config.json --out none/amax.toml", exitFailed, `write the calibration: none: no such file or directory: create the directory`},
+		{"eval tiny --text tiny/config.json --report none/r.html", exitFailed, `write a report: none: no such file or directory: create the ` +
+			`directory`},
+		{"calibrate tiny --text tiny/config.json --out none/amax.toml", exitFailed,
+			`write the calibration: none: no such file or directory: create the directory`},
 		{"calibrate tiny --text tiny/config.json", exitUsage, `--out is missing: name a new file`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
 		{"eval sample", exitFailed, `sample: the vocabulary has 384 tokens, want the 256 bytes of byte-level models`},
@@ -278,20 +297,24 @@ func TestTrainInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the status tells
-	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; to resume, run microscale train --resume --out "+out)
+	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+
+		"; to resume, run microscale train --resume --out "+out)
 
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
-	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration: resume with the same, or use another directory (--out)")
+	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration: resume with "+
+		"the same, or use another directory (--out)")
 
 	got := parsed[training.Document](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
-	want := parsed[training.Document](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
+	want := parsed[training.Document](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0",
+		"--json")...))
 	if got.Recipe != "delayed" || got.Steps != 60 || !slices.Equal(got.TrainLosses, want.TrainLosses) || got.ValLoss != want.ValLoss {
 		t.Errorf("resumed %+v\nwant %+v", got, want)
 	}
 
 	// A job that restarts ends once the run is done.
 	status, stdoutText, problem := execute("", "train", "--resume", "--out", out, "--json")
-	if finished := parsed[training.DoneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run is complete") {
+	if finished := parsed[training.DoneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out ||
+		!strings.Contains(problem, "the run is complete") {
 		t.Errorf("resumed once more: exit status %d: %s%s", status, stdoutText, problem)
 	}
 }

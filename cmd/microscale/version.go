@@ -18,9 +18,10 @@ import (
 
 func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "version",
-		Short:             "Print the version and the kernels of this processor",
-		Long:              "Print the version of the program, the Go release that built it, and the kernel\ntier of this processor. --verbose adds the features of this processor that\nkernels use, and each kernel of matrix products with what it lacks here.",
+		Use:   "version",
+		Short: "Print the version and the kernels of this processor",
+		Long: "Print the version of the program, the Go release that built it, and the kernel\ntier of this processor. " +
+			"--verbose adds the features of this processor that\nkernels use, and each kernel of matrix products with what it lacks here.",
 		Example:           "  microscale version\n  microscale version --verbose\n  microscale version --json",
 		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -45,7 +46,8 @@ func versionCommand() *cobra.Command {
 // tries them.
 func printKernels(w io.Writer) error {
 	has := strings.Fields(cpu.Detected().String())
-	if _, err := fmt.Fprintf(w, "features: %s\n\nkernels of matrix products:\n", cmp.Or(strings.Join(has, " "), "none that kernels use")); err != nil {
+	if _, err := fmt.Fprintf(w, "features: %s\n\nkernels of matrix products:\n",
+		cmp.Or(strings.Join(has, " "), "none that kernels use")); err != nil {
 		return err
 	}
 	for _, k := range gemm.Kernels() {

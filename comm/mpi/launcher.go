@@ -108,7 +108,8 @@ func (l Launcher) checkSize(size int, library string) error {
 	if l.Name == "" || l.Size == size {
 		return nil
 	}
-	return fmt.Errorf("join MPI job: %s started %d processes, but %s is in a job of %d: use the library and the launcher of one MPI (mpirun.openmpi with libmpi.so.40, mpirun.mpich with libmpich.so.12, srun --mpi=pmix or pmi2)",
+	return fmt.Errorf("join MPI job: %s started %d processes, but %s is in a job of %d: use the library and the launcher of one MPI "+
+		"(mpirun.openmpi with libmpi.so.40, mpirun.mpich with libmpich.so.12, srun --mpi=pmix or pmi2)",
 		l.Name, l.Size, library, size)
 }
 

@@ -56,7 +56,8 @@ func connect(file string, l Launcher, timeout time.Duration) (*Transport, error)
 	if err != nil {
 		return nil, err
 	}
-	t := &Transport{lib: lib, batches: make(chan batch, 1024), abort: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan error, 1)}
+	t := &Transport{lib: lib, batches: make(chan batch, 1024), abort: make(chan struct{}, 1), end: make(chan struct{}),
+		ended: make(chan error, 1)}
 	ready := make(chan error, 1)
 	go t.own(ready)
 	var expired <-chan time.Time
@@ -300,7 +301,8 @@ func (o *owner) start(b batch, m comm.Message, data []byte, left *int) error {
 	if m.Send {
 		call, name = o.lib.isend, "MPI_Isend"
 	}
-	if err := o.lib.check(name, call(unsafe.Pointer(&data[0]), int32(len(data)), o.lib.bytes, int32(m.Peer), b.tag, o.lib.world, &p.request)); err != nil {
+	if err := o.lib.check(name, call(unsafe.Pointer(&data[0]), int32(len(data)), o.lib.bytes, int32(m.Peer), b.tag, o.lib.world,
+		&p.request)); err != nil {
 		p.pin.Unpin()
 		return err
 	}

@@ -197,7 +197,8 @@ func TestLost(t *testing.T) {
 			start := time.Now()
 			out, err := runUnder(t, launcher, slices.Concat(jobs[job].arguments, c.options), 3, "-rank", c.mode, "-culprit", c.culprit)
 			took := time.Since(start)
-			if err == nil || strings.Count(out, "microscale: ") != 1 || !strings.Contains(out, "lost rank "+c.culprit+" (process ") || took > 10*time.Second {
+			if err == nil || strings.Count(out, "microscale: ") != 1 || !strings.Contains(out, "lost rank "+c.culprit+" (process ") ||
+				took > 10*time.Second {
 				t.Errorf("%v after %v, got:\n%s", err, took, out)
 			}
 		})

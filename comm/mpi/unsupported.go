@@ -9,7 +9,8 @@ import (
 	"github.com/microscale-go/microscale/comm"
 )
 
-var errUnsupported = errors.New("this build cannot call MPI: it was built with the tag nompi, or for a system other than Linux and macOS on amd64 or arm64")
+var errUnsupported = errors.New("this build cannot call MPI: it was built with the tag nompi, or for a system other than Linux and " +
+	"macOS on amd64 or arm64")
 
 // A Transport connects this process with the others of its job. This build has none.
 type Transport struct{}

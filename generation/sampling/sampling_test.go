@@ -181,7 +181,8 @@ func TestGreedy(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	for i, o := range []Options{{Temperature: -1}, {Temperature: math.Inf(1)}, {TopK: -1}, {TopP: 1.1}, {MinP: math.NaN()}, {RepeatPenalty: -2}, {RepeatPenalty: 1e-45}, {RepeatPenalty: 0.0009}} {
+	for i, o := range []Options{{Temperature: -1}, {Temperature: math.Inf(1)}, {TopK: -1}, {TopP: 1.1}, {MinP: math.NaN()},
+		{RepeatPenalty: -2}, {RepeatPenalty: 1e-45}, {RepeatPenalty: 0.0009}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("options %d: got no error", i)
 		}

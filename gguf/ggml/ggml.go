@@ -151,7 +151,8 @@ func deinterleaveNVFP4(codes, scales, src []byte) {
 func (s Struct) check(structs, codes, scales []byte) {
 	n := len(structs) / s.Bytes()
 	if len(structs) != n*s.Bytes() || len(codes) != n*s.Blocks*s.CodeBytes() || len(scales) != n*s.Blocks*s.ScaleBytes {
-		panic(fmt.Sprintf("ggml: %s: got %d bytes of structs, %d of codes and %d of scales, want those of equally many whole structs", s, len(structs), len(codes), len(scales)))
+		panic(fmt.Sprintf("ggml: %s: got %d bytes of structs, %d of codes and %d of scales, want those of equally many whole structs", s,
+			len(structs), len(codes), len(scales)))
 	}
 }
 

@@ -202,7 +202,8 @@ func (e *Estimate) weights(w operand) Section {
 		}
 		add(name+" codes", n*p.codes, fmt.Sprintf("%s × %.4g B of %s codes", per, p.codes, f.Element))
 		add(name+" scales", n*p.scales, fmt.Sprintf("%s × %.4g B of %s scales, one for %s", per, p.scales, f.Scale, blockText(f)))
-		add(name+" padding", n*p.padding, fmt.Sprintf("%s × %.4g B: scales are repeated for each row and padded as hardware reads them", per, p.padding))
+		add(name+" padding", n*p.padding, fmt.Sprintf("%s × %.4g B: scales are repeated for each row and padded as hardware reads them", per,
+			p.padding))
 		sum += n * p.total()
 	}
 	add("copies", sum, "sum of the copies")
@@ -231,7 +232,8 @@ func (e *Estimate) activations(x operand) Section {
 	if x.shared && x.formats[rowwise].Scaled() {
 		kept, text = x.copy(rowwise), "rowwise"
 	}
-	bytes, formula := kept.total(), fmt.Sprintf("%.4g matrices × %.4g B of the %s copy of %d×%d inputs", n, kept.total(), text, e.Tokens, e.Width)
+	bytes, formula := kept.total(), fmt.Sprintf("%.4g matrices × %.4g B of the %s copy of %d×%d inputs", n, kept.total(), text, e.Tokens,
+		e.Width)
 	if kept == (part{}) {
 		bytes, formula = 2*elements, fmt.Sprintf("%.4g matrices × %.4g B: the inputs in BF16", n, 2*elements)
 	}

@@ -122,14 +122,16 @@ func TestStep(t *testing.T) {
 		t.Errorf("got %g B read for amax, want 0: blocks need no separate read", amax)
 	}
 	// Current scaling reads each source twice; delayed scaling once.
-	near(t, "amax of current scaling", estimate(t, n, "tensorwise", "h100", tokens, 4096).value(t, section, "of which for amax"), 2*elements, 1e-9)
+	near(t, "amax of current scaling", estimate(t, n, "tensorwise", "h100", tokens, 4096).value(t, section, "of which for amax"), 2*elements,
+		1e-9)
 	if amax := estimate(t, n, "delayed", "h100", tokens, 4096).value(t, section, "of which for amax"); amax != 0 {
 		t.Errorf("got %g B read for amax under delayed scaling, want 0", amax)
 	}
 	// A memory-bound product: one token reads all weights.
 	one := estimate(t, n, "bf16", "b200", 1, 4096)
 	near(t, "one token", one.value(t, section, "time of products"), 64*3*(2*4096*4096.0)/7.7e12, 0.4)
-	for _, tc := range []struct{ recipe, device, why string }{{"mxfp8", "h100", "no unit for mxfp8"}, {"mxfp8", "rtx-pro-6000", "unknown rate"}} {
+	for _, tc := range []struct{ recipe, device, why string }{{"mxfp8", "h100", "no unit for mxfp8"},
+		{"mxfp8", "rtx-pro-6000", "unknown rate"}} {
 		e := estimate(t, n, tc.recipe, tc.device, tokens, 4096)
 		if v := e.value(t, section, "time of products"); !math.IsNaN(v) {
 			t.Errorf("%s on %s: got %g s, want none", tc.recipe, tc.device, v)
@@ -236,7 +238,8 @@ func TestTables(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	for _, c := range []Config{{Params: 0, Tokens: 1, Width: 1}, {Params: math.Inf(1), Tokens: 1, Width: 1}, {Params: 1, Tokens: 0, Width: 1}, {Params: 1, Tokens: 1, Width: -2}} {
+	for _, c := range []Config{{Params: 0, Tokens: 1, Width: 1}, {Params: math.Inf(1), Tokens: 1, Width: 1}, {Params: 1, Tokens: 0, Width: 1},
+		{Params: 1, Tokens: 1, Width: -2}} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), "want 1 ") {
 			t.Errorf("%+v: got %v", c, err)
 		}
@@ -270,7 +273,8 @@ func TestRateText(t *testing.T) {
 		c := estimate(t, 1<<30, "mxfp8", "b200", 8192, 4096).Config
 		c.Recipe.HighPrecision[recipe.Wgrad] = high
 		text := rateText(c.Device, c.operands())
-		if n := strings.Count(text, " at "); !strings.HasPrefix(text, "fprop at 4.5e+15 FLOP/s (") || strings.Contains(text, "), wgrad at 2.25e+15 FLOP/s (") != high || n != 1 && !high {
+		if n := strings.Count(text, " at "); !strings.HasPrefix(text, "fprop at 4.5e+15 FLOP/s (") ||
+			strings.Contains(text, "), wgrad at 2.25e+15 FLOP/s (") != high || n != 1 && !high {
 			t.Errorf("wgrad in high precision %v: %s", high, text)
 		}
 	}

@@ -31,7 +31,8 @@ const (
 // GB/s in both directions) and one port of NDR InfiniBand (50 GB/s) for each rank, both at 80 %. The
 // latencies are assumptions.
 func NewNetwork(ranks int) Network {
-	return Network{Ranks: ranks, PerNode: min(RanksPerNode, ranks), LocalBandwidth: 360e9, Bandwidth: NodeBandwidth, LocalLatency: 1.5e-6, Latency: 4e-6}
+	return Network{Ranks: ranks, PerNode: min(RanksPerNode, ranks), LocalBandwidth: 360e9, Bandwidth: NodeBandwidth, LocalLatency: 1.5e-6,
+		Latency: 4e-6}
 }
 
 // Validate returns an error unless the ranks fill whole nodes.
@@ -85,7 +86,8 @@ func (c *Config) exchanges() []exchange {
 	weight := WeightBytes(c.Recipe, c.Width, c.Width) / float64(c.Width) / float64(c.Width)
 	list := []exchange{{"FP32 gradients, BF16 weights", 4, sourceBytes}, {"BF16 gradients, BF16 weights", sourceBytes, sourceBytes}}
 	if c.Recipe.HoldsWeights() {
-		list = append(list, exchange{"BF16 gradients, quantized weights", sourceBytes, weight}, exchange{"MXFP8 gradients, quantized weights", mxfp8, weight})
+		list = append(list, exchange{"BF16 gradients, quantized weights", sourceBytes, weight}, exchange{"MXFP8 gradients, quantized weights",
+			mxfp8, weight})
 	}
 	return list
 }
@@ -102,9 +104,11 @@ func (c *Config) communication(n Network, step float64) Section {
 		gradients, weights := n.Time(x.gradients*c.Params), n.Time(x.weights*c.Params)
 		exposed := max(0, gradients-step*2/3) + max(0, weights-step/3) // NaN if the time of a step is unknown
 		s.Figures = append(s.Figures,
-			Figure{x.name, f * (x.gradients + x.weights) * c.Params, "B", fmt.Sprintf("sent per rank: %.4g × (%.5g + %.5g) B × %.4g parameters", f, x.gradients, x.weights, c.Params)},
+			Figure{x.name, f * (x.gradients + x.weights) * c.Params, "B", fmt.Sprintf("sent per rank: %.4g × (%.5g + %.5g) B × %.4g parameters", f,
+				x.gradients, x.weights, c.Params)},
 			Figure{"  time", gradients + weights, "s", network},
-			Figure{"  not hidden by products", exposed, "s", fmt.Sprintf("gradients %.3g s beyond two thirds of %.3g s, weights %.3g s beyond one third", gradients, step, weights)},
+			Figure{"  not hidden by products", exposed, "s",
+				fmt.Sprintf("gradients %.3g s beyond two thirds of %.3g s, weights %.3g s beyond one third", gradients, step, weights)},
 		)
 	}
 	return s

@@ -17,7 +17,8 @@ func TestNetwork(t *testing.T) {
 	if got, want := n.Time(1000), 3*0.5+2+750./100+1000./4/2/10; math.Abs(got-want) > 1e-12 {
 		t.Errorf("two nodes: got %g s, want %g", got, want)
 	}
-	for _, bad := range []Network{{Ranks: 1, PerNode: 1, LocalBandwidth: 1, Bandwidth: 1}, {Ranks: 12, PerNode: 8, LocalBandwidth: 1, Bandwidth: 1}, {Ranks: 8, PerNode: 8, LocalBandwidth: 1}} {
+	for _, bad := range []Network{{Ranks: 1, PerNode: 1, LocalBandwidth: 1, Bandwidth: 1}, {Ranks: 12, PerNode: 8, LocalBandwidth: 1,
+		Bandwidth: 1}, {Ranks: 8, PerNode: 8, LocalBandwidth: 1}} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v: got no error", bad)
 		}
@@ -27,7 +28,8 @@ func TestNetwork(t *testing.T) {
 // TestWeightBytes checks the bytes of weights that travel, in the bytes of BF16.
 func TestWeightBytes(t *testing.T) {
 	for name, want := range map[string]float64{
-		"bf16": 1, "delayed": 1. / 2, "tensorwise": 1. / 2, "mxfp8": 33. / 32, "nvfp4": 129. / 512, "blockwise": 1./2 + 4./(2*128*128), "mxfp4": 17. / 32,
+		"bf16": 1, "delayed": 1. / 2, "tensorwise": 1. / 2, "mxfp8": 33. / 32, "nvfp4": 129. / 512, "blockwise": 1./2 + 4./(2*128*128),
+		"mxfp4": 17. / 32,
 	} {
 		r, err := recipe.Lookup(name)
 		if err != nil {
@@ -64,7 +66,8 @@ func TestCommunication(t *testing.T) {
 // sums alone, or 8 of sums and 6 copies in one direction each, 8 where columnwise blocks travel.
 func TestLayerTraffic(t *testing.T) {
 	for name, want := range map[string]float64{
-		"bf16": 12, "delayed": 6, "tensorwise": 6, "blockwise": 8 * (1 + 4./128), "mxfp8": 8 * 33. / 32, "nvfp4": 8 * 9. / 16, "mxfp4": 8 * 17. / 32,
+		"bf16": 12, "delayed": 6, "tensorwise": 6, "blockwise": 8 * (1 + 4./128), "mxfp8": 8 * 33. / 32, "nvfp4": 8 * 9. / 16,
+		"mxfp4": 8 * 17. / 32,
 	} {
 		r, err := recipe.Lookup(name)
 		if err != nil {

@@ -107,9 +107,11 @@ func (e *Estimate) step(w work) Section {
 	total := n * (w.products + w.quantizers)
 	return Section{"A training step of the linear layers", []Figure{
 		{"operations of products", operations, "FLOP", fmt.Sprintf("3 products × 2 × %d tokens × %.4g parameters", e.Tokens, e.Params)},
-		{"operations of quantizers", n * perElement * w.copied, "FLOP", fmt.Sprintf("%.4g matrices × %d (amax, scale, round) × %.4g elements of copies", n, perElement, w.copied)},
+		{"operations of quantizers", n * perElement * w.copied, "FLOP",
+			fmt.Sprintf("%.4g matrices × %d (amax, scale, round) × %.4g elements of copies", n, perElement, w.copied)},
 		{"quantizers / products", n * perElement * w.copied / operations, "", "operations"},
-		{"products read and write", n * w.moved, "B", fmt.Sprintf("%.4g matrices × %.4g B: operands once, results in BF16, weight gradients in FP32", n, w.moved)},
+		{"products read and write", n * w.moved, "B",
+			fmt.Sprintf("%.4g matrices × %.4g B: operands once, results in BF16, weight gradients in FP32", n, w.moved)},
 		{"quantizers read", n * w.read, "B", fmt.Sprintf("%.4g matrices × %.4g B of BF16 sources", n, w.read)},
 		{"of which for amax", n * w.amax, "B", fmt.Sprintf("%.4g matrices × %.4g B: a separate read for a scale of the tensor", n, w.amax)},
 		{"quantizers write", n * w.written, "B", fmt.Sprintf("%.4g matrices × %.4g B of copies", n, w.written)},
@@ -174,7 +176,8 @@ func Thresholds(d *device.Device, f quant.Format, reads int) []Threshold {
 		if !low.Known() || !high.Known() || !(saved > 0) {
 			size = math.NaN()
 		}
-		return Threshold{name, size, fmt.Sprintf("%s = %.4g B / (%d × 2 × %.4g B/s × (1/%.4g − 1/%.4g) s)", terms, bytes, products, bandwidth.Value, high.Value, low.Value), products}
+		return Threshold{name, size, fmt.Sprintf("%s = %.4g B / (%d × 2 × %.4g B/s × (1/%.4g − 1/%.4g) s)", terms, bytes, products,
+			bandwidth.Value, high.Value, low.Value), products}
 	}
 	return []Threshold{
 		row("forward, weight quantized before", source+b, 1, fmt.Sprintf("input: read %g + write %.5g", source, b)),

@@ -25,7 +25,8 @@ func storage() Table {
 	for _, f := range quant.Formats() {
 		b := f.BitsPerElement() / 8
 		element := float64(f.Element.StoredBits()) / 8
-		t.Rows = append(t.Rows, []string{f.Name, fmt.Sprintf("%.5g", 8*b), fmt.Sprintf("%.6g", b), fmt.Sprintf("%.4g", 2/b), fmt.Sprintf("%.4g%%", 100*(b/element-1)), fmt.Sprintf("%.6g", 2*b)})
+		t.Rows = append(t.Rows, []string{f.Name, fmt.Sprintf("%.5g", 8*b), fmt.Sprintf("%.6g", b), fmt.Sprintf("%.4g", 2/b),
+			fmt.Sprintf("%.4g%%", 100*(b/element-1)), fmt.Sprintf("%.6g", 2*b)})
 	}
 	return t
 }
@@ -43,14 +44,16 @@ func ranges() Table {
 	for _, f := range quant.Formats() {
 		if f.ByteScales() && f.Block.Rows == 1 {
 			low, high := Range(f)
-			t.Rows = append(t.Rows, []string{f.Name, fmt.Sprintf("2^%.0f", low), fmt.Sprintf("2^%.4g", high), fmt.Sprintf("%.1f", (high-low)*math.Log10(2))})
+			t.Rows = append(t.Rows, []string{f.Name, fmt.Sprintf("2^%.0f", low), fmt.Sprintf("2^%.4g", high),
+				fmt.Sprintf("%.1f", (high-low)*math.Log10(2))})
 		}
 	}
 	return t
 }
 
 func operations() Table {
-	t := Table{Title: "Operations per clock and compute unit of MI355X", Columns: []string{"format", "operations", "TFLOP/s per unit", "TFLOP/s"}}
+	t := Table{Title: "Operations per clock and compute unit of MI355X", Columns: []string{"format", "operations", "TFLOP/s per unit",
+		"TFLOP/s"}}
 	d, err := device.Lookup("mi355x")
 	if err != nil {
 		panic(err) // a row of the table
@@ -89,17 +92,20 @@ func ElementError(f quant.Format) (bound, worst float64) {
 }
 
 func errorModel() Table {
-	t := Table{Title: "Error model of MXFP8 in [MF]: √(ε_scale² + ε_element²)", Columns: []string{"block", "ε_scale", "by true maxima", "ε_element", "total"}}
+	t := Table{Title: "Error model of MXFP8 in [MF]: √(ε_scale² + ε_element²)", Columns: []string{"block", "ε_scale", "by true maxima",
+		"ε_element", "total"}}
 	element, _ := ElementError(quant.MXFP8)
 	for _, n := range []int{8, 16, 32, 64, 128, 256} {
 		a, m := ScaleError(n)
-		t.Rows = append(t.Rows, []string{fmt.Sprint(n), fmt.Sprintf("%+.1f%%", 100*a), fmt.Sprintf("%+.1f%%", 100*m), fmt.Sprintf("%.2f%%", 100*element), fmt.Sprintf("%.1f%%", 100*math.Hypot(a, element))})
+		t.Rows = append(t.Rows, []string{fmt.Sprint(n), fmt.Sprintf("%+.1f%%", 100*a), fmt.Sprintf("%+.1f%%", 100*m),
+			fmt.Sprintf("%.2f%%", 100*element), fmt.Sprintf("%.1f%%", 100*math.Hypot(a, element))})
 	}
 	return t
 }
 
 func thresholdTable() Table {
-	t := Table{Title: "Sizes from which quantization pays on B200", Columns: []string{"format", "reads", "inference", "forward", "one read for both", "one read per copy"}}
+	t := Table{Title: "Sizes from which quantization pays on B200", Columns: []string{"format", "reads", "inference", "forward",
+		"one read for both", "one read per copy"}}
 	d, err := device.Lookup("b200")
 	if err != nil {
 		panic(err) // a row of the table

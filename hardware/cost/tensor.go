@@ -67,7 +67,9 @@ func (c *Config) tensor(n Network) Section {
 		{"quantized activations of a layer", gathers / t, "B", fmt.Sprintf("sent per rank, %d tokens of width %d: %s", c.Tokens, c.Width, what)},
 		{"sums of a layer", sums / t, "B", "sent per rank, in the recipe's activations"},
 		{"all layers", sent, "B", fmt.Sprintf("%.4g layers of %d·%d² parameters", layers, layerParams, c.Width)},
-		{"  time", layers*collectives*n.LocalLatency*(t-1) + sent/n.LocalBandwidth, "s", fmt.Sprintf("rings: %g collectives of %g µs × (%d ranks − 1) per layer, %g GB/s", collectives, n.LocalLatency*1e6, n.Tensor, n.LocalBandwidth/1e9)},
+		{"  time", layers*collectives*n.LocalLatency*(t-1) + sent/n.LocalBandwidth, "s",
+			fmt.Sprintf("rings: %g collectives of %g µs × (%d ranks − 1) per layer, %g GB/s", collectives, n.LocalLatency*1e6, n.Tensor,
+				n.LocalBandwidth/1e9)},
 	}}
 }
 

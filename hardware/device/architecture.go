@@ -162,31 +162,39 @@ var (
 	perTensorTN  = cublas(Mode{Elements: ocpFP8, Scalings: []Scaling{scalar}, Layouts: onlyTN, NotBoth: oneE5M2, Condition: fp32Compute})
 	perTensorAny = cublas(Mode{Elements: ocpFP8, Scalings: []Scaling{scalar}, Layouts: all, NotBoth: oneE5M2, Condition: fp32Compute})
 	outerTN      = cublas(Mode{Elements: ocpFP8, Scalings: []Scaling{outerVec}, Layouts: onlyTN, NotBoth: oneE5M2, Condition: cuda129})
-	blocksTN     = cublas(Mode{Elements: ocpFP8, Scalings: []Scaling{vec128, blk128}, Layouts: onlyTN, Outer: 8, NotBoth: []string{e5m2Elements, squareBlocks}, Condition: cuda129})
-	mx8Any       = cublas(Mode{Elements: ocpFP8, Scalings: []Scaling{vec32E8M0}, Layouts: all, NotBoth: oneE5M2, Condition: swizzled})
-	nvfp4TN      = cublas(Mode{Elements: fp4, Scalings: []Scaling{vec16E4M3}, Layouts: onlyTN, Condition: swizzled})
-	mx4TN        = cutlass(Mode{Elements: fp4, Scalings: []Scaling{vec32E8M0}, Layouts: onlyTN, Condition: "kind::mxf4; " + swizzled})
-	mxAny        = cutlass(Mode{Elements: mxFP, Scalings: []Scaling{vec32E8M0}, Layouts: all, Narrow: 128, Condition: "kind::mxf8f6f4; " + swizzled})
-	mxTN120      = cutlass(Mode{Elements: mxFP, Scalings: []Scaling{vec32E8M0}, Layouts: onlyTN, Narrow: 128, Condition: "kind::mxf8f6f4 of mma.sync; clusters of 1×1×1"})
-	nvfp4TN120   = cutlass(Mode{Elements: fp4, Scalings: []Scaling{vec16E4M3}, Layouts: onlyTN, Condition: "kind::mxf4nvf4 of mma.sync; clusters of 1×1×1"})
+	blocksTN     = cublas(Mode{Elements: ocpFP8, Scalings: []Scaling{vec128, blk128}, Layouts: onlyTN, Outer: 8,
+		NotBoth: []string{e5m2Elements, squareBlocks}, Condition: cuda129})
+	mx8Any  = cublas(Mode{Elements: ocpFP8, Scalings: []Scaling{vec32E8M0}, Layouts: all, NotBoth: oneE5M2, Condition: swizzled})
+	nvfp4TN = cublas(Mode{Elements: fp4, Scalings: []Scaling{vec16E4M3}, Layouts: onlyTN, Condition: swizzled})
+	mx4TN   = cutlass(Mode{Elements: fp4, Scalings: []Scaling{vec32E8M0}, Layouts: onlyTN, Condition: "kind::mxf4; " + swizzled})
+	mxAny   = cutlass(Mode{Elements: mxFP, Scalings: []Scaling{vec32E8M0}, Layouts: all, Narrow: 128, Condition: "kind::mxf8f6f4; " +
+		swizzled})
+	mxTN120 = cutlass(Mode{Elements: mxFP, Scalings: []Scaling{vec32E8M0}, Layouts: onlyTN, Narrow: 128,
+		Condition: "kind::mxf8f6f4 of mma.sync; clusters of 1×1×1"})
+	nvfp4TN120 = cutlass(Mode{Elements: fp4, Scalings: []Scaling{vec16E4M3}, Layouts: onlyTN,
+		Condition: "kind::mxf4nvf4 of mma.sync; clusters of 1×1×1"})
 )
 
 // Modes of AMD's architectures.
 var (
-	fnuz   = hip(Mode{Elements: []*format.Scalar{format.E4M3FNUZ, format.E5M2FNUZ}, Scalings: []Scaling{scalar, outerVec}, Condition: "FNUZ codes; " + undocumented}, &docHipTypes)
+	fnuz = hip(Mode{Elements: []*format.Scalar{format.E4M3FNUZ, format.E5M2FNUZ}, Scalings: []Scaling{scalar, outerVec},
+		Condition: "FNUZ codes; " + undocumented}, &docHipTypes)
 	ocpHip = hip(Mode{Elements: ocpFP8, Scalings: []Scaling{scalar, outerVec}, Condition: undocumented}, &docHipTypes)
-	mxHip  = hip(Mode{Elements: mxFP, Scalings: []Scaling{vec32E8M0}, Contraction: 128, Outer: 16, Condition: "no batches and no epilogue; scales in the order of their operand"}, &docHipBLASLt)
+	mxHip  = hip(Mode{Elements: mxFP, Scalings: []Scaling{vec32E8M0}, Contraction: 128, Outer: 16,
+		Condition: "no batches and no epilogue; scales in the order of their operand"}, &docHipBLASLt)
 )
 
 // The table of architectures.
 var (
 	ada          = &Architecture{"Ada", "sm_89", [2]int{8, 9}, []Mode{plain("cuBLASLt", &docCUBLAS), perTensorTN}}
 	hopper       = &Architecture{"Hopper", "sm_90", [2]int{9, 0}, []Mode{plain("cuBLASLt", &docCUBLAS), perTensorTN, outerTN, blocksTN}}
-	blackwell100 = &Architecture{"Blackwell", "sm_100", [2]int{10, 0}, []Mode{plain("cuBLASLt", &docCUBLAS), perTensorAny, mx8Any, nvfp4TN, mx4TN, mxAny}}
+	blackwell100 = &Architecture{"Blackwell", "sm_100", [2]int{10, 0}, []Mode{plain("cuBLASLt", &docCUBLAS), perTensorAny, mx8Any, nvfp4TN,
+		mx4TN, mxAny}}
 	blackwell103 = &Architecture{"Blackwell Ultra", "sm_103", [2]int{10, 3}, blackwell100.Modes}
-	blackwell120 = &Architecture{"RTX Blackwell", "sm_120", [2]int{12, 0}, []Mode{plain("cuBLASLt", &docCUBLAS), perTensorTN, mxTN120, nvfp4TN120}}
-	cdna3        = &Architecture{"CDNA3", "gfx942", [2]int{}, []Mode{plain("hipBLASLt", &docHipTypes), fnuz}}
-	cdna4        = &Architecture{"CDNA4", "gfx950", [2]int{}, []Mode{plain("hipBLASLt", &docHipTypes), ocpHip, mxHip}}
+	blackwell120 = &Architecture{"RTX Blackwell", "sm_120", [2]int{12, 0}, []Mode{plain("cuBLASLt", &docCUBLAS), perTensorTN, mxTN120,
+		nvfp4TN120}}
+	cdna3 = &Architecture{"CDNA3", "gfx942", [2]int{}, []Mode{plain("hipBLASLt", &docHipTypes), fnuz}}
+	cdna4 = &Architecture{"CDNA4", "gfx950", [2]int{}, []Mode{plain("hipBLASLt", &docHipTypes), ocpHip, mxHip}}
 )
 
 // String returns the name and target.

@@ -108,7 +108,8 @@ func (r *Request) dimensions() [3]dimension { return [3]dimension{{"m", r.M}, {"
 
 // products returns the products of the layer: fprop alone for Forward.
 func (r *Request) products() []Product {
-	input, weight, grad := Operand{Name: "input", Format: r.Input}, Operand{Name: "weight", Format: r.Weight}, Operand{Name: "gradient", Format: r.Grad}
+	input, weight, grad := Operand{Name: "input", Format: r.Input}, Operand{Name: "weight", Format: r.Weight},
+		Operand{Name: "gradient", Format: r.Grad}
 	columnwise := func(o Operand) Operand { o.Columnwise = true; return o }
 	list := []Product{
 		{Name: "fprop", Rows: r.M, Cols: r.N, Sum: r.K, A: input, B: weight, Natural: tn},
@@ -219,7 +220,8 @@ func (p *Product) unsupported(arch *Architecture) Problem {
 func (a *Architecture) otherCodes(f quant.Format) string {
 	for i := range a.Modes {
 		m := &a.Modes[i]
-		if slices.ContainsFunc(m.Scalings, func(s Scaling) bool { return s.accepts(f) }) && !slices.Contains(m.Elements, f.Element) && m.Elements[0].StoredBits() == f.Element.StoredBits() {
+		if slices.ContainsFunc(m.Scalings, func(s Scaling) bool { return s.accepts(f) }) && !slices.Contains(m.Elements, f.Element) &&
+			m.Elements[0].StoredBits() == f.Element.StoredBits() {
 			var names []string
 			for _, e := range m.Elements {
 				names = append(names, e.Name)

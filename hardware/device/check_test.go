@@ -154,11 +154,15 @@ func TestLibraries(t *testing.T) {
 		ok              bool
 		says, megatron  string // how the statements start; "" for none
 	}{
-		{"h100 mxfp8 64 64 64", "MXFP8BlockScaling", false, "RuntimeError: Device compute capability 10.0 or higher required for MXFP8 execution.", ends},
-		{"rtx-pro-6000 mxfp8 64 64 64", "MXFP8BlockScaling", false, "RuntimeError: MXFP8 (for all gemm layouts) is not supported on 12.0+ architectures yet.", ends},
-		{"h200 nvfp4 64 64 64", "NVFP4BlockScaling", false, "RuntimeError: Device compute capability 10.0 or higher required for NVFP4 execution.", ""},
+		{"h100 mxfp8 64 64 64", "MXFP8BlockScaling", false, "RuntimeError: Device compute capability 10.0 or higher required for MXFP8 " +
+			"execution.", ends},
+		{"rtx-pro-6000 mxfp8 64 64 64", "MXFP8BlockScaling", false, "RuntimeError: MXFP8 (for all gemm layouts) is not supported on 12.0+ " +
+			"architectures yet.", ends},
+		{"h200 nvfp4 64 64 64", "NVFP4BlockScaling", false, "RuntimeError: Device compute capability 10.0 or higher required for NVFP4 " +
+			"execution.", ""},
 		{"b200 nvfp4 64 64 64", "NVFP4BlockScaling", true, "", ""},
-		{"l40s fp8-vec128 64 64 64", "Float8BlockScaling", false, "RuntimeError: FP8 block scaled GEMM requires compute capability 9.0 or higher and CUDA >= 12.9.", ends},
+		{"l40s fp8-vec128 64 64 64", "Float8BlockScaling", false, "RuntimeError: FP8 block scaled GEMM requires compute capability 9.0 or " +
+			"higher and CUDA >= 12.9.", ends},
 		{"h100 fp8-vec128 64 64 64", "Float8BlockScaling", true, "", "pads tokens to a multiple of 16; "},
 		{"b200 fp8-vec128 64 64 64", "Float8BlockScaling", true, "emulated by MXFP8", "pads tokens to a multiple of 16; "},
 		{"l40s fp8-tensor 64 64 64", "Float8CurrentScaling", true, "", "pads tokens to a multiple of 16; "},
@@ -208,9 +212,11 @@ func TestCopies(t *testing.T) {
 	}{
 		{"h100 fp8-tensor 1024 1024 1024", [][4]int64{{1, 4 * n, 2*n + 8, n + 4}, {1, 8 * n, 2*n + 8, 2 * n}, {1, 5*n + 4, 2*n + 8, n + 4}}},
 		{"b200 fp8-tensor 1024 1024 1024", [][4]int64{{1, 4 * n, n + 4, n + 4}}},
-		{"b200 mxfp8 1024 1024 1024", [][4]int64{{1, 2 * n, 2 * 33 * n / 32, 33 * n / 32}, {1, 4 * n, 2 * 33 * n / 32, 2 * n}, {0, 2*n + 33*n/32, 2 * 33 * n / 32, 33 * n / 32}}},
+		{"b200 mxfp8 1024 1024 1024", [][4]int64{{1, 2 * n, 2 * 33 * n / 32, 33 * n / 32}, {1, 4 * n, 2 * 33 * n / 32, 2 * n},
+			{0, 2*n + 33*n/32, 2 * 33 * n / 32, 33 * n / 32}}},
 		{"b200 mxfp8-32x32 1024 1024 1024", [][4]int64{{1, 2 * n, n + n/1024, n + n/1024}}},
-		{"b200 nvfp4 1024 1024 1024", [][4]int64{{1, 4 * n, 2 * (9*n/16 + 4), 9*n/16 + 4}, {1, 8 * n, 2 * (9*n/16 + 4), 2 * n}, {0, 4*n + 9*n/16 + 4, 2 * (9*n/16 + 4), 9*n/16 + 4}}},
+		{"b200 nvfp4 1024 1024 1024", [][4]int64{{1, 4 * n, 2 * (9*n/16 + 4), 9*n/16 + 4}, {1, 8 * n, 2 * (9*n/16 + 4), 2 * n},
+			{0, 4*n + 9*n/16 + 4, 2 * (9*n/16 + 4), 9*n/16 + 4}}},
 	} {
 		a, err := Check(request(t, tc.request))
 		if err != nil {

@@ -84,7 +84,8 @@ func options(f quant.Format, rows, cols int, transposed bool) []Option {
 	if !transposed && f.Square() {
 		return []Option{{Name: "one copy for both", Available: true, Reads: pass, Writes: row, Kept: row, Source: &docTE}}
 	}
-	transpose := Option{Name: "transpose in the backward pass", Available: f.Square(), Reads: pass + row, Writes: row + column, Kept: row, Source: &docTE}
+	transpose := Option{Name: "transpose in the backward pass", Available: f.Square(), Reads: pass + row, Writes: row + column, Kept: row,
+		Source: &docTE}
 	if !transpose.Available {
 		transpose.Why = "rowwise codes have the scales of rows: they would be quantized twice"
 	}

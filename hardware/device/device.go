@@ -56,7 +56,8 @@ func perClock(d Device, bf16, fp8, fp6, fp4 int) *Device {
 		if operations == 0 {
 			return unknown(noUnit)
 		}
-		return noted(float64(d.Units)*d.Clock*float64(operations), &ratesCDNA, fmt.Sprintf("%d CU × %.1f GHz × %d operations", d.Units, d.Clock/1e9, operations))
+		return noted(float64(d.Units)*d.Clock*float64(operations), &ratesCDNA, fmt.Sprintf("%d CU × %.1f GHz × %d operations", d.Units,
+			d.Clock/1e9, operations))
 	}
 	d.BF16, d.FP8, d.FP6, d.FP4 = peak(bf16), peak(fp8), peak(fp6), peak(fp4)
 	return &d
@@ -74,17 +75,21 @@ var devices = []*Device{
 		BF16: figure(989*tera, &sheetH200), FP8: figure(1979*tera, &sheetH200), FP6: unknown(noUnit), FP4: unknown(noUnit),
 		Bandwidth: figure(4.8*tera, &sheetH200)},
 	{Name: "b200", Aliases: []string{"hgx-b200"}, Product: "NVIDIA HGX B200", Arch: blackwell100,
-		BF16: figure(2250*tera, &sheetHGX), FP8: figure(4500*tera, &sheetHGX), FP6: figure(4500*tera, &sheetHGX), FP4: figure(9000*tera, &sheetHGX),
+		BF16: figure(2250*tera, &sheetHGX), FP8: figure(4500*tera, &sheetHGX), FP6: figure(4500*tera, &sheetHGX),
+		FP4:       figure(9000*tera, &sheetHGX),
 		Bandwidth: noted(7.7*tera, &sheetHGX, "HGX; other B200 products have 8 TB/s")},
 	{Name: "gb200", Product: "NVIDIA GB200", Arch: blackwell100,
-		BF16: figure(2500*tera, &sheetGB200), FP8: figure(5000*tera, &sheetGB200), FP6: figure(5000*tera, &sheetGB200), FP4: figure(10000*tera, &sheetGB200),
+		BF16: figure(2500*tera, &sheetGB200), FP8: figure(5000*tera, &sheetGB200), FP6: figure(5000*tera, &sheetGB200),
+		FP4:       figure(10000*tera, &sheetGB200),
 		Bandwidth: figure(8*tera, &sheetGB200)},
 	{Name: "b300", Aliases: []string{"hgx-b300"}, Product: "NVIDIA HGX B300", Arch: blackwell103,
 		BF16: figure(2250*tera, &tablesB300), FP8: figure(4500*tera, &tablesB300), FP6: figure(4500*tera, &tablesB300),
-		FP4:       noted(13125*tera, &tablesB300, "another table has 14,000: datacrunch.io/blog/nvidia-b300-vs-b200-complete-gpu-comparison-to-date"),
+		FP4: noted(13125*tera, &tablesB300,
+			"another table has 14,000: datacrunch.io/blog/nvidia-b300-vs-b200-complete-gpu-comparison-to-date"),
 		Bandwidth: figure(8*tera, &tablesB300)},
 	{Name: "gb300", Product: "NVIDIA GB300", Arch: blackwell103,
-		BF16: figure(2500*tera, &tablesB300), FP8: figure(5000*tera, &tablesB300), FP6: figure(5000*tera, &tablesB300), FP4: figure(15000*tera, &tablesB300),
+		BF16: figure(2500*tera, &tablesB300), FP8: figure(5000*tera, &tablesB300), FP6: figure(5000*tera, &tablesB300),
+		FP4:       figure(15000*tera, &tablesB300),
 		Bandwidth: figure(8*tera, &tablesB300)},
 	{Name: "rtx-pro-6000", Product: "NVIDIA RTX PRO 6000 Blackwell", Arch: blackwell120,
 		BF16: unknown(noDense), FP8: unknown(noDense), FP6: unknown(noDense), FP4: unknown(noDense),

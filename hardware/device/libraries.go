@@ -33,7 +33,8 @@ type trainingRecipe struct {
 	pad      int    // to which Megatron-LM pads the number of tokens
 }
 
-const megatronVersions = "Please make sure to use TransformerEngine version >= 2.2.0.dev0 for Float8CurrentScaling, >= 2.1.0 for MXFP8BlockScaling, and >= 2.3.0.dev0 for Float8BlockScaling."
+const megatronVersions = "Please make sure to use TransformerEngine version >= 2.2.0.dev0 for Float8CurrentScaling, >= 2.1.0 for " +
+	"MXFP8BlockScaling, and >= 2.3.0.dev0 for Float8BlockScaling."
 
 var trainingRecipes = []trainingRecipe{
 	{

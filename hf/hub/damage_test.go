@@ -80,10 +80,11 @@ func TestInvalidResponses(t *testing.T) {
 		"no hash":           {replace(gitSum([]byte("{}")), "x"), "no valid hash of 1_Pooling/config.json"},
 		"size of LFS":       {replace(`"pointerSize":135,"sha256"`, `"size":1,"sha256x"`), "no valid hash of"},
 		"smaller":           {headers("other "+shard, map[string]string{"Content-Range": "bytes 0-1048575/1048576"}), "the server has 1048576"},
-		"another place":     {headers("other "+shard, map[string]string{"Content-Range": "bytes 7-1048582/99999999"}), `requested byte 0, got "7-1048582"`},
-		"linked size":       {headers("hub "+shard, map[string]string{"X-Linked-Size": "5", "Content-Range": "bytes 0-9/*"}), "the server has 5"},
-		"linked hash":       {headers("hub "+shard, map[string]string{"X-Linked-Etag": `"abc"`}), `got a file of hash "abc"`},
-		"another commit":    {headers("hub "+shard, map[string]string{"X-Repo-Commit": "abc"}), `got the file of commit "abc"`},
+		"another place": {headers("other "+shard, map[string]string{"Content-Range": "bytes 7-1048582/99999999"}),
+			`requested byte 0, got "7-1048582"`},
+		"linked size":    {headers("hub "+shard, map[string]string{"X-Linked-Size": "5", "Content-Range": "bytes 0-9/*"}), "the server has 5"},
+		"linked hash":    {headers("hub "+shard, map[string]string{"X-Linked-Etag": `"abc"`}), `got a file of hash "abc"`},
+		"another commit": {headers("hub "+shard, map[string]string{"X-Repo-Commit": "abc"}), `got the file of commit "abc"`},
 		"redirected forever": {func(_ *server, w http.ResponseWriter, r *http.Request, _ string) bool {
 			http.Redirect(w, r, r.URL.String(), http.StatusFound)
 			return true
@@ -106,7 +107,8 @@ func TestInvalidResponses(t *testing.T) {
 			s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool { return tc.fault(s, w, r, what) }
 			want := strings.ReplaceAll(tc.want, "%s", gitSum(s.files["config.json"]))
 			_, err := s.client().Open(context.Background(), model)
-			for cause, is := range map[error]bool{fs.ErrNotExist: slices.Contains(missing, name), fs.ErrPermission: slices.Contains(forbidden, name)} {
+			for cause, is := range map[error]bool{fs.ErrNotExist: slices.Contains(missing, name), fs.ErrPermission: slices.Contains(forbidden,
+				name)} {
 				if errors.Is(err, cause) != is {
 					t.Errorf("errors.Is(err, %v): got %t, want %t", cause, !is, is)
 				}
@@ -192,7 +194,8 @@ func TestGap(t *testing.T) {
 		{count - 2, 0, 1}, {0, 0, 1}, {2, 1, 1}, {1, 0, 3},
 	} {
 		if err := add(step.chunk); err != nil || len(r.chunks.ahead) != step.waiting || r.summed != step.summed {
-			t.Fatalf("after chunk %d: got %d waiting and %d hashed, want %d and %d (%v)", step.chunk, len(r.chunks.ahead), r.summed, step.waiting, step.summed, err)
+			t.Fatalf("after chunk %d: got %d waiting and %d hashed, want %d and %d (%v)", step.chunk, len(r.chunks.ahead), r.summed, step.waiting,
+				step.summed, err)
 		}
 	}
 	for i := 3; i < count-1; i++ {

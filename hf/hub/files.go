@@ -67,7 +67,8 @@ func (f file) hash() hash.Hash {
 
 // check returns an error for an invalid entry.
 func (f file) check() error {
-	clean := f.Name != "" && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\:") && !strings.ContainsFunc(f.Name, unicode.IsControl)
+	clean := f.Name != "" && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\:") && !strings.ContainsFunc(f.Name,
+		unicode.IsControl)
 	switch {
 	case !clean:
 		return fmt.Errorf("the hub lists a file %.120q: the name could lead out of its folder, or has control characters", f.Name)

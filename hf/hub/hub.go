@@ -73,7 +73,8 @@ func Parse(source string) (Repository, error) {
 // and messages.
 func validRevision(revision string) bool {
 	const longest = 255 // bytes, of a file name in the cache
-	if len(revision) > longest || !utf8.ValidString(revision) || strings.ContainsAny(revision, " ~^:?*[\\#@%") || strings.Contains(revision, "..") || strings.HasSuffix(revision, ".") {
+	if len(revision) > longest || !utf8.ValidString(revision) || strings.ContainsAny(revision, " ~^:?*[\\#@%") || strings.Contains(revision,
+		"..") || strings.HasSuffix(revision, ".") {
 		return false
 	}
 	if strings.ContainsFunc(revision, func(r rune) bool { return !unicode.IsPrint(r) }) {

@@ -89,7 +89,8 @@ func TestOpen(t *testing.T) {
 	for _, k := range checkpoint.Skipped() {
 		skipped = append(skipped, k.Name+": "+k.Reason)
 	}
-	if want := []string{".gitattributes: hidden", "onnx/model.safetensors: weights in a folder", "pytorch_model.bin: PyTorch weights"}; !slices.Equal(skipped, want) {
+	if want := []string{".gitattributes: hidden", "onnx/model.safetensors: weights in a folder",
+		"pytorch_model.bin: PyTorch weights"}; !slices.Equal(skipped, want) {
 		t.Errorf("skipped: got %q, want %q", skipped, want)
 	}
 	if got := s.requests("other"); len(got) != 2 {
@@ -220,7 +221,8 @@ func TestSilence(t *testing.T) {
 		}
 		return false
 	}
-	if err := s.readAll(checkpoint, 1); err == nil || !strings.HasPrefix(err.Error(), model) || !strings.Contains(err.Error(), "sent nothing for 100ms in the middle of a response (6 attempts)") {
+	if err := s.readAll(checkpoint, 1); err == nil || !strings.HasPrefix(err.Error(), model) || !strings.Contains(err.Error(),
+		"sent nothing for 100ms in the middle of a response (6 attempts)") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -263,7 +265,8 @@ func TestToken(t *testing.T) {
 	s := newServer(t)
 	s.token = "hf_secret"
 	c := s.client()
-	if _, err := c.Open(context.Background(), model); err == nil || !strings.Contains(err.Error(), "accept the model's conditions") || !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), model+": ") {
+	if _, err := c.Open(context.Background(), model); err == nil || !strings.Contains(err.Error(), "accept the model's conditions") ||
+		!errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), model+": ") {
 		t.Errorf("got %v", err)
 	}
 	c.Token = s.token
@@ -301,8 +304,10 @@ func TestParse(t *testing.T) {
 			t.Errorf("String of %s: got %s", source, got)
 		}
 	}
-	for _, source := range []string{"a/b", "hf://", "hf://a", "hf://a/", "hf:///b", "hf://a/b/c", "hf://a/b@", "hf://a/..", "hf://a/b@../x", "hf://a/b@x y", "hf://a b/c", "hf://a--b/c", "hf://.a/b", "HF://a/b", "hf://a/b@/x", "hf://a/b@x?y",
-		"hf://a/b@x\ny", "hf://a/b@x\r", "hf://a/b@\x00", "hf://a/b@\u0085", "hf://a/b@\u202e", "hf://a/b@x\xff", "hf://a/b@x%0a", "hf://a/b@x:y", "hf://a/b@x//y", "hf://a/b@x/", "hf://a/b@x/.y", "hf://a/b@x.lock", "hf://a/b@x.", "hf://a/b@" + strings.Repeat("x", 256),
+	for _, source := range []string{"a/b", "hf://", "hf://a", "hf://a/", "hf:///b", "hf://a/b/c", "hf://a/b@", "hf://a/..", "hf://a/b@../x",
+		"hf://a/b@x y", "hf://a b/c", "hf://a--b/c", "hf://.a/b", "HF://a/b", "hf://a/b@/x", "hf://a/b@x?y",
+		"hf://a/b@x\ny", "hf://a/b@x\r", "hf://a/b@\x00", "hf://a/b@\u0085", "hf://a/b@\u202e", "hf://a/b@x\xff", "hf://a/b@x%0a", "hf://a/b@x:y",
+		"hf://a/b@x//y", "hf://a/b@x/", "hf://a/b@x/.y", "hf://a/b@x.lock", "hf://a/b@x.", "hf://a/b@" + strings.Repeat("x", 256),
 		"hf://a/b\n", "hf://a\n/b", "hf://a/b\n@main"} {
 		if got, err := Parse(source); err == nil {
 			t.Errorf("%q: got %v, want an error", source, got)
@@ -324,7 +329,8 @@ func TestFromEnvironment(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "token"), bytes.Repeat([]byte("x"), maxToken+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "the hub's token: ") || !strings.Contains(err.Error(), "limit of 4 KiB: correct or remove the file") {
+	if _, err := FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "the hub's token: ") || !strings.Contains(err.Error(),
+		"limit of 4 KiB: correct or remove the file") {
 		t.Errorf("token file too large: got %v", err)
 	}
 	environment["HF_TOKEN"], environment["HF_ENDPOINT"], environment["HF_HUB_CACHE"] = " t ", "http://localhost:1/", "/c"

@@ -92,7 +92,8 @@ func (r *remote) request(p []byte, off int64) (int, error) {
 	if !direct {
 		address = r.where
 	}
-	response, hub, err := r.client.send(r.ctx, address, http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}, "Accept-Encoding": {"identity"}})
+	response, hub, err := r.client.send(r.ctx, address, http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)},
+		"Accept-Encoding": {"identity"}})
 	if _, old := errors.AsType[expired](err); old || direct && err != nil {
 		r.lock.Lock()
 		r.location = "" // ask the hub again
@@ -165,7 +166,9 @@ func (r *remote) add(i int, data []byte) error {
 	defer r.lock.Unlock()
 	if first, again := r.digests[i]; again && first != digest {
 		from, to := chunkRange(i, r.file.Size)
-		r.damage = cmp.Or[error](r.damage, &subjectError{r.name, fmt.Errorf("bytes %d to %d differ from an earlier read: one of the two was damaged in transfer; run again", from, to-1)})
+		r.damage = cmp.Or[error](r.damage,
+			&subjectError{r.name, fmt.Errorf("bytes %d to %d differ from an earlier read: one of the two was damaged in transfer; run again", from,
+				to-1)})
 		return r.damage
 	}
 	r.digests[i] = digest

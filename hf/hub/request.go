@@ -264,7 +264,8 @@ func (c *Client) status(r *http.Response, ours bool) error {
 	}
 	switch {
 	case reason == "GatedRepo" || r.StatusCode == http.StatusForbidden:
-		return permanent{denial{fmt.Sprintf("the hub denies access (%s): accept the model's conditions on its page, and set HF_TOKEN to a token with access", r.Status), []error{fs.ErrPermission}}}
+		return permanent{denial{fmt.Sprintf("the hub denies access (%s): accept the model's conditions on its page, and set HF_TOKEN to a "+
+			"token with access", r.Status), []error{fs.ErrPermission}}}
 	case reason == "RevisionNotFound":
 		return noSuch("the hub has no such revision: use a branch, a tag or a commit after the @")
 	case reason == "EntryNotFound":

@@ -28,7 +28,8 @@ func TestResumeAfterDrops(t *testing.T) {
 		return false
 	}
 	convertTo := func(dst string, resume bool) (*convert.Result, error) {
-		plan, err := convert.PlanQuantize(t.Context(), open(t, s.client()), convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+		plan, err := convert.PlanQuantize(t.Context(), open(t, s.client()),
+			convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 		if err != nil {
 			t.Fatal(err)
 		}

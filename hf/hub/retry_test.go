@@ -33,7 +33,8 @@ func TestBusy(t *testing.T) {
 		return true
 	}
 	open(t, s.client())
-	if waits, want := s.waits(), []time.Duration{17*time.Second + firstDelay/2, 2 * firstDelay, 4 * firstDelay, 8 * firstDelay}; !slices.Equal(waits, want) {
+	if waits, want := s.waits(), []time.Duration{17*time.Second + firstDelay/2, 2 * firstDelay, 4 * firstDelay,
+		8 * firstDelay}; !slices.Equal(waits, want) {
 		t.Errorf("got waits %v, want %v", waits, want)
 	}
 }
@@ -49,7 +50,8 @@ func TestLongRetryAfter(t *testing.T) {
 			return true
 		}
 		_, err := s.client().Open(context.Background(), model)
-		if err == nil || !strings.Contains(err.Error(), "429 Too Many Requests, and requests a wait of ") || !strings.HasSuffix(err.Error(), ": run again after that") {
+		if err == nil || !strings.Contains(err.Error(), "429 Too Many Requests, and requests a wait of ") || !strings.HasSuffix(err.Error(),
+			": run again after that") {
 			t.Errorf("Retry-After %s: got %v", after, err)
 		}
 		if n := len(s.requests("hub")); n != 1 {

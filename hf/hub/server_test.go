@@ -47,7 +47,8 @@ var made = sync.OnceValues(func() (map[string][]byte, error) {
 	if err := sample.Write(context.Background(), dir); err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{"pytorch_model.bin": []byte("PK"), ".gitattributes": []byte("x"), "onnx/model.safetensors": []byte("y"), "1_Pooling/config.json": []byte("{}")}
+	files := map[string][]byte{"pytorch_model.bin": []byte("PK"), ".gitattributes": []byte("x"), "onnx/model.safetensors": []byte("y"),
+		"1_Pooling/config.json": []byte("{}")}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
@@ -71,12 +72,13 @@ func newServer(t *testing.T) *server {
 
 // client returns a Client that records its waits and does not wait, with maximum jitter.
 func (s *server) client() *Client {
-	return &Client{Endpoint: s.hub.URL, Cache: s.t.TempDir(), random: func() float64 { return 1 }, wait: func(ctx context.Context, d time.Duration) error {
-		s.lock.Lock()
-		defer s.lock.Unlock()
-		s.waited = append(s.waited, d)
-		return ctx.Err()
-	}}
+	return &Client{Endpoint: s.hub.URL, Cache: s.t.TempDir(), random: func() float64 { return 1 },
+		wait: func(ctx context.Context, d time.Duration) error {
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			s.waited = append(s.waited, d)
+			return ctx.Err()
+		}}
 }
 
 func (s *server) note(host string, r *http.Request) {

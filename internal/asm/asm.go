@@ -59,7 +59,8 @@ func sources(files []*File) (all []Source, err error) {
 				s.file = f.name // no other file sees it
 			}
 			if other := first[s]; other != nil {
-				return nil, fmt.Errorf("%s: two functions are named %s, one by %s and one by %s: rename one", f.pkg, fn.name, other.generator, fn.generator)
+				return nil, fmt.Errorf("%s: two functions are named %s, one by %s and one by %s: rename one", f.pkg, fn.name, other.generator,
+					fn.generator)
 			}
 			first[s] = fn
 		}

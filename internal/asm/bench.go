@@ -60,7 +60,8 @@ func benchStep(fn *Func, n Reg, loop Label, bytes int, pointers ...Reg) {
 }
 
 func (v benchWidth) read(f *File) {
-	fn := f.Func("read"+v.name, fmt.Sprintf("read%s reads n times %d bytes from p on, and asks for those ahead of them\nby as many bytes. n is at least 1.", v.name, benchRead), "p unsafe.Pointer, n, ahead int")
+	fn := f.Func("read"+v.name, fmt.Sprintf("read%s reads n times %d bytes from p on, and asks for those ahead of them\nby as many bytes. "+
+		"n is at least 1.", v.name, benchRead), "p unsafe.Pointer, n, ahead int")
 	p, n, ahead := fn.Arg("p"), fn.Arg("n"), fn.Arg("ahead")
 	const sums = 4
 	fn.Note(fmt.Sprintf("%v…%v", v.vec(0), v.vec(sums-1)), "what was read")
@@ -77,7 +78,9 @@ func (v benchWidth) read(f *File) {
 }
 
 func (v benchWidth) write(f *File, s benchStore) {
-	fn := f.Func("write"+s.name+v.name, fmt.Sprintf("write%s%s writes n cache lines of zeros from p on, with %s stores. p is a\nmultiple of %d, n at least 1.", s.name, v.name, s.doc, benchLine), "p unsafe.Pointer, n int")
+	fn := f.Func("write"+s.name+v.name,
+		fmt.Sprintf("write%s%s writes n cache lines of zeros from p on, with %s stores. p is a\nmultiple of %d, n at least 1.", s.name, v.name,
+			s.doc, benchLine), "p unsafe.Pointer, n int")
 	p, n := fn.Arg("p"), fn.Arg("n")
 	fn.I("VPXOR", X(0), X(0), X(0))
 	loop := fn.Label("loop")
@@ -89,7 +92,9 @@ func (v benchWidth) write(f *File, s benchStore) {
 }
 
 func (v benchWidth) copy(f *File, s benchStore) {
-	fn := f.Func("copy"+s.name+v.name, fmt.Sprintf("copy%s%s copies n times %d bytes from src on to dst on, with %s stores,\nand asks for those ahead of them by as many bytes. dst is a multiple of %d, n at least 1.", s.name, v.name, benchRead, s.doc, benchLine), "dst, src unsafe.Pointer, n, ahead int")
+	fn := f.Func("copy"+s.name+v.name, fmt.Sprintf("copy%s%s copies n times %d bytes from src on to dst on, with %s stores,\nand asks for "+
+		"those ahead of them by as many bytes. dst is a multiple of %d, n at least 1.", s.name, v.name, benchRead, s.doc, benchLine),
+		"dst, src unsafe.Pointer, n, ahead int")
 	dst, src, n, ahead := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n"), fn.Arg("ahead")
 	loop := fn.Label("loop")
 	for i := 0; i < benchRead; i += benchLine {
@@ -108,7 +113,8 @@ func (v benchWidth) copy(f *File, s benchStore) {
 const benchBlock = 32
 
 func (v benchWidth) amax(f *File) {
-	fn := f.Func("blockAmax"+v.name, fmt.Sprintf("blockAmax%s sets dst to the largest magnitude of each of n blocks of %d\nelements. n is at least 1.", v.name, benchBlock), "dst, src *float32, n int")
+	fn := f.Func("blockAmax"+v.name, fmt.Sprintf("blockAmax%s sets dst to the largest magnitude of each of n blocks of %d\nelements. n is "+
+		"at least 1.", v.name, benchBlock), "dst, src *float32, n int")
 	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
 	mask, parts := v.vec(15), benchBlock*4/v.bytes
 	fn.Note(mask, "all bits but the sign")
@@ -144,7 +150,9 @@ func (v benchWidth) amax(f *File) {
 }
 
 func (v benchWidth) scale(f *File) {
-	fn := f.Func("scaleBlocks"+v.name, fmt.Sprintf("scaleBlocks%s sets dst to n blocks of %d elements, each times its factor. n\nis at least 1.", v.name, benchBlock), "dst, src, factors *float32, n int")
+	fn := f.Func("scaleBlocks"+v.name,
+		fmt.Sprintf("scaleBlocks%s sets dst to n blocks of %d elements, each times its factor. n\nis at least 1.", v.name, benchBlock),
+		"dst, src, factors *float32, n int")
 	dst, src, factors, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("factors"), fn.Arg("n")
 	loop := fn.Label("loop")
 	fn.I("VBROADCASTSS", factors.At(0), v.vec(0))
@@ -177,7 +185,8 @@ const benchRound = 24
 // tilePeak writes the loop of tile products; all rows of the tiles are equal.
 func tilePeak(f *File) {
 	const accumulators = 4 // as in the kernels
-	fn := f.Func("peakTDPBF16", fmt.Sprintf("peakTDPBF16 runs n rounds of %d times TDPBF16PS with %d accumulators, the rows of\nboth sources from 128 bytes at x. n is at least 1.", benchRound, accumulators), "n int, x unsafe.Pointer")
+	fn := f.Func("peakTDPBF16", fmt.Sprintf("peakTDPBF16 runs n rounds of %d times TDPBF16PS with %d accumulators, the rows of\nboth "+
+		"sources from 128 bytes at x. n is at least 1.", benchRound, accumulators), "n int, x unsafe.Pointer")
 	n, x, tmp := fn.Arg("n"), fn.Arg("x"), fn.GP("configuration; from row to row")
 	a, b := T(accumulators), T(accumulators+1)
 	fn.Note(fmt.Sprintf("%v %v", a, b), "sources")
@@ -198,7 +207,8 @@ func tilePeak(f *File) {
 }
 
 func (p benchPeak) write(f *File) {
-	fn := f.Func(p.name, fmt.Sprintf("%s runs n rounds of %d times %s with %d accumulators, both sources\nfrom 128 bytes at x. n is at least 1.", p.name, benchRound, p.instruction, p.accumulators), "n int, x unsafe.Pointer")
+	fn := f.Func(p.name, fmt.Sprintf("%s runs n rounds of %d times %s with %d accumulators, both sources\nfrom 128 bytes at x. n is at "+
+		"least 1.", p.name, benchRound, p.instruction, p.accumulators), "n int, x unsafe.Pointer")
 	n, x := fn.Arg("n"), fn.Arg("x")
 	a, b := p.vec(p.accumulators), p.vec(p.accumulators+1)
 	fn.Note(fmt.Sprintf("%v %v", a, b), "sources")

@@ -102,7 +102,8 @@ type dotFloat struct {
 func (d dotFloat) write(f *File) {
 	vector := map[byte]int{'Y': 32, 'Z': 64}[d.vec(0).width]
 	name := fmt.Sprintf("dot%s_%dx%d", d.elements, d.rows, d.panels*vector/4)
-	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for %s panels of %d lanes (see kernel).", name, d.elements, vector/4), d.rows, d.panels, vector)
+	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for %s panels of %d lanes (see kernel).", name, d.elements, vector/4), d.rows,
+		d.panels, vector)
 	fn := t.fn
 	k, row := fn.GP("steps left"), fn.GP("row of C")
 	sums := d.rows * d.panels

@@ -52,7 +52,8 @@ func (d dotInt8) load(v int) {
 
 func (d dotInt8) write(f *File) {
 	name := fmt.Sprintf("dot%s_%dx%d", d.name, int8Rows, d.panels*int8Vector/4)
-	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for int8 panels with chunks of %d (see kernel).", name, d.block), int8Rows, d.panels, int8Vector)
+	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for int8 panels with chunks of %d (see kernel).", name, d.block), int8Rows,
+		d.panels, int8Vector)
 	d.t = t
 	fn := t.fn
 	row, left := fn.GP("row of C"), fn.GP("scratch")

@@ -75,10 +75,12 @@ func (v *neonVector) write(f *File) {
 	what, reports := "unscaled codes", ""
 	if v.block > 0 {
 		group = 16 * v.scaled()
-		what, reports = fmt.Sprintf("codes in blocks of %d\n", v.block), " It reports scales above the largest supported one, and NaN elements of 8 bits."
+		what, reports = fmt.Sprintf("codes in blocks of %d\n", v.block), " It reports scales above the largest supported one, and NaN "+
+			"elements of 8 bits."
 	}
 	name := "vector" + v.name + "NEON"
-	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for one row of A, in groups of %d %sand steps of %d.%s", name, group, what, neonStep, reports), vectorParams)
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for one row of A, in groups of %d %sand steps of %d.%s", name, group, what, neonStep,
+		reports), vectorParams)
 	v.fn = fn
 	if v.block > 0 {
 		fn.Frame(64)

@@ -25,7 +25,8 @@ type neonPack struct {
 
 func newNeonPack(f *File, name, doc, params string) neonPack {
 	fn := f.Func(name, doc, params)
-	return neonPack{fn: fn, dst: fn.Arg("dst"), src: fn.Arg("src"), stride: fn.Arg("stride"), step: fn.Arg("step"), n: fn.Arg("n"), p: fn.GP("row")}
+	return neonPack{fn: fn, dst: fn.Arg("dst"), src: fn.Arg("src"), stride: fn.Arg("stride"), step: fn.Arg("step"), n: fn.Arg("n"),
+		p: fn.GP("row")}
 }
 
 // load loads the current position of all rows to V0…V7 and advances it.
@@ -83,7 +84,8 @@ func (k neonPack) loop(body func()) {
 }
 
 func neonDwords(f *File) {
-	k := newNeonPack(f, "transposeDwords8", "transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of\nevery row, then the second ones, 8·n in all, step bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
+	k := newNeonPack(f, "transposeDwords8", "transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of\nevery "+
+		"row, then the second ones, 8·n in all, step bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
 	k.loop(func() {
 		for range 2 {
 			k.load(Neon.S4, 16)
@@ -100,7 +102,8 @@ func neonDwords(f *File) {
 }
 
 func neonHalves(f *File) {
-	k := newNeonPack(f, "packHalvesF32", "packHalvesF32 packs 8 rows of BF16, stride bytes apart, as 8·n steps of a float32\npanel, step bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
+	k := newNeonPack(f, "packHalvesF32", "packHalvesF32 packs 8 rows of BF16, stride bytes apart, as 8·n steps of a float32\npanel, step "+
+		"bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
 	neonZero(k.fn, V(16))
 	k.loop(func() {
 		k.load(Neon.H8, 16)

@@ -10,7 +10,8 @@ type bf16Packer struct {
 	tmp                    Reg
 }
 
-const bf16PackParams = "dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64"
+const bf16PackParams = "dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, " +
+	"special uint32) (found uint64"
 
 func (w *gemmPack) bf16Packer(name, layout string) *bf16Packer {
 	fn := w.f.Func(name, name+` packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
@@ -144,7 +145,8 @@ func (w *gemmPack) bytesToRows() {
 
 // copyRows packs tiles by rows from rows of BF16.
 func (w *gemmPack) copyRows() {
-	fn := w.f.Func("copyRows", "copyRows copies 16 rows of BF16, stride bytes apart, to a panel by rows: 32·n\nelements of each.", "dst, src unsafe.Pointer, stride, n int")
+	fn := w.f.Func("copyRows", "copyRows copies 16 rows of BF16, stride bytes apart, to a panel by rows: 32·n\nelements of each.",
+		"dst, src unsafe.Pointer, stride, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
 	set := sixteenRows(fn, src, stride)
 	loop := fn.Label("tile")

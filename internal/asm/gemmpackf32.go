@@ -2,7 +2,8 @@ package asm
 
 // transposeDwords16 copies elements that the panel stores unchanged.
 func (w *gemmPack) transposeDwords16() {
-	fn := w.f.Func("transposeDwords16", "transposeDwords16 copies 16 rows, stride bytes apart, to a panel: the first dword\nof every row, then the second ones, 4·n in all.", "dst, src unsafe.Pointer, stride, n int")
+	fn := w.f.Func("transposeDwords16", "transposeDwords16 copies 16 rows, stride bytes apart, to a panel: the first dword\nof every row, "+
+		"then the second ones, 4·n in all.", "dst, src unsafe.Pointer, stride, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
 	set := sixteenRows(fn, src, stride)
 	loop := fn.Label("loop")
@@ -165,7 +166,8 @@ panel, step bytes apart.`, "dst, src unsafe.Pointer, stride, step, n int")
 
 // transposeDwords8 is transposeDwords16 for 8 rows, with AVX2.
 func (w *gemmPack) transposeDwords8() {
-	fn := w.f.Func("transposeDwords8", "transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of\nevery row, then the second ones, 8·n in all, step bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
+	fn := w.f.Func("transposeDwords8", "transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of\nevery row, "+
+		"then the second ones, 8·n in all, step bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
 	p := newPack8(fn, dst, src, stride)
 	loop := fn.Label("loop")

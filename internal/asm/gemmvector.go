@@ -125,7 +125,8 @@ func (v *vector) writeRows(f *File, rows int) {
 	if rows > 1 {
 		name, what = name+"Pairs", "2 or more rows of A and pairs of rows of B"
 	}
-	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for %s, in groups of 16 blocks and\nsteps of %d codes. It reports scales %s.", name, what, v.arithmetic.chunkCodes(), v.arithmetic.checks(v)), vectorParams)
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for %s, in groups of 16 blocks and\nsteps of %d codes. It reports scales %s.", name,
+		what, v.arithmetic.chunkCodes(), v.arithmetic.checks(v)), vectorParams)
 	v.fn, v.rows = fn, rows
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
 	v.ahead[0] = fn.Arg("ahead")

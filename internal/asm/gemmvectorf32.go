@@ -135,9 +135,11 @@ func (v *vectorF32) zero(r Vec) { v.fn.I(v.bitwise("VPXOR"), r, r, r) }
 func (v *vectorF32) write(f *File) {
 	name, what, reports := "vector"+v.name+v.tier, "unscaled codes", ""
 	if v.block > 0 {
-		what, reports = fmt.Sprintf("codes in blocks of %d", v.block), " It\nreports scales above the largest supported one, and NaN elements of 8 bits."
+		what, reports = fmt.Sprintf("codes in blocks of %d", v.block), " It\nreports scales above the largest supported one, and NaN "+
+			"elements of 8 bits."
 	}
-	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for groups of %d %s in steps of %d.%s", name, v.group, what, v.step, reports), vectorParams)
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for groups of %d %s in steps of %d.%s", name, v.group, what, v.step, reports),
+		vectorParams)
 	v.fn = fn
 	if v.block > 0 {
 		fn.Frame(frameBytes)

@@ -1,7 +1,8 @@
 package asm
 
 // vectorParams are those of gemm.vectorFunc.
-const vectorParams = "w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64"
+const vectorParams = "w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, " +
+	"yStride, batch int, sums, tables unsafe.Pointer) (found uint64"
 
 // limitSteps sets steps to those of the next group: all steps of a group, or those left. It subtracts
 // them from left.

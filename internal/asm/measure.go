@@ -57,7 +57,8 @@ block.`, name, measureBlock, source, measureGroup, measureLimit),
 	k.done, k.left, k.mask, k.t = fn.GP("blocks done"), fn.GP("blocks left in the group"), fn.GP("those done of the group"), fn.GP("scratch")
 	k.begin(order)
 
-	group, block, accept, unusual, end := fn.NewLabel("group"), fn.NewLabel("block"), fn.NewLabel("accept"), fn.NewLabel("unusual"), fn.NewLabel("end")
+	group, block, accept, unusual, end := fn.NewLabel("group"), fn.NewLabel("block"), fn.NewLabel("accept"), fn.NewLabel("unusual"),
+		fn.NewLabel("end")
 	fn.Place(group)
 	fn.I("TESTQ", k.blocks, k.blocks)
 	fn.Jump("JZ", end)

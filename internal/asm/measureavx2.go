@@ -41,7 +41,8 @@ func measureRows256(f *File) {
 		name, elements string
 		size           int
 	}{{"sums32AVX2", "float32", 4}, {"sums16AVX2", "BF16", 2}} {
-		fn := f.Func(source.name, fmt.Sprintf(`%s is %s, but it stops only before a block that addSingle rejects.`, source.name, source.name[:len("sums32")]),
+		fn := f.Func(source.name, fmt.Sprintf(`%s is %s, but it stops only before a block that addSingle rejects.`, source.name,
+			source.name[:len("sums32")]),
 			"want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int")
 		k := &measure256{Func: fn, size: source.size, abs: abs, one: one, zero: zero}
 		k.write()
@@ -57,7 +58,8 @@ func (k *measure256) write() {
 	k.Note(measureMag256, "Σ|x|")
 	k.Note(measureOver256, "signs: a ratio is beyond its bound")
 	k.Note("Y6, Y7", "flushed and saturated elements")
-	block, accept, unusual, update, next, end := k.NewLabel("block"), k.NewLabel("accept"), k.NewLabel("unusual"), k.NewLabel("update"), k.NewLabel("next"), k.NewLabel("end")
+	block, accept, unusual, update, next, end := k.NewLabel("block"), k.NewLabel("accept"), k.NewLabel("unusual"), k.NewLabel("update"),
+		k.NewLabel("next"), k.NewLabel("end")
 	k.I("XORL", k.done, k.done)
 	k.I("VMOVUPS", k.abs, measureAbs256)
 	k.I("VPXOR", Y(12), Y(12), Y(12))

@@ -99,7 +99,8 @@ the bits of bad[i] for columns of row i that need the reference form.`,
 	for _, constant := range []struct {
 		v     Vec
 		value int
-	}{{least, mmaNoProductExp}, {none, -127}, {fields, 0xff}, {bias, 127}, {infinite, 128}, {abs, 0x7fffffff}, {floor, mmaMinExpRZ13}, {one, 127 + 13}, {inverse, 254 << 23}, {kept, ^(1<<10 - 1)}} {
+	}{{least, mmaNoProductExp}, {none, -127}, {fields, 0xff}, {bias, 127}, {infinite, 128}, {abs, 0x7fffffff}, {floor, mmaMinExpRZ13},
+		{one, 127 + 13}, {inverse, 254 << 23}, {kept, ^(1<<10 - 1)}} {
 		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
 	}
 	row := fn.Label("row")
@@ -232,7 +233,8 @@ func (m *mma23) constants() {
 	for _, constant := range []struct {
 		v     Vec
 		value int
-	}{{m.least, mmaNoProductExp}, {m.none, mmaZeroExp}, {m.fields, 0xff}, {m.bias, 127}, {m.abs, 0x7fffffff}, {m.low, -mmaMaxExp}, {m.high, mmaMaxExp}, {m.upper, mmaMaxProductExp}, {m.zero, 0}} {
+	}{{m.least, mmaNoProductExp}, {m.none, mmaZeroExp}, {m.fields, 0xff}, {m.bias, 127}, {m.abs, 0x7fffffff}, {m.low, -mmaMaxExp},
+		{m.high, mmaMaxExp}, {m.upper, mmaMaxProductExp}, {m.zero, 0}} {
 		broadcast(m.Func, uint32(int32(constant.value)), m.t, constant.v)
 	}
 	m.I("MOVQ", m.FP("one"), m.t)

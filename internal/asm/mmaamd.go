@@ -202,7 +202,8 @@ func (m *mmaFloorFunc) total() Vec {
 
 // mma2Chain writes the kernel of FP32 units.
 func mma2Chain(f *File) {
-	fn := f.Func("groupChainAVX2", "groupChainAVX2 adds n products to each of rows × 64 results c, as runChains does.", "rows, n int, a, b, c *float32")
+	fn := f.Func("groupChainAVX2", "groupChainAVX2 adds n products to each of rows × 64 results c, as runChains does.",
+		"rows, n int, a, b, c *float32")
 	rows, n, a, b, c := fn.Arg("rows"), fn.Arg("n"), fn.Arg("a"), fn.Arg("b"), fn.Arg("c")
 	col, k, t := fn.GP("bytes of columns before these eight"), fn.GP("product"), fn.GP("scratch")
 	sum, x := Y(0), Y(1)
@@ -227,7 +228,8 @@ func mma2Chain(f *File) {
 
 // mma2Tree writes the kernel of CDNA2. The processor flushes subnormal results, and C.
 func mma2Tree(f *File) {
-	fn := f.Func("groupTreeAVX2", "groupTreeAVX2 adds n products, 2 or 4, to each of rows × 64 results c, as runTrees does.", "rows, n int, a, b, c *float32")
+	fn := f.Func("groupTreeAVX2", "groupTreeAVX2 adds n products, 2 or 4, to each of rows × 64 results c, as runTrees does.",
+		"rows, n int, a, b, c *float32")
 	rows, n, a, b, c := fn.Arg("rows"), fn.Arg("n"), fn.Arg("a"), fn.Arg("b"), fn.Arg("c")
 	col := fn.GP("bytes of columns before these eight, and scratch")
 	fn.Frame(8)                // both modes

@@ -187,7 +187,8 @@ func (m *mma2) next(row Label) {
 // MMAAVX2 writes the kernels of package mma for AVX2.
 func MMAAVX2() []*File {
 	f := NewFile("mma", "mmaavx2")
-	constants := mma2Constants(f, mmaNoProductExp, -127, 0xff, 127, 128, 0x7fffffff, mmaMinExpRZ13, 127+13, 254<<23, ^(1<<10 - 1), mmaZeroExp, -mmaMaxExp, mmaMaxExp, mmaMaxProductExp, 0x00010001, mmaMinFloorExp, mmaMaxFloorExp, 127+24)
+	constants := mma2Constants(f, mmaNoProductExp, -127, 0xff, 127, 128, 0x7fffffff, mmaMinExpRZ13, 127+13, 254<<23, ^(1<<10 - 1), mmaZeroExp,
+		-mmaMaxExp, mmaMaxExp, mmaMaxProductExp, 0x00010001, mmaMinFloorExp, mmaMaxFloorExp, 127+24)
 	mma2RZ13(f, constants)
 	mma2RZ23(f, constants)
 	mma2Dots{}.write(f, constants)

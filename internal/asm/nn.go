@@ -33,7 +33,8 @@ type rowKernel struct {
 
 func newRowKernel(f *File, vec func(int) Vec, name, doc, params string) *rowKernel {
 	name = widthName(name, vec(0))
-	l := &rowKernel{Func: f.Func(name, fmt.Sprintf("%s %s\nn is the vectors of %d elements, at least one.", name, doc, vec(0).bytes()/4), params), vec: vec}
+	l := &rowKernel{Func: f.Func(name, fmt.Sprintf("%s %s\nn is the vectors of %d elements, at least one.", name, doc, vec(0).bytes()/4),
+		params), vec: vec}
 	l.x, l.n = l.Arg("x"), l.Arg("n")
 	return l
 }
@@ -91,7 +92,8 @@ func writeRound(f *File, vec func(int) Vec) {
 }
 
 // expNames are nn.expConstants.
-var expNames = []string{"log2e", "round", "high", "low", "c7", "c6", "c5", "c4", "c3", "c2", "one", "least", "most", "infinity", "sign", "bias"}
+var expNames = []string{"log2e", "round", "high", "low", "c7", "c6", "c5", "c4", "c3", "c2", "one", "least", "most", "infinity", "sign",
+	"bias"}
 
 // writeExp writes e^(x-top), or the logistic function 1/(1+e^-x), by the steps of exp in
 // package nn.

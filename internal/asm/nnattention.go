@@ -13,7 +13,8 @@ func nnAttention() *File {
 
 // writeScores writes dst[i] = Σ q[j]·k[i][j]. Lane l of 16 sums the products of j ≡ l.
 func writeScores(f *File, vec func(int) Vec) {
-	fn := f.Func(widthName("scores", vec(0)), widthName("scores", vec(0))+" sets dst to the dot products of q with n rows of k, at least one, stride bytes\napart. Rows have blocks of 16 elements.",
+	fn := f.Func(widthName("scores", vec(0)), widthName("scores", vec(0))+" sets dst to the dot products of q with n rows of k, at least "+
+		"one, stride bytes\napart. Rows have blocks of 16 elements.",
 		"dst, q, k *float32, n, stride, blocks int")
 	dst, n, stride := fn.Arg("dst"), fn.Arg("n"), fn.Arg("stride")
 	row := fn.Arg("k")
@@ -60,7 +61,8 @@ func writeScores(f *File, vec func(int) Vec) {
 
 // writeAddRows writes dst[j] += Σ p[i]·v[i][j], in the order of i.
 func writeAddRows(f *File, vec func(int) Vec) {
-	fn := f.Func(widthName("addRows", vec(0)), widthName("addRows", vec(0))+" adds to dst n rows of v, at least one, stride bytes apart, each times an element\nof p. Rows have blocks of 16 elements.",
+	fn := f.Func(widthName("addRows", vec(0)), widthName("addRows", vec(0))+" adds to dst n rows of v, at least one, stride bytes apart, "+
+		"each times an element\nof p. Rows have blocks of 16 elements.",
 		"dst, p, v *float32, n, stride, blocks int")
 	dst, column, stride, blocks := fn.Arg("dst"), fn.Arg("v"), fn.Arg("stride"), fn.Arg("blocks")
 	p, v, left := fn.GP("position in p"), fn.GP("position in v"), fn.GP("rows left")

@@ -21,7 +21,8 @@ import "fmt"
 // from the low half of t, zTimes computes the same from bit 8 on, and the sign: it
 // multiplies both halves of t by powers of two and adds the products.
 func Quant() []*File {
-	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantSpread(), quantColumns(), quantScales(), quantBytes(), quantStages()}
+	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantSpread(), quantColumns(), quantScales(), quantBytes(),
+		quantStages()}
 }
 
 // An instruction that waits to be printed.

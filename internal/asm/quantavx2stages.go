@@ -123,7 +123,8 @@ func yZeros(k *kernel256) Vec {
 
 // rows writes the kernel of rows of blocks with a factor for each.
 func (k kernel256) rows(f *File) {
-	k.begin(f, "encodeRows", encodeRowsDoc+strings.NewReplacer("%d", "32", ", and codeAhead\nbytes further in codes", "").Replace(gapsDoc), encodeRowsParams)
+	k.begin(f, "encodeRows", encodeRowsDoc+strings.NewReplacer("%d", "32", ", and codeAhead\nbytes further in codes", "").Replace(gapsDoc),
+		encodeRowsParams)
 	l := k.rowsLoop()
 	k.c = l.c
 	k.spread("limit", "least", "anchor")
@@ -239,7 +240,8 @@ func (k *kernel256) encodeStage(f *File, name, operation, does string) {
 	}
 	k.begin(f, name, fmt.Sprintf(`sets codes, %s, to those of the elements src[i] of %%s, each
 %s factors[i/16], i < %d·n, n > 0, and returns the bits of the largest magnitude of
-src. Where that is Inf or NaN, the codes are undefined.`, how, does, unit), "codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64")
+src. Where that is Inf or NaN, the codes are undefined.`, how, does, unit),
+		"codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64")
 	l := k.codesLoop(unit, false, encodeNames)
 	k.spread("limit", "least", "anchor")
 	l.emit(k, func(_ int, at Mem) {

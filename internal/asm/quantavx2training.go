@@ -121,7 +121,8 @@ func (s *philoxState) store(first, second Mem) {
 
 // philox writes fillPhilox: one counter in each quadword, two vectors at a time.
 func (k *kernel256) philox(f *File) {
-	k.begin(f, "fillPhilox", "sets dst to the words of Philox4x32-10 for the counters from first\non, 32·n words%.0s.", "dst *uint32, first uint64, n int, c *philoxConstants")
+	k.begin(f, "fillPhilox", "sets dst to the words of Philox4x32-10 for the counters from first\non, 32·n words%.0s.",
+		"dst *uint32, first uint64, n int, c *philoxConstants")
 	dst, n, c := k.Arg("dst"), k.Arg("n"), k.Arg("c")
 	key, left := k.GP("keys of two rounds"), k.GP("rounds left")
 	keys := k.reserve("key", 2*philoxRounds) // two of each round; step and tensor follow
@@ -314,7 +315,8 @@ position, joined by halves. groups and n are positive, and src is finite.`, does
 
 // transpose writes the transposition of eight rows at a time, as two 8×8 blocks.
 func (k *kernel256) transpose(f *File) {
-	k.begin(f, "transpose", "sets dst[j][i] to src[i][j], both of %s, i < 8·n, j < 16, n > 0. Strides are in\nbytes.", "dst, src *float32, dstStride, srcStride, n int")
+	k.begin(f, "transpose", "sets dst[j][i] to src[i][j], both of %s, i < 8·n, j < 16, n > 0. Strides are in\nbytes.",
+		"dst, src *float32, dstStride, srcStride, n int")
 	dst, src, dstStride, srcStride, n := k.Arg("dst"), k.Arg("src"), k.Arg("dstStride"), k.Arg("srcStride"), k.Arg("n")
 	from := newPanel8(k.Func, src, srcStride)
 	triple, at := k.GP("3·dstStride"), [2]Reg{k.GP("four rows of dst"), k.GP("four more")}

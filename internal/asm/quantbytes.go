@@ -177,7 +177,8 @@ type rowsLoop struct {
 const (
 	encodeRowsDoc = `encodes rows of blocks of 64·units elements of %s by a factor for each block of
 a row to codes of 8 bits. Elements are finite. `
-	encodeRowsParams = "codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants"
+	encodeRowsParams = "codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c " +
+		"*encodeConstants"
 )
 
 func (fn *Func) rowsLoop() rowsLoop {
@@ -216,7 +217,8 @@ func (l rowsLoop) emit(fn *Func, unitBytes int, begin, encode func()) {
 
 // rows: rows of blocks with a factor for each.
 func (b byteCodes) rows(f *File, name string) {
-	b.Func = f.Func(name, name+" "+fmt.Sprintf(encodeRowsDoc+strings.Replace(gapsDoc, ", and codeAhead\nbytes further in codes", "", 1), sourceName(b.source), 64), encodeRowsParams)
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(encodeRowsDoc+strings.Replace(gapsDoc, ", and codeAhead\nbytes further in codes", "", 1),
+		sourceName(b.source), 64), encodeRowsParams)
 	l := b.rowsLoop()
 	b.c = l.c
 	b.load(l.left)

@@ -115,8 +115,9 @@ var (
 const (
 	tileSide    = 64
 	stagedBytes = 16 * tileSide // of the codes of 16 columns
-	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants"
-	storeDoc    = `Store is the bits of a stored code; -8 stores codes of 8 bits by
+	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c " +
+		"*encodeConstants"
+	storeDoc = `Store is the bits of a stored code; -8 stores codes of 8 bits by
 non-temporal stores to multiples of 64.`
 )
 

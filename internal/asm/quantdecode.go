@@ -32,7 +32,8 @@ type decoder struct {
 // newDecoder begins a kernel. what completes "sets dst[i] to" in its comment. table is the type of
 // the elements of its table.
 func newDecoder(f *File, name, what, table string) decoder {
-	fn := f.Func(name, name+" sets dst[i] to "+what+", i < n, n > 0.\nThe scales of a multiple of 64 codes are read.", "dst *float32, src *byte, scales *float32, n int, table *"+table)
+	fn := f.Func(name, name+" sets dst[i] to "+what+", i < n, n > 0.\nThe scales of a multiple of 64 codes are read.",
+		"dst *float32, src *byte, scales *float32, n int, table *"+table)
 	return decoder{fn, fn.Arg("dst"), fn.Arg("src"), fn.Arg("scales"), fn.Arg("n"), fn.Arg("table"), fn.GP("masks and constants")}
 }
 

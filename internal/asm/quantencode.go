@@ -3,7 +3,8 @@ package asm
 import "fmt"
 
 // encodeNames are the constants of quant's encodeConstants.
-var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit", "binade", "mantissa", "largest", "thirtyTwo", "implicit", "codeLimit", "powerLeast", "powerBias", "powerAnchor"}
+var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit", "binade", "mantissa", "largest", "thirtyTwo",
+	"implicit", "codeLimit", "powerLeast", "powerBias", "powerAnchor"}
 
 // Prefetch distances in the source, in bytes.
 const (

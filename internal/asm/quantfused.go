@@ -23,8 +23,10 @@ type fused struct {
 // exponentNames are the constants of kernels with E8M0 scales, in the order of
 // quant's exponentConstants; globalNames those of its globalConstants.
 var (
-	exponentNames = []string{"ratio", "up", "down", "low", "span", "floor", "least", "base", "step", "anchor", "shift", "limit", "factor", "sign", "bits"}
-	globalNames   = []string{"encode", "decode", "infinity", "limit", "least", "anchor", "shift", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most"}
+	exponentNames = []string{"ratio", "up", "down", "low", "span", "floor", "least", "base", "step", "anchor", "shift", "limit", "factor",
+		"sign", "bits"}
+	globalNames = []string{"encode", "decode", "infinity", "limit", "least", "anchor", "shift", "scaleLimit", "scaleLeast", "scaleAnchor",
+		"rebias", "one", "most"}
 
 	// of those of exponentNibbles and globalNibbles
 	exponentNibbleNames = slices.Concat(exponentNames, []string{"below"})
@@ -156,7 +158,8 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int, columns b
 	}
 	doc, maxima := fmt.Sprintf(gapsDoc, multiple), ""
 	if columns {
-		doc, maxima = doc+fmt.Sprintf(" Unless maxima is nil, it is a row of\n%s that is raised to the magnitudes of each column.", sourceName(k.source)), "maxima *byte, "
+		doc, maxima = doc+fmt.Sprintf(" Unless maxima is nil, it is a row of\n%s that is raised to the magnitudes of each column.",
+			sourceName(k.source)), "maxima *byte, "
 	}
 	return f.Func(name, fmt.Sprintf(`%s quantizes rows of groups of %d blocks, at least one, from %s to codes of
 %s, and returns the bits of the largest magnitude; all ones where a block

@@ -216,7 +216,8 @@ const decodeParamsNEON = "dst *float32, src *byte, scales *float32, n, extent in
 
 // neonDecodeBytes looks up the 128 magnitudes in two tables of 128 bytes, each in two halves.
 func neonDecodeBytes(f *File) {
-	d := newNeonDecoder(f, "decodeBytesNEON", "decodeBytesNEON sets dst[i] to scales[i/extent] times the value of the code src[i], i < n.", decodeParamsNEON)
+	d := newNeonDecoder(f, "decodeBytesNEON", "decodeBytesNEON sets dst[i] to scales[i/extent] times the value of the code src[i], i < n.",
+		decodeParamsNEON)
 	fn := d.fn
 	sign, half := V(15), V(14)
 	tables := func(i int) string {
@@ -255,7 +256,8 @@ func neonDecodeBytes(f *File) {
 
 // neonDecodeNibbles looks up 16 codes in two tables of 16 bytes.
 func neonDecodeNibbles(f *File) {
-	d := newNeonDecoder(f, "decodeNibblesNEON", "decodeNibblesNEON sets dst[i] to scales[i/extent] times the value of code i of 4 bits,\ni < n. extent is even.", decodeParamsNEON)
+	d := newNeonDecoder(f, "decodeNibblesNEON", "decodeNibblesNEON sets dst[i] to scales[i/extent] times the value of code i of 4 "+
+		"bits,\ni < n. extent is even.", decodeParamsNEON)
 	fn := d.fn
 	low, third, highest := V(15), V(16), V(17)
 	fn.I("FMOVQ", d.table.At(0), "F16")

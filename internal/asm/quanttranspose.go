@@ -63,7 +63,8 @@ func (fn *Func) storeTile(s storeArgs, store *Func, left Reg, n, interleaved int
 
 // columnStore writes the routine that transposes 16 rows of 16 dwords and stores columns.
 func columnStore(f *File) *Func {
-	s := &columnStorer{Func: f.Routine("storeColumns", `storeColumns stores 16 columns of 16 dwords, each the codes of four rows, or two, or one:
+	s := &columnStorer{Func: f.Routine("storeColumns",
+		`storeColumns stores 16 columns of 16 dwords, each the codes of four rows, or two, or one:
 of 6 or 4 bits joined, or else as they are. It moves src to the rows that follow, and dst to
 the next column.`)}
 	s.storeArgs = s.takeStore()

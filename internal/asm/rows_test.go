@@ -57,10 +57,11 @@ type rowChecker struct {
 
 // testRows checks a package and returns the number of its rows.
 func testRows(t *testing.T, arch *Arch, folder string, generated map[string]cpu.Set) int {
-	c := &rowChecker{generated: generated, mentions: map[string][]string{}, inRows: map[string]bool{}, errorf: func(format string, args ...any) {
-		t.Helper()
-		t.Errorf(arch.Name+" "+folder+": "+format, args...)
-	}}
+	c := &rowChecker{generated: generated, mentions: map[string][]string{}, inRows: map[string]bool{},
+		errorf: func(format string, args ...any) {
+			t.Helper()
+			t.Errorf(arch.Name+" "+folder+": "+format, args...)
+		}}
 	var files []*ast.File
 	dir := filepath.Join("..", "..", filepath.FromSlash(folder))
 	context := build.Default
@@ -164,7 +165,8 @@ func (c *rowChecker) check(row ast.Node, elements []ast.Expr, stated cpu.Set) {
 		c.inRows[n] = true
 	}
 	if got := c.reach(names); got != stated {
-		c.errorf("the row of %v says that it needs %s: got %s", slices.DeleteFunc(names, func(n string) bool { _, ok := c.generated[n]; return !ok }), stated, got)
+		c.errorf("the row of %v says that it needs %s: got %s",
+			slices.DeleteFunc(names, func(n string) bool { _, ok := c.generated[n]; return !ok }), stated, got)
 	}
 }
 

@@ -73,7 +73,8 @@ func (fn *Func) units(n Reg, unit int, body func()) {
 const bf16Unit = 16
 
 func widen256(f *File) {
-	fn := f.Func("widen256", "widen256 sets dst[i] to the BF16 i of src, i < done: whole units of n elements.", "dst *float32, src *byte, n int) (done int")
+	fn := f.Func("widen256", "widen256 sets dst[i] to the BF16 i of src, i < done: whole units of n elements.",
+		"dst *float32, src *byte, n int) (done int")
 	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
 	fn.units(n, bf16Unit, func() {
 		for i := range bf16Unit / 8 {

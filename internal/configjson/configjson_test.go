@@ -29,7 +29,8 @@ func TestMembers(t *testing.T) {
 		want         string
 	}{
 		{"removed", config, nil, kept + "\n}\n"},
-		{"replaced", config, map[string]string{"quant_method": "new"}, kept + ",\n  \"quantization_config\": {\n    \"quant_method\": \"new\"\n  }\n}\n"},
+		{"replaced", config, map[string]string{"quant_method": "new"}, kept + ",\n  \"quantization_config\": {\n    \"quant_method\": " +
+			"\"new\"\n  }\n}\n"},
 		{"added to nothing", "{}", true, "{\n  \"quantization_config\": true\n}\n"},
 		{"nothing left", `{"quantization_config":null}`, nil, "{\n}\n"},
 	} {
@@ -71,7 +72,8 @@ func TestWithTorchDtype(t *testing.T) {
 		{"both", `{"dtype": "float16", "torch_dtype": "bfloat16"}`, "{\n  \"dtype\": \"float32\",\n  \"torch_dtype\": \"float32\"\n}\n"},
 		{"none", `{"a": [ 2 ]}`, "{\n  \"a\": [ 2 ],\n  \"torch_dtype\": \"float32\"\n}\n"},
 		{"nested", `{"dtype": "float16", "text_config": {"dtype": "bfloat16"}, "t": {"v": {"dtype": "bfloat16"}, "x": {"y": {"dtype": 1}}}}`,
-			"{\n  \"dtype\": \"float32\",\n  \"text_config\": {\n    \"dtype\": \"float32\"\n  },\n  \"t\": {\n    \"v\": {\n      \"dtype\": \"float32\"\n    },\n    \"x\": {\"y\": {\"dtype\": 1}}\n  }\n}\n"},
+			"{\n  \"dtype\": \"float32\",\n  \"text_config\": {\n    \"dtype\": \"float32\"\n  },\n  \"t\": {\n    \"v\": {\n      \"dtype\": " +
+				"\"float32\"\n    },\n    \"x\": {\"y\": {\"dtype\": 1}}\n  }\n}\n"},
 		{"of the quantization", `{"dtype": "float16", "quantization_config": {"dtype": "int8"}}`,
 			"{\n  \"dtype\": \"float32\",\n  \"quantization_config\": {\"dtype\": \"int8\"}\n}\n"},
 	} {

@@ -41,7 +41,8 @@ var parts = []Part{
 	{Name: "AMD Zen 4, Zen 5", vendor: "AuthenticAMD", families: []int{25, 26}, has: X86AVX512BF16},
 	{Name: "Intel with AVX512_BF16", vendor: "GenuineIntel", families: []int{6, 19}, has: X86AVX512BF16,
 		rates: map[string]float64{fma512: 64, bf16512: 64, int8512: 256}},
-	{Name: "Intel with AVX-512", vendor: "GenuineIntel", families: []int{6}, has: X86AVX512F, rates: map[string]float64{fma512: 64, int8512: 256}},
+	{Name: "Intel with AVX-512", vendor: "GenuineIntel", families: []int{6}, has: X86AVX512F,
+		rates: map[string]float64{fma512: 64, int8512: 256}},
 	{Name: "AMD or Intel with AVX2", families: []int{6, 23, 24, 25, 26}, has: X86AVX2},
 	{Name: "unknown"},
 }

@@ -17,9 +17,10 @@ import (
 )
 
 // order is the import lattice: each line lists a package and those of this module that it may
-// import, all listed before it. "*" stands for all packages above. Test files may import any
-// package of the module. Do not edit it to fix a build: the order is the design, and a package
-// that needs another import may belong elsewhere.
+// import, all listed before it; a line that begins with four spaces continues the line before it.
+// "*" stands for all packages above. Test files may import any package of the module. Do not edit it
+// to fix a build: the order is the design, and a package that needs another import may belong
+// elsewhere.
 const order = `
 .:
 internal/lattice:
@@ -62,37 +63,53 @@ hf: internal/limits internal/configjson safetensors safetensors/checksum
 hf/sample: format tensor safetensors hf
 hf/hub: internal/limits safetensors hf
 family: internal/configjson
-checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant layout profile hf family
-checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf family checkpoint
-decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint checkpoint/llamacpp
-train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma tensor safetensors quant comm recipe nn hf decoder
+checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant layout
+    profile hf family
+checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf
+    family checkpoint
+decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint
+    checkpoint/llamacpp
+train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma
+    tensor safetensors quant comm recipe nn hf decoder
 checkpoint/client: internal/naming quant family checkpoint
 calibration: internal/limits internal/parallel internal/durable safetensors tensor quant gemm
 verify: tensor measure safetensors quant hf checkpoint checkpoint/client
-convert: internal/limits internal/parallel internal/naming internal/configjson internal/durable format tensor measure safetensors safetensors/checksum gguf quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
-generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp decoder
+convert: internal/limits internal/parallel internal/naming internal/configjson internal/durable format tensor measure safetensors
+    safetensors/checksum gguf quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
+generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp
+    decoder
 cmd/microscale/internal/host: internal/cpu
 cmd/microscale/internal/show:
 cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
-cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum calibration
+cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum
+    calibration
 cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
 cmd/microscale/internal/chat/jinja:
 cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
 cmd/microscale/internal/chart:
-cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert cmd/microscale/internal/host cmd/microscale/internal/report
-cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
+cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert
+    cmd/microscale/internal/host cmd/microscale/internal/report
+cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile
+    generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
-cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation cmd/microscale/internal/show
+cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
+    cmd/microscale/internal/show
 cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
 cmd/microscale/internal/demo: internal/durable
-cmd/microscale/internal/console: generation/sampling generation cmd/microscale/internal/show cmd/microscale/internal/chat cmd/microscale/internal/input
+cmd/microscale/internal/console: generation/sampling generation cmd/microscale/internal/show cmd/microscale/internal/chat
+    cmd/microscale/internal/input
 cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/chart
 cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show
-cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show cmd/microscale/internal/flags cmd/microscale/internal/numbers
+cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
+    cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
-cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts cmd/microscale/internal/chart cmd/microscale/internal/flags
-cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer recipe nn hf family decoder train calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
+cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts
+    cmd/microscale/internal/chart cmd/microscale/internal/flags
+cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host
+    cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
+cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer recipe nn hf family decoder train
+    calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report
+    cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
 cmd/microscale/interop:
 cmd/microscale: *
 `
@@ -176,7 +193,8 @@ func TestCheck(t *testing.T) {
 		found imports
 		want  string
 	}{
-		{"fine", imports{"low": {"fmt", "example.org/sys/cpu"}, "high": {module + "/low"}, "top": {module + "/high", "example.org/cli/v2/table"}}, ""},
+		{"fine", imports{"low": {"fmt", "example.org/sys/cpu"}, "high": {module + "/low"}, "top": {module + "/high", "example.org/cli/v2/table"}},
+			""},
 		{"upward", imports{"low": {module + "/high"}}, "low imports high"},
 		{"sideways-module", imports{"high": {"example.org/cli/v2"}}, "high imports example.org/cli/v2"},
 		{"name-prefix", imports{"high": {"example.org/system"}}, "high imports example.org/system"},
@@ -262,7 +280,7 @@ type line struct {
 
 func parseLines(text string) []line {
 	var lines []line
-	for _, s := range strings.Split(strings.TrimSpace(text), "\n") {
+	for _, s := range strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\n    ", " ")), "\n") {
 		name, rest, _ := strings.Cut(s, ":")
 		lines = append(lines, line{name, strings.Fields(rest)})
 	}

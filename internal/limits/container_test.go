@@ -14,7 +14,8 @@ func TestCheckRange(t *testing.T) {
 		n   int
 		off int64
 		ok  bool
-	}{{0, 0, true}, {10, 0, true}, {4, 6, true}, {0, 10, true}, {11, 0, false}, {1, 10, false}, {1, -1, false}, {0, 11, false}, {1, math.MaxInt64, false}, {math.MaxInt, 1, false}} {
+	}{{0, 0, true}, {10, 0, true}, {4, 6, true}, {0, 10, true}, {11, 0, false}, {1, 10, false}, {1, -1, false}, {0, 11, false},
+		{1, math.MaxInt64, false}, {math.MaxInt, 1, false}} {
 		if err := CheckRange("file", "w", 10, tc.n, tc.off); (err == nil) != tc.ok {
 			t.Errorf("%d bytes at %d: got %v", tc.n, tc.off, err)
 		}

@@ -17,7 +17,8 @@ func TestText(t *testing.T) {
 	}
 	for pad := range 4 {
 		got := Text("first " + strings.Repeat("y", pad) + strings.Repeat("€", 50_000) + " last")
-		if len(got) > MaxText || len(got) < MaxText-10 || !strings.HasPrefix(got, "first ") || !strings.HasSuffix(got, " last") || !utf8.ValidString(got) {
+		if len(got) > MaxText || len(got) < MaxText-10 || !strings.HasPrefix(got, "first ") || !strings.HasSuffix(got, " last") ||
+			!utf8.ValidString(got) {
 			t.Errorf("%d bytes, %.20q", len(got), got)
 		}
 	}

@@ -17,7 +17,8 @@ func TestAvailable(t *testing.T) {
 		"no limit": {fstest.MapFS{"proc/meminfo": file(meminfo), "proc/self/cgroup": file("0::/\n"),
 			"sys/fs/cgroup/memory.max": file("max\n"), "sys/fs/cgroup/memory.current": file("5\n")}, 64 << 10},
 		"a limit": {fstest.MapFS{"proc/meminfo": file(meminfo), "proc/self/cgroup": file("0::/a/b\n"),
-			"sys/fs/cgroup/a/memory.max": file("1000\n"), "sys/fs/cgroup/a/memory.current": file("700\n"), "sys/fs/cgroup/a/memory.stat": file("anon 600\nfile 100\n"),
+			"sys/fs/cgroup/a/memory.max": file("1000\n"), "sys/fs/cgroup/a/memory.current": file("700\n"),
+			"sys/fs/cgroup/a/memory.stat":  file("anon 600\nfile 100\n"),
 			"sys/fs/cgroup/a/b/memory.max": file("900\n"), "sys/fs/cgroup/a/b/memory.current": file("100\n")}, 400},
 		"over the limit": {fstest.MapFS{"proc/self/cgroup": file("1:cpu:/x\n0::/\n"),
 			"sys/fs/cgroup/memory.max": file("10\n"), "sys/fs/cgroup/memory.current": file("20\n")}, 0},
@@ -32,7 +33,8 @@ func TestAvailable(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for bytes, want := range map[float64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1.5 * (1 << 30): "1.5 GiB", (1 << 40) - 1: "1.0 TiB", 1 << 63: "8.0 EiB"} {
+	for bytes, want := range map[float64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1.5 * (1 << 30): "1.5 GiB",
+		(1 << 40) - 1: "1.0 TiB", 1 << 63: "8.0 EiB"} {
 		if got := Text(bytes); got != want {
 			t.Errorf("%g: got %q, want %q", bytes, got, want)
 		}

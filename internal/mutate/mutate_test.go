@@ -64,9 +64,10 @@ func TestMutate(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":    "module m\n\ngo 1.26\n",
-		"m.go":      "package m\n\nfunc tested(n int) bool { return n < 3 }\n\nfunc untested(n int) int { return n + 1 }\n",
-		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc Test(t *testing.T) {\n\tif !tested(2) || tested(3) {\n\t\tt.Fatal()\n\t}\n\t_ = untested(1)\n}\n",
+		"go.mod": "module m\n\ngo 1.26\n",
+		"m.go":   "package m\n\nfunc tested(n int) bool { return n < 3 }\n\nfunc untested(n int) int { return n + 1 }\n",
+		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc Test(t *testing.T) {\n\tif !tested(2) || tested(3) {\n\t\tt.Fatal()\n\t}\n\t_ " +
+			"= untested(1)\n}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

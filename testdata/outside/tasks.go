@@ -64,7 +64,8 @@ func readWeights(dir string) error {
 
 // readGGUF writes a GGUF file and reads it.
 func readGGUF(dir string) error {
-	layout, err := gguf.NewLayout([]gguf.Spec{{Name: "x", Type: gguf.F32, Shape: []int64{2, 2}}}, []gguf.Pair{{Key: "general.name", Value: "two"}})
+	layout, err := gguf.NewLayout([]gguf.Spec{{Name: "x", Type: gguf.F32, Shape: []int64{2, 2}}},
+		[]gguf.Pair{{Key: "general.name", Value: "two"}})
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,8 @@ func facts(string) error {
 	if err != nil {
 		return err
 	}
-	answer, err := device.Check(device.Request{Device: d, Input: quant.MXFP8, Weight: quant.MXFP8, Grad: quant.MXFP8, M: 4096, N: 4096, K: 4096})
+	answer, err := device.Check(device.Request{Device: d, Input: quant.MXFP8, Weight: quant.MXFP8, Grad: quant.MXFP8, M: 4096, N: 4096,
+		K: 4096})
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,8 @@ func facts(string) error {
 // name names the constants that fields of public structs take.
 func name(string) error {
 	q := quant.Quantizer{
-		Format: quant.NVFP4, Arithmetic: quant.DecodeFirst, NonFinite: quant.Poison, NegativeZero: quant.DropNegativeZero, ElementNaN: format.KeepSign,
+		Format: quant.NVFP4, Arithmetic: quant.DecodeFirst, NonFinite: quant.Poison, NegativeZero: quant.DropNegativeZero,
+		ElementNaN: format.KeepSign,
 	}
 	if _, err := q.Rowwise(tensor.New(1, 16), quant.With{}); err != nil {
 		return err

@@ -89,9 +89,11 @@ func values(t *testing.T, dir, dst string) {
 // llamaArchitectures are the architectures that convert writes as GGUF, with the names of
 // llama.cpp.
 var llamaArchitectures = map[string]string{
-	"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
-	"smollm3": "smollm3", "granite": "granite", "olmo2": "olmo2", "glm4": "glm4", "phi3": "phi3", "gemma2": "gemma2", "gemma3_text": "gemma3",
-	"gpt_oss": "gpt-oss", "olmo3": "olmo2", "deepseek_v3": "deepseek2", "phi3_long": "phi3", "phi3_short": "phi3",
+	"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen2_moe": "qwen2moe",
+	"qwen3_moe": "qwen3moe",
+	"smollm3":   "smollm3", "granite": "granite", "olmo2": "olmo2", "glm4": "glm4", "phi3": "phi3", "gemma2": "gemma2",
+	"gemma3_text": "gemma3",
+	"gpt_oss":     "gpt-oss", "olmo3": "olmo2", "deepseek_v3": "deepseek2", "phi3_long": "phi3", "phi3_short": "phi3",
 }
 
 // TestTorchArchitecturesLlamaCPP: llama.cpp runs each architecture of a GGUF file with the loss
@@ -111,7 +113,8 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 	var paths, directories []string
 	for name, architecture := range llamaArchitectures {
 		directories = append(directories, filepath.Join(sources, name), filepath.Join(sources, name+"-reversed"))
-		for _, l := range []layoutOf{{"gguf", quant.BF16, "", ""}, {"gguf", quant.Q8_0, "", ""}, {"gguf", quant.MXFP4, "", ""}, {"gguf", quant.NVFP4, "", ""}, {"gguf", quant.NVFP4, "", "ggml"}} {
+		for _, l := range []layoutOf{{"gguf", quant.BF16, "", ""}, {"gguf", quant.Q8_0, "", ""}, {"gguf", quant.MXFP4, "", ""},
+			{"gguf", quant.NVFP4, "", ""}, {"gguf", quant.NVFP4, "", "ggml"}} {
 			id := strings.Join([]string{name, l.format.Name, l.profile}, " ")
 			path, dir := filepath.Join(root, id+".gguf"), filepath.Join(sources, name)
 			err := l.write(t, dir, path)
@@ -147,7 +150,8 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 		if llamaArchitectures[name] != "" {
 			continue
 		}
-		if err := (layoutOf{"gguf", quant.MXFP4, "", ""}).write(t, filepath.Join(sources, name), filepath.Join(root, name+".gguf")); err == nil || !strings.Contains(err.Error(), "is not supported in GGUF") {
+		if err := (layoutOf{"gguf", quant.MXFP4, "", ""}).write(t, filepath.Join(sources, name), filepath.Join(root, name+".gguf")); err == nil ||
+			!strings.Contains(err.Error(), "is not supported in GGUF") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -165,7 +169,8 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 				t.Errorf("our loss is %.6f, of the directory %.6f, and transformers' is %.6f", ours, directory, want[f.values])
 			}
 			d := math.Abs(got[path].Nats - want[f.values])
-			t.Logf("llama.cpp %.5f %s, transformers %.5f nats per byte; layers in another order make a difference of %.5f", got[path].Nats, got[path].Rejected, want[f.values], misplaced)
+			t.Logf("llama.cpp %.5f %s, transformers %.5f nats per byte; layers in another order make a difference of %.5f", got[path].Nats,
+				got[path].Rejected, want[f.values], misplaced)
 			// llama.cpp quantizes activations to 8 bits, so it may choose other experts. The
 			// tolerance is also a small part of the effect of a misplaced tensor.
 			if got[path].Rejected != "" || !(d < min(0.005, misplaced/10)) || misplaced < 0.02 {

@@ -60,7 +60,8 @@ func (l layoutOf) write(t *testing.T, source, dst string, exclude ...*regexp.Reg
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := convert.PlanQuantize(t.Context(), src, convert.QuantizeOptions{Quantizer: q, Convention: l.convention, Scheme: l.scheme, Exclude: exclude})
+	plan, err := convert.PlanQuantize(t.Context(), src, convert.QuantizeOptions{Quantizer: q, Convention: l.convention, Scheme: l.scheme,
+		Exclude: exclude})
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,8 @@ func TestTorchArchitectures(t *testing.T) {
 			if l.format.Global {
 				values = safetensors.BF16 // which transformers decodes NVFP4 to
 			}
-			converted(t, filepath.Join(dir, "model"), filepath.Join(dir, "values"), func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(t.Context(), m, values) })
+			converted(t, filepath.Join(dir, "model"), filepath.Join(dir, "values"),
+				func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(t.Context(), m, values) })
 			arguments = append(arguments, dir)
 		}
 	}

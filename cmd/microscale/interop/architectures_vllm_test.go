@@ -11,7 +11,8 @@ import (
 
 // vllmArchitectures are those of decodedAll that are tested with vLLM.
 var vllmArchitectures = []string{
-	"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3", "gemma3_text", "phi3", "glm4", "jamba", "qwen3_next", "mamba",
+	"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3", "gemma3_text", "phi3", "glm4",
+	"jamba", "qwen3_next", "mamba",
 }
 
 var vllmLayouts = []layoutOf{

@@ -34,6 +34,7 @@ var ggmlBits = library{
 }
 
 // equalDistances is of libraries without a global scale that compare the distances to all codes.
-var equalDistances = difference{"distances to the codes are equal in float32 for elements from 2^24 times the largest scale on: the first code wins", func(b block) bool {
+var equalDistances = difference{"distances to the codes are equal in float32 for elements from 2^24 times the largest scale on: the " +
+	"first code wins", func(b block) bool {
 	return b.amax >= 448*0x1p24
 }}

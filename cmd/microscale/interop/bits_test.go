@@ -80,7 +80,8 @@ func bitsTorch(requirements ...string) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		if !*installTorch {
-			skipf(t, "PyTorch is not installed without -torch: go test ./cmd/microscale/interop -run 'TestBits|TestTorchCasts|TestMMASim' -torch -timeout 90m")
+			skipf(t, "PyTorch is not installed without -torch: go test ./cmd/microscale/interop -run 'TestBits|TestTorchCasts|TestMMASim' "+
+				"-torch -timeout 90m")
 		}
 		base := python(t, "torch==2.15.0", "numpy==2.4.6")
 		if len(requirements) == 0 {
@@ -204,7 +205,8 @@ func (j *bitsJob) compare(t *testing.T, dir string, q quant.Quantizer) {
 		got := j.quantize(t, q, x)
 		gotCodes := make([]byte, got.Rows()*got.Cols())
 		if len(gotCodes) > len(codes) || len(got.ScaleBytes()) > len(scales) || q.Format.Global && len(globals) < 4 {
-			t.Fatalf("tensor %d of %d: %d bytes of codes, %d of scales and %d of global scales are left", i, len(j.inputs), len(codes), len(scales), len(globals))
+			t.Fatalf("tensor %d of %d: %d bytes of codes, %d of scales and %d of global scales are left", i, len(j.inputs), len(codes), len(scales),
+				len(globals))
 		}
 		splitCodes(gotCodes, got)
 		wantCodes, wantScales := codes[:len(gotCodes)], scales[:len(got.ScaleBytes())]

@@ -20,7 +20,8 @@ func TestChatTemplates(t *testing.T) {
 		{{Role: "user", Content: "Hello"}},
 		{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Hello"}},
 		{{Role: "user", Content: "Hello"}, {Role: "assistant", Content: "Hi there!"}, {Role: "user", Content: "1 < 2 & \"quotes\"\n  two lines"}},
-		{{Role: "system", Content: " spaces "}, {Role: "user", Content: "a"}, {Role: "assistant", Content: "<think>\nhm\n</think>\n\nb"}, {Role: "user", Content: "ü 日本"}},
+		{{Role: "system", Content: " spaces "}, {Role: "user", Content: "a"}, {Role: "assistant", Content: "<think>\nhm\n</think>\n\nb"},
+			{Role: "user", Content: "ü 日本"}},
 		{{Role: "assistant", Content: "I begin"}, {Role: "user", Content: "no"}},
 	}
 	type message struct {

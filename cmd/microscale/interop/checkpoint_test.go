@@ -57,8 +57,9 @@ var readings = []reading{
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, "", "", wide},
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, misread, "", uneven},
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, "", wide},
-	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, misread, uneven},  // package verify has a rule for it
-	{"mxfp8", quant.MXFP8, "MXFP8", safetensors.F32, "unexpected_keys", "", wide}, // version 4 does not know the method, and takes codes for values
+	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, misread, uneven}, // package verify has a rule for it
+	// version 4 does not know the method, and takes codes for values
+	{"mxfp8", quant.MXFP8, "MXFP8", safetensors.F32, "unexpected_keys", "", wide},
 	{"gpt-oss", quant.MXFP4, "MXFP4", safetensors.F32, "", "", decoder.Config{}},
 }
 
@@ -126,7 +127,8 @@ func TestTorchCheckpoints(t *testing.T) {
 	}{{"transformers=4", four, "-"}, {"transformers=5", five, newer}} {
 		t.Run(environment.name, func(t *testing.T) {
 			result := filepath.Join(t.TempDir(), "result.json")
-			t.Logf("%s", lastLine(scriptOutput(t, environment.interpreter, "checkpoint.py", append([]string{environment.packages, result}, dirs...)...), nil))
+			t.Logf("%s", lastLine(scriptOutput(t, environment.interpreter, "checkpoint.py", append([]string{environment.packages, result},
+				dirs...)...), nil))
 			raw, err := os.ReadFile(result)
 			if err != nil {
 				t.Fatal(err)
@@ -164,7 +166,8 @@ func checkReading(t *testing.T, got loaded, rejected string) {
 		}
 		return
 	}
-	t.Logf("%d weights, logits off by %.1e of values, %.1e of ours, with quantized activations %v", got.Weights, got.OfValues, got.OfOurs, got.Activations)
+	t.Logf("%d weights, logits off by %.1e of values, %.1e of ours, with quantized activations %v", got.Weights, got.OfValues, got.OfOurs,
+		got.Activations)
 	if got.Weights == 0 || len(got.Different) > 0 {
 		t.Errorf("of %d weights these have other values: %q", got.Weights, got.Different)
 	}
@@ -248,9 +251,12 @@ func writeLogits(t *testing.T, dir, path string) {
 // writeGPTOSS writes a small BF16 model of the architecture of gpt-oss.
 func writeGPTOSS(t *testing.T, dir string) {
 	t.Helper()
-	const config = `{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "torch_dtype": "bfloat16", "vocab_size": 256, "hidden_size": 64,
-		"intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 3,
-		"num_experts_per_tok": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"], "pad_token_id": 0, "eos_token_id": 0}`
+	const config = `{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "torch_dtype": "bfloat16", "vocab_size": 256,
+		"hidden_size": 64,
+		"intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+		"num_local_experts": 3,
+		"num_experts_per_tok": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "sliding_window": 128,
+		"layer_types": ["sliding_attention", "full_attention"], "pad_token_id": 0, "eos_token_id": 0}`
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -261,8 +267,9 @@ func writeGPTOSS(t *testing.T, dir string) {
 	for _, layer := range []string{"model.layers.0.", "model.layers.1."} {
 		for name, shape := range map[string][]int64{
 			"input_layernorm.weight": {64}, "post_attention_layernorm.weight": {64}, "self_attn.sinks": {4},
-			"self_attn.q_proj.weight": {64, 64}, "self_attn.k_proj.weight": {32, 64}, "self_attn.v_proj.weight": {32, 64}, "self_attn.o_proj.weight": {64, 64},
-			"self_attn.q_proj.bias": {64}, "self_attn.k_proj.bias": {32}, "self_attn.v_proj.bias": {32}, "self_attn.o_proj.bias": {64},
+			"self_attn.q_proj.weight": {64, 64}, "self_attn.k_proj.weight": {32, 64}, "self_attn.v_proj.weight": {32, 64},
+			"self_attn.o_proj.weight": {64, 64},
+			"self_attn.q_proj.bias":   {64}, "self_attn.k_proj.bias": {32}, "self_attn.v_proj.bias": {32}, "self_attn.o_proj.bias": {64},
 			"mlp.router.weight": {3, 64}, "mlp.router.bias": {3},
 			"mlp.experts.gate_up_proj": {3, 64, 192}, "mlp.experts.gate_up_proj_bias": {3, 192},
 			"mlp.experts.down_proj": {3, 96, 64}, "mlp.experts.down_proj_bias": {3, 64},

@@ -60,7 +60,8 @@ func benchmarkConversion(b *testing.B, dir string) {
 		}
 		start := time.Now()
 		convertOnce(b, directory, dst, func(m *hf.Checkpoint) (*convert.Plan, error) {
-			return convert.PlanQuantize(b.Context(), m, convert.QuantizeOptions{Convention: convention, Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+			return convert.PlanQuantize(b.Context(), m, convert.QuantizeOptions{Convention: convention,
+				Quantizer: quant.Quantizer{Format: quant.MXFP4}})
 		})
 		return time.Since(start).Seconds()
 	}

@@ -45,19 +45,22 @@ func TestConvertMLX(t *testing.T) {
 	}{{safetensors.F32, format.F32}, {safetensors.BF16, format.BF16}, {safetensors.F16, format.FP16}} {
 		t.Run("dtype="+dtype.name.String(), func(t *testing.T) {
 			source, dst := t.TempDir(), filepath.Join(t.TempDir(), "mlx")
-			if err := os.WriteFile(filepath.Join(source, "config.json"), []byte(`{"model_type": "llama", "num_hidden_layers": 1}`), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(source, "config.json"), []byte(`{"model_type": "llama", "num_hidden_layers": 1}`),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 			data := make([]byte, len(values)*dtype.scalar.Bits()/8)
 			if err := tensor.ToBytes(data, values, dtype.scalar); err != nil {
 				t.Fatal(err)
 			}
-			writeTensors(t, filepath.Join(source, "model.safetensors"), []namedTensor{{safetensors.Spec{Name: weight, Dtype: dtype.name, Shape: []int64{rows, cols}}, data}})
+			writeTensors(t, filepath.Join(source, "model.safetensors"),
+				[]namedTensor{{safetensors.Spec{Name: weight, Dtype: dtype.name, Shape: []int64{rows, cols}}, data}})
 			converted(t, source, dst, func(src *hf.Checkpoint) (*convert.Plan, error) {
 				return convert.PlanQuantize(t.Context(), src, convert.QuantizeOptions{Quantizer: q, Convention: convention.Name})
 			})
 			var got struct{ Words, Scales, DifferentWords, DifferentScales, Subnormal int }
-			if err := json.Unmarshal(scriptOutput(t, interpreter, "convert_mlx.py", filepath.Join(source, "model.safetensors"), filepath.Join(dst, "model.safetensors"), weight), &got); err != nil {
+			if err := json.Unmarshal(scriptOutput(t, interpreter, "convert_mlx.py", filepath.Join(source, "model.safetensors"),
+				filepath.Join(dst, "model.safetensors"), weight), &got); err != nil {
 				t.Fatal(err)
 			}
 			if got.Words != rows*cols/8 || got.Scales != rows*cols/16 || got.DifferentWords+got.DifferentScales > 0 {

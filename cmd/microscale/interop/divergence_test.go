@@ -29,7 +29,8 @@ func newEvaluation(t *testing.T, method string) evaluation.Evaluation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return evaluation.Evaluation{Model: smollm2(t), Text: filepath.Join("..", "..", "..", "LICENSE"), Method: m, Context: 512, Stderr: io.Discard}
+	return evaluation.Evaluation{Model: smollm2(t), Text: filepath.Join("..", "..", "..", "LICENSE"), Method: m, Context: 512,
+		Stderr: io.Discard}
 }
 
 func runEvaluation(t *testing.T, e evaluation.Evaluation) evaluation.Document {
@@ -45,7 +46,8 @@ func runEvaluation(t *testing.T, e evaluation.Evaluation) evaluation.Document {
 func requireLoss(t *testing.T, d evaluation.Document, nll float64, scored int) {
 	t.Helper()
 	if d.Tokens != 2214 || d.Windows != 4 || d.Scored != scored || math.Abs(float64(d.NLL)-nll) > 1e-4 {
-		t.Errorf("%s: %d tokens, %d windows, %d scored, %.6f nats, want %.6f of %d", d.Method, d.Tokens, d.Windows, d.Scored, float64(d.NLL), nll, scored)
+		t.Errorf("%s: %d tokens, %d windows, %d scored, %.6f nats, want %.6f of %d", d.Method, d.Tokens, d.Windows, d.Scored, float64(d.NLL), nll,
+			scored)
 	}
 }
 
@@ -103,7 +105,8 @@ func TestTorchDivergence(t *testing.T) {
 	for i, f := range got.Formats {
 		want := wants[i]
 		t.Logf("%s: KL %.8f, PyTorch's %.8f; %.6f nats, PyTorch's %.6f", f.Format, float64(f.KL.Mean), want.KL, float64(f.NLL), want.NLL)
-		if math.Abs(float64(f.KL.Mean)-want.KL) > 1e-5 || math.Abs(float64(f.NLL)-want.NLL) > 1e-4 || math.Abs(float64(f.KL.Max)-want.Max) > 1e-3 {
+		if math.Abs(float64(f.KL.Mean)-want.KL) > 1e-5 || math.Abs(float64(f.NLL)-want.NLL) > 1e-4 ||
+			math.Abs(float64(f.KL.Max)-want.Max) > 1e-3 {
 			t.Errorf("%s: got %+v, want %+v", f.Format, f, want)
 		}
 		if got.Scored != want.Scored || math.Abs(float64(f.SameTop)-want.SameTop) > 1e-3 {
@@ -167,11 +170,14 @@ func TestSmolLM2Formats(t *testing.T) {
 	d := r.Document()
 	requireLoss(t, d, 2.767366, 1020)
 	var table strings.Builder
-	table.WriteString("| format | bits/weight | perplexity | KL divergence, mean | median | 99 % | same top | RMS of Δp | size MB |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	table.WriteString("| format | bits/weight | perplexity | KL divergence, mean | median | 99 % | same top | RMS of Δp | size MB " +
+		"|\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	fmt.Fprintf(&table, "| original | | %.3f | | | | | | |\n", float64(d.Perplexity))
 	for _, f := range d.Formats {
-		fmt.Fprintf(&table, "| %s | %.4g | %.3f | %.5f ± %.5f | %.5f | %.4f | %.1f %% | %.4f | %.1f |\n", f.Format, float64(f.Bits), float64(f.Perplexity),
-			float64(f.KL.Mean), float64(f.KL.Error), float64(f.KL.Median), float64(f.KL.P99), 100*float64(f.SameTop), float64(f.DeltaP.RMS), float64(f.Size)/1e6)
+		fmt.Fprintf(&table, "| %s | %.4g | %.3f | %.5f ± %.5f | %.5f | %.4f | %.1f %% | %.4f | %.1f |\n", f.Format, float64(f.Bits),
+			float64(f.Perplexity),
+			float64(f.KL.Mean), float64(f.KL.Error), float64(f.KL.Median), float64(f.KL.P99), 100*float64(f.SameTop), float64(f.DeltaP.RMS),
+			float64(f.Size)/1e6)
 	}
 	sameGenerated(t, filepath.Join("docs", "results.md"), "smollm2 formats", table.String(), sameFigures)
 	compareReadme(t, r, e)
@@ -194,7 +200,8 @@ func compareReadme(t *testing.T, r *evaluation.Evaluated, e evaluation.Evaluatio
 	if err := r.Print(&text, false); err != nil {
 		t.Fatal(err)
 	}
-	printed := "$ microscale eval " + r.Model + " --text LICENSE --formats mxfp8,nvfp4,mxfp4\n" + strings.Replace(text.String(), e.Text, "LICENSE", 1)
+	printed := "$ microscale eval " + r.Model + " --text LICENSE --formats mxfp8,nvfp4,mxfp4\n" + strings.Replace(text.String(), e.Text,
+		"LICENSE", 1)
 	printed = strings.ReplaceAll("    "+strings.ReplaceAll(strings.TrimSpace(printed), "\n", "\n    ")+"\n", "    \n", "\n")
 	rows := func(text string) string {
 		var all []string

@@ -41,29 +41,36 @@ const (
 	sharedSize  = 192
 )
 
-var qwenExpert = map[string][]int64{"gate_proj": {expertSize, mixtureSize}, "up_proj": {expertSize, mixtureSize}, "down_proj": {mixtureSize, expertSize}}
+var qwenExpert = map[string][]int64{"gate_proj": {expertSize, mixtureSize}, "up_proj": {expertSize, mixtureSize},
+	"down_proj": {mixtureSize, expertSize}}
 
 var mixtures = []mixture{
 	{"MixtralForCausalLM", `"model_type": "mixtral", "intermediate_size": 64, "num_local_experts": 4`,
 		map[string][]int64{"block_sparse_moe.gate.weight": {expertCount, mixtureSize}}, "block_sparse_moe.experts",
 		map[string][]int64{"w1": {expertSize, mixtureSize}, "w2": {mixtureSize, expertSize}, "w3": {expertSize, mixtureSize}}},
-	{"Qwen2MoeForCausalLM", `"model_type": "qwen2_moe", "intermediate_size": 256, "num_experts": 4, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 192, "norm_topk_prob": false`,
+	{"Qwen2MoeForCausalLM", `"model_type": "qwen2_moe", "intermediate_size": 256, "num_experts": 4, "moe_intermediate_size": 64, ` +
+		`"shared_expert_intermediate_size": 192, "norm_topk_prob": false`,
 		map[string][]int64{"mlp.gate.weight": {expertCount, mixtureSize}, "mlp.shared_expert_gate.weight": {1, mixtureSize},
-			"mlp.shared_expert.gate_proj.weight": {sharedSize, mixtureSize}, "mlp.shared_expert.up_proj.weight": {sharedSize, mixtureSize}, "mlp.shared_expert.down_proj.weight": {mixtureSize, sharedSize},
-			"self_attn.q_proj.bias": {128}, "self_attn.k_proj.bias": {64}, "self_attn.v_proj.bias": {64}}, "mlp.experts", qwenExpert},
-	{"Qwen3MoeForCausalLM", `"model_type": "qwen3_moe", "intermediate_size": 256, "num_experts": 4, "moe_intermediate_size": 64, "norm_topk_prob": true, "head_dim": 32`,
-		map[string][]int64{"mlp.gate.weight": {expertCount, mixtureSize}, "self_attn.q_norm.weight": {32}, "self_attn.k_norm.weight": {32}}, "mlp.experts", qwenExpert},
+			"mlp.shared_expert.gate_proj.weight": {sharedSize, mixtureSize}, "mlp.shared_expert.up_proj.weight": {sharedSize, mixtureSize},
+			"mlp.shared_expert.down_proj.weight": {mixtureSize, sharedSize},
+			"self_attn.q_proj.bias":              {128}, "self_attn.k_proj.bias": {64}, "self_attn.v_proj.bias": {64}}, "mlp.experts", qwenExpert},
+	{"Qwen3MoeForCausalLM", `"model_type": "qwen3_moe", "intermediate_size": 256, "num_experts": 4, "moe_intermediate_size": 64, ` +
+		`"norm_topk_prob": true, "head_dim": 32`,
+		map[string][]int64{"mlp.gate.weight": {expertCount, mixtureSize}, "self_attn.q_norm.weight": {32}, "self_attn.k_norm.weight": {32}},
+		"mlp.experts", qwenExpert},
 }
 
 // write makes a checkpoint of random BF16 weights. Expert e has the weights of expert e + roll.
 func (m mixture) write(t *testing.T, dir string, roll int) {
 	t.Helper()
-	shapes := map[string][]int64{"model.embed_tokens.weight": {256, mixtureSize}, "lm_head.weight": {256, mixtureSize}, "model.norm.weight": {mixtureSize}}
+	shapes := map[string][]int64{"model.embed_tokens.weight": {256, mixtureSize}, "lm_head.weight": {256, mixtureSize},
+		"model.norm.weight": {mixtureSize}}
 	for i := range 2 {
 		layer := fmt.Sprintf("model.layers.%d.", i)
 		for name, shape := range map[string][]int64{
 			"input_layernorm.weight": {mixtureSize}, "post_attention_layernorm.weight": {mixtureSize}, "self_attn.q_proj.weight": {128, mixtureSize},
-			"self_attn.k_proj.weight": {64, mixtureSize}, "self_attn.v_proj.weight": {64, mixtureSize}, "self_attn.o_proj.weight": {mixtureSize, 128},
+			"self_attn.k_proj.weight": {64, mixtureSize}, "self_attn.v_proj.weight": {64, mixtureSize}, "self_attn.o_proj.weight": {mixtureSize,
+				128},
 		} {
 			shapes[layer+name] = shape
 		}
@@ -76,9 +83,13 @@ func (m mixture) write(t *testing.T, dir string, roll int) {
 			}
 		}
 	}
-	config := fmt.Sprintf(`{"architectures": [%q], %s, "torch_dtype": "bfloat16", "vocab_size": 256, "hidden_size": %d, "num_hidden_layers": 2, "num_attention_heads": 4,
-		"num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "num_experts_per_tok": 2,
-		"bos_token_id": null, "eos_token_id": null, "tie_word_embeddings": false, "microscale": {"vocabulary": "bytes"}}`, m.architecture, m.config, mixtureSize)
+	config := fmt.Sprintf(
+		`{"architectures": [%q], %s, "torch_dtype": "bfloat16", "vocab_size": 256, "hidden_size": %d, "num_hidden_layers": 2,
+			"num_attention_heads": 4,
+		"num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
+		"num_experts_per_tok": 2,
+		"bos_token_id": null, "eos_token_id": null, "tie_word_embeddings": false, "microscale": {"vocabulary": "bytes"}}`, m.architecture,
+		m.config, mixtureSize)
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +214,8 @@ func TestTorchLlamaCPPExperts(t *testing.T) {
 			}
 			readJSON(t, result, &got)
 			want, misplaced := theirs[f.values], math.Abs(theirs[f.other]-theirs[f.source])
-			t.Logf("%s %s: llama.cpp %.5f, transformers %.5f nats per byte; experts in another order make a difference of %.5f", f.of.architecture, f.format, got.Nats, want, misplaced)
+			t.Logf("%s %s: llama.cpp %.5f, transformers %.5f nats per byte; experts in another order make a difference of %.5f", f.of.architecture,
+				f.format, got.Nats, want, misplaced)
 			// llama.cpp quantizes activations to 8 bits, as in TestLlamaCPP. If two experts
 			// score about equally, it may choose another than transformers does. The remaining
 			// difference is a small part of the effect of a misplaced tensor.

@@ -19,7 +19,8 @@ func compareGGUFDirectories(t *testing.T, interpreter, root string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.BF16}, Convention: "gguf"})
+		plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.BF16},
+			Convention: "gguf"})
 		if err == nil {
 			_, err = plan.Run(t.Context(), file, convert.RunOptions{})
 		}

@@ -48,7 +48,8 @@ func TestTorchFamilies(t *testing.T) {
 
 // inGGUF are the models that quantize writes as GGUF, and llama.cpp runs as transformers does.
 var inGGUF = []string{
-	"llama", "llama-3", "ministral", "smollm3", "qwen2", "qwen3", "qwen2-moe", "mixtral", "gemma2-heads", "gemma3-heads", "phi3-partial", "phi3-long", "phi3-short", "granite", "olmo2", "glm4", "gpt-oss", "olmo3", "deepseek-v3",
+	"llama", "llama-3", "ministral", "smollm3", "qwen2", "qwen3", "qwen2-moe", "mixtral", "gemma2-heads", "gemma3-heads", "phi3-partial",
+	"phi3-long", "phi3-short", "granite", "olmo2", "glm4", "gpt-oss", "olmo3", "deepseek-v3",
 }
 
 // ownLayouts are the layouts in which models of a family are published.
@@ -113,7 +114,8 @@ func compareFamily(t *testing.T, dir string, m *decoder.Model, tokens []int32, w
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("largest difference %.2g of the largest logit, of a session %.2g", distance, requireLogits(t, last, want[len(want)-len(last):]))
+	return fmt.Sprintf("largest difference %.2g of the largest logit, of a session %.2g", distance,
+		requireLogits(t, last, want[len(want)-len(last):]))
 }
 
 // elements returns the number of elements of all tensors of a checkpoint.

@@ -95,7 +95,8 @@ var tools = []tool{
 		},
 	},
 	{
-		name: "mlx-lm", script: "foreign_mlx.py", interpreter: bitsTorch, packages: []string{"mlx-lm==0.32.2", "mlx[cpu]==0.32.4", "transformers==5.24.0"},
+		name: "mlx-lm", script: "foreign_mlx.py", interpreter: bitsTorch, packages: []string{"mlx-lm==0.32.2", "mlx[cpu]==0.32.4",
+			"transformers==5.24.0"},
 		unread: map[string]string{"mxfp4 experts": affineRouter, "mxfp8 experts": affineRouter, "nvfp4 experts": affineRouter},
 	},
 	{
@@ -184,7 +185,8 @@ func (o tool) check(t *testing.T, program, scheme, dir string) string {
 			t.Fatal(err)
 		}
 		defer src.Close()
-		if _, err = convert.PlanDequantize(t.Context(), src, safetensors.F32); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err = convert.PlanDequantize(t.Context(), src, safetensors.F32); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("dequantize: error %v, want %q", err, want)
 		}
 		return "not read: " + want
@@ -222,7 +224,8 @@ func (o tool) check(t *testing.T, program, scheme, dir string) string {
 	if misread != "" {
 		return "equal; `verify`: " + misread
 	}
-	runCommands(t, program, filepath.Join(dir, "source"), source, !o.whole[scheme] && filepath.Ext(source) == "") // GGUF files have no tokenizer here
+	// GGUF files have no tokenizer here
+	runCommands(t, program, filepath.Join(dir, "source"), source, !o.whole[scheme] && filepath.Ext(source) == "")
 	switch {
 	case o.noMinusZero[scheme]:
 		return "equal, with 0 for −0"

@@ -18,7 +18,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-var installTorch = flag.Bool("torch", false, "install PyTorch from PyPI, seven gigabytes with the CUDA libraries that its package for Linux asks for")
+var installTorch = flag.Bool("torch", false, "install PyTorch from PyPI, seven gigabytes with the CUDA libraries that its package for "+
+	"Linux asks for")
 
 // TestLlamaFlax compares logits and gradients of the unquantized recipe with transformers'
 // Llama under JAX, from a saved checkpoint.
@@ -54,7 +55,8 @@ var (
 func withTorch(t testing.TB, why string, requirements ...string) string {
 	t.Helper()
 	if !*installTorch {
-		skipf(t, "%s: go test ./cmd/microscale/interop -run Torch -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
+		skipf(t, "%s: go test ./cmd/microscale/interop -run Torch -torch -timeout 90m does, and installs PyTorch where it has not, seven "+
+			"gigabytes", why)
 	}
 	return over(t, python(t, sharedTorch...), requirements...)
 }
@@ -63,7 +65,8 @@ func withTorch(t testing.TB, why string, requirements ...string) string {
 var llamas = map[string]decoder.Config{
 	"grouped": {HiddenSize: 96, IntermediateSize: 160, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2},
 	"tied":    {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 2, RMSNormEps: 1e-3, TieWordEmbeddings: true},
-	"heads":   {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1, HeadDim: 24, RopeTheta: 500},
+	"heads": {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1, HeadDim: 24,
+		RopeTheta: 500},
 }
 
 // compareLlamas saves the models that a framework supports, each in both dtypes, and compares

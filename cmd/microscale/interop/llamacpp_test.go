@@ -38,7 +38,8 @@ var buildLlamaCPP = flag.Bool("build", false, "build "+llamaCPPPackage+" from it
 var ggufFormats = []quant.Format{quant.BF16, quant.Q8_0, quant.MXFP4, quant.NVFP4}
 
 // small is a byte-level Llama.
-var small = decoder.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 512}
+var small = decoder.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4,
+	NumKeyValueHeads: 2, MaxPositionEmbeddings: 512}
 
 // trained returns a directory with a small byte-level Llama after a few training steps, and a
 // held-out text.
@@ -267,15 +268,18 @@ func built(t testing.TB, requirement string) string {
 	t.Helper()
 	dir := environment(t, requirement, func(dir string) (string, error) {
 		if !*buildLlamaCPP {
-			return "it is built from source, which takes ten minutes, once: go test ./cmd/microscale/interop -run LlamaCPP -build -timeout 60m", os.ErrNotExist
+			return "it is built from source, which takes ten minutes, once: go test ./cmd/microscale/interop -run LlamaCPP -build -timeout 60m",
+				os.ErrNotExist
 		}
 		if out, err := command(2*time.Minute, "python3", "-m", "venv", dir); err != nil {
 			return "python3 -m venv: " + lastLine(out, err), err
 		}
-		const options = "-DLLAVA_BUILD=OFF -DGGML_OPENMP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_SERVER=OFF"
+		const options = "-DLLAVA_BUILD=OFF -DGGML_OPENMP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF " +
+			"-DLLAMA_BUILD_SERVER=OFF"
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Minute)
 		defer cancel()
-		pip := exec.CommandContext(ctx, filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement)
+		pip := exec.CommandContext(ctx, filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+			requirement)
 		pip.Env = append(os.Environ(), "CMAKE_ARGS="+options)
 		out, err := pip.CombinedOutput()
 		if err != nil {

@@ -225,10 +225,13 @@ func checkResults(t *testing.T, src *checkpoint.Model, rows []measured) {
 			t.Errorf("%s quantizes %d weights, %s %d", r.format, r.weights, rows[0].format, rows[0].weights)
 		}
 	}
-	fmt.Fprintf(&text, "%d of its %d tensors are quantized, %.1f M of its %.1f M parameters; clients read embeddings, norms and biases in BF16, the plain layout keeps them in F32.\n\n", rows[0].weights, len(src.Weights), rows[0].elements/1e6, all/1e6)
-	text.WriteString("| format | stored as | bits/weight | SQNR dB, mean | worst | blocks dB | saturated | flushed | file MB |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	fmt.Fprintf(&text, "%d of its %d tensors are quantized, %.1f M of its %.1f M parameters; clients read embeddings, norms and biases in "+
+		"BF16, the plain layout keeps them in F32.\n\n", rows[0].weights, len(src.Weights), rows[0].elements/1e6, all/1e6)
+	text.WriteString("| format | stored as | bits/weight | SQNR dB, mean | worst | blocks dB | saturated | flushed | file MB " +
+		"|\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&text, "| %s | %s | %.3f | %.2f | %.2f | %.2f | %.3f%% | %.3f%% | %.1f |\n", r.format, r.convention, r.bits, r.mean, r.worst, r.blocks, 100*r.saturated, 100*r.flushed, float64(r.bytes)/1e6)
+		fmt.Fprintf(&text, "| %s | %s | %.3f | %.2f | %.2f | %.2f | %.3f%% | %.3f%% | %.1f |\n", r.format, r.convention, r.bits, r.mean, r.worst,
+			r.blocks, 100*r.saturated, 100*r.flushed, float64(r.bytes)/1e6)
 	}
 	sameGenerated(t, filepath.Join("docs", "results.md"), "minilm", text.String(), same)
 }
@@ -253,7 +256,10 @@ func TestMiniLMReadme(t *testing.T) {
 	}
 	text := "$ microscale " + strings.Join(cmd.Args[1:], " ") + "\n" + string(out)
 	text = regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(text, "    $1")
-	sameGenerated(t, "README.md", "minilm", text, func(a, b string) bool { return times.ReplaceAllString(a, "") == times.ReplaceAllString(b, "") })
+	sameGenerated(t, "README.md", "minilm", text, func(a, b string) bool {
+		return times.ReplaceAllString(a, "") == times.ReplaceAllString(b,
+			"")
+	})
 }
 
 // build returns the command, built from this module. It reads all sources, so that go test's
@@ -307,7 +313,9 @@ func TestMiniLMGlobalScale(t *testing.T) {
 			worst, loss = i, d
 		}
 	}
-	text := fmt.Sprintf("  On the checkpoint above, llama.cpp's NVFP4 (`--profile ggml`, no global scale) loses up to %.1f dB in a weight whose\n"+
-		"  block scales fall into E4M3's subnormals: %.1f dB, against %.1f dB here.\n", loss, results[0][worst].Result.SQNR, results[1][worst].Result.SQNR)
+	text := fmt.Sprintf("  On the checkpoint above, llama.cpp's NVFP4 (`--profile ggml`, no global scale) loses up to %.1f dB in a weight "+
+		"whose\n"+
+		"  block scales fall into E4M3's subnormals: %.1f dB, against %.1f dB here.\n", loss, results[0][worst].Result.SQNR,
+		results[1][worst].Result.SQNR)
 	sameGenerated(t, "README.md", "global scale", text, same)
 }

@@ -145,7 +145,8 @@ func TestMixedGGUF(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := convert.PlanRelabel(t.Context(), file, "gpt-oss", "", nil); err == nil || !strings.Contains(err.Error(), "it mixes q8_0 and mxfp4") {
+	if _, err := convert.PlanRelabel(t.Context(), file, "gpt-oss", "", nil); err == nil || !strings.Contains(err.Error(),
+		"it mixes q8_0 and mxfp4") {
 		t.Errorf("got error %v", err)
 	}
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {

@@ -81,7 +81,8 @@ func quantizedMixture(t *testing.T, dir string) (*checkpoint.Model, string) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "compressed-tensors"})
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+		Convention: "compressed-tensors"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,8 @@ func TestMMASim(t *testing.T) {
 		if s.unit.Scale != nil {
 			scale = s.unit.Scale.Name
 		}
-		fmt.Fprintf(&rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\n", i, s.class, s.arch, s.instruction, s.unit.A, s.unit.B, s.unit.Out, s.unit.K, scale, s.unit.Scales(s.unit.K))
+		fmt.Fprintf(&rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\n", i, s.class, s.arch, s.instruction, s.unit.A, s.unit.B, s.unit.Out,
+			s.unit.K, scale, s.unit.Scales(s.unit.K))
 		var data []byte
 		for _, c := range hardCases(s.unit, cases) {
 			data = appendCase(data, s.unit, c)
@@ -225,14 +226,16 @@ func writeFile(t *testing.T, dir, name string, data []byte) {
 	}
 }
 
-var recorded = flag.String("recorded", "", "checkout of north-numerical-computing/MATLAB-tensor-core, whose outputs of GPUs mma is compared with")
+var recorded = flag.String("recorded", "", "checkout of north-numerical-computing/MATLAB-tensor-core, whose outputs of GPUs mma is "+
+	"compared with")
 
 // TestRecorded compares our units with the outputs of eight GPUs.
 func TestRecorded(t *testing.T) {
 	if *recorded == "" {
 		skipf(t, "no recorded outputs of GPUs: name a checkout of MATLAB-tensor-core (commit b12b5a7) with -recorded DIR")
 	}
-	models := map[string]string{"V100": "volta-mma", "A100": "ampere-mma", "A2": "ampere-mma", "Ada": "ada-mma", "L40S": "ada-mma", "H100": "hopper-mma", "H200": "hopper-mma", "B200": "blackwell-mma"}
+	models := map[string]string{"V100": "volta-mma", "A100": "ampere-mma", "A2": "ampere-mma", "Ada": "ada-mma", "L40S": "ada-mma",
+		"H100": "hopper-mma", "H200": "hopper-mma", "B200": "blackwell-mma"}
 	files, err := filepath.Glob(filepath.Join(*recorded, "model_validation", "*", "*", "d_*.txt"))
 	if err != nil {
 		t.Fatal(err)

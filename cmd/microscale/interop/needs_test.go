@@ -42,7 +42,8 @@ func TestNeeds(t *testing.T) {
 	}
 	stated := statedNeeds(t)
 	writeFunctions(t, program, dir)
-	if err := os.WriteFile(filepath.Join(dir, "wanted"), []byte(strings.Join(slices.Collect(maps.Keys(stated)), assembly+"\n")+assembly), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "wanted"), []byte(strings.Join(slices.Collect(maps.Keys(stated)), assembly+"\n")+assembly),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
@@ -144,7 +145,8 @@ func writeFunctions(t *testing.T, program, dir string) {
 	}
 	var list strings.Builder
 	for _, s := range symbols {
-		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value >= text.Addr && s.Value+s.Size <= text.Addr+text.Size && !strings.ContainsRune(s.Name, ' ') {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value >= text.Addr && s.Value+s.Size <= text.Addr+text.Size && !strings.ContainsRune(s.Name,
+			' ') {
 			fmt.Fprintln(&list, s.Value, s.Value-text.Addr, s.Size, s.Name)
 		}
 	}

@@ -51,7 +51,8 @@ func TestOpenAI(t *testing.T) {
 		t.Errorf("models %q, retrieved %q", got.Models, got.Retrieved)
 	}
 	if got.Chat == "" || got.Streamed != got.Chat || got.Finish != "length" || got.Tokens != 20 || got.StreamedTokens != 20 || got.Parts < 5 {
-		t.Errorf("chat %q (%s, %d tokens), streamed %q (%d tokens in %d parts)", got.Chat, got.Finish, got.Tokens, got.Streamed, got.StreamedTokens, got.Parts)
+		t.Errorf("chat %q (%s, %d tokens), streamed %q (%d tokens in %d parts)", got.Chat, got.Finish, got.Tokens, got.Streamed,
+			got.StreamedTokens, got.Parts)
 	}
 	if got.Harmless != got.Chat {
 		t.Errorf("with fields that change nothing: got %q, want %q", got.Harmless, got.Chat)
@@ -72,7 +73,8 @@ func TestOpenAI(t *testing.T) {
 		"format":      {got.Format, []any{"BadRequestError", 400.0, "response_format is not supported"}},
 		"two answers": {got.Several, []any{"BadRequestError", 400.0, "n is not supported"}},
 	} {
-		if len(c.error) != 3 || c.error[0] != c.want[0] || c.error[1] != c.want[1] || !strings.HasPrefix(c.error[2].(string), c.want[2].(string)) {
+		if len(c.error) != 3 || c.error[0] != c.want[0] || c.error[1] != c.want[1] || !strings.HasPrefix(c.error[2].(string),
+			c.want[2].(string)) {
 			t.Errorf("%s: got %v, want %v", name, c.error, c.want)
 		}
 	}
@@ -95,7 +97,8 @@ func serveTiny(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := generation.New("tiny", d, generation.Text{Tokenizer: tokenizer.Bytes(), Template: "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"})
+	m, err := generation.New("tiny", d, generation.Text{Tokenizer: tokenizer.Bytes(),
+		Template: "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"})
 	if err != nil {
 		t.Fatal(err)
 	}

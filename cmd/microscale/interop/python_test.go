@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-var noSkip = flag.Bool("no-skip", false, "fail where a test would be skipped: for runs that have a network and time, with -torch, -build and -recorded")
+var noSkip = flag.Bool("no-skip", false, "fail where a test would be skipped: for runs that have a network and time, with -torch, "+
+	"-build and -recorded")
 
 // skipf skips the test, or fails it under -no-skip.
 func skipf(t testing.TB, message string, arguments ...any) {
@@ -70,7 +71,8 @@ func files(t *testing.T, requirement string) string {
 
 // install runs pip and returns the cause of a failure in one line.
 func install(interpreter string, arguments ...string) (problem string, err error) {
-	arguments = append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1"}, arguments...)
+	arguments = append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1"},
+		arguments...)
 	if out, err := command(installLimit(), interpreter, arguments...); err != nil {
 		return "pip install: " + lastLine(out, err), err
 	}

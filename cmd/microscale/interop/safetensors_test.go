@@ -174,7 +174,8 @@ func TestSafetensorsRead(t *testing.T) {
 	got := describe(t, interpreter, path)
 	for _, p := range tensors {
 		sum := sha256.Sum256(p.data)
-		if w := got.Tensors[p.Name]; w.SHA256 != hex.EncodeToString(sum[:]) || w.Dtype != p.spec.Dtype.String() || !slices.Equal(w.Shape, p.spec.Shape) {
+		if w := got.Tensors[p.Name]; w.SHA256 != hex.EncodeToString(sum[:]) || w.Dtype != p.spec.Dtype.String() ||
+			!slices.Equal(w.Shape, p.spec.Shape) {
 			t.Errorf("tensor %q was written as %v, and read as %v", p.Name, p.spec, w)
 		}
 	}

@@ -86,7 +86,8 @@ func TestSmolLM2Requantized(t *testing.T) {
 		if out := do("eval", model, "--text", "text", "--context", "128"); !strings.Contains(out, "nats per token") {
 			t.Errorf("eval: got %s", out)
 		}
-		if out := do("bench", "llm", model, "--prompt", "8", "--generate", "2", "--rounds", "1", "--budget", "1ms"); !strings.Contains(out, "tg2") {
+		if out := do("bench", "llm", model, "--prompt", "8", "--generate", "2", "--rounds", "1", "--budget", "1ms"); !strings.Contains(out,
+			"tg2") {
 			t.Errorf("bench llm: got %s", out)
 		}
 		answer := do("run", model, smollm2Text[0].prompt, "--temperature", "0", "--max-tokens", "43")
@@ -125,7 +126,8 @@ func TestTorchSmolLM2Tokenizer(t *testing.T) {
 	if err != nil || !slices.Equal(got.Chat, want) {
 		t.Errorf("a conversation: got %v, want %v (%v)", got.Chat, want, err)
 	}
-	if special := []string{"<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_end|>"}; !slices.Equal(got.Special, special) || !slices.Contains(text.Stop, got.End) {
+	if special := []string{"<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_end|>"}; !slices.Equal(got.Special, special) ||
+		!slices.Contains(text.Stop, got.End) {
 		t.Errorf("got the special tokens %q, which end with %d", got.Special, got.End)
 	}
 }

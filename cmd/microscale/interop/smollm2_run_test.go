@@ -21,9 +21,13 @@ var smollm2Text = []struct {
 	prompt, text string
 	arguments    []string
 }{
-	{"Why is the sky blue?", "The answer to this question lies in the intricate dance of light and color. The sky appears blue because of a phenomenon known as Rayleigh scattering. This occurs when light encounters molecules of air, which scatter the shorter wavelengths of light, particularly the blue light, in a way that blue appears to be the", []string{"--max-tokens", "60"}},
+	{"Why is the sky blue?", "The answer to this question lies in the intricate dance of light and color. The sky appears blue because of " +
+		"a phenomenon known as Rayleigh scattering. This occurs when light encounters molecules of air, which scatter the shorter " +
+		"wavelengths of light, particularly the blue light, in a way that blue appears to be the", []string{"--max-tokens", "60"}},
 	{"What is the capital of Italy?", "Il Coriobella, Italy.", []string{"--max-tokens", "60"}},
-	{"Write a haiku about rain.", "In the heart of the night, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA", []string{"--max-tokens", "60"}},
+	{"Write a haiku about rain.", "In the heart of the night, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, " +
+		"a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA",
+		[]string{"--max-tokens", "60"}},
 	{"The capital of France is", " Paris.\n\nThe answer is: 2018-01-22 12:1", []string{"--max-tokens", "24", "--no-template"}},
 }
 
@@ -78,7 +82,8 @@ func TestSmolLM2Serve(t *testing.T) {
 	for _, c := range smollm2Text[:2] {
 		go func() {
 			answers <- func() error {
-				body, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": c.prompt}}, "max_tokens": 60, "temperature": 0})
+				body, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": c.prompt}}, "max_tokens": 60,
+					"temperature": 0})
 				if err != nil {
 					return err
 				}

@@ -106,7 +106,8 @@ func comparePrompt(t *testing.T, m *decoder.Model, prompt []int32) {
 		}
 	}
 	const paris, next = 7042, 260
-	if a, b := negativeLog(logits, paris), negativeLog(logits, next); math.Abs(a-0.25808) > 1e-4 || math.Abs(b-2.74075) > 1e-4 || math.Abs(float64(logits[paris])-17.3713) > 1e-3 {
+	if a, b := negativeLog(logits, paris), negativeLog(logits, next); math.Abs(a-0.25808) > 1e-4 || math.Abs(b-2.74075) > 1e-4 ||
+		math.Abs(float64(logits[paris])-17.3713) > 1e-3 {
 		t.Errorf("next token: %.5f and %.5f nats, logit %.4f, want 0.25808, 2.74075 and 17.3713", a, b, logits[paris])
 	}
 }

@@ -24,9 +24,11 @@ type deviation struct {
 }
 
 var deviations = []deviation{
-	{[]string{"qwen2", "qwen35"}, "does not compose characters (NFC), and takes </s>, which is text, for the end of one", regexp.MustCompile(`[\p{M}\x{1100}-\x{11ff}]|</s>`)},
+	{[]string{"qwen2", "qwen35"}, "does not compose characters (NFC), and takes </s>, which is text, for the end of one",
+		regexp.MustCompile(`[\p{M}\x{1100}-\x{11ff}]|</s>`)},
 	{[]string{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, "has no marks among letters", regexp.MustCompile(`\p{M}`)},
-	{[]string{"tiny_aya", "cohere2moe"}, "groups digits before letters, too, and does not divide words before upper case", regexp.MustCompile(`\p{Nd}[\p{L}\p{M}]|\p{Ll}\p{Lu}`)},
+	{[]string{"tiny_aya", "cohere2moe"}, "groups digits before letters, too, and does not divide words before upper case",
+		regexp.MustCompile(`\p{Nd}[\p{L}\p{M}]|\p{Ll}\p{Lu}`)},
 	{[]string{"kimi-k2", "youtu"}, "does not divide words before upper case", regexp.MustCompile(`\p{Ll}\p{Lu}|\p{M}`)},
 }
 
@@ -71,11 +73,13 @@ func TestTokenizersLibLlama(t *testing.T) {
 	libraries := filepath.Join(npmPackage(t, llamaLibraries), "bins", "linux-x64")
 	interpreter := python(t, "tokenizers==0.23.3", "gguf==0.19.0", "numpy==2.4.6")
 	cases := map[string]libllamaCase{}
-	for _, name := range []string{"aquila", "baichuan", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2", "gpt-neox", "llama-bpe",
+	for _, name := range []string{"aquila", "baichuan", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2",
+		"gpt-neox", "llama-bpe",
 		"llama-spm", "mpt", "phi-3", "qwen2", "qwen35", "refact", "starcoder"} {
 		cases["ggml-"+name] = libllamaCase{File: filepath.Join(sources, "ggml-vocab-"+name+".gguf")}
 	}
-	for _, match := range regexp.MustCompile(`tokenizer_pre == "([^"]+)"`).FindAllStringSubmatch(string(read(t, sources, "llama-vocab.cpp")), -1) {
+	for _, match := range regexp.MustCompile(`tokenizer_pre == "([^"]+)"`).FindAllStringSubmatch(string(read(t, sources, "llama-vocab.cpp")),
+		-1) {
 		name, vocabulary := match[1], "gpt-2"
 		if slices.Contains(characters, name) {
 			vocabulary = "gemma-4"
@@ -195,7 +199,8 @@ func TestTokenizersLists(t *testing.T) {
 			texts := strings.Split(string(read(t, "", path+".inp")), separator)
 			want := strings.Split(strings.TrimSuffix(string(read(t, "", path+".out")), "\n"), "\n")
 			for i, line := range want {
-				if got := strings.Trim(fmt.Sprint(tok.Encode(texts[i], tokenizer.Options{Literal: true})), "[]"); got != strings.TrimSpace(line) && !deviationOf(name).excuses(texts[i]) {
+				if got := strings.Trim(fmt.Sprint(tok.Encode(texts[i], tokenizer.Options{Literal: true})), "[]"); got != strings.TrimSpace(line) &&
+					!deviationOf(name).excuses(texts[i]) {
 					t.Errorf("%q: got %s, want %s", texts[i], got, line)
 				}
 			}

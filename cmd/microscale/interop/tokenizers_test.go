@@ -21,7 +21,8 @@ import (
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
-var vocabularies = flag.Bool("vocabularies", false, "download llama.cpp's test vocabularies and chat templates (77 MB) and compare token ids with Python's tokenizers and chats with Jinja2")
+var vocabularies = flag.Bool("vocabularies", false, "download llama.cpp's test vocabularies and chat templates (77 MB) and compare "+
+	"token ids with Python's tokenizers and chats with Jinja2")
 
 // tokenizerCases names llama.cpp's vocabulary and pre-tokenizer of each case of
 // tokenizers_ids.py that a GGUF file can describe.
@@ -151,7 +152,8 @@ func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least
 // tests.
 func llamaModels(t *testing.T) string {
 	return environment(t, "llama-cpp-models-0.3.36-2", func(dir string) (string, error) {
-		arguments := []string{"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:", "--dest", dir, "llama-cpp-python==0.3.36"}
+		arguments := []string{"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:", "--dest", dir,
+			"llama-cpp-python==0.3.36"}
 		if out, err := command(installLimit(), "python3", arguments...); err != nil {
 			return "pip download: " + lastLine(out, err), err
 		}
@@ -160,7 +162,8 @@ func llamaModels(t *testing.T) string {
 			return fmt.Sprintf("pip downloaded %v", archives), errors.New("no archive")
 		}
 		defer os.Remove(archives[0])
-		if err := extract(archives[0], dir, "ggml-vocab-*.gguf", "ggml-vocab-*.inp", "ggml-vocab-*.out", "*.jinja", "llama-vocab.cpp"); err != nil {
+		if err := extract(archives[0], dir, "ggml-vocab-*.gguf", "ggml-vocab-*.inp", "ggml-vocab-*.out", "*.jinja",
+			"llama-vocab.cpp"); err != nil {
 			return "the archive cannot be read: " + err.Error(), err
 		}
 		return "", nil

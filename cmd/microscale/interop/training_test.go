@@ -17,7 +17,8 @@ var trainedRecipes = []string{"bf16", "mxfp8", "mxfp4", "nvfp4"}
 // BenchmarkTraining trains a model of the Llama architecture under several recipes, and with PyTorch
 // in BF16, on one thread. They take turns; a rate is that of the fastest step.
 func BenchmarkTraining(b *testing.B) {
-	model := decoder.Config{VocabSize: 256, HiddenSize: 1024, IntermediateSize: 3072, NumHiddenLayers: 4, NumAttentionHeads: 16, NumKeyValueHeads: 8}
+	model := decoder.Config{VocabSize: 256, HiddenSize: 1024, IntermediateSize: 3072, NumHiddenLayers: 4, NumAttentionHeads: 16,
+		NumKeyValueHeads: 8}
 	const sequences, length, steps = 4, 512, 3
 	p := startRival(b, rivalTorch(b))
 	p.ask(b, map[string]any{"by": "torch", "work": "train", "model": model, "sequences": sequences, "length": length})

@@ -144,7 +144,8 @@ func measure(budget time.Duration, spent func() time.Duration, timed func(passes
 	}
 	for {
 		spent := spent()
-		if long && (len(all) == minSamples || spent+once > 2*budget) || !long && len(all) >= minSamples && (len(all) == maxSamples || spent >= budget) {
+		if long && (len(all) == minSamples || spent+once > 2*budget) || !long && len(all) >= minSamples &&
+			(len(all) == maxSamples || spent >= budget) {
 			break
 		}
 		add(timed(passes))

@@ -83,7 +83,8 @@ func (c Checkpoint) work(dst, op, block string, bytes int64, do func() error) (F
 	start, before := time.Now(), host.ProcessorSeconds()
 	err := do()
 	r := Result{
-		Op: op, Format: block, Source: format.BF16.Name, Threads: c.Threads, Kernel: cpu.Best().Vectors().String(), Work: float64(bytes), Unit: Bytes, Limit: math.NaN(),
+		Op: op, Format: block, Source: format.BF16.Name, Threads: c.Threads, Kernel: cpu.Best().Vectors().String(), Work: float64(bytes),
+		Unit: Bytes, Limit: math.NaN(),
 		Time: Sample{Median: time.Since(start).Seconds(), Deviation: math.NaN(), Runs: 1},
 	}
 	result := FileResult{r, host.ProcessorSeconds() - before, host.PeakResident()}

@@ -14,14 +14,16 @@ import (
 func TestCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	var done []string
-	c := Checkpoint{Dir: dir, Size: 1e5, Formats: []quant.Format{quant.MXFP8, quant.NVFP4}, Rounds: 2, Threads: 1, Progress: func(op, format string) {
-		done = append(done, strings.TrimSpace(op+" "+format))
-	}}
+	c := Checkpoint{Dir: dir, Size: 1e5, Formats: []quant.Format{quant.MXFP8, quant.NVFP4}, Rounds: 2, Threads: 1,
+		Progress: func(op, format string) {
+			done = append(done, strings.TrimSpace(op+" "+format))
+		}}
 	results, err := c.Measure(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(done, ", "), "warming, copy, checkpoint mxfp8, checkpoint nvfp4, copy, checkpoint mxfp8, checkpoint nvfp4"; got != want {
+	if got, want := strings.Join(done, ", "), "warming, copy, checkpoint mxfp8, checkpoint nvfp4, copy, checkpoint mxfp8, "+
+		"checkpoint nvfp4"; got != want {
 		t.Errorf("works: got %s, want %s", got, want)
 	}
 	copied := results[len(results)-1]

@@ -68,7 +68,8 @@ func TestConversions(t *testing.T) {
 						t.Fatalf("%s %s: %d results, %v", op, f, len(list), err)
 					}
 					r := list[0]
-					if r.Op != op || r.Format != f.Name || r.Source != "f32" || r.M != 5 || r.K != 70 || r.Threads != team.Threads() || r.Unit != Bytes || r.Work != 4*5*70 || !(r.Fraction() > 0) || r.LimitBy == "" {
+					if r.Op != op || r.Format != f.Name || r.Source != "f32" || r.M != 5 || r.K != 70 || r.Threads != team.Threads() || r.Unit != Bytes ||
+						r.Work != 4*5*70 || !(r.Fraction() > 0) || r.LimitBy == "" {
 						t.Errorf("%s %s: %+v", op, f, r)
 					}
 					if list[1].Op != "stream" || !math.IsNaN(list[1].Limit) {
@@ -118,7 +119,8 @@ func TestView(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := view(whole, rows[0], rows[1])
-			if !bytes.Equal(got.Codes, want.Codes) || !bytes.Equal(got.ScaleBytes(), want.ScaleBytes()) || got.Global != want.Global || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
+			if !bytes.Equal(got.Codes, want.Codes) || !bytes.Equal(got.ScaleBytes(), want.ScaleBytes()) || got.Global != want.Global ||
+				fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
 				t.Errorf("rows %v of %s differ", rows, f)
 			}
 		}
@@ -137,7 +139,8 @@ func TestProducts(t *testing.T) {
 						t.Fatalf("%+v: %d results, %v", p, len(list), err)
 					}
 					r := list[0]
-					if r.Op != "gemm" || r.Format != f.Name || r.M != 3 || r.N != 5 || r.K != 64 || r.Threads != team.Threads() || r.Unit != list[1].Unit || r.Work != 2*3*5*64 || !(r.Fraction() > 0) || list[1].Op != "peak" {
+					if r.Op != "gemm" || r.Format != f.Name || r.M != 3 || r.N != 5 || r.K != 64 || r.Threads != team.Threads() ||
+						r.Unit != list[1].Unit || r.Work != 2*3*5*64 || !(r.Fraction() > 0) || list[1].Op != "peak" {
 						t.Errorf("%+v: %+v", p, r)
 					}
 					if !slices.ContainsFunc(gemm.Kernels(), func(k gemm.Kernel) bool { return k.Name == r.Kernel }) {
@@ -191,7 +194,8 @@ func TestQuantizeRowwiseColumnwise(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(list) != 2 || list[0].Op != "quantize" || !strings.Contains(list[0].LimitBy, "rowwise and columnwise") || list[1].Op != "stream" || !(list[0].Limit > 0) || !(list[0].Rate() > 0) {
+				if len(list) != 2 || list[0].Op != "quantize" || !strings.Contains(list[0].LimitBy, "rowwise and columnwise") ||
+					list[1].Op != "stream" || !(list[0].Limit > 0) || !(list[0].Rate() > 0) {
 					t.Errorf("%s from %s: measured %+v", f, source, list)
 				}
 			}

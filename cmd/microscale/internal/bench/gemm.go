@@ -105,8 +105,9 @@ func (t *Team) gemv(a *quant.Tensor, weights []*quant.Tensor, budget time.Durati
 		return Result{}, err
 	}
 	r := Result{
-		Op: "gemv", Format: b.Format.Name, Source: a.Format.Name, M: a.Rows(), N: b.Rows(), K: b.Cols(), Threads: t.Threads(), Kernel: kernel.Name,
-		Work: float64(len(b.Codes) + len(b.ScaleBytes())), Unit: Bytes, Limit: math.NaN(),
+		Op: "gemv", Format: b.Format.Name, Source: a.Format.Name, M: a.Rows(), N: b.Rows(), K: b.Cols(), Threads: t.Threads(),
+		Kernel: kernel.Name,
+		Work:   float64(len(b.Codes) + len(b.ScaleBytes())), Unit: Bytes, Limit: math.NaN(),
 	}
 	r.Time = t.MeasureAlone(budget, func(i int) {
 		if e := gemm.Mul(c, a, weights[i%len(weights)], o); e != nil {
@@ -168,8 +169,9 @@ func (t *Team) multiply(c tensor.Dense, a, b *quant.Tensor, prepack bool, budget
 		pass = func() error { return packed.Mul(c, a, o) }
 	}
 	r := Result{
-		Op: "gemm", Format: b.Format.Name, Source: a.Format.Name, M: c.Rows, N: c.Cols, K: a.Cols(), Packed: prepack, Threads: t.Threads(), Kernel: kernel.Name,
-		Work: 2 * float64(c.Rows) * float64(c.Cols) * float64(a.Cols()), Unit: Floats, Limit: math.NaN(),
+		Op: "gemm", Format: b.Format.Name, Source: a.Format.Name, M: c.Rows, N: c.Cols, K: a.Cols(), Packed: prepack, Threads: t.Threads(),
+		Kernel: kernel.Name,
+		Work:   2 * float64(c.Rows) * float64(c.Cols) * float64(a.Cols()), Unit: Floats, Limit: math.NaN(),
 	}
 	clear(c.Data) // fault in its pages: the first run may be the only one
 	r.Time = t.MeasureAlone(budget, func(int) {

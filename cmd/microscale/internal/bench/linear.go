@@ -56,7 +56,8 @@ func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training,
 		Recipe: r.Name, Forward: steady(b.forward), Backward: steady(b.backward), Products: steady(b.alone), Other: steady(b.other),
 		Step: Result{
 			Op: "linear", Format: r.Weight.Rowwise.Format.Name, Source: r.Activations.Name, M: l.Tokens, N: l.Out, K: l.In,
-			Threads: t.Threads(), Kernel: kernel.Name, Time: steady(b.both), Work: 6 * float64(l.Tokens) * float64(l.In) * float64(l.Out), Unit: limit.Unit,
+			Threads: t.Threads(), Kernel: kernel.Name, Time: steady(b.both), Work: 6 * float64(l.Tokens) * float64(l.In) * float64(l.Out),
+			Unit: limit.Unit,
 		},
 	}
 	result.Step.Time.Busy = whole.Busy

@@ -81,8 +81,11 @@ func WriteRandom(ctx context.Context, dir string, s Shape, f quant.Format, threa
 	if err := os.Mkdir(source, 0o777); err != nil {
 		return "", err
 	}
-	config := fmt.Sprintf(`{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "torch_dtype": "bfloat16", "tie_word_embeddings": false,
- "vocab_size": %d, "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d, "num_key_value_heads": %d, "head_dim": %d,
+	config := fmt.Sprintf(
+		`{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "torch_dtype": "bfloat16",
+			"tie_word_embeddings": false,
+ "vocab_size": %d, "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d,
+ "num_key_value_heads": %d, "head_dim": %d,
  "max_position_embeddings": 131072, "rope_theta": 500000.0, "rms_norm_eps": 1e-5}
 `, s.vocabulary, s.hidden, s.intermediate, s.layers, s.heads, s.kvHeads, s.dim)
 	if err := os.WriteFile(filepath.Join(source, hf.ConfigName), []byte(config), 0o666); err != nil {
@@ -100,7 +103,8 @@ func WriteRandom(ctx context.Context, dir string, s Shape, f quant.Format, threa
 		return "", err
 	}
 	defer src.Close()
-	plan, err := convert.PlanQuantize(ctx, src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Include: []*regexp.Regexp{regexp.MustCompile("^lm_head")}})
+	plan, err := convert.PlanQuantize(ctx, src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f},
+		Include: []*regexp.Regexp{regexp.MustCompile("^lm_head")}})
 	if err != nil {
 		return "", err
 	}

@@ -35,7 +35,8 @@ func TestLLM(t *testing.T) {
 				}
 				defer team.Close()
 				var rounds []string
-				r, err := team.LLM(t.Context(), LLM{Source: source, Inputs: inputs, Prompt: 12, Generate: 3, Depth: 5, Rounds: 2, Progress: func(test string) { rounds = append(rounds, test) }}, time.Millisecond)
+				r, err := team.LLM(t.Context(), LLM{Source: source, Inputs: inputs, Prompt: 12, Generate: 3, Depth: 5, Rounds: 2,
+					Progress: func(test string) { rounds = append(rounds, test) }}, time.Millisecond)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -30,7 +30,8 @@ type mover struct {
 	ahead []int // prefetch distances to try
 }
 
-var plainMover = mover{"plain", 0, PlainStores, readPlain, func(p []byte) { clear(p) }, func(dst, src []byte, _ int) { copy(dst, src) }, []int{0}}
+var plainMover = mover{"plain", 0, PlainStores, readPlain, func(p []byte) { clear(p) }, func(dst, src []byte, _ int) { copy(dst, src) },
+	[]int{0}}
 
 // sink prevents the compiler from removing reads.
 var sink atomic.Uint64

@@ -54,7 +54,8 @@ func TestMovers(t *testing.T) {
 // TestMix checks that a stream reads and writes every byte once, in order, and at an even
 // pace.
 func TestMix(t *testing.T) {
-	for _, tc := range []struct{ in, out, tile int }{{512, 64, 512}, {1 << 16, 1<<14 + 64, 2048}, {1 << 16, 64, 4096}, {1536, 4096, 1024}, {512, 0, 2048}} {
+	for _, tc := range []struct{ in, out, tile int }{{512, 64, 512}, {1 << 16, 1<<14 + 64, 2048}, {1 << 16, 64, 4096}, {1536, 4096, 1024},
+		{512, 0, 2048}} {
 		in, out := make([]byte, tc.in), make([]byte, tc.out)
 		read, written := 0, 0
 		m := mover{
@@ -97,7 +98,8 @@ func TestLimits(t *testing.T) {
 			mem := &Memory{}
 			check := func(r Result, op string, unit Unit, work float64) {
 				t.Helper()
-				if r.Op != op || r.Unit != unit || r.Work != work || r.Threads != team.Threads() || r.Kernel == "" || !(r.Rate() > 0) || math.IsInf(r.Rate(), 0) || !math.IsNaN(r.Limit) {
+				if r.Op != op || r.Unit != unit || r.Work != work || r.Threads != team.Threads() || r.Kernel == "" || !(r.Rate() > 0) ||
+					math.IsInf(r.Rate(), 0) || !math.IsNaN(r.Limit) {
 					t.Errorf("got %+v, want %s of %v in %s", r, op, work, unit)
 				}
 			}

@@ -20,7 +20,8 @@ func (s *Sweep) Speed(command, version string) *report.Speed {
 		How: []report.Fact{
 			{Name: "command", Text: command, Code: true},
 			{Name: "product", Text: "C = A·Bᵀ in float32, both operands quantized beforehand, packing included"},
-			{Name: "quantizing", Text: "A and B from BF16, along the rows, one after the other; the amax of the tensor is found where the format needs it"},
+			{Name: "quantizing", Text: "A and B from BF16, along the rows, one after the other; the amax of the tensor is found where the " +
+				"format needs it"},
 			{Name: "times", Text: "medians; the product and the quantizing are measured one at a time and added"},
 			{Name: "machine", Text: fmt.Sprintf("%s, processors: %d, %s %s", m.CPU, m.Processors, m.System, m.Go)},
 			{Name: "program", Text: "microscale " + version},
@@ -36,7 +37,8 @@ func (s *Sweep) Speed(command, version string) *report.Speed {
 		series := report.Series{Name: f.Name}
 		for j, n := range s.Sizes {
 			p := s.Points[j][i]
-			series.Points = append(series.Points, report.SpeedPoint{Size: n, Product: p.Gemm.Time.Median, Quantize: p.Quantize.Time.Median, Rate: rate(p.Gemm, f, f)})
+			series.Points = append(series.Points, report.SpeedPoint{Size: n, Product: p.Gemm.Time.Median, Quantize: p.Quantize.Time.Median,
+				Rate: rate(p.Gemm, f, f)})
 		}
 		for _, few := range s.Few[i] {
 			series.Few = append(series.Few, rate(few, quant.BF16, f))
@@ -50,7 +52,8 @@ func (s *Sweep) Speed(command, version string) *report.Speed {
 // float32.
 func rate(r Result, a, b quant.Format) report.Rate {
 	work := 2 * float64(r.M) * float64(r.N) * float64(r.K)
-	bytes := 4*r.M*r.N + Conversion{Format: a, Source: format.F32, Rows: r.M, Cols: r.K}.formatBytes() + Conversion{Format: b, Source: format.F32, Rows: r.N, Cols: r.K}.formatBytes()
+	bytes := 4*r.M*r.N + Conversion{Format: a, Source: format.F32, Rows: r.M, Cols: r.K}.formatBytes() + Conversion{Format: b,
+		Source: format.F32, Rows: r.N, Cols: r.K}.formatBytes()
 	return report.Rate{Operations: work / r.Time.Median, Intensity: work / float64(bytes)}
 }
 

@@ -26,7 +26,8 @@ func TestSweep(t *testing.T) {
 				if p.Gemm.Format != f.Name || p.Gemm.Source != f.Name || p.Gemm.M != n || p.Gemm.N != n || p.Gemm.K != n || !(p.Gemm.Fraction() > 0) {
 					t.Errorf("size %d, %s: got product %+v", n, f, p.Gemm)
 				}
-				if q := p.Quantize; f.Scaled() && (q.Source != "bf16" || q.Format != f.Name || q.M != 2*n || q.K != n || q.Work != float64(2*2*n*n) || !(q.Rate() > 0)) || !f.Scaled() && q != (Result{}) {
+				if q := p.Quantize; f.Scaled() && (q.Source != "bf16" || q.Format != f.Name || q.M != 2*n || q.K != n || q.Work != float64(2*2*n*n) ||
+					!(q.Rate() > 0)) || !f.Scaled() && q != (Result{}) {
 					t.Errorf("size %d, %s: got quantizing %+v", n, f, q)
 				}
 			}

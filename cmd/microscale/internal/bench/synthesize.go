@@ -59,7 +59,8 @@ func writeCheckpoint(ctx context.Context, dir string, size float64) (bytes int64
 		var specs []safetensors.Spec
 		for l := layers * file / files; l < layers*(file+1)/files; l++ {
 			for _, w := range layerWeights {
-				spec := safetensors.Spec{Name: fmt.Sprintf("model.layers.%d.%s.weight", l, w.name), Dtype: safetensors.BF16, Shape: []int64{w.rows * hidden / 4, w.cols * hidden / 4}}
+				spec := safetensors.Spec{Name: fmt.Sprintf("model.layers.%d.%s.weight", l, w.name), Dtype: safetensors.BF16,
+					Shape: []int64{w.rows * hidden / 4, w.cols * hidden / 4}}
 				specs = append(specs, spec)
 				index.WeightMap[spec.Name] = name
 				bytes += 2 * spec.Shape[0] * spec.Shape[1]

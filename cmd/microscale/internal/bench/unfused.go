@@ -118,7 +118,8 @@ func (s Sample) plus(o Sample) Sample {
 	if s.Runs > 0 {
 		runs = min(s.Runs, o.Runs)
 	}
-	return Sample{s.Median + o.Median, s.Deviation + o.Deviation, s.Min + o.Min, s.Max + o.Max, runs, s.Disturbed + o.Disturbed, s.Busy || o.Busy, o.Parts}
+	return Sample{s.Median + o.Median, s.Deviation + o.Deviation, s.Min + o.Min, s.Max + o.Max, runs, s.Disturbed + o.Disturbed,
+		s.Busy || o.Busy, o.Parts}
 }
 
 // unfused holds the buffers of the separate passes.

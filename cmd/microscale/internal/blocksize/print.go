@@ -19,7 +19,8 @@ type Study struct {
 // Print writes the study as tables, one for each distribution, or as a JSON document.
 func (s *Study) Print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		return show.PrintJSON(w, map[string]any{"results": documents(s.Results), "direct_cast": documents(s.Cast), "one_outlier": documents(s.Outlier)})
+		return show.PrintJSON(w, map[string]any{"results": documents(s.Results), "direct_cast": documents(s.Cast),
+			"one_outlier": documents(s.Outlier)})
 	}
 	var b strings.Builder
 	for _, d := range distributions {
@@ -41,13 +42,15 @@ func section(b *strings.Builder, title string, results []Result) {
 	if len(results) == 0 {
 		return
 	}
-	t := show.NewTable(show.Left("format"), show.Left("rule"), show.Right("block"), show.Right("SQNR dB"), show.Right("blocks dB"), show.Right("max error"), show.Right("saturated"), show.Right("flushed"))
+	t := show.NewTable(show.Left("format"), show.Left("rule"), show.Right("block"), show.Right("SQNR dB"), show.Right("blocks dB"),
+		show.Right("max error"), show.Right("saturated"), show.Right("flushed"))
 	for _, r := range results {
 		block := fmt.Sprint(r.Block)
 		if r.Block == 0 {
 			block = "-"
 		}
-		t.AppendRow(table.Row{r.Format, r.Rule, block, show.Decibels(r.SQNR), show.Decibels(r.BlockSQNR), fmt.Sprintf("%.3g", r.MaxError), show.Percent(r.Saturated), show.Percent(r.Flushed)})
+		t.AppendRow(table.Row{r.Format, r.Rule, block, show.Decibels(r.SQNR), show.Decibels(r.BlockSQNR), fmt.Sprintf("%.3g", r.MaxError),
+			show.Percent(r.Saturated), show.Percent(r.Flushed)})
 	}
 	fmt.Fprintf(b, "\n%s\n\n%s\n", title, t.Render())
 }
@@ -68,7 +71,8 @@ type document struct {
 func documents(results []Result) []document {
 	list := []document{}
 	for _, r := range results {
-		list = append(list, document{r.Distribution, r.Format, r.Rule, r.Block, show.Number(r.SQNR), show.Number(r.BlockSQNR), show.Number(r.MaxError), show.Number(r.Bias), show.Number(r.Saturated), show.Number(r.Flushed)})
+		list = append(list, document{r.Distribution, r.Format, r.Rule, r.Block, show.Number(r.SQNR), show.Number(r.BlockSQNR),
+			show.Number(r.MaxError), show.Number(r.Bias), show.Number(r.Saturated), show.Number(r.Flushed)})
 	}
 	return list
 }

@@ -43,7 +43,8 @@ func OneOutlier(rows int) ([]Result, error) {
 	}
 	x.Data[len(x.Data)/2+7] = outlier
 	return each(x, "outlier 5000", []Case{
-		one(quant.FP8Tensor), one(quant.FP8Row), one(quant.FP8Vec128), one(quant.MXFP8), one(quant.MXFP6E2M3), one(quant.MXFP4), one(quant.NVFP4), one(quant.MXINT8),
+		one(quant.FP8Tensor), one(quant.FP8Row), one(quant.FP8Vec128), one(quant.MXFP8), one(quant.MXFP6E2M3), one(quant.MXFP4), one(quant.NVFP4),
+		one(quant.MXINT8),
 	})
 }
 

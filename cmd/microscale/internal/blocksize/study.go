@@ -168,7 +168,8 @@ func (c *Case) measure(x tensor.Dense) (Result, error) {
 	}
 	r := a.Result()
 	n := float64(r.Elements)
-	return Result{SQNR: r.SQNR, BlockSQNR: r.MeanBlockSQNR, MaxError: largest, Bias: r.Bias, Saturated: float64(r.Saturated) / n, Flushed: float64(r.Flushed) / n}, nil
+	return Result{SQNR: r.SQNR, BlockSQNR: r.MeanBlockSQNR, MaxError: largest, Bias: r.Bias, Saturated: float64(r.Saturated) / n,
+		Flushed: float64(r.Flushed) / n}, nil
 }
 
 // apply returns the values after the case, and the limits of the blocks of a row.

@@ -51,7 +51,8 @@ func TestReferences(t *testing.T) {
 		case i != 1 && tc.block != 16 && (tc.format.Name != quant.MXFP4.Name || tc.block != 128):
 			continue
 		}
-		c := Config{Formats: []quant.Format{tc.format}, Blocks: []int{tc.block}, Rules: []quant.ScaleRule{tc.rule}, Distributions: distributions[:8], Rows: 256, Seeds: 4}
+		c := Config{Formats: []quant.Format{tc.format}, Blocks: []int{tc.block}, Rules: []quant.ScaleRule{tc.rule},
+			Distributions: distributions[:8], Rows: 256, Seeds: 4}
 		if testing.Short() {
 			c.Distributions = []Distribution{distributions[0], distributions[5]}
 		}
@@ -93,7 +94,8 @@ func close(t *testing.T, what string, got, want, tolerance float64) {
 // TestCounts checks shares of saturated and flushed elements of normal values, as measured by
 // a separate program.
 func TestCounts(t *testing.T) {
-	c := Config{Formats: []quant.Format{quant.MXFP8, quant.MXFP4}, Blocks: []int{32}, Rules: []quant.ScaleRule{quant.Floor, quant.RatioCeil}, Distributions: distributions[:1], Rows: 64, Seeds: 1}
+	c := Config{Formats: []quant.Format{quant.MXFP8, quant.MXFP4}, Blocks: []int{32}, Rules: []quant.ScaleRule{quant.Floor, quant.RatioCeil},
+		Distributions: distributions[:1], Rows: 64, Seeds: 1}
 	results, err := c.Run()
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +114,8 @@ func TestCounts(t *testing.T) {
 
 // TestSeeds: the result of several seeds is the mean of theirs, and the maximum of their errors.
 func TestSeeds(t *testing.T) {
-	c := Config{Formats: []quant.Format{quant.MXFP4}, Blocks: []int{32}, Rules: []quant.ScaleRule{quant.Floor}, Distributions: distributions[:1], Rows: 2, Seeds: 2}
+	c := Config{Formats: []quant.Format{quant.MXFP4}, Blocks: []int{32}, Rules: []quant.ScaleRule{quant.Floor},
+		Distributions: distributions[:1], Rows: 2, Seeds: 2}
 	results, err := c.Run()
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +144,8 @@ func TestSeeds(t *testing.T) {
 // stays.
 func TestRanges(t *testing.T) {
 	formats := []quant.Format{quant.FP8Tensor, quant.FP8Vec128, quant.MXFP8, quant.MXFP4}
-	c := Config{Formats: formats, Blocks: []int{32}, Rules: []quant.ScaleRule{quant.RatioCeil}, Distributions: distributions[8:], Rows: 64, Seeds: 1}
+	c := Config{Formats: formats, Blocks: []int{32}, Rules: []quant.ScaleRule{quant.RatioCeil}, Distributions: distributions[8:], Rows: 64,
+		Seeds: 1}
 	results, err := c.Run()
 	if err != nil {
 		t.Fatal(err)
@@ -204,11 +208,14 @@ func TestOneOutlier(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for want, c := range map[string]Config{
-		"rows: got 0, want 1 to 65536":        {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{32}, Rules: []quant.ScaleRule{0}},
-		"do not fill whole bytes":             {Formats: []quant.Format{quant.MXFP4}, Blocks: []int{7}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
-		"blocks: 16 is given twice: omit one": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{16, 8, 16}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
-		"seeds: got 0, want 1":                {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{16}, Rules: []quant.ScaleRule{0}, Rows: 1},
-		"blocks: got 0, want 1":               {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{0}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
+		"rows: got 0, want 1 to 65536": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{32}, Rules: []quant.ScaleRule{0}},
+		"do not fill whole bytes": {Formats: []quant.Format{quant.MXFP4}, Blocks: []int{7}, Rules: []quant.ScaleRule{0}, Rows: 1,
+			Seeds: 1},
+		"blocks: 16 is given twice: omit one": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{16, 8, 16}, Rules: []quant.ScaleRule{0},
+			Rows: 1, Seeds: 1},
+		"seeds: got 0, want 1": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{16}, Rules: []quant.ScaleRule{0}, Rows: 1},
+		"blocks: got 0, want 1": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{0}, Rules: []quant.ScaleRule{0}, Rows: 1,
+			Seeds: 1},
 	} {
 		if _, err := c.Run(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -33,7 +33,8 @@ func TestPrintFormats(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	for _, n := range names {
-		if !strings.Contains(text.String(), "\n"+n+" ") || !strings.Contains(markdown.String(), "\n| "+n+" |") || !bytes.Contains(document, []byte(`"name":"`+n+`"`)) {
+		if !strings.Contains(text.String(), "\n"+n+" ") || !strings.Contains(markdown.String(), "\n| "+n+" |") || !bytes.Contains(document,
+			[]byte(`"name":"`+n+`"`)) {
 			t.Errorf("%s is missing", n)
 		}
 	}
@@ -55,7 +56,8 @@ func TestPrintUnits(t *testing.T) {
 		if n := strings.Count(string(documents), `"instructions":[`); err != nil || n != len(m.Units()) || n == 0 {
 			t.Errorf("%s: the JSON has %d units of %d, %v", m.Name, n, len(m.Units()), err)
 		}
-		if scaled := strings.Contains(one.String(), "one for"); scaled != slices.ContainsFunc(m.Modes(), func(d mma.Mode) bool { return len(d.Scales) > 0 }) {
+		if scaled := strings.Contains(one.String(), "one for"); scaled != slices.ContainsFunc(m.Modes(),
+			func(d mma.Mode) bool { return len(d.Scales) > 0 }) {
 			t.Errorf("%s: scales are named: %v\n%s", m.Name, scaled, one.String())
 		}
 		if !strings.Contains(all.String(), "\n"+m.Name+" ") {

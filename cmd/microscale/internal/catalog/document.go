@@ -42,7 +42,8 @@ func FormatsDocument() any {
 		Scalars []scalarDocument `json:"scalar_formats"`
 	}
 	for _, f := range quant.Formats() {
-		b := blockDocument{Name: f.Name, Aliases: show.OrEmpty(strings.Fields(f.Aliases)), Element: f.Element.Name, BlockRows: f.Block.Rows, BlockCols: f.Block.Cols, Global: f.Global, BitsPerElement: f.BitsPerElement()}
+		b := blockDocument{Name: f.Name, Aliases: show.OrEmpty(strings.Fields(f.Aliases)), Element: f.Element.Name, BlockRows: f.Block.Rows,
+			BlockCols: f.Block.Cols, Global: f.Global, BitsPerElement: f.BitsPerElement()}
 		if f.Scaled() {
 			b.Scale = &f.Scale.Name
 		}

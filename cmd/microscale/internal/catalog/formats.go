@@ -21,14 +21,16 @@ func PrintFormats(w io.Writer, markdown bool) error {
 		_, err := fmt.Fprintf(w, "%s\n\n%s\n", blocks.RenderMarkdown(), scalars.RenderMarkdown())
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "Block formats\n\n%s\n\nScalar formats\n\n%s\n\nOther names\n\n", blocks.Render(), scalars.Render()); err != nil {
+	if _, err := fmt.Fprintf(w, "Block formats\n\n%s\n\nScalar formats\n\n%s\n\nOther names\n\n", blocks.Render(),
+		scalars.Render()); err != nil {
 		return err
 	}
 	return printAliases(w)
 }
 
 func blockTable() table.Writer {
-	t := show.NewTable(show.Left("name"), show.Left("element"), show.Left("scale"), show.Left("block"), show.Left("global scale"), show.Right("bits/element"))
+	t := show.NewTable(show.Left("name"), show.Left("element"), show.Left("scale"), show.Left("block"), show.Left("global scale"),
+		show.Right("bits/element"))
 	for _, f := range quant.Formats() {
 		scale, block, global := "-", "-", "-"
 		if f.Scaled() {
@@ -50,7 +52,8 @@ func scalarTable() table.Writer {
 		if s.Integer {
 			fields = "integer"
 		}
-		t.AppendRow(table.Row{s.Name, s.Bits(), fields, s.Bias, fmt.Sprintf("%.6g", s.Max()), numbers.ExponentText(s.SmallestNormal()), numbers.ExponentText(s.Smallest()), specialsText(s)})
+		t.AppendRow(table.Row{s.Name, s.Bits(), fields, s.Bias, fmt.Sprintf("%.6g", s.Max()), numbers.ExponentText(s.SmallestNormal()),
+			numbers.ExponentText(s.Smallest()), specialsText(s)})
 	}
 	return t
 }

@@ -107,7 +107,8 @@ func modelDocuments(models []*mma.Model) []modelDocument {
 	for _, m := range models {
 		d := modelDocument{Name: m.Name, Device: m.Device, Evidence: m.Evidence}
 		for _, u := range m.Units() {
-			unit := unitDocument{A: u.A.Name, B: u.B.Name, Result: u.Out.Name, Block: u.Block, K: u.Ks(), Group: u.Group, Rule: u.Rule(), Instructions: u.Instructions()}
+			unit := unitDocument{A: u.A.Name, B: u.B.Name, Result: u.Out.Name, Block: u.Block, K: u.Ks(), Group: u.Group, Rule: u.Rule(),
+				Instructions: u.Instructions()}
 			if u.Scale != nil {
 				unit.Scale = &u.Scale.Name
 			}

@@ -28,9 +28,11 @@ type Chart struct {
 }
 
 // The colors stay apart for eyes that see less of red or green.
-var colors = []color.RGBA{{0, 114, 178, 255}, {230, 140, 0, 255}, {0, 140, 100, 255}, {205, 60, 30, 255}, {125, 60, 152, 255}, {70, 170, 225, 255}, {40, 40, 40, 255}}
+var colors = []color.RGBA{{0, 114, 178, 255}, {230, 140, 0, 255}, {0, 140, 100, 255}, {205, 60, 30, 255}, {125, 60, 152, 255},
+	{70, 170, 225, 255}, {40, 40, 40, 255}}
 
-var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}}
+var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{},
+	draw.TriangleGlyph{}}
 
 // SVG draws the chart. It returns an error if no line has a point.
 func (c Chart) SVG() ([]byte, error) {

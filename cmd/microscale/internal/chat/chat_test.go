@@ -26,12 +26,18 @@ func TestRender(t *testing.T) {
 		o        Options
 		want     string
 	}{
-		{chatML, []Message{{Role: "user", Content: "Hi"}}, Options{AddGenerationPrompt: true}, "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
-		{chatML, []Message{{Role: "system", Content: "S"}, {Role: "user", Content: "{{ 1 }}"}}, Options{}, "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n"},
-		{"{{ messages[0].name }} {{ messages[0].reasoning_content is defined }} {{ messages[0] | tojson }}", []Message{{Role: "user", Content: "Hi", Fields: []Field{{"name", []byte(`"ada"`)}, {"n", []byte(`{"b": [1], "a": 2}`)}}}}, Options{}, `ada False {"role": "user", "content": "Hi", "name": "ada", "n": {"b": [1], "a": 2}}`},
+		{chatML, []Message{{Role: "user", Content: "Hi"}}, Options{AddGenerationPrompt: true},
+			"<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
+		{chatML, []Message{{Role: "system", Content: "S"}, {Role: "user", Content: "{{ 1 }}"}}, Options{},
+			"<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n"},
+		{"{{ messages[0].name }} {{ messages[0].reasoning_content is defined }} {{ messages[0] | tojson }}",
+			[]Message{{Role: "user", Content: "Hi", Fields: []Field{{"name", []byte(`"ada"`)}, {"n", []byte(`{"b": [1], "a": 2}`)}}}}, Options{},
+			`ada False {"role": "user", "content": "Hi", "name": "ada", "n": {"b": [1], "a": 2}}`},
 		{`{{ bos_token }}{% for i in range(3, 0, -1) %}{{ i }}{% endfor %}{{ eos_token }}`, nil, Options{BOS: "<s>", EOS: "</s>"}, "<s>321</s>"},
-		{"{% for m in messages %}{{ m.content }}{% endfor %}", []Message{{Role: "user", Content: "not UTF-8: \xff"}}, Options{}, "not UTF-8: \xff"},
-		{`{%- macro down(n) -%} {{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %} {%- endmacro -%} {{ down(60) | length }}`, nil, Options{}, "112"},
+		{"{% for m in messages %}{{ m.content }}{% endfor %}", []Message{{Role: "user", Content: "not UTF-8: \xff"}}, Options{},
+			"not UTF-8: \xff"},
+		{`{%- macro down(n) -%} {{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %} {%- endmacro -%} {{ down(60) | length }}`, nil, Options{},
+			"112"},
 		{"a\n  {% macro m() %}\n  b\n  {% endmacro %}\n{{ m() }}", nil, Options{}, "a\n  b\n"},
 		{`{% macro show(x) %}[{{ x.show }}{{ "show(x)" }}]{% endmacro %}{{ show({"show": 1}) }}`, nil, Options{}, "[1show(x)]"},
 	} {
@@ -94,25 +100,27 @@ func isLine(err error) bool { return !strings.Contains(err.Error(), "\n") && len
 
 // runaways are templates that would end the process that renders them, or take minutes.
 var runaways = map[string]string{
-	"repetition":       "{{ 'x' * 100000000000 }}",
-	"repetitions":      "{{ 'x' * 100000 * 100000 * 100000 }}",
-	"nested loops":     "{% for i in range(100000) %}{% for j in range(100000) %}xxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
-	"join":             "{{ range(100000) | list | join('x' * 1000000) }}",
-	"format":           "{{ ('{0}' * 1000000).format('x' * 1000000) }}",
-	"replacement":      "{{ ('x' * 1000000) | replace('x', 'y' * 1000000) }}",
-	"replace method":   "{{ ('x' * 1000000).replace('', 'y' * 1000000) }}",
-	"indentation":      "{{ 'x\ny' | indent(100000000000) }}",
-	"indented JSON":    "{{ [[1]] | tojson(indent=100000000000) }}",
-	"doubled text":     "{% set ns = namespace(x='0123456789abcdef' * 65536) %}{% for i in range(10) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x[0] }}",
+	"repetition":     "{{ 'x' * 100000000000 }}",
+	"repetitions":    "{{ 'x' * 100000 * 100000 * 100000 }}",
+	"nested loops":   "{% for i in range(100000) %}{% for j in range(100000) %}xxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
+	"join":           "{{ range(100000) | list | join('x' * 1000000) }}",
+	"format":         "{{ ('{0}' * 1000000).format('x' * 1000000) }}",
+	"replacement":    "{{ ('x' * 1000000) | replace('x', 'y' * 1000000) }}",
+	"replace method": "{{ ('x' * 1000000).replace('', 'y' * 1000000) }}",
+	"indentation":    "{{ 'x\ny' | indent(100000000000) }}",
+	"indented JSON":  "{{ [[1]] | tojson(indent=100000000000) }}",
+	"doubled text": "{% set ns = namespace(x='0123456789abcdef' * 65536) %}{% for i in range(10) %}{% set ns.x = ns.x ~ ns.x %}{% " +
+		"endfor %}{{ ns.x[0] }}",
 	"doubled list":     "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
 	"nested lists":     "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
 	"recursive macro":  "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
 	"mutual recursion": "{%- macro a() -%}{% set g = b %}{{ g() }}{% endmacro %}{% macro b() %}{% if a() %}{% endif %}{% endmacro %}{{ a() }}",
-	"recursive caller": "{% set ns = namespace() %}{% macro m() %}{% set ns.f = caller %}{{ caller() }}{% endmacro %}{% call m() %}{{ ns.f() }}{% endcall %}",
-	"brackets":         "{{ " + strings.Repeat("(", 1<<20) + "1" + strings.Repeat(")", 1<<20) + " }}",
-	"signs":            "{{ " + strings.Repeat("-", 1<<22) + "1 }}",
-	"negations":        "{{ " + strings.Repeat("not ", 1<<22) + "1 }}",
-	"blocks":           strings.Repeat("{% if 1 %}", 1<<19) + strings.Repeat("{% endif %}", 1<<19),
+	"recursive caller": "{% set ns = namespace() %}{% macro m() %}{% set ns.f = caller %}{{ caller() }}{% endmacro %}{% call m() %}{{ " +
+		"ns.f() }}{% endcall %}",
+	"brackets":  "{{ " + strings.Repeat("(", 1<<20) + "1" + strings.Repeat(")", 1<<20) + " }}",
+	"signs":     "{{ " + strings.Repeat("-", 1<<22) + "1 }}",
+	"negations": "{{ " + strings.Repeat("not ", 1<<22) + "1 }}",
+	"blocks":    strings.Repeat("{% if 1 %}", 1<<19) + strings.Repeat("{% endif %}", 1<<19),
 }
 
 // TestRunaways checks that each ends with one clear line, and that the process goes on.

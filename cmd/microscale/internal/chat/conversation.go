@@ -18,7 +18,8 @@ func Conversation(ctx context.Context, t generation.Text, messages []Message) ([
 	if t.Template == "" {
 		return nil, ErrNoTemplate
 	}
-	text, err := Render(ctx, t.Template, roles(t.Template, messages), Options{AddGenerationPrompt: true, BOS: t.BOS, EOS: t.EOS, Special: t.Special})
+	text, err := Render(ctx, t.Template, roles(t.Template, messages), Options{AddGenerationPrompt: true, BOS: t.BOS, EOS: t.EOS,
+		Special: t.Special})
 	if err != nil {
 		return nil, err
 	}

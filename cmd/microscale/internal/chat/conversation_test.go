@@ -9,7 +9,8 @@ import (
 )
 
 func TestConversation(t *testing.T) {
-	text := generation.Text{Tokenizer: tokenizer.Bytes(), BOS: "<s>", Template: "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}a:"}
+	text := generation.Text{Tokenizer: tokenizer.Bytes(), BOS: "<s>", Template: "{{ bos_token }}{% for m in messages %}{{ m.content }}{% " +
+		"endfor %}a:"}
 	hi := []Message{{Role: "user", Content: "Hi"}}
 	got, err := Conversation(t.Context(), text, hi)
 	bytes := make([]byte, len(got))

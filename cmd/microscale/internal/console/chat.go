@@ -99,7 +99,8 @@ func (c *Console) reply(ctx context.Context, messages []chat.Message, interrupts
 	case err == nil, errors.Is(err, context.Canceled):
 		return text, ctx.Err()
 	case errors.As(err, &long) && len(messages) > 1:
-		fmt.Fprintf(c.Log, "The conversation has %d tokens, but the context has %d positions: enter /clear to begin another.\n", long.Tokens, long.Positions)
+		fmt.Fprintf(c.Log, "The conversation has %d tokens, but the context has %d positions: enter /clear to begin another.\n", long.Tokens,
+			long.Positions)
 	case errors.Is(err, errOutput):
 		return "", err
 	default:

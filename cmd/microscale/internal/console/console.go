@@ -94,7 +94,8 @@ func (c *Console) checkSystem() error {
 }
 
 // answer writes one answer to messages. On error, whole holds what was written.
-func (c *Console) answer(ctx context.Context, messages []chat.Message, write func(generation.Part) error) (whole generation.Part, a *generation.Answer, err error) {
+func (c *Console) answer(ctx context.Context, messages []chat.Message, write func(generation.Part) error) (whole generation.Part,
+	a *generation.Answer, err error) {
 	prompt, err := c.prompt(ctx, messages)
 	if err != nil {
 		return whole, nil, err
@@ -189,15 +190,18 @@ func (c *Console) Describe(ctx context.Context, prompt string) error {
 	if err := errors.Join(c.checkSystem(), c.open()); err != nil {
 		return err
 	}
-	whole, a, err := c.answer(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}), func(generation.Part) error { return nil })
+	whole, a, err := c.answer(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}),
+		func(generation.Part) error { return nil })
 	if err != nil {
 		return interrupted(err, a)
 	}
 	o := c.Sampling
 	_, rate := a.Rates()
 	return show.PrintJSON(c.Out, Document{
-		Model: c.Model.Name, System: c.System, Prompt: prompt, Reasoning: whole.Reasoning, Text: whole.Text, FinishReason: a.Finish, Context: c.Model.Positions(c.Positions),
+		Model: c.Model.Name, System: c.System, Prompt: prompt, Reasoning: whole.Reasoning, Text: whole.Text, FinishReason: a.Finish,
+		Context:     c.Model.Positions(c.Positions),
 		Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, Seed: o.Seed,
-		PromptTokens: a.PromptTokens, PromptSeconds: a.PromptTime.Seconds(), Tokens: a.Tokens, Seconds: a.Time.Seconds(), TokensPerSecond: show.Number(rate.PerSecond()),
+		PromptTokens: a.PromptTokens, PromptSeconds: a.PromptTime.Seconds(), Tokens: a.Tokens, Seconds: a.Time.Seconds(),
+		TokensPerSecond: show.Number(rate.PerSecond()),
 	})
 }

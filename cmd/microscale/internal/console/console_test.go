@@ -51,7 +51,8 @@ func TestOnce(t *testing.T) {
 		if err := c.Once(t.Context(), "Hi"); err != nil {
 			t.Fatal(err)
 		}
-		if got := log.String(); !strings.HasPrefix(got, "prompt: ") || !strings.Contains(got, "answer: 8 tokens, ") || strings.Count(got, "\n") != 1 {
+		if got := log.String(); !strings.HasPrefix(got, "prompt: ") || !strings.Contains(got, "answer: 8 tokens, ") ||
+			strings.Count(got, "\n") != 1 {
 			t.Errorf("%s: the log is %q", name, got)
 		}
 		text := strings.TrimSuffix(out.String(), "\n")
@@ -62,7 +63,8 @@ func TestOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		var d Document
-		if err := json.Unmarshal(out.Bytes(), &d); err != nil || d.Text != text || d.Tokens != 8 || d.FinishReason != generation.Length || d.Context != 128 || log.Len() > 0 {
+		if err := json.Unmarshal(out.Bytes(), &d); err != nil || d.Text != text || d.Tokens != 8 || d.FinishReason != generation.Length ||
+			d.Context != 128 || log.Len() > 0 {
 			t.Errorf("%s: got %+v (%v), want the text %q; log %s", name, d, err, text, log)
 		}
 		want := map[string]int{"chat": len("u:Hi\na:"), "system": len("s:Be brief.\nu:Hi\na:"), "completion": len("Hi")}[name]
@@ -177,7 +179,8 @@ func TestChat(t *testing.T) {
 	if err := c.Chat(t.Context(), in, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"/bye ends", "/what is not a command", "but the context has 64 positions: enter /clear", "answer: 24 tokens"} {
+	for _, want := range []string{"/bye ends", "/what is not a command", "but the context has 64 positions: enter /clear",
+		"answer: 24 tokens"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, log)
 		}
@@ -206,7 +209,8 @@ func TestChat(t *testing.T) {
 // TestConversation checks the messages of the second question: the first one, its answer, and the question. The
 // template reports them as an error.
 func TestConversation(t *testing.T) {
-	c, _, log := newConsole(t, "{% if messages | length > 1 %}{{ raise_exception(messages | length ~ ': ' ~ messages[0].content ~ '|' ~ messages[1].role ~ '|' ~ messages[2].content) }}{% endif %}a:")
+	c, _, log := newConsole(t, "{% if messages | length > 1 %}{{ raise_exception(messages | length ~ ': ' ~ messages[0].content ~ '|' ~ "+
+		"messages[1].role ~ '|' ~ messages[2].content) }}{% endif %}a:")
 	if err := c.Chat(t.Context(), strings.NewReader("Hi\nAgain\n"), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,8 @@ type Conversion struct {
 
 // Quantized describes the quantization of src by q, which follows profile.
 func Quantized(src, dst string, plan *convert.Plan, q quant.Quantizer, profile string) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: q.Format.Name, profile: profile, convention: plan.Convention, count: plan.Count(convert.Quantize)}
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: q.Format.Name, profile: profile, convention: plan.Convention,
+		count: plan.Count(convert.Quantize)}
 	by := profile
 	if q.Search != quant.NoSearch {
 		c.search = q.Search.String()
@@ -53,8 +54,10 @@ func Relabeled(src, dst string, plan *convert.Plan) *Conversion {
 			formats = append(formats, w.Format.Name)
 		}
 	}
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.Join(formats, ", "), convention: plan.Convention, scheme: plan.Scheme, count: plan.Count(convert.Relabel), relabel: true}
-	c.what = fmt.Sprintf("%s of %s relabeled from %s to %s", show.Counted(c.count, "weight"), c.format, source.Convention, schemeText(c.convention, c.scheme))
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.Join(formats, ", "), convention: plan.Convention,
+		scheme: plan.Scheme, count: plan.Count(convert.Relabel), relabel: true}
+	c.what = fmt.Sprintf("%s of %s relabeled from %s to %s", show.Counted(c.count, "weight"), c.format, source.Convention,
+		schemeText(c.convention, c.scheme))
 	return c
 }
 
@@ -87,8 +90,9 @@ func (c *Conversion) document() Document {
 	stored, _ := c.Plan.SourceBytes()
 	source := c.Plan.Source()
 	return Document{
-		Source: c.Source, Destination: c.Destination, Format: c.format, Profile: c.profile, Convention: c.convention, Scheme: c.scheme, ScaleSearch: c.search,
-		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
+		Source: c.Source, Destination: c.Destination, Format: c.format, Profile: c.profile, Convention: c.convention, Scheme: c.scheme,
+		ScaleSearch: c.search,
+		Quantized:   c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
 	}
 }
@@ -116,7 +120,8 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 	}
 	stored, _ := c.Plan.SourceBytes()
 	if _, err := fmt.Fprintf(w, "%s → %s: %s\n%s → %s in %s, %s/s of source\n", src, dst, what,
-		show.BytesText(float64(stored)), show.BytesText(float64(c.Plan.Bytes())), show.DurationText(c.Seconds), show.BytesText(float64(stored)/c.Seconds)); err != nil {
+		show.BytesText(float64(stored)), show.BytesText(float64(c.Plan.Bytes())), show.DurationText(c.Seconds),
+		show.BytesText(float64(stored)/c.Seconds)); err != nil {
 		return err
 	}
 	return printSourceNonFinite(w, results, c.Source)

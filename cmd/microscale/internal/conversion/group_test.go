@@ -26,8 +26,10 @@ func TestFoldRounded(t *testing.T) {
 		want    []string // of the first words of each line with a figure
 	}{
 		{"beside blocks", all, false, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "rounded 2 bf16 55.00 50.00", "exact copies 1"}},
-		{"NaN", []verify.Tensor{all[0], special, rest[0]}, false, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "special 1 2×8 bf16 -", "rounded 1 bf16 50.00"}},
-		{"each", all, true, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "norm 1 1×8 bf16 50.00", "embedding 1 64×8 bf16 60.00", "bias 1 1×8 bf16"}},
+		{"NaN", []verify.Tensor{all[0], special, rest[0]}, false, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "special 1 2×8 bf16 -",
+			"rounded 1 bf16 50.00"}},
+		{"each", all, true, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "norm 1 1×8 bf16 50.00", "embedding 1 64×8 bf16 60.00",
+			"bias 1 1×8 bf16"}},
 		{"no blocks", rest, false, []string{"norm 1 1×8 bf16 50.00", "embedding 1 64×8 bf16 60.00", "exact copies 1"}},
 	} {
 		var text strings.Builder

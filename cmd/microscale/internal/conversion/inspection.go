@@ -115,7 +115,8 @@ func PrintInspection(w io.Writer, arg string, m *checkpoint.Model, each, asJSON 
 	if asJSON {
 		return show.PrintJSON(w, doc)
 	}
-	t := show.NewTable(show.Left("weight"), show.Right("n"), show.Right("shape"), show.Left("format"), show.Right("size"), show.Right("bits/value"), show.Left(""))
+	t := show.NewTable(show.Left("weight"), show.Right("n"), show.Right("shape"), show.Left("format"), show.Right("size"),
+		show.Right("bits/value"), show.Left(""))
 	type total struct {
 		groupKey
 		n     int
@@ -136,20 +137,23 @@ func PrintInspection(w io.Writer, arg string, m *checkpoint.Model, each, asJSON 
 	}
 	for _, g := range totals {
 		values := max(1, g.n*g.rows*g.cols)
-		t.AppendRow(table.Row{show.Printable(g.name), g.n, fmt.Sprintf("%d×%d", g.rows, g.cols), g.format, show.BytesText(float64(g.bytes)), fmt.Sprintf("%.4g", 8*float64(g.bytes)/float64(values)), g.note})
+		t.AppendRow(table.Row{show.Printable(g.name), g.n, fmt.Sprintf("%d×%d", g.rows, g.cols), g.format, show.BytesText(float64(g.bytes)),
+			fmt.Sprintf("%.4g", 8*float64(g.bytes)/float64(values)), g.note})
 	}
 	convention := "not quantized"
 	if doc.Adapter {
 		convention = "an adapter, not a model: merge it into its base model"
 	}
 	if doc.Convention != nil {
-		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, show.Counted(len(doc.Weights), "weight"), schemeText(*doc.Convention, doc.Scheme))
+		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, show.Counted(len(doc.Weights), "weight"),
+			schemeText(*doc.Convention, doc.Scheme))
 	}
 	if doc.Search != "" {
 		convention += ", scale search " + show.Printable(doc.Search)
 	}
 	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %s, %s\n", t.Render(), show.Printable(strings.TrimSuffix(doc.Source, ":")),
-		show.ParametersText(float64(doc.Parameters)), show.BytesText(float64(doc.Bytes)), show.Counted(len(doc.Files), "file"), convention); err != nil {
+		show.ParametersText(float64(doc.Parameters)), show.BytesText(float64(doc.Bytes)), show.Counted(len(doc.Files), "file"),
+		convention); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(w, leftText(m.Source)); err != nil {

@@ -14,7 +14,8 @@ const maxNamed = 3
 
 // printCounts prints a line for each weight whose count is not zero, such as
 // "2 values of l.0.weight are NaN or Inf", and one line for those after maxNamed.
-func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(measure.Result) int64, line func(t verify.Tensor, one bool) string) error {
+func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(measure.Result) int64,
+	line func(t verify.Tensor, one bool) string) error {
 	weights := 0
 	var last verify.Tensor
 	for _, t := range results {
@@ -26,7 +27,8 @@ func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func
 			last = t
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s%s of %s %s\n", prefix, show.Counted(int(n), "value"), show.Printable(t.Name), line(t, n == 1)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s%s of %s %s\n", prefix, show.Counted(int(n), "value"), show.Printable(t.Name),
+			line(t, n == 1)); err != nil {
 			return err
 		}
 	}
@@ -51,14 +53,15 @@ func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) erro
 // WarnNonFinite warns of weights whose finite values decode to NaN or Inf. The result
 // is written anyway, and verify rejects it.
 func WarnNonFinite(w io.Writer, results []verify.Tensor) {
-	_ = printCounts(w, results, "microscale: warning: ", func(r measure.Result) int64 { return r.NonFinite }, func(t verify.Tensor, one bool) string {
-		verb, decode := "are", "decode"
-		if one {
-			verb, decode = "is", "decodes"
-		}
-		if t.Result.NonFiniteWant > 0 { // the scale of their block is NaN
-			return fmt.Sprintf("%s finite and %s to NaN or Inf", verb, decode)
-		}
-		return fmt.Sprintf("%s beyond %s and %s to Inf", verb, t.Format, decode)
-	}) // a failure to warn is not an error
+	_ = printCounts(w, results, "microscale: warning: ", func(r measure.Result) int64 { return r.NonFinite },
+		func(t verify.Tensor, one bool) string {
+			verb, decode := "are", "decode"
+			if one {
+				verb, decode = "is", "decodes"
+			}
+			if t.Result.NonFiniteWant > 0 { // the scale of their block is NaN
+				return fmt.Sprintf("%s finite and %s to NaN or Inf", verb, decode)
+			}
+			return fmt.Sprintf("%s beyond %s and %s to Inf", verb, t.Format, decode)
+		}) // a failure to warn is not an error
 }

@@ -18,7 +18,8 @@ import (
 // TestNotes: inspect and verify print the tensors that one layer lacks and the others have.
 func TestNotes(t *testing.T) {
 	var specs []safetensors.Spec
-	for _, name := range []string{"model.embed_tokens", "model.norm", "model.layers.0.attn.q", "model.layers.0.attn.k", "model.layers.1.attn.q",
+	for _, name := range []string{"model.embed_tokens", "model.norm", "model.layers.0.attn.q", "model.layers.0.attn.k",
+		"model.layers.1.attn.q",
 		"model.layers.2.attn.q", "model.layers.2.attn.k"} {
 		specs = append(specs, safetensors.Spec{Name: name + ".weight", Dtype: safetensors.BF16, Shape: []int64{1}})
 	}

@@ -57,13 +57,15 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	if index, count, ok := plan.Part(); ok {
 		what += fmt.Sprintf(", part of worker %d of %d", index, count)
 	}
-	_, err := fmt.Fprintf(w, "\n%s → %s: %s, %s → %s; nothing was written\n", show.Printable(c.Source), show.Printable(c.Destination), what, show.BytesText(float64(stored)), show.BytesText(float64(plan.Bytes())))
+	_, err := fmt.Fprintf(w, "\n%s → %s: %s, %s → %s; nothing was written\n", show.Printable(c.Source), show.Printable(c.Destination), what,
+		show.BytesText(float64(stored)), show.BytesText(float64(plan.Bytes())))
 	return err
 }
 
 // printDecisions prints the format that each weight becomes, and why.
 func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
-	t := show.NewTable(show.Left("weight"), show.Right("n"), show.Right("shape"), show.Left("becomes"), show.Left("reason"), show.Right("size"))
+	t := show.NewTable(show.Left("weight"), show.Right("n"), show.Right("shape"), show.Left("becomes"), show.Left("reason"),
+		show.Right("size"))
 	var names []verify.Tensor // grouped as results are
 	decisions := map[string]convert.Decision{}
 	for _, d := range plan.Decisions() {
@@ -77,7 +79,8 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 			size += decisions[m.Name].Bytes
 		}
 		first := g.members[0]
-		t.AppendRow(table.Row{show.Printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, decisions[first.Name].Reason, show.BytesText(float64(size))})
+		t.AppendRow(table.Row{show.Printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format,
+			decisions[first.Name].Reason, show.BytesText(float64(size))})
 	}
 	_, err := fmt.Fprintln(w, t.Render())
 	return err
@@ -85,7 +88,8 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 
 // printPlaces prints the file and offset of every tensor of the result.
 func printPlaces(w io.Writer, plan *convert.Plan) error {
-	t := show.NewTable(show.Left("file"), show.Left("tensor"), show.Left("dtype"), show.Left("shape"), show.Right("offset"), show.Right("bytes"))
+	t := show.NewTable(show.Left("file"), show.Left("tensor"), show.Left("dtype"), show.Left("shape"), show.Right("offset"),
+		show.Right("bytes"))
 	for _, d := range plan.Decisions() {
 		for _, s := range storedDocuments(plan, d) {
 			t.AppendRow(table.Row{show.Printable(d.File), show.Printable(s.Name), s.Dtype, ShapeText(s.Shape), s.Offset, s.Bytes})
@@ -133,7 +137,8 @@ func printFiles(w io.Writer, plan *convert.Plan) error {
 	if err := json.Unmarshal(plan.Index(), &index); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s: %s in %s, total_size %s\n", safetensors.IndexName, show.Counted(len(index.WeightMap), "tensor"), show.Counted(len(plan.Files()), "file"), index.Metadata["total_size"])
+	_, err := fmt.Fprintf(w, "\n%s: %s in %s, total_size %s\n", safetensors.IndexName, show.Counted(len(index.WeightMap), "tensor"),
+		show.Counted(len(plan.Files()), "file"), index.Metadata["total_size"])
 	return err
 }
 

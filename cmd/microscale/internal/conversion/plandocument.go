@@ -89,8 +89,9 @@ func newPlanDocument(plan *convert.Plan, src, dst string) PlanDocument {
 		doc.Companions = append(doc.Companions, fileDocument{c.Name, c.Size})
 	}
 	for _, d := range plan.Decisions() {
-		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Name, Shape: show.OrEmpty(d.Shape), Quantize: d.Action == convert.Quantize, Becomes: d.Format,
-			Reason: d.Reason.Detail, File: d.File, Stored: storedDocuments(plan, d), Bytes: d.Bytes})
+		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Name, Shape: show.OrEmpty(d.Shape), Quantize: d.Action == convert.Quantize,
+			Becomes: d.Format,
+			Reason:  d.Reason.Detail, File: d.File, Stored: storedDocuments(plan, d), Bytes: d.Bytes})
 	}
 	return doc
 }

@@ -37,7 +37,8 @@ func tensorDocuments(results []verify.Tensor) []tensorDocument {
 		r := t.Result
 		documents[i] = tensorDocument{
 			Name: t.Name, Format: t.Format, Rows: t.Rows, Cols: t.Cols,
-			SQNR: show.Number(r.SQNR), MeanBlockSQNR: show.Number(r.MeanBlockSQNR), Cosine: show.Number(r.Cosine), MaxRelative: show.Number(r.MaxRelative), Bias: show.Number(r.Bias),
+			SQNR: show.Number(r.SQNR), MeanBlockSQNR: show.Number(r.MeanBlockSQNR), Cosine: show.Number(r.Cosine),
+			MaxRelative: show.Number(r.MaxRelative), Bias: show.Number(r.Bias),
 			NearestSQNR: nearestSQNR(t),
 			Saturated:   r.Saturated, Flushed: r.Flushed, NonFinite: r.NonFinite, NonFiniteSrc: r.NonFiniteWant,
 		}

@@ -20,7 +20,8 @@ func printBlocks(w io.Writer, blocks []verify.Blocks) error {
 	byLoss := slices.DeleteFunc(slices.Clone(blocks), func(b verify.Blocks) bool { return math.IsNaN(b.Worst) || math.IsInf(b.Worst, 1) })
 	slices.SortStableFunc(byLoss, func(a, b verify.Blocks) int { return cmp.Compare(a.Worst, b.Worst) })
 	for _, b := range byLoss[:min(worstBlocks, len(byLoss))] {
-		if _, err := fmt.Fprintf(w, "worst block: %s dB, row %d, columns %d to %d of %s\n", show.Decibels(b.Worst), b.Row, b.Col, b.Col+b.Width-1, show.Printable(b.Tensor)); err != nil {
+		if _, err := fmt.Fprintf(w, "worst block: %s dB, row %d, columns %d to %d of %s\n", show.Decibels(b.Worst), b.Row, b.Col, b.Col+b.Width-1,
+			show.Printable(b.Tensor)); err != nil {
 			return err
 		}
 	}
@@ -35,7 +36,8 @@ func printBlocks(w io.Writer, blocks []verify.Blocks) error {
 	if weights == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "zero scales: %d in %s; %d of %d blocks lost all their values to zero\n", zero, show.Counted(weights, "weight"), lost, count)
+	_, err := fmt.Fprintf(w, "zero scales: %d in %s; %d of %d blocks lost all their values to zero\n", zero, show.Counted(weights, "weight"),
+		lost, count)
 	return err
 }
 
@@ -45,8 +47,10 @@ var checks = []struct {
 	check             verify.Check
 	compared, matches string
 }{
-	{verify.Bounded, "quantized: decoded and compared with the bound of the format", "quantized: every scale and decoded element within the bound of the format"},
-	{verify.Calibrated, "calibrated: codes are not the nearest; scales compared with the bound of the format", "calibrated: codes are not the nearest; every scale within the bound of the format"},
+	{verify.Bounded, "quantized: decoded and compared with the bound of the format",
+		"quantized: every scale and decoded element within the bound of the format"},
+	{verify.Calibrated, "calibrated: codes are not the nearest; scales compared with the bound of the format",
+		"calibrated: codes are not the nearest; every scale within the bound of the format"},
 	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
 	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},
 }

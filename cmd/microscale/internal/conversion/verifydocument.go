@@ -32,12 +32,15 @@ type verifiedDocument struct {
 
 // Unreadable returns the document of a comparison whose DST cannot be opened.
 func Unreadable(err error) any {
-	return VerifyDocument{Problems: []problemDocument{{Text: show.OneLine(err)}}, Notes: []string{}, NotCompared: []string{}, Tensors: []verifiedDocument{}, Blocks: []worstDocument{}}
+	return VerifyDocument{Problems: []problemDocument{{Text: show.OneLine(err)}}, Notes: []string{}, NotCompared: []string{},
+		Tensors: []verifiedDocument{}, Blocks: []worstDocument{}}
 }
 
 func newVerifyDocument(r *verify.Report) VerifyDocument {
-	doc := VerifyDocument{OK: r.OK(), Problems: problemDocuments(r.Problems), Notes: show.OrEmpty(r.Notes), NotCompared: show.OrEmpty(r.NotCompared), Blocks: worstDocuments(r.Blocks), Tensors: []verifiedDocument{},
-		Compared: checkedDocument{r.Checked(verify.Bounded), r.Checked(verify.Calibrated), r.Checked(verify.Rounded), r.Checked(verify.Identical)}}
+	doc := VerifyDocument{OK: r.OK(), Problems: problemDocuments(r.Problems), Notes: show.OrEmpty(r.Notes),
+		NotCompared: show.OrEmpty(r.NotCompared), Blocks: worstDocuments(r.Blocks), Tensors: []verifiedDocument{},
+		Compared: checkedDocument{r.Checked(verify.Bounded), r.Checked(verify.Calibrated), r.Checked(verify.Rounded),
+			r.Checked(verify.Identical)}}
 	for i, t := range tensorDocuments(r.Tensors) {
 		doc.Tensors = append(doc.Tensors, verifiedDocument{t, r.Checks[i].String()})
 	}
@@ -62,7 +65,8 @@ type worstDocument struct {
 func worstDocuments(blocks []verify.Blocks) []worstDocument {
 	documents := make([]worstDocument, len(blocks))
 	for i, b := range blocks {
-		documents[i] = worstDocument{b.Tensor, b.Count, b.ZeroScales, b.Lost, b.Beyond, b.BadScales, b.Unchecked, show.Number(b.Worst), b.Row, b.Col, b.Width}
+		documents[i] = worstDocument{b.Tensor, b.Count, b.ZeroScales, b.Lost, b.Beyond, b.BadScales, b.Unchecked, show.Number(b.Worst), b.Row,
+			b.Col, b.Width}
 	}
 	return documents
 }

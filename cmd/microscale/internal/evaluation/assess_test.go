@@ -27,7 +27,8 @@ import (
 // writeModel writes a small byte-level model with random weights.
 func writeModel(t *testing.T, seed uint64) string {
 	t.Helper()
-	c := decoder.Config{HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 64}
+	c := decoder.Config{HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+		MaxPositionEmbeddings: 64}
 	m, err := decoder.New(c, decoder.Options{}, seed)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +84,8 @@ func newEvaluation(t *testing.T) Evaluation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Evaluation{Model: writeModel(t, 1), Text: writeText(t, strings.Repeat("Not all those who wander are lost\n", 9)), Method: method, Stderr: io.Discard}
+	return Evaluation{Model: writeModel(t, 1), Text: writeText(t, strings.Repeat("Not all those who wander are lost\n", 9)), Method: method,
+		Stderr: io.Discard}
 }
 
 func run(t *testing.T, e Evaluation) *Evaluated {
@@ -102,7 +104,8 @@ func TestFormats(t *testing.T) {
 	got := run(t, e).Document()
 	alone := e
 	alone.Formats, alone.Layers, alone.Context = nil, false, 64 // all positions, the default
-	if d := run(t, alone).Document(); d.LossDocument != got.LossDocument || d.Scored != 4*63 || d.Windows != 4 || d.Tokens != 306 || d.Context != 64 {
+	if d := run(t, alone).Document(); d.LossDocument != got.LossDocument || d.Scored != 4*63 || d.Windows != 4 || d.Tokens != 306 ||
+		d.Context != 64 {
 		t.Errorf("alone: %+v, with formats: %+v", d, got)
 	}
 	for i, f := range e.Formats {
@@ -113,7 +116,8 @@ func TestFormats(t *testing.T) {
 		want, low := run(t, stored).Document(), got.Formats[i]
 		// compressed-tensors stores the inverse of the global scale of NVFP4: its inverse may differ in
 		// the last bit.
-		if near := math.Abs(float64(want.KL.Mean/low.KL.Mean)-1) < 1e-3; !near || !f.Global && !reflect.DeepEqual(*want.DivergenceDocument, low.DivergenceDocument) {
+		if near := math.Abs(float64(want.KL.Mean/low.KL.Mean)-1) < 1e-3; !near || !f.Global && !reflect.DeepEqual(*want.DivergenceDocument,
+			low.DivergenceDocument) {
 			t.Errorf("%s on the fly: %+v, of a checkpoint: %+v", f, low.DivergenceDocument, want.DivergenceDocument)
 		}
 		if same := want.LossDocument == low.LossDocument && reflect.DeepEqual(want.Layers, low.Layers); !same && !f.Global {
@@ -151,7 +155,8 @@ func TestLower(t *testing.T) {
 		}
 		return float64(d.KL.Mean)
 	}
-	for _, c := range []struct{ head, cache quant.Format }{{quant.MXFP4, quant.Format{}}, {quant.Format{}, quant.MXFP4}, {quant.MXFP8, quant.MXFP8}} {
+	for _, c := range []struct{ head, cache quant.Format }{{quant.MXFP4, quant.Format{}}, {quant.Format{}, quant.MXFP4},
+		{quant.MXFP8, quant.MXFP8}} {
 		want := divergence(e, c.head, c.cache)
 		streamed := e
 		streamed.Stream = filepath.Join(t.TempDir(), "stream")
@@ -175,7 +180,8 @@ func TestPrint(t *testing.T) {
 	if err := errors.Join(r.Print(&text, false), r.Print(&doc, true)); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"perplexity", "method all: 4 windows of 64 tokens, 252 scored", "mxfp4", "self_attn.qkv_proj", r.document.digest} {
+	for _, part := range []string{"perplexity", "method all: 4 windows of 64 tokens, 252 scored", "mxfp4", "self_attn.qkv_proj",
+		r.document.digest} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("the text lacks %q:\n%s", part, &text)
 		}
@@ -212,8 +218,9 @@ func TestErrors(t *testing.T) {
 		change func(*Evaluation)
 		want   string
 	}{
-		"no text":     {func(e *Evaluation) { e.Text = "nowhere" }, "nowhere: no such file or directory"},
-		"device":      {func(e *Evaluation) { e.Text = os.DevNull }, "not a regular file: write the text to a file, which is read more than once"},
+		"no text": {func(e *Evaluation) { e.Text = "nowhere" }, "nowhere: no such file or directory"},
+		"device": {func(e *Evaluation) { e.Text = os.DevNull }, "not a regular file: write the text to a file, which is read more " +
+			"than once"},
 		"empty text":  {func(e *Evaluation) { e.Text = writeText(t, "") }, "there is no text"},
 		"short text":  {func(e *Evaluation) { e.Text = writeText(t, "Arise") }, "the text has 5 tokens, want at least 64"},
 		"context":     {func(e *Evaluation) { e.Context = 65 }, "has 64 positions: use a shorter context"},
@@ -247,7 +254,8 @@ func TestCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q := amaxes.Input["model.layers.1.self_attn.q_proj"]; len(amaxes.Input) != 14 || len(amaxes.Key) != 2 || len(amaxes.Value) != 2 || q != amaxes.Input["model.layers.1.self_attn.v_proj"] || !(q > 0) {
+	if q := amaxes.Input["model.layers.1.self_attn.q_proj"]; len(amaxes.Input) != 14 || len(amaxes.Key) != 2 || len(amaxes.Value) != 2 ||
+		q != amaxes.Input["model.layers.1.self_attn.v_proj"] || !(q > 0) {
 		t.Errorf("got %+v", amaxes)
 	}
 	dst := filepath.Join(t.TempDir(), "low")
@@ -300,7 +308,8 @@ func TestVocabularies(t *testing.T) {
 	}
 	const plain = `"<s>", "special": true}]`
 	same, other := parse(plain), parse(`"<x>", "special": true}]`)
-	begun := parse(plain + `, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {}}], "special_tokens": {"<s>": {"ids": [3]}}}`)
+	begun := parse(plain + `, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": ` +
+		`{}}], "special_tokens": {"<s>": {"ids": [3]}}}`)
 	if err := same.check(begun); err == nil || err.Error() != "one begins a text with no token, the other with token 3" {
 		t.Errorf("got %v", err)
 	}
@@ -364,7 +373,8 @@ func TestFormatsMemory(t *testing.T) {
 	if err := checkFormats(n, formats, need); err != nil {
 		t.Error(err)
 	}
-	if err := checkFormats(n, formats, need-1); !errors.Is(err, decoder.ErrMemory) || !strings.Contains(err.Error(), "in 2 formats: they take 4.5 MiB, but 4.5 MiB are available") {
+	if err := checkFormats(n, formats, need-1); !errors.Is(err, decoder.ErrMemory) || !strings.Contains(err.Error(),
+		"in 2 formats: they take 4.5 MiB, but 4.5 MiB are available") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -380,7 +390,8 @@ func TestCalibrationErrors(t *testing.T) {
 		c.amaxes.Key[fmt.Sprintf("model.layers.%d.self_attn", i)] = math.NaN()
 	}
 	for range 10 { // maps have no order
-		if _, err := c.calibration(true); err == nil || !strings.Contains(err.Error(), "the amax of the input of model.layers.5.mlp.down_proj is 0, want") {
+		if _, err := c.calibration(true); err == nil || !strings.Contains(err.Error(),
+			"the amax of the input of model.layers.5.mlp.down_proj is 0, want") {
 			t.Errorf("got %v", err)
 		}
 	}

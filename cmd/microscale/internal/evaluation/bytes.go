@@ -51,13 +51,15 @@ func (e ByteEvaluation) Run(ctx context.Context) (*ByteEvaluated, error) {
 	var scales activationScales
 	scales.stored, scales.perToken, scales.caches = m.ActivationScales()
 	if e.Activations && scales == (activationScales{}) {
-		return nil, show.Misuse("--activations: %s has no quantized weights and no KV cache scales; use --recipe instead", show.Printable(e.Model))
+		return nil, show.Misuse("--activations: %s has no quantized weights and no KV cache scales; use --recipe instead",
+			show.Printable(e.Model))
 	}
 	accumulator := e.Recipe.Accumulate[recipe.Fprop]
 	switch {
 	case accumulator.Model == nil || e.Activations: // the layers report units that do not exist
 	case m.Quantized():
-		return nil, show.Misuse("--accumulate: %s has quantized weights, which a matrix unit multiplies by quantized activations: add --activations", show.Printable(e.Model))
+		return nil, show.Misuse("--accumulate: %s has quantized weights, which a matrix unit multiplies by quantized activations: add "+
+			"--activations", show.Printable(e.Model))
 	default:
 		if err := e.Recipe.Validate(); err != nil {
 			return nil, show.Misuse("--accumulate: %v", err)
@@ -83,9 +85,11 @@ func (e ByteEvaluation) Run(ctx context.Context) (*ByteEvaluated, error) {
 		return nil, show.Interrupted(err, "nothing was measured")
 	}
 	if loss := evaluation.Loss; math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return nil, fmt.Errorf("evaluate %s: the loss is %g nats per byte: the logits of some token are NaN or infinite: check the weights with microscale inspect", show.Printable(e.Model), loss)
+		return nil, fmt.Errorf("evaluate %s: the loss is %g nats per byte: the logits of some token are NaN or infinite: check the weights "+
+			"with microscale inspect", show.Printable(e.Model), loss)
 	}
-	return &ByteEvaluated{ByteEvaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
+	return &ByteEvaluated{ByteEvaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales,
+		tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
 }
 
 // A ByteDocument is an evaluation of a byte-level model as JSON.
@@ -115,7 +119,8 @@ type ByteDocument struct {
 func (r *ByteEvaluated) Print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return show.PrintJSON(w, ByteDocument{
-			Model: r.Model, Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored, TokenScales: r.scales.perToken, KVCaches: r.scales.caches,
+			Model: r.Model, Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored, TokenScales: r.scales.perToken,
+			KVCaches:   r.scales.caches,
 			Accumulate: r.Recipe.Accumulate[recipe.Fprop].String(), Data: r.sources, Tokens: r.tokens, Sequence: r.Sequence,
 			Loss: show.Number(r.loss), Perplexity: show.Number(math.Exp(r.loss)), BitsPerByte: show.Number(r.loss / math.Ln2), Seconds: r.seconds,
 		})
@@ -125,7 +130,8 @@ func (r *ByteEvaluated) Print(w io.Writer, asJSON bool) error {
 		accumulated = fmt.Sprintf("products of linear layers added as %s does\n", a)
 	}
 	_, err := fmt.Fprintf(w, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n%s%s",
-		show.Printable(r.Model), r.loss, math.Exp(r.loss), r.tokens, show.Printable(r.text), show.DurationText(r.seconds), activationsText(r.scales), accumulated)
+		show.Printable(r.Model), r.loss, math.Exp(r.loss), r.tokens, show.Printable(r.text), show.DurationText(r.seconds),
+		activationsText(r.scales), accumulated)
 	return err
 }
 

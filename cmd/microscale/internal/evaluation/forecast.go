@@ -97,7 +97,8 @@ func (f *forecast) checkDisk(dir string, held int64) error {
 		place = filepath.Dir(place)
 	}
 	if free := freeBytes(place); need > free {
-		return fmt.Errorf("evaluate layer by layer: the activations take %s, and %s has %s free: name a directory of another filesystem, or use a shorter text",
+		return fmt.Errorf("evaluate layer by layer: the activations take %s, and %s has %s free: name a directory of another filesystem, or "+
+			"use a shorter text",
 			show.BytesText(need), show.Printable(dir), show.BytesText(free))
 	}
 	return nil

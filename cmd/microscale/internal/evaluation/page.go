@@ -117,7 +117,8 @@ func (r *Evaluated) results() report.Table {
 			bits, size = fmt.Sprintf("%.4g", f.BitsPerElement()), show.BytesText(float64(bytesIn(r.size, f)))
 		}
 		t.Rows = append(t.Rows, []string{
-			r.name(i), bits, meanText(d.Model.Perplexity, 3), meanText(d.KL.Mean, 5), fmt.Sprintf("%.5f", d.KL.At(0.5)), fmt.Sprintf("%.4f", d.KL.At(0.99)),
+			r.name(i), bits, meanText(d.Model.Perplexity, 3), meanText(d.KL.Mean, 5), fmt.Sprintf("%.5f", d.KL.At(0.5)),
+			fmt.Sprintf("%.4f", d.KL.At(0.99)),
 			shareText(d.SameTop), fmt.Sprintf("%.5f", d.DeltaP.RMS()), size,
 		})
 	}

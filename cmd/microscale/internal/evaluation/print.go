@@ -19,9 +19,11 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	}
 	var b strings.Builder
 	loss := r.loss()
-	fmt.Fprintf(&b, "%s: %.4f nats per token, perplexity %s, %.4f bits per byte\n", show.Printable(r.Model), loss.NLL.Value, meanText(loss.Perplexity, 3), r.bitsPerByte(loss))
+	fmt.Fprintf(&b, "%s: %.4f nats per token, perplexity %s, %.4f bits per byte\n", show.Printable(r.Model), loss.NLL.Value,
+		meanText(loss.Perplexity, 3), r.bitsPerByte(loss))
 	fmt.Fprintf(&b, "on %s: %s, sha256 %s\n", show.Printable(r.document.path), show.Counted(r.tokens, "token"), r.document.digest)
-	fmt.Fprintf(&b, "method %s: %s of %d tokens, %d scored, in %s\n", r.Method.Name, show.Counted(r.windows, "window"), r.Context, loss.Scored, r.time())
+	fmt.Fprintf(&b, "method %s: %s of %d tokens, %d scored, in %s\n", r.Method.Name, show.Counted(r.windows, "window"), r.Context, loss.Scored,
+		r.time())
 	if text := r.lowered(); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)
 	}
@@ -33,7 +35,8 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	}
 	if r.Layers {
 		for i := range r.result.Layers {
-			fmt.Fprintf(&b, "\nrelative squared errors of %s by layer: of the output, and of linear layers for the input of the original\n%s\n", show.Printable(r.name(i)), layerTable(r.result.Layers[i]).Render())
+			fmt.Fprintf(&b, "\nrelative squared errors of %s by layer: of the output, and of linear layers for the input of the original\n%s\n",
+				show.Printable(r.name(i)), layerTable(r.result.Layers[i]).Render())
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -60,8 +63,10 @@ func meanText(m windows.Mean, digits int) string {
 // printDivergence prints the divergence from the reference.
 func (r *Evaluated) printDivergence(b *strings.Builder) {
 	d := r.result.Comparisons[0].Divergence()
-	fmt.Fprintf(b, "\nbeside %s: %.4f nats per token, perplexity %s\n", show.Printable(r.Reference), d.Original.NLL.Value, meanText(d.Original.Perplexity, 3))
-	t := show.NewTable(show.Left(""), show.Right("mean"), show.Right("median"), show.Right("90%"), show.Right("95%"), show.Right("99%"), show.Right("99.9%"), show.Right("max"))
+	fmt.Fprintf(b, "\nbeside %s: %.4f nats per token, perplexity %s\n", show.Printable(r.Reference), d.Original.NLL.Value,
+		meanText(d.Original.Perplexity, 3))
+	t := show.NewTable(show.Left(""), show.Right("mean"), show.Right("median"), show.Right("90%"), show.Right("95%"), show.Right("99%"),
+		show.Right("99.9%"), show.Right("max"))
 	for _, row := range []struct {
 		name string
 		d    *windows.Distribution
@@ -73,7 +78,8 @@ func (r *Evaluated) printDivergence(b *strings.Builder) {
 		t.AppendRow(cells)
 	}
 	fmt.Fprintf(b, "%s\n", t.Render())
-	fmt.Fprintf(b, "same top token %s; RMS of Δp %.6f; ln of the ratio of perplexities %s\n", shareText(d.SameTop), d.DeltaP.RMS(), meanText(d.LnRatio, 6))
+	fmt.Fprintf(b, "same top token %s; RMS of Δp %.6f; ln of the ratio of perplexities %s\n", shareText(d.SameTop), d.DeltaP.RMS(),
+		meanText(d.LnRatio, 6))
 }
 
 // shareText returns a share with its standard error in percent.

@@ -16,7 +16,8 @@ func checkFormats(n decoder.Size, formats []quant.Format, available int64) error
 		need += bytesIn(n, f) - 2*n.Other
 	}
 	if int64(need) > available {
-		return fmt.Errorf("%w in %d formats: they take %s, but %s are available: use fewer formats at a time", decoder.ErrMemory, len(formats), memory.Text(float64(need)), memory.Text(float64(available)))
+		return fmt.Errorf("%w in %d formats: they take %s, but %s are available: use fewer formats at a time", decoder.ErrMemory, len(formats),
+			memory.Text(float64(need)), memory.Text(float64(available)))
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ func TestStream(t *testing.T) {
 	e.Stderr = io.Discard
 	other := e
 	other.Formats = other.Formats[:1]
-	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "holds an interrupted evaluation with another option: ") {
+	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"holds an interrupted evaluation with another option: ") {
 		t.Errorf("got %v", err)
 	}
 	if got = run(t, e).Document(); got.Formats[1].KL != want.Formats[1].KL {
@@ -93,7 +94,8 @@ func TestForecast(t *testing.T) {
 	e := newEvaluation(t)
 	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4}
 	r := run(t, e)
-	runs := &windows.Run{Local: true, Original: newFakeStack(), Models: []windows.Stack{newFakeStack()}, Windows: []windows.Window{{Tokens: make([]int32, 64), First: 33}}}
+	runs := &windows.Run{Local: true, Original: newFakeStack(), Models: []windows.Stack{newFakeStack()},
+		Windows: []windows.Window{{Tokens: make([]int32, 64), First: 33}}}
 	f := r.forecast(runs, 1)
 	const linear, head = 2 * (64*(64+32+32+64) + 3*64*96), 256 * 64
 	const attention = 2 * 2 * 64 // keys and values of two layers
@@ -126,7 +128,8 @@ func (l layered) Layers() int { return l.layers }
 // TestPredict checks the time of runs from that of a window of 64 tokens, 32 of them scored: a new one, one
 // bound by reading, and one that resumes after 3 of 4 layers.
 func TestPredict(t *testing.T) {
-	run := &windows.Run{Models: []windows.Stack{layered{layers: 4}}, Stream: &windows.Stream{Dir: t.TempDir(), Key: map[string]string{"model": "m"}},
+	run := &windows.Run{Models: []windows.Stack{layered{layers: 4}}, Stream: &windows.Stream{Dir: t.TempDir(),
+		Key: map[string]string{"model": "m"}},
 		Windows: []windows.Window{{Tokens: make([]int32, 64), First: 32}, {Tokens: make([]int32, 32), First: 16}}}
 	pace := windows.Pace{Load: time.Second, Layer: 2 * time.Second, Head: 4 * time.Second}
 	check := func(what string, p windows.Pace, want float64) {
@@ -141,7 +144,8 @@ func TestPredict(t *testing.T) {
 	slow.Load = 10 * time.Second
 	check("slow disk", slow, 10+4*10+6)
 	const document = `{"key": {"model": "m"}, "layers": 3}`
-	if err := os.WriteFile(filepath.Join(run.Stream.Dir, "state.json"), fmt.Appendf(nil, "%016x %s", checksum.Of([]byte(document)), document), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(run.Stream.Dir, "state.json"), fmt.Appendf(nil, "%016x %s", checksum.Of([]byte(document)), document),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	check("resumed", pace, 1+3+6)
@@ -161,7 +165,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		return 1000
 	}
-	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the activations take ") || !strings.Contains(err.Error(), "has 1.00 kB free: name a directory of another filesystem") {
+	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the activations take ") || !strings.Contains(err.Error(),
+		"has 1.00 kB free: name a directory of another filesystem") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(filepath.Dir(e.Stream)); err == nil {
@@ -270,7 +275,8 @@ func TestPreview(t *testing.T) {
 		t.Fatal("the evaluation was not interrupted")
 	}
 	const disk = 2 * 4 * 3_400_000 * 64
-	if text := messages.String(); !strings.HasPrefix(text, "predicted: at most ") || !strings.Contains(text, show.BytesText(disk)+" of disk") || strings.Count(text, "predicted") != 1 {
+	if text := messages.String(); !strings.HasPrefix(text, "predicted: at most ") || !strings.Contains(text,
+		show.BytesText(disk)+" of disk") || strings.Count(text, "predicted") != 1 {
 		t.Errorf("got %q, want %s of disk", text, show.BytesText(disk))
 	}
 }

@@ -71,7 +71,8 @@ func FlagValues(cmd *cobra.Command) (list []FlagValue) {
 }
 
 // transient are the flags that a resumed run may change.
-var transient = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true, "timeout": true, "mpi-library": true, "config": true}
+var transient = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true,
+	"data": true, "timeout": true, "mpi-library": true, "config": true}
 
 // StoredArguments returns the flags of a run as pairs of name and value, for
 // TakeArguments.
@@ -97,7 +98,8 @@ func TakeArguments(cmd *cobra.Command, list []string) error {
 			continue
 		}
 		if err := cmd.Flags().Set(list[i], list[i+1]); err != nil {
-			return fmt.Errorf("the checkpoint was written with --%s %s, which this version does not accept: resume with the version that wrote it", list[i], list[i+1])
+			return fmt.Errorf("the checkpoint was written with --%s %s, which this version does not accept: resume with the version that wrote it",
+				list[i], list[i+1])
 		}
 	}
 	return nil

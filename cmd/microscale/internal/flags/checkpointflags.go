@@ -28,7 +28,8 @@ func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], 
 	case isFile && !layout.Given:
 		layout.Value = checkpoint.GGUF()
 	case isFile && !layout.Value.InGGUF():
-		return show.Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", show.Printable(dst), llamacpp.Suffix, client.chosen(layout))
+		return show.Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", show.Printable(dst), llamacpp.Suffix,
+			client.chosen(layout))
 	case !isFile && layout.Value.InGGUF():
 		return show.Misuse("%s writes one file: use a DST that ends in %s", client.chosen(layout), llamacpp.Suffix)
 	}
@@ -71,14 +72,15 @@ func AddConvention(cmd *cobra.Command) *Choice[*checkpoint.Convention] {
 // AddScheme adds --scheme to cmd.
 func AddScheme(cmd *cobra.Command) *Choice[string] {
 	names := checkpoint.SchemeNames()
-	return AddChoice(cmd, "scheme", "scheme `NAME`, if the convention has several for the format: "+strings.Join(names, ", "), "", names, func(name string) (string, error) {
-		for _, n := range names {
-			if strings.EqualFold(n, name) {
-				return n, nil
+	return AddChoice(cmd, "scheme", "scheme `NAME`, if the convention has several for the format: "+strings.Join(names, ", "), "", names,
+		func(name string) (string, error) {
+			for _, n := range names {
+				if strings.EqualFold(n, name) {
+					return n, nil
+				}
 			}
-		}
-		return "", naming.Unknown("scheme", name, names)
-	})
+			return "", naming.Unknown("scheme", name, names)
+		})
 }
 
 // A CalibrationFlag is the source of activation scales, or of the statistics of a method.
@@ -94,14 +96,16 @@ const constantCalibration = "constant"
 // AddCalibration adds --calibration and --kv-cache to cmd.
 func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
 	var c CalibrationFlag
-	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store activation scales computed from the amaxes in `FILE` (TOML or JSON, see microscale calibrate); \""+constantCalibration+"\": scales of 1, as in NVIDIA's data-free recipe")
+	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store activation scales computed from the amaxes in `FILE` (TOML or JSON, see "+
+		"microscale calibrate); \""+constantCalibration+"\": scales of 1, as in NVIDIA's data-free recipe")
 	cmd.Flags().BoolVar(&c.cache, "kv-cache", false, "store scales of 1 for an FP8 KV cache; a --calibration FILE may hold others")
 	return &c
 }
 
 // AddMethod adds --method to cmd, which has --calibration.
 func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
-	c.method = AddChoice(cmd, "method", "choose scales and codes by `NAME`, with the statistics of --calibration FILE.safetensors: search (scales), gptq (scales and codes)",
+	c.method = AddChoice(cmd, "method", "choose scales and codes by `NAME`, with the statistics of --calibration FILE.safetensors: search "+
+		"(scales), gptq (scales and codes)",
 		"nearest", Names(calibration.Methods()), calibration.Lookup)
 }
 
@@ -112,7 +116,8 @@ func (c *CalibrationFlag) Statistics() (calibration.Method, *calibration.Statist
 	case method == calibration.Nearest:
 		return method, nil, nil
 	case !calibration.IsFile(c.inputs):
-		return method, nil, show.Misuse("--method %s needs statistics of the inputs: make them with calibrate MODEL --text FILE --out NAME.safetensors, and name them with --calibration", method)
+		return method, nil, show.Misuse("--method %s needs statistics of the inputs: make them with calibrate MODEL --text FILE --out "+
+			"NAME.safetensors, and name them with --calibration", method)
 	}
 	s, err := calibration.Read(c.inputs)
 	return method, s, err
@@ -165,7 +170,8 @@ func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention
 	layout.Value, layout.Given = storages[0].Convention, true
 	reads := func(s client.Storage) bool { return c.Value.Reads(s.Convention.Name, scheme.Value) }
 	if i := slices.IndexFunc(storages, reads); scheme.Given && i < 0 {
-		return show.Misuse("--for: %s does not read scheme %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value, strings.Join(storages[0].Schemes, " or "))
+		return show.Misuse("--for: %s does not read scheme %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value,
+			strings.Join(storages[0].Schemes, " or "))
 	}
 	return nil
 }

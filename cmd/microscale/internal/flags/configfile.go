@@ -31,11 +31,14 @@ type foreign struct {
 // from those of flags: on the command line, with hyphens, and in files.
 var megatron = func() map[string]foreign {
 	m := map[string]foreign{
-		"micro-batch-size":            {flag: "microbatches", convert: microbatches},
-		"grad-reduce-in-bf16":         {flag: "grad-reduce", convert: gradReduce, boolean: true},
-		"distributed-timeout-minutes": {flag: "timeout", convert: func(_ *cobra.Command, value string) (string, error) { return value + "m", nil }},
-		"fp4-format":                  {flag: "recipe", convert: fp4Recipe},
-		"fp4":                         {flag: "recipe", convert: fp4Recipe},
+		"micro-batch-size":    {flag: "microbatches", convert: microbatches},
+		"grad-reduce-in-bf16": {flag: "grad-reduce", convert: gradReduce, boolean: true},
+		"distributed-timeout-minutes": {flag: "timeout", convert: func(_ *cobra.Command, value string) (string, error) {
+			return value + "m",
+				nil
+		}},
+		"fp4-format": {flag: "recipe", convert: fp4Recipe},
+		"fp4":        {flag: "recipe", convert: fp4Recipe},
 
 		"bf16":                               {inert: "linear layers take BF16 inputs under every recipe but f32", boolean: true},
 		"accumulate-allreduce-grads-in-fp32": {inert: "gradients are FP32 between microbatches", boolean: true},
@@ -46,12 +49,14 @@ var megatron = func() map[string]foreign {
 		"transformer-impl":                   {inert: "there is one implementation"},
 	}
 	for argument, flag := range map[string]string{
-		"num-layers": "layers", "hidden-size": "hidden", "ffn-hidden-size": "intermediate", "num-attention-heads": "heads", "num-query-groups": "kv-heads",
-		"seq-length": "sequence", "global-batch-size": "batch", "train-iters": "steps", "data-parallel-size": "dp",
+		"num-layers": "layers", "hidden-size": "hidden", "ffn-hidden-size": "intermediate", "num-attention-heads": "heads",
+		"num-query-groups": "kv-heads",
+		"seq-length":       "sequence", "global-batch-size": "batch", "train-iters": "steps", "data-parallel-size": "dp",
 		"lr": "learning-rate", "lr-decay-style": "schedule", "lr-warmup-fraction": "warmup", "clip-grad": "clip",
 		"eval-interval": "eval-every", "save-interval": "checkpoint-every", "save": "out", "data-path": "data",
 		"tensor-model-parallel-size": "tp", "use-distributed-optimizer": "distributed-optimizer",
-		"fp8-recipe": "recipe", "fp8": "fp8-format", "fp8-margin": "margin", "fp8-amax-history-len": "amax-history-len", "fp8-amax-compute-algo": "amax-compute-algo",
+		"fp8-recipe": "recipe", "fp8": "fp8-format", "fp8-margin": "margin", "fp8-amax-history-len": "amax-history-len",
+		"fp8-amax-compute-algo":     "amax-compute-algo",
 		"fp8-dot-product-attention": "fp8-dpa", "fp8-multi-head-attention": "fp8-mha",
 		"fp4-recipe": "recipe", "fp4-param": "fp8-param", "fp4-param-gather": "fp8-param-gather",
 	} {

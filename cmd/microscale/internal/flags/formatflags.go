@@ -25,23 +25,25 @@ func AddBlockFormat(cmd *cobra.Command, flag, usage string) *Choice[quant.Format
 
 // AddProfile adds --profile, the library whose rules to follow, to cmd.
 func AddProfile(cmd *cobra.Command) *Choice[profile.Profile] {
-	return AddChoice(cmd, "profile", "follow the rules of library `NAME`: "+strings.Join(profileNames(), ", "), profile.Default().Name, profileCompletions(), profile.Lookup)
+	return AddChoice(cmd, "profile", "follow the rules of library `NAME`: "+strings.Join(profileNames(), ", "), profile.Default().Name,
+		profileCompletions(), profile.Lookup)
 }
 
 // AddProfiles adds a --profile that also takes "all" to cmd.
 func AddProfiles(cmd *cobra.Command) *Choice[[]profile.Profile] {
 	const all = "all"
 	usage := fmt.Sprintf("follow the rules of library `NAME`: %s; or %s, side by side", strings.Join(profileNames(), ", "), all)
-	return AddChoice(cmd, "profile", usage, profile.Default().Name, append(profileCompletions(), all), func(name string) ([]profile.Profile, error) {
-		if strings.EqualFold(name, all) {
-			return profile.All(), nil
-		}
-		p, err := profile.Lookup(name)
-		if err != nil {
-			return nil, fmt.Errorf("%w, or %s", err, all)
-		}
-		return []profile.Profile{p}, nil
-	})
+	return AddChoice(cmd, "profile", usage, profile.Default().Name, append(profileCompletions(), all),
+		func(name string) ([]profile.Profile, error) {
+			if strings.EqualFold(name, all) {
+				return profile.All(), nil
+			}
+			p, err := profile.Lookup(name)
+			if err != nil {
+				return nil, fmt.Errorf("%w, or %s", err, all)
+			}
+			return []profile.Profile{p}, nil
+		})
 }
 
 func profileNames() []string {
@@ -63,13 +65,15 @@ func profileCompletions() []string {
 // AddScaleRule adds --scale-rule, which overrides that of the profile, to cmd.
 func AddScaleRule(cmd *cobra.Command) *Choice[quant.ScaleRule] {
 	names := Names(quant.ScaleRules())
-	return AddChoice(cmd, "scale-rule", "compute E8M0 scales by rule `NAME`: "+strings.Join(names, ", ")+" (default that of the profile)", "", names, ParseText[quant.ScaleRule])
+	return AddChoice(cmd, "scale-rule", "compute E8M0 scales by rule `NAME`: "+strings.Join(names, ", ")+" (default that of the profile)", "",
+		names, ParseText[quant.ScaleRule])
 }
 
 // AddScaleSearch adds --scale-search to cmd.
 func AddScaleSearch(cmd *cobra.Command) *Choice[quant.Search] {
 	names := Names(quant.Searches())
-	search := AddChoice(cmd, "scale-search", "choose the scale of each block that minimizes error `NAME`: "+strings.Join(names, ", ")+"; without a value: mse", quant.NoSearch.String(), names, ParseText[quant.Search])
+	search := AddChoice(cmd, "scale-search", "choose the scale of each block that minimizes error `NAME`: "+strings.Join(names, ", ")+
+		"; without a value: mse", quant.NoSearch.String(), names, ParseText[quant.Search])
 	cmd.Flags().Lookup("scale-search").NoOptDefVal = quant.LeastSquares.String()
 	return search
 }
@@ -127,15 +131,18 @@ func AddScalar(cmd *cobra.Command, flag, usage, initial string, only ...*format.
 
 // AddRounding adds --rounding to cmd.
 func AddRounding(cmd *cobra.Command) *Choice[format.Rounding] {
-	names := Names([]format.Rounding{format.NearestEven, format.HalfAway, format.HalfTowardZero, format.TowardZero, format.Up, format.Stochastic})
-	return AddChoice(cmd, "rounding", "rounding mode `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names, ParseText[format.Rounding])
+	names := Names([]format.Rounding{format.NearestEven, format.HalfAway, format.HalfTowardZero, format.TowardZero, format.Up,
+		format.Stochastic})
+	return AddChoice(cmd, "rounding", "rounding mode `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names,
+		ParseText[format.Rounding])
 }
 
 // AddOverflow adds --overflow to cmd.
 func AddOverflow(cmd *cobra.Command) *Choice[format.Overflow] {
 	overflows := []format.Overflow{format.Saturate, format.NonSaturating, format.SaturateFinite}
 	names := Names(overflows)
-	return AddChoice(cmd, "overflow", "overflow behavior `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, ParseText[format.Overflow])
+	return AddChoice(cmd, "overflow", "overflow behavior `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names,
+		ParseText[format.Overflow])
 }
 
 // ParseText parses a value by its UnmarshalText method.

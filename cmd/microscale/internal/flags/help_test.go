@@ -40,7 +40,8 @@ func TestEssential(t *testing.T) {
 				shown = append(shown, name)
 			}
 		}
-		if got := strings.Join(shown, " "); got != tc.shown || strings.Contains(out.String(), "Run 'work --help-all' for 1 more flag.") != tc.more {
+		if got := strings.Join(shown, " "); got != tc.shown || strings.Contains(out.String(),
+			"Run 'work --help-all' for 1 more flag.") != tc.more {
 			t.Errorf("marks %q, %s shows %q, want %q:\n%s", tc.marks, tc.flag, got, tc.shown, out.String())
 		}
 	}

@@ -13,27 +13,29 @@ import (
 // AddHead adds --head, the format that the head of a model is quantized to, to cmd. Its value is the
 // zero quantizer unless the user gives it.
 func AddHead(cmd *cobra.Command) *Choice[quant.Quantizer] {
-	return AddChoice(cmd, "head", "quantize the output head to block format `NAME` (default as it is stored)", "", Names(quant.Formats()), func(name string) (quant.Quantizer, error) {
-		f, err := quant.Lookup(name)
-		if err != nil {
-			return quant.Quantizer{}, err
-		}
-		return profile.For(f).Quantizer(f)
-	})
+	return AddChoice(cmd, "head", "quantize the output head to block format `NAME` (default as it is stored)", "", Names(quant.Formats()),
+		func(name string) (quant.Quantizer, error) {
+			f, err := quant.Lookup(name)
+			if err != nil {
+				return quant.Quantizer{}, err
+			}
+			return profile.For(f).Quantizer(f)
+		})
 }
 
 // AddKVFormat adds --kv-format, the format of keys and values, to cmd. Its value is the zero format
 // unless the user gives another than f32.
 func AddKVFormat(cmd *cobra.Command) *Choice[quant.Format] {
 	formats := slices.DeleteFunc(quant.Formats(), func(f quant.Format) bool { return nn.CheckCacheFormat(f) != nil })
-	return AddChoice(cmd, "kv-format", "hold keys and values in format `NAME`, such as bf16, mxfp8 or fp8-row (one scale for each head)", quant.F32.Name, Names(formats), func(name string) (quant.Format, error) {
-		f, err := quant.Lookup(name)
-		switch {
-		case err != nil:
-			return f, err
-		case f == quant.F32:
-			return quant.Format{}, nil
-		}
-		return f, nn.CheckCacheFormat(f)
-	})
+	return AddChoice(cmd, "kv-format", "hold keys and values in format `NAME`, such as bf16, mxfp8 or fp8-row (one scale for each head)",
+		quant.F32.Name, Names(formats), func(name string) (quant.Format, error) {
+			f, err := quant.Lookup(name)
+			switch {
+			case err != nil:
+				return f, err
+			case f == quant.F32:
+				return quant.Format{}, nil
+			}
+			return f, nn.CheckCacheFormat(f)
+		})
 }

@@ -67,7 +67,8 @@ func (s *switchFlag) Set(v string) error {
 // AddRecipe adds --recipe and the flags of all switches to cmd.
 func AddRecipe(cmd *cobra.Command) *RecipeFlags {
 	const initial = "mxfp8"
-	f := &RecipeFlags{cmd: cmd, name: cmd.Flags().String("recipe", initial, "train with recipe `NAME`: "+strings.Join(RecipeNames(), ", ")+", or a TOML file")}
+	f := &RecipeFlags{cmd: cmd, name: cmd.Flags().String("recipe", initial, "train with recipe `NAME`: "+strings.Join(RecipeNames(), ", ")+
+		", or a TOML file")}
 	complete(cmd, "recipe", recipeCompletions(), cobra.ShellCompDirectiveDefault)
 	f.addSwitches(cmd)
 	return f
@@ -199,7 +200,8 @@ func AddAccumulators(cmd *cobra.Command) *AccumulatorList {
 		panic(err) // the default
 	}
 	l.given = false
-	cmd.Flags().Var(l, "accumulate", "train with each recipe but "+BaselineRecipe+" with each of comma-separated accumulators `NAMES`: fp32, a model of microscale mma, or MODEL:N, promoted to FP32 every N elements")
+	cmd.Flags().Var(l, "accumulate", "train with each recipe but "+BaselineRecipe+" with each of comma-separated accumulators `NAMES`: "+
+		"fp32, a model of microscale mma, or MODEL:N, promoted to FP32 every N elements")
 	return l
 }
 
@@ -240,7 +242,8 @@ func (l *AccumulatorList) Recipes(recipes []recipe.Recipe) ([]recipe.Recipe, err
 		return recipes, nil
 	}
 	if !slices.ContainsFunc(recipes, func(r recipe.Recipe) bool { return r.Name != BaselineRecipe }) {
-		return nil, show.Misuse("--accumulate: the products of %s are added in FP32: name another recipe, such as --recipes tensorwise", BaselineRecipe)
+		return nil, show.Misuse("--accumulate: the products of %s are added in FP32: name another recipe, such as --recipes tensorwise",
+			BaselineRecipe)
 	}
 	var list []recipe.Recipe
 	for _, r := range recipes {

@@ -38,7 +38,8 @@ func TestAccumulatorRecipes(t *testing.T) {
 		{"", []recipe.Recipe{bf16}, "bf16 fp32"},
 		{"fp32,hopper-wgmma", []recipe.Recipe{bf16, tensorwise}, "bf16 fp32, tensorwise fp32, tensorwise+hopper-wgmma hopper-wgmma"},
 		{"fp32,hopper-wgmma", []recipe.Recipe{bf16, file}, "bf16 fp32, mine+fp32 fp32, mine+hopper-wgmma hopper-wgmma"},
-		{"hopper-wgmma", []recipe.Recipe{bf16}, "--accumulate: the products of bf16 are added in FP32: name another recipe, such as --recipes tensorwise"},
+		{"hopper-wgmma", []recipe.Recipe{bf16}, "--accumulate: the products of bf16 are added in FP32: name another recipe, such as " +
+			"--recipes tensorwise"},
 	} {
 		cmd := &cobra.Command{}
 		l := AddAccumulators(cmd)

@@ -72,7 +72,8 @@ func launcherIndex() (name, value string, err error) {
 // AddShard adds --shard to cmd.
 func AddShard(cmd *cobra.Command) *ShardFlag {
 	s := &ShardFlag{}
-	cmd.Flags().Var(s, "shard", "write the part of worker `I/N` (I from 0) beside DST; merge joins the parts; each worker writes whole files; auto/N reads I from JOB_COMPLETION_INDEX, SLURM_PROCID or OMPI_COMM_WORLD_RANK")
+	cmd.Flags().Var(s, "shard", "write the part of worker `I/N` (I from 0) beside DST; merge joins the parts; each worker writes whole "+
+		"files; auto/N reads I from JOB_COMPLETION_INDEX, SLURM_PROCID or OMPI_COMM_WORLD_RANK")
 	return s
 }
 

@@ -62,7 +62,8 @@ func (f *TrainingFlags) rows() []trainingFlag {
 		{"num-layers-at-end-in-bf16", &f.bf16Last, "Options.LastBF16", "last layers `N` for --first-last-layers-bf16"},
 		{"recompute", &c.Options.Recompute, "", "recompute activations in the backward pass instead of storing them"},
 		{"fp8-param", &c.HoldQuantized, "HoldQuantized", "store quantized weights as rowwise codes beside the FP32 weights of the optimizer, " +
-			"and compute columnwise codes one layer at a time, to save memory; the saved model has the values of the codes, rounded to BF16, which is exact if scales are powers of two"},
+			"and compute columnwise codes one layer at a time, to save memory; the saved model has the values of the codes, rounded to BF16, " +
+			"which is exact if scales are powers of two"},
 	}
 }
 
@@ -130,7 +131,8 @@ func BoundGarbage() {
 
 // AddData adds --data, the text of the verb doing, to cmd.
 func AddData(cmd *cobra.Command, doing string) *[]string {
-	return cmd.Flags().StringArray("data", nil, doing+" on `TEXT`: a file, a directory, goroot: (the Go standard library) or synthetic: (generated); repeatable (default goroot: if Go is installed, else synthetic:)")
+	return cmd.Flags().StringArray("data", nil, doing+" on `TEXT`: a file, a directory, goroot: (the Go standard library) or synthetic: "+
+		"(generated); repeatable (default goroot: if Go is installed, else synthetic:)")
 }
 
 // Config returns the training run of the flags with the first recipe, and opens its

@@ -21,14 +21,19 @@ func TestWithFlag(t *testing.T) {
 	tensor := train.DefaultConfig()
 	tensor.Parallel.Tensor = 3
 	for want, err := range map[string]error{
-		"--reuse-grad-buf-for-mxfp8-param-ag is true, but applies to the gather of quantized weights: set --distributed-optimizer and --fp8-param, too": c.CheckRanks(1),
-		"--kv-heads is 3, want a divisor of --heads, 4":                                                   model(4, 3).Validate(),
-		"--hidden/--heads is 1, want an even number: rotary embedding rotates pairs":                      model(128, 2).Validate(),
-		"--tp is 3: --heads is 4, want a multiple of the 3 ranks that share a layer":                      tensor.CheckRanks(3),
-		"hidden_size: replace the run: resume it":                                                         errors.New("hidden_size: replace the run: resume it"),
-		"replaced: the directory has a file that no run writes: use another directory (--out)":            &train.DirectoryError{Problem: "replaced: the directory has a file that no run writes: use another directory", Remedies: []string{"Out"}},
-		"out: the directory has an unfinished run: resume or replace it (--resume, --force)":              &train.DirectoryError{Problem: "out: the directory has an unfinished run: resume or replace it", Remedies: []string{"Resume", "Force"}},
-		"out/state.json: got version 9, want 1: resume with the program that wrote it, another directory": &train.DirectoryError{Problem: "out/state.json: got version 9, want 1: resume with the program that wrote it, another directory"},
+		"--reuse-grad-buf-for-mxfp8-param-ag is true, but applies to the gather of quantized weights: set --distributed-optimizer and " +
+			"--fp8-param, too": c.CheckRanks(1),
+		"--kv-heads is 3, want a divisor of --heads, 4":                              model(4, 3).Validate(),
+		"--hidden/--heads is 1, want an even number: rotary embedding rotates pairs": model(128, 2).Validate(),
+		"--tp is 3: --heads is 4, want a multiple of the 3 ranks that share a layer": tensor.CheckRanks(3),
+		"hidden_size: replace the run: resume it": errors.New("hidden_size: replace " +
+			"the run: resume it"),
+		"replaced: the directory has a file that no run writes: use another directory (--out)": &train.DirectoryError{
+			Problem: "replaced: the directory has a file that no run writes: use another directory", Remedies: []string{"Out"}},
+		"out: the directory has an unfinished run: resume or replace it (--resume, --force)": &train.DirectoryError{
+			Problem: "out: the directory has an unfinished run: resume or replace it", Remedies: []string{"Resume", "Force"}},
+		"out/state.json: got version 9, want 1: resume with the program that wrote it, another directory": &train.DirectoryError{
+			Problem: "out/state.json: got version 9, want 1: resume with the program that wrote it, another directory"},
 		"Config.Data is nil": &train.ConfigError{Field: "Data", Problem: "is nil"},
 	} {
 		if got := WithFlag(err); got == nil || got.Error() != want {

@@ -79,7 +79,8 @@ func (m *TrainMeter) step(e train.Event) {
 	}
 	if now := time.Now(); now.Sub(m.line) >= show.Interval && e.Step < e.Steps {
 		m.line = now
-		fmt.Fprintf(m.out, "%s: step %d of %d, loss %.3f%s, %s, %s left\n", m.what, e.Step, e.Steps, e.Loss, m.validation, TokenRate(rate), show.DurationText(left))
+		fmt.Fprintf(m.out, "%s: step %d of %d, loss %.3f%s, %s, %s left\n", m.what, e.Step, e.Steps, e.Loss, m.validation, TokenRate(rate),
+			show.DurationText(left))
 	}
 }
 

@@ -22,7 +22,8 @@ type Machine struct {
 
 // ThisMachine returns the machine on which the process runs.
 func ThisMachine() Machine {
-	return Machine{CPU: model(), Processors: len(Processors()), Tier: cpu.Best().String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	return Machine{CPU: model(), Processors: len(Processors()), Tier: cpu.Best().String(), Go: runtime.Version(),
+		System: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // model returns the processor's name as Linux reports it.

@@ -127,7 +127,8 @@ func (b Buffer) fits(l Layout) error {
 }
 
 // structFormats maps each struct to the format that it holds.
-var structFormats = map[string]string{ggml.BlockMXFP4.Name: quant.MXFP4.Name, ggml.BlockNVFP4.Name: quant.NVFP4.Name, ggml.BlockQ80.Name: quant.Q8_0.Name}
+var structFormats = map[string]string{ggml.BlockMXFP4.Name: quant.MXFP4.Name, ggml.BlockNVFP4.Name: quant.NVFP4.Name,
+	ggml.BlockQ80.Name: quant.Q8_0.Name}
 
 // scaleShape returns the rows and columns of scales. One-byte scales of blocks that span rows
 // are repeated for each row where hardware reads them, so a buffer has those of all rows.

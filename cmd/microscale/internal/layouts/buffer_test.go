@@ -122,7 +122,8 @@ func TestFind(t *testing.T) {
 			found, certain := b.Find(src)
 			same, err := b.Convert(src, layoutOf(t, layout.RowMajor.String()), found[0].Layout)
 			if err != nil || !bytes.Equal(same, w.ScaleBytes()) || !certain {
-				t.Errorf("%s %d×%d in %s: found %s, certain: %v, structure %.3f and %.3f", tc.format, tc.rows, tc.cols, l, found[0].Layout, certain, found[0].Structure, found[1].Structure)
+				t.Errorf("%s %d×%d in %s: found %s, certain: %v, structure %.3f and %.3f", tc.format, tc.rows, tc.cols, l, found[0].Layout, certain,
+					found[0].Structure, found[1].Structure)
 			}
 		}
 	}
@@ -140,7 +141,8 @@ func TestFind(t *testing.T) {
 	}
 	// Codes with scales: the size alone decides between the struct and separate parts.
 	w := weights(t, quant.MXFP4, 4, 64, 1)
-	structs, err := Buffer{quant.MXFP4, 4, 64}.Convert(append(bytes.Clone(w.Codes), w.ScaleBytes()...), layoutOf(t, ggml.BlockMXFP4.Name), Separate)
+	structs, err := Buffer{quant.MXFP4, 4, 64}.Convert(append(bytes.Clone(w.Codes), w.ScaleBytes()...), layoutOf(t, ggml.BlockMXFP4.Name),
+		Separate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +234,11 @@ func TestBufferErrors(t *testing.T) {
 		{Buffer{quant.MXFP8, 0, 32}, nil, "swizzled", "row-major", "layout: got 0×32, want at least one row and one column"},
 		{Buffer{quant.MXFP8, 2, 64}, make([]byte, 5), "swizzled", "row-major", "layout: got 5 bytes, want 4 for 2×64 mxfp8 in row-major"},
 		{Buffer{quant.MXFP8, 2, 64}, swizzled, "row-major", "cublas", "layout: padding of swizzled at byte 511 is 0x07, want 0"},
-		{Buffer{quant.MXFP8, 2, 64}, make([]byte, 4), "block_mxfp4", "row-major", "layout: row-major and block_mxfp4 do not hold the same: one is of scales alone"},
+		{Buffer{quant.MXFP8, 2, 64}, make([]byte, 4), "block_mxfp4", "row-major",
+			"layout: row-major and block_mxfp4 do not hold the same: one is of scales alone"},
 		{Buffer{quant.MXFP8, 2, 64}, make([]byte, 132), "block_mxfp4", "separate", "layout: block_mxfp4 does not hold mxfp8: use it for mxfp4"},
-		{Buffer{quant.NVFP4, 2, 48}, make([]byte, 54), "block_nvfp4", "separate", "layout: rows of 48 elements do not fill structs of block_nvfp4: want a multiple of 64"},
+		{Buffer{quant.NVFP4, 2, 48}, make([]byte, 54), "block_nvfp4", "separate",
+			"layout: rows of 48 elements do not fill structs of block_nvfp4: want a multiple of 64"},
 	} {
 		// The error of a destination comes after the source was checked.
 		_, err := tc.b.Convert(tc.src, layoutOf(t, tc.to), layoutOf(t, tc.from))
@@ -245,7 +249,8 @@ func TestBufferErrors(t *testing.T) {
 			t.Errorf("%s to %s: got %v, want %s", tc.from, tc.to, err, tc.want)
 		}
 	}
-	for _, shape := range [][2]int{{math.MaxInt, 32}, {1, math.MaxInt}, {math.MaxInt / 4, 64}, {math.MaxInt/32 + 1, 32}, {math.MaxInt / 64, 32}} {
+	for _, shape := range [][2]int{{math.MaxInt, 32}, {1, math.MaxInt}, {math.MaxInt / 4, 64}, {math.MaxInt/32 + 1, 32},
+		{math.MaxInt / 64, 32}} {
 		for _, f := range quant.Formats() {
 			if !f.Scaled() {
 				continue

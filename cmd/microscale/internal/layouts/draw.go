@@ -34,8 +34,10 @@ type picture struct{ strings.Builder }
 
 func newPicture(width, height int) *picture {
 	p := &picture{}
-	fmt.Fprintf(p, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height, width, height)
-	fmt.Fprintf(p, "<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n<g font-family=\"sans-serif\" font-size=\"13\" fill=\"#222222\">\n", width, height)
+	fmt.Fprintf(p, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height, width,
+		height)
+	fmt.Fprintf(p, "<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n<g font-family=\"sans-serif\" font-size=\"13\" fill=\"#222222\">\n",
+		width, height)
 	return p
 }
 
@@ -44,7 +46,8 @@ func (p *picture) text(x, y int, anchor, text string) {
 }
 
 func (p *picture) rect(x, y, width, height int, color string) {
-	fmt.Fprintf(p, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.5\"/>\n", x, y, width, height, color)
+	fmt.Fprintf(p, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.5\"/>\n", x, y, width,
+		height, color)
 }
 
 func (p *picture) end() []byte {
@@ -60,7 +63,8 @@ func drawBlocks(f quant.Format, n int) []byte {
 	p := newPicture(2*(left+width+20+blocks*12)+40, top+width+44)
 	for side, title := range []string{"rowwise", "columnwise"} {
 		x := left + side*(width+blocks*12+60)
-		p.text(x, top-26, "start", fmt.Sprintf("%s: blocks of %d×%d", title, []int{f.Block.Rows, f.Block.Cols}[side], []int{f.Block.Cols, f.Block.Rows}[side]))
+		p.text(x, top-26, "start", fmt.Sprintf("%s: blocks of %d×%d", title, []int{f.Block.Rows, f.Block.Cols}[side],
+			[]int{f.Block.Cols, f.Block.Rows}[side]))
 		for i := range rows {
 			for b := range blocks {
 				color := palette[(i+2*b)%len(palette)]

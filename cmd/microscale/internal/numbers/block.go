@@ -73,7 +73,8 @@ func ExplainAll(profiles []profile.Profile, f quant.Format, rule *quant.ScaleRul
 // overrides that of p. amax is that of the tensor that holds the values, nil for that
 // of the values.
 func explain(p profile.Profile, f quant.Format, rule *quant.ScaleRule, values []float32, amax *float32) (Explanation, error) {
-	e := Explanation{Profile: p.Name, doc: p.Doc, TensorAmax: show.Number(math.NaN()), Global: show.Number(math.NaN()), SQNR: show.Number(math.NaN()), Blocks: []blockDetail{}}
+	e := Explanation{Profile: p.Name, doc: p.Doc, TensorAmax: show.Number(math.NaN()), Global: show.Number(math.NaN()),
+		SQNR: show.Number(math.NaN()), Blocks: []blockDetail{}}
 	q, err := p.Quantizer(f)
 	if err != nil {
 		return e, nil // not supported
@@ -145,7 +146,8 @@ func explainBlock(t *quant.Tensor, first int, values, decoded []float32, codes [
 			m = append([]string{"amax"}, m...)
 		}
 		b.Elements = append(b.Elements, elementDetail{
-			Value: show.Number(v), Quotient: show.Number(quotient), Lower: show.Number(lower), Upper: show.Number(upper), Code: hexText(code, element),
+			Value: show.Number(v), Quotient: show.Number(quotient), Lower: show.Number(lower), Upper: show.Number(upper),
+			Code:    hexText(code, element),
 			Decoded: show.Number(decoded[i]), Error: show.Number(relativeError(v, decoded[i])), Marks: show.OrEmpty(m),
 			code: code, value: v, quotient: quotient, decoded: decoded[i],
 		})

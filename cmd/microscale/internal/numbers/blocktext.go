@@ -76,7 +76,8 @@ func blockTitle(d *blockDetail, i, blocks int, f quant.Format) string {
 // elementTable returns the values of a block as a table, with binary codes if they fit
 // the terminal.
 func elementTable(d *blockDetail, f quant.Format, width int) string {
-	columns := []show.Column{show.Right("#"), show.Right("value"), show.Right("÷ scale"), show.Left("between"), show.Left(fieldNames(f.Element)),
+	columns := []show.Column{show.Right("#"), show.Right("value"), show.Right("÷ scale"), show.Left("between"),
+		show.Left(fieldNames(f.Element)),
 		show.Left("code"), show.Right("decoded"), show.Right("error"), show.Left("")}
 	t := show.NewTable(columns...)
 	for i, e := range d.Elements {

@@ -42,7 +42,8 @@ type castDocument struct {
 // Print converts numbers, and prints a row for each, or one JSON document.
 func (c *Cast) Print(w io.Writer, args []string, asJSON bool) error {
 	documents := []castDocument{}
-	columns := []show.Column{show.Left("number"), show.Left(c.From.Name), show.Left("bits"), show.Left(fieldNames(c.To)), show.Left("code"), show.Left(c.To.Name), show.Right("error"), show.Left("")}
+	columns := []show.Column{show.Left("number"), show.Left(c.From.Name), show.Left("bits"), show.Left(fieldNames(c.To)), show.Left("code"),
+		show.Left(c.To.Name), show.Right("error"), show.Left("")}
 	t := show.NewTable(columns...)
 	if c.From == format.F32 { // repeats the number
 		t.SetColumnConfigs(append(show.NumericColumns(columns), table.ColumnConfig{Number: 1, Hidden: true}))
@@ -56,12 +57,15 @@ func (c *Cast) Print(w io.Writer, args []string, asJSON bool) error {
 		got := c.To.Decode(code)
 		m := marks(v, code, c.To)
 		bits := hexText(pattern, c.From)
-		t.AppendRow(table.Row{a, valueText(v, c.From), bits, bitsText(code, c.To), hexText(code, c.To), valueText(got, c.To), percentText(v, got), strings.Join(m, ", ")})
-		documents = append(documents, castDocument{a, show.Number(v), bits, hexText(code, c.To), show.Number(got), show.Number(relativeError(v, got)), show.OrEmpty(m)})
+		t.AppendRow(table.Row{a, valueText(v, c.From), bits, bitsText(code, c.To), hexText(code, c.To), valueText(got, c.To), percentText(v, got),
+			strings.Join(m, ", ")})
+		documents = append(documents, castDocument{a, show.Number(v), bits, hexText(code, c.To), show.Number(got),
+			show.Number(relativeError(v, got)), show.OrEmpty(m)})
 	}
 	if asJSON {
 		return show.PrintJSON(w, map[string]any{
-			"to": c.To.Name, "from": c.From.Name, "rounding": c.Conversion.Rounding.String(), "overflow": c.Conversion.Overflow.String(), "numbers": documents,
+			"to": c.To.Name, "from": c.From.Name, "rounding": c.Conversion.Rounding.String(), "overflow": c.Conversion.Overflow.String(),
+			"numbers": documents,
 		})
 	}
 	_, err := fmt.Fprintln(w, t.Render())

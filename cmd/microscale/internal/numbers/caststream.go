@@ -29,7 +29,8 @@ func (c *Cast) Stream(w io.Writer, r io.Reader) error {
 		}
 		done += uint64(n / in)
 		if n%in != 0 {
-			return fmt.Errorf("standard input ends within a pattern: got %d bytes, want a multiple of %d, the size of %s; all complete patterns were converted", done*uint64(in)+uint64(n%in), in, c.From)
+			return fmt.Errorf("standard input ends within a pattern: got %d bytes, want a multiple of %d, the size of %s; all complete patterns "+
+				"were converted", done*uint64(in)+uint64(n%in), in, c.From)
 		}
 		if last {
 			return nil

@@ -30,7 +30,8 @@ func TestRounded(t *testing.T) {
 		want     string
 	}{
 		{[]string{"1:-448", "0x1p-9:0x38", "nan:1"}, "0.5", []string{"0.5", "0x1p-127"}, ""},
-		{[]string{"0.3:1", "0.3:-0.3:2"}, "0.1", []string{"3"}, "0.3 → 0.3125 in e4m3; -0.3 → -0.3125 in e4m3; 0.1 → 0x1.99999ap-04 in f32; 3 → 4 in ue8m0"},
+		{[]string{"0.3:1", "0.3:-0.3:2"}, "0.1", []string{"3"}, "0.3 → 0.3125 in e4m3; -0.3 → -0.3125 in e4m3; 0.1 → 0x1.99999ap-04 in f32; " +
+			"3 → 4 in ue8m0"},
 	} {
 		d, err := ParseCase(u, k, tc.products, tc.c, tc.scales, nil)
 		if err != nil {

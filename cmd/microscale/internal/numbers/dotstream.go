@@ -33,7 +33,8 @@ func StreamCases(w io.Writer, r io.Reader, u *mma.Unit, k int) error {
 			case errors.Is(err, io.EOF):
 				return nil
 			case errors.Is(err, io.ErrUnexpectedEOF):
-				return fmt.Errorf("standard input ends within case %d: got %d bytes, want %d for %s; %s written", done+1, n, size, caseText(u, k), show.Counted(done, "result"))
+				return fmt.Errorf("standard input ends within case %d: got %d bytes, want %d for %s; %s written", done+1, n, size, caseText(u, k),
+					show.Counted(done, "result"))
 			}
 			return fmt.Errorf("read standard input after %s: %w", show.Counted(done, "case"), err)
 		}

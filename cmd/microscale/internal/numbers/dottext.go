@@ -73,10 +73,12 @@ func (d *DotCase) Explain(w io.Writer, u *mma.Unit, asJSON bool) error {
 		fmt.Fprintf(&b, "\n%s\n\n%s\n\n", s.Title, termTable(s))
 		var lines []show.Step
 		if s.Cut != "" {
-			lines = append(lines, show.Step{"cut", fmt.Sprintf("%s to multiples of %s, E = %d", s.Cut, powerOfTwo(s.Unit), s.Exponent)}, show.Step{"sum", exactText(s.Sum)})
+			lines = append(lines, show.Step{"cut", fmt.Sprintf("%s to multiples of %s, E = %d", s.Cut, powerOfTwo(s.Unit), s.Exponent)},
+				show.Step{"sum", exactText(s.Sum)})
 		}
 		if s.Rounding != "" {
-			lines = append(lines, show.Step{"result", fmt.Sprintf("%s, %s: %s", exactText(s.Value), fmt.Sprintf("0x%0*x", 2*u.Out.Bytes, s.Code), s.Rounding)})
+			lines = append(lines, show.Step{"result", fmt.Sprintf("%s, %s: %s", exactText(s.Value), fmt.Sprintf("0x%0*x", 2*u.Out.Bytes, s.Code),
+				s.Rounding)})
 		}
 		show.WriteSteps(&b, width, lines)
 	}

@@ -20,7 +20,8 @@ func Parse(s string, from *format.Scalar) (v float32, pattern uint32, err error)
 	if digits, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok && !strings.Contains(digits, "p") {
 		bits, err := strconv.ParseUint(digits, 16, 64)
 		if err != nil || bits>>from.Bits() != 0 {
-			return 0, 0, show.Misuse("%q is not a bit pattern of %s: use up to %d hexadecimal digits, or append an exponent such as p0 for a number", s, from, (from.Bits()+3)/4)
+			return 0, 0, show.Misuse("%q is not a bit pattern of %s: use up to %d hexadecimal digits, or append an exponent such as p0 for a number",
+				s, from, (from.Bits()+3)/4)
 		}
 		return fromBits(uint32(bits), from), uint32(bits), nil
 	}

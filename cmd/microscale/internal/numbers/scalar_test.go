@@ -98,7 +98,8 @@ func TestFields(t *testing.T) {
 		{format.UE4M3, 0x2d, "eeee mmm", "0101 101", "0x2d"},
 		{format.FP16, 0x3653, "s eeeee mmmmmmmmmm", "0 01101 1001010011", "0x3653"},
 	} {
-		if names, bits, hex := fieldNames(tc.format), bitsText(tc.code, tc.format), hexText(tc.code, tc.format); names != tc.names || bits != tc.bits || hex != tc.hex {
+		if names, bits, hex := fieldNames(tc.format), bitsText(tc.code, tc.format), hexText(tc.code, tc.format); names != tc.names ||
+			bits != tc.bits || hex != tc.hex {
 			t.Errorf("%s: %q %q %q, want %q %q %q", tc.format, names, bits, hex, tc.names, tc.bits, tc.hex)
 		}
 	}

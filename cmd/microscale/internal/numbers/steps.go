@@ -51,7 +51,8 @@ func (e *Explanation) steps(b *blockDetail) []show.Step {
 		}
 		return append(steps, show.Step{"scale", fmt.Sprintf("%s = %s, bits %s", shortText(b.scale), e.limits(text), b.ScaleCode)})
 	}
-	steps = append(steps, show.Step{"scale", fmt.Sprintf("%s = %s(%s), code %s", shortText(b.scale), q.Format.Scale, e.limits(formulas[q.Arithmetic].block), b.ScaleCode)})
+	steps = append(steps, show.Step{"scale", fmt.Sprintf("%s = %s(%s), code %s", shortText(b.scale), q.Format.Scale,
+		e.limits(formulas[q.Arithmetic].block), b.ScaleCode)})
 	return append(steps, show.Step{"", fmt.Sprintf("%s = scale × global", shortText(b.decode))})
 }
 
@@ -155,7 +156,8 @@ var roundsUp = map[quant.ScaleRule]func(q *quant.Quantizer, m float32, largest s
 		if holds {
 			relation = ">"
 		}
-		return fmt.Sprintf("%s %s %s, the mantissa of the maximum of %s, %s", shortText(m), relation, shortText(limit), q.Format.Element, largest), holds
+		return fmt.Sprintf("%s %s %s, the mantissa of the maximum of %s, %s", shortText(m), relation, shortText(limit), q.Format.Element,
+			largest), holds
 	},
 	quant.Ceil: func(_ *quant.Quantizer, m float32, _ string) (string, bool) {
 		if m > 1 {

@@ -25,9 +25,11 @@ func rateText(f device.Figure) string {
 
 // PrintDevices prints the table of devices.
 func PrintDevices(w io.Writer) error {
-	t := show.NewTable(show.Left("device"), show.Left("architecture"), show.Right("BF16"), show.Right("FP8"), show.Right("FP6"), show.Right("FP4"), show.Right("TB/s"))
+	t := show.NewTable(show.Left("device"), show.Left("architecture"), show.Right("BF16"), show.Right("FP8"), show.Right("FP6"),
+		show.Right("FP4"), show.Right("TB/s"))
 	for _, d := range device.All() {
-		t.AppendRow(table.Row{d.Name, d.Arch, rateText(d.BF16), rateText(d.FP8), rateText(d.FP6), rateText(d.FP4), fmt.Sprintf("%.3g", d.Bandwidth.Value/1e12)})
+		t.AppendRow(table.Row{d.Name, d.Arch, rateText(d.BF16), rateText(d.FP8), rateText(d.FP6), rateText(d.FP4),
+			fmt.Sprintf("%.3g", d.Bandwidth.Value/1e12)})
 	}
 	_, err := fmt.Fprintf(w, "Dense peaks in TFLOP/s; - is unknown or absent (--device NAME says which)\n\n%s\n", t.Render())
 	return err
@@ -67,7 +69,8 @@ type rate struct {
 }
 
 func rates(d *device.Device) []rate {
-	return []rate{{d.BF16, "BF16", "TFLOP/s"}, {d.FP8, "FP8", "TFLOP/s"}, {d.FP6, "FP6", "TFLOP/s"}, {d.FP4, "FP4", "TFLOP/s"}, {d.Bandwidth, "memory", "TB/s"}}
+	return []rate{{d.BF16, "BF16", "TFLOP/s"}, {d.FP8, "FP8", "TFLOP/s"}, {d.FP6, "FP6", "TFLOP/s"}, {d.FP4, "FP4", "TFLOP/s"},
+		{d.Bandwidth, "memory", "TB/s"}}
 }
 
 func modeScalings(m device.Mode) []string {
@@ -162,7 +165,8 @@ func PrintAnswer(w io.Writer, a device.Answer) error {
 }
 
 func productsTable(products []device.Product) string {
-	t := show.NewTable(show.Left("product"), show.Right("result"), show.Right("sum"), show.Left("layout"), show.Left("library"), show.Left("scales"), show.Left("transposed copies"))
+	t := show.NewTable(show.Left("product"), show.Right("result"), show.Right("sum"), show.Left("layout"), show.Left("library"),
+		show.Left("scales"), show.Left("transposed copies"))
 	for _, p := range products {
 		row := table.Row{p.Name, fmt.Sprintf("%d×%d", p.Rows, p.Cols), p.Sum}
 		if p.Mode == nil {

@@ -25,7 +25,8 @@ func DevicesDocument(only *device.Device) any {
 	}
 	var list []deviceDocument
 	for _, d := range devices {
-		doc := deviceDocument{Name: d.Name, Product: d.Product, Architecture: d.Arch.Name, Target: d.Arch.Target, Figures: map[string]figureDocument{}}
+		doc := deviceDocument{Name: d.Name, Product: d.Product, Architecture: d.Arch.Name, Target: d.Arch.Target,
+			Figures: map[string]figureDocument{}}
 		for _, r := range rates(d) {
 			f := figureDocument{Unit: r.unit, Note: r.Note}
 			if r.Known() {

@@ -104,7 +104,8 @@ func TestAnswers(t *testing.T) {
 		{"b200", quant.NVFP4, 16, 64, 64, true, []string{"runs yes"}},
 		{"b200", quant.MXFP8, 8192, 4095, 14336, false, []string{"runs no"}},
 	} {
-		a, err := device.Check(device.Request{Device: find(t, tc.device), Input: tc.format, Weight: tc.format, Grad: tc.format, M: tc.m, N: tc.n, K: tc.k, Forward: tc.forward})
+		a, err := device.Check(device.Request{Device: find(t, tc.device), Input: tc.format, Weight: tc.format, Grad: tc.format, M: tc.m, N: tc.n,
+			K: tc.k, Forward: tc.forward})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,12 +117,14 @@ func TestAnswers(t *testing.T) {
 		}
 		doc := document(t, AnswerDocument(a))
 		products := doc["products"].([]any)
-		if doc["runs"] != a.OK || doc["device"] != a.Device.Name || len(products) != len(a.Products) || len(doc["libraries"].([]any)) != len(a.Libraries) {
+		if doc["runs"] != a.OK || doc["device"] != a.Device.Name || len(products) != len(a.Products) ||
+			len(doc["libraries"].([]any)) != len(a.Libraries) {
 			t.Errorf("%s %s: got document %v", tc.device, tc.format, doc)
 		}
 		for i, p := range a.Products {
 			d := products[i].(map[string]any)
-			if len(d["problems"].([]any)) != len(p.Problems) || (d["library"] == nil) != (p.Mode == nil) || d["sum"] != float64(p.Sum) || len(d["operands"].([]any)) != 2 {
+			if len(d["problems"].([]any)) != len(p.Problems) || (d["library"] == nil) != (p.Mode == nil) || d["sum"] != float64(p.Sum) ||
+				len(d["operands"].([]any)) != 2 {
 				t.Errorf("%s %s %s: got %v", tc.device, tc.format, p.Name, d)
 			}
 			for _, problem := range p.Problems {

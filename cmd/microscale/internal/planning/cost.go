@@ -41,7 +41,8 @@ func PrintEstimate(w io.Writer, e *cost.Estimate, explain, asJSON bool) error {
 	writeColumns(&b, width, 10, []show.Step{
 		{"recipe", e.Recipe.Name + ": " + e.Recipe.Doc},
 		{"device", e.Device.Product + ", " + e.Device.Arch.String()},
-		{"model", fmt.Sprintf("%s as %.4g weights of %d×%d, %d tokens a step", show.ParametersText(e.Params), e.Params/float64(e.Width)/float64(e.Width), e.Width, e.Width, e.Tokens)},
+		{"model", fmt.Sprintf("%s as %.4g weights of %d×%d, %d tokens a step", show.ParametersText(e.Params),
+			e.Params/float64(e.Width)/float64(e.Width), e.Width, e.Width, e.Tokens)},
 	})
 	for _, p := range e.Products {
 		if len(p.Problems) > 0 {
@@ -85,7 +86,8 @@ func estimateDocument(e *cost.Estimate) any {
 		}
 		list = append(list, d)
 	}
-	return map[string]any{"recipe": e.Recipe.Name, "device": e.Device.Name, "parameters": e.Params, "tokens": e.Tokens, "width": e.Width, "sections": list}
+	return map[string]any{"recipe": e.Recipe.Name, "device": e.Device.Name, "parameters": e.Params, "tokens": e.Tokens, "width": e.Width,
+		"sections": list}
 }
 
 // PrintTables prints the documents' tables.
@@ -132,7 +134,8 @@ func EstimateChart(e *cost.Estimate) ([]byte, error) {
 // speedupChart draws the speedup of square products over BF16 by size, quantization included,
 // as an SVG.
 func speedupChart(d *device.Device) ([]byte, error) {
-	c := chart.Chart{Title: "Square products on " + d.Product + ": roofline, both operands quantized", X: "rows, columns and summed dimension", Y: "time in BF16 / time", PowersOfTwo: true}
+	c := chart.Chart{Title: "Square products on " + d.Product + ": roofline, both operands quantized", X: "rows, columns and summed dimension",
+		Y: "time in BF16 / time", PowersOfTwo: true}
 	var sizes []float64
 	for s := 256.0; s <= 32768; s *= 2 {
 		sizes = append(sizes, s)
@@ -145,7 +148,8 @@ func speedupChart(d *device.Device) ([]byte, error) {
 
 // scalingChart draws the seconds of communication in a step by the number of ranks, as an SVG.
 func scalingChart(e *cost.Estimate) ([]byte, error) {
-	c := chart.Chart{Title: fmt.Sprintf("Communication of a step: %s, %s, nodes of %d ranks", show.ParametersText(e.Params), e.Recipe.Name, e.Network.PerNode), X: "ranks", Y: "seconds", PowersOfTwo: true}
+	c := chart.Chart{Title: fmt.Sprintf("Communication of a step: %s, %s, nodes of %d ranks", show.ParametersText(e.Params), e.Recipe.Name,
+		e.Network.PerNode), X: "ranks", Y: "seconds", PowersOfTwo: true}
 	var ranks []float64
 	for r := 8.0; r <= 4096; r *= 2 {
 		ranks = append(ranks, r)

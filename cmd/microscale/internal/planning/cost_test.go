@@ -63,7 +63,8 @@ func TestEstimate(t *testing.T) {
 	}
 	empty := estimate(t, "bf16", "b200")
 	last := empty.Sections[len(empty.Sections)-1]
-	if text := printed(t, func(b *bytes.Buffer) error { return PrintEstimate(b, empty, false, false) }); len(last.Figures) > 0 || strings.Contains(text, last.Title) {
+	if text := printed(t, func(b *bytes.Buffer) error { return PrintEstimate(b, empty, false, false) }); len(last.Figures) > 0 ||
+		strings.Contains(text, last.Title) {
 		t.Errorf("the text has the section %q without figures", last.Title)
 	}
 	reason := words(printed(t, func(b *bytes.Buffer) error { return PrintEstimate(b, estimate(t, "mxfp8", "h100"), false, false) }))

@@ -82,7 +82,8 @@ func ReadBuffer(r io.Reader, b layouts.Buffer) ([]byte, error) {
 	}
 	src, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(src) > limit {
-		err = fmt.Errorf("standard input: got more than %d bytes, the largest layout of %d×%d %s: check --rows and --cols", limit, b.Rows, b.Cols, b.Format)
+		err = fmt.Errorf("standard input: got more than %d bytes, the largest layout of %d×%d %s: check --rows and --cols", limit, b.Rows, b.Cols,
+			b.Format)
 	}
 	return src, err
 }
@@ -97,7 +98,8 @@ func PrintFound(w io.Writer, b layouts.Buffer, src []byte, asJSON bool) error {
 	verdict := "uncertain: several layouts are possible"
 	switch {
 	case candidates[0].Err != nil:
-		return fmt.Errorf("standard input: %d bytes are in no layout of %d×%d %s: check --rows, --cols and --format", len(src), b.Rows, b.Cols, b.Format)
+		return fmt.Errorf("standard input: %d bytes are in no layout of %d×%d %s: check --rows, --cols and --format", len(src), b.Rows, b.Cols,
+			b.Format)
 	case certain:
 		verdict = "found: " + candidates[0].Layout.Name
 	}

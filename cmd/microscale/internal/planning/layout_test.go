@@ -71,7 +71,8 @@ func TestReadNoBuffer(t *testing.T) {
 func TestFoundNaN(t *testing.T) {
 	var b bytes.Buffer
 	err := PrintFound(&b, layouts.Buffer{Format: quant.MXFP8, Rows: 2, Cols: 64}, []byte{1, 2, 3, 255}, false)
-	if err == nil || !strings.Contains(err.Error(), "the scale of row 1, block 1, of row-major is NaN") || !strings.Contains(b.String(), "row-major") {
+	if err == nil || !strings.Contains(err.Error(), "the scale of row 1, block 1, of row-major is NaN") || !strings.Contains(b.String(),
+		"row-major") {
 		t.Errorf("got %v after %q", err, b.String())
 	}
 }
@@ -103,7 +104,8 @@ func TestPrintFound(t *testing.T) {
 	} {
 		var text, raw bytes.Buffer
 		err := PrintFound(&text, b, tc.src, false)
-		if tc.verdict == "" && (err == nil || !strings.Contains(err.Error(), "are in no layout of 130×160 mxfp8")) || tc.verdict != "" && !strings.HasPrefix(text.String(), tc.verdict) {
+		if tc.verdict == "" && (err == nil || !strings.Contains(err.Error(), "are in no layout of 130×160 mxfp8")) || tc.verdict != "" &&
+			!strings.HasPrefix(text.String(), tc.verdict) {
 			t.Errorf("%d bytes: got %q and %v, want %q", len(tc.src), text.String(), err, tc.verdict)
 		}
 		if err := PrintFound(&raw, b, tc.src, true); err != nil {
@@ -127,7 +129,8 @@ func TestPrintFound(t *testing.T) {
 				t.Error("an impossible layout without a reason")
 			}
 		}
-		if doc.Certain != tc.certain || possible < tc.possible || tc.possible == 0 && possible > 0 || len(doc.Candidates) != len(layouts.Layouts()) {
+		if doc.Certain != tc.certain || possible < tc.possible || tc.possible == 0 && possible > 0 ||
+			len(doc.Candidates) != len(layouts.Layouts()) {
 			t.Errorf("%d bytes: got %s", len(tc.src), raw.String())
 		}
 	}

@@ -39,16 +39,23 @@ const (
 func Add(cmd *cobra.Command) *Flags {
 	set := cmd.Flags()
 	f := &Flags{}
-	f.dp = set.Uint("dp", 1, "divide the microbatches of each step among `N` ranks; under mpirun or srun, the ranks are its processes (default their number)")
+	f.dp = set.Uint("dp", 1, "divide the microbatches of each step among `N` ranks; under mpirun or srun, the ranks are its processes "+
+		"(default their number)")
 	f.tp = set.Uint("tp", 1, "divide every layer among `N` ranks (tensor parallelism); the job has --dp × --tp ranks")
-	f.sequence = set.Bool("sequence-parallel", false, "with --tp: divide the tokens, too, where ranks otherwise compute the same; the ranks gather quantized activations")
+	f.sequence = set.Bool("sequence-parallel", false, "with --tp: divide the tokens, too, where ranks otherwise compute the same; the "+
+		"ranks gather quantized activations")
 	f.tpOnlyAmax = set.Bool("tp-only-amax-red", false, "under delayed scaling, reduce amaxes only over the ranks that share a layer")
-	f.gradReduce = flags.AddChoice(cmd, "grad-reduce", "format `NAME` in which gradients travel between ranks: fp32, bf16, mxfp8, fp8-blocks", "fp32", comm.WireNames(), comm.ParseWire)
-	f.distributed = set.Bool("distributed-optimizer", false, "each rank optimizes a part of the rows, and has the optimizer's state of these only")
-	f.paramGather = set.Bool("fp8-param-gather", false, "with --distributed-optimizer: each rank quantizes its rows, and the ranks gather codes and scales; implies --fp8-param")
-	f.gatherFormat = flags.AddChoice(cmd, "param-gather-format", "with --fp8-param-gather: what the ranks gather, `NAME`: quantized (all copies), or bf16, which every rank quantizes", "quantized", gatherFormats, parseGatherFormat)
+	f.gradReduce = flags.AddChoice(cmd, "grad-reduce", "format `NAME` in which gradients travel between ranks: fp32, bf16, mxfp8, fp8-blocks",
+		"fp32", comm.WireNames(), comm.ParseWire)
+	f.distributed = set.Bool("distributed-optimizer", false, "each rank optimizes a part of the rows, and has the optimizer's state of "+
+		"these only")
+	f.paramGather = set.Bool("fp8-param-gather", false, "with --distributed-optimizer: each rank quantizes its rows, and the ranks gather "+
+		"codes and scales; implies --fp8-param")
+	f.gatherFormat = flags.AddChoice(cmd, "param-gather-format", "with --fp8-param-gather: what the ranks gather, `NAME`: quantized (all "+
+		"copies), or bf16, which every rank quantizes", "quantized", gatherFormats, parseGatherFormat)
 	f.overlap = set.Bool("overlap-param-gather", false, "with --fp8-param-gather: gather the weights of a layer while those before it compute")
-	f.reuse = set.Bool("reuse-grad-buf-for-mxfp8-param-ag", false, "with --fp8-param-gather: use the memory of gradients for the transfer, under any recipe")
+	f.reuse = set.Bool("reuse-grad-buf-for-mxfp8-param-ag", false, "with --fp8-param-gather: use the memory of gradients for the "+
+		"transfer, under any recipe")
 	f.timeout = set.Duration(timeoutFlag, defaultTimeout, "end the job if a rank does not answer another for `TIME`; 0: no limit")
 	f.library = set.String(libraryFlag, "", "load the MPI library `FILE` (default that of the launcher)")
 	return f

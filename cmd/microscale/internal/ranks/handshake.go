@@ -94,7 +94,8 @@ func difference(lists [][]setting) error {
 	for rank, list := range lists {
 		for i, s := range list[:min(len(list), len(lists[0]))] {
 			if first := lists[0][i]; first != s {
-				return fmt.Errorf("the ranks of the job differ: %s is %q on rank 0 and %q on rank %d: start all with the same program and command", s.Name, first.Value, s.Value, rank)
+				return fmt.Errorf("the ranks of the job differ: %s is %q on rank 0 and %q on rank %d: start all with the same program and command",
+					s.Name, first.Value, s.Value, rank)
 			}
 		}
 		if len(list) != len(lists[0]) {

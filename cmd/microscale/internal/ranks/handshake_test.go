@@ -45,7 +45,8 @@ func TestVersionOf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for version, want := range map[string]bool{"v1.2.3": true, "devel": false, "unknown": false, "v1.2.4-0.20260101000000-0123456789ab+dirty": false} {
+	for version, want := range map[string]bool{"v1.2.3": true, "devel": false, "unknown": false,
+		"v1.2.4-0.20260101000000-0123456789ab+dirty": false} {
 		if got := versionOf(version, paths[0]) == versionOf(version, paths[1]); got != want {
 			t.Errorf("%s: two programs have the same version: got %v, want %v", version, got, want)
 		}

@@ -70,7 +70,8 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 		j.abort(err)
 	}
 	if want := int(*f.dp) * f.tensor(); cmd.Flags().Changed("dp") && want != l.Size {
-		return nil, show.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name, l.Size, want)
+		return nil, show.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name,
+			l.Size, want)
 	}
 	return j, nil
 }

@@ -32,7 +32,9 @@ addEventListener("load", () => {
     overlaps: [...document.querySelectorAll("svg")].flatMap((s) => {
       const boxes = [...s.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
       return boxes.flatMap(([a, r], i) => boxes.slice(i + 1).filter(([, q]) =>
-        Math.min(r.right, q.right) - Math.max(r.left, q.left) > 1 && Math.min(r.bottom, q.bottom) - Math.max(r.top, q.top) > 0.3 * r.height).map(([b]) => s.getAttribute("aria-label") + ": " + a + " | " + b));
+        Math.min(r.right, q.right) - Math.max(r.left, q.left) > 1 &&
+        Math.min(r.bottom, q.bottom) - Math.max(r.top, q.top) > 0.3 * r.height).map(([b]) =>
+          s.getAttribute("aria-label") + ": " + a + " | " + b));
     }),
     wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     colors: [...new Set([...document.querySelectorAll("#losses svg path, #speed svg path")].map(color))],
@@ -168,7 +170,8 @@ func dump(t *testing.T, browser, page string, width, height int) (dom []byte, lo
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--hide-scrollbars",
 		"--user-data-dir="+filepath.Join(dir, "profile"), "--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=5000",
 		fmt.Sprintf("--window-size=%d,%d", width, height), "--dump-dom", "file://"+filepath.ToSlash(file))
 	var stderr strings.Builder

@@ -241,6 +241,7 @@ func (p *panel) svg() (template.HTML, error) {
 		return "", fmt.Errorf("chart %q: %w", p.title, err)
 	}
 	svg := inCSS(fonts.ReplaceAll(b.Bytes(), nil))
-	head := fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, p.width.Points(), p.height.Points(), template.HTMLEscapeString(p.title))
+	head := fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, p.width.Points(), p.height.Points(),
+		template.HTMLEscapeString(p.title))
 	return template.HTML(prelude.ReplaceAllLiteral(svg, []byte(head))), nil
 }

@@ -45,7 +45,8 @@ func (c *Comparison) curves() ([]panel, error) {
 	}
 	charts := []curveChart{
 		{title: "Training loss, nats per " + c.Token + average(n), points: func(r *Recipe) []Point { return smooth(r.Train, n) }},
-		{title: "Validation loss, nats per " + c.Token + zoomed, named: true, points: func(r *Recipe) []Point { return after(r.Validation, from) }},
+		{title: "Validation loss, nats per " + c.Token + zoomed, named: true,
+			points: func(r *Recipe) []Point { return after(r.Validation, from) }},
 	}
 	if b := c.baseline(); b != nil {
 		wide := n
@@ -54,8 +55,10 @@ func (c *Comparison) curves() ([]panel, error) {
 		}
 		note := fmt.Sprintf("Above the line is worse than %s. Gray: within the noise of one seed (±%s).", b.Name, plainPercent(c.curveNoise()))
 		charts = append(charts,
-			curveChart{title: "Gap of the training loss to " + b.Name + average(wide), note: note, gap: true, points: func(r *Recipe) []Point { return smooth(gaps(r.Train, b.Train), wide) }},
-			curveChart{title: "Gap of the validation loss to " + b.Name, note: note, gap: true, named: true, points: func(r *Recipe) []Point { return gaps(r.Validation, b.Validation) }})
+			curveChart{title: "Gap of the training loss to " + b.Name + average(wide), note: note, gap: true,
+				points: func(r *Recipe) []Point { return smooth(gaps(r.Train, b.Train), wide) }},
+			curveChart{title: "Gap of the validation loss to " + b.Name, note: note, gap: true, named: true,
+				points: func(r *Recipe) []Point { return gaps(r.Validation, b.Validation) }})
 	}
 	var panels []panel
 	for _, chart := range charts {

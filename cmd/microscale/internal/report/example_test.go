@@ -36,7 +36,8 @@ func Example() {
 	fmt.Println(os.WriteFile(filepath.Join(dir, "report.html"), page, 0o644))
 	// Output:
 	// After 2 steps, bf16 has a validation loss of 2.2000 nats per byte: a perplexity of 9.03.
-	// The gap of mxfp8 is within the noise of 1 seed (less than 0.66%): it shows no difference from bf16. More seeds (--seeds) show smaller ones.
+	// The gap of mxfp8 is within the noise of 1 seed (less than 0.66%): it shows no difference from bf16. More seeds (--seeds) show smaller
+	// ones.
 	// [bf16 2.1100 2.2000 ]
 	// [mxfp8 2.1200 2.2022 +0.10%]
 	// <nil>

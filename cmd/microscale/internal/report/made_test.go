@@ -18,15 +18,19 @@ func made(steps int) *report.Comparison {
 	}
 	c := &report.Comparison{
 		Title: "Five recipes, one model", Subtitle: "0.8 M parameters, 300 steps of 4 × 128 bytes", Baseline: "bf16", Token: "byte",
-		How: []report.Fact{{Name: "command", Text: "microscale compare --seed 1", Code: true}, {Name: "seed", Text: "1"}, {Name: "machine", Text: "two cores <of> something"}},
+		How: []report.Fact{{Name: "command", Text: "microscale compare --seed 1", Code: true}, {Name: "seed", Text: "1"},
+			{Name: "machine", Text: "two cores <of> something"}},
 	}
 	for i, r := range []struct {
 		name      string
 		loss, db  float64
 		e         int
 		diverging bool
-	}{{"bf16", 0, math.Inf(1), 0, false}, {"tensorwise", 0.0003, 31, -8, false}, {"mxfp8", 0.0012, 31.5, -9, false}, {"nvfp4", 0.013, 20.5, -6, false}, {"mxfp4", 0.03, 17, -5, true}} {
-		row := report.Recipe{Name: r.name, Doc: "what " + r.name + " is, in a line", Steps: steps, TrainLoss: math.NaN(), ValidationLoss: math.NaN(), SecondsPerStep: 0.11 * (1 + 0.2*float64(i)), Memory: report.Memory{Masters: 3_000_000, Gradients: 3_000_000, Moments: 6_000_000, Rowwise: 800_000 >> min(i, 2), Columnwise: 800_000 >> min(i, 2), Activations: 12_345_678 >> min(i, 2)}}
+	}{{"bf16", 0, math.Inf(1), 0, false}, {"tensorwise", 0.0003, 31, -8, false}, {"mxfp8", 0.0012, 31.5, -9, false},
+		{"nvfp4", 0.013, 20.5, -6, false}, {"mxfp4", 0.03, 17, -5, true}} {
+		row := report.Recipe{Name: r.name, Doc: "what " + r.name + " is, in a line", Steps: steps, TrainLoss: math.NaN(),
+			ValidationLoss: math.NaN(), SecondsPerStep: 0.11 * (1 + 0.2*float64(i)), Memory: report.Memory{Masters: 3_000_000, Gradients: 3_000_000,
+				Moments: 6_000_000, Rowwise: 800_000 >> min(i, 2), Columnwise: 800_000 >> min(i, 2), Activations: 12_345_678 >> min(i, 2)}}
 		if r.diverging {
 			row.Steps = steps / 3
 			row.Failed = fmt.Sprintf("the loss was NaN at step %d", row.Steps)
@@ -83,8 +87,9 @@ func made(steps int) *report.Comparison {
 func madeSpeed() *report.Speed {
 	s := &report.Speed{
 		Title: "Products", Subtitle: "a processor", Baseline: "bf16", Bandwidth: 20e9,
-		Ceilings: []report.Ceiling{{Name: "VDPBF16PS zmm", Operations: 240e9}, {Name: "VPDPBUSD zmm", Operations: 470e9}, {Name: "VFMADD231PS zmm", Operations: 235e9}},
-		Omitted:  []string{"other formats"}, How: []report.Fact{{Name: "command", Text: "microscale bench all", Code: true}},
+		Ceilings: []report.Ceiling{{Name: "VDPBF16PS zmm", Operations: 240e9}, {Name: "VPDPBUSD zmm", Operations: 470e9},
+			{Name: "VFMADD231PS zmm", Operations: 235e9}},
+		Omitted: []string{"other formats"}, How: []report.Fact{{Name: "command", Text: "microscale bench all", Code: true}},
 	}
 	for i, name := range []string{"bf16", "fp8-row", "mxfp8", "mxfp4"} {
 		f := report.Series{Name: name}

@@ -18,7 +18,8 @@ func TestSeedDeviation(t *testing.T) {
 		t.Fatal(err)
 	}
 	losses := map[string][]float64{}
-	for _, m := range regexp.MustCompile(`(?m)^\| ([a-z0-9-]+) \| (\d\.\d{4}) \| (\d\.\d{4}) \| (\d\.\d{4}) \|`).FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| ([a-z0-9-]+) \| (\d\.\d{4}) \| (\d\.\d{4}) \| (\d\.\d{4}) \|`).FindAllStringSubmatch(
+		string(page), -1) {
 		for _, text := range m[2:] {
 			loss, err := strconv.ParseFloat(text, 64)
 			if err != nil {

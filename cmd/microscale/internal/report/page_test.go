@@ -32,7 +32,8 @@ func TestPage(t *testing.T) {
 	if got, want := charts(page), 1+4+2*3+1; got != want {
 		t.Errorf("got %d charts, want %d", got, want)
 	}
-	if found := regexp.MustCompile(`(?i)<script|<link|<img|<image|<iframe|@import|url\(|\bsrc=|\bhref=|https?://`).FindAllString(regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`).ReplaceAllString(page, ""), -1); found != nil {
+	if found := regexp.MustCompile(`(?i)<script|<link|<img|<image|<iframe|@import|url\(|\bsrc=|\bhref=|https?://`).FindAllString(
+		regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`).ReplaceAllString(page, ""), -1); found != nil {
 		t.Errorf("got external references: %q", found)
 	}
 	if left := regexp.MustCompile(`#(0[1-4]|10)[0-9A-F]{2}00\b`).FindString(page); left != "" {
@@ -83,12 +84,19 @@ func TestSparse(t *testing.T) {
 		most  int
 	}{
 		{"nothing", report.Comparison{}, 0, 0},
-		{"no-steps", report.Comparison{Baseline: "a", Recipes: []report.Recipe{{Name: "a", TrainLoss: nan, ValidationLoss: nan, SecondsPerStep: nan}}}, 0, 0},
-		{"one-step", report.Comparison{Baseline: "a", Recipes: []report.Recipe{{Name: "a", Train: []report.Point{{Step: 1, Loss: 5}}, ValidationLoss: 5}}}, 1, 2},
-		{"no-baseline", report.Comparison{Baseline: "b", Recipes: []report.Recipe{{Name: "a", Train: []report.Point{{Step: 1, Loss: 5}, {Step: 2, Loss: 4}}}}, Formats: []report.Format{{Name: "f", Loss: 1}}}, 1, 1},
-		{"not-finite", report.Comparison{Baseline: "a", Recipes: []report.Recipe{{Name: "a", ValidationLoss: inf, Train: []report.Point{{Step: 1, Loss: nan}, {Step: 2, Loss: inf}},
-			Operands: []report.Operand{{Name: "input", SQNR: nan, Amax: inf}, {Name: "input", SQNR: inf, Amax: nan}}}}, Formats: []report.Format{{Name: "f", Loss: nan}}}, 0, 0},
-		{"one-operand", report.Comparison{Recipes: []report.Recipe{{Name: "a", Operands: []report.Operand{{Name: "input", Module: "m", SQNR: 30, Amax: 1}}}}}, 1, 1},
+		{"no-steps", report.Comparison{Baseline: "a",
+			Recipes: []report.Recipe{{Name: "a", TrainLoss: nan, ValidationLoss: nan, SecondsPerStep: nan}}}, 0, 0},
+		{"one-step", report.Comparison{Baseline: "a", Recipes: []report.Recipe{{Name: "a", Train: []report.Point{{Step: 1, Loss: 5}},
+			ValidationLoss: 5}}}, 1, 2},
+		{"no-baseline", report.Comparison{Baseline: "b",
+			Recipes: []report.Recipe{{Name: "a", Train: []report.Point{{Step: 1, Loss: 5}, {Step: 2, Loss: 4}}}},
+			Formats: []report.Format{{Name: "f", Loss: 1}}}, 1, 1},
+		{"not-finite", report.Comparison{Baseline: "a",
+			Recipes: []report.Recipe{{Name: "a", ValidationLoss: inf, Train: []report.Point{{Step: 1, Loss: nan}, {Step: 2, Loss: inf}},
+				Operands: []report.Operand{{Name: "input", SQNR: nan, Amax: inf}, {Name: "input", SQNR: inf, Amax: nan}}}},
+			Formats: []report.Format{{Name: "f", Loss: nan}}}, 0, 0},
+		{"one-operand", report.Comparison{Recipes: []report.Recipe{{Name: "a",
+			Operands: []report.Operand{{Name: "input", Module: "m", SQNR: 30, Amax: 1}}}}}, 1, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if n := charts(pageOf(t, &tc.c)); n < tc.least || n > tc.most {

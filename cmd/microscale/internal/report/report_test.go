@@ -12,7 +12,8 @@ func two() *Comparison {
 	return &Comparison{
 		Title: "T", Baseline: "bf16", Token: "byte",
 		Recipes: []Recipe{
-			{Name: "bf16", Steps: 2, TrainLoss: 2, ValidationLoss: 2, SecondsPerStep: 0.1, Memory: Memory{Masters: 4_000_000, Gradients: 4_000_000, Moments: 8_000_000, Rowwise: 1_000_000, Columnwise: 1_000_000, Activations: 12_345_678, Scratch: 500_000},
+			{Name: "bf16", Steps: 2, TrainLoss: 2, ValidationLoss: 2, SecondsPerStep: 0.1, Memory: Memory{Masters: 4_000_000, Gradients: 4_000_000,
+				Moments: 8_000_000, Rowwise: 1_000_000, Columnwise: 1_000_000, Activations: 12_345_678, Scratch: 500_000},
 				Train: []Point{{1, 4}, {2, 2}}, Validation: []Point{{2, 2}}},
 			{Name: "mxfp8", Steps: 2, TrainLoss: 2.1, ValidationLoss: 2.05, SecondsPerStep: 0.1234, Memory: Memory{Rowwise: 1_031_250}, Busy: true,
 				Train: []Point{{1, 5}, {2, 2.1}}, Validation: []Point{{2, 2.05}},
@@ -21,13 +22,15 @@ func two() *Comparison {
 					{Step: 1, Module: "b", Name: "input", Direction: "columnwise", SQNR: 30, Amax: 4, Elements: 300, Flushed: 8},
 				}},
 		},
-		Formats: []Format{{Name: "mxfp8", Bits: 8.25, Loss: 2.001}, {Name: "mxfp4", Bits: 4.25, Loss: 2.1}, {Name: "nvfp4", Bits: 4.5, Loss: 2.05}},
+		Formats: []Format{{Name: "mxfp8", Bits: 8.25, Loss: 2.001}, {Name: "mxfp4", Bits: 4.25, Loss: 2.1},
+			{Name: "nvfp4", Bits: 4.5, Loss: 2.05}},
 	}
 }
 
 func TestTable(t *testing.T) {
 	c := two()
-	c.Recipes = append(c.Recipes, Recipe{Name: "mxfp4", Failed: "the loss was NaN at step 1", TrainLoss: math.NaN(), ValidationLoss: math.NaN(), SecondsPerStep: math.NaN()})
+	c.Recipes = append(c.Recipes, Recipe{Name: "mxfp4", Failed: "the loss was NaN at step 1", TrainLoss: math.NaN(),
+		ValidationLoss: math.NaN(), SecondsPerStep: math.NaN()})
 	want := [][]string{
 		{"bf16", "2.0000", "2.0000", "", "", "0.100", "2.00", "12.3", "30.8", "–", "–"},
 		{"mxfp8", "2.1000", "2.0500", "+2.50%", "±0.66%", "0.123", "1.03", "–", "1.03", "0.25%", "2%"},
@@ -56,12 +59,14 @@ func TestTable(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	c := two()
-	c.Recipes = append(c.Recipes, Recipe{Name: "nvfp4", ValidationLoss: 1.999999}, Recipe{Name: "mxfp4", Failed: "the loss was NaN at step 1", ValidationLoss: 1},
+	c.Recipes = append(c.Recipes, Recipe{Name: "nvfp4", ValidationLoss: 1.999999}, Recipe{Name: "mxfp4", Failed: "the loss was NaN at step 1",
+		ValidationLoss: 1},
 		Recipe{Name: "tensorwise", ValidationLoss: 1.99})
 	want := []string{
 		"After 2 steps, bf16 has a validation loss of 2.0000 nats per byte: a perplexity of 7.39.",
 		"Relative to bf16, mxfp8 ends 2.50% above.",
-		"The gaps of tensorwise and nvfp4 are within the noise of 1 seed (less than 0.66%): they show no difference from bf16. More seeds (--seeds) show smaller ones.",
+		"The gaps of tensorwise and nvfp4 are within the noise of 1 seed (less than 0.66%): they show no difference from bf16. More seeds " +
+			"(--seeds) show smaller ones.",
 		"mxfp4 did not finish: the loss was NaN at step 1.",
 		"Quantizing the model of bf16 after training changes its perplexity by +0.10% (mxfp8) to +10.5% (mxfp4).",
 		"Other programs used the processors during most steps of mxfp8: their times are longer than on an idle machine.",
@@ -72,7 +77,8 @@ func TestVerdict(t *testing.T) {
 	for i := range c.Formats {
 		c.Formats[i].Loss = 2 + 0.0003*float64(i)
 	}
-	if got, want := c.Verdict()[4], "Quantized after training, the model of bf16 shows no loss in any format: the changes of perplexity are below 0.1% or two standard errors."; got != want {
+	if got, want := c.Verdict()[4], "Quantized after training, the model of bf16 shows no loss in any format: the changes of perplexity "+
+		"are below 0.1% or two standard errors."; got != want {
 		t.Errorf("verdict without losses in formats: got %q, want %q", got, want)
 	}
 	c.Formats[1].Loss = 2.01 // 1 %, with an error of 0.4 %
@@ -112,7 +118,8 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("row: got %q, want %q", got, want)
 	}
 	v := c.Verdict()
-	if got, want := v[1], "The gap of mxfp8 is within the noise of 3 seeds (less than 2.00%): it shows no difference from bf16. More seeds (--seeds) show smaller ones."; got != want {
+	if got, want := v[1], "The gap of mxfp8 is within the noise of 3 seeds (less than 2.00%): it shows no difference from bf16. More "+
+		"seeds (--seeds) show smaller ones."; got != want {
 		t.Errorf("verdict: got %q, want %q", got, want)
 	}
 	if last := v[len(v)-1]; !strings.HasPrefix(last, "Losses and gaps are means over 3 seeds, ") {
@@ -145,11 +152,15 @@ func TestCurves(t *testing.T) {
 // TestSQNRTable checks medians, extremes and shares, and that operands without error are
 // omitted.
 func TestSQNRTable(t *testing.T) {
-	c := &Comparison{Recipes: []Recipe{{Name: "bf16", Operands: []Operand{{Module: "m", Name: "input", SQNR: math.Inf(1)}}}, {Name: "nvfp4", Operands: []Operand{
-		{Step: 9, Module: "10.q", Name: "input", Direction: "rowwise", SQNR: 20, Elements: 100, Saturated: 1}, {Step: 9, Module: "2.q", Name: "input", Direction: "rowwise", SQNR: 21, Elements: 100},
-		{Step: 7, Module: "2.q", Name: "input", Direction: "rowwise", SQNR: 19.04, Elements: 100, Flushed: 6}, {Step: 1, Module: "2.q", Name: "input", Direction: "columnwise", SQNR: 25, Elements: 100},
-		{Step: 1, Module: "0.q", Name: "input", Direction: "rowwise", SQNR: math.Inf(1)}, {Step: 1, Module: "0.q", Name: "weight", Direction: "rowwise", SQNR: 3, Elements: 8},
-	}}}}
+	c := &Comparison{Recipes: []Recipe{{Name: "bf16", Operands: []Operand{{Module: "m", Name: "input", SQNR: math.Inf(1)}}},
+		{Name: "nvfp4", Operands: []Operand{
+			{Step: 9, Module: "10.q", Name: "input", Direction: "rowwise", SQNR: 20, Elements: 100, Saturated: 1},
+			{Step: 9, Module: "2.q", Name: "input", Direction: "rowwise", SQNR: 21, Elements: 100},
+			{Step: 7, Module: "2.q", Name: "input", Direction: "rowwise", SQNR: 19.04, Elements: 100, Flushed: 6},
+			{Step: 1, Module: "2.q", Name: "input", Direction: "columnwise", SQNR: 25, Elements: 100},
+			{Step: 1, Module: "0.q", Name: "input", Direction: "rowwise", SQNR: math.Inf(1)}, {Step: 1, Module: "0.q", Name: "weight",
+				Direction: "rowwise", SQNR: 3, Elements: 8},
+		}}}}
 	table, recipes := c.SQNRTable()
 	want := [][]string{
 		{"nvfp4", "input", "20.0", "25.0", "19.0", "2.q, step 7", "25.0", "0.25%", "1.5%"},
@@ -188,7 +199,8 @@ func TestNoise(t *testing.T) {
 	if got := c.WindowError(r); !math.IsNaN(got) {
 		t.Errorf("windows that are not paired: got %g, want NaN", got)
 	}
-	c.Recipes[0].Runs, r.Runs = []Run{{1, 2, 2}, {2, 2, 2}, {3, 2, 2}, {4, 2, 2}}, []Run{{1, 2, 2.02}, {2, 2, 2.02}, {3, 2, 2.02}, {4, 2, 2.02}}
+	c.Recipes[0].Runs, r.Runs = []Run{{1, 2, 2}, {2, 2, 2}, {3, 2, 2}, {4, 2, 2}}, []Run{{1, 2, 2.02}, {2, 2, 2.02}, {3, 2, 2.02},
+		{4, 2, 2.02}}
 	near("four equal seeds", c.Noise(r), seedDeviation)
 	near("four equal seeds, curves of the first", c.curveNoise(), 2*seedDeviation)
 	if c.Within(r) {
@@ -241,7 +253,8 @@ func TestMemoryPanel(t *testing.T) {
 
 func TestOutline(t *testing.T) {
 	got := outline(map[int]int64{-127: 3, -3: 1000, -1: 3000, 5: 2, 6: 1})
-	want := [][2]float64{{-3.5, 0}, {-3.5, 1000. / 4006}, {-2.5, 1000. / 4006}, {-2.5, 0}, {-1.5, 0}, {-1.5, 3000. / 4006}, {-0.5, 3000. / 4006}, {-0.5, 0}}
+	want := [][2]float64{{-3.5, 0}, {-3.5, 1000. / 4006}, {-2.5, 1000. / 4006}, {-2.5, 0}, {-1.5, 0}, {-1.5, 3000. / 4006},
+		{-0.5, 3000. / 4006}, {-0.5, 0}}
 	if len(got) != len(want) {
 		t.Fatalf("outline: got %v, want %v, without the tails", got, want)
 	}
@@ -258,7 +271,8 @@ func TestRoundTicks(t *testing.T) {
 		want        string
 	}{
 		{0, 300, "0 50 100 150 200 250 300"}, {1.87, 5.2, "2 3 4 5"}, {-0.013, 0.021, "−0.01 0.00 0.01 0.02"}, {0, 12, "0 2 4 6 8 10 12"},
-		{0, 1, "0.0 0.2 0.4 0.6 0.8 1.0"}, {-1e-9, 0.5, "0.0 0.1 0.2 0.3 0.4 0.5"}, {3, 3, "3.00"}, {5.5448, 5.5454, "5.5448 5.5449 5.5450 5.5451 5.5452 5.5453 5.5454"},
+		{0, 1, "0.0 0.2 0.4 0.6 0.8 1.0"}, {-1e-9, 0.5, "0.0 0.1 0.2 0.3 0.4 0.5"}, {3, 3, "3.00"},
+		{5.5448, 5.5454, "5.5448 5.5449 5.5450 5.5451 5.5452 5.5453 5.5454"},
 	} {
 		var labels []string
 		for _, tick := range roundTicks(tc.least, tc.most) {

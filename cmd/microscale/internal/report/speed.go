@@ -139,7 +139,8 @@ func (s *Speed) Table() Table {
 	for _, n := range sizes {
 		t.Columns = append(t.Columns, Column{fmt.Sprint(n), fmt.Sprint(n), "", true})
 	}
-	t.Columns = append(t.Columns, Column{"pays from", "pays", "smallest size from which on the format is faster, quantizing both operands included", true})
+	t.Columns = append(t.Columns, Column{"pays from", "pays", "smallest size from which on the format is faster, quantizing both operands " +
+		"included", true})
 	for i := range s.Series {
 		f := &s.Series[i]
 		rows := []struct {
@@ -177,9 +178,11 @@ func (s *Speed) Table() Table {
 // PaysTable returns the sizes from which each format pays.
 func (s *Speed) PaysTable() Table {
 	t := Table{Columns: []Column{
-		{"format", "format", "", false}, {"pays from", "pays", "smallest measured size from which on it is faster at every size, quantizing both operands from BF16 included", true},
+		{"format", "format", "", false}, {"pays from", "pays", "smallest measured size from which on it is faster at every size, quantizing " +
+			"both operands from BF16 included", true},
 		{"estimate", "estimate", "size of equal times, from the times at the largest size", true},
-		{"× " + s.Baseline, "", "speed of the product at the largest size", true}, {"× with quantizing", "", "the same, quantizing both operands included", true},
+		{"× " + s.Baseline, "", "speed of the product at the largest size", true},
+		{"× with quantizing", "", "the same, quantizing both operands included", true},
 		{"share of quantizing", "", "of the total time at the largest size", true},
 	}}
 	for i := range s.Series {
@@ -193,7 +196,8 @@ func (s *Speed) PaysTable() Table {
 		if n := s.BreakEven(f); !math.IsNaN(n) && !math.IsInf(n, 0) {
 			estimate = fmt.Sprintf("%.0f", n)
 		}
-		t.Rows = append(t.Rows, []string{f.Name, paysText(s.PaysFrom(f)), estimate, ratioText(product), ratioText(total), fmt.Sprintf("%.1f%%", 100*last.Share())})
+		t.Rows = append(t.Rows, []string{f.Name, paysText(s.PaysFrom(f)), estimate, ratioText(product), ratioText(total),
+			fmt.Sprintf("%.1f%%", 100*last.Share())})
 	}
 	return t
 }
@@ -222,7 +226,8 @@ func (s *Speed) Verdict() []string {
 		return nil
 	}
 	last := b.Points[len(b.Points)-1]
-	sentences := []string{fmt.Sprintf("At size %d, %s multiplies %s billion operations per second.", last.Size, b.Name, shown(last.Operations/1e9, show.ThreeDigits))}
+	sentences := []string{fmt.Sprintf("At size %d, %s multiplies %s billion operations per second.", last.Size, b.Name,
+		shown(last.Operations/1e9, show.ThreeDigits))}
 	var pays, never []string
 	for i := range s.Series {
 		f := &s.Series[i]
@@ -240,10 +245,12 @@ func (s *Speed) Verdict() []string {
 		sentences = append(sentences, fmt.Sprintf("With both operands quantized from BF16 for each product, it pays to use %s.", list(pays)))
 	}
 	if len(never) > 0 {
-		sentences = append(sentences, fmt.Sprintf("%s: no gain up to this size with both operands quantized for each product. Weights that are quantized once cost less.", list(never)))
+		sentences = append(sentences, fmt.Sprintf("%s: no gain up to this size with both operands quantized for each product. Weights that "+
+			"are quantized once cost less.", list(never)))
 	}
 	if s.Busy {
-		sentences = append(sentences, "Other programs used the processors during some measurements: measure again on an idle machine before you rely on these figures.")
+		sentences = append(sentences, "Other programs used the processors during some measurements: measure again on an idle machine before "+
+			"you rely on these figures.")
 	}
 	return sentences
 }

@@ -21,9 +21,18 @@ func (s *Speed) charts() ([]panel, error) {
 		level       float64 // of a horizontal line; NaN for none
 		y           func(f *Series, p SpeedPoint) float64
 	}{
-		{"Speed of the product, 10⁹ operations per second", "Operands quantized beforehand, packing included.", false, math.NaN(), func(_ *Series, p SpeedPoint) float64 { return p.Operations / 1e9 }},
-		{"Speed relative to " + s.Baseline + ", product only", relative, false, 1, func(_ *Series, p SpeedPoint) float64 { product, _ := s.Speedup(p); return product }},
-		{"Speed relative to " + s.Baseline + ", both operands quantized from BF16", relative, false, 1, func(_ *Series, p SpeedPoint) float64 { _, total := s.Speedup(p); return total }},
+		{"Speed of the product, 10⁹ operations per second", "Operands quantized beforehand, packing included.", false, math.NaN(),
+			func(_ *Series, p SpeedPoint) float64 { return p.Operations / 1e9 }},
+		{"Speed relative to " + s.Baseline + ", product only", relative, false, 1, func(_ *Series, p SpeedPoint) float64 {
+			product,
+				_ := s.Speedup(p)
+			return product
+		}},
+		{"Speed relative to " + s.Baseline + ", both operands quantized from BF16", relative, false, 1, func(_ *Series, p SpeedPoint) float64 {
+			_,
+				total := s.Speedup(p)
+			return total
+		}},
 		{"Share of quantizing both operands in the total time", "", true, math.NaN(), func(f *Series, p SpeedPoint) float64 {
 			if !quantizes(f) {
 				return math.NaN()
@@ -81,8 +90,11 @@ func (s *Speed) roofline() (panel, error) {
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(decadeTicks), plot.TickerFunc(decadeTicks)
 	c := panel{
-		title: "Roofline: 10⁹ operations per second, by operations per byte of the operands and the result", plot: p, width: wideChart, height: 1.3 * chartHeight,
-		note: "Lines: the speed at which memory is read, and the peaks of the instructions that bound the kernels. Circles: products of square matrices; those that fit in a cache may lie above the line of memory. Triangles: 1, 8 and 64 rows in BF16 by weights from memory.",
+		title: "Roofline: 10⁹ operations per second, by operations per byte of the operands and the result", plot: p, width: wideChart,
+		height: 1.3 * chartHeight,
+		note: "Lines: the speed at which memory is read, and the peaks of the instructions that bound the kernels. Circles: products of " +
+			"square matrices; those that fit in a cache may lie above the line of memory. Triangles: 1, 8 and 64 rows in BF16 by weights from " +
+			"memory.",
 	}
 	for i := range s.Series {
 		var square, few plotter.XYs
@@ -107,7 +119,8 @@ func (s *Speed) roofline() (panel, error) {
 	names := &endLabels{size: fontSize, left: true}
 	for _, roof := range s.Ceilings {
 		top, ridge = max(top, roof.Operations), min(ridge, roof.Operations/s.Bandwidth)
-		names.add(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9}, fmt.Sprintf("%s %s", roof.Name, shown(roof.Operations/1e9, show.ThreeDigits)), ink)
+		names.add(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9},
+			fmt.Sprintf("%s %s", roof.Name, shown(roof.Operations/1e9, show.ThreeDigits)), ink)
 	}
 	const nameSpace = 60 // the range of the axis that a name takes
 	p.X.Min, p.X.Max = min(p.X.Min/1.5, ridge/nameSpace), max(p.X.Max, top/s.Bandwidth)*1.5
@@ -125,7 +138,8 @@ func (s *Speed) roofline() (panel, error) {
 		return c, err
 	}
 	for _, roof := range s.Ceilings {
-		if err := line(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9}, plotter.XY{X: p.X.Max, Y: roof.Operations / 1e9}); err != nil {
+		if err := line(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9},
+			plotter.XY{X: p.X.Max, Y: roof.Operations / 1e9}); err != nil {
 			return c, err
 		}
 	}

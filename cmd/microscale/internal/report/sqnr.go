@@ -15,7 +15,8 @@ func (c *Comparison) SQNRTable() (t Table, recipes []int) {
 	t.Columns = []Column{
 		{"recipe", "", "", false}, {"operand", "", "", false},
 		{"rowwise dB", "", "median over modules and steps", true}, {"columnwise dB", "", "median over modules and steps", true},
-		{"lowest dB", "", "of both directions", true}, {"where", "", "module and step of the lowest", false}, {"highest dB", "", "of both directions", true},
+		{"lowest dB", "", "of both directions", true}, {"where", "", "module and step of the lowest", false},
+		{"highest dB", "", "of both directions", true},
 		{"saturated", "", "elements beyond the largest value of their block", true}, {"flushed", "", "elements that became zero", true},
 	}
 	for i := range c.Recipes {

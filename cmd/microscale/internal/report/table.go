@@ -37,28 +37,36 @@ var recipeColumns = []recipeColumn{
 		_, validation := r.Losses()
 		return lossText(validation)
 	}},
-	{Column{"gap", "gap", "validation loss relative to the baseline's; of several seeds the mean, ± its standard error", true}, func(c *Comparison, r *Recipe) string {
-		if r.Name == c.Baseline {
-			return ""
-		}
-		return shown(c.Gap(r), show.Change) + errorText(c.GapError(r))
-	}},
-	{Column{"noise", "", "gaps below this may be chance: two standard errors, of the seeds or of the windows of the validation text", true}, func(c *Comparison, r *Recipe) string {
-		if r.Name == c.Baseline || math.IsNaN(c.Gap(r)) {
-			return ""
-		}
-		return "±" + plainPercent(c.Noise(r))
-	}},
-	{Column{"s/step", "s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return secondsText(r.SecondsPerStep) }},
-	{Column{"copies MB", "wts.\nMB", "copies of weights that products take, at the peak of a step: rowwise and columnwise", true}, func(_ *Comparison, r *Recipe) string {
-		return megabytes(r.Memory.Rowwise + r.Memory.Columnwise)
-	}},
-	{Column{"activations MB", "act.\nMB", "what the forward pass saves for the backward pass", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.Memory.Activations) }},
-	{Column{"all MB", "all\nMB", "all that is held at the peak of a step: these, FP32 master weights, gradients and moments, and scratch memory", true}, func(_ *Comparison, r *Recipe) string {
+	{Column{"gap", "gap", "validation loss relative to the baseline's; of several seeds the mean, ± its standard error", true},
+		func(c *Comparison, r *Recipe) string {
+			if r.Name == c.Baseline {
+				return ""
+			}
+			return shown(c.Gap(r), show.Change) + errorText(c.GapError(r))
+		}},
+	{Column{"noise", "", "gaps below this may be chance: two standard errors, of the seeds or of the windows of the validation text", true},
+		func(c *Comparison, r *Recipe) string {
+			if r.Name == c.Baseline || math.IsNaN(c.Gap(r)) {
+				return ""
+			}
+			return "±" + plainPercent(c.Noise(r))
+		}},
+	{Column{"s/step", "s/step", "median seconds of a step", true},
+		func(_ *Comparison, r *Recipe) string { return secondsText(r.SecondsPerStep) }},
+	{Column{"copies MB", "wts.\nMB", "copies of weights that products take, at the peak of a step: rowwise and columnwise", true},
+		func(_ *Comparison, r *Recipe) string {
+			return megabytes(r.Memory.Rowwise + r.Memory.Columnwise)
+		}},
+	{Column{"activations MB", "act.\nMB", "what the forward pass saves for the backward pass", true},
+		func(_ *Comparison, r *Recipe) string { return megabytes(r.Memory.Activations) }},
+	{Column{"all MB", "all\nMB", "all that is held at the peak of a step: these, FP32 master weights, gradients and moments, and " +
+		"scratch memory", true}, func(_ *Comparison, r *Recipe) string {
 		return megabytes(r.Memory.Total())
 	}},
-	{Column{"saturated", "satu-\nrated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return shown(r.Saturated(), show.Share) }},
-	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return shown(r.Flushed(), show.Share) }},
+	{Column{"saturated", "satu-\nrated", "elements beyond the largest value of their block, of all observed operands", true},
+		func(_ *Comparison, r *Recipe) string { return shown(r.Saturated(), show.Share) }},
+	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true},
+		func(_ *Comparison, r *Recipe) string { return shown(r.Flushed(), show.Share) }},
 }
 
 // Table returns the table of recipes. A recipe that did not finish has its figures so far and
@@ -117,8 +125,10 @@ func (c *Comparison) MemoryTable() Table {
 // FormatTable returns what the trained model loses in each format.
 func (c *Comparison) FormatTable() Table {
 	t := Table{Columns: []Column{
-		{"format", "format", "", false}, {"bits", "bits", "of an element, its share of the scales included", true}, {"validation", "val\nloss", "validation loss, nats per token", true},
-		{"perplexity", "perplexity", "e to the loss", true}, {"change", "change", "of the perplexity, relative to the model as it was trained", true},
+		{"format", "format", "", false}, {"bits", "bits", "of an element, its share of the scales included", true},
+		{"validation", "val\nloss", "validation loss, nats per token", true},
+		{"perplexity", "perplexity", "e to the loss", true}, {"change", "change", "of the perplexity, relative to the model as it was trained",
+			true},
 		{"±", "±", "standard error of the change over the windows of the validation text", true},
 	}}
 	row := func(name, bits string, loss float64, change, e string) {

@@ -30,7 +30,8 @@ func (c *Comparison) Verdict() []string {
 		}
 	}
 	if len(busy) > 0 {
-		s = append(s, fmt.Sprintf("Other programs used the processors during most steps of %s: their times are longer than on an idle machine.", list(busy)))
+		s = append(s, fmt.Sprintf("Other programs used the processors during most steps of %s: their times are longer than on an idle machine.",
+			list(busy)))
 	}
 	if n := c.seeds(); n > 1 && len(c.ranked()) > 0 {
 		s = append(s, fmt.Sprintf("Losses and gaps are means over %d seeds, gaps with their standard errors. All else is of the first seed.", n))
@@ -56,7 +57,8 @@ func (c *Comparison) gapSentences() []string {
 		if len(within) == 1 {
 			what, shows = "The gap of "+within[0]+" is", "it shows"
 		}
-		s = append(s, fmt.Sprintf("%s within the noise of %s (less than %s): %s no difference from %s. More seeds (--seeds) show smaller ones.", what, show.Counted(c.seeds(), "seed"), plainPercent(c.noise()), shows, c.Baseline))
+		s = append(s, fmt.Sprintf("%s within the noise of %s (less than %s): %s no difference from %s. More seeds (--seeds) show smaller ones.",
+			what, show.Counted(c.seeds(), "seed"), plainPercent(c.noise()), shows, c.Baseline))
 	}
 	return s
 }
@@ -75,9 +77,11 @@ func (c *Comparison) formatSentences() []string {
 		}
 	}
 	if largest == 0 {
-		return []string{fmt.Sprintf("Quantized after training, the model of %s shows no loss in any format: the changes of perplexity are below %g%% or two standard errors.", c.Baseline, 100*noCost)}
+		return []string{fmt.Sprintf("Quantized after training, the model of %s shows no loss in any format: the changes of perplexity are "+
+			"below %g%% or two standard errors.", c.Baseline, 100*noCost)}
 	}
-	sentence := fmt.Sprintf("Quantizing the model of %s after training changes its perplexity by %s (%s)", c.Baseline, shown(c.cost(least), show.Change), least.Name)
+	sentence := fmt.Sprintf("Quantizing the model of %s after training changes its perplexity by %s (%s)", c.Baseline,
+		shown(c.cost(least), show.Change), least.Name)
 	if least != most {
 		sentence += fmt.Sprintf(" to %s (%s)", shown(c.cost(most), show.Change), most.Name)
 	}

@@ -52,7 +52,8 @@ func (a *Access) guard(next http.Handler) http.Handler {
 		}
 		if strings.HasPrefix(r.URL.Path, "/v1/") && !a.admitsKey(r.Header.Get("Authorization")) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeError(w, &apiError{status: http.StatusUnauthorized, Message: "this server needs a key: send Authorization: Bearer KEY", Code: "invalid_api_key"})
+			writeError(w, &apiError{status: http.StatusUnauthorized, Message: "this server needs a key: send Authorization: Bearer KEY",
+				Code: "invalid_api_key"})
 			return
 		}
 		next.ServeHTTP(w, r)

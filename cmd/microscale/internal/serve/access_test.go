@@ -65,8 +65,10 @@ func TestAccess(t *testing.T) {
 		}
 		text := body(t, answer)
 		allowed := answer.Header.Get("Access-Control-Allow-Origin")
-		if answer.StatusCode != c.want || (allowed == c.origin) != (c.want != 403 || c.origin == "") || (c.want == 401) != (answer.Header.Get("WWW-Authenticate") == "Bearer") {
-			t.Errorf("%s of host %q, origin %q, key %q: %d %s, allowed %q, want %d", c.path, c.host, c.origin, c.key, answer.StatusCode, text, allowed, c.want)
+		if answer.StatusCode != c.want || (allowed == c.origin) != (c.want != 403 || c.origin == "") ||
+			(c.want == 401) != (answer.Header.Get("WWW-Authenticate") == "Bearer") {
+			t.Errorf("%s of host %q, origin %q, key %q: %d %s, allowed %q, want %d", c.path, c.host, c.origin, c.key, answer.StatusCode, text,
+				allowed, c.want)
 		}
 	}
 }
@@ -88,8 +90,10 @@ func TestPreflight(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := answer.Header
-		got := fmt.Sprint(h.Get("Access-Control-Allow-Origin"), " ", h.Get("Access-Control-Allow-Headers"), " ", h.Get("Access-Control-Allow-Private-Network"))
-		if text := body(t, answer); answer.StatusCode != want || (want == 204) != (got == origin+" authorization,content-type true") || (want == 204) != strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") {
+		got := fmt.Sprint(h.Get("Access-Control-Allow-Origin"), " ", h.Get("Access-Control-Allow-Headers"), " ",
+			h.Get("Access-Control-Allow-Private-Network"))
+		if text := body(t, answer); answer.StatusCode != want || (want == 204) != (got == origin+" authorization,content-type true") ||
+			(want == 204) != strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") {
 			t.Errorf("%s: %d %s, %s", origin, answer.StatusCode, got, text)
 		}
 	}
@@ -97,7 +101,8 @@ func TestPreflight(t *testing.T) {
 
 // TestCheckOrigin checks what --allow-origin takes.
 func TestCheckOrigin(t *testing.T) {
-	for text, want := range map[string]bool{"*": true, "null": true, "https://a.example": true, "http://a.example:8080": true, "": false, "a.example": false, "https://a.example/": false, "https://a.example/page": false} {
+	for text, want := range map[string]bool{"*": true, "null": true, "https://a.example": true, "http://a.example:8080": true, "": false,
+		"a.example": false, "https://a.example/": false, "https://a.example/page": false} {
 		if err := CheckOrigin(text); (err == nil) != want {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -108,7 +113,8 @@ func TestCheckOrigin(t *testing.T) {
 func TestEncoding(t *testing.T) {
 	s := start(t, Config{Parallel: 1})
 	for encoding, want := range map[string]int{"gzip": 415, "identity": 200, "": 200} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/completions", strings.NewReader(`{"prompt": "x", "max_tokens": 1}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/completions",
+			strings.NewReader(`{"prompt": "x", "max_tokens": 1}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,7 +123,8 @@ func (chatEndpoint) object(part bool) string {
 }
 
 func (chatEndpoint) whole(t *generation.Text, q *request, o one) any {
-	c := chatChoice{Index: o.index, Message: &chatMessage{Role: "assistant", Reasoning: some(o.Reasoning), Content: &o.Text}, Finish: &o.Finish}
+	c := chatChoice{Index: o.index, Message: &chatMessage{Role: "assistant", Reasoning: some(o.Reasoning), Content: &o.Text},
+		Finish: &o.Finish}
 	if q.Logprobs != nil && q.Logprobs.wanted {
 		c.Logprobs = chatLogprobsOf(t, o.Logprobs)
 	}
@@ -218,7 +219,8 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 // contexts, render templates and encode texts.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *requestBody) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return &apiError{status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("Content-Encoding %.40q is not supported: send the request without it", encoding)}
+		return &apiError{status: http.StatusUnsupportedMediaType,
+			Message: fmt.Sprintf("Content-Encoding %.40q is not supported: send the request without it", encoding)}
 	}
 	if r.ContentLength > maxBody {
 		return tooLarge(maxBody)
@@ -263,7 +265,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, e endpoint, b *
 	}
 	c := s.pool.take(prompts[0].tokens)
 	defer s.pool.put(c)
-	form := envelope{ID: e.prefix() + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, random())), Object: e.object(q.Stream), Created: time.Now().Unix(), Model: s.model.Name}
+	form := envelope{ID: e.prefix() + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, random())), Object: e.object(q.Stream),
+		Created: time.Now().Unix(), Model: s.model.Name}
 	if !q.Stream {
 		return s.answer(w, r, e, &q, form, prompts, func(i int) (*generation.Answer, error) { return s.beginAnswer(c, g, prompts[i]) })
 	}
@@ -295,7 +298,8 @@ func (s *Server) begin(ctx context.Context) error {
 func (s *Server) end() { <-s.turn }
 
 // answer writes the whole answers to prompts, one after the other. begin begins the answer to a prompt.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, e endpoint, q *request, form envelope, prompts []prompt, begin func(i int) (*generation.Answer, error)) error {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, e endpoint, q *request, form envelope, prompts []prompt,
+	begin func(i int) (*generation.Answer, error)) error {
 	form.Usage = &usage{}
 	for i, p := range prompts {
 		a, err := begin(i)

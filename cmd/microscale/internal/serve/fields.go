@@ -42,7 +42,8 @@ var requestFields = level{
 		"audio": nil, "web_search_options": nil, "reasoning_effort": {`"none"`}, "verbosity": {`"medium"`},
 
 		"repetition_penalty": {"1"}, "length_penalty": {"1"}, "use_beam_search": {"false"},
-		"skip_special_tokens": {"true"}, "min_tokens": {"0"}, "ignore_eos": {"false"}, "stop_token_ids": {"[]"}, "bad_words": {"[]"}, "allowed_token_ids": nil,
+		"skip_special_tokens": {"true"}, "min_tokens": {"0"}, "ignore_eos": {"false"}, "stop_token_ids": {"[]"}, "bad_words": {"[]"},
+		"allowed_token_ids":          nil,
 		"include_stop_str_in_output": {"false"}, "truncate_prompt_tokens": nil, "prompt_logprobs": nil, "prompt_embeds": nil,
 		"structured_outputs": nil, "guided_json": nil, "guided_regex": nil, "guided_choice": nil, "guided_grammar": nil,
 		"chat_template": nil, "chat_template_kwargs": {"{}"}, "documents": {"[]"},
@@ -50,7 +51,8 @@ var requestFields = level{
 		"grammar": {`""`}, "json_schema": {"{}"}, "n_predict": {"-1"}, "n_probs": {"0"},
 		"typical_p": {"1"}, "mirostat": {"0"}, "dynatemp_range": {"0"}, "dry_multiplier": {"0"}, "xtc_probability": {"0"},
 	},
-	harmless: set("user", "metadata", "store", "safety_identifier", "service_tier", "prompt_cache_key", "prompt_cache_retention", "prediction", "parallel_tool_calls",
+	harmless: set("user", "metadata", "store", "safety_identifier", "service_tier", "prompt_cache_key", "prompt_cache_retention", "prediction",
+		"parallel_tool_calls",
 		"request_id", "priority", "cache_salt", "spaces_between_special_tokens", "cache_prompt", "id_slot", "timings_per_token"),
 }
 
@@ -58,8 +60,9 @@ var requestFields = level{
 // messages that the answer is to continue, would need more than that.
 var messageFields = level{
 	supported: set("role", "content"),
-	neutral:   map[string][]string{"tool_calls": {"[]"}, "function_call": nil, "audio": nil, "refusal": {`""`}, "prefix": {"false"}, "partial": {"false"}},
-	harmless:  set("annotations", "id"),
+	neutral: map[string][]string{"tool_calls": {"[]"}, "function_call": nil, "audio": nil, "refusal": {`""`}, "prefix": {"false"},
+		"partial": {"false"}},
+	harmless: set("annotations", "id"),
 }
 
 // partFields are members of the parts of a message.

@@ -13,13 +13,16 @@ import (
 func TestModelName(t *testing.T) {
 	s := start(t, Config{Parallel: 1, Aliases: []string{"/models/tiny.gguf"}})
 	for name, want := range map[string]int{
-		``: 200, `"model": null,`: 200, `"model": "",`: 200, `"model": "tiny/model",`: 200, `"model": "model",`: 200, `"model": "/models/tiny.gguf",`: 200,
-		`"model": "tiny",`: 404, `"model": "gpt-4o",`: 404, `"model": "Tiny/Model",`: 404, `"model": ["model"],`: 400,
+		``: 200, `"model": null,`: 200, `"model": "",`: 200, `"model": "tiny/model",`: 200, `"model": "model",`: 200,
+		`"model": "/models/tiny.gguf",`: 200,
+		`"model": "tiny",`:              404, `"model": "gpt-4o",`: 404, `"model": "Tiny/Model",`: 404, `"model": ["model"],`: 400,
 	} {
-		for path, prompt := range map[string]string{"/v1/completions": `"prompt": "x"`, "/v1/chat/completions": `"messages": [{"role": "user", "content": "x"}]`} {
+		for path, prompt := range map[string]string{"/v1/completions": `"prompt": "x"`,
+			"/v1/chat/completions": `"messages": [{"role": "user", "content": "x"}]`} {
 			status, body := s.post(t, path, "{"+name+prompt+`, "max_tokens": 1}`)
 			const problem = `this server has \"tiny/model\"","type":"invalid_request_error","param":"model","code":"model_not_found"}}`
-			if status != want || (status == 200) != strings.Contains(body, `"model":"tiny/model"`) || (status == 404) != strings.Contains(body, problem) {
+			if status != want || (status == 200) != strings.Contains(body, `"model":"tiny/model"`) || (status == 404) != strings.Contains(body,
+				problem) {
 				t.Errorf("%s %s: %d %s, want %d", path, name, status, body, want)
 			}
 		}
@@ -52,7 +55,8 @@ func TestFields(t *testing.T) {
 				t.Errorf("%s: %s: %d %s", name, value, status, body)
 			}
 		}
-		if status, body := send(name, `"other"`); requestFields.harmless[name] != (status == 200) || status != 200 && !strings.Contains(body, `"param":"`+name+`"`) {
+		if status, body := send(name, `"other"`); requestFields.harmless[name] != (status == 200) || status != 200 && !strings.Contains(body,
+			`"param":"`+name+`"`) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
@@ -98,7 +102,8 @@ func TestFields(t *testing.T) {
 func TestSupportedFields(t *testing.T) {
 	s := start(t, Config{Parallel: 1})
 	values := map[string]string{
-		"model": "1", "messages": `"x"`, "prompt": "1", "echo": "1", "logprobs": "-1", "top_logprobs": "21", "max_tokens": "-1", "max_completion_tokens": "-1", "temperature": "-0.5", "top_k": "0.5", "top_p": "1.5",
+		"model": "1", "messages": `"x"`, "prompt": "1", "echo": "1", "logprobs": "-1", "top_logprobs": "21", "max_tokens": "-1",
+		"max_completion_tokens": "-1", "temperature": "-0.5", "top_k": "0.5", "top_p": "1.5",
 		"min_p": "-1", "repeat_penalty": "1e9", "seed": `"x"`, "stop": "[1]", "stream": `"yes"`, "stream_options": "true",
 	}
 	for name := range requestFields.supported {

@@ -46,7 +46,8 @@ func checkEntries(prompts []prompt, r generation.Request) error {
 		tokens += len(p.tokens)
 	}
 	if n := tokens * (1 + r.Logprobs); r.ScorePrompt && n > maxEntries {
-		return badRequest("logprobs", "%d tokens of prompts with %d log probabilities each are %d, want at most %d: send fewer prompts or lower logprobs",
+		return badRequest("logprobs", "%d tokens of prompts with %d log probabilities each are %d, want at most %d: send fewer prompts or "+
+			"lower logprobs",
 			tokens, 1+r.Logprobs, n, maxEntries)
 	}
 	return nil

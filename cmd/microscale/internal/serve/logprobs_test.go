@@ -73,10 +73,13 @@ func TestEcho(t *testing.T) {
 	a := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "echo": true, "logprobs": 20, "max_tokens": 1, "temperature": 0`, quoted))
 	c, n := a.Choices[0], len(prompt)
 	l := c.Logprobs
-	if len(l.Tokens) != n+1 || len(l.TokenLogprobs) != n+1 || len(l.TopLogprobs) != n+1 || len(l.TextOffset) != n+1 || a.Usage.PromptTokens != n || a.Usage.CompletionTokens != 1 {
-		t.Fatalf("%d tokens: got %d, %d, %d, %d, usage %+v", n, len(l.Tokens), len(l.TokenLogprobs), len(l.TopLogprobs), len(l.TextOffset), a.Usage)
+	if len(l.Tokens) != n+1 || len(l.TokenLogprobs) != n+1 || len(l.TopLogprobs) != n+1 || len(l.TextOffset) != n+1 ||
+		a.Usage.PromptTokens != n || a.Usage.CompletionTokens != 1 {
+		t.Fatalf("%d tokens: got %d, %d, %d, %d, usage %+v", n, len(l.Tokens), len(l.TokenLogprobs), len(l.TopLogprobs), len(l.TextOffset),
+			a.Usage)
 	}
-	if l.TokenLogprobs[0] != nil || l.TopLogprobs[0] != nil || l.Tokens[0] != "H" || l.TextOffset[1] != 1 || !strings.HasPrefix(c.Text, prompt) {
+	if l.TokenLogprobs[0] != nil || l.TopLogprobs[0] != nil || l.Tokens[0] != "H" || l.TextOffset[1] != 1 || !strings.HasPrefix(c.Text,
+		prompt) {
 		t.Errorf("the first token: %v, %v, %q", l.TokenLogprobs[0], l.TopLogprobs[0], l.Tokens[0])
 	}
 	for _, at := range []int{1, 3, 300, 511, 512, 513, 600, n - 1, n} {
@@ -84,7 +87,8 @@ func TestEcho(t *testing.T) {
 			continue // not a text
 		}
 		short, _ := json.Marshal(prompt[:at])
-		one := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "logprobs": 20, "max_tokens": 1, "temperature": 0`, short)).Choices[0].Logprobs
+		one := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "logprobs": 20, "max_tokens": 1, "temperature": 0`,
+			short)).Choices[0].Logprobs
 		for token, want := range one.TopLogprobs[0] {
 			if got, ok := l.TopLogprobs[at][token]; ok && math.Abs(got-want) > 1e-4 {
 				t.Errorf("token %d: log probability of %q is %g, want %g", at, token, got, want)
@@ -97,15 +101,18 @@ func TestEcho(t *testing.T) {
 		if sum <= 0 || sum > 1+1e-6 {
 			t.Errorf("token %d: the probabilities of %d tokens have the sum %g", at, len(l.TopLogprobs[at]), sum)
 		}
-		if *one.TokenLogprobs[0] != one.TopLogprobs[0][one.Tokens[0]] || math.Abs(*one.TokenLogprobs[0]-highest) > 1e-4 || *l.TokenLogprobs[at] > highest {
+		if *one.TokenLogprobs[0] != one.TopLogprobs[0][one.Tokens[0]] || math.Abs(*one.TokenLogprobs[0]-highest) > 1e-4 ||
+			*l.TokenLogprobs[at] > highest {
 			t.Errorf("token %d: the most likely one has %g, want %g", at, *one.TokenLogprobs[0], highest)
 		}
 	}
 	b := s.score(t, "/v1/completions", `"prompt": [[72, 105], [72]], "echo": true, "logprobs": 1, "max_tokens": 0`)
-	if b.Choices[0].Text != "Hi" || len(b.Choices[0].Logprobs.Tokens) != 2 || len(b.Choices[1].Logprobs.Tokens) != 1 || b.Usage.CompletionTokens != 0 {
+	if b.Choices[0].Text != "Hi" || len(b.Choices[0].Logprobs.Tokens) != 2 || len(b.Choices[1].Logprobs.Tokens) != 1 ||
+		b.Usage.CompletionTokens != 0 {
 		t.Errorf("without tokens: %+v", b)
 	}
-	if again := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "max_tokens": 1, "temperature": 0`, quoted)); prompt+again.Choices[0].Text != c.Text {
+	if again := s.score(t, "/v1/completions", fmt.Sprintf(`"prompt": %s, "max_tokens": 1, "temperature": 0`, quoted)); prompt+
+		again.Choices[0].Text != c.Text {
 		t.Errorf("the next request: %q, want the end of %q", again.Choices[0].Text, c.Text)
 	}
 }
@@ -134,14 +141,16 @@ func TestEntries(t *testing.T) {
 // TestWordSpace checks the tokens and offsets of a vocabulary in which the same word stands with and without a space.
 func TestWordSpace(t *testing.T) {
 	metadata := map[string]any{
-		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a"}, "tokenizer.ggml.token_type": []int32{2, 3, 3, 1, 1, 1},
+		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a"},
+		"tokenizer.ggml.token_type": []int32{2, 3, 3, 1, 1, 1},
 	}
 	p, err := tokenizer.FromGGUF(func(key string) any { return metadata[key] })
 	if err != nil {
 		t.Fatal(err)
 	}
 	top := []generation.TokenLogprob{{Token: 5, Value: -1}, {Token: 4, Value: -2}}
-	l := textLogprobsOf(&generation.Text{Tokenizer: p}, prompt{}, []generation.Logprob{{Token: 5, Value: math.NaN()}, {Token: 4, Value: -2, Top: top}, {Token: 5, Value: -1, Top: top}}, nil)
+	l := textLogprobsOf(&generation.Text{Tokenizer: p}, prompt{}, []generation.Logprob{{Token: 5, Value: math.NaN()},
+		{Token: 4, Value: -2, Top: top}, {Token: 5, Value: -1, Top: top}}, nil)
 	if got := fmt.Sprintf("%q %v", l.Tokens, l.Offsets); got != `[" a" "a" " a"] [0 1 2]` {
 		t.Errorf("got %s", got)
 	}
@@ -172,13 +181,15 @@ func TestWordSpace(t *testing.T) {
 // TestChatLogprobs checks the log probabilities of an answer to a conversation.
 func TestChatLogprobs(t *testing.T) {
 	s := start(t, Config{Parallel: 1})
-	a := s.score(t, "/v1/chat/completions", `"messages": [{"role": "user", "content": "Hi"}], "logprobs": true, "top_logprobs": 3, "max_tokens": 4, "temperature": 0`)
+	a := s.score(t, "/v1/chat/completions", `"messages": [{"role": "user", "content": "Hi"}], "logprobs": true, "top_logprobs": 3, `+
+		`"max_tokens": 4, "temperature": 0`)
 	l := a.Choices[0].Logprobs.Content
 	if len(l) != 4 {
 		t.Fatalf("got %+v", a)
 	}
 	for _, c := range l {
-		if len(c.Top) != 3 || c.Top[0].Logprob != c.Logprob || c.Top[0].Token != c.Token || c.Top[1].Logprob > c.Logprob || len(c.Bytes) != len(c.Token) || c.Logprob > 0 {
+		if len(c.Top) != 3 || c.Top[0].Logprob != c.Logprob || c.Top[0].Token != c.Token || c.Top[1].Logprob > c.Logprob ||
+			len(c.Bytes) != len(c.Token) || c.Logprob > 0 {
 			t.Errorf("got %+v", c)
 		}
 	}
@@ -192,15 +203,19 @@ func TestMessages(t *testing.T) {
 	for message, want := range map[string]int{
 		`"content": "12345"`:                5,
 		`"content": "12345", "name": "ada"`: 8,
-		`"reasoning_content": "think", "content": "12345", "name": "ada", "tool_calls": [], "refusal": null`:                                     13,
-		`"content": [{"type": "text", "text": "12"}, {"type": "text", "text": "45", "cache_control": {"type": "ephemeral"}, "x": 1}], "moon": 1`: 5,
+		`"reasoning_content": "think", "content": "12345", "name": "ada", "tool_calls": [], ` +
+			`"refusal": null`: 13,
+		`"content": [{"type": "text", "text": "12"}, {"type": "text", "text": "45", "cache_control": {"type": "ephemeral"}, "x": 1}], ` +
+			`"moon": 1`: 5,
 	} {
-		a := s.score(t, "/v1/chat/completions", `"messages": [{"role": "user", `+message+`}], "max_tokens": 1, "stream_options": {"y": 1, "include_obfuscation": false}`)
+		a := s.score(t, "/v1/chat/completions", `"messages": [{"role": "user", `+message+`}], "max_tokens": 1, "stream_options": {"y": 1, `+
+			`"include_obfuscation": false}`)
 		if a.Usage.PromptTokens != want {
 			t.Errorf("%s: %d tokens, want %d", message, a.Usage.PromptTokens, want)
 		}
 	}
-	if got := fmt.Sprint(unknown); len(unknown) != 3 || !strings.Contains(got, "stream_options.y") || !strings.Contains(got, "messages.moon") || !strings.Contains(got, "messages.content.x") {
+	if got := fmt.Sprint(unknown); len(unknown) != 3 || !strings.Contains(got, "stream_options.y") ||
+		!strings.Contains(got, "messages.moon") || !strings.Contains(got, "messages.content.x") {
 		t.Errorf("reported %v", unknown)
 	}
 }

@@ -27,7 +27,8 @@ type testServer struct {
 	stop func() error // ends the server and returns the error of Serve
 }
 
-const template = "{% for m in messages %}{% if m.role == 'nobody' %}{{ raise_exception('no such role') }}{% endif %}{{ m.role[0] }}:{{ m.content }}\n{% endfor %}a:"
+const template = "{% for m in messages %}{% if m.role == 'nobody' %}{{ raise_exception('no such role') }}{% endif %}{{ m.role[0] }}:{{ " +
+	"m.content }}\n{% endfor %}a:"
 
 func start(t *testing.T, c Config) *testServer {
 	t.Helper()
@@ -134,7 +135,8 @@ func parse(t *testing.T, text string) (d document) {
 // TestAnswers checks both endpoints, whole and streamed: the same text, and the form of OpenAI's API.
 func TestAnswers(t *testing.T) {
 	s := start(t, Config{Parallel: 2, Queue: 4})
-	const chat = `"messages": [{"role": "system", "content": [{"type": "text", "text": "S"}]}, {"role": "user", "content": "Hi"}], "max_tokens": 12, "seed": 5`
+	const chat = `"messages": [{"role": "system", "content": [{"type": "text", "text": "S"}]}, {"role": "user", "content": "Hi"}], ` +
+		`"max_tokens": 12, "seed": 5`
 	const text = `"prompt": "Hi", "max_completion_tokens": 12, "seed": 5`
 	for _, c := range []struct{ path, parameters, id, object, part string }{
 		{"/v1/chat/completions", chat, "chatcmpl-", "chat.completion", "chat.completion.chunk"},
@@ -142,12 +144,14 @@ func TestAnswers(t *testing.T) {
 	} {
 		status, body := s.post(t, c.path, "{"+c.parameters+"}")
 		whole := parse(t, body)
-		if status != http.StatusOK || len(whole.Choices) != 1 || !strings.HasPrefix(whole.ID, c.id) || whole.Object != c.object || whole.Model != "tiny/model" {
+		if status != http.StatusOK || len(whole.Choices) != 1 || !strings.HasPrefix(whole.ID, c.id) || whole.Object != c.object ||
+			whole.Model != "tiny/model" {
 			t.Fatalf("%s: %d %s", c.path, status, body)
 		}
 		choice, u := whole.Choices[0], whole.Usage
 		want := choice.Message.Content + choice.Text
-		if *choice.FinishReason != "length" || want == "" || u.CompletionTokens != 12 || u.PromptTokens == 0 || u.TotalTokens != u.PromptTokens+12 {
+		if *choice.FinishReason != "length" || want == "" || u.CompletionTokens != 12 || u.PromptTokens == 0 || u.TotalTokens != u.PromptTokens+
+			12 {
 			t.Errorf("%s: %s", c.path, body)
 		}
 		status, body = s.post(t, c.path, "{"+c.parameters+`, "stream": true, "stream_options": {"include_usage": true}}`)
@@ -219,7 +223,8 @@ func TestReasoning(t *testing.T) {
 	if got != want {
 		t.Errorf("streamed %+v, want %+v", got, want)
 	}
-	if _, body = s.post(t, text, `{"prompt": "Hi<think>", `+parameters+"}"); strings.TrimSpace(parse(t, body).Choices[0].Text) != want.Reasoning {
+	if _, body = s.post(t, text, `{"prompt": "Hi<think>", `+parameters+"}"); strings.TrimSpace(parse(t,
+		body).Choices[0].Text) != want.Reasoning {
 		t.Errorf("a completion has all as text: got %s, want %q", body, want.Reasoning)
 	}
 }
@@ -228,7 +233,8 @@ func TestReasoning(t *testing.T) {
 // same text again. top_p 0 keeps the most likely token alone.
 func TestLimits(t *testing.T) {
 	s := start(t, Config{Parallel: 1, Queue: 1, MaxTokens: 5})
-	for request, want := range map[string]int{`"max_tokens": 9`: 5, `"max_tokens": 2`: 2, `"seed": 1`: 5, `"max_tokens": 9, "max_completion_tokens": 3`: 3} {
+	for request, want := range map[string]int{`"max_tokens": 9`: 5, `"max_tokens": 2`: 2, `"seed": 1`: 5,
+		`"max_tokens": 9, "max_completion_tokens": 3`: 3} {
 		if _, body := s.post(t, "/v1/completions", `{"prompt": "x", `+request+"}"); parse(t, body).Usage.CompletionTokens != want {
 			t.Errorf("%s: want %d tokens, got %s", request, want, body)
 		}
@@ -242,7 +248,8 @@ func TestLimits(t *testing.T) {
 		t.Errorf("3 seeds, each twice, give %d texts: %v", len(texts), texts)
 	}
 	clear(texts)
-	for _, sampling := range []string{`"temperature": 0`, `"temperature": 100, "top_p": 0, "seed": 7`, `"temperature": 100, "top_p": 0, "seed": 8`} {
+	for _, sampling := range []string{`"temperature": 0`, `"temperature": 100, "top_p": 0, "seed": 7`,
+		`"temperature": 100, "top_p": 0, "seed": 8`} {
 		_, body := s.post(t, "/v1/completions", `{"prompt": "x", `+sampling+"}")
 		texts[parse(t, body).Choices[0].Text] = true
 	}
@@ -310,7 +317,8 @@ func TestModels(t *testing.T) {
 func TestMethods(t *testing.T) {
 	s := start(t, Config{Parallel: 1})
 	for _, c := range []struct{ method, path, want string }{
-		{"GET", "/v1/chat/completions", "POST"}, {"OPTIONS", "/v1/completions", "POST"}, {"PUT", "/v1/models", "GET"}, {"DELETE", "/v1/models/tiny/model", "GET"},
+		{"GET", "/v1/chat/completions", "POST"}, {"OPTIONS", "/v1/completions", "POST"}, {"PUT", "/v1/models", "GET"},
+		{"DELETE", "/v1/models/tiny/model", "GET"},
 	} {
 		q, err := http.NewRequestWithContext(t.Context(), c.method, s.url+c.path, http.NoBody)
 		if err != nil {
@@ -336,15 +344,21 @@ func TestErrors(t *testing.T) {
 		status           int
 	}{
 		{chat, `{`, "not a JSON object", 400},
-		{chat, `[]`, `"message":"the request is not a JSON object, but of type array","type":"invalid_request_error","param":null,"code":null`, 400},
+		{chat, `[]`, `"message":"the request is not a JSON object, but of type array","type":"invalid_request_error","param":null,"code":null`,
+			400},
 		{chat, `{}`, "messages is missing", 400},
 		{chat, `{"messages": [{"content": "x"}]}`, "message 0 has no role", 400},
 		{chat, `{"messages": [{"role": "nobody", "content": "x"}]}`, "no such role", 400},
-		{chat, `{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, `"message":"message 0: content of type \"image_url\" is not supported: want text","type":"invalid_request_error","param":"messages"`, 400},
+		{chat, `{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`,
+			`"message":"message 0: content of type \"image_url\" is not supported: want text","type":"invalid_request_error","param":"messages"`,
+			400},
 		{chat, `{"messages": [{"role": "user", "content": null}]}`, "message 0: it has no content", 400},
-		{chat, `{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`, "message 0: tool_calls is not supported", 400},
-		{chat, `{"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]}`, "message 0: function_call is not supported", 400},
-		{chat, `{"messages": [{"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [], "function_call": null}], "max_tokens": 1}`, `"usage"`, 200},
+		{chat, `{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`, "message 0: tool_calls is not supported",
+			400},
+		{chat, `{"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]}`,
+			"message 0: function_call is not supported", 400},
+		{chat, `{"messages": [{"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [], "function_call": null}], ` +
+			`"max_tokens": 1}`, `"usage"`, 200},
 		{text, "{\"prompt\": \"\xff\"}", "is not UTF-8", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools is not supported", 400},
 		{chat, `{"messages": [{"role": "user", "content": "x"}], "n": 2}`, "n is not supported", 400},
@@ -389,9 +403,11 @@ func TestErrors(t *testing.T) {
 		{chat, `{"messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "part 0 of the content has no text", 400},
 		{chat, `{"messages": [{"role": "user", "content": 1}]}`, "want a text or a list of parts", 400},
 		{chat, `{"messages": [{"Role": "user", "content": "x"}]}`, "message 0 has no role", 400},
-		{text, `{"prompt": "x", "stream": true, "stream_options": {"continuous_usage_stats": true}}`, "stream_options: continuous_usage_stats is not supported", 400},
+		{text, `{"prompt": "x", "stream": true, "stream_options": {"continuous_usage_stats": true}}`,
+			"stream_options: continuous_usage_stats is not supported", 400},
 		{text, `{"prompt": "x", "repeat_penalty": 1e-45}`, `repeat_penalty is 1e-45, want `, 400},
-		{text, `{"prompt": "` + strings.Repeat("x", 64*2*s.model.Text.LongestToken()+1) + `"}`, " bytes, but the tokens of a context have at most ", 400},
+		{text, `{"prompt": "` + strings.Repeat("x", 64*2*s.model.Text.LongestToken()+1) + `"}`,
+			" bytes, but the tokens of a context have at most ", 400},
 		{text, `{"prompt": "` + strings.Repeat("x", 64*2*s.model.Text.LongestToken()) + `"}`, " tokens, but the context has 64 positions", 400},
 		{text, `{}`, "prompt is missing", 400},
 		{text, `{"prompt": "` + strings.Repeat("x", 65) + `"}`, "context_length_exceeded", 400},
@@ -404,7 +420,8 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	s.model.Text.Template = ""
-	if status, body := s.post(t, chat, `{"messages": [{"role": "user", "content": "x"}]}`); status != 400 || !strings.Contains(body, "no chat template") {
+	if status, body := s.post(t, chat, `{"messages": [{"role": "user", "content": "x"}]}`); status != 400 || !strings.Contains(body,
+		"no chat template") {
 		t.Errorf("no template: %d %s", status, body)
 	}
 }
@@ -419,8 +436,10 @@ func TestLoad(t *testing.T) {
 		wg.Go(func() {
 			stream := i%2 == 0
 			var body string
-			statuses[i], body = s.post(t, "/v1/completions", fmt.Sprintf(`{"prompt": "Client %d", "max_tokens": %d, "stream": %t}`, i, 1+i%50, stream))
-			switch complete := strings.Contains(body, `"finish_reason":"length"`) && (!stream || strings.HasSuffix(body, "data: [DONE]\n\n")); statuses[i] {
+			statuses[i], body = s.post(t, "/v1/completions", fmt.Sprintf(`{"prompt": "Client %d", "max_tokens": %d, "stream": %t}`, i, 1+i%50,
+				stream))
+			switch complete := strings.Contains(body, `"finish_reason":"length"`) &&
+				(!stream || strings.HasSuffix(body, "data: [DONE]\n\n")); statuses[i] {
 			case http.StatusOK:
 				if !complete {
 					t.Errorf("client %d: %s", i, body)
@@ -454,7 +473,8 @@ func TestLoad(t *testing.T) {
 // stream begins an answer and returns after its first text.
 func (s *testServer) stream(ctx context.Context, t *testing.T, maxTokens int) (rest *bufio.Reader) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/completions", strings.NewReader(fmt.Sprintf(`{"prompt": "x", "max_tokens": %d, "stream": true}`, maxTokens)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/completions",
+		strings.NewReader(fmt.Sprintf(`{"prompt": "x", "max_tokens": %d, "stream": true}`, maxTokens)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,7 +558,8 @@ func TestRunaway(t *testing.T) {
 	const messages = `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}`
 	for _, template := range []string{"{{ 'x' * 100000000000 }}", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"} {
 		s.model.Text.Template = template
-		if status, body := s.post(t, "/v1/chat/completions", messages); status != 500 || !strings.Contains(body, "chat template: it does not end") {
+		if status, body := s.post(t, "/v1/chat/completions", messages); status != 500 || !strings.Contains(body,
+			"chat template: it does not end") {
 			t.Errorf("%s: %d %s", template, status, body)
 		}
 	}

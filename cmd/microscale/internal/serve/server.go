@@ -53,7 +53,8 @@ var limits = times{read: 30 * time.Second, write: 30 * time.Second, idle: 2 * ti
 // withDefaults returns t with the limits that it leaves open.
 func (t times) withDefaults() times {
 	return times{
-		cmp.Or(t.read, limits.read), cmp.Or(t.write, limits.write), cmp.Or(t.idle, limits.idle), cmp.Or(t.grace, limits.grace), cmp.Or(t.close, limits.close),
+		cmp.Or(t.read, limits.read), cmp.Or(t.write, limits.write), cmp.Or(t.idle, limits.idle), cmp.Or(t.grace, limits.grace),
+		cmp.Or(t.close, limits.close),
 	}
 }
 
@@ -114,13 +115,19 @@ func (s *Server) Handler() http.Handler {
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", method)
-			writeError(w, &apiError{status: http.StatusMethodNotAllowed, Message: fmt.Sprintf("%s does not take %s: use %s", r.URL.Path, r.Method, method)})
+			writeError(w, &apiError{status: http.StatusMethodNotAllowed, Message: fmt.Sprintf("%s does not take %s: use %s", r.URL.Path, r.Method,
+				method)})
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no %s %s: this server has POST /v1/chat/completions, POST /v1/completions and GET /v1/models", r.Method, r.URL.Path)})
+		writeError(w, &apiError{status: http.StatusNotFound,
+			Message: fmt.Sprintf("there is no %s %s: this server has POST /v1/chat/completions, POST /v1/completions and GET /v1/models", r.Method,
+				r.URL.Path)})
 	})
-	return s.config.Access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(timedWriter{w, s.config.times.write}, r) }))
+	return s.config.Access.guard(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		mux.ServeHTTP(timedWriter{w, s.config.times.write}, r)
+	}))
 }
 
 // A timedWriter limits the time of each write, not that of the whole answer.

@@ -66,7 +66,8 @@ func TestHugeBody(t *testing.T) {
 		if err := c.SetReadDeadline(time.Now().Add(s.config.times.read / 10)); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := io.ReadAll(c); want != "" && (err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 "+want)) || want == "" && err == nil {
+		if text, err := io.ReadAll(c); want != "" && (err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 "+want)) || want == "" &&
+			err == nil {
 			t.Errorf("%d bytes: got %.80q, %v", length, text, err)
 		}
 	}
@@ -100,7 +101,8 @@ func TestReuse(t *testing.T) {
 // not read their answer.
 func TestStopBody(t *testing.T) {
 	s := start(t, Config{Parallel: 1, times: times{write: time.Minute, grace: 100 * time.Millisecond, close: 100 * time.Millisecond}})
-	for _, text := range []string{"", "POST /v1/c", "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"} {
+	for _, text := range []string{"", "POST /v1/c", "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+		"POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"} {
 		s.dial(t, text)
 	}
 	const request = `{"prompt": "x", "max_tokens": 4000, "stream": true}`
@@ -136,7 +138,8 @@ func TestSlowReader(t *testing.T) {
 	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(request), request); err != nil {
+	if _, err := fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(request),
+		request); err != nil {
 		t.Fatal(err)
 	}
 	s.waitRunning(t, 1)
@@ -176,7 +179,8 @@ func TestBudget(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Second); s.bodies.free.Load() > 500 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if status, text := s.post(t, "/v1/completions", request); status != http.StatusServiceUnavailable || !strings.Contains(text, `"code":"busy"`) {
+	if status, text := s.post(t, "/v1/completions", request); status != http.StatusServiceUnavailable || !strings.Contains(text,
+		`"code":"busy"`) {
 		t.Errorf("%d %s", status, text)
 	}
 	if err := c.Close(); err != nil {

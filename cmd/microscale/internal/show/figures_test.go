@@ -18,7 +18,8 @@ func TestBytesText(t *testing.T) {
 
 func TestParametersText(t *testing.T) {
 	for n, want := range map[float64]string{
-		0: "0", 8: "8", 999: "999", 1000: "1000", 8704: "8704", 99_999: "99999", 100_000: "100 k", 9_737_088: "9.74 M", 22_713_728: "22.7 M", 999.6e6: "1.00 B",
+		0: "0", 8: "8", 999: "999", 1000: "1000", 8704: "8704", 99_999: "99999", 100_000: "100 k", 9_737_088: "9.74 M", 22_713_728: "22.7 M",
+		999.6e6: "1.00 B",
 		68.72e9: "68.7 B", 671e9: "671 B", 1.04e12: "1.04 T", 2e15: "2000 T",
 	} {
 		if got := ParametersText(n); got != want+" parameters" {
@@ -37,8 +38,10 @@ func TestCounted(t *testing.T) {
 
 func TestDurationText(t *testing.T) {
 	for s, want := range map[float64]string{
-		0: "0 ms", 0.0004: "0 ms", 0.0006: "1 ms", 0.0124: "12 ms", 0.9994: "999 ms", 0.9996: "1 s", 1.24: "1.2 s", 9: "9 s", 9.96: "10 s", 42.4: "42 s",
-		59.4: "59 s", 59.6: "1 min 0 s", 125: "2 min 5 s", 3599.4: "59 min 59 s", 3599.6: "1 h 0 min", 11220: "3 h 7 min", 7199: "2 h 0 min", 360000: "100 h 0 min",
+		0: "0 ms", 0.0004: "0 ms", 0.0006: "1 ms", 0.0124: "12 ms", 0.9994: "999 ms", 0.9996: "1 s", 1.24: "1.2 s", 9: "9 s", 9.96: "10 s",
+		42.4: "42 s",
+		59.4: "59 s", 59.6: "1 min 0 s", 125: "2 min 5 s", 3599.4: "59 min 59 s", 3599.6: "1 h 0 min", 11220: "3 h 7 min", 7199: "2 h 0 min",
+		360000: "100 h 0 min",
 	} {
 		if got := DurationText(s); got != want {
 			t.Errorf("%v seconds are %q, want %q", s, got, want)

@@ -161,7 +161,8 @@ func (m *Meter) startLines(interval time.Duration) {
 // "quantizing: 1.2 GB of 4.8 GB (25%), 400 MB/s, 9 s left".
 func meterLine(what string, done, total int64, elapsed time.Duration) string {
 	rate := float64(done) / elapsed.Seconds()
-	line := fmt.Sprintf("%s: %s of %s (%d%%), %s/s", what, BytesText(float64(done)), BytesText(float64(total)), 100*done/max(total, 1), BytesText(rate))
+	line := fmt.Sprintf("%s: %s of %s (%d%%), %s/s", what, BytesText(float64(done)), BytesText(float64(total)), 100*done/max(total, 1),
+		BytesText(rate))
 	if done > 0 && done < total {
 		line += fmt.Sprintf(", %s left", DurationText(float64(total-done)/rate))
 	}

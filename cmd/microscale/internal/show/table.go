@@ -54,7 +54,8 @@ func NumericColumns(columns []Column) []table.ColumnConfig {
 	var configs []table.ColumnConfig
 	for i, c := range columns {
 		if c.Numeric {
-			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight,
+				AlignFooter: text.AlignRight})
 		}
 	}
 	return configs

@@ -89,7 +89,8 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 		flags.WarnBusy(k.Stderr, "steps of "+show.Printable(r.Name))
 	}
 	if row.Failed == "" {
-		fmt.Fprintf(k.Stderr, "%s: %s, validation loss %.4f nats per byte, %s per step\n", show.Printable(r.Name), show.Counted(row.Steps, "step"), row.ValidationLoss, show.DurationText(row.SecondsPerStep))
+		fmt.Fprintf(k.Stderr, "%s: %s, validation loss %.4f nats per byte, %s per step\n", show.Printable(r.Name),
+			show.Counted(row.Steps, "step"), row.ValidationLoss, show.DurationText(row.SecondsPerStep))
 	}
 	return nil
 }
@@ -108,7 +109,8 @@ func (k *Comparison) finish(row *report.Recipe, seed uint64, result *train.Resul
 // reportedMemory returns the memory of a run for the report.
 func reportedMemory(m decoder.Memory) report.Memory {
 	return report.Memory{
-		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
+		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise),
+		Columnwise:  int64(m.Columnwise),
 		Activations: int64(m.Activations()), Scratch: int64(m.Scratch + m.Messages + m.Staging),
 	}
 }
@@ -166,18 +168,23 @@ func (k *Comparison) report() *report.Comparison {
 	c, m := &k.Config, host.ThisMachine()
 	model, seeds := show.ParametersText(float64(k.parameters())), k.seeds()
 	return &report.Comparison{
-		Title:    "Training with " + strings.Join(names(k.recipes), ", "),
-		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, show.Counted(c.Steps, "step"), k.batch, seeds.Name, seeds.Text, k.Corpus.Name()),
+		Title: "Training with " + strings.Join(names(k.recipes), ", "),
+		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, show.Counted(c.Steps, "step"), k.batch, seeds.Name, seeds.Text,
+			k.Corpus.Name()),
 		Baseline: flags.BaselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
 		How: []report.Fact{
 			{Name: "command", Text: k.Command, Code: true},
 			seeds,
-			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention and %d of keys and values, feed-forward width %d, byte vocabulary", model,
-				show.Counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, show.Counted(c.Model.NumAttentionHeads, "head"), c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
+			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention and %d of keys and values, feed-forward width %d, "+
+				"byte vocabulary", model,
+				show.Counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, show.Counted(c.Model.NumAttentionHeads, "head"),
+				c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
 			{Name: "data", Text: fmt.Sprintf("%s, %s", k.Corpus.Name(), show.BytesText(float64(k.Corpus.Bytes())))},
-			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of at most %d bytes, AdamW, schedule %s, peak learning rate %g", show.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
+			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of at most %d bytes, AdamW, schedule %s, peak learning rate %g",
+				show.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
 			{Name: "validation", Text: fmt.Sprintf("at most %d bytes, the same for all, not used for training", c.ValidationTokens)},
-			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, show.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier)},
+			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, show.Counted(m.Processors, "processor"), m.System, m.Go,
+				m.Tier)},
 			{Name: "program", Text: "microscale " + k.Version},
 		},
 	}

@@ -43,7 +43,8 @@ func TestCompareInterrupted(t *testing.T) {
 	}
 	impossible := &Comparison{Config: config, Corpus: corpus, Trainer: train.Run, Stderr: io.Discard, Divide: undivided}
 	impossible.Config.Model.NumAttentionHeads = 3 // which two heads of keys cannot serve
-	if err := impossible.End(&out, dir, false, impossible.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
+	if err := impossible.End(&out, dir, false, impossible.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(),
+		"bf16: ") {
 		t.Errorf("where no recipe can begin: %v", err)
 	}
 	if _, err := os.Stat(dir); err == nil {
@@ -53,7 +54,8 @@ func TestCompareInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := k.End(&out, dir, false, k.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the report has the finished recipes: bf16") {
+	if err := k.End(&out, dir, false, k.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(),
+		"interrupted: the report has the finished recipes: bf16") {
 		t.Errorf("interrupted in the second recipe: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ReportName)); err != nil || !strings.Contains(out.String(), "\nbf16 ") {
@@ -63,7 +65,8 @@ func TestCompareInterrupted(t *testing.T) {
 	if err := os.WriteFile(dir+"-file", nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.End(&out, dir+"-file", false, nil); err == nil || !strings.HasPrefix(err.Error(), "write the report: ") || !strings.Contains(out.String(), "\nbf16 ") {
+	if err := k.End(&out, dir+"-file", false, nil); err == nil || !strings.HasPrefix(err.Error(), "write the report: ") ||
+		!strings.Contains(out.String(), "\nbf16 ") {
 		t.Errorf("where the report cannot be written: %v, and printed is %q", err, out.String())
 	}
 	if err := os.Remove(dir + "-file"); err != nil {

@@ -17,15 +17,17 @@ type ComparisonDocument struct {
 }
 
 type comparedDocument struct {
-	Recipe          string               `json:"recipe"`
-	Steps           int                  `json:"steps"`
-	TrainLoss       show.Number          `json:"train_loss"` // nats per byte, of the last step; this and the next three are means over the seeds
-	ValLoss         show.Number          `json:"val_loss"`
-	GapPercent      show.Number          `json:"gap_percent"`                // of the validation loss to that of bf16 with the same seed
-	GapError        show.Number          `json:"gap_standard_error_percent"` // null for one seed
-	WindowError     show.Number          `json:"gap_window_error_percent"`   // standard error over the windows of the validation text, of the first seed
-	Noise           show.Number          `json:"gap_noise_percent"`          // gaps below this may be chance; null for the baseline
-	Runs            []runDocument        `json:"runs"`                       // final losses by seed; all fields below are of the first seed
+	Recipe string `json:"recipe"`
+	Steps  int    `json:"steps"`
+	// nats per byte, of the last step; this and the next three are means over the seeds
+	TrainLoss  show.Number `json:"train_loss"`
+	ValLoss    show.Number `json:"val_loss"`
+	GapPercent show.Number `json:"gap_percent"`                // of the validation loss to that of bf16 with the same seed
+	GapError   show.Number `json:"gap_standard_error_percent"` // null for one seed
+	// standard error over the windows of the validation text, of the first seed
+	WindowError     show.Number          `json:"gap_window_error_percent"`
+	Noise           show.Number          `json:"gap_noise_percent"` // gaps below this may be chance; null for the baseline
+	Runs            []runDocument        `json:"runs"`              // final losses by seed; all fields below are of the first seed
 	SecondsPerStep  show.Number          `json:"seconds_per_step"`
 	TokensPerSecond show.Number          `json:"tokens_per_second"`
 	Busy            bool                 `json:"busy"` // other programs used the processors during most steps
@@ -75,9 +77,13 @@ func (k *Comparison) document(c *report.Comparison, path string) ComparisonDocum
 		r := &c.Recipes[i]
 		training, validation := r.Losses()
 		d := comparedDocument{
-			Recipe: r.Name, Steps: r.Steps, TrainLoss: show.Number(training), ValLoss: show.Number(validation), GapPercent: show.Number(100 * c.Gap(r)), GapError: show.Number(100 * c.GapError(r)), WindowError: show.Number(100 * c.WindowError(r)), Noise: show.Number(100 * c.Noise(r)), Runs: []runDocument{},
-			SecondsPerStep: show.Number(r.SecondsPerStep), TokensPerSecond: show.Number(r.TokensPerSecond), Busy: r.Busy, Memory: newMemoryDocument(r.Memory),
-			Saturated: show.Number(r.Saturated()), Flushed: show.Number(r.Flushed()), Failed: r.Failed, TrainLosses: []show.Number{}, ValLosses: []validationDocument{},
+			Recipe: r.Name, Steps: r.Steps, TrainLoss: show.Number(training), ValLoss: show.Number(validation),
+			GapPercent: show.Number(100 * c.Gap(r)), GapError: show.Number(100 * c.GapError(r)), WindowError: show.Number(100 * c.WindowError(r)),
+			Noise: show.Number(100 * c.Noise(r)), Runs: []runDocument{},
+			SecondsPerStep: show.Number(r.SecondsPerStep), TokensPerSecond: show.Number(r.TokensPerSecond), Busy: r.Busy,
+			Memory:    newMemoryDocument(r.Memory),
+			Saturated: show.Number(r.Saturated()), Flushed: show.Number(r.Flushed()), Failed: r.Failed, TrainLosses: []show.Number{},
+			ValLosses: []validationDocument{},
 		}
 		if r.Name == c.Baseline {
 			d.WindowError, d.Noise = show.Number(nan), show.Number(nan)
@@ -94,7 +100,8 @@ func (k *Comparison) document(c *report.Comparison, path string) ComparisonDocum
 		doc.Recipes = append(doc.Recipes, d)
 	}
 	for _, f := range c.Formats {
-		doc.Formats = append(doc.Formats, comparedAfterDocument{f.Name, show.Number(f.Bits), show.Number(f.Loss), show.Number(report.Perplexity(f.Loss))})
+		doc.Formats = append(doc.Formats, comparedAfterDocument{f.Name, show.Number(f.Bits), show.Number(f.Loss),
+			show.Number(report.Perplexity(f.Loss))})
 	}
 	return doc
 }

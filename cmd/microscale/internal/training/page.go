@@ -38,7 +38,8 @@ func Reportable(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() != ReportName {
-			return fmt.Errorf("write a report to %s: the directory holds other files, such as %s; name another with --out", show.Printable(dir), show.Printable(e.Name()))
+			return fmt.Errorf("write a report to %s: the directory holds other files, such as %s; name another with --out", show.Printable(dir),
+				show.Printable(e.Name()))
 		}
 	}
 	if len(entries) == 0 {

@@ -112,13 +112,16 @@ func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.
 	training, validation := r.FinalLoss()
 	if asJSON {
 		doc := Document{
-			Recipe: c.Recipe.Name, Accumulate: c.Recipe.Accumulate, Steps: c.Steps, TrainLoss: show.Number(training), ValLoss: show.Number(validation), Seed: c.Seed, Data: corpus.Sources, DataBytes: corpus.Bytes(),
-			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: show.Number(r.SecondsPerStep()), TokensPerSecond: show.Number(r.TokensPerSecond()),
-			Memory: newMemoryDocument(reportedMemory(r.Memory)), Out: c.Out,
+			Recipe: c.Recipe.Name, Accumulate: c.Recipe.Accumulate, Steps: c.Steps, TrainLoss: show.Number(training),
+			ValLoss: show.Number(validation), Seed: c.Seed, Data: corpus.Sources, DataBytes: corpus.Bytes(),
+			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: show.Number(r.SecondsPerStep()),
+			TokensPerSecond: show.Number(r.TokensPerSecond()),
+			Memory:          newMemoryDocument(reportedMemory(r.Memory)), Out: c.Out,
 			Activations: activationsDocument{r.Memory.Linear, r.Memory.Norms, r.Memory.SwiGLU, r.Memory.Attention, r.Memory.Layers, r.Memory.Loss},
 		}
 		if r.Ranks > 1 {
-			doc.Ranks = &ranksDocument{Ranks: r.Ranks, GradReduce: c.Parallel.GradReduce.String(), GradSQNR: show.Number(r.GradSQNR), Sent: r.Traffic}
+			doc.Ranks = &ranksDocument{Ranks: r.Ranks, GradReduce: c.Parallel.GradReduce.String(), GradSQNR: show.Number(r.GradSQNR),
+				Sent: r.Traffic}
 		}
 		for _, l := range r.TrainLoss {
 			doc.TrainLosses = append(doc.TrainLosses, show.Number(l))
@@ -133,7 +136,8 @@ func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.
 training loss %.4f, validation loss %.4f nats per byte
 %s per step, %s; peak memory of a step %s
 the model is in %s; next, run microscale eval %s or microscale quantize %s
-`, c.Recipe.Name, show.ParametersText(float64(r.Parameters)), show.Counted(c.Steps, "step"), r.Tokens/c.Steps, show.Printable(corpus.Name()), training, validation,
+`, c.Recipe.Name, show.ParametersText(float64(r.Parameters)), show.Counted(c.Steps, "step"), r.Tokens/c.Steps,
+		show.Printable(corpus.Name()), training, validation,
 		show.DurationText(r.SecondsPerStep()), flags.TokenRate(r.TokensPerSecond()), show.BytesText(float64(r.Memory.Total())), out, out, out)
 	return err
 }

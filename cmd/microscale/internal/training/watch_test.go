@@ -27,7 +27,8 @@ func TestWatcher(t *testing.T) {
 		least  float64 // SQNR
 		most   float64
 		blocks int64 // of the input, in both directions
-	}{{"mxfp8", 29, 33, 2 * 128 * 128 / 32}, {"nvfp4", 13, 22, 2 * 128 * 128 / 16}, {"tensorwise", 25, 33, 2}, {"bf16", math.Inf(1), math.Inf(1), 0}} {
+	}{{"mxfp8", 29, 33, 2 * 128 * 128 / 32}, {"nvfp4", 13, 22, 2 * 128 * 128 / 16}, {"tensorwise", 25, 33, 2},
+		{"bf16", math.Inf(1), math.Inf(1), 0}} {
 		r, err := recipe.Lookup(tc.recipe)
 		if err != nil {
 			t.Fatal(err)
@@ -48,11 +49,13 @@ func TestWatcher(t *testing.T) {
 		var seen []string
 		for _, o := range operands {
 			seen = append(seen, o.Name+" "+o.Direction)
-			if o.SQNR < tc.least || o.SQNR > tc.most || o.Step != 7 || o.Module != "3.down_proj" || o.Elements != 128*128 || !(o.Amax > 2 && o.Amax < 16) {
+			if o.SQNR < tc.least || o.SQNR > tc.most || o.Step != 7 || o.Module != "3.down_proj" || o.Elements != 128*128 ||
+				!(o.Amax > 2 && o.Amax < 16) {
 				t.Errorf("%s: %+v, want an SQNR of %g to %g", tc.recipe, o, tc.least, tc.most)
 			}
 		}
-		if got, want := strings.Join(seen, ", "), "input rowwise, input columnwise, weight rowwise, weight columnwise, gradient rowwise, gradient columnwise"; got != want {
+		if got, want := strings.Join(seen, ", "), "input rowwise, input columnwise, weight rowwise, weight columnwise, gradient rowwise, "+
+			"gradient columnwise"; got != want {
 			t.Errorf("%s: operands %s", tc.recipe, got)
 		}
 		var n int64

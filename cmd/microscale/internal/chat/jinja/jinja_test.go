@@ -127,7 +127,8 @@ func TestConcurrentRender(t *testing.T) {
 func TestStrftime(t *testing.T) {
 	at := time.Date(2024, time.March, 5, 14, 7, 9, 12345678, time.UTC)
 	got, err := strftime(at, "%a %A %b %B %d %-d %e %H %I %-I %m %-m %M %-M %S %-S %p %y %Y %Z %z %f %j %F %T %D %R %h %c %x %X %%")
-	const want = "Tue Tuesday Mar March 05 5  5 14 02 2 03 3 07 7 09 9 PM 24 2024 UTC +0000 012345 065 2024-03-05 14:07:09 03/05/24 14:07 Mar Tue Mar  5 14:07:09 2024 03/05/24 14:07:09 %"
+	const want = "Tue Tuesday Mar March 05 5  5 14 02 2 03 3 07 7 09 9 PM 24 2024 UTC +0000 012345 065 2024-03-05 14:07:09 03/05/24 14:07 " +
+		"Mar Tue Mar  5 14:07:09 2024 03/05/24 14:07:09 %"
 	if got != want || err != nil {
 		t.Errorf("got %v, %v; want %s", got, err, want)
 	}

@@ -200,7 +200,8 @@ func plainTag(s, word string) (begin byte, n int, sign byte, ok bool) {
 }
 
 // operators, the longest first.
-var operators = []string{"**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ".", ":", ",", "|", ";"}
+var operators = []string{"**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ".",
+	":", ",", "|", ";"}
 
 // tag reads the tokens of a tag and its end. Brackets that are open hide the end.
 func (l *lexer) tag(closing string, ending tokenKind) {

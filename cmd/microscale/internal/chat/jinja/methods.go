@@ -360,7 +360,8 @@ func splitSpace(s string, most int64, last bool) (parts []string) {
 
 // splitLines divides s into lines. An end of the last line adds none.
 func splitLines(s string) []string {
-	s = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\x1c", "\n", "\x1d", "\n", "\x1e", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(s)
+	s = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\x1c", "\n", "\x1d", "\n", "\x1e", "\n", "\u0085", "\n",
+		"\u2028", "\n", "\u2029", "\n").Replace(s)
 	if s == "" {
 		return nil
 	}

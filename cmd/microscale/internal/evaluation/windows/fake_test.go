@@ -31,7 +31,8 @@ const fakeHidden = 12
 func newFake(vocabulary, layers int, noise float32) *fake {
 	r := rand.New(rand.NewPCG(1, 2))
 	extra := rand.New(rand.NewPCG(3, 4))
-	f := &fake{vocabulary: vocabulary, positions: 64, hidden: fakeHidden, embedding: random(r, vocabulary, fakeHidden, 1), head: random(r, vocabulary, fakeHidden, 1)}
+	f := &fake{vocabulary: vocabulary, positions: 64, hidden: fakeHidden, embedding: random(r, vocabulary, fakeHidden, 1),
+		head: random(r, vocabulary, fakeHidden, 1)}
 	for i := range layers {
 		l := fakeLayer{name: fmt.Sprintf("layers.%d", i), up: random(r, 20, fakeHidden, 0.3), down: random(r, fakeHidden, 20, 0.3)}
 		for _, m := range []tensor.Dense{l.up, l.down} {

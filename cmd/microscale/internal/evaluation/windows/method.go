@@ -29,10 +29,12 @@ const (
 )
 
 var methods = []Method{
-	{Name: "llama.cpp", Doc: "disjoint windows, second halves scored", Context: 512, Literal: true, begin: beginWindow, second: true, minimum: 2},
+	{Name: "llama.cpp", Doc: "disjoint windows, second halves scored", Context: 512, Literal: true, begin: beginWindow, second: true,
+		minimum: 2},
 	{Name: "gptq", Doc: "disjoint windows, all but the first token scored", Context: 2048, begin: beginText, minimum: 1},
 	{Name: "strided", Doc: "windows that overlap by half, each token scored once", Context: 1024, begin: beginText, overlap: true, minimum: 1},
-	{Name: "all", Doc: "the windows of llama.cpp, all but the first token scored", Context: 512, Literal: true, begin: beginWindow, minimum: 1},
+	{Name: "all", Doc: "the windows of llama.cpp, all but the first token scored", Context: 512, Literal: true, begin: beginWindow,
+		minimum: 1},
 }
 
 // MethodNames returns the names of all methods.
@@ -84,7 +86,8 @@ func (m Method) Windows(tokens []int32, context int, bos int32) ([]Window, error
 		if m.overlap {
 			need = 2
 		}
-		return nil, fmt.Errorf("method %s: the text has %s, want at least %d: use a longer text or a shorter context", m.Name, count(len(text), "token"), need)
+		return nil, fmt.Errorf("method %s: the text has %s, want at least %d: use a longer text or a shorter context", m.Name,
+			count(len(text), "token"), need)
 	}
 	if m.overlap {
 		return overlapping(text, context), nil

@@ -62,7 +62,8 @@ func (w *walk) create(layers int) (files []*residuals, err error) {
 // open opens the files that create made. One of another size is an error.
 func (w *walk) open(layers int) (files []*residuals, err error) {
 	if len(w.sums) != len(w.stacks) {
-		return nil, fmt.Errorf("%s: the state has checksums of %s, want %d: remove the directory", w.Stream.Dir, count(len(w.sums), "file"), len(w.stacks))
+		return nil, fmt.Errorf("%s: the state has checksums of %s, want %d: remove the directory", w.Stream.Dir, count(len(w.sums), "file"),
+			len(w.stacks))
 	}
 	column := int64(4 * w.rows())
 	for k := range w.stacks {

@@ -66,14 +66,16 @@ func (r *Run) check() error {
 	}
 	for _, s := range stacks {
 		if got, want := s.Vocabulary(), stacks[0].Vocabulary(); got != want {
-			return fmt.Errorf("evaluate: the model has a vocabulary of %d tokens, the original of %d: only models with the same tokenizer can be compared", got, want)
+			return fmt.Errorf("evaluate: the model has a vocabulary of %d tokens, the original of %d: only models with the same tokenizer can "+
+				"be compared", got, want)
 		}
 		if got, want := s.Layers(), stacks[0].Layers(); got != want {
 			return fmt.Errorf("evaluate: the model has %d layers, the original %d: only models of the same architecture can be compared", got, want)
 		}
 		for i, w := range r.Windows {
 			if len(w.Tokens) > s.Positions() {
-				return fmt.Errorf("evaluate: window %d has %s, want at most %d, the positions of the model: use a shorter context", i+1, count(len(w.Tokens), "token"), s.Positions())
+				return fmt.Errorf("evaluate: window %d has %s, want at most %d, the positions of the model: use a shorter context", i+1,
+					count(len(w.Tokens), "token"), s.Positions())
 			}
 			for _, t := range w.Tokens {
 				if t < 0 || int(t) >= s.Vocabulary() {

@@ -219,7 +219,8 @@ func TestStreamErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Stream.Key = map[string]string{"model": "m", "text": "another", "reference": "r"}
-	if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "holds an interrupted evaluation with another reference and another text: ") {
+	if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"holds an interrupted evaluation with another reference and another text: ") {
 		t.Errorf("got %v", err)
 	}
 	r.Stream.Key = testKey()

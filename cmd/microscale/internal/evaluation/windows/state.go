@@ -79,7 +79,8 @@ func (s *Stream) begin(given bool) (st state, err error) {
 		return st, err
 	}
 	if other := differences(st.Key, s.Key); len(other) > 0 {
-		return st, fmt.Errorf("%s: holds an interrupted evaluation with another %s: repeat that one, remove the directory, or name another", s.Dir, strings.Join(other, " and another "))
+		return st, fmt.Errorf("%s: holds an interrupted evaluation with another %s: repeat that one, remove the directory, or name another",
+			s.Dir, strings.Join(other, " and another "))
 	}
 	return st, nil
 }

@@ -98,7 +98,8 @@ func (w *walk) byLayer(ctx context.Context) (err error) {
 	case w.layers <= 0:
 		return errors.Join(err, w.remove())
 	}
-	return fmt.Errorf("%w; %s keeps the completed layers: to resume, repeat the evaluation; to discard them, remove the directory", err, w.Stream.Dir)
+	return fmt.Errorf("%w; %s keeps the completed layers: to resume, repeat the evaluation; to discard them, remove the directory", err,
+		w.Stream.Dir)
 }
 
 // eachLayer embeds the windows, unless a run is resumed, applies the layers after those of st, and
@@ -194,7 +195,8 @@ func (w *walk) save(layers int, files []*residuals) error {
 	}
 	w.layers, w.sums = layers, sums
 	return w.Stream.save(state{
-		Key: w.Stream.Key, Layers: layers, Sums: sums, Errors: w.result.Layers, Amaxes: w.Amaxes, Time: w.result.Earlier + time.Since(w.start), Given: w.given,
+		Key: w.Stream.Key, Layers: layers, Sums: sums, Errors: w.result.Layers, Amaxes: w.Amaxes, Time: w.result.Earlier + time.Since(w.start),
+		Given: w.given,
 	})
 }
 

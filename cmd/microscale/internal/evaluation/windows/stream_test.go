@@ -60,7 +60,8 @@ func TestStreamDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			again.Progress = func(int, int) { t.Errorf("%s: a window was computed", what) }
-			if _, err := again.Do(t.Context()); err == nil || !strings.HasPrefix(err.Error(), name+": ") || !strings.HasSuffix(err.Error(), "remove its directory and begin again") {
+			if _, err := again.Do(t.Context()); err == nil || !strings.HasPrefix(err.Error(), name+": ") || !strings.HasSuffix(err.Error(),
+				"remove its directory and begin again") {
 				t.Errorf("%s: got %v", what, err)
 			}
 		}
@@ -134,7 +135,8 @@ func TestStreamKilled(t *testing.T) {
 	}
 	for what, kill := range map[string]func(s *Stream) error{
 		"the first state": func(s *Stream) error {
-			return errors.Join(os.Remove(s.residuals(0, 1)), os.Remove(s.residuals(1, 1)), os.Remove(s.residuals(2, 1)), os.Remove(filepath.Join(s.Dir, streamState)))
+			return errors.Join(os.Remove(s.residuals(0, 1)), os.Remove(s.residuals(1, 1)), os.Remove(s.residuals(2, 1)),
+				os.Remove(filepath.Join(s.Dir, streamState)))
 		},
 		"a state": func(s *Stream) error { return os.WriteFile(s.residuals(1, 2), []byte("new"), 0o600) },
 		"the end": func(s *Stream) error { return s.save(state{Key: s.Key, Layers: -1}) },
