@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -37,12 +38,14 @@ type Linear struct {
 // of at most blockTokens tokens in float32: they depend on how the text is divided, not on Threads.
 type Collector struct {
 	Dir     string     // of files, one for each layer
+	Out     string     // the file of all layers, that Join makes
 	Layers  [][]Linear // that are calibrated, by layer; other inputs are not summed
 	Hessian bool       // sum the products of columns with each other: 8·in² bytes
 	Threads int        // 0: one per processor
 
 	linears map[string]Linear
 	layer   map[string]*sums
+	free    []*sums // memory of earlier layers
 }
 
 // blockTokens is the number of tokens whose products are added in float32.
@@ -57,6 +60,15 @@ type sums struct {
 }
 
 func (c *Collector) newSums(width int) *sums {
+	if i := slices.IndexFunc(c.free, func(s *sums) bool { return len(s.square) == width }); i >= 0 {
+		s := c.free[i]
+		c.free = slices.Delete(c.free, i, i+1)
+		s.tokens, s.amax = 0, 0
+		clear(s.square)
+		clear(s.mean)
+		clear(s.hessian)
+		return s
+	}
 	s := &sums{square: make([]float64, width), mean: make([]float64, width)}
 	if c.Hessian {
 		s.hessian = make([]float64, width*width)
@@ -159,8 +171,12 @@ func (c *Collector) Finish(ctx context.Context, layer int) error {
 		}
 		w.sums(s, h)
 	}
+	if err := w.write(ctx, c.part(layer)); err != nil {
+		return err
+	}
+	c.free = slices.AppendSeq(c.free[:0], maps.Values(c.layer))
 	clear(c.layer)
-	return w.write(ctx, c.part(layer))
+	return nil
 }
 
 // pool returns the sums of all experts of the kind of a linear layer. Where their columns differ, which are in no order,
@@ -230,6 +246,18 @@ func (c *Collector) FileBytes() (n int64) {
 	return n
 }
 
+// Operations returns the multiplications and additions of the sums for a token of all layers, if it reaches all experts.
+func (c *Collector) Operations() (n float64) {
+	for _, layer := range c.Layers {
+		for _, l := range layer {
+			if c.Hessian {
+				n += 2 * float64(l.Width) * float64(l.Width)
+			}
+		}
+	}
+	return n
+}
+
 // withPools returns the linear layers of a layer, and one more for each kind of linear layer of experts.
 func withPools(layer []Linear) []Linear {
 	all, seen := slices.Clone(layer), map[string]bool{}
@@ -247,9 +275,9 @@ func (c *Collector) part(layer int) string {
 	return filepath.Join(c.Dir, fmt.Sprintf("layer-%05d.safetensors", layer))
 }
 
-// Join writes the statistics of all layers to a new file, durably. It never replaces a file: the error is
+// Join writes the statistics of all layers to the new file Out, durably. It never replaces a file: the error is
 // fs.ErrExist then. The files of the layers stay.
-func (c *Collector) Join(ctx context.Context, path string) (err error) {
+func (c *Collector) Join(ctx context.Context) (err error) {
 	var parts []*Statistics
 	defer func() {
 		for _, p := range parts {
@@ -275,14 +303,27 @@ func (c *Collector) Join(ctx context.Context, path string) (err error) {
 	if err := w.write(ctx, c.whole()); err != nil {
 		return err
 	}
-	if err := durable.RenameNew(c.whole(), path); err != nil {
+	if err := durable.RenameNew(c.whole(), c.Out); err != nil {
 		return errors.Join(err, os.Remove(c.whole()))
 	}
-	return durable.SyncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(c.Out))
 }
 
-// whole returns the path of the file of all layers while it is written.
-func (c *Collector) whole() string { return filepath.Join(c.Dir, "whole.safetensors") }
+// whole returns the path of the file of all layers while it is written: beside Out, perhaps on another filesystem than Dir.
+func (c *Collector) whole() string { return c.Out + ".microscale-joining" }
+
+// Held returns the bytes of the files of layers that an interrupted run left.
+func (c *Collector) Held() (bytes int64) {
+	if c == nil {
+		return 0
+	}
+	for layer := range c.Layers {
+		if info, err := os.Lstat(c.part(layer)); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
 
 // Remove removes the files of the layers, and what a run that was killed left.
 func (c *Collector) Remove() (err error) {

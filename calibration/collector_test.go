@@ -18,7 +18,7 @@ import (
 func collect(t *testing.T, x tensor.Dense, window, threads int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
-	c := &Collector{Dir: filepath.Dir(path), Hessian: true, Threads: threads}
+	c := &Collector{Dir: filepath.Dir(path), Out: path, Hessian: true, Threads: threads}
 	for layer := range 2 {
 		var linears []Linear
 		for _, linear := range []string{"in", "out"} {
@@ -39,7 +39,7 @@ func collect(t *testing.T, x tensor.Dense, window, threads int) string {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Join(t.Context(), path); err != nil {
+	if err := c.Join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Remove(); err != nil {
@@ -139,19 +139,21 @@ func TestCollectorErrors(t *testing.T) {
 		}
 	}
 	taken := filepath.Join(c.Dir, "taken")
+	c.Out = taken
 	if err := os.WriteFile(taken, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Join(t.Context(), taken); !errors.Is(err, fs.ErrExist) || string(read(t, taken)) != "mine" {
+	if err := c.Join(t.Context()); !errors.Is(err, fs.ErrExist) || string(read(t, taken)) != "mine" {
 		t.Errorf("got %v, and %q", err, read(t, taken))
 	}
+	c.Out = filepath.Join(c.Dir, "out")
 	if err := os.WriteFile(c.whole(), []byte("of a run that was killed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Join(t.Context(), filepath.Join(c.Dir, "out")); err != nil {
+	if err := c.Join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Read(filepath.Join(c.Dir, "out"))
+	s, err := Read(c.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +171,7 @@ func TestExperts(t *testing.T) {
 		return Linear{Name: name, Width: cols, Modules: []string{name}, Kind: kind, Stream: kind == "up"}
 	}
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
-	c := &Collector{Dir: filepath.Dir(path), Hessian: true, Layers: [][]Linear{
+	c := &Collector{Dir: filepath.Dir(path), Out: path, Hessian: true, Layers: [][]Linear{
 		{linear("q", "")}, {linear("0.up", "up"), linear("0.down", "down"), linear("1.up", "up"), linear("1.down", "down"), linear("2.up", "up"),
 			linear("2.down", "down")},
 	}}
@@ -197,7 +199,7 @@ func TestExperts(t *testing.T) {
 	for name, n := range map[string]int{"0.up": 6, "0.down": 6, "1.up": 2, "1.down": 2, "router": 3} {
 		add(name, n)
 	}
-	if err := errors.Join(c.Finish(t.Context(), 1), c.Join(t.Context(), path)); err != nil {
+	if err := errors.Join(c.Finish(t.Context(), 1), c.Join(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -260,6 +262,9 @@ func TestExperts(t *testing.T) {
 				}
 			}
 		}
+	}
+	if got, want := c.Bytes(), int64(6+2+1)*(16*cols+8*cols*cols); got != want {
+		t.Errorf("the sums of a layer take %d bytes by the prediction, want %d", got, want)
 	}
 	if q, _ := s.Of("q"); q.IsExpert() || math.Abs(float64(q.Square[0])-product([]string{"q"}, 0, 0)) > 1e-6 {
 		t.Errorf("the input of q leans on others: %+v", q)

@@ -21,9 +21,9 @@ type Factor struct {
 	u []float32 // U by rows of len(Order), 0 below the diagonal
 }
 
-// defaultDamping is GPTQ's; a factorization that fails is repeated with ten times as much, up to maxDamping.
+// DefaultDamping is GPTQ's; a factorization that fails is repeated with ten times as much, up to maxDamping.
 const (
-	defaultDamping = 0.01
+	DefaultDamping = 0.01
 	maxDamping     = 1.0
 )
 
@@ -46,7 +46,7 @@ func NewFactor(upper []float32, n int) (*Factor, error) {
 	if !(sum > 0) {
 		return nil, fmt.Errorf("the mean squares add up to %g, want a positive number", sum)
 	}
-	for f.Damping = defaultDamping; f.Damping <= maxDamping; f.Damping *= 10 {
+	for f.Damping = DefaultDamping; f.Damping <= maxDamping; f.Damping *= 10 {
 		if f.decompose(at, sum/float64(n)) {
 			return f, nil
 		}

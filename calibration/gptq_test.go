@@ -119,7 +119,7 @@ func TestFactor(t *testing.T) {
 		for j := range n {
 			a[i][j] = p.h[f.Order[i]][f.Order[j]]
 		}
-		a[i][i] += defaultDamping * mean
+		a[i][i] += DefaultDamping * mean
 		a[i][n+i] = 1
 	}
 	for c := range n {
@@ -250,8 +250,8 @@ func TestPermuted(t *testing.T) {
 func TestDead(t *testing.T) {
 	p := random(5, 12, 64, 20, 3, 40)
 	f := factorOf(t, p)
-	if f.Dead != 2 || f.Damping != defaultDamping {
-		t.Errorf("got %d dead columns and damping %g, want 2 and %g", f.Dead, f.Damping, defaultDamping)
+	if f.Dead != 2 || f.Damping != DefaultDamping {
+		t.Errorf("got %d dead columns and damping %g, want 2 and %g", f.Dead, f.Damping, DefaultDamping)
 	}
 	q := quant.Quantizer{Format: quant.MXFP8}
 	got := quantized(t, q, p, quant.With{}).Dequantize(1)

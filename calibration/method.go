@@ -21,6 +21,10 @@ var methods = []string{Nearest: "nearest", Search: "search", Solve: "gptq"}
 
 func (m Method) String() string { return methods[m] }
 
+// MovesErrors reports whether the method chooses codes that make up for each other's errors, so that they
+// are not the nearest.
+func (m Method) MovesErrors() bool { return m == Solve }
+
 // Methods returns all methods.
 func Methods() []Method { return []Method{Nearest, Search, Solve} }
 

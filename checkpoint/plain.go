@@ -153,10 +153,6 @@ func (m *Model) Method() string {
 	return ""
 }
 
-// MovesErrors reports whether the method chose codes that make up for each other's errors, so that they
-// are not the nearest.
-func (m *Model) MovesErrors() bool { return m.Method() == "gptq" }
-
 // IsOwnMetadata reports whether this package wrote a metadata key.
 func IsOwnMetadata(key string) bool {
 	return key == ScaleSearchKey || key == MethodKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) ||

@@ -93,6 +93,16 @@ func ReadCalibration(path string) (*Calibration, error) {
 	return c, nil
 }
 
+// withInputs returns a copy of c, which may be nil, with the amaxes of statistics.
+func (c *Calibration) withInputs(s *calibration.Statistics) *Calibration {
+	copied := Calibration{}
+	if c != nil {
+		copied = *c
+	}
+	copied.Input, copied.OfAll = s.Amaxes(), true
+	return &copied
+}
+
 // Write writes c to a new file that ReadCalibration reads: JSON if its name ends in
 // .json, otherwise TOML. The file is complete and synced before it gets its name. Write never replaces
 // a file: the error is fs.ErrExist then.

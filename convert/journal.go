@@ -60,6 +60,8 @@ type doneTiles struct {
 
 	Nearest []byte `json:"nearest,omitempty"` // the same for sums.nearest, if scales are searched
 
+	Damping float64 `json:"damping,omitempty"` // as in sums
+
 	Name   string `json:"name"` // for the result of Merge
 	Format string `json:"format"`
 	Rows   int    `json:"rows"`

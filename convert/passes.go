@@ -27,7 +27,7 @@ type run struct {
 	layouts map[string]*safetensors.Layout // by file
 	journal *journal
 	scratch sync.Pool // of *batch
-	factors factors
+	factors *factors
 
 	// The state of an earlier run, from its journal.
 	start     checkpoint.Tile   // the first tile to do
@@ -52,8 +52,8 @@ type target interface {
 }
 
 func newRun(p *Plan, o RunOptions) *run {
-	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: p.layouts(), groups: p.groups(), swept: map[int]extremes{},
-		auxiliary: map[string]uint64{}}
+	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: p.layouts(), groups: p.groups(), factors: newFactors(p.decisions),
+		swept: map[int]extremes{}, auxiliary: map[string]uint64{}}
 	r.scratch.New = func() any { return &batch{} }
 	_, r.done.Total = p.SourceBytes()
 	for range p.decisions {
@@ -206,7 +206,7 @@ func (r *run) record() error {
 func (r *run) doneRecord(t checkpoint.Tile) record {
 	v, s := r.plan.tensor(t.Weight), r.sums[t.Weight]
 	done := &doneTiles{Weight: t.Weight, Row: t.From, Col: t.FromCol, Name: v.Name, Format: v.Format, Rows: v.Rows, Cols: v.Cols}
-	done.Sums, done.Written, done.Read = stateOf(s.stored), slices.Clone(s.written), s.read
+	done.Sums, done.Written, done.Read, done.Damping = stateOf(s.stored), slices.Clone(s.written), s.read, s.damping
 	if r.searches(t.Weight) {
 		done.Nearest = stateOf(s.nearest)
 	}

@@ -217,7 +217,7 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 	if search := p.search(); search != "" {
 		metadata[checkpoint.ScaleSearchKey] = search
 	}
-	if method := p.methodName(); method != "" {
+	if method := p.Method(); method != "" {
 		metadata[checkpoint.MethodKey] = method
 	}
 	if p.source.Source.Config == nil {

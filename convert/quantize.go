@@ -82,6 +82,9 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return p, p.useStatistics(o)
 	}
 	f := o.Quantizer.Format
+	if o.storesStatistics(c) {
+		o.Calibration = o.Calibration.withInputs(o.Statistics)
+	}
 	if c, err = chooseScheme(m, c, f, o.Scheme, o.Calibration); err != nil {
 		return nil, err
 	}
@@ -113,6 +116,20 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache, PowerOfTwo: o.Quantizer.PowerOfTwo})
+}
+
+// storesStatistics reports whether the amaxes of statistics become the scales of activations: that scheme is named, and the calibration has
+// none.
+func (o QuantizeOptions) storesStatistics(c *checkpoint.Convention) bool {
+	if o.Statistics == nil || o.Scheme == "" || o.Calibration != nil && o.Calibration.inputs() {
+		return false
+	}
+	only, err := c.With(o.Quantizer.Format, o.Scheme)
+	if err != nil {
+		return false // chooseScheme returns the error
+	}
+	_, activations := only.Scheme(o.Quantizer.Format)
+	return activations == checkpoint.Static
 }
 
 // convention returns the named convention, or the default for the source.

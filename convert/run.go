@@ -127,7 +127,7 @@ func (r *run) execute(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	warnings, err := r.out.commit()
-	return &Result{Tensors: tensors, Resumed: r.resumed, Warnings: warnings}, err
+	return &Result{Tensors: tensors, Resumed: r.resumed, Warnings: append(warnings, r.dampings()...)}, err
 }
 
 // explain adds a remedy to an error.

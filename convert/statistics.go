@@ -2,6 +2,8 @@ package convert
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/microscale-go/microscale/calibration"
@@ -39,6 +41,7 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	}
 	p.statistics = o.Statistics.Identity()
 	p.noteFewTokens()
+	p.noteDead()
 	return nil
 }
 
@@ -100,6 +103,33 @@ func (p *Plan) noteFewTokens() {
 	}
 }
 
+// noteDead adds a note if columns of inputs are zero for every token, so that statistics say nothing about them.
+func (p *Plan) noteDead() {
+	seen, inputs, dead, first := map[*calibration.Input]bool{}, 0, 0, ""
+	for _, d := range p.decisions {
+		for _, in := range d.inputs {
+			n := 0
+			for _, v := range in.Square {
+				if v == 0 {
+					n++
+				}
+			}
+			if n == 0 || seen[in] {
+				continue
+			}
+			if seen[in] = true; first == "" {
+				first = in.Modules[0]
+			}
+			inputs, dead = inputs+1, dead+n
+		}
+	}
+	if dead > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d columns of %d inputs, the first that of %s, are zero for every token: their elements are "+
+			"rounded to nearest; calibrate on a longer text",
+			dead, inputs, first))
+	}
+}
+
 // inputRows returns the number of rows of a weight that have the same input; 0: all.
 func (d decision) inputRows() int {
 	if len(d.inputs) < 2 {
@@ -120,8 +150,8 @@ func (d decision) input(t checkpoint.Tile) *calibration.Input {
 	}
 }
 
-// methodName returns the method that chose scales and codes, or that of the relabeled source; "" for nearest.
-func (p *Plan) methodName() string {
+// Method returns the method that chose scales and codes, or that of the relabeled source; "" for nearest.
+func (p *Plan) Method() string {
 	switch {
 	case p.method != calibration.Nearest:
 		return p.method.String()
@@ -131,43 +161,56 @@ func (p *Plan) methodName() string {
 	return ""
 }
 
-// factors are those of the inputs whose weights are being quantized.
+// factors are those of the inputs whose weights are being quantized. Places count the inputs of all weights in their order. A
+// factor is held until no place from the first unfinished one to heldPlaces after the last that asked for one needs it.
 type factors struct {
 	lock  sync.Mutex
-	known []*inputFactor // the most recent last
+	known map[*calibration.Input]*inputFactor
+	first []int // place of a weight
+	uses  map[*calibration.Input][]int
 }
 
 // An inputFactor is the factor of an input, once it is made.
 type inputFactor struct {
-	input *calibration.Input
-	make  func() (*calibration.Factor, error)
+	make func() (*calibration.Factor, error)
 }
 
-// heldFactors is the number of factors that are held at once: q, k and v have one, with o between them.
-const heldFactors = 2
+// heldPlaces is the number of places that are looked at for another use of a factor: q, k and v have one, with other weights
+// between them, in an order that depends on the file.
+const heldPlaces = 8
 
-// of returns the factor of an input.
-func (f *factors) of(in *calibration.Input) (*calibration.Factor, error) {
-	f.lock.Lock()
-	var one *inputFactor
-	for i, k := range f.known {
-		if k.input == in {
-			one, f.known = k, append(f.known[:i], f.known[i+1:]...)
-			break
+func newFactors(decisions []decision) *factors {
+	f := &factors{known: map[*calibration.Input]*inputFactor{}, uses: map[*calibration.Input][]int{}}
+	place := 0
+	for _, d := range decisions {
+		f.first = append(f.first, place)
+		for _, in := range d.inputs {
+			f.uses[in] = append(f.uses[in], place)
+			place++
 		}
 	}
+	f.first = append(f.first, place)
+	return f
+}
+
+// of returns the factor of an input at a place. The places before done are.
+func (f *factors) of(in *calibration.Input, done, place int) (*calibration.Factor, error) {
+	f.lock.Lock()
+	for other := range f.known {
+		if other != in && !slices.ContainsFunc(f.uses[other], func(i int) bool { return done <= i && i <= place+heldPlaces }) {
+			delete(f.known, other)
+		}
+	}
+	one := f.known[in]
 	if one == nil {
-		one = &inputFactor{in, sync.OnceValues(func() (*calibration.Factor, error) {
+		one = &inputFactor{sync.OnceValues(func() (*calibration.Factor, error) {
 			h, err := in.Hessian()
 			if err != nil {
 				return nil, err
 			}
 			return calibration.NewFactor(h, in.Width())
 		})}
-	}
-	f.known = append(f.known, one)
-	if len(f.known) > heldFactors {
-		f.known = f.known[1:]
+		f.known[in] = one
 	}
 	f.lock.Unlock()
 	factor, err := one.make()
@@ -177,23 +220,60 @@ func (f *factors) of(in *calibration.Input) (*calibration.Factor, error) {
 	return factor, nil
 }
 
-// rounded quantizes the values of a tile, raw or x, with q, by the method of the plan.
-func (b *batch) rounded(t checkpoint.Tile, q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with quant.With) (err error) {
+// factor returns the factor of the input of a tile.
+func (r *run) factor(t checkpoint.Tile) (*calibration.Factor, error) {
+	place := func(t checkpoint.Tile) int {
+		at := r.factors.first[min(t.Weight, len(r.factors.first)-1)]
+		if t.Weight < len(r.plan.decisions) {
+			if n := r.plan.decisions[t.Weight].inputRows(); n > 0 {
+				at += t.From / n
+			}
+		}
+		return at
+	}
+	r.lock.Lock()
+	done := place(r.frontier)
+	r.lock.Unlock()
+	return r.factors.of(r.plan.decisions[t.Weight].input(t), done, place(t))
+}
+
+// dampings returns a warning for each damping of factors that is above the default, by the number of weights.
+func (r *run) dampings() (warnings []string) {
+	counts := map[float64]int{}
+	for _, s := range r.sums {
+		if s.damping > calibration.DefaultDamping {
+			counts[s.damping]++
+		}
+	}
+	for _, damping := range slices.Sorted(maps.Keys(counts)) {
+		warnings = append(warnings, fmt.Sprintf("the products of the inputs of %d weights are nearly dependent: method %s added %g of their "+
+			"mean to their diagonal, "+
+			"%g of it usual; calibrate on a longer text", counts[damping], r.plan.method, damping, calibration.DefaultDamping))
+	}
+	return warnings
+}
+
+// rounded quantizes the values of a tile, raw or x, with q, by the method of the plan. It returns the damping of the factor; 0
+// without one.
+func (b *batch) rounded(t checkpoint.Tile, q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with quant.With) (damping float64,
+	err error) {
 	switch {
-	case b.run.plan.method == calibration.Solve && q == b.run.plan.Quantizer:
+	case b.run.plan.method == calibration.Solve:
 		if b.d.readsBF16() {
 			x = raw.Dense()
 		}
-		var f *calibration.Factor
-		if f, err = b.run.factors.of(b.d.input(t)); err == nil {
-			_, err = calibration.GPTQ(q, x, with, f)
+		f, err := b.run.factor(t)
+		if err != nil {
+			return 0, err
 		}
+		_, err = calibration.GPTQ(q, x, with, f)
+		return f.Damping, err
 	case b.d.readsBF16():
 		_, err = q.RowwiseBF16(raw, with)
 	default:
 		_, err = q.Rowwise(x, with)
 	}
-	return err
+	return 0, err
 }
 
 // importance returns the weights of the errors of the columns of a tile; nil without statistics.

@@ -22,14 +22,14 @@ import (
 func statisticsOf(t *testing.T, cols int, hessian bool, modules ...string) *calibration.Statistics {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
-	c := &calibration.Collector{Dir: filepath.Dir(path), Hessian: hessian,
+	c := &calibration.Collector{Dir: filepath.Dir(path), Out: path, Hessian: hessian,
 		Layers: [][]calibration.Linear{{{Name: "input", Width: cols, Modules: modules}}}}
 	x := tensor.New(3*cols, cols)
 	for i := range x.Data {
 		col := i % cols
 		x.Data[i] = float32((math.Sin(float64(i*i%977)) + math.Sin(float64(i/cols))) * 8 / float64(1+col))
 	}
-	if err := errors.Join(c.Add("input", x), c.Finish(t.Context(), 0), c.Join(t.Context(), path)); err != nil {
+	if err := errors.Join(c.Add("input", x), c.Finish(t.Context(), 0), c.Join(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	s, err := calibration.Read(path)
@@ -167,5 +167,93 @@ func TestMethodDamage(t *testing.T) {
 	report, err := verify.Compare(t.Context(), src.Source, openModel(t, dst).Source, verify.Options{})
 	if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].Text, "do not match their checksum") {
 		t.Errorf("got %v, %v", report.Problems, err)
+	}
+}
+
+// TestHeldFactors: a factor is made once although several weights need it, with others between them, and tiles of several weights
+// are being quantized; it is not held when no weight needs it.
+func TestHeldFactors(t *testing.T) {
+	const cols = 16
+	var inputs []*calibration.Input
+	for _, module := range []string{"k", "o", "gate", "down", "next"} {
+		in, _ := statisticsOf(t, cols, true, module).Of(module)
+		inputs = append(inputs, in)
+	}
+	k, o, gate, down, next := inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]
+	var decisions []decision
+	for _, of := range [][]*calibration.Input{{k}, {o}, nil, {k}, {k}, {gate}, {gate}, {down, next, down}} {
+		decisions = append(decisions, decision{inputs: of})
+	}
+	for range heldPlaces {
+		decisions = append(decisions, decision{inputs: inputs[4:]})
+	}
+	f := newFactors(decisions)
+	of := func(in *calibration.Input, done, place int) *calibration.Factor {
+		t.Helper()
+		factor, err := f.of(in, done, place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return factor
+	}
+	first := of(k, 0, 0)
+	for place, in := range []*calibration.Input{k, o, k, k, gate, gate, down, next} { // all tiles are being quantized at once
+		if got := of(in, 0, place); in == k && got != first {
+			t.Errorf("place %d: the factor was made again", place)
+		}
+	}
+	if of(k, 2, 3) != first || len(f.known) != 4 {
+		t.Errorf("%d factors are held, want those of k, gate, down and next", len(f.known))
+	}
+	if of(next, 8, 9); len(f.known) != 2 {
+		t.Errorf("%d factors are held, want those of down and next", len(f.known))
+	}
+	if of(next, 9, 10); len(f.known) != 1 {
+		t.Errorf("%d factors are held, want that of next", len(f.known))
+	}
+}
+
+// TestStatisticsNotes: dead columns, and damping above the usual, are reported.
+func TestStatisticsNotes(t *testing.T) {
+	const bf16, cols = safetensors.BF16, 64
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"l.0.q_proj.weight", bf16, 1, []int64{32, cols}}}}, madeConfig))
+	path := filepath.Join(t.TempDir(), "statistics.safetensors")
+	c := &calibration.Collector{Dir: filepath.Dir(path), Out: path, Hessian: true,
+		Layers: [][]calibration.Linear{{{Name: "input", Width: cols, Modules: []string{"l.0.q_proj"}}}}}
+	x := tensor.New(2, cols)
+	for i := range x.Data {
+		if i%cols > 2 {
+			x.Data[i] = float32(i % 5)
+		}
+	}
+	if err := errors.Join(c.Add("input", x), c.Finish(t.Context(), 0), c.Join(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	s, err := calibration.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+		Method: calibration.Solve, Statistics: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, "columns of 1 inputs, the first that of l.0.q_proj, are zero for "+
+		"every token") {
+		t.Errorf("got the notes %q", notes)
+	}
+	r := newRun(plan, RunOptions{})
+	r.sums[0].merge(sums{stored: r.sums[0].stored, damping: calibration.DefaultDamping})
+	if got := r.dampings(); got != nil {
+		t.Errorf("got %q for the usual damping", got)
+	}
+	r.sums[0].merge(sums{stored: r.sums[0].stored, damping: 1})
+	if got := r.dampings(); len(got) != 1 || !strings.Contains(got[0], "of 1 weights are nearly dependent: method gptq added 1 of "+
+		"their mean") {
+		t.Errorf("got %q", got)
+	}
+	if r.sums[0].damping = 0; !r.sums[0].restore(&doneTiles{Sums: stateOf(r.sums[0].stored), Damping: 0.1}) || len(r.dampings()) != 1 {
+		t.Error("the damping of an earlier run is forgotten")
 	}
 }

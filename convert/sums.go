@@ -3,6 +3,7 @@ package convert
 import (
 	"slices"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
@@ -16,6 +17,8 @@ type sums struct {
 
 	written []uint64 // contributions to the checksums of the stored tensors; see checksum.Sum
 	read    uint64   // contribution to the checksum of the values in the source
+
+	damping float64 // the largest of the factors of GPTQ; 0: none
 }
 
 func newSums() sums {
@@ -29,6 +32,7 @@ func (s *sums) merge(o sums) {
 		s.nearest.Merge(o.nearest)
 	}
 	s.addSums(o)
+	s.damping = max(s.damping, o.damping)
 }
 
 // addSums adds the checksums of a tile.
@@ -44,7 +48,7 @@ func (s *sums) addSums(o sums) {
 
 // restore sets s to the state in a journal. It returns false if that is damaged.
 func (s *sums) restore(d *doneTiles) bool {
-	s.written, s.read = slices.Clone(d.Written), d.Read
+	s.written, s.read, s.damping = slices.Clone(d.Written), d.Read, d.Damping
 	return s.stored.UnmarshalBinary(d.Sums) == nil && (d.Nearest == nil || s.nearest.UnmarshalBinary(d.Nearest) == nil)
 }
 
@@ -65,9 +69,10 @@ func stateOf(a *measure.Accumulator) []byte {
 	return state
 }
 
-// searches reports whether the run searches the scales of a weight.
+// searches reports whether the run searches the scales of a weight by the errors of its elements, so that those show what the
+// search gains. Methods with statistics may increase them.
 func (r *run) searches(decision int) bool {
-	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.decisions[decision].action == Quantize
+	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.method == calibration.Nearest && r.plan.decisions[decision].action == Quantize
 }
 
 // nearest returns the quantizer of the plan without the search of scales.

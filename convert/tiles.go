@@ -150,7 +150,7 @@ func (b *batch) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, g
 	p := b.run.plan
 	with.Importance = b.d.importance(t)
 	errorOf := func(q quant.Quantizer) (*measure.Accumulator, error) {
-		if err := b.rounded(t, q, raw, x, with); err != nil {
+		if errors.damping, err = b.rounded(t, q, raw, x, with); err != nil {
 			return nil, err
 		}
 		global = p.convention.StoredGlobal(q, with.Into)
@@ -162,7 +162,7 @@ func (b *batch) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, g
 		}
 		return errors, nil
 	}
-	if p.Quantizer.Search != quant.NoSearch {
+	if b.run.searches(t.Weight) {
 		if errors.nearest, err = errorOf(p.nearest()); err != nil {
 			return sums{}, 0, err
 		}

@@ -22,7 +22,7 @@ import (
 func statisticsOf(t *testing.T, m *Model, tokens []int32) *calibration.Statistics {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "statistics.safetensors")
-	c := &calibration.Collector{Dir: filepath.Dir(path), Hessian: true}
+	c := &calibration.Collector{Dir: filepath.Dir(path), Out: path, Hessian: true}
 	for i := range m.Layers() {
 		var list []calibration.Linear
 		for _, l := range m.LinearModules(i) {
@@ -38,7 +38,7 @@ func statisticsOf(t *testing.T, m *Model, tokens []int32) *calibration.Statistic
 		}})
 		err = errors.Join(err, failed, c.Finish(t.Context(), i))
 	}
-	if err := errors.Join(err, c.Join(t.Context(), path)); err != nil {
+	if err := errors.Join(err, c.Join(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	s, err := calibration.Read(path)

@@ -17,6 +17,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/hf"
@@ -153,6 +154,8 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 			}
 		}
 	}
+	method, err := calibration.Lookup(dst.Method())
+	moved := dst.Method() != "" && (err != nil || method.MovesErrors()) // by an unknown method, perhaps
 	var pairs []pair
 	known := map[string]bool{}
 	for _, want := range counterparts(src, dst) {
@@ -165,7 +168,7 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 		case ok && !slices.Equal(want.Shape, got.Shape):
 			r.fault(want.Name, "its shape is %v, the source's %v", got.Shape, want.Shape)
 		case ok:
-			pairs = append(pairs, pair{want, got, dst.MovesErrors()})
+			pairs = append(pairs, pair{want, got, moved})
 		}
 	}
 	for _, got := range dst.Weights {

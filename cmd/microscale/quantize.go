@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
@@ -70,11 +71,11 @@ func quantizeCommand() *cobra.Command {
 	layout := flags.AddConvention(cmd)
 	scheme := flags.AddScheme(cmd)
 	flags.Exclusive(cmd, "for", "convention")
-	calibration := flags.AddCalibration(cmd)
+	statistics := flags.AddCalibration(cmd)
 	activations := cmd.Flags().String("activations", "", "quantize activations, too: store their scales, computed from their amaxes over "+
-		"the text of `FILE`, or of the files of a directory")
-	flags.Exclusive(cmd, "activations", "calibration")
-	calibration.AddMethod(cmd)
+		"the text of `FILE`, or of the files of a directory, "+
+		"or from those in statistics (.safetensors)")
+	statistics.AddMethod(cmd)
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
@@ -108,10 +109,10 @@ func quantizeCommand() *cobra.Command {
 			o.Convention = layout.Value.Name
 		}
 		o.Scheme = scheme.Value
-		if o.Calibration, err = calibration.Read(); err != nil {
+		if o.Calibration, err = statistics.Read(); err != nil {
 			return err
 		}
-		if o.Method, o.Statistics, err = calibration.Statistics(); err != nil {
+		if o.Method, o.Statistics, err = statistics.Statistics(); err != nil {
 			return err
 		}
 		if o.Statistics != nil {
@@ -123,7 +124,10 @@ func quantizeCommand() *cobra.Command {
 		}
 		defer source.Close()
 		if *activations != "" {
-			if o.Calibration, err = calibrated(cmd, args[0], *activations, source, o); err != nil {
+			if o.Calibration != nil && (len(o.Calibration.Input) > 0 || o.Calibration.ConstantInputs) {
+				return show.Misuse("--activations and --calibration both set scales of activations: omit one")
+			}
+			if o.Calibration, err = calibrated(cmd, args[0], *activations, source, o, f); err != nil {
 				return err
 			}
 		}
@@ -140,14 +144,26 @@ func quantizeCommand() *cobra.Command {
 }
 
 // calibrated returns the amaxes of a model's activations over a text: of inputs, and with --kv-cache of keys and
-// values. A scheme that stores no scales is an error before the text is read.
-func calibrated(cmd *cobra.Command, model, text string, source *hf.Checkpoint, o convert.QuantizeOptions) (*convert.Calibration, error) {
+// values; or those of inputs in statistics. A scheme that stores no scales is an error before the text is read. With --dry-run it
+// is not read: the plan with scales of 1 is the same.
+func calibrated(cmd *cobra.Command, model, text string, source *hf.Checkpoint, o convert.QuantizeOptions,
+	f *runFlags) (*convert.Calibration, error) {
 	c := evaluation.Calibration{Cache: o.Calibration != nil}
 	o.Calibration = &convert.Calibration{ConstantInputs: true, ConstantCache: c.Cache}
 	if _, err := convert.PlanQuantize(cmd.Context(), source, o); err != nil {
 		return nil, err
 	}
-	c.Text = text
+	if calibration.IsFile(text) {
+		read, err := convert.ReadCalibration(text)
+		if err == nil {
+			read.ConstantCache = c.Cache
+		}
+		return read, err
+	}
+	if *f.dryRun {
+		return o.Calibration, evaluation.CheckText(text)
+	}
+	c.Text, c.Threads = text, int(*f.threads)
 	if err := calibrating(cmd, &c, model); err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func TestActivationsErrors(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "dst")
 	for want, line := range map[string]string{
 		"stores no scales of activations for mxfp8":    "--format mxfp8",
-		"--activations and --calibration exclude each": "--format nvfp4 --calibration x",
+		"--activations and --calibration both set":     "--format nvfp4 --calibration constant",
 		"--activations and --shard exclude each other": "--format nvfp4 --shard 0/2",
 		"none.txt: no such file":                       "--format nvfp4",
 	} {

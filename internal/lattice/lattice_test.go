@@ -73,7 +73,7 @@ train: internal/memory internal/limits internal/parallel internal/naming interna
     tensor safetensors quant comm recipe nn hf decoder
 checkpoint/client: internal/naming quant family checkpoint
 calibration: internal/limits internal/parallel internal/durable safetensors tensor quant gemm
-verify: tensor measure safetensors quant hf checkpoint checkpoint/client
+verify: tensor measure safetensors quant hf calibration checkpoint checkpoint/client
 convert: internal/limits internal/parallel internal/naming internal/configjson internal/durable format tensor measure safetensors
     safetensors/checksum gguf quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp

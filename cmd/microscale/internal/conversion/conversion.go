@@ -30,7 +30,9 @@ func Quantized(src, dst string, plan *convert.Plan, q quant.Quantizer, profile s
 	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: q.Format.Name, profile: profile, convention: plan.Convention,
 		count: plan.Count(convert.Quantize)}
 	by := profile
-	if q.Search != quant.NoSearch {
+	if method := plan.Method(); method != "" {
+		by += ", method " + method
+	} else if q.Search != quant.NoSearch {
 		c.search = q.Search.String()
 		by += ", scale search " + c.search
 	}
@@ -75,6 +77,7 @@ type Document struct {
 	Convention  string            `json:"convention,omitempty"`
 	Scheme      string            `json:"scheme,omitempty"`
 	ScaleSearch string            `json:"scale_search,omitempty"`
+	Method      string            `json:"method,omitempty"` // of choosing scales and codes by statistics
 	Quantized   int               `json:"quantized"`
 	SourceBytes int64             `json:"source_bytes"`
 	Bytes       int64             `json:"bytes"`
@@ -91,8 +94,8 @@ func (c *Conversion) document() Document {
 	source := c.Plan.Source()
 	return Document{
 		Source: c.Source, Destination: c.Destination, Format: c.format, Profile: c.profile, Convention: c.convention, Scheme: c.scheme,
-		ScaleSearch: c.search,
-		Quantized:   c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
+		ScaleSearch: c.search, Method: c.Plan.Method(),
+		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
 	}
 }

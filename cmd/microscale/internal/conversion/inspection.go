@@ -18,6 +18,7 @@ type InspectDocument struct {
 	Convention *string           `json:"convention"` // null: not quantized
 	Scheme     string            `json:"scheme"`     // as clients name it; "" if unknown
 	Search     string            `json:"scale_search,omitempty"`
+	Method     string            `json:"method,omitempty"`  // that chose scales and codes by statistics
 	Adapter    bool              `json:"adapter,omitempty"` // weights to merge into a base model
 	Parameters int64             `json:"parameters"`
 	Bytes      int64             `json:"bytes"`
@@ -52,7 +53,7 @@ func Inspect(arg string, m *checkpoint.Model) InspectDocument {
 		Adapter: m.Adapter() != "", Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)), Notes: show.OrEmpty(m.Notes),
 	}
 	if m.Convention != nil {
-		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
+		doc.Convention, doc.Scheme, doc.Search, doc.Method = &m.Convention.Name, m.Scheme, m.ScaleSearch(), m.Method()
 	}
 	if doc.Convention == nil && len(m.Decoded) > 0 {
 		doc.Convention = &checkpoint.GGUF().Name
@@ -148,7 +149,10 @@ func PrintInspection(w io.Writer, arg string, m *checkpoint.Model, each, asJSON 
 		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, show.Counted(len(doc.Weights), "weight"),
 			schemeText(*doc.Convention, doc.Scheme))
 	}
-	if doc.Search != "" {
+	switch {
+	case doc.Method != "":
+		convention += ", method " + show.Printable(doc.Method)
+	case doc.Search != "":
 		convention += ", scale search " + show.Printable(doc.Search)
 	}
 	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %s, %s\n", t.Render(), show.Printable(strings.TrimSuffix(doc.Source, ":")),

@@ -53,6 +53,9 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 			done, verb = plan.Count(convert.Relabel), "relabeled,"
 		}
 		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, plan.Format, schemeText(plan.Convention, plan.Scheme))
+		if method := plan.Method(); method != "" {
+			what += ", method " + method
+		}
 	}
 	if index, count, ok := plan.Part(); ok {
 		what += fmt.Sprintf(", part of worker %d of %d", index, count)

@@ -18,6 +18,7 @@ type PlanDocument struct {
 	Format      string             `json:"format,omitempty"`
 	Convention  string             `json:"convention,omitempty"`
 	Scheme      string             `json:"scheme,omitempty"`
+	Method      string             `json:"method,omitempty"` // of choosing scales and codes by statistics
 	SourceBytes int64              `json:"source_bytes"`
 	Bytes       int64              `json:"bytes"`
 	Worker      *int               `json:"worker,omitempty"` // bytes are those of this worker, all else describes the whole result
@@ -73,7 +74,7 @@ func newPlanDocument(plan *convert.Plan, src, dst string) PlanDocument {
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
 		Extra: show.OrEmpty(plan.Source().Extra()), Skipped: skippedDocuments(plan.Source()),
 		Companions: []fileDocument{}, Config: configjson.Standard(plan.Config()), Index: plan.Index()}
-	doc.Convention, doc.Scheme = plan.Convention, plan.Scheme
+	doc.Convention, doc.Scheme, doc.Method = plan.Convention, plan.Scheme, plan.Method()
 	index, _, parted := plan.Part()
 	if parted {
 		doc.Worker = &index

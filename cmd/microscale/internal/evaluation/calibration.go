@@ -35,7 +35,7 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 		return nil, err
 	}
 	if calibration.IsFile(c.Out) {
-		c.inputs = &windows.Inputs{Out: c.Out, Collector: &calibration.Collector{Dir: c.Stream, Hessian: c.Hessian, Threads: c.Threads}}
+		c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads}
 		r, err := c.Evaluation.Run(ctx)
 		if errors.Is(err, fs.ErrExist) { // another program was faster
 			err = exists(c.Out)

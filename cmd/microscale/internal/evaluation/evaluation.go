@@ -35,8 +35,8 @@ type Evaluation struct {
 	Threads     int
 	Stderr      io.Writer // progress
 
-	amaxes *windows.Amaxes // of the model; nil: none
-	inputs *windows.Inputs // of the model; nil: none
+	amaxes *windows.Amaxes        // of the model; nil: none
+	inputs *calibration.Collector // of statistics of the model; nil: none
 
 	linears [][]calibration.Linear // of the model, by layer
 	stored  func(module string) string
@@ -248,7 +248,7 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	left := "nothing was measured"
 	if r.Stream != "" {
 		f := r.forecast(run, 1)
-		if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())); err != nil {
+		if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())+run.Inputs.Held()); err != nil {
 			return err
 		}
 		if !r.predicted {

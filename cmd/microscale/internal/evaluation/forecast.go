@@ -28,7 +28,7 @@ type forecast struct {
 // forecast predicts a run of a model and of others of its size, whose text is scale times as long as that of the
 // windows of run.
 //
-//	memory = program + 1.5·(embedding, head) + 2·(a layer of each model) + matrices of a window + tokens
+//	memory = program + 1.5·(embedding, head) + 2·(a layer of each model) + matrices of a window + tokens + statistics of a layer
 //
 // or the memory while the text is encoded, if that is more. Two layers are in memory, because the next one is read
 // while one computes. The factor garbage covers copies that were made while weights were read, and are not collected
@@ -62,6 +62,12 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	f.memory = max(encoding, garbage*(program+float64(weights)+float64(temporary))+element*all)
 	f.disk = 2 * element * all * float64(plan.Hidden*stacks)
 	f.operations = scale * r.operations(run)
+	if c := run.Inputs; c != nil {
+		f.memory += float64(c.Bytes())
+		file := float64(c.FileBytes())
+		f.disk = max(f.disk+file, f.disk/2+2*file) // of the layers, and at the end all of them twice
+		f.operations += all * c.Operations()
+	}
 	return f
 }
 

@@ -39,6 +39,12 @@ type textFiles struct {
 	bytes int64 // of the text, unless the files change
 }
 
+// CheckText returns an error unless path is a file with text, or a directory of files.
+func CheckText(path string) error {
+	_, err := findText(path)
+	return err
+}
+
 // findText finds a file, or the files of a directory and those below it in the order of their paths, without hidden
 // ones.
 func findText(path string) (t textFiles, err error) {

@@ -3,6 +3,8 @@ package windows
 import (
 	"context"
 	"time"
+
+	"github.com/microscale-go/microscale/calibration"
 )
 
 // A Pace is the times that parts of a Run take, as measured on its first window.
@@ -21,6 +23,9 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 	}
 	probe := *r
 	probe.Windows, probe.Amaxes, probe.Inputs, probe.Stream, probe.Progress = r.Windows[:1], nil, nil, nil, nil
+	if r.Inputs != nil {
+		probe.Inputs = &calibration.Collector{Layers: r.Inputs.Layers, Hessian: r.Inputs.Hessian, Threads: r.Inputs.Threads}
+	}
 	w := newWalk(&probe)
 	start := time.Now()
 	layers, err := w.load(ctx, 0)

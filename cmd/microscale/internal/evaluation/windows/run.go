@@ -17,19 +17,13 @@ type Run struct {
 	Original Stack // nil: none; then there is one model
 	Models   []Stack
 
-	Local  bool    // measure the local errors of linear layers
-	Amaxes *Amaxes // unless nil, observes the inputs of the original, or of the only model
-	Inputs *Inputs // unless nil, collects statistics of these inputs, which needs Stream
-	Stream *Stream // unless nil, reads each layer once and applies it to all windows
+	Local  bool                   // measure the local errors of linear layers
+	Amaxes *Amaxes                // unless nil, observes the inputs of the original, or of the only model
+	Inputs *calibration.Collector // unless nil, collects statistics of these inputs, which needs Stream
+	Stream *Stream                // unless nil, reads each layer once and applies it to all windows
 
 	Threads  int                   // goroutines; 0: one per processor
 	Progress func(done, total int) // unless nil, is called after each window of each layer and of the head
-}
-
-// Inputs are where statistics of the inputs of linear layers go.
-type Inputs struct {
-	*calibration.Collector
-	Out string // a new file
 }
 
 // A Result is what a Run measures.

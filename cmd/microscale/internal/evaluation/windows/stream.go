@@ -88,7 +88,7 @@ func (w *walk) byLayer(ctx context.Context) (err error) {
 	switch {
 	case err == nil:
 		if w.Inputs != nil {
-			if err := w.Inputs.Join(ctx, w.Inputs.Out); err != nil {
+			if err := w.Inputs.Join(ctx); err != nil {
 				return err
 			}
 		}
