@@ -80,6 +80,10 @@ type kernel struct {
 	rowsBeforeTiles rows // if a tile kernel takes products with more
 }
 
+func init() {
+	cpu.AddTable("gemm", &ordered, func(k **kernel) (string, cpu.Set) { return (*k).Name, (*k).needs })
+}
+
 // A dotFunc is a micro-kernel. a points to the first of MR lanes in a panel of A, or to an int8
 // sub-panel. b points to the first of the panels of B, bPanel bytes apart. Each has the given
 // number of chunks and steps. The rows of the tile of C are ldc elements apart.

@@ -15,6 +15,15 @@ type rowKernel struct {
 	sum   func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 }
 
+func init() {
+	cpu.AddTable("measure", &rowKernels, func(k *rowKernel) (string, cpu.Set) {
+		if k.bf16 {
+			return "sums of errors, BF16", k.needs
+		}
+		return "sums of errors", k.needs
+	})
+}
+
 const (
 	kernelBlock = 32  // elements of a block of a kernel
 	kernelLimit = 16  // elements per limit of a kernel

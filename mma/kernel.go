@@ -29,6 +29,15 @@ const (
 	floorSums                       // CDNA3 and CDNA4
 )
 
+var kindNames = [...]string{
+	sumsRZ13: "FP8 units of 13 bits", sumsRZ23: "units of 23 to 25 bits", exactDots: "FP4 units",
+	chains: "FP32 units", trees: "CDNA2", exactSums: "CDNA1", floorSums: "CDNA3 and CDNA4",
+}
+
+func init() {
+	cpu.AddTable("mma", &kernels, func(k *kernel) (string, cpu.Set) { return kindNames[k.kind], k.needs })
+}
+
 // A fastUnit is a unit that has kernels, and what they need to know of it.
 type fastUnit struct {
 	*Unit

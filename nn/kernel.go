@@ -15,6 +15,10 @@ type rowKernel struct {
 	scores, addRows func(dst, vector, rows *float32, n, stride, blocks int)
 }
 
+func init() {
+	cpu.AddTable("nn", &rowKernels, func(k *rowKernel) (string, cpu.Set) { return "rows of activations", k.needs })
+}
+
 // rowKernelFor returns the kernel for x, nil if there is none.
 func rowKernelFor(x []float32) *rowKernel {
 	for i := range rowKernels {

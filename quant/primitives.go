@@ -2,6 +2,7 @@ package quant
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"unsafe"
 
@@ -111,6 +112,44 @@ const (
 // add appends a kernel to a table.
 func add[F any](table *[]kernel[F], needs cpu.Set, v variant, run F) {
 	*table = append(*table, kernel[F]{needs, v, run})
+}
+
+func init() {
+	cpu.AddTable("quant", &fusedKernels, func(k *fusedKernel) (string, cpu.Set) { return "fused rows" + variant{bf16: k.bf16}.String(), k.needs })
+	cpu.AddTable("quant", &scaleKernels, func(k *scaleKernel) (string, cpu.Set) { return "scales", k.needs })
+	cpu.AddTable("quant", &decodeKernels, func(k *decodeKernel) (string, cpu.Set) { return "decode", k.needs })
+	list("encode rows", &rowKernels)
+	list("column maxima", &maximaKernels)
+	list("encode columns", &columnKernels)
+	list("encode, joined codes", &joinKernels)
+	list("encode", &encodeKernels)
+	list("amaxes", &amaxKernels)
+	list("largest magnitude", &maxKernels)
+	list("scale search", &searchKernels)
+	list("random words", &philoxKernels)
+	list("Hadamard", &hadamardKernels)
+	list("copy apart", &spreadKernels)
+	list("transpose", &transposeKernels)
+	list("transpose four rows", &transposeFourKernels)
+	list("transpose codes", &codesKernels)
+}
+
+// list adds the table of a primitive to those of the program.
+func list[F any](primitive string, table *[]kernel[F]) {
+	cpu.AddTable("quant", table, func(k *kernel[F]) (string, cpu.Set) { return primitive + k.variant.String(), k.needs })
+}
+
+// String returns what distinguishes the variant, as a suffix.
+func (v variant) String() (text string) {
+	for _, property := range []struct {
+		has  bool
+		name string
+	}{{v.bf16, "BF16"}, {v.integer, "INT8"}, {v.divides, "divided"}, {v.random, "stochastic"}, {v.bits > 0, fmt.Sprintf("%d bits", v.bits)}} {
+		if property.has {
+			text += ", " + property.name
+		}
+	}
+	return text
 }
 
 // find returns the first kernel for a variant that this processor can run. ok is false if

@@ -11,6 +11,10 @@ type bf16Kernel struct {
 	narrow func(dst []byte, src []float32)
 }
 
+func init() {
+	cpu.AddTable("tensor", &bf16Kernels, func(k *bf16Kernel) (string, cpu.Set) { return "float32 to BF16 and back", k.needs })
+}
+
 // bf16KernelOf returns the kernel for n elements, or nil if there is none.
 func bf16KernelOf(n int) *bf16Kernel {
 	for i := range bf16Kernels {

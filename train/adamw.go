@@ -91,6 +91,10 @@ type adamwKernel struct {
 	update func(w, g, m, v *float32, n int, f *adamwFactors)
 }
 
+func init() {
+	cpu.AddTable("train", &adamwKernels, func(k *adamwKernel) (string, cpu.Set) { return "AdamW", k.needs })
+}
+
 func updateGeneric(w, g, m, v []float32, f *adamwFactors) {
 	for j := range w {
 		gj := float32(g[j] * f.scale)

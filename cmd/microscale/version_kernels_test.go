@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,32 +9,42 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// TestVersionVerbose checks that each kernel is listed, and that those run whose features this processor has.
+// TestVersionVerbose checks that the kernels of every table are listed, and that those run whose features this
+// processor has.
 func TestVersionVerbose(t *testing.T) {
 	status, out, stderr := execute("", "version", "--verbose")
 	if status != exitDone {
 		t.Fatalf("exit status %d: %s", status, stderr)
 	}
-	lines := map[string]string{}
-	for line := range strings.Lines(out) {
-		if name, state, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			lines[name] = strings.TrimSpace(state)
+	d := parsed[versionDocument](t, done(t, "version", "--verbose", "--json"))
+	for _, f := range d.Forms {
+		state := "runs"
+		if len(f.Lacks) > 0 {
+			state = "lacks " + strings.Join(f.Lacks, " ")
+		}
+		tier, err := cpu.ParseTier(f.Tier)
+		if err != nil || (len(f.Lacks) == 0) != slices.Contains(cpu.Tiers(), tier) {
+			t.Errorf("%+v, %v: this processor has the tiers %v", f, err, cpu.Tiers())
+		}
+		listed := func(line string) bool {
+			words := strings.Join(strings.Fields(line), " ")
+			return words == f.Package+" "+f.Primitive+" "+f.Tier+" "+state
+		}
+		if !slices.ContainsFunc(strings.Split(out, "\n"), listed) {
+			t.Errorf("%+v: no line says that it %s", f, state)
 		}
 	}
-	have := " " + cpu.Detected().String() + " "
 	for _, k := range gemm.Kernels() {
-		want := "runs"
-		for _, f := range strings.Fields(k.Needs) {
-			if !strings.Contains(have, " "+f+" ") {
-				want = strings.TrimPrefix(want, "runs")
-				if want == "" {
-					want = "lacks"
-				}
-				want += " " + f
-			}
+		if !slices.ContainsFunc(d.Forms, func(f formDocument) bool { return f.Package == "gemm" && f.Primitive == k.Name }) {
+			t.Errorf("%s is not listed", k.Name)
 		}
-		if lines[k.Name] != want {
-			t.Errorf("%s: got %q, want %q", k.Name, lines[k.Name], want)
+	}
+	if !cpu.Has(cpu.AVX2.Set()) {
+		return // tables may be empty
+	}
+	for _, name := range strings.Fields("quant measure tensor gemm nn mma train bench") {
+		if !slices.ContainsFunc(d.Forms, func(f formDocument) bool { return f.Package == name && f.Tier == "avx2" }) {
+			t.Errorf("the table of %s has no kernel for AVX2", name)
 		}
 	}
 }

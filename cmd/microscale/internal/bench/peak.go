@@ -24,6 +24,12 @@ type peak struct {
 // String returns the name of the peak, such as "VDPBF16PS zmm".
 func (p peak) String() string { return strings.TrimSpace(p.instruction + " " + p.registers) }
 
+func init() {
+	cpu.AddTable("bench", &movers, func(m *mover) (string, cpu.Set) { return "memory, " + m.name, m.needs })
+	cpu.AddTable("bench", &peaks, func(p *peak) (string, cpu.Set) { return p.String(), p.needs })
+	cpu.AddTable("bench", &separators, func(s *separator) (string, cpu.Set) { return "separate passes", s.needs })
+}
+
 // plainPeak is float32 multiplications and additions in portable Go, which are scalar.
 var plainPeak = peak{"multiply and add", "f32", 0, Floats, plainRound * 2, plainRounds}
 
