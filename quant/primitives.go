@@ -115,7 +115,10 @@ func add[F any](table *[]kernel[F], needs cpu.Set, v variant, run F) {
 }
 
 func init() {
-	cpu.AddTable("quant", &fusedKernels, func(k *fusedKernel) (string, cpu.Set) { return "fused rows" + variant{bf16: k.bf16}.String(), k.needs })
+	cpu.AddTable("quant", &fusedKernels, func(k *fusedKernel) (string, cpu.Set) {
+		return "fused rows" + variant{bf16: k.bf16}.String(),
+			k.needs
+	})
 	cpu.AddTable("quant", &scaleKernels, func(k *scaleKernel) (string, cpu.Set) { return "scales", k.needs })
 	cpu.AddTable("quant", &decodeKernels, func(k *decodeKernel) (string, cpu.Set) { return "decode", k.needs })
 	list("encode rows", &rowKernels)
