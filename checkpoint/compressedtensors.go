@@ -64,6 +64,12 @@ func (s scheme) unpadded() scheme {
 	return s
 }
 
+// inAnyColumns returns the scheme for clients that decode partial blocks at the end of a row.
+func (s scheme) inAnyColumns() scheme {
+	s.anyColumns = true
+	return s
+}
+
 // of returns the scheme for another block format.
 func (s scheme) of(f quant.Format) scheme {
 	s.format = f
@@ -81,6 +87,8 @@ var ctSchemes = []ctScheme{
 	{ctFP8.of(quant.FP8Tensor).as("FP8", Static), "float-quantized", ctTensor, &ctTensor},
 	{ctFP8.of(quant.FP8Row).as("FP8_DYNAMIC", Dynamic), "float-quantized", ctChannel, &ctToken},
 	{ctFP8.of(quant.FP8Block).unpadded().as("FP8_BLOCK", Dynamic), "float-quantized", ctBlock, &ctGroup128},
+	// FP8_BLOCK's weights
+	{ctFP8.of(quant.FP8Block).unpadded().inAnyColumns().as("FP8_BLOCK_A16", WeightOnly), "naive-quantized", ctBlock, nil},
 }
 
 func compressedTensorsSchemes() []scheme {

@@ -16,7 +16,8 @@ import (
 // TestCompressedTensorsConfiguration compares quantization_config byte by byte with the output
 // of the library's writer (json.dump, indent 2, sorted keys). The golden files were made with
 // Python from the presets of compressed-tensors 0.14 (quantization/quant_scheme.py) and the
-// defaults of their fields (quantization/quant_args.py).
+// defaults of their fields (quantization/quant_args.py); FP8_BLOCK_A16's is FP8_BLOCK's without
+// input_activations, by its version 0.20.
 func TestCompressedTensorsConfiguration(t *testing.T) {
 	for _, s := range compressedTensors.schemes {
 		t.Run("scheme="+s.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type Convention struct {
 	linearOnly  bool         // weights are named X.weight and have two dimensions
 	expertsOnly bool         // weights hold all experts of a layer
 	biased      bool         // of these, only those with biases, as in gpt-oss
-	wholeBlocks bool         // columns are a multiple of the block; plain pads instead
+	wholeBlocks bool         // columns are a multiple of the block, except in schemes with anyColumns; plain pads instead
 	cache       *cacheNaming // of the scales of a KV cache; nil: none
 	metadata    bool         // the metadata of the file has the block format of each weight
 	fileFormat  string       // "format" in the metadata of a file; "": pt
@@ -199,18 +199,28 @@ func (c *Convention) Rejects(f quant.Format, name string, shape []int64) string 
 	if block := f.Block.Rows; len(shape) > 2 && block > 0 && shape[len(shape)-2]%int64(block) != 0 {
 		return fmt.Sprintf("a block of %d rows would lie in two matrices of %d", block, shape[len(shape)-2])
 	}
-	if cols := int(shape[len(shape)-1]); c.wholeBlocks && f.PaddedCols(cols) != cols {
-		return fmt.Sprintf("%d columns are not a multiple of %d", cols, f.Block.Cols)
+	if why := c.RejectsColumns(f, shape[len(shape)-1]); why != "" {
+		return why
 	}
 	s := c.scheme(f)
-	switch cols := shape[len(shape)-1]; {
+	switch {
 	case c.expertsOnly && (len(shape) != 3 || !family.IsFused(name)):
 		return fmt.Sprintf("not fused experts, and %s quantizes nothing else", c)
 	case s == nil:
-	case s.interleaved != nil && cols%int64(s.interleaved.Width()) != 0:
-		return fmt.Sprintf("%d columns are not a multiple of %d, as %s has them", cols, s.interleaved.Width(), s.interleaved)
 	case s.blocks == grid4 && shape[0]%int64(f.Block.Rows) != 0: // vLLM's loader
 		return fmt.Sprintf("%d rows are not a multiple of %d", shape[0], f.Block.Rows)
+	}
+	return ""
+}
+
+// RejectsColumns returns why the convention does not support rows of so many columns in format f, or "".
+func (c *Convention) RejectsColumns(f quant.Format, cols int64) string {
+	s := c.scheme(f)
+	switch {
+	case c.wholeBlocks && (s == nil || !s.anyColumns) && int64(f.PaddedCols(int(cols))) != cols:
+		return fmt.Sprintf("%d columns are not a multiple of %d", cols, f.Block.Cols)
+	case s != nil && s.interleaved != nil && cols%int64(s.interleaved.Width()) != 0:
+		return fmt.Sprintf("%d columns are not a multiple of %d, as %s has them", cols, s.interleaved.Width(), s.interleaved)
 	}
 	return ""
 }

@@ -29,6 +29,7 @@ type scheme struct {
 	words       safetensors.Dtype // dtype of the codes; 0: that of the elements
 	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
 	partial     bool              // the last block of a row may be partial: codes have the columns of the weight, without zeros
+	anyColumns  bool              // clients decode such a block, even if the convention has wholeBlocks
 	highFirst   bool              // of two codes in a byte, the first is in the high half
 	swizzled    bool              // scales are in tiles of 128×4, padded, as cuBLAS reads them
 	packed      int64             // size in bytes of a separate last dimension of the codes; 0: none

@@ -116,6 +116,28 @@ func Spans(f quant.Format, p Part, cols int, t Tile) iter.Seq[Span] {
 	return spans(bytes(cols), t.From, t.To, bytes(t.FromCol), bytes(t.ToCol))
 }
 
+// CodeSpans is Spans for the codes of weights in format f of the convention, which may store partial last blocks of rows
+// without zeros.
+func (c *Convention) CodeSpans(f quant.Format, cols int, t Tile) iter.Seq[Span] {
+	if c.scheme(f).partial && f.PaddedCols(cols) != cols {
+		return croppedSpans(f, cols, t)
+	}
+	return Spans(f, Codes, cols, t)
+}
+
+// croppedSpans is Spans for codes of one byte without zeros in partial last blocks.
+func croppedSpans(f quant.Format, cols int, t Tile) iter.Seq[Span] {
+	n := t.ToCol - t.FromCol
+	width := f.PaddedCols(n)
+	return func(yield func(Span) bool) {
+		for i := range t.To - t.From {
+			if !yield(Span{int64(t.From+i)*int64(cols) + int64(t.FromCol), i * width, i*width + n}) {
+				return
+			}
+		}
+	}
+}
+
 // DenseSpans returns the spans of the elements of a tile in an unquantized matrix of cols
 // columns.
 func DenseSpans(cols int, t Tile) iter.Seq[Span] {

@@ -241,17 +241,12 @@ func (w *Weight) checkScales(q *quant.Tensor, t Tile) error {
 // readCodes reads the codes of a tile.
 func (w *Weight) readCodes(q *quant.Tensor, t Tile) error {
 	_, cols := w.Matrix()
-	if w.cropped() { // codes of one byte
-		width, n := q.RowBytes(), t.ToCol-t.FromCol
-		for i := range t.To - t.From {
-			if err := readAt(*w.parts[Codes], q.Codes[i*width:i*width+n], int64(t.From+i)*int64(cols)+int64(t.FromCol)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	if !w.transposedCodes {
-		for s := range Spans(w.Format, Codes, cols, t) {
+		spans := Spans(w.Format, Codes, cols, t)
+		if w.cropped() {
+			spans = croppedSpans(w.Format, cols, t)
+		}
+		for s := range spans {
 			if err := readAt(*w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
 				return err
 			}

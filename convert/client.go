@@ -13,7 +13,8 @@ import (
 )
 
 // planForClient plans a quantization of m that the client o.Client loads: in the first of its conventions in
-// which it reads every weight, else in the first in which it reads most, without the others.
+// which it reads every weight, else in the first in which it reads most, without the others. Of the schemes of a
+// convention it is the one that quantizes most.
 func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	c, err := client.Lookup(o.Client)
 	if err != nil {
@@ -31,9 +32,7 @@ func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	var first *Plan  // the first without some weights
 	var failed error // of the first that cannot be planned
 	for _, storage := range storages {
-		attempt := o
-		attempt.Convention, attempt.Scheme = storage.Convention.Name, cmp.Or(o.Scheme, schemeFor(storage, f, o.Calibration))
-		plan, left, err := planWithout(m, attempt, c)
+		plan, left, err := planStored(m, o, storage, c)
 		switch {
 		case err != nil:
 			failed = cmp.Or(failed, err)
@@ -99,19 +98,46 @@ func (p *Plan) rejectedBy(c client.Client) error {
 	return nil
 }
 
-// schemeFor returns the first scheme of a storage that stores scales of activations if and only if the
-// calibration has them; "" if there is none.
-func schemeFor(s client.Storage, f quant.Format, calibration *Calibration) string {
+// planStored is planWithout in the scheme of a storage that quantizes most bytes, the first of equals.
+func planStored(m *checkpoint.Model, o QuantizeOptions, s client.Storage, c client.Client) (best *Plan, left int, err error) {
+	o.Convention = s.Convention.Name
+	schemes := []string{o.Scheme}
+	if o.Scheme == "" {
+		schemes = schemesFor(s, o.Quantizer.Format, o.Calibration)
+	}
+	most, failed := int64(-1), error(nil) // of the first that cannot be planned
+	for _, o.Scheme = range schemes {
+		plan, without, err := planWithout(m, o, c)
+		if err != nil {
+			failed = cmp.Or(failed, err)
+			continue
+		}
+		if _, _, bytes := plan.left(); bytes > most {
+			best, left, most = plan, without, bytes
+		}
+	}
+	if best == nil {
+		return nil, 0, failed
+	}
+	return best, left, nil
+}
+
+// schemesFor returns the schemes of a storage that store scales of activations if and only if the
+// calibration has them; if there are none, the name of no scheme.
+func schemesFor(s client.Storage, f quant.Format, calibration *Calibration) (names []string) {
 	for _, name := range s.Schemes {
 		only, err := s.Convention.With(f, name)
 		if err != nil {
 			continue
 		}
 		if _, a := only.Scheme(f); (a == checkpoint.Static) == (calibration != nil && calibration.inputs()) {
-			return name
+			names = append(names, name)
 		}
 	}
-	return ""
+	if names == nil {
+		return []string{""}
+	}
+	return names
 }
 
 // planWithout plans a quantization without the weights that the client cannot read, and those that it

@@ -105,6 +105,7 @@ func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, 
 		if err := p.quantizesAny(); err != nil {
 			return nil, err
 		}
+		p.noteLeft(s.include)
 	}
 	return p.Plan, p.layOut()
 }

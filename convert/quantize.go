@@ -104,7 +104,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := p.quantizesAny(); err != nil {
 		return nil, err
 	}
-	p.noteExperts()
+	p.noteLeft(o.Include)
 	p.noteIncluded(o.Include)
 	if err := p.admitLarger(s, o.Convention != ""); err != nil {
 		return nil, err
@@ -236,9 +236,10 @@ func (p *Plan) noteIncluded(include []*regexp.Regexp) {
 	}
 }
 
-// noteExperts adds a note for each reason why experts in one tensor, which are most of a model, are not
-// quantized, and one if the layout of quantized ones is a guess. Those that the client rejects have a note already.
-func (p *Plan) noteExperts() {
+// noteLeft adds a note for each reason why experts in one tensor, which are most of a model, or matrices with a
+// number of columns that the convention does not support are not quantized, and one if the layout of quantized
+// experts is a guess. Those that the client rejects, or that the user includes, have a note already.
+func (p *Plan) noteLeft(include []*regexp.Regexp) {
 	all, guess := int64(0), ""
 	found, reasons := map[Reason]*stays{}, []Reason{}
 	for i, d := range p.decisions {
@@ -246,7 +247,7 @@ func (p *Plan) noteExperts() {
 		switch {
 		case d.reason.Cause == NoCause && guess == "":
 			guess = d.ExpertsGuess()
-		case d.leftExperts() && d.reason.Cause != ByClient:
+		case d.reason.Cause != ByClient && d.leftExperts(), p.leftColumns(&d) && !matches(include, d.Name):
 			if found[d.reason] == nil {
 				found[d.reason], reasons = &stays{}, append(reasons, d.reason)
 			}
@@ -256,9 +257,38 @@ func (p *Plan) noteExperts() {
 	for _, reason := range reasons {
 		s := found[reason]
 		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized, the first %s: %s; %s",
-			s.n, len(p.decisions), s.bytes, all, s.first.Name, reason, s.first.adviceExperts()))
+			s.n, len(p.decisions), s.bytes, all, s.first.Name, reason, p.adviceLeft(s.first)))
 	}
 	if guess != "" {
 		p.Notes = append(p.Notes, guess)
 	}
+}
+
+// leftColumns reports whether the weight is not quantized only because the convention does not support its number of
+// columns.
+func (p *Plan) leftColumns(d *decision) bool {
+	return d.reason.Cause == ByConvention && len(d.Shape) > 1 && d.reason.Detail == p.convention.RejectsColumns(p.Format,
+		d.Shape[len(d.Shape)-1])
+}
+
+// adviceLeft returns how a weight can be quantized that noteLeft counts.
+func (p *Plan) adviceLeft(d *decision) string {
+	if d.leftExperts() {
+		return d.adviceExperts()
+	}
+	full, err := checkpoint.LookupConvention(p.convention.Name)
+	if err != nil {
+		return "choose another format"
+	}
+	cols := d.Shape[len(d.Shape)-1]
+	for _, name := range full.Schemes(p.Format) {
+		if only, err := full.With(p.Format, name); err == nil && only.RejectsColumns(p.Format, cols) == "" {
+			return fmt.Sprintf("scheme %s quantizes them, for clients that decode weights", name)
+		}
+	}
+	formats := slices.DeleteFunc(full.Formats(), func(f quant.Format) bool { return full.RejectsColumns(f, cols) != "" })
+	if len(formats) == 0 {
+		return fmt.Sprintf("no format of convention %s has such rows", full)
+	}
+	return "they can be in " + formatNames(formats)
 }

@@ -329,7 +329,7 @@ func (b *batch) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], s
 		from, to := b.d.FlatBytes(t.FromCol), b.d.FlatBytes(t.ToCol)
 		return func(yield func(checkpoint.Span) bool) { yield(checkpoint.Span{At: from, To: int(to - from)}) }, 1
 	case s.Part == checkpoint.Codes:
-		return checkpoint.Spans(f, s.Part, cols, t), 1
+		return b.run.plan.convention.CodeSpans(f, cols, t), 1
 	case s.Part == checkpoint.Blocks:
 		structs, _ := b.run.plan.convention.Struct(f)
 		n := func(col int) int { return col / structs.Width() * structs.Bytes() }

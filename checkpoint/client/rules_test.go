@@ -96,7 +96,8 @@ func TestPartialColumns(t *testing.T) {
 		{"sglang", "compressed-tensors", "FP8_BLOCK", 576, true},
 		{"transformers", "compressed-tensors", "FP8_BLOCK", 576, true},
 		{"transformers", "compressed-tensors", "FP8_BLOCK", 640, false},
-		{"transformers", "compressed-tensors", "naive", 576, false}, // weights alone
+		{"transformers", "compressed-tensors", "FP8_BLOCK_A16", 576, false}, // weights alone
+		{"vllm", "compressed-tensors", "FP8_BLOCK_A16", 576, true},
 		{"transformers", "deepseek", "FP8", 576, true},
 	} {
 		convention, err := checkpoint.LookupConvention(tc.convention)

@@ -56,6 +56,7 @@ var readings = []reading{
 	{"compressed-tensors", quant.FP8Row, "FP8_DYNAMIC", safetensors.F32, "", "", wide},
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, "", "", wide},
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, misread, "", uneven},
+	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK_A16", safetensors.F32, "", "", partial},
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, "", wide},
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, misread, uneven}, // package verify has a rule for it
 	// version 4 does not know the method, and takes codes for values
@@ -70,6 +71,10 @@ var (
 	// uneven has queries of one block and a half.
 	uneven = decoder.Config{HiddenSize: 384, IntermediateSize: 384, NumHiddenLayers: 1, NumAttentionHeads: 3, NumKeyValueHeads: 1, HeadDim: 64}
 )
+
+// partial has rows of one block and a half.
+var partial = decoder.Config{HiddenSize: 192, IntermediateSize: 320, NumHiddenLayers: 1, NumAttentionHeads: 3, NumKeyValueHeads: 1,
+	HeadDim: 64}
 
 // A loaded checkpoint is the report of checkpoint.py on it.
 type loaded struct {
