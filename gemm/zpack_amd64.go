@@ -39,8 +39,7 @@ const (
 // support; the panel is invalid then.
 //
 //go:noescape
-func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask,
-	special uint32) (found uint64)
+func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64)
 
 // packBytesRows packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
 // by rows, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
@@ -50,8 +49,7 @@ func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer
 // support; the panel is invalid then.
 //
 //go:noescape
-func packBytesRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask,
-	special uint32) (found uint64)
+func packBytesRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64)
 
 // copyRows copies 16 rows of BF16, stride bytes apart, to a panel by rows: 32·n
 // elements of each.

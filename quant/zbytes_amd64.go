@@ -25,13 +25,11 @@ const (
 // multiple of 64.
 //
 //go:noescape
-func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *bytesConstants) (amax uint64)
+func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 
 // encodeRows encodes rows of blocks of 64·units elements of float32 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores
-// to a
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores to a
 // multiple of 64.
 //
 //go:noescape
@@ -45,18 +43,15 @@ func encodeRows(codes, src *byte, factors *float32, rows, blocks, units, codeGap
 // multiple of 64.
 //
 //go:noescape
-func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *bytesConstants) (amax uint64)
+func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 
 // encodeRowsBF16 encodes rows of blocks of 64·units elements of BF16 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores
-// to a
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores to a
 // multiple of 64.
 //
 //go:noescape
-func encodeRowsBF16(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int,
-	c *encodeConstants)
+func encodeRowsBF16(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
 
 // fence makes non-temporal stores visible before later stores.
 //

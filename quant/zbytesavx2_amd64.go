@@ -24,18 +24,15 @@ const (
 // multiple of 32.
 //
 //go:noescape
-func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *bytesConstants) (amax uint64)
+func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 
 // encodeRowsAVX2 encodes rows of blocks of 64·units elements of float32 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores
-// to a
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores to a
 // multiple of 32.
 //
 //go:noescape
-func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int,
-	c *encodeConstants)
+func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
 
 // blocks128BF16AVX2 quantizes rows of groups of one block of 128, at least one, from BF16 to codes of 8
 // bits under float32 scales, and returns the bits of the largest magnitude: where that is
@@ -45,15 +42,12 @@ func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, cod
 // multiple of 32.
 //
 //go:noescape
-func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *bytesConstants) (amax uint64)
+func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 
 // encodeRowsBF16AVX2 encodes rows of blocks of 64·units elements of BF16 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores
-// to a
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores to a
 // multiple of 32.
 //
 //go:noescape
-func encodeRowsBF16AVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int,
-	c *encodeConstants)
+func encodeRowsBF16AVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)

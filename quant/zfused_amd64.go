@@ -31,8 +31,7 @@ const (
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *exponentConstants) (amax uint64)
+func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse8BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
@@ -43,8 +42,7 @@ func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ah
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *exponentConstants) (amax uint64)
+func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -55,8 +53,7 @@ func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *exponentConstants) (amax uint64)
+func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -67,8 +64,7 @@ func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ah
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *exponentConstants) (amax uint64)
+func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4BF16Lookup quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -79,8 +75,7 @@ func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *exponentNibbles) (amax uint64)
+func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
 
 // fuseInt8 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -91,8 +86,7 @@ func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, 
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *exponentConstants) (amax uint64)
+func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuseInt8BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -103,8 +97,7 @@ func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap,
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *exponentConstants) (amax uint64)
+func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuseGlobal4 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -115,8 +108,7 @@ func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, src
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *globalConstants) (amax uint64)
+func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -127,8 +119,7 @@ func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcG
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *globalConstants) (amax uint64)
+func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16Lookup quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -139,5 +130,4 @@ func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, 
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte,
-	c *globalNibbles) (amax uint64)
+func fuseGlobal4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)

@@ -28,8 +28,7 @@ const (
 // multiple of 32.
 //
 //go:noescape
-func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *exponentConstants) (amax uint64)
+func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse8BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
@@ -39,8 +38,7 @@ func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // multiple of 32.
 //
 //go:noescape
-func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *exponentConstants) (amax uint64)
+func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse4AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -50,8 +48,7 @@ func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, sr
 // multiple of 32.
 //
 //go:noescape
-func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *exponentConstants) (amax uint64)
+func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse4BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -61,8 +58,7 @@ func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // multiple of 32.
 //
 //go:noescape
-func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *exponentConstants) (amax uint64)
+func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuseInt8AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -72,8 +68,7 @@ func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, sr
 // multiple of 32.
 //
 //go:noescape
-func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *exponentConstants) (amax uint64)
+func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuseInt8BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -83,8 +78,7 @@ func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, src
 // multiple of 32.
 //
 //go:noescape
-func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *exponentConstants) (amax uint64)
+func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuseGlobal4AVX2 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -94,8 +88,7 @@ func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap,
 // multiple of 32.
 //
 //go:noescape
-func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *globalConstants) (amax uint64)
+func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16AVX2 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -105,5 +98,4 @@ func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, 
 // multiple of 32.
 //
 //go:noescape
-func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int,
-	c *globalConstants) (amax uint64)
+func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
