@@ -1,23 +1,24 @@
 package gemm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Interleaved is an operand B of 4-bit codes in the order in which products with few rows read
+// Interleaved is an operand B of 4-bit or 8-bit codes in the order in which products with few rows read
 // it fastest. It has the size of the tensor that it was made from. In each group of 16 rows,
 //
-//	codes   of each 4 bytes (8 elements) those of the first row, then those of the next
+//	codes   of each 4 bytes (8 or 4 elements) those of the first row, then those of the next
 //	scales  of each block that of the first row, then that of the next
 //
 // Sums then need no addition across the lanes of a vector, and all of a matrix is one stream.
@@ -37,8 +38,8 @@ type interleavedFunc func(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.P
 
 // Interleave reorders b, a rowwise operand, in its memory, for products with operands A in the format
 // inputs: b must not be used any more. Kernels support mxfp4 and nvfp4 with a multiple of 16 rows, whole
-// blocks, and scales that are neither NaN nor extreme. For other operands, and on processors without
-// kernels for these inputs, Interleave returns an error that matches errors.ErrUnsupported, and leaves b
+// blocks, and scales that are neither NaN nor extreme; some also mxint8 and q8_0. For other operands, and on
+// processors without kernels for these inputs, Interleave returns an error that matches errors.ErrUnsupported, and leaves b
 // unchanged. Products with other inputs have the same results, but may take longer.
 func Interleave(b *quant.Tensor, inputs quant.Format, o Options) (*Interleaved, error) {
 	if err := checkOperand("b", b); err != nil {
@@ -55,15 +56,17 @@ func Interleave(b *quant.Tensor, inputs quant.Format, o Options) (*Interleaved, 
 	parallel.For(b.StoredRows()/interleavedRows, grain, o.Threads, func(from, to int) {
 		var scratch []byte
 		for g := from; g < to; g++ {
-			for _, part := range []struct {
-				bytes      []byte
-				row        int
-				interleave func(dst, src []byte, row int)
-			}{{b.Codes, b.RowBytes(), interleaveCodes}, {b.Scales, blocks, interleaveScales}} {
-				n := interleavedRows * part.row
-				group := part.bytes[g*n : (g+1)*n]
+			n := interleavedRows * b.RowBytes()
+			codes := b.Codes[g*n : (g+1)*n]
+			scratch = append(scratch[:0], codes...)
+			interleaveCodes(codes, scratch, b.RowBytes())
+			if n = interleavedRows * blocks; b.Scales32 != nil {
+				group := b.Scales32[g*n : (g+1)*n]
+				interleaveScales(group, slices.Clone(group), blocks)
+			} else {
+				group := b.Scales[g*n : (g+1)*n]
 				scratch = append(scratch[:0], group...)
-				part.interleave(group, scratch, part.row)
+				interleaveScales(group, scratch, blocks)
 			}
 		}
 	})
@@ -85,7 +88,7 @@ func interleaveCodes(dst, src []byte, row int) {
 }
 
 // interleaveScales sets dst to the scales of a group of rows in src, interleaved.
-func interleaveScales(dst, src []byte, row int) {
+func interleaveScales[T byte | float32](dst, src []T, row int) {
 	for i := range row {
 		out := dst[i*interleavedRows:][:interleavedRows]
 		for r := range out {
@@ -102,8 +105,8 @@ func interleavable(b *quant.Tensor, inputs quant.Format) (why string) {
 		panel = panelInt8
 	}
 	kernel := func(k *kernel) bool {
-		return k.vector != nil && k.vector.interleaved != nil && cpu.Uses(k.needs) && k.panel == panel &&
-			f.Element == format.E2M1 && f.Scale == k.vector.scale && f.Block == quant.Shape{Rows: 1, Cols: k.vector.block}
+		return k.vector != nil && k.vector.interleaved != nil && k.runs() && k.panel == panel && f.Element.StoredBits() == k.vector.bits &&
+			int8Forms[f.Element].unit != 0 && f.Scale == k.vector.scale && f.Block == quant.Shape{Rows: 1, Cols: k.vector.block}
 	}
 	found := false
 	for _, k := range ordered {
@@ -134,6 +137,9 @@ func interleavable(b *quant.Tensor, inputs quant.Format) (why string) {
 			return "a scale is out of range or NaN"
 		}
 		zeros = append(zeros, i)
+	}
+	if slices.ContainsFunc(b.Scales32, func(scale float32) bool { return !isModerate(scale) }) {
+		return "a scale is out of range or NaN"
 	}
 	for _, i := range zeros {
 		b.Scales[i] = one
@@ -177,24 +183,33 @@ func (b *Interleaved) Format() quant.Format { return b.t.Format }
 func (b *Interleaved) Rows() int { return b.t.StoredRows() }
 
 // Bytes returns the bytes of codes and scales.
-func (b *Interleaved) Bytes() int { return len(b.t.Codes) + len(b.t.Scales) }
+func (b *Interleaved) Bytes() int { return len(b.t.Codes) + len(b.t.Scales) + 4*len(b.t.Scales32) }
 
 // Tensor returns the tensor that b was made from, in new memory.
 func (b *Interleaved) Tensor() *quant.Tensor {
 	t := *b.t
-	t.Codes, t.Scales = make([]byte, len(b.t.Codes)), make([]byte, len(b.t.Scales))
+	t.Codes, t.Scales, t.Scales32 = bytes.Clone(b.t.Codes), bytes.Clone(b.t.Scales), slices.Clone(b.t.Scales32)
+	_, blocks := t.ScaleShape()
 	for g := range t.StoredRows() / interleavedRows {
-		codes, scales := interleavedRows*t.RowBytes(), len(t.Scales)/t.StoredRows()*interleavedRows
-		separate(t.Codes[g*codes:(g+1)*codes], t.Scales[g*scales:(g+1)*scales], b.t, g, 0, t.StoredCols())
+		codes, scales := interleavedRows*t.RowBytes(), interleavedRows*blocks
+		to := t
+		to.Codes = t.Codes[g*codes : (g+1)*codes]
+		if len(t.Scales32) > 0 {
+			to.Scales32 = t.Scales32[g*scales : (g+1)*scales]
+		} else {
+			to.Scales = t.Scales[g*scales : (g+1)*scales]
+		}
+		separate(&to, b.t, g, 0, t.StoredCols())
 	}
 	return &t
 }
 
-// separate sets codes and scales to those of a group of rows of t, which is interleaved, over n
+// separate sets the codes and scales of to to those of a group of rows of t, which is interleaved, over n
 // positions from k on, row by row.
-func separate(codes, scales []byte, t *quant.Tensor, group, k, n int) {
-	row, part := t.RowBytes(), n/2
-	from := t.Codes[group*interleavedRows*row+k/2*interleavedRows:][:part*interleavedRows]
+func separate(to, t *quant.Tensor, group, k, n int) {
+	row, bits := t.RowBytes(), t.Format.Element.StoredBits()
+	codes, part := to.Codes, n*bits/8
+	from := t.Codes[(group*row+k*bits/8)*interleavedRows:][:part*interleavedRows]
 	i := 0
 	for ; i+2*interleavedBytes <= part; i += 2 * interleavedBytes { // two words of a row at a time
 		const next = interleavedRows * interleavedBytes
@@ -211,11 +226,18 @@ func separate(codes, scales []byte, t *quant.Tensor, group, k, n int) {
 	}
 	_, blocks := t.ScaleShape()
 	per := t.Format.Block.Cols
-	first, count := k/per, n/per
-	s := t.Scales[(group*blocks+first)*interleavedRows:][:count*interleavedRows]
+	first, count := (group*blocks+k/per)*interleavedRows, n/per
+	if len(t.Scales32) > 0 {
+		separateScales(to.Scales32, t.Scales32[first:], count)
+	} else {
+		separateScales(to.Scales, t.Scales[first:], count)
+	}
+}
+
+func separateScales[T byte | float32](dst, src []T, count int) {
 	for i := range count {
 		for r := range interleavedRows {
-			scales[r*count+i] = s[i*interleavedRows+r]
+			dst[r*count+i] = src[i*interleavedRows+r]
 		}
 	}
 }
@@ -225,17 +247,47 @@ func separate(codes, scales []byte, t *quant.Tensor, group, k, n int) {
 func (s *side) packInterleaved(dst []byte, l0, k0, kc int, w *scratch) {
 	f := s.t.Format
 	if w.rows == nil || w.rows.Format.Name != f.Name || w.rows.Shape[1] != kc {
-		w.rows = &quant.Tensor{
-			Format: f, Shape: []int{interleavedRows, kc},
-			Codes: make([]byte, interleavedRows*kc/2), Scales: make([]byte, interleavedRows*kc/f.Block.Cols),
+		w.rows = &quant.Tensor{Format: f, Shape: []int{interleavedRows, kc}, Codes: make([]byte, interleavedRows*kc*f.Element.StoredBits()/8)}
+		if n := interleavedRows * kc / f.Block.Cols; f.Scale == format.F32 {
+			w.rows.Scales32 = make([]float32, n)
+		} else {
+			w.rows.Scales = make([]byte, n)
 		}
 	}
 	w.rows.Global = s.t.Global
-	separate(w.rows.Codes, w.rows.Scales, s.t, l0/interleavedRows, k0, kc)
+	separate(w.rows, s.t, l0/interleavedRows, k0, kc)
 	w.side = *s
 	w.side.t, w.side.form = w.rows, rowMajor
 	w.side.fast, _ = fastPack(&w.side)
 	w.side.pack(dst, l0%interleavedRows, 0, kc, w)
+}
+
+// interleaveRows returns the codes and scales of rows l0…l1 of a row-major operand B, interleaved. Rows of zeros
+// complete the last group, and blocks of zeros get a scale that kernels support.
+func (w *worker) interleaveRows(l0, l1 int) (codes, scales []byte) {
+	s := &w.job.plan.b
+	row, groups := s.t.RowBytes(), ceilDiv(l1-l0, interleavedRows)
+	_, blocks := s.t.ScaleShape()
+	codeBytes, scaleBytes := interleavedRows*row, interleavedRows*blocks
+	grow(&w.tail, (groups+1)*(codeBytes+scaleBytes))
+	codes, scales = w.tail[:groups*codeBytes], w.tail[groups*codeBytes:][:groups*scaleBytes]
+	last := w.tail[groups*(codeBytes+scaleBytes):]
+	for g := range groups {
+		from, to := l0+g*interleavedRows, min(l0+(g+1)*interleavedRows, l1)
+		rows, of := s.t.Codes[from*row:to*row], s.t.Scales[from*blocks:to*blocks]
+		if to-from < interleavedRows {
+			clear(last)
+			copy(last, rows)
+			copy(last[codeBytes:], of)
+			rows, of = last[:codeBytes], last[codeBytes:][:scaleBytes]
+		}
+		interleaveCodes(codes[g*codeBytes:(g+1)*codeBytes], rows, row)
+		interleaveScales(scales[g*scaleBytes:(g+1)*scaleBytes], of, blocks)
+	}
+	for i, code := range scales {
+		scales[i] = min(max(code, s.lo), s.hi)
+	}
+	return codes, scales
 }
 
 // arrangeInterleaved sets x to the values as BF16, in the order of interleaved kernels: of each
@@ -248,21 +300,26 @@ func arrangeInterleaved(x []uint32, values []float32) {
 }
 
 // arrangeInterleavedInt8 sets x to row l of A in the order of the interleaved int8 kernels.
-// values are its elements without scales. Each block of B takes the elements as integers (of each
-// eight the even ones, then the odd ones), the initial value of the sums, which subtracts the
+// values are its elements without scales. Each block of B takes the elements as integers (with 4-bit codes
+// of B, of each eight the even ones, then the odd ones), the initial value of the sums, which subtracts the
 // bias of B, and the scale times the units of both element formats.
 func (s *side) arrangeInterleavedInt8(x []uint32, values []float32, l int, unitB float32) {
 	unit, v := int8Forms[s.t.Format.Element].unit, s.kernel.vector
 	words, perUnit := v.words(v.block), 1/unit // a power of two
+	second, next := 1, 2                       // first element of the second word of eight, and distance in a word
+	if v.bits == 8 {
+		second, next = 4, 1
+	}
 	for c := 0; c < len(values); c += v.block {
 		out, in := x[c/v.block*words:][:words], values[c:c+v.block]
 		var sum int32
 		for i := 0; i < len(in); i += 8 {
 			e := (*[8]float32)(in[i:])
-			for odd := range 2 {
-				n0, n1, n2, n3 := int32(e[odd]*perUnit), int32(e[odd+2]*perUnit), int32(e[odd+4]*perUnit), int32(e[odd+6]*perUnit)
+			for word := range 2 {
+				at := word * second
+				n0, n1, n2, n3 := int32(e[at]*perUnit), int32(e[at+next]*perUnit), int32(e[at+2*next]*perUnit), int32(e[at+3*next]*perUnit)
 				sum += n0 + n1 + n2 + n3
-				out[i/4+odd] = uint32(uint8(n0)) | uint32(uint8(n1))<<8 | uint32(uint8(n2))<<16 | uint32(uint8(n3))<<24
+				out[i/4+word] = uint32(uint8(n0)) | uint32(uint8(n1))<<8 | uint32(uint8(n2))<<16 | uint32(uint8(n3))<<24
 			}
 		}
 		out[words-2] = uint32(-sum * s.other)

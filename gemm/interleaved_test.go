@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
@@ -36,7 +37,14 @@ func plainOperand(t testing.TB, r *rand.Rand, f quant.Format, n, k int) *quant.T
 // copyOf returns b in new, guarded memory.
 func copyOf(t *testing.T, b *quant.Tensor, end guard.Side) *quant.Tensor {
 	c := *b
-	c.Codes, c.Scales = guard.Copy(t, b.Codes, end), guard.Copy(t, b.Scales, end)
+	c.Codes = guard.Copy(t, b.Codes, end)
+	if b.Scales != nil {
+		c.Scales = guard.Copy(t, b.Scales, end)
+	}
+	if n := len(b.Scales32); n > 0 {
+		c.Scales32 = unsafe.Slice((*float32)(unsafe.Pointer(&guard.Bytes(t, 4*n, end)[0])), n)
+		copy(c.Scales32, b.Scales32)
+	}
 	return &c
 }
 
@@ -67,9 +75,17 @@ func interleaves(inputs quant.Format) bool {
 	return cpu.Uses(cpu.AVX512.Set())
 }
 
+// interleavedFormats lists the formats that kernels that may run multiply by inputs.
+func interleavedFormats(inputs quant.Format) []quant.Format {
+	if inputs.Element.Integer && !cpu.Uses(cpu.AVX512VNNI.Set()) {
+		return []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.Q8_0}
+	}
+	return []quant.Format{quant.MXFP4, quant.NVFP4}
+}
+
 func testInterleaved(t *testing.T, inputs quant.Format) {
 	ran := map[string]bool{}
-	for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+	for i, f := range interleavedFormats(inputs) {
 		for trial, s := range []struct{ m, n, k int }{{1, 16, 32}, {2, 48, 64}, {3, 208, 544}, {4, 64, 1536}, {9, 80, 4640}, {40, 96, 2080},
 			{1, 64, 9024}} {
 			b := plainOperand(t, rand.New(rand.NewPCG(uint64(i), uint64(trial))), f, s.n, s.k)
@@ -97,8 +113,8 @@ func testInterleaved(t *testing.T, inputs quant.Format) {
 			kernels++
 		}
 	}
-	if kernels < 2 {
-		t.Errorf("got kernels %v, want two for interleaved operands among them", ran)
+	if want := len(interleavedFormats(inputs)); kernels < want {
+		t.Errorf("got kernels %v, want %d for interleaved operands among them", ran, want)
 	}
 }
 
@@ -109,20 +125,31 @@ func TestInterleavedExtremes(t *testing.T) {
 			return
 		}
 		const m, n, k = 3, 32, 160
-		for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+		for _, f := range interleavedFormats(quant.MXINT8) {
 			r := rand.New(rand.NewPCG(11, 12))
 			a, b := plainOperand(t, r, quant.MXINT8, m, k), plainOperand(t, r, f, n, k)
+			lowest := byte(0x80)
+			if f.Element.Integer {
+				lowest = 0x81 // TestInterleavedLowest has the other
+			}
 			for i := range a.Codes {
-				a.Codes[i] = []byte{0x7f, 0x80, 0x81}[i/k%3] // largest, lowest and its neighbor
+				a.Codes[i] = []byte{0x7f, lowest, 0x81}[i/k%3] // largest, lowest and its neighbor
 			}
 			for i := range a.Scales {
 				a.Scales[i] = 127
 			}
+			extremes := []byte{0x77, 0xff, 0x7f}
+			if f.Element.Integer {
+				extremes = []byte{0x80, 0x7f, 0x81}
+			}
 			for i := range b.Codes {
-				b.Codes[i] = []byte{0x77, 0xff, 0x7f}[i/b.RowBytes()%3]
+				b.Codes[i] = extremes[i/b.RowBytes()%3]
 			}
 			for i := range b.Scales {
 				b.Scales[i] = byte(f.Scale.Encode(1))
+			}
+			for i := range b.Scales32 {
+				b.Scales32[i] = 1
 			}
 			b.Global = 1
 			want, _, err := Reference(a, b)
@@ -143,6 +170,29 @@ func TestInterleavedExtremes(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestInterleavedLowest checks that kernels that move signs to A leave the integer without an opposite to others.
+func TestInterleavedLowest(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		r := rand.New(rand.NewPCG(13, 14))
+		a, b := plainOperand(t, r, quant.MXINT8, 2, 64), plainOperand(t, r, quant.MXINT8, 16, 64)
+		a.Codes[40] = 0x80
+		for i := range b.Codes {
+			b.Codes[i] = 0x80
+		}
+		for i := range b.Scales {
+			b.Scales[i] = 127
+		}
+		inside, err := Interleave(copyOf(t, b, guard.End), quant.MXINT8, Options{})
+		if errors.Is(err, errors.ErrUnsupported) {
+			return // this processor has no kernel for it
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareInterleaved(t, a, b, inside)
 	})
 }
 

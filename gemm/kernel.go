@@ -53,12 +53,13 @@ import (
 // whole tiles, padded with zeros, and at most span positions long, so that those of B stay
 // in the first-level cache. The macro-kernel handles partial tiles of C itself.
 type kernel struct {
-	Name  string
-	needs cpu.Set
-	Peak  string // the instruction whose rate bounds it, and its registers
-	panel panelType
-	block int  // of int8 kernels: elements per scale
-	pow2  bool // of int8 kernels: scales are exponents
+	Name   string
+	needs  cpu.Set
+	unless cpu.Set // features with which other kernels are faster; 0: none
+	Peak   string  // the instruction whose rate bounds it, and its registers
+	panel  panelType
+	block  int  // of int8 kernels: elements per scale
+	pow2   bool // of int8 kernels: scales are exponents
 
 	Lanes  int // rows in a panel
 	MR, NR int // rows of a tile of C, and its maximum columns; MR divides Lanes (except in macro-kernels), Lanes divides NR
@@ -139,7 +140,8 @@ type Kernel struct {
 //     integer blocks (mxint8, or the format of B) and B in mxfp4, mxfp6-e2m3, mxint8 or
 //     nvfp4, the products of a block are exact integers; quantizing A is the caller's
 //     choice, since it changes the result. Otherwise B is decoded to BF16 or float32.
-//     Kernels named interleaved take an Interleaved B, the others do not;
+//     Kernels named interleaved take an Interleaved B, the others do not; some of them also
+//     reorder the rows of any B if A has enough;
 //   - AMX tiles, for all but float32 operands;
 //   - int8 panels, for operands whose elements are small integers;
 //   - BF16 panels; on processors whose BF16 dot products are no faster than float32

@@ -329,6 +329,11 @@ func TestChoice(t *testing.T) {
 		cpu.NEON:    {"": "f32-neon"},
 		cpu.Plain:   {"": "f32-reference"},
 	}
+	for tier, name := range map[cpu.Tier]string{cpu.AVX512F: "avx2", cpu.AVXVNNI: "avxvnni", cpu.AVX2: "avx2"} {
+		for _, f := range []string{"mxfp4", "mxint8", "nvfp4"} {
+			best[tier][f] = "vector-int8-" + f + "-interleaved-" + name
+		}
+	}
 	integers := map[string]string{"mxfp4": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512",
 		"nvfp4-16x16": "int8-nv-avx512", "": "f32-avx512"}
 	best[cpu.AVX512VNNI] = maps.Clone(integers)

@@ -94,13 +94,13 @@ func newPlan(a, b *quant.Tensor, stored form, o Options) (plan, error) {
 // tiles is set. If no tile kernel supports the operands, it retries with the other limits.
 func choosePlan(a, b *quant.Tensor, stored form, tiles bool, o Options) (plan, error) {
 	for _, k := range ordered {
-		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (!cpu.Uses(k.needs) || k.isTwin()) {
+		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (!k.runs() || k.isTwin()) {
 			continue
 		}
 		if m, maxRows := a.StoredRows(), k.maxRows(stored, tiles); o.Kernel == "" && maxRows < math.MaxInt && (m == 0 || m > maxRows) {
 			continue
 		}
-		if o.Kernel == "" && a.StoredRows() < k.rows.least {
+		if o.Kernel == "" && a.StoredRows() < k.leastRows(stored) {
 			continue
 		}
 		if !cpu.Has(k.needs) {
@@ -122,6 +122,18 @@ func choosePlan(a, b *quant.Tensor, stored form, tiles bool, o Options) (plan, e
 		names[i] = k.Name
 	}
 	return plan{}, fmt.Errorf("gemm: unknown kernel: got %q, want one of %s", o.Kernel, strings.Join(names, ", "))
+}
+
+// runs reports whether k may be chosen: whether this processor has its features, and none with which other
+// kernels are faster.
+func (k *kernel) runs() bool { return cpu.Uses(k.needs) && (k.unless == 0 || !cpu.Uses(k.unless)) }
+
+// leastRows returns the number of rows of A from which on k is chosen, for b in the given form.
+func (k *kernel) leastRows(stored form) int {
+	if k.vector != nil && k.vector.interleaved != nil && stored != interleaved {
+		return cmp.Or(k.rows.rowMajor, math.MaxInt)
+	}
+	return k.rows.least
 }
 
 // maxRows returns the number of rows of A up to which k is chosen, for b in the given form.
@@ -180,8 +192,10 @@ func (k *kernel) plan(a, b *quant.Tensor, stored form, o Options) (p plan, why s
 		alpha = 1
 	}
 	switch {
-	case k.vector != nil && (k.vector.interleaved != nil) != (stored == interleaved):
-		return p, "b is interleaved, or is not"
+	case k.vector != nil && k.vector.interleaved == nil && stored == interleaved:
+		return p, "b is interleaved"
+	case k.vector != nil && k.vector.interleaved != nil && stored != interleaved && !k.vector.integers:
+		return p, "b is not interleaved"
 	case k.vector != nil:
 		if why = k.planVector(&p); why != "" {
 			return p, why

@@ -20,7 +20,8 @@ type tuning struct {
 
 // rows are the numbers of rows of A for which a kernel is the fastest: from least to most, or to packed if B is
 // packed already.
-type rows struct{ least, most, packed int }
+// rowMajor is the least for which kernels of interleaved operands reorder the rows of others; 0: never.
+type rows struct{ least, most, packed, rowMajor int }
 
 // A blocking is how the loops around a tile kernel divide a product (see multiply).
 type blocking struct {
@@ -37,7 +38,7 @@ var tunings = []tuning{
 	{machine: "AMD EPYC 9004 (Zen 4), weights in DRAM; kernels of float32 with AVX-512: Intel Xeon with AMX; kernels of NEON: not measured, " +
 		"by instructions per element", rows: map[string]rows{
 		"vector-int8-mxfp4-interleaved-avx512": {most: 16},
-		"vector-int8-nvfp4-interleaved-avx512": {most: 16},
+		"vector-int8-nvfp4-interleaved-avx512": {most: 1024}, // no tiles of integers multiply MXINT8 by NVFP4
 		"vector-mxfp4-interleaved-avx512":      {most: 16},
 		"vector-nvfp4-interleaved-avx512":      {most: 16},
 		"vector-int8-mxfp4-avx512":             {most: 12, packed: 4},
@@ -92,10 +93,16 @@ var tunings = []tuning{
 		"int8-mx-reference":   {mc: 128, nc: 2064},
 		"int8-nv-reference":   {mc: 128, nc: 2064},
 	}},
-	{machine: "AMD EPYC 7003 (Zen 3): faster than packing for float32 tiles with 1, 16 and 256 rows; more were not measured",
+	{machine: "AMD EPYC 7003 (Zen 3) and 9004 (Zen 4): faster than packing for float32 tiles with 8 to 512 rows; AVX-VNNI: not measured",
 		rows: map[string]rows{
-			"vector-int8-mxfp4-interleaved-avx2": {most: 1024},
-			"vector-int8-nvfp4-interleaved-avx2": {most: 1024},
+			"vector-int8-mxfp4-interleaved-avx2":     {most: 1024, packed: 1024, rowMajor: 8},
+			"vector-int8-nvfp4-interleaved-avx2":     {most: 1024, packed: 1024, rowMajor: 8},
+			"vector-int8-mxint8-interleaved-avx2":    {most: 1024, packed: 1024, rowMajor: 8},
+			"vector-int8-q8_0-interleaved-avx2":      {most: 1024},
+			"vector-int8-mxfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
+			"vector-int8-nvfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
+			"vector-int8-mxint8-interleaved-avxvnni": {most: 1024, packed: 1024, rowMajor: 8},
+			"vector-int8-q8_0-interleaved-avxvnni":   {most: 1024},
 		}},
 	{machine: "Intel Xeon with AMX (Sapphire Rapids), weights in DRAM", tiles: true, rows: map[string]rows{
 		"vector-int8-mxfp4-interleaved-avx512": {most: 16},

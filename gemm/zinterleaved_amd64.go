@@ -18,6 +18,12 @@ const (
 	interleavedIntNV4Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
 	interleavedIntMX4AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	interleavedIntNV4AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
+	interleavedIntMX8AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	interleavedIntQ8AVX2Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	interleavedIntMX4VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
+	interleavedIntNV4VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C | cpu.X86AVXVNNI
+	interleavedIntMX8VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
+	interleavedIntQ8VNNINeeds  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
 )
 
 // interleavedMX4 is an interleavedFunc for blocks of 32 codes.
@@ -40,12 +46,42 @@ func interleavedIntMX4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Poin
 //go:noescape
 func interleavedIntNV4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
 
-// interleavedIntMX4AVX2 is an interleavedFunc for blocks of 32 codes and integers, of 1 or 2 rows of A.
+// interleavedIntMX4AVX2 is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
 //
 //go:noescape
 func interleavedIntMX4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
 
-// interleavedIntNV4AVX2 is an interleavedFunc for blocks of 16 codes and integers, of 1 or 2 rows of A.
+// interleavedIntNV4AVX2 is an interleavedFunc for blocks of 16 codes of 4 bits and integers.
 //
 //go:noescape
 func interleavedIntNV4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntMX8AVX2 is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
+//
+//go:noescape
+func interleavedIntMX8AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntQ8AVX2 is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
+//
+//go:noescape
+func interleavedIntQ8AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntMX4VNNI is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
+//
+//go:noescape
+func interleavedIntMX4VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntNV4VNNI is an interleavedFunc for blocks of 16 codes of 4 bits and integers.
+//
+//go:noescape
+func interleavedIntNV4VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntMX8VNNI is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
+//
+//go:noescape
+func interleavedIntMX8VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// interleavedIntQ8VNNI is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
+//
+//go:noescape
+func interleavedIntQ8VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)

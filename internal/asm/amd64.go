@@ -7,7 +7,7 @@ var AMD64 = &Arch{
 	load:     "MOVQ",
 	leave:    []string{"VZEROUPPER", "RET"},
 	encode: func(mnemonic string, operands []any) (text string, ok bool) {
-		for _, encode := range []func(string, []any) ([]byte, bool){encode, encodeTile} {
+		for _, encode := range []func(string, []any) ([]byte, bool){encode, encodeTile, encodeVEXDot} {
 			if code, ok := encode(mnemonic, operands); ok {
 				return directives(code), true
 			}

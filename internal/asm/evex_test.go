@@ -87,7 +87,7 @@ func encodings() []encoding {
 	return append(list, tileEncodings()...)
 }
 
-// tileEncodings returns the instructions of tiles: all registers in every position, all
+// tileEncodings returns the instructions encoded with VEX, of AVX-VNNI and of tiles: all registers in every position, all
 // bases and indices, displacements on both sides of every limit.
 func tileEncodings() []encoding {
 	var list []encoding
@@ -99,6 +99,11 @@ func tileEncodings() []encoding {
 		list = append(list, encoding{gnu, code})
 	}
 	add("tilerelease", "TILERELEASE")
+	for i := range 16 {
+		a, b, c := Y(i), Y((i*7+3)%16), Y((i*13+5)%16)
+		code, _ := encodeVEXDot(vexDot, []any{a, b, c})
+		list = append(list, encoding{fmt.Sprintf("{vex} vpdpbusd %s, %s, %s", gnuVec(a), gnuVec(b), gnuVec(c)), code})
+	}
 	for i := range 8 {
 		a, b, c := T(i), T((i+3)%8), T((i+5)%8)
 		add(fmt.Sprintf("tilezero %%tmm%d", i), "TILEZERO", a)

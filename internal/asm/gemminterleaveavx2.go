@@ -1,164 +1,244 @@
 package asm
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
-// An interleaved256 writes a kernel of gemm.Interleaved for AVX2 and 8-bit integers: of the 16 rows of a group, the first
-// eight, then the others. Elements of B are 0 to 24, those of A at most 128 in magnitude, so that
-// VPMADDUBSW's pairs of products are below 2^13 and words hold the sums of four.
+// An interleaved256 writes a kernel of gemm.Interleave for vectors of 256 bits and 8-bit integers. Of the 16 rows of a group
+// it multiplies the first eight, then the others, in each block.
+//
+// VPDPBUSD multiplies unsigned bytes of B, which are offset by a bias, by signed ones of A, exactly. Without it, VPMADDUBSW adds
+// pairs of products in 16 bits. Of 4-bit codes, elements of B are 0 to 24 and those of A at most 128 in magnitude: a pair is below
+// 2^13, and words hold the sums of four. Of 8-bit codes, it multiplies magnitudes of B by elements of A with the sign of the
+// product, which are at most 127 in magnitude: a pair fits.
 type interleaved256 struct {
-	name  string
-	block int
+	name        string
+	block, bits int
+	scale       interleavedScale
+	vnni        bool // VPDPBUSD, in the encoding of processors without AVX-512
 
 	fn   *Func
 	w, s Reg
 	x    vectorX
-	ones Sym
-	unit Sym
+	sums Reg // of all rows of A, for the first eight rows of B, then for the others
+	off  Reg // of the eight rows in sums
+	unit Sym // 2^8
 }
 
-const interleavedBatch256 = 2 // rows of A in a pass
+// An interleavedScale is how blocks of interleaved codes are scaled.
+type interleavedScale struct {
+	bytes int // of a scale
+	load  func(k *interleaved256, scale Vec)
+	times string // combines it with that of A
+}
 
-func (k *interleaved256) vectors() int     { return k.block / 8 } // of eight codes in a block
-func (k *interleaved256) sum(b, h int) Vec { return Y(2*b + h) }
-func (k *interleaved256) dot(b, i int) Vec { return Y(4 + 2*b + i) }
+var (
+	interleavedE8M0 = interleavedScale{1, (*interleaved256).exponents, "VPADDD"}
+	interleavedE4M3 = interleavedScale{1, (*interleaved256).factors, "VMULPS"}
+	interleavedF32  = interleavedScale{4, (*interleaved256).floats, "VMULPS"}
+)
+
+const halfRows = 8 // rows of B in a vector
+
+func (k *interleaved256) vectors() int     { return k.block * k.bits / 32 } // of codes in a block
+func (k *interleaved256) dot(b, i int) Vec { return Y(k.accumulators()*b + i) }
 func (k *interleaved256) codes(i int) Vec  { return Y(8 + i) }
-func (k *interleaved256) factor(b int) Vec { return Y(10 + b) }
-func (k *interleaved256) end() int         { return 8 * k.vectors() }
+func (k *interleaved256) factor(i int) Vec { return Y(10 + i%3) }
+
+// The constants: ones of words, low nibbles of bytes, and the integer of each nibble. 8-bit codes have the bias instead of the last.
+func (k *interleaved256) ones() Vec  { return Y(13) }
+func (k *interleaved256) low() Vec   { return Y(14) }
+func (k *interleaved256) table() Vec { return Y(15) }
+
+// accumulators returns the number of sums of a row of A in a block. Words hold no more than the products of half a block of 32.
+func (k *interleaved256) accumulators() int {
+	if !k.vnni && k.bits == 4 {
+		return k.block / 16
+	}
+	return 1
+}
 
 func interleaved256Kernels(f *File) {
-	ones, unit := f.Table("wordOnes", words(0x00010001, 0x00010001, 0x00010001, 0x00010001, 0x00010001, 0x00010001, 0x00010001, 0x00010001)),
-		f.Table("float256", words(0x43800000, 0x43800000, 0x43800000, 0x43800000, 0x43800000, 0x43800000, 0x43800000, 0x43800000))
-	for _, k := range []interleaved256{{name: "MX4", block: 32}, {name: "NV4", block: 16}} {
-		k.ones, k.unit = ones, unit
-		k.write(f)
+	for _, vnni := range []bool{false, true} {
+		for _, k := range []interleaved256{
+			{name: "MX4", block: 32, bits: 4, scale: interleavedE8M0},
+			{name: "NV4", block: 16, bits: 4, scale: interleavedE4M3},
+			{name: "MX8", block: 32, bits: 8, scale: interleavedE8M0},
+			{name: "Q8", block: 32, bits: 8, scale: interleavedF32},
+		} {
+			k.vnni = vnni
+			k.write(f)
+		}
 	}
 }
 
 func (k *interleaved256) write(f *File) {
-	name := "interleavedInt" + k.name + "AVX2"
-	fn := f.Func(name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes and integers, of 1 or 2 rows of A.", name, k.block),
+	name := "interleavedInt" + k.name + map[bool]string{false: "AVX2", true: "VNNI"}[k.vnni]
+	fn := f.Func(name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits),
 		"w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer")
+	fn.Frame(2 * vectorBatches * 32)
 	k.fn, k.w, k.s = fn, fn.Arg("w"), fn.Arg("s")
 	k.x = newVectorX(fn)
+	k.sums, k.off = fn.GP("sums"), fn.GP("offset of eight rows in sums")
 	left, y, tmp := fn.GP("blocks left"), fn.GP("position in y"), fn.GP("scratch")
-	fn.Note("Y0…Y3", "sums of the first and the second eight rows, for each row of A")
-	fn.Note("Y14, Y15", "low nibbles; integer of each nibble")
+	fn.Note("Y0…Y7", "sums of a block")
+	fn.Note("Y13, Y14, Y15", "ones of words; low nibbles; integer of each nibble, or bias")
+	k.unit = f.shared("float256", bytes.Repeat(words(0x43800000), 8))
+	fn.I("LEAQ", SP.At(0), k.sums)
 	fn.I("MOVQ", fn.FP("tables"), tmp)
-	fn.I("VMOVDQU", tmp.At(0), Y(15))
-	broadcast(fn, 0x0f0f0f0f, tmp, Y(14))
-	fn.I("VMOVDQU", k.ones, Y(13))
-	done := fn.NewLabel("done")
-	for batch := interleavedBatch256; batch > 0; batch-- {
-		next := fn.NewLabel("fewer")
-		if batch > 1 {
-			fn.I("CMPQ", fn.FP("batch"), batch)
-			fn.Jump("JLT", next)
+	fn.I("VMOVDQU", tmp.At(0), k.table())
+	broadcast(fn, 0x0f0f0f0f, tmp, k.low())
+	fn.I("VMOVDQU", f.shared("wordOnes", bytes.Repeat([]byte{1, 0}, 16)), k.ones())
+	byBatch(fn, func(batch int) {
+		group := fn.Label(fmt.Sprintf("group%d", batch))
+		fn.I("MOVQ", fn.FP("x"), k.x.x)
+		fn.I("MOVQ", fn.FP("blocks"), left)
+		fn.I("XORL", k.off, k.off)
+		fn.I("VPXOR", Y(0), Y(0), Y(0))
+		for b := range batch {
+			for h := range 2 {
+				fn.I("VMOVUPS", Y(0), k.sum(b).At(128*h))
+			}
 		}
-		k.groups(batch, left, y)
-		if batch > 1 {
-			fn.Jump("JMP", done)
-			fn.Place(next)
+		block := fn.Label(fmt.Sprintf("block%d", batch))
+		fn.I("PREFETCHT0", k.s.At(interleavedAhead*32*k.scale.bytes/k.block/k.bits))
+		for i := range k.vectors() {
+			fn.I("PREFETCHT0", k.w.At(interleavedAhead+64*i))
 		}
-	}
-	fn.Place(done)
+		half := fn.Label(fmt.Sprintf("half%d", batch))
+		k.multiply(batch)
+		fn.I("ADDQ", 32, k.w)
+		fn.I("ADDQ", halfRows*k.scale.bytes, k.s)
+		fn.I("XORQ", 128, k.off)
+		fn.Jump("JNZ", half)
+		if rest := 64*k.vectors() - 64; rest > 0 {
+			fn.I("ADDQ", rest, k.w)
+		}
+		fn.I("ADDQ", k.block+8, k.x.x)
+		fn.I("SUBQ", 1, left)
+		fn.Jump("JNZ", block)
+		fn.I("MOVQ", fn.FP("y"), y)
+		for b := range batch {
+			for h := range 2 {
+				fn.I("VMOVUPS", k.sum(b).At(128*h), Y(0))
+				fn.I("VMOVUPS", Y(0), y.At(32*h))
+			}
+			if b+1 < batch {
+				fn.I("ADDQ", fn.FP("yStride"), y)
+			}
+		}
+		fn.I("ADDQ", 64, fn.FP("y"))
+		fn.I("SUBQ", 1, fn.FP("groups"))
+		fn.Jump("JNZ", group)
+	})
 	fn.Return()
 }
 
-// groups writes the loop over groups of rows of B.
-func (k *interleaved256) groups(batch int, left, y Reg) {
-	fn := k.fn
-	group := fn.Label(fmt.Sprintf("group%d", batch))
-	fn.I("MOVQ", fn.FP("x"), k.x.x)
-	fn.I("MOVQ", fn.FP("blocks"), left)
-	for b := range batch {
-		for h := range 2 {
-			fn.I("VXORPS", k.sum(b, h), k.sum(b, h), k.sum(b, h))
-		}
-	}
-	block := fn.Label(fmt.Sprintf("block%d", batch))
-	fn.I("PREFETCHT0", k.s.At(interleavedAhead*8/k.block/4))
-	for i := range k.vectors() {
-		fn.I("PREFETCHT0", k.w.At(interleavedAhead+64*i))
-	}
-	for h := range 2 {
-		k.multiply(batch, h)
-	}
-	fn.I("ADDQ", 64*k.vectors(), k.w)
-	fn.I("ADDQ", 16, k.s)
-	fn.I("ADDQ", k.end()+8, k.x.x)
-	fn.I("SUBQ", 1, left)
-	fn.Jump("JNZ", block)
-	fn.I("MOVQ", fn.FP("y"), y)
-	for b := range batch {
-		for h := range 2 {
-			fn.I("VMOVUPS", k.sum(b, h), y.At(32*h))
-		}
-		if b+1 < batch {
-			fn.I("ADDQ", fn.FP("yStride"), y)
-		}
-	}
-	fn.I("ADDQ", 64, fn.FP("y"))
-	fn.I("SUBQ", 1, fn.FP("groups"))
-	fn.Jump("JNZ", group)
-}
+// sum returns the memory of the sums of row b of A.
+func (k *interleaved256) sum(b int) Mem { return k.sums.At(32 * b) }
 
-// multiply adds the products of a block of eight rows. Blocks of 32 have sums of their own for the even and the odd
-// elements, as words hold no more.
-func (k *interleaved256) multiply(batch, h int) {
+// multiply adds the products of a block of eight rows of B.
+func (k *interleaved256) multiply(batch int) {
 	fn := k.fn
-	accumulators := k.block / 16
+	if k.vnni {
+		for b := range batch {
+			fn.I("VPBROADCASTD", k.x.at(b, k.block), k.dot(b, 0))
+		}
+	}
 	used := map[int]bool{}
 	for v := range k.vectors() {
-		fn.I("VMOVDQU", k.w.At(64*v+32*h), k.codes(0))
+		fn.I("VMOVDQU", k.w.At(64*v), k.codes(0))
+		if k.bits == 8 {
+			k.multiplyBytes(batch, 4*v, v == 0)
+			continue
+		}
 		fn.I("VPSRLW", 4, k.codes(0), k.codes(1))
 		for i := range 2 {
-			fn.I("VPAND", Y(14), k.codes(i), k.codes(i))
+			fn.I("VPAND", k.low(), k.codes(i), k.codes(i))
 		}
 		for i := range 2 {
-			fn.I("VPSHUFB", k.codes(i), Y(15), k.codes(i))
+			fn.I("VPSHUFB", k.codes(i), k.table(), k.codes(i))
 		}
 		for i := range 2 {
-			a := i % accumulators
+			a := i % k.accumulators()
 			for b := range batch {
 				x := k.factor(b)
 				fn.I("VPBROADCASTD", k.x.at(b, 8*v+4*i), x)
-				if !used[a] {
+				switch {
+				case k.vnni:
+					fn.I(vexDot, x, k.codes(i), k.dot(b, 0))
+				case !used[a]:
 					fn.I("VPMADDUBSW", x, k.codes(i), k.dot(b, a))
-					continue
+				default:
+					fn.I("VPMADDUBSW", x, k.codes(i), x)
+					fn.I("VPADDW", x, k.dot(b, a), k.dot(b, a))
 				}
-				fn.I("VPMADDUBSW", x, k.codes(i), x)
-				fn.I("VPADDW", x, k.dot(b, a), k.dot(b, a))
 			}
 			used[a] = true
 		}
 	}
-	scale, t := k.codes(0), k.codes(1)
-	if k.block == 16 { // E4M3 as float16 is the scale times 2^-8
-		fn.I("VPMOVZXBW", k.s.At(8*h), scale.X())
-		fn.I("VPSLLW", 7, scale.X(), scale.X())
-		fn.I("VCVTPH2PS", scale.X(), scale)
-		fn.I("VMULPS", k.unit, scale, scale)
-	} else {
-		fn.I("VPMOVZXBD", k.s.At(8*h), scale)
-		fn.I("VPSLLD", 23, scale, scale)
-	}
+	scale := k.codes(0)
+	k.scale.load(k, scale)
 	for b := range batch {
-		dot := k.dot(b, 0)
-		for a := range accumulators {
-			fn.I("VPMADDWD", Y(13), k.dot(b, a), k.dot(b, a))
+		dot, t := k.dot(b, 0), k.factor(b)
+		if !k.vnni && k.bits == 4 {
+			for a := range k.accumulators() {
+				fn.I("VPMADDWD", k.ones(), k.dot(b, a), k.dot(b, a))
+			}
+			if k.accumulators() > 1 {
+				fn.I("VPADDD", k.dot(b, 1), dot, dot)
+			}
+			fn.I("VPBROADCASTD", k.x.at(b, k.block), t)
+			fn.I("VPADDD", t, dot, dot)
 		}
-		if accumulators > 1 {
-			fn.I("VPADDD", k.dot(b, 1), dot, dot)
-		}
-		fn.I("VPBROADCASTD", k.x.at(b, k.end()), t)
-		fn.I("VPADDD", t, dot, dot)
 		fn.I("VCVTDQ2PS", dot, dot)
-		fn.I("VPBROADCASTD", k.x.at(b, k.end()+4), t)
-		if k.block == 16 {
-			fn.I("VMULPS", t, scale, t)
-		} else {
-			fn.I("VPADDD", t, scale, t)
-		}
-		fn.I("VFMADD231PS", t, dot, k.sum(b, h))
+		fn.I("VPBROADCASTD", k.x.at(b, k.block+4), t)
+		fn.I(k.scale.times, t, scale, t)
+		sum := k.sum(b).By(k.off, 1)
+		fn.I("VFMADD213PS", sum, t, dot)
+		fn.I("VMOVUPS", dot, sum)
 	}
 }
+
+// multiplyBytes adds the products of four 8-bit codes of eight rows, in codes(0), and the elements at an offset in x.
+func (k *interleaved256) multiplyBytes(batch, at int, first bool) {
+	fn := k.fn
+	if k.vnni {
+		fn.I("VPXOR", k.table(), k.codes(0), k.codes(0))
+	} else {
+		fn.I("VPABSB", k.codes(0), k.codes(1))
+	}
+	for b := range batch {
+		x, dot := k.factor(b), k.dot(b, 0)
+		fn.I("VPBROADCASTD", k.x.at(b, at), x)
+		if k.vnni {
+			fn.I(vexDot, x, k.codes(0), dot)
+			continue
+		}
+		fn.I("VPSIGNB", k.codes(0), x, x)
+		fn.I("VPMADDUBSW", x, k.codes(1), x)
+		if first {
+			fn.I("VPMADDWD", k.ones(), x, dot)
+			continue
+		}
+		fn.I("VPMADDWD", k.ones(), x, x)
+		fn.I("VPADDD", x, dot, dot)
+	}
+}
+
+// exponents sets scale to the exponents of the scales.
+func (k *interleaved256) exponents(scale Vec) {
+	k.fn.I("VPMOVZXBD", k.s.At(0), scale)
+	k.fn.I("VPSLLD", 23, scale, scale)
+}
+
+// factors sets scale to the values of E4M3 codes: as float16, they are times 2^-8.
+func (k *interleaved256) factors(scale Vec) {
+	k.fn.I("VPMOVZXBW", k.s.At(0), scale.X())
+	k.fn.I("VPSLLW", 7, scale.X(), scale.X())
+	k.fn.I("VCVTPH2PS", scale.X(), scale)
+	k.fn.I("VMULPS", k.unit, scale, scale)
+}
+
+func (k *interleaved256) floats(scale Vec) { k.fn.I("VMOVUPS", k.s.At(0), scale) }

@@ -103,3 +103,27 @@ func encodeTile(mnemonic string, operands []any) (code []byte, ok bool) {
 	}
 	return append([]byte{0xc4, p0, byte(^vvvv&15)<<3 | op.prefix, op.opcode, modrm}, tail...), true
 }
+
+// vexDot is VPDPBUSD of AVX-VNNI, which Go's assembler lacks: it encodes VPDPBUSD with EVEX.
+const vexDot = "{vex}VPDPBUSD"
+
+// encodeVEXDot returns the bytes of vexDot for registers of 256 bits (Intel SDM volume 2, "VEX.256.66.0F38.W0 50 /r");
+// ok is false for other instructions. Operands are the signed bytes, the unsigned ones, and the sums.
+//
+//	c4 | ~R 1 ~B 0 0 0 1 0 | 0 ~vvvv 1 01 | 50 | ModRM
+func encodeVEXDot(mnemonic string, operands []any) (code []byte, ok bool) {
+	if mnemonic != vexDot {
+		return nil, false
+	}
+	var r [3]int
+	for i, o := range operands {
+		v, isVector := o.(Vec)
+		if !isVector || v.width != 'Y' || v.number > 15 || len(operands) != len(r) {
+			panic(fmt.Sprintf("asm: %s %v: want three registers Y0 to Y15", mnemonic, operands))
+		}
+		r[i] = v.number
+	}
+	signed, unsigned, sums := r[0], r[1], r[2]
+	p0, p1, modrm := 0xe2^bit(sums, 3)<<7^bit(signed, 3)<<5, byte(^unsigned&15)<<3|5, 0xc0|byte(sums&7)<<3|byte(signed&7)
+	return []byte{0xc4, p0, p1, 0x50, modrm}, true
+}
