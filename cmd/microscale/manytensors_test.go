@@ -9,12 +9,14 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
 // TestManyTensors bounds the memory that an open checkpoint needs for each tensor, and for each that is
 // faulty.
 func TestManyTensors(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for dtype, maxBytes := range map[safetensors.Dtype]int64{safetensors.BF16: 700, safetensors.U8: 900} {
 		t.Run(dtype.String(), func(t *testing.T) {
 			const count = 50_000

@@ -50,6 +50,7 @@ func TestRender(t *testing.T) {
 
 // TestWhiteSpace compares with what Python's jinja2 3 writes with trim_blocks and lstrip_blocks.
 func TestWhiteSpace(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for template, want := range map[string]string{
 		"{{ 1 }} {% if true %}x{% endif %}":                      "1 x",
 		"a {{ 1 }}{%- if true %}x{% endif %}":                    "a 1x",
@@ -73,6 +74,7 @@ func TestWhiteSpace(t *testing.T) {
 
 // TestErrors checks the problems that the library reports.
 func TestErrors(t *testing.T) {
+	slow.Race(t, slow.Repeats)
 	for template, want := range map[string]string{
 		"{% for x in messages %}":                                            "chat template: ",
 		"{{ raise_exception('roles must\nalternate') }}":                     "roles must alternate",
