@@ -24,6 +24,9 @@ type DecodedType struct {
 	Tensor string `json:"tensor"`
 	Type   string `json:"type"`
 	Bytes  int64  `json:"bytes"` // in the file
+
+	// Joined: it has rows of two tensors, whose blocks are not runs of its own rows.
+	Joined bool `json:"joined,omitempty"`
 }
 
 // An UnreadType is a tensor of a GGUF file whose type is not supported. Its values are unknown.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
@@ -61,6 +62,16 @@ func (w *Weight) Quantized() bool { return w.Format.Element != nil }
 // Decoded reports whether the weight is quantized in a GGUF file, in a type whose values the
 // checkpoint has in F32.
 func (w *Weight) Decoded() bool { return w.decoded != nil }
+
+// Blocks returns the type of GGUF files whose blocks are runs of the weight's rows. ok is false if it is not Decoded,
+// or consists of blocks of two tensors.
+func (w *Weight) Blocks() (q ggml.Quant, ok bool) {
+	if w.decoded == nil || w.decoded.Joined {
+		return ggml.Quant{}, false
+	}
+	q, err := ggml.LookupQuant(w.decoded.Type)
+	return q, err == nil
+}
 
 // FormatName returns the name of the block format, or the dtype in lower case. A tensor that is decoded
 // as it is read has the name of its type in the file.

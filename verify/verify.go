@@ -2,11 +2,12 @@
 // is each stored as its convention demands, and do the values match the source?
 //
 //	quantized weights         each scale and each element is within the bound of its format (quant.Bound)
+//	weights in types of ggml  each element is within the bound of its block (ggml.Quant.Bound)
 //	weights of another dtype  each element is the source's, rounded to nearest even
 //	all others                bit-identical to the source
 //
-// The bound covers every supported scale rule, search and rounding. It detects damage to one
-// block. It does not detect an element that moved to the other of its two neighbors, damage
+// The bound of a format covers every supported scale rule, search and rounding. It detects damage to one
+// block. That of a type of ggml is wider. It does not detect an element that moved to the other of its two neighbors, damage
 // to blocks that every rule rounds to zeros, or low precision: see [Options.MinSQNR].
 package verify
 
@@ -33,13 +34,14 @@ type Check uint8
 const (
 	Bounded    Check = iota // quantized: elements and scales are within the bound of the format
 	Calibrated              // quantized by a method that moves errors between elements: only scales are within the bound
+	Integers                // quantized in a type of ggml that only llama.cpp writes: elements are within the bound of their block
 	Rounded                 // of another dtype: elements are the source's values rounded to it
 	Identical               // elements are bit-identical to the source's
 )
 
-// String returns "bounded", "calibrated", "rounded" or "identical".
+// String returns "bounded", "calibrated", "integers", "rounded" or "identical".
 func (c Check) String() string {
-	names := [...]string{"bounded", "calibrated", "rounded", "identical"}
+	names := [...]string{"bounded", "calibrated", "integers", "rounded", "identical"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -264,6 +266,11 @@ type pair struct {
 // dense reports whether values are compared, rather than bytes.
 func (p pair) dense() bool { return p.want.Dense() && p.got.Dense() }
 
+// integers reports whether got is quantized in a type of ggml, and want is not.
+func (p pair) integers() bool {
+	return p.got.Decoded() && p.dense() && p.got.FormatName() != p.want.FormatName()
+}
+
 // check returns how the pair is compared.
 func (p pair) check() Check {
 	switch {
@@ -271,6 +278,8 @@ func (p pair) check() Check {
 		return Calibrated
 	case p.got.Quantized() && p.dense():
 		return Bounded
+	case p.integers():
+		return Integers
 	case p.want.Quantized(), p.dense() && (p.want.Dtype != p.got.Dtype || p.want.Rearranged() || p.got.Rearranged()):
 		return Rounded
 	}
@@ -293,6 +302,7 @@ type compared struct {
 	differ  int64                // wrong elements of an unquantized weight
 	element deviation            // the first of them
 	blocks  Blocks               // of a quantized weight
+	unbound int64                // elements of types of ggml without a bound
 }
 
 // compare measures the pairs, tile by tile on all threads.
@@ -323,9 +333,18 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress 
 	for i, p := range pairs {
 		r.add(p, &totals[i], o.MinSQNR)
 	}
-	var unchecked int64
+	var unchecked, unbound int64
 	for _, b := range r.Blocks {
 		unchecked += b.Unchecked
+	}
+	for i := range totals {
+		unbound += totals[i].unbound
+	}
+	if unbound > 0 {
+		r.NotCompared = append(
+			r.NotCompared,
+			fmt.Sprintf("elements of blocks with NaN or Inf in the source, or of two tensors of a GGUF file (%d): they have no bound", unbound),
+		)
 	}
 	if unchecked > 0 {
 		r.NotCompared = append(r.NotCompared,
@@ -348,6 +367,7 @@ func (c *compared) merge(d compared) {
 		c.element = d.element
 	}
 	c.differ += d.differ
+	c.unbound += d.unbound
 	c.blocks.merge(d.blocks)
 }
 
@@ -392,8 +412,27 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 		r.fault(t.Name, "its %s elements differ from the source's", want)
 	case c.differ <= result.NonFinite:
 	case check == Identical:
-		r.fault(t.Name, "%d of its %s elements differ from the source; the first, at row %d, column %d, is %g in the source and %g here",
-			c.differ, got, d.row, d.col, d.want, d.got)
+		r.fault(
+			t.Name,
+			"%d of its %s elements differ from the source; the first, at row %d, column %d, is %g in the source and %g here",
+			c.differ,
+			got,
+			d.row,
+			d.col,
+			d.want,
+			d.got,
+		)
+	case check == Integers:
+		r.fault(
+			t.Name,
+			"%d of its elements are further from the source than a block of %s allows; the first, at row %d, column %d, is %g in the source and %g here",
+			c.differ,
+			got,
+			d.row,
+			d.col,
+			d.want,
+			d.got,
+		)
 	default:
 		r.fault(t.Name, "%d of its %s elements are not the source's values rounded to %s; the first, at row %d, column %d, is %g, want %g",
 			c.differ, got, got, d.row, d.col, d.got, d.want)
@@ -419,6 +458,10 @@ func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared
 			sums.Add(want.Row(i), got.Row(i))
 		}
 		done := compared{sums: sums, equal: true}
+		if p.integers() {
+			done.integers(t, want, got, p.got)
+			return done, nil
+		}
 		return done, done.copied(t, want, got, p.got.Dtype)
 	}
 	q, err := p.got.ReadDecoded(t)

@@ -38,8 +38,10 @@ func (v *view) addLatent(t gguf.TensorInfo) bool {
 		v.specs = append(v.specs, safetensors.Spec{Name: name, Dtype: safetensors.F32, Shape: shape})
 		v.parts[name] = part{tensor: k, other: &w, heads: k.Shape[0]}
 		if _, dense := denseTypes[k.Type.String()]; !dense {
-			v.described.Decoded = append(v.described.Decoded, checkpoint.DecodedType{Tensor: name, Type: k.Type.String(),
-				Bytes: k.Bytes() + w.Bytes()})
+			v.described.Decoded = append(
+				v.described.Decoded,
+				checkpoint.DecodedType{Tensor: name, Type: k.Type.String(), Bytes: k.Bytes() + w.Bytes(), Joined: true},
+			)
 		}
 	}
 	return true

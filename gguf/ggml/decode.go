@@ -19,6 +19,8 @@ type Quant struct {
 	Name     string
 	Elements int // of a block
 	Bytes    int // of a block
+	bits     int // of an element
+	most     int // the largest multiple of d or dmin
 	decode   func(dst []float32, block []byte)
 }
 
@@ -27,18 +29,18 @@ var quants = map[string]Quant{}
 
 func init() {
 	for _, q := range []Quant{
-		{"Q4_0", 32, 18, decodeQ40},
-		{"Q4_1", 32, 20, decodeQ41},
-		{"Q5_0", 32, 22, decodeQ50},
-		{"Q5_1", 32, 24, decodeQ51},
-		{"Q8_0", 32, 34, decodeQ80},
-		{"Q2_K", 256, 84, decodeQ2K},
-		{"Q3_K", 256, 110, decodeQ3K},
-		{"Q4_K", 256, 144, decodeQ4K},
-		{"Q5_K", 256, 176, decodeQ5K},
-		{"Q6_K", 256, 210, decodeQ6K},
-		{"IQ4_NL", 32, 18, decodeIQ4NL},
-		{"IQ4_XS", 256, 136, decodeIQ4XS},
+		{"Q4_0", 32, 18, 4, 8, decodeQ40},
+		{"Q4_1", 32, 20, 4, 15, decodeQ41},
+		{"Q5_0", 32, 22, 5, 16, decodeQ50},
+		{"Q5_1", 32, 24, 5, 31, decodeQ51},
+		{"Q8_0", 32, 34, 8, 128, decodeQ80},
+		{"Q2_K", 256, 84, 2, 15 * 3, decodeQ2K},
+		{"Q3_K", 256, 110, 3, 32 * 4, decodeQ3K},
+		{"Q4_K", 256, 144, 4, 63 * 15, decodeQ4K},
+		{"Q5_K", 256, 176, 5, 63 * 31, decodeQ5K},
+		{"Q6_K", 256, 210, 6, 128 * 32, decodeQ6K},
+		{"IQ4_NL", 32, 18, 4, 127, decodeIQ4NL},
+		{"IQ4_XS", 256, 136, 4, 32 * 127, decodeIQ4XS},
 	} {
 		quants[q.Name] = q
 	}
@@ -63,6 +65,15 @@ func (q Quant) Decode(dst []float32, src []byte) {
 		q.decode(dst[:q.Elements:q.Elements], src[:q.Bytes:q.Bytes])
 		dst = dst[q.Elements:]
 	}
+}
+
+// Bound returns the error of an element from which a block is not a rounding of values whose largest magnitude
+// is amax: two steps of a grid over −amax … amax, and what d and dmin lose below the smallest normal FP16 number.
+// Rounding alone causes half a step. Quantizers of ggml also move scales and cut off large values, to lower a
+// weighted error; in its files no error is larger than 0.6 of this bound.
+func (q Quant) Bound(amax float32) float32 {
+	const lost = 2 * 0x1p-25 // half of the smallest FP16 number, of d and of dmin
+	return 4*amax/float32(int(1)<<q.bits-1) + float32(q.most)*lost
 }
 
 // half decodes an FP16 number.

@@ -105,8 +105,7 @@ var tools = []tool{
 			t.Helper()
 			return []string{filepath.Join(npmPackage(t, llamaLibraries), "bins", "linux-x64")}
 		},
-		cannot:  map[string]string{"NVFP4": "llama_model_quantize failed"}, // invalid output file type 39
-		misread: ggufTypes("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"),
+		cannot: map[string]string{"NVFP4": "llama_model_quantize failed"}, // invalid output file type 39
 	},
 }
 
@@ -115,15 +114,6 @@ var torchaoPackages = []string{"torchao==0.18.0", "transformers==5.24.0", "accel
 
 // affineRouter is the reason not to read a mixture of mlx-lm, whose router is in integers.
 const affineRouter = `mode "affine" of 8 bits in groups of 64 is not supported`
-
-// ggufTypes are types of which verify has no quantizer.
-func ggufTypes(types ...string) map[string]string {
-	misread := map[string]string{}
-	for _, name := range types {
-		misread[name] = "are not the source's values rounded to " + strings.ToLower(name)
-	}
-	return misread
-}
 
 // olderTorch is withTorch for a tool that needs it.
 func olderTorch(packages ...string) func(t *testing.T) string {

@@ -47,10 +47,21 @@ var checks = []struct {
 	check             verify.Check
 	compared, matches string
 }{
-	{verify.Bounded, "quantized: decoded and compared with the bound of the format",
-		"quantized: every scale and decoded element within the bound of the format"},
-	{verify.Calibrated, "calibrated: codes are not the nearest; scales compared with the bound of the format",
-		"calibrated: codes are not the nearest; every scale within the bound of the format"},
+	{
+		verify.Bounded,
+		"quantized: decoded and compared with the bound of the format",
+		"quantized: every scale and decoded element within the bound of the format",
+	},
+	{
+		verify.Calibrated,
+		"calibrated: codes are not the nearest; scales compared with the bound of the format",
+		"calibrated: codes are not the nearest; every scale within the bound of the format",
+	},
+	{
+		verify.Integers,
+		"in types of ggml: decoded and compared with the bound of their blocks",
+		"in types of ggml: every element within the bound of its block",
+	},
 	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
 	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},
 }

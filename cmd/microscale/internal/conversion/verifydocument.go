@@ -20,6 +20,7 @@ type VerifyDocument struct {
 type checkedDocument struct {
 	Bounded    int `json:"bounded"`    // quantized: decoded, within the bound of the format
 	Calibrated int `json:"calibrated"` // quantized by a method whose codes are not the nearest: scales within the bound
+	Integers   int `json:"integers"`   // in types of ggml: within the bound of their blocks
 	Rounded    int `json:"rounded"`    // of another dtype
 	Identical  int `json:"identical"`  // to the bit
 }
@@ -37,10 +38,21 @@ func Unreadable(err error) any {
 }
 
 func newVerifyDocument(r *verify.Report) VerifyDocument {
-	doc := VerifyDocument{OK: r.OK(), Problems: problemDocuments(r.Problems), Notes: show.OrEmpty(r.Notes),
-		NotCompared: show.OrEmpty(r.NotCompared), Blocks: worstDocuments(r.Blocks), Tensors: []verifiedDocument{},
-		Compared: checkedDocument{r.Checked(verify.Bounded), r.Checked(verify.Calibrated), r.Checked(verify.Rounded),
-			r.Checked(verify.Identical)}}
+	doc := VerifyDocument{
+		OK:          r.OK(),
+		Problems:    problemDocuments(r.Problems),
+		Notes:       show.OrEmpty(r.Notes),
+		NotCompared: show.OrEmpty(r.NotCompared),
+		Blocks:      worstDocuments(r.Blocks),
+		Tensors:     []verifiedDocument{},
+		Compared: checkedDocument{
+			r.Checked(verify.Bounded),
+			r.Checked(verify.Calibrated),
+			r.Checked(verify.Integers),
+			r.Checked(verify.Rounded),
+			r.Checked(verify.Identical),
+		},
+	}
 	for i, t := range tensorDocuments(r.Tensors) {
 		doc.Tensors = append(doc.Tensors, verifiedDocument{t, r.Checks[i].String()})
 	}
