@@ -30,9 +30,6 @@ func (m *Model) candidates(name string, k known) (schemes []*scheme, q quantized
 		}
 		return nil, q
 	}
-	if k.unsupported[strings.TrimSuffix(name, weightSuffix)] != "" {
-		return nil, q // check reports it
-	}
 	for _, g := range k.groups {
 		schemes = append(schemes, m.Convention.layouts(g.format)...)
 	}
@@ -69,6 +66,9 @@ func (m *Model) assemble(ctx context.Context, t *hf.Tensor, k known) *Weight {
 		if first == nil {
 			first = problem
 		}
+	}
+	if w := m.assembleCoded(t, k); w != nil {
+		return w
 	}
 	if first != nil {
 		m.report(*first)
@@ -114,9 +114,12 @@ func (m *Model) assembleAs(ctx context.Context, t *hf.Tensor, s *scheme, q quant
 }
 
 // weightOf returns the name of the weight with codes of a name.
-func (s *scheme) weightOf(codes string) (weight string, ok bool) {
-	name, ok := strings.CutSuffix(codes, s.codes)
-	if strings.HasPrefix(s.codes, ".") {
+func (s *scheme) weightOf(codes string) (weight string, ok bool) { return weightName(codes, s.codes) }
+
+// weightName returns the name of the weight whose codes have a name with a suffix. It is the inverse of partName.
+func weightName(codes, suffix string) (weight string, ok bool) {
+	name, ok := strings.CutSuffix(codes, suffix)
+	if strings.HasPrefix(suffix, ".") {
 		name += weightSuffix
 	}
 	return name, ok

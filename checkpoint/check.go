@@ -19,14 +19,16 @@ func (m *Model) check(k known) {
 		}
 	}
 	for _, w := range m.Weights {
-		if !w.Quantized() {
-			m.checkUnquantized(w, k.unsupported)
+		if !w.hasCodes() {
+			m.checkUnquantized(w)
 		}
 	}
-	if m.Convention != nil && m.Quantized() == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
-		m.fault("", "quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove "+
-			"quantization_config if its weights are values",
-			m.Convention.Name)
+	if m.Convention != nil && m.Quantized()+len(m.Decoded) == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
+		m.fault(
+			"",
+			"quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config if its weights are values",
+			m.Convention.Name,
+		)
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
 		m.report(Problem{Mended: true,
@@ -83,19 +85,12 @@ func (m *Model) owner(name string) (weight string, ok bool) {
 }
 
 // checkUnquantized reports an unquantized weight that can only be a part of a missing quantized
-// weight. unsupported has why modules are not read.
-func (m *Model) checkUnquantized(w *Weight, unsupported map[string]string) {
+// weight.
+func (m *Model) checkUnquantized(w *Weight) {
 	if m.faulty(w.Name) {
 		return
 	}
-	if why := unsupported[strings.TrimSuffix(w.Name, weightSuffix)]; why != "" {
-		m.fault(w.Name, "quantization_config: %s", why)
-		return
-	}
 	if weight, ok := m.owner(w.Name); ok {
-		if unsupported[strings.TrimSuffix(weight, weightSuffix)] != "" {
-			return // a problem of the weight
-		}
 		if codes, ok := m.byName[weight]; !ok || !isCode(codes.Dtype) && !m.simulated(codes) { // else the problem is that of its codes
 			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a supported way%s",
 				strings.TrimSuffix(weight, weightSuffix), m.undescribed())
@@ -211,10 +206,12 @@ func (m *Model) checkIgnore(d description) {
 			continue
 		}
 		switch on := ignored(owner); {
-		case on && w.Quantized():
-			m.misread(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to "+
-				"the same convention, which mends the list")
-		case !on && complete && selected(owner) && !w.Quantized() && !m.faulty(w.Name) && m.Family().Linear(w.Name, w.Shape):
+		case on && w.hasCodes():
+			m.misread(
+				w.Name,
+				"it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to the same convention, which mends the list",
+			)
+		case !on && complete && selected(owner) && !w.hasCodes() && !m.faulty(w.Name) && m.Family().Linear(w.Name, w.Shape):
 			m.misread(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}
 	}

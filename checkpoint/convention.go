@@ -37,6 +37,7 @@ type Convention struct {
 	also        []scheme     // layouts that are read, and never written
 	linearOnly  bool         // weights are named X.weight and have two dimensions
 	expertsOnly bool         // weights hold all experts of a layer
+	joined      bool         // the weights of the experts of a layer are in one tensor for each projection (Joined)
 	biased      bool         // of these, only those with biases, as in gpt-oss
 	wholeBlocks bool         // columns are a multiple of the block, except in schemes with anyColumns; plain pads instead
 	cache       *cacheNaming // of the scales of a KV cache; nil: none
@@ -74,7 +75,8 @@ type description struct {
 	targets  []string // quantized modules, if the convention has such a list
 	faults   []string // what clients reject in it
 
-	unsupported map[string]string // why single modules are not read, by their names
+	coded   []coded          // layouts of modules that are decoded as they are read
+	modules map[string]coded // those of single modules, by their names
 }
 
 // A group is the block format of some modules. Which ones, their tensors say.
@@ -234,6 +236,7 @@ const (
 	Codes Part = iota
 	Scales
 	Global
+	Biases // of blocks: read, and dropped with the weight's codes
 	Input  // scales of activations: read, and dropped with the weight's codes
 	Cache  // scale of the KV cache that a module writes
 	Blocks // codes with their scales between them, in place of both

@@ -215,7 +215,6 @@ func TestUnrecognized(t *testing.T) {
 		config, want string
 	}{
 		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not supported`},
-		{&modelOpt, `{"quant_algo": "W4A8_NVFP4_FP8"}`, `quant_algo "W4A8_NVFP4_FP8" is not supported`}, // of blocks of 32
 		{&modelOpt, `{"quant_method": "modelopt"}`, "quant_algo is missing"},
 		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`,
 			"quant_algo NVFP4 with group_size 32 is not supported, only 16"},
@@ -231,7 +230,7 @@ func TestUnrecognized(t *testing.T) {
 			"global_quant_config.weight: it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
 		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`,
 			"layer_quant_config: a: weight: it stores weights as int4 in groups of 0 with  scales, which is not supported"},
-		{&mlx, `{"bits": 4, "group_size": 64, "mode": "affine"}`, `mode "affine" of 4 bits in groups of 64 is not supported`},
+		{&mlx, `{"bits": 4, "group_size": 64, "mode": "nf4"}`, `mode "nf4" of 4 bits in groups of 64 is not supported`},
 	} {
 		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {
 			t.Errorf("%s %s: error %v, want %q", tc.c, tc.config, err, tc.want)

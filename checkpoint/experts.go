@@ -100,9 +100,11 @@ func (w *Weight) Transposed() bool { return w.view == nil && w.ExpertsKnown() &&
 // false for the codes of quantized weights.
 func (w *Weight) transposedFile() bool { return w.Transposed() && !w.untransposed && !w.Quantized() }
 
-// Rearranged reports whether the bytes of an unquantized weight differ in order from those that other
-// files of the model have: it is a part of a tensor, or its file is not transposed.
-func (w *Weight) Rearranged() bool { return w.view != nil || w.Transposed() && w.untransposed }
+// Rearranged reports whether the bytes of an unquantized weight differ from those that other files of the model
+// have: it is a part of a tensor, its file is not transposed, or the file has codes in another tool's layout.
+func (w *Weight) Rearranged() bool {
+	return w.view != nil || w.Transposed() && w.untransposed || w.coded != nil
+}
 
 // ExpertsKnown reports whether the weight holds all experts of a layer in a known layout.
 func (w *Weight) ExpertsKnown() bool { return w.stack != nil && w.stack.Unknown == "" }

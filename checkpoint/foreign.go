@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -96,6 +97,18 @@ func (a autoRoundArgs) format() (f quant.Format, ok bool) {
 	return quant.Format{}, false
 }
 
+// coded returns the layout of NVFP4_E5M3, AutoRound's preset of FP4 with UE5M3 scales. ok is false if the arguments
+// are others.
+func (a autoRoundArgs) coded() (c coded, ok bool) {
+	var group int
+	if a.DataType != "nvfp4_v2" || a.Bits != format.E2M1.Bits() || json.Unmarshal(a.GroupSize, &group) != nil || group != 16 && group != 32 {
+		return coded{}, false
+	}
+	c = codedFP4(fmt.Sprintf("fp4-ue5m3-%d", group), format.UE5M3, group)
+	c.codes = "_packed"
+	return c, true
+}
+
 func recognizeAutoRound(raw json.RawMessage) (description, error) {
 	var config struct {
 		autoRoundArgs
@@ -117,6 +130,10 @@ func recognizeAutoRound(raw json.RawMessage) (description, error) {
 	}
 	for _, entry := range entries {
 		f, ok := entry.format()
+		if c, is := entry.coded(); is {
+			d.coded = append(d.coded, c)
+			continue
+		}
 		if !ok {
 			return description{}, fmt.Errorf("it stores weights of data_type %s in %d bits and groups of %s, which is not supported",
 				entry.DataType, entry.Bits, cmp.Or(string(entry.GroupSize), "unknown size"))

@@ -98,7 +98,7 @@ func halves(values ...float32) (b []byte) {
 func checkValues(t *testing.T, m *Model, name string, want func(row, col int) float32) {
 	t.Helper()
 	w, ok := m.Lookup(name)
-	if !ok || !w.Quantized() {
+	if !ok || !w.hasCodes() {
 		t.Fatalf("%s is not quantized; the problems are %v", name, m.Problems)
 	}
 	rows, cols := w.Matrix()
@@ -218,19 +218,6 @@ func TestPowerOfTwoScales(t *testing.T) {
 			}
 			return format.E4M3.Decode(uint32(codes[row*128+col])) * s
 		})
-	}
-}
-
-// TestModeOfModule: a module in a mode that is not read, as MLX's routers are, is the only problem of a checkpoint.
-func TestModeOfModule(t *testing.T) {
-	m := readRaw(t, `{"model_type": "llama", "quantization_config": {"bits": 4, "group_size": 32, "mode": "mxfp4", "mlp.gate": {"bits": `+
-		`8, "group_size": 64}}}`, nil,
-		rawTensor{"q.weight", safetensors.U32, []int64{64, 16}, nil}, rawTensor{"q.scales", safetensors.U8, []int64{64, 4}, nil},
-		rawTensor{"mlp.gate.weight", safetensors.U32, []int64{4, 32}, nil}, rawTensor{"mlp.gate.scales", safetensors.BF16, []int64{4, 2}, nil},
-		rawTensor{"mlp.gate.biases", safetensors.BF16, []int64{4, 2}, nil})
-	const want = `mlp.gate.weight: quantization_config: mode "affine" of 8 bits in groups of 64 is not supported; mlx_lm.convert --dequantize`
-	if len(m.Problems) != 1 || m.Problems[0].Harmless() || !strings.HasPrefix(m.Problems[0].String(), want) || m.Quantized() != 1 {
-		t.Errorf("%d quantized, problems %v", m.Quantized(), m.Problems)
 	}
 }
 

@@ -233,7 +233,7 @@ func TestAutoRoundTypes(t *testing.T) {
 		`"bits": 4, "data_type": "nv_fp4_with_gs", "group_size": 16`:   "nvfp4",
 		`"bits": 4, "data_type": "mx_fp", "group_size": 64`:            "",
 		`"bits": 6, "data_type": "mx_fp", "group_size": 32`:            "",
-		`"bits": 4, "data_type": "nvfp4_v2", "group_size": 16`:         "",
+		`"bits": 4, "data_type": "nvfp4_v2", "group_size": 64`:         "",
 		`"bits": 4, "data_type": "int", "sym": true, "group_size": 32`: "",
 	} {
 		d, err := recognizeAutoRound([]byte("{" + arguments + "}"))

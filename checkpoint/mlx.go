@@ -27,9 +27,10 @@ import (
 var mlx = Convention{
 	Name:        "mlx",
 	Doc:         "Apple's MLX and mlx-lm (quantization in config.json)",
-	marks:       []string{"mode", "bits"},
+	marks:       []string{"group_size", "bits"},
 	schemes:     mlxSchemes,
 	also:        mlxStacked(),
+	joined:      true,
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
@@ -92,8 +93,24 @@ func (c mlxConfig) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// addMLX adds the block format of a mode. An absent mode is affine.
-func (d *description) addMLX(mode mlxMode) error {
+// mlxAffine is MLX's mode of integers with scales and biases, that of a configuration without a mode.
+//
+//	X.weight  U32 [out, in·bits/32]
+//	X.scales  BF16, F16 or F32 [out, in/group]
+//	X.biases  the same
+const mlxAffine = "affine"
+
+// addMLX adds the layout of a mode, which is that of a module or, with the name "", of all others.
+func (d *description) addMLX(mode mlxMode, module string) error {
+	if cmp.Or(mode.Mode, mlxAffine) == mlxAffine && 2 <= mode.Bits && mode.Bits <= 8 && mode.GroupSize > 0 && mode.GroupSize*mode.Bits%8 == 0 {
+		c := coded{name: fmt.Sprintf("%s%d", mlxAffine, mode.Bits), bits: mode.Bits, block: mode.GroupSize, scales: ".scales", biases: ".biases"}
+		if d.scheme = cmp.Or(d.scheme, mlxAffine); module != "" {
+			d.modules[module] = c
+		} else {
+			d.coded = append(d.coded, c)
+		}
+		return nil
+	}
 	for _, s := range mlxSchemes {
 		if s.name == mode.Mode && s.format.Block.Cols == mode.GroupSize && s.format.Element.Bits() == mode.Bits {
 			if d.add(s.format, false); d.scheme == "" {
@@ -102,7 +119,7 @@ func (d *description) addMLX(mode mlxMode) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("mode %q of %d bits in groups of %d is not supported", cmp.Or(mode.Mode, "affine"), mode.Bits, mode.GroupSize)
+	return fmt.Errorf("mode %q of %d bits in groups of %d is not supported", cmp.Or(mode.Mode, mlxAffine), mode.Bits, mode.GroupSize)
 }
 
 func recognizeMLX(raw json.RawMessage) (description, error) {
@@ -114,8 +131,8 @@ func recognizeMLX(raw json.RawMessage) (description, error) {
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return description{}, readable(err)
 	}
-	d := description{noIgnore: true, unsupported: map[string]string{}} // a module without scales is not quantized, named or not
-	if err := d.addMLX(mode); err != nil {
+	d := description{noIgnore: true, modules: map[string]coded{}} // a module without scales is not quantized, named or not
+	if err := d.addMLX(mode, ""); err != nil {
 		return description{}, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
@@ -127,8 +144,8 @@ func recognizeMLX(raw json.RawMessage) (description, error) {
 			if err := json.Unmarshal(value, &other); err != nil {
 				return description{}, fmt.Errorf("%s: %w", key, readable(err))
 			}
-			if err := d.addMLX(other); err != nil {
-				d.unsupported[key] = err.Error() + "; mlx_lm.convert --dequantize decodes the model"
+			if err := d.addMLX(other, key); err != nil {
+				return description{}, fmt.Errorf("%s: %w", key, err)
 			}
 		}
 	}

@@ -57,6 +57,10 @@ var modelOptAlso = []scheme{
 	moFP8.of(quant.FP8Block).as("fp8_pb_real", WeightOnly),
 }
 
+// modelOptCoded are those that no block format has: NVFP4 in blocks of 32.
+var modelOptCoded = map[string]coded{"W4A8_NVFP4_FP8": {name: "nvfp4-32", element: format.E2M1, bits: 4, block: 32, scale: format.E4M3,
+	scales: "_scale", global: "_scale_2", input: ".input_scale"}}
+
 // shaped returns the scheme with another shape of scales.
 func (s scheme) shaped(b blockShape) scheme {
 	s.blocks = b
@@ -145,6 +149,10 @@ func recognizeMixed(layers moLayers, ignore []string) (description, error) {
 	d := description{scheme: moMixed, ignore: ignore, noIgnore: true}
 	for _, module := range slices.Sorted(maps.Keys(layers)) {
 		algo := layers[module].QuantAlgo
+		if c, ok := modelOptCoded[strings.ToUpper(algo)]; ok {
+			d.coded = append(d.coded, c)
+			continue
+		}
 		all := slices.Concat(modelOptSchemes, modelOptAlso)
 		i := slices.IndexFunc(all, func(s scheme) bool { return strings.EqualFold(s.name, algo) })
 		if i < 0 {
@@ -152,7 +160,7 @@ func recognizeMixed(layers moLayers, ignore []string) (description, error) {
 		}
 		d.add(all[i].format, all[i].activations == Static)
 	}
-	if len(d.groups) == 0 {
+	if len(d.groups)+len(d.coded) == 0 {
 		return description{}, errors.New("quant_algo is MIXED_PRECISION, but quantized_layers names no module")
 	}
 	return d, nil
@@ -183,6 +191,9 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 	}
 	if strings.EqualFold(config.QuantAlgo, moMixed) {
 		return recognizeMixed(config.Layers, append(config.Ignore, config.Exclude...))
+	}
+	if c, ok := modelOptCoded[strings.ToUpper(config.QuantAlgo)]; ok {
+		return description{coded: []coded{c}, scheme: config.QuantAlgo, ignore: append(config.Ignore, config.Exclude...)}, nil
 	}
 	for _, s := range slices.Concat(modelOptSchemes, modelOptAlso) {
 		if strings.EqualFold(s.name, config.QuantAlgo) {

@@ -36,7 +36,7 @@ func recognizeQuark(raw json.RawMessage) (description, error) {
 			return description{}, fmt.Errorf("layer_quant_config: %s: %w", name, err)
 		}
 	}
-	if len(d.groups) == 0 {
+	if len(d.groups)+len(d.coded) == 0 {
 		return description{}, errors.New("it quantizes no weights")
 	}
 	if len(config.Export) == 0 || string(config.Export) == "null" {
@@ -59,8 +59,12 @@ func (d *description) addQuark(module quarkRead) error {
 		return nil
 	}
 	s := quarkScheme(weight)
-	if s == nil {
-		w := weight[0]
+	if w := weight[0]; s == nil {
+		if scale, err := format.Lookup(w.ScaleFormat); err == nil && scale == format.UE5M3 && w.Dtype == "fp4" && len(weight) == 1 &&
+			w.GroupSize > 0 {
+			d.coded = append(d.coded, codedFP4(fmt.Sprintf("fp4-%s-%d", scale, w.GroupSize), scale, w.GroupSize)) // amdfp4
+			return nil
+		}
 		return fmt.Errorf("weight: it stores weights as %s in groups of %d with %s scales, which is not supported",
 			w.Dtype, w.GroupSize, w.ScaleFormat)
 	}

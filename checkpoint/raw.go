@@ -8,9 +8,9 @@ import (
 )
 
 // HasRowsBF16 reports whether the rows of the weight are contiguous BF16 values in its file: it
-// is not quantized, transposed or interleaved with another weight. ReadBF16 reads such weights.
+// is not quantized or decoded, transposed or interleaved with another weight. ReadBF16 reads such weights.
 func (w *Weight) HasRowsBF16() bool {
-	if w.Quantized() || w.Dtype != safetensors.BF16 || w.transposedFile() {
+	if w.hasCodes() || w.Dtype != safetensors.BF16 || w.transposedFile() {
 		return false
 	}
 	return w.view == nil || w.view.step == 1 && !w.view.columns && w.view.of.HasRowsBF16()

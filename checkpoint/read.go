@@ -127,6 +127,7 @@ func ReadContext(ctx context.Context, source *hf.Checkpoint) (*Model, error) {
 	if len(used) > 0 { // else they are in that order already
 		m.order()
 	}
+	m.splitJoined()
 	m.check(known)
 	m.view()
 	return m, ctx.Err()

@@ -27,6 +27,7 @@ type Weight struct {
 	Dtype  safetensors.Dtype // of the source, if known
 	Format quant.Format      // the zero Format if it is not quantized
 	Global float32           // decode scale of the whole tensor; 1 if the format has none
+	Joined bool              // one expert, which the file of its convention has in one tensor with others (Convention.Joined)
 
 	scheme *scheme       // of a quantized weight
 	stack  *family.Stack // of a weight that holds all experts of a layer
@@ -41,6 +42,7 @@ type Weight struct {
 	parts           parts
 
 	decoded *DecodedType // of a tensor that is quantized in a GGUF file; nil for others
+	coded   *coded       // of a tensor whose codes are decoded as they are read; nil for others
 }
 
 // parts are the tensors that hold a weight, or nil. A checkpoint may have a million weights, so
@@ -59,18 +61,24 @@ var dtypeNames = func() map[safetensors.Dtype]string {
 // Quantized reports whether the weight is stored as codes and scales.
 func (w *Weight) Quantized() bool { return w.Format.Element != nil }
 
-// Decoded reports whether the weight is quantized in a GGUF file, in a type whose values the
-// checkpoint has in F32.
-func (w *Weight) Decoded() bool { return w.decoded != nil }
+// Decoded reports whether the weight is quantized in a type that no block format has, so that only its values are
+// read: in a GGUF file, whose values the checkpoint has in F32, or in a layout of another tool.
+func (w *Weight) Decoded() bool { return w.decoded != nil || w.coded != nil }
 
-// Blocks returns the type of GGUF files whose blocks are runs of the weight's rows. ok is false if it is not Decoded,
-// or consists of blocks of two tensors.
-func (w *Weight) Blocks() (q ggml.Quant, ok bool) {
-	if w.decoded == nil || w.decoded.Joined {
-		return ggml.Quant{}, false
+// hasCodes reports whether the file has codes and scales of the weight.
+func (w *Weight) hasCodes() bool { return w.Quantized() || w.coded != nil }
+
+// Blocks returns the elements of the blocks of a weight that is Decoded, which are runs of its rows, and a bound on
+// the error of the elements of one whose largest magnitude in the source is amax. ok is false if no bound is known.
+func (w *Weight) Blocks() (elements int, bound func(amax float32) float32, ok bool) {
+	switch {
+	case w.coded != nil:
+		return w.coded.block, w.errorBound, true
+	case w.decoded == nil || w.decoded.Joined:
+		return 0, nil, false
 	}
 	q, err := ggml.LookupQuant(w.decoded.Type)
-	return q, err == nil
+	return q.Elements, q.Bound, err == nil
 }
 
 // FormatName returns the name of the block format, or the dtype in lower case. A tensor that is decoded
@@ -81,6 +89,9 @@ func (w *Weight) FormatName() string {
 	}
 	if w.decoded != nil {
 		return strings.ToLower(w.decoded.Type)
+	}
+	if w.coded != nil {
+		return w.coded.name
 	}
 	return dtypeNames[w.Dtype]
 }
@@ -153,6 +164,9 @@ func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	}
 	if w.view != nil {
 		return w.view.read(t)
+	}
+	if w.coded != nil {
+		return w.readCoded(t)
 	}
 	if w.transposedFile() {
 		return w.readTransposed(t)

@@ -67,9 +67,6 @@ func TestForClients(t *testing.T) {
 		"vllm biased fp8-tensor":     "the client does not load gpt-oss in compressed-tensors",
 		"vllm biased fp8-row":        "the client does not load gpt-oss in compressed-tensors",
 		"vllm biased fp8-block128":   "the client does not load gpt-oss in compressed-tensors",
-		"mlx mixture mxfp8":          "the client joins the weights of single experts without their scales, and rejects the file",
-		"mlx mixture mxfp4":          "the client joins the weights of single experts without their scales, and rejects the file",
-		"mlx mixture nvfp4":          "the client joins the weights of single experts without their scales, and rejects the file",
 	}
 	for _, s := range structures {
 		var tensors []made

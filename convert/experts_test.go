@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -167,4 +168,94 @@ func TestGGUFExpertsRejected(t *testing.T) {
 		!strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
 		t.Errorf("NVFP4 of qwen2moe: error %v", err)
 	}
+}
+
+// TestMLXExperts: mlx-lm has the experts of a layer in one tensor for each projection. Reading it yields a separate
+// weight for each expert, with unchanged codes, which every other conversion takes.
+func TestMLXExperts(t *testing.T) {
+	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
+	for _, f := range []quant.Format{quant.MXFP4, quant.MXFP8, quant.NVFP4} {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Client: "mlx"}
+			if f.Global {
+				o.Quantizer.Arithmetic = quant.BlockNearest
+			}
+			dir := filepath.Join(t.TempDir(), "mlx")
+			quantize(t, src, dir, o, RunOptions{})
+			got := openModel(t, dir)
+			for name, shape := range map[string][]int64{"gate_proj": {3, 64, 128}, "up_proj": {3, 64, 128}, "down_proj": {3, 128, 64}} {
+				codes, ok := got.Source.Lookup("model.layers.0.block_sparse_moe.switch_mlp." + name + ".weight")
+				want := append(slices.Clone(shape[:2]), shape[2]*int64(f.Element.StoredBits())/32)
+				scales, hasScales := got.Source.Lookup("model.layers.0.block_sparse_moe.switch_mlp." + name + ".scales")
+				blocks := append(slices.Clone(shape[:2]), shape[2]/int64(f.Block.Cols))
+				if !ok || !hasScales || !slices.Equal(codes.Shape, want) || !slices.Equal(scales.Shape, blocks) {
+					t.Errorf("%s: codes %v, scales %v, want %v and %v", name, codes.Shape, scales.Shape, want, blocks)
+				}
+			}
+			if _, ok := got.Source.Lookup("model.layers.0.block_sparse_moe.experts.0.w1.scales"); ok || len(got.Problems) > 0 {
+				t.Errorf("experts alone: %v; problems %v", ok, got.Problems)
+			}
+			report, err := verify.Compare(t.Context(), src.Source, got.Source, verify.Options{Clients: []string{"mlx"}})
+			if err != nil || !report.OK() || report.Checked(verify.Bounded) != 13 {
+				t.Errorf("%v (%v)", report.Problems, err)
+			}
+			back := filepath.Join(t.TempDir(), "plain")
+			relabel(t, got, back, relabeling{Convention: "plain"})
+			alone := openModel(t, back)
+			const expert = "model.layers.0.block_sparse_moe.experts.2.w2.weight"
+			a, ok := got.Lookup(expert)
+			b, also := alone.Lookup(expert)
+			if !ok || !also || !a.Joined || b.Joined {
+				t.Fatalf("%v, %v", a, b)
+			}
+			x, err := a.Read(0, 128)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := b.Read(0, 128)
+			if err != nil || !slices.Equal(x.Data, y.Data) {
+				t.Errorf("other values (%v)", err)
+			}
+			again := filepath.Join(t.TempDir(), "again")
+			relabel(t, alone, again, relabeling{Convention: "mlx"})
+			if names, want := tensorNames(openModel(t, again)), tensorNames(got); !slices.Equal(names, want) {
+				t.Errorf("tensors %v, want %v", names, want)
+			}
+		})
+	}
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "mlx", Exclude: patterns(`experts\.1\.w2`)}
+	if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil ||
+		!strings.Contains(err.Error(), "experts.1.w2.weight: it is bf16 [128 64], but ") ||
+		!strings.Contains(err.Error(), "quantize all experts of a layer or none") {
+		t.Errorf("an expert is left out: %v", err)
+	}
+	o.Exclude = patterns("experts")
+	plan, err := PlanQuantize(t.Context(), src.Source, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range plan.Decisions() {
+		if strings.Contains(d.Name, "experts") && d.Tensors[0].Name != d.Name {
+			t.Errorf("%s is in %s, though no expert is quantized", d.Name, d.Tensors[0].Name)
+		}
+	}
+	fewer := mixtral()
+	for shard, all := range fewer {
+		fewer[shard] = slices.DeleteFunc(all, func(m made) bool { return strings.Contains(m.name, "experts.1.w1") })
+	}
+	config := strings.Replace(mixtralConfig, `"num_hidden_layers": 1,`, "", 1) // else it is incomplete
+	o.Exclude = nil
+	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, fewer, config)).Source, o); err == nil ||
+		!strings.Contains(err.Error(), "experts.2.w1.weight: expert 1 of its layer is missing") {
+		t.Errorf("an expert is missing: %v", err)
+	}
+}
+
+// tensorNames returns the names of the tensors of a checkpoint, sorted.
+func tensorNames(m *checkpoint.Model) (names []string) {
+	for _, t := range m.Source.Tensors() {
+		names = append(names, t.Name)
+	}
+	slices.Sort(names)
+	return names
 }

@@ -80,7 +80,8 @@ type decision struct {
 	rowBytes int64
 	row      func(int) int
 
-	expert int // index of the weight in its tensors, if these hold several experts
+	expert  int // index of the weight in its tensors, if these hold several experts
+	experts int // in its tensors; 0: they hold the weight alone, or are those of a GGUF file
 
 	add float32 // to every value of a decoded weight
 
@@ -211,6 +212,9 @@ func (p *Plan) search() string {
 
 // complete lays out the files and makes the configuration.
 func (p *Plan) complete(o checkpoint.Settings) error {
+	if err := p.joinExperts(); err != nil {
+		return err
+	}
 	p.Ignore = p.ignoreList()
 	o.Ignore = p.Ignore
 	metadata := map[string]string{} // of every file
@@ -278,6 +282,11 @@ func (p *Plan) layout(added map[string]string) error {
 				continue
 			}
 			for _, s := range d.stored {
+				if d.experts > 0 && d.expert > 0 {
+					continue // in the tensor of the first
+				} else if d.experts > 0 {
+					s.Shape = append([]int64{int64(d.experts)}, s.Shape...)
+				}
 				specs = append(specs, s.Spec)
 				index.WeightMap[s.Name] = name
 				index.TotalSize += specBytes(s.Spec)

@@ -77,6 +77,8 @@ func (p *Plan) relabelAll(calibration *Calibration) error {
 			if err := p.relabelWeight(&d, calibration, amaxes); err != nil {
 				return err
 			}
+		} else if w.Rearranged() {
+			d.action, d.stored = Decode, []checkpoint.Stored{{Spec: w.DenseSpec(w.Dtype)}}
 		}
 		p.add(d)
 	}
@@ -231,6 +233,9 @@ func sound(source *checkpoint.Model) error {
 	switch {
 	case (source.Convention == nil || source.Quantized() == 0) && len(problems) > 0:
 		return fmt.Errorf("%s: not quantized in a supported way: %s", path, problems[0])
+	case source.Quantized() == 0 && len(source.Decoded) > 0:
+		return fmt.Errorf("%s: its weights are %s, which no convention stores: dequantize it, or quantize it with --requantize",
+			path, quantizedTypes(source))
 	case source.Convention == nil || source.Quantized() == 0:
 		return fmt.Errorf("%s: not quantized: name a checkpoint of convention %s", path, conventionNames())
 	case len(problems) > 0:
@@ -239,10 +244,10 @@ func sound(source *checkpoint.Model) error {
 	return nil
 }
 
-// decodable is sound for conversions that read values: it accepts GGUF files with tensors that are
-// decoded as they are read, or without quantized ones.
+// decodable is sound for conversions that read values: it accepts tensors that are decoded as they are read, and
+// GGUF files without quantized ones.
 func decodable(source *checkpoint.Model) error {
-	if source.Architecture != "" && (len(source.Decoded) > 0 || source.Quantized() == 0) && len(lasting(source)) == 0 {
+	if (len(source.Decoded) > 0 || source.Architecture != "" && source.Quantized() == 0) && len(lasting(source)) == 0 {
 		return nil
 	}
 	return sound(source)

@@ -18,7 +18,8 @@
 // mantissa bits. Every limit (Max, SmallestNormal, …) is computed from the row.
 //
 // Sources: OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2); OCP Microscaling Formats
-// 1.0 §5.3 (E3M2, E2M3, E2M1, INT8, E8M0); PTX ISA `cvt` (UE4M3 and conversions); XLA's float8
+// 1.0 §5.3 (E3M2, E2M3, E2M1, INT8, E8M0); PTX ISA `cvt` (UE4M3 and conversions); Quark and
+// AutoRound, which agree on UE5M3 (quark/torch/kernel/float8_e5m3, auto_round/data_type/nvfp.py); XLA's float8
 // variants (the FNUZ formats).
 package format
 
@@ -76,6 +77,8 @@ var (
 	E8M0 = row(Scalar{Name: "e8m0", Aliases: []string{"ue8m0", "e8m0fnu", "float8_e8m0fnu", "f8_e8m0", "torch.float8_e8m0fnu"}, Exponent: 8,
 		Mantissa: 0, Bias: 127, specials: finiteNaN, Unsigned: true, NoZero: true})
 	UE4M3 = row(Scalar{Name: "ue4m3", Exponent: 4, Mantissa: 3, Bias: 7, specials: finiteNaN, Unsigned: true})
+	UE5M3 = row(Scalar{Name: "ue5m3", Aliases: []string{"e5m3", "fp8_e5m3"}, Exponent: 5, Mantissa: 3, Bias: 15, specials: finiteNaN,
+		Unsigned: true})
 
 	E4M3FNUZ = row(Scalar{Name: "e4m3fnuz", Aliases: []string{"float8_e4m3fnuz", "f8_e4m3fnuz", "torch.float8_e4m3fnuz"}, Exponent: 4,
 		Mantissa: 3, Bias: 8, specials: negativeZeroNaN})

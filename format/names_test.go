@@ -22,6 +22,7 @@ func TestLookup(t *testing.T) {
 		format.INT8:     "int8 INT8 i8 I8",
 		format.E8M0:     "e8m0 ue8m0 UE8M0 float8_e8m0fnu torch.float8_e8m0fnu F8_E8M0",
 		format.UE4M3:    "ue4m3 UE4M3",
+		format.UE5M3:    "ue5m3 e5m3 fp8_e5m3",
 		format.E4M3FNUZ: "e4m3fnuz float8_e4m3fnuz torch.float8_e4m3fnuz F8_E4M3FNUZ",
 		format.E5M2FNUZ: "e5m2fnuz float8_e5m2fnuz torch.float8_e5m2fnuz F8_E5M2FNUZ",
 		e4m3b11fnuz:     "e4m3b11fnuz float8_e4m3b11fnuz",

@@ -23,9 +23,13 @@ type binade struct {
 	excess uint32  // bits of the sum minus excess = sign<<8 | magnitude
 }
 
-// makeNarrow computes the tables of a row. E8M0 has none: its codes have no significand.
+// tabled reports whether a row has tables for encoding. E8M0 has none: its codes have no significand. Nor has UE5M3:
+// one more than its largest magnitude takes more than 8 bits.
+func (s *Scalar) tabled() bool { return s.Bits() <= 8 && !s.NoZero && (!s.Unsigned || s.Bits() < 8) }
+
+// makeNarrow computes the tables of a row.
 func (s *Scalar) makeNarrow() *narrow {
-	if s.Bits() > 8 || s.NoZero {
+	if !s.tabled() {
 		return nil
 	}
 	const negative = 1 << 8

@@ -13,7 +13,7 @@ type draw struct {
 
 // makeDraws computes the draws of a row by exponent, following EncodeWith.
 func (s *Scalar) makeDraws() *[256]draw {
-	if s.Bits() > 8 || s.NoZero {
+	if !s.tabled() {
 		return nil
 	}
 	d := &[256]draw{}

@@ -7,15 +7,15 @@ import (
 
 // integers counts the elements of a tile that are outside the bound of their block. got is in a type of ggml.
 func (c *compared) integers(t checkpoint.Tile, want, got tensor.Dense, w *checkpoint.Weight) {
-	q, ok := w.Blocks()
+	elements, boundOf, ok := w.Blocks()
 	if !ok {
 		c.unbound += int64(len(want.Data))
 		return
 	}
 	for i := range want.Rows {
 		x, y := want.Row(i), got.Row(i)
-		for from := 0; from < len(x); from += q.Elements {
-			to := min(from+q.Elements, len(x))
+		for from := 0; from < len(x); from += elements {
+			to := min(from+elements, len(x))
 			var amax float32
 			for _, v := range x[from:to] {
 				amax = max(amax, v, -v) // NaN if v is
@@ -24,7 +24,7 @@ func (c *compared) integers(t checkpoint.Tile, want, got tensor.Dense, w *checkp
 				c.unbound += int64(to - from)
 				continue
 			}
-			bound := q.Bound(amax)
+			bound := boundOf(amax)
 			for j := from; j < to; j++ {
 				if d := y[j] - x[j]; d >= -bound && d <= bound {
 					continue

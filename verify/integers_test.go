@@ -17,7 +17,8 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// TestIntegers: a tensor in a type of ggml is compared with a bound on the error of each block, which detects an element or a block of other values.
+// TestIntegers: a tensor in a type of ggml is compared with a bound on the error of each block, which detects
+// an element or a block of other values.
 func TestIntegers(t *testing.T) {
 	const q4K, rows, cols = 12, 4, 512
 	q, err := ggml.LookupQuant("Q4_K")
@@ -35,7 +36,10 @@ func TestIntegers(t *testing.T) {
 	decoded := make([]float32, rows*cols)
 	q.Decode(decoded, raw)
 	dst := filepath.Join(t.TempDir(), "dst.gguf")
-	file, err := gguf.NewLayout([]gguf.Spec{{Name: "blk.0.ffn_up.weight", Type: q4K, Shape: []int64{rows, cols}}}, []gguf.Pair{{Key: "general.architecture", Value: "llama"}})
+	file, err := gguf.NewLayout(
+		[]gguf.Spec{{Name: "blk.0.ffn_up.weight", Type: q4K, Shape: []int64{rows, cols}}},
+		[]gguf.Pair{{Key: "general.architecture", Value: "llama"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +95,8 @@ func TestIntegers(t *testing.T) {
 			if r.Checked(verify.Integers) != 1 || r.OK() != (c.want == "") || c.want != "" && !strings.Contains(r.Problems[0].Text, c.want) {
 				t.Errorf("problems are %v, want %q", r.Problems, c.want)
 			}
-			if unbound := slices.ContainsFunc(r.NotCompared, func(part string) bool { return strings.Contains(part, "(256): they have no bound") }); unbound != (name == "not finite") {
+			unbound := slices.ContainsFunc(r.NotCompared, func(part string) bool { return strings.Contains(part, "(256): they have no bound") })
+			if unbound != (name == "not finite") {
 				t.Errorf("not compared: %v", r.NotCompared)
 			}
 		})

@@ -26,7 +26,7 @@ func modelOf(t *testing.T, modelType, module string) *checkpoint.Model {
 // TestModelRules: the combinations of architecture and format that a client cannot run.
 func TestModelRules(t *testing.T) {
 	const (
-		expert  = "model.layers.0.mlp.experts.3.up_proj"
+		expert  = "model.layers.0.mlp.experts.0.up_proj"
 		shared  = "model.layers.0.mlp.shared_expert.up_proj"
 		omitted = "the client omits the global scales of experts"
 		kvB     = "model.layers.0.self_attn.kv_b_proj"
@@ -62,7 +62,8 @@ func TestModelRules(t *testing.T) {
 		{"vllm", "jamba", "model.layers.0.feed_forward.up_proj", quant.MXFP8, "compressed-tensors", "MXFP8", ""},
 		{"mlx", "deepseek_v3", kvB, quant.MXFP4, "mlx", "mxfp4", "the client reads kv_b_proj unquantized or in affine formats only"},
 		{"mlx", "deepseek_v3", kvB, quant.NVFP4, "compressed-tensors", "NVFP4A16", "the client reads kv_b_proj"},
-		{"mlx", "qwen3_moe", expert, quant.MXFP4, "mlx", "mxfp4", "the client joins the weights of single experts without their scales"},
+		{"mlx", "qwen3_moe", expert, quant.MXFP4, "mlx", "mxfp4", ""}, // all experts of a layer are in one tensor
+		{"mlx", "qwen3_5_moe", expert, quant.MXFP4, "mlx", "mxfp4", "the client does not join the scales of single experts of this model"},
 		{"mlx", "qwen2_moe", expert, quant.MXFP4, "mlx", "mxfp4", ""},
 		{"mlx", "mixtral", "model.layers.0.block_sparse_moe.experts.0.w1", quant.MXFP4, "mlx", "mxfp4", ""},
 		{"mlx", "deepseek_v3", "model.layers.0.self_attn.o_proj", quant.MXFP4, "mlx", "mxfp4", ""},

@@ -232,15 +232,16 @@ func splitKeyValue(m *checkpoint.Model) []checkpoint.Problem {
 	})
 }
 
-// unstackedScales: the client joins the weights of the experts of these models as it loads, and
-// leaves their scales as they are, which its modules do not have (mlx-lm 0.32.2).
+// unstackedScales: the client has one tensor for the experts of a layer. Of single ones it joins the weights of
+// some models, and of these with their scales (sanitize in mlx_lm/models at 0.32.2).
 func unstackedScales(m *checkpoint.Model) []checkpoint.Problem {
-	if !m.Family().OfType("qwen3_moe", "qwen3_next") {
+	if m.Family().OfType("afmoe", "bailing_moe", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "exaone_moe", "glm4_moe",
+		"glm4_moe_lite", "jamba", "kimi_k2", "laguna", "longcat_flash", "mimo_v2_flash", "mixtral", "olmoe", "phimoe", "qwen2_moe") {
 		return nil
 	}
 	return eachQuantized(m, func(w *checkpoint.Weight) string {
-		if family.SingleExpert(w.Name) {
-			return "the client joins the weights of single experts without their scales, and rejects the file: exclude the experts"
+		if family.SingleExpert(w.Name) && !w.Joined {
+			return "the client does not join the scales of single experts of this model, and rejects the file: exclude the experts"
 		}
 		return ""
 	})

@@ -1,0 +1,196 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A coded is a layout of codes and scales that no block format of package quant has. Its weights are read as values,
+// and never written:
+//
+//	code · scale            FP4 with a scale format of other tools
+//	code · (scale · global)  the same with a global scale
+//	code · scale + bias      integers
+//
+// Codes of a row follow each other without gaps, each from its lowest bit on.
+type coded struct {
+	name    string         // of the type, in lower case
+	element *format.Scalar // of the codes; nil: unsigned integers
+	bits    int            // of a code
+	block   int            // elements of a row that share a scale
+	scale   *format.Scalar // of a byte of scales; nil: they are values of a floating-point dtype
+
+	codes, scales, global, biases, input string // suffixes, as in scheme
+}
+
+// codedFP4 returns the layout of FP4 codes with one-byte scales.
+func codedFP4(name string, scale *format.Scalar, block int) coded {
+	return coded{name: name, element: format.E2M1, bits: format.E2M1.Bits(), block: block, scale: scale, scales: "_scale"}
+}
+
+// coders returns the layouts of the module of a tensor.
+func (d *description) coders(name string) []coded {
+	if c, ok := d.modules[strings.TrimSuffix(name, weightSuffix)]; ok {
+		return []coded{c}
+	}
+	return d.coded
+}
+
+// assembleCoded returns the weight with the codes t if it is in a layout that is decoded as it is read; otherwise nil.
+func (m *Model) assembleCoded(t *hf.Tensor, k known) *Weight {
+	for _, c := range k.coders(t.Name) {
+		name, ok := weightName(t.Name, c.codes)
+		if !ok || !strings.HasSuffix(name, weightSuffix) || len(t.Shape) < 2 || t.Dtype != safetensors.U8 && t.Dtype != safetensors.U32 {
+			continue
+		}
+		w := &Weight{Name: name, Dtype: parseTorchDtype(m.Source.TorchDtype()), Global: 1, coded: &c, untransposed: true, parts: parts{Codes: t}}
+		for part, suffix := range map[Part]string{Scales: c.scales, Global: c.global, Biases: c.biases, Input: c.input} {
+			if of, ok := m.Source.Lookup(partName(name, suffix)); ok && suffix != "" {
+				w.parts[part] = &of
+			}
+		}
+		if !w.fitsCoded() {
+			continue
+		}
+		if c.global != "" {
+			if err := w.readCodedGlobal(); err != nil {
+				m.fault(w.parts[Global].Name, "%v", err)
+				continue
+			}
+		}
+		m.setStack(w, false)
+		m.Decoded = append(m.Decoded, c.name)
+		return w
+	}
+	return nil
+}
+
+// fitsCoded sets the shape of a weight, and its dtype if scales have one. It reports whether its tensors have the
+// dtypes and shapes of its layout.
+func (w *Weight) fitsCoded() bool {
+	c, codes, scales := w.coded, w.parts[Codes], w.parts[Scales]
+	last := len(codes.Shape) - 1
+	stored := codes.Shape[last] * int64(codes.Dtype.Bits())
+	if scales == nil || c.global != "" && w.parts[Global] == nil || stored%int64(c.bits) != 0 {
+		return false
+	}
+	w.Shape = append(slices.Clone(codes.Shape[:last]), stored/int64(c.bits))
+	blocks := append(slices.Clone(codes.Shape[:last]), ceilDiv(w.Shape[last], int64(c.block)))
+	if w.Shape[last]%int64(c.block) != 0 || !slices.Equal(scales.Shape, blocks) {
+		return false
+	}
+	if c.scale != nil {
+		return scales.Dtype == safetensors.U8 || scales.Dtype == storedDtype(c.scale)
+	}
+	w.Dtype = scales.Dtype
+	_, dense := DenseFormat(w.Dtype)
+	biases := w.parts[Biases]
+	return dense && (c.biases == "" || biases != nil && biases.Dtype == w.Dtype && slices.Equal(biases.Shape, blocks))
+}
+
+// readCodedGlobal reads the global scale of a weight.
+func (w *Weight) readCodedGlobal() error {
+	var value [1]float32
+	t := *w.parts[Global]
+	if t.Dtype != safetensors.F32 || t.Elements() != 1 {
+		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
+	}
+	if err := readDense(value[:], t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
+		return err
+	}
+	w.Global = value[0]
+	return nil
+}
+
+// readCoded returns the values of a tile.
+func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
+	c := w.coded
+	_, cols := w.Matrix()
+	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
+	from, to := t.FromCol*c.bits/8, (t.ToCol*c.bits+7)/8
+	raw := make([]byte, x.Rows*(to-from)+1) // a byte beyond the last code
+	for s := range spans(cols*c.bits/8, t.From, t.To, from, to) {
+		if err := readAt(*w.parts[Codes], raw[s.From:s.To], s.At); err != nil {
+			return x, err
+		}
+	}
+	block, end := t.FromCol/c.block, (t.ToCol+c.block-1)/c.block
+	of := Tile{From: t.From, To: t.To, FromCol: block, ToCol: end}
+	scales, err := w.codedScales(Scales, cols/c.block, of)
+	if err != nil {
+		return x, err
+	}
+	biases, err := w.codedScales(Biases, cols/c.block, of)
+	if err != nil {
+		return x, err
+	}
+	values := c.values()
+	for i := range x.Rows {
+		row, codes, at := x.Row(i), raw[i*(to-from):], t.FromCol*c.bits-from*8
+		for j := range row {
+			code := (uint32(codes[at/8]) | uint32(codes[at/8+1])<<8) >> (at % 8) & (1<<c.bits - 1)
+			k := i*(end-block) + (t.FromCol+j)/c.block - block
+			row[j] = float32(values[code]*scales[k]) + biases[k]
+			at += c.bits
+		}
+	}
+	return x, nil
+}
+
+// values returns the values of the codes.
+func (c *coded) values() []float32 {
+	values := make([]float32, 1<<c.bits)
+	for code := range values {
+		values[code] = float32(code)
+		if c.element != nil {
+			values[code] = c.element.Decode(uint32(code))
+		}
+	}
+	return values
+}
+
+var negativeZero = float32(math.Copysign(0, -1))
+
+// codedScales returns the scales or the biases of a tile of blocks, with the global scale. A layout without biases has −0:
+// adding it changes no value.
+func (w *Weight) codedScales(p Part, blocks int, of Tile) ([]float32, error) {
+	values := make([]float32, (of.To-of.From)*(of.ToCol-of.FromCol))
+	t := w.parts[p]
+	switch {
+	case t == nil:
+		for i := range values {
+			values[i] = negativeZero
+		}
+		return values, nil
+	case w.coded.scale == nil:
+		return values, readDense(values, *t, DenseSpans(blocks, of))
+	}
+	raw := make([]byte, len(values))
+	for s := range DenseSpans(blocks, of) {
+		if err := readAt(*t, raw[s.From:s.To], s.At); err != nil {
+			return nil, err
+		}
+	}
+	w.coded.scale.DecodeSlice(values, raw)
+	for i := range values {
+		values[i] *= w.Global
+	}
+	return values, nil
+}
+
+// errorBound is the bound of Blocks: two steps of a grid over −amax … amax, and what a scale loses below the smallest.
+func (w *Weight) errorBound(amax float32) float32 {
+	c := w.coded
+	bound := 4 * amax / float32(int(1)<<c.bits-1)
+	if c.scale != nil {
+		bound += c.element.Max() * c.scale.Smallest() * w.Global
+	}
+	return bound
+}
