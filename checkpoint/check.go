@@ -26,7 +26,8 @@ func (m *Model) check(k known) {
 	if m.Convention != nil && m.Quantized()+len(m.Decoded) == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
 		m.fault(
 			"",
-			"quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config if its weights are values",
+			"quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config "+
+				"if its weights are values",
 			m.Convention.Name,
 		)
 	}
@@ -209,7 +210,8 @@ func (m *Model) checkIgnore(d description) {
 		case on && w.hasCodes():
 			m.misread(
 				w.Name,
-				"it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to the same convention, which mends the list",
+				"it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to the same "+
+					"convention, which mends the list",
 			)
 		case !on && complete && selected(owner) && !w.hasCodes() && !m.faulty(w.Name) && m.Family().Linear(w.Name, w.Shape):
 			m.misread(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")

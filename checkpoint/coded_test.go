@@ -64,7 +64,8 @@ func TestCoded(t *testing.T) {
 			[]rawTensor{{"q.weight_packed", safetensors.U8, []int64{rows, cols / 2}, packed[:rows*cols/2]},
 				{"q.weight_scale", safetensors.U8, []int64{rows, cols / 16}, ue5m3}},
 			func(row, col int) float32 { return scale(ue5m3[row*cols/16+col/16]) * nibble(row, col) }},
-		"Quark": {`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32, "scale_format": "e5m3"}}}`,
+		"Quark": {`{"quant_method": "quark", "export": {}, "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32, ` +
+			`"scale_format": "e5m3"}}}`,
 			"fp4-ue5m3-32",
 			[]rawTensor{{"q.weight", safetensors.U8, []int64{rows, cols / 2}, packed[:rows*cols/2]},
 				{"q.weight_scale", safetensors.U8, []int64{rows, cols / 32}, ue5m3[:rows*cols/32]}},

@@ -425,7 +425,8 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	case check == Integers:
 		r.fault(
 			t.Name,
-			"%d of its elements are further from the source than a block of %s allows; the first, at row %d, column %d, is %g in the source and %g here",
+			"%d of its elements are further from the source than a block of %s allows; the first, at row %d, column %d, is %g in the source and "+
+				"%g here",
 			c.differ,
 			got,
 			d.row,
