@@ -39,14 +39,13 @@ func (m *Model) DifferentHead(ctx context.Context) (*Weight, error) {
 	return nil, nil
 }
 
-// CompareHead adds a note of DifferentHead. Sources: tie_weights in modeling_utils.py of transformers 5.24; the loaders of
-// vLLM 0.32, SGLang 0.5.23 and mlx-lm 0.32.2, which skip a tied head.
-func (m *Model) CompareHead(ctx context.Context) error {
+// HeadNote describes DifferentHead; "" if there is none. Sources: tie_weights in modeling_utils.py of transformers 5.24; the
+// loaders of vLLM 0.32, SGLang 0.5.23 and mlx-lm 0.32.2, which skip a tied head.
+func (m *Model) HeadNote(ctx context.Context) (string, error) {
 	head, err := m.DifferentHead(ctx)
-	if head != nil {
-		m.Notes = append(m.Notes, fmt.Sprintf("%s differs from the embedding, to which config.json ties it: transformers 5 uses it, and "+
-			"vLLM, SGLang and mlx-lm use the embedding: "+
-			"set tie_word_embeddings to false if it is right, else remove it", head.Name))
+	if head == nil {
+		return "", err
 	}
-	return err
+	return fmt.Sprintf("%s differs from the embedding, to which config.json ties it: transformers 5 uses it, and vLLM, SGLang and mlx-lm "+
+		"use the embedding: set tie_word_embeddings to false if it is right, else remove it", head.Name), err
 }

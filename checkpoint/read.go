@@ -25,7 +25,7 @@ type Model struct {
 	Decoded    []string    // types of tensors that are quantized in a GGUF file and read as F32
 	Problems   []Problem   // violations of the convention; empty for a sound checkpoint
 	Missing    []string    // what the configuration needs and no file has; each is a problem, too
-	Notes      []string    // what may be on purpose: tensors that a layer lacks and most others have; those of CompareHead
+	Notes      []string    // what may be on purpose: tensors that a layer lacks and most others have
 
 	// Architecture is general.architecture of a GGUF file, "" for other files.
 	Architecture string

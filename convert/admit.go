@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
@@ -181,16 +182,23 @@ func foreign(dir string, names map[string]bool) error {
 		case e.IsDir() && folders[name], e.Type().IsRegular() && (names[name] || name == markerName):
 			return nil
 		case name == ".":
-			return fmt.Errorf("%s: a link or a file, want a directory: move the directory itself here", at)
-		case names[name]:
+			return notDirectory(at)
+		case names[name], name == markerName:
 			return fmt.Errorf("%s: a link or special file, which no run writes: remove it, and run again", at)
 		}
 		return fmt.Errorf("%s: not a file of the result: move it away", at)
 	})
 }
 
-// kept are files of models on the hub that the result may lack.
-var kept = []string{"README.md", ".gitattributes"}
+// notDirectory returns the error of a link or a file in place of a directory.
+func notDirectory(path string) error {
+	return fmt.Errorf("%s: a link or a file, want a directory: move the directory itself here", path)
+}
+
+// modelFiles are files of models on the hub, besides weights and config.json, that the result may lack.
+var modelFiles = []string{"README.md", ".gitattributes", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+	"tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
+	"chat_template.json", "preprocessor_config.json", "processor_config.json"}
 
 // stray returns the first file in a directory tree that is neither a file of the result nor, by
 // its name, of a checkpoint; "" if there is none.
@@ -209,7 +217,7 @@ func (o *output) stray(dir string) (found string, err error) {
 		name = filepath.ToSlash(name)
 		weights := !strings.Contains(name, "/") && (strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name,
 			safetensors.Suffix+".index.json"))
-		if o.names[name] || weights || slices.Contains(kept, name) || name == markerName {
+		if o.names[name] || weights || slices.Contains(modelFiles, name) || checkpoint.IsSidecar(name) || name == markerName {
 			return nil
 		}
 		found = name

@@ -90,10 +90,14 @@ func (m *merging) output(force bool) *output {
 	return out
 }
 
-// remove removes the parts of the workers from first on.
+// remove removes the parts of the workers from first on, whose files were moved. Files that others put there stay.
 func (m *merging) remove(first int) (warnings []string) {
 	for i := first; i < len(m.parts); i++ {
-		if err := removeDir(m.dir(i)); err != nil {
+		err := foreign(m.dir(i), m.parts[i].names())
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			err = removeDir(m.dir(i))
+		}
+		if err != nil {
 			warnings = append(warnings, fmt.Sprintf("%s is complete, but %s could not be removed: remove it yourself (%v)", m.dst, m.dir(i), err))
 		}
 	}
@@ -183,7 +187,13 @@ func findParts(dst string) (*merging, error) {
 	}
 	m.parts = make([]part, numbers[0])
 	for i := range m.parts {
-		held, err := durable.Dir(m.dir(i))
+		var held *durable.Lock
+		info, err := os.Lstat(m.dir(i))
+		if err == nil && !info.IsDir() {
+			err = notDirectory(m.dir(i))
+		} else if err == nil {
+			held, err = durable.Dir(m.dir(i))
+		}
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			continue // check reports it
@@ -304,6 +314,17 @@ func (m *merging) namesOf(worker int) map[string]bool {
 	return names
 }
 
+// names returns the names of the files that a result may have by the journal of the part.
+func (p *part) names() map[string]bool {
+	names := map[string]bool{singleName: true}
+	if p.beginning != nil {
+		for _, f := range p.beginning.Files {
+			names[f.Name] = true
+		}
+	}
+	return names
+}
+
 // checkFiles compares the files of the parts with their checksums.
 func (m *merging) checkFiles(ctx context.Context, report func(verify.Progress)) error {
 	progress := verify.Progress{Stage: "comparing checksums"}
@@ -405,13 +426,18 @@ func (m *merging) name(f partFile) string {
 }
 
 // find returns the path of a file: in the part of its worker, or in that of worker 0, if an
-// earlier merge has moved it.
+// earlier merge has moved it. It returns an error if both have one, which no merge leaves.
 func (m *merging) find(f partFile) (string, error) {
-	for _, dir := range []string{m.dir(f.Worker), m.dir(0)} {
-		path := filepath.Join(dir, m.name(f))
-		if _, err := os.Lstat(path); err == nil {
-			return path, nil
-		}
+	own, moved := filepath.Join(m.dir(f.Worker), m.name(f)), filepath.Join(m.dir(0), m.name(f))
+	_, notOwn := os.Lstat(own)
+	_, notMoved := os.Lstat(moved)
+	switch {
+	case notOwn == nil && notMoved == nil && own != moved:
+		return "", fmt.Errorf("%s: not a file of worker 0, and %s has the same name: move it away", moved, own)
+	case notOwn == nil:
+		return own, nil
+	case notMoved == nil:
+		return moved, nil
 	}
 	return "", because(ErrUnfinished, fmt.Errorf("%s: %s is missing from the part of worker %d of %d: run that worker again", m.dst, f.Name,
 		f.Worker, len(m.parts)))

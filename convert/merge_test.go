@@ -309,6 +309,15 @@ func TestMergeForeign(t *testing.T) {
 				path := filepath.Join(dir, "other")
 				return path, os.Mkdir(path, 0o700)
 			},
+			"a linked journal": func(dir, _ string) (string, error) {
+				path := filepath.Join(dir, markerName)
+				kept := filepath.Join(filepath.Dir(dir), "kept")
+				return path, errors.Join(os.Rename(path, kept), os.Symlink(kept, path))
+			},
+			"a linked part": func(dir, _ string) (string, error) {
+				kept := filepath.Join(filepath.Dir(dir), "kept")
+				return dir, errors.Join(os.Rename(dir, kept), os.Symlink(kept, dir))
+			},
 			"a link": func(dir, weights string) (string, error) {
 				path := filepath.Join(dir, weights)
 				kept := filepath.Join(filepath.Dir(dir), "kept")
@@ -332,13 +341,70 @@ func TestMergeForeign(t *testing.T) {
 			if err := os.RemoveAll(path); err != nil {
 				t.Fatal(err)
 			}
-			if what == "a link" {
+			if strings.HasPrefix(what, "a link") {
 				continue
 			}
 			if _, err := Merge(context.Background(), dst, RunOptions{}); err != nil {
 				t.Errorf("%s in part %d: after it was removed: %v", what, i, err)
 			}
 		}
+	}
+}
+
+// TestMergeCopied: a file with the name of another worker's in the part of worker 0 is an error, as no merge leaves both,
+// and a file in place of a part.
+func TestMergeCopied(t *testing.T) {
+	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
+	for k := range 3 {
+		work(t, src, "nvfp4", dst, k, 3)
+	}
+	copied := filepath.Join(partDir(dst, 0, 3), "model-00002-of-00003.safetensors")
+	if err := os.WriteFile(copied, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Merge(t.Context(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), copied+": not a file of worker 0") {
+		t.Errorf("a file of the same name: error %v", err)
+	}
+	if data, err := os.ReadFile(copied); err != nil || string(data) != "precious" {
+		t.Errorf("it is %q (%v)", data, err)
+	}
+	if err := errors.Join(os.Remove(copied), os.RemoveAll(partDir(dst, 2, 3)), os.WriteFile(partDir(dst, 2, 3), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Merge(t.Context(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(),
+		partDir(dst, 2, 3)+": a link or a file, want a directory") {
+		t.Errorf("a file in place of a part: error %v", err)
+	}
+}
+
+// TestMergeKeeps: a merge that completes a killed one removes the parts, but no files that others put there meanwhile.
+func TestMergeKeeps(t *testing.T) {
+	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
+	for k := range 3 {
+		work(t, src, "nvfp4", dst, k, 3)
+	}
+	m, err := findParts(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.join(false); err != nil {
+		t.Fatal(err)
+	}
+	m.unlock()
+	notes := filepath.Join(partDir(dst, 1, 3), "notes.txt")
+	if err := os.WriteFile(notes, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Merge(t.Context(), dst, RunOptions{})
+	if err != nil || !result.Finished || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0],
+		notes+": not a file of the result") {
+		t.Errorf("%+v (%v)", result, err)
+	}
+	if _, err := os.Stat(notes); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(partDir(dst, 2, 3)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the other part is left (%v)", err)
 	}
 }
 

@@ -335,6 +335,37 @@ func TestForceFile(t *testing.T) {
 	}
 }
 
+// TestForceConventions: a forced run replaces a checkpoint of every convention, with the files that describe it and those of
+// the tokenizer, by one of every other.
+func TestForceConventions(t *testing.T) {
+	src, dst := openModel(t, writeModel(t, workersModel(1), madeConfig)), filepath.Join(t.TempDir(), "dst")
+	rows := []struct {
+		convention string
+		format     quant.Format
+	}{{"modelopt", quant.NVFP4}, {"compressed-tensors", quant.MXFP8}, {"quark", quant.MXFP4}, {"modelopt", quant.MXFP8}, {"mlx", quant.MXFP4},
+		{"deepseek", quant.FP8Block}, {"plain", quant.MXFP8}}
+	for i, row := range rows {
+		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: row.format}, Convention: row.convention}
+		if i > 0 {
+			for _, name := range []string{"tokenizer.json", "generation_config.json"} {
+				if err := os.WriteFile(filepath.Join(dst, name), []byte("{}"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		plan, err := PlanQuantize(t.Context(), src.Source, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Run(t.Context(), dst, RunOptions{Force: true}); err != nil {
+			t.Errorf("%s over the one before: %v", row.convention, err)
+		}
+		if _, err := os.Stat(filepath.Join(dst, "tokenizer.json")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: files of the replaced checkpoint are left (%v)", row.convention, err)
+		}
+	}
+}
+
 // TestWarnings: a run succeeds if its result is complete and in place, even if old files beside
 // it cannot be removed. The warning names the remedy.
 func TestWarnings(t *testing.T) {

@@ -39,17 +39,13 @@ func Open(path string) (*hf.Checkpoint, error) {
 	return hf.Open(path)
 }
 
-// read is checkpoint.ReadContext, with a note of a head that differs from the embedding. A source that lacks tensors is an
-// error: its result would lack them, too.
+// read is checkpoint.ReadContext. A source that lacks tensors is an error: its result would lack them, too.
 func read(ctx context.Context, source *hf.Checkpoint) (*checkpoint.Model, error) {
 	m, err := checkpoint.ReadContext(ctx, source)
 	if err == nil && len(m.Missing) > 0 {
 		return nil, fmt.Errorf("%s: %s: fetch it again", source.Path, m.Missing[0])
 	}
-	if err != nil {
-		return nil, err
-	}
-	return m, m.CompareHead(ctx)
+	return m, err
 }
 
 // An Action is what a run does with a weight.

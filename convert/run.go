@@ -60,6 +60,12 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 				why))
 		}
 	}
+	var notes []string // of the plan, and of what only the data show
+	if note, err := p.source.HeadNote(ctx); err != nil {
+		return nil, err
+	} else if notes = p.Notes; note != "" {
+		notes = append(slices.Clone(notes), note)
+	}
 	out, err := p.newOutput(dst, o)
 	if err != nil {
 		return nil, err
@@ -82,7 +88,7 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	}
 	switch {
 	case err == nil:
-		result.Warnings = slices.Concat(out.warnings, p.Notes, result.Warnings)
+		result.Warnings = slices.Concat(out.warnings, notes, result.Warnings)
 		return result, nil
 	case o.Resume, out.finished:
 		out.suspend()

@@ -147,11 +147,12 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 	r.report(dst.Problems)
 	structure := slices.Clone(r.Problems)
 	for _, m := range []*checkpoint.Model{src, dst} {
-		if err := m.CompareHead(ctx); err != nil {
+		head, err := m.HeadNote(ctx)
+		if err != nil {
 			return nil, err
 		}
-		for _, text := range m.Notes {
-			if !slices.Contains(r.Notes, text) {
+		for _, text := range append(slices.Clone(m.Notes), head) {
+			if text != "" && !slices.Contains(r.Notes, text) {
 				r.Notes = append(r.Notes, text)
 			}
 		}

@@ -4,7 +4,6 @@ package slow
 
 import (
 	"flag"
-	"runtime"
 	"testing"
 )
 
@@ -47,10 +46,10 @@ func Purego(t testing.TB, why string) {
 	}
 }
 
-// Emulated leaves a test out of short runs on arm64, which are those under an emulator.
+// Emulated leaves a test out under an emulator of processors, which the build tag of this name says.
 func Emulated(t testing.TB, why string) {
 	t.Helper()
-	if runtime.GOARCH == "arm64" && testing.Short() {
+	if emulated {
 		t.Skip("under an emulator: " + why)
 	}
 }

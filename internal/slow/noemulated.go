@@ -1,0 +1,5 @@
+//go:build !emulated
+
+package slow
+
+const emulated = false
