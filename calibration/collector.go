@@ -39,6 +39,8 @@ type Linear struct {
 type Collector struct {
 	Dir     string     // of files, one for each layer
 	Out     string     // the file of all layers, that Join makes
+	Key     string     // of what is read, by which Has knows the file; "": none
+	Replace bool       // a file at Out is replaced
 	Layers  [][]Linear // that are calibrated, by layer; other inputs are not summed
 	Hessian bool       // sum the products of columns with each other: 8·in² bytes
 	Threads int        // 0: one per processor
@@ -275,8 +277,8 @@ func (c *Collector) part(layer int) string {
 	return filepath.Join(c.Dir, fmt.Sprintf("layer-%05d.safetensors", layer))
 }
 
-// Join writes the statistics of all layers to the new file Out, durably. It never replaces a file: the error is
-// fs.ErrExist then. The files of the layers stay.
+// Join writes the statistics of all layers to the new file Out, durably. Unless Replace is set, the error is
+// fs.ErrExist if it exists. The files of the layers stay.
 func (c *Collector) Join(ctx context.Context) (err error) {
 	var parts []*Statistics
 	defer func() {
@@ -284,7 +286,7 @@ func (c *Collector) Join(ctx context.Context) (err error) {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	w := writer{}
+	w := writer{header: header{Key: c.Key}}
 	for layer := range c.Layers {
 		p, err := Read(c.part(layer))
 		if err != nil {
@@ -303,7 +305,11 @@ func (c *Collector) Join(ctx context.Context) (err error) {
 	if err := w.write(ctx, c.whole()); err != nil {
 		return err
 	}
-	if err := durable.RenameNew(c.whole(), c.Out); err != nil {
+	rename := durable.RenameNew
+	if c.Replace {
+		rename = os.Rename
+	}
+	if err := rename(c.whole(), c.Out); err != nil {
 		return errors.Join(err, os.Remove(c.whole()))
 	}
 	return durable.SyncDir(filepath.Dir(c.Out))

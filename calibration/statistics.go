@@ -109,6 +109,7 @@ type Statistics struct {
 	all      []*Input // also those of all experts of a layer
 	file     *safetensors.File
 	modules  map[string]*Input
+	key      string
 	identity string
 }
 
@@ -146,6 +147,7 @@ const (
 // A header is the JSON of a file.
 type header struct {
 	Version int           `json:"version"`
+	Key     string        `json:"key,omitempty"` // Collector.Key
 	Inputs  []headerInput `json:"inputs"`
 }
 
@@ -160,6 +162,12 @@ type headerInput struct {
 
 // IsFile reports whether a file is one of statistics, by the end of its name.
 func IsFile(path string) bool { return strings.EqualFold(filepath.Ext(path), ".safetensors") }
+
+// Has reports whether a file has whole statistics of a key.
+func Has(path, key string) bool {
+	s, err := Read(path)
+	return err == nil && s.key == key && s.Close() == nil
+}
 
 // Read opens a file of statistics. The caller closes them.
 func Read(path string) (*Statistics, error) {
@@ -186,8 +194,11 @@ func (s *Statistics) read() error {
 	if h.Version != version {
 		return fmt.Errorf("statistics of version %d: this program reads version %d", h.Version, version)
 	}
+	s.key, h.Key = h.Key, ""
 	digest := sha256.New()
-	digest.Write([]byte(text))
+	if err := json.NewEncoder(digest).Encode(h); err != nil {
+		return err
+	}
 	for k, one := range h.Inputs {
 		in := &Input{Modules: one.Modules, Tokens: one.Tokens, Amax: one.Amax, file: s.file, name: strconv.Itoa(k), header: one}
 		if one.Prior != nil {

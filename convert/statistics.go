@@ -253,6 +253,31 @@ func (r *run) dampings() (warnings []string) {
 	return warnings
 }
 
+// MethodBytes returns the memory that the method of the plan needs at most, besides tiles: the factors that are held while another
+// is made of a triangle of H, its bytes and a matrix of float64.
+func (p *Plan) MethodBytes() (most int64) {
+	if p.method != calibration.Solve {
+		return 0
+	}
+	var places []*calibration.Input
+	for _, d := range p.decisions {
+		places = append(places, d.inputs...)
+	}
+	for i := range places {
+		held, largest := int64(0), int64(0)
+		near := places[max(0, i-heldPlaces):min(len(places), i+heldPlaces+1)]
+		for j, in := range near {
+			n := int64(in.Width()) * int64(in.Width())
+			if !slices.Contains(near[:j], in) {
+				held += 4 * n
+			}
+			largest = max(largest, 12*n)
+		}
+		most = max(most, held+largest)
+	}
+	return most
+}
+
 // rounded quantizes the values of a tile, raw or x, with q, by the method of the plan. It returns the damping of the factor; 0
 // without one.
 func (b *batch) rounded(t checkpoint.Tile, q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with quant.With) (damping float64,

@@ -16,6 +16,9 @@ import (
 // maxSettings limits the sizes of files of settings, and of templates, which have up to 0.1 MB.
 const maxSettings = 16 << 20
 
+// TextOf reads how an open checkpoint, which may be on the hub, converts text to tokens and conversations to text.
+func TextOf(c *hf.Checkpoint) (Text, error) { return readText(c, false) }
+
 // readText reads the text of a model from the files of its checkpoint. bytes says that tokens of the
 // model are bytes, so that there are no such files.
 func readText(c *hf.Checkpoint, bytes bool) (t Text, err error) {

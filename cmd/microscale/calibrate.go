@@ -42,6 +42,7 @@ func calibrateCommand() *cobra.Command {
 	addStream(cmd, &c.Stream)
 	set.BoolVar(&c.Hessian, "hessian", false, "also write the products of the columns of each input with each other, which --method gptq "+
 		"needs: 2·in² bytes an input")
+	memory := flags.AddMemory(cmd)
 	threads, asJSON := flags.AddThreads(cmd), addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -57,7 +58,7 @@ func calibrateCommand() *cobra.Command {
 		if c.Stream == "" && calibration.IsFile(c.Out) {
 			c.Stream = c.Out + streamSuffix
 		}
-		c.Context, c.Threads = int(*context), int(*threads)
+		c.Context, c.Threads, c.Memory = int(*context), int(*threads), int64(*memory)
 		if err := calibrating(cmd, &c, args[0]); err != nil {
 			return err
 		}

@@ -81,3 +81,74 @@ func content(t *testing.T, path string) []byte {
 	}
 	return data
 }
+
+// TestQuantizeText quantizes by a text in one command: with the bytes of calibrate and quantize, whatever the number of threads, and
+// leaving
+// nothing beside the result.
+func TestQuantizeText(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	model, text, s := at("model"), at("text"), at("s.safetensors")
+	done(t, tinyRun("--out", model)...)
+	if err := os.WriteFile(text, []byte(strings.Repeat("All that is gold does not glitter.\n", 30)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done(t, "calibrate", model, "--text", text, "--hessian", "--out", s)
+	for _, method := range []string{"", "search"} {
+		two, flag := at("two"+method), []string{}
+		if method != "" {
+			flag = []string{"--method", method}
+		}
+		if method == "" {
+			method = "gptq"
+		}
+		done(t, "quantize", model, two, "--format", "mxfp4", "--calibration", s, "--method", method)
+		for _, threads := range []string{"1", "3"} {
+			one := at("one-" + method + threads)
+			out := done(t, append([]string{"quantize", model, one, "--format", "mxfp4", "--text", text, "--threads", threads}, flag...)...)
+			if !strings.Contains(out, "method "+method) || !bytes.Equal(content(t, filepath.Join(one, "model.safetensors")),
+				content(t, filepath.Join(two, "model.safetensors"))) {
+				t.Errorf("%s, %s threads: other bytes than in two commands: %s", method, threads, out)
+			}
+			if left, _ := filepath.Glob(one + ".*"); left != nil {
+				t.Errorf("%v is left", left)
+			}
+			done(t, "quantize", model, one, "--format", "mxfp4", "--text", text, "--resume", "--method", method) // is complete
+		}
+	}
+	write := func(name string, data []byte) string {
+		t.Helper()
+		if err := os.WriteFile(at(name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return at(name)
+	}
+	for want, flags := range map[string][]string{
+		"there is no text":                       {"--text", write("empty", nil)},
+		"the text has 5 tokens, want at least":   {"--text", write("short", []byte("short"))},
+		"all tokens of the text are the same":    {"--text", write("same", bytes.Repeat([]byte{'x'}, 3000))},
+		"line 1: it is not a JSON object":        {"--text", write("bad.jsonl", []byte("hello\n"))},
+		"no such file":                           {"--text", at("none")},
+		"more than the 1.00 MB allowed":          {"--text", text, "--memory", "1MB"},
+		"conversations need a model with a chat": {"--text", write("c.jsonl", []byte(`{"messages": [{"role": "user", "content": "hello"}]}`))},
+	} {
+		status, stdout, stderr := execute("", append([]string{"quantize", model, at("no"), "--format", "mxfp4"}, flags...)...)
+		lines := strings.Split(strings.TrimSpace(stderr), "\n")
+		if status != exitFailed || stdout != "" || !strings.Contains(lines[len(lines)-1], want) || len(lines) > 2 {
+			t.Errorf("%v: status %d, %q, want %q", flags, status, stderr, want)
+		}
+		if left, _ := filepath.Glob(at("no*")); left != nil {
+			t.Errorf("%v: %v is left", flags, left)
+		}
+	}
+	for want, flags := range map[string][]string{
+		"omit --text":                               {"--method", "nearest"},
+		"--text and --calibration exclude":          {"--calibration", s},
+		"supports formats with a scale of one byte": {"--format", "fp8-row"},
+	} {
+		if status, _, stderr := execute("", append([]string{"quantize", model, at("no"), "--format", "mxfp4", "--text", text},
+			flags...)...); status == exitDone || !strings.Contains(stderr, want) {
+			t.Errorf("%v: status %d, %q", flags, status, stderr)
+		}
+	}
+}

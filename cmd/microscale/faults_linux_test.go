@@ -91,6 +91,60 @@ func TestKillResume(t *testing.T) {
 	}
 }
 
+// TestKillText kills quantize --text (-9) at random moments, while it collects statistics and while it quantizes, and resumes. The
+// file equals that of an uninterrupted run, and nothing else is left.
+func TestKillText(t *testing.T) {
+	dir := t.TempDir()
+	model, text, whole := filepath.Join(dir, "model"), filepath.Join(dir, "text"), filepath.Join(dir, "whole")
+	done(t, tinyRun("--layers", "4", "--out", model)...)
+	if err := os.WriteFile(text, []byte(strings.Repeat("Not all those who wander are lost.\n", 400)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := func(dst string) []string {
+		return []string{"quantize", model, dst, "--format", "nvfp4", "--text", text, "--resume", "--threads", "2"}
+	}
+	cmd, _, stderr := process(t, args(whole)...)
+	start := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	took, killed, rounds := time.Since(start), 0, 3
+	if *slow.FullRun {
+		rounds = 200
+	}
+	want := content(t, filepath.Join(whole, "model.safetensors"))
+	for round := 0; round < rounds || killed == 0 && round < 100; round++ {
+		dst := filepath.Join(dir, "dst")
+		for range 1 + round%3 {
+			cmd, _, stderr := process(t, args(dst)...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(rand.Float64() * float64(took)))
+			_ = cmd.Process.Kill() // it may have ended
+			if err := cmd.Wait(); err != nil && !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+				t.Fatalf("%v: %s", err, stderr)
+			} else if err != nil {
+				killed++
+			}
+		}
+		cmd, _, stderr := process(t, args(dst)...)
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %s", err, stderr)
+		}
+		if !bytes.Equal(content(t, filepath.Join(dst, "model.safetensors")), want) {
+			t.Error("the files differ")
+		}
+		if left, _ := filepath.Glob(dst + ".*"); len(left) > 0 {
+			t.Errorf("%v is left", left)
+		}
+		if err := os.RemoveAll(dst); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d kills in runs of %v", killed, took)
+}
+
 // halted starts a conversion and stops it as soon as it writes. The function that it
 // returns continues the process and waits for its end.
 func halted(t *testing.T, src, dst string, args ...string) (end func() (status int, stderr string)) {

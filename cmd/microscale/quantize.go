@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -9,12 +8,10 @@ import (
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
-	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/profile"
@@ -29,6 +26,10 @@ const quantizeLong = `Quantize the weights of a checkpoint, and print the error 
 DST is created atomically when the run completes. To resume an interrupted run,
 repeat the command with --resume. Several machines share the work with
 --shard I/N; merge joins their parts.
+
+--text FILE chooses codes by what flows through each layer while the model reads
+the text, or a line of JSON a conversation ({"messages": [...]}, file.jsonl),
+which its chat template writes. This loses least, and takes minutes.
 
 --for NAME stores DST as that client loads it without options (microscale
 formats --clients prints the table). Weights that the client cannot read stay
@@ -48,8 +49,7 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
   microscale quantize SRC DST --format nvfp4 --scale-search
   microscale quantize SRC DST --format nvfp4 --activations book.txt
-  microscale quantize SRC DST --format nvfp4 --method gptq \
-    --calibration s.safetensors
+  microscale quantize SRC DST --format nvfp4 --text book.txt --resume
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'`
 
@@ -76,6 +76,8 @@ func quantizeCommand() *cobra.Command {
 		"the text of `FILE`, or of the files of a directory, "+
 		"or from those in statistics (.safetensors)")
 	statistics.AddMethod(cmd)
+	text := addText(cmd)
+	flags.Exclusive(cmd, "text", "calibration")
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
@@ -83,9 +85,10 @@ func quantizeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.KeepF32, "keep-f32", false, "leave the unquantized weights of an F32 model in F32; by default they are rounded "+
 		"to BF16, to which transformers decodes codes")
 	f := addRunFlags(cmd)
-	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes
+	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes, or of statistics
+	flags.Exclusive(cmd, "text", "shard")
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
-	flags.Essential(cmd, "format", "for", "method", "activations", "include", "exclude", "dry-run", "resume", "force", "json")
+	flags.Essential(cmd, "format", "for", "text", "activations", "include", "exclude", "dry-run", "resume", "force", "json")
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
 		if !block.Given {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
@@ -112,17 +115,30 @@ func quantizeCommand() *cobra.Command {
 		if o.Calibration, err = statistics.Read(); err != nil {
 			return err
 		}
-		if o.Method, o.Statistics, err = statistics.Statistics(); err != nil {
-			return err
+		if text.file != "" {
+			o.Method, err = statistics.MethodOf(layout.Value)
+		} else {
+			o.Method, o.Statistics, err = statistics.Statistics()
 		}
-		if o.Statistics != nil {
-			defer o.Statistics.Close()
+		if err != nil {
+			return err
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
+		if text.file != "" {
+			if o.Statistics, err = text.collect(cmd, args[0], args[1], source, o, f); err != nil {
+				return err
+			}
+			if *f.dryRun {
+				o.Method = calibration.Nearest // the plan has the same tensors
+			}
+		}
+		if o.Statistics != nil {
+			defer o.Statistics.Close()
+		}
 		if *activations != "" {
 			if o.Calibration != nil && (len(o.Calibration.Input) > 0 || o.Calibration.ConstantInputs) {
 				return show.Misuse("--activations and --calibration both set scales of activations: omit one")
@@ -138,40 +154,12 @@ func quantizeCommand() *cobra.Command {
 		if note := otherSource(p, source, plan); note != "" {
 			plan.Notes = append(plan.Notes, note)
 		}
-		return f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan, o.Quantizer, p.Name))
+		if err := text.admit(plan); err != nil {
+			return err
+		}
+		return text.finish(f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan, o.Quantizer, p.Name)))
 	})
 	return cmd
-}
-
-// calibrated returns the amaxes of a model's activations over a text: of inputs, and with --kv-cache of keys and
-// values; or those of inputs in statistics. A scheme that stores no scales is an error before the text is read. With --dry-run it
-// is not read: the plan with scales of 1 is the same.
-func calibrated(cmd *cobra.Command, model, text string, source *hf.Checkpoint, o convert.QuantizeOptions,
-	f *runFlags) (*convert.Calibration, error) {
-	c := evaluation.Calibration{Cache: o.Calibration != nil}
-	o.Calibration = &convert.Calibration{ConstantInputs: true, ConstantCache: c.Cache}
-	if _, err := convert.PlanQuantize(cmd.Context(), source, o); err != nil {
-		return nil, err
-	}
-	if calibration.IsFile(text) {
-		read, err := convert.ReadCalibration(text)
-		if err == nil {
-			read.ConstantCache = c.Cache
-		}
-		return read, err
-	}
-	if *f.dryRun {
-		return o.Calibration, evaluation.CheckText(text)
-	}
-	c.Text, c.Threads = text, int(*f.threads)
-	if err := calibrating(cmd, &c, model); err != nil {
-		return nil, err
-	}
-	amaxes, _, err := c.Compute(cmd.Context())
-	if errors.Is(err, decoder.ErrMemory) {
-		return nil, fmt.Errorf("%w; calibrate --stream keeps one layer in memory, and --calibration takes its file", err)
-	}
-	return amaxes, err
 }
 
 // otherSource returns a note if a profile reproduces its library for BF16 sources only, and weights of another

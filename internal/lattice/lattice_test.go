@@ -109,7 +109,7 @@ cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint 
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
 cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer recipe nn hf family decoder train
     calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report
-    cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input
+    cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
 cmd/microscale/interop:
 cmd/microscale: *
 `

@@ -52,14 +52,25 @@ type Options struct {
 // process takes too much time or memory, the exit status if it fails otherwise, and the error of ctx
 // if ctx ends first.
 func Render(ctx context.Context, template string, messages []Message, o Options) (string, error) {
-	r, err := job{Template: template, Messages: messages, Options: o}.run(ctx, maxTime)
+	texts, err := RenderEach(ctx, template, [][]Message{messages}, o)
 	if err != nil {
-		return "", fmt.Errorf("chat template: %w", err)
+		return "", err
 	}
-	if r.Problem != "" {
-		return "", &Rejection{r.Problem}
+	return texts[0], nil
+}
+
+// RenderEach is Render for several conversations, with as much time and memory for all of them.
+func RenderEach(ctx context.Context, template string, conversations [][]Message, o Options) ([]string, error) {
+	r, err := job{Template: template, Conversations: conversations, Options: o}.run(ctx, maxTime)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("chat template: %w", err)
+	case r.Problem != "":
+		return nil, &Rejection{r.Problem}
+	case len(r.Texts) != len(conversations):
+		return nil, fmt.Errorf("chat template: got %d texts of %d conversations", len(r.Texts), len(conversations))
 	}
-	return r.Text, nil
+	return r.Texts, nil
 }
 
 // A Rejection is the error of a template that cannot be read, or that rejects messages.
@@ -74,28 +85,32 @@ func (j job) render() (r result) {
 			r = result{Problem: oneLine(fmt.Sprint(p))}
 		}
 	}()
-	text, err := j.text()
-	switch {
-	case err != nil:
+	compiled, err := jinja.Compile(j.Template)
+	if err != nil {
 		return result{Problem: oneLine(err.Error())}
-	case len(text) > maxText:
-		return result{Problem: fmt.Sprintf("the conversation is a text of %d bytes, want at most %d", len(text), maxText)}
 	}
-	return result{Text: text}
+	total := 0
+	for _, messages := range j.Conversations {
+		text, err := j.text(compiled, messages)
+		if err != nil {
+			return result{Problem: oneLine(err.Error())}
+		}
+		if total += len(text); total > maxText {
+			return result{Problem: fmt.Sprintf("the conversation is a text of %d bytes, want at most %d", total, maxText)}
+		}
+		r.Texts = append(r.Texts, text)
+	}
+	return r
 }
 
-func (j job) text() (string, error) {
-	messages := make([]any, len(j.Messages))
-	for i, m := range j.Messages {
+func (j job) text(compiled *jinja.Template, conversation []Message) (string, error) {
+	messages := make([]any, len(conversation))
+	for i, m := range conversation {
 		value, err := m.value()
 		if err != nil {
 			return "", err
 		}
 		messages[i] = value
-	}
-	compiled, err := jinja.Compile(j.Template)
-	if err != nil {
-		return "", err
 	}
 	variables := map[string]any{}
 	for name, token := range j.Options.Special {

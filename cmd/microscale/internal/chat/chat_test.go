@@ -130,9 +130,9 @@ func TestRunaways(t *testing.T) {
 	slow.Long(t, "it waits for limits of time and memory")
 	for name, template := range runaways {
 		t.Run(name, func(t *testing.T) {
-			j := job{Template: template, Messages: []Message{{Role: "user", Content: "x"}}}
+			j := job{Template: template, Conversations: [][]Message{{{Role: "user", Content: "x"}}}}
 			if r, err := j.run(t.Context(), time.Second); !errors.Is(err, ErrRunaway) || !isLine(err) {
-				t.Errorf("got %.50q, %.50q, %v", r.Text, r.Problem, err)
+				t.Errorf("got %.50q, %.50q, %v", r.Texts, r.Problem, err)
 			}
 		})
 	}
@@ -157,7 +157,7 @@ func TestFailure(t *testing.T) {
 // TestTime checks that a template that loops for long ends after the limit, and with its context.
 func TestTime(t *testing.T) {
 	const long = "{% set s = 'x' * 1000 %}{% for a in s %}{% for b in s %}{% for c in s %}{% endfor %}{% endfor %}{% endfor %}"
-	j := job{Template: long}
+	j := job{Template: long, Conversations: make([][]Message, 1)}
 	if r, err := j.run(t.Context(), 200*time.Millisecond); !errors.Is(err, ErrRunaway) {
 		t.Errorf("limited time: got %+v, %v", r, err)
 	}

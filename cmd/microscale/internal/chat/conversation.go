@@ -32,6 +32,29 @@ func Conversation(ctx context.Context, t generation.Text, messages []Message) ([
 	return t.Encode(text), nil // the template writes BOS itself
 }
 
+// rendered is the number of conversations that one process renders.
+const rendered = 64
+
+// Texts writes whole conversations, as a model with the text t was trained on them.
+func Texts(ctx context.Context, t generation.Text, conversations [][]Message) (texts []string, err error) {
+	if t.Template == "" {
+		return nil, errors.New("the model has no chat template, which conversations need")
+	}
+	o := Options{BOS: t.BOS, EOS: t.EOS, Special: t.Special}
+	for part := range slices.Chunk(conversations, rendered) {
+		named := make([][]Message, len(part))
+		for i, messages := range part {
+			named[i] = roles(t.Template, messages)
+		}
+		more, err := RenderEach(ctx, t.Template, named, o)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, more...)
+	}
+	return texts, nil
+}
+
 // roles returns the messages with the role system instead of developer, its newer name in OpenAI's API, if the
 // template does not have that.
 func roles(template string, messages []Message) []Message {

@@ -27,16 +27,19 @@ const (
 	maxText   = 64 << 20  // bytes of a rendered conversation
 )
 
-// A job is one rendering.
+// A job is the rendering of conversations.
 type job struct {
-	Template string
-	Messages []Message
-	Options  Options
-	Limit    time.Duration // of its process
+	Template      string
+	Conversations [][]Message
+	Options       Options
+	Limit         time.Duration // of its process
 }
 
-// A result is the text of a rendering, or why there is none.
-type result struct{ Text, Problem string }
+// A result is the texts of a rendering, or why there are none.
+type result struct {
+	Texts   []string
+	Problem string
+}
 
 // childArgument is the only argument of a process that renders one job.
 const childArgument = "render-chat-template"

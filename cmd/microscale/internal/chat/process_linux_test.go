@@ -35,7 +35,7 @@ func TestHelper(t *testing.T) {
 		text, err := Render(t.Context(), "{{ messages[0].content }}", []Message{{Role: "user", Content: "Hi"}}, Options{})
 		fmt.Printf("rendered %q, %v\n", text, err)
 	case "endless":
-		_, _ = job{Template: endless}.run(t.Context(), time.Hour)
+		_, _ = job{Template: endless, Conversations: make([][]Message, 1)}.run(t.Context(), time.Hour)
 	}
 }
 
@@ -91,7 +91,8 @@ func TestReplacedProgram(t *testing.T) {
 // TestOwnLimit checks that a process ends itself after its time, whatever its parent does.
 func TestOwnLimit(t *testing.T) {
 	var in bytes.Buffer
-	if err := gob.NewEncoder(&in).Encode(job{Template: endless, Limit: 100 * time.Millisecond}); err != nil {
+	if err := gob.NewEncoder(&in).Encode(job{Template: endless, Conversations: make([][]Message, 1),
+		Limit: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", childArgument)

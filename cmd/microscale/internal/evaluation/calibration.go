@@ -53,6 +53,16 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	return r, err
 }
 
+// Statistics returns the statistics of Out, which a run with the same model and text has left there, or reads the text. Another file of
+// this name is replaced. The caller closes them.
+func (c Calibration) Statistics(ctx context.Context) (*calibration.Statistics, error) {
+	c.inputs, c.reuse = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}, true
+	if _, err := c.Evaluation.Run(ctx); err != nil {
+		return nil, err
+	}
+	return calibration.Read(c.Out)
+}
+
 // Compute reads the text, and returns the amaxes.
 func (c Calibration) Compute(ctx context.Context) (*convert.Calibration, *Evaluated, error) {
 	c.amaxes = windows.NewAmaxes()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +34,13 @@ type Evaluation struct {
 	Cache       quant.Format    // of keys and values of the quantized model; the zero format is FP32
 	Stream      string          // directory of the activations of an evaluation with one layer in memory; "": all are
 	Threads     int
+	Memory      int64     // bytes that a streaming evaluation may need by its forecast; 0: any number
 	Stderr      io.Writer // progress
 
 	amaxes *windows.Amaxes        // of the model; nil: none
 	inputs *calibration.Collector // of statistics of the model; nil: none
+
+	reuse bool // take the file of an earlier run with the same key
 
 	linears [][]calibration.Linear // of the model, by layer
 	stored  func(module string) string
@@ -122,17 +126,23 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	}
 	if e.Stream != "" {
 		run.Stream = &windows.Stream{Dir: e.Stream}
-		r.preview(ctx, run, text, model.Positions(), vocabulary)
+		r.preview(ctx, run, text, model, vocabulary)
 	}
 	if r.document, err = text.read(maxText + 1); err != nil {
 		return nil, err
 	}
-	if err := r.cut(run, model.Positions(), vocabulary); err != nil {
+	if err := r.cut(ctx, run, model, vocabulary); err != nil {
 		return nil, err
 	}
-	r.document.text = "" // it may be large
+	r.document.text, r.document.lines = "", nil // they may be large
 	if e.Stream != "" {
 		run.Stream.Key = r.key(run, model, original)
+	}
+	if e.inputs != nil {
+		e.inputs.Key = digestOf(run.Stream.Key)
+		if e.reuse && calibration.Has(e.inputs.Out, e.inputs.Key) {
+			return r, nil
+		}
 	}
 	return r, r.do(ctx, run)
 }
@@ -163,7 +173,7 @@ func (e *Evaluation) addFormats(run *windows.Run, model *stack, size decoder.Siz
 const previewBytes = 1 << 20
 
 // preview predicts a streaming evaluation from the beginning of a long text, before the text is read.
-func (r *Evaluated) preview(ctx context.Context, run *windows.Run, text textFiles, positions int, v vocabulary) {
+func (r *Evaluated) preview(ctx context.Context, run *windows.Run, text textFiles, model *stack, v vocabulary) {
 	if text.bytes <= 2*previewBytes || run.Stream.Held(stacksOf(run), len(r.plan.Layers)) > 0 { // or resumed: layers are missing
 		return
 	}
@@ -171,12 +181,12 @@ func (r *Evaluated) preview(ctx context.Context, run *windows.Run, text textFile
 	if err != nil {
 		return // what reads the text returns it
 	}
-	scale := float64(text.bytes) / float64(len(d.text))
+	scale := float64(text.bytes) / float64(d.bytes)
 	d.text = strings.ToValidUTF8(d.text, "") // the last character may be cut
 	p := *r
 	p.document = d
 	first := *run
-	if p.cut(&first, positions, v) != nil {
+	if p.cut(ctx, &first, model, v) != nil {
 		return
 	}
 	p.document.bytes = int(text.bytes)
@@ -213,21 +223,25 @@ func requireScales(m *decoder.Model, path string) error {
 }
 
 // cut sets the windows of a run.
-func (r *Evaluated) cut(run *windows.Run, positions int, v vocabulary) error {
-	switch {
+func (r *Evaluated) cut(ctx context.Context, run *windows.Run, model *stack, v vocabulary) error {
+	switch positions := model.Positions(); {
 	case r.Context == 0:
 		r.Context = min(r.Method.Context, positions)
 	case r.Context > positions:
 		return fmt.Errorf("a context of %d tokens: %s has %d positions: use a shorter context", r.Context, r.Model, positions)
 	}
-	tokens, err := v.encode(r.document.text, r.Method.Literal)
+	tokens, err := v.encodeAll(ctx, r.document, model, r.Method.Literal)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Text, err)
 	}
+	same := !slices.ContainsFunc(tokens, func(t int32) bool { return t != tokens[0] })
 	if run.Windows, err = r.Method.Windows(tokens, r.Context, v.begin()); err != nil {
 		return fmt.Errorf("%s: %w", r.Text, err)
 	}
 	r.tokens, r.windows = len(tokens), len(run.Windows)
+	if same && (r.amaxes != nil || r.inputs != nil) {
+		return fmt.Errorf("%s: all tokens of the text are the same: calibrate with a text that the model is to read", r.Text)
+	}
 	return nil
 }
 
@@ -237,7 +251,11 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	before := 0
 	run.Progress = func(done, total int) {
 		if meter == nil {
-			meter = show.NewStepMeter(r.Stderr, "evaluating", total)
+			verb := "evaluating"
+			if r.inputs != nil || r.amaxes != nil {
+				verb = "calibrating"
+			}
+			meter = show.NewStepMeter(r.Stderr, verb, total)
 		}
 		meter.Add(int64(done - before))
 		before = done
@@ -256,6 +274,11 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 				f.predict(run, pace, 1)
 			}
 			fmt.Fprintf(r.Stderr, "%s\n", f)
+		}
+		if limit := float64(r.Memory); limit > 0 && f.memory > limit {
+			return fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: use a shorter context, or for "+
+				"statistics a "+
+				"method without the products of columns", decoder.ErrMemory, show.BytesText(f.memory), show.BytesText(limit))
 		}
 		left = "to resume, repeat the command"
 	}

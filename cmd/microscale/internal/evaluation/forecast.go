@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
@@ -167,6 +169,15 @@ func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]st
 		key["reference"] = identity(reference.source)
 	}
 	return key
+}
+
+// digestOf returns a digest of a key.
+func digestOf(key map[string]string) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(key)) {
+		fmt.Fprintf(h, "%q %q ", name, key[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // tokensOf returns a digest of windows.

@@ -1,6 +1,8 @@
 package evaluation
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/chat"
 	"github.com/microscale-go/microscale/generation"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tokenizer"
@@ -27,7 +30,8 @@ const separator = "\n\n"
 // A document is the text of an evaluation.
 type document struct {
 	path   string
-	text   string // until it was encoded
+	text   string // until it was encoded, as the following
+	lines  []passage
 	bytes  int    // of the text
 	digest string // SHA-256 of the text, in hexadecimal
 }
@@ -87,34 +91,47 @@ func (t textFiles) checkSize(bytes int64) error {
 func (t textFiles) read(limit int64) (document, error) {
 	var b strings.Builder
 	b.Grow(int(min(t.bytes, limit, maxText)))
-	sum := sha256.New()
-	text := io.MultiWriter(&b, sum)
-	for i, name := range t.names {
-		if i > 0 {
-			_, _ = io.WriteString(text, separator) // never fails
-		}
-		if err := copyFile(text, name, limit-int64(b.Len())); err != nil {
-			return document{}, fmt.Errorf("%s: %w", name, limits.Cause(err))
-		}
-		if int64(b.Len()) >= limit {
+	sum, read, texts := sha256.New(), int64(0), 0
+	d := document{path: t.path}
+	for _, name := range t.names {
+		if read >= limit {
 			break
 		}
+		var lines bytes.Buffer
+		to := io.MultiWriter(&lines, sum)
+		if !hasConversations(name) {
+			if to = io.MultiWriter(&b, sum); texts > 0 {
+				_, _ = io.WriteString(to, separator) // never fails
+				read += int64(len(separator))
+			}
+			texts++
+		}
+		n, err := copyFile(to, name, limit-read)
+		if err != nil {
+			return document{}, fmt.Errorf("%s: %w", name, limits.Cause(err))
+		}
+		read += n
+		more, err := readLines(lines.Bytes(), read >= limit)
+		if err != nil {
+			return document{}, fmt.Errorf("%s: %w", name, err)
+		}
+		d.lines = append(d.lines, more...)
 	}
-	if err := t.checkSize(int64(b.Len())); err != nil { // of files that changed
+	if err := t.checkSize(read); err != nil { // of files that changed
 		return document{}, err
 	}
-	return document{path: t.path, text: b.String(), bytes: b.Len(), digest: hex.EncodeToString(sum.Sum(nil))}, nil
+	d.text, d.bytes, d.digest = b.String(), int(read), hex.EncodeToString(sum.Sum(nil))
+	return d, nil
 }
 
-// copyFile writes the first bytes of a file, up to a limit.
-func copyFile(w io.Writer, name string, limit int64) error {
+// copyFile writes the first bytes of a file, up to a limit, and returns their number.
+func copyFile(w io.Writer, name string, limit int64) (n int64, err error) {
 	f, _, err := limits.Open(name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
-	_, err = io.Copy(w, io.LimitReader(f, limit))
-	return err
+	return io.Copy(w, io.LimitReader(f, limit))
 }
 
 // filesBelow returns the regular files of a directory.
@@ -160,8 +177,8 @@ func (v vocabulary) encode(text string, literal bool) ([]int32, error) {
 		}
 		return tokens, nil
 	}
-	if !utf8.ValidString(text) {
-		return nil, errors.New("the text is not UTF-8")
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return nil, errors.New("the text is binary, or not UTF-8")
 	}
 	ids := v.tokenizer.Encode(text, tokenizer.Options{Literal: literal})
 	tokens := make([]int32, len(ids), len(ids)+1)
@@ -169,6 +186,50 @@ func (v vocabulary) encode(text string, literal bool) ([]int32, error) {
 		tokens[i] = int32(id)
 	}
 	return tokens, nil
+}
+
+// encodeAll returns the tokens of a document of a model: of its text, and then of each line, without anything between them.
+func (v vocabulary) encodeAll(ctx context.Context, d document, model *stack, literal bool) ([]int32, error) {
+	tokens, err := v.encode(d.text, literal)
+	if err != nil {
+		return nil, err
+	}
+	conversations, err := v.render(ctx, d.lines, model)
+	for _, p := range d.lines {
+		if err != nil {
+			return nil, err
+		}
+		var more []int32
+		if p.conversation != nil {
+			more, err = v.encode(conversations[0], false)
+			conversations = conversations[1:]
+		} else {
+			more, err = v.encode(p.text, literal)
+		}
+		tokens = append(tokens, more...)
+	}
+	return tokens, err
+}
+
+// render returns the texts of the conversations among passages.
+func (v vocabulary) render(ctx context.Context, passages []passage, model *stack) ([]string, error) {
+	var conversations [][]chat.Message
+	for _, p := range passages {
+		if p.conversation != nil {
+			conversations = append(conversations, p.conversation)
+		}
+	}
+	if conversations == nil {
+		return nil, nil
+	}
+	if v.tokenizer == nil {
+		return nil, errors.New("the tokens of the model are bytes: conversations need a model with a chat template")
+	}
+	text, err := generation.TextOf(model.source)
+	if err != nil {
+		return nil, err
+	}
+	return chat.Texts(ctx, text, conversations)
 }
 
 // begin returns the token that begins a text, or -1 if the vocabulary adds none.

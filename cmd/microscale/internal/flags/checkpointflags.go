@@ -109,6 +109,19 @@ func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
 		"nearest", Names(calibration.Methods()), calibration.Lookup)
 }
 
+// MethodOf returns the method for statistics that the command itself collects: by default gptq, and search for a GGUF file.
+func (c *CalibrationFlag) MethodOf(layout *checkpoint.Convention) (calibration.Method, error) {
+	switch {
+	case !c.method.Given && layout.InGGUF():
+		return calibration.Search, nil
+	case !c.method.Given:
+		return calibration.Solve, nil
+	case c.method.Value == calibration.Nearest:
+		return calibration.Nearest, show.Misuse("--method nearest reads no text: omit --text")
+	}
+	return c.method.Value, nil
+}
+
 // Statistics returns the method and the statistics that it needs; nil for nearest. The caller closes them.
 func (c *CalibrationFlag) Statistics() (calibration.Method, *calibration.Statistics, error) {
 	method := c.method.Value

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/hf"
+)
+
+// A calibrationText is --text, by whose statistics a method chooses codes, and --memory.
+type calibrationText struct {
+	file   string
+	memory *flags.Size
+	kept   string // the file of statistics; "": none
+}
+
+func addText(cmd *cobra.Command) *calibrationText {
+	t := &calibrationText{memory: flags.AddMemory(cmd)}
+	cmd.Flags().StringVar(&t.file, "text", "", "choose codes by the statistics of the text of `FILE`, or of the files of a directory "+
+		"(.jsonl: conversations)")
+	return t
+}
+
+// collect returns the statistics of a model over the text, from a file beside dst if an interrupted run has left it. What fails later
+// without them is an error before the text is read. With --dry-run it is not read.
+func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, o convert.QuantizeOptions, f *runFlags) (
+	*calibration.Statistics, error) {
+	if _, err := o.Method.Quantizer(o.Quantizer); err != nil {
+		return nil, err
+	}
+	method := o.Method
+	if o.Method = calibration.Nearest; o.Scheme != "" && o.Calibration == nil {
+		o.Calibration = &convert.Calibration{ConstantInputs: true} // if the scheme stores scales of activations
+	}
+	plan, err := convert.PlanQuantize(cmd.Context(), source, o)
+	if err != nil && o.Scheme != "" {
+		o.Calibration = nil
+		plan, err = convert.PlanQuantize(cmd.Context(), source, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.Admit(dst, f.options.Force); err != nil && !(f.options.Resume && errors.Is(err, fs.ErrExist)) {
+		return nil, err
+	}
+	if *f.dryRun {
+		return nil, evaluation.CheckText(t.file)
+	}
+	const suffix = ".microscale-statistics"
+	c := evaluation.Calibration{Out: dst + suffix + ".safetensors", Hessian: method == calibration.Solve}
+	c.Text, c.Stream, c.Threads, c.Memory = t.file, dst+suffix, int(*f.threads), int64(*t.memory)
+	if err := calibrating(cmd, &c, model); err != nil {
+		return nil, err
+	}
+	t.kept = c.Out
+	return c.Statistics(cmd.Context())
+}
+
+// admit returns an error if a plan needs more than --memory.
+func (t *calibrationText) admit(plan *convert.Plan) error {
+	if need := plan.MethodBytes(); *t.memory > 0 && need > int64(*t.memory) {
+		return fmt.Errorf("%w: method %s takes %s of memory by the forecast, more than the %s allowed: use --method %s", decoder.ErrMemory,
+			plan.Method(),
+			show.BytesText(float64(need)), show.BytesText(float64(*t.memory)), calibration.Search)
+	}
+	return nil
+}
+
+// finish removes the statistics when they are of no more use, and says where they are kept after an error.
+func (t *calibrationText) finish(err error) error {
+	switch {
+	case t.kept == "":
+		return err
+	case err != nil:
+		return fmt.Errorf("%w; %s has the statistics for the next run", err, show.Printable(t.kept))
+	}
+	return os.Remove(t.kept)
+}
+
+// calibrated returns the amaxes of a model's activations over a text: of inputs, and with --kv-cache of keys and
+// values; or those of inputs in statistics. A scheme that stores no scales is an error before the text is read. With --dry-run it
+// is not read: the plan with scales of 1 is the same.
+func calibrated(cmd *cobra.Command, model, text string, source *hf.Checkpoint, o convert.QuantizeOptions,
+	f *runFlags) (*convert.Calibration, error) {
+	c := evaluation.Calibration{Cache: o.Calibration != nil}
+	o.Calibration = &convert.Calibration{ConstantInputs: true, ConstantCache: c.Cache}
+	if _, err := convert.PlanQuantize(cmd.Context(), source, o); err != nil {
+		return nil, err
+	}
+	if calibration.IsFile(text) {
+		read, err := convert.ReadCalibration(text)
+		if err == nil {
+			read.ConstantCache = c.Cache
+		}
+		return read, err
+	}
+	if *f.dryRun {
+		return o.Calibration, evaluation.CheckText(text)
+	}
+	c.Text, c.Threads = text, int(*f.threads)
+	if err := calibrating(cmd, &c, model); err != nil {
+		return nil, err
+	}
+	amaxes, _, err := c.Compute(cmd.Context())
+	if errors.Is(err, decoder.ErrMemory) {
+		return nil, fmt.Errorf("%w; calibrate --stream keeps one layer in memory, and --calibration takes its file", err)
+	}
+	return amaxes, err
+}
