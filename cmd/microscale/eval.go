@@ -43,6 +43,7 @@ type textFlags struct {
 	formats    *flags.List[quant.Format]
 	context    *uint
 	report     *string
+	against    *string
 	head       *flags.Choice[quant.Quantizer]
 	cache      *flags.Choice[quant.Format]
 }
@@ -87,6 +88,8 @@ func (f *textFlags) add(cmd *cobra.Command) {
 		quant.Lookup)
 	set.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
 	f.report = set.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
+	set.StringVar(&e.Receipt, "receipt", "", "with --reference, write the divergence of every window to the new file `FILE`")
+	f.against = set.String("against", "", "with --reference, print the paired difference from the model of `RECEIPT`, and its interval")
 	addStream(cmd, &e.Stream)
 	f.head, f.cache = flags.AddHead(cmd), flags.AddKVFormat(cmd)
 	flags.Exclusive(cmd, "reference", "formats")
@@ -102,14 +105,33 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 	if err := evaluation.Replaceable(*f.report); *f.report != "" && err != nil {
 		return nil, err
 	}
-	flags.BoundGarbage()
 	e := f.evaluation
+	if (e.Receipt != "" || *f.against != "") && e.Reference == "" {
+		return nil, show.Misuse("--receipt and --against need the original: add --reference ORIGINAL")
+	}
+	if err := errors.Join(receiptErrors(&e, *f.against)...); err != nil {
+		return nil, err
+	}
+	flags.BoundGarbage()
 	e.Layers = e.Layers || *f.report != ""
 	e.Model, e.Method, e.Context, e.Formats = model, f.method.Value, int(*f.context), f.formats.Values()
 	e.Head, e.Cache = f.head.Value, f.cache.Value
 	e.Activations, e.Threads, e.Stderr = activations, threads, cmd.ErrOrStderr()
 	result, err := e.Run(cmd.Context())
 	return result, streamed(err)
+}
+
+// receiptErrors reads the receipt to compare with, and returns what is wrong with the files before the work.
+func receiptErrors(e *evaluation.Evaluation, against string) (list []error) {
+	if e.Receipt != "" {
+		list = append(list, evaluation.CheckReceipt(e.Receipt))
+	}
+	if against != "" {
+		var err error
+		e.Against, err = evaluation.ReadReceipt(against)
+		list = append(list, err)
+	}
+	return list
 }
 
 // writeReport writes the page of --report.

@@ -107,8 +107,8 @@ cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/i
     cmd/microscale/internal/chart cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits tensor quant profile tokenizer recipe nn hf family decoder train
-    calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report
+cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable tensor quant profile tokenizer recipe nn hf family
+    decoder train calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report
     cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
 cmd/microscale/interop:
 cmd/microscale: *
@@ -136,7 +136,7 @@ cmd/microscale/internal/numbers: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/catalog: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/conversion: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/planning: github.com/jedib0t/go-pretty/v6
-cmd/microscale/internal/evaluation: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/evaluation: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum
 cmd/microscale: github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra
 `
 

@@ -22,6 +22,7 @@ type Document struct {
 
 	LossDocument
 	*DivergenceDocument                      // with a reference
+	Against             *AgainstDocument     `json:"against,omitempty"` // this model less that of another receipt
 	Formats             []FormatDocument     `json:"formats,omitempty"`
 	Layers              []LayerErrorDocument `json:"layers,omitempty"` // with a reference
 
@@ -102,7 +103,7 @@ func (r *Evaluated) Document() Document {
 	d := Document{
 		Model: r.Model, Reference: r.Reference, Text: r.document.path, SHA256: r.document.digest, Bytes: r.document.bytes, Tokens: r.tokens,
 		Method: r.Method.Name, Context: r.Context, Windows: r.windows, Seconds: r.earlier + r.seconds, RunSeconds: r.runSeconds(),
-		Head: r.Head.Format.Name, KVFormat: r.Cache.Name,
+		Head: r.Head.Format.Name, KVFormat: r.Cache.Name, Against: r.against.document(),
 	}
 	loss := r.loss()
 	d.Scored, d.LossDocument = loss.Scored, r.lossDocument(loss)

@@ -33,6 +33,8 @@ type Evaluation struct {
 	Head        quant.Quantizer // of the head of the quantized model; the zero format keeps it
 	Cache       quant.Format    // of keys and values of the quantized model; the zero format is FP32
 	Stream      string          // directory of the activations of an evaluation with one layer in memory; "": all are
+	Receipt     string          // a new file for the divergence of every window from the reference; "": none
+	Against     *Receipt        // of another model, to compare with; nil: none
 	Threads     int
 	Memory      int64     // bytes that a streaming evaluation may need by its forecast; 0: any number
 	Stderr      io.Writer // progress
@@ -58,6 +60,9 @@ type Evaluated struct {
 	plan     decoder.Plan
 	held     held // of the model and the reference
 	result   *windows.Result
+
+	same    map[string]string // what receipts must share
+	against *Against          // with a receipt of another model
 
 	predicted bool // what a streaming evaluation takes was printed
 }
@@ -144,7 +149,49 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 			return r, nil
 		}
 	}
-	return r, r.do(ctx, run)
+	if err := r.share(ctx, run, original); err != nil {
+		return nil, err
+	}
+	if err := r.do(ctx, run); err != nil {
+		return r, err
+	}
+	return r, r.exchange(ctx, run, model)
+}
+
+// share finds what receipts must share. A receipt that does not is an error before the work.
+func (r *Evaluated) share(ctx context.Context, run *windows.Run, original *stack) error {
+	if r.Receipt == "" && r.Evaluation.Against == nil {
+		return nil
+	}
+	digest, err := contentOf(ctx, original.source)
+	if err != nil {
+		return err
+	}
+	r.same = map[string]string{"reference": digest, "text or tokenizer": tokensOf(run.Windows), "method": r.Method.Name,
+		"context": fmt.Sprint(r.Context)}
+	if r.Evaluation.Against != nil {
+		return r.Evaluation.Against.matches(r.same)
+	}
+	return nil
+}
+
+// exchange writes the receipt, and compares with that of another model.
+func (r *Evaluated) exchange(ctx context.Context, run *windows.Run, model *stack) error {
+	if r.Receipt == "" && r.Evaluation.Against == nil {
+		return nil
+	}
+	var sizes []int
+	for _, w := range run.Windows {
+		sizes = append(sizes, w.Scored())
+	}
+	receipt, err := r.receipt(ctx, model, sizes)
+	if err == nil && r.Receipt != "" {
+		err = receipt.Write(r.Receipt)
+	}
+	if err == nil && r.Evaluation.Against != nil {
+		r.against, err = receipt.Compare(r.Evaluation.Against)
+	}
+	return err
 }
 
 // addFormats makes the model of a run the original of one model for each format, if there are any.

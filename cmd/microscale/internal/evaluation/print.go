@@ -30,6 +30,9 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	switch {
 	case r.Reference != "":
 		r.printDivergence(&b)
+		if r.against != nil {
+			fmt.Fprintln(&b, r.against)
+		}
 	case len(r.Formats) > 0:
 		fmt.Fprintf(&b, "\n%s\n", r.formatTable().Render())
 	}

@@ -1,0 +1,255 @@
+package evaluation
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/internal/limits"
+)
+
+// A Receipt has the divergence of a model from its original for every window, and what another evaluation must share with it so that
+// windows can be compared one by one.
+type Receipt struct {
+	Version   int               `json:"version"`
+	Model     string            `json:"model"`
+	SHA256    string            `json:"sha256"` // of the configuration and the weights of the model
+	Same      map[string]string `json:"same"`   // what must be the same, by what an error calls it
+	Machine   string            `json:"machine"`
+	Program   string            `json:"program"`
+	Windows   []WindowReceipt   `json:"windows"`
+	Reference string            `json:"reference"` // as it was named
+}
+
+// A WindowReceipt has the means of the scored tokens of a window, in nats.
+type WindowReceipt struct {
+	Scored int     `json:"scored"`
+	KL     float64 `json:"kl"`
+	NLL    float64 `json:"nll"`
+}
+
+// receiptVersion is that of files.
+const receiptVersion = 1
+
+// maxReceipt is the maximum size of a receipt in bytes. A million windows have a hundred megabytes.
+const maxReceipt = 256 << 20
+
+// ReadReceipt reads the file of a receipt.
+func ReadReceipt(path string) (*Receipt, error) {
+	data, err := limits.ReadFile(path, maxReceipt)
+	if err != nil {
+		return nil, fmt.Errorf("%s: read the receipt: %w", path, limits.Cause(err))
+	}
+	r := &Receipt{}
+	if err := json.Unmarshal(data, r); err != nil || len(r.Windows) == 0 {
+		return nil, fmt.Errorf("%s: not a receipt: make one with eval --reference ORIGINAL --receipt FILE", path)
+	}
+	if r.Version != receiptVersion {
+		return nil, fmt.Errorf("%s: a receipt of version %d: this program reads version %d", path, r.Version, receiptVersion)
+	}
+	return r, nil
+}
+
+// Write writes the receipt to a new file. It never replaces a file.
+func (r *Receipt) Write(path string) error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err == nil {
+		err = durable.WriteWhole(path, append(data, '\n'), durable.RenameNew)
+	}
+	if err != nil {
+		return fmt.Errorf("write the receipt %s: %w", show.Printable(path), err)
+	}
+	return nil
+}
+
+// CheckReceipt returns an error if path cannot become a receipt.
+func CheckReceipt(path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write the receipt: %s exists: name another file, or remove it", show.Printable(path))
+	}
+	return creatable("the receipt", path)
+}
+
+// receipt returns the receipt of an evaluation with a reference. sizes are the scored tokens of the windows.
+func (r *Evaluated) receipt(ctx context.Context, model *stack, sizes []int) (*Receipt, error) {
+	machine := host.ThisMachine()
+	out := &Receipt{Version: receiptVersion, Model: r.Model, Reference: r.Reference, Program: show.Version(),
+		Machine: fmt.Sprintf("%s, kernels for %s", machine.CPU, machine.Tier)}
+	var err error
+	if out.SHA256, err = contentOf(ctx, model.source); err != nil {
+		return nil, err
+	}
+	out.Same = r.same
+	c, at := r.result.Comparisons[0], 0
+	for _, n := range sizes {
+		w := WindowReceipt{Scored: n}
+		for i := at; i < at+n; i++ {
+			w.KL += c.KL[i] / float64(n)
+			w.NLL += c.Model.NLL[i] / float64(n)
+		}
+		out.Windows = append(out.Windows, w)
+		at += n
+	}
+	return out, nil
+}
+
+// contentOf returns the SHA-256 of the configuration and the weights of a checkpoint. Of files on a server it takes the hash of the server.
+func contentOf(ctx context.Context, c *hf.Checkpoint) (string, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q", c.Config)
+	for _, s := range c.Shards() {
+		fmt.Fprintf(h, " %q %d %s ", s.Name, s.File.Size(), s.File.Identity())
+		f, err := os.Open(s.File.Name())
+		if err != nil && s.File.Identity() != "" {
+			continue
+		}
+		if err == nil {
+			_, err = io.Copy(h, readerOf(ctx, f))
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// readerOf returns a reader that ends with a context.
+func readerOf(ctx context.Context, r io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return r.Read(p)
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A Paired is a mean of paired differences between two models, with its 95 % confidence interval.
+type Paired struct{ Mean, Low, High float64 }
+
+// An Against is the comparison of two receipts, window by window: of the first less the second.
+type Against struct {
+	Model   string // of the second
+	Windows int
+	KL, NLL Paired // nats per scored token
+	Note    string // what may differ by rounding; ""
+}
+
+// Compare compares two receipts. What they do not share is an error.
+func (r *Receipt) Compare(other *Receipt) (*Against, error) {
+	if err := other.matches(r.Same); err != nil {
+		return nil, err
+	}
+	if len(r.Windows) != len(other.Windows) || len(r.Windows) < 2 {
+		return nil, fmt.Errorf("the receipts have %d and %d windows, want as many in both, and at least two", len(r.Windows), len(other.Windows))
+	}
+	a := &Against{Model: other.Model, Windows: len(r.Windows)}
+	a.KL = paired(r.Windows, other.Windows, func(w WindowReceipt) float64 { return w.KL })
+	a.NLL = paired(r.Windows, other.Windows, func(w WindowReceipt) float64 { return w.NLL })
+	if r.Machine != other.Machine || r.Program != other.Program {
+		a.Note = fmt.Sprintf("the receipt is of %s (%s), this evaluation of %s (%s): a part of small differences may be rounding", other.Machine,
+			other.Program, r.Machine, r.Program)
+	}
+	return a, nil
+}
+
+// matches returns an error if a receipt does not share what it must.
+func (r *Receipt) matches(same map[string]string) error {
+	var differ []string
+	for _, key := range slices.Sorted(maps.Keys(same)) {
+		if same[key] != r.Same[key] {
+			differ = append(differ, key)
+		}
+	}
+	if differ == nil {
+		return nil
+	}
+	return fmt.Errorf("the receipt of %s is of another %s: only evaluations of the same reference, text and windows can be compared",
+		show.Printable(r.Model), strings.Join(differ, " and another "))
+}
+
+// paired returns the mean of the differences of a value, each window weighted by its scored tokens. Windows are taken to be independent,
+// tokens of a window are not: the interval is that of Student's distribution with one degree of freedom less than windows.
+func paired(a, b []WindowReceipt, value func(WindowReceipt) float64) Paired {
+	sum, tokens, n := 0.0, 0.0, float64(len(a))
+	for i := range a {
+		sum += float64(a[i].Scored) * (value(a[i]) - value(b[i]))
+		tokens += float64(a[i].Scored)
+	}
+	mean, squares := sum/tokens, 0.0
+	for i := range a {
+		d := float64(a[i].Scored) * (value(a[i]) - value(b[i]) - mean)
+		squares += d * d
+	}
+	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * math.Sqrt(squares*n/(n-1)) / tokens
+	return Paired{mean, mean - half, mean + half}
+}
+
+// String describes a comparison.
+func (a *Against) String() string {
+	what := "the interval includes zero: no difference is shown"
+	switch {
+	case a.KL.High < 0:
+		what = "lower"
+	case a.KL.Low > 0:
+		what = "higher"
+	}
+	text := fmt.Sprintf("against %s, window by window (%d): KL divergence %s, loss %s nats per token: %s", show.Printable(a.Model), a.Windows,
+		a.KL,
+		a.NLL, what)
+	if a.Note != "" {
+		text += "\nnote: " + show.Escaped(a.Note)
+	}
+	return text
+}
+
+// String returns the mean and the interval.
+func (p Paired) String() string { return fmt.Sprintf("%+.5f [%+.5f, %+.5f]", p.Mean, p.Low, p.High) }
+
+// document returns the interval as JSON.
+func (p Paired) document() PairedDocument {
+	return PairedDocument{show.Number(p.Mean), show.Number(p.Low), show.Number(p.High)}
+}
+
+// An AgainstDocument is an Against as JSON.
+type AgainstDocument struct {
+	Model   string         `json:"model"`
+	Windows int            `json:"windows"`
+	KL      PairedDocument `json:"kl"`
+	NLL     PairedDocument `json:"nll"`
+	Note    string         `json:"note,omitempty"`
+}
+
+// A PairedDocument is a mean of differences with its 95 % confidence interval.
+type PairedDocument struct {
+	Mean show.Number `json:"mean"`
+	Low  show.Number `json:"low"`
+	High show.Number `json:"high"`
+}
+
+func (a *Against) document() *AgainstDocument {
+	if a == nil {
+		return nil
+	}
+	return &AgainstDocument{a.Model, a.Windows, a.KL.document(), a.NLL.document(), a.Note}
+}

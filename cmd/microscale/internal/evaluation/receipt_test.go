@@ -1,0 +1,92 @@
+package evaluation
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPaired compares the interval with the table of Student's distribution: 3.1824 for three degrees of freedom.
+func TestPaired(t *testing.T) {
+	var a, b []WindowReceipt
+	for _, d := range []float64{1, 2, 4, 5} {
+		a, b = append(a, WindowReceipt{Scored: 8, KL: d + 3}), append(b, WindowReceipt{Scored: 8, KL: 3})
+	}
+	got := paired(a, b, func(w WindowReceipt) float64 { return w.KL })
+	deviation := math.Sqrt(float64(4+1+1+4) / 3)
+	half := 3.18245 * deviation / 2
+	if got.Mean != 3 || math.Abs(got.High-3-half) > 1e-4 || math.Abs(3-got.Low-half) > 1e-4 {
+		t.Errorf("got %+v, want 3 ± %g", got, half)
+	}
+	a[0].Scored, b[0].Scored = 80, 80 // mean (80·1 + 8·11)/104
+	if got := paired(a, b, func(w WindowReceipt) float64 { return w.KL }); math.Abs(got.Mean-168.0/104) > 1e-12 {
+		t.Errorf("weighted: got %+v", got)
+	}
+}
+
+// TestReceipts evaluates two models, and compares them window by window.
+func TestReceipts(t *testing.T) {
+	dir := t.TempDir()
+	e := newEvaluation(t)
+	e.Reference, e.Model = e.Model, writeModel(t, 2)
+	e.Receipt = filepath.Join(dir, "other.json")
+	other := run(t, e)
+	first, err := ReadReceipt(e.Receipt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, scored := 0.0, 0
+	for _, w := range first.Windows {
+		sum, scored = sum+w.KL*float64(w.Scored), scored+w.Scored
+	}
+	if d := other.Document(); len(first.Windows) != d.Windows || scored != d.Scored ||
+		math.Abs(sum/float64(scored)-float64(d.KL.Mean)) > 1e-9 {
+		t.Errorf("the receipt has a divergence of %g over %d tokens in %d windows, the result %+v", sum/float64(scored), scored,
+			len(first.Windows), d)
+	}
+	if err := CheckReceipt(e.Receipt); err == nil || !strings.Contains(err.Error(), "exists") {
+		t.Errorf("got %v", err)
+	}
+	e.Against, e.Receipt = first, ""
+	if got := run(t, e).against; got == nil || got.KL != (Paired{}) || got.NLL != (Paired{}) || !strings.Contains(got.String(),
+		"includes zero") {
+		t.Errorf("against itself: %v", got)
+	}
+	e.Model = e.Reference // no divergence
+	r := run(t, e)
+	if a := r.Document().Against; a == nil || math.Abs(float64(a.KL.Mean)+float64(other.Document().KL.Mean)) > 1e-6 || !(a.KL.High < 0) ||
+		a.Windows != len(first.Windows) {
+		t.Errorf("got %+v", a)
+	}
+	if text := r.against.String(); !strings.Contains(text, "nats per token: lower") || strings.Contains(text, "note") {
+		t.Errorf("got %q", text)
+	}
+	var b strings.Builder
+	if err := r.Print(&b, false); err != nil || !strings.Contains(b.String(), r.against.String()) {
+		t.Errorf("%v, %s", err, b.String())
+	}
+	first.Machine = "another"
+	if a, err := first.Compare(first); err != nil || a.Note != "" {
+		t.Errorf("got %v, %v", a, err)
+	}
+	e.Against = first
+	if a := run(t, e).against; !strings.Contains(a.Note, "another") {
+		t.Errorf("got the note %q", a.Note)
+	}
+	e.Text = writeText(t, strings.Repeat("Another text, of other tokens.\n", 10))
+	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"is of another text or tokenizer: only evaluations of the same") {
+		t.Errorf("got %v", err)
+	}
+	for text, want := range map[string]string{"{}": "not a receipt", "x": "not a receipt", `{"version": 9, "windows": [{}]}`: "version 9"} {
+		path := filepath.Join(dir, "bad")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadReceipt(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
