@@ -4,8 +4,16 @@ package gemm
 
 import "github.com/microscale-go/microscale/format"
 
-// kernels is the kernel table of this build. The vector kernels take one row of A at a time.
+// kernels is the kernel table of this build. The vector kernels in float32 take one row of A at a time.
 var kernels = []*kernel{
+	{Name: "vector-int8-mxfp4-interleaved-neondot", needs: interleavedIntMX4SDOTNeeds, panel: panelInt8,
+		vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, tables: tableInt8, interleaved: interleavedIntMX4SDOT, integers: true}},
+	{Name: "vector-int8-nvfp4-interleaved-neondot", needs: interleavedIntNV4SDOTNeeds, panel: panelInt8,
+		vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, tables: tableInt8, interleaved: interleavedIntNV4SDOT, integers: true}},
+	{Name: "vector-int8-mxint8-interleaved-neondot", needs: interleavedIntMX8SDOTNeeds, panel: panelInt8,
+		vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, tables: tableInt8, interleaved: interleavedIntMX8SDOT, integers: true}},
+	{Name: "vector-int8-q8_0-interleaved-neondot", needs: interleavedIntQ8SDOTNeeds, panel: panelInt8,
+		vector: &vectorKernel{block: 32, bits: 8, scale: format.F32, tables: tableInt8, interleaved: interleavedIntQ8SDOT, integers: true}},
 	{Name: "vector-f32-f32-neon", needs: vectorF32NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 32, bits: 32, step: 32, lanes: 4,
 		tables: tableF32, most: 1,
 		single: vectorF32NEON}},

@@ -86,3 +86,29 @@ var vectorTables = func() map[*format.Scalar]*vectorTable {
 	}
 	return tables
 }()
+
+// tableInt8 returns the table of the int8 vector kernels for an element format.
+func tableInt8(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(int8Tables[e]) }
+
+type int8Table struct {
+	integers  [64]byte // integer of each code plus the bias; for 8-bit codes, which are the integers, the bias alone
+	low, span [16]byte // smallest supported E8M0 code and size of the range, repeated in each byte
+}
+
+var int8Tables = func() map[*format.Scalar]*int8Table {
+	tables := map[*format.Scalar]*int8Table{}
+	for e, form := range int8Forms {
+		table := new(int8Table)
+		for i := range table.integers {
+			table.integers[i] = byte(form.bias)
+			if e.StoredBits() < 8 {
+				table.integers[i] += byte(int32(e.Decode(uint32(i)&(1<<e.StoredBits()-1)) / form.unit))
+			}
+		}
+		for i := range table.low {
+			table.low[i], table.span[i] = minExponent, maxExponent-minExponent
+		}
+		tables[e] = table
+	}
+	return tables
+}()

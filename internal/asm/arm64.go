@@ -128,6 +128,7 @@ var neonInstructions = map[string]struct {
 	"VSCVTF.X": {neonRight, 0, 0b11100, -1, false}, // of fixed-point numbers
 	"VSQDMULH": {neonSame, 0, 0b10110, -1, false},
 	"VFMLA.S":  {neonLane, 0, 0b0001, 2, false},
+	"VSDOT.S":  {neonLane, 0, 0b1110, 2, false},
 	"VFMUL.S":  {neonLane, 0, 0b1001, 2, false},
 	"VFCVTL":   {neonMisc, 0, 0b10111, 0, false},
 	"VFCVTL2":  {neonMisc, 0, 0b10111, 0, true},

@@ -43,6 +43,8 @@ var neonExamples = []struct {
 	{"VSCVTF.X", []any{6, V(1).S4(), V(3).S4()}, "scvtf v3.4s, v1.4s, #6", 0x4f3ae423},
 	{"VFMLA.S", []any{V(18).S4().lane(3), V(1).S4(), V(3).S4()}, "fmla v3.4s, v1.4s, v18.s[3]", 0x4fb21823},
 	{"VFMLA.S", []any{V(18).S4().lane(2), V(1).S4(), V(3).S4()}, "fmla v3.4s, v1.4s, v18.s[2]", 0x4f921823},
+	{"VSDOT.S", []any{V(18).S4().lane(3), V(1).B16(), V(3).S4()}, "sdot v3.4s, v1.16b, v18.4b[3]", 0x4fb2e823},
+	{"VSDOT.S", []any{V(2).S4().lane(1), V(17).B16(), V(30).S4()}, "sdot v30.4s, v17.16b, v2.4b[1]", 0x4fa2e23e},
 	{"VFMUL.S", []any{V(2).S4().lane(1), V(1).S4(), V(3).S4()}, "fmul v3.4s, v1.4s, v2.s[1]", 0x4fa29023},
 	{"VFCVTL", []any{V(1).H4(), V(3).S4()}, "fcvtl v3.4s, v1.4h", 0x0e217823},
 	{"VFCVTL2", []any{V(1).H8(), V(3).S4()}, "fcvtl2 v3.4s, v1.8h", 0x4e217823},

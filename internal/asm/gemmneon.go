@@ -23,7 +23,7 @@ func gemmNEON() []*File {
 	tiles, packs := ARM64.NewFile("gemm", "dot"), ARM64.NewFile("gemm", "pack")
 	neonTile(tiles)
 	neonPacks(packs)
-	return []*File{f, tiles, packs}
+	return []*File{f, neonInterleavedKernels(), tiles, packs}
 }
 
 // A neonVector writes the kernel for a format of B. A step is 32 codes; a group has 16 scales, of which a

@@ -7,6 +7,8 @@
 //
 //	plain       portable Go; on every architecture, and with the build tag purego
 //	neon        Advanced SIMD, on arm64
+//	neondot     neon and int8 dot products: Apple M1, Graviton2, Cortex-A76 (Raspberry Pi 5), Snapdragon
+//	            855, and later ones
 //	avx2        AVX2, FMA, F16C, BMI2, POPCNT: Haswell, Zen, and all later ones
 //	avxvnni     avx2 and int8 dot products of 256-bit vectors: Alder Lake
 //	avx512f     avx2 and AVX-512 F, BW, DQ, VL: Skylake-X
@@ -32,6 +34,7 @@ type Tier uint8
 const (
 	Plain Tier = iota
 	NEON
+	NEONDot
 	AVX2
 	AVXVNNI
 	AVX512F
@@ -55,6 +58,7 @@ var tiers = [...]struct {
 }{
 	Plain:      {"plain", 0},
 	NEON:       {"neon", ARMASIMD},
+	NEONDot:    {"neondot", ARMASIMD | ARMDotProd},
 	AVX2:       {"avx2", avx2},
 	AVXVNNI:    {"avxvnni", avx2 | X86AVXVNNI},
 	AVX512F:    {"avx512f", avx512f},

@@ -2,8 +2,16 @@
 
 package cpu
 
+import "golang.org/x/sys/cpu"
+
 // detect returns the features of this processor. Go's arm64 requires Advanced SIMD.
-func detect() Set { return ARMASIMD }
+func detect() Set {
+	s := ARMASIMD
+	if cpu.ARM64.HasASIMDDP {
+		s |= ARMDotProd
+	}
+	return s
+}
 
 // identity returns nothing: the table of parts has no arm64 processors.
 func identity() (vendor string, family int) { return "", 0 }

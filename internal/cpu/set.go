@@ -27,6 +27,7 @@ const (
 	X86AMXTile
 	X86AMXBF16
 	ARMASIMD
+	ARMDotProd
 )
 
 // features names the bits in their order: the constant, and the flag in Linux's /proc/cpuinfo.
@@ -48,6 +49,7 @@ var features = [...]struct{ constant, flag string }{
 	{"X86AMXTile", "amx_tile"},
 	{"X86AMXBF16", "amx_bf16"},
 	{"ARMASIMD", "asimd"},
+	{"ARMDotProd", "asimddp"},
 }
 
 // AllFeatures returns every feature.

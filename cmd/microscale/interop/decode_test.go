@@ -32,7 +32,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, r := range []struct {
 		ours   quant.Format
 		theirs string
-	}{{quant.MXFP4, "MXFP4"}, {quant.NVFP4, "NVFP4"}, {quant.MXFP8, "Q8_0"}, {quant.Q8_0, "Q8_0"}} {
+	}{{quant.MXFP4, "MXFP4"}, {quant.NVFP4, "NVFP4"}, {quant.MXFP8, "Q8_0"}, {quant.MXINT8, "Q8_0"}, {quant.Q8_0, "Q8_0"}} {
 		b.Run("format="+r.ours.Name, func(b *testing.B) {
 			rivals := decodeRivals(b, r.ours, r.theirs)
 			for _, phase := range decodePhases {

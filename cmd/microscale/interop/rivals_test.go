@@ -3,6 +3,8 @@ package interop
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -193,11 +196,48 @@ func startScript(b *testing.B, interpreter string, args ...string) (to io.Writer
 func startLibllama(b *testing.B, program string, args ...string) (to io.Writer, from *bufio.Reader) {
 	b.Helper()
 	libraries := filepath.Join(npmPackage(b, llamaLibraries), "bins", "linux-x64")
+	if *kernelTier != "" {
+		libraries = librariesOf(b, libraries, *kernelTier)
+	}
 	to, from = startScript(b, python(b, "gguf==0.19.0", "numpy==2.4.6"), append([]string{program, libraries}, args...)...)
 	if line, err := from.ReadString('\n'); strings.TrimSpace(line) != "ready" {
 		b.Fatalf("%s: %q %v", program, line, err)
 	}
 	return to, from
+}
+
+var kernelTier = flag.String("kernel", "", "use the kernels of tier `NAME` in benchmarks beside llama.cpp, and its library for them")
+
+// llamaSets names llama.cpp's libraries by our tiers of the same instructions.
+var llamaSets = map[cpu.Tier]string{
+	cpu.AVX2: "haswell", cpu.AVXVNNI: "alderlake", cpu.AVX512F: "skylakex", cpu.AVX512VNNI: "cascadelake", cpu.AVX512VBMI: "icelake",
+	cpu.AVX512: "zen4", cpu.AMX: "sapphirerapids",
+}
+
+// librariesOf restricts the kernels of this process to a tier until b ends, and returns a folder of llama.cpp's libraries
+// that has only that of the same instructions.
+func librariesOf(b *testing.B, libraries, name string) string {
+	b.Helper()
+	tier, err := cpu.ParseTier(name)
+	if err == nil {
+		b.Cleanup(func() { _ = cpu.Force(cpu.Tiers()[0]) })
+		err = cpu.Force(tier)
+	}
+	files, more := filepath.Glob(filepath.Join(libraries, "*.so"))
+	if err = errors.Join(err, more); err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	for _, file := range files {
+		set, isSet := strings.CutPrefix(filepath.Base(file), "libggml-cpu-")
+		if isSet && set != llamaSets[tier]+".so" {
+			continue
+		}
+		if err := os.Symlink(file, filepath.Join(dir, filepath.Base(file))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // ask sends a request to the rival.
