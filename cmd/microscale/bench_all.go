@@ -24,8 +24,13 @@ func benchAllCommand() *cobra.Command {
 both operands from BF16. Print the speed, and the size from which a format is
 faster than BF16 with both operands quantized for each product. DIR/report.html
 has charts of the speed, of the share of quantizing, and a roofline; it opens in
-any browser and loads nothing.`)
+any browser and loads nothing.
+
+--share FILE writes the results, the processor, its features and the kernels
+that it runs as JSON to send to others: it holds no names of users, machines or
+files.`)
 	cmd.Example = `  microscale bench all
+  microscale bench all --share results.json
   microscale bench all --formats mxfp8,mxfp4,nvfp4 --large --out mine`
 	only := newFormatList(quant.FP8Tensor, quant.FP8Row, quant.FP8Block, quant.MXFP8, quant.MXFP4, quant.NVFP4)
 	cmd.Flags().Var(only, "formats", "block formats `NAMES`, separated by commas")
@@ -33,10 +38,14 @@ any browser and loads nothing.`)
 	large := cmd.Flags().Bool("large", false, "measure up to 16384")
 	flags.Exclusive(cmd, "largest", "large")
 	dir := cmd.Flags().String("out", "benchmark", "write the report to directory `DIR`, replacing an earlier report; \"\" writes none")
+	share := cmd.Flags().String("share", "", "write the results and the processor to a new file `FILE`, without names and paths")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 500 * time.Millisecond, spent: "for each format at each size"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		sizes, err := sweepSizes(*largest, *large)
 		if err != nil {
+			return err
+		}
+		if err := checkShare(*share); err != nil {
 			return err
 		}
 		if *dir != "" {
@@ -64,7 +73,14 @@ any browser and loads nothing.`)
 				return fmt.Errorf("write the report: %w", err)
 			}
 		}
-		return b.print(cmd, s.Results(), newSweepDocument(s, r, path), func(w io.Writer) error { return printSpeed(w, r, path) })
+		doc := newSweepDocument(s, r, path)
+		if *share != "" {
+			if err := writeShare(*share, b.Threads(), doc); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: wrote %s\n", show.Printable(*share))
+		}
+		return b.print(cmd, s.Results(), doc, func(w io.Writer) error { return printSpeed(w, r, path) })
 	}
 	return cmd
 }

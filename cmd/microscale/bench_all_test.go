@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
+	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -127,10 +128,34 @@ func TestBenchAll(t *testing.T) {
 			t.Errorf("a report in %s: exit status %d, %s%s", bad, status, stdout, stderr)
 		}
 	}
-	status, stdout, stderr = execute("", append(line, "--json")...)
+	shared := filepath.Join(t.TempDir(), "shared.json")
+	status, stdout, stderr = execute("", append(line, "--json", "--share", shared)...)
 	var doc sweepDocument
 	if err := json.Unmarshal([]byte(stdout), &doc); status != exitDone || err != nil {
 		t.Fatalf("exit status %d: %v, %s", status, err, stderr)
+	}
+	text, err := os.ReadFile(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent sharedDocument
+	if err := json.Unmarshal(text, &sent); err != nil {
+		t.Fatal(err)
+	}
+	if sent.Processor == "" || sent.Kind == "" || len(sent.Program.Forms) == 0 != (cpu.Detected() == 0) ||
+		sent.Program.Kernels != cpu.Best().String() ||
+		len(sent.Results) != len(doc.Results) || sent.Threads != 1 || sent.Report != "" {
+		t.Errorf("--share: got %s", text)
+	}
+	hostName, _ := os.Hostname()
+	for _, name := range []string{hostName, filepath.Dir(dir), os.Getenv("USER"), os.Getenv("HOME")} {
+		if len(name) > 3 && strings.Contains(string(text), name) {
+			t.Errorf("--share: the file has %q", name)
+		}
+	}
+	if status, _, stderr := execute("", append(line, "--share", shared)...); status != exitFailed || !strings.Contains(stderr,
+		"the file exists; give another") {
+		t.Errorf("--share of a file that exists: exit status %d, %s", status, stderr)
 	}
 	var ops []string
 	for _, r := range doc.Results[:6] {

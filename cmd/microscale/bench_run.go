@@ -103,7 +103,11 @@ func (b *benchRun) print(cmd *cobra.Command, results []bench.Result, document an
 	if !b.Pinned() {
 		how = "not pinned: unsupported on this system"
 	}
-	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, show.Counted(m.Processors, "processor"), m.System, m.Go,
+	processors := show.Counted(m.Processors, "processor")
+	if host.SharedCores() {
+		processors += " that share cores"
+	}
+	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, processors, m.System, m.Go,
 		m.Tier, how); err != nil {
 		return err
 	}

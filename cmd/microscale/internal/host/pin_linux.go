@@ -34,6 +34,39 @@ func Processors() []int {
 	return given
 }
 
+// SharedCores reports whether several of Processors are threads of one core.
+func SharedCores() bool {
+	mine := Processors()
+	for _, p := range mine {
+		text, err := os.ReadFile("/sys/devices/system/cpu/cpu" + strconv.Itoa(p) + "/topology/thread_siblings_list")
+		if err != nil {
+			return false
+		}
+		for _, sibling := range processorList(string(text)) {
+			if sibling != p && slices.Contains(mine, sibling) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// processorList parses Linux's list of processors, such as 0,2-3.
+func processorList(text string) (list []int) {
+	for _, span := range strings.Split(strings.TrimSpace(text), ",") {
+		first, last, isRange := strings.Cut(span, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if isRange && err == nil {
+			to, err = strconv.Atoi(last)
+		}
+		for p := from; err == nil && p <= to; p++ {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // Thread returns the id of the calling thread.
 func Thread() int { return unix.Gettid() }
 

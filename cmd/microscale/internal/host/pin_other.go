@@ -9,6 +9,9 @@ var epoch = time.Now()
 
 func Processors() []int { return unknownProcessors() }
 
+// SharedCores returns false: it is unknown.
+func SharedCores() bool { return false }
+
 func Thread() int { return 0 }
 
 // Pin does nothing; the system schedules the threads.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/durable"
+)
+
+// A sharedDocument is a measurement as a file for others: the processor and what it does, and nothing about
+// the user, the machine's name or its files.
+type sharedDocument struct {
+	Date       string          `json:"date"`
+	Program    versionDocument `json:"program"` // with the features of the processor and the rows of the kernel tables
+	Processor  string          `json:"processor"`
+	Kind       string          `json:"kind"` // as kernels are ordered and tuned for it
+	Processors int             `json:"processors"`
+	SharedCore bool            `json:"shared_cores"` // several of these processors are threads of one core
+	Threads    int             `json:"threads"`
+	sweepDocument
+}
+
+// checkShare returns an error if --share names a file that exists.
+func checkShare(path string) error {
+	_, err := os.Lstat(path)
+	switch {
+	case path == "" || errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil:
+		return fmt.Errorf("--share %s: the file exists; give another name", show.Printable(path))
+	}
+	return fmt.Errorf("--share: %w", err)
+}
+
+// writeShare writes the file of --share.
+func writeShare(path string, threads int, s sweepDocument) error {
+	s.Report = "" // a path
+	m := host.ThisMachine()
+	d := sharedDocument{
+		Date:      time.Now().UTC().Format(time.DateOnly),
+		Program:   versionDocument{Version: show.Version(), Go: m.Go, Platform: runtime.GOOS + "/" + runtime.GOARCH, Kernels: m.Tier},
+		Processor: m.CPU, Kind: cpu.This().Name, Processors: m.Processors, SharedCore: host.SharedCores(), Threads: threads, sweepDocument: s,
+	}
+	d.Program.list()
+	var b bytes.Buffer
+	if err := show.PrintJSON(&b, d); err != nil {
+		return err
+	}
+	if err := durable.WriteWhole(path, b.Bytes(), os.Rename); err != nil {
+		return fmt.Errorf("--share: %w", err)
+	}
+	return nil
+}
