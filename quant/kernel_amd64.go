@@ -95,8 +95,12 @@ func init() {
 	add(&maxKernels, amaxesBF16AVX2Needs, bf16, maxBF16AVX2)
 	add(&searchKernels, searchTimesNeeds, variant{}, searchBy(searchTimes))
 	add(&searchKernels, searchOverNeeds, variant{divides: true}, searchBy(searchOver))
+	add(&searchKernels, searchTimesWeightedNeeds, variant{weights: true}, searchWeightedBy(searchTimesWeighted))
+	add(&searchKernels, searchOverWeightedNeeds, variant{divides: true, weights: true}, searchWeightedBy(searchOverWeighted))
 	add(&searchKernels, searchTimesAVX2Needs, variant{}, searchBy(searchTimesAVX2))
 	add(&searchKernels, searchOverAVX2Needs, variant{divides: true}, searchBy(searchOverAVX2))
+	add(&searchKernels, searchTimesWeightedAVX2Needs, variant{weights: true}, searchWeightedBy(searchTimesWeightedAVX2))
+	add(&searchKernels, searchOverWeightedAVX2Needs, variant{divides: true, weights: true}, searchWeightedBy(searchOverWeightedAVX2))
 	add(&philoxKernels, fillPhiloxNeeds, variant{}, philoxBy(fillPhilox))
 	add(&philoxKernels, fillPhiloxAVX2Needs, variant{}, philoxBy(fillPhiloxAVX2))
 	add(&hadamardKernels, hadamardBlocksNeeds, variant{}, hadamardBy(hadamardBlocks))
@@ -261,10 +265,16 @@ func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, ex
 	}
 }
 
-func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) func([]float64,
-	[]float32, []float32, []float32, int, *searchConstants) {
-	return func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants) {
+func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) searchKernel {
+	return func(errors []float64, src, _, factors, decodes []float32, n int, c *searchConstants) {
 		kernel(&errors[0], &src[0], len(src)/searchUnit, &factors[0], &decodes[0], n, c)
+	}
+}
+
+func searchWeightedBy(kernel func(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int,
+	c *searchConstants)) searchKernel {
+	return func(errors []float64, src, weights, factors, decodes []float32, n int, c *searchConstants) {
+		kernel(&errors[0], &src[0], &weights[0], len(src)/searchUnit, &factors[0], &decodes[0], n, c)
 	}
 }
 

@@ -204,7 +204,7 @@ func testEncodeRow(k *kernel[func(codes []byte, src, factors []float32, extent i
 	}
 }
 
-func testSearchRow(k *kernel[func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants)], f *fences, r *rand.Rand) {
+func testSearchRow(k *kernel[searchKernel], f *fences, r *rand.Rand) {
 	for _, e := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, MXINT8} {
 		q := Quantizer{Format: e, Search: LeastSquares}
 		o := &output{q: &q}
@@ -213,11 +213,15 @@ func testSearchRow(k *kernel[func(errors []float64, src, factors, decodes []floa
 			for _, n := range []int{1, 3, maxCandidates} {
 				x, factors, decodes := ordinary(groups*searchUnit, r), positive(n, r), positive(n, r)
 				errors := fenced(f, make([]float64, n))
-				k.run(errors, fenced(f, x), fenced(f, factors), fenced(f, decodes), n, &constants)
+				var weights []float32
+				if k.weights {
+					weights = fenced(f, positive(len(x), r))
+				}
+				k.run(errors, fenced(f, x), weights, fenced(f, factors), fenced(f, decodes), n, &constants)
 				codes := make([]byte, len(x))
 				for i := range n {
 					w.encodeReference(o, codes, x, factor{value: factors[i], divide: k.divides}, nil)
-					if want := o.squaredError(x, nil, codes, decodes[i]); errors[i] != want {
+					if want := o.squaredError(x, weights, codes, decodes[i]); errors[i] != want {
 						f.Fatalf("%s, %d elements: error %d of %d is %v, want %v", e, len(x), i, n, errors[i], want)
 					}
 				}

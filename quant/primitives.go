@@ -35,6 +35,7 @@ type variant struct {
 	integer bool // codes are of INT8
 	divides bool // elements are divided by their factors, not multiplied
 	random  bool // rounding is stochastic
+	weights bool // errors have weights
 	bits    int  // of a stored code
 }
 
@@ -71,9 +72,9 @@ var (
 	// maxKernels return the largest bits of a magnitude in src. Twin: maxBits.
 	maxKernels []kernel[func(src []byte) (amax uint32)]
 
-	// searchKernels set errors[k] to the error of src, a multiple of searchUnit elements,
-	// under n factors. Twin: output.squaredError.
-	searchKernels []kernel[func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants)]
+	// searchKernels set errors[k] to the error of src, a multiple of searchUnit elements with
+	// as many weights, or without any, under n factors. Twin: output.squaredError.
+	searchKernels []kernel[searchKernel]
 
 	// philoxKernels set dst, a multiple of philoxUnit words, to random ones. Twin:
 	// philoxBlocks.

@@ -74,7 +74,7 @@ func (q *Quantizer) top() float32 {
 	return scaleFormat.Max()
 }
 
-// Neighbors of the scale that the rule gives, as steps of its code or factors of
+// Neighbors of the scale that the rule gives, as steps of its code, ascending and without gaps but that of the code, or factors of
 // the amax that it is made of.
 var (
 	exponentSteps  = []int{-1, 1}
@@ -115,27 +115,49 @@ type searchConstants struct {
 
 // A scaleSearch is what a copy searches scales with.
 type scaleSearch struct {
-	elements  [256]factor  // by E4M3 code
-	decodes   [256]float32 // by E4M3 code
+	elements  [256]factor  // by code of a scale of one byte
+	values    [256]float32 // of elements
+	decodes   [256]float32 // by code
+	unlike    [257]int     // codes below, of which elements are not multiplied or divided by as kernels do
+	least     int          // code of a candidate, and the largest
+	most      int
+	below     int // the steps of codes: each of the rule's code -below to +above
+	above     int
 	constants searchConstants
 	// kernels are those that multiply, and that divide; nil where there is none.
-	kernels [2]func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants)
+	kernels [2]searchKernel
 }
+
+// A searchKernel is one of searchKernels.
+type searchKernel = func(errors []float64, src, weights, factors, decodes []float32, n int, c *searchConstants)
 
 // searchScratch is the scratch memory of a search.
 type searchScratch struct {
 	blocks []candidates
-	errors []float64 // by row of the blocks, block and candidate
-	padded []float32 // a partial block
+	errors []float64    // by row of the blocks, block and candidate
+	padded [2][]float32 // a partial block, and its weights
 	codes  []byte
 }
 
 func (o *output) newScaleSearch() *scaleSearch {
 	s := &scaleSearch{}
-	if o.q.Format.Scale == format.E4M3 {
-		for code := range scaleFormat.MaxCode() + 1 {
+	switch o.q.Format.Scale {
+	case format.E4M3:
+		s.least, s.most, s.below, s.above = 1, int(scaleFormat.MaxCode()), -codeSteps[0], codeSteps[len(codeSteps)-1]
+		for code := range s.most + 1 {
 			s.elements[code] = arithmetics[o.q.Arithmetic].element(byte(code), o.global)
-			s.decodes[code] = float32(scaleFormat.Decode(code) * o.global.decode)
+			s.decodes[code] = float32(scaleFormat.Decode(uint32(code)) * o.global.decode)
+		}
+	case format.E8M0:
+		s.most, s.below, s.above = e8m0Max, -exponentSteps[0], exponentSteps[len(exponentSteps)-1]
+		for code := range s.most + 1 {
+			s.elements[code], s.decodes[code] = factor{value: o.q.exponentFactor(byte(code))}, exp2(code-format.E8M0.Bias)
+		}
+	}
+	for code, f := range s.elements {
+		s.values[code], s.unlike[code+1] = f.value, s.unlike[code]
+		if !f.isFactor() || f.divide != s.elements[s.most].divide {
+			s.unlike[code+1]++
 		}
 	}
 	element := o.q.Format.Element
@@ -148,7 +170,7 @@ func (o *output) newScaleSearch() *scaleSearch {
 	}
 	s.constants.anchor = element.Smallest() / s.constants.least * (1 << mantissaBits)
 	for i := range s.kernels {
-		s.kernels[i], _ = find(searchKernels, variant{divides: i == 1})
+		s.kernels[i], _ = find(searchKernels, variant{divides: i == 1, weights: o.with.Importance != nil})
 	}
 	return s
 }
@@ -169,6 +191,51 @@ func (w *worker) searchScales(o *output, x source, g grid, pos int) {
 
 // searchBlockRow is searchScales of n adjacent blocks, from the given one on.
 func (w *worker) searchBlockRow(o *output, x source, importance []float32, at, n, extent int) {
+	if x.rows > 1 || o.search.most == 0 || o.q.Search != LeastSquares || o.search.kernels[0] == nil {
+		w.searchBlocks(o, x, importance, at, n, extent)
+		return
+	}
+	values := x.row(0, 0, x.cols, &w.values)
+	for j := range n {
+		from, to := j*extent, min((j+1)*extent, x.cols)
+		var weights []float32
+		if importance != nil {
+			weights = importance[from:to]
+		}
+		if !w.searchCode(o, values[from:to], weights, at+j) {
+			w.searchBlocks(o, x.view(0, 1, from, to), weights, at+j, 1, extent)
+			values = x.row(0, 0, x.cols, &w.values)
+		}
+	}
+}
+
+// searchCode is searchBlocks of a block in one row with a scale of one byte, whose candidates are a range of codes that a kernel
+// supports. It returns false for others.
+func (w *worker) searchCode(o *output, x, weights []float32, j int) bool {
+	amax, s := w.amaxes[j], o.search
+	if amax == 0 || amax >= exponentMask || w.blocks[j].poison {
+		return true // as it is
+	}
+	code := int(w.scales[j])
+	from, to := max(code-s.below, s.least), min(code+s.above, s.most)+1
+	if code < s.least || s.unlike[from] != s.unlike[to] || o.q.Format.Scale == format.E8M0 && w.blocks[j] != s.elements[code] {
+		return false
+	}
+	var errors [maxCandidates]float64
+	s.kernels[index(s.elements[code].divide)](errors[:to-from], wholeUnits(&w.search.padded[0], x), wholeUnits(&w.search.padded[1], weights),
+		s.values[from:to], s.decodes[from:to], to-from, &s.constants)
+	best, least := code, errors[code-from]
+	for k, e := range errors[:to-from] {
+		if e < least {
+			best, least = from+k, e
+		}
+	}
+	w.blocks[j], w.scales[j] = s.elements[best], byte(best)
+	return true
+}
+
+// searchBlocks is searchBlockRow for all blocks.
+func (w *worker) searchBlocks(o *output, x source, importance []float32, at, n, extent int) {
 	rows, cols := x.rows, x.cols
 	blocks := grow(&w.search.blocks, n)
 	for j := range blocks {
@@ -265,13 +332,9 @@ func (w *worker) rowErrors(o *output, errors []float64, x, weights []float32, b 
 	if b.n == 0 {
 		return
 	}
-	if kernel := o.search.kernels[index(b.factors[0].divide)]; kernel != nil && b.alike && weights == nil {
-		if len(x)%searchUnit > 0 {
-			padded := grow(&w.search.padded, ceilDiv(len(x), searchUnit)*searchUnit)
-			clear(padded[copy(padded, x):])
-			x = padded
-		}
-		kernel(errors, x, b.values[:], b.decodes[:], b.n, &o.search.constants)
+	if kernel := o.search.kernels[index(b.factors[0].divide)]; kernel != nil && b.alike {
+		kernel(errors, wholeUnits(&w.search.padded[0], x), wholeUnits(&w.search.padded[1], weights), b.values[:], b.decodes[:], b.n,
+			&o.search.constants)
 		return
 	}
 	codes := grow(&w.search.codes, len(x))
@@ -283,6 +346,16 @@ func (w *worker) rowErrors(o *output, errors []float64, x, weights []float32, b 
 			errors[k] = o.squaredError(x, weights, codes, b.decodes[k])
 		}
 	}
+}
+
+// wholeUnits returns x, followed by zeros in memory of padded if it is not a multiple of searchUnit.
+func wholeUnits(padded *[]float32, x []float32) []float32 {
+	if len(x)%searchUnit == 0 {
+		return x
+	}
+	whole := grow(padded, ceilDiv(len(x), searchUnit)*searchUnit)
+	clear(whole[copy(whole, x):])
+	return whole
 }
 
 // squaredError is the error of LeastSquares: eight sums by position, joined by halves.

@@ -10,8 +10,10 @@ import (
 
 // The processor features that each function needs.
 const (
-	searchTimesNeeds = cpu.X86AVX | cpu.X86AVX512F
-	searchOverNeeds  = cpu.X86AVX | cpu.X86AVX512F
+	searchTimesNeeds         = cpu.X86AVX | cpu.X86AVX512F
+	searchOverNeeds          = cpu.X86AVX | cpu.X86AVX512F
+	searchTimesWeightedNeeds = cpu.X86AVX | cpu.X86AVX512F
+	searchOverWeightedNeeds  = cpu.X86AVX | cpu.X86AVX512F
 )
 
 // searchTimes sets errors[k], k < n, to the sum of (decodes[k]·q-x)² over 16·groups
@@ -27,3 +29,17 @@ func searchTimes(errors *float64, src *float32, groups int, factors, decodes *fl
 //
 //go:noescape
 func searchOver(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
+
+// searchTimesWeighted sets errors[k], k < n, to the sum of weight·(decodes[k]·q-x)² over 16·groups
+// elements x of src, q the element's rounding of x times factors[k]: of eight sums by
+// position, joined by halves. groups and n are positive, and src is finite.
+//
+//go:noescape
+func searchTimesWeighted(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
+
+// searchOverWeighted sets errors[k], k < n, to the sum of weight·(decodes[k]·q-x)² over 16·groups
+// elements x of src, q the element's rounding of x divided by factors[k]: of eight sums by
+// position, joined by halves. groups and n are positive, and src is finite.
+//
+//go:noescape
+func searchOverWeighted(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)

@@ -153,3 +153,167 @@ group2:
 	JNZ candidate1
 	VZEROUPPER
 	RET
+
+// func searchTimesWeighted(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
+//
+//	AX errors
+//	BX src
+//	DX groups
+//	SI weights
+//	DI factors
+//	CX decodes
+//	R8 n
+//	R9 c
+//	R10 constants
+//	R11 elements
+//	R12 groups left
+TEXT ·searchTimesWeighted(SB), NOSPLIT, $0-64
+	MOVQ errors+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ groups+24(FP), DX
+	MOVQ weights+16(FP), SI
+	SUBQ BX, SI
+	MOVQ factors+32(FP), DI
+	MOVQ decodes+40(FP), CX
+	MOVQ n+48(FP), R8
+	MOVQ c+56(FP), R9
+	VPBROADCASTD (R9), Z16
+	VPBROADCASTD 4(R9), Z17
+	VPBROADCASTD 8(R9), Z18
+	MOVL $0x7fffffff, R10
+	VPBROADCASTD R10, Z19
+	MOVL $0x7f800000, R10
+	VPBROADCASTD R10, Z20
+
+candidate1:
+	VBROADCASTSS (DI), Z21
+	VBROADCASTSS (CX), Z22
+	VPXORQ Z10, Z10, Z10
+	MOVQ BX, R11
+	MOVQ DX, R12
+
+group2:
+	VPANDD (R11), Z19, Z0
+	VMULPS Z21, Z0, Z1
+	VMINPS Z16, Z1, Z1
+	VMAXPS Z17, Z1, Z2
+	VPANDD Z20, Z2, Z2
+	VMULPS Z18, Z2, Z2
+	VADDPS Z2, Z1, Z1
+	VSUBPS Z2, Z1, Z1
+	VMULPS Z22, Z1, Z1
+	VEXTRACTF64X4 $1, Z0, Y3
+	VEXTRACTF64X4 $1, Z1, Y4
+	VCVTPS2PD Y0, Z5
+	VCVTPS2PD Y1, Z6
+	VSUBPD Z5, Z6, Z6
+	VMULPD Z6, Z6, Z6
+	VCVTPS2PD (SI)(R11*1), Z5
+	VMULPD Z5, Z6, Z6
+	VADDPD Z6, Z10, Z10
+	VCVTPS2PD Y3, Z5
+	VCVTPS2PD Y4, Z6
+	VSUBPD Z5, Z6, Z6
+	VMULPD Z6, Z6, Z6
+	VCVTPS2PD 32(SI)(R11*1), Z5
+	VMULPD Z5, Z6, Z6
+	VADDPD Z6, Z10, Z10
+	ADDQ $64, R11
+	SUBQ $1, R12
+	JNZ group2
+	VEXTRACTF64X4 $1, Z10, Y5
+	VADDPD Y5, Y10, Y5
+	VEXTRACTF128 $1, Y5, X6
+	VADDPD X6, X5, X5
+	VPERMILPD $1, X5, X6
+	VADDSD X6, X5, X5
+	VMOVSD X5, (AX)
+	ADDQ $8, AX
+	ADDQ $4, DI
+	ADDQ $4, CX
+	SUBQ $1, R8
+	JNZ candidate1
+	VZEROUPPER
+	RET
+
+// func searchOverWeighted(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
+//
+//	AX errors
+//	BX src
+//	DX groups
+//	SI weights
+//	DI factors
+//	CX decodes
+//	R8 n
+//	R9 c
+//	R10 constants
+//	R11 elements
+//	R12 groups left
+TEXT ·searchOverWeighted(SB), NOSPLIT, $0-64
+	MOVQ errors+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ groups+24(FP), DX
+	MOVQ weights+16(FP), SI
+	SUBQ BX, SI
+	MOVQ factors+32(FP), DI
+	MOVQ decodes+40(FP), CX
+	MOVQ n+48(FP), R8
+	MOVQ c+56(FP), R9
+	VPBROADCASTD (R9), Z16
+	VPBROADCASTD 4(R9), Z17
+	VPBROADCASTD 8(R9), Z18
+	MOVL $0x7fffffff, R10
+	VPBROADCASTD R10, Z19
+	MOVL $0x7f800000, R10
+	VPBROADCASTD R10, Z20
+
+candidate1:
+	VBROADCASTSS (DI), Z21
+	VBROADCASTSS (CX), Z22
+	VPXORQ Z10, Z10, Z10
+	MOVQ BX, R11
+	MOVQ DX, R12
+
+group2:
+	VPANDD (R11), Z19, Z0
+	VDIVPS Z21, Z0, Z1
+	VMINPS Z16, Z1, Z1
+	VMAXPS Z17, Z1, Z2
+	VPANDD Z20, Z2, Z2
+	VMULPS Z18, Z2, Z2
+	VADDPS Z2, Z1, Z1
+	VSUBPS Z2, Z1, Z1
+	VMULPS Z22, Z1, Z1
+	VEXTRACTF64X4 $1, Z0, Y3
+	VEXTRACTF64X4 $1, Z1, Y4
+	VCVTPS2PD Y0, Z5
+	VCVTPS2PD Y1, Z6
+	VSUBPD Z5, Z6, Z6
+	VMULPD Z6, Z6, Z6
+	VCVTPS2PD (SI)(R11*1), Z5
+	VMULPD Z5, Z6, Z6
+	VADDPD Z6, Z10, Z10
+	VCVTPS2PD Y3, Z5
+	VCVTPS2PD Y4, Z6
+	VSUBPD Z5, Z6, Z6
+	VMULPD Z6, Z6, Z6
+	VCVTPS2PD 32(SI)(R11*1), Z5
+	VMULPD Z5, Z6, Z6
+	VADDPD Z6, Z10, Z10
+	ADDQ $64, R11
+	SUBQ $1, R12
+	JNZ group2
+	VEXTRACTF64X4 $1, Z10, Y5
+	VADDPD Y5, Y10, Y5
+	VEXTRACTF128 $1, Y5, X6
+	VADDPD X6, X5, X5
+	VPERMILPD $1, X5, X6
+	VADDSD X6, X5, X5
+	VMOVSD X5, (AX)
+	ADDQ $8, AX
+	ADDQ $4, DI
+	ADDQ $4, CX
+	SUBQ $1, R8
+	JNZ candidate1
+	VZEROUPPER
+	RET

@@ -10,13 +10,15 @@ import (
 
 // The processor features that each function needs.
 const (
-	joinRandom8AVX2Needs    = cpu.X86AVX | cpu.X86AVX2
-	joinRandom4AVX2Needs    = cpu.X86AVX | cpu.X86AVX2
-	fillPhiloxAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
-	hadamardBlocksAVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
-	searchTimesAVX2Needs    = cpu.X86AVX | cpu.X86AVX2
-	searchOverAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
-	transposeAVX2Needs      = cpu.X86AVX
+	joinRandom8AVX2Needs         = cpu.X86AVX | cpu.X86AVX2
+	joinRandom4AVX2Needs         = cpu.X86AVX | cpu.X86AVX2
+	fillPhiloxAVX2Needs          = cpu.X86AVX | cpu.X86AVX2
+	hadamardBlocksAVX2Needs      = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	searchTimesAVX2Needs         = cpu.X86AVX | cpu.X86AVX2
+	searchOverAVX2Needs          = cpu.X86AVX | cpu.X86AVX2
+	searchTimesWeightedAVX2Needs = cpu.X86AVX | cpu.X86AVX2
+	searchOverWeightedAVX2Needs  = cpu.X86AVX | cpu.X86AVX2
+	transposeAVX2Needs           = cpu.X86AVX
 )
 
 // joinRandom8AVX2 sets code i, of 8 bits, to that of the element src[i] of float32 times
@@ -58,6 +60,20 @@ func searchTimesAVX2(errors *float64, src *float32, groups int, factors, decodes
 //
 //go:noescape
 func searchOverAVX2(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
+
+// searchTimesWeightedAVX2 sets errors[k], k < n, to the sum of weight·(decodes[k]·q-x)² over 16·groups
+// elements x of src, of float32, q the element's rounding of x times factors[k]: of eight sums by
+// position, joined by halves. groups and n are positive, and src is finite.
+//
+//go:noescape
+func searchTimesWeightedAVX2(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
+
+// searchOverWeightedAVX2 sets errors[k], k < n, to the sum of weight·(decodes[k]·q-x)² over 16·groups
+// elements x of src, of float32, q the element's rounding of x divided by factors[k]: of eight sums by
+// position, joined by halves. groups and n are positive, and src is finite.
+//
+//go:noescape
+func searchOverWeightedAVX2(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 
 // transposeAVX2 sets dst[j][i] to src[i][j], both of float32, i < 8·n, j < 16, n > 0. Strides are in
 // bytes.

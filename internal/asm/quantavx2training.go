@@ -19,8 +19,9 @@ func quantTraining256() *File {
 	k := &kernel256{tables256: tables, source: 32}
 	k.philox(f)
 	k.hadamard(f)
-	k.searchErrors(f, "searchTimes", "VMULPS", "times factors[k]")
-	k.searchErrors(f, "searchOver", "VDIVPS", "divided by factors[k]")
+	for _, s := range searchRows {
+		k.searchErrors(f, s)
+	}
 	k.transpose(f)
 	return f
 }
@@ -246,12 +247,16 @@ signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n i
 	k.Return()
 }
 
-func (k *kernel256) searchErrors(f *File, name, operation, does string) {
-	k.begin(f, name, fmt.Sprintf(`sets errors[k], k < n, to the sum of (decodes[k]·q-x)² over 16·groups
+func (k *kernel256) searchErrors(f *File, s searchRow) {
+	k.begin(f, s.name, fmt.Sprintf(`sets errors[k], k < n, to the sum of %s over 16·groups
 elements x of src, of %%s, q the element's rounding of x %s: of eight sums by
-position, joined by halves. groups and n are positive, and src is finite.`, does),
-		"errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants")
+position, joined by halves. groups and n are positive, and src is finite.`, s.term(), s.does), s.signature())
 	errors, src, groups := k.Arg("errors"), k.Arg("src"), k.Arg("groups")
+	var weights Reg // less src
+	if s.weighted {
+		weights = k.Arg("weights")
+		k.I("SUBQ", src, weights)
+	}
 	factors, decodes, n := k.Arg("factors"), k.Arg("decodes"), k.Arg("n")
 	k.c = constants{k.Arg("c"), searchNames}
 	x, left := k.GP("elements"), k.GP("groups left")
@@ -275,7 +280,7 @@ position, joined by halves. groups and n are positive, and src is finite.`, does
 	for i := range 2 {
 		a, q, t := Y(0), Y(1), Y(2)
 		k.I("VPAND", x.At(32*i), yAbs, a)
-		k.I(operation, yFactor, a, q)
+		k.I(s.operation, yFactor, a, q)
 		k.I("VMINPS", yLimit, q, q)
 		k.I("VMAXPS", yLeast, q, t)
 		k.I("VPAND", yBinade, t, t)
@@ -283,7 +288,7 @@ position, joined by halves. groups and n are positive, and src is finite.`, does
 		k.I("VADDPS", t, q, q)
 		k.I("VSUBPS", t, q, q)
 		k.I("VMULPS", yDecode, q, q)
-		for j, s := range sums {
+		for j, sum := range sums {
 			if j == 1 {
 				k.I("VEXTRACTF128", 1, a, a.X())
 				k.I("VEXTRACTF128", 1, q, q.X())
@@ -292,7 +297,11 @@ position, joined by halves. groups and n are positive, and src is finite.`, does
 			k.I("VCVTPS2PD", q.X(), Y(4))
 			k.I("VSUBPD", Y(3), Y(4), Y(4))
 			k.I("VMULPD", Y(4), Y(4), Y(4))
-			k.I("VADDPD", Y(4), s, s)
+			if s.weighted {
+				k.I("VCVTPS2PD", weights.At(32*i+16*j).By(x, 1), Y(3))
+				k.I("VMULPD", Y(3), Y(4), Y(4))
+			}
+			k.I("VADDPD", Y(4), sum, sum)
 		}
 	}
 	k.I("ADDQ", 64, x)

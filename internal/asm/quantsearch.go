@@ -9,17 +9,53 @@ var searchNames = []string{"limit", "least", "anchor"}
 // scales.
 func quantSearch() *File {
 	f := NewFile("quant", "search")
-	quantSearchErrors(f, "searchTimes", "VMULPS", "times factors[k]")
-	quantSearchErrors(f, "searchOver", "VDIVPS", "divided by factors[k]")
+	for _, s := range searchRows {
+		s.write(f)
+	}
 	return f
 }
 
-func quantSearchErrors(f *File, name, operation, does string) {
-	fn := f.Func(name, fmt.Sprintf(`%s sets errors[k], k < n, to the sum of (decodes[k]·q-x)² over 16·groups
+// A searchRow is a kernel of a scale search.
+type searchRow struct {
+	name      string
+	operation string // on an element and its factor
+	does      string
+	weighted  bool // each squared error is multiplied by the weight of its element
+}
+
+var searchRows = []searchRow{
+	{"searchTimes", "VMULPS", "times factors[k]", false},
+	{"searchOver", "VDIVPS", "divided by factors[k]", false},
+	{"searchTimesWeighted", "VMULPS", "times factors[k]", true},
+	{"searchOverWeighted", "VDIVPS", "divided by factors[k]", true},
+}
+
+// signature returns the parameters of the Go function.
+func (s searchRow) signature() string {
+	if s.weighted {
+		return "errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants"
+	}
+	return "errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants"
+}
+
+// term describes what is summed.
+func (s searchRow) term() string {
+	if s.weighted {
+		return "weight·(decodes[k]·q-x)²"
+	}
+	return "(decodes[k]·q-x)²"
+}
+
+func (s searchRow) write(f *File) {
+	fn := f.Func(s.name, fmt.Sprintf(`%s sets errors[k], k < n, to the sum of %s over 16·groups
 elements x of src, q the element's rounding of x %s: of eight sums by
-position, joined by halves. groups and n are positive, and src is finite.`, name, does),
-		"errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants")
+position, joined by halves. groups and n are positive, and src is finite.`, s.name, s.term(), s.does), s.signature())
 	errors, src, groups := fn.Arg("errors"), fn.Arg("src"), fn.Arg("groups")
+	var weights Reg // less src
+	if s.weighted {
+		weights = fn.Arg("weights")
+		fn.I("SUBQ", src, weights)
+	}
 	factors, decodes, n := fn.Arg("factors"), fn.Arg("decodes"), fn.Arg("n")
 	c := constants{fn.Arg("c"), searchNames}
 	t, x, left := fn.GP("constants"), fn.GP("elements"), fn.GP("groups left")
@@ -40,7 +76,7 @@ position, joined by halves. groups and n are positive, and src is finite.`, name
 
 	group := fn.Label("group")
 	fn.I("VPANDD", x.At(0), zAbs, Z(0))
-	fn.I(operation, zFactor, Z(0), Z(1))
+	fn.I(s.operation, zFactor, Z(0), Z(1))
 	fn.I("VMINPS", zLimit, Z(1), Z(1))
 	fn.I("VMAXPS", zLeast, Z(1), Z(2))
 	fn.I("VPANDD", zBinade, Z(2), Z(2))
@@ -50,11 +86,15 @@ position, joined by halves. groups and n are positive, and src is finite.`, name
 	fn.I("VMULPS", zDecode, Z(1), Z(1))
 	fn.I("VEXTRACTF64X4", 1, Z(0), Y(3))
 	fn.I("VEXTRACTF64X4", 1, Z(1), Y(4))
-	for _, pair := range [][2]Vec{{Z(0), Z(1)}, {Z(3), Z(4)}} {
+	for i, pair := range [][2]Vec{{Z(0), Z(1)}, {Z(3), Z(4)}} {
 		fn.I("VCVTPS2PD", pair[0].Y(), Z(5))
 		fn.I("VCVTPS2PD", pair[1].Y(), Z(6))
 		fn.I("VSUBPD", Z(5), Z(6), Z(6))
 		fn.I("VMULPD", Z(6), Z(6), Z(6))
+		if s.weighted {
+			fn.I("VCVTPS2PD", weights.At(32*i).By(x, 1), Z(5))
+			fn.I("VMULPD", Z(5), Z(6), Z(6))
+		}
 		fn.I("VADDPD", Z(6), sum, sum)
 	}
 	fn.I("ADDQ", 64, x)
