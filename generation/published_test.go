@@ -12,9 +12,15 @@ import (
 )
 
 // A publishedRow has facts of a published model: special tokens, the members of its generation_config.json, and the
-// tokens that its tokenizer_config.json names. The source "xinference 4.1.0" is that package's table of models, of which
-// the ends are; "memory" is knowledge of the files without a copy, whose ends that package confirms where it has the model,
-// except for gpt-oss and the Llama distillation of R1, which it serves with others.
+// tokens that its tokenizer_config.json names. Its source is one of
+//
+//	xinference 4.1.0   that package's table of models, of which the ends are
+//	github.com/…       a copy of generation_config.json there, of the model or of one trained from it
+//	fastmindapi 0.0.9  the copy in DEVELOPMENT.md of that package's source
+//	transformers       convert_gemma3_weights.py, which writes the file
+//	config NAME        the model has the ids of its config.json alone, which package family has as NAME
+//	memory             knowledge of the files without a copy; xinference confirms the ends where it has the model, except
+//	                   for gpt-oss and the Llama distillation of R1, which it serves with others
 type publishedRow struct {
 	Model, Source, BOS, EOS string
 	Tokens                  map[string]uint32
@@ -43,6 +49,45 @@ func published(t *testing.T) (rows []publishedRow) {
 		t.Fatal(err)
 	}
 	return rows
+}
+
+// TestPublishedSources: rows from the configurations of package family have their ids, and no sampling.
+func TestPublishedSources(t *testing.T) {
+	configs := map[string]map[string]any{}
+	data, err := os.ReadFile("../family/testdata/published.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var row struct {
+			Model  string
+			Config map[string]any
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		configs[row.Model] = row.Config
+	}
+	found := 0
+	for _, row := range published(t) {
+		name, ok := strings.CutPrefix(row.Source, "config ")
+		if !ok {
+			continue
+		}
+		found++
+		var declared map[string]any
+		if err := json.Unmarshal(row.Generation, &declared); err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range declared {
+			if !strings.HasSuffix(key, "_token_id") || fmt.Sprint(value) != fmt.Sprint(configs[name][key]) {
+				t.Errorf("%s: %s is %v, in the configuration of %s %v", row.Model, key, value, name, configs[name][key])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no row is from a configuration")
+	}
 }
 
 // files returns the files of a directory with the row's facts: all of them, or the tokenizer alone.
