@@ -563,3 +563,66 @@ func TestPartialBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestStackedBlocks reads the codes of all experts of a layer with scales of 128×128 blocks.
+func TestStackedBlocks(t *testing.T) {
+	const name, experts, in, out = "model.layers.0.mlp.experts.down_proj", 2, 160, 256
+	codes, scales := pattern(experts*out*in, 37), make([]float32, experts*2*2)
+	for i := range scales {
+		scales[i] = float32(1+i) / 64
+	}
+	config := strings.Replace(ctConfiguration("", "float-quantized", `"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": `+
+		`"float", `+
+		`"symmetric": true, "dynamic": false, "strategy": "block", "block_structure": [128, 128]}}`), "llama4", "other", 1)
+	m := readRaw(t, config, nil, rawTensor{name, safetensors.F8E4M3, []int64{experts, out, in}, codes},
+		rawTensor{name + "_scale", safetensors.F32, []int64{experts, 2, 2}, floats(scales...)})
+	checkValues(t, m, name, func(row, col int) float32 {
+		return format.E4M3.Decode(uint32(codes[row*in+col])) * scales[row/128*2+col/128]
+	})
+}
+
+// TestStackedBiases: the biases of gate and up are the even and odd elements of a row of gpt-oss.
+func TestStackedBiases(t *testing.T) {
+	m := readRaw(t, `{"model_type": "gpt_oss", "num_local_experts": 2}`, nil,
+		rawTensor{"model.layers.0.mlp.experts.gate_up_proj_bias", safetensors.BF16, []int64{2, 4}, halves(1, 2, 3, 4, 5, 6, 7, 8)})
+	parts := m.Stacked(m.Weights[0])
+	if len(parts) != 2 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	for i, want := range [][]float32{{1, 3, 5, 7}, {2, 4, 6, 8}} {
+		x, err := parts[i].Read(0, 2)
+		if err != nil || !slices.Equal(x.Data, want) {
+			t.Errorf("%s is %v, want %v (%v)", parts[i].Name, x.Data, want, err)
+		}
+	}
+}
+
+// TestInterleavedBF16: a weight of every other row of a tensor is not read as contiguous rows.
+func TestInterleavedBF16(t *testing.T) {
+	m := readRaw(t, "", nil, rawTensor{"w.weight", safetensors.BF16, []int64{4, 2}, halves(1, 2, 3, 4, 5, 6, 7, 8)})
+	of := m.Weights[0]
+	for _, tc := range []struct {
+		v    view
+		has  bool
+		want []float32
+	}{{view{of, 1, 1, false}, true, []float32{3, 4, 5, 6}}, {view{of, 1, 2, false}, false, []float32{3, 4, 7, 8}}} {
+		w := of.part("part.weight", 2, 2)
+		w.view = &tc.v
+		x, err := w.Read(0, 2)
+		if err != nil || w.HasRowsBF16() != tc.has || !slices.Equal(x.Data, tc.want) {
+			t.Errorf("step %d: rows in BF16 %v, values %v, want %v (%v)", tc.v.step, w.HasRowsBF16(), x.Data, tc.want, err)
+		}
+	}
+}
+
+// TestQuarkExport: vLLM rejects a configuration of Quark without the member export.
+func TestQuarkExport(t *testing.T) {
+	const weight = `"global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32, "qscheme": "per_group", "scale_format": "e8m0", ` +
+		`"symmetric": true, "is_dynamic": false, "ch_axis": -1}}}`
+	for member, faults := range map[string]int{`"export": {}, `: 0, `"export": null, `: 1, "": 1} {
+		d, err := recognizeQuark([]byte(`{"quant_method": "quark", ` + member + weight))
+		if err != nil || len(d.faults) != faults {
+			t.Errorf("%q: faults %q, want %d (%v)", member, d.faults, faults, err)
+		}
+	}
+}

@@ -267,3 +267,16 @@ func cover(t *testing.T, counts []int, n int, at iter.Seq[Span]) {
 		t.Fatalf("spans cover %d of the %d units of a tile", next, n)
 	}
 }
+
+// TestNarrowTiles: a matrix of one column has tiles, one without columns none.
+func TestNarrowTiles(t *testing.T) {
+	for cols, want := range map[int]int{0: 0, 1: 2} {
+		n := 0
+		for range (Tiling{3, cols, 2, 1}).Tiles(0) {
+			n++
+		}
+		if n != want {
+			t.Errorf("%d tiles of %d columns, want %d", n, cols, want)
+		}
+	}
+}

@@ -67,3 +67,19 @@ func TestVectors(t *testing.T) {
 		}
 	}
 }
+
+// TestChunks: the chunks of a vector are its values in order, of 32768 but for the last.
+func TestChunks(t *testing.T) {
+	v := comm.Vector{commtest.Values(1, 40_000), nil, commtest.Values(2, 30_000), commtest.Values(3, 5)}
+	var got []float32
+	var sizes []int
+	for x := range v.Chunks() {
+		got, sizes = append(got, x...), append(sizes, len(x))
+	}
+	if want := slices.Concat(v...); !slices.Equal(got, want) || fmt.Sprint(sizes) != "[32768 32768 4469]" {
+		t.Errorf("chunks of %v, %d values, want %d", sizes, len(got), len(want))
+	}
+	for x := range (comm.Vector{}).Chunks() {
+		t.Errorf("an empty vector has the chunk %v", x)
+	}
+}

@@ -215,11 +215,8 @@ func (m *bpe) mergeLong(ids []uint32) int {
 		if next < len(ids) {
 			add(c.left, next)
 		}
-		for ; n < len(queue); n++ {
-			grown := queue
-			queue = grown[:n+1]
+		for ; n < len(queue); n++ { // at most two, of which neither is below the other unless they are all
 			heap.Fix(&queue, n)
-			queue = grown
 		}
 	}
 	n := 0

@@ -157,6 +157,20 @@ func TestWholeWords(t *testing.T) {
 	if got := tok.names(tok.Encode("hello xyz xy", Options{})); got != "hello Ġxyz Ġ x y" {
 		t.Errorf("got %s", got)
 	}
+	tok = mustParse(t, byteLevelJSON(func(f map[string]any) { f["model"].(map[string]any)["vocab"].(map[string]int)["Ġxyz"] = 290 }))
+	if got := tok.names(tok.Encode("hello xyz", Options{})); got != "hello Ġ x y z" {
+		t.Errorf("without ignore_merges: got %s", got)
+	}
+}
+
+// TestByteRunes checks ends of the ranges of GPT-2's bytes_to_unicode, and the last byte that it moves.
+func TestByteRunes(t *testing.T) {
+	for b, want := range map[byte]rune{0: 0x100, ' ': 0x120, '!': '!', '~': '~', 0x7f: 0x121, 0xa0: 0x142, 0xa1: '¡', 0xac: '¬', 0xad: 0x143,
+		0xae: '®', 0xff: 'ÿ'} {
+		if got := byteRunes[b]; got != want || runeBytes[want] != b {
+			t.Errorf("byte %#x is %q, want %q", b, got, want)
+		}
+	}
 }
 
 // TestMergeRandom compares both ways of merging for random words.

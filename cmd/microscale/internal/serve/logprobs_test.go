@@ -176,6 +176,10 @@ func TestWordSpace(t *testing.T) {
 			t.Errorf("%q without echo: got %s", c.asked.text, got)
 		}
 	}
+	one := textLogprobsOf(&text, prompt{[]int32{5}, " a"}, []generation.Logprob{{Token: 5, Value: math.NaN()}}, answer[:1])
+	if got := fmt.Sprint(one.Offsets); got != "[0 2]" {
+		t.Errorf("after a prompt of one token: got %s", got)
+	}
 }
 
 // TestChatLogprobs checks the log probabilities of an answer to a conversation.

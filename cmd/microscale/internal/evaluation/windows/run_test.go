@@ -189,6 +189,9 @@ func TestMeasure(t *testing.T) {
 	if err != nil || p.Layer <= 0 || p.Head <= 0 {
 		t.Errorf("got %+v, %v", p, err)
 	}
+	if !reflect.DeepEqual(r.Amaxes, NewAmaxes()) {
+		t.Errorf("it left the amaxes %+v", r.Amaxes)
+	}
 	for _, s := range append(slices.Clone(r.Models), r.Original) {
 		s.(*fake).layers[0].released = false // a streaming run reads it again
 	}

@@ -171,3 +171,28 @@ func TestNoError(t *testing.T) {
 		t.Errorf("an error of zeros: got %g, want +Inf", got)
 	}
 }
+
+// TestSoftmaxBlocks: a token belongs to the block that begins with it, not to the one before.
+func TestSoftmaxBlocks(t *testing.T) {
+	s := newSoftmax()
+	s.add(0, []float32{1, 2}, 2)
+	if !math.IsNaN(s.right) {
+		t.Errorf("the logit %g is not in the block", s.right)
+	}
+	s.add(2, []float32{3, 4}, 2)
+	if want := math.Log(math.Exp(-3) + math.Exp(-2) + math.Exp(-1) + 1); s.right != 3 || s.max != 4 || s.top != 3 ||
+		math.Abs(math.Log(s.sum)-want) > 1e-12 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// TestErrorFinite: sums of which one is infinite or NaN are not finite.
+func TestErrorFinite(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for e, want := range map[Error]bool{{1, 2}: true, {0, 0}: true, {inf, 1}: false, {1, inf}: false, {inf, inf}: false, {nan, 1}: false,
+		{1, nan}: false} {
+		if e.finite() != want {
+			t.Errorf("%v: finite %v", e, !want)
+		}
+	}
+}
