@@ -108,11 +108,29 @@ func (m *Model) checkUnquantized(w *Weight) {
 	case !w.Dense() && len(w.Shape) > 1 && (has || strings.HasSuffix(w.Name, weightSuffix)):
 		m.fault(w.Name, "it holds %s codes, but nothing says how it is quantized%s", w.Dtype, m.undescribed())
 	case m.simulated(w):
-		m.fault(w.Name, "it holds %s values and has scales (%s): simulated quantization, whose values are rounded already; remove the scales "+
-			"and quantization_config to use them",
-			w.Dtype, scales)
+		m.report(Problem{Tensor: w.Name, Mended: true, Text: fmt.Sprintf("it holds %s values and has scales (%s): simulated quantization, whose "+
+			"values are rounded already; dequantize removes the scales and quantization_config", w.Dtype, scales)})
+		m.markScalesOf(w)
 	}
 }
+
+// markScalesOf notes the tensors that belong to the simulated quantization of a weight.
+func (m *Model) markScalesOf(w *Weight) {
+	for _, suffix := range slices.Concat(scaleNames, partSuffixes, []string{"_zero_point", ".input_scale", ".input_global_scale"}) {
+		if scales, ok := m.byName[partName(w.Name, suffix)]; ok && scales != w {
+			if m.scalesOfValues == nil {
+				m.scalesOfValues = map[*Weight]bool{}
+			}
+			m.scalesOfValues[scales] = true
+		}
+	}
+}
+
+// Simulated reports whether weights are stored as values beside their scales.
+func (m *Model) Simulated() bool { return len(m.scalesOfValues) > 0 }
+
+// ScalesOfValues reports whether a tensor belongs to the quantization of a weight that is stored as values. Conversions omit it.
+func (m *Model) ScalesOfValues(w *Weight) bool { return m.scalesOfValues[w] }
 
 // simulated reports whether a weight holds values beside their scales.
 func (m *Model) simulated(w *Weight) bool {

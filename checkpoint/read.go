@@ -39,6 +39,8 @@ type Model struct {
 	configured bool    // a quantization_config describes the quantized weights
 	described  description
 	faults     map[string]bool // tensors and modules of Problems, while they are looked for
+
+	scalesOfValues map[*Weight]bool // scales of simulated quantization
 }
 
 // A Problem is a fault in the structure of a checkpoint.

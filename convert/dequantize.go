@@ -36,7 +36,7 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 			d.stored = []checkpoint.Stored{{Spec: w.DenseSpec(dtype)}}
 		} else if w.Rearranged() {
 			d.action, d.stored = Decode, []checkpoint.Stored{{Spec: w.DenseSpec(w.Dtype)}}
-		} else if isCacheScale(w) {
+		} else if isCacheScale(w) || m.ScalesOfValues(w) {
 			continue
 		}
 		p.add(d)

@@ -37,6 +37,9 @@ func rejectForeign(m *checkpoint.Model) error {
 // rejectQuantized returns an error if any weight of the source is quantized.
 func rejectQuantized(m *checkpoint.Model) error {
 	path := m.Source.Path
+	if m.Simulated() && m.Quantized() == 0 {
+		return because(ErrQuantized, fmt.Errorf("%s: its weights are rounded by simulated quantization: start from the original checkpoint", path))
+	}
 	if m.Convention != nil {
 		return because(ErrQuantized, fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint", path, m.Convention,
 			quantizedTypes(m)))

@@ -156,7 +156,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	if err := rejectForeign(m); err != nil {
 		return err
 	}
-	if o.Requantize && (m.Convention != nil || len(m.Decoded) > 0) {
+	if o.Requantize && (m.Convention != nil || len(m.Decoded) > 0 || m.Simulated()) {
 		return decodable(m)
 	}
 	if err := rejectQuantized(m); err != nil {
@@ -171,7 +171,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 // decide plans every weight of the source.
 func (p *Plan) decide(s selection) {
 	for _, w := range p.source.Weights {
-		if p.source.Convention != nil && isCacheScale(w) {
+		if p.source.ScalesOfValues(w) || p.source.Convention != nil && isCacheScale(w) {
 			continue // of the activations of the source's quantization
 		}
 		for _, d := range p.parts(w, s) {

@@ -69,7 +69,9 @@ func (p *Plan) relabelAll(calibration *Calibration) error {
 	amaxes := inputsOf(p.source, calibration, used)
 	for _, w := range p.source.Weights {
 		d := decision{Weight: w}
-		if isCacheScale(w) {
+		if p.source.ScalesOfValues(w) {
+			continue
+		} else if isCacheScale(w) {
 			if err := p.renameCache(&d); err != nil {
 				return err
 			}
@@ -231,6 +233,9 @@ func sound(source *checkpoint.Model) error {
 	path := source.Source.Path
 	problems := lasting(source)
 	switch {
+	case source.Quantized() == 0 && source.Simulated() && len(problems) == 0:
+		return fmt.Errorf("%s: its weights are values beside scales (simulated quantization), not codes: dequantize it, or quantize it with "+
+			"--requantize", path)
 	case (source.Convention == nil || source.Quantized() == 0) && len(problems) > 0:
 		return fmt.Errorf("%s: not quantized in a supported way: %s", path, problems[0])
 	case source.Quantized() == 0 && len(source.Decoded) > 0:
@@ -244,10 +249,10 @@ func sound(source *checkpoint.Model) error {
 	return nil
 }
 
-// decodable is sound for conversions that read values: it accepts tensors that are decoded as they are read, and
+// decodable is sound for conversions that read values: it accepts tensors that are decoded as they are read, values beside scales, and
 // GGUF files without quantized ones.
 func decodable(source *checkpoint.Model) error {
-	if (len(source.Decoded) > 0 || source.Architecture != "" && source.Quantized() == 0) && len(lasting(source)) == 0 {
+	if (len(source.Decoded) > 0 || source.Simulated() || source.Architecture != "" && source.Quantized() == 0) && len(lasting(source)) == 0 {
 		return nil
 	}
 	return sound(source)

@@ -165,7 +165,7 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 		known[want.Name] = true
 		got, ok := dst.Lookup(want.Name)
 		switch {
-		case !ok && dst.Convention == nil && isCacheScale(want.Name): // part of the quantization
+		case !ok && (src.ScalesOfValues(want) || dst.Convention == nil && isCacheScale(want.Name)): // part of the quantization
 		case !ok && !mentioned(structure, want.Name):
 			r.fault(want.Name, "it is missing")
 		case ok && !slices.Equal(want.Shape, got.Shape):

@@ -34,10 +34,13 @@ func (c Client) Stores(f quant.Format) ([]Storage, error) {
 		return nil, fmt.Errorf("%s has no scales, and %s reads an unquantized checkpoint as it is: choose a block-scaled format", f, c.Name)
 	}
 	var formats []string
-	for _, g := range quant.Formats() {
+	for _, g := range append(quant.Formats(), quant.Q8_0) {
 		if len(c.stored(g)) > 0 {
 			formats = append(formats, g.Name)
 		}
+	}
+	if c.imports { // it reads other formats to convert them
+		return nil, fmt.Errorf("files for %s cannot hold %s: use one of %s", c.Name, f, strings.Join(formats, ", "))
 	}
 	return nil, fmt.Errorf("%s does not read %s: use one of %s", c.Name, f, strings.Join(formats, ", "))
 }

@@ -13,16 +13,19 @@ func TestStores(t *testing.T) {
 	for _, c := range All() {
 		stored := 0
 		var names []string
-		for _, f := range quant.Formats() {
+		for _, f := range append(quant.Formats(), quant.Q8_0) {
 			if _, err := c.Stores(f); err == nil {
 				names = append(names, f.Name)
 			}
 		}
-		want := ": use one of " + strings.Join(names, ", ")
+		want, verb := ": use one of "+strings.Join(names, ", "), c.Name+" does not read "
+		if c.imports {
+			verb = "files for " + c.Name + " cannot hold "
+		}
 		for _, f := range quant.Formats() {
 			storages, err := c.Stores(f)
 			if err != nil {
-				if f.Scaled() && err.Error() != c.Name+" does not read "+f.Name+want || !f.Scaled() && !strings.Contains(err.Error(),
+				if f.Scaled() && err.Error() != verb+f.Name+want || !f.Scaled() && !strings.Contains(err.Error(),
 					f.Name+" has no scales, and "+c.Name+" reads") {
 					t.Errorf("%s, %s: %v", c, f, err)
 				}

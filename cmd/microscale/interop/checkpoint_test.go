@@ -56,7 +56,7 @@ var readings = []reading{
 	{"compressed-tensors", quant.FP8Row, "FP8_DYNAMIC", safetensors.F32, "", "", wide},
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, "", "", wide},
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, misread, "", uneven},
-	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK_A16", safetensors.F32, "", "", partial},
+	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK_A16", safetensors.F32, "must match the size of tensor b", "", partial},
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, "", wide},
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, misread, uneven}, // package verify has a rule for it
 	// version 4 does not know the method, and takes codes for values
