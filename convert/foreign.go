@@ -38,7 +38,8 @@ func rejectForeign(m *checkpoint.Model) error {
 func rejectQuantized(m *checkpoint.Model) error {
 	path := m.Source.Path
 	if m.Simulated() && m.Quantized() == 0 {
-		return because(ErrQuantized, fmt.Errorf("%s: its weights are rounded by simulated quantization: start from the original checkpoint", path))
+		return because(ErrQuantized, fmt.Errorf("%s: its weights are rounded by simulated quantization: start from the original checkpoint",
+			path))
 	}
 	if m.Convention != nil {
 		return because(ErrQuantized, fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint", path, m.Convention,

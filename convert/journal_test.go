@@ -167,3 +167,42 @@ func TestJournalAmaxOutside(t *testing.T) {
 		}
 	}
 }
+
+// TestJournalLines: a line that is no record ends the journal, whatever its length is.
+func TestJournalLines(t *testing.T) {
+	good, err := record{Complete: true}.line()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", "1f3a90b", "1f3a90bc", "1f3a90bc ", "1f3a90bc {}", "1f3a90bc_{}", "xxxxxxxx {}"} {
+		path := filepath.Join(t.TempDir(), "journal")
+		if err := os.WriteFile(path, slices.Concat(good, []byte(bad+"\n"), good), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		records, size, err := readJournal(path)
+		if err != nil || len(records) != 1 || !records[0].Complete || size != int64(len(good)) {
+			t.Errorf("%q: %+v, %d bytes (%v)", bad, records, size, err)
+		}
+	}
+}
+
+// TestOpenOwn opens and creates files, but follows no link.
+func TestOpenOwn(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Skip(err)
+	}
+	for range 2 {
+		f, err := openOwn(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if f, err := openOwn(link); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a link: %v, error %v", f, err)
+	}
+}
