@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/microscale-go/microscale/quant"
@@ -18,6 +19,8 @@ var compressedTensors = Convention{
 	wholeBlocks: true,
 	hasIgnore:   true,
 	byPattern:   true,
+	mixes:       true,
+	mixed:       ctMixed,
 	cache:       ptr(perAttention),
 	configure:   configureCompressedTensors,
 	recognize:   recognizeCompressedTensors,
@@ -140,12 +143,13 @@ type ctArgs struct {
 	ZPDtype        *string        `json:"zp_dtype"`
 }
 
-func configureCompressedTensors(chosen *scheme, o Settings) (config, sidecar any) {
+// ctGroupOf returns the group of a scheme.
+func ctGroupOf(chosen *scheme, targets []string) ctGroup {
 	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.name == chosen.name })
 	s := ctSchemes[i] // chosen is one of them
 	s.weights.Dynamic, s.weights.Observer, s.weights.Symmetric, s.weights.Type = false, ptr("memoryless_minmax"), true, "float"
 	s.weights.ObserverKwargs = map[string]any{}
-	group := ctGroup{Format: s.layout, Targets: []string{linear}, Weights: &s.weights}
+	group := ctGroup{Format: s.layout, Targets: targets, Weights: &s.weights}
 	if s.activations != nil {
 		activations := *s.activations
 		activations.Dynamic, activations.Symmetric, activations.Type = true, true, "float"
@@ -158,9 +162,37 @@ func configureCompressedTensors(chosen *scheme, o Settings) (config, sidecar any
 		activations.ObserverKwargs = map[string]any{}
 		group.InputActivations = &activations
 	}
+	return group
+}
+
+// ctGroups returns the groups of a checkpoint, and its "format".
+func ctGroups(chosen *scheme, o Settings) (groups map[string]ctGroup, layout string) {
+	if len(o.Mixed) == 0 {
+		group := ctGroupOf(chosen, []string{linear})
+		return map[string]ctGroup{"group_0": group}, group.Format
+	}
+	modules := make([][]string, len(o.Mixed))
+	for i, m := range o.Mixed {
+		modules[i] = m.Names
+	}
+	groups = map[string]ctGroup{}
+	for i, targets := range targetPatterns(modules, o.Unquantized) {
+		group := ctGroupOf(o.Mixed[i].scheme, targets)
+		groups[fmt.Sprintf("group_%d", i)] = group // in the order of the names: there are fewer than 11 formats
+		if layout != "" && layout != group.Format {
+			layout = ctMixed
+			continue
+		}
+		layout = group.Format
+	}
+	return groups, layout
+}
+
+func configureCompressedTensors(chosen *scheme, o Settings) (config, sidecar any) {
+	groups, layout := ctGroups(chosen, o)
 	c := ctConfig{
-		ConfigGroups:       map[string]ctGroup{"group_0": group},
-		Format:             s.layout,
+		ConfigGroups:       groups,
+		Format:             layout,
 		Ignore:             o.Ignore,
 		QuantMethod:        compressedTensorsMethod,
 		QuantizationStatus: "compressed",

@@ -95,13 +95,14 @@ func (d *description) group(name string, raw json.RawMessage, group ctReadGroup,
 		return fmt.Errorf("%s: input_activations: %w", name, err)
 	}
 	static := input != nil && (input.Dynamic == false || input.Dynamic == "local")
-	d.add(s.format, static)
 	switch {
 	case input == nil, static:
 	case input.Dynamic != true || !input.Symmetric || !s.multiplies(input):
 		d.fault("%s quantizes activations as %s, dynamic %v, which no client supports with %s weights", name, input, input.Dynamic, s.format)
 	}
-	switch preset := cmp.Or(presetOf(weights, input), s.name); d.scheme {
+	preset := cmp.Or(presetOf(weights, input), s.name)
+	d.add(s.format, static, preset)
+	switch d.scheme {
 	case "", preset:
 		d.scheme = preset
 	default:

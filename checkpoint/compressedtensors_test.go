@@ -38,7 +38,7 @@ func TestCompressedTensorsConfiguration(t *testing.T) {
 				t.Errorf("quantization_config is\n%s\nwant\n%s", got, want)
 			}
 			read, err := compressedTensors.recognize(want)
-			if err != nil || !slices.Equal(read.groups, []group{{s.format, s.activations == Static}}) || read.scheme != s.name ||
+			if err != nil || !slices.Equal(read.groups, []group{{s.format, s.activations == Static, s.name}}) || read.scheme != s.name ||
 				!slices.Equal(read.ignore, ignore) || len(read.faults) > 0 {
 				t.Errorf("it is recognized as %+v, %v", read, err)
 			}

@@ -17,8 +17,17 @@ import (
 
 // Configuration returns the configuration of a checkpoint with weights in format f.
 func (c *Convention) Configuration(f quant.Format, o Settings) any {
-	config, _ := c.configure(c.scheme(f), o)
+	config, _ := c.configured(f, o)
 	return config
+}
+
+// configured is Convention.configure with the schemes of the convention. f is the block format, or the first.
+func (c *Convention) configured(f quant.Format, o Settings) (config, sidecar any) {
+	o.Mixed = slices.Clone(o.Mixed)
+	for i := range o.Mixed {
+		o.Mixed[i].scheme = c.scheme(o.Mixed[i].Format)
+	}
+	return c.configure(c.scheme(f), o)
 }
 
 // configurationKey is a member of config.json. It is also the metadata key for the configuration
@@ -61,7 +70,7 @@ func (c *Convention) Files(f quant.Format, o Settings) []File {
 	if c.sidecar == "" {
 		return nil
 	}
-	_, sidecar := c.configure(c.scheme(f), o)
+	_, sidecar := c.configured(f, o)
 	data, err := json.MarshalIndent(sidecar, "", "    ")
 	if err != nil {
 		panic(err) // strings and numbers always marshal

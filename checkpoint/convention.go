@@ -44,6 +44,8 @@ type Convention struct {
 	metadata    bool         // the metadata of the file has the block format of each weight
 	fileFormat  string       // "format" in the metadata of a file; "": pt
 	gguf        bool         // stored in a GGUF file, not in safetensors files
+	mixes       bool         // the weights of a checkpoint may have several block formats
+	mixed       string       // the scheme of one that has; "": none
 
 	quantMethod string       // quantization_config.quant_method
 	marks       []string     // members that identify a configuration without quant_method; nil: none do
@@ -64,6 +66,17 @@ type Settings struct {
 	Ignore     []string // unquantized modules
 	KVCache    bool     // scales of an FP8 KV cache are stored
 	PowerOfTwo bool     // FP32 scales are powers of two
+
+	Mixed       []Modules // the modules of each block format, if there are several
+	Unquantized []string  // names of the modules on the ignore list, if there are several
+}
+
+// Modules are the modules whose weights have one block format.
+type Modules struct {
+	Format quant.Format
+	Names  []string
+
+	scheme *scheme // of the format, in the convention of the configuration
 }
 
 // A description is the content of a configuration.
@@ -82,13 +95,14 @@ type description struct {
 // A group is the block format of some modules. Which ones, their tensors say.
 type group struct {
 	format quant.Format
-	static bool // scales of activations are stored
+	static bool   // scales of activations are stored
+	scheme string // as clients call it; "" if unknown
 }
 
 // add adds a block format. That of the first group is preferred where two fit.
-func (d *description) add(f quant.Format, static bool) {
-	if !slices.Contains(d.groups, group{f, static}) {
-		d.groups = append(d.groups, group{f, static})
+func (d *description) add(f quant.Format, static bool, scheme string) {
+	if !slices.Contains(d.groups, group{f, static, scheme}) {
+		d.groups = append(d.groups, group{f, static, scheme})
 	}
 }
 
@@ -139,16 +153,20 @@ func LookupConvention(name string) (*Convention, error) {
 	return nil, naming.Unknown("convention", name, names)
 }
 
-// DefaultConvention returns the default convention for storing the checkpoint in block format f:
-// gpt-oss for experts with biases, compressed-tensors if it supports the format, and plain
+// DefaultConvention returns the default convention for storing the checkpoint in one block format, or in several:
+// gpt-oss for experts with biases, compressed-tensors if it supports the formats, and plain
 // otherwise, or if there is no config.json.
-func (m *Model) DefaultConvention(f quant.Format) *Convention {
+func (m *Model) DefaultConvention(formats ...quant.Format) *Convention {
+	all := func(c *Convention) bool {
+		return (len(formats) < 2 || c.mixes) && !slices.ContainsFunc(formats, func(f quant.Format) bool { return !c.Holds(f) })
+	}
+	biased := slices.ContainsFunc(m.Weights, (*Weight).ExpertsBiased)
 	switch {
-	case m.Source.Config == nil:
+	case m.Source.Config == nil, biased && len(formats) > 1:
 		return &plain
-	case gptOSS.Holds(f) && slices.ContainsFunc(m.Weights, (*Weight).ExpertsBiased):
+	case biased && all(&gptOSS):
 		return &gptOSS
-	case compressedTensors.Holds(f):
+	case all(&compressedTensors):
 		return &compressedTensors
 	}
 	return &plain
@@ -182,6 +200,17 @@ func (c *Convention) scheme(f quant.Format) *scheme {
 		}
 	}
 	return nil
+}
+
+// Mixes reports whether the weights of a checkpoint may have several block formats.
+func (c *Convention) Mixes() bool { return c.mixes }
+
+// MixedScheme returns the scheme of a checkpoint whose weights have several block formats; "" if it has no name.
+func (c *Convention) MixedScheme() string { return c.mixed }
+
+// Mixing returns the conventions that mix block formats.
+func Mixing() []*Convention {
+	return slices.DeleteFunc(Conventions(), func(c *Convention) bool { return !c.mixes })
 }
 
 // LinearOnly reports whether clients read quantized weights in linear modules only, not in

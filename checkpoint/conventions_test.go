@@ -165,7 +165,8 @@ func TestRecognized(t *testing.T) {
 			if err != nil || len(d.faults) > 0 {
 				t.Errorf("%s %s: %v, faults %q", c, s.name, err, d.faults)
 			}
-			if c != &plain && (!slices.Equal(d.groups, []group{{s.format, s.activations == Static}}) || d.scheme != s.name) {
+			if c != &plain && (len(d.groups) != 1 || d.groups[0].format != s.format || d.groups[0].static != (s.activations == Static) ||
+				d.scheme != s.name) {
 				t.Errorf("%s %s is recognized as %+v", c, s.name, d)
 			}
 			if c != &gptOSS && !slices.Equal(d.ignore, []string{"a.b"}) {

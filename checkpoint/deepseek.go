@@ -78,12 +78,12 @@ func recognizeDeepSeek(raw json.RawMessage) (description, error) {
 	static := config.ActivationScheme == "static"
 	for _, f := range []quant.Format{quant.FP8Block, quant.FP8Vec128, quant.MXFP8x32, quant.MXFP8} {
 		if slices.Equal(config.WeightBlockSize, []int{f.Block.Rows, f.Block.Cols}) {
-			d.add(f, static)
+			d.add(f, static, "")
 		}
 	}
 	if config.WeightBlockSize == nil { // per tensor, or per row as Quark writes it
-		d.add(quant.FP8Tensor, static)
-		d.add(quant.FP8Row, static)
+		d.add(quant.FP8Tensor, static, "")
+		d.add(quant.FP8Row, static, "")
 	}
 	if len(d.groups) == 0 {
 		return description{}, fmt.Errorf("weight_block_size %v is not supported, only [128, 128], [1, 128], [32, 32] and [1, 32]",

@@ -138,7 +138,7 @@ func recognizeAutoRound(raw json.RawMessage) (description, error) {
 			return description{}, fmt.Errorf("it stores weights of data_type %s in %d bits and groups of %s, which is not supported",
 				entry.DataType, entry.Bits, cmp.Or(string(entry.GroupSize), "unknown size"))
 		}
-		d.add(f, false)
+		d.add(f, false, "")
 	}
 	return d, nil
 }

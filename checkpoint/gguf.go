@@ -22,6 +22,7 @@ var ggufConvention = Convention{
 		{name: "Q8_0", format: quant.Q8_0, interleaved: &ggml.BlockQ80},
 	},
 	gguf:        true,
+	mixes:       true,
 	linearOnly:  true,
 	wholeBlocks: true,
 }

@@ -113,7 +113,7 @@ func (d *description) addMLX(mode mlxMode, module string) error {
 	}
 	for _, s := range mlxSchemes {
 		if s.name == mode.Mode && s.format.Block.Cols == mode.GroupSize && s.format.Element.Bits() == mode.Bits {
-			if d.add(s.format, false); d.scheme == "" {
+			if d.add(s.format, false, s.name); d.scheme == "" {
 				d.scheme = s.name
 			}
 			return nil

@@ -158,7 +158,7 @@ func recognizeMixed(layers moLayers, ignore []string) (description, error) {
 		if i < 0 {
 			return description{}, fmt.Errorf("quant_algo %q of %s is not supported", algo, module)
 		}
-		d.add(all[i].format, all[i].activations == Static)
+		d.add(all[i].format, all[i].activations == Static, all[i].name)
 	}
 	if len(d.groups)+len(d.coded) == 0 {
 		return description{}, errors.New("quant_algo is MIXED_PRECISION, but quantized_layers names no module")
@@ -197,7 +197,7 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 	}
 	for _, s := range slices.Concat(modelOptSchemes, modelOptAlso) {
 		if strings.EqualFold(s.name, config.QuantAlgo) {
-			d := description{groups: []group{{s.format, s.activations == Static}}, scheme: config.QuantAlgo,
+			d := description{groups: []group{{s.format, s.activations == Static, s.name}}, scheme: config.QuantAlgo,
 				ignore: append(config.Ignore, config.Exclude...)}
 			if q := config.Quantization; q != nil && s.format.Global && q.GroupSize != 0 && q.GroupSize != s.format.Block.Cols {
 				return description{}, fmt.Errorf("quant_algo %s with group_size %d is not supported, only %d", s.name, q.GroupSize, s.format.Block.Cols)

@@ -27,8 +27,16 @@ var plain = Convention{
 	schemes:     plainSchemes(),
 	hasIgnore:   true,
 	metadata:    true,
+	mixes:       true,
 	configure: func(s *scheme, o Settings) (config, sidecar any) {
-		return plainConfig{Format: s.format.Name, Ignore: o.Ignore, QuantMethod: "microscale"}, nil
+		names := []string{s.format.Name}
+		if len(o.Mixed) > 0 {
+			names = nil
+		}
+		for _, m := range o.Mixed {
+			names = append(names, m.Format.Name)
+		}
+		return plainConfig{Format: strings.Join(names, ", "), Ignore: o.Ignore, QuantMethod: "microscale"}, nil
 	},
 	recognize: func(raw json.RawMessage) (description, error) {
 		var config plainConfig

@@ -73,7 +73,7 @@ func (d *description) addQuark(module quarkRead) error {
 		d.fault("its activations have stored scales, and vLLM reads microscaling formats with dynamic ones only")
 		static = false
 	}
-	d.add(s.format, static)
+	d.add(s.format, static, s.name)
 	if d.scheme == "" {
 		d.scheme = s.name
 	}

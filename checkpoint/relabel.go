@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/quant"
@@ -137,10 +138,10 @@ func (w *Weight) InputScale() (scale float32, ok bool) {
 	return d.global(number), true
 }
 
-// HasInputScales reports whether every quantized weight has a scale of its inputs.
-func (m *Model) HasInputScales() bool {
+// HasInputScales reports whether every quantized weight of a block format has a scale of its inputs.
+func (m *Model) HasInputScales(f quant.Format) bool {
 	for _, w := range m.Weights {
-		if w.Quantized() {
+		if w.Quantized() && w.Format.Name == f.Name {
 			if _, ok := w.InputScale(); !ok {
 				return false
 			}
@@ -164,10 +165,36 @@ func (m *Model) FormatIn() (f quant.Format, other *quant.Format) {
 	return f, nil
 }
 
-// ActivationsIn returns how clients treat the activations of the weights.
+// Formats returns the block formats of the quantized weights, in the order of these.
+func (m *Model) Formats() (formats []quant.Format) {
+	for _, w := range m.Weights {
+		same := func(f quant.Format) bool { return f.Name == w.Format.Name }
+		if w.Quantized() && !slices.ContainsFunc(formats, same) {
+			formats = append(formats, w.Format)
+		}
+	}
+	return formats
+}
+
+// SchemeOf returns the scheme of the weights of a block format, by the name that clients use; "" if it is unknown.
+func (m *Model) SchemeOf(f quant.Format) string {
+	if m.planned != nil && m.Scheme == m.Convention.mixed {
+		name, _ := m.Convention.Scheme(f)
+		return name
+	}
+	for _, g := range m.described.groups {
+		if g.format.Name == f.Name && g.scheme != "" {
+			return g.scheme
+		}
+	}
+	return m.Scheme
+}
+
+// ActivationsIn returns how clients treat the activations of the weights of a block format.
 func (m *Model) ActivationsIn(f quant.Format) Activations {
+	scheme := m.SchemeOf(f)
 	for _, s := range m.Convention.schemes {
-		if s.format.Name == f.Name && strings.EqualFold(s.name, m.Scheme) {
+		if s.format.Name == f.Name && strings.EqualFold(s.name, scheme) {
 			return s.activations
 		}
 	}

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/gguf/ggml"
@@ -134,12 +135,13 @@ func SchemeNames() []string {
 	return names
 }
 
-// With returns the convention with only the named scheme of f. Case is ignored.
+// With returns the convention with only the named scheme of f, and all of other formats. Case is ignored.
 func (c *Convention) With(f quant.Format, name string) (*Convention, error) {
 	for _, s := range c.schemes {
 		if s.format.Name == f.Name && strings.EqualFold(s.name, name) {
 			only := *c
-			only.schemes = []scheme{s}
+			others := slices.DeleteFunc(slices.Clone(c.schemes), func(o scheme) bool { return o.format.Name == f.Name })
+			only.schemes = append([]scheme{s}, others...)
 			return &only, nil
 		}
 	}
@@ -151,7 +153,7 @@ func (c *Convention) With(f quant.Format, name string) (*Convention, error) {
 }
 
 // WithActivations returns the convention with only the first scheme of f that treats activations
-// as a. ok is false if there is none.
+// as a, and all of other formats. ok is false if there is none.
 func (c *Convention) WithActivations(f quant.Format, a Activations) (only *Convention, ok bool) {
 	for _, s := range c.schemes {
 		if s.format.Name == f.Name && s.activations == a {

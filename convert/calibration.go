@@ -177,12 +177,16 @@ func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 		if d.action != Quantize {
 			continue
 		}
-		scale, ok := p.inputScale(c, amaxes, d.Name)
+		f := d.quantizer.Format
+		if _, a := p.convention.Scheme(f); a != checkpoint.Static {
+			continue // its inputs have no stored scale
+		}
+		scale, ok := p.inputScale(c, amaxes, d.Name, *d.quantizer)
 		if !ok {
 			missing = append(missing, module(d.Name))
 			continue
 		}
-		p.decisions[i].stored = append(d.stored, p.convention.StoredInput(p.Format, d.Name, scale))
+		p.decisions[i].stored = append(d.stored, p.convention.StoredInput(f, d.Name, scale))
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("calibration: the amax of the inputs of %s is missing (%d of %d modules)", missing[0], len(missing), p.Count(Quantize))
@@ -204,18 +208,18 @@ func (c *Calibration) joinedInputs(m *family.Model, weights []string, used map[s
 	return amaxes
 }
 
-// inputScale returns the scale of the inputs of a weight from the result of joinedInputs. ok
+// inputScale returns the scale of the inputs of a weight from the result of joinedInputs, in the format and arithmetic of q. ok
 // is false if the amax is unknown.
-func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight string) (scale float64, ok bool) {
+func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight string, q quant.Quantizer) (scale float64, ok bool) {
 	if c.ConstantInputs {
 		return 1, true
 	}
 	matrix, _ := p.source.Family().Joined(weight)
 	amax, ok := amaxes[matrix]
-	switch largest := p.largestInput(); {
-	case p.Quantizer.Arithmetic != quant.DecodeFirstBF16:
+	switch largest := largestInput(q.Format); {
+	case q.Arithmetic != quant.DecodeFirstBF16:
 		return amax / largest, ok
-	case p.Format.Global: // compressed-tensors computes the inverse, as for weights, in the dtype of the activations
+	case q.Format.Global: // compressed-tensors computes the inverse, as for weights, in the dtype of the activations
 		return 1 / toBF16(largest*toBF16(1/toBF16(amax))), ok
 	default:
 		return toBF16(toBF16(amax) / largest), ok
@@ -231,10 +235,10 @@ func toBF16(x float64) float64 {
 func module(weight string) string { return strings.TrimSuffix(weight, ".weight") }
 
 // largestInput returns the largest magnitude that a scale of 1 represents.
-func (p *Plan) largestInput() float64 {
-	largest := float64(p.Format.Element.Max())
-	if p.Format.Global {
-		largest *= float64(p.Format.Scale.Max())
+func largestInput(f quant.Format) float64 {
+	largest := float64(f.Element.Max())
+	if f.Global {
+		largest *= float64(f.Scale.Max())
 	}
 	return largest
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
@@ -23,12 +24,15 @@ func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if o.Convention != "" {
 		return nil, fmt.Errorf("client %s chooses the convention: omit the client, or convention %s", c, o.Convention)
 	}
-	f := o.Quantizer.Format
-	storages, err := c.Stores(f)
+	formats := o.formats()
+	if len(formats) == 0 {
+		return nil, errNoFormat
+	}
+	storages, err := c.StoresAll(formats...)
 	if err != nil {
 		return nil, err
 	}
-	o.needsBF16 = c.NeedsBF16(f)
+	o.needsBF16 = slices.ContainsFunc(formats, c.NeedsBF16)
 	var first *Plan  // the first without some weights
 	var failed error // of the first that cannot be planned
 	for _, storage := range storages {
@@ -62,8 +66,7 @@ func PlanRelabelFor(ctx context.Context, source *hf.Checkpoint, name, scheme str
 	if err := sound(m); err != nil {
 		return nil, err
 	}
-	f, _ := m.FormatIn()
-	storages, err := c.Stores(f)
+	storages, err := c.StoresAll(m.Formats()...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; to change the format, quantize the original for %s", source.Path, err, c)
 	}
@@ -103,7 +106,13 @@ func planStored(m *checkpoint.Model, o QuantizeOptions, s client.Storage, c clie
 	o.Convention = s.Convention.Name
 	schemes := []string{o.Scheme}
 	if o.Scheme == "" {
-		schemes = schemesFor(s, o.Quantizer.Format, o.Calibration)
+		schemes = schemesFor(s.Convention, c.Schemes(s.Convention, o.Quantizer.Format), o.Quantizer.Format, o.Calibration)
+	}
+	o.Rules = slices.Clone(o.Rules)
+	for i, r := range o.Rules {
+		if f := r.Quantizer.Format; r.Scheme == "" {
+			o.Rules[i].Scheme = schemesFor(s.Convention, c.Schemes(s.Convention, f), f, o.Calibration)[0]
+		}
 	}
 	most, failed := int64(-1), error(nil) // of the first that cannot be planned
 	for _, o.Scheme = range schemes {
@@ -122,11 +131,11 @@ func planStored(m *checkpoint.Model, o QuantizeOptions, s client.Storage, c clie
 	return best, left, nil
 }
 
-// schemesFor returns the schemes of a storage that store scales of activations if and only if the
+// schemesFor returns those of some schemes of a convention that store scales of activations if and only if the
 // calibration has them; if there are none, the name of no scheme.
-func schemesFor(s client.Storage, f quant.Format, calibration *Calibration) (names []string) {
-	for _, name := range s.Schemes {
-		only, err := s.Convention.With(f, name)
+func schemesFor(convention *checkpoint.Convention, schemes []string, f quant.Format, calibration *Calibration) (names []string) {
+	for _, name := range schemes {
+		only, err := convention.With(f, name)
 		if err != nil {
 			continue
 		}
@@ -190,7 +199,7 @@ func (p *Plan) reject(c client.Client, problems []checkpoint.Problem, rejected r
 	n := len(rejected)
 	for _, d := range p.decisions {
 		if matrix, _ := p.source.Family().Joined(d.Name); d.action == Quantize && matrices[matrix] {
-			rejected[d.Name] = fmt.Sprintf("%s cannot read it in %s", c, p.Format)
+			rejected[d.Name] = fmt.Sprintf("%s cannot read it in %s", c, p.formatOf(d))
 		}
 	}
 	return len(rejected) > n

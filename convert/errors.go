@@ -16,7 +16,8 @@ var (
 	// ErrUnfinished: the part of a worker is missing or incomplete.
 	ErrUnfinished = errors.New("part is missing or incomplete")
 
-	errNothing = errors.New("no weight is quantized")
+	errNothing  = errors.New("no weight is quantized")
+	errNoFormat = errors.New("no format: name one for all weights, or rules with formats")
 )
 
 // A causedError is an error of one of the causes above. Its text is that of the error alone.

@@ -135,9 +135,13 @@ func (p *Plan) admitLarger(s selection, asked bool) error {
 	}
 	p.Notes = slices.Insert(p.Notes, 0, note)
 	plain := checkpoint.Plain()
-	if why == nil || asked || s.reason(why.Weight, p.Format, plain).Cause != NoCause {
+	if why == nil || asked {
+		return nil
+	}
+	q, reason := s.decide(why.Weight, plain)
+	if reason.Cause != NoCause {
 		return nil
 	}
 	return fmt.Errorf("%s: %s: convention %s stores them in %s; or choose convention %s explicitly to accept it", p.source.Source.Path, note,
-		plain, p.Format, p.convention)
+		plain, q.Format, p.convention)
 }

@@ -37,7 +37,6 @@ var ggufDense = map[safetensors.Dtype]gguf.Type{safetensors.F32: gguf.F32, safet
 type ggufPlan struct {
 	*Plan
 	model    *llamacpp.Model
-	ggml     gguf.Type
 	fileType uint32
 	specs    []gguf.Spec
 	metadata []gguf.Pair
@@ -51,49 +50,57 @@ type stack struct {
 	of    int // experts of a layer
 }
 
-func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error) {
-	f := q.Format
-	p := &ggufPlan{Plan: newPlan(source, checkpoint.GGUF(), q), stacks: map[string]*stack{}}
-	p.single = true
+// ggufType returns the type of a format and its general.file_type. ok is false if there is none.
+func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32, ok bool) {
 	for _, row := range ggufFormats {
 		if row.format.Name == f.Name {
-			p.ggml, p.fileType = row.ggml, row.fileType
-			var err error
-			if p.model, err = llamacpp.Describe(source.Source); err != nil {
-				return nil, err
-			}
-			p.Notes = append(p.Notes, p.model.Notes...)
-			return p, nil
+			return row.ggml, row.fileType, true
 		}
 	}
-	return nil, fmt.Errorf("convention %s does not support %s: use one of bf16, %s", p.convention, f, formatNames(p.convention.Formats()))
+	return 0, 0, false
+}
+
+// newGGUFPlan returns an empty plan for weights in some formats. The type of the file is that of q, because clients have none for
+// mixtures.
+func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer, formats []quant.Format) (*ggufPlan, error) {
+	p := &ggufPlan{Plan: newPlan(source, checkpoint.GGUF(), q), stacks: map[string]*stack{}}
+	p.single = true
+	for _, f := range formats {
+		if _, _, ok := ggufType(f); !ok {
+			return nil, fmt.Errorf("convention %s does not support %s: use one of bf16, %s", p.convention, f, formatNames(p.convention.Formats()))
+		}
+	}
+	_, p.fileType, _ = ggufType(q.Format)
+	var err error
+	if p.model, err = llamacpp.Describe(source.Source); err != nil {
+		return nil, err
+	}
+	p.Notes = append(p.Notes, p.model.Notes...)
+	return p, nil
 }
 
 var errNoActivations = errors.New("convention gguf stores no scales of activations: leave the calibration out")
 
 // planGGUF plans the quantization of a checkpoint for llama.cpp.
-func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, error) {
-	f, path := q.Format, source.Source.Path
-	if err := s.matched(source); err != nil {
-		return nil, err
-	}
-	p, err := newGGUFPlan(source, q)
+func planGGUF(source *checkpoint.Model, s selection) (*Plan, error) {
+	path, scaled := source.Source.Path, false
+	p, err := newGGUFPlan(source, s.main(), s.formats())
 	if err != nil {
 		return nil, err
 	}
-	if why := p.model.Rejects(f); why != "" && !q.Arithmetic.FixesGlobal() {
-		return nil, fmt.Errorf("%s: %s", path, why)
+	for _, q := range s.treatments {
+		if why := p.model.Rejects(q.Format); why != "" && !q.Arithmetic.FixesGlobal() {
+			return nil, fmt.Errorf("%s: %s", path, why)
+		}
+		scaled = scaled || q.Format.Scaled()
 	}
 	for _, whole := range source.Weights {
-		left := matches(s.exclude, whole.Name)
 		for _, w := range source.Stacked(whole) {
 			d := decision{Weight: w}
-			if f.Scaled() {
-				if d.reason = s.reason(w, f, p.convention); left {
-					d.reason = excluded
-				}
+			if d.quantizer, d.reason = s.chosen(w.Name, whole.Name); d.quantizer == nil || d.quantizer.Format.Scaled() {
+				d.quantizer, d.reason = s.decide(w, p.convention, whole.Name)
 				if d.reason.Cause == NoCause {
-					d.action, d.stored = Quantize, p.convention.Stored(f, w.Name, w.Shape)
+					d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, w.Name, w.Shape)
 				}
 			}
 			if err := p.place(d); err != nil {
@@ -101,19 +108,23 @@ func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, 
 			}
 		}
 	}
-	if f.Scaled() {
+	if scaled {
 		if err := p.quantizesAny(); err != nil {
 			return nil, err
 		}
 		p.noteLeft(s.include)
 	}
+	if err := p.admitRules(s); err != nil {
+		return nil, err
+	}
+	p.settleFormat()
 	return p.Plan, p.layOut()
 }
 
 // relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without changing
 // codes and block scales.
-func relabelGGUF(source *checkpoint.Model, f quant.Format) (*Plan, error) {
-	p, err := newGGUFPlan(source, quant.Quantizer{Format: f})
+func relabelGGUF(source *checkpoint.Model, formats []quant.Format) (*Plan, error) {
+	p, err := newGGUFPlan(source, quant.Quantizer{Format: formats[0]}, formats)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +163,7 @@ func (p *ggufPlan) place(d decision) error {
 		return err
 	}
 	d.file = ggufName
-	ggml := p.ggml
+	ggml, _, _ := ggufType(p.formatOf(d))
 	if len(d.stored) == 0 {
 		if ggml, err = p.dense(&d, at); err != nil {
 			return err
@@ -193,7 +204,8 @@ func (p *ggufPlan) addSpec(at llamacpp.Place, spec gguf.Spec) error {
 			p.stacks[spec.Name] = s
 		}
 	case p.specs[s.spec].Type != spec.Type || !slices.Equal(p.specs[s.spec].Shape, spec.Shape):
-		return fmt.Errorf("it is %s %v, but another expert in the same tensor of llama.cpp is %s %v: quantize all experts of a layer or none",
+		return fmt.Errorf("it is %s %v, but another expert in the same tensor of llama.cpp is %s %v: quantize all experts of a layer to one "+
+			"format, or none",
 			spec.Type, spec.Shape, p.specs[s.spec].Type, p.specs[s.spec].Shape)
 	}
 	s.found++
@@ -201,14 +213,14 @@ func (p *ggufPlan) addSpec(at llamacpp.Place, spec gguf.Spec) error {
 }
 
 // dense plans an unquantized weight: vectors and routers become F32, which llama.cpp needs.
-// Others keep their dtype, unless the format is BF16.
+// Others keep their dtype, unless their format is BF16.
 func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 	w := d.Weight
 	dtype := w.Dtype
 	switch {
 	case len(w.Shape) < 2, at.F32, at.Add != 0:
 		dtype = safetensors.F32
-	case p.Format.Name == quant.BF16.Name:
+	case d.quantizer != nil && d.quantizer.Format.Name == quant.BF16.Name:
 		dtype = safetensors.BF16
 	}
 	ggml, ok := ggufDense[dtype]

@@ -18,8 +18,8 @@ func (p *Plan) planned() *checkpoint.Model {
 		w := &checkpoint.Weight{Name: d.Name, Shape: d.Shape, Dtype: d.Dtype, Joined: d.experts > 0}
 		switch {
 		case d.action == Quantize:
-			w.Format = p.Format
-			if p.Quantizer.Arithmetic.FixesGlobal() {
+			w.Format = d.quantizer.Format
+			if d.quantizer.Arithmetic.FixesGlobal() {
 				w.Global = 1
 			}
 		case d.action == Relabel && d.Quantized():

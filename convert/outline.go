@@ -61,7 +61,7 @@ func (p *Plan) layouts() map[string]*safetensors.Layout {
 func (p *Plan) formatName(d decision) string {
 	switch d.action {
 	case Quantize:
-		return p.Format.Name
+		return d.quantizer.Format.Name
 	case Decode:
 		return strings.ToLower(d.stored[0].Dtype.String())
 	}

@@ -215,7 +215,8 @@ func (r *run) doneRecord(t checkpoint.Tile) record {
 
 // sweeps reports whether the run needs the extremes of a weight.
 func (r *run) sweeps(decision int) bool {
-	return r.groups != nil && r.plan.decisions[decision].action == Quantize && r.groups[r.plan.group(decision)] != nil
+	d := r.plan.decisions[decision]
+	return r.groups != nil && d.action == Quantize && d.quantizer.Format.NeedsAmax() && r.groups[r.plan.group(decision)] != nil
 }
 
 // tiling returns the tiles of a weight. A copy is a flat sequence of bytes.

@@ -64,10 +64,11 @@ func (a Action) String() string { return [...]string{"copy", "quantize", "decode
 // A decision is the plan for one weight.
 type decision struct {
 	*checkpoint.Weight
-	action Action
-	reason Reason
-	file   string // of the result
-	stored []checkpoint.Stored
+	action    Action
+	quantizer *quant.Quantizer // of a weight to quantize; shared with others
+	reason    Reason
+	file      string // of the result
+	stored    []checkpoint.Stored
 
 	metadata [2]string // a key and a value for the metadata of the file; no key: none
 
@@ -108,8 +109,8 @@ type file struct {
 // A Plan is a conversion that has not begun: everything except the data. It keeps the source,
 // which must stay open.
 type Plan struct {
-	Format     quant.Format    // of the quantized weights; the zero Format if the result is not quantized
-	Quantizer  quant.Quantizer // the behavior of PlanQuantize, as the convention's clients need it
+	Format     quant.Format    // of the quantized weights, or of those without a rule; the zero Format if the result is not quantized
+	Quantizer  quant.Quantizer // the behavior of PlanQuantize for this format, as the convention's clients need it
 	Convention string          // of the result; "" if it is not quantized
 	Scheme     string          // of the convention; "" if its scheme has no name
 	Ignore     []string        // the ignore list of the configuration: the modules that are not quantized
@@ -149,6 +150,12 @@ func newPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantiz
 	return p
 }
 
+// setFormat sets the format of the quantized weights, and their scheme.
+func (p *Plan) setFormat(f quant.Format) {
+	p.Format = f
+	p.Scheme, _ = p.convention.Scheme(f)
+}
+
 // add completes a decision and appends it.
 func (p *Plan) add(d decision) {
 	first, _ := d.Part(checkpoint.Codes)
@@ -161,19 +168,47 @@ func (p *Plan) add(d decision) {
 
 // ignoreList returns the entries for the modules that are not quantized.
 func (p *Plan) ignoreList() []string {
-	listed, coded := p.source.UnstoredHeads(), []string(nil)
+	var coded []string
+	for _, d := range p.decisions {
+		if d.action == Quantize || d.action == Relabel {
+			coded = append(coded, module(d.Name))
+		}
+	}
+	return p.convention.IgnoreList(p.unquantized(), coded)
+}
+
+// unquantized returns the names of the modules that are not quantized.
+func (p *Plan) unquantized() []string {
+	listed := p.source.UnstoredHeads()
 	for _, d := range p.decisions {
 		module, ok := strings.CutSuffix(d.Name, ".weight")
 		switch {
 		case d.action == Quantize || d.action == Relabel:
-			coded = append(coded, module)
 		case ok && len(d.Shape) == 2:
 			listed = append(listed, module)
 		default:
 			listed = append(listed, d.ExpertModules()...)
 		}
 	}
-	return p.convention.IgnoreList(listed, coded)
+	return listed
+}
+
+// mixed returns the modules of each block format of the result if there are several.
+func (p *Plan) mixed() (all []checkpoint.Modules) {
+	shares := p.Shares()
+	if len(shares) < 2 {
+		return nil
+	}
+	for _, s := range shares {
+		all = append(all, checkpoint.Modules{Format: s.Format})
+	}
+	for _, d := range p.decisions {
+		if d.coded() {
+			i := slices.IndexFunc(all, func(m checkpoint.Modules) bool { return m.Format.Name == p.formatOf(d).Name })
+			all[i].Names = append(all[i].Names, module(d.Name))
+		}
+	}
+	return all
 }
 
 // fileOf returns the file of the result for a file of the source: its name, unless the source is a GGUF
@@ -188,7 +223,10 @@ func (p *Plan) fileOf(s hf.Shard) string {
 // formatOf returns the format in which the result stores a quantized weight. A source may mix formats, which
 // relabeled weights keep.
 func (p *Plan) formatOf(d decision) quant.Format {
-	if d.action == Relabel && d.Quantized() {
+	switch {
+	case d.action == Quantize:
+		return d.quantizer.Format
+	case d.action == Relabel && d.Quantized():
 		return d.Weight.Format
 	}
 	return p.Format
@@ -197,10 +235,12 @@ func (p *Plan) formatOf(d decision) quant.Format {
 // search returns the search by which scales were found: that of the plan, or that of the
 // relabeled source; "" for none.
 func (p *Plan) search() string {
-	switch {
-	case p.Quantizer.Search != quant.NoSearch:
-		return p.Quantizer.Search.String()
-	case p.Count(Relabel) > 0:
+	for _, d := range p.decisions {
+		if d.action == Quantize && d.quantizer.Search != quant.NoSearch {
+			return d.quantizer.Search.String()
+		}
+	}
+	if p.Count(Relabel) > 0 {
 		return p.source.ScaleSearch()
 	}
 	return ""
@@ -213,6 +253,12 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 	}
 	p.Ignore = p.ignoreList()
 	o.Ignore = p.Ignore
+	if shares := p.Shares(); len(shares) == 1 {
+		p.setFormat(shares[0].Format) // rules may leave none of Format
+	} else if o.Mixed = p.mixed(); o.Mixed != nil {
+		o.Unquantized = p.unquantized()
+		p.Scheme = p.convention.MixedScheme()
+	}
 	metadata := map[string]string{} // of every file
 	if search := p.search(); search != "" {
 		metadata[checkpoint.ScaleSearchKey] = search

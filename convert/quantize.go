@@ -15,9 +15,10 @@ import (
 
 // QuantizeOptions say how to quantize a checkpoint.
 type QuantizeOptions struct {
-	Quantizer  quant.Quantizer
-	Convention string // by name; "": compressed-tensors if it has the format and there is a config.json, else plain
-	Scheme     string // of the convention; "": the first for the format that suits the calibration
+	Quantizer  quant.Quantizer // of weights that no rule matches; the zero Quantizer, with Rules: they stay as they are
+	Rules      []Rule          // how other weights are quantized; the first that matches counts
+	Convention string          // by name; "": compressed-tensors if it has the format and there is a config.json, else plain
+	Scheme     string          // of the convention; "": the first for the format that suits the calibration
 
 	// Client is the program that loads the result, by name; "": any. It chooses the convention, and
 	// weights that it cannot read stay unquantized. If that would be most of them, there is no plan.
@@ -67,39 +68,43 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.admit(m, c); err != nil {
 		return nil, err
 	}
-	s := selection{o.Include, o.Exclude, m.Family(), o.rejected}
-	if o.Quantizer, err = o.Method.Quantizer(o.Quantizer); err != nil {
+	if c.InGGUF() && o.Method == calibration.Solve {
+		return nil, fmt.Errorf("method %s is not supported in GGUF files: use --method %s", o.Method, calibration.Search)
+	}
+	if !c.InGGUF() {
+		if o.storesStatistics(c) {
+			o.Calibration = o.Calibration.withInputs(o.Statistics)
+		}
+		if c, err = o.chooseSchemes(m, c); err != nil {
+			return nil, err
+		}
+	}
+	treatments, note, err := o.treatments(c)
+	if err != nil {
+		return nil, err
+	}
+	s := selection{o.Include, o.Exclude, o.Rules, treatments, m.Family(), o.rejected}
+	if err := s.matched(m); err != nil {
 		return nil, err
 	}
 	if c.InGGUF() {
-		if o.Method == calibration.Solve {
-			return nil, fmt.Errorf("method %s is not supported in GGUF files: use --method %s", o.Method, calibration.Search)
-		}
-		p, err := planGGUF(m, o.Quantizer, s)
+		p, err := planGGUF(m, s)
 		if err != nil {
 			return nil, err
 		}
 		return p, p.useStatistics(o)
 	}
-	f := o.Quantizer.Format
-	if o.storesStatistics(c) {
-		o.Calibration = o.Calibration.withInputs(o.Statistics)
-	}
-	if c, err = chooseScheme(m, c, f, o.Scheme, o.Calibration); err != nil {
-		return nil, err
-	}
-	q, note, err := c.Quantizer(o.Quantizer)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.matched(m); err != nil {
-		return nil, err
-	}
-	p := newPlan(m, c, q)
+	p := newPlan(m, c, s.main())
 	if note != "" {
 		p.Notes = append(p.Notes, note)
 	}
 	p.decide(s)
+	if err := p.admitRules(s); err != nil {
+		return nil, err
+	}
+	if err := p.admitSets(); err != nil {
+		return nil, err
+	}
 	p.roundRest(o)
 	if err := p.quantizesAny(); err != nil {
 		return nil, err
@@ -135,18 +140,28 @@ func (o QuantizeOptions) storesStatistics(c *checkpoint.Convention) bool {
 // convention returns the named convention, or the default for the source.
 func (o QuantizeOptions) convention(m *checkpoint.Model) (*checkpoint.Convention, error) {
 	if o.Convention == "" {
-		return m.DefaultConvention(o.Quantizer.Format), nil
+		return m.DefaultConvention(o.formats()...), nil
 	}
 	return checkpoint.LookupConvention(o.Convention)
 }
 
 // admit returns an error if the source cannot be quantized with the options.
 func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) error {
-	f := o.Quantizer.Format
-	if !f.Scaled() && !c.InGGUF() {
-		return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", f)
+	if len(o.formats()) == 0 {
+		return errNoFormat
 	}
-	if err := o.Quantizer.Validate(); err != nil {
+	for _, q := range append(o.quantizers(), o.Quantizer) {
+		if q.Format.Element == nil && len(o.Rules) > 0 {
+			continue
+		}
+		if !q.Format.Scaled() && !c.InGGUF() {
+			return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", q.Format)
+		}
+		if err := q.Validate(); err != nil {
+			return err
+		}
+	}
+	if err := admitMixed(c, o.formats()); err != nil {
 		return err
 	}
 	if c.InGGUF() && o.Requantize {
@@ -177,7 +192,7 @@ func (p *Plan) decide(s selection) {
 		for _, d := range p.parts(w, s) {
 			switch {
 			case d.reason.Cause == NoCause:
-				d.action, d.stored = Quantize, p.convention.Stored(p.Format, d.Name, d.Shape)
+				d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, d.Name, d.Shape)
 			case d.Rearranged(), d.Quantized(): // its bytes are not those of the result
 				d.action, d.stored = Decode, []checkpoint.Stored{{Spec: d.DenseSpec(d.Dtype)}}
 			}
@@ -189,14 +204,15 @@ func (p *Plan) decide(s selection) {
 // parts returns why w is not quantized. If w holds all experts of a layer, the convention stores each
 // separately and some can be quantized, parts returns it for each expert.
 func (p *Plan) parts(w *checkpoint.Weight, s selection) []decision {
-	asked := func(w *checkpoint.Weight) decision {
-		return decision{Weight: w, reason: s.reason(w, p.Format, p.convention)}
+	asked := func(w *checkpoint.Weight, names ...string) decision {
+		q, why := s.decide(w, p.convention, names...)
+		return decision{Weight: w, quantizer: q, reason: why}
 	}
 	whole := asked(w)
 	if whole.reason.Cause != NoCause && p.convention.LinearOnly() && !w.Quantized() && !w.ExpertsBiased() && !matches(s.exclude, w.Name) {
 		var experts []decision
 		for _, e := range w.Split() {
-			experts = append(experts, asked(e))
+			experts = append(experts, asked(e, w.Name))
 		}
 		if slices.ContainsFunc(experts, func(d decision) bool { return d.reason.Cause == NoCause }) {
 			return experts

@@ -39,22 +39,21 @@ func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme 
 
 // planRelabelTo is PlanRelabel for a sound checkpoint, without the notes of clients.
 func planRelabelTo(source *checkpoint.Model, to *checkpoint.Convention, scheme string, calibration *Calibration) (*Plan, error) {
-	f, other := source.FormatIn()
-	if plain := checkpoint.Plain(); other != nil && to != plain {
-		return nil, fmt.Errorf("%s: it mixes %s and %s, but convention %s stores one block format: choose convention %s, which describes "+
-			"each weight, or requantize it", source.Source.Path, f, other, to, plain)
+	formats := source.Formats()
+	if err := admitMixed(to, formats); err != nil {
+		return nil, fmt.Errorf("%s: %w, or requantize it", source.Source.Path, err)
 	}
 	if to.InGGUF() {
 		if calibration != nil {
 			return nil, errNoActivations
 		}
-		return relabelGGUF(source, f)
+		return relabelGGUF(source, formats)
 	}
-	c, err := relabelScheme(source, to, f, scheme, calibration)
+	c, err := relabelSchemes(source, to, formats, scheme, calibration)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
 	}
-	p := newPlan(source, c, quant.Quantizer{Format: f})
+	p := newPlan(source, c, quant.Quantizer{Format: formats[0]})
 	p.Quantizer = quant.Quantizer{} // it quantizes nothing
 	if err := p.relabelAll(calibration); err != nil {
 		return nil, err
@@ -143,6 +142,32 @@ func (p *Plan) unreadGlobals() (n int) {
 	return n
 }
 
+// relabelSchemes is relabelScheme for several formats: a scheme that is named counts for those that have it, and a calibration for
+// those that store scales of activations.
+func relabelSchemes(source *checkpoint.Model, to *checkpoint.Convention, formats []quant.Format, scheme string,
+	calibration *Calibration) (*checkpoint.Convention, error) {
+	c := to
+	for _, f := range formats {
+		named, given := scheme, calibration
+		if len(formats) > 1 {
+			if _, err := to.With(f, scheme); err != nil && slices.ContainsFunc(formats, func(g quant.Format) bool {
+				_, err := to.With(g, scheme)
+				return err == nil
+			}) {
+				named = ""
+			}
+			if _, ok := to.WithActivations(f, checkpoint.Static); !ok {
+				given = nil
+			}
+		}
+		var err error
+		if c, err = relabelScheme(source, c, f, named, given); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
 // relabelScheme returns the convention with only the scheme to relabel to. If none is named, it
 // treats activations like the scheme of the source, if possible.
 func relabelScheme(source *checkpoint.Model, to *checkpoint.Convention, f quant.Format, scheme string,
@@ -150,7 +175,7 @@ func relabelScheme(source *checkpoint.Model, to *checkpoint.Convention, f quant.
 	if calibration != nil && calibration.inputs() {
 		return chooseScheme(source, to, f, scheme, calibration)
 	}
-	static := source.HasInputScales()
+	static := source.HasInputScales(f)
 	if scheme == "" {
 		scheme = defaultScheme(source, to, f, static)
 	}
@@ -187,8 +212,8 @@ func (p *Plan) relabelWeight(d *decision, calibration *Calibration, amaxes map[s
 		return fmt.Errorf("%s: convention %s does not support it: %s; nothing was written", d.Name, p.convention, why)
 	}
 	var input *float32
-	if calibration != nil && calibration.inputs() {
-		scale, ok := p.inputScale(calibration, amaxes, d.Name)
+	if _, a := p.convention.Scheme(d.Weight.Format); a == checkpoint.Static && calibration != nil && calibration.inputs() {
+		scale, ok := p.inputScale(calibration, amaxes, d.Name, quant.Quantizer{Format: d.Weight.Format})
 		if !ok {
 			return fmt.Errorf("calibration: the amax of the inputs of %s is missing", module(d.Name))
 		}

@@ -88,6 +88,9 @@ func (p *Plan) fingerprint() string {
 	}
 	for _, d := range p.decisions {
 		fmt.Fprintf(h, "%q %d %q\n", d.Name, uint8(d.action), d.file)
+		if d.action == Quantize && *d.quantizer != p.Quantizer {
+			fmt.Fprintf(h, "%s %v\n%s", d.quantizer.Format.Name, d.quantizer.Format.Block, behavior(*d.quantizer))
+		}
 		for _, s := range d.stored {
 			fmt.Fprintf(h, "%q %d %x\n", s.Name, s.Part, s.Value)
 		}

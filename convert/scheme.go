@@ -10,6 +10,28 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
+// chooseSchemes returns the convention with only one scheme for each format of the options. If formats are mixed, those
+// without scales of activations may be beside those that the calibration is for.
+func (o QuantizeOptions) chooseSchemes(source *checkpoint.Model, c *checkpoint.Convention) (*checkpoint.Convention, error) {
+	formats := o.formats()
+	static := func(f quant.Format) bool { _, ok := c.WithActivations(f, checkpoint.Static); return ok }
+	calibrated := slices.ContainsFunc(formats, static)
+	for _, f := range formats {
+		name, err := o.schemeOf(f)
+		if err != nil {
+			return nil, err
+		}
+		calibration := o.Calibration
+		if calibrated && !static(f) {
+			calibration = nil
+		}
+		if c, err = chooseScheme(source, c, f, name, calibration); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
 // chooseScheme returns the convention with only one scheme for f: the named one, or the first
 // that suits the calibration. It returns an error if the checkpoint cannot be stored so.
 func chooseScheme(source *checkpoint.Model, c *checkpoint.Convention, f quant.Format, name string,

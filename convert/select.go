@@ -44,6 +44,8 @@ var excluded = Reason{ByUser, "excluded"}
 // A selection says which of the weights that shape and dtype allow are quantized.
 type selection struct {
 	include, exclude []*regexp.Regexp // see QuantizeOptions
+	rules            []Rule
+	treatments       []quant.Quantizer // see QuantizeOptions.treatments
 
 	family *family.Model // of the source
 
@@ -64,8 +66,41 @@ func (r rejections) of(w *checkpoint.Weight) string {
 	return r[w.Name]
 }
 
-// reason returns why a weight is not quantized; the zero Reason if it is.
-func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) Reason {
+// main returns the quantizer of weights that no rule matches, or that of the first rule with one.
+func (s selection) main() quant.Quantizer {
+	all := s.treatments
+	if last := all[len(all)-1]; last.Format.Element != nil {
+		return last
+	}
+	for _, q := range all {
+		if q.Format.Element != nil {
+			return q
+		}
+	}
+	return quant.Quantizer{}
+}
+
+// formats returns the formats of the treatments, without duplicates.
+func (s selection) formats() (all []quant.Format) {
+	for _, q := range s.treatments {
+		if q.Format.Element != nil && !slices.ContainsFunc(all, func(f quant.Format) bool { return f.Name == q.Format.Name }) {
+			all = append(all, q.Format)
+		}
+	}
+	return all
+}
+
+// decide returns how a weight, which may have further names, is quantized: nil, and why, if it is not.
+func (s selection) decide(w *checkpoint.Weight, c *checkpoint.Convention, names ...string) (*quant.Quantizer, Reason) {
+	q, kept := s.chosen(append(names, w.Name)...)
+	if why := s.reason(w, q, kept, c); why.Cause != NoCause {
+		return nil, why
+	}
+	return q, Reason{}
+}
+
+// reason returns why a weight is not quantized; the zero Reason if it is. q and kept are those that chosen returns.
+func (s selection) reason(w *checkpoint.Weight, q *quant.Quantizer, kept Reason, c *checkpoint.Convention) Reason {
 	if why := s.rejected.of(w); why != "" {
 		return Reason{ByClient, why}
 	}
@@ -79,8 +114,8 @@ func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 	if !w.Dense() {
 		return Reason{ByValues, w.FormatName() + " elements"}
 	}
-	if matches(s.exclude, w.Name) {
-		return excluded
+	if kept.Cause != NoCause {
+		return kept
 	}
 	included := matches(s.include, w.Name)
 	for _, role := range s.family.Roles(w.Name, w.Shape) {
@@ -91,7 +126,7 @@ func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 			return Reason{ByConvention, fmt.Sprintf("%s: %s supports linear modules only", role.Name, c)}
 		}
 	}
-	if why := c.Rejects(f, w.Name, w.Shape); why != "" {
+	if why := c.Rejects(q.Format, w.Name, w.Shape); why != "" {
 		return Reason{ByConvention, why}
 	}
 	return Reason{}
@@ -116,10 +151,14 @@ func dimensions(n int) string {
 
 // matched returns an error if a pattern matches no weight: it is probably misspelled.
 func (s selection) matched(m *checkpoint.Model) error {
+	var ruled []*regexp.Regexp
+	for _, r := range s.rules {
+		ruled = append(ruled, r.Pattern)
+	}
 	for _, list := range []struct {
 		name     string
 		patterns []*regexp.Regexp
-	}{{"include", s.include}, {"exclude", s.exclude}} {
+	}{{"include", s.include}, {"exclude", s.exclude}, {"rule", ruled}} {
 		for _, p := range list.patterns {
 			named := func(w *checkpoint.Weight) bool { return p.MatchString(w.Name) }
 			if !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return named(w) || slices.ContainsFunc(w.Split(), named) }) {

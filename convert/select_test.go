@@ -53,7 +53,8 @@ func TestLeft(t *testing.T) {
 		"model.layers.61.eh_proj.weight":                                       "multi-token prediction",
 	} {
 		w := &checkpoint.Weight{Name: name, Shape: []int64{128, 128}, Dtype: safetensors.BF16}
-		if got := (selection{}).reason(w, quant.MXFP8, checkpoint.Plain()); got.Detail != want || (want != "") != (got.Cause == ByRole) {
+		if _, got := (selection{treatments: []quant.Quantizer{{Format: quant.MXFP8}}}).decide(w, checkpoint.Plain()); got.Detail != want ||
+			(want != "") != (got.Cause == ByRole) {
 			t.Errorf("%s stays because of %q, want %q", name, got, want)
 		}
 	}

@@ -72,12 +72,12 @@ func stateOf(a *measure.Accumulator) []byte {
 // searches reports whether the run searches the scales of a weight by the errors of its elements, so that those show what the
 // search gains. Methods with statistics may increase them.
 func (r *run) searches(decision int) bool {
-	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.method == calibration.Nearest && r.plan.decisions[decision].action == Quantize
+	d := r.plan.decisions[decision]
+	return d.action == Quantize && d.quantizer.Search != quant.NoSearch && r.plan.method == calibration.Nearest
 }
 
-// nearest returns the quantizer of the plan without the search of scales.
-func (p *Plan) nearest() quant.Quantizer {
-	q := p.Quantizer
+// nearest returns a quantizer without the search of scales.
+func nearest(q quant.Quantizer) quant.Quantizer {
 	q.Search, q.TopScale = quant.NoSearch, 0
 	return q
 }

@@ -118,8 +118,8 @@ func (b *batch) copy() ([]sums, error) {
 // quantize writes the codes and scales of the batch. It measures the error of the values that
 // clients decode.
 func (b *batch) quantize() (all []sums, err error) {
-	f, t := b.run.plan.Format, b.tile
-	if q := b.codes; q == nil || q.Rows() != t.To-t.From || q.Cols() != t.ToCol-t.FromCol {
+	f, t := b.d.quantizer.Format, b.tile
+	if q := b.codes; q == nil || q.Format.Name != f.Name || q.Rows() != t.To-t.From || q.Cols() != t.ToCol-t.FromCol {
 		if b.codes, err = quant.NewTensor(f, t.To-t.From, t.ToCol-t.FromCol); err != nil {
 			return nil, err
 		}
@@ -163,11 +163,11 @@ func (b *batch) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, g
 		return errors, nil
 	}
 	if b.run.searches(t.Weight) {
-		if errors.nearest, err = errorOf(p.nearest()); err != nil {
+		if errors.nearest, err = errorOf(nearest(*b.d.quantizer)); err != nil {
 			return sums{}, 0, err
 		}
 	}
-	errors.stored, err = errorOf(p.Quantizer)
+	errors.stored, err = errorOf(*b.d.quantizer)
 	return errors, global, err
 }
 

@@ -73,22 +73,20 @@ func (p *Plan) mine(decision int) bool { return p.writes(p.decisions[decision].f
 
 // group returns the name of the group of weights that share their extremes.
 func (p *Plan) group(decision int) string {
-	name := p.decisions[decision].Weight.Name
-	if p.Format.Global {
-		name, _ = p.source.Family().Joined(name)
+	d := p.decisions[decision]
+	if d.action == Quantize && d.quantizer.Format.Global {
+		matrix, _ := p.source.Family().Joined(d.Name)
+		return matrix + "\x00" + d.quantizer.Format.Name
 	}
-	return name
+	return d.Name
 }
 
 // groups returns the weights whose extremes the run needs, by group: those that it converts
 // and those that share extremes with them.
 func (p *Plan) groups() map[string][]int {
-	if !p.Format.NeedsAmax() {
-		return nil
-	}
 	groups, needed := map[string][]int{}, map[string]bool{}
 	for i, d := range p.decisions {
-		if d.action == Quantize {
+		if d.action == Quantize && d.quantizer.Format.NeedsAmax() {
 			name := p.group(i)
 			groups[name] = append(groups[name], i)
 			needed[name] = needed[name] || p.mine(i)
@@ -98,6 +96,9 @@ func (p *Plan) groups() map[string][]int {
 		if !needed[name] {
 			delete(groups, name)
 		}
+	}
+	if len(groups) == 0 {
+		return nil
 	}
 	return groups
 }

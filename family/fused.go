@@ -43,18 +43,25 @@ var jetTypes = []string{"jet_nemotron"}
 // the weight's own name and 0 if it is not part of one. Experts have separate matrices, because the
 // parent's name contains their number.
 func (m *Model) Joined(weight string) (matrix string, part int) {
+	matrix, parts := m.FusedWith(weight)
+	_, name := splitModule(strings.TrimSuffix(weight, weightSuffix))
+	return matrix, max(0, slices.Index(parts, name))
+}
+
+// FusedWith is Joined with the names of all parts of the fused matrix; nil if the weight is not part of one.
+func (m *Model) FusedWith(weight string) (matrix string, parts []string) {
 	module, ok := strings.CutSuffix(weight, weightSuffix)
 	if !ok {
-		return weight, 0
+		return weight, nil
 	}
 	parent, name := splitModule(module)
 	for i, row := range fusedRows {
 		if row.types != nil && !m.OfType(row.types...) {
 			continue
 		}
-		if part := slices.Index(row.parts, name); part >= 0 {
-			return parent + "\x00" + strconv.Itoa(i), part
+		if slices.Contains(row.parts, name) {
+			return parent + "\x00" + strconv.Itoa(i), row.parts
 		}
 	}
-	return weight, 0
+	return weight, nil
 }

@@ -169,6 +169,15 @@ func cutNumber(name string) (list string, n int64, ok bool) {
 	return "", 0, false
 }
 
+// ExpertsOf returns the module of the experts of a layer to which a weight belongs, such as model.layers.0.mlp.experts; "" for none.
+func ExpertsOf(name string) string {
+	parent, _, ok := cutExperts(name)
+	if !ok {
+		return ""
+	}
+	return parent + "experts"
+}
+
 // cutExperts returns the part of a name before its component "experts", and that after it.
 func cutExperts(name string) (parent, rest string, ok bool) {
 	if before, after, found := strings.Cut("."+name, ".experts."); found && after != "" {

@@ -18,6 +18,7 @@ type Client struct {
 	Name    string
 	Doc     string
 	reads   map[string][]string // schemes by convention; nil: all of them
+	mixes   []string            // conventions of which it reads several schemes in one checkpoint
 	rules   []rule
 	limits  []rule   // about architectures, not about how a checkpoint is stored (models.go)
 	imports bool     // it reads most conventions only to convert them to its own
@@ -33,6 +34,7 @@ type rule func(m *checkpoint.Model) []checkpoint.Problem
 var clients = []Client{
 	{
 		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark", "gpt-oss"},
+		mixes: []string{"compressed-tensors", "modelopt", "quark"},
 		reads: map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
 			excludedBySubstring("modelopt"), exactExcludes("quark")},
@@ -40,6 +42,7 @@ var clients = []Client{
 	},
 	{
 		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt", "gpt-oss"},
+		mixes: []string{"compressed-tensors", "modelopt"},
 		reads: map[string][]string{
 			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"},
 			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
@@ -49,19 +52,21 @@ var clients = []Client{
 			excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
 	},
 	{
-		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"},
+		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"}, mixes: []string{"modelopt"},
 		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
 	},
 	{
 		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8", "deepseek", "gpt-oss"},
 		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
+		mixes:  []string{"compressed-tensors"},
 		bf16:   true,
 		rules:  []rule{evenBlocks("deepseek"), groupedInputs, tiedHead, movedModules, decodedToBF16},
 		limits: []rule{expertsJoined, expertsDecoded, expertsUnpacked, initializedWeights},
 	},
 	{
 		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true, stores: []string{"gguf"},
+		mixes: []string{"gguf"},
 		reads: map[string][]string{
 			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"},
 			"modelopt":           {"NVFP4", "W4A16_NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
@@ -71,13 +76,14 @@ var clients = []Client{
 		limits: []rule{unscaledGraph},
 	},
 	{
-		Name: "mlx", Doc: "mlx-lm", stores: []string{"mlx", "gpt-oss"},
+		Name: "mlx", Doc: "mlx-lm", stores: []string{"mlx", "gpt-oss"}, mixes: []string{"mlx"},
 		reads:  map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
 		rules:  []rule{noGlobal("mlx", "the client's modules have none and reject the file")}, // mlx.nn.Module.load_weights
 		limits: []rule{splitKeyValue, unstackedScales},
 	},
 	{
 		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true, stores: []string{"gguf"},
+		mixes: []string{"gguf", "mlx"},
 		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil,
 			"gguf": nil},
 		rules: []rule{noGlobal("mlx", "it is not known how the client interprets it")},
@@ -116,9 +122,8 @@ func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
 		return nil
 	}
 	var problems []checkpoint.Problem
-	if !c.Reads(m.Convention.Name, m.Scheme) {
-		problems = []checkpoint.Problem{{Text: fmt.Sprintf("it does not read %s: it reads %s", strings.TrimSpace(m.Convention.Name+" "+m.Scheme),
-			c.readable(m))}}
+	if text := c.unread(m); text != "" {
+		problems = []checkpoint.Problem{{Text: text}}
 	} else {
 		for _, r := range slices.Concat(c.rules, c.limits) {
 			problems = append(problems, r(m)...)
@@ -128,6 +133,27 @@ func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
 		problems[i].Text = c.Name + ": " + problems[i].Text
 	}
 	return problems
+}
+
+// unread says which scheme of a checkpoint the client does not read, or that it does not read several; "" if it reads it.
+func (c Client) unread(m *checkpoint.Model) string {
+	name, formats := m.Convention.Name, m.Formats()
+	if len(formats) < 2 {
+		if c.Reads(name, m.Scheme) {
+			return ""
+		}
+		return fmt.Sprintf("it does not read %s: it reads %s", strings.TrimSpace(name+" "+m.Scheme), c.readable(m))
+	}
+	for _, f := range formats {
+		if scheme := m.SchemeOf(f); !c.Reads(name, scheme) {
+			return fmt.Sprintf("it does not read %s, which the %s weights have: quantize them to another format",
+				strings.TrimSpace(name+" "+scheme), f)
+		}
+	}
+	if !slices.Contains(c.mixes, name) {
+		return fmt.Sprintf("it reads one block format in a checkpoint of convention %s, and this one has %s and %s", name, formats[0], formats[1])
+	}
+	return ""
 }
 
 // readable lists the conventions that the client reads, with schemes of the checkpoint's
@@ -182,11 +208,11 @@ func eachFused(m *checkpoint.Model, f func(weights []*checkpoint.Weight)) {
 	}
 }
 
-// fusedTogether: a fused module has one scheme, so all of its parts are quantized or none.
+// fusedTogether: a fused module has one scheme, so all of its parts are quantized to one format or none.
 func fusedTogether(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	eachFused(m, func(weights []*checkpoint.Weight) {
 		for _, w := range weights[1:] {
-			if w.Quantized() != weights[0].Quantized() {
+			if w.Quantized() != weights[0].Quantized() || w.Format.Name != weights[0].Format.Name {
 				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
 					Text: fmt.Sprintf("it is %s and %s is %s, and the client fuses them into one module", w.FormatName(), weights[0].Name,
 						weights[0].FormatName())})

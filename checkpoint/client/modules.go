@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // This file has the rules about modules that transformers builds by other names than the files have,
@@ -69,11 +70,11 @@ func movedModules(m *checkpoint.Model) (problems []checkpoint.Problem) {
 // decodedToBF16: the client decodes codes with scales of one byte to BF16, and multiplies them by
 // activations in the dtype of the model (compressors/mxfp8, mxfp4 and nvfp4 of compressed-tensors 0.20).
 func decodedToBF16(m *checkpoint.Model) []checkpoint.Problem {
-	f, _ := m.FormatIn()
-	dtype := m.TorchDtype()
-	if m.Convention.Name != "compressed-tensors" || f.Element == nil || !f.ByteScales() || dtype == "" || dtype == "bfloat16" {
+	formats, dtype := m.Formats(), m.TorchDtype()
+	i := slices.IndexFunc(formats, quant.Format.ByteScales)
+	if m.Convention.Name != "compressed-tensors" || i < 0 || dtype == "" || dtype == "bfloat16" {
 		return nil
 	}
 	return []checkpoint.Problem{{Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is in %s: quantize "+
-		"again, with the other weights in bfloat16", f, dtype)}}
+		"again, with the other weights in bfloat16", formats[i], dtype)}}
 }

@@ -45,18 +45,52 @@ func (c Client) Stores(f quant.Format) ([]Storage, error) {
 	return nil, fmt.Errorf("%s does not read %s: use one of %s", c.Name, f, strings.Join(formats, ", "))
 }
 
+// StoresAll is Stores for a checkpoint of several formats: conventions in which the client reads all of them. The schemes are those
+// of the first.
+func (c Client) StoresAll(formats ...quant.Format) ([]Storage, error) {
+	all, err := c.Stores(formats[0])
+	if err != nil || len(formats) == 1 {
+		return all, err
+	}
+	for _, f := range formats[1:] {
+		others, err := c.Stores(f)
+		if err != nil {
+			return nil, err
+		}
+		all = slices.DeleteFunc(all, func(s Storage) bool {
+			return !slices.ContainsFunc(others, func(o Storage) bool { return o.Convention.Is(s.Convention) })
+		})
+	}
+	all = slices.DeleteFunc(all, func(s Storage) bool { return !s.Convention.Mixes() || !slices.Contains(c.mixes, s.Convention.Name) })
+	if len(all) == 0 {
+		names := make([]string, len(formats))
+		for i, f := range formats {
+			names[i] = f.Name
+		}
+		return nil, fmt.Errorf("%s reads %s together in no convention that is written: use fewer formats, or choose a convention without "+
+			"a client",
+			c.Name, strings.Join(names, ", "))
+	}
+	return all, nil
+}
+
 func (c Client) stored(f quant.Format) (storages []Storage) {
 	for _, name := range c.stores {
 		convention, err := checkpoint.LookupConvention(name)
 		if err != nil {
 			panic(err) // the table names a convention that does not exist
 		}
-		schemes := slices.DeleteFunc(convention.Schemes(f), func(s string) bool { return !c.Reads(name, s) })
+		schemes := c.Schemes(convention, f)
 		if len(schemes) > 0 || convention.InGGUF() && f.Name == quant.BF16.Name {
 			storages = append(storages, Storage{convention, schemes})
 		}
 	}
 	return storages
+}
+
+// Schemes returns the schemes of a convention for f that the client reads.
+func (c Client) Schemes(convention *checkpoint.Convention, f quant.Format) []string {
+	return slices.DeleteFunc(convention.Schemes(f), func(s string) bool { return !c.Reads(convention.Name, s) })
 }
 
 // NeedsBF16 reports whether the client computes with the quantized weights of a format in BF16, and

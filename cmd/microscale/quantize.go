@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,8 +42,10 @@ transformers) if it has the format, and other files in Microscale's own
 convention (plain). --convention and --scheme choose directly.
 
 Two-dimensional weights and the experts of known families are quantized. Norms,
-embeddings, the output head, routers and vision towers are not; --include and
---exclude change that. Auxiliary files are copied unchanged. A GGUF file becomes
+embeddings, the output head, routers and vision towers are not; --include
+changes that. --rule gives weights another format than --format: the
+first rule that matches counts, and REGEXP=keep leaves weights as they are.
+Auxiliary files are copied unchanged. A GGUF file becomes
 a directory with its configuration and tokenizer, or one file of weights if DST
 ends in .safetensors.`
 
@@ -51,7 +56,9 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize SRC DST --format nvfp4 --activations book.txt
   microscale quantize SRC DST --format nvfp4 --text book.txt --resume
   microscale quantize model.gguf DST --format mxfp4 --requantize
-  microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'`
+  microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'
+  microscale quantize SRC DST --format nvfp4 --rule 'self_attn=fp8-row' \
+    --rule 'layers\.(0|31)\.=keep'`
 
 func quantizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -79,6 +86,8 @@ func quantizeCommand() *cobra.Command {
 	text := addText(cmd)
 	flags.Exclusive(cmd, "text", "calibration")
 	var o convert.QuantizeOptions
+	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format, or keep them "+
+		"(REGEXP=keep); repeated, the first that matches counts")
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
 	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC")
@@ -88,19 +97,24 @@ func quantizeCommand() *cobra.Command {
 	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes, or of statistics
 	flags.Exclusive(cmd, "text", "shard")
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
-	flags.Essential(cmd, "format", "for", "text", "activations", "include", "exclude", "dry-run", "resume", "force", "json")
+	flags.Essential(cmd, "format", "rule", "for", "text", "activations", "include", "dry-run", "resume", "force", "json")
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
-		if !block.Given {
+		formats := ruled(block, o.Rules)
+		if len(formats) == 0 {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
 		}
-		if err := client.Choose(block.Value, layout, scheme); err != nil {
+		if err := client.Choose(formats[0], layout, scheme); err != nil {
 			return err
 		}
-		p, err := chosenProfile(behavior, block.Value, layout.Value)
-		if err != nil {
-			return err
+		profiles := make([]profile.Profile, len(formats))
+		var err error
+		for i, f := range formats {
+			if profiles[i], err = chosenProfile(behavior, f, layout.Value); err != nil {
+				return err
+			}
 		}
-		if o.Quantizer, err = quantizer(p, block.Value, rule, search, *powerOfTwo); err != nil {
+		b := behaviorFlags{rule: rule, search: search, powerOfTwo: *powerOfTwo}
+		if err := b.set(&o, block, formats, profiles); err != nil {
 			return show.Misuse("%v", err)
 		}
 		if err := flags.GGUFDestination(client, layout, args[1]); err != nil {
@@ -151,13 +165,16 @@ func quantizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if note := otherSource(p, source, plan); note != "" {
-			plan.Notes = append(plan.Notes, note)
+		for _, p := range distinct(profiles) {
+			if note := otherSource(p, source, plan); note != "" {
+				plan.Notes = append(plan.Notes, note)
+			}
 		}
 		if err := text.admit(plan); err != nil {
 			return err
 		}
-		return text.finish(f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan, o.Quantizer, p.Name)))
+		return text.finish(f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan,
+			strings.Join(flags.Names(distinct(profiles)), ", "), search.Value)))
 	})
 	return cmd
 }
@@ -193,17 +210,98 @@ func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *chec
 	return profile.For(f), nil
 }
 
-// quantizer returns the quantizer of the flags.
-func quantizer(p profile.Profile, f quant.Format, rule *flags.Choice[quant.ScaleRule], search *flags.Choice[quant.Search],
-	powerOfTwo bool) (quant.Quantizer, error) {
-	q, err := flags.Quantizer(p, f, rule)
+// ruled returns the block formats of --format and the rules.
+func ruled(block *flags.Choice[quant.Format], rules []convert.Rule) (formats []quant.Format) {
+	if block.Given {
+		formats = []quant.Format{block.Value}
+	}
+	for _, r := range rules {
+		f := r.Quantizer.Format
+		if !r.Keeps() && !slices.ContainsFunc(formats, func(g quant.Format) bool { return g.Name == f.Name }) {
+			formats = append(formats, f)
+		}
+	}
+	return formats
+}
+
+// distinct returns profiles without duplicates.
+func distinct(profiles []profile.Profile) (all []profile.Profile) {
+	for _, p := range profiles {
+		if !slices.ContainsFunc(all, func(q profile.Profile) bool { return q.Name == p.Name }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// behaviorFlags are how weights are quantized, in any format.
+type behaviorFlags struct {
+	profile    profile.Profile
+	rule       *flags.Choice[quant.ScaleRule]
+	search     *flags.Choice[quant.Search]
+	powerOfTwo bool
+}
+
+// set sets the quantizers of the options. Of several formats, a flag counts for those that it can count for; one that
+// counts for none is an error.
+func (b behaviorFlags) set(o *convert.QuantizeOptions, block *flags.Choice[quant.Format], formats []quant.Format,
+	profiles []profile.Profile) (err error) {
+	quantizers := map[string]quant.Quantizer{}
+	used := behaviorFlags{rule: &flags.Choice[quant.ScaleRule]{}, search: &flags.Choice[quant.Search]{}}
+	for i, f := range formats {
+		b.profile = profiles[i]
+		one := b
+		if len(formats) > 1 {
+			one = b.of(f)
+		}
+		if quantizers[f.Name], err = one.quantizer(f); err != nil {
+			return err
+		}
+		used.rule.Given = used.rule.Given || one.rule.Given
+		used.search.Given = used.search.Given || one.search.Given
+		used.powerOfTwo = used.powerOfTwo || one.powerOfTwo
+	}
+	switch {
+	case b.rule.Given && !used.rule.Given:
+		return errors.New("--scale-rule: no format has E8M0 scales; omit the flag")
+	case b.search.Given && !used.search.Given:
+		return errors.New("--scale-search: no format supports it; omit the flag")
+	case b.powerOfTwo && !used.powerOfTwo:
+		return errors.New("--power-of-two-scales: no format has FP32 scales; omit the flag")
+	}
+	if block.Given {
+		o.Quantizer = quantizers[block.Value.Name]
+	}
+	for i, r := range o.Rules {
+		if !r.Keeps() {
+			o.Rules[i].Quantizer = quantizers[r.Quantizer.Format.Name]
+		}
+	}
+	return nil
+}
+
+// of returns the flags that can count for a format.
+func (b behaviorFlags) of(f quant.Format) behaviorFlags {
+	if f.Scale != format.E8M0 {
+		b.rule = &flags.Choice[quant.ScaleRule]{}
+	}
+	b.powerOfTwo = b.powerOfTwo && f.Scale == format.F32
+	if q, err := b.quantizer(f); err != nil || q.Validate() != nil {
+		b.search = &flags.Choice[quant.Search]{}
+	}
+	return b
+}
+
+// quantizer returns the quantizer of a format.
+func (b behaviorFlags) quantizer(f quant.Format) (quant.Quantizer, error) {
+	q, err := flags.Quantizer(b.profile, f, b.rule)
 	if err != nil {
 		return q, err
 	}
-	if powerOfTwo && f.Scale != format.F32 {
+	if b.powerOfTwo && f.Scale != format.F32 {
 		return q, fmt.Errorf("--power-of-two-scales: %s has no FP32 scales; omit the flag", f)
 	}
-	q.PowerOfTwo = powerOfTwo
-	q = flags.Searching(q, search.Value)
+	q.PowerOfTwo = b.powerOfTwo
+	q = flags.Searching(q, b.search.Value)
 	return q, q.Validate()
 }

@@ -3,7 +3,6 @@ package conversion
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -25,19 +24,60 @@ type Conversion struct {
 	relabel                                     bool   // codes do not change, so there are no errors
 }
 
-// Quantized describes the quantization of src by q, which follows profile.
-func Quantized(src, dst string, plan *convert.Plan, q quant.Quantizer, profile string) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: q.Format.Name, profile: profile, convention: plan.Convention,
+// Quantized describes the quantization of src, which follows profile with a search of scales.
+func Quantized(src, dst string, plan *convert.Plan, profile string, search quant.Search) *Conversion {
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: formatsOf(plan), profile: profile, convention: plan.Convention,
 		count: plan.Count(convert.Quantize)}
 	by := profile
 	if method := plan.Method(); method != "" {
 		by += ", method " + method
-	} else if q.Search != quant.NoSearch {
-		c.search = q.Search.String()
+	} else if search != quant.NoSearch {
+		c.search = search.String()
 		by += ", scale search " + c.search
 	}
-	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", c.count, len(plan.Decisions()), q.Format, by, plan.Convention)
+	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", c.count, len(plan.Decisions()), sharesText(plan), by, plan.Convention)
 	return c
+}
+
+// formatsOf returns the block formats of a plan.
+func formatsOf(plan *convert.Plan) string {
+	var names []string
+	for _, s := range plan.Shares() {
+		names = append(names, s.Format.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// sharesText returns the block format of a plan; if there are several, each with its weights and bytes.
+func sharesText(plan *convert.Plan) string {
+	shares := plan.Shares()
+	if len(shares) < 2 {
+		return formatsOf(plan)
+	}
+	var texts []string
+	for _, s := range shares {
+		texts = append(texts, fmt.Sprintf("%s (%d, %s)", s.Format, s.Weights, show.BytesText(float64(s.Bytes))))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// A shareDocument is the weights of one block format.
+type shareDocument struct {
+	Format  string `json:"format"`
+	Weights int    `json:"weights"`
+	Bytes   int64  `json:"bytes"` // in the result, with scales
+}
+
+// shareDocuments returns the block formats of a plan; nil unless there are several.
+func shareDocuments(plan *convert.Plan) (docs []shareDocument) {
+	shares := plan.Shares()
+	if len(shares) < 2 {
+		return nil
+	}
+	for _, s := range shares {
+		docs = append(docs, shareDocument{s.Format.Name, s.Weights, s.Bytes})
+	}
+	return docs
 }
 
 // Dequantized describes the decoding of src to dtype.
@@ -50,13 +90,7 @@ func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion 
 // Relabeled describes the conversion of src to another convention.
 func Relabeled(src, dst string, plan *convert.Plan) *Conversion {
 	source := checkpoint.Read(plan.Source())
-	var formats []string // a GGUF file may mix them
-	for _, w := range source.Weights {
-		if w.Quantized() && !slices.Contains(formats, w.Format.Name) {
-			formats = append(formats, w.Format.Name)
-		}
-	}
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.Join(formats, ", "), convention: plan.Convention,
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: formatsOf(plan), convention: plan.Convention,
 		scheme: plan.Scheme, count: plan.Count(convert.Relabel), relabel: true}
 	c.what = fmt.Sprintf("%s of %s relabeled from %s to %s", show.Counted(c.count, "weight"), c.format, source.Convention,
 		schemeText(c.convention, c.scheme))
@@ -72,7 +106,8 @@ func schemeText(convention, scheme string) string {
 type Document struct {
 	Source      string            `json:"source"`
 	Destination string            `json:"destination"`
-	Format      string            `json:"format"`
+	Format      string            `json:"format"`            // if there are several, all of them
+	Formats     []shareDocument   `json:"formats,omitempty"` // if there are several
 	Profile     string            `json:"profile,omitempty"`
 	Convention  string            `json:"convention,omitempty"`
 	Scheme      string            `json:"scheme,omitempty"`
@@ -93,7 +128,8 @@ func (c *Conversion) document() Document {
 	stored, _ := c.Plan.SourceBytes()
 	source := c.Plan.Source()
 	return Document{
-		Source: c.Source, Destination: c.Destination, Format: c.format, Profile: c.profile, Convention: c.convention, Scheme: c.scheme,
+		Source: c.Source, Destination: c.Destination, Format: c.format, Formats: shareDocuments(c.Plan), Profile: c.profile,
+		Convention: c.convention, Scheme: c.scheme,
 		ScaleSearch: c.search, Method: c.Plan.Method(),
 		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),

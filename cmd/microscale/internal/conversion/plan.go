@@ -52,7 +52,7 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 		if done == 0 {
 			done, verb = plan.Count(convert.Relabel), "relabeled,"
 		}
-		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, plan.Format, schemeText(plan.Convention, plan.Scheme))
+		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, sharesText(plan), schemeText(plan.Convention, plan.Scheme))
 		if method := plan.Method(); method != "" {
 			what += ", method " + method
 		}

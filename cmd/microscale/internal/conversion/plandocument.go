@@ -15,7 +15,8 @@ import (
 type PlanDocument struct {
 	Source      string             `json:"source"`
 	Destination string             `json:"destination"`
-	Format      string             `json:"format,omitempty"`
+	Format      string             `json:"format,omitempty"`  // if there are several, all of them
+	Formats     []shareDocument    `json:"formats,omitempty"` // if there are several
 	Convention  string             `json:"convention,omitempty"`
 	Scheme      string             `json:"scheme,omitempty"`
 	Method      string             `json:"method,omitempty"` // of choosing scales and codes by statistics
@@ -70,7 +71,7 @@ type storedDocument struct {
 
 func newPlanDocument(plan *convert.Plan, src, dst string) PlanDocument {
 	stored, _ := plan.SourceBytes()
-	doc := PlanDocument{Source: src, Destination: dst, Format: plan.Format.Name,
+	doc := PlanDocument{Source: src, Destination: dst, Format: formatsOf(plan), Formats: shareDocuments(plan),
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
 		Extra: show.OrEmpty(plan.Source().Extra()), Skipped: skippedDocuments(plan.Source()),
 		Companions: []fileDocument{}, Config: configjson.Standard(plan.Config()), Index: plan.Index()}
@@ -103,7 +104,7 @@ func storedDocuments(plan *convert.Plan, d convert.Decision) []storedDocument {
 	for _, t := range d.Tensors {
 		dtype, shape := t.Dtype.String(), t.Shape
 		if t.Dtype == safetensors.U8 && plan.Convention == checkpoint.GGUF().Name { // interleaved codes and scales, a type of GGUF
-			dtype, shape = strings.ToUpper(plan.Format.Name), d.Shape
+			dtype, shape = strings.ToUpper(d.Format), d.Shape
 		}
 		stored = append(stored, storedDocument{t.Name, dtype, show.OrEmpty(shape), t.Begin, t.Bytes()})
 	}

@@ -1,0 +1,273 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
+	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Rule says how the weights are quantized whose names match.
+type Rule struct {
+	Pattern   *regexp.Regexp
+	Quantizer quant.Quantizer // the zero Quantizer: they stay as they are
+	Scheme    string          // of the convention for the format; "": as without rules
+}
+
+// Keeps reports whether the weights stay as they are.
+func (r Rule) Keeps() bool { return r.Quantizer.Format.Element == nil }
+
+// Keep is the name, in place of a format, of weights that stay as they are.
+const Keep = "keep"
+
+// ParseRule returns the rule for the weights whose names match a regular expression: to is the name of a format, of a format and
+// a scheme, as FORMAT:SCHEME, or Keep. The quantizer has no behavior but its format.
+func ParseRule(pattern, to string) (r Rule, err error) {
+	if r.Pattern, err = regexp.Compile(pattern); err != nil {
+		if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+			return r, fmt.Errorf("%q is not a regular expression: %s", limits.Text(pattern), bad.Code)
+		}
+		return r, err
+	}
+	name, scheme, named := strings.Cut(to, ":")
+	if strings.EqualFold(name, Keep) && !named {
+		return r, nil
+	}
+	if r.Quantizer.Format, err = quant.Lookup(name); err != nil {
+		return r, fmt.Errorf("%w; or %s", err, Keep)
+	}
+	r.Scheme = scheme
+	return r, nil
+}
+
+// RuleText returns a rule as PATTERN=FORMAT.
+func RuleText(r Rule) string { return r.Pattern.String() + "=" + r.to() }
+
+// to returns what ParseRule parses.
+func (r Rule) to() string {
+	switch {
+	case r.Keeps():
+		return Keep
+	case r.Scheme != "":
+		return r.Quantizer.Format.Name + ":" + r.Scheme
+	}
+	return r.Quantizer.Format.Name
+}
+
+// Reasons for weights of a plan with rules.
+var (
+	keptByRule = Reason{ByUser, "kept by a rule"}
+	unmatched  = Reason{ByUser, "matched by no rule"}
+)
+
+// treatments returns what the options do with weights: the quantizers of the rules, and last that of all others. They are those
+// that the method and the clients of the convention need, with a note of what changed. The zero Quantizer leaves weights as they are.
+func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quantizer, note string, err error) {
+	for _, q := range append(o.quantizers(), o.Quantizer) {
+		if q.Format.Scaled() {
+			if q, err = o.Method.Quantizer(q); err != nil {
+				return nil, "", err
+			}
+			var changed string
+			if q, changed, err = c.Quantizer(q); err != nil {
+				return nil, "", err
+			}
+			if note == "" {
+				note = changed
+			}
+		}
+		all = append(all, q)
+	}
+	return all, note, nil
+}
+
+// quantizers returns those of the rules.
+func (o QuantizeOptions) quantizers() (all []quant.Quantizer) {
+	for _, r := range o.Rules {
+		all = append(all, r.Quantizer)
+	}
+	return all
+}
+
+// formats returns the block formats of the options, without duplicates, that of the weights without a rule first.
+func (o QuantizeOptions) formats() (all []quant.Format) {
+	for _, q := range append([]quant.Quantizer{o.Quantizer}, o.quantizers()...) {
+		same := func(f quant.Format) bool { return f.Name == q.Format.Name }
+		if q.Format.Element != nil && !slices.ContainsFunc(all, same) {
+			all = append(all, q.Format)
+		}
+	}
+	return all
+}
+
+// schemeOf returns the scheme that the options name for a format; "" if none. It returns an error if two are named.
+func (o QuantizeOptions) schemeOf(f quant.Format) (name string, err error) {
+	if f.Name == o.Quantizer.Format.Name {
+		name = o.Scheme
+	}
+	for _, r := range o.Rules {
+		switch {
+		case r.Scheme == "" || r.Quantizer.Format.Name != f.Name:
+		case name != "" && !strings.EqualFold(name, r.Scheme):
+			return "", fmt.Errorf("the rules name the schemes %s and %s for %s: one checkpoint has one scheme for a format", name, r.Scheme, f)
+		default:
+			name = r.Scheme
+		}
+	}
+	return name, nil
+}
+
+// admitMixed returns an error if the convention does not support several block formats and the options name several.
+func admitMixed(c *checkpoint.Convention, formats []quant.Format) error {
+	if len(formats) < 2 || c.Mixes() {
+		return nil
+	}
+	var names []string
+	for _, m := range checkpoint.Mixing() {
+		names = append(names, m.Name)
+	}
+	return fmt.Errorf("convention %s stores one block format in a checkpoint, not %s: choose convention %s", c, formatNames(formats),
+		strings.Join(names, " or "))
+}
+
+// chosen returns how a weight that has any of these names is quantized: by the first rule that matches. If the
+// weight stays as it is, why says why.
+func (s selection) chosen(names ...string) (q *quant.Quantizer, why Reason) {
+	is := func(p *regexp.Regexp) bool { return slices.ContainsFunc(names, p.MatchString) }
+	if slices.ContainsFunc(s.exclude, is) {
+		return nil, excluded
+	}
+	i := slices.IndexFunc(s.rules, func(r Rule) bool { return is(r.Pattern) })
+	if i < 0 {
+		i, why = len(s.rules), unmatched
+	} else {
+		why = keptByRule
+	}
+	if s.treatments[i].Format.Element == nil {
+		return nil, why
+	}
+	return &s.treatments[i], Reason{}
+}
+
+// admitRules returns an error if a rule quantizes nothing: it follows others that match the same weights, or these
+// stay unquantized by default.
+func (p *Plan) admitRules(s selection) error {
+	used := map[*quant.Quantizer]bool{}
+	for _, d := range p.decisions {
+		used[d.quantizer] = true
+	}
+	for i, r := range s.rules {
+		if r.Keeps() || used[&s.treatments[i]] {
+			continue
+		}
+		for _, d := range p.decisions {
+			if r.Pattern.MatchString(d.Name) && d.action != Quantize && d.reason.Cause != ByUser && len(d.Shape) > 1 {
+				return fmt.Errorf("the rule '%s' quantizes no weight: %s stays as it is (%s)%s", RuleText(r), d.Name, d.reason, includeAdvice(d))
+			}
+		}
+		return fmt.Errorf("the rule '%s' quantizes no weight: those that it matches are vectors, or match an earlier rule or are excluded: "+
+			"put it "+
+			"before the others, or omit it", RuleText(r))
+	}
+	return nil
+}
+
+// includeAdvice returns, as the end of a message, how a weight that stays unquantized by default is quantized.
+func includeAdvice(d decision) string {
+	if d.reason.Cause == ByRole {
+		return ": include it, too"
+	}
+	return ""
+}
+
+// admitSets returns an error if rules give different formats to weights that clients fuse into one matrix, or to the
+// experts of a layer.
+func (p *Plan) admitSets() error {
+	if p.convention.InGGUF() || !p.convention.LinearOnly() {
+		return nil // tensors are not fused
+	}
+	first := map[string]int{} // decision of a set
+	differ := func(set string, i int, what string) error {
+		d := p.decisions[i]
+		if d.action != Quantize && d.reason != keptByRule && d.reason != unmatched {
+			return nil
+		}
+		j, ok := first[set]
+		if !ok {
+			first[set] = i
+			return nil
+		}
+		if a, b := p.becomes(p.decisions[j]), p.becomes(d); a != b {
+			return fmt.Errorf("%s is %s and %s is %s, but %s: match all of them with one rule", p.decisions[j].Name, a, d.Name, b, what)
+		}
+		return nil
+	}
+	for i, d := range p.decisions {
+		if matrix, parts := p.source.Family().FusedWith(d.Name); len(parts) > 1 && len(d.Shape) == 2 {
+			if err := differ(matrix, i, fmt.Sprintf("engines fuse %s into one matrix, of one format", strings.Join(parts, ", "))); err != nil {
+				return err
+			}
+		}
+		if module := family.ExpertsOf(d.Name); module != "" {
+			if err := differ(module, i, fmt.Sprintf("engines have one format for all of %s", module)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settleFormat sets the format to that of the result if all quantized weights have the same, which rules may be the cause of.
+func (p *ggufPlan) settleFormat() {
+	if shares := p.Shares(); len(shares) == 1 {
+		p.setFormat(shares[0].Format)
+		_, p.fileType, _ = ggufType(p.Format)
+	}
+}
+
+// becomes names what a weight becomes in messages: a format, or unquantized.
+func (p *Plan) becomes(d decision) string {
+	if d.action == Quantize {
+		return d.quantizer.Format.Name
+	}
+	return "unquantized"
+}
+
+// A Share is the weights of one block format in the result.
+type Share struct {
+	Format  quant.Format
+	Weights int
+	Bytes   int64 // in the result, with scales
+}
+
+// Shares returns the block formats of the weights of the result, by their names.
+func (p *Plan) Shares() (shares []Share) {
+	found := map[string]int{}
+	for _, d := range p.decisions {
+		if !d.coded() {
+			continue
+		}
+		f := p.formatOf(d)
+		i, ok := found[f.Name]
+		if !ok {
+			i = len(shares)
+			found[f.Name], shares = i, append(shares, Share{Format: f})
+		}
+		shares[i].Weights++
+		shares[i].Bytes += d.bytes()
+	}
+	slices.SortFunc(shares, func(a, b Share) int { return strings.Compare(a.Format.Name, b.Format.Name) })
+	return shares
+}
+
+// coded reports whether the result has codes of a weight.
+func (d decision) coded() bool {
+	return d.action == Quantize || d.action == Relabel && d.Quantized()
+}

@@ -1,0 +1,350 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/profile"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// rules returns rules as --rule has them.
+func rules(t *testing.T, texts ...string) (all []Rule) {
+	t.Helper()
+	for _, text := range texts {
+		at := strings.LastIndexByte(text, '=')
+		r, err := ParseRule(text[:at], text[at+1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// layered is a checkpoint of four layers with attention, two with a dense MLP and two with experts, in two files.
+func layered() map[string][]made {
+	const bf16 = safetensors.BF16
+	shards := map[string][]made{shard1: {{"model.embed_tokens.weight", bf16, 1, []int64{128, 128}}},
+		shard2: {{"model.norm.weight", bf16, 1, []int64{128}}, {"lm_head.weight", bf16, 1, []int64{128, 128}}}}
+	for i := range 4 {
+		layer := fmt.Sprintf("model.layers.%d.", i)
+		names := []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"}
+		if i%2 == 0 {
+			names = append(names, "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+		} else {
+			for e := range 2 {
+				for _, part := range []string{"gate_proj", "up_proj", "down_proj"} {
+					names = append(names, fmt.Sprintf("mlp.experts.%d.%s", e, part))
+				}
+			}
+		}
+		for j, name := range names {
+			shard := []string{shard1, shard2}[(i+j)%2]
+			shards[shard] = append(shards[shard], made{layer + name + ".weight", bf16, 0.01 * float32(1+i+3*j), []int64{128, 128}})
+		}
+	}
+	return shards
+}
+
+// TestRules: each weight has the codes and scales that a conversion to its format alone gives it, the files are sound, and the
+// formats are those of the first rule that matches.
+func TestRules(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	texts := []string{`layers\.3\.=keep`, `self_attn\.[qkv]_proj=fp8-row`, `o_proj=fp8-tensor`, `experts=mxfp8`}
+	want := func(name string) string {
+		switch {
+		case strings.Contains(name, "layers.3."), !strings.Contains(name, "layers."):
+			return "bf16"
+		case strings.Contains(name, "o_proj"):
+			return "fp8-tensor"
+		case strings.Contains(name, "self_attn"):
+			return "fp8-row"
+		case strings.Contains(name, "experts"):
+			return "mxfp8"
+		}
+		return "nvfp4"
+	}
+	for _, convention := range []string{"compressed-tensors", "plain"} {
+		t.Run(convention, func(t *testing.T) {
+			o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention, Rules: rules(t, texts...)}
+			dst := filepath.Join(t.TempDir(), "dst")
+			plan, report := quantize(t, src, dst, o, RunOptions{Threads: 3})
+			got := openModel(t, dst)
+			if len(got.Problems) > 0 {
+				t.Fatalf("problems: %v", got.Problems)
+			}
+			single := map[string]*checkpoint.Model{}
+			for _, f := range []quant.Format{quant.NVFP4, quant.FP8Row, quant.FP8Tensor, quant.MXFP8} {
+				alone := filepath.Join(t.TempDir(), f.Name)
+				quantize(t, src, alone, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention}, RunOptions{})
+				single[f.Name] = openModel(t, alone)
+			}
+			for i, w := range got.Weights {
+				name := want(w.Name)
+				if w.FormatName() != name || report[slices.IndexFunc(report, func(r verify.Tensor) bool { return r.Name == w.Name })].Format != name {
+					t.Errorf("weight %d %s is %s, want %s", i, w.Name, w.FormatName(), name)
+				}
+				if alone := single[name]; alone != nil {
+					other, _ := alone.Lookup(w.Name)
+					sameStored(t, w, other)
+				}
+			}
+			if shares := plan.Shares(); len(shares) != 4 || shares[3].Format.Name != "nvfp4" || shares[3].Weights != 6 {
+				t.Errorf("shares: %v", shares)
+			}
+			compare(t, src, got)
+			again := filepath.Join(t.TempDir(), "again")
+			quantize(t, src, again, o, RunOptions{Threads: 1})
+			sameFiles(t, again, dst)
+		})
+	}
+}
+
+// sameStored compares codes, scales and the global scale of two weights.
+func sameStored(t *testing.T, a, b *checkpoint.Weight) {
+	t.Helper()
+	rows, cols := a.Matrix()
+	whole := checkpoint.Tile{To: rows, ToCol: cols}
+	x, err := a.ReadCodes(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := b.ReadCodes(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(x.Codes, y.Codes) || !bytes.Equal(x.ScaleBytes(), y.ScaleBytes()) || a.Global != b.Global {
+		t.Errorf("%s differs from a conversion to %s alone", a.Name, a.Format)
+	}
+}
+
+// TestRulesRelabeled stores a mixed checkpoint in another convention and back: the files are the same.
+func TestRulesRelabeled(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	dir := t.TempDir()
+	a := filepath.Join(dir, "a")
+	quantize(t, src, a, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "compressed-tensors",
+		Rules: rules(t, "self_attn=fp8-row", `layers\.0\.mlp=mxfp8:MXFP8A16`)}, RunOptions{})
+	first := openModel(t, a)
+	b := filepath.Join(dir, "b")
+	relabel(t, first, b, relabeling{Convention: "plain"})
+	sameCodes(t, first, openModel(t, b))
+	back := filepath.Join(dir, "back")
+	relabel(t, openModel(t, b), back, relabeling{Convention: "compressed-tensors"})
+	sameFiles(t, back, a)
+}
+
+// TestRulesTargets: exactly one group of compressed-tensors selects each quantized module, and none another.
+func TestRulesTargets(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	plan, err := PlanQuantize(context.Background(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+		Rules: rules(t, `layers\.1\.=keep`, "self_attn=fp8-row", `layers\.2\.mlp=mxfp8`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Quantization struct {
+			Format string
+			Groups map[string]struct {
+				Format  string
+				Targets []string
+			} `json:"config_groups"`
+		} `json:"quantization_config"`
+	}
+	if err := json.Unmarshal(plan.Config(), &config); err != nil {
+		t.Fatal(err)
+	}
+	if got := config.Quantization.Format; got != "mixed-precision" || len(config.Quantization.Groups) != 3 {
+		t.Errorf("format %q, %d groups", got, len(config.Quantization.Groups))
+	}
+	layouts := map[string]string{"nvfp4": "nvfp4-pack-quantized", "fp8-row": "float-quantized", "mxfp8": "mxfp8-quantized"}
+	for _, d := range plan.Decisions() {
+		var found []string
+		for _, group := range config.Quantization.Groups {
+			for _, target := range group.Targets {
+				pattern, ok := strings.CutPrefix(target, "re:")
+				if ok && regexp.MustCompile("^(?:"+pattern+")").MatchString(module(d.Name)) || target == module(d.Name) {
+					found = append(found, group.Format)
+				}
+			}
+		}
+		switch layout := layouts[d.Format]; {
+		case d.Action == Quantize && !slices.Equal(found, []string{layout}):
+			t.Errorf("%s is %s, and its groups are %q", d.Name, d.Format, found)
+		case d.Action != Quantize && len(found) > 0:
+			t.Errorf("%s is not quantized, and its groups are %q", d.Name, found)
+		}
+	}
+}
+
+// TestRulesRejected lists errors of rules.
+func TestRulesRejected(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	for _, tc := range []struct {
+		convention string
+		rules      []string
+		format     quant.Format
+		want       string
+	}{
+		{"", []string{"self_atn=fp8-row"}, quant.NVFP4, "the rule pattern 'self_atn' matches no weight"},
+		{"", []string{"q_proj=fp8-row"}, quant.NVFP4,
+			"model.layers.0.self_attn.q_proj.weight is fp8-row and model.layers.0.self_attn.v_proj.weight is nvfp4, " +
+				"but engines fuse q_proj, k_proj, v_proj into one matrix"},
+		{"", []string{"gate_proj=keep"}, quant.NVFP4, "model.layers.1.mlp.experts.1.gate_proj.weight is unquantized, but engines have " +
+			"one format"},
+		{"", []string{`mlp\.down_proj=mxfp8`, `experts\.\d+\.down_proj=mxfp8`}, quant.NVFP4,
+			"engines have one format for all of model.layers.1.mlp.experts"},
+		{"", []string{"layers=mxfp8", "self_attn=fp8-row"}, quant.NVFP4, "the rule 'self_attn=fp8-row' quantizes no weight"},
+		{"", []string{"lm_head=mxfp8"}, quant.NVFP4, "the rule 'lm_head=mxfp8' quantizes no weight: lm_head.weight stays as it is (output " +
+			"head): include it, too"},
+		{"mlx", []string{"self_attn=mxfp8"}, quant.NVFP4, "convention mlx stores one block format in a checkpoint, not nvfp4, mxfp8: choose " +
+			"convention " +
+			"compressed-tensors or "},
+		{"compressed-tensors", []string{"self_attn=mxfp6-e2m3"}, quant.NVFP4, "convention compressed-tensors does not support mxfp6-e2m3"},
+		{"", []string{"self_attn=fp8-row:FP8"}, quant.NVFP4, `no scheme "FP8" for fp8-row`},
+		{"", []string{"self_attn=mxfp8:MXFP8", "mlp=mxfp8:MXFP8A16"}, quant.NVFP4, "the rules name the schemes MXFP8 and MXFP8A16 for mxfp8"},
+		{"", []string{"self_attn=keep"}, quant.Format{}, "no format"},
+		{"", []string{"self_attn=bf16"}, quant.NVFP4, "bf16 has no scales"},
+	} {
+		_, err := PlanQuantize(context.Background(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format},
+			Convention: tc.convention, Rules: rules(t, tc.rules...)})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q in %q: error %v, want %q", tc.rules, tc.convention, err, tc.want)
+		}
+	}
+	for _, bad := range []struct{ pattern, to, want string }{
+		{"(", "mxfp8", "not a regular expression"}, {"a", "nvfp5", "unknown"}, {"a", "keep:X", "unknown"},
+	} {
+		if _, err := ParseRule(bad.pattern, bad.to); err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%s=%s: error %v, want %q", bad.pattern, bad.to, err, bad.want)
+		}
+	}
+}
+
+// TestRulesAlone: without a format for the others, weights that no rule matches stay as they are.
+func TestRulesAlone(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	dst := filepath.Join(t.TempDir(), "dst")
+	plan, _ := quantize(t, src, dst, QuantizeOptions{Rules: rules(t, "self_attn=fp8-row:FP8_DYNAMIC")}, RunOptions{})
+	if plan.Format.Name != "fp8-row" || plan.Scheme != "FP8_DYNAMIC" || plan.Count(Quantize) != 16 {
+		t.Errorf("%d weights in %s, scheme %s", plan.Count(Quantize), plan.Format, plan.Scheme)
+	}
+	if got := openModel(t, dst); len(got.Problems) > 0 || got.Scheme != "FP8_DYNAMIC" {
+		t.Errorf("scheme %s, problems %v", got.Scheme, got.Problems)
+	}
+}
+
+// TestRulesResume ends runs of a mixed plan and resumes them: the bytes are those of an uninterrupted run. Another rule is another
+// plan.
+func TestRulesResume(t *testing.T) {
+	src := writeModel(t, tiledModel(), madeConfig)
+	planned := func(texts ...string) *Plan {
+		plan, err := PlanQuantize(t.Context(), openModel(t, src).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+			Rules: rules(t, texts...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	dir := t.TempDir()
+	whole := filepath.Join(dir, "whole")
+	want, err := planned("self_attn=fp8-tensor").Run(t.Context(), whole, RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; ; n += 2 {
+		dst := filepath.Join(dir, fmt.Sprint("dst", n))
+		if !interrupted(t, planned("self_attn=fp8-tensor"), dst, n) {
+			break
+		}
+		if n == 3 {
+			_, err := planned("self_attn=mxfp8").Run(t.Context(), dst, RunOptions{Resume: true})
+			if err == nil || !strings.Contains(err.Error(), ErrChanged.Error()) && !strings.Contains(err.Error(), "options") {
+				t.Errorf("another rule: error %v", err)
+			}
+		}
+		got, err := planned("self_attn=fp8-tensor").Run(t.Context(), dst, RunOptions{Resume: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameResult(t, dst, whole)
+		sameReport(t, got.Tensors, want.Tensors)
+	}
+}
+
+// TestRulesForClient: a client gets formats that it reads together, or there is an error.
+func TestRulesForClient(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	for _, tc := range []struct{ client, rule, want, scheme string }{
+		{"vllm", "self_attn=mxfp8", "", "MXFP8"},
+		{"sglang", "self_attn=fp8-row", "", "FP8_DYNAMIC"},
+		{"sglang", "self_attn=mxfp8", "sglang reads nvfp4, mxfp8 together in no convention that is written", ""},
+		{"mlx", "self_attn=mxfp8", "mlx reads nvfp4, mxfp8 together in no convention that is written", ""},
+		{"mlx", "self_attn=fp8-row", "mlx does not read fp8-row", ""},
+	} {
+		plan, err := PlanQuantize(context.Background(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+			Client: tc.client, Rules: rules(t, tc.rule)})
+		if tc.want != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s, %s: error %v, want %q", tc.client, tc.rule, err, tc.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s, %s: %v", tc.client, tc.rule, err)
+			continue
+		}
+		if name, _ := plan.convention.Scheme(rules(t, tc.rule)[0].Quantizer.Format); name != tc.scheme || plan.Scheme != "mixed-precision" {
+			t.Errorf("%s, %s: scheme %s in %s, want %s", tc.client, tc.rule, name, plan.Scheme, tc.scheme)
+		}
+	}
+}
+
+// TestRulesGGUF: tensors of a GGUF file have the types of the rules, BF16 too, with the bits of files of one type.
+func TestRulesGGUF(t *testing.T) {
+	src := openSample(t)
+	dst := filepath.Join(t.TempDir(), "dst.gguf")
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf",
+		Rules: rules(t, `layers\.0\.=bf16`, "self_attn=q8_0", "gate_proj|up_proj=nvfp4")}
+	for i, r := range o.Rules {
+		var err error
+		if o.Rules[i].Quantizer, err = profile.For(r.Quantizer.Format).Quantizer(r.Quantizer.Format); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quantize(t, src, dst, o, RunOptions{})
+	got := openGGUF(t, dst)
+	for _, f := range []quant.Format{quant.MXFP4, quant.Q8_0, quant.NVFP4} {
+		alone := openGGUF(t, toGGUF(t, src, f))
+		n := 0
+		for _, w := range got.Weights {
+			if w.Quantized() && w.Format.Name == f.Name {
+				other, _ := alone.Lookup(w.Name)
+				sameStored(t, w, other)
+				n++
+			}
+		}
+		if n == 0 {
+			t.Errorf("no weight is %s", f)
+		}
+	}
+	for _, w := range got.Weights {
+		if strings.Contains(w.Name, "layers.0.") && w.Quantized() {
+			t.Errorf("%s is %s", w.Name, w.FormatName())
+		}
+	}
+	back := filepath.Join(t.TempDir(), "back")
+	relabel(t, got, back, relabeling{Convention: "plain"})
+	sameCodes(t, got, openModel(t, back))
+}
