@@ -150,10 +150,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	if len(o.formats()) == 0 {
 		return errNoFormat
 	}
-	for _, q := range append(o.quantizers(), o.Quantizer) {
-		if q.Format.Element == nil && len(o.Rules) > 0 {
-			continue
-		}
+	for _, q := range o.Quantizers() {
 		if !q.Format.Scaled() && !c.InGGUF() {
 			return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", q.Format)
 		}

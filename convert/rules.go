@@ -70,7 +70,11 @@ var (
 // treatments returns what the options do with weights: the quantizers of the rules, and last that of all others. They are those
 // that the method and the clients of the convention need, with a note of what changed. The zero Quantizer leaves weights as they are.
 func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quantizer, note string, err error) {
-	for _, q := range append(o.quantizers(), o.Quantizer) {
+	var asked []quant.Quantizer
+	for _, r := range o.Rules {
+		asked = append(asked, r.Quantizer)
+	}
+	for _, q := range append(asked, o.Quantizer) {
 		if q.Format.Scaled() {
 			if q, err = o.Method.Quantizer(q); err != nil {
 				return nil, "", err
@@ -88,19 +92,24 @@ func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quant
 	return all, note, nil
 }
 
-// quantizers returns those of the rules.
-func (o QuantizeOptions) quantizers() (all []quant.Quantizer) {
+// Quantizers returns the quantizers that have a format: that of weights without a rule first.
+func (o QuantizeOptions) Quantizers() (all []quant.Quantizer) {
+	if o.Quantizer.Format.Element != nil {
+		all = append(all, o.Quantizer)
+	}
 	for _, r := range o.Rules {
-		all = append(all, r.Quantizer)
+		if !r.Keeps() {
+			all = append(all, r.Quantizer)
+		}
 	}
 	return all
 }
 
 // formats returns the block formats of the options, without duplicates, that of the weights without a rule first.
 func (o QuantizeOptions) formats() (all []quant.Format) {
-	for _, q := range append([]quant.Quantizer{o.Quantizer}, o.quantizers()...) {
+	for _, q := range o.Quantizers() {
 		same := func(f quant.Format) bool { return f.Name == q.Format.Name }
-		if q.Format.Element != nil && !slices.ContainsFunc(all, same) {
+		if !slices.ContainsFunc(all, same) {
 			all = append(all, q.Format)
 		}
 	}

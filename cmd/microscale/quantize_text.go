@@ -35,8 +35,10 @@ func addText(cmd *cobra.Command) *calibrationText {
 // without them is an error before the text is read. With --dry-run it is not read.
 func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, o convert.QuantizeOptions, f *runFlags) (
 	*calibration.Statistics, error) {
-	if _, err := o.Method.Quantizer(o.Quantizer); err != nil {
-		return nil, err
+	for _, q := range o.Quantizers() {
+		if _, err := o.Method.Quantizer(q); err != nil {
+			return nil, err
+		}
 	}
 	method := o.Method
 	if o.Method = calibration.Nearest; o.Scheme != "" && o.Calibration == nil {
