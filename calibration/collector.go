@@ -120,22 +120,43 @@ func (s *sums) add(x tensor.Dense, threads int) error {
 	if s.hessian == nil {
 		return nil
 	}
-	columns, err := quant.Quantizer{Format: quant.F32}.Columnwise(x, quant.With{Threads: threads})
-	if err != nil {
-		return err
+	return s.addProducts(x, threads)
+}
+
+// panelColumns is the number of columns whose products are computed at a time.
+const panelColumns = 512
+
+// addProducts adds the products of the columns of x with each other, panel by panel of the upper triangle.
+func (s *sums) addProducts(x tensor.Dense, threads int) error {
+	var panels []*quant.Tensor // transposed
+	for from := 0; from < x.Cols; from += panelColumns {
+		columns := x.View(0, x.Rows, from, min(from+panelColumns, x.Cols))
+		p, err := quant.Quantizer{Format: quant.F32}.Columnwise(columns, quant.With{Threads: threads})
+		if err != nil {
+			return err
+		}
+		panels = append(panels, p)
 	}
-	products := tensor.New(x.Cols, x.Cols)
-	if err := gemm.Mul(products, columns, columns, gemm.Options{Threads: threads}); err != nil {
-		return err
-	}
-	parallel.For(x.Cols, 64, threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			sum := s.hessian[i*x.Cols : (i+1)*x.Cols]
-			for j, v := range products.Row(i)[i:] {
-				sum[i+j] += float64(v)
+	rows := tensor.New(min(panelColumns, x.Cols), x.Cols) // of a row of panels
+	for i, a := range panels {
+		first := i * panelColumns
+		for j, b := range panels[i:] {
+			at := first + j*panelColumns
+			c := rows.View(0, min(panelColumns, x.Cols-first), at, min(at+panelColumns, x.Cols))
+			if err := gemm.Mul(c, a, b, gemm.Options{Threads: threads}); err != nil {
+				return err
 			}
 		}
-	})
+		parallel.For(min(panelColumns, x.Cols-first), 64, threads, func(from, to int) {
+			for row := from; row < to; row++ {
+				i := first + row
+				sum := s.hessian[i*x.Cols : (i+1)*x.Cols]
+				for j, v := range rows.Row(row)[i:] {
+					sum[i+j] += float64(v)
+				}
+			}
+		})
+	}
 	return nil
 }
 
@@ -230,7 +251,7 @@ func (c *Collector) Bytes() (most int64) {
 			}
 			sum, largest = sum+n, max(largest, n)
 		}
-		most = max(most, sum+largest) // products of a block in float32 and their operands, or a triangle and its bytes
+		most = max(most, sum+largest) // products of a block and their operands in float32, or a triangle and its bytes
 	}
 	return most
 }

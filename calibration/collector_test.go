@@ -273,3 +273,29 @@ func TestExperts(t *testing.T) {
 		t.Errorf("an expert without tokens has the amax %g", a.Amax)
 	}
 }
+
+// TestPanels compares products of more columns than a panel has with those of float64.
+func TestPanels(t *testing.T) {
+	const rows, cols = 5, 2*panelColumns + 7
+	x := tensor.New(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(math.Sin(float64(i*i%1013))) * float32(i%cols%9+1)
+	}
+	s := (&Collector{Hessian: true}).newSums(cols)
+	for range 2 {
+		if err := s.add(x, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range cols {
+		for j := i; j < cols; j++ {
+			want := 0.0
+			for row := range rows {
+				want += 2 * float64(x.At(row, i)) * float64(x.At(row, j))
+			}
+			if got := s.hessian[i*cols+j]; math.Abs(got-want) > 1e-3 {
+				t.Fatalf("columns %d and %d: got %g, want %g", i, j, got, want)
+			}
+		}
+	}
+}
