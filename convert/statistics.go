@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -276,6 +277,30 @@ func (p *Plan) MethodBytes() (most int64) {
 		most = max(most, held+largest)
 	}
 	return most
+}
+
+// MethodSeconds predicts the time that the method of the plan takes on a number of threads, besides reading and writing. It
+// measures the pace of this machine.
+func (p *Plan) MethodSeconds(threads int) (seconds float64, err error) {
+	pace, err := p.method.MeasurePace(p.Quantizer)
+	if err != nil {
+		return 0, err
+	}
+	seen := map[*calibration.Input]bool{}
+	for i, d := range p.decisions {
+		if d.action != Quantize || !p.mine(i) {
+			continue
+		}
+		rows, cols := d.Matrix()
+		seconds += pace.Weight(rows, cols)
+		for _, in := range d.inputs {
+			if !seen[in] {
+				seconds += pace.Input(in.Width())
+			}
+			seen[in] = true
+		}
+	}
+	return seconds / float64(parallel.Threads(threads)), nil
 }
 
 // rounded quantizes the values of a tile, raw or x, with q, by the method of the plan. It returns the damping of the factor; 0

@@ -239,6 +239,9 @@ func TestStatisticsNotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if seconds, err := plan.MethodSeconds(1); plan.MethodBytes() != 16*cols*cols || err != nil || !(seconds > 0) {
+		t.Errorf("the method is predicted to take %d bytes and %g s (%v)", plan.MethodBytes(), seconds, err)
+	}
 	if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, "columns of 1 inputs, the first that of l.0.q_proj, are zero for "+
 		"every token") {
 		t.Errorf("got the notes %q", notes)

@@ -170,7 +170,7 @@ func quantizeCommand() *cobra.Command {
 				plan.Notes = append(plan.Notes, note)
 			}
 		}
-		if err := text.admit(plan); err != nil {
+		if err := text.admit(cmd.ErrOrStderr(), plan, int(*f.threads)); err != nil {
 			return err
 		}
 		return text.finish(f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan,

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -68,9 +69,18 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	return c.Statistics(cmd.Context())
 }
 
-// admit returns an error if a plan needs more than --memory.
-func (t *calibrationText) admit(plan *convert.Plan) error {
-	if need := plan.MethodBytes(); *t.memory > 0 && need > int64(*t.memory) {
+// admit prints what the method of a plan takes, or returns an error if that is more than --memory.
+func (t *calibrationText) admit(stderr io.Writer, plan *convert.Plan, threads int) error {
+	need := plan.MethodBytes()
+	if need > 0 {
+		seconds, err := plan.MethodSeconds(threads)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "predicted: method %s takes at most %s of memory, about %s\n", plan.Method(), show.BytesText(float64(need)),
+			show.DurationText(seconds))
+	}
+	if *t.memory > 0 && need > int64(*t.memory) {
 		return fmt.Errorf("%w: method %s takes %s of memory by the forecast, more than the %s allowed: use --method %s", decoder.ErrMemory,
 			plan.Method(),
 			show.BytesText(float64(need)), show.BytesText(float64(*t.memory)), calibration.Search)
