@@ -31,10 +31,18 @@ const (
 	interleavedBytes = 4
 )
 
-// An interleavedFunc sets y to the products of batch rows of A (1, 2, or 4), xStride bytes apart,
-// with groups of 16 rows of B that have the given number of blocks. Products with rows of A are
-// yStride bytes apart.
-type interleavedFunc func(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// An interleavedFunc sets y to the products of a few rows of A with groups of 16 rows of B.
+type interleavedFunc func(p interleavedArgs)
+
+// interleavedArgs are the arguments of an interleavedFunc.
+type interleavedArgs struct {
+	w, s, x          unsafe.Pointer // codes and scales of B, and rows of A
+	blocks, groups   int            // of a row; of rows
+	y                unsafe.Pointer
+	xStride, yStride int            // bytes from a row of A, and from the products with it, to the next
+	batch            int            // rows of A: 1, 2 or 4
+	tables           unsafe.Pointer // vectorKernel.tables
+}
 
 // Interleave reorders b, a rowwise operand, in its memory, for products with operands A in the format
 // inputs: b must not be used any more. Kernels support mxfp4 and nvfp4 with a multiple of 16 rows, whole

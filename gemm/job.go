@@ -265,9 +265,12 @@ func (w *worker) macroTile(i, j, mr, nr int, b []byte, accumulate bool) {
 		}
 		to, ldc = &w.running[0], float*nr
 	}
-	k.macro[panels-1](w.chunks, tiles, ceilDiv(k.MR, max(1, tiles-1)), unsafe.Pointer(&w.a[0]), unsafe.Pointer(&b[0]), w.aPanel, w.bPanel,
-		next, mr, 1<<nr-1, accumulate,
-		unsafe.Pointer(&w.sums[0]), &w.running[0], to, ldc, p.alpha)
+	k.macro[panels-1](macroArgs{
+		chunks: w.chunks, tiles: tiles, each: ceilDiv(k.MR, max(1, tiles-1)),
+		a: unsafe.Pointer(&w.a[0]), b: unsafe.Pointer(&b[0]), aPanel: w.aPanel, bPanel: w.bPanel, next: next,
+		rows: mr, columns: 1<<nr - 1, accumulate: accumulate, work: unsafe.Pointer(&w.sums[0]), running: &w.running[0],
+		c: to, ldc: ldc, alpha: p.alpha,
+	})
 	if stream {
 		k.stream[panels-1](&c.Data[at], &w.running[0], float*c.Stride, mr)
 	}

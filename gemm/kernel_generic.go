@@ -146,18 +146,17 @@ func flush(x float32) float32 {
 // sums the even and the odd elements separately, in order, each with one fused multiply-add
 // rounded to nearest even. It adds the two sums, then adds the result to the sum of the chunk.
 // Subnormal inputs and results are flushed to zero.
-func macroTileGeneric(chunks, tiles, _ int, a, b unsafe.Pointer, aPanel, bPanel, _, rows int, columns uint32, accumulate bool,
-	_ unsafe.Pointer, _, c *float32, ldc int, alpha float32) {
+func macroTileGeneric(p macroArgs) {
 	const tile = tileSteps * lanes16
-	chunk := tiles*tile + lanes16
-	width := bits.Len32(columns)
-	for i := range rows {
-		as := unsafe.Slice((*uint32)(unsafe.Add(a, i/lanes16*aPanel)), chunks*chunk)
-		row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), i*ldc)), width)
+	tiles, chunk := p.tiles, p.tiles*tile+lanes16
+	words, width := p.chunks*chunk, bits.Len32(p.columns)
+	for i := range p.rows {
+		as := unsafe.Slice((*uint32)(unsafe.Add(p.a, i/lanes16*p.aPanel)), words)
+		row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(p.c), i*p.ldc)), width)
 		for j := range row {
-			bs := unsafe.Slice((*uint32)(unsafe.Add(b, j/lanes16*bPanel)), chunks*chunk)
-			ii, jj, add := i%lanes16, j%lanes16, accumulate
-			for n := 0; n < chunks*chunk; n += chunk {
+			bs := unsafe.Slice((*uint32)(unsafe.Add(p.b, j/lanes16*p.bPanel)), words)
+			ii, jj, add := i%lanes16, j%lanes16, p.accumulate
+			for n := 0; n < words; n += chunk {
 				var sum float32
 				for t := n; t < n+tiles*tile; t += tile {
 					var even, odd float32
@@ -169,7 +168,7 @@ func macroTileGeneric(chunks, tiles, _ int, a, b unsafe.Pointer, aPanel, bPanel,
 					sum = flush(sum + flush(even+odd))
 				}
 				sa, sb := math.Float32frombits(as[n+tiles*tile+ii]), math.Float32frombits(bs[n+tiles*tile+jj])
-				addTo(&row[j], alpha, sa, sb, sum, add)
+				addTo(&row[j], p.alpha, sa, sb, sum, add)
 				add = true
 			}
 		}

@@ -43,13 +43,23 @@ type vectorKernel struct {
 	signs       bool            // moves signs of B to A, so that no element of A may be the lowest integer
 }
 
-// A vectorFunc adds to y the products of batch rows of A (1, 2, or 4), xStride bytes apart, with
-// rows or pairs of rows of B, over the given number of steps. Rows of B are wStride bytes apart
-// and their scales sStride; wNext and sNext lead from the end of the steps and of the groups of a row
-// (or pair) to the next. Codes are prefetched ahead bytes before they are read. Products with rows of A are
-// yStride bytes apart. sums is scratch memory. It reports codes or scales that it does not support.
-type vectorFunc func(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride,
-	batch int, sums, tables unsafe.Pointer) (found uint64)
+// A vectorFunc adds to y the products of a few rows of A with rows or pairs of rows of B. It reports codes or
+// scales that it does not support.
+type vectorFunc func(p vectorArgs) (found uint64)
+
+// vectorArgs are the arguments of a vectorFunc. Distances are in bytes.
+type vectorArgs struct {
+	w, s, x          unsafe.Pointer // codes and scales of B, and rows of A
+	steps            int
+	rows             int // of B, or pairs of them
+	ahead            int // from a code that is read to one that is prefetched
+	wStride, sStride int // from the codes and the scales of a row of B to those of the next
+	wNext, sNext     int // from the end of the steps and of the groups of a row (or pair) to the next
+	y                unsafe.Pointer
+	xStride, yStride int            // from a row of A, and from the products with it, to the next
+	batch            int            // rows of A: 1, 2 or 4
+	sums, tables     unsafe.Pointer // scratch memory, and vectorKernel.tables
+}
 
 const (
 	vectorRows   = 64      // maximum rows of B in a task
@@ -311,9 +321,11 @@ func (w *worker) vectorInterleaved(l0, l1 int) {
 		codes, scales = unsafe.Pointer(&t.Codes[l0*t.RowBytes()]), unsafe.Pointer(&t.Scales[l0*blocks])
 	}
 	for _, pass := range j.vector.passes {
-		v.interleaved(codes, scales, unsafe.Pointer(&j.vector.x[pass.first*j.vector.xStride]), blocks,
-			ceilDiv(l1-l0, interleavedRows),
-			unsafe.Pointer(&w.edge[pass.first*vectorRows]), word*j.vector.xStride, word*vectorRows, pass.batch, v.tables(t.Format.Element))
+		v.interleaved(interleavedArgs{
+			w: codes, s: scales, x: unsafe.Pointer(&j.vector.x[pass.first*j.vector.xStride]),
+			blocks: blocks, groups: ceilDiv(l1-l0, interleavedRows), y: unsafe.Pointer(&w.edge[pass.first*vectorRows]),
+			xStride: word * j.vector.xStride, yStride: word * vectorRows, batch: pass.batch, tables: v.tables(t.Format.Element),
+		})
 	}
 }
 
@@ -436,11 +448,15 @@ func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m
 					if together > 1 && next >= vectorLine { // not the bytes after this part
 						ahead = max(ahead, 4/rows*stride)
 					}
-					found = w.vectorPass(dot, pass, part, s, first+c, k, last/rows, ahead, stride, scaleStride, next, rows*scaleStride-scaleBytes, at+l) ||
-						found
+					found = w.vectorPass(dot, pass, first+c, at+l, &vectorArgs{
+						w: unsafe.Pointer(&part[0]), s: unsafe.Pointer(&s[0]), steps: k, rows: last / rows, ahead: ahead,
+						wStride: stride, sStride: scaleStride, wNext: next, sNext: rows*scaleStride - scaleBytes,
+					}) || found
 				}
 				if last < together { // one row of a pair: pass it twice, with stride 0
-					found = w.vectorPass(dot, pass, part[last*stride:], s[last*scaleStride:], first+c, k, 1, vectorAhead, 0, 0, 0, 0, at+l+last) || found
+					found = w.vectorPass(dot, pass, first+c, at+l+last, &vectorArgs{
+						w: unsafe.Pointer(&part[last*stride]), s: unsafe.Pointer(&s[last*scaleStride]), steps: k, rows: 1, ahead: vectorAhead,
+					}) || found
 				}
 			}
 		}
@@ -448,16 +464,16 @@ func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m
 	return found
 }
 
-// vectorPass calls dot.
-func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, first, steps, rows, ahead, wStride, sStride, wNext,
-	sNext, at int) (found bool) {
+// vectorPass calls dot for the rows of A of a pass, from step first on, with p for the rows of B, whose first
+// products are at w.edge[at].
+func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, first, at int, p *vectorArgs) (found bool) {
 	const word = 4
 	j, v := w.job, w.job.plan.kernel.vector
-	x, y := j.vector.x[pass.first*j.vector.xStride+v.words(first*v.step):], w.edge[pass.first*vectorRows+at:]
-	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), steps, rows, ahead, wStride, sStride, wNext,
-		sNext,
-		unsafe.Pointer(&y[0]), word*j.vector.xStride, word*vectorRows, pass.batch, unsafe.Pointer(&w.sums[0]),
-		v.tables(j.plan.b.t.Format.Element)) != 0
+	p.x = unsafe.Pointer(&j.vector.x[pass.first*j.vector.xStride+v.words(first*v.step)])
+	p.y = unsafe.Pointer(&w.edge[pass.first*vectorRows+at])
+	p.xStride, p.yStride, p.batch = word*j.vector.xStride, word*vectorRows, pass.batch
+	p.sums, p.tables = unsafe.Pointer(&w.sums[0]), v.tables(j.plan.b.t.Format.Element)
+	return dot(*p) != 0
 }
 
 // vectorTakes reports whether the kernel computes the product with row l. If not, vectorReference

@@ -5,8 +5,6 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -29,59 +27,59 @@ const (
 // interleavedMX4 is an interleavedFunc for blocks of 32 codes.
 //
 //go:noescape
-func interleavedMX4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedMX4(p interleavedArgs)
 
 // interleavedNV4 is an interleavedFunc for blocks of 16 codes.
 //
 //go:noescape
-func interleavedNV4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedNV4(p interleavedArgs)
 
 // interleavedIntMX4 is an interleavedFunc for blocks of 32 codes.
 //
 //go:noescape
-func interleavedIntMX4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntMX4(p interleavedArgs)
 
 // interleavedIntNV4 is an interleavedFunc for blocks of 16 codes.
 //
 //go:noescape
-func interleavedIntNV4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntNV4(p interleavedArgs)
 
 // interleavedIntMX4AVX2 is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
 //
 //go:noescape
-func interleavedIntMX4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntMX4AVX2(p interleavedArgs)
 
 // interleavedIntNV4AVX2 is an interleavedFunc for blocks of 16 codes of 4 bits and integers.
 //
 //go:noescape
-func interleavedIntNV4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntNV4AVX2(p interleavedArgs)
 
 // interleavedIntMX8AVX2 is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntMX8AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntMX8AVX2(p interleavedArgs)
 
 // interleavedIntQ8AVX2 is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntQ8AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntQ8AVX2(p interleavedArgs)
 
 // interleavedIntMX4VNNI is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
 //
 //go:noescape
-func interleavedIntMX4VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntMX4VNNI(p interleavedArgs)
 
 // interleavedIntNV4VNNI is an interleavedFunc for blocks of 16 codes of 4 bits and integers.
 //
 //go:noescape
-func interleavedIntNV4VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntNV4VNNI(p interleavedArgs)
 
 // interleavedIntMX8VNNI is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntMX8VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntMX8VNNI(p interleavedArgs)
 
 // interleavedIntQ8VNNI is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntQ8VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntQ8VNNI(p interleavedArgs)

@@ -23,7 +23,7 @@ DATA wordOnes<>+16(SB)/8, $0x0001000100010001
 DATA wordOnes<>+24(SB)/8, $0x0001000100010001
 GLOBL wordOnes<>(SB), RODATA|NOPTR, $32
 
-// func interleavedMX4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedMX4(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -35,18 +35,18 @@ GLOBL wordOnes<>(SB), RODATA|NOPTR, $32
 //	R9 scratch
 //	Z31 BF16 value of each nibble, twice
 TEXT ·interleavedMX4(SB), NOSPLIT, $0-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
-	MOVQ tables+72(FP), R9
+	MOVQ p_tables+72(FP), R9
 	VMOVDQU64 (R9), Z31
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -177,26 +177,26 @@ block44:
 	VFMADD231PS Z20, Z10, Z3
 	SUBQ $1, CX
 	JNZ block44
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z2, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z3, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer5
 
 group26:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 
@@ -285,20 +285,20 @@ block27:
 	VFMADD231PS Z20, Z6, Z1
 	SUBQ $1, CX
 	JNZ block27
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group26
 	JMP done1
 
 fewer5:
 
 group19:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 
 block110:
@@ -366,17 +366,17 @@ block110:
 	VFMADD231PS Z20, Z4, Z0
 	SUBQ $1, CX
 	JNZ block110
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group19
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedNV4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedNV4(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -388,18 +388,18 @@ done1:
 //	R9 scratch
 //	Z31 BF16 value of each nibble, twice
 TEXT ·interleavedNV4(SB), NOSPLIT, $0-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
-	MOVQ tables+72(FP), R9
+	MOVQ p_tables+72(FP), R9
 	VMOVDQU64 (R9), Z31
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -481,26 +481,26 @@ block44:
 	VFMADD231PS Z20, Z10, Z3
 	SUBQ $1, CX
 	JNZ block44
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z2, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z3, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer5
 
 group26:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 
@@ -556,20 +556,20 @@ block27:
 	VFMADD231PS Z20, Z6, Z1
 	SUBQ $1, CX
 	JNZ block27
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group26
 	JMP done1
 
 fewer5:
 
 group19:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 
 block110:
@@ -612,17 +612,17 @@ block110:
 	VFMADD231PS Z20, Z4, Z0
 	SUBQ $1, CX
 	JNZ block110
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group19
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntMX4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntMX4(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -634,20 +634,20 @@ done1:
 //	R9 scratch
 //	Z30, Z31 low nibbles; integer of each nibble
 TEXT ·interleavedIntMX4(SB), NOSPLIT, $0-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
-	MOVQ tables+72(FP), R9
+	MOVQ p_tables+72(FP), R9
 	VMOVDQU64 (R9), Z31
 	MOVL $0x0f0f0f0f, R9
 	VPBROADCASTD R9, Z30
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -738,26 +738,26 @@ block44:
 	ADDQ $40, DX
 	SUBQ $1, CX
 	JNZ block44
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z2, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z3, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer5
 
 group26:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 
@@ -822,20 +822,20 @@ block27:
 	ADDQ $40, DX
 	SUBQ $1, CX
 	JNZ block27
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group26
 	JMP done1
 
 fewer5:
 
 group19:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 
 block110:
@@ -887,17 +887,17 @@ block110:
 	ADDQ $40, DX
 	SUBQ $1, CX
 	JNZ block110
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group19
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntNV4(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntNV4(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -909,20 +909,20 @@ done1:
 //	R9 scratch
 //	Z30, Z31 low nibbles; integer of each nibble
 TEXT ·interleavedIntNV4(SB), NOSPLIT, $0-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
-	MOVQ tables+72(FP), R9
+	MOVQ p_tables+72(FP), R9
 	VMOVDQU64 (R9), Z31
 	MOVL $0x0f0f0f0f, R9
 	VPBROADCASTD R9, Z30
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -984,26 +984,26 @@ block44:
 	ADDQ $24, DX
 	SUBQ $1, CX
 	JNZ block44
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z2, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z3, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer5
 
 group26:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 
@@ -1047,20 +1047,20 @@ block27:
 	ADDQ $24, DX
 	SUBQ $1, CX
 	JNZ block27
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ yStride+56(FP), R8
+	ADDQ p_yStride+56(FP), R8
 	VMOVUPS Z1, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group26
 	JMP done1
 
 fewer5:
 
 group19:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), CX
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), CX
 	VPXORQ Z0, Z0, Z0
 
 block110:
@@ -1095,17 +1095,17 @@ block110:
 	ADDQ $24, DX
 	SUBQ $1, CX
 	JNZ block110
-	MOVQ y+40(FP), R8
+	MOVQ p_y+40(FP), R8
 	VMOVUPS Z0, (R8)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group19
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntMX4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntMX4AVX2(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -1120,23 +1120,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX4AVX2(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -1318,38 +1318,38 @@ half45:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -1463,26 +1463,26 @@ half29:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -1562,20 +1562,20 @@ half113:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntNV4AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntNV4AVX2(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -1590,23 +1590,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntNV4AVX2(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -1724,38 +1724,38 @@ half45:
 	ADDQ $24, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -1831,26 +1831,26 @@ half29:
 	ADDQ $24, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -1905,20 +1905,20 @@ half113:
 	ADDQ $24, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntMX8AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntMX8AVX2(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -1933,23 +1933,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX8AVX2(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -2175,38 +2175,38 @@ half45:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -2340,26 +2340,26 @@ half29:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -2447,20 +2447,20 @@ half113:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntQ8AVX2(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntQ8AVX2(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -2475,23 +2475,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntQ8AVX2(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -2716,38 +2716,38 @@ half45:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -2880,26 +2880,26 @@ half29:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -2986,20 +2986,20 @@ half113:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntMX4VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntMX4VNNI(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -3014,23 +3014,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX4VNNI(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3172,38 +3172,38 @@ half45:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3297,26 +3297,26 @@ half29:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3386,20 +3386,20 @@ half113:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntNV4VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntNV4VNNI(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -3414,23 +3414,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntNV4VNNI(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3528,38 +3528,38 @@ half45:
 	ADDQ $24, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3625,26 +3625,26 @@ half29:
 	ADDQ $24, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3694,20 +3694,20 @@ half113:
 	ADDQ $24, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntMX8VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntMX8VNNI(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -3722,23 +3722,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX8VNNI(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3876,38 +3876,38 @@ half45:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -3997,26 +3997,26 @@ half29:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -4082,20 +4082,20 @@ half113:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:
 	VZEROUPPER
 	RET
 
-// func interleavedIntQ8VNNI(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntQ8VNNI(p interleavedArgs)
 //
 //	AX w
 //	BX s
@@ -4110,23 +4110,23 @@ done1:
 //	Y0…Y7 sums of a block
 //	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntQ8VNNI(SB), NOSPLIT, $256-80
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ xStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_xStride+48(FP), SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (SP), CX
-	MOVQ tables+72(FP), R11
+	MOVQ p_tables+72(FP), R11
 	VMOVDQU (R11), Y15
 	MOVL $0x0f0f0f0f, R11
 	VMOVD R11, X14
 	VPBROADCASTD X14, Y14
 	VMOVDQU wordOnes<>+0(SB), Y13
-	CMPQ batch+64(FP), $4
+	CMPQ p_batch+64(FP), $4
 	JLT fewer2
 
 group43:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -4263,38 +4263,38 @@ half45:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block44
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 64(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 192(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 96(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 224(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group43
 	JMP done1
 
 fewer2:
-	CMPQ batch+64(FP), $2
+	CMPQ p_batch+64(FP), $2
 	JLT fewer6
 
 group27:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -4383,26 +4383,26 @@ half29:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block28
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ yStride+56(FP), R10
+	ADDQ p_yStride+56(FP), R10
 	VMOVUPS 32(CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 160(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group27
 	JMP done1
 
 fewer6:
 
 group111:
-	MOVQ x+16(FP), DX
-	MOVQ blocks+24(FP), R9
+	MOVQ p_x+16(FP), DX
+	MOVQ p_blocks+24(FP), R9
 	XORL R8, R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, (CX)
@@ -4467,13 +4467,13 @@ half113:
 	ADDQ $40, DX
 	SUBQ $1, R9
 	JNZ block112
-	MOVQ y+40(FP), R10
+	MOVQ p_y+40(FP), R10
 	VMOVUPS (CX), Y0
 	VMOVUPS Y0, (R10)
 	VMOVUPS 128(CX), Y0
 	VMOVUPS Y0, 32(R10)
-	ADDQ $64, y+40(FP)
-	SUBQ $1, groups+32(FP)
+	ADDQ $64, p_y+40(FP)
+	SUBQ $1, p_groups+32(FP)
 	JNZ group111
 
 done1:

@@ -5,8 +5,6 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -21,7 +19,7 @@ const (
 // dotTiles_32x16 is a macro-kernel for BF16 panels of 16 lanes (see kernel).
 //
 //go:noescape
-func dotTiles_32x16(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+func dotTiles_32x16(p macroArgs)
 
 // streamRows16 copies contiguous rows of 16 floats to C with non-temporal stores.
 // The rows of C are ldc bytes apart and aligned to cache lines.
@@ -32,7 +30,7 @@ func streamRows16(c, src *float32, ldc, rows int)
 // dotTiles_32x32 is a macro-kernel for BF16 panels of 16 lanes (see kernel).
 //
 //go:noescape
-func dotTiles_32x32(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+func dotTiles_32x32(p macroArgs)
 
 // streamRows32 copies contiguous rows of 32 floats to C with non-temporal stores.
 // The rows of C are ldc bytes apart and aligned to cache lines.

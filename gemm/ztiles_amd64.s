@@ -32,7 +32,7 @@ DATA minusZeros<>+112(SB)/8, $0x8000000080000000
 DATA minusZeros<>+120(SB)/8, $0x8000000080000000
 GLOBL minusZeros<>(SB), RODATA|NOPTR, $128
 
-// func dotTiles_32x16(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+// func dotTiles_32x16(p macroArgs)
 //
 //	AX a
 //	BX a, second panel
@@ -52,15 +52,15 @@ GLOBL minusZeros<>(SB), RODATA|NOPTR, $128
 //	TMM4 TMM5 TMM6 TMM7 two of A, two of B
 //	K1 K2 columns of C
 //	Z0 Z1 alpha · scales of B
-TEXT ·dotTiles_32x16(SB), NOSPLIT, $40-116
+TEXT ·dotTiles_32x16(SB), NOSPLIT, $40-120
 	LEAQ tiles<>+0(SB), R15
 	LONG $0x4978c2c4; BYTE $0x07 // LDTILECFG (R15)
-	MOVL columns+72(FP), R15
+	MOVL p_columns+72(FP), R15
 	KMOVW R15, K1
 	SHRL $16, R15
-	MOVQ c+96(FP), R8
-	MOVQ ldc+104(FP), R15
-	CMPB accumulate+76(FP), $0
+	MOVQ p_c+96(FP), R8
+	MOVQ p_ldc+104(FP), R15
+	CMPB p_accumulate+76(FP), $0
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R8
 	XORL R15, R15
@@ -72,29 +72,29 @@ add1:
 	XORL R12, R12
 
 chunk2:
-	MOVQ a+24(FP), AX
-	MOVQ tiles+8(FP), R14
+	MOVQ p_a+24(FP), AX
+	MOVQ p_tiles+8(FP), R14
 	SHLQ $10, R14
 	ADDQ $64, R14
-	CMPQ chunks+0(FP), $1
+	CMPQ p_chunks+0(FP), $1
 	JNE near3
-	MOVQ next+56(FP), R14
+	MOVQ p_next+56(FP), R14
 
 near3:
-	ADDQ b+32(FP), R14
-	MOVQ rows+64(FP), R15
+	ADDQ p_b+32(FP), R14
+	MOVQ p_rows+64(FP), R15
 
 pair4:
 	MOVQ AX, (SP)
 	MOVQ R15, 8(SP)
-	MOVQ aPanel+40(FP), BX
+	MOVQ p_aPanel+40(FP), BX
 	ADDQ AX, BX
-	MOVQ b+32(FP), DX
+	MOVQ p_b+32(FP), DX
 	CMPQ R15, $16
 	JLE one5
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
-	MOVQ work+80(FP), R15
+	MOVQ p_work+80(FP), R15
 	LONG $0x4b7ac2c4; WORD $0x3f04 // TILESTORED TMM0, (R15)(DI*1)
 	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
@@ -105,7 +105,7 @@ pair4:
 	ADDQ $1024, AX
 	ADDQ $1024, BX
 	ADDQ $1024, DX
-	MOVQ tiles+8(FP), CX
+	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied7
 
@@ -120,7 +120,7 @@ tile9:
 	ADDQ $1024, AX
 	ADDQ $1024, BX
 	ADDQ $1024, DX
-	MOVQ each+16(FP), R13
+	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none8
 
@@ -149,14 +149,14 @@ multiplied7:
 one5:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
-	MOVQ work+80(FP), R15
+	MOVQ p_work+80(FP), R15
 	LONG $0x4b7ac2c4; WORD $0x3f04 // TILESTORED TMM0, (R15)(DI*1)
 	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
 	LONG $0x4b7ac2c4; LONG $0x04003f8c; WORD $0x0000 // TILESTORED TMM1, 1024(R15)(DI*1)
 	ADDQ $1024, AX
 	ADDQ $1024, DX
-	MOVQ tiles+8(FP), CX
+	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied11
 
@@ -168,7 +168,7 @@ tile13:
 	ADDQ $64, R14
 	ADDQ $1024, AX
 	ADDQ $1024, DX
-	MOVQ each+16(FP), R13
+	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none12
 
@@ -211,9 +211,9 @@ row16:
 	JNZ row16
 
 none15:
-	MOVQ work+80(FP), R10
+	MOVQ p_work+80(FP), R10
 	LEAQ 2048(R10), R11
-	VBROADCASTSS alpha+112(FP), Z0
+	VBROADCASTSS p_alpha+112(FP), Z0
 	VMULPS (DX), Z0, Z0
 	VMOVUPS (AX), Z2
 	VMOVUPS Z2, (R11)
@@ -228,36 +228,36 @@ none15:
 
 ready17:
 	MOVQ (SP), AX
-	CMPQ AX, a+24(FP)
+	CMPQ AX, p_a+24(FP)
 	JNE same18
 	MOVQ 24(SP), R8
 	MOVQ 32(SP), R15
 	MOVQ R15, 16(SP)
-	MOVQ running+88(FP), R9
+	MOVQ p_running+88(FP), R9
 	MOVL $64, R15
-	CMPQ chunks+0(FP), $1
+	CMPQ p_chunks+0(FP), $1
 	JNE kept19
-	MOVQ c+96(FP), R9
-	MOVQ ldc+104(FP), R15
+	MOVQ p_c+96(FP), R9
+	MOVQ p_ldc+104(FP), R15
 
 kept19:
 	MOVQ R9, 24(SP)
 	MOVQ R15, 32(SP)
 
 same18:
-	MOVQ aPanel+40(FP), R15
+	MOVQ p_aPanel+40(FP), R15
 	LEAQ (AX)(R15*2), AX
 	MOVQ 8(SP), R15
 	SUBQ $32, R15
 	JG pair4
-	MOVQ tiles+8(FP), R15
+	MOVQ p_tiles+8(FP), R15
 	SHLQ $10, R15
 	ADDQ $64, R15
-	ADDQ R15, a+24(FP)
-	ADDQ R15, b+32(FP)
-	SUBQ $1, chunks+0(FP)
+	ADDQ R15, p_a+24(FP)
+	ADDQ R15, p_b+32(FP)
+	SUBQ $1, p_chunks+0(FP)
 	JNZ chunk2
-	MOVQ work+80(FP), R15
+	MOVQ p_work+80(FP), R15
 	LONG $0x4b7ac2c4; WORD $0x3f04 // TILESTORED TMM0, (R15)(DI*1)
 	LONG $0x4b7ac2c4; LONG $0x04003f8c; WORD $0x0000 // TILESTORED TMM1, 1024(R15)(DI*1)
 	TESTQ R12, R12
@@ -304,7 +304,7 @@ row1:
 	VZEROUPPER
 	RET
 
-// func dotTiles_32x32(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+// func dotTiles_32x32(p macroArgs)
 //
 //	AX a
 //	BX a, second panel
@@ -324,17 +324,17 @@ row1:
 //	TMM4 TMM5 TMM6 TMM7 two of A, two of B
 //	K1 K2 columns of C
 //	Z0 Z1 alpha · scales of B
-TEXT ·dotTiles_32x32(SB), NOSPLIT, $40-116
+TEXT ·dotTiles_32x32(SB), NOSPLIT, $40-120
 	LEAQ tiles<>+0(SB), R15
 	LONG $0x4978c2c4; BYTE $0x07 // LDTILECFG (R15)
-	MOVL columns+72(FP), R15
+	MOVL p_columns+72(FP), R15
 	KMOVW R15, K1
 	SHRL $16, R15
 	KMOVW R15, K2
 	SHRL $16, R15
-	MOVQ c+96(FP), R8
-	MOVQ ldc+104(FP), R15
-	CMPB accumulate+76(FP), $0
+	MOVQ p_c+96(FP), R8
+	MOVQ p_ldc+104(FP), R15
+	CMPB p_accumulate+76(FP), $0
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R8
 	XORL R15, R15
@@ -346,31 +346,31 @@ add1:
 	XORL R12, R12
 
 chunk2:
-	MOVQ a+24(FP), AX
-	MOVQ tiles+8(FP), R14
+	MOVQ p_a+24(FP), AX
+	MOVQ p_tiles+8(FP), R14
 	SHLQ $10, R14
 	ADDQ $64, R14
-	CMPQ chunks+0(FP), $1
+	CMPQ p_chunks+0(FP), $1
 	JNE near3
-	MOVQ next+56(FP), R14
+	MOVQ p_next+56(FP), R14
 
 near3:
-	ADDQ b+32(FP), R14
-	MOVQ rows+64(FP), R15
+	ADDQ p_b+32(FP), R14
+	MOVQ p_rows+64(FP), R15
 
 pair4:
 	MOVQ AX, (SP)
 	MOVQ R15, 8(SP)
-	MOVQ aPanel+40(FP), BX
+	MOVQ p_aPanel+40(FP), BX
 	ADDQ AX, BX
-	MOVQ b+32(FP), DX
-	MOVQ bPanel+48(FP), SI
+	MOVQ p_b+32(FP), DX
+	MOVQ p_bPanel+48(FP), SI
 	ADDQ DX, SI
 	CMPQ R15, $16
 	JLE one5
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
-	MOVQ work+80(FP), R15
+	MOVQ p_work+80(FP), R15
 	LONG $0x4b7ac2c4; WORD $0x7f04 // TILESTORED TMM0, (R15)(DI*2)
 	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
@@ -389,7 +389,7 @@ pair4:
 	ADDQ $1024, BX
 	ADDQ $1024, DX
 	ADDQ $1024, SI
-	MOVQ tiles+8(FP), CX
+	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied7
 
@@ -403,14 +403,14 @@ tile9:
 	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS TMM6, TMM5, TMM2
 	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS TMM7, TMM5, TMM3
 	PREFETCHT1 (R14)
-	MOVQ bPanel+48(FP), R15
+	MOVQ p_bPanel+48(FP), R15
 	PREFETCHT1 (R14)(R15*1)
 	ADDQ $64, R14
 	ADDQ $1024, AX
 	ADDQ $1024, BX
 	ADDQ $1024, DX
 	ADDQ $1024, SI
-	MOVQ each+16(FP), R13
+	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none8
 
@@ -443,7 +443,7 @@ multiplied7:
 one5:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
-	MOVQ work+80(FP), R15
+	MOVQ p_work+80(FP), R15
 	LONG $0x4b7ac2c4; WORD $0x7f04 // TILESTORED TMM0, (R15)(DI*2)
 	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
@@ -456,7 +456,7 @@ one5:
 	ADDQ $1024, AX
 	ADDQ $1024, DX
 	ADDQ $1024, SI
-	MOVQ tiles+8(FP), CX
+	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied11
 
@@ -467,13 +467,13 @@ tile13:
 	LONG $0x4b7be2c4; WORD $0x3e3c // TILELOADD (SI)(DI*1), TMM7
 	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS TMM7, TMM4, TMM1
 	PREFETCHT1 (R14)
-	MOVQ bPanel+48(FP), R15
+	MOVQ p_bPanel+48(FP), R15
 	PREFETCHT1 (R14)(R15*1)
 	ADDQ $64, R14
 	ADDQ $1024, AX
 	ADDQ $1024, DX
 	ADDQ $1024, SI
-	MOVQ each+16(FP), R13
+	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none12
 
@@ -524,11 +524,11 @@ row16:
 	JNZ row16
 
 none15:
-	MOVQ work+80(FP), R10
+	MOVQ p_work+80(FP), R10
 	LEAQ 4096(R10), R11
-	VBROADCASTSS alpha+112(FP), Z0
+	VBROADCASTSS p_alpha+112(FP), Z0
 	VMULPS (DX), Z0, Z0
-	VBROADCASTSS alpha+112(FP), Z1
+	VBROADCASTSS p_alpha+112(FP), Z1
 	VMULPS (SI), Z1, Z1
 	VMOVUPS (AX), Z2
 	VMOVUPS Z2, (R11)
@@ -543,36 +543,36 @@ none15:
 
 ready17:
 	MOVQ (SP), AX
-	CMPQ AX, a+24(FP)
+	CMPQ AX, p_a+24(FP)
 	JNE same18
 	MOVQ 24(SP), R8
 	MOVQ 32(SP), R15
 	MOVQ R15, 16(SP)
-	MOVQ running+88(FP), R9
+	MOVQ p_running+88(FP), R9
 	MOVL $128, R15
-	CMPQ chunks+0(FP), $1
+	CMPQ p_chunks+0(FP), $1
 	JNE kept19
-	MOVQ c+96(FP), R9
-	MOVQ ldc+104(FP), R15
+	MOVQ p_c+96(FP), R9
+	MOVQ p_ldc+104(FP), R15
 
 kept19:
 	MOVQ R9, 24(SP)
 	MOVQ R15, 32(SP)
 
 same18:
-	MOVQ aPanel+40(FP), R15
+	MOVQ p_aPanel+40(FP), R15
 	LEAQ (AX)(R15*2), AX
 	MOVQ 8(SP), R15
 	SUBQ $32, R15
 	JG pair4
-	MOVQ tiles+8(FP), R15
+	MOVQ p_tiles+8(FP), R15
 	SHLQ $10, R15
 	ADDQ $64, R15
-	ADDQ R15, a+24(FP)
-	ADDQ R15, b+32(FP)
-	SUBQ $1, chunks+0(FP)
+	ADDQ R15, p_a+24(FP)
+	ADDQ R15, p_b+32(FP)
+	SUBQ $1, p_chunks+0(FP)
 	JNZ chunk2
-	MOVQ work+80(FP), R15
+	MOVQ p_work+80(FP), R15
 	LONG $0x4b7ac2c4; WORD $0x7f04 // TILESTORED TMM0, (R15)(DI*2)
 	LONG $0x4b7ac2c4; WORD $0x7f4c; BYTE $0x40 // TILESTORED TMM1, 64(R15)(DI*2)
 	LONG $0x4b7ac2c4; LONG $0x08007f94; WORD $0x0000 // TILESTORED TMM2, 2048(R15)(DI*2)

@@ -5,8 +5,6 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -26,46 +24,46 @@ const (
 // steps of 64 codes. It reports scales 0 and 255 of E8M0, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX8(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorMX8(p vectorArgs) (found uint64)
 
 // vectorMX8Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 64 codes. It reports scales 0 and 255 of E8M0, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX8Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorMX8Pairs(p vectorArgs) (found uint64)
 
 // vectorMX6 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 64 codes. It reports scales 0 and 255 of E8M0, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX6(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorMX6(p vectorArgs) (found uint64)
 
 // vectorMX6Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 64 codes. It reports scales 0 and 255 of E8M0, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX6Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorMX6Pairs(p vectorArgs) (found uint64)
 
 // vectorMX4 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 128 codes. It reports scales 0 and 255, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorMX4(p vectorArgs) (found uint64)
 
 // vectorMX4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 128 codes. It reports scales 0 and 255, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorMX4Pairs(p vectorArgs) (found uint64)
 
 // vectorNV4 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 128 codes. It reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorNV4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorNV4(p vectorArgs) (found uint64)
 
 // vectorNV4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 128 codes. It reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorNV4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorNV4Pairs(p vectorArgs) (found uint64)

@@ -133,7 +133,7 @@ DATA lanes128By16<>+112(SB)/8, $0x0000000e0000000e
 DATA lanes128By16<>+120(SB)/8, $0x0000000f0000000f
 GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
-// func vectorMX8(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX8(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -154,14 +154,14 @@ GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX8(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), Z29
 	VMOVDQU64 128(R12), Z30
@@ -176,8 +176,8 @@ TEXT ·vectorMX8(SB), NOSPLIT, $0-136
 	VPBROADCASTD R12, Z27
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -219,13 +219,13 @@ chunk3:
 	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk3
-	MOVQ tables+120(FP), R13
+	MOVQ p_tables+120(FP), R13
 	ADDQ 424(R13), BX
 	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -236,17 +236,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX8Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX8Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -269,16 +269,16 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX8Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z28
 	VMOVDQU64 64(R14), Z29
 	VMOVDQU64 128(R14), Z30
@@ -293,8 +293,8 @@ TEXT ·vectorMX8Pairs(SB), NOSPLIT, $0-136
 	VPBROADCASTD R14, Z27
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -373,7 +373,7 @@ chunk3:
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
@@ -402,13 +402,13 @@ multiplied4:
 	ADDQ $64, R13
 	SUBQ $1, R12
 	JNZ chunk3
-	MOVQ tables+120(FP), R15
+	MOVQ p_tables+120(FP), R15
 	ADDQ 424(R15), BX
 	TESTQ R11, R11
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -417,10 +417,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -435,14 +435,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -457,20 +457,20 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX6(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX6(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -491,14 +491,14 @@ lanes6:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX6(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), Z29
 	VMOVDQU64 128(R12), Z30
@@ -512,8 +512,8 @@ TEXT ·vectorMX6(SB), NOSPLIT, $0-136
 	KMOVQ R12, K6
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -552,13 +552,13 @@ chunk3:
 	ADDQ $64, R11
 	SUBQ $1, R10
 	JNZ chunk3
-	MOVQ tables+120(FP), R13
+	MOVQ p_tables+120(FP), R13
 	ADDQ 424(R13), BX
 	TESTQ R9, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -569,17 +569,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX6Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX6Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -602,16 +602,16 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX6Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z28
 	VMOVDQU64 64(R14), Z29
 	VMOVDQU64 128(R14), Z30
@@ -625,8 +625,8 @@ TEXT ·vectorMX6Pairs(SB), NOSPLIT, $0-136
 	KMOVQ R14, K6
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -699,7 +699,7 @@ chunk3:
 	LONG $0x48268262; WORD $0xfa52 // VDPBF16PS Z26, Z11, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
@@ -728,13 +728,13 @@ multiplied4:
 	ADDQ $64, R13
 	SUBQ $1, R12
 	JNZ chunk3
-	MOVQ tables+120(FP), R15
+	MOVQ p_tables+120(FP), R15
 	ADDQ 424(R15), BX
 	TESTQ R11, R11
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -743,10 +743,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -761,14 +761,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -783,20 +783,20 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX4(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -814,19 +814,19 @@ lanes6:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX4(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z31
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -875,7 +875,7 @@ chunk3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -886,17 +886,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorMX4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorMX4Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -916,21 +916,21 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX4Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z31
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1017,7 +1017,7 @@ chunk3:
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
@@ -1063,7 +1063,7 @@ multiplied4:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -1072,10 +1072,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -1090,14 +1090,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -1112,20 +1112,20 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorNV4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorNV4(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1143,19 +1143,19 @@ lanes6:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorNV4(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z31
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -1204,7 +1204,7 @@ chunk3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -1215,17 +1215,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorNV4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorNV4Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1245,21 +1245,21 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorNV4Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z31
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1346,7 +1346,7 @@ chunk3:
 	LONG $0x48068262; WORD $0xfa52 // VDPBF16PS Z26, Z15, Z23
 	VFMADD231PS Z20, Z22, Z1
 	VFMADD231PS Z21, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
@@ -1392,7 +1392,7 @@ multiplied4:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -1401,10 +1401,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -1419,14 +1419,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -1441,13 +1441,13 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)

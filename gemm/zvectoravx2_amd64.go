@@ -5,8 +5,6 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -25,45 +23,45 @@ const (
 // vectorF32AVX2 is a vectorFunc for groups of 512 unscaled codes in steps of 32.
 //
 //go:noescape
-func vectorF32AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorF32AVX2(p vectorArgs) (found uint64)
 
 // vectorBF16AVX2 is a vectorFunc for groups of 512 unscaled codes in steps of 64.
 //
 //go:noescape
-func vectorBF16AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorBF16AVX2(p vectorArgs) (found uint64)
 
 // vectorFP8AVX2 is a vectorFunc for groups of 512 codes in blocks of 32 in steps of 32. It
 // reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP8AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP8AVX2(p vectorArgs) (found uint64)
 
 // vectorFP8x128AVX2 is a vectorFunc for groups of 512 codes in blocks of 128 in steps of 128. It
 // reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP8x128AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP8x128AVX2(p vectorArgs) (found uint64)
 
 // vectorINT8AVX2 is a vectorFunc for groups of 512 codes in blocks of 32 in steps of 32. It
 // reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorINT8AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorINT8AVX2(p vectorArgs) (found uint64)
 
 // vectorFP6AVX2 is a vectorFunc for groups of 512 codes in blocks of 32 in steps of 64. It
 // reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP6AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP6AVX2(p vectorArgs) (found uint64)
 
 // vectorFP4AVX2 is a vectorFunc for groups of 512 codes in blocks of 32 in steps of 64. It
 // reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP4AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP4AVX2(p vectorArgs) (found uint64)
 
 // vectorFP4x16AVX2 is a vectorFunc for groups of 256 codes in blocks of 16 in steps of 64. It
 // reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP4x16AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP4x16AVX2(p vectorArgs) (found uint64)

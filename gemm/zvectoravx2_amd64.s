@@ -58,7 +58,7 @@ DATA vectoravx2Six1<>+16(SB)/8, $0x0c0b0c0b0b0a0b0a
 DATA vectoravx2Six1<>+24(SB)/8, $0x0f0e0f0e0e0d0e0d
 GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 
-// func vectorF32AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -75,16 +75,16 @@ GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 TEXT ·vectorF32AVX2(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXOR Y0, Y0, Y0
 	VPXOR Y4, Y4, Y4
 	VPXOR Y1, Y1, Y1
@@ -99,7 +99,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -132,7 +132,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -179,7 +179,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VADDPS Y4, Y0, Y0
 	VMOVUPS Y0, (R12)
 	VADDPS Y5, Y1, Y1
@@ -188,8 +188,8 @@ done3:
 	VMOVUPS Y2, 64(R12)
 	VADDPS Y7, Y3, Y3
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -202,19 +202,19 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	MOVQ $0, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -231,16 +231,16 @@ lanes10:
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 TEXT ·vectorBF16AVX2(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXOR Y0, Y0, Y0
 	VPXOR Y4, Y4, Y4
 	VPXOR Y1, Y1, Y1
@@ -255,7 +255,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -312,7 +312,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -387,7 +387,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VADDPS Y4, Y0, Y0
 	VMOVUPS Y0, (R12)
 	VADDPS Y5, Y1, Y1
@@ -396,8 +396,8 @@ done3:
 	VMOVUPS Y2, 64(R12)
 	VADDPS Y7, Y3, Y3
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -410,19 +410,19 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	MOVQ $0, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -441,11 +441,11 @@ lanes10:
 //	Y8 Y9 constants of the arithmetic
 //	Y10 codes with sign bits set: the maximum of each byte
 TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -454,8 +454,8 @@ TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Y9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -484,7 +484,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -533,7 +533,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -607,13 +607,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -626,13 +626,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -649,7 +649,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP8x128AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -668,11 +668,11 @@ lanes10:
 //	Y8 Y9 constants of the arithmetic
 //	Y10 codes with sign bits set: the maximum of each byte
 TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -681,8 +681,8 @@ TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Y9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -700,7 +700,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -843,7 +843,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -1045,13 +1045,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -1064,13 +1064,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -1087,7 +1087,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorINT8AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1105,11 +1105,11 @@ lanes10:
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
 TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1117,8 +1117,8 @@ TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Y9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1160,7 +1160,7 @@ end4:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer6
 
 step7:
@@ -1202,7 +1202,7 @@ step7:
 	JMP done5
 
 fewer6:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer8
 
 step9:
@@ -1262,13 +1262,13 @@ done5:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes12:
 	VMOVUPS (R12), Y0
@@ -1281,13 +1281,13 @@ lanes12:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes12
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -1298,7 +1298,7 @@ lanes12:
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1316,11 +1316,11 @@ lanes12:
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
 TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1328,8 +1328,8 @@ TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Y9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1358,7 +1358,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -1445,7 +1445,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -1570,13 +1570,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -1589,13 +1589,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -1606,7 +1606,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1624,11 +1624,11 @@ lanes10:
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
 TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1636,8 +1636,8 @@ TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Y9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1666,7 +1666,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -1738,7 +1738,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -1838,13 +1838,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -1857,13 +1857,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -1874,7 +1874,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4x16AVX2(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX2(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1892,11 +1892,11 @@ lanes10:
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
 TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1904,8 +1904,8 @@ TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Y9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
@@ -1936,7 +1936,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -2015,7 +2015,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -2124,13 +2124,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Y0, (R12)
 	VMOVUPS Y1, 32(R12)
 	VMOVUPS Y2, 64(R12)
 	VMOVUPS Y3, 96(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Y0
@@ -2143,13 +2143,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $32, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB vectoravx2Largest<>+0(SB), X0, X0

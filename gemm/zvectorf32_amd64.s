@@ -114,7 +114,7 @@ DATA vectorf32Six1<>+48(SB)/8, $0x1c1b1c1b1b1a1b1a
 DATA vectorf32Six1<>+56(SB)/8, $0x1f1e1f1e1e1d1e1d
 GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 
-// func vectorF32AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX512(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -131,16 +131,16 @@ GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 TEXT ·vectorF32AVX512(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z1, Z1, Z1
@@ -155,7 +155,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -178,7 +178,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -215,7 +215,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VADDPS Z4, Z0, Z0
 	VMOVUPS Z0, (R12)
 	VADDPS Z5, Z1, Z1
@@ -224,8 +224,8 @@ done3:
 	VMOVUPS Z2, 128(R12)
 	VADDPS Z7, Z3, Z3
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -240,19 +240,19 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	MOVQ $0, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX512(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -269,16 +269,16 @@ lanes10:
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
 TEXT ·vectorBF16AVX512(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z1, Z1, Z1
@@ -293,7 +293,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -316,7 +316,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -353,7 +353,7 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VADDPS Z4, Z0, Z0
 	VMOVUPS Z0, (R12)
 	VADDPS Z5, Z1, Z1
@@ -362,8 +362,8 @@ done3:
 	VMOVUPS Z2, 128(R12)
 	VADDPS Z7, Z3, Z3
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -378,19 +378,19 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	MOVQ $0, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX512(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -409,11 +409,11 @@ lanes10:
 //	Z8 Z9 constants of the arithmetic
 //	Z10 codes with sign bits set: the maximum of each byte
 TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -422,8 +422,8 @@ TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Z9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -447,7 +447,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -501,7 +501,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -580,13 +580,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -601,13 +601,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -626,7 +626,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorINT8AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX512(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -644,11 +644,11 @@ lanes10:
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
 TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -656,8 +656,8 @@ TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Z9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -692,7 +692,7 @@ end4:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer6
 
 step7:
@@ -722,7 +722,7 @@ step7:
 	JMP done5
 
 fewer6:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer8
 
 step9:
@@ -768,13 +768,13 @@ done5:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes12:
 	VMOVUPS (R12), Z0
@@ -789,13 +789,13 @@ lanes12:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes12
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -806,7 +806,7 @@ lanes12:
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX512(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -824,11 +824,11 @@ lanes12:
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
 TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -836,8 +836,8 @@ TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-136
 	VMOVUPS 64(DX), Z9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -861,7 +861,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -918,7 +918,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -1003,13 +1003,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -1024,13 +1024,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -1041,7 +1041,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX512(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1059,11 +1059,11 @@ lanes10:
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
 TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1071,8 +1071,8 @@ TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-136
 	VMOVUPS vectorf32Dwords32<>+0(SB), Z9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -1096,7 +1096,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -1163,7 +1163,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -1253,13 +1253,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -1274,13 +1274,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB 144(DX), X0, X0
@@ -1291,7 +1291,7 @@ lanes10:
 	VZEROUPPER
 	RET
 
-// func vectorFP4x16AVX512(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX512(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1309,11 +1309,11 @@ lanes10:
 //	Z4…Z7 those of the block, or of odd vectors
 //	Z8 Z9 constants of the arithmetic
 TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ tables+120(FP), DX
-	MOVQ ahead+40(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_tables+120(FP), DX
+	MOVQ p_ahead+40(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
@@ -1321,8 +1321,8 @@ TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-136
 	VMOVUPS vectorf32Dwords16<>+0(SB), Z9
 
 row1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	LEAQ 79(SP), R12
 	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
@@ -1347,7 +1347,7 @@ group2:
 	CMPQ R9, R10
 	CMOVQLT R9, R10
 	SUBQ R10, R9
-	CMPQ batch+104(FP), $4
+	CMPQ p_batch+104(FP), $4
 	JLT fewer4
 
 step5:
@@ -1414,7 +1414,7 @@ step5:
 	JMP done3
 
 fewer4:
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLT fewer6
 
 step7:
@@ -1504,13 +1504,13 @@ done3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R12
+	MOVQ p_sums+112(FP), R12
 	VMOVUPS Z0, (R12)
 	VMOVUPS Z1, 64(R12)
 	VMOVUPS Z2, 128(R12)
 	VMOVUPS Z3, 192(R12)
-	MOVQ y+80(FP), R13
-	MOVQ batch+104(FP), R10
+	MOVQ p_y+80(FP), R13
+	MOVQ p_batch+104(FP), R10
 
 lanes10:
 	VMOVUPS (R12), Z0
@@ -1525,13 +1525,13 @@ lanes10:
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
 	ADDQ $64, R12
-	ADDQ yStride+96(FP), R13
+	ADDQ p_yStride+96(FP), R13
 	SUBQ $1, R10
 	JNZ lanes10
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB vectorf32Largest<>+0(SB), X0, X0

@@ -5,8 +5,6 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -26,46 +24,46 @@ const (
 // steps of 128 codes. It reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntMX4(p vectorArgs) (found uint64)
 
 // vectorIntMX4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 128 codes. It reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntMX4Pairs(p vectorArgs) (found uint64)
 
 // vectorIntMX6 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 128 codes. It reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX6(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntMX6(p vectorArgs) (found uint64)
 
 // vectorIntMX6Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 128 codes. It reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX6Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntMX6Pairs(p vectorArgs) (found uint64)
 
 // vectorIntMX8 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 128 codes. It reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX8(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntMX8(p vectorArgs) (found uint64)
 
 // vectorIntMX8Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 128 codes. It reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX8Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntMX8Pairs(p vectorArgs) (found uint64)
 
 // vectorIntNV4 is a vectorFunc for one row of A, in groups of 16 blocks and
 // steps of 128 codes. It reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorIntNV4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntNV4(p vectorArgs) (found uint64)
 
 // vectorIntNV4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks and
 // steps of 128 codes. It reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorIntNV4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorIntNV4Pairs(p vectorArgs) (found uint64)

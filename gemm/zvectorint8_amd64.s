@@ -93,7 +93,7 @@ DATA lanes128By16<>+112(SB)/8, $0x0000000e0000000e
 DATA lanes128By16<>+120(SB)/8, $0x0000000f0000000f
 GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
-// func vectorIntMX4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX4(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -112,14 +112,14 @@ GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX4(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), X30
 	VMOVDQU64 80(R12), X31
@@ -127,8 +127,8 @@ TEXT ·vectorIntMX4(SB), NOSPLIT, $0-136
 	VPBROADCASTD R12, Z29
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -174,7 +174,7 @@ chunk3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -185,17 +185,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX4Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -216,16 +216,16 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX4Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z28
 	VMOVDQU64 64(R14), X30
 	VMOVDQU64 80(R14), X31
@@ -233,8 +233,8 @@ TEXT ·vectorIntMX4Pairs(SB), NOSPLIT, $0-136
 	VPBROADCASTD R14, Z29
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -315,7 +315,7 @@ chunk3:
 	VCVTDQ2PS Z23, Z23
 	VPADDD 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
@@ -357,7 +357,7 @@ multiplied4:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -366,10 +366,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -384,14 +384,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -406,20 +406,20 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX6(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX6(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -438,22 +438,22 @@ lanes6:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX6(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), X30
 	VMOVDQU64 80(R12), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -504,7 +504,7 @@ chunk3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -515,17 +515,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX6Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX6Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -546,24 +546,24 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX6Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z28
 	VMOVDQU64 64(R14), X30
 	VMOVDQU64 80(R14), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -654,7 +654,7 @@ chunk3:
 	VCVTDQ2PS Z23, Z23
 	VPADDD 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
@@ -696,7 +696,7 @@ multiplied4:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -705,10 +705,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -723,14 +723,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -745,20 +745,20 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX8(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX8(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -777,21 +777,21 @@ lanes6:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX8(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	VMOVDQU64 64(R12), X30
 	VMOVDQU64 80(R12), X31
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -838,7 +838,7 @@ chunk3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -849,17 +849,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntMX8Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntMX8Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -880,23 +880,23 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX8Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z28
 	VMOVDQU64 64(R14), X30
 	VMOVDQU64 80(R14), X31
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -979,7 +979,7 @@ chunk3:
 	VCVTDQ2PS Z23, Z23
 	VPADDD 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
@@ -1021,7 +1021,7 @@ multiplied4:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -1030,10 +1030,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -1048,14 +1048,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -1070,20 +1070,20 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntNV4(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntNV4(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1101,21 +1101,21 @@ lanes6:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntNV4(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ sStride+56(FP), SI
-	MOVQ xStride+88(FP), CX
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_sStride+56(FP), SI
+	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R12
+	MOVQ p_tables+120(FP), R12
 	VMOVDQU64 (R12), Z28
 	MOVL $0x0f0f0f0f, R12
 	VPBROADCASTD R12, Z29
 
 rows1:
-	MOVQ x+16(FP), DI
-	MOVQ steps+24(FP), R9
+	MOVQ p_x+16(FP), DI
+	MOVQ p_steps+24(FP), R9
 	VPXORQ Z0, Z0, Z0
 
 group2:
@@ -1160,7 +1160,7 @@ chunk3:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ y+80(FP), R13
+	MOVQ p_y+80(FP), R13
 	VEXTRACTF64X4 $1, Z0, Y22
 	VADDPS Y22, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X22
@@ -1171,17 +1171,17 @@ chunk3:
 	VADDPS X22, X0, X0
 	VADDSS (R13), X0, X0
 	VMOVSS X0, (R13)
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R12
 	MOVQ R12, found+128(FP)
 	VZEROUPPER
 	RET
 
-// func vectorIntNV4Pairs(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorIntNV4Pairs(p vectorArgs) (found uint64)
 //
 //	AX w
 //	BX s
@@ -1201,23 +1201,23 @@ chunk3:
 //	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntNV4Pairs(SB), NOSPLIT, $0-136
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ ahead+40(FP), DX
-	MOVQ wStride+48(FP), SI
+	MOVQ p_w+0(FP), AX
+	MOVQ p_s+8(FP), BX
+	MOVQ p_ahead+40(FP), DX
+	MOVQ p_wStride+48(FP), SI
 	LEAQ (DX)(SI*1), DI
-	MOVQ sStride+56(FP), CX
-	MOVQ xStride+88(FP), R9
+	MOVQ p_sStride+56(FP), CX
+	MOVQ p_xStride+88(FP), R9
 	LEAQ (R9)(R9*2), R10
 	KXORQ K7, K7, K7
-	MOVQ tables+120(FP), R14
+	MOVQ p_tables+120(FP), R14
 	VMOVDQU64 (R14), Z28
 	MOVL $0x0f0f0f0f, R14
 	VPBROADCASTD R14, Z29
 
 rows1:
-	MOVQ x+16(FP), R8
-	MOVQ steps+24(FP), R11
+	MOVQ p_x+16(FP), R8
+	MOVQ p_steps+24(FP), R11
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
@@ -1296,7 +1296,7 @@ chunk3:
 	VCVTDQ2PS Z23, Z23
 	VMULPS 192(R8)(R9*1), Z21, Z27
 	VFMADD231PS Z27, Z23, Z5
-	CMPQ batch+104(FP), $2
+	CMPQ p_batch+104(FP), $2
 	JLE multiplied4
 	VMOVDQU64 128(R8)(R9*2), Z22
 	VMOVDQA64 Z22, Z23
@@ -1338,7 +1338,7 @@ multiplied4:
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	VMOVUPS Z0, (R14)
 	VMOVUPS Z1, 64(R14)
 	VMOVUPS Z2, 128(R14)
@@ -1347,10 +1347,10 @@ multiplied4:
 	VMOVUPS Z5, 320(R14)
 	VMOVUPS Z6, 384(R14)
 	VMOVUPS Z7, 448(R14)
-	MOVQ sums+112(FP), R14
+	MOVQ p_sums+112(FP), R14
 	ADDQ $0, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes5:
 	VMOVUPS (R14), Z0
@@ -1365,14 +1365,14 @@ lanes5:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes5
-	ADDQ $4, y+80(FP)
-	MOVQ sums+112(FP), R14
+	ADDQ $4, p_y+80(FP)
+	MOVQ p_sums+112(FP), R14
 	ADDQ $256, R14
-	MOVQ y+80(FP), R15
-	MOVQ batch+104(FP), R12
+	MOVQ p_y+80(FP), R15
+	MOVQ p_batch+104(FP), R12
 
 lanes6:
 	VMOVUPS (R14), Z0
@@ -1387,13 +1387,13 @@ lanes6:
 	VADDSS (R15), X0, X0
 	VMOVSS X0, (R15)
 	ADDQ $64, R14
-	ADDQ yStride+96(FP), R15
+	ADDQ p_yStride+96(FP), R15
 	SUBQ $1, R12
 	JNZ lanes6
-	ADDQ $4, y+80(FP)
-	ADDQ wNext+64(FP), AX
-	ADDQ sNext+72(FP), BX
-	SUBQ $1, rows+32(FP)
+	ADDQ $4, p_y+80(FP)
+	ADDQ p_wNext+64(FP), AX
+	ADDQ p_sNext+72(FP), BX
+	SUBQ $1, p_rows+32(FP)
 	JNZ rows1
 	KMOVQ K7, R14
 	MOVQ R14, found+128(FP)

@@ -5,8 +5,6 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -25,45 +23,45 @@ const (
 // vectorF32NEON is a vectorFunc for one row of A, in groups of 512 unscaled codesand steps of 32.
 //
 //go:noescape
-func vectorF32NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorF32NEON(p vectorArgs) (found uint64)
 
 // vectorBF16NEON is a vectorFunc for one row of A, in groups of 512 unscaled codesand steps of 32.
 //
 //go:noescape
-func vectorBF16NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorBF16NEON(p vectorArgs) (found uint64)
 
 // vectorFP8NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32
 // and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP8NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP8NEON(p vectorArgs) (found uint64)
 
 // vectorFP8x128NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 128
 // and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP8x128NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP8x128NEON(p vectorArgs) (found uint64)
 
 // vectorINT8NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32
 // and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorINT8NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorINT8NEON(p vectorArgs) (found uint64)
 
 // vectorFP6NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32
 // and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP6NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP6NEON(p vectorArgs) (found uint64)
 
 // vectorFP4NEON is a vectorFunc for one row of A, in groups of 512 codes in blocks of 32
 // and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP4NEON(p vectorArgs) (found uint64)
 
 // vectorFP4x16NEON is a vectorFunc for one row of A, in groups of 256 codes in blocks of 16
 // and steps of 32. It reports scales above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorFP4x16NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+func vectorFP4x16NEON(p vectorArgs) (found uint64)

@@ -16,7 +16,7 @@ DATA sixes<>+64(SB)/8, $0x0001004000100400
 DATA sixes<>+72(SB)/8, $0x0001004000100400
 GLOBL sixes<>(SB), RODATA|NOPTR, $80
 
-// func vectorF32NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorF32NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -32,17 +32,17 @@ GLOBL sixes<>(SB), RODATA|NOPTR, $80
 //	R11 scratch
 //	V0 V1 V21 V22 sums
 TEXT ·vectorF32NEON(SB), NOSPLIT, $0-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V21.B16, V21.B16, V21.B16
@@ -91,7 +91,7 @@ step3:
 	MOVD ZR, found+128(FP)
 	RET
 
-// func vectorBF16NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorBF16NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -107,19 +107,19 @@ step3:
 //	R11 scratch
 //	V0 V1 V21 V22 sums
 TEXT ·vectorBF16NEON(SB), NOSPLIT, $0-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 	VMOVI $255, V26.B16
 	VSHL $16, V26.S4, V26.S4
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V21.B16, V21.B16, V21.B16
@@ -174,7 +174,7 @@ step3:
 	MOVD ZR, found+128(FP)
 	RET
 
-// func vectorFP8NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -190,13 +190,13 @@ step3:
 //	R11 scratch
 //	V0 V1 sums; sums of the block
 TEXT ·vectorFP8NEON(SB), NOSPLIT, $64-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 	FMOVQ (R2), F31
 	FMOVQ 64(R2), F30
 	ADD $128, R2, R11
@@ -210,8 +210,8 @@ TEXT ·vectorFP8NEON(SB), NOSPLIT, $64-136
 	VEOR V27.B16, V27.B16, V27.B16
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -308,7 +308,7 @@ step3:
 	MOVD R11, found+128(FP)
 	RET
 
-// func vectorFP8x128NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -324,13 +324,13 @@ step3:
 //	R11 scratch
 //	V0 V1 sums; sums of the block
 TEXT ·vectorFP8x128NEON(SB), NOSPLIT, $64-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 	FMOVQ (R2), F31
 	FMOVQ 64(R2), F30
 	ADD $128, R2, R11
@@ -344,8 +344,8 @@ TEXT ·vectorFP8x128NEON(SB), NOSPLIT, $64-136
 	VEOR V27.B16, V27.B16, V27.B16
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -431,7 +431,7 @@ step3:
 	MOVD R11, found+128(FP)
 	RET
 
-// func vectorINT8NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorINT8NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -447,13 +447,13 @@ step3:
 //	R11 scratch
 //	V0 V1 sums; sums of the block
 TEXT ·vectorINT8NEON(SB), NOSPLIT, $64-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 	FMOVQ (R2), F31
 	FMOVQ 64(R2), F30
 	ADD $128, R2, R11
@@ -467,8 +467,8 @@ TEXT ·vectorINT8NEON(SB), NOSPLIT, $64-136
 	VEOR V27.B16, V27.B16, V27.B16
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -569,7 +569,7 @@ step5:
 	MOVD R11, found+128(FP)
 	RET
 
-// func vectorFP6NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP6NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -585,13 +585,13 @@ step5:
 //	R11 scratch
 //	V0 V1 sums; sums of the block
 TEXT ·vectorFP6NEON(SB), NOSPLIT, $64-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 	FMOVQ (R2), F31
 	FMOVQ 64(R2), F30
 	ADD $128, R2, R11
@@ -607,8 +607,8 @@ TEXT ·vectorFP6NEON(SB), NOSPLIT, $64-136
 	VEOR V27.B16, V27.B16, V27.B16
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -704,7 +704,7 @@ step3:
 	MOVD R11, found+128(FP)
 	RET
 
-// func vectorFP4NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -720,13 +720,13 @@ step3:
 //	R11 scratch
 //	V0 V1 sums; sums of the block
 TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 	VMOVI $255, V26.B16
 	VSHL $16, V26.S4, V26.S4
 	FMOVQ (R2), F31
@@ -741,8 +741,8 @@ TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-136
 	VEOR V27.B16, V27.B16, V27.B16
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:
@@ -830,7 +830,7 @@ step3:
 	MOVD R11, found+128(FP)
 	RET
 
-// func vectorFP4x16NEON(w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16NEON(p vectorArgs) (found uint64)
 //
 //	R0 w
 //	R1 s
@@ -846,13 +846,13 @@ step3:
 //	R11 scratch
 //	V0 V1 sums; sums of the block
 TEXT ·vectorFP4x16NEON(SB), NOSPLIT, $64-136
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD tables+120(FP), R2
-	MOVD y+80(FP), R3
-	MOVD rows+32(FP), R4
-	MOVD wNext+64(FP), R5
-	MOVD sNext+72(FP), R6
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_tables+120(FP), R2
+	MOVD p_y+80(FP), R3
+	MOVD p_rows+32(FP), R4
+	MOVD p_wNext+64(FP), R5
+	MOVD p_sNext+72(FP), R6
 	VMOVI $255, V26.B16
 	VSHL $16, V26.S4, V26.S4
 	FMOVQ (R2), F31
@@ -867,8 +867,8 @@ TEXT ·vectorFP4x16NEON(SB), NOSPLIT, $64-136
 	VEOR V27.B16, V27.B16, V27.B16
 
 row1:
-	MOVD x+16(FP), R7
-	MOVD steps+24(FP), R8
+	MOVD p_x+16(FP), R7
+	MOVD p_steps+24(FP), R8
 	VEOR V0.B16, V0.B16, V0.B16
 
 group2:

@@ -121,18 +121,27 @@ type Func struct {
 
 type arg struct {
 	name, kind string
+	symbol     string // its name in assembly: that of the parameter, and of the field if it is one of a struct
 	offset     int
 	result     bool
 }
 
+// structs are the types of parameters that packages declare, by their fields. A function takes one by value, so
+// that its fields are on the stack as parameters are. go vet compares them with the declaration.
+var structs = map[string]string{
+	"macroArgs":       macroFields,
+	"vectorArgs":      vectorFields,
+	"interleavedArgs": interleavedFields,
+}
+
 // Func begins a function with a doc comment (without slashes) and parameters in Go's syntax,
-// results included: "n int, x unsafe.Pointer) (flags uint64". sizes lists the supported types.
+// results included: "n int, x unsafe.Pointer) (flags uint64". sizes and structs list the supported types.
 func (f *File) Func(name, doc, params string) *Func {
 	fn := f.add(&Func{name: name, doc: doc, params: params})
 	in, out, hasResult := strings.Cut(params, ") (")
 	fn.layout(in, false)
 	if hasResult {
-		fn.argBytes = (fn.argBytes + 7) &^ 7
+		fn.align(8)
 		fn.layout(out, true)
 	}
 	return fn
@@ -201,14 +210,28 @@ func (fn *Func) layout(list string, result bool) {
 		if strings.HasPrefix(a.kind, "*") {
 			size, ok = 8, true
 		}
+		if fields, isStruct := structs[a.kind]; isStruct {
+			first := len(fn.args)
+			fn.align(8)
+			fn.layout(fields, false)
+			fn.align(8)
+			for i := range fn.args[first:] {
+				fn.args[first+i].symbol = a.name + "_" + fn.args[first+i].name
+			}
+			continue
+		}
 		if !ok {
 			panic(fmt.Sprintf("asm: %s: unknown size of type %q", fn.name, a.kind))
 		}
-		a.offset = (fn.argBytes + size - 1) &^ (size - 1)
-		fn.argBytes = a.offset + size
+		fn.align(size)
+		a.symbol, a.offset = a.name, fn.argBytes
+		fn.argBytes += size
 		fn.args = append(fn.args, a)
 	}
 }
+
+// align makes the offset of the next parameter a multiple of size.
+func (fn *Func) align(size int) { fn.argBytes = (fn.argBytes + size - 1) &^ (size - 1) }
 
 func (fn *Func) arg(name string) arg {
 	for _, a := range fn.args {
@@ -219,10 +242,10 @@ func (fn *Func) arg(name string) arg {
 	panic(fmt.Sprintf("asm: %s: unknown parameter %s", fn.name, name))
 }
 
-// FP returns the stack slot of a parameter or result: n+0(FP).
+// FP returns the stack slot of a parameter, of a field of one, or of a result: n+0(FP), x_n+0(FP).
 func (fn *Func) FP(name string) string {
 	a := fn.arg(name)
-	return fmt.Sprintf("%s+%d(FP)", a.name, a.offset)
+	return fmt.Sprintf("%s+%d(FP)", a.symbol, a.offset)
 }
 
 // Arg takes a general register for a parameter of eight bytes and loads it.

@@ -19,6 +19,9 @@ func gemmInterleaved() *File {
 	return f
 }
 
+// interleavedFields are the fields of gemm.interleavedArgs.
+const interleavedFields = "w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer"
+
 // An interleaved writes the kernel of a format of B. For each block, a row of A has
 //
 //	BF16      of each eight elements the pairs (0, 4), (1, 5), (2, 6) and (3, 7)
@@ -46,7 +49,7 @@ func (k *interleaved) raw() Vec            { return Z(21) }
 
 func (k interleaved) write(f *File) {
 	fn := f.Func("interleaved"+k.name, fmt.Sprintf("interleaved%s is an interleavedFunc for blocks of %d codes.", k.name, k.block),
-		"w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer")
+		"p interleavedArgs")
 	k.fn, k.w, k.s = fn, fn.Arg("w"), fn.Arg("s")
 	k.x = newVectorX(fn)
 	left, y, tmp := fn.GP("blocks left"), fn.GP("position in y"), fn.GP("scratch")

@@ -76,7 +76,7 @@ func interleaved256Kernels(f *File) {
 func (k *interleaved256) write(f *File) {
 	name := "interleavedInt" + k.name + map[bool]string{false: "AVX2", true: "VNNI"}[k.vnni]
 	fn := f.Func(name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits),
-		"w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer")
+		"p interleavedArgs")
 	fn.Frame(2 * vectorBatches * 32)
 	k.fn, k.w, k.s = fn, fn.Arg("w"), fn.Arg("s")
 	k.x = newVectorX(fn)

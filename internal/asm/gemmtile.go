@@ -2,8 +2,8 @@ package asm
 
 import "fmt"
 
-// macroParams are the parameters of gemm.macroFunc.
-const macroParams = "chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, " +
+// macroFields are the fields of gemm.macroArgs.
+const macroFields = "chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, " +
 	"work unsafe.Pointer, running, c *float32, ldc int, alpha float32"
 
 const (
@@ -43,7 +43,7 @@ const (
 
 func (d dotTiles) write(f *File) {
 	name := fmt.Sprintf("dotTiles_32x%d", d.panels*tileRows)
-	d.fn = f.Func(name, name+" is a macro-kernel for BF16 panels of 16 lanes (see kernel).", macroParams)
+	d.fn = f.Func(name, name+" is a macro-kernel for BF16 panels of 16 lanes (see kernel).", "p macroArgs")
 	fn := d.fn
 	fn.Frame(stripFrame)
 	d.takeRegisters()

@@ -1,8 +1,11 @@
 package asm
 
-// vectorParams are those of gemm.vectorFunc.
-const vectorParams = "w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, " +
-	"yStride, batch int, sums, tables unsafe.Pointer) (found uint64"
+// vectorFields are the fields of gemm.vectorArgs, and vectorParams the parameters of gemm.vectorFunc.
+const (
+	vectorFields = "w, s, x unsafe.Pointer, steps, rows, ahead, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, " +
+		"yStride, batch int, sums, tables unsafe.Pointer"
+	vectorParams = "p vectorArgs) (found uint64"
+)
 
 // limitSteps sets steps to those of the next group: all steps of a group, or those left. It subtracts
 // them from left.
