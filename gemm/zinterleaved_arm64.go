@@ -5,8 +5,6 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -21,19 +19,19 @@ const (
 // interleavedIntMX4SDOT is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
 //
 //go:noescape
-func interleavedIntMX4SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntMX4SDOT(p interleavedArgs)
 
 // interleavedIntNV4SDOT is an interleavedFunc for blocks of 16 codes of 4 bits and integers.
 //
 //go:noescape
-func interleavedIntNV4SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntNV4SDOT(p interleavedArgs)
 
 // interleavedIntMX8SDOT is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntMX8SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntMX8SDOT(p interleavedArgs)
 
 // interleavedIntQ8SDOT is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntQ8SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+func interleavedIntQ8SDOT(p interleavedArgs)

@@ -4,7 +4,7 @@
 
 #include "textflag.h"
 
-// func interleavedIntMX4SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntMX4SDOT(p interleavedArgs)
 //
 //	R0 w
 //	R1 s
@@ -25,15 +25,15 @@
 //	V0…V15 sums of a block
 //	V30 V31 low nibbles; integer of each nibble
 TEXT ·interleavedIntMX4SDOT(SB), NOSPLIT, $256-80
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD x+16(FP), R2
-	MOVD groups+32(FP), R3
-	MOVD y+40(FP), R4
-	MOVD xStride+48(FP), R5
-	MOVD yStride+56(FP), R6
-	MOVD batch+64(FP), R7
-	MOVD tables+72(FP), R11
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_x+16(FP), R2
+	MOVD p_groups+32(FP), R3
+	MOVD p_y+40(FP), R4
+	MOVD p_xStride+48(FP), R5
+	MOVD p_yStride+56(FP), R6
+	MOVD p_batch+64(FP), R7
+	MOVD p_tables+72(FP), R11
 	FMOVQ (R11), F31
 	VMOVI $12, V30.B16
 	VSUB V30.B16, V31.B16, V31.B16
@@ -48,7 +48,7 @@ group43:
 	ADD R5, R12, R13
 	ADD R5, R13, R14
 	ADD R5, R14, R15
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -293,7 +293,7 @@ fewer2:
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -453,7 +453,7 @@ fewer6:
 
 group111:
 	MOVD R2, R12
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -570,7 +570,7 @@ fewer10:
 done1:
 	RET
 
-// func interleavedIntNV4SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntNV4SDOT(p interleavedArgs)
 //
 //	R0 w
 //	R1 s
@@ -591,15 +591,15 @@ done1:
 //	V0…V15 sums of a block
 //	V30 V31 low nibbles; integer of each nibble
 TEXT ·interleavedIntNV4SDOT(SB), NOSPLIT, $256-80
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD x+16(FP), R2
-	MOVD groups+32(FP), R3
-	MOVD y+40(FP), R4
-	MOVD xStride+48(FP), R5
-	MOVD yStride+56(FP), R6
-	MOVD batch+64(FP), R7
-	MOVD tables+72(FP), R11
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_x+16(FP), R2
+	MOVD p_groups+32(FP), R3
+	MOVD p_y+40(FP), R4
+	MOVD p_xStride+48(FP), R5
+	MOVD p_yStride+56(FP), R6
+	MOVD p_batch+64(FP), R7
+	MOVD p_tables+72(FP), R11
 	FMOVQ (R11), F31
 	VMOVI $12, V30.B16
 	VSUB V30.B16, V31.B16, V31.B16
@@ -614,7 +614,7 @@ group43:
 	ADD R5, R12, R13
 	ADD R5, R13, R14
 	ADD R5, R14, R15
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -856,7 +856,7 @@ fewer2:
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1013,7 +1013,7 @@ fewer6:
 
 group111:
 	MOVD R2, R12
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1127,7 +1127,7 @@ fewer10:
 done1:
 	RET
 
-// func interleavedIntMX8SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntMX8SDOT(p interleavedArgs)
 //
 //	R0 w
 //	R1 s
@@ -1147,14 +1147,14 @@ done1:
 //	R15 position in row 3 of x
 //	V0…V15 sums of a block
 TEXT ·interleavedIntMX8SDOT(SB), NOSPLIT, $256-80
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD x+16(FP), R2
-	MOVD groups+32(FP), R3
-	MOVD y+40(FP), R4
-	MOVD xStride+48(FP), R5
-	MOVD yStride+56(FP), R6
-	MOVD batch+64(FP), R7
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_x+16(FP), R2
+	MOVD p_groups+32(FP), R3
+	MOVD p_y+40(FP), R4
+	MOVD p_xStride+48(FP), R5
+	MOVD p_yStride+56(FP), R6
+	MOVD p_batch+64(FP), R7
 	MOVD $1132462080, R11
 	VDUP R11, V29.S4
 	CMP $4, R7
@@ -1165,7 +1165,7 @@ group43:
 	ADD R5, R12, R13
 	ADD R5, R13, R14
 	ADD R5, R14, R15
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1382,7 +1382,7 @@ fewer2:
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1514,7 +1514,7 @@ fewer6:
 
 group111:
 	MOVD R2, R12
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1603,7 +1603,7 @@ fewer10:
 done1:
 	RET
 
-// func interleavedIntQ8SDOT(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+// func interleavedIntQ8SDOT(p interleavedArgs)
 //
 //	R0 w
 //	R1 s
@@ -1623,14 +1623,14 @@ done1:
 //	R15 position in row 3 of x
 //	V0…V15 sums of a block
 TEXT ·interleavedIntQ8SDOT(SB), NOSPLIT, $256-80
-	MOVD w+0(FP), R0
-	MOVD s+8(FP), R1
-	MOVD x+16(FP), R2
-	MOVD groups+32(FP), R3
-	MOVD y+40(FP), R4
-	MOVD xStride+48(FP), R5
-	MOVD yStride+56(FP), R6
-	MOVD batch+64(FP), R7
+	MOVD p_w+0(FP), R0
+	MOVD p_s+8(FP), R1
+	MOVD p_x+16(FP), R2
+	MOVD p_groups+32(FP), R3
+	MOVD p_y+40(FP), R4
+	MOVD p_xStride+48(FP), R5
+	MOVD p_yStride+56(FP), R6
+	MOVD p_batch+64(FP), R7
 	MOVD $1132462080, R11
 	VDUP R11, V29.S4
 	CMP $4, R7
@@ -1641,7 +1641,7 @@ group43:
 	ADD R5, R12, R13
 	ADD R5, R13, R14
 	ADD R5, R14, R15
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1848,7 +1848,7 @@ fewer2:
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1970,7 +1970,7 @@ fewer6:
 
 group111:
 	MOVD R2, R12
-	MOVD blocks+24(FP), R8
+	MOVD p_blocks+24(FP), R8
 	ADD $8, RSP, R10
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16

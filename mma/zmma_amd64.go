@@ -29,7 +29,7 @@ func group13(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float
 // of its scale; b and eb 64 for each k, sb the exponents of the columns' scales.
 //
 //go:noescape
-func group23(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)
+func group23(p groupArgs)
 
 // groupDots adds 64 products, four exact dot products of 16, to each of rows × 64 results, as
 // runDots does.

@@ -233,7 +233,7 @@ products3:
 	VZEROUPPER
 	RET
 
-// func group23(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)
+// func group23(p groupArgs)
 //
 //	AX rows
 //	BX a
@@ -252,15 +252,15 @@ products3:
 //	Z8-Z11 2^(F-E) without the scales
 //	Z12-Z15 E
 TEXT ·group23(SB), NOSPLIT, $0-88
-	MOVQ rows+0(FP), AX
-	MOVQ a+24(FP), BX
-	MOVQ ea+32(FP), DX
-	MOVQ sa+40(FP), SI
-	MOVQ b+48(FP), DI
-	MOVQ eb+56(FP), CX
-	MOVQ sb+64(FP), R8
-	MOVQ c+72(FP), R9
-	MOVQ bad+80(FP), R10
+	MOVQ p_rows+0(FP), AX
+	MOVQ p_a+24(FP), BX
+	MOVQ p_ea+32(FP), DX
+	MOVQ p_sa+40(FP), SI
+	MOVQ p_b+48(FP), DI
+	MOVQ p_eb+56(FP), CX
+	MOVQ p_sb+64(FP), R8
+	MOVQ p_c+72(FP), R9
+	MOVQ p_bad+80(FP), R10
 	MOVL $0xfffffc18, R11
 	VPBROADCASTD R11, Z21
 	MOVL $0xffffd8f0, R11
@@ -279,7 +279,7 @@ TEXT ·group23(SB), NOSPLIT, $0-88
 	VPBROADCASTD R11, Z28
 	MOVL $0x00000000, R11
 	VPBROADCASTD R11, Z30
-	MOVQ one+16(FP), R11
+	MOVQ p_one+16(FP), R11
 	VPBROADCASTD R11, Z29
 	ADDQ $896, R11
 	VPBROADCASTQ R11, Z20
@@ -288,7 +288,7 @@ TEXT ·group23(SB), NOSPLIT, $0-88
 
 row1:
 	XORQ R13, R13
-	MOVQ n+8(FP), R12
+	MOVQ p_n+8(FP), R12
 	MOVL $0x80008000, R11
 	VPBROADCASTD R11, Z0
 	VMOVDQA64 Z0, Z1
@@ -412,7 +412,7 @@ exponents2:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ n+8(FP), R12
+	MOVQ p_n+8(FP), R12
 	SHRQ $1, R12
 
 products3:
@@ -458,7 +458,7 @@ products3:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ n+8(FP), R12
+	MOVQ p_n+8(FP), R12
 	SHRQ $1, R12
 
 products4:

@@ -26,7 +26,7 @@ func group13AVX2(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *f
 // group23AVX2 is group23 for AVX2.
 //
 //go:noescape
-func group23AVX2(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)
+func group23AVX2(p groupArgs)
 
 // groupDotsAVX2 is groupDots for AVX2.
 //

@@ -179,7 +179,7 @@ done3:
 	VZEROUPPER
 	RET
 
-// func group23AVX2(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)
+// func group23AVX2(p groupArgs)
 //
 //	AX rows
 //	BX a
@@ -195,22 +195,22 @@ done3:
 //	R13 columns of the row that need the reference form
 //	R14 halves of the row left
 TEXT ·group23AVX2(SB), 0, $448-88
-	MOVQ rows+0(FP), AX
-	MOVQ a+24(FP), BX
-	MOVQ ea+32(FP), DX
-	MOVQ sa+40(FP), SI
-	MOVQ b+48(FP), DI
-	MOVQ eb+56(FP), CX
-	MOVQ sb+64(FP), R8
-	MOVQ c+72(FP), R9
-	MOVQ bad+80(FP), R10
+	MOVQ p_rows+0(FP), AX
+	MOVQ p_a+24(FP), BX
+	MOVQ p_ea+32(FP), DX
+	MOVQ p_sa+40(FP), SI
+	MOVQ p_b+48(FP), DI
+	MOVQ p_eb+56(FP), CX
+	MOVQ p_sb+64(FP), R8
+	MOVQ p_c+72(FP), R9
+	MOVQ p_bad+80(FP), R10
 
 row1:
 	XORQ R13, R13
 	MOVQ $2, R14
 
 half2:
-	MOVQ n+8(FP), R12
+	MOVQ p_n+8(FP), R12
 	VPCMPEQW Y8, Y8, Y8
 	VPSLLW $15, Y8, Y8
 	VPCMPEQW Y3, Y3, Y3
@@ -267,7 +267,7 @@ eight5:
 	VPMINSD Y13, Y12, Y12
 	VPBROADCASTD mma2<>+44(SB), Y13
 	VPMAXSD Y13, Y12, Y12
-	VPBROADCASTD one+16(FP), Y13
+	VPBROADCASTD p_one+16(FP), Y13
 	VPSUBD Y12, Y13, Y4
 	VPSLLD $23, Y4, Y4
 	VMOVDQU Y4, 128(SP)(R12*2)
@@ -283,7 +283,7 @@ eight5:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-	MOVQ n+8(FP), R12
+	MOVQ p_n+8(FP), R12
 	SHRQ $1, R12
 
 products6:
@@ -316,7 +316,7 @@ products6:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-	MOVQ n+8(FP), R12
+	MOVQ p_n+8(FP), R12
 	SHRQ $1, R12
 
 products7:
@@ -345,7 +345,7 @@ products7:
 	VMOVDQU Y1, 288(SP)
 	VMOVDQU Y2, 320(SP)
 	VMOVDQU Y3, 352(SP)
-	MOVQ one+16(FP), R11
+	MOVQ p_one+16(FP), R11
 	ADDQ $896, R11
 	VMOVQ R11, X12
 	VPBROADCASTQ X12, Y12
@@ -380,7 +380,7 @@ four8:
 	ADDQ $128, R9
 	SUBQ $1, R14
 	JZ done3
-	MOVQ n+8(FP), R12
+	MOVQ p_n+8(FP), R12
 	SHLQ $1, R12
 	SUBQ R12, DX
 	SHLQ $1, R12

@@ -119,14 +119,29 @@ const (
 	groupBlocksAVX2 = 8  // of those for AVX2 with blocks of 32
 )
 
+// fusedArgs are the arguments of a fused kernel: those of rowGroups. internal/asm knows the fields of this type and of
+// those below.
+type fusedArgs struct {
+	codes, scales, src        *byte
+	groups, rows              int
+	codeGap, scaleGap, srcGap int
+	ahead, codeAhead          int
+	stream                    int // not 0: with non-temporal stores
+}
+
+func (t *rowGroups) args() fusedArgs {
+	return fusedArgs{
+		codes: &t.codes[0], scales: &t.scales[0], src: &t.src[0], groups: t.groups, rows: t.rows,
+		codeGap: t.codeGap, scaleGap: t.scaleGap, srcGap: t.srcGap, ahead: t.ahead, codeAhead: t.codeAhead, stream: index(t.stream),
+	}
+}
+
 // fuseColumns takes a generated kernel with constants C that raises amaxes of columns, too.
-func fuseColumns[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead,
-	codeAhead, stream int, maxima *byte, c *C) uint64) func(*output) func(rowGroups) uint32 {
+func fuseColumns[C any](constants func(*output) C, kernel func(p fusedArgs, maxima *byte, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
 		return func(t rowGroups) uint32 {
-			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead,
-				t.codeAhead, index(t.stream), unsafe.SliceData(t.maxima), &c))
+			return amaxOrFlagged(kernel(t.args(), unsafe.SliceData(t.maxima), &c))
 		}
 	}
 }
@@ -140,13 +155,11 @@ func amaxOrFlagged(amax uint64) uint32 {
 }
 
 // fuse takes a generated kernel with constants C.
-func fuse[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead,
-	stream int, c *C) uint64) func(*output) func(rowGroups) uint32 {
+func fuse[C any](constants func(*output) C, kernel func(p fusedArgs, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
 		return func(t rowGroups) uint32 {
-			return amaxOrFlagged(kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead,
-				t.codeAhead, index(t.stream), &c))
+			return amaxOrFlagged(kernel(t.args(), &c))
 		}
 	}
 }
@@ -172,12 +185,25 @@ func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, sca
 	}
 }
 
-func rowsBy(kernel func(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int,
-	c *encodeConstants), size int) func(rowPart, *encodeConstants) {
+// rowsArgs are the arguments of a kernel of rowKernels: those of rowPart, with gaps from the end of a row to the
+// next, in bytes, instead of strides.
+type rowsArgs struct {
+	codes, src                 *byte
+	factors                    *float32
+	rows, blocks, units        int
+	codeGap, srcGap, factorGap int
+	ahead                      int
+	stream                     int // not 0: with non-temporal stores
+}
+
+func rowsBy(kernel func(p rowsArgs, c *encodeConstants), size int) func(rowPart, *encodeConstants) {
 	return func(t rowPart, c *encodeConstants) {
 		width := t.blocks * t.units * rowUnit
-		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.rows, t.blocks, t.units, t.codeStride-width, t.srcStride-size*width,
-			4*(t.factorStride-t.blocks), t.ahead, index(t.stream), c)
+		kernel(rowsArgs{
+			codes: &t.codes[0], src: &t.src[0], factors: &t.factors[0], rows: t.rows, blocks: t.blocks, units: t.units,
+			codeGap: t.codeStride - width, srcGap: t.srcStride - size*width, factorGap: 4 * (t.factorStride - t.blocks),
+			ahead: t.ahead, stream: index(t.stream),
+		}, c)
 	}
 }
 
@@ -194,11 +220,24 @@ func maximaBy(kernel func(maxima *uint32, src *byte, n, fours, srcStride, ahead 
 	}
 }
 
-func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int,
-	c *encodeConstants)) func(columnPart, *encodeConstants) {
+// columnsArgs are the arguments of a kernel of columnKernels: those of columnPart.
+type columnsArgs struct {
+	codes, src                          *byte
+	factors                             *float32
+	n, blockRows                        int
+	codeStride, srcStride, factorStride int
+	ahead                               int
+	store                               int // see columnPart.store
+	powers                              int // not 0: factors are powers of two
+}
+
+func columnsBy(kernel func(p columnsArgs, c *encodeConstants)) func(columnPart, *encodeConstants) {
 	return func(t columnPart, c *encodeConstants) {
-		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, t.store(),
-			index(t.powers), c)
+		kernel(columnsArgs{
+			codes: &t.codes[0], src: &t.src[0], factors: &t.factors[0], n: t.n, blockRows: t.blockRows,
+			codeStride: t.codeStride, srcStride: t.srcStride, factorStride: t.factorStride,
+			ahead: t.ahead, store: t.store(), powers: index(t.powers),
+		}, c)
 	}
 }
 

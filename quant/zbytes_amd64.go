@@ -25,7 +25,7 @@ const (
 // multiple of 64.
 //
 //go:noescape
-func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+func blocks128(p fusedArgs, c *bytesConstants) (amax uint64)
 
 // encodeRows encodes rows of blocks of 64·units elements of float32 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
@@ -33,7 +33,7 @@ func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // multiple of 64.
 //
 //go:noescape
-func encodeRows(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+func encodeRows(p rowsArgs, c *encodeConstants)
 
 // blocks128BF16 quantizes rows of groups of one block of 128, at least one, from BF16 to codes of 8
 // bits under float32 scales, and returns the bits of the largest magnitude: where that is
@@ -43,7 +43,7 @@ func encodeRows(codes, src *byte, factors *float32, rows, blocks, units, codeGap
 // multiple of 64.
 //
 //go:noescape
-func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+func blocks128BF16(p fusedArgs, c *bytesConstants) (amax uint64)
 
 // encodeRowsBF16 encodes rows of blocks of 64·units elements of BF16 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
@@ -51,7 +51,7 @@ func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, sr
 // multiple of 64.
 //
 //go:noescape
-func encodeRowsBF16(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+func encodeRowsBF16(p rowsArgs, c *encodeConstants)
 
 // fence makes non-temporal stores visible before later stores.
 //

@@ -54,7 +54,7 @@ DATA bytesLaneDwords<>+48(SB)/8, $0x0000000700000003
 DATA bytesLaneDwords<>+56(SB)/8, $0x0000000f0000000b
 GLOBL bytesLaneDwords<>(SB), RODATA|NOPTR, $64
 
-// func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128(p fusedArgs, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -65,13 +65,13 @@ GLOBL bytesLaneDwords<>(SB), RODATA|NOPTR, $64
 //	R8 constants and result
 //	R9 codeAhead
 TEXT ·blocks128(SB), NOSPLIT, $0-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
-	MOVQ ahead+64(FP), DI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
+	MOVQ p_ahead+64(FP), DI
 	MOVQ c+88(FP), CX
-	MOVQ codeAhead+72(FP), R9
+	MOVQ p_codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Z25
 	VPBROADCASTD 4(CX), Z22
 	VPBROADCASTD 8(CX), Z21
@@ -182,7 +182,7 @@ block1:
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPSHUFB Z27, Z1, Z1
 	VPERMD Z1, Z17, Z1
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain2
 	VMOVNTDQ Z1, (AX)
 	JMP stored3
@@ -220,7 +220,7 @@ stored3:
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPSHUFB Z27, Z1, Z1
 	VPERMD Z1, Z17, Z1
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Z1, 64(AX)
 	JMP stored5
@@ -235,18 +235,18 @@ stored5:
 	ADDQ $4, BX
 	SUBQ $1, SI
 	JNZ block1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ block1
 	VMOVD X20, R8
 	MOVQ R8, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func encodeRows(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+// func encodeRows(p rowsArgs, c *encodeConstants)
 //
 //	AX codes
 //	BX src
@@ -256,10 +256,10 @@ stored5:
 //	CX ahead
 //	R8 c
 TEXT ·encodeRows(SB), NOSPLIT, $0-96
-	MOVQ codes+0(FP), AX
-	MOVQ src+8(FP), BX
-	MOVQ factors+16(FP), DI
-	MOVQ ahead+72(FP), CX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_src+8(FP), BX
+	MOVQ p_factors+16(FP), DI
+	MOVQ p_ahead+72(FP), CX
 	MOVQ c+88(FP), R8
 	VPBROADCASTD (R8), Z25
 	VPBROADCASTD 4(R8), Z22
@@ -291,11 +291,11 @@ TEXT ·encodeRows(SB), NOSPLIT, $0-96
 	VPXORD Z20, Z20, Z20
 
 row1:
-	MOVQ blocks+32(FP), DX
+	MOVQ p_blocks+32(FP), DX
 
 block2:
 	VBROADCASTSS (DI), Z16
-	MOVQ units+40(FP), SI
+	MOVQ p_units+40(FP), SI
 
 loop3:
 	PREFETCHT1 (BX)(CX*1)
@@ -334,7 +334,7 @@ loop3:
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPSHUFB Z27, Z1, Z1
 	VPERMD Z1, Z17, Z1
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Z1, (AX)
 	JMP stored5
@@ -350,15 +350,15 @@ stored5:
 	ADDQ $4, DI
 	SUBQ $1, DX
 	JNZ block2
-	ADDQ srcGap+56(FP), BX
-	ADDQ codeGap+48(FP), AX
-	ADDQ factorGap+64(FP), DI
-	SUBQ $1, rows+24(FP)
+	ADDQ p_srcGap+56(FP), BX
+	ADDQ p_codeGap+48(FP), AX
+	ADDQ p_factorGap+64(FP), DI
+	SUBQ $1, p_rows+24(FP)
 	JNZ row1
 	VZEROUPPER
 	RET
 
-// func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128BF16(p fusedArgs, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -369,13 +369,13 @@ stored5:
 //	R8 constants and result
 //	R9 codeAhead
 TEXT ·blocks128BF16(SB), NOSPLIT, $0-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
-	MOVQ ahead+64(FP), DI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
+	MOVQ p_ahead+64(FP), DI
 	MOVQ c+88(FP), CX
-	MOVQ codeAhead+72(FP), R9
+	MOVQ p_codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Z25
 	VPBROADCASTD 4(CX), Z22
 	VPBROADCASTD 8(CX), Z21
@@ -479,7 +479,7 @@ block1:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMW Z1, Z27, Z1
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain2
 	VMOVNTDQ Z1, (AX)
 	JMP stored3
@@ -520,7 +520,7 @@ stored3:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMW Z1, Z27, Z1
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Z1, 64(AX)
 	JMP stored5
@@ -535,18 +535,18 @@ stored5:
 	ADDQ $4, BX
 	SUBQ $1, SI
 	JNZ block1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ block1
 	VMOVD X20, R8
 	MOVQ R8, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func encodeRowsBF16(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+// func encodeRowsBF16(p rowsArgs, c *encodeConstants)
 //
 //	AX codes
 //	BX src
@@ -556,10 +556,10 @@ stored5:
 //	CX ahead
 //	R8 c
 TEXT ·encodeRowsBF16(SB), NOSPLIT, $0-96
-	MOVQ codes+0(FP), AX
-	MOVQ src+8(FP), BX
-	MOVQ factors+16(FP), DI
-	MOVQ ahead+72(FP), CX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_src+8(FP), BX
+	MOVQ p_factors+16(FP), DI
+	MOVQ p_ahead+72(FP), CX
 	MOVQ c+88(FP), R8
 	VPBROADCASTD (R8), Z25
 	VPBROADCASTD 4(R8), Z22
@@ -590,11 +590,11 @@ TEXT ·encodeRowsBF16(SB), NOSPLIT, $0-96
 	VPXORD Z20, Z20, Z20
 
 row1:
-	MOVQ blocks+32(FP), DX
+	MOVQ p_blocks+32(FP), DX
 
 block2:
 	VBROADCASTSS (DI), Z16
-	MOVQ units+40(FP), SI
+	MOVQ p_units+40(FP), SI
 
 loop3:
 	PREFETCHT1 (BX)(CX*1)
@@ -634,7 +634,7 @@ loop3:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMW Z1, Z27, Z1
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Z1, (AX)
 	JMP stored5
@@ -650,10 +650,10 @@ stored5:
 	ADDQ $4, DI
 	SUBQ $1, DX
 	JNZ block2
-	ADDQ srcGap+56(FP), BX
-	ADDQ codeGap+48(FP), AX
-	ADDQ factorGap+64(FP), DI
-	SUBQ $1, rows+24(FP)
+	ADDQ p_srcGap+56(FP), BX
+	ADDQ p_codeGap+48(FP), AX
+	ADDQ p_factorGap+64(FP), DI
+	SUBQ $1, p_rows+24(FP)
 	JNZ row1
 	VZEROUPPER
 	RET

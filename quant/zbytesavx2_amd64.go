@@ -24,7 +24,7 @@ const (
 // multiple of 32.
 //
 //go:noescape
-func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+func blocks128AVX2(p fusedArgs, c *bytesConstants) (amax uint64)
 
 // encodeRowsAVX2 encodes rows of blocks of 64·units elements of float32 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
@@ -32,7 +32,7 @@ func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, sr
 // multiple of 32.
 //
 //go:noescape
-func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+func encodeRowsAVX2(p rowsArgs, c *encodeConstants)
 
 // blocks128BF16AVX2 quantizes rows of groups of one block of 128, at least one, from BF16 to codes of 8
 // bits under float32 scales, and returns the bits of the largest magnitude: where that is
@@ -42,7 +42,7 @@ func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, cod
 // multiple of 32.
 //
 //go:noescape
-func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+func blocks128BF16AVX2(p fusedArgs, c *bytesConstants) (amax uint64)
 
 // encodeRowsBF16AVX2 encodes rows of blocks of 64·units elements of BF16 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
@@ -50,4 +50,4 @@ func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap
 // multiple of 32.
 //
 //go:noescape
-func encodeRowsBF16AVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+func encodeRowsBF16AVX2(p rowsArgs, c *encodeConstants)

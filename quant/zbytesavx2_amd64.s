@@ -82,7 +82,7 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128AVX2(p fusedArgs, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -94,13 +94,13 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 //	R9 codeAhead
 //	R10 64 elements left
 TEXT ·blocks128AVX2(SB), NOSPLIT, $256-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
-	MOVQ ahead+64(FP), DI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
+	MOVQ p_ahead+64(FP), DI
 	MOVQ c+88(FP), CX
-	MOVQ codeAhead+72(FP), R9
+	MOVQ p_codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(CX), Y0
@@ -242,7 +242,7 @@ codes2:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
@@ -299,7 +299,7 @@ stored4:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored6
@@ -315,11 +315,11 @@ stored6:
 	ADDQ $4, BX
 	SUBQ $1, SI
 	JNZ block1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ block1
 	VMOVDQU 224(SP), Y2
 	VEXTRACTI128 $1, Y2, X1
@@ -333,7 +333,7 @@ stored6:
 	VZEROUPPER
 	RET
 
-// func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+// func encodeRowsAVX2(p rowsArgs, c *encodeConstants)
 //
 //	AX codes
 //	BX src
@@ -343,10 +343,10 @@ stored6:
 //	CX ahead
 //	R8 c
 TEXT ·encodeRowsAVX2(SB), NOSPLIT, $96-96
-	MOVQ codes+0(FP), AX
-	MOVQ src+8(FP), BX
-	MOVQ factors+16(FP), DI
-	MOVQ ahead+72(FP), CX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_src+8(FP), BX
+	MOVQ p_factors+16(FP), DI
+	MOVQ p_ahead+72(FP), CX
 	MOVQ c+88(FP), R8
 	VPBROADCASTD (R8), Y0
 	VMOVDQU Y0, (SP)
@@ -361,11 +361,11 @@ TEXT ·encodeRowsAVX2(SB), NOSPLIT, $96-96
 	VMOVDQU order<>+0(SB), Y9
 
 row1:
-	MOVQ blocks+32(FP), DX
+	MOVQ p_blocks+32(FP), DX
 
 block2:
 	VBROADCASTSS (DI), Y11
-	MOVQ units+40(FP), SI
+	MOVQ p_units+40(FP), SI
 
 loop3:
 	PREFETCHT1 (BX)(CX*1)
@@ -419,7 +419,7 @@ loop3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -475,7 +475,7 @@ stored5:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain6
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored7
@@ -491,15 +491,15 @@ stored7:
 	ADDQ $4, DI
 	SUBQ $1, DX
 	JNZ block2
-	ADDQ srcGap+56(FP), BX
-	ADDQ codeGap+48(FP), AX
-	ADDQ factorGap+64(FP), DI
-	SUBQ $1, rows+24(FP)
+	ADDQ p_srcGap+56(FP), BX
+	ADDQ p_codeGap+48(FP), AX
+	ADDQ p_factorGap+64(FP), DI
+	SUBQ $1, p_rows+24(FP)
 	JNZ row1
 	VZEROUPPER
 	RET
 
-// func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128BF16AVX2(p fusedArgs, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -511,13 +511,13 @@ stored7:
 //	R9 codeAhead
 //	R10 64 elements left
 TEXT ·blocks128BF16AVX2(SB), NOSPLIT, $256-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
-	MOVQ ahead+64(FP), DI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
+	MOVQ p_ahead+64(FP), DI
 	MOVQ c+88(FP), CX
-	MOVQ codeAhead+72(FP), R9
+	MOVQ p_codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(CX), Y0
@@ -643,7 +643,7 @@ codes2:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
@@ -699,7 +699,7 @@ stored4:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored6
@@ -715,11 +715,11 @@ stored6:
 	ADDQ $4, BX
 	SUBQ $1, SI
 	JNZ block1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ block1
 	VMOVDQU 224(SP), Y2
 	VEXTRACTI128 $1, Y2, X1
@@ -733,7 +733,7 @@ stored6:
 	VZEROUPPER
 	RET
 
-// func encodeRowsBF16AVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
+// func encodeRowsBF16AVX2(p rowsArgs, c *encodeConstants)
 //
 //	AX codes
 //	BX src
@@ -743,10 +743,10 @@ stored6:
 //	CX ahead
 //	R8 c
 TEXT ·encodeRowsBF16AVX2(SB), NOSPLIT, $96-96
-	MOVQ codes+0(FP), AX
-	MOVQ src+8(FP), BX
-	MOVQ factors+16(FP), DI
-	MOVQ ahead+72(FP), CX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_src+8(FP), BX
+	MOVQ p_factors+16(FP), DI
+	MOVQ p_ahead+72(FP), CX
 	MOVQ c+88(FP), R8
 	VPBROADCASTD (R8), Y0
 	VMOVDQU Y0, (SP)
@@ -761,11 +761,11 @@ TEXT ·encodeRowsBF16AVX2(SB), NOSPLIT, $96-96
 	VPXOR Y9, Y9, Y9
 
 row1:
-	MOVQ blocks+32(FP), DX
+	MOVQ p_blocks+32(FP), DX
 
 block2:
 	VBROADCASTSS (DI), Y11
-	MOVQ units+40(FP), SI
+	MOVQ p_units+40(FP), SI
 
 loop3:
 	PREFETCHT1 (BX)(CX*1)
@@ -816,7 +816,7 @@ loop3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -871,7 +871,7 @@ stored5:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain6
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored7
@@ -887,10 +887,10 @@ stored7:
 	ADDQ $4, DI
 	SUBQ $1, DX
 	JNZ block2
-	ADDQ srcGap+56(FP), BX
-	ADDQ codeGap+48(FP), AX
-	ADDQ factorGap+64(FP), DI
-	SUBQ $1, rows+24(FP)
+	ADDQ p_srcGap+56(FP), BX
+	ADDQ p_codeGap+48(FP), AX
+	ADDQ p_factorGap+64(FP), DI
+	SUBQ $1, p_rows+24(FP)
 	JNZ row1
 	VZEROUPPER
 	RET

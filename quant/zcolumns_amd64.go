@@ -37,7 +37,7 @@ func columnMaxima(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 // twice the largest value of the format.
 //
 //go:noescape
-func columns(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+func columns(p columnsArgs, c *encodeConstants)
 
 // columnsInt encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of
 // INT8, and stores them transposed: elements times the factor of their column, of
@@ -46,7 +46,7 @@ func columns(codes, src *byte, factors *float32, n, blockRows, codeStride, srcSt
 // non-temporal stores to multiples of 64. Powers is ignored.
 //
 //go:noescape
-func columnsInt(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+func columnsInt(p columnsArgs, c *encodeConstants)
 
 // columnMaximaBF16 raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
 // 4·fours rows of BF16, n > 0, fours > 0. Memory ahead bytes further is prefetched.
@@ -63,7 +63,7 @@ func columnMaximaBF16(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 // twice the largest value of the format.
 //
 //go:noescape
-func columnsBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+func columnsBF16(p columnsArgs, c *encodeConstants)
 
 // columnsIntBF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of
 // INT8, and stores them transposed: elements times the factor of their column, of
@@ -72,7 +72,7 @@ func columnsBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, s
 // non-temporal stores to multiples of 64. Powers is ignored.
 //
 //go:noescape
-func columnsIntBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+func columnsIntBF16(p columnsArgs, c *encodeConstants)
 
 // transposeCodes stores n tiles of 64 rows and 64 columns of codes of 1 bytes transposed,
 // n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.

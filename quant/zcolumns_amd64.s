@@ -539,7 +539,7 @@ columns2:
 	VZEROUPPER
 	RET
 
-// func columns(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+// func columns(p columnsArgs, c *encodeConstants)
 //
 //	AX 16 rows of dwords
 //	BX bytes between them
@@ -557,8 +557,8 @@ columns2:
 //	R15 ahead, and a row
 TEXT ·columns(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
-	MOVQ srcStride+48(FP), R9
-	MOVQ ahead+64(FP), R14
+	MOVQ p_srcStride+48(FP), R9
+	MOVQ p_ahead+64(FP), R14
 	LEAQ (R14)(R9*1), R15
 	MOVL $0xff800000, AX
 	VPBROADCASTD AX, Z30
@@ -587,19 +587,19 @@ TEXT ·columns(SB), 0, $4160-96
 	KNOTQ K4, K3
 
 tile1:
-	MOVQ src+8(FP), R8
-	MOVQ factors+16(FP), R10
+	MOVQ p_src+8(FP), R8
+	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
 
 blocks2:
-	MOVQ blockRows+32(FP), R13
+	MOVQ p_blockRows+32(FP), R13
 	VMOVUPS (R10), Z14
 	VMOVUPS 64(R10), Z15
 	VMOVUPS 128(R10), Z16
 	VMOVUPS 192(R10), Z17
-	CMPQ powers+80(FP), $0
+	CMPQ p_powers+80(FP), $0
 	JEQ loaded3
 	VPBROADCASTD 52(CX), Z9
 	VPSRLVD.BCST 12(CX), Z14, Z10
@@ -637,7 +637,7 @@ encode5:
 	PREFETCHT1 192(R8)(R15*1)
 
 none6:
-	CMPQ powers+80(FP), $0
+	CMPQ p_powers+80(FP), $0
 	JNE powers7
 	VMULPS (R8), Z14, Z4
 	VRANGEPS $2, Z25, Z4, Z4
@@ -774,7 +774,7 @@ four9:
 	JZ done10
 	SUBQ $1, R13
 	JNZ sixteen4
-	ADDQ factorStride+56(FP), R10
+	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
 
 done10:
@@ -783,24 +783,24 @@ done10:
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $64, BX
-	MOVQ codes+0(FP), DX
-	MOVQ codeStride+40(FP), SI
-	MOVQ store+72(FP), DI
+	MOVQ p_codes+0(FP), DX
+	MOVQ p_codeStride+40(FP), SI
+	MOVQ p_store+72(FP), DI
 	MOVQ $4, R11
 
 columns11:
 	CALL storeColumns<>(SB)
-	MOVQ DX, codes+0(FP)
+	MOVQ DX, p_codes+0(FP)
 	SUBQ $1, R11
 	JNZ columns11
-	ADDQ $256, src+8(FP)
-	ADDQ $256, factors+16(FP)
-	SUBQ $1, n+24(FP)
+	ADDQ $256, p_src+8(FP)
+	ADDQ $256, p_factors+16(FP)
+	SUBQ $1, p_n+24(FP)
 	JNZ tile1
 	VZEROUPPER
 	RET
 
-// func columnsInt(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+// func columnsInt(p columnsArgs, c *encodeConstants)
 //
 //	AX 16 rows of dwords
 //	BX bytes between them
@@ -818,8 +818,8 @@ columns11:
 //	R15 ahead, and a row
 TEXT ·columnsInt(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
-	MOVQ srcStride+48(FP), R9
-	MOVQ ahead+64(FP), R14
+	MOVQ p_srcStride+48(FP), R9
+	MOVQ p_ahead+64(FP), R14
 	LEAQ (R14)(R9*1), R15
 	MOVL $0xff800000, AX
 	VPBROADCASTD AX, Z30
@@ -848,14 +848,14 @@ TEXT ·columnsInt(SB), 0, $4160-96
 	KNOTQ K4, K3
 
 tile1:
-	MOVQ src+8(FP), R8
-	MOVQ factors+16(FP), R10
+	MOVQ p_src+8(FP), R8
+	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
 
 blocks2:
-	MOVQ blockRows+32(FP), R13
+	MOVQ p_blockRows+32(FP), R13
 	VMOVUPS (R10), Z14
 	VMULPS.BCST 24(CX), Z14, Z14
 	VMOVUPS 64(R10), Z15
@@ -943,7 +943,7 @@ four6:
 	JZ done7
 	SUBQ $1, R13
 	JNZ sixteen3
-	ADDQ factorStride+56(FP), R10
+	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
 
 done7:
@@ -952,19 +952,19 @@ done7:
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $64, BX
-	MOVQ codes+0(FP), DX
-	MOVQ codeStride+40(FP), SI
-	MOVQ store+72(FP), DI
+	MOVQ p_codes+0(FP), DX
+	MOVQ p_codeStride+40(FP), SI
+	MOVQ p_store+72(FP), DI
 	MOVQ $4, R11
 
 columns8:
 	CALL storeColumns<>(SB)
-	MOVQ DX, codes+0(FP)
+	MOVQ DX, p_codes+0(FP)
 	SUBQ $1, R11
 	JNZ columns8
-	ADDQ $256, src+8(FP)
-	ADDQ $256, factors+16(FP)
-	SUBQ $1, n+24(FP)
+	ADDQ $256, p_src+8(FP)
+	ADDQ $256, p_factors+16(FP)
+	SUBQ $1, p_n+24(FP)
 	JNZ tile1
 	VZEROUPPER
 	RET
@@ -1040,7 +1040,7 @@ columns2:
 	VZEROUPPER
 	RET
 
-// func columnsBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+// func columnsBF16(p columnsArgs, c *encodeConstants)
 //
 //	AX 16 rows of dwords
 //	BX bytes between them
@@ -1058,8 +1058,8 @@ columns2:
 //	R15 ahead, and a row
 TEXT ·columnsBF16(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
-	MOVQ srcStride+48(FP), R9
-	MOVQ ahead+64(FP), R14
+	MOVQ p_srcStride+48(FP), R9
+	MOVQ p_ahead+64(FP), R14
 	LEAQ (R14)(R9*1), R15
 	MOVL $0xff800000, AX
 	VPBROADCASTD AX, Z30
@@ -1087,14 +1087,14 @@ TEXT ·columnsBF16(SB), 0, $4160-96
 	KNOTQ K4, K3
 
 tile1:
-	MOVQ src+8(FP), R8
-	MOVQ factors+16(FP), R10
+	MOVQ p_src+8(FP), R8
+	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
 
 blocks2:
-	MOVQ blockRows+32(FP), R13
+	MOVQ p_blockRows+32(FP), R13
 	VMOVDQU64 (R10), Z1
 	VMOVDQU64 columnsDeal<>+0(SB), Z14
 	VPERMI2D 64(R10), Z1, Z14
@@ -1107,7 +1107,7 @@ blocks2:
 	VMOVDQU64 128(R10), Z1
 	VMOVDQU64 columnsDealOdd<>+0(SB), Z17
 	VPERMI2D 192(R10), Z1, Z17
-	CMPQ powers+80(FP), $0
+	CMPQ p_powers+80(FP), $0
 	JEQ loaded3
 	VPBROADCASTD 52(CX), Z9
 	VPSRLVD.BCST 12(CX), Z14, Z10
@@ -1141,7 +1141,7 @@ encode5:
 	PREFETCHT1 64(R8)(R15*1)
 
 none6:
-	CMPQ powers+80(FP), $0
+	CMPQ p_powers+80(FP), $0
 	JNE powers7
 	VPSLLD $16, (R8), Z4
 	VMULPS Z4, Z14, Z4
@@ -1294,7 +1294,7 @@ four9:
 	JZ done10
 	SUBQ $1, R13
 	JNZ sixteen4
-	ADDQ factorStride+56(FP), R10
+	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
 
 done10:
@@ -1303,29 +1303,29 @@ done10:
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $64, BX
-	MOVQ codes+0(FP), DX
-	MOVQ codeStride+40(FP), SI
+	MOVQ p_codes+0(FP), DX
+	MOVQ p_codeStride+40(FP), SI
 	ADDQ SI, SI
-	MOVQ store+72(FP), DI
+	MOVQ p_store+72(FP), DI
 	MOVQ $2, R11
 
 columns11:
 	CALL storeColumns<>(SB)
-	MOVQ codes+0(FP), DX
-	ADDQ codeStride+40(FP), DX
+	MOVQ p_codes+0(FP), DX
+	ADDQ p_codeStride+40(FP), DX
 	CALL storeColumns<>(SB)
-	SUBQ codeStride+40(FP), DX
-	MOVQ DX, codes+0(FP)
+	SUBQ p_codeStride+40(FP), DX
+	MOVQ DX, p_codes+0(FP)
 	SUBQ $1, R11
 	JNZ columns11
-	ADDQ $128, src+8(FP)
-	ADDQ $256, factors+16(FP)
-	SUBQ $1, n+24(FP)
+	ADDQ $128, p_src+8(FP)
+	ADDQ $256, p_factors+16(FP)
+	SUBQ $1, p_n+24(FP)
 	JNZ tile1
 	VZEROUPPER
 	RET
 
-// func columnsIntBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c *encodeConstants)
+// func columnsIntBF16(p columnsArgs, c *encodeConstants)
 //
 //	AX 16 rows of dwords
 //	BX bytes between them
@@ -1343,8 +1343,8 @@ columns11:
 //	R15 ahead, and a row
 TEXT ·columnsIntBF16(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
-	MOVQ srcStride+48(FP), R9
-	MOVQ ahead+64(FP), R14
+	MOVQ p_srcStride+48(FP), R9
+	MOVQ p_ahead+64(FP), R14
 	LEAQ (R14)(R9*1), R15
 	MOVL $0xff800000, AX
 	VPBROADCASTD AX, Z30
@@ -1372,14 +1372,14 @@ TEXT ·columnsIntBF16(SB), 0, $4160-96
 	KNOTQ K4, K3
 
 tile1:
-	MOVQ src+8(FP), R8
-	MOVQ factors+16(FP), R10
+	MOVQ p_src+8(FP), R8
+	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
 
 blocks2:
-	MOVQ blockRows+32(FP), R13
+	MOVQ p_blockRows+32(FP), R13
 	VMOVDQU64 (R10), Z1
 	VMOVDQU64 columnsDeal<>+0(SB), Z14
 	VPERMI2D 64(R10), Z1, Z14
@@ -1479,7 +1479,7 @@ four6:
 	JZ done7
 	SUBQ $1, R13
 	JNZ sixteen3
-	ADDQ factorStride+56(FP), R10
+	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
 
 done7:
@@ -1488,24 +1488,24 @@ done7:
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $64, BX
-	MOVQ codes+0(FP), DX
-	MOVQ codeStride+40(FP), SI
+	MOVQ p_codes+0(FP), DX
+	MOVQ p_codeStride+40(FP), SI
 	ADDQ SI, SI
-	MOVQ store+72(FP), DI
+	MOVQ p_store+72(FP), DI
 	MOVQ $2, R11
 
 columns8:
 	CALL storeColumns<>(SB)
-	MOVQ codes+0(FP), DX
-	ADDQ codeStride+40(FP), DX
+	MOVQ p_codes+0(FP), DX
+	ADDQ p_codeStride+40(FP), DX
 	CALL storeColumns<>(SB)
-	SUBQ codeStride+40(FP), DX
-	MOVQ DX, codes+0(FP)
+	SUBQ p_codeStride+40(FP), DX
+	MOVQ DX, p_codes+0(FP)
 	SUBQ $1, R11
 	JNZ columns8
-	ADDQ $128, src+8(FP)
-	ADDQ $256, factors+16(FP)
-	SUBQ $1, n+24(FP)
+	ADDQ $128, p_src+8(FP)
+	ADDQ $256, p_factors+16(FP)
+	SUBQ $1, p_n+24(FP)
 	JNZ tile1
 	VZEROUPPER
 	RET

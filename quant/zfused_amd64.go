@@ -31,7 +31,7 @@ const (
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+func fuse8(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse8BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
@@ -42,7 +42,7 @@ func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ah
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+func fuse8BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -53,7 +53,7 @@ func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+func fuse4(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -64,7 +64,7 @@ func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ah
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+func fuse4BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuse4BF16Lookup quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -75,7 +75,7 @@ func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
+func fuse4BF16Lookup(p fusedArgs, maxima *byte, c *exponentNibbles) (amax uint64)
 
 // fuseInt8 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -86,7 +86,7 @@ func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, 
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+func fuseInt8(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuseInt8BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -97,7 +97,7 @@ func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap,
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+func fuseInt8BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 
 // fuseGlobal4 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -108,7 +108,7 @@ func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, src
 // float32 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
+func fuseGlobal4(p fusedArgs, maxima *byte, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -119,7 +119,7 @@ func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcG
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
+func fuseGlobal4BF16(p fusedArgs, maxima *byte, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16Lookup quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -130,4 +130,4 @@ func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, 
 // BF16 that is raised to the magnitudes of each column.
 //
 //go:noescape
-func fuseGlobal4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)
+func fuseGlobal4BF16Lookup(p fusedArgs, maxima *byte, c *globalNibbles) (amax uint64)

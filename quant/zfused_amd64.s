@@ -154,7 +154,7 @@ DATA quantBasesGlobal<>+48(SB)/8, $0x0404040404040404
 DATA quantBasesGlobal<>+56(SB)/8, $0x0c0c0c0c0c0c0c0c
 GLOBL quantBasesGlobal<>(SB), RODATA|NOPTR, $64
 
-// func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+// func fuse8(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -171,13 +171,13 @@ GLOBL quantBasesGlobal<>(SB), RODATA|NOPTR, $64
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuse8(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -215,17 +215,17 @@ TEXT ·fuse8(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $11, R11
 	ADDQ maxima+88(FP), R11
@@ -262,10 +262,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -323,7 +323,7 @@ codes6:
 	JMP stored7
 
 other8:
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
@@ -344,9 +344,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -526,7 +526,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+// func fuse8BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -543,13 +543,13 @@ half1:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuse8BF16(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fff7fff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -588,17 +588,17 @@ TEXT ·fuse8BF16(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $10, R11
 	ADDQ maxima+88(FP), R11
@@ -635,10 +635,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -697,7 +697,7 @@ codes6:
 	JMP stored7
 
 other8:
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
@@ -718,9 +718,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -862,7 +862,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+// func fuse4(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -879,13 +879,13 @@ half1:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuse4(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -919,17 +919,17 @@ TEXT ·fuse4(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $11, R11
 	ADDQ maxima+88(FP), R11
@@ -966,10 +966,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -1024,7 +1024,7 @@ codes6:
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
@@ -1045,9 +1045,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -1069,7 +1069,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+// func fuse4BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1086,13 +1086,13 @@ stored7:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuse4BF16(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fff7fff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -1127,17 +1127,17 @@ TEXT ·fuse4BF16(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $10, R11
 	ADDQ maxima+88(FP), R11
@@ -1174,10 +1174,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -1233,7 +1233,7 @@ codes6:
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
@@ -1254,9 +1254,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -1278,7 +1278,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func fuse4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentNibbles) (amax uint64)
+// func fuse4BF16Lookup(p fusedArgs, maxima *byte, c *exponentNibbles) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1295,13 +1295,13 @@ stored7:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuse4BF16Lookup(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fff7fff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -1322,17 +1322,17 @@ TEXT ·fuse4BF16Lookup(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $10, R11
 	ADDQ maxima+88(FP), R11
@@ -1360,10 +1360,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -1412,7 +1412,7 @@ codes6:
 	VPMADDUBSW Z25, Z9, Z9
 	VPACKUSWB Z9, Z8, Z8
 	VPERMD Z8, Z27, Z8
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain7
 	VMOVNTDQ Z8, (AX)
 	JMP stored8
@@ -1431,9 +1431,9 @@ stored8:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -1455,7 +1455,7 @@ stored8:
 	VZEROUPPER
 	RET
 
-// func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+// func fuseInt8(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1472,13 +1472,13 @@ stored8:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuseInt8(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -1493,17 +1493,17 @@ TEXT ·fuseInt8(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $11, R11
 	ADDQ maxima+88(FP), R11
@@ -1533,10 +1533,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -1571,7 +1571,7 @@ codes6:
 	VPACKSSDW Z11, Z10, Z10
 	VPACKSSWB Z10, Z8, Z9
 	VPERMD Z9, Z27, Z9
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain8
 	VMOVNTDQ Z9, (AX)
 	JMP stored9
@@ -1592,9 +1592,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -1616,7 +1616,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *exponentConstants) (amax uint64)
+// func fuseInt8BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1633,13 +1633,13 @@ stored7:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuseInt8BF16(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fff7fff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -1656,17 +1656,17 @@ TEXT ·fuseInt8BF16(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $10, R11
 	ADDQ maxima+88(FP), R11
@@ -1696,10 +1696,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -1737,7 +1737,7 @@ codes6:
 	VPACKSSWB Z10, Z8, Z9
 	VPSHUFB Z27, Z9, Z9
 	VPERMQ Z9, Z17, Z9
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain8
 	VMOVNTDQ Z9, (AX)
 	JMP stored9
@@ -1758,9 +1758,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -1782,7 +1782,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
+// func fuseGlobal4(p fusedArgs, maxima *byte, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1799,13 +1799,13 @@ stored7:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuseGlobal4(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -1841,17 +1841,17 @@ TEXT ·fuseGlobal4(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $10, R11
 	ADDQ maxima+88(FP), R11
@@ -1884,10 +1884,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -1949,7 +1949,7 @@ codes6:
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
@@ -1970,9 +1970,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -2104,7 +2104,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalConstants) (amax uint64)
+// func fuseGlobal4BF16(p fusedArgs, maxima *byte, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -2121,13 +2121,13 @@ half1:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuseGlobal4BF16(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fff7fff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -2166,17 +2166,17 @@ TEXT ·fuseGlobal4BF16(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $9, R11
 	ADDQ maxima+88(FP), R11
@@ -2209,10 +2209,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -2275,7 +2275,7 @@ codes6:
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
@@ -2296,9 +2296,9 @@ stored7:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 
@@ -2400,7 +2400,7 @@ half1:
 	VPMAXUD Z0, Z20, Z20
 	RET
 
-// func fuseGlobal4BF16Lookup(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, maxima *byte, c *globalNibbles) (amax uint64)
+// func fuseGlobal4BF16Lookup(p fusedArgs, maxima *byte, c *globalNibbles) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -2417,13 +2417,13 @@ half1:
 //	R14 rows
 //	R15 codeAhead
 TEXT ·fuseGlobal4BF16Lookup(SB), 0, $320-112
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
 	MOVQ c+96(FP), SI
-	MOVQ ahead+64(FP), R12
-	MOVQ rows+32(FP), R14
-	MOVQ codeAhead+72(FP), R15
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
 	MOVL $0x7fff7fff, DI
 	VPBROADCASTD DI, Z31
 	VPXORD Z20, Z20, Z20
@@ -2452,17 +2452,17 @@ TEXT ·fuseGlobal4BF16Lookup(SB), 0, $320-112
 	LEAQ 128(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
-	MOVQ groups+24(FP), R9
+	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
 
 group3:
-	CMPQ rows+32(FP), $0
+	CMPQ p_rows+32(FP), $0
 	JEQ encode1
 
 	// scales of a group, one ahead of the codes
 	CMPQ maxima+88(FP), $0
 	JEQ rows4
-	MOVQ groups+24(FP), R11
+	MOVQ p_groups+24(FP), R11
 	SUBQ R9, R11
 	SHLQ $9, R11
 	ADDQ maxima+88(FP), R11
@@ -2500,10 +2500,10 @@ done5:
 	ADDQ $16, BX
 	SUBQ $1, R9
 	JNZ row2
-	MOVQ groups+24(FP), R9
-	ADDQ srcGap+56(FP), R8
-	ADDQ scaleGap+48(FP), BX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
 
 row2:
 	TESTQ R10, R10
@@ -2576,8 +2576,8 @@ codes6:
 	VPMADDUBSW Z25, Z9, Z9
 	VPACKUSWB Z9, Z8, Z8
 	VPERMD Z8, Z27, Z8
-	MOVQ codeAhead+72(FP), R15
-	CMPQ stream+80(FP), $0
+	MOVQ p_codeAhead+72(FP), R15
+	CMPQ p_stream+80(FP), $0
 	JEQ plain7
 	VMOVNTDQ Z8, (AX)
 	JMP stored8
@@ -2596,9 +2596,9 @@ stored8:
 	XCHGQ CX, DI
 	SUBQ $1, R13
 	JNZ group3
-	MOVQ groups+24(FP), R13
-	ADDQ srcGap+56(FP), DX
-	ADDQ codeGap+40(FP), AX
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
 	SUBQ $1, R14
 	JNZ group3
 

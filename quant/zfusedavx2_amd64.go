@@ -28,7 +28,7 @@ const (
 // multiple of 32.
 //
 //go:noescape
-func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuse8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuse8BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
@@ -38,7 +38,7 @@ func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // multiple of 32.
 //
 //go:noescape
-func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuse8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuse4AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -48,7 +48,7 @@ func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, sr
 // multiple of 32.
 //
 //go:noescape
-func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuse4AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuse4BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -58,7 +58,7 @@ func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap
 // multiple of 32.
 //
 //go:noescape
-func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuse4BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuseInt8AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -68,7 +68,7 @@ func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, sr
 // multiple of 32.
 //
 //go:noescape
-func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuseInt8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuseInt8BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -78,7 +78,7 @@ func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, src
 // multiple of 32.
 //
 //go:noescape
-func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+func fuseInt8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuseGlobal4AVX2 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -88,7 +88,7 @@ func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap,
 // multiple of 32.
 //
 //go:noescape
-func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
+func fuseGlobal4AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16AVX2 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -98,4 +98,4 @@ func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, 
 // multiple of 32.
 //
 //go:noescape
-func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
+func fuseGlobal4BF16AVX2(p fusedArgs, c *globalConstants) (amax uint64)

@@ -82,7 +82,7 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -93,13 +93,13 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuse8AVX2(SB), 0, $480-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -246,7 +246,7 @@ codes2:
 other4:
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Y0, (AX)
 	JMP stored6
@@ -265,11 +265,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -374,7 +374,7 @@ TEXT amaxes<>(SB), NOSPLIT, $0-0
 	VPMAXUD Y2, Y0, Y0
 	RET
 
-// func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -385,13 +385,13 @@ TEXT amaxes<>(SB), NOSPLIT, $0-0
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuse8BF16AVX2(SB), 0, $480-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -529,7 +529,7 @@ codes2:
 other4:
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Y0, (AX)
 	JMP stored6
@@ -548,11 +548,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -642,7 +642,7 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 	VPAND upper<>+0(SB), Y0, Y0
 	RET
 
-// func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -653,13 +653,13 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuse4AVX2(SB), 0, $480-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -837,7 +837,7 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -856,11 +856,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -882,7 +882,7 @@ done6:
 	VZEROUPPER
 	RET
 
-// func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -893,13 +893,13 @@ done6:
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuse4BF16AVX2(SB), 0, $480-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1067,7 +1067,7 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -1086,11 +1086,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -1112,7 +1112,7 @@ done6:
 	VZEROUPPER
 	RET
 
-// func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1123,13 +1123,13 @@ done6:
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuseInt8AVX2(SB), 0, $480-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1231,7 +1231,7 @@ codes2:
 	VPACKSSWB Y2, Y0, Y0
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -1250,11 +1250,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -1276,7 +1276,7 @@ done6:
 	VZEROUPPER
 	RET
 
-// func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1287,13 +1287,13 @@ done6:
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuseInt8BF16AVX2(SB), 0, $480-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1393,7 +1393,7 @@ codes2:
 	VPACKSSWB Y2, Y0, Y0
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -1412,11 +1412,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -1438,7 +1438,7 @@ done6:
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1449,13 +1449,13 @@ done6:
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuseGlobal4AVX2(SB), 0, $576-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1756,7 +1756,7 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -1775,11 +1775,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -1801,7 +1801,7 @@ done6:
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4BF16AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1812,13 +1812,13 @@ done6:
 //	R8 codeAhead
 //	R9 block of the group, and result
 TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-104
-	MOVQ codes+0(FP), AX
-	MOVQ scales+8(FP), BX
-	MOVQ src+16(FP), DX
-	MOVQ groups+24(FP), SI
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ p_groups+24(FP), SI
 	MOVQ c+88(FP), DI
-	MOVQ ahead+64(FP), CX
-	MOVQ codeAhead+72(FP), R8
+	MOVQ p_ahead+64(FP), CX
+	MOVQ p_codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -2111,7 +2111,7 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
-	CMPQ stream+80(FP), $0
+	CMPQ p_stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
@@ -2130,11 +2130,11 @@ stored3:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
-	MOVQ groups+24(FP), SI
-	ADDQ codeGap+40(FP), AX
-	ADDQ scaleGap+48(FP), BX
-	ADDQ srcGap+56(FP), DX
-	SUBQ $1, rows+32(FP)
+	MOVQ p_groups+24(FP), SI
+	ADDQ p_codeGap+40(FP), AX
+	ADDQ p_scaleGap+48(FP), BX
+	ADDQ p_srcGap+56(FP), DX
+	SUBQ $1, p_rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged

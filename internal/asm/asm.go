@@ -132,6 +132,10 @@ var structs = map[string]string{
 	"macroArgs":       macroFields,
 	"vectorArgs":      vectorFields,
 	"interleavedArgs": interleavedFields,
+	"fusedArgs":       fusedFields,
+	"rowsArgs":        rowsFields,
+	"columnsArgs":     columnsFields,
+	"groupArgs":       groupFields,
 }
 
 // Func begins a function with a doc comment (without slashes) and parameters in Go's syntax,

@@ -49,7 +49,7 @@ func neonInterleavedKernels() *File {
 func (k *neonInterleaved) write(f *File) {
 	name := "interleavedInt" + k.name + "SDOT"
 	fn := f.Func(name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits),
-		"w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer")
+		"p interleavedArgs")
 	fn.Frame(vectorBatches * 64)
 	k.fn, k.w, k.s = fn, fn.Arg("w"), fn.Arg("s")
 	x, groups, y := fn.Arg("x"), fn.Arg("groups"), fn.Arg("y")

@@ -182,7 +182,7 @@ func (m mma23) write(f *File) {
 	fn := f.Func("group23", `group23 adds n products, a multiple of four, to each of rows × 64 results c, as runRZ23 does. one is
 the exponent field of 2^F. a and ea hold n values and exponents for each row, sa the exponent
 of its scale; b and eb 64 for each k, sb the exponents of the columns' scales.`,
-		"rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64")
+		"p groupArgs")
 	m.Func = fn
 	rows, a, ea := fn.Arg("rows"), fn.Arg("a"), fn.Arg("ea")
 	m.sa = fn.Arg("sa")
@@ -302,6 +302,9 @@ func mmaNextRow(fn *Func, bits, bad, c Reg) {
 	fn.I("ADDQ", 8, bad)
 	fn.I("ADDQ", 256, c)
 }
+
+// groupFields are the fields of mma.groupArgs.
+const groupFields = "rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64"
 
 // mmaDotsFields are the pointers of mma.dotsArgs in their order.
 var mmaDotsFields = []string{"a", "masksA", "scalesA", "expsA", "b", "sums", "masksB", "scalesB", "expsB", "c", "bad"}

@@ -261,7 +261,7 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 
 func mma2RZ23(f *File, constants map[int]Sym) {
 	fn := f.Func("group23AVX2", "group23AVX2 is group23 for AVX2.",
-		"rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64")
+		"p groupArgs")
 	m := &mma2{Func: fn, constants: constants}
 	m.rows, m.a, m.ea = fn.Arg("rows"), fn.Arg("a"), fn.Arg("ea")
 	sa := fn.Arg("sa")

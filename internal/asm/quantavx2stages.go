@@ -58,7 +58,7 @@ func (k *kernel256) widen(amax, t Vec) {
 
 // blocks writes the kernel of blocks of 128, each with a separate scale.
 func (k kernel256) blocks(f *File) {
-	k.begin(f, "blocks128", blocksDoc+strings.Replace(gapsDoc, "%d", "32", 1), rowsParams+"c *bytesConstants) (amax uint64")
+	k.begin(f, "blocks128", blocksDoc+strings.Replace(gapsDoc, "%d", "32", 1), "p fusedArgs, c *bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("ahead")
 	k.c = constants{k.Arg("c"), bytesNames}
 	t, codeAhead, left := k.GP("result"), k.Arg("codeAhead"), k.GP("64 elements left")
@@ -124,7 +124,7 @@ func yZeros(k *kernel256) Vec {
 // rows writes the kernel of rows of blocks with a factor for each.
 func (k kernel256) rows(f *File) {
 	k.begin(f, "encodeRows", encodeRowsDoc+strings.NewReplacer("%d", "32", ", and codeAhead\nbytes further in codes", "").Replace(gapsDoc),
-		encodeRowsParams)
+		"p rowsArgs, c *encodeConstants")
 	l := k.rowsLoop()
 	k.c = l.c
 	k.spread("limit", "least", "anchor")

@@ -114,7 +114,7 @@ Inf or NaN, the reference implementation must encode the blocks. `
 
 // blocks writes the kernel of blocks of 128, each with a separate scale.
 func (b byteCodes) blocks(f *File, name string) {
-	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc+gapsDoc, sourceName(b.source), 64), rowsParams+"c *bytesConstants) (amax uint64")
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc+gapsDoc, sourceName(b.source), 64), "p fusedArgs, c *bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := b.Arg("codes"), b.Arg("scales"), b.Arg("src"), b.Arg("groups"), b.Arg("ahead")
 	b.c = constants{b.Arg("c"), bytesNames}
 	t, codeAhead := b.GP("constants and result"), b.Arg("codeAhead")
@@ -177,8 +177,8 @@ type rowsLoop struct {
 const (
 	encodeRowsDoc = `encodes rows of blocks of 64·units elements of %s by a factor for each block of
 a row to codes of 8 bits. Elements are finite. `
-	encodeRowsParams = "codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c " +
-		"*encodeConstants"
+	// rowsFields are the fields of quant.rowsArgs.
+	rowsFields = "codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int"
 )
 
 func (fn *Func) rowsLoop() rowsLoop {
@@ -218,7 +218,7 @@ func (l rowsLoop) emit(fn *Func, unitBytes int, begin, encode func()) {
 // rows: rows of blocks with a factor for each.
 func (b byteCodes) rows(f *File, name string) {
 	b.Func = f.Func(name, name+" "+fmt.Sprintf(encodeRowsDoc+strings.Replace(gapsDoc, ", and codeAhead\nbytes further in codes", "", 1),
-		sourceName(b.source), 64), encodeRowsParams)
+		sourceName(b.source), 64), "p rowsArgs, c *encodeConstants")
 	l := b.rowsLoop()
 	b.c = l.c
 	b.load(l.left)

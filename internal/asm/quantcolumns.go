@@ -115,9 +115,9 @@ var (
 const (
 	tileSide    = 64
 	stagedBytes = 16 * tileSide // of the codes of 16 columns
-	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int, c " +
-		"*encodeConstants"
-	storeDoc = `Store is the bits of a stored code; -8 stores codes of 8 bits by
+	// columnsFields are the fields of quant.columnsArgs.
+	columnsFields = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store, powers int"
+	storeDoc      = `Store is the bits of a stored code; -8 stores codes of 8 bits by
 non-temporal stores to multiples of 64.`
 )
 
@@ -133,7 +133,7 @@ twice the largest value of the format.`
 %s, and stores them transposed: elements times the factor of their column, of
 which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
 Memory ahead bytes further in src is prefetched, unless that is 0. `+storeDoc+powers,
-		name, sourceName(k.source), codes), tileColumns)
+		name, sourceName(k.source), codes), "p columnsArgs, c *encodeConstants")
 	args := k.takeStore()
 	k.staged = args.src
 	k.c = constants{k.GP("constants"), encodeNames}

@@ -164,7 +164,7 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int, columns b
 	return f.Func(name, fmt.Sprintf(`%s quantizes rows of groups of %d blocks, at least one, from %s to codes of
 %s, and returns the bits of the largest magnitude; all ones where a block
 must be encoded by the reference implementation. `, name, blocks, sourceName(k.source), codes)+doc,
-		rowsParams+maxima+"c *"+kind+") (amax uint64"), names
+		"p fusedArgs, "+maxima+"c *"+kind+") (amax uint64"), names
 }
 
 const (
@@ -172,7 +172,8 @@ const (
 of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
 multiple of %d.`
-	rowsParams = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, "
+	// fusedFields are the fields of quant.fusedArgs.
+	fusedFields = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int"
 )
 
 func quantFused() *File {
