@@ -137,7 +137,8 @@ func (t *rowGroups) args() fusedArgs {
 }
 
 // fuseColumns takes a generated kernel with constants C that raises amaxes of columns, too.
-func fuseColumns[C any](constants func(*output) C, kernel func(p fusedArgs, maxima *byte, c *C) uint64) func(*output) func(rowGroups) uint32 {
+func fuseColumns[C any](constants func(*output) C, kernel func(p fusedArgs, maxima *byte, c *C) uint64) func(*output) func(
+	rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
 		return func(t rowGroups) uint32 {
