@@ -41,6 +41,9 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 		}
 		p.add(d)
 	}
+	if err := p.joinForTransformers(dtype); err != nil {
+		return nil, err
+	}
 	if err := p.addText(); err != nil {
 		return nil, err
 	}

@@ -259,3 +259,67 @@ func tensorNames(m *checkpoint.Model) (names []string) {
 	slices.Sort(names)
 	return names
 }
+
+// TestDequantizeJoined: the experts of models that transformers holds in one tensor a layer, and joins from no single
+// ones, are joined again by dequantize, in the order of its classes.
+func TestDequantizeJoined(t *testing.T) {
+	const experts, hidden, inter = 3, 96, 64
+	const parent = "model.layers.0.mlp.experts."
+	for modelType, shapes := range map[string][2][]int64{
+		"granitemoe":  {{experts, 2 * inter, hidden}, {experts, hidden, inter}},
+		"llama4_text": {{experts, hidden, 2 * inter}, {experts, inter, hidden}},
+	} {
+		t.Run("family="+modelType, func(t *testing.T) {
+			config := fmt.Sprintf(`{"model_type": %q, "hidden_size": %d, "num_local_experts": %d, "torch_dtype": "bfloat16"}`, modelType, hidden, experts)
+			src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+				{parent + "gate_up_proj", safetensors.BF16, 0.1, shapes[0]}, {parent + "down_proj", safetensors.BF16, 0.1, shapes[1]},
+				{"model.norm.weight", safetensors.BF16, 1, []int64{hidden}},
+			}}, config))
+			dir, back := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "back")
+			quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "modelopt"}, RunOptions{})
+			single := openModel(t, dir)
+			plan, err := PlanDequantize(t.Context(), single.Source, safetensors.BF16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := plan.Run(t.Context(), back, RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			joined := openModel(t, back)
+			if names, want := tensorNames(joined), tensorNames(src); !slices.Equal(names, want) || len(joined.Problems) > 0 || len(plan.Notes) > 0 {
+				t.Fatalf("tensors %v, want %v; problems %v, notes %q", names, want, joined.Problems, plan.Notes)
+			}
+			compared := 0
+			for _, name := range []string{"gate_up_proj", "down_proj"} {
+				whole, _ := joined.Lookup(parent + name)
+				source, _ := src.Lookup(parent + name)
+				if !slices.Equal(whole.Shape, source.Shape) {
+					t.Fatalf("%s is %v, want %v", name, whole.Shape, source.Shape)
+				}
+				for _, expert := range whole.Split() {
+					w, ok := single.Lookup(expert.Name)
+					if !ok {
+						t.Fatalf("%s is missing", expert.Name)
+					}
+					rows, _ := w.Matrix()
+					got, err := expert.Read(0, rows)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want, err := w.Read(0, rows)
+					if err != nil || !slices.Equal(got.Data, want.Data) {
+						t.Errorf("%s has other values (%v)", expert.Name, err)
+					}
+					compared++
+				}
+			}
+			if compared != 3*experts {
+				t.Errorf("%d weights compared", compared)
+			}
+			report, err := verify.Compare(t.Context(), single.Source, joined.Source, verify.Options{}) // and with its checksums
+			if err != nil || !report.OK() || report.Checked(verify.Rounded) != 3*experts {
+				t.Errorf("%v (%v)", report.Problems, err)
+			}
+		})
+	}
+}

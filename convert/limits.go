@@ -15,7 +15,7 @@ func (p *Plan) noteLimits() {
 func (p *Plan) planned() *checkpoint.Model {
 	var weights []*checkpoint.Weight
 	for _, d := range p.decisions {
-		w := &checkpoint.Weight{Name: d.Name, Shape: d.Shape, Dtype: d.Dtype, Joined: d.experts > 0}
+		w := &checkpoint.Weight{Name: d.Name, Shape: d.Shape, Dtype: d.Dtype, Joined: d.joint.experts > 0}
 		switch {
 		case d.action == Quantize:
 			w.Format = d.quantizer.Format

@@ -36,9 +36,10 @@ func TestHeadNote(t *testing.T) {
 	}
 }
 
-// TestUnjoinedNote: decoded single experts of a model whose experts transformers holds in one tensor are noted.
+// TestUnjoinedNote: decoded single experts of a model whose experts transformers holds in one tensor are noted if they
+// are not joined.
 func TestUnjoinedNote(t *testing.T) {
-	for modelType, want := range map[string]bool{"granitemoe": true, "mixtral": false} {
+	for modelType, want := range map[string]bool{"qwen3_vl_moe": true, "mixtral": false} {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 			{"model.layers.0.mlp.experts.0.up_proj.weight", safetensors.BF16, 0.1, []int64{64, 64}},
 		}}, `{"model_type": "`+modelType+`", "torch_dtype": "bfloat16"}`))

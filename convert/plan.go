@@ -77,8 +77,8 @@ type decision struct {
 	rowBytes int64
 	row      func(int) int
 
-	expert  int // index of the weight in its tensors, if these hold several experts
-	experts int // in its tensors; 0: they hold the weight alone, or are those of a GGUF file
+	expert int   // index of the weight in its tensors, if these hold several experts of a GGUF file
+	joint  joint // the zero joint if the tensors hold the weight alone
 
 	add float32 // to every value of a decoded weight
 
@@ -89,7 +89,10 @@ type decision struct {
 // tensor, unless it holds several experts.
 func (d decision) extent(s checkpoint.Stored) (begin, n int64) {
 	n = specBytes(s.Spec)
-	return int64(d.expert) * n, n
+	if d.joint.transposed { // it is a part of every column
+		return 0, n * int64(d.joint.experts*d.joint.parts)
+	}
+	return int64(d.expert+d.joint.expert) * n, n
 }
 
 // bytes returns the bytes of the weight in the result.
@@ -248,7 +251,7 @@ func (p *Plan) search() string {
 
 // complete lays out the files and makes the configuration.
 func (p *Plan) complete(o checkpoint.Settings) error {
-	if err := p.joinExperts(); err != nil {
+	if err := p.joinFor(p.convention); err != nil {
 		return err
 	}
 	p.Ignore = p.ignoreList()
@@ -324,10 +327,10 @@ func (p *Plan) layout(added map[string]string) error {
 				continue
 			}
 			for _, s := range d.stored {
-				if d.experts > 0 && d.expert > 0 {
+				if d.joint.expert > 0 {
 					continue // in the tensor of the first
-				} else if d.experts > 0 {
-					s.Shape = append([]int64{int64(d.experts)}, s.Shape...)
+				} else if d.joint.experts > 0 {
+					s.Shape = d.joint.shape(s.Shape)
 				}
 				specs = append(specs, s.Spec)
 				index.WeightMap[s.Name] = name

@@ -268,6 +268,9 @@ func (b *batch) decode() ([]sums, error) {
 			errors.Add(x.Row(i), back.Row(i))
 		}
 	}
+	if b.d.joint.transposed {
+		return []sums{{stored: errors}}, b.putTransposed(x, f)
+	}
 	return []sums{{stored: errors}}, b.d.PutDense(b.tile, x, f, func(raw []byte, at int64) error {
 		return b.write(0, raw, at)
 	})

@@ -161,9 +161,13 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 	moved := dst.Method() != "" && (err != nil || method.MovesErrors()) // by an unknown method, perhaps
 	var pairs []pair
 	known := map[string]bool{}
+	single := singles(src, dst, known)
 	for _, want := range counterparts(src, dst) {
 		known[want.Name] = true
 		got, ok := dst.Lookup(want.Name)
+		if !ok {
+			got, ok = single[want.Name]
+		}
 		switch {
 		case !ok && (src.ScalesOfValues(want) || dst.Convention == nil && isCacheScale(want.Name)): // part of the quantization
 		case !ok && !mentioned(structure, want.Name):
@@ -234,6 +238,28 @@ func counterparts(src, dst *checkpoint.Model) []*checkpoint.Weight {
 		all = append(all, split...)
 	}
 	return all
+}
+
+// singles returns the experts, by name, of the weights of dst that hold those of a layer where the source has single
+// ones. It adds the names of these weights to known.
+func singles(src, dst *checkpoint.Model, known map[string]bool) map[string]*checkpoint.Weight {
+	single := map[string]*checkpoint.Weight{}
+	for _, w := range dst.Weights {
+		if _, whole := src.Lookup(w.Name); whole {
+			continue
+		}
+		split := w.Split()
+		if len(split) == 0 {
+			continue
+		}
+		if _, ok := src.Lookup(split[0].Name); ok {
+			known[w.Name] = true
+			for _, expert := range split {
+				single[expert.Name] = expert
+			}
+		}
+	}
+	return single
 }
 
 // isCacheScale reports whether a tensor is a scale of the KV cache.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -110,10 +111,46 @@ func expertsJoined(m *checkpoint.Model) []checkpoint.Problem {
 	})
 }
 
+// otherStacks are those of stackedExperts whose experts transformers holds in other tensors than gate_up_proj and
+// down_proj, with biases, or in an order that it changes as it loads.
+var otherStacks = []string{"dbrx", "gpt_oss", "jetmoe", "openai_privacy_filter", "qwen3_vl_moe", "qwen3_vl_moe_text", "step3p5"}
+
+// A Joint is the place of a weight of one expert in the tensor of all experts of its layer.
+type Joint struct {
+	Tensor      string
+	Expert      int
+	Part, Parts int  // of the rows of an expert: gate and up are in one tensor
+	Transposed  bool // the tensor is [experts, in, out]
+}
+
+var expertProjection = regexp.MustCompile(`^(.+\.experts)\.([0-9]{1,6})\.(gate|up|down)_proj\.weight$`)
+
+// Join returns where transformers has a weight of a single expert of m, if it holds the experts of the model in one
+// tensor a layer and joins no single ones. ok is false for other weights and models.
+func Join(m *checkpoint.Model, weight string) (j Joint, ok bool) {
+	parts := expertProjection.FindStringSubmatch(weight)
+	if parts == nil || !m.Family().OfType(stackedExperts...) || m.Family().OfType(otherStacks...) {
+		return Joint{}, false
+	}
+	expert, err := strconv.Atoi(parts[2])
+	row := m.Family().StackRow()
+	j = Joint{Tensor: parts[1] + "." + family.DownExperts, Expert: expert, Parts: 1, Transposed: row != nil && row.Transposed}
+	if parts[3] != "down" {
+		j.Tensor, j.Parts = parts[1]+"."+family.GateUpExperts, 2
+	}
+	if parts[3] == "up" {
+		j.Part = 1
+	}
+	return j, err == nil
+}
+
 // Unjoined returns a note if transformers holds the experts of the model in one tensor a layer and m has single
-// ones, which it does not join whether they are quantized or not; "" otherwise.
+// ones, which neither it nor Join joins; "" otherwise.
 func Unjoined(m *checkpoint.Model) string {
-	i := slices.IndexFunc(m.Weights, func(w *checkpoint.Weight) bool { return family.SingleExpert(w.Name) })
+	i := slices.IndexFunc(m.Weights, func(w *checkpoint.Weight) bool {
+		_, joined := Join(m, w.Name)
+		return family.SingleExpert(w.Name) && !joined
+	})
 	if i < 0 || !m.Family().OfType(stackedExperts...) {
 		return ""
 	}

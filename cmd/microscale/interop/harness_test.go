@@ -16,7 +16,8 @@ import (
 // its backend for transformers, from the same weights in FP32. The log-likelihoods agree to a thousandth of a nat for
 // each token that is scored, and the greedy answers and the accuracy are equal.
 func TestHarness(t *testing.T) {
-	interpreter := withTorch(t, "lm_eval scores nothing", "lm-eval[api]==0.4.13", "transformers==5.23.0", "accelerate==1.15.0")
+	interpreter := withTorch(t, "lm_eval scores nothing", "lm-eval[api]==0.4.13", "transformers==5.23.0", "accelerate==1.15.0",
+		"--no-binary=sqlitedict,word2number,rouge-score") // PyPI has their sources only
 	dir, work := filepath.Join(t.TempDir(), "decoded"), t.TempDir()
 	writeDecoded(t, smollm2(t), dir, safetensors.F32)
 	d, err := decoder.Load(t.Context(), dir, decoder.LoadOptions{Inference: true})
