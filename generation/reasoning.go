@@ -20,12 +20,15 @@ type tags struct{ open, close string }
 // reasoningTags are the tags of models that write their reasoning in the same message, as in the chat templates among
 // llama.cpp's tests (models/templates).
 var reasoningTags = []tags{
-	{"<think>", "</think>"},                    // DeepSeek R1, Qwen3, GLM and most others
-	{"[THINK]", "[/THINK]"},                    // Ministral, Magistral
-	{"<seed:think>", "</seed:think>"},          // Seed-OSS
-	{"<mm:think>", "</mm:think>"},              // MiniMax M3
-	{"<|START_THINKING|>", "<|END_THINKING|>"}, // Command
-	{"<|channel>thought\n", "<channel|>"},      // Gemma 4, where <|channel> is a special token
+	{"<think>", "</think>"},                                      // DeepSeek R1, Qwen3, GLM and most others
+	{"[THINK]", "[/THINK]"},                                      // Ministral, Magistral
+	{"<seed:think>", "</seed:think>"},                            // Seed-OSS
+	{"<mm:think>", "</mm:think>"},                                // MiniMax M3
+	{"<|START_THINKING|>", "<|END_THINKING|>"},                   // Command
+	{"<|channel>thought\n", "<channel|>"},                        // Gemma 4, where <|channel> is a special token
+	{"<|inner_prefix|>", "<|inner_suffix|>"},                     // Apertus
+	{"<think:opensource>", "</think:opensource>"},                // Hunyuan 3
+	{"Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"}, // Apriel
 }
 
 // Special tokens of harmony, the format of messages of gpt-oss (github.com/openai/harmony, docs/format.md).
@@ -93,14 +96,17 @@ const (
 
 func (s *thoughts) next(special, text string) (p Part) {
 	s.held += text
-	if special != "" && (strings.HasPrefix(s.tags.open, special) || special == s.tags.close) {
+	opens := s.state == beginning && strings.HasPrefix(s.tags.open, special)
+	if closes := special == s.tags.close && s.state <= thinking; opens || closes { // elsewhere they are no part of the text
 		s.held += special
 	}
 	if s.state == beginning {
 		begun := strings.TrimLeft(s.held, whiteSpace)
 		if rest, ok := strings.CutPrefix(begun, s.tags.open); ok {
 			s.state, s.held = thinking, rest
-		} else if !strings.HasPrefix(s.tags.open, begun) {
+		} else if rest, ok := strings.CutPrefix(begun, s.tags.close); ok { // of reasoning that did not begin
+			s.state, s.held = concluded, rest
+		} else if !strings.HasPrefix(s.tags.open, begun) && !strings.HasPrefix(s.tags.close, begun) {
 			s.state = answering
 		}
 	}

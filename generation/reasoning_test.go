@@ -71,6 +71,12 @@ func TestReasoning(t *testing.T) {
 		{"unfinished", thinks, nil, nil, "hi", "<think>why </th", `"why </th" ""`},
 		{"unfinished tag", thinks, nil, nil, "hi", " <thi", `"" " <thi"`},
 		{"no tag", thinks, nil, nil, "hi", " hi <think>why</think>", `"" " hi <think>why</think>"`},
+		{"stray special end", plain, []string{"[THINK]", "[/THINK]"}, nil, "hi", "hi[/THINK] there", `"" "hi there"`},
+		{"stray special beginning", plain, []string{"[THINK]", "[/THINK]"}, nil, "hi", "[THINK]why[/THINK]hi[THINK] there",
+			`"why" "hi there"`},
+		{"only a special end", plain, []string{"[THINK]", "[/THINK]"}, nil, "hi", "[/THINK]\n\nhi", `"" "hi"`},
+		{"only an end", thinks, nil, nil, "hi", "</think>\n\nhi", `"" "hi"`},
+		{"like an end", thinks, nil, nil, "hi", "</thin", `"" "</thin"`},
 		{"empty", thinks, nil, nil, "hi", "<think>\n\n</think>\n\nhi", `"" "hi"`},
 		{"not declared", plain, nil, nil, "hi", "<think>why</think>hi", `"" "<think>why</think>hi"`},
 		{"channels", plain, harmony, nil, "hi<|start|>assistant",
@@ -134,6 +140,51 @@ func TestContinue(t *testing.T) {
 	}{{[]int32{1, 5}, " a"}, {[]int32{1, 5, 2}, " a"}, {[]int32{1}, "a"}, {nil, "a"}} {
 		if got, err := text.Continue(c.prompt).Next(5); got != c.want || err != nil {
 			t.Errorf("%v: got %q, %v, want %q", c.prompt, got, err, c.want)
+		}
+	}
+}
+
+// TestPublishedTemplates separates the answers of models with the tags that their published chat templates have. Prompts
+// end as these templates end them (llama.cpp's models/templates, of llama-cpp-python 0.3.36).
+func TestPublishedTemplates(t *testing.T) {
+	think := []string{"<think>", "</think>"}
+	for model, c := range map[string]struct {
+		special        []string
+		tags           []string // of the template, written in characters
+		prompt, answer string
+	}{
+		"Qwen3":            {[]string{"<|im_end|>"}, think, "<|im_end|>\nassistant\n", "<think>\nwhy\n</think>\n\nhi"},
+		"Qwen3.5":          {[]string{"<|im_end|>"}, think, "<|im_end|>\nassistant\n<think>\n", "why\n</think>\n\nhi"},
+		"R1 Distill Llama": {nil, think, "<think>\n", "why\n</think>\n\nhi"},
+		"GLM-4.6":          {[]string{"<|assistant|>"}, think, "hi<|assistant|>", "\n<think>why</think>\nhi"},
+		"GLM-4.7":          {[]string{"<|assistant|>"}, think, "hi<|assistant|><think>", "why</think>hi"},
+		"Kimi K2 Thinking": {append([]string{"<|im_middle|>"}, think...), nil, "assistant<|im_middle|>", "<think>why</think>hi"},
+		"MiniMax M2":       {nil, think, "ai\n<think>\n", "why\n</think>\n\nhi"},
+		"Magistral":        {[]string{"[INST]", "[/INST]", "[THINK]", "[/THINK]"}, nil, "[INST]hi[/INST]", "[THINK]why[/THINK]hi"},
+		"Seed-OSS": {[]string{"<seed:bos>"}, []string{"<seed:think>", "</seed:think>"}, "<seed:bos>assistant\n",
+			"<seed:think>\nwhy</seed:think>hi"},
+		"Command": {[]string{"<|START_THINKING|>", "<|END_THINKING|>"}, nil, "<|START_THINKING|>",
+			"why<|END_THINKING|>hi"},
+		"Command, without": {[]string{"<|START_THINKING|>", "<|END_THINKING|>"}, nil, "<|START_THINKING|><|END_THINKING|>", "hi"},
+		"DeepSeek V3.1":    {nil, think, "<think></think>", "hi"},
+		"DeepSeek V4":      {nil, think, "</think>", "hi"},
+		"Gemma 4":          {[]string{"<|channel>", "<channel|>"}, nil, "model\n", "<|channel>thought\nwhy<channel|>hi"},
+		"Gemma 4, without": {[]string{"<|channel>", "<channel|>"}, nil, "model\n<|channel>thought\n<channel|>", "hi"},
+		"Apertus": {[]string{"<|assistant_start|>", "<|inner_prefix|>", "<|inner_suffix|>"}, nil, "<|assistant_start|>",
+			"<|inner_prefix|>why<|inner_suffix|>hi"},
+		"Hunyuan 3": {[]string{"<think:opensource>", "</think:opensource>"}, nil, "<think:opensource>", "why</think:opensource>hi"},
+		"Apriel": {nil, []string{"[BEGIN FINAL RESPONSE]"}, "Here are my reasoning steps:\n",
+			"why\n[BEGIN FINAL RESPONSE]\nhi"},
+		"gpt-oss": {[]string{"<|start|>", "<|channel|>", "<|message|>", "<|end|>"}, nil, "<|end|><|start|>assistant",
+			"<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>hi"},
+	} {
+		want := `"why" "hi"`
+		if !strings.Contains(c.answer, "why") {
+			want = `"" "hi"`
+		}
+		if got := message(t, characters(t, strings.Join(c.tags, " "), c.special, strings.Split(":ABCDEFGLMOPRSU", "")), c.prompt,
+			c.answer); got != want {
+			t.Errorf("%s: got %s, want %s", model, got, want)
 		}
 	}
 }
