@@ -70,7 +70,7 @@ func (q Quant) Decode(dst []float32, src []byte) {
 // Bound returns the error of an element from which a block is not a rounding of values whose largest magnitude
 // is amax: two steps of a grid over −amax … amax, and what d and dmin lose below the smallest normal FP16 number.
 // Rounding alone causes half a step. Quantizers of ggml also move scales and cut off large values, to lower a
-// weighted error; in its files no error is larger than 0.6 of this bound.
+// weighted error: of normal values, the largest error of llama.cpp 0.5.0 is half of this bound.
 func (q Quant) Bound(amax float32) float32 {
 	const lost = 2 * 0x1p-25 // half of the smallest FP16 number, of d and of dmin
 	return 4*amax/float32(int(1)<<q.bits-1) + float32(q.most)*lost
