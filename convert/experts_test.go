@@ -270,7 +270,8 @@ func TestDequantizeJoined(t *testing.T) {
 		"llama4_text": {{experts, hidden, 2 * inter}, {experts, inter, hidden}},
 	} {
 		t.Run("family="+modelType, func(t *testing.T) {
-			config := fmt.Sprintf(`{"model_type": %q, "hidden_size": %d, "num_local_experts": %d, "torch_dtype": "bfloat16"}`, modelType, hidden, experts)
+			config := fmt.Sprintf(`{"model_type": %q, "hidden_size": %d, "num_local_experts": %d, "torch_dtype": "bfloat16"}`, modelType, hidden,
+				experts)
 			src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 				{parent + "gate_up_proj", safetensors.BF16, 0.1, shapes[0]}, {parent + "down_proj", safetensors.BF16, 0.1, shapes[1]},
 				{"model.norm.weight", safetensors.BF16, 1, []int64{hidden}},
