@@ -31,21 +31,22 @@ func fastUnits() []*mma.Unit {
 	return units
 }
 
-// tiers runs a test on every tier that this processor has.
-func tiers(t *testing.T, test func(t *testing.T)) {
-	force := func(tier cpu.Tier) {
-		if err := cpu.Force(tier); err != nil {
+// onTiers calls f for every tier of vectors that this processor has.
+func onTiers(t *testing.T, f func(tier cpu.Tier)) {
+	t.Helper()
+	defer func(best cpu.Tier) {
+		if err := cpu.Force(best); err != nil {
 			t.Error(err)
 		}
-	}
-	best := cpu.Best()
-	defer force(best)
+	}(cpu.Best())
 	for _, tier := range cpu.Tiers() {
-		if tier == cpu.AMX {
-			continue // its vectors are AVX-512's
+		if tier != tier.Vectors() {
+			continue
 		}
-		force(tier)
-		t.Run("tier="+tier.String(), test)
+		if err := cpu.Force(tier); err != nil {
+			t.Fatal(err)
+		}
+		f(tier)
 	}
 }
 
@@ -106,98 +107,100 @@ func part(t *mma.Type, m mma.Matrix, i, from, to int) []uint64 {
 	return wide(t, m.Codes[(i*m.K+from)*t.Bytes:(i*m.K+to)*t.Bytes])
 }
 
-// compare checks Mul against Dot, bit by bit, and returns the number of results.
+// compare checks Mul on every tier against Dot, bit by bit, and returns the number of results.
 func compare(t *testing.T, u *mma.Unit, a, b mma.Matrix, c []float32) int {
 	t.Helper()
-	d := append([]float32(nil), c...)
-	if err := u.Mul(d, a, b); err != nil {
-		t.Fatal(err)
-	}
+	want := make([]uint64, len(c))
 	s := u.Scales(a.K)
 	for i := range a.Rows {
 		x := part(u.A, a, i, 0, a.K)
 		for j := range b.Rows {
-			want := u.Dot(x, part(u.B, b, j, 0, b.K), uint64(math.Float32bits(c[i*b.Rows+j])), a.Scales[i*s:][:s], b.Scales[j*s:][:s])
-			if got := math.Float32bits(d[i*b.Rows+j]); uint64(got) != want {
-				t.Fatalf("%s %s×%s, row %d, column %d, C = %#08x: got %#08x, want %#08x", u.Model, u.A, u.B, i, j, math.Float32bits(c[i*b.Rows+j]), got,
-					want)
-			}
+			at := i*b.Rows + j
+			want[at] = u.Dot(x, part(u.B, b, j, 0, b.K), uint64(math.Float32bits(c[at])), a.Scales[i*s:][:s], b.Scales[j*s:][:s])
 		}
 	}
-	return a.Rows * b.Rows
+	onTiers(t, func(tier cpu.Tier) {
+		d := slices.Clone(c)
+		if err := u.Mul(d, a, b); err != nil {
+			t.Fatal(err)
+		}
+		for at, v := range d {
+			if got := math.Float32bits(v); uint64(got) != want[at] {
+				t.Fatalf("%s %s×%s, tier %s, row %d, column %d, C = %#08x: got %#08x, want %#08x", u.Model, u.A, u.B, tier, at/b.Rows, at%b.Rows,
+					math.Float32bits(c[at]), got, want[at])
+			}
+		}
+	})
+	return len(c)
 }
 
 // TestMul compares Mul with Dot for every unit with kernels, on hard and plain operands, chains
 // of instructions, and shapes around a panel.
 func TestMul(t *testing.T) {
-	tiers(t, func(t *testing.T) {
-		for _, u := range fastUnits() {
-			t.Run(fmt.Sprintf("%s/%s×%s", u.Model, u.A, u.B), func(t *testing.T) {
-				source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
-				want := 1500
-				switch {
-				case *slow.FullRun:
-					want = 1_000_000
-				case testing.Short():
-					want = 300
+	for _, u := range fastUnits() {
+		t.Run(fmt.Sprintf("%s/%s×%s", u.Model, u.A, u.B), func(t *testing.T) {
+			source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
+			want := 1500
+			switch {
+			case *slow.FullRun:
+				want = 1_000_000
+			case testing.Short():
+				want = 300
+			}
+			for done, round := 0, 0; done < want; round++ {
+				m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
+				if *slow.FullRun {
+					m, n = 64, 64+round%3
 				}
-				for done, round := 0, 0; done < want; round++ {
-					m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
-					if *slow.FullRun {
-						m, n = 64, 64+round%3
-					}
-					a, b, c := matrices(u, m, n, k, &source, round%4 == 3)
-					done += compare(t, u, a, b, c)
-				}
-			})
-		}
-	})
+				a, b, c := matrices(u, m, n, k, &source, round%4 == 3)
+				done += compare(t, u, a, b, c)
+			}
+		})
+	}
 }
 
 // TestMulZeros compares Mul with Dot where all or most products are zero, under zero, small and
 // large scales, with accumulators of every exponent: E is then that of C, or of a zero.
 func TestMulZeros(t *testing.T) {
-	tiers(t, func(t *testing.T) {
-		seen := map[string]bool{}
-		for _, u := range fastUnits() {
-			if u.A != u.B && !*slow.FullRun || testing.Short() && seen[u.Rule()] {
-				continue
-			}
-			seen[u.Rule()] = true
-			const n = 512
-			k := 2 * u.K
-			code := func(v float32) uint64 { return uint64(u.A.Scalar.Encode(v)) }
-			rows := [][]uint64{make([]uint64, k), make([]uint64, k), make([]uint64, k), make([]uint64, k), nil}
-			rows[1][k-1] = 1 // the smallest subnormal
-			rows[2][0] = code(1)
-			for i := range rows[3] {
-				rows[3][i] = code(float32(i%3 - 1))
-			}
-			rows[4] = slices.Repeat([]uint64{code(-1)}, k) // under a zero scale, -0
-			scales := []byte{0, 1, 0x38, 112, 126, 134}    // none is NaN
-			a, b := mma.Matrix{Rows: len(rows) * len(scales), K: k}, mma.Matrix{Rows: n, K: k}
-			for i := range a.Rows {
-				a.Codes = append(a.Codes, narrow(u.A, rows[i%len(rows)])...)
-				for range u.Scales(k) {
-					a.Scales = append(a.Scales, scales[i/len(rows)])
-				}
-			}
-			for j := range n {
-				for x := range k {
-					b.Codes = append(b.Codes, narrow(u.B, []uint64{uint64(u.B.Scalar.Encode(float32((j + x) % 4 / 3)))})...) // one of four is 1
-				}
-				for s := range u.Scales(k) {
-					b.Scales = append(b.Scales, scales[(j+s)%len(scales)])
-				}
-			}
-			c := make([]float32, a.Rows*n)
-			for i := range c {
-				j := uint32(i % n)
-				c[i] = math.Float32frombits(j<<31 | j>>1<<23 | 0x5a5a5*(uint32(i/n)&1))
-			}
-			compare(t, u, a, b, c)
+	seen := map[string]bool{}
+	for _, u := range fastUnits() {
+		if u.A != u.B && !*slow.FullRun || testing.Short() && seen[u.Rule()] {
+			continue
 		}
-	})
+		seen[u.Rule()] = true
+		const n = 512
+		k := 2 * u.K
+		code := func(v float32) uint64 { return uint64(u.A.Scalar.Encode(v)) }
+		rows := [][]uint64{make([]uint64, k), make([]uint64, k), make([]uint64, k), make([]uint64, k), nil}
+		rows[1][k-1] = 1 // the smallest subnormal
+		rows[2][0] = code(1)
+		for i := range rows[3] {
+			rows[3][i] = code(float32(i%3 - 1))
+		}
+		rows[4] = slices.Repeat([]uint64{code(-1)}, k) // under a zero scale, -0
+		scales := []byte{0, 1, 0x38, 112, 126, 134}    // none is NaN
+		a, b := mma.Matrix{Rows: len(rows) * len(scales), K: k}, mma.Matrix{Rows: n, K: k}
+		for i := range a.Rows {
+			a.Codes = append(a.Codes, narrow(u.A, rows[i%len(rows)])...)
+			for range u.Scales(k) {
+				a.Scales = append(a.Scales, scales[i/len(rows)])
+			}
+		}
+		for j := range n {
+			for x := range k {
+				b.Codes = append(b.Codes, narrow(u.B, []uint64{uint64(u.B.Scalar.Encode(float32((j + x) % 4 / 3)))})...) // one of four is 1
+			}
+			for s := range u.Scales(k) {
+				b.Scales = append(b.Scales, scales[(j+s)%len(scales)])
+			}
+		}
+		c := make([]float32, a.Rows*n)
+		for i := range c {
+			j := uint32(i % n)
+			c[i] = math.Float32frombits(j<<31 | j>>1<<23 | 0x5a5a5*(uint32(i/n)&1))
+		}
+		compare(t, u, a, b, c)
+	}
 }
 
 // TestMulSubnormals compares Mul with Dot on AMD's units, whose rules for subnormals and signs of
@@ -206,46 +209,44 @@ func TestMulZeros(t *testing.T) {
 func TestMulSubnormals(t *testing.T) {
 	values := []float64{0, math.Copysign(0, -1), 0x1p-63, -0x1p-63, 0x1.8p-63, -0x1p-149, -1}
 	accumulators := []float64{0, math.Copysign(0, -1), 0x1p-149, -0x1p-127, 0x1p-126, 0x1.8p-126, -0x1.8p-126, 1}
-	tiers(t, func(t *testing.T) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		for _, u := range fastUnits() {
-			if !strings.HasPrefix(u.Model.Name, "cdna") || u.A != u.B {
-				continue
-			}
-			u, err := u.Model.Unit(mma.Options{A: u.A, K: slices.Min(u.Ks())}) // one group, where possible
-			if err != nil {
-				t.Fatal(err)
-			}
-			encode := func(v float64) uint64 {
-				return uint64(u.A.Scalar.EncodeWith(float32(v), format.Conversion{}, 0))
-			}
-			a, b := mma.Matrix{K: u.K}, mma.Matrix{K: u.K}
-			var c []float32
-			add := func(m *mma.Matrix, x, y, others float64) {
-				row := slices.Repeat([]uint64{encode(others)}, u.K)
-				row[0], row[min(1, u.K-1)] = encode(x), encode(y)
-				m.Rows++
-				m.Codes = append(m.Codes, narrow(u.A, row)...)
-				m.Scales = append(m.Scales, bytes.Repeat([]byte{127}, u.Scales(u.K))...)
-			}
-			for _, x := range values {
-				for _, y := range values {
-					add(&a, x, y, 0)
-					for range accumulators {
-						add(&b, x, y, -1)
-					}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, u := range fastUnits() {
+		if !strings.HasPrefix(u.Model.Name, "cdna") || u.A != u.B {
+			continue
+		}
+		u, err := u.Model.Unit(mma.Options{A: u.A, K: slices.Min(u.Ks())}) // one group, where possible
+		if err != nil {
+			t.Fatal(err)
+		}
+		encode := func(v float64) uint64 {
+			return uint64(u.A.Scalar.EncodeWith(float32(v), format.Conversion{}, 0))
+		}
+		a, b := mma.Matrix{K: u.K}, mma.Matrix{K: u.K}
+		var c []float32
+		add := func(m *mma.Matrix, x, y, others float64) {
+			row := slices.Repeat([]uint64{encode(others)}, u.K)
+			row[0], row[min(1, u.K-1)] = encode(x), encode(y)
+			m.Rows++
+			m.Codes = append(m.Codes, narrow(u.A, row)...)
+			m.Scales = append(m.Scales, bytes.Repeat([]byte{127}, u.Scales(u.K))...)
+		}
+		for _, x := range values {
+			for _, y := range values {
+				add(&a, x, y, 0)
+				for range accumulators {
+					add(&b, x, y, -1)
 				}
 			}
-			for range a.Rows * b.Rows {
-				c = append(c, float32(accumulators[len(c)%len(accumulators)]))
-			}
-			compare(t, u, a, b, c)
-			if half := math.Float32frombits(uint32(u.K)<<8) / 2; half == 0 {
-				t.Errorf("%s: after Mul, float32 arithmetic flushes subnormals", u.Model)
-			}
 		}
-	})
+		for range a.Rows * b.Rows {
+			c = append(c, float32(accumulators[len(c)%len(accumulators)]))
+		}
+		compare(t, u, a, b, c)
+		if half := math.Float32frombits(uint32(u.K)<<8) / 2; half == 0 {
+			t.Errorf("%s: after Mul, float32 arithmetic flushes subnormals", u.Model)
+		}
+	}
 }
 
 // TestMulModels checks that every unit with results of f32 has kernels.
