@@ -105,3 +105,12 @@ func withLeft(notes []string) (left []string) {
 	}
 	return left
 }
+
+// TestDimensions: what is no matrix says its number of dimensions.
+func TestDimensions(t *testing.T) {
+	for n, want := range map[int]string{1: "has 1 dimension", 3: "has 3 dimensions"} {
+		if got := dimensions(n); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -48,3 +48,21 @@ func TestYaRNMagnitude(t *testing.T) {
 		}
 	}
 }
+
+// TestYaRNPairs: of DeepSeek-V3's 32 pairs, those up to 10 make 32 turns or more in 4096 positions and stay, those from 23 on make
+// less than one and are interpolated by the factor.
+func TestYaRNPairs(t *testing.T) {
+	p, err := (ropeSettings{family.Rope{Type: "yarn", Theta: 10000, Factor: 40, OriginalLength: 4096}}).plan(64, 163840)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range p.Divisors {
+		ramp := min(max(float64(i-10)/13, 0), 1)
+		if want := 1 / (ramp/40 + 1 - ramp); math.Abs(got-want) > 1e-9 {
+			t.Errorf("pair %d is divided by %g, want %g", i, got, want)
+		}
+	}
+	if p, err := (ropeSettings{family.Rope{Theta: 10000}}).plan(64, 4096); err != nil || p.Scaling != "default" {
+		t.Errorf("without a type: %+v (%v)", p, err)
+	}
+}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -171,5 +172,34 @@ func TestWindows(t *testing.T) {
 	if got := string([]byte{byte(tokens[0]), byte(tokens[1]), byte(tokens[2]), byte(tokens[3]), byte(targets[0]),
 		byte(targets[3])}); got != "abdebf" {
 		t.Errorf("got tokens and targets %q", got)
+	}
+}
+
+// TestCorpusSplit: every sixteenth block of a corpus is for validation, and nothing is lost.
+func TestCorpusSplit(t *testing.T) {
+	text := make([]byte, 32*minBlock+100)
+	for i := range text {
+		text[i] = byte('A' + i/minBlock) // the number of the block
+	}
+	c := NewCorpus(text)
+	if len(c.validation) != 2*minBlock || c.validation[0] != 'A'+15 || c.validation[minBlock] != 'A'+31 || len(c.train) != 30*minBlock+100 ||
+		bytes.ContainsAny(c.train, "P`") {
+		t.Errorf("%d bytes for training and %d for validation", len(c.train), len(c.validation))
+	}
+}
+
+// TestCorpusErrors: errors name the file that could not be read, and the limit.
+func TestCorpusErrors(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{unreadable("dir", &fs.PathError{Op: "open", Path: "dir/file", Err: fs.ErrPermission}), "dir/file: cannot be read: permission denied"},
+		{unreadable("dir", fs.ErrPermission), "dir: cannot be read: permission denied"},
+		{tooLarge("dir"), "dir: the text is larger than 256 MiB: use a part of it"},
+	} {
+		if tc.err.Error() != tc.want {
+			t.Errorf("got %q, want %q", tc.err, tc.want)
+		}
 	}
 }

@@ -129,3 +129,26 @@ func TestAllFinite(t *testing.T) {
 		}
 	}
 }
+
+// TestReducerBegins: a step does not inherit that the gradients of the last one were not finite.
+func TestReducerBegins(t *testing.T) {
+	r := &reducer{}
+	r.nonFinite.Store(true)
+	r.begin(nil, &nn.Observer{})
+	if r.nonFinite.Load() {
+		t.Error("the gradients of a new step are not finite")
+	}
+}
+
+// TestScheduleEnds: the cosine reaches a tenth at the last step, with or without warm-up, and stays there.
+func TestScheduleEnds(t *testing.T) {
+	for _, tc := range []struct {
+		step, steps  int
+		warmup, want float64
+	}{{0, 1, 0, 0.1}, {0, 2, 0, 0.55}, {1, 2, 0, 0.1}, {5, 2, 0, 0.1}, {0, 4, 0.5, 0.5}, {1, 4, 0.5, 1}, {2, 4, 0.5, 0.55}, {3, 4, 0.5, 0.1},
+		{3, 4, 1, 1}, {4, 4, 1, 0.1}} {
+		if got := cosine.Factor(tc.step, tc.steps, tc.warmup); math.Abs(got-tc.want) > 1e-12 {
+			t.Errorf("step %d of %d, warm-up %g: got %g, want %g", tc.step, tc.steps, tc.warmup, got, tc.want)
+		}
+	}
+}

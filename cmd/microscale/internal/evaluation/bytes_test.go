@@ -40,3 +40,12 @@ func TestByteEvaluation(t *testing.T) {
 		t.Errorf("%+v, %v", doc, err)
 	}
 }
+
+// TestShortName: a linear layer is named within its layer, and others whole.
+func TestShortName(t *testing.T) {
+	for module, want := range map[string]string{"model.layers.3.mlp.down_proj": "mlp.down_proj", "lm_head": "lm_head"} {
+		if got := shortName(module); got != want {
+			t.Errorf("%s: got %s, want %s", module, got, want)
+		}
+	}
+}
