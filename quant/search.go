@@ -221,11 +221,11 @@ func (w *worker) searchCode(o *output, x, weights []float32, j int) bool {
 	if code < s.least || s.unlike[from] != s.unlike[to] || o.q.Format.Scale == format.E8M0 && w.blocks[j] != s.elements[code] {
 		return false
 	}
-	var errors [maxCandidates]float64
-	s.kernels[index(s.elements[code].divide)](errors[:to-from], wholeUnits(&w.search.padded[0], x), wholeUnits(&w.search.padded[1], weights),
+	errors := grow(&w.search.errors, to-from)
+	s.kernels[index(s.elements[code].divide)](errors, wholeUnits(&w.search.padded[0], x), wholeUnits(&w.search.padded[1], weights),
 		s.values[from:to], s.decodes[from:to], to-from, &s.constants)
 	best, least := code, errors[code-from]
-	for k, e := range errors[:to-from] {
+	for k, e := range errors {
 		if e < least {
 			best, least = from+k, e
 		}
