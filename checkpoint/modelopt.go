@@ -30,6 +30,8 @@ var modelOpt = Convention{
 	configure:   configureModelOpt,
 	recognize:   recognizeModelOpt,
 	patterns:    wildcards,
+	mixes:       true,
+	mixed:       moMixed,
 }
 
 // moFP8 has the tensors of FP8 weights.
@@ -96,6 +98,7 @@ type moConfig struct {
 	QuantAlgo     string             `json:"quant_algo"`
 	Producer      moProducer         `json:"producer"`
 	QuantMethod   string             `json:"quant_method"`
+	Layers        moLayers           `json:"quantized_layers,omitempty"`
 }
 
 // moSidecar is hf_quant_config.json.
@@ -109,11 +112,15 @@ type moQuantization struct {
 	KVCacheQuantAlgo *string  `json:"kv_cache_quant_algo"`
 	GroupSize        int      `json:"group_size,omitempty"`
 	ExcludeModules   []string `json:"exclude_modules"`
+	Layers           moLayers `json:"quantized_layers,omitempty"`
 }
 
 var moMaker = moProducer{"modelopt", moVersion}
 
 func configureModelOpt(s *scheme, o Settings) (config, sidecar any) {
+	if len(o.Mixed) > 0 {
+		return configureMixed(o)
+	}
 	main := moConfig{Ignore: o.Ignore, QuantAlgo: s.name, Producer: moMaker, QuantMethod: "modelopt"}
 	if s.format.Global || s.format.PerTensor() { // the other algorithms have no groups
 		args := &moArgs{NumBits: s.format.Element.Bits(), Type: "float", GroupSize: s.format.Block.Cols}
@@ -123,25 +130,47 @@ func configureModelOpt(s *scheme, o Settings) (config, sidecar any) {
 		}
 		main.ConfigGroups = map[string]moGroup{"group_0": group}
 	}
-	if o.KVCache {
-		main.KVCacheScheme = &moArgs{NumBits: format.E4M3.Bits(), Type: "float"}
-	}
 	q := moQuantization{QuantAlgo: s.name, ExcludeModules: o.Ignore}
 	if s.format.ByteScales() {
 		q.GroupSize = s.format.Block.Cols
 	}
+	return withCache(main, q, o)
+}
+
+// withCache returns the configuration and the content of the sidecar, with that of the KV cache.
+func withCache(main moConfig, q moQuantization, o Settings) (config, sidecar any) {
 	if o.KVCache {
+		main.KVCacheScheme = &moArgs{NumBits: format.E4M3.Bits(), Type: "float"}
 		q.KVCacheQuantAlgo = ptr("FP8")
 	}
 	return main, moSidecar{moMaker, q}
+}
+
+// configureMixed is configureModelOpt for a checkpoint whose modules have several algorithms.
+func configureMixed(o Settings) (config, sidecar any) {
+	layers := moLayers{}
+	for _, m := range o.Mixed {
+		layer := moLayer{QuantAlgo: m.scheme.name}
+		if m.Format.ByteScales() {
+			layer.GroupSize = m.Format.Block.Cols
+		}
+		for _, name := range m.Names {
+			layers[name] = layer
+		}
+	}
+	main := moConfig{Ignore: o.Ignore, QuantAlgo: moMixed, Producer: moMaker, QuantMethod: "modelopt", Layers: layers}
+	return withCache(main, moQuantization{QuantAlgo: moMixed, ExcludeModules: o.Ignore, Layers: layers}, o)
 }
 
 // moMixed is the algorithm of a checkpoint whose modules have several.
 const moMixed = "MIXED_PRECISION"
 
 // moLayers has the algorithm of each quantized module; all others are unquantized.
-type moLayers map[string]struct {
+type moLayers map[string]moLayer
+
+type moLayer struct {
 	QuantAlgo string `json:"quant_algo"`
+	GroupSize int    `json:"group_size,omitempty"`
 }
 
 // recognizeMixed returns the description of a checkpoint whose modules have several algorithms.

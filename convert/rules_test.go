@@ -61,13 +61,13 @@ func layered() map[string][]made {
 // formats are those of the first rule that matches.
 func TestRules(t *testing.T) {
 	src := openModel(t, writeModel(t, layered(), madeConfig))
-	texts := []string{`layers\.3\.=keep`, `self_attn\.[qkv]_proj=fp8-row`, `o_proj=fp8-tensor`, `experts=mxfp8`}
+	texts := []string{`layers\.3\.=keep`, `self_attn\.[qkv]_proj=fp8-row`, `o_proj=fp8-block128`, `experts=mxfp8`}
 	want := func(name string) string {
 		switch {
 		case strings.Contains(name, "layers.3."), !strings.Contains(name, "layers."):
 			return "bf16"
 		case strings.Contains(name, "o_proj"):
-			return "fp8-tensor"
+			return "fp8-block128"
 		case strings.Contains(name, "self_attn"):
 			return "fp8-row"
 		case strings.Contains(name, "experts"):
@@ -75,7 +75,7 @@ func TestRules(t *testing.T) {
 		}
 		return "nvfp4"
 	}
-	for _, convention := range []string{"compressed-tensors", "plain"} {
+	for _, convention := range []string{"compressed-tensors", "plain", "modelopt"} {
 		t.Run(convention, func(t *testing.T) {
 			o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention, Rules: rules(t, texts...)}
 			dst := filepath.Join(t.TempDir(), "dst")
@@ -85,7 +85,7 @@ func TestRules(t *testing.T) {
 				t.Fatalf("problems: %v", got.Problems)
 			}
 			single := map[string]*checkpoint.Model{}
-			for _, f := range []quant.Format{quant.NVFP4, quant.FP8Row, quant.FP8Tensor, quant.MXFP8} {
+			for _, f := range []quant.Format{quant.NVFP4, quant.FP8Row, quant.FP8Block, quant.MXFP8} {
 				alone := filepath.Join(t.TempDir(), f.Name)
 				quantize(t, src, alone, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention}, RunOptions{})
 				single[f.Name] = openModel(t, alone)
@@ -143,6 +143,23 @@ func TestRulesRelabeled(t *testing.T) {
 	back := filepath.Join(dir, "back")
 	relabel(t, openModel(t, b), back, relabeling{Convention: "compressed-tensors"})
 	sameFiles(t, back, a)
+	c := filepath.Join(dir, "c")
+	relabel(t, first, c, relabeling{Convention: "modelopt"})
+	other := openModel(t, c)
+	sameCodes(t, first, other)
+	if len(other.Problems) > 0 || other.Scheme != "MIXED_PRECISION" {
+		t.Errorf("scheme %s, problems %v", other.Scheme, other.Problems)
+	}
+	var config struct {
+		Quantization struct {
+			Layers map[string]map[string]any `json:"quantized_layers"`
+		}
+	}
+	unmarshal(t, filepath.Join(c, "hf_quant_config.json"), &config)
+	if got := fmt.Sprint(config.Quantization.Layers["model.layers.0.mlp.up_proj"], len(config.Quantization.Layers)); got !=
+		"map[group_size:32 quant_algo:MXFP8] 34" {
+		t.Errorf("quantized_layers: %s", got)
+	}
 }
 
 // TestRulesTargets: exactly one group of compressed-tensors selects each quantized module, and none another.
@@ -289,7 +306,8 @@ func TestRulesForClient(t *testing.T) {
 	for _, tc := range []struct{ client, rule, want, scheme string }{
 		{"vllm", "self_attn=mxfp8", "", "MXFP8"},
 		{"sglang", "self_attn=fp8-row", "", "FP8_DYNAMIC"},
-		{"sglang", "self_attn=mxfp8", "sglang reads nvfp4, mxfp8 together in no convention that is written", ""},
+		{"sglang", "self_attn=mxfp8", "", "MXFP8"}, // in modelopt
+		{"trtllm", "self_attn=mxfp8", "trtllm does not read mxfp8", ""},
 		{"mlx", "self_attn=mxfp8", "mlx reads nvfp4, mxfp8 together in no convention that is written", ""},
 		{"mlx", "self_attn=fp8-row", "mlx does not read fp8-row", ""},
 	} {
@@ -305,7 +323,8 @@ func TestRulesForClient(t *testing.T) {
 			t.Errorf("%s, %s: %v", tc.client, tc.rule, err)
 			continue
 		}
-		if name, _ := plan.convention.Scheme(rules(t, tc.rule)[0].Quantizer.Format); name != tc.scheme || plan.Scheme != "mixed-precision" {
+		if name, _ := plan.convention.Scheme(rules(t, tc.rule)[0].Quantizer.Format); name != tc.scheme ||
+			plan.Scheme != plan.convention.MixedScheme() {
 			t.Errorf("%s, %s: scheme %s in %s, want %s", tc.client, tc.rule, name, plan.Scheme, tc.scheme)
 		}
 	}

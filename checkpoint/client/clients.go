@@ -49,7 +49,8 @@ var clients = []Client{
 			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
 		},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
-			excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
+			excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4,
+			mixedWithNVFP4},
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"}, mixes: []string{"modelopt"},
@@ -324,6 +325,18 @@ func exactExcludes(convention string) rule {
 		}
 		return problems
 	}
+}
+
+// mixedWithNVFP4: the client takes a mixture without NVFP4 for one of INT4 and FP8 (_parse_quant_hf_config in
+// configs/model_config.py of SGLang 0.5.23).
+func mixedWithNVFP4(m *checkpoint.Model) []checkpoint.Problem {
+	formats := m.Formats()
+	if m.Convention.Name != "modelopt" || len(formats) < 2 || slices.ContainsFunc(formats, func(f quant.Format) bool { return f.Global }) {
+		return nil
+	}
+	return []checkpoint.Problem{{Text: fmt.Sprintf("it is a mixture of %s and %s, and the client reads one without nvfp4 as W4AFP8: "+
+		"choose nvfp4 for "+
+		"some weights, or one format", formats[0], formats[1])}}
 }
 
 // needsFile: the client reads the configuration from another file than config.json.

@@ -162,8 +162,9 @@ func Unjoined(m *checkpoint.Model) string {
 // expertsUnpacked: where experts are single tensors, the client decodes them all if the format has
 // 4 bits, and finds no codes of an unquantized one (the same function).
 func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
-	f, _ := m.FormatIn()
-	if m.Convention.Name != "compressed-tensors" || f.Element == nil || f.Element.Bits() != 4 {
+	formats := m.Formats()
+	i := slices.IndexFunc(formats, func(f quant.Format) bool { return f.Element.Bits() == 4 })
+	if m.Convention.Name != "compressed-tensors" || i < 0 {
 		return nil
 	}
 	for _, w := range m.Weights {
@@ -171,7 +172,7 @@ func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
 			problems = append(problems,
 				checkpoint.Problem{Tensor: w.Name,
 					Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: quantize the experts, too, or the "+
-						"model to 8 bits", f)})
+						"model to 8 bits", formats[i])})
 		}
 	}
 	return problems
