@@ -3,7 +3,7 @@ package nn
 import "github.com/microscale-go/microscale/internal/cpu"
 
 // A rowKernel computes element-wise functions of a row in place, and the products of decode, with
-// the bits of the portable Go code. n is a number of units or rows. The table is in kernel_amd64.go, fastest first.
+// the bits of the portable Go code. n is a number of units or rows. The tables are in kernel_amd64.go and kernel_arm64.go, fastest first.
 type rowKernel struct {
 	needs   cpu.Set
 	unit    int // elements

@@ -113,6 +113,9 @@ var neonInstructions = map[string]struct {
 	"VFSUB":    {neonSame, 0, 0b11010, 2, false},
 	"VFABS":    {neonMisc, 0, 0b01111, 2, false},
 	"VFCMGT":   {neonSame, 1, 0b11100, 2, false},
+	"VFCMEQ":   {neonSame, 0, 0b11100, 0, false},
+	"VFCVTZS":  {neonMisc, 0, 0b11011, 2, false},
+	"VSSHR":    {neonRight, 0, 0b00000, -1, false},
 	"VFCMGT.0": {neonMisc, 0, 0b01100, 2, false}, // than zero
 	"VFCMEQ.0": {neonMisc, 0, 0b01101, 2, false},
 	"VSMAX":    {neonSame, 0, 0b01100, -1, false},

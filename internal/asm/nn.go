@@ -12,7 +12,7 @@ func NN() []*File {
 		writeExp(f, vec, true)
 		writeLargest(f, vec)
 	}
-	return []*File{f, nnAttention()}
+	return append(nnNEON(), f, nnAttention())
 }
 
 // widthName returns the name of a kernel with the width of its vectors.
