@@ -263,5 +263,5 @@ func isCheckpoint(dir string) bool {
 
 // isWeights reports whether a file contains weights, by its name.
 func isWeights(path string, info os.FileInfo) bool {
-	return info.Mode().IsRegular() && (strings.HasSuffix(path, safetensors.Suffix) || strings.HasSuffix(path, llamacpp.Suffix))
+	return info.Mode().IsRegular() && (strings.HasSuffix(path, safetensors.Suffix) || llamacpp.Named(path))
 }

@@ -221,7 +221,7 @@ func findParts(dst string) (*merging, error) {
 
 // isSound reports whether a path is a complete checkpoint.
 func isSound(path string) bool {
-	if strings.HasSuffix(path, llamacpp.Suffix) {
+	if llamacpp.Named(path) {
 		f, err := gguf.Open(path)
 		return err == nil && f.Close() == nil
 	}

@@ -33,7 +33,7 @@ import (
 // Open opens a checkpoint: a Hugging Face directory, a safetensors file, or a GGUF file of an
 // architecture that llama.cpp's convention covers. Close it when all plans have run.
 func Open(path string) (*hf.Checkpoint, error) {
-	if info, err := os.Stat(path); err == nil && !info.IsDir() && strings.HasSuffix(path, llamacpp.Suffix) {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && llamacpp.Named(path) {
 		return llamacpp.Open(path)
 	}
 	return hf.Open(path)

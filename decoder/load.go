@@ -46,7 +46,7 @@ type LoadOptions struct {
 // its error after the current tensor.
 func Load(ctx context.Context, path string, o LoadOptions) (*Model, error) {
 	open := hf.Open
-	if strings.HasSuffix(path, llamacpp.Suffix) {
+	if llamacpp.Named(path) {
 		open = llamacpp.Open
 	}
 	source, err := open(path)

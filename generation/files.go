@@ -25,7 +25,7 @@ func readText(c *hf.Checkpoint, bytes bool) (t Text, err error) {
 	switch {
 	case bytes:
 		return Text{Tokenizer: tokenizer.Bytes()}, nil
-	case strings.HasSuffix(c.Path, llamacpp.Suffix):
+	case llamacpp.Named(c.Path):
 		err = t.readGGUF(c.Path)
 	default:
 		err = t.readFiles(c)

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
@@ -28,7 +27,7 @@ func TokenizerOf(c *hf.Checkpoint) (*tokenizer.Tokenizer, error) {
 			return parse(other.Path)
 		}
 	}
-	if strings.HasSuffix(c.Path, llamacpp.Suffix) {
+	if llamacpp.Named(c.Path) {
 		return Tokenizer(c.Path)
 	}
 	return nil, fmt.Errorf("%s is missing: copy it from the original model", TokenizerName)
@@ -43,7 +42,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("%s: %w", path, limits.Cause(err))
 	case info.IsDir():
 		path = filepath.Join(path, TokenizerName)
-	case strings.HasSuffix(path, llamacpp.Suffix):
+	case llamacpp.Named(path):
 		f, err := gguf.Open(path)
 		if err != nil {
 			return nil, err

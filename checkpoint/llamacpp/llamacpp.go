@@ -97,7 +97,7 @@ func (m *Model) set(key string, value any) { m.add(m.architecture.Name+"."+key, 
 const maxOther = 256 << 20
 
 // isGGUF reports whether a checkpoint is a GGUF file.
-func isGGUF(c *hf.Checkpoint) bool { return c.Single && strings.HasSuffix(c.Path, Suffix) }
+func isGGUF(c *hf.Checkpoint) bool { return c.Single && Named(c.Path) }
 
 // readOther returns the content of an auxiliary file, nil if there is none. Those of a GGUF file follow
 // from its metadata.

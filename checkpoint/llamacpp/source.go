@@ -24,6 +24,9 @@ import (
 // Suffix ends the names of GGUF files.
 const Suffix = ".gguf"
 
+// Named reports whether a path names a GGUF file: its name decides, since the file may not exist yet.
+func Named(path string) bool { return strings.HasSuffix(path, Suffix) }
+
 // Open opens a GGUF file as a checkpoint of a single file. That of a known architecture has the
 // configuration, the names and the row order of the Hugging Face checkpoint; quantized tensors have the
 // layout of convention plain. Tensors of types that package ggml decodes have their values in F32.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -35,7 +33,7 @@ file of weights if DST ends in .safetensors.
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
-		if strings.HasSuffix(args[1], llamacpp.Suffix) {
+		if llamacpp.Named(args[1]) {
 			return show.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", show.Printable(args[1]),
 				llamacpp.Suffix)
 		}

@@ -23,7 +23,7 @@ import (
 // GGUFDestination sets the convention to that of GGUF if dst is a GGUF file. It is an
 // error if one is GGUF and the other is not. client is the zero value for commands without --for.
 func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], dst string) error {
-	isFile := strings.HasSuffix(dst, llamacpp.Suffix)
+	isFile := llamacpp.Named(dst)
 	switch {
 	case isFile && !layout.Given:
 		layout.Value = checkpoint.GGUF()

@@ -56,7 +56,7 @@ func onHub(arg string, err error) error {
 // Open opens the checkpoint that the argument SRC names. The caller closes it.
 func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	switch {
-	case strings.HasSuffix(arg, llamacpp.Suffix):
+	case llamacpp.Named(arg):
 		return convert.Open(arg)
 	case !strings.HasPrefix(arg, hub.Scheme):
 		c, err := sample.Open(ctx, arg)
