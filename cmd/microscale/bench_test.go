@@ -175,7 +175,8 @@ func TestBenchUsage(t *testing.T) {
 		{"bench quantize --format mxfp8 --m 0", `--m 0: give a size from 1 to `},
 		{"bench quantize --format mxfp8 --k -3", `--k -3: give a size from 1 to `},
 		{"bench quantize --format mxfp8 --both --unfused", `--both: unsupported with --unfused: omit one`},
-		{"bench quantize --format nvfp4 --unfused", `--unfused: separate passes support e8m0 scales`},
+		{"bench quantize --format fp8-row --unfused", `--unfused: separate passes support nvfp4, and e8m0 scales of 32 elements along a row: ` +
+			`got fp8-row`},
 		{"bench quantize --format mxfp8 --unfused --k 33", `--unfused: separate passes support rows of a multiple of 32 elements: got 33`},
 		{"bench quantize --format mxfp8 --unfused --from bf16", `--unfused: separate passes support sources of f32: got bf16`},
 		{"bench dequantize", `--format is missing`},

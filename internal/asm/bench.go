@@ -22,8 +22,10 @@ func Bench() []*File {
 
 	unfused := NewFile("cmd/microscale/internal/bench", "unfused")
 	for _, v := range benchWidths {
-		v.amax(unfused)
-		v.scale(unfused)
+		for _, block := range benchBlocks {
+			v.amax(unfused, block)
+			v.scale(unfused, block)
+		}
 	}
 	return []*File{memory, peak, unfused}
 }
@@ -109,14 +111,15 @@ func (v benchWidth) copy(f *File, s benchStore) {
 	fn.Return()
 }
 
-// benchBlock is the number of elements of a block in the unfused passes.
-const benchBlock = 32
+// benchBlocks are the numbers of elements of a block in the unfused passes.
+var benchBlocks = []int{32, 16}
 
-func (v benchWidth) amax(f *File) {
-	fn := f.Func("blockAmax"+v.name, fmt.Sprintf("blockAmax%s sets dst to the largest magnitude of each of n blocks of %d\nelements. n is "+
-		"at least 1.", v.name, benchBlock), "dst, src *float32, n int")
+func (v benchWidth) amax(f *File, block int) {
+	name := fmt.Sprintf("blockAmax%d%s", block, v.name)
+	fn := f.Func(name, fmt.Sprintf("%s sets dst to the largest magnitude of each of n blocks of %d\nelements. n is at least 1.", name, block),
+		"dst, src *float32, n int")
 	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
-	mask, parts := v.vec(15), benchBlock*4/v.bytes
+	mask, parts := v.vec(15), block*4/v.bytes
 	fn.Note(mask, "all bits but the sign")
 	if v.bytes == 64 {
 		fn.I("VPTERNLOGD", 255, mask, mask, mask)
@@ -145,23 +148,23 @@ func (v benchWidth) amax(f *File) {
 	}
 	fn.I("VMOVSS", X(0), dst.At(0))
 	fn.I("ADDQ", 4, dst)
-	benchStep(fn, n, loop, benchBlock*4, src)
+	benchStep(fn, n, loop, block*4, src)
 	fn.Return()
 }
 
-func (v benchWidth) scale(f *File) {
-	fn := f.Func("scaleBlocks"+v.name,
-		fmt.Sprintf("scaleBlocks%s sets dst to n blocks of %d elements, each times its factor. n\nis at least 1.", v.name, benchBlock),
+func (v benchWidth) scale(f *File, block int) {
+	name := fmt.Sprintf("scaleBlocks%d%s", block, v.name)
+	fn := f.Func(name, fmt.Sprintf("%s sets dst to n blocks of %d elements, each times its factor.\nn is at least 1.", name, block),
 		"dst, src, factors *float32, n int")
 	dst, src, factors, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("factors"), fn.Arg("n")
 	loop := fn.Label("loop")
 	fn.I("VBROADCASTSS", factors.At(0), v.vec(0))
-	for i := range benchBlock * 4 / v.bytes {
+	for i := range block * 4 / v.bytes {
 		fn.I("VMULPS", src.At(i*v.bytes), v.vec(0), v.vec(i+1))
 		fn.I("VMOVUPS", v.vec(i+1), dst.At(i*v.bytes))
 	}
 	fn.I("ADDQ", 4, factors)
-	benchStep(fn, n, loop, benchBlock*4, src, dst)
+	benchStep(fn, n, loop, block*4, src, dst)
 	fn.Return()
 }
 

@@ -57,7 +57,9 @@ const peakRound = 24
 
 // separators lists the separate passes by tier, fastest first.
 var separators = []separator{
-	{blockAmaxAVX512Needs, blockAmaxAVX512, scaleBlocksAVX512},
-	{blockAmaxAVX2Needs, blockAmaxAVX2, scaleBlocksAVX2},
-	plainSeparator,
+	{blockAmax32AVX512Needs, 32, blockAmax32AVX512, scaleBlocks32AVX512},
+	{blockAmax16AVX512Needs, 16, blockAmax16AVX512, scaleBlocks16AVX512},
+	{blockAmax32AVX2Needs, 32, blockAmax32AVX2, scaleBlocks32AVX2},
+	{blockAmax16AVX2Needs, 16, blockAmax16AVX2, scaleBlocks16AVX2},
+	plainSeparator(32), plainSeparator(16),
 }

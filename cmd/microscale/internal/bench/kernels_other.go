@@ -6,5 +6,5 @@ package bench
 var (
 	movers     = []mover{plainMover}
 	peaks      = []peak{plainPeak}
-	separators = []separator{plainSeparator}
+	separators = []separator{plainSeparator(32), plainSeparator(16)}
 )

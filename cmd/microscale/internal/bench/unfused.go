@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -13,37 +14,34 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// unfusedBlock is the block size that Unfused supports.
-const unfusedBlock = 32
-
-// A separator holds the first two passes of quantizing as separate functions over n blocks,
+// A separator holds the first two passes of quantizing as separate functions over n blocks of a size,
 // for one tier.
 type separator struct {
 	needs cpu.Set
+	block int
 	amax  func(dst, src *float32, n int)
 	scale func(dst, src, factors *float32, n int)
 }
 
-var plainSeparator = separator{0, blockAmaxPlain, scaleBlocksPlain}
-
-// blockAmaxPlain sets dst to the amax of each of n blocks.
-func blockAmaxPlain(dst, src *float32, n int) {
-	amaxes, x := unsafe.Slice(dst, n), unsafe.Slice(src, n*unfusedBlock)
-	for i := range amaxes {
-		var largest float32
-		for _, v := range x[i*unfusedBlock : (i+1)*unfusedBlock] {
-			largest = max(largest, v, -v)
+// plainSeparator returns the passes in Go.
+func plainSeparator(block int) separator {
+	amax := func(dst, src *float32, n int) { // the amax of each of n blocks
+		amaxes, x := unsafe.Slice(dst, n), unsafe.Slice(src, n*block)
+		for i := range amaxes {
+			var largest float32
+			for _, v := range x[i*block : (i+1)*block] {
+				largest = max(largest, v, -v)
+			}
+			amaxes[i] = largest
 		}
-		amaxes[i] = largest
 	}
-}
-
-// scaleBlocksPlain sets dst to the elements of n blocks of src, each block times its factor.
-func scaleBlocksPlain(dst, src, factors *float32, n int) {
-	y, x, f := unsafe.Slice(dst, n*unfusedBlock), unsafe.Slice(src, n*unfusedBlock), unsafe.Slice(factors, n)
-	for i, v := range x {
-		y[i] = v * f[i/unfusedBlock]
+	scale := func(dst, src, factors *float32, n int) { // the elements of n blocks, each block times its factor
+		y, x, f := unsafe.Slice(dst, n*block), unsafe.Slice(src, n*block), unsafe.Slice(factors, n)
+		for i, v := range x {
+			y[i] = v * f[i/block]
+		}
 	}
+	return separator{0, block, amax, scale}
 }
 
 // Unfused measures quantizing as three passes over memory, as programs do that have one
@@ -54,8 +52,8 @@ func scaleBlocksPlain(dst, src, factors *float32, n int) {
 //	cast   scaled x → codes
 //
 // The first result is the total of the three passes. Their separate results follow, then
-// those of Quantize. The cast is the quantizer on values of scale 1. Unfused returns an
-// error if the conversion is not Separable.
+// those of Quantize. The cast is a quantizer on values of scale 1. The amax of the tensor, which the global scale of
+// NVFP4 needs, is known to Quantize, and comes from the first pass here. Unfused returns an error if the conversion is not Separable.
 func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
 	if err := c.Separable(); err != nil {
 		return nil, err
@@ -99,15 +97,19 @@ func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Resul
 }
 
 // Separable returns an error if a conversion cannot be measured in separate passes. These
-// support whole blocks of 32 elements along a row with E8M0 scales, from float32.
+// support whole blocks along a row, of 32 elements with E8M0 scales and of NVFP4, from float32.
 func (c Conversion) Separable() error {
+	block := c.Format.Block.Cols
 	switch {
-	case c.Format.Scale != format.E8M0 || c.Format.Block != (quant.Shape{Rows: 1, Cols: unfusedBlock}):
-		return fmt.Errorf("separate passes support %s scales of %d elements along a row: got %s", format.E8M0, unfusedBlock, c.Format)
+	case c.Format.Name == quant.NVFP4.Name:
+	case c.Format.Scale != format.E8M0 || c.Format.Block != (quant.Shape{Rows: 1, Cols: 32}):
+		return fmt.Errorf("separate passes support %s, and %s scales of 32 elements along a row: got %s", quant.NVFP4, format.E8M0, c.Format)
+	}
+	switch {
 	case c.Source != format.F32:
 		return fmt.Errorf("separate passes support sources of %s: got %s", format.F32, c.Source)
-	case c.Cols%unfusedBlock != 0:
-		return fmt.Errorf("separate passes support rows of a multiple of %d elements: got %d", unfusedBlock, c.Cols)
+	case c.Cols%block != 0:
+		return fmt.Errorf("separate passes support rows of a multiple of %d elements: got %d", block, c.Cols)
 	}
 	return nil
 }
@@ -124,27 +126,31 @@ func (s Sample) plus(o Sample) Sample {
 
 // unfused holds the buffers of the separate passes.
 type unfused struct {
-	quantizer quant.Quantizer
+	format    quant.Format
+	caster    quant.Quantizer // of values of scale 1
 	x, scaled tensor.Dense
 	amaxes    []float32
 	factors   []float32
 	scales    []byte
+	encode    float32 // inverse of the global scale; 0: unknown yet
 	codes     *quant.Tensor
 	passes    separator
 }
 
 func newUnfused(x tensor.Dense, f quant.Format) (*unfused, error) {
-	codes, err := quant.NewTensor(f, x.Rows, x.Cols)
-	if err != nil {
+	u := &unfused{format: f, caster: quant.Quantizer{Format: f}, x: x, scaled: tensor.New(x.Rows, x.Cols)}
+	if f.Global { // elements of up to 8 have the scale 1 under the rule Floor, and saturate
+		u.caster.Format = quant.MXFP4
+		u.caster.Format.Block, u.caster.Rule = f.Block, quant.Floor
+	}
+	var err error
+	if u.codes, err = quant.NewTensor(u.caster.Format, x.Rows, x.Cols); err != nil {
 		return nil, err
 	}
-	n := x.Rows * x.Cols / unfusedBlock
-	u := &unfused{
-		quantizer: quant.Quantizer{Format: f}, x: x, scaled: tensor.New(x.Rows, x.Cols),
-		amaxes: make([]float32, n), factors: make([]float32, n), scales: make([]byte, n), codes: codes,
-	}
+	n := x.Rows * x.Cols / f.Block.Cols
+	u.amaxes, u.factors, u.scales = make([]float32, n), make([]float32, n), make([]byte, n)
 	for _, p := range separators {
-		if cpu.Uses(p.needs) {
+		if p.block == f.Block.Cols && cpu.Uses(p.needs) {
 			u.passes = p
 			break
 		}
@@ -154,30 +160,41 @@ func newUnfused(x tensor.Dense, f quant.Format) (*unfused, error) {
 
 // blocks returns the first block and the number of blocks of rows [from, to).
 func (u *unfused) blocks(from, to int) (first, n int) {
-	perRow := u.x.Cols / unfusedBlock
+	perRow := u.x.Cols / u.passes.block
 	return from * perRow, (to - from) * perRow
 }
 
 func (u *unfused) amax(from, to int) error {
 	first, n := u.blocks(from, to)
-	u.passes.amax(&u.amaxes[first], &u.x.Data[first*unfusedBlock], n)
+	u.passes.amax(&u.amaxes[first], &u.x.Data[first*u.passes.block], n)
 	return nil
 }
 
 func (u *unfused) scale(from, to int) error {
 	first, n := u.blocks(from, to)
-	inverse := 1 / u.quantizer.Format.Element.Max()
-	for i := first; i < first+n; i++ {
-		// The exponent of amax/max, rounded up: the rule RatioCeil.
-		code := (math.Float32bits(u.amaxes[i]*inverse) + 1<<23 - 1) >> 23
-		u.scales[i] = byte(code)
-		u.factors[i] = math.Float32frombits((254 - code) << 23)
+	if inverse := 1 / u.format.Element.Max(); u.format.Global {
+		if u.encode == 0 { // as the default quantizer: the scale of the largest block is 448
+			u.encode = u.format.Scale.Max() * u.format.Element.Max() / slices.Max(u.amaxes)
+		}
+		encode := u.encode
+		for i := first; i < first+n; i++ {
+			code := u.format.Scale.Encode(u.amaxes[i] * float32(encode*inverse))
+			u.scales[i] = byte(code)
+			u.factors[i] = min(1/float32(u.format.Scale.Decode(code)*(1/encode)), math.MaxFloat32)
+		}
+	} else {
+		for i := first; i < first+n; i++ {
+			// The exponent of amax/max, rounded up: the rule RatioCeil.
+			code := (math.Float32bits(u.amaxes[i]*inverse) + 1<<23 - 1) >> 23
+			u.scales[i] = byte(code)
+			u.factors[i] = math.Float32frombits((254 - code) << 23)
+		}
 	}
-	u.passes.scale(&u.scaled.Data[first*unfusedBlock], &u.x.Data[first*unfusedBlock], &u.factors[first], n)
+	u.passes.scale(&u.scaled.Data[first*u.passes.block], &u.x.Data[first*u.passes.block], &u.factors[first], n)
 	return nil
 }
 
 func (u *unfused) cast(from, to int) error {
-	_, err := u.quantizer.Rowwise(u.scaled.View(from, to, 0, u.scaled.Cols), quant.With{Threads: 1, Into: view(u.codes, from, to)})
+	_, err := u.caster.Rowwise(u.scaled.View(from, to, 0, u.scaled.Cols), quant.With{Threads: 1, Into: view(u.codes, from, to)})
 	return err
 }

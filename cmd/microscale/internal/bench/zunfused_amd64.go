@@ -10,32 +10,60 @@ import (
 
 // The processor features that each function needs.
 const (
-	blockAmaxAVX512Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512DQ
-	scaleBlocksAVX512Needs = cpu.X86AVX | cpu.X86AVX512F
-	blockAmaxAVX2Needs     = cpu.X86AVX | cpu.X86AVX2
-	scaleBlocksAVX2Needs   = cpu.X86AVX
+	blockAmax32AVX512Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512DQ
+	scaleBlocks32AVX512Needs = cpu.X86AVX | cpu.X86AVX512F
+	blockAmax16AVX512Needs   = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512DQ
+	scaleBlocks16AVX512Needs = cpu.X86AVX | cpu.X86AVX512F
+	blockAmax32AVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	scaleBlocks32AVX2Needs   = cpu.X86AVX
+	blockAmax16AVX2Needs     = cpu.X86AVX | cpu.X86AVX2
+	scaleBlocks16AVX2Needs   = cpu.X86AVX
 )
 
-// blockAmaxAVX512 sets dst to the largest magnitude of each of n blocks of 32
+// blockAmax32AVX512 sets dst to the largest magnitude of each of n blocks of 32
 // elements. n is at least 1.
 //
 //go:noescape
-func blockAmaxAVX512(dst, src *float32, n int)
+func blockAmax32AVX512(dst, src *float32, n int)
 
-// scaleBlocksAVX512 sets dst to n blocks of 32 elements, each times its factor. n
-// is at least 1.
+// scaleBlocks32AVX512 sets dst to n blocks of 32 elements, each times its factor.
+// n is at least 1.
 //
 //go:noescape
-func scaleBlocksAVX512(dst, src, factors *float32, n int)
+func scaleBlocks32AVX512(dst, src, factors *float32, n int)
 
-// blockAmaxAVX2 sets dst to the largest magnitude of each of n blocks of 32
+// blockAmax16AVX512 sets dst to the largest magnitude of each of n blocks of 16
 // elements. n is at least 1.
 //
 //go:noescape
-func blockAmaxAVX2(dst, src *float32, n int)
+func blockAmax16AVX512(dst, src *float32, n int)
 
-// scaleBlocksAVX2 sets dst to n blocks of 32 elements, each times its factor. n
-// is at least 1.
+// scaleBlocks16AVX512 sets dst to n blocks of 16 elements, each times its factor.
+// n is at least 1.
 //
 //go:noescape
-func scaleBlocksAVX2(dst, src, factors *float32, n int)
+func scaleBlocks16AVX512(dst, src, factors *float32, n int)
+
+// blockAmax32AVX2 sets dst to the largest magnitude of each of n blocks of 32
+// elements. n is at least 1.
+//
+//go:noescape
+func blockAmax32AVX2(dst, src *float32, n int)
+
+// scaleBlocks32AVX2 sets dst to n blocks of 32 elements, each times its factor.
+// n is at least 1.
+//
+//go:noescape
+func scaleBlocks32AVX2(dst, src, factors *float32, n int)
+
+// blockAmax16AVX2 sets dst to the largest magnitude of each of n blocks of 16
+// elements. n is at least 1.
+//
+//go:noescape
+func blockAmax16AVX2(dst, src *float32, n int)
+
+// scaleBlocks16AVX2 sets dst to n blocks of 16 elements, each times its factor.
+// n is at least 1.
+//
+//go:noescape
+func scaleBlocks16AVX2(dst, src, factors *float32, n int)

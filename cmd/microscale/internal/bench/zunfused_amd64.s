@@ -4,13 +4,13 @@
 
 #include "textflag.h"
 
-// func blockAmaxAVX512(dst, src *float32, n int)
+// func blockAmax32AVX512(dst, src *float32, n int)
 //
 //	AX dst
 //	BX src
 //	DX n
 //	Z15 all bits but the sign
-TEXT ·blockAmaxAVX512(SB), NOSPLIT, $0-24
+TEXT ·blockAmax32AVX512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
@@ -37,13 +37,13 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func scaleBlocksAVX512(dst, src, factors *float32, n int)
+// func scaleBlocks32AVX512(dst, src, factors *float32, n int)
 //
 //	AX dst
 //	BX src
 //	DX factors
 //	SI n
-TEXT ·scaleBlocksAVX512(SB), NOSPLIT, $0-32
+TEXT ·scaleBlocks32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ factors+16(FP), DX
@@ -63,13 +63,68 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func blockAmaxAVX2(dst, src *float32, n int)
+// func blockAmax16AVX512(dst, src *float32, n int)
+//
+//	AX dst
+//	BX src
+//	DX n
+//	Z15 all bits but the sign
+TEXT ·blockAmax16AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ n+16(FP), DX
+	VPTERNLOGD $255, Z15, Z15, Z15
+	VPSRLD $1, Z15, Z15
+
+loop1:
+	VANDPS (BX), Z15, Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VMAXPS Y1, Y0, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $78, X0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $177, X0, X1
+	VMAXPS X1, X0, X0
+	VMOVSS X0, (AX)
+	ADDQ $4, AX
+	ADDQ $64, BX
+	SUBQ $1, DX
+	JNZ loop1
+	VZEROUPPER
+	RET
+
+// func scaleBlocks16AVX512(dst, src, factors *float32, n int)
+//
+//	AX dst
+//	BX src
+//	DX factors
+//	SI n
+TEXT ·scaleBlocks16AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ factors+16(FP), DX
+	MOVQ n+24(FP), SI
+
+loop1:
+	VBROADCASTSS (DX), Z0
+	VMULPS (BX), Z0, Z1
+	VMOVUPS Z1, (AX)
+	ADDQ $4, DX
+	ADDQ $64, BX
+	ADDQ $64, AX
+	SUBQ $1, SI
+	JNZ loop1
+	VZEROUPPER
+	RET
+
+// func blockAmax32AVX2(dst, src *float32, n int)
 //
 //	AX dst
 //	BX src
 //	DX n
 //	Y15 all bits but the sign
-TEXT ·blockAmaxAVX2(SB), NOSPLIT, $0-24
+TEXT ·blockAmax32AVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
@@ -98,13 +153,13 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func scaleBlocksAVX2(dst, src, factors *float32, n int)
+// func scaleBlocks32AVX2(dst, src, factors *float32, n int)
 //
 //	AX dst
 //	BX src
 //	DX factors
 //	SI n
-TEXT ·scaleBlocksAVX2(SB), NOSPLIT, $0-32
+TEXT ·scaleBlocks32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ factors+16(FP), DX
@@ -123,6 +178,63 @@ loop1:
 	ADDQ $4, DX
 	ADDQ $128, BX
 	ADDQ $128, AX
+	SUBQ $1, SI
+	JNZ loop1
+	VZEROUPPER
+	RET
+
+// func blockAmax16AVX2(dst, src *float32, n int)
+//
+//	AX dst
+//	BX src
+//	DX n
+//	Y15 all bits but the sign
+TEXT ·blockAmax16AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ n+16(FP), DX
+	VPCMPEQD Y15, Y15, Y15
+	VPSRLD $1, Y15, Y15
+
+loop1:
+	VANDPS (BX), Y15, Y0
+	VANDPS 32(BX), Y15, Y1
+	VMAXPS Y1, Y0, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $78, X0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $177, X0, X1
+	VMAXPS X1, X0, X0
+	VMOVSS X0, (AX)
+	ADDQ $4, AX
+	ADDQ $64, BX
+	SUBQ $1, DX
+	JNZ loop1
+	VZEROUPPER
+	RET
+
+// func scaleBlocks16AVX2(dst, src, factors *float32, n int)
+//
+//	AX dst
+//	BX src
+//	DX factors
+//	SI n
+TEXT ·scaleBlocks16AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ factors+16(FP), DX
+	MOVQ n+24(FP), SI
+
+loop1:
+	VBROADCASTSS (DX), Y0
+	VMULPS (BX), Y0, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS 32(BX), Y0, Y2
+	VMOVUPS Y2, 32(AX)
+	ADDQ $4, DX
+	ADDQ $64, BX
+	ADDQ $64, AX
 	SUBQ $1, SI
 	JNZ loop1
 	VZEROUPPER
