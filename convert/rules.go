@@ -30,10 +30,7 @@ const Keep = "keep"
 // ParseRule returns the rule for the weights whose names match a regular expression: to is the name of a format, of a format and
 // a scheme, as FORMAT:SCHEME, or Keep. The quantizer has no behavior but its format.
 func ParseRule(pattern, to string) (r Rule, err error) {
-	if r.Pattern, err = regexp.Compile(pattern); err != nil {
-		if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
-			return r, fmt.Errorf("%q is not a regular expression: %s", limits.Text(pattern), bad.Code)
-		}
+	if r.Pattern, err = compile(pattern); err != nil {
 		return r, err
 	}
 	name, scheme, named := strings.Cut(to, ":")
@@ -45,6 +42,15 @@ func ParseRule(pattern, to string) (r Rule, err error) {
 	}
 	r.Scheme = scheme
 	return r, nil
+}
+
+// compile compiles a pattern of names.
+func compile(pattern string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(pattern)
+	if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+		return nil, fmt.Errorf("%q is not a regular expression: %s", limits.Text(pattern), bad.Code)
+	}
+	return re, err
 }
 
 // RuleText returns a rule as PATTERN=FORMAT.

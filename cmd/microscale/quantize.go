@@ -88,6 +88,8 @@ func quantizeCommand() *cobra.Command {
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format, or keep them "+
 		"(REGEXP=keep); repeated, the first that matches counts")
+	planFile := cmd.Flags().String("plan", "", "read the format and further rules from `FILE` (TOML, as --plan-out writes it)")
+	planOut := cmd.Flags().String("plan-out", "", "with --dry-run: write the plan to `FILE`, as rules to edit")
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
 	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC")
@@ -99,6 +101,14 @@ func quantizeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
 	flags.Essential(cmd, "format", "rule", "for", "text", "activations", "include", "dry-run", "resume", "force", "json")
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+		if *planOut != "" && !*f.dryRun {
+			return show.Misuse("--plan-out writes the plan of --dry-run: add it, or omit --plan-out")
+		}
+		if *planFile != "" {
+			if err := readPlan(*planFile, block, &o); err != nil {
+				return err
+			}
+		}
 		formats := ruled(block, o.Rules)
 		if len(formats) == 0 {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
@@ -170,6 +180,11 @@ func quantizeCommand() *cobra.Command {
 				plan.Notes = append(plan.Notes, note)
 			}
 		}
+		if *planOut != "" {
+			if err := plan.WritePlanFile(*planOut, o.Include); err != nil {
+				return err
+			}
+		}
 		if err := text.admit(cmd.ErrOrStderr(), plan, int(*f.threads)); err != nil {
 			return err
 		}
@@ -208,6 +223,30 @@ func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *chec
 		return c.Profile(f)
 	}
 	return profile.For(f), nil
+}
+
+// readPlan adds the rules of a plan file to the options, after those of flags, and its format unless --format is given.
+func readPlan(path string, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
+	file, err := convert.ReadPlanFile(path)
+	if err != nil {
+		return err
+	}
+	rules, err := file.Rules()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	include, err := file.Includes()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	o.Rules, o.Include = append(o.Rules, rules...), append(o.Include, include...)
+	if file.Format == "" || block.Given {
+		return nil
+	}
+	if err := block.Set(file.Format); err != nil {
+		return fmt.Errorf("%s: format: %w", path, err)
+	}
+	return nil
 }
 
 // ruled returns the block formats of --format and the rules.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestQuantizeRules: rules of flags and of a plan file, which --plan-out writes, give the same files; the output names the formats.
+func TestQuantizeRules(t *testing.T) {
+	dir := t.TempDir()
+	file, a, b := filepath.Join(dir, "plan.toml"), filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	args := []string{"quantize", "sample:", a, "--format", "nvfp4", "--rule", "self_attn=fp8-row", "--rule", `layers\.0\.=keep`}
+	execute := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		var out, errs strings.Builder
+		if got := run(args, nil, &out, &errs); got != want {
+			t.Fatalf("%q: exit status %d, want %d: %s", args, got, want, errs.String())
+		}
+		return out.String(), errs.String()
+	}
+	execute(exitDone, append(args, "--dry-run", "--plan-out", file)...)
+	out, _ := execute(exitDone, append(args, "--json")...)
+	var got struct {
+		Format  string
+		Formats []struct {
+			Format  string
+			Weights int
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Format != "fp8-row, nvfp4" || len(got.Formats) != 2 || got.Formats[0].Weights != 24 || got.Formats[1].Weights != 15 {
+		t.Errorf("%+v", got)
+	}
+	if out, _ := execute(exitDone, "quantize", "sample:", b, "--plan", file); !strings.Contains(out, "39 of 57 weights in fp8-row (24, ") {
+		t.Errorf("the output is %s", out)
+	}
+	for _, name := range []string{"config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"} {
+		x, err := os.ReadFile(filepath.Join(a, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := os.ReadFile(filepath.Join(b, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "config.json" && string(x) != string(y) || len(x) != len(y) { // files record a hash of the options, too
+			t.Errorf("%s differs", name)
+		}
+	}
+	if _, errs := execute(exitUsage, append(args, "--plan-out", file)...); !strings.Contains(errs, "--plan-out writes the plan of --dry-run") {
+		t.Errorf("stderr is %s", errs)
+	}
+	if _, errs := execute(exitUsage, "quantize", "sample:", b, "--rule", "a"); !strings.Contains(errs, "REGEXP=FORMAT") {
+		t.Errorf("stderr is %s", errs)
+	}
+}
