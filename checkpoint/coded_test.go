@@ -84,14 +84,14 @@ func TestCoded(t *testing.T) {
 			}
 			checkValues(t, m, "q.weight", c.want)
 			w, _ := m.Lookup("q.weight")
-			x, err := w.ReadTile(Tile{From: 1, To: 3, FromCol: 96, ToCol: 112})
+			x, err := w.ReadTile(Tile{From: 1, To: 3, FromCol: 97, ToCol: 112})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range x.Rows {
 				for j, v := range x.Row(i) {
-					if v != c.want(i+1, j+96) {
-						t.Fatalf("(%d, %d) is %g, want %g", i+1, j+96, v, c.want(i+1, j+96))
+					if v != c.want(i+1, j+97) {
+						t.Fatalf("(%d, %d) is %g, want %g", i+1, j+97, v, c.want(i+1, j+97))
 					}
 				}
 			}

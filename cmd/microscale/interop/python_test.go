@@ -79,9 +79,10 @@ func install(interpreter string, arguments ...string) (problem string, err error
 	return "", nil
 }
 
-// scriptLimit limits the time of a script. Those with PyTorch quantize or load many models.
+// scriptLimit limits the time of a script. Those with PyTorch quantize or load many models; those of vocabularies
+// tokenize thousands of texts in each.
 func scriptLimit() time.Duration {
-	if *installTorch {
+	if *installTorch || *vocabularies {
 		return 40 * time.Minute
 	}
 	return 10 * time.Minute
