@@ -3,8 +3,8 @@ package tensor
 import "github.com/microscale-go/microscale/internal/cpu"
 
 // A bf16Kernel converts slices of at least one element between float32 and the bytes of BF16,
-// with the bits of widenPlain and narrowPlain. The kernel table is in kernel_amd64.go, fastest
-// first.
+// with the bits of widenPlain and narrowPlain. The kernel tables are in kernel_amd64.go and
+// kernel_arm64.go, fastest first.
 type bf16Kernel struct {
 	needs  cpu.Set
 	widen  func(dst []float32, src []byte)

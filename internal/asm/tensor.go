@@ -9,7 +9,7 @@ func Tensor() []*File {
 	narrow512(f)
 	widen256(f)
 	narrow256(f)
-	return []*File{f}
+	return []*File{f, tensorNEON()}
 }
 
 func widen512(f *File) {
@@ -69,7 +69,7 @@ func (fn *Func) units(n Reg, unit int, body func()) {
 	fn.Return()
 }
 
-// bf16Unit is how many elements AVX2 converts at a time.
+// bf16Unit is how many elements AVX2 and NEON convert at a time.
 const bf16Unit = 16
 
 func widen256(f *File) {
