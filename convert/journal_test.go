@@ -206,3 +206,18 @@ func TestOpenOwn(t *testing.T) {
 		t.Errorf("a link: %v, error %v", f, err)
 	}
 }
+
+// TestJournalVersion: a run does not resume one of another version, or of another worker.
+func TestJournalVersion(t *testing.T) {
+	same := beginning{Version: journalVersion, Workers: 2, Worker: 1}
+	for want, b := range map[string]*beginning{
+		"":                                  {Version: journalVersion, Workers: 2, Worker: 1},
+		"the journal has version 1, but":    {Version: 1, Workers: 2, Worker: 1},
+		"the journal belongs to worker 0":   {Version: journalVersion, Workers: 2},
+		"the journal does not identify its": nil,
+	} {
+		if got := b.mismatch(&same, ""); (got == "") != (want == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -66,3 +66,20 @@ func TestYaRNPairs(t *testing.T) {
 		t.Errorf("without a type: %+v (%v)", p, err)
 	}
 }
+
+// TestYaRNTruncate: with truncate false the ramp begins and ends between pairs.
+func TestYaRNTruncate(t *testing.T) {
+	truncate := false
+	p, err := (ropeSettings{family.Rope{Type: "yarn", Theta: 10000, Factor: 40, OriginalLength: 4096, Truncate: &truncate}}).plan(64, 163840)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns := func(n float64) float64 { return 32 * math.Log(4096/(n*2*math.Pi)) / math.Log(10000) }
+	low, high := turns(32), turns(1)
+	for i, got := range p.Divisors {
+		ramp := min(max((float64(i)-low)/(high-low), 0), 1)
+		if want := 1 / (ramp/40 + 1 - ramp); math.Abs(got-want) > 1e-9 {
+			t.Errorf("pair %d is divided by %g, want %g", i, got, want)
+		}
+	}
+}
