@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -62,6 +63,11 @@ var ggufConfigs = map[string]string{
 // TestGGUFDirectory writes a Hugging Face directory as a GGUF file, and that as a directory: the plan of
 // the model and its tensors are the same.
 func TestGGUFDirectory(t *testing.T) {
+	for _, f := range family.All() {
+		if _, ok := ggufConfigs[f.Class]; f.GGUF != nil && !ok {
+			t.Errorf("ggufConfigs has no model of %s", f.Class)
+		}
+	}
 	for class := range ggufConfigs {
 		want := openCheckpoint(t, writeGGUFModel(t, class))
 		file, dir := filepath.Join(t.TempDir(), "model.gguf"), filepath.Join(t.TempDir(), "model")

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,8 +37,12 @@ func (s suite) Run() int {
 	return ramdisk.Main(s.M)
 }
 
-// TestMain runs the tests, or the program in one of their scripts.
+// TestMain runs the tests, or the program: as TestProcess, whose end would leave the copy of it behind that scripts
+// run, or in a script.
 func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, processFlag) {
+		os.Exit(m.Run())
+	}
 	testscript.Main(suite{m}, map[string]func(){"microscale": main})
 }
 

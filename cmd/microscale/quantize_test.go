@@ -29,11 +29,14 @@ func process(t testing.TB, args ...string) (cmd *exec.Cmd, stdout, stderr *strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd = exec.Command(program, append([]string{"-test.run=^TestProcess$", "--"}, args...)...)
+	cmd = exec.Command(program, append([]string{processFlag, "--"}, args...)...)
 	stdout, stderr = new(strings.Builder), new(strings.Builder)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
 }
+
+// processFlag runs TestProcess alone.
+const processFlag = "-test.run=^TestProcess$"
 
 // TestProcess is the command in a separate process if there are arguments. Without any,
 // it checks the exit status of such processes.

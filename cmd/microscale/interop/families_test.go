@@ -6,10 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -44,6 +47,19 @@ func TestTorchFamilies(t *testing.T) {
 		})
 	}
 	compareGGUFDirectories(t, interpreter, root)
+}
+
+// TestFamilyModels checks that families.py has a model of each family.
+func TestFamilyModels(t *testing.T) {
+	script, err := os.ReadFile("families.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range family.All() {
+		if !strings.Contains(string(script), strconv.Quote(f.Class)) {
+			t.Errorf("families.py has no model of %s", f.Class)
+		}
+	}
 }
 
 // inGGUF are the models that quantize writes as GGUF, and llama.cpp runs as transformers does.
