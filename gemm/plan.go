@@ -163,6 +163,10 @@ type packing struct {
 	pack     packFunc
 }
 
+func init() {
+	cpu.AddTable("gemm", &packings, func(p *packing) (string, cpu.Set) { return "packing", p.needs })
+}
+
 // fastPack returns the packing function in assembly for the operand, or nil if there is none. missing
 // reports whether there is one that this processor cannot run.
 func fastPack(s *side) (pack packFunc, missing bool) {

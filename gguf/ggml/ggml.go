@@ -49,6 +49,10 @@ func (s Struct) String() string { return s.Name }
 // CodeBytes returns the bytes of a block's codes.
 func (s Struct) CodeBytes() int { return s.Elements * s.CodeBits / 8 }
 
+func init() {
+	cpu.AddTable("ggml", &kernels, func(k *kernel) (string, cpu.Set) { return k.of.Name, k.needs })
+}
+
 // Interleave sets dst to structs with the given codes, joined as in quant.Tensor, and scales.
 // It panics if the lengths are not those of the same number of whole structs. dst must not
 // overlap codes or scales.

@@ -12,7 +12,8 @@ import (
 )
 
 // Run runs body as one subtest per tier that this processor has, with the tier
-// forced, and logs which tiers ran. It fails where the operating system lists a
+// forced, and logs which tiers ran. Of tiers that allow the same rows of the kernel
+// tables of the test's program, only the first runs. It fails where the operating system lists a
 // feature that package cpu did not find, or the reverse, so that a fault in
 // detection does not switch tests off in silence; but for AMX, which the system
 // may deny to a process: that is logged. Tests that call it must not run in
@@ -48,6 +49,7 @@ func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier))
 			t.Error(err)
 		}
 	}()
+	tiers = distinct(tiers, cpu.Forms())
 	for _, tier := range tiers {
 		if err := cpu.Force(tier); err != nil {
 			t.Fatal(err)
@@ -55,6 +57,19 @@ func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier))
 		t.Run("kernel="+tier.String(), func(t *testing.T) { body(t, tier) })
 	}
 	t.Logf("tiers that ran: %v", tiers)
+}
+
+// distinct returns the first of the tiers that allow the same of the rows of kernel tables; without rows, all tiers.
+func distinct(tiers []cpu.Tier, rows []cpu.Form) (kept []cpu.Tier) {
+	for _, tier := range tiers {
+		same := func(other cpu.Tier) bool {
+			return !slices.ContainsFunc(rows, func(row cpu.Form) bool { return tier.Set().Has(row.Needs) != other.Set().Has(row.Needs) })
+		}
+		if len(rows) == 0 || !slices.ContainsFunc(kept, same) {
+			kept = append(kept, tier)
+		}
+	}
+	return kept
 }
 
 // listed returns the features that Linux lists, in builds that have assembly. An emulator may show the list of
