@@ -30,7 +30,8 @@ type QuantizeOptions struct {
 	Calibration *Calibration            // scales of activations; nil: store none
 	Method      calibration.Method      // of choosing scales and codes; those but Nearest need Statistics, and change Quantizer
 	Statistics  *calibration.Statistics // of the inputs of the linear layers; open while the plan runs
-	Requantize  bool                    // accept a quantized source, and quantize the values that clients decode
+	// accept a quantized source, and quantize the values that clients decode; weights that Rules keep keep their codes
+	Requantize bool
 
 	// KeepF32 leaves unquantized weights in F32 if all weights to quantize are. Otherwise the result,
 	// except in convention plain and in GGUF files, has them in BF16, to which some clients decode codes.
@@ -100,6 +101,9 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	}
 	p.decide(s)
 	if err := p.admitRules(s); err != nil {
+		return nil, err
+	}
+	if err := p.admitKept(); err != nil {
 		return nil, err
 	}
 	if err := p.admitSets(); err != nil {
@@ -184,12 +188,18 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 func (p *Plan) decide(s selection) {
 	for _, w := range p.source.Weights {
 		if p.source.ScalesOfValues(w) || p.source.Convention != nil && isCacheScale(w) {
+			if d := (decision{Weight: w}); len(s.rules) > 0 && p.renameCache(&d) == nil {
+				p.add(d)
+			}
 			continue // of the activations of the source's quantization
 		}
 		for _, d := range p.parts(w, s) {
 			switch {
 			case d.reason.Cause == NoCause:
 				d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, d.Name, d.Shape)
+			case d.Quantized() && d.leftByRules() && p.rejects(d.Weight) == "" && p.convention.Holds(d.Weight.Format):
+				d.action = Relabel
+				d.stored, d.metadata[0], d.metadata[1] = d.Relabeled(p.convention, nil)
 			case d.Rearranged(), d.Quantized(): // its bytes are not those of the result
 				d.action, d.stored = Decode, []checkpoint.Stored{{Spec: d.DenseSpec(d.Dtype)}}
 			}

@@ -202,6 +202,18 @@ func includeAdvice(d decision) string {
 	return ""
 }
 
+// leftByRules reports whether rules leave a weight as it is.
+func (d decision) leftByRules() bool { return d.reason == keptByRule || d.reason == unmatched }
+
+// admitKept returns an error if weights of the source keep codes of another format than the convention stores beside others.
+func (p *Plan) admitKept() error {
+	var formats []quant.Format
+	for _, s := range p.Shares() {
+		formats = append(formats, s.Format)
+	}
+	return admitMixed(p.convention, formats)
+}
+
 // admitSets returns an error if rules give different formats to weights that clients fuse into one matrix, or to the
 // experts of a layer.
 func (p *Plan) admitSets() error {
@@ -211,7 +223,7 @@ func (p *Plan) admitSets() error {
 	first := map[string]int{} // decision of a set
 	differ := func(set string, i int, what string) error {
 		d := p.decisions[i]
-		if d.action != Quantize && d.reason != keptByRule && d.reason != unmatched {
+		if d.action != Quantize && !d.leftByRules() {
 			return nil
 		}
 		j, ok := first[set]
@@ -249,8 +261,8 @@ func (p *ggufPlan) settleFormat() {
 
 // becomes names what a weight becomes in messages: a format, or unquantized.
 func (p *Plan) becomes(d decision) string {
-	if d.action == Quantize {
-		return d.quantizer.Format.Name
+	if d.coded() {
+		return p.formatOf(d).Name
 	}
 	return "unquantized"
 }

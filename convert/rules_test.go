@@ -367,3 +367,63 @@ func TestRulesGGUF(t *testing.T) {
 	relabel(t, got, back, relabeling{Convention: "plain"})
 	sameCodes(t, got, openModel(t, back))
 }
+
+// TestRulesRequantize: a second pass with rules changes the weights that they name, to the values of dequantize and quantize, and no
+// code of the others.
+func TestRulesRequantize(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	dir := t.TempDir()
+	a := filepath.Join(dir, "a")
+	quantize(t, src, a, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: &Calibration{ConstantInputs: true,
+		ConstantCache: true}}, RunOptions{})
+	first := openModel(t, a)
+	b := filepath.Join(dir, "b")
+	o := QuantizeOptions{Requantize: true, Rules: rules(t, "self_attn=fp8-row")}
+	larger := func(dst string, o QuantizeOptions) { // with a warning
+		t.Helper()
+		plan, err := PlanQuantize(t.Context(), first.Source, o)
+		if err == nil {
+			_, err = plan.Run(t.Context(), dst, RunOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	larger(b, o)
+	second := openModel(t, b)
+	if len(second.Problems) > 0 || second.Scheme != "mixed-precision" {
+		t.Fatalf("scheme %s, problems %v", second.Scheme, second.Problems)
+	}
+	all := filepath.Join(dir, "all")
+	larger(all, QuantizeOptions{Requantize: true, Quantizer: quant.Quantizer{Format: quant.FP8Row}})
+	alone := openModel(t, all)
+	for _, w := range second.Weights {
+		other := first
+		if strings.Contains(w.Name, "self_attn") && w.Quantized() {
+			other = alone
+		}
+		if was, ok := other.Lookup(w.Name); !ok {
+			t.Errorf("%s is new", w.Name)
+		} else if w.FormatName() != was.FormatName() {
+			t.Errorf("%s is %s, and was %s", w.Name, w.FormatName(), was.FormatName())
+		} else if w.Quantized() {
+			sameStored(t, w, was)
+			scale, has := w.InputScale()
+			before, had := was.InputScale()
+			if other == first && (scale != before || has != had || !has) {
+				t.Errorf("%s: the scale of its inputs is %g, and was %g", w.Name, scale, before)
+			}
+		}
+	}
+	if len(second.Weights) != len(first.Weights) {
+		t.Errorf("%d weights, and there were %d", len(second.Weights), len(first.Weights))
+	}
+	_, err := PlanQuantize(t.Context(), first.Source, QuantizeOptions{Requantize: true, Convention: "mlx", Rules: rules(t, "self_attn=mxfp8")})
+	if err == nil || !strings.Contains(err.Error(), "convention mlx stores one block format in a checkpoint, not mxfp8, nvfp4") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := PlanQuantize(t.Context(), first.Source, QuantizeOptions{Requantize: true, Rules: rules(t, "q_proj=fp8-row")}); err == nil ||
+		!strings.Contains(err.Error(), "q_proj.weight is fp8-row and model.layers.0.self_attn.v_proj.weight is nvfp4, but engines fuse") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -29,6 +29,18 @@ func (o QuantizeOptions) chooseSchemes(source *checkpoint.Model, c *checkpoint.C
 			return nil, err
 		}
 	}
+	if !o.Requantize || len(o.Rules) == 0 {
+		return c, nil
+	}
+	for _, f := range source.Formats() { // of weights that rules leave
+		if same := func(g quant.Format) bool { return g.Name == f.Name }; !c.Holds(f) || slices.ContainsFunc(formats, same) {
+			continue
+		}
+		var err error
+		if c, err = relabelScheme(source, c, f, "", nil); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
 }
 
