@@ -381,13 +381,11 @@ func TestDefined(t *testing.T) {
 		"quark":              "mxfp6-e3m2 mxfp6-e2m3 mxfp4",
 		"mlx":                "mxfp8 mxfp4 nvfp4",
 		"deepseek":           "fp8-block128",
+		"torchao-rceil":      mx + " mxfp8-32x32",
+		"mlx-0.31":           "mxfp8 mxfp4 nvfp4",
 	}
-	if len(All()) != len(defined) {
-		t.Errorf("%d profiles, want %d", len(All()), len(defined))
-	}
-	for _, p := range variants { // a variant has the formats of its library
-		base, _, _ := strings.Cut(p.Name, "-")
-		defined[p.Name] = defined[base]
+	if n := len(All()) + len(variants); n != len(defined) {
+		t.Errorf("%d profiles, want %d", n, len(defined))
 	}
 	for _, p := range slices.Concat(All(), variants) {
 		has := strings.Fields(defined[p.Name])
