@@ -427,3 +427,21 @@ func TestRulesRequantize(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestRulesFingerprint: the behavior of a rule's quantizer is a part of the plan.
+func TestRulesFingerprint(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	found := map[string]bool{}
+	for _, powerOfTwo := range []bool{false, true} {
+		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Rules: rules(t, "self_attn=fp8-row")}
+		o.Rules[0].Quantizer.PowerOfTwo = powerOfTwo
+		plan, err := PlanQuantize(t.Context(), src.Source, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[plan.fingerprint()] = true
+	}
+	if len(found) != 2 {
+		t.Error("two behaviors have one fingerprint")
+	}
+}
