@@ -34,7 +34,7 @@ type Check uint8
 const (
 	Bounded    Check = iota // quantized: elements and scales are within the bound of the format
 	Calibrated              // quantized by a method that moves errors between elements: only scales are within the bound
-	Integers                // quantized in a type of ggml that only llama.cpp writes: elements are within the bound of their block
+	Integers                // in a type that is only decoded, of GGUF files or other tools: elements are within the bound of their block
 	Rounded                 // of another dtype: elements are the source's values rounded to it
 	Identical               // elements are bit-identical to the source's
 )

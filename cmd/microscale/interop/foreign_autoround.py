@@ -6,7 +6,9 @@ import types
 
 import torch
 from auto_round import AutoRound
+from auto_round.data_type.nvfp import e5m3_to_float_tensor
 from auto_round.experimental.qmodules import fp8_static, mx, nvfp4
+from auto_round.experimental.qmodules.fp4_utils import unpack_fp4_from_uint8
 from auto_round.schemes import preset_name_to_scheme
 from safetensors import safe_open
 
@@ -32,6 +34,10 @@ def decoded(directory, scheme):
         if module == name:
             continue
         codes = tensors.get(module + ".weight_packed", tensors.get(module + ".weight"))
+        if scheme == "NVFP4_E5M3":
+            unpacked = unpack_fp4_from_uint8(codes, len(codes), 2 * codes.shape[1], dtype=torch.bfloat16).float()
+            yield module + ".weight", (unpacked.reshape(-1, 16) * e5m3_to_float_tensor(scale).reshape(-1, 1)).reshape(unpacked.shape)
+            continue
         kind = {"MXFP4": mx.MXFP4QuantLinear, "MXFP8": mx.MXFP8QuantLinear, "NVFP4": nvfp4.NVFP4QuantLinear}.get(scheme.removesuffix("_RCEIL"))
         if kind is None:
             yield module + ".weight", foreign.scaled(codes, scale)

@@ -20,7 +20,7 @@ type VerifyDocument struct {
 type checkedDocument struct {
 	Bounded    int `json:"bounded"`    // quantized: decoded, within the bound of the format
 	Calibrated int `json:"calibrated"` // quantized by a method whose codes are not the nearest: scales within the bound
-	Integers   int `json:"integers"`   // in types of ggml: within the bound of their blocks
+	Integers   int `json:"integers"`   // in types that are only decoded: within the bound of their blocks
 	Rounded    int `json:"rounded"`    // of another dtype
 	Identical  int `json:"identical"`  // to the bit
 }
