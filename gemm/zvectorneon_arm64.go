@@ -20,12 +20,12 @@ const (
 	vectorFP4x16NEONNeeds  = cpu.ARMASIMD
 )
 
-// vectorF32NEON is a vectorFunc for one row of A, in groups of 512 unscaled codesand steps of 32.
+// vectorF32NEON is a vectorFunc for one row of A, in groups of 512 unscaled codes and steps of 32.
 //
 //go:noescape
 func vectorF32NEON(p vectorArgs) (found uint64)
 
-// vectorBF16NEON is a vectorFunc for one row of A, in groups of 512 unscaled codesand steps of 32.
+// vectorBF16NEON is a vectorFunc for one row of A, in groups of 512 unscaled codes and steps of 32.
 //
 //go:noescape
 func vectorBF16NEON(p vectorArgs) (found uint64)

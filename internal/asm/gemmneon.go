@@ -72,7 +72,7 @@ var (
 
 func (v *neonVector) write(f *File) {
 	group := 16 * neonStep
-	what, reports := "unscaled codes", ""
+	what, reports := "unscaled codes ", ""
 	if v.block > 0 {
 		group = 16 * v.scaled()
 		what, reports = fmt.Sprintf("codes in blocks of %d\n", v.block), " It reports scales above the largest supported one, and NaN "+
