@@ -8,17 +8,20 @@ import (
 	"strings"
 )
 
-// mlxExperts are the families whose experts mlx-lm holds in one tensor for each projection of a layer,
-// P.switch_mlp.gate_proj beside P.experts.N.gate_proj of the model, and the names of gate, up and down in the model
-// (sanitize in mlx_lm/models at 0.32.2). A file that mlx-lm writes has its own names, and it loads such files of all
-// families.
-var mlxExperts = []struct {
-	types       []string
-	projections [3]string
-}{
-	{[]string{"qwen2_moe", "qwen3_moe", "qwen3_next", "olmoe", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe",
-		"glm4_moe_lite", "ernie4_5_moe", "jamba", "bailing_moe", "exaone_moe", "mellum"}, mlxProjections},
-	{[]string{"mixtral", "phimoe", "minimax", "minimax_m2"}, [3]string{"w1", "w3", "w2"}},
+// mlxExperts are the families whose experts are written as mlx-lm holds them, in one tensor for each projection of a
+// layer, P.switch_mlp.gate_proj beside P.experts.N.gate_proj of the model. Of others mlx-lm joins single experts with their
+// scales, or changes further tensors only where it finds single ones (sanitize in mlx_lm/models at 0.32.2).
+var mlxExperts = []string{"qwen2_moe", "qwen3_moe", "mixtral"}
+
+// mlxWords are the families whose experts have other names of gate, up and down than in mlx-lm.
+var mlxWords = []string{"mixtral", "phimoe", "minimax", "minimax_m2"}
+
+// mlxNames returns the names of gate, up and down in the model.
+func (m *Model) mlxNames() [3]string {
+	if m.Family().OfType(mlxWords...) {
+		return [3]string{"w1", "w3", "w2"}
+	}
+	return mlxProjections
 }
 
 // mlxProjections are the names of gate, up and down in mlx-lm.
@@ -35,11 +38,10 @@ func (c *Convention) Joined(m *Model, name string) (joined string, expert int, o
 	if !c.joined || parts == nil {
 		return "", 0, false
 	}
-	for _, row := range mlxExperts {
-		if i := slices.Index(row.projections[:], parts[3]); i >= 0 && m.Family().OfType(row.types...) {
-			expert, err := strconv.Atoi(parts[2])
-			return parts[1] + mlxModule + mlxProjections[i] + weightSuffix, expert, err == nil
-		}
+	names := m.mlxNames()
+	if i := slices.Index(names[:], parts[3]); i >= 0 && m.Family().OfType(mlxExperts...) {
+		expert, err := strconv.Atoi(parts[2])
+		return parts[1] + mlxModule + mlxProjections[i] + weightSuffix, expert, err == nil
 	}
 	return "", 0, false
 }
@@ -50,12 +52,7 @@ func (m *Model) splitJoined() {
 	if m.Convention == nil || !m.Convention.joined {
 		return
 	}
-	projections := mlxProjections
-	for _, row := range mlxExperts {
-		if m.Family().OfType(row.types...) {
-			projections = row.projections
-		}
-	}
+	projections := m.mlxNames()
 	var all []*Weight
 	for _, w := range m.Weights {
 		parent, rest, ok := strings.Cut(w.Name, mlxModule)
