@@ -45,11 +45,10 @@ const (
 type NonFinite uint8
 
 const (
-	Tolerate NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
-	Poison                    // the scale is NaN, and so is every element of the block
-	// PoisonNaN: NaN does as under Poison; Inf goes through the scale rule or the arithmetic, which give 2^128 its exponent.
-	PoisonNaN
-	PoisonZero // as PoisonNaN, but elements are divided by infinity under an E8M0 scale of NaN: all but NaN become zeros
+	Tolerate   NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
+	Poison                      // the scale is NaN, and so is every element of the block
+	PoisonNaN                   // NaN does as under Poison; Inf goes through the scale rule or the arithmetic, which give 2^128 its exponent
+	PoisonZero                  // as PoisonNaN, but elements are divided by infinity under an E8M0 scale of NaN: all but NaN become zeros
 )
 
 // NegativeZero says which elements may take the code of -0.
