@@ -71,6 +71,9 @@ func (c *Collector) newSums(width int) *sums {
 		clear(s.hessian)
 		return s
 	}
+	if n := len(c.free); n > 0 {
+		c.free = c.free[:n-1] // of a width that this layer may not need: the forecast has room for one layer
+	}
 	s := &sums{square: make([]float64, width), mean: make([]float64, width)}
 	if c.Hessian {
 		s.hessian = make([]float64, width*width)

@@ -166,7 +166,11 @@ func IsFile(path string) bool { return strings.EqualFold(filepath.Ext(path), ".s
 // Has reports whether a file has whole statistics of a key.
 func Has(path, key string) bool {
 	s, err := Read(path)
-	return err == nil && s.key == key && s.Close() == nil
+	if err != nil {
+		return false
+	}
+	same := s.key == key
+	return s.Close() == nil && same
 }
 
 // Read opens a file of statistics. The caller closes them.

@@ -110,9 +110,15 @@ func planStored(m *checkpoint.Model, o QuantizeOptions, s client.Storage, c clie
 	}
 	o.Rules = slices.Clone(o.Rules)
 	for i, r := range o.Rules {
-		if f := r.Quantizer.Format; r.Scheme == "" {
-			o.Rules[i].Scheme = schemesFor(s.Convention, c.Schemes(s.Convention, f), f, o.Calibration)[0]
+		f := r.Quantizer.Format
+		if r.Keeps() || f.Name == o.Quantizer.Format.Name {
+			continue // it has the scheme of the weights without a rule
 		}
+		name, err := o.schemeOf(f)
+		if err != nil {
+			return nil, 0, err
+		}
+		o.Rules[i].Scheme = cmp.Or(name, schemesFor(s.Convention, c.Schemes(s.Convention, f), f, o.Calibration)[0])
 	}
 	most, failed := int64(-1), error(nil) // of the first that cannot be planned
 	for _, o.Scheme = range schemes {

@@ -107,8 +107,14 @@ func (p *Plan) PlanFile(include []*regexp.Regexp) []byte {
 	return out.Bytes()
 }
 
-// WritePlanFile writes PlanFile to a new file. It never replaces one: the error is fs.ErrExist then.
+// WritePlanFile writes PlanFile to a new file. It never replaces one: the error is fs.ErrExist then. A plan that decodes
+// quantized weights is an error, because a rule leaves their codes.
 func (p *Plan) WritePlanFile(path string, include []*regexp.Regexp) error {
+	for _, d := range p.decisions {
+		if d.action == Decode && d.Quantized() {
+			return fmt.Errorf("%s is decoded, which no rule says: dequantize the source first, or use rules in place of --exclude", d.Name)
+		}
+	}
 	return durable.WriteWhole(path, p.PlanFile(include), durable.RenameNew)
 }
 
@@ -125,13 +131,14 @@ type kind struct {
 	shape, becomes string
 	reason         Reason
 	layers         map[string]bool // the first numbers of their names
-	weights        int
+	names          []string
 	all            bool // no other kind has the shape
+	shares         bool // another kind of the shape has a layer of this one, so that only names tell them apart
 }
 
 // kinds returns the kinds of a plan, in the order of their first weights.
 func (p *Plan) kinds() (kinds []*kind) {
-	found, shapes := map[string]*kind{}, map[string]int{}
+	found, shapes, layers := map[string]*kind{}, map[string]int{}, map[string]*kind{}
 	for _, d := range p.decisions {
 		if len(d.Shape) < 2 || !d.coded() && d.reason.Cause == NoCause {
 			continue
@@ -151,8 +158,14 @@ func (p *Plan) kinds() (kinds []*kind) {
 			found[key], kinds = k, append(kinds, k)
 			shapes[shape]++
 		}
-		k.layers[numbers.FindString(d.Name)] = true
-		k.weights++
+		layer := numbers.FindString(d.Name)
+		k.layers[layer] = true
+		k.names = append(k.names, d.Name)
+		if first := layers[shape+"\x00"+layer]; first == nil {
+			layers[shape+"\x00"+layer] = k
+		} else if first != k {
+			first.shares, k.shares = true, true
+		}
 	}
 	for _, k := range kinds {
 		k.all = shapes[k.shape] == 1
@@ -163,8 +176,15 @@ func (p *Plan) kinds() (kinds []*kind) {
 // numbers matches the numbers in the names of modules.
 var numbers = regexp.MustCompile(`\b\d+\b`)
 
-// pattern returns the regular expression of the names: of all numbers, or of those of the layers.
+// pattern returns the regular expression of the names: of all numbers, of those of the layers, or of each name.
 func (k *kind) pattern() string {
+	if k.shares {
+		quoted := make([]string, len(k.names))
+		for i, name := range k.names {
+			quoted[i] = regexp.QuoteMeta(name)
+		}
+		return "^(" + strings.Join(quoted, "|") + ")$"
+	}
 	first := `\d+`
 	if !k.all && strings.Contains(k.shape, "#") {
 		first = "(" + strings.Join(slices.SortedFunc(maps.Keys(k.layers), func(a, b string) int {
@@ -177,8 +197,8 @@ func (k *kind) pattern() string {
 
 // comment says how many weights there are, and why they stay as they are.
 func (k *kind) comment() string {
-	text := fmt.Sprintf("%d weights", k.weights)
-	if k.weights == 1 {
+	text := fmt.Sprintf("%d weights", len(k.names))
+	if len(k.names) == 1 {
 		text = "1 weight"
 	}
 	if k.reason.Cause != NoCause {

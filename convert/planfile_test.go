@@ -19,6 +19,7 @@ func TestPlanFile(t *testing.T) {
 		{Quantizer: quant.Quantizer{Format: quant.MXFP8}},
 		{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Include: patterns("lm_head"),
 			Rules: rules(t, `layers\.[13]\.=keep`, "self_attn=fp8-row", "mlp=mxfp8:MXFP8A16")},
+		{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "plain", Exclude: patterns(`layers\.3\..*experts\.1\.`)},
 	} {
 		plan, err := PlanQuantize(t.Context(), src.Source, o)
 		if err != nil {
@@ -35,7 +36,7 @@ func TestPlanFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var again QuantizeOptions
+		again := QuantizeOptions{Convention: o.Convention}
 		if again.Rules, err = file.Rules(); err != nil {
 			t.Fatal(err)
 		}

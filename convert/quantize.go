@@ -99,7 +99,9 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if note != "" {
 		p.Notes = append(p.Notes, note)
 	}
-	p.decide(s)
+	if err := p.decide(s, o.Calibration); err != nil {
+		return nil, err
+	}
 	if err := p.admitRules(s); err != nil {
 		return nil, err
 	}
@@ -124,21 +126,29 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := p.useStatistics(o); err != nil {
 		return nil, err
 	}
-	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache, PowerOfTwo: o.Quantizer.PowerOfTwo})
+	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache, PowerOfTwo: p.Quantizer.PowerOfTwo})
 }
 
-// storesStatistics reports whether the amaxes of statistics become the scales of activations: that scheme is named, and the calibration has
-// none.
+// storesStatistics reports whether the amaxes of statistics become the scales of activations: a scheme that stores them is
+// named, and the calibration has none.
 func (o QuantizeOptions) storesStatistics(c *checkpoint.Convention) bool {
-	if o.Statistics == nil || o.Scheme == "" || o.Calibration != nil && o.Calibration.inputs() {
+	if o.Statistics == nil || o.Calibration != nil && o.Calibration.inputs() {
 		return false
 	}
-	only, err := c.With(o.Quantizer.Format, o.Scheme)
-	if err != nil {
-		return false // chooseScheme returns the error
+	for _, f := range o.formats() {
+		name, err := o.schemeOf(f)
+		if err != nil || name == "" {
+			continue // chooseSchemes returns the error
+		}
+		only, err := c.With(f, name)
+		if err != nil {
+			continue // as above
+		}
+		if _, activations := only.Scheme(f); activations == checkpoint.Static {
+			return true
+		}
 	}
-	_, activations := only.Scheme(o.Quantizer.Format)
-	return activations == checkpoint.Static
+	return false
 }
 
 // convention returns the named convention, or the default for the source.
@@ -153,6 +163,9 @@ func (o QuantizeOptions) convention(m *checkpoint.Model) (*checkpoint.Convention
 func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) error {
 	if len(o.formats()) == 0 {
 		return errNoFormat
+	}
+	if o.Scheme != "" && o.Quantizer.Format.Element == nil {
+		return fmt.Errorf("scheme %s: no format is named for weights without a rule: name the scheme in the rule, as FORMAT:SCHEME", o.Scheme)
 	}
 	for _, q := range o.Quantizers() {
 		if !q.Format.Scaled() && !c.InGGUF() {
@@ -184,20 +197,32 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	return nil
 }
 
-// decide plans every weight of the source.
-func (p *Plan) decide(s selection) {
+// decide plans every weight of the source. With rules, whose weights may keep their codes, the result keeps the scales of
+// the source's KV cache, unless the calibration has others.
+func (p *Plan) decide(s selection, c *Calibration) error {
 	for _, w := range p.source.Weights {
-		if p.source.ScalesOfValues(w) || p.source.Convention != nil && isCacheScale(w) {
-			if d := (decision{Weight: w}); len(s.rules) > 0 && p.renameCache(&d) == nil {
+		switch {
+		case p.source.ScalesOfValues(w):
+			continue
+		case p.source.Convention != nil && isCacheScale(w):
+			owner, _ := checkpoint.CacheOwner(w.Name)
+			if _, stores := p.convention.StoredCache(owner, 1); stores && len(s.rules) > 0 && !(c != nil && c.caches()) {
+				d := decision{Weight: w}
+				if err := p.renameCache(&d); err != nil {
+					return err
+				}
 				p.add(d)
 			}
-			continue // of the activations of the source's quantization
+			continue
 		}
 		for _, d := range p.parts(w, s) {
 			switch {
 			case d.reason.Cause == NoCause:
 				d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, d.Name, d.Shape)
 			case d.Quantized() && d.leftByRules() && p.rejects(d.Weight) == "" && p.convention.Holds(d.Weight.Format):
+				if why := p.lacksInput(d.Weight); why != "" {
+					return fmt.Errorf("%s keeps its codes, but %s", d.Name, why)
+				}
 				d.action = Relabel
 				d.stored, d.metadata[0], d.metadata[1] = d.Relabeled(p.convention, nil)
 			case d.Rearranged(), d.Quantized(): // its bytes are not those of the result
@@ -206,6 +231,18 @@ func (p *Plan) decide(s selection) {
 			p.add(d)
 		}
 	}
+	return nil
+}
+
+// lacksInput returns why the result cannot have the codes of a weight of the source: its scheme stores a scale of activations,
+// which the source lacks; "" if it can.
+func (p *Plan) lacksInput(w *checkpoint.Weight) string {
+	scheme, activations := p.convention.Scheme(w.Format)
+	if _, ok := w.InputScale(); ok || activations != checkpoint.Static {
+		return ""
+	}
+	return fmt.Sprintf("scheme %s stores a scale of its activations, which the source lacks: name a weight-only scheme of %s, as "+
+		"FORMAT:SCHEME, or let a rule quantize it", scheme, w.Format)
 }
 
 // parts returns why w is not quantized. If w holds all experts of a layer, the convention stores each

@@ -240,6 +240,10 @@ func TestRulesRejected(t *testing.T) {
 			t.Errorf("%q in %q: error %v, want %q", tc.rules, tc.convention, err, tc.want)
 		}
 	}
+	_, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Scheme: "MXFP8A16", Rules: rules(t, ".=mxfp8")})
+	if err == nil || !strings.Contains(err.Error(), "no format is named for weights without a rule") {
+		t.Errorf("error %v", err)
+	}
 	for _, bad := range []struct{ pattern, to, want string }{
 		{"(", "mxfp8", "not a regular expression"}, {"a", "nvfp5", "unknown"}, {"a", "keep:X", "unknown"},
 	} {
@@ -306,13 +310,14 @@ func TestRulesForClient(t *testing.T) {
 	for _, tc := range []struct{ client, rule, want, scheme string }{
 		{"vllm", "self_attn=mxfp8", "", "MXFP8"},
 		{"sglang", "self_attn=fp8-row", "", "FP8_DYNAMIC"},
-		{"sglang", "self_attn=mxfp8", "", "MXFP8"}, // in modelopt
+		{"sglang", "self_attn=mxfp8", "", "MXFP8"},                                // in modelopt
+		{"vllm", `self_attn=mxfp8:MXFP8A16 layers\.0\.mlp=mxfp8`, "", "MXFP8A16"}, // that of one rule is that of both
 		{"trtllm", "self_attn=mxfp8", "trtllm does not read mxfp8", ""},
 		{"mlx", "self_attn=mxfp8", "mlx reads nvfp4, mxfp8 together in no convention that is written", ""},
 		{"mlx", "self_attn=fp8-row", "mlx does not read fp8-row", ""},
 	} {
 		plan, err := PlanQuantize(context.Background(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
-			Client: tc.client, Rules: rules(t, tc.rule)})
+			Client: tc.client, Rules: rules(t, strings.Fields(tc.rule)...)})
 		if tc.want != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s, %s: error %v, want %q", tc.client, tc.rule, err, tc.want)
@@ -323,7 +328,7 @@ func TestRulesForClient(t *testing.T) {
 			t.Errorf("%s, %s: %v", tc.client, tc.rule, err)
 			continue
 		}
-		if name, _ := plan.convention.Scheme(rules(t, tc.rule)[0].Quantizer.Format); name != tc.scheme ||
+		if name, _ := plan.convention.Scheme(rules(t, strings.Fields(tc.rule)...)[0].Quantizer.Format); name != tc.scheme ||
 			plan.Scheme != plan.convention.MixedScheme() {
 			t.Errorf("%s, %s: scheme %s in %s, want %s", tc.client, tc.rule, name, plan.Scheme, tc.scheme)
 		}
@@ -424,6 +429,18 @@ func TestRulesRequantize(t *testing.T) {
 	}
 	if _, err := PlanQuantize(t.Context(), first.Source, QuantizeOptions{Requantize: true, Rules: rules(t, "q_proj=fp8-row")}); err == nil ||
 		!strings.Contains(err.Error(), "q_proj.weight is fp8-row and model.layers.0.self_attn.v_proj.weight is nvfp4, but engines fuse") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestRulesLackInput: codes whose new scheme stores a scale of activations cannot be kept without one.
+func TestRulesLackInput(t *testing.T) {
+	src, a := openModel(t, writeModel(t, layered(), madeConfig)), filepath.Join(t.TempDir(), "a")
+	quantize(t, src, a, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}}, RunOptions{})
+	_, err := PlanQuantize(t.Context(), openModel(t, a).Source,
+		QuantizeOptions{Requantize: true, Calibration: &Calibration{ConstantInputs: true},
+			Rules: rules(t, "mlp=nvfp4:NVFP4", ".=keep")})
+	if err == nil || !strings.Contains(err.Error(), "keeps its codes, but scheme NVFP4 stores a scale of its activations") {
 		t.Errorf("error %v", err)
 	}
 }

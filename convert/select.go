@@ -29,7 +29,7 @@ const (
 	ByClient           // the client of the plan cannot read it
 	ByConvention       // the convention does not store its module, or its shape in the format
 	ByValues           // its elements are not floating-point values
-	ByUser             // QuantizeOptions.Exclude matches it
+	ByUser             // QuantizeOptions.Exclude matches it, or Rules leave it
 	ByRole             // what it is in the model stays unquantized by default
 )
 

@@ -247,9 +247,8 @@ func (r *run) dampings() (warnings []string) {
 		}
 	}
 	for _, damping := range slices.Sorted(maps.Keys(counts)) {
-		warnings = append(warnings, fmt.Sprintf("the products of the inputs of %d weights are nearly dependent: method %s added %g of their "+
-			"mean to their diagonal, "+
-			"%g of it usual; calibrate on a longer text", counts[damping], r.plan.method, damping, calibration.DefaultDamping))
+		warnings = append(warnings, fmt.Sprintf("method %s used damping %g for %d weights, where %g is usual, because the columns of their "+
+			"inputs are nearly dependent: calibrate on a longer text", r.plan.method, damping, counts[damping], calibration.DefaultDamping))
 	}
 	return warnings
 }

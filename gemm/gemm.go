@@ -42,7 +42,7 @@
 // C does not depend on the number of threads: the kernel alone determines the order
 // of the sum over K. Two machines give the same bits with the same kernel, which
 // Options.Kernel can fix. The choice of the kernel is a function of the formats, M,
-// and the processor (Kernels), never of a timing.
+// which scales and elements it supports, and the processor (Kernels), never of a timing.
 //
 // Dimensions M, N and K are those of the product; m, n and k are those of a part.
 package gemm

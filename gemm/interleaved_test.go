@@ -220,16 +220,17 @@ func compareInterleaved(t *testing.T, a, b *quant.Tensor, inside *Interleaved) {
 
 // TestInterleavedRows checks that a row of A gives the same bits alone and with others.
 func TestInterleavedRows(t *testing.T) {
-	if !interleaves(quant.MXINT8) {
-		t.Skip("this processor has no kernel for interleaved operands")
-	}
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) { testInterleavedRows(t) })
+}
+
+func testInterleavedRows(t *testing.T) {
 	const maxRows, n, k = 16, 64, 1120
-	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
-		for _, with := range []quant.Format{quant.BF16, quant.MXINT8} {
+	for _, with := range []quant.Format{quant.BF16, quant.MXINT8} {
+		if !interleaves(with) {
+			continue
+		}
+		for _, f := range interleavedFormats(with) {
 			r := rand.New(rand.NewPCG(1, 2))
-			if !interleaves(with) {
-				continue
-			}
 			b, err := Interleave(plainOperand(t, r, f, n, k), with, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -289,11 +290,16 @@ func TestInterleaveUnsupported(t *testing.T) {
 
 // TestInterleavedPanels compares the panels of interleaved operands with those of the original rows.
 func TestInterleavedPanels(t *testing.T) {
-	if !interleaves(quant.MXINT8) {
-		t.Skip("this processor has no kernel for interleaved operands")
-	}
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		if interleaves(quant.MXINT8) {
+			testInterleavedPanels(t)
+		}
+	})
+}
+
+func testInterleavedPanels(t *testing.T) {
 	const n, width = 48, 1440
-	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+	for _, f := range interleavedFormats(quant.MXINT8) {
 		for _, with := range []quant.Format{f, quant.MXFP8} {
 			r := rand.New(rand.NewPCG(3, 4))
 			a, err := quant.NewTensor(with, 0, width) // which rules out vector kernels

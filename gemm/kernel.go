@@ -149,8 +149,8 @@ type Kernel struct {
 // tries them. Mul takes the first that supports the operands:
 //
 //   - up to Batch rows of A: a vector kernel, which reads the codes of B. With A in
-//     integer blocks (mxint8, or the format of B) and B in mxfp4, mxfp6-e2m3, mxint8 or
-//     nvfp4, the products of a block are exact integers; quantizing A is the caller's
+//     integer blocks (mxint8, or the format of B) and B in mxfp4, mxfp6-e2m3, mxint8,
+//     nvfp4 or, interleaved, q8_0, the products of a block are exact integers; quantizing A is the caller's
 //     choice, since it changes the result. Otherwise B is decoded to BF16 or float32.
 //     Kernels named interleaved take an Interleaved B, the others do not; some of them also
 //     reorder the rows of any B if A has enough;

@@ -98,6 +98,9 @@ type int8Table struct {
 var int8Tables = func() map[*format.Scalar]*int8Table {
 	tables := map[*format.Scalar]*int8Table{}
 	for e, form := range int8Forms {
+		if b := e.StoredBits(); b == 4 && form.bias != 12 || b == 8 && form.bias != 128 {
+			panic("gemm: kernels of internal/asm know the biases 12 of 4 bits and 128 of 8")
+		}
 		table := new(int8Table)
 		for i := range table.integers {
 			table.integers[i] = byte(form.bias)

@@ -114,9 +114,7 @@ func TestDecodeKernels(t *testing.T) {
 			addRows(sum, p, rows, c.stride)
 			return s, sum
 		}
-		if err := cpu.Force(cpu.Plain); err != nil {
-			t.Fatal(err)
-		}
+		cputest.Force(t, cpu.Plain)
 		wantScores, wantSum := run()
 		cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 			t.Run(fmt.Sprintf("n=%d/dim=%d", c.n, c.dim), func(t *testing.T) {

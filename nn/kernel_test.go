@@ -53,9 +53,7 @@ func TestRowKernels(t *testing.T) {
 		raw := guard.Bytes(t, 4*n, guard.End)
 		got := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), n)
 		for name, f := range functions {
-			if err := cpu.Force(cpu.Plain); err != nil {
-				t.Fatal(err)
-			}
+			cputest.Force(t, cpu.Plain)
 			want := slices.Clone(x)
 			f(want)
 			cputest.Run(t, func(t *testing.T, _ cpu.Tier) {

@@ -148,7 +148,8 @@ func (v variant) String() (text string) {
 	for _, property := range []struct {
 		has  bool
 		name string
-	}{{v.bf16, "BF16"}, {v.integer, "INT8"}, {v.divides, "divided"}, {v.random, "stochastic"}, {v.bits > 0, fmt.Sprintf("%d bits", v.bits)}} {
+	}{{v.bf16, "BF16"}, {v.integer, "INT8"}, {v.divides, "divided"}, {v.random, "stochastic"}, {v.weights, "weighted"},
+		{v.bits > 0, fmt.Sprintf("%d bits", v.bits)}} {
 		if property.has {
 			text += ", " + property.name
 		}

@@ -2,12 +2,12 @@
 // is each stored as its convention demands, and do the values match the source?
 //
 //	quantized weights         each scale and each element is within the bound of its format (quant.Bound)
-//	weights in types of ggml  each element is within the bound of its block (ggml.Quant.Bound)
+//	weights only decoded      each element is within the bound of its block: types of other tools without a block format
 //	weights of another dtype  each element is the source's, rounded to nearest even
 //	all others                bit-identical to the source
 //
 // The bound of a format covers every supported scale rule, search and rounding. It detects damage to one
-// block. That of a type of ggml is wider. It does not detect an element that moved to the other of its two neighbors, damage
+// block. That of a type that is only decoded is wider. It does not detect an element that moved to the other of its two neighbors, damage
 // to blocks that every rule rounds to zeros, or low precision: see [Options.MinSQNR].
 package verify
 
@@ -32,16 +32,16 @@ import (
 type Check uint8
 
 const (
-	Bounded    Check = iota // quantized: elements and scales are within the bound of the format
-	Calibrated              // quantized by a method that moves errors between elements: only scales are within the bound
-	Integers                // in a type that is only decoded, of GGUF files or other tools: elements are within the bound of their block
-	Rounded                 // of another dtype: elements are the source's values rounded to it
-	Identical               // elements are bit-identical to the source's
+	Bounded     Check = iota // quantized: elements and scales are within the bound of the format
+	Calibrated               // quantized by a method that moves errors between elements: only scales are within the bound
+	DecodedOnly              // in a type that is only decoded, of GGUF files or other tools: elements are within the bound of their block
+	Rounded                  // of another dtype: elements are the source's values rounded to it
+	Identical                // elements are bit-identical to the source's
 )
 
-// String returns "bounded", "calibrated", "integers", "rounded" or "identical".
+// String returns "bounded", "calibrated", "decoded only", "rounded" or "identical".
 func (c Check) String() string {
-	names := [...]string{"bounded", "calibrated", "integers", "rounded", "identical"}
+	names := [...]string{"bounded", "calibrated", "decoded only", "rounded", "identical"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -306,7 +306,7 @@ func (p pair) check() Check {
 	case p.got.Quantized() && p.dense():
 		return Bounded
 	case p.integers():
-		return Integers
+		return DecodedOnly
 	case p.want.Quantized(), p.dense() && (p.want.Dtype != p.got.Dtype || p.want.Rearranged() || p.got.Rearranged()):
 		return Rounded
 	}
@@ -449,7 +449,7 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 			d.want,
 			d.got,
 		)
-	case check == Integers:
+	case check == DecodedOnly:
 		r.fault(
 			t.Name,
 			"%d of its elements are further from the source than a block of %s allows; the first, at row %d, column %d, is %g in the source and "+

@@ -54,7 +54,7 @@ func writeShare(path string, threads int, s sweepDocument) error {
 	if err := show.PrintJSON(&b, d); err != nil {
 		return err
 	}
-	if err := durable.WriteWhole(path, b.Bytes(), os.Rename); err != nil {
+	if err := durable.WriteWhole(path, b.Bytes(), durable.RenameNew); err != nil {
 		return fmt.Errorf("--share: %w", err)
 	}
 	return nil

@@ -35,7 +35,7 @@ func calibrateCommand() *cobra.Command {
 	}
 	var c evaluation.Calibration
 	set := cmd.Flags()
-	set.StringVar(&c.Text, "text", "", "read the text of `FILE`, or of the files of a directory")
+	set.StringVar(&c.Text, "text", "", "read the text of `FILE`, or of the files of a directory (.jsonl: conversations or texts)")
 	set.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json), or statistics (.safetensors)")
 	context := set.Uint("context", 0, "tokens `N` per window (default 512)")
 	set.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")

@@ -79,7 +79,7 @@ func evalCommand() *cobra.Command {
 
 func (f *textFlags) add(cmd *cobra.Command) {
 	set, e := cmd.Flags(), &f.evaluation
-	set.StringVar(&e.Text, "text", "", "evaluate on the text of `FILE`, or of the files of a directory")
+	set.StringVar(&e.Text, "text", "", "evaluate on the text of `FILE`, or of the files of a directory (.jsonl: conversations or texts)")
 	f.method = flags.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", windows.MethodNames(),
 		windows.LookupMethod)
 	f.context = set.Uint("context", 0, "tokens `N` per window (default that of the method)")

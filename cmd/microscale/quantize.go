@@ -30,9 +30,9 @@ DST is created atomically when the run completes. To resume an interrupted run,
 repeat the command with --resume. Several machines share the work with
 --shard I/N; merge joins their parts.
 
---text FILE chooses codes by what flows through each layer while the model reads
-the text, or a line of JSON a conversation ({"messages": [...]}, file.jsonl),
-which its chat template writes. This loses least, and takes minutes.
+--text FILE chooses codes by the inputs of each layer while the model reads the
+text. In a .jsonl file each line is a conversation ({"messages": [...]}), which
+the model's chat template renders. This loses least, and takes minutes.
 
 --for NAME stores DST as that client loads it without options (microscale
 formats --clients prints the table). Weights that the client cannot read stay
@@ -43,11 +43,10 @@ convention (plain). --convention and --scheme choose directly.
 
 Two-dimensional weights and the experts of known families are quantized. Norms,
 embeddings, the output head, routers and vision towers are not; --include
-changes that. --rule gives weights another format than --format: the
-first rule that matches counts, and REGEXP=keep leaves weights as they are.
-Auxiliary files are copied unchanged. A GGUF file becomes
-a directory with its configuration and tokenizer, or one file of weights if DST
-ends in .safetensors.`
+changes that. --rule gives weights another format than --format: the first rule
+that matches counts, and REGEXP=keep leaves weights as they are. Auxiliary files
+are copied unchanged. A GGUF file becomes a directory with its configuration and
+tokenizer, or one file of weights if DST ends in .safetensors.`
 
 const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4 --for vllm
@@ -86,13 +85,14 @@ func quantizeCommand() *cobra.Command {
 	text := addText(cmd)
 	flags.Exclusive(cmd, "text", "calibration")
 	var o convert.QuantizeOptions
-	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format, or keep them "+
-		"(REGEXP=keep); repeated, the first that matches counts")
+	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format "+
+		"(REGEXP=FORMAT, REGEXP=FORMAT:SCHEME), or keep them (REGEXP=keep); repeated, the first that matches counts")
 	planFile := cmd.Flags().String("plan", "", "read the format and further rules from `FILE` (TOML, as --plan-out writes it)")
 	planOut := cmd.Flags().String("plan-out", "", "with --dry-run: write the plan to `FILE`, as rules to edit")
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
-	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC")
+	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC; weights that rules leave "+
+		"keep their codes")
 	cmd.Flags().BoolVar(&o.KeepF32, "keep-f32", false, "leave the unquantized weights of an F32 model in F32; by default they are rounded "+
 		"to BF16, to which transformers decodes codes")
 	f := addRunFlags(cmd)
@@ -111,7 +111,7 @@ func quantizeCommand() *cobra.Command {
 		}
 		formats := ruled(block, o.Rules)
 		if len(formats) == 0 {
-			return show.Misuse("--format is missing: name a block format (microscale formats lists them)")
+			return show.Misuse("--format is missing: name a block format (microscale formats lists them), or give --rule or --plan")
 		}
 		if err := client.Choose(formats[0], layout, scheme); err != nil {
 			return err

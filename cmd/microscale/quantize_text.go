@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -42,11 +43,12 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		}
 	}
 	method := o.Method
-	if o.Method = calibration.Nearest; o.Scheme != "" && o.Calibration == nil {
+	named := o.Scheme != "" || slices.ContainsFunc(o.Rules, func(r convert.Rule) bool { return r.Scheme != "" })
+	if o.Method = calibration.Nearest; named && o.Calibration == nil {
 		o.Calibration = &convert.Calibration{ConstantInputs: true} // if the scheme stores scales of activations
 	}
 	plan, err := convert.PlanQuantize(cmd.Context(), source, o)
-	if err != nil && o.Scheme != "" {
+	if err != nil && named {
 		o.Calibration = nil
 		plan, err = convert.PlanQuantize(cmd.Context(), source, o)
 	}

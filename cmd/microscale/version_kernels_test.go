@@ -23,7 +23,7 @@ func TestVersionVerbose(t *testing.T) {
 			state = "lacks " + strings.Join(f.Lacks, " ")
 		}
 		tier, err := cpu.ParseTier(f.Tier)
-		if err != nil || (len(f.Lacks) == 0) != slices.Contains(cpu.Tiers(), tier) {
+		if err != nil || len(f.Lacks) > 0 && slices.Contains(cpu.Tiers(), tier) {
 			t.Errorf("%+v, %v: this processor has the tiers %v", f, err, cpu.Tiers())
 		}
 		listed := func(line string) bool {

@@ -88,6 +88,7 @@ func TestTiersOf(t *testing.T) {
 		{"Zen 4", avx512, []Tier{AVX512, AVX512VBMI, AVX512VNNI, AVX512F, AVX2, Plain}},
 		{"Zen 5", avx512 | X86AVXVNNI, []Tier{AVX512, AVX512VBMI, AVX512VNNI, AVX512F, AVXVNNI, AVX2, Plain}},
 		{"arm64", ARMASIMD, []Tier{NEON, Plain}},
+		{"Apple M1", ARMASIMD | ARMDotProd, []Tier{NEONDot, NEON, Plain}},
 	} {
 		if got := tiersOf(tc.features); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", tc.processor, got, tc.want)

@@ -30,6 +30,21 @@ func Vectors(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 	run(t, slices.DeleteFunc(cpu.Tiers(), func(tier cpu.Tier) bool { return tier != tier.Vectors() }), body)
 }
 
+// Force makes a test use the kernels of a tier until it ends or forces another: what it leaves forced would be that
+// of the tests behind it.
+func Force(t *testing.T, tier cpu.Tier) {
+	t.Helper()
+	before := cpu.Best()
+	t.Cleanup(func() {
+		if err := cpu.Force(before); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := cpu.Force(tier); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier)) {
 	t.Helper()
 	const tiles = cpu.X86AMXTile | cpu.X86AMXBF16 // which a process must ask for

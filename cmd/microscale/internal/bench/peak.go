@@ -27,7 +27,9 @@ func (p peak) String() string { return strings.TrimSpace(p.instruction + " " + p
 func init() {
 	cpu.AddTable("bench", &movers, func(m *mover) (string, cpu.Set) { return "memory, " + m.name, m.needs })
 	cpu.AddTable("bench", &peaks, func(p *peak) (string, cpu.Set) { return p.String(), p.needs })
-	cpu.AddTable("bench", &separators, func(s *separator) (string, cpu.Set) { return "separate passes", s.needs })
+	cpu.AddTable("bench", &separators, func(s *separator) (string, cpu.Set) {
+		return fmt.Sprintf("separate passes, blocks of %d", s.block), s.needs
+	})
 }
 
 // plainPeak is float32 multiplications and additions in portable Go, which are scalar.

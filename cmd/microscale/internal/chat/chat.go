@@ -90,10 +90,10 @@ func (j job) render() (r result) {
 		return result{Problem: oneLine(err.Error())}
 	}
 	total := 0
-	for _, messages := range j.Conversations {
+	for i, messages := range j.Conversations {
 		text, err := j.text(compiled, messages)
 		if err != nil {
-			return result{Problem: oneLine(err.Error())}
+			return result{Problem: j.which(i) + oneLine(err.Error())}
 		}
 		if total += len(text); total > maxText {
 			return result{Problem: fmt.Sprintf("the conversation is a text of %d bytes, want at most %d", total, maxText)}
@@ -101,6 +101,14 @@ func (j job) render() (r result) {
 		r.Texts = append(r.Texts, text)
 	}
 	return r
+}
+
+// which names one of several conversations, as the begin of a message.
+func (j job) which(i int) string {
+	if len(j.Conversations) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("conversation %d of %d: ", i+1, len(j.Conversations))
 }
 
 func (j job) text(compiled *jinja.Template, conversation []Message) (string, error) {

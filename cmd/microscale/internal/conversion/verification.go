@@ -58,7 +58,7 @@ var checks = []struct {
 		"calibrated: codes are not the nearest; every scale within the bound of the format",
 	},
 	{
-		verify.Integers,
+		verify.DecodedOnly,
 		"in types that are only decoded: compared with the bound of their blocks",
 		"in types that are only decoded: every element within the bound of its block",
 	},

@@ -18,11 +18,11 @@ type VerifyDocument struct {
 
 // A checkedDocument counts the weights by the way they were compared.
 type checkedDocument struct {
-	Bounded    int `json:"bounded"`    // quantized: decoded, within the bound of the format
-	Calibrated int `json:"calibrated"` // quantized by a method whose codes are not the nearest: scales within the bound
-	Integers   int `json:"integers"`   // in types that are only decoded: within the bound of their blocks
-	Rounded    int `json:"rounded"`    // of another dtype
-	Identical  int `json:"identical"`  // to the bit
+	Bounded     int `json:"bounded"`      // quantized: decoded, within the bound of the format
+	Calibrated  int `json:"calibrated"`   // quantized by a method whose codes are not the nearest: scales within the bound
+	DecodedOnly int `json:"decoded_only"` // in types that are only decoded: within the bound of their blocks
+	Rounded     int `json:"rounded"`      // of another dtype
+	Identical   int `json:"identical"`    // to the bit
 }
 
 // A verifiedDocument is a weight, its error, and how it was compared.
@@ -48,7 +48,7 @@ func newVerifyDocument(r *verify.Report) VerifyDocument {
 		Compared: checkedDocument{
 			r.Checked(verify.Bounded),
 			r.Checked(verify.Calibrated),
-			r.Checked(verify.Integers),
+			r.Checked(verify.DecodedOnly),
 			r.Checked(verify.Rounded),
 			r.Checked(verify.Identical),
 		},

@@ -169,10 +169,14 @@ func (r *Evaluated) share(ctx context.Context, run *windows.Run, original *stack
 	}
 	r.same = map[string]string{"reference": digest, "text or tokenizer": tokensOf(run.Windows), "method": r.Method.Name,
 		"context": fmt.Sprint(r.Context)}
-	if r.Evaluation.Against != nil {
-		return r.Evaluation.Against.matches(r.same)
+	against := r.Evaluation.Against
+	if against == nil {
+		return nil
 	}
-	return nil
+	if err := against.matches(r.same); err != nil {
+		return err
+	}
+	return against.comparable(len(run.Windows))
 }
 
 // exchange writes the receipt, and compares with that of another model.

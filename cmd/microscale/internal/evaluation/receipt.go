@@ -160,8 +160,8 @@ func (r *Receipt) Compare(other *Receipt) (*Against, error) {
 	if err := other.matches(r.Same); err != nil {
 		return nil, err
 	}
-	if len(r.Windows) != len(other.Windows) || len(r.Windows) < 2 {
-		return nil, fmt.Errorf("the receipts have %d and %d windows, want as many in both, and at least two", len(r.Windows), len(other.Windows))
+	if err := other.comparable(len(r.Windows)); err != nil {
+		return nil, err
 	}
 	a := &Against{Model: other.Model, Windows: len(r.Windows)}
 	a.KL = paired(r.Windows, other.Windows, func(w WindowReceipt) float64 { return w.KL })
@@ -171,6 +171,15 @@ func (r *Receipt) Compare(other *Receipt) (*Against, error) {
 			other.Program, r.Machine, r.Program)
 	}
 	return a, nil
+}
+
+// comparable returns an error if an evaluation of n windows cannot be compared with a receipt.
+func (r *Receipt) comparable(n int) error {
+	if len(r.Windows) != n || n < 2 {
+		return fmt.Errorf("the evaluations have %d and %d windows, want as many in both, and at least two: use a longer text, or a smaller "+
+			"--context", n, len(r.Windows))
+	}
+	return nil
 }
 
 // matches returns an error if a receipt does not share what it must.
