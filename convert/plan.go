@@ -256,6 +256,7 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 	}
 	p.Ignore = p.ignoreList()
 	o.Ignore = p.Ignore
+	p.noteInputs()
 	if shares := p.Shares(); len(shares) == 1 {
 		p.setFormat(shares[0].Format) // rules may leave none of Format
 	} else if o.Mixed = p.mixed(); o.Mixed != nil {
@@ -289,6 +290,26 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 		}
 		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(p.rest))
 	})
+}
+
+// noteInputs adds a note if weights keep their codes, but not the quantization of their activations.
+func (p *Plan) noteInputs() {
+	n, first := 0, ""
+	for _, d := range p.decisions {
+		if d.action != Relabel || !d.Quantized() {
+			continue
+		}
+		_, has := d.InputScale()
+		if _, activations := p.convention.Scheme(d.Weight.Format); has && activations != checkpoint.Static {
+			if n++; n == 1 {
+				first = d.Name
+			}
+		}
+	}
+	if n > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d weights, the first %s, keep the scales of their activations as metadata alone: clients do "+
+			"not quantize these activations any more, or not by these scales; name a scheme that stores them if they should", n, first))
+	}
 }
 
 // addText adds the tokenizer of a GGUF file that becomes a directory.

@@ -221,7 +221,7 @@ func (p *Plan) admitSets() error {
 		return nil // tensors are not fused
 	}
 	first := map[string]int{} // decision of a set
-	differ := func(set string, i int, what string) error {
+	differ := func(set string, i int, fused bool, what string) error {
 		d := p.decisions[i]
 		if d.action != Quantize && !d.leftByRules() {
 			return nil
@@ -234,16 +234,20 @@ func (p *Plan) admitSets() error {
 		if a, b := p.becomes(p.decisions[j]), p.becomes(d); a != b {
 			return fmt.Errorf("%s is %s and %s is %s, but %s: match all of them with one rule", p.decisions[j].Name, a, d.Name, b, what)
 		}
+		if fused && d.coded() && p.formatOf(d).Global && d.action != p.decisions[j].action {
+			return fmt.Errorf("%s and %s would have different global scales, as one of them keeps its codes, but %s: match all of them with one "+
+				"rule", p.decisions[j].Name, d.Name, what)
+		}
 		return nil
 	}
 	for i, d := range p.decisions {
 		if matrix, parts := p.source.Family().FusedWith(d.Name); len(parts) > 1 && len(d.Shape) == 2 {
-			if err := differ(matrix, i, fmt.Sprintf("engines fuse %s into one matrix, of one format", strings.Join(parts, ", "))); err != nil {
+			if err := differ(matrix, i, true, fmt.Sprintf("engines fuse %s into one matrix, of one format", strings.Join(parts, ", "))); err != nil {
 				return err
 			}
 		}
 		if module := family.ExpertsOf(d.Name); module != "" {
-			if err := differ(module, i, fmt.Sprintf("engines have one format for all of %s", module)); err != nil {
+			if err := differ(module, i, false, fmt.Sprintf("engines have one format for all of %s", module)); err != nil {
 				return err
 			}
 		}

@@ -427,6 +427,17 @@ func TestRulesRequantize(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "convention mlx stores one block format in a checkpoint, not mxfp8, nvfp4") {
 		t.Errorf("error %v", err)
 	}
+	_, err = PlanQuantize(t.Context(), first.Source, QuantizeOptions{Requantize: true, Rules: rules(t, "q_proj=nvfp4:NVFP4"),
+		Calibration: &Calibration{ConstantInputs: true}})
+	if err == nil || !strings.Contains(err.Error(), "q_proj.weight and model.layers.0.self_attn.v_proj.weight would have different global "+
+		"scales") {
+		t.Errorf("error %v", err)
+	}
+	plan, err := PlanQuantize(t.Context(), first.Source, QuantizeOptions{Requantize: true, Rules: rules(t, "o_proj=nvfp4")})
+	if err != nil || !slices.ContainsFunc(plan.Notes,
+		func(n string) bool { return strings.Contains(n, "keep the scales of their activations") }) {
+		t.Fatalf("error %v: want a note of lost activations", err)
+	}
 	if _, err := PlanQuantize(t.Context(), first.Source, QuantizeOptions{Requantize: true, Rules: rules(t, "q_proj=fp8-row")}); err == nil ||
 		!strings.Contains(err.Error(), "q_proj.weight is fp8-row and model.layers.0.self_attn.v_proj.weight is nvfp4, but engines fuse") {
 		t.Errorf("error %v", err)

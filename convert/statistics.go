@@ -247,8 +247,9 @@ func (r *run) dampings() (warnings []string) {
 		}
 	}
 	for _, damping := range slices.Sorted(maps.Keys(counts)) {
-		warnings = append(warnings, fmt.Sprintf("method %s used damping %g for %d weights, where %g is usual, because the columns of their "+
-			"inputs are nearly dependent: calibrate on a longer text", r.plan.method, damping, counts[damping], calibration.DefaultDamping))
+		warnings = append(warnings, fmt.Sprintf("method %s used damping %g (%g is usual) in %d of %d weights, because the columns of "+
+			"their inputs are nearly dependent: calibrate on a longer text", r.plan.method, damping, calibration.DefaultDamping, counts[damping],
+			r.plan.Count(Quantize)))
 	}
 	return warnings
 }

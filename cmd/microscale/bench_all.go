@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
@@ -45,8 +46,10 @@ files.`)
 		if err != nil {
 			return err
 		}
-		if err := checkShare(*share); err != nil {
-			return err
+		if *share != "" {
+			if err := evaluation.CheckNew("the results", *share); err != nil {
+				return err
+			}
 		}
 		if *dir != "" {
 			if err := training.Reportable(*dir); err != nil {

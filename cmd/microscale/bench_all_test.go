@@ -154,7 +154,7 @@ func TestBenchAll(t *testing.T) {
 		}
 	}
 	if status, _, stderr := execute("", append(line, "--share", shared)...); status != exitFailed || !strings.Contains(stderr,
-		"the file exists; give another") {
+		"exists: name another file") {
 		t.Errorf("--share of a file that exists: exit status %d, %s", status, stderr)
 	}
 	var ops []string

@@ -2,10 +2,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"runtime"
 	"time"
 
@@ -26,18 +23,6 @@ type sharedDocument struct {
 	SharedCore bool            `json:"shared_cores"` // several of these processors are threads of one core
 	Threads    int             `json:"threads"`
 	sweepDocument
-}
-
-// checkShare returns an error if --share names a file that exists.
-func checkShare(path string) error {
-	_, err := os.Lstat(path)
-	switch {
-	case path == "" || errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err == nil:
-		return fmt.Errorf("--share %s: the file exists; give another name", show.Printable(path))
-	}
-	return fmt.Errorf("--share: %w", err)
 }
 
 // writeShare writes the file of --share.

@@ -124,7 +124,7 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 // receiptErrors reads the receipt to compare with, and returns what is wrong with the files before the work.
 func receiptErrors(e *evaluation.Evaluation, against string) (list []error) {
 	if e.Receipt != "" {
-		list = append(list, evaluation.CheckReceipt(e.Receipt))
+		list = append(list, evaluation.CheckNew("the receipt", e.Receipt))
 	}
 	if against != "" {
 		var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
@@ -147,6 +148,9 @@ func quantizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if *text.memory > 0 && o.Method == calibration.Nearest {
+			return show.Misuse("--memory has no effect without --text or --method: omit it, conversions take the memory of a few tiles")
+		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
@@ -181,6 +185,9 @@ func quantizeCommand() *cobra.Command {
 			}
 		}
 		if *planOut != "" {
+			if err := evaluation.CheckNew("the plan", *planOut); err != nil {
+				return err
+			}
 			if err := plan.WritePlanFile(*planOut, o.Include); err != nil {
 				return err
 			}

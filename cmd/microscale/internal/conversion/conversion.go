@@ -35,7 +35,14 @@ func Quantized(src, dst string, plan *convert.Plan, profile string, search quant
 		c.search = search.String()
 		by += ", scale search " + c.search
 	}
-	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", c.count, len(plan.Decisions()), sharesText(plan), by, plan.Convention)
+	done := c.count
+	if len(plan.Shares()) > 1 {
+		done = 0
+		for _, s := range plan.Shares() { // with those that keep their codes
+			done += s.Weights
+		}
+	}
+	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", done, len(plan.Decisions()), sharesText(plan), by, plan.Convention)
 	return c
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -78,12 +77,12 @@ func (r *Receipt) Write(path string) error {
 	return nil
 }
 
-// CheckReceipt returns an error if path cannot become a receipt.
-func CheckReceipt(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("write the receipt: %s exists: name another file, or remove it", show.Printable(path))
+// CheckNew returns an error if path cannot become a new file: of what, for the message.
+func CheckNew(what, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("write %s: %s exists: name another file, or remove it", what, show.Printable(path))
 	}
-	return creatable("the receipt", path)
+	return creatable(what, path)
 }
 
 // receipt returns the receipt of an evaluation with a reference. sizes are the scored tokens of the windows.

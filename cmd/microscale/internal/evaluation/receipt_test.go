@@ -46,7 +46,7 @@ func TestReceipts(t *testing.T) {
 		t.Errorf("the receipt has a divergence of %g over %d tokens in %d windows, the result %+v", sum/float64(scored), scored,
 			len(first.Windows), d)
 	}
-	if err := CheckReceipt(e.Receipt); err == nil || !strings.Contains(err.Error(), "exists") {
+	if err := CheckNew("the receipt", e.Receipt); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("got %v", err)
 	}
 	e.Against, e.Receipt = first, ""
