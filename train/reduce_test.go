@@ -152,3 +152,18 @@ func TestScheduleEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestReducerBytes: of two ranks, each sends a half to the other, and holds its half from both to add them; gradients in
+// FP32 take memory for that of the other alone.
+func TestReducerBytes(t *testing.T) {
+	for _, wire := range comm.WireNames() {
+		_, r := reduceOnes(t, wire, false, nil)
+		want := 3 * r.wire().Size(50)
+		if r.wire() == comm.F32 {
+			want = 4 * 50
+		}
+		if got := r.bytes(); got != want {
+			t.Errorf("%s: got %d bytes, want %d", wire, got, want)
+		}
+	}
+}
