@@ -150,21 +150,6 @@ func (m *Model) HasInputScales(f quant.Format) bool {
 	return true
 }
 
-// FormatIn returns the block format of the first quantized weight, and a different one of another
-// weight, or nil.
-func (m *Model) FormatIn() (f quant.Format, other *quant.Format) {
-	for _, w := range m.Weights {
-		switch {
-		case !w.Quantized():
-		case f.Element == nil:
-			f = w.Format
-		case f.Name != w.Format.Name:
-			return f, &w.Format
-		}
-	}
-	return f, nil
-}
-
 // Formats returns the block formats of the quantized weights, in the order of these.
 func (m *Model) Formats() (formats []quant.Format) {
 	for _, w := range m.Weights {

@@ -24,7 +24,7 @@ func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if o.Convention != "" {
 		return nil, fmt.Errorf("client %s chooses the convention: omit the client, or convention %s", c, o.Convention)
 	}
-	formats := o.formats()
+	formats := o.Formats()
 	if len(formats) == 0 {
 		return nil, errNoFormat
 	}

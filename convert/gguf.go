@@ -84,7 +84,7 @@ var errNoActivations = errors.New("convention gguf stores no scales of activatio
 // planGGUF plans the quantization of a checkpoint for llama.cpp.
 func planGGUF(source *checkpoint.Model, s selection) (*Plan, error) {
 	path, scaled := source.Source.Path, false
-	p, err := newGGUFPlan(source, s.main(), s.formats())
+	p, err := newGGUFPlan(source, s.main(), formatsOf(s.treatments))
 	if err != nil {
 		return nil, err
 	}

@@ -55,8 +55,7 @@ func TestPlanFile(t *testing.T) {
 			t.Errorf("the file leads to another plan:\n%s", plan.PlanFile(o.Include))
 		}
 		if text := string(plan.PlanFile(nil)); !strings.Contains(text,
-			"[[rule]] # 1 weight: embedding\nmatch = '^model\\.embed_tokens\\.weight$'\n"+
-				"format = \"keep\"\n") {
+			"[[rule]] # 1 weight: embedding\nmatch = '^model\\.embed_tokens\\.weight$'\nformat = \"keep\"\n") {
 			t.Errorf("the embedding is missing:\n%s", text)
 		}
 	}

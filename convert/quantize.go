@@ -135,7 +135,7 @@ func (o QuantizeOptions) storesStatistics(c *checkpoint.Convention) bool {
 	if o.Statistics == nil || o.Calibration != nil && o.Calibration.inputs() {
 		return false
 	}
-	for _, f := range o.formats() {
+	for _, f := range o.Formats() {
 		name, err := o.schemeOf(f)
 		if err != nil || name == "" {
 			continue // chooseSchemes returns the error
@@ -154,14 +154,14 @@ func (o QuantizeOptions) storesStatistics(c *checkpoint.Convention) bool {
 // convention returns the named convention, or the default for the source.
 func (o QuantizeOptions) convention(m *checkpoint.Model) (*checkpoint.Convention, error) {
 	if o.Convention == "" {
-		return m.DefaultConvention(o.formats()...), nil
+		return m.DefaultConvention(o.Formats()...), nil
 	}
 	return checkpoint.LookupConvention(o.Convention)
 }
 
 // admit returns an error if the source cannot be quantized with the options.
 func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) error {
-	if len(o.formats()) == 0 {
+	if len(o.Formats()) == 0 {
 		return errNoFormat
 	}
 	if o.Scheme != "" && o.Quantizer.Format.Element == nil {
@@ -175,7 +175,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 			return err
 		}
 	}
-	if err := admitMixed(c, o.formats()); err != nil {
+	if err := admitMixed(c, o.Formats()); err != nil {
 		return err
 	}
 	if c.InGGUF() && o.Requantize {

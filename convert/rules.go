@@ -111,11 +111,14 @@ func (o QuantizeOptions) Quantizers() (all []quant.Quantizer) {
 	return all
 }
 
-// formats returns the block formats of the options, without duplicates, that of the weights without a rule first.
-func (o QuantizeOptions) formats() (all []quant.Format) {
-	for _, q := range o.Quantizers() {
+// Formats returns the block formats of the options, without duplicates, that of the weights without a rule first.
+func (o QuantizeOptions) Formats() []quant.Format { return formatsOf(o.Quantizers()) }
+
+// formatsOf returns the block formats of quantizers, without duplicates, in their order.
+func formatsOf(quantizers []quant.Quantizer) (all []quant.Format) {
+	for _, q := range quantizers {
 		same := func(f quant.Format) bool { return f.Name == q.Format.Name }
-		if !slices.ContainsFunc(all, same) {
+		if q.Format.Element != nil && !slices.ContainsFunc(all, same) {
 			all = append(all, q.Format)
 		}
 	}
@@ -188,8 +191,7 @@ func (p *Plan) admitRules(s selection) error {
 			}
 		}
 		return fmt.Errorf("the rule '%s' quantizes no weight: those that it matches are vectors, or match an earlier rule or are excluded: "+
-			"put it "+
-			"before the others, or omit it", RuleText(r))
+			"put it before the others, or omit it", RuleText(r))
 	}
 	return nil
 }

@@ -226,8 +226,7 @@ func TestRulesRejected(t *testing.T) {
 		{"", []string{"lm_head=mxfp8"}, quant.NVFP4, "the rule 'lm_head=mxfp8' quantizes no weight: lm_head.weight stays as it is (output " +
 			"head): include it, too"},
 		{"mlx", []string{"self_attn=mxfp8"}, quant.NVFP4, "convention mlx stores one block format in a checkpoint, not nvfp4, mxfp8: choose " +
-			"convention " +
-			"compressed-tensors or "},
+			"convention compressed-tensors or "},
 		{"compressed-tensors", []string{"self_attn=mxfp6-e2m3"}, quant.NVFP4, "convention compressed-tensors does not support mxfp6-e2m3"},
 		{"", []string{"self_attn=fp8-row:FP8"}, quant.NVFP4, `no scheme "FP8" for fp8-row`},
 		{"", []string{"self_attn=mxfp8:MXFP8", "mlp=mxfp8:MXFP8A16"}, quant.NVFP4, "the rules name the schemes MXFP8 and MXFP8A16 for mxfp8"},

@@ -13,7 +13,7 @@ import (
 // chooseSchemes returns the convention with only one scheme for each format of the options. If formats are mixed, those
 // without scales of activations may be beside those that the calibration is for.
 func (o QuantizeOptions) chooseSchemes(source *checkpoint.Model, c *checkpoint.Convention) (*checkpoint.Convention, error) {
-	formats := o.formats()
+	formats := o.Formats()
 	static := func(f quant.Format) bool { _, ok := c.WithActivations(f, checkpoint.Static); return ok }
 	calibrated := slices.ContainsFunc(formats, static)
 	for _, f := range formats {

@@ -80,16 +80,6 @@ func (s selection) main() quant.Quantizer {
 	return quant.Quantizer{}
 }
 
-// formats returns the formats of the treatments, without duplicates.
-func (s selection) formats() (all []quant.Format) {
-	for _, q := range s.treatments {
-		if q.Format.Element != nil && !slices.ContainsFunc(all, func(f quant.Format) bool { return f.Name == q.Format.Name }) {
-			all = append(all, q.Format)
-		}
-	}
-	return all
-}
-
 // decide returns how a weight, which may have further names, is quantized: nil, and why, if it is not.
 func (s selection) decide(w *checkpoint.Weight, c *checkpoint.Convention, names ...string) (*quant.Quantizer, Reason) {
 	q, kept := s.chosen(append(names, w.Name)...)

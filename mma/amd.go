@@ -163,8 +163,7 @@ func (r cdna3) describe(u *Unit) string {
 		separately, dropped = ", even and odd separately", fmt.Sprintf(" (C below 2^(E-%d) is zero)", cdna3Dropped)
 	}
 	return fmt.Sprintf("groups of %d products, cut toward zero to multiples of 2^(E-%d)%s; their sum and C cut down to 2^(E-%d) and "+
-		"2^(E-%d)%s; "+
-		"total cut down to %d fraction bits, rounded to the nearest %s",
+		"2^(E-%d)%s; total cut down to %d fraction bits, rounded to the nearest %s",
 		u.Group, cdna3Fraction, separately, cdna3Sum, cdna3Fraction, dropped, cdna3Total, u.Out)
 }
 

@@ -122,8 +122,7 @@ type emulated struct{ fused }
 
 func (r emulated) describe(u *Unit) string {
 	return fmt.Sprintf("per %d products: those with even k/2, then the others and that result, each cut toward zero to multiples of "+
-		"2^(E-%d), zeros at 2^%d, "+
-		"sum rounded %s; then C in one IEEE addition", u.Group, r.fraction, r.zero, r.rounding.describe())
+		"2^(E-%d), zeros at 2^%d, sum rounded %s; then C in one IEEE addition", u.Group, r.fraction, r.zero, r.rounding.describe())
 }
 
 func (r emulated) add(g *group, c uint64, t *trace) uint64 {

@@ -160,7 +160,10 @@ func (c Client) unread(m *checkpoint.Model) string {
 // readable lists the conventions that the client reads, with schemes of the checkpoint's
 // block format if it reads any.
 func (c Client) readable(m *checkpoint.Model) string {
-	f, _ := m.FormatIn()
+	var f quant.Format // of the first quantized weight
+	if formats := m.Formats(); len(formats) > 0 {
+		f = formats[0]
+	}
 	var same, all []string
 	for _, convention := range checkpoint.Conventions() {
 		if _, ok := c.reads[convention.Name]; !ok {
@@ -335,8 +338,7 @@ func mixedWithNVFP4(m *checkpoint.Model) []checkpoint.Problem {
 		return nil
 	}
 	return []checkpoint.Problem{{Text: fmt.Sprintf("it is a mixture of %s and %s, and the client reads one without nvfp4 as W4AFP8: "+
-		"choose nvfp4 for "+
-		"some weights, or one format", formats[0], formats[1])}}
+		"choose nvfp4 for some weights, or one format", formats[0], formats[1])}}
 }
 
 // needsFile: the client reads the configuration from another file than config.json.
@@ -352,11 +354,12 @@ func needsFile(convention, name string) rule {
 // exactScheme: the client compares the name of the scheme case-sensitively.
 func exactScheme(convention string) rule {
 	return func(m *checkpoint.Model) []checkpoint.Problem {
-		f, _ := m.FormatIn()
-		for _, name := range m.Convention.Schemes(f) {
-			if m.Convention.Name == convention && strings.EqualFold(name, m.Scheme) && name != m.Scheme {
-				return []checkpoint.Problem{{Text: fmt.Sprintf("quant_algo is %q, and the client recognizes %q only: convert it, which writes that",
-					m.Scheme, name)}}
+		for _, f := range m.Formats() {
+			for _, name := range m.Convention.Schemes(f) {
+				if m.Convention.Name == convention && strings.EqualFold(name, m.Scheme) && name != m.Scheme {
+					return []checkpoint.Problem{{Text: fmt.Sprintf("quant_algo is %q, and the client recognizes %q only: convert it, which "+
+						"writes that", m.Scheme, name)}}
+				}
 			}
 		}
 		return nil

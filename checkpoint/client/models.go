@@ -155,8 +155,7 @@ func Unjoined(m *checkpoint.Model) string {
 		return ""
 	}
 	return fmt.Sprintf("transformers does not load %s: it holds the experts of this model in one tensor a layer, joins no single ones, "+
-		"and initializes them at random: "+
-		"load the result with another client, or use the original checkpoint", m.Weights[i].Name)
+		"and initializes them at random: load the result with another client, or use the original checkpoint", m.Weights[i].Name)
 }
 
 // expertsUnpacked: where experts are single tensors, the client decodes them all if the format has

@@ -11,15 +11,23 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 )
 
-// TestStatistics collects statistics and quantizes with each method, weights alone and activations too.
-func TestStatistics(t *testing.T) {
+// modelAndText returns the paths of a tiny model and of a text, and of further names beside them.
+func modelAndText(t *testing.T) (at func(name string) string, model, text string) {
+	t.Helper()
 	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	model, text, s := at("model"), at("text"), at("s.safetensors")
+	at = func(name string) string { return filepath.Join(dir, name) }
+	model, text = at("model"), at("text")
 	done(t, tinyRun("--out", model)...)
 	if err := os.WriteFile(text, []byte(strings.Repeat("All that is gold does not glitter.\n", 30)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return at, model, text
+}
+
+// TestStatistics collects statistics and quantizes with each method, weights alone and activations too.
+func TestStatistics(t *testing.T) {
+	at, model, text := modelAndText(t)
+	s := at("s.safetensors")
 	done(t, "calibrate", model, "--text", text, "--hessian", "--out", s, "--threads", "1")
 	done(t, "calibrate", model, "--text", text, "--hessian", "--out", at("again.safetensors"), "--threads", "3")
 	if !bytes.Equal(content(t, s), content(t, at("again.safetensors"))) {
@@ -83,16 +91,10 @@ func content(t *testing.T, path string) []byte {
 }
 
 // TestQuantizeText quantizes by a text in one command: with the bytes of calibrate and quantize, whatever the number of threads, and
-// leaving
-// nothing beside the result.
+// leaving nothing beside the result.
 func TestQuantizeText(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	model, text, s := at("model"), at("text"), at("s.safetensors")
-	done(t, tinyRun("--out", model)...)
-	if err := os.WriteFile(text, []byte(strings.Repeat("All that is gold does not glitter.\n", 30)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	at, model, text := modelAndText(t)
+	s := at("s.safetensors")
 	done(t, "calibrate", model, "--text", text, "--hessian", "--out", s)
 	for _, method := range []string{"", "search"} {
 		two, flag := at("two"+method), []string{}

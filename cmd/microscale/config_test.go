@@ -209,8 +209,7 @@ func TestMegatronFlags(t *testing.T) {
 		small + "--fp8-recipe mxfp8 --fp8-amax-history-len 1": "microscale: --amax-history-len has no effect: recipe mxfp8: " +
 			"amax_history_len: only the recipe delayed has this setting\n",
 		small + "--tp-only-amax-red --sequence-parallel": "microscale: --tp-only-amax-red has no effect: only the recipe delayed has amaxes " +
-			"to reduce\n" +
-			"microscale: --sequence-parallel has no effect: no ranks share a layer (--tp)\n",
+			"to reduce\nmicroscale: --sequence-parallel has no effect: no ranks share a layer (--tp)\n",
 		small + "--dp 2 --use-distributed-optimizer --overlap-param-gather": "microscale: --overlap-param-gather has " +
 			"no effect: only --fp8-param-gather",
 		small + "--config " + inert: inert + ": tp_only_amax_red has no " +

@@ -47,19 +47,7 @@ func TestKillResume(t *testing.T) {
 		killed, resumed, round := 0, 0, 0
 		for ; round < rounds/2 || killed == 0 && round < 100; round++ { // a run may be over before its moment
 			dst := filepath.Join(dir, "dst.safetensors")
-			for range 1 + round%3 {
-				cmd, _, stderr := process(t, "quantize", src, dst, "--format", format, "--resume")
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Duration(rand.Float64() * float64(took)))
-				_ = cmd.Process.Kill() // it may have ended
-				if err := cmd.Wait(); err != nil && !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
-					t.Fatalf("%v: %s", err, stderr)
-				} else if err != nil {
-					killed++
-				}
-			}
+			killed += kill(t, 1+round%3, took, "quantize", src, dst, "--format", format, "--resume")
 			cmd, stdout, stderr := process(t, "quantize", src, dst, "--format", format, "--resume", "--json")
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%v: %s", err, stderr)
@@ -115,19 +103,7 @@ func TestKillText(t *testing.T) {
 	want := content(t, filepath.Join(whole, "model.safetensors"))
 	for round := 0; round < rounds || killed == 0 && round < 100; round++ {
 		dst := filepath.Join(dir, "dst")
-		for range 1 + round%3 {
-			cmd, _, stderr := process(t, args(dst)...)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Duration(rand.Float64() * float64(took)))
-			_ = cmd.Process.Kill() // it may have ended
-			if err := cmd.Wait(); err != nil && !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
-				t.Fatalf("%v: %s", err, stderr)
-			} else if err != nil {
-				killed++
-			}
-		}
+		killed += kill(t, 1+round%3, took, args(dst)...)
 		cmd, _, stderr := process(t, args(dst)...)
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%v: %s", err, stderr)
@@ -143,6 +119,26 @@ func TestKillText(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills in runs of %v", killed, took)
+}
+
+// kill runs a command that takes a time some times, and kills each run at a random moment. It returns how many had not
+// ended.
+func kill(t *testing.T, times int, takes time.Duration, args ...string) (killed int) {
+	t.Helper()
+	for range times {
+		cmd, _, stderr := process(t, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.Float64() * float64(takes)))
+		_ = cmd.Process.Kill() // it may have ended
+		if err := cmd.Wait(); err != nil && !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			t.Fatalf("%v: %s", err, stderr)
+		} else if err != nil {
+			killed++
+		}
+	}
+	return killed
 }
 
 // halted starts a conversion and stops it as soon as it writes. The function that it

@@ -110,7 +110,10 @@ func quantizeCommand() *cobra.Command {
 				return err
 			}
 		}
-		formats := ruled(block, o.Rules)
+		if block.Given {
+			o.Quantizer.Format = block.Value
+		}
+		formats := o.Formats()
 		if len(formats) == 0 {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them), or give --rule or --plan")
 		}
@@ -254,20 +257,6 @@ func readPlan(path string, block *flags.Choice[quant.Format], o *convert.Quantiz
 		return fmt.Errorf("%s: format: %w", path, err)
 	}
 	return nil
-}
-
-// ruled returns the block formats of --format and the rules.
-func ruled(block *flags.Choice[quant.Format], rules []convert.Rule) (formats []quant.Format) {
-	if block.Given {
-		formats = []quant.Format{block.Value}
-	}
-	for _, r := range rules {
-		f := r.Quantizer.Format
-		if !r.Keeps() && !slices.ContainsFunc(formats, func(g quant.Format) bool { return g.Name == f.Name }) {
-			formats = append(formats, f)
-		}
-	}
-	return formats
 }
 
 // distinct returns profiles without duplicates.

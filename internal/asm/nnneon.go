@@ -179,8 +179,7 @@ func neonScores(f *File) {
 // neonAddRows is writeAddRows: it adds in the order of the rows.
 func neonAddRows(f *File) {
 	fn := f.Func("addRowsNEON", "addRowsNEON adds to dst n rows of v, at least one, stride bytes apart, each times an element\nof p. "+
-		"Rows have "+
-		"blocks of 16 elements.", "dst, p, v *float32, n, stride, blocks int")
+		"Rows have blocks of 16 elements.", "dst, p, v *float32, n, stride, blocks int")
 	dst, from, column, n := fn.Arg("dst"), fn.Arg("p"), fn.Arg("v"), fn.Arg("n")
 	stride, blocks := fn.Arg("stride"), fn.Arg("blocks")
 	p, v, left := fn.GP("position in p"), fn.GP("position in v"), fn.GP("rows left")

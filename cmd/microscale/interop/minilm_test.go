@@ -314,8 +314,7 @@ func TestMiniLMGlobalScale(t *testing.T) {
 		}
 	}
 	text := fmt.Sprintf("  On the checkpoint above, llama.cpp's NVFP4 (`--profile ggml`, no global scale) loses up to %.1f dB in a weight "+
-		"whose\n"+
-		"  block scales fall into E4M3's subnormals: %.1f dB, against %.1f dB here.\n", loss, results[0][worst].Result.SQNR,
+		"whose\n  block scales fall into E4M3's subnormals: %.1f dB, against %.1f dB here.\n", loss, results[0][worst].Result.SQNR,
 		results[1][worst].Result.SQNR)
 	sameGenerated(t, "README.md", "global scale", text, same)
 }

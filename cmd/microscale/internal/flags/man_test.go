@@ -34,8 +34,7 @@ func TestManPages(t *testing.T) {
 	const exit = ".SH EXIT STATUS\n0: done. 1: failed; one line on standard error gives the problem. 2: wrong usage.\n"
 	for name, want := range map[string]string{
 		"tool.1": `.TH TOOL 1 "" "Microscale ` + roff(show.Version()) + "\"\n.SH NAME\ntool \\- Do work\n.SH SYNOPSIS\ntool COMMAND\n.SH " +
-			"DESCRIPTION\n.PP\nDo work. Well.\n" +
-			".SH COMMANDS\n.TP\n\\fBwork\\fP\nWork in a directory\n" + exit,
+			"DESCRIPTION\n.PP\nDo work. Well.\n.SH COMMANDS\n.TP\n\\fBwork\\fP\nWork in a directory\n" + exit,
 		"tool-work.1": `.TH TOOL\-WORK 1 "" "Microscale ` + roff(show.Version()) + "\"\n.SH NAME\ntool\\-work \\- Work in a directory\n.SH " +
 			"SYNOPSIS\ntool work [DIR] [flags]\n" +
 			".SH DESCRIPTION\n.PP\nWork with a\\eb.\n\\&.hidden begins a line.\n.PP\n.nf\nModes:\n  fast  quickly\n  safe  slowly\n.fi\n" +
