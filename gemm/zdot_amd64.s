@@ -32,20 +32,8 @@ GLOBL minusZeros<>(SB), RODATA|NOPTR, $192
 
 // func dotBF16_8x16(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Z0…Z7 sums of the chunk, row by row
-//	Z8…Z8 b
-//	Z9…Z31 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Z0…Z7 sums of the chunk, row by row; Z8…Z8 b; Z9…Z31 a
 TEXT ·dotBF16_8x16(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -161,20 +149,8 @@ loop4:
 
 // func dotF32_8x16(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Z0…Z7 sums of the chunk, row by row
-//	Z8…Z8 b
-//	Z9…Z31 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Z0…Z7 sums of the chunk, row by row; Z8…Z8 b; Z9…Z31 a
 TEXT ·dotF32_8x16(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -290,20 +266,8 @@ loop4:
 
 // func dotF32_4x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Y0…Y3 sums of the chunk, row by row
-//	Y4…Y4 b
-//	Y5…Y15 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Y0…Y3 sums of the chunk, row by row; Y4…Y4 b; Y5…Y15 a
 TEXT ·dotF32_4x8(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -391,21 +355,8 @@ loop4:
 
 // func dotMX_4x16(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 row of C
-//	R12 scratch
-//	Z0…Z3 totals, row by row
-//	Z4…Z7 sums of the block
-//	Z8…Z8 b; its scales
-//	Z9…Z31 a; scales of the block
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 row of C;
+//	R12 scratch; Z0…Z3 totals, row by row; Z4…Z7 sums of the block; Z8…Z8 b; its scales; Z9…Z31 a; scales of the block
 TEXT ·dotMX_4x16(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -558,21 +509,8 @@ chunk3:
 
 // func dotNV_4x16(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 row of C
-//	R12 scratch
-//	Z0…Z3 totals, row by row
-//	Z4…Z7 sums of the block
-//	Z8…Z8 b; its scales
-//	Z9…Z31 a; scales of the block
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 row of C;
+//	R12 scratch; Z0…Z3 totals, row by row; Z4…Z7 sums of the block; Z8…Z8 b; its scales; Z9…Z31 a; scales of the block
 TEXT ·dotNV_4x16(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -685,20 +623,8 @@ chunk3:
 
 // func dotBF16_8x32(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Z0…Z15 sums of the chunk, row by row
-//	Z16…Z17 b
-//	Z18…Z31 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Z0…Z15 sums of the chunk, row by row; Z16…Z17 b; Z18…Z31 a
 TEXT ·dotBF16_8x32(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -858,20 +784,8 @@ loop4:
 
 // func dotF32_8x32(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Z0…Z15 sums of the chunk, row by row
-//	Z16…Z17 b
-//	Z18…Z31 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Z0…Z15 sums of the chunk, row by row; Z16…Z17 b; Z18…Z31 a
 TEXT ·dotF32_8x32(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -1031,20 +945,8 @@ loop4:
 
 // func dotF32_4x16(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Y0…Y7 sums of the chunk, row by row
-//	Y8…Y9 b
-//	Y10…Y15 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Y0…Y7 sums of the chunk, row by row; Y8…Y9 b; Y10…Y15 a
 TEXT ·dotF32_4x16(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -1159,21 +1061,8 @@ loop4:
 
 // func dotMX_4x32(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 row of C
-//	R12 scratch
-//	Z0…Z7 totals, row by row
-//	Z8…Z15 sums of the block
-//	Z16…Z17 b; its scales
-//	Z18…Z31 a; scales of the block
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 row of C;
+//	R12 scratch; Z0…Z7 totals, row by row; Z8…Z15 sums of the block; Z16…Z17 b; its scales; Z18…Z31 a; scales of the block
 TEXT ·dotMX_4x32(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -1396,21 +1285,8 @@ chunk3:
 
 // func dotNV_4x32(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 row of C
-//	R12 scratch
-//	Z0…Z7 totals, row by row
-//	Z8…Z15 sums of the block
-//	Z16…Z17 b; its scales
-//	Z18…Z31 a; scales of the block
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 row of C;
+//	R12 scratch; Z0…Z7 totals, row by row; Z8…Z15 sums of the block; Z16…Z17 b; its scales; Z18…Z31 a; scales of the block
 TEXT ·dotNV_4x32(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -1573,20 +1449,8 @@ chunk3:
 
 // func dotBF16_8x48(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Z0…Z23 sums of the chunk, row by row
-//	Z24…Z26 b
-//	Z27…Z31 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Z0…Z23 sums of the chunk, row by row; Z24…Z26 b; Z27…Z31 a
 TEXT ·dotBF16_8x48(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -1790,20 +1654,8 @@ loop4:
 
 // func dotF32_8x48(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Z0…Z23 sums of the chunk, row by row
-//	Z24…Z26 b
-//	Z27…Z31 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Z0…Z23 sums of the chunk, row by row; Z24…Z26 b; Z27…Z31 a
 TEXT ·dotF32_8x48(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -2007,20 +1859,8 @@ loop4:
 
 // func dotF32_4x24(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 steps left
-//	R12 row of C
-//	Y0…Y11 sums of the chunk, row by row
-//	Y12…Y14 b
-//	Y15…Y15 a
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 steps left;
+//	R12 row of C; Y0…Y11 sums of the chunk, row by row; Y12…Y14 b; Y15…Y15 a
 TEXT ·dotF32_4x24(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -2163,21 +2003,8 @@ loop4:
 
 // func dotMX_4x48(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 row of C
-//	R12 scratch
-//	Z0…Z11 totals, row by row
-//	Z12…Z23 sums of the block
-//	Z24…Z26 b; its scales
-//	Z27…Z31 a; scales of the block
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 row of C;
+//	R12 scratch; Z0…Z11 totals, row by row; Z12…Z23 sums of the block; Z24…Z26 b; its scales; Z27…Z31 a; scales of the block
 TEXT ·dotMX_4x48(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX
@@ -2470,21 +2297,8 @@ chunk3:
 
 // func dotNV_4x48(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	AX chunks
-//	BX steps
-//	DX a
-//	SI b
-//	DI bPanel
-//	CX c
-//	R8 ldc
-//	R9 previous elements of C
-//	R10 distance of their rows
-//	R11 row of C
-//	R12 scratch
-//	Z0…Z11 totals, row by row
-//	Z12…Z23 sums of the block
-//	Z24…Z26 b; its scales
-//	Z27…Z31 a; scales of the block
+//	AX chunks; BX steps; DX a; SI b; DI bPanel; CX c; R8 ldc; R9 previous elements of C; R10 distance of their rows; R11 row of C;
+//	R12 scratch; Z0…Z11 totals, row by row; Z12…Z23 sums of the block; Z24…Z26 b; its scales; Z27…Z31 a; scales of the block
 TEXT ·dotNV_4x48(SB), NOSPLIT, $0-61
 	MOVQ chunks+0(FP), AX
 	MOVQ steps+8(FP), BX

@@ -12,19 +12,8 @@ GLOBL minusZeros<>(SB), RODATA|NOPTR, $32
 
 // func dotF32_8x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 //
-//	R0 chunks
-//	R1 steps
-//	R2 a
-//	R3 b
-//	R4 c
-//	R5 ldc
-//	R6 steps left
-//	R7 row of C
-//	R8 previous elements of C
-//	R9 distance of their rows
-//	V0…V15 sums of the chunk, row by row
-//	V16 V17 b
-//	V18 V19 a
+//	R0 chunks; R1 steps; R2 a; R3 b; R4 c; R5 ldc; R6 steps left; R7 row of C; R8 previous elements of C; R9 distance of their rows;
+//	V0…V15 sums of the chunk, row by row; V16 V17 b; V18 V19 a
 TEXT ·dotF32_8x8(SB), NOSPLIT, $0-61
 	MOVD chunks+0(FP), R0
 	MOVD steps+8(FP), R1

@@ -7,16 +7,13 @@
 DATA vectorLargest<>+0(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectorLargest<>+8(SB)/8, $0x7e7e7e7e7e7e7e7e
 GLOBL vectorLargest<>(SB), RODATA|NOPTR, $16
-
 DATA vectorPow120<>+0(SB)/8, $0x000000007b800000
 GLOBL vectorPow120<>(SB), RODATA|NOPTR, $8
-
 DATA float256<>+0(SB)/8, $0x4380000043800000
 DATA float256<>+8(SB)/8, $0x4380000043800000
 DATA float256<>+16(SB)/8, $0x4380000043800000
 DATA float256<>+24(SB)/8, $0x4380000043800000
 GLOBL float256<>(SB), RODATA|NOPTR, $32
-
 DATA wordOnes<>+0(SB)/8, $0x0001000100010001
 DATA wordOnes<>+8(SB)/8, $0x0001000100010001
 DATA wordOnes<>+16(SB)/8, $0x0001000100010001
@@ -25,14 +22,7 @@ GLOBL wordOnes<>(SB), RODATA|NOPTR, $32
 
 // func interleavedMX4(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX blocks left
-//	R8 position in y
-//	R9 scratch
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX blocks left; R8 position in y; R9 scratch;
 //	Z31 BF16 value of each nibble, twice
 TEXT ·interleavedMX4(SB), NOSPLIT, $0-80
 	MOVQ p_w+0(FP), AX
@@ -378,14 +368,7 @@ done1:
 
 // func interleavedNV4(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX blocks left
-//	R8 position in y
-//	R9 scratch
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX blocks left; R8 position in y; R9 scratch;
 //	Z31 BF16 value of each nibble, twice
 TEXT ·interleavedNV4(SB), NOSPLIT, $0-80
 	MOVQ p_w+0(FP), AX
@@ -624,14 +607,7 @@ done1:
 
 // func interleavedIntMX4(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX blocks left
-//	R8 position in y
-//	R9 scratch
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX blocks left; R8 position in y; R9 scratch;
 //	Z30, Z31 low nibbles; integer of each nibble
 TEXT ·interleavedIntMX4(SB), NOSPLIT, $0-80
 	MOVQ p_w+0(FP), AX
@@ -899,14 +875,7 @@ done1:
 
 // func interleavedIntNV4(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX blocks left
-//	R8 position in y
-//	R9 scratch
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX blocks left; R8 position in y; R9 scratch;
 //	Z30, Z31 low nibbles; integer of each nibble
 TEXT ·interleavedIntNV4(SB), NOSPLIT, $0-80
 	MOVQ p_w+0(FP), AX
@@ -1107,18 +1076,8 @@ done1:
 
 // func interleavedIntMX4AVX2(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX4AVX2(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1577,18 +1536,8 @@ done1:
 
 // func interleavedIntNV4AVX2(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntNV4AVX2(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1920,18 +1869,8 @@ done1:
 
 // func interleavedIntMX8AVX2(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX8AVX2(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -2462,18 +2401,8 @@ done1:
 
 // func interleavedIntQ8AVX2(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntQ8AVX2(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -3001,18 +2930,8 @@ done1:
 
 // func interleavedIntMX4VNNI(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX4VNNI(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -3401,18 +3320,8 @@ done1:
 
 // func interleavedIntNV4VNNI(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntNV4VNNI(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -3709,18 +3618,8 @@ done1:
 
 // func interleavedIntMX8VNNI(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntMX8VNNI(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -4097,18 +3996,8 @@ done1:
 
 // func interleavedIntQ8VNNI(p interleavedArgs)
 //
-//	AX w
-//	BX s
-//	DX position in x
-//	SI xStride
-//	DI 3 times xStride
-//	CX sums
-//	R8 offset of eight rows in sums
-//	R9 blocks left
-//	R10 position in y
-//	R11 scratch
-//	Y0…Y7 sums of a block
-//	Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
+//	AX w; BX s; DX position in x; SI xStride; DI 3 times xStride; CX sums; R8 offset of eight rows in sums; R9 blocks left; R10 position in y;
+//	R11 scratch; Y0…Y7 sums of a block; Y13, Y14, Y15 ones of words; low nibbles; integer of each nibble, or bias
 TEXT ·interleavedIntQ8VNNI(SB), NOSPLIT, $256-80
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX

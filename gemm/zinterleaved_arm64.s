@@ -6,23 +6,8 @@
 
 // func interleavedIntMX4SDOT(p interleavedArgs)
 //
-//	R0 w
-//	R1 s
-//	R2 x
-//	R3 groups
-//	R4 y
-//	R5 xStride
-//	R6 yStride
-//	R7 batch
-//	R8 blocks left
-//	R9 row of y
-//	R10 sums
-//	R11 scratch
-//	R12 position in row 0 of x
-//	R13 position in row 1 of x
-//	R14 position in row 2 of x
-//	R15 position in row 3 of x
-//	V0…V15 sums of a block
+//	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
+//	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block;
 //	V30 V31 low nibbles; integer of each nibble
 TEXT ·interleavedIntMX4SDOT(SB), NOSPLIT, $256-80
 	MOVD p_w+0(FP), R0
@@ -572,23 +557,8 @@ done1:
 
 // func interleavedIntNV4SDOT(p interleavedArgs)
 //
-//	R0 w
-//	R1 s
-//	R2 x
-//	R3 groups
-//	R4 y
-//	R5 xStride
-//	R6 yStride
-//	R7 batch
-//	R8 blocks left
-//	R9 row of y
-//	R10 sums
-//	R11 scratch
-//	R12 position in row 0 of x
-//	R13 position in row 1 of x
-//	R14 position in row 2 of x
-//	R15 position in row 3 of x
-//	V0…V15 sums of a block
+//	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
+//	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block;
 //	V30 V31 low nibbles; integer of each nibble
 TEXT ·interleavedIntNV4SDOT(SB), NOSPLIT, $256-80
 	MOVD p_w+0(FP), R0
@@ -1129,23 +1099,8 @@ done1:
 
 // func interleavedIntMX8SDOT(p interleavedArgs)
 //
-//	R0 w
-//	R1 s
-//	R2 x
-//	R3 groups
-//	R4 y
-//	R5 xStride
-//	R6 yStride
-//	R7 batch
-//	R8 blocks left
-//	R9 row of y
-//	R10 sums
-//	R11 scratch
-//	R12 position in row 0 of x
-//	R13 position in row 1 of x
-//	R14 position in row 2 of x
-//	R15 position in row 3 of x
-//	V0…V15 sums of a block
+//	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
+//	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block
 TEXT ·interleavedIntMX8SDOT(SB), NOSPLIT, $256-80
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -1605,23 +1560,8 @@ done1:
 
 // func interleavedIntQ8SDOT(p interleavedArgs)
 //
-//	R0 w
-//	R1 s
-//	R2 x
-//	R3 groups
-//	R4 y
-//	R5 xStride
-//	R6 yStride
-//	R7 batch
-//	R8 blocks left
-//	R9 row of y
-//	R10 sums
-//	R11 scratch
-//	R12 position in row 0 of x
-//	R13 position in row 1 of x
-//	R14 position in row 2 of x
-//	R15 position in row 3 of x
-//	V0…V15 sums of a block
+//	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
+//	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block
 TEXT ·interleavedIntQ8SDOT(SB), NOSPLIT, $256-80
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1

@@ -13,7 +13,6 @@ DATA lowPairs<>+40(SB)/8, $0x6d2d6c2c69296828
 DATA lowPairs<>+48(SB)/8, $0x7535743471317030
 DATA lowPairs<>+56(SB)/8, $0x7d3d7c3c79397838
 GLOBL lowPairs<>(SB), RODATA|NOPTR, $64
-
 DATA highPairs<>+0(SB)/8, $0x4707460643034202
 DATA highPairs<>+8(SB)/8, $0x4f0f4e0e4b0b4a0a
 DATA highPairs<>+16(SB)/8, $0x5717561653135212
@@ -23,7 +22,6 @@ DATA highPairs<>+40(SB)/8, $0x6f2f6e2e6b2b6a2a
 DATA highPairs<>+48(SB)/8, $0x7737763673337232
 DATA highPairs<>+56(SB)/8, $0x7f3f7e3e7b3b7a3a
 GLOBL highPairs<>(SB), RODATA|NOPTR, $64
-
 DATA evens<>+0(SB)/8, $0x4644060442400200
 DATA evens<>+8(SB)/8, $0x4e4c0e0c4a480a08
 DATA evens<>+16(SB)/8, $0x5654161452501210
@@ -33,7 +31,6 @@ DATA evens<>+40(SB)/8, $0x6e6c2e2c6a682a28
 DATA evens<>+48(SB)/8, $0x7674363472703230
 DATA evens<>+56(SB)/8, $0x7e7c3e3c7a783a38
 GLOBL evens<>(SB), RODATA|NOPTR, $64
-
 DATA odds<>+0(SB)/8, $0x4745070543410301
 DATA odds<>+8(SB)/8, $0x4f4d0f0d4b490b09
 DATA odds<>+16(SB)/8, $0x5755171553511311
@@ -43,7 +40,6 @@ DATA odds<>+40(SB)/8, $0x6f6d2f2d6b692b29
 DATA odds<>+48(SB)/8, $0x7775373573713331
 DATA odds<>+56(SB)/8, $0x7f7d3f3d7b793b39
 GLOBL odds<>(SB), RODATA|NOPTR, $64
-
 DATA rowSpread<>+0(SB)/8, $0x0000000000000000
 DATA rowSpread<>+8(SB)/8, $0x0000000000000004
 DATA rowSpread<>+16(SB)/8, $0x0000000000000001
@@ -53,7 +49,6 @@ DATA rowSpread<>+40(SB)/8, $0x0000000000000006
 DATA rowSpread<>+48(SB)/8, $0x0000000000000003
 DATA rowSpread<>+56(SB)/8, $0x0000000000000007
 GLOBL rowSpread<>(SB), RODATA|NOPTR, $64
-
 DATA evenOdd<>+0(SB)/8, $0x0705060403010200
 DATA evenOdd<>+8(SB)/8, $0x0f0d0e0c0b090a08
 DATA evenOdd<>+16(SB)/8, $0x0705060403010200
@@ -63,7 +58,6 @@ DATA evenOdd<>+40(SB)/8, $0x0f0d0e0c0b090a08
 DATA evenOdd<>+48(SB)/8, $0x0705060403010200
 DATA evenOdd<>+56(SB)/8, $0x0f0d0e0c0b090a08
 GLOBL evenOdd<>(SB), RODATA|NOPTR, $64
-
 DATA sixSpread<>+0(SB)/8, $0x0005040300020100
 DATA sixSpread<>+8(SB)/8, $0x000b0a0900080706
 DATA sixSpread<>+16(SB)/8, $0x0011100f000e0d0c
@@ -73,7 +67,6 @@ DATA sixSpread<>+40(SB)/8, $0x0023222100201f1e
 DATA sixSpread<>+48(SB)/8, $0x0029282700262524
 DATA sixSpread<>+56(SB)/8, $0x002f2e2d002c2b2a
 GLOBL sixSpread<>(SB), RODATA|NOPTR, $64
-
 DATA sixShifts<>+0(SB)/8, $0x322c2620120c0600
 DATA sixShifts<>+8(SB)/8, $0x322c2620120c0600
 DATA sixShifts<>+16(SB)/8, $0x322c2620120c0600
@@ -83,7 +76,6 @@ DATA sixShifts<>+40(SB)/8, $0x322c2620120c0600
 DATA sixShifts<>+48(SB)/8, $0x322c2620120c0600
 DATA sixShifts<>+56(SB)/8, $0x322c2620120c0600
 GLOBL sixShifts<>(SB), RODATA|NOPTR, $64
-
 DATA nibbleShifts<>+0(SB)/8, $0x0706050403020100
 DATA nibbleShifts<>+8(SB)/8, $0x0706050403020100
 DATA nibbleShifts<>+16(SB)/8, $0x0706050403020100
@@ -96,21 +88,9 @@ GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
 
 // func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI exponents
-//	DI blocks
-//	CX tables
-//	Z16…Z19 tables: low halves, high halves
-//	Z22…Z25 sign bits, mask of bytes, magnitude bits of words, 127
-//	Z26 maximum of the magnitudes
-//	Z27 addends of the exponents
-//	R8 3·stride
-//	R9 source, four rows on
-//	R10 source, four rows on
-//	R11 source, four rows on
-//	Z20 Z21 indices of bytes 0, 1 and 2, 3
+//	AX dst; BX src; DX stride; SI exponents; DI blocks; CX tables; Z16…Z19 tables: low halves, high halves;
+//	Z22…Z25 sign bits, mask of bytes, magnitude bits of words, 127; Z26 maximum of the magnitudes; Z27 addends of the exponents;
+//	R8 3·stride; R9 source, four rows on; R10 source, four rows on; R11 source, four rows on; Z20 Z21 indices of bytes 0, 1 and 2, 3
 TEXT ·packBytesBF16(SB), NOSPLIT, $0-64
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -355,21 +335,9 @@ block1:
 
 // func packBytesRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI exponents
-//	DI blocks
-//	CX tables
-//	Z16…Z19 tables: low halves, high halves
-//	Z22…Z25 sign bits, mask of bytes, magnitude bits of words, 127
-//	Z26 maximum of the magnitudes
-//	Z27 addends of the exponents
-//	R8 3·stride
-//	R9 source, four rows on
-//	R10 source, four rows on
-//	R11 source, four rows on
-//	Z20 alternate quadwords of two rows
+//	AX dst; BX src; DX stride; SI exponents; DI blocks; CX tables; Z16…Z19 tables: low halves, high halves;
+//	Z22…Z25 sign bits, mask of bytes, magnitude bits of words, 127; Z26 maximum of the magnitudes; Z27 addends of the exponents;
+//	R8 3·stride; R9 source, four rows on; R10 source, four rows on; R11 source, four rows on; Z20 alternate quadwords of two rows
 TEXT ·packBytesRows(SB), NOSPLIT, $64-64
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -598,14 +566,7 @@ block1:
 
 // func copyRows(dst, src unsafe.Pointer, stride, n int)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI n
-//	DI 3·stride
-//	CX source, four rows on
-//	R8 source, four rows on
-//	R9 source, four rows on
+//	AX dst; BX src; DX stride; SI n; DI 3·stride; CX source, four rows on; R8 source, four rows on; R9 source, four rows on
 TEXT ·copyRows(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -670,15 +631,7 @@ tile1:
 
 // func packMX(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI scales
-//	DI n
-//	CX table
-//	R8 3·stride
-//	R9 source, four rows on
-//	R10 source, four rows on
+//	AX dst; BX src; DX stride; SI scales; DI n; CX table; R8 3·stride; R9 source, four rows on; R10 source, four rows on;
 //	R11 source, four rows on
 TEXT ·packMX(SB), NOSPLIT, $0-52
 	MOVQ dst+0(FP), AX
@@ -779,15 +732,7 @@ positions1:
 
 // func packNV(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI scales
-//	DI n
-//	CX table
-//	R8 3·stride
-//	R9 source, four rows on
-//	R10 source, four rows on
+//	AX dst; BX src; DX stride; SI scales; DI n; CX table; R8 3·stride; R9 source, four rows on; R10 source, four rows on;
 //	R11 source, four rows on
 TEXT ·packNV(SB), NOSPLIT, $0-52
 	MOVQ dst+0(FP), AX
@@ -894,15 +839,7 @@ positions1:
 
 // func packSix(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI scales
-//	DI n
-//	CX table
-//	R8 3·stride
-//	R9 source, four rows on
-//	R10 source, four rows on
+//	AX dst; BX src; DX stride; SI scales; DI n; CX table; R8 3·stride; R9 source, four rows on; R10 source, four rows on;
 //	R11 source, four rows on
 TEXT ·packSix(SB), NOSPLIT, $0-52
 	MOVQ dst+0(FP), AX
@@ -1064,15 +1001,7 @@ block1:
 
 // func packInt(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, add uint32)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI scales
-//	DI n
-//	CX table
-//	R8 3·stride
-//	R9 source, four rows on
-//	R10 source, four rows on
+//	AX dst; BX src; DX stride; SI scales; DI n; CX table; R8 3·stride; R9 source, four rows on; R10 source, four rows on;
 //	R11 source, four rows on
 TEXT ·packInt(SB), NOSPLIT, $0-52
 	MOVQ dst+0(FP), AX
@@ -1210,13 +1139,7 @@ block1:
 
 // func splitTiles(dst, src unsafe.Pointer, tile, steps, n int, bias, exponents uint32)
 //
-//	AX dst
-//	BX src
-//	DX tile
-//	SI steps
-//	DI n
-//	CX steps left
-//	R8 3·tile
+//	AX dst; BX src; DX tile; SI steps; DI n; CX steps left; R8 3·tile
 TEXT ·splitTiles(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1268,15 +1191,7 @@ step2:
 
 // func transposeScales(dst, src unsafe.Pointer, stride, n int, low, high uint32) (above uint64)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI n
-//	DI scratch
-//	CX 3·stride
-//	R8 source, four rows on
-//	R9 source, four rows on
-//	R10 source, four rows on
+//	AX dst; BX src; DX stride; SI n; DI scratch; CX 3·stride; R8 source, four rows on; R9 source, four rows on; R10 source, four rows on
 TEXT ·transposeScales(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1384,10 +1299,7 @@ loop1:
 
 // func splitNibbles(dst, src unsafe.Pointer, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI scratch
+//	AX dst; BX src; DX n; SI scratch
 TEXT ·splitNibbles(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1414,10 +1326,7 @@ loop1:
 
 // func splitSixes(dst, src unsafe.Pointer, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI scratch
+//	AX dst; BX src; DX n; SI scratch
 TEXT ·splitSixes(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1448,11 +1357,7 @@ loop1:
 
 // func foldNibbles(dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI table
+//	AX dst; BX src; DX scales; SI n; DI table
 TEXT ·foldNibbles(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1479,14 +1384,7 @@ block1:
 
 // func transposeDwords16(dst, src unsafe.Pointer, stride, n int)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI n
-//	DI 3·stride
-//	CX source, four rows on
-//	R8 source, four rows on
-//	R9 source, four rows on
+//	AX dst; BX src; DX stride; SI n; DI 3·stride; CX source, four rows on; R8 source, four rows on; R9 source, four rows on
 TEXT ·transposeDwords16(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1547,16 +1445,7 @@ loop1:
 
 // func packBytesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI scales
-//	DI n
-//	CX table
-//	R8 source, four rows on
-//	R9 3·stride
-//	R10 destination, four steps on
-//	R11 step
+//	AX dst; BX src; DX stride; SI scales; DI n; CX table; R8 source, four rows on; R9 3·stride; R10 destination, four steps on; R11 step;
 //	R12 3·step
 TEXT ·packBytesF32(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), AX
@@ -1655,19 +1544,8 @@ loop1:
 
 // func packFloatsF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI scales
-//	DI n
-//	CX c
-//	R8 source, four rows on
-//	R9 3·stride
-//	R10 destination, four steps on
-//	R11 step
-//	R12 3·step
-//	R13 found
-//	R14 scratch
+//	AX dst; BX src; DX stride; SI scales; DI n; CX c; R8 source, four rows on; R9 3·stride; R10 destination, four steps on; R11 step;
+//	R12 3·step; R13 found; R14 scratch
 TEXT ·packFloatsF32(SB), NOSPLIT, $0-64
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1826,15 +1704,7 @@ loop1:
 
 // func packHalvesF32(dst, src unsafe.Pointer, stride, step, n int)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI n
-//	DI source, four rows on
-//	CX 3·stride
-//	R8 destination, four steps on
-//	R9 step
-//	R10 3·step
+//	AX dst; BX src; DX stride; SI n; DI source, four rows on; CX 3·stride; R8 destination, four steps on; R9 step; R10 3·step
 TEXT ·packHalvesF32(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1906,15 +1776,7 @@ loop1:
 
 // func transposeDwords8(dst, src unsafe.Pointer, stride, step, n int)
 //
-//	AX dst
-//	BX src
-//	DX stride
-//	SI n
-//	DI source, four rows on
-//	CX 3·stride
-//	R8 destination, four steps on
-//	R9 step
-//	R10 3·step
+//	AX dst; BX src; DX stride; SI n; DI source, four rows on; CX 3·stride; R8 destination, four steps on; R9 step; R10 3·step
 TEXT ·transposeDwords8(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX

@@ -6,12 +6,7 @@
 
 // func transposeDwords8(dst, src unsafe.Pointer, stride, step, n int)
 //
-//	R0 dst
-//	R1 src
-//	R2 stride
-//	R3 step
-//	R4 n
-//	R5 row
+//	R0 dst; R1 src; R2 stride; R3 step; R4 n; R5 row
 TEXT ·transposeDwords8(SB), NOSPLIT, $0-40
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
@@ -94,12 +89,7 @@ loop1:
 
 // func packHalvesF32(dst, src unsafe.Pointer, stride, step, n int)
 //
-//	R0 dst
-//	R1 src
-//	R2 stride
-//	R3 step
-//	R4 n
-//	R5 row
+//	R0 dst; R1 src; R2 stride; R3 step; R4 n; R5 row
 TEXT ·packHalvesF32(SB), NOSPLIT, $0-40
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
@@ -181,16 +171,7 @@ loop1:
 
 // func packFloatsF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 //
-//	R0 dst
-//	R1 src
-//	R2 stride
-//	R3 step
-//	R4 n
-//	R5 row
-//	R6 c
-//	R7 scratch
-//	V24 V25 scales of the rows
-//	V26…V30 constants of floatCodes
+//	R0 dst; R1 src; R2 stride; R3 step; R4 n; R5 row; R6 c; R7 scratch; V24 V25 scales of the rows; V26…V30 constants of floatCodes;
 //	V31 maximum of the magnitudes of codes
 TEXT ·packFloatsF32(SB), NOSPLIT, $0-64
 	MOVD dst+0(FP), R0
@@ -361,13 +342,7 @@ loop1:
 
 // func packIntegersF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int)
 //
-//	R0 dst
-//	R1 src
-//	R2 stride
-//	R3 step
-//	R4 n
-//	R5 row
-//	V24 V25 scales of the rows
+//	R0 dst; R1 src; R2 stride; R3 step; R4 n; R5 row; V24 V25 scales of the rows
 TEXT ·packIntegersF32(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
@@ -478,15 +453,7 @@ loop1:
 
 // func packNibblesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)
 //
-//	R0 dst
-//	R1 src
-//	R2 stride
-//	R3 step
-//	R4 n
-//	R5 row
-//	R6 table
-//	V24 V25 scales of the rows
-//	V26…V28 zero; mask of low nibbles; table
+//	R0 dst; R1 src; R2 stride; R3 step; R4 n; R5 row; R6 table; V24 V25 scales of the rows; V26…V28 zero; mask of low nibbles; table
 TEXT ·packNibblesF32(SB), NOSPLIT, $0-56
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1

@@ -13,7 +13,6 @@ DATA tiles<>+40(SB)/8, $0x0000000000000000
 DATA tiles<>+48(SB)/8, $0x1010101010101010
 DATA tiles<>+56(SB)/8, $0x0000000000000000
 GLOBL tiles<>(SB), RODATA|NOPTR, $64
-
 DATA minusZeros<>+0(SB)/8, $0x8000000080000000
 DATA minusZeros<>+8(SB)/8, $0x8000000080000000
 DATA minusZeros<>+16(SB)/8, $0x8000000080000000
@@ -34,23 +33,9 @@ GLOBL minusZeros<>(SB), RODATA|NOPTR, $128
 
 // func dotTiles_32x16(p macroArgs)
 //
-//	AX a
-//	BX a, second panel
-//	DX b
-//	SI b, second panel
-//	DI bytes of a row of a tile
-//	CX tiles left
-//	R8 previous elements of a row of C
-//	R9 destination of the row
-//	R10 sums of the row
-//	R11 its scale of A
-//	R12 rows to scale
-//	R13 those left for a tile
-//	R14 rows of B in the next chunk
-//	R15 scratch
-//	TMM0…TMM3 sums, row by row
-//	TMM4 TMM5 TMM6 TMM7 two of A, two of B
-//	K1 K2 columns of C
+//	AX a; BX a, second panel; DX b; SI b, second panel; DI bytes of a row of a tile; CX tiles left; R8 previous elements of a row of C;
+//	R9 destination of the row; R10 sums of the row; R11 its scale of A; R12 rows to scale; R13 those left for a tile;
+//	R14 rows of B in the next chunk; R15 scratch; TMM0…TMM3 sums, row by row; TMM4 TMM5 TMM6 TMM7 two of A, two of B; K1 K2 columns of C;
 //	Z0 Z1 alpha · scales of B
 TEXT ·dotTiles_32x16(SB), NOSPLIT, $40-120
 	LEAQ tiles<>+0(SB), R15
@@ -283,10 +268,7 @@ none20:
 
 // func streamRows16(c, src *float32, ldc, rows int)
 //
-//	AX c
-//	BX src
-//	DX ldc
-//	SI rows
+//	AX c; BX src; DX ldc; SI rows
 TEXT ·streamRows16(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -306,23 +288,9 @@ row1:
 
 // func dotTiles_32x32(p macroArgs)
 //
-//	AX a
-//	BX a, second panel
-//	DX b
-//	SI b, second panel
-//	DI bytes of a row of a tile
-//	CX tiles left
-//	R8 previous elements of a row of C
-//	R9 destination of the row
-//	R10 sums of the row
-//	R11 its scale of A
-//	R12 rows to scale
-//	R13 those left for a tile
-//	R14 rows of B in the next chunk
-//	R15 scratch
-//	TMM0…TMM3 sums, row by row
-//	TMM4 TMM5 TMM6 TMM7 two of A, two of B
-//	K1 K2 columns of C
+//	AX a; BX a, second panel; DX b; SI b, second panel; DI bytes of a row of a tile; CX tiles left; R8 previous elements of a row of C;
+//	R9 destination of the row; R10 sums of the row; R11 its scale of A; R12 rows to scale; R13 those left for a tile;
+//	R14 rows of B in the next chunk; R15 scratch; TMM0…TMM3 sums, row by row; TMM4 TMM5 TMM6 TMM7 two of A, two of B; K1 K2 columns of C;
 //	Z0 Z1 alpha · scales of B
 TEXT ·dotTiles_32x32(SB), NOSPLIT, $40-120
 	LEAQ tiles<>+0(SB), R15
@@ -604,10 +572,7 @@ none20:
 
 // func streamRows32(c, src *float32, ldc, rows int)
 //
-//	AX c
-//	BX src
-//	DX ldc
-//	SI rows
+//	AX c; BX src; DX ldc; SI rows
 TEXT ·streamRows32(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ src+8(FP), BX

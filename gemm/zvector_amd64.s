@@ -7,14 +7,11 @@
 DATA vectorLargest<>+0(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectorLargest<>+8(SB)/8, $0x7e7e7e7e7e7e7e7e
 GLOBL vectorLargest<>(SB), RODATA|NOPTR, $16
-
 DATA vectorPow120<>+0(SB)/8, $0x000000007b800000
 GLOBL vectorPow120<>(SB), RODATA|NOPTR, $8
-
 DATA vectorOnes<>+0(SB)/8, $0x0101010101010101
 DATA vectorOnes<>+8(SB)/8, $0x0101010101010101
 GLOBL vectorOnes<>(SB), RODATA|NOPTR, $16
-
 DATA lanes64By32<>+0(SB)/8, $0x0000000000000000
 DATA lanes64By32<>+8(SB)/8, $0x0000000000000000
 DATA lanes64By32<>+16(SB)/8, $0x0000000000000000
@@ -80,7 +77,6 @@ DATA lanes64By32<>+488(SB)/8, $0x0000000f0000000f
 DATA lanes64By32<>+496(SB)/8, $0x0000000f0000000f
 DATA lanes64By32<>+504(SB)/8, $0x0000000f0000000f
 GLOBL lanes64By32<>(SB), RODATA|NOPTR, $512
-
 DATA lanes128By32<>+0(SB)/8, $0x0000000000000000
 DATA lanes128By32<>+8(SB)/8, $0x0000000000000000
 DATA lanes128By32<>+16(SB)/8, $0x0000000100000001
@@ -114,7 +110,6 @@ DATA lanes128By32<>+232(SB)/8, $0x0000000e0000000e
 DATA lanes128By32<>+240(SB)/8, $0x0000000f0000000f
 DATA lanes128By32<>+248(SB)/8, $0x0000000f0000000f
 GLOBL lanes128By32<>(SB), RODATA|NOPTR, $256
-
 DATA lanes128By16<>+0(SB)/8, $0x0000000000000000
 DATA lanes128By16<>+8(SB)/8, $0x0000000100000001
 DATA lanes128By16<>+16(SB)/8, $0x0000000200000002
@@ -135,24 +130,11 @@ GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
 // func vectorMX8(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
-//	K4 bytes of the scales of a group
-//	Z12 bits of a code whose absolute value is the magnitude
-//	Z27…Z31 sign bits; tables of low and of high bytes
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch;
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last;
+//	K4 bytes of the scales of a group; Z12 bits of a code whose absolute value is the magnitude;
+//	Z27…Z31 sign bits; tables of low and of high bytes; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorMX8(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -248,26 +230,11 @@ chunk3:
 
 // func vectorMX8Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
-//	K4 bytes of the scales of a group
-//	Z12 bits of a code whose absolute value is the magnitude
-//	Z27…Z31 sign bits; tables of low and of high bytes
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last;
+//	K4 bytes of the scales of a group; Z12 bits of a code whose absolute value is the magnitude;
+//	Z27…Z31 sign bits; tables of low and of high bytes; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorMX8Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -472,24 +439,11 @@ lanes6:
 
 // func vectorMX6(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
-//	K4 bytes of the scales of a group
-//	K6 bytes of a chunk
-//	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch;
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last;
+//	K4 bytes of the scales of a group; K6 bytes of a chunk; Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes;
+//	Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorMX6(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -581,26 +535,11 @@ chunk3:
 
 // func vectorMX6Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last
-//	K4 bytes of the scales of a group
-//	K6 bytes of a chunk
-//	Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	Z16…Z19 bytes of the scales; shifts; number added to find unsupported scales, which are then smaller than the last;
+//	K4 bytes of the scales of a group; K6 bytes of a chunk; Z28…Z31 tables of low and of high bytes; the bytes and the positions of codes;
+//	Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorMX6Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -798,21 +737,9 @@ lanes6:
 
 // func vectorMX4(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	Z31 BF16 value of each nibble, twice
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch; Z31 BF16 value of each nibble, twice;
+//	Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorMX4(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -898,23 +825,9 @@ chunk3:
 
 // func vectorMX4Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	Z31 BF16 value of each nibble, twice
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	Z31 BF16 value of each nibble, twice; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorMX4Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1127,21 +1040,9 @@ lanes6:
 
 // func vectorNV4(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	Z31 BF16 value of each nibble, twice
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch; Z31 BF16 value of each nibble, twice;
+//	Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorNV4(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1227,23 +1128,9 @@ chunk3:
 
 // func vectorNV4Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	Z31 BF16 value of each nibble, twice
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	Z31 BF16 value of each nibble, twice; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorNV4Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX

@@ -9,49 +9,41 @@ DATA vectoravx2Least<>+8(SB)/8, $0x0040000000400000
 DATA vectoravx2Least<>+16(SB)/8, $0x0040000000400000
 DATA vectoravx2Least<>+24(SB)/8, $0x0040000000400000
 GLOBL vectoravx2Least<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2Factor<>+0(SB)/8, $0x4380000043800000
 DATA vectoravx2Factor<>+8(SB)/8, $0x4380000043800000
 DATA vectoravx2Factor<>+16(SB)/8, $0x4380000043800000
 DATA vectoravx2Factor<>+24(SB)/8, $0x4380000043800000
 GLOBL vectoravx2Factor<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2Largest<>+0(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectoravx2Largest<>+8(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectoravx2Largest<>+16(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectoravx2Largest<>+24(SB)/8, $0x7e7e7e7e7e7e7e7e
 GLOBL vectoravx2Largest<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2Signs<>+0(SB)/8, $0x8080808080808080
 DATA vectoravx2Signs<>+8(SB)/8, $0x8080808080808080
 DATA vectoravx2Signs<>+16(SB)/8, $0x8080808080808080
 DATA vectoravx2Signs<>+24(SB)/8, $0x8080808080808080
 GLOBL vectoravx2Signs<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2Low<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA vectoravx2Low<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA vectoravx2Low<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA vectoravx2Low<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL vectoravx2Low<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2High<>+0(SB)/8, $0xffff0000ffff0000
 DATA vectoravx2High<>+8(SB)/8, $0xffff0000ffff0000
 DATA vectoravx2High<>+16(SB)/8, $0xffff0000ffff0000
 DATA vectoravx2High<>+24(SB)/8, $0xffff0000ffff0000
 GLOBL vectoravx2High<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2SixAt<>+0(SB)/8, $0x0001004000100400
 DATA vectoravx2SixAt<>+8(SB)/8, $0x0001004000100400
 DATA vectoravx2SixAt<>+16(SB)/8, $0x0001004000100400
 DATA vectoravx2SixAt<>+24(SB)/8, $0x0001004000100400
 GLOBL vectoravx2SixAt<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2Six0<>+0(SB)/8, $0x0201020101000100
 DATA vectoravx2Six0<>+8(SB)/8, $0x0504050404030403
 DATA vectoravx2Six0<>+16(SB)/8, $0x0807080707060706
 DATA vectoravx2Six0<>+24(SB)/8, $0x0b0a0b0a0a090a09
 GLOBL vectoravx2Six0<>(SB), RODATA|NOPTR, $32
-
 DATA vectoravx2Six1<>+0(SB)/8, $0x0605060505040504
 DATA vectoravx2Six1<>+8(SB)/8, $0x0908090808070807
 DATA vectoravx2Six1<>+16(SB)/8, $0x0c0b0c0b0b0a0b0a
@@ -60,20 +52,9 @@ GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 
 // func vectorF32AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors
 TEXT ·vectorF32AVX2(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -216,20 +197,9 @@ lanes10:
 
 // func vectorBF16AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors
 TEXT ·vectorBF16AVX2(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -424,21 +394,9 @@ lanes10:
 
 // func vectorFP8AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors; Y8 Y9 constants of the arithmetic;
 //	Y10 codes with sign bits set: the maximum of each byte
 TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
@@ -651,21 +609,9 @@ lanes10:
 
 // func vectorFP8x128AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors; Y8 Y9 constants of the arithmetic;
 //	Y10 codes with sign bits set: the maximum of each byte
 TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
@@ -1089,21 +1035,9 @@ lanes10:
 
 // func vectorINT8AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors; Y8 Y9 constants of the arithmetic
 TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1300,21 +1234,9 @@ lanes12:
 
 // func vectorFP6AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors; Y8 Y9 constants of the arithmetic
 TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1608,21 +1530,9 @@ lanes10:
 
 // func vectorFP4AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors; Y8 Y9 constants of the arithmetic
 TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1876,21 +1786,9 @@ lanes10:
 
 // func vectorFP4x16AVX2(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Y0…Y3 sums; Y4…Y7 those of the block, or of odd vectors; Y8 Y9 constants of the arithmetic
 TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX

@@ -13,7 +13,6 @@ DATA vectorf32Least<>+40(SB)/8, $0x0040000000400000
 DATA vectorf32Least<>+48(SB)/8, $0x0040000000400000
 DATA vectorf32Least<>+56(SB)/8, $0x0040000000400000
 GLOBL vectorf32Least<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Factor<>+0(SB)/8, $0x4380000043800000
 DATA vectorf32Factor<>+8(SB)/8, $0x4380000043800000
 DATA vectorf32Factor<>+16(SB)/8, $0x4380000043800000
@@ -23,7 +22,6 @@ DATA vectorf32Factor<>+40(SB)/8, $0x4380000043800000
 DATA vectorf32Factor<>+48(SB)/8, $0x4380000043800000
 DATA vectorf32Factor<>+56(SB)/8, $0x4380000043800000
 GLOBL vectorf32Factor<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Largest<>+0(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectorf32Largest<>+8(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectorf32Largest<>+16(SB)/8, $0x7e7e7e7e7e7e7e7e
@@ -33,7 +31,6 @@ DATA vectorf32Largest<>+40(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectorf32Largest<>+48(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectorf32Largest<>+56(SB)/8, $0x7e7e7e7e7e7e7e7e
 GLOBL vectorf32Largest<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Signs<>+0(SB)/8, $0x8080808080808080
 DATA vectorf32Signs<>+8(SB)/8, $0x8080808080808080
 DATA vectorf32Signs<>+16(SB)/8, $0x8080808080808080
@@ -43,7 +40,6 @@ DATA vectorf32Signs<>+40(SB)/8, $0x8080808080808080
 DATA vectorf32Signs<>+48(SB)/8, $0x8080808080808080
 DATA vectorf32Signs<>+56(SB)/8, $0x8080808080808080
 GLOBL vectorf32Signs<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Low<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA vectorf32Low<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA vectorf32Low<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
@@ -53,7 +49,6 @@ DATA vectorf32Low<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA vectorf32Low<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA vectorf32Low<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL vectorf32Low<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32High<>+0(SB)/8, $0xffff0000ffff0000
 DATA vectorf32High<>+8(SB)/8, $0xffff0000ffff0000
 DATA vectorf32High<>+16(SB)/8, $0xffff0000ffff0000
@@ -63,7 +58,6 @@ DATA vectorf32High<>+40(SB)/8, $0xffff0000ffff0000
 DATA vectorf32High<>+48(SB)/8, $0xffff0000ffff0000
 DATA vectorf32High<>+56(SB)/8, $0xffff0000ffff0000
 GLOBL vectorf32High<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32SixAt<>+0(SB)/8, $0x0001004000100400
 DATA vectorf32SixAt<>+8(SB)/8, $0x0001004000100400
 DATA vectorf32SixAt<>+16(SB)/8, $0x0001004000100400
@@ -73,7 +67,6 @@ DATA vectorf32SixAt<>+40(SB)/8, $0x0001004000100400
 DATA vectorf32SixAt<>+48(SB)/8, $0x0001004000100400
 DATA vectorf32SixAt<>+56(SB)/8, $0x0001004000100400
 GLOBL vectorf32SixAt<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Dwords32<>+0(SB)/8, $0x0000000000000000
 DATA vectorf32Dwords32<>+8(SB)/8, $0x0000000000000000
 DATA vectorf32Dwords32<>+16(SB)/8, $0x0000000100000001
@@ -83,7 +76,6 @@ DATA vectorf32Dwords32<>+40(SB)/8, $0x0000000200000002
 DATA vectorf32Dwords32<>+48(SB)/8, $0x0000000300000003
 DATA vectorf32Dwords32<>+56(SB)/8, $0x0000000300000003
 GLOBL vectorf32Dwords32<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Dwords16<>+0(SB)/8, $0x0000000000000000
 DATA vectorf32Dwords16<>+8(SB)/8, $0x0000000100000001
 DATA vectorf32Dwords16<>+16(SB)/8, $0x0000000200000002
@@ -93,7 +85,6 @@ DATA vectorf32Dwords16<>+40(SB)/8, $0x0000000500000005
 DATA vectorf32Dwords16<>+48(SB)/8, $0x0000000600000006
 DATA vectorf32Dwords16<>+56(SB)/8, $0x0000000700000007
 GLOBL vectorf32Dwords16<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Six0<>+0(SB)/8, $0x0201020101000100
 DATA vectorf32Six0<>+8(SB)/8, $0x0504050404030403
 DATA vectorf32Six0<>+16(SB)/8, $0x0807080707060706
@@ -103,7 +94,6 @@ DATA vectorf32Six0<>+40(SB)/8, $0x11101110100f100f
 DATA vectorf32Six0<>+48(SB)/8, $0x1413141313121312
 DATA vectorf32Six0<>+56(SB)/8, $0x1716171616151615
 GLOBL vectorf32Six0<>(SB), RODATA|NOPTR, $64
-
 DATA vectorf32Six1<>+0(SB)/8, $0x0a090a0909080908
 DATA vectorf32Six1<>+8(SB)/8, $0x0d0c0d0c0c0b0c0b
 DATA vectorf32Six1<>+16(SB)/8, $0x100f100f0f0e0f0e
@@ -116,20 +106,9 @@ GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 
 // func vectorF32AVX512(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Z0…Z3 sums; Z4…Z7 those of the block, or of odd vectors
 TEXT ·vectorF32AVX512(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -254,20 +233,9 @@ lanes10:
 
 // func vectorBF16AVX512(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Z0…Z3 sums; Z4…Z7 those of the block, or of odd vectors
 TEXT ·vectorBF16AVX512(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -392,21 +360,9 @@ lanes10:
 
 // func vectorFP8AVX512(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
-//	Z8 Z9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Z0…Z3 sums; Z4…Z7 those of the block, or of odd vectors; Z8 Z9 constants of the arithmetic;
 //	Z10 codes with sign bits set: the maximum of each byte
 TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
@@ -628,21 +584,9 @@ lanes10:
 
 // func vectorINT8AVX512(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
-//	Z8 Z9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Z0…Z3 sums; Z4…Z7 those of the block, or of odd vectors; Z8 Z9 constants of the arithmetic
 TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -808,21 +752,9 @@ lanes12:
 
 // func vectorFP6AVX512(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
-//	Z8 Z9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Z0…Z3 sums; Z4…Z7 those of the block, or of odd vectors; Z8 Z9 constants of the arithmetic
 TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1043,21 +975,9 @@ lanes10:
 
 // func vectorFP4AVX512(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
-//	Z8 Z9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Z0…Z3 sums; Z4…Z7 those of the block, or of odd vectors; Z8 Z9 constants of the arithmetic
 TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1293,21 +1213,9 @@ lanes10:
 
 // func vectorFP4x16AVX512(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX tables
-//	SI ahead
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 steps left after the group
-//	R10 steps left of the group
-//	R11 position in the scales of the group
-//	R12 cache lines of the frame; scratch between rows
-//	R13 scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
-//	Z8 Z9 constants of the arithmetic
+//	AX w; BX s; DX tables; SI ahead; DI position in x; CX xStride; R8 3 times xStride; R9 steps left after the group;
+//	R10 steps left of the group; R11 position in the scales of the group; R12 cache lines of the frame; scratch between rows; R13 scratch;
+//	Z0…Z3 sums; Z4…Z7 those of the block, or of odd vectors; Z8 Z9 constants of the arithmetic
 TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX

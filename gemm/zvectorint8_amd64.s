@@ -7,10 +7,8 @@
 DATA vectorLargest<>+0(SB)/8, $0x7e7e7e7e7e7e7e7e
 DATA vectorLargest<>+8(SB)/8, $0x7e7e7e7e7e7e7e7e
 GLOBL vectorLargest<>(SB), RODATA|NOPTR, $16
-
 DATA vectorPow120<>+0(SB)/8, $0x000000007b800000
 GLOBL vectorPow120<>(SB), RODATA|NOPTR, $8
-
 DATA sixesLow<>+0(SB)/8, $0x0005040300020100
 DATA sixesLow<>+8(SB)/8, $0x000b0a0900080706
 DATA sixesLow<>+16(SB)/8, $0x001d1c1b001a1918
@@ -20,7 +18,6 @@ DATA sixesLow<>+40(SB)/8, $0x003b3a3900383736
 DATA sixesLow<>+48(SB)/8, $0x006d6c6b006a6968
 DATA sixesLow<>+56(SB)/8, $0x0073727100706f6e
 GLOBL sixesLow<>(SB), RODATA|NOPTR, $64
-
 DATA sixesHigh<>+0(SB)/8, $0x0011100f000e0d0c
 DATA sixesHigh<>+8(SB)/8, $0x0017161500141312
 DATA sixesHigh<>+16(SB)/8, $0x0029282700262524
@@ -30,7 +27,6 @@ DATA sixesHigh<>+40(SB)/8, $0x0067666500646362
 DATA sixesHigh<>+48(SB)/8, $0x0079787700767574
 DATA sixesHigh<>+56(SB)/8, $0x007f7e7d007c7b7a
 GLOBL sixesHigh<>(SB), RODATA|NOPTR, $64
-
 DATA sixesShifts<>+0(SB)/8, $0x322c2620120c0600
 DATA sixesShifts<>+8(SB)/8, $0x322c2620120c0600
 DATA sixesShifts<>+16(SB)/8, $0x322c2620120c0600
@@ -40,7 +36,6 @@ DATA sixesShifts<>+40(SB)/8, $0x322c2620120c0600
 DATA sixesShifts<>+48(SB)/8, $0x322c2620120c0600
 DATA sixesShifts<>+56(SB)/8, $0x322c2620120c0600
 GLOBL sixesShifts<>(SB), RODATA|NOPTR, $64
-
 DATA lanes128By32<>+0(SB)/8, $0x0000000000000000
 DATA lanes128By32<>+8(SB)/8, $0x0000000000000000
 DATA lanes128By32<>+16(SB)/8, $0x0000000100000001
@@ -74,7 +69,6 @@ DATA lanes128By32<>+232(SB)/8, $0x0000000e0000000e
 DATA lanes128By32<>+240(SB)/8, $0x0000000f0000000f
 DATA lanes128By32<>+248(SB)/8, $0x0000000f0000000f
 GLOBL lanes128By32<>(SB), RODATA|NOPTR, $256
-
 DATA lanes128By16<>+0(SB)/8, $0x0000000000000000
 DATA lanes128By16<>+8(SB)/8, $0x0000000100000001
 DATA lanes128By16<>+16(SB)/8, $0x0000000200000002
@@ -95,22 +89,9 @@ GLOBL lanes128By16<>(SB), RODATA|NOPTR, $128
 
 // func vectorIntMX4(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	X30, X31 smallest scale; size of the range
-//	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch; X30, X31 smallest scale; size of the range;
+//	Z28, Z29 integer of each nibble; low nibbles; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorIntMX4(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -197,23 +178,9 @@ chunk3:
 
 // func vectorIntMX4Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	X30, X31 smallest scale; size of the range
-//	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, by row of B, then of A
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	X30, X31 smallest scale; size of the range; Z28, Z29 integer of each nibble; low nibbles; Z0…Z7 sums, by row of B, then of A;
 //	K7 unsupported scales
 TEXT ·vectorIntMX4Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
@@ -421,22 +388,9 @@ lanes6:
 
 // func vectorIntMX6(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	X30, X31 smallest scale; size of the range
-//	Z28, Z29 integer of each code; positions in a quadword
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch; X30, X31 smallest scale; size of the range;
+//	Z28, Z29 integer of each code; positions in a quadword; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorIntMX6(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -527,23 +481,9 @@ chunk3:
 
 // func vectorIntMX6Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	X30, X31 smallest scale; size of the range
-//	Z28, Z29 integer of each code; positions in a quadword
-//	Z0…Z7 sums, by row of B, then of A
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	X30, X31 smallest scale; size of the range; Z28, Z29 integer of each code; positions in a quadword; Z0…Z7 sums, by row of B, then of A;
 //	K7 unsupported scales
 TEXT ·vectorIntMX6Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
@@ -760,22 +700,9 @@ lanes6:
 
 // func vectorIntMX8(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	X30, X31 smallest scale; size of the range
-//	Z28 sign bits
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch; X30, X31 smallest scale; size of the range;
+//	Z28 sign bits; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorIntMX8(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -861,24 +788,9 @@ chunk3:
 
 // func vectorIntMX8Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	X30, X31 smallest scale; size of the range
-//	Z28 sign bits
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	X30, X31 smallest scale; size of the range; Z28 sign bits; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorIntMX8Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1085,21 +997,9 @@ lanes6:
 
 // func vectorIntNV4(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI sStride
-//	DI position in x
-//	CX xStride
-//	R8 3 times xStride
-//	R9 chunks left after the group
-//	R10 chunks left of the group
-//	R11 position in the lanes
-//	R12 scratch
-//	R13 scratch
-//	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI sStride; DI position in x; CX xStride; R8 3 times xStride; R9 chunks left after the group;
+//	R10 chunks left of the group; R11 position in the lanes; R12 scratch; R13 scratch; Z28, Z29 integer of each nibble; low nibbles;
+//	Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorIntNV4(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX
@@ -1183,23 +1083,9 @@ chunk3:
 
 // func vectorIntNV4Pairs(p vectorArgs) (found uint64)
 //
-//	AX w
-//	BX s
-//	DX ahead
-//	SI wStride
-//	DI distance of prefetching row 1
-//	CX sStride
-//	R8 position in x
-//	R9 xStride
-//	R10 3 times xStride
-//	R11 chunks left after the group
-//	R12 chunks left of the group
-//	R13 position in the lanes
-//	R14 scratch
-//	R15 scratch
-//	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, by row of B, then of A
-//	K7 unsupported scales
+//	AX w; BX s; DX ahead; SI wStride; DI distance of prefetching row 1; CX sStride; R8 position in x; R9 xStride; R10 3 times xStride;
+//	R11 chunks left after the group; R12 chunks left of the group; R13 position in the lanes; R14 scratch; R15 scratch;
+//	Z28, Z29 integer of each nibble; low nibbles; Z0…Z7 sums, by row of B, then of A; K7 unsupported scales
 TEXT ·vectorIntNV4Pairs(SB), NOSPLIT, $0-136
 	MOVQ p_w+0(FP), AX
 	MOVQ p_s+8(FP), BX

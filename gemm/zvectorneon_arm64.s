@@ -18,19 +18,8 @@ GLOBL sixes<>(SB), RODATA|NOPTR, $80
 
 // func vectorF32NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 V21 V22 sums
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 V21 V22 sums
 TEXT ·vectorF32NEON(SB), NOSPLIT, $0-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -93,19 +82,8 @@ step3:
 
 // func vectorBF16NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 V21 V22 sums
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 V21 V22 sums
 TEXT ·vectorBF16NEON(SB), NOSPLIT, $0-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -176,19 +154,8 @@ step3:
 
 // func vectorFP8NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 sums; sums of the block
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 sums; sums of the block
 TEXT ·vectorFP8NEON(SB), NOSPLIT, $64-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -310,19 +277,8 @@ step3:
 
 // func vectorFP8x128NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 sums; sums of the block
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 sums; sums of the block
 TEXT ·vectorFP8x128NEON(SB), NOSPLIT, $64-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -433,19 +389,8 @@ step3:
 
 // func vectorINT8NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 sums; sums of the block
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 sums; sums of the block
 TEXT ·vectorINT8NEON(SB), NOSPLIT, $64-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -571,19 +516,8 @@ step5:
 
 // func vectorFP6NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 sums; sums of the block
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 sums; sums of the block
 TEXT ·vectorFP6NEON(SB), NOSPLIT, $64-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -706,19 +640,8 @@ step3:
 
 // func vectorFP4NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 sums; sums of the block
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 sums; sums of the block
 TEXT ·vectorFP4NEON(SB), NOSPLIT, $64-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
@@ -832,19 +755,8 @@ step3:
 
 // func vectorFP4x16NEON(p vectorArgs) (found uint64)
 //
-//	R0 w
-//	R1 s
-//	R2 tables
-//	R3 y
-//	R4 rows
-//	R5 wNext
-//	R6 sNext
-//	R7 position in x
-//	R8 steps left after the group
-//	R9 steps left of the group
-//	R10 position in the scales of the group
-//	R11 scratch
-//	V0 V1 sums; sums of the block
+//	R0 w; R1 s; R2 tables; R3 y; R4 rows; R5 wNext; R6 sNext; R7 position in x; R8 steps left after the group; R9 steps left of the group;
+//	R10 position in the scales of the group; R11 scratch; V0 V1 sums; sums of the block
 TEXT ·vectorFP4x16NEON(SB), NOSPLIT, $64-136
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1

@@ -7,19 +7,16 @@
 DATA order<>+0(SB)/8, $0x0d0905010c080400
 DATA order<>+8(SB)/8, $0x0f0b07030e0a0602
 GLOBL order<>(SB), RODATA|NOPTR, $16
-
 DATA abs256<>+0(SB)/8, $0x7fffffff7fffffff
 DATA abs256<>+8(SB)/8, $0x7fffffff7fffffff
 DATA abs256<>+16(SB)/8, $0x7fffffff7fffffff
 DATA abs256<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL abs256<>(SB), RODATA|NOPTR, $32
-
 DATA one256<>+0(SB)/8, $0x0000000100000001
 DATA one256<>+8(SB)/8, $0x0000000100000001
 DATA one256<>+16(SB)/8, $0x0000000100000001
 DATA one256<>+24(SB)/8, $0x0000000100000001
 GLOBL one256<>(SB), RODATA|NOPTR, $32
-
 DATA zero256<>+0(SB)/8, $0x0000000000000000
 DATA zero256<>+8(SB)/8, $0x0000000000000000
 DATA zero256<>+16(SB)/8, $0x0000000000000000
@@ -28,24 +25,9 @@ GLOBL zero256<>(SB), RODATA|NOPTR, $32
 
 // func sums32(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 //
-//	AX want
-//	BX got
-//	DX limits
-//	SI step
-//	DI next
-//	CX blocks
-//	R8 l
-//	R9 ratios
-//	R10 blocks done
-//	R11 blocks left in the group
-//	R12 those done of the group
-//	R13 scratch
-//	Z16 Σx², Σd², Σx·d, Σd
-//	Z17 Σ|x|
-//	Z18 largest |d|/|x|
-//	Z13 the next number above each of them
-//	Z24-Z27 sums of the blocks of a group, the last block first
-//	Z28-Z31 lanes before the group
+//	AX want; BX got; DX limits; SI step; DI next; CX blocks; R8 l; R9 ratios; R10 blocks done; R11 blocks left in the group;
+//	R12 those done of the group; R13 scratch; Z16 Σx², Σd², Σx·d, Σd; Z17 Σ|x|; Z18 largest |d|/|x|;
+//	Z13 the next number above each of them; Z24-Z27 sums of the blocks of a group, the last block first; Z28-Z31 lanes before the group
 TEXT ·sums32(SB), NOSPLIT, $0-72
 	MOVQ want+0(FP), AX
 	MOVQ got+8(FP), BX
@@ -258,24 +240,9 @@ end5:
 
 // func sums16(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 //
-//	AX want
-//	BX got
-//	DX limits
-//	SI step
-//	DI next
-//	CX blocks
-//	R8 l
-//	R9 ratios
-//	R10 blocks done
-//	R11 blocks left in the group
-//	R12 those done of the group
-//	R13 scratch
-//	Z16 Σx², Σd², Σx·d, Σd
-//	Z17 Σ|x|
-//	Z18 largest |d|/|x|
-//	Z13 the next number above each of them
-//	Z24-Z27 sums of the blocks of a group, the last block first
-//	Z28-Z31 lanes before the group
+//	AX want; BX got; DX limits; SI step; DI next; CX blocks; R8 l; R9 ratios; R10 blocks done; R11 blocks left in the group;
+//	R12 those done of the group; R13 scratch; Z16 Σx², Σd², Σx·d, Σd; Z17 Σ|x|; Z18 largest |d|/|x|;
+//	Z13 the next number above each of them; Z24-Z27 sums of the blocks of a group, the last block first; Z28-Z31 lanes before the group
 TEXT ·sums16(SB), NOSPLIT, $0-72
 	MOVQ want+0(FP), AX
 	MOVQ got+8(FP), BX
@@ -490,19 +457,8 @@ end5:
 
 // func sums32AVX2(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 //
-//	AX want
-//	BX got
-//	DX limits
-//	SI step
-//	DI blocks
-//	CX l
-//	R8 ratios
-//	R9 blocks done
-//	R10 limit of the second half
-//	R11 scratch
-//	Y0 Σx², of the next three Σd², Σx·d, Σd; then the four totals
-//	Y4 Σ|x|
-//	Y5 signs: a ratio is beyond its bound
+//	AX want; BX got; DX limits; SI step; DI blocks; CX l; R8 ratios; R9 blocks done; R10 limit of the second half; R11 scratch;
+//	Y0 Σx², of the next three Σd², Σx·d, Σd; then the four totals; Y4 Σ|x|; Y5 signs: a ratio is beyond its bound;
 //	Y6, Y7 flushed and saturated elements
 TEXT ·sums32AVX2(SB), NOSPLIT, $64-72
 	MOVQ want+0(FP), AX
@@ -776,19 +732,8 @@ end6:
 
 // func sums16AVX2(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 //
-//	AX want
-//	BX got
-//	DX limits
-//	SI step
-//	DI blocks
-//	CX l
-//	R8 ratios
-//	R9 blocks done
-//	R10 limit of the second half
-//	R11 scratch
-//	Y0 Σx², of the next three Σd², Σx·d, Σd; then the four totals
-//	Y4 Σ|x|
-//	Y5 signs: a ratio is beyond its bound
+//	AX want; BX got; DX limits; SI step; DI blocks; CX l; R8 ratios; R9 blocks done; R10 limit of the second half; R11 scratch;
+//	Y0 Σx², of the next three Σd², Σx·d, Σd; then the four totals; Y4 Σ|x|; Y5 signs: a ratio is beyond its bound;
 //	Y6, Y7 flushed and saturated elements
 TEXT ·sums16AVX2(SB), NOSPLIT, $64-72
 	MOVQ want+0(FP), AX

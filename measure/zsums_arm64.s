@@ -6,21 +6,8 @@
 
 // func sums32(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 //
-//	R0 want
-//	R1 got
-//	R2 limits
-//	R3 step
-//	R4 next
-//	R5 blocks
-//	R6 l
-//	R7 ratios
-//	R8 blocks done
-//	R9 scratch
-//	R10 scratch
-//	R11 position of a load
-//	V0…V15 x and d of the block
-//	V24…V27 the next number above each of the worst ratios
-//	V28 V29 counts of saturated and flushed elements
+//	R0 want; R1 got; R2 limits; R3 step; R4 next; R5 blocks; R6 l; R7 ratios; R8 blocks done; R9 scratch; R10 scratch; R11 position of a load;
+//	V0…V15 x and d of the block; V24…V27 the next number above each of the worst ratios; V28 V29 counts of saturated and flushed elements;
 //	V30 V31 Σx², Σd², Σx·d, Σd
 TEXT ·sums32(SB), NOSPLIT, $0-72
 	MOVD want+0(FP), R0
@@ -389,21 +376,8 @@ end4:
 
 // func sums16(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 //
-//	R0 want
-//	R1 got
-//	R2 limits
-//	R3 step
-//	R4 next
-//	R5 blocks
-//	R6 l
-//	R7 ratios
-//	R8 blocks done
-//	R9 scratch
-//	R10 scratch
-//	R11 position of a load
-//	V0…V15 x and d of the block
-//	V24…V27 the next number above each of the worst ratios
-//	V28 V29 counts of saturated and flushed elements
+//	R0 want; R1 got; R2 limits; R3 step; R4 next; R5 blocks; R6 l; R7 ratios; R8 blocks done; R9 scratch; R10 scratch; R11 position of a load;
+//	V0…V15 x and d of the block; V24…V27 the next number above each of the worst ratios; V28 V29 counts of saturated and flushed elements;
 //	V30 V31 Σx², Σd², Σx·d, Σd
 TEXT ·sums16(SB), NOSPLIT, $0-72
 	MOVD want+0(FP), R0

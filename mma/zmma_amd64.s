@@ -15,19 +15,8 @@ GLOBL floor<>(SB), RODATA|NOPTR, $56
 
 // func group13(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)
 //
-//	AX rows
-//	BX n
-//	DX a
-//	SI ea
-//	DI b
-//	CX eb
-//	R8 c
-//	R9 bad
-//	R10 scratch
-//	R11 products left
-//	R12 columns of the row that need the reference form
-//	Z0-Z3 sums
-//	Z4-Z7 2^(13-E)
+//	AX rows; BX n; DX a; SI ea; DI b; CX eb; R8 c; R9 bad; R10 scratch; R11 products left;
+//	R12 columns of the row that need the reference form; Z0-Z3 sums; Z4-Z7 2^(13-E)
 TEXT ·group13(SB), NOSPLIT, $0-64
 	MOVQ rows+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -235,22 +224,9 @@ products3:
 
 // func group23(p groupArgs)
 //
-//	AX rows
-//	BX a
-//	DX ea
-//	SI sa
-//	DI b
-//	CX eb
-//	R8 sb
-//	R9 c
-//	R10 bad
-//	R11 scratch
-//	R12 products left
-//	R13 columns of the row that need the reference form
-//	Z0-Z3 sums of the first half of the products
-//	Z4-Z7 sums of the others
-//	Z8-Z11 2^(F-E) without the scales
-//	Z12-Z15 E
+//	AX rows; BX a; DX ea; SI sa; DI b; CX eb; R8 sb; R9 c; R10 bad; R11 scratch; R12 products left;
+//	R13 columns of the row that need the reference form; Z0-Z3 sums of the first half of the products; Z4-Z7 sums of the others;
+//	Z8-Z11 2^(F-E) without the scales; Z12-Z15 E
 TEXT ·group23(SB), NOSPLIT, $0-88
 	MOVQ p_rows+0(FP), AX
 	MOVQ p_a+24(FP), BX
@@ -647,21 +623,8 @@ products4:
 
 // func groupDots(rows int, x *dotsArgs)
 //
-//	AX rows
-//	BX x
-//	DX a
-//	SI masksA
-//	DI scalesA
-//	CX expsA
-//	R8 b
-//	R9 sums
-//	R10 masksB
-//	R11 scalesB
-//	R12 expsB
-//	R13 c
-//	R14 scratch
-//	R15 columns before these 16
-//	Z0-Z3 dot products times 4
+//	AX rows; BX x; DX a; SI masksA; DI scalesA; CX expsA; R8 b; R9 sums; R10 masksB; R11 scalesB; R12 expsB; R13 c; R14 scratch;
+//	R15 columns before these 16; Z0-Z3 dot products times 4
 TEXT ·groupDots(SB), NOSPLIT, $0-16
 	MOVQ rows+0(FP), AX
 	MOVQ x+8(FP), BX
@@ -880,15 +843,7 @@ columns2:
 
 // func groupExact(rows, n int, a, b, c *float32, bad *uint64)
 //
-//	AX rows
-//	BX n
-//	DX a
-//	SI b
-//	DI c
-//	CX bad
-//	R8 bytes of columns before these eight
-//	R9 product
-//	R10 scratch
+//	AX rows; BX n; DX a; SI b; DI c; CX bad; R8 bytes of columns before these eight; R9 product; R10 scratch
 TEXT ·groupExact(SB), NOSPLIT, $0-48
 	MOVQ rows+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -936,17 +891,7 @@ products3:
 
 // func groupFloor(rows, dropped int, x *floorArgs)
 //
-//	AX x
-//	BX sums0
-//	DX exps0
-//	SI sums1
-//	DI exps1
-//	CX scaleA
-//	R8 scaleB
-//	R9 c
-//	R10 bad
-//	R11 bytes of columns before these eight
-//	R12 scratch
+//	AX x; BX sums0; DX exps0; SI sums1; DI exps1; CX scaleA; R8 scaleB; R9 c; R10 bad; R11 bytes of columns before these eight; R12 scratch
 TEXT ·groupFloor(SB), NOSPLIT, $0-24
 	MOVQ x+16(FP), AX
 	MOVQ (AX), BX

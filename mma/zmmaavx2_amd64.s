@@ -17,18 +17,8 @@ GLOBL mma2<>(SB), RODATA|NOPTR, $72
 
 // func group13AVX2(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)
 //
-//	AX rows
-//	BX n
-//	DX a
-//	SI ea
-//	DI b
-//	CX eb
-//	R8 c
-//	R9 bad
-//	R10 scratch
-//	R11 products left
-//	R12 columns of the row that need the reference form
-//	R13 halves of the row left
+//	AX rows; BX n; DX a; SI ea; DI b; CX eb; R8 c; R9 bad; R10 scratch; R11 products left;
+//	R12 columns of the row that need the reference form; R13 halves of the row left
 TEXT ·group13AVX2(SB), 0, $320-64
 	MOVQ rows+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -181,19 +171,8 @@ done3:
 
 // func group23AVX2(p groupArgs)
 //
-//	AX rows
-//	BX a
-//	DX ea
-//	SI sa
-//	DI b
-//	CX eb
-//	R8 sb
-//	R9 c
-//	R10 bad
-//	R11 scratch
-//	R12 products left
-//	R13 columns of the row that need the reference form
-//	R14 halves of the row left
+//	AX rows; BX a; DX ea; SI sa; DI b; CX eb; R8 sb; R9 c; R10 bad; R11 scratch; R12 products left;
+//	R13 columns of the row that need the reference form; R14 halves of the row left
 TEXT ·group23AVX2(SB), 0, $448-88
 	MOVQ p_rows+0(FP), AX
 	MOVQ p_a+24(FP), BX
@@ -403,21 +382,8 @@ done3:
 
 // func groupDotsAVX2(rows int, x *dotsArgs)
 //
-//	AX rows
-//	BX x
-//	DX a
-//	SI masksA
-//	DI scalesA
-//	CX expsA
-//	R8 b
-//	R9 sums
-//	R10 masksB
-//	R11 scalesB
-//	R12 expsB
-//	R13 c
-//	R14 scratch
-//	R15 columns before these eight
-//	Y0-Y3 dot products times 4
+//	AX rows; BX x; DX a; SI masksA; DI scalesA; CX expsA; R8 b; R9 sums; R10 masksB; R11 scalesB; R12 expsB; R13 c; R14 scratch;
+//	R15 columns before these eight; Y0-Y3 dot products times 4
 TEXT ·groupDotsAVX2(SB), NOSPLIT, $160-16
 	MOVQ rows+0(FP), AX
 	MOVQ x+8(FP), BX
@@ -643,14 +609,7 @@ four3:
 
 // func groupChainAVX2(rows, n int, a, b, c *float32)
 //
-//	AX rows
-//	BX n
-//	DX a
-//	SI b
-//	DI c
-//	CX bytes of columns before these eight
-//	R8 product
-//	R9 scratch
+//	AX rows; BX n; DX a; SI b; DI c; CX bytes of columns before these eight; R8 product; R9 scratch
 TEXT ·groupChainAVX2(SB), NOSPLIT, $0-40
 	MOVQ rows+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -686,12 +645,7 @@ products3:
 
 // func groupTreeAVX2(rows, n int, a, b, c *float32)
 //
-//	AX rows
-//	BX n
-//	DX a
-//	SI b
-//	DI c
-//	CX bytes of columns before these eight, and scratch
+//	AX rows; BX n; DX a; SI b; DI c; CX bytes of columns before these eight, and scratch
 TEXT ·groupTreeAVX2(SB), NOSPLIT, $8-40
 	MOVQ rows+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -740,16 +694,7 @@ two3:
 
 // func alignedSumsAVX2(rows, n int, a *float32, ea *int16, b *float32, eb *int16, sums, exps *int32)
 //
-//	AX n
-//	BX a
-//	DX ea
-//	SI b
-//	DI eb
-//	CX sums
-//	R8 exps
-//	R9 columns left
-//	R10 scratch
-//	R11 product
+//	AX n; BX a; DX ea; SI b; DI eb; CX sums; R8 exps; R9 columns left; R10 scratch; R11 product
 TEXT ·alignedSumsAVX2(SB), NOSPLIT, $0-64
 	MOVQ n+8(FP), AX
 	MOVQ a+16(FP), BX

@@ -6,13 +6,7 @@
 
 // func scores512(dst, q, k *float32, n, stride, blocks int)
 //
-//	AX dst
-//	BX n
-//	DX stride
-//	SI k
-//	DI position in q
-//	CX position in k
-//	R8 blocks left
+//	AX dst; BX n; DX stride; SI k; DI position in q; CX position in k; R8 blocks left
 TEXT ·scores512(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ n+24(FP), BX
@@ -51,13 +45,7 @@ block2:
 
 // func addRows512(dst, p, v *float32, n, stride, blocks int)
 //
-//	AX dst
-//	BX v
-//	DX stride
-//	SI blocks
-//	DI position in p
-//	CX position in v
-//	R8 rows left
+//	AX dst; BX v; DX stride; SI blocks; DI position in p; CX position in v; R8 rows left
 TEXT ·addRows512(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ v+16(FP), BX
@@ -88,13 +76,7 @@ row2:
 
 // func scores256(dst, q, k *float32, n, stride, blocks int)
 //
-//	AX dst
-//	BX n
-//	DX stride
-//	SI k
-//	DI position in q
-//	CX position in k
-//	R8 blocks left
+//	AX dst; BX n; DX stride; SI k; DI position in q; CX position in k; R8 blocks left
 TEXT ·scores256(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ n+24(FP), BX
@@ -136,13 +118,7 @@ block2:
 
 // func addRows256(dst, p, v *float32, n, stride, blocks int)
 //
-//	AX dst
-//	BX v
-//	DX stride
-//	SI blocks
-//	DI position in p
-//	CX position in v
-//	R8 rows left
+//	AX dst; BX v; DX stride; SI blocks; DI position in p; CX position in v; R8 rows left
 TEXT ·addRows256(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ v+16(FP), BX

@@ -6,9 +6,7 @@
 
 // func round512(x *float32, n int)
 //
-//	AX x
-//	BX n
-//	DX scratch
+//	AX x; BX n; DX scratch
 TEXT ·round512(SB), NOSPLIT, $0-16
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -40,12 +38,7 @@ loop1:
 
 // func exp512(x *float32, n int, top float32, c *expConstants)
 //
-//	AX x
-//	BX n
-//	DX c
-//	Z0 x
-//	Z3 x - n·ln 2
-//	Z4 the polynomial, then the result
+//	AX x; BX n; DX c; Z0 x; Z3 x - n·ln 2; Z4 the polynomial, then the result
 TEXT ·exp512(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -117,12 +110,7 @@ loop1:
 
 // func sigmoid512(x *float32, n int, c *expConstants)
 //
-//	AX x
-//	BX n
-//	DX c
-//	Z0 x
-//	Z3 x - n·ln 2
-//	Z4 the polynomial, then the result
+//	AX x; BX n; DX c; Z0 x; Z3 x - n·ln 2; Z4 the polynomial, then the result
 TEXT ·sigmoid512(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -195,9 +183,7 @@ loop1:
 
 // func largest512(x *float32, n int) (top float32)
 //
-//	AX x
-//	BX n
-//	DX scratch
+//	AX x; BX n; DX scratch
 TEXT ·largest512(SB), NOSPLIT, $0-20
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -224,9 +210,7 @@ loop1:
 
 // func round256(x *float32, n int)
 //
-//	AX x
-//	BX n
-//	DX scratch
+//	AX x; BX n; DX scratch
 TEXT ·round256(SB), NOSPLIT, $0-16
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -262,12 +246,7 @@ loop1:
 
 // func exp256(x *float32, n int, top float32, c *expConstants)
 //
-//	AX x
-//	BX n
-//	DX c
-//	Y0 x
-//	Y3 x - n·ln 2
-//	Y4 the polynomial, then the result
+//	AX x; BX n; DX c; Y0 x; Y3 x - n·ln 2; Y4 the polynomial, then the result
 TEXT ·exp256(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -339,12 +318,7 @@ loop1:
 
 // func sigmoid256(x *float32, n int, c *expConstants)
 //
-//	AX x
-//	BX n
-//	DX c
-//	Y0 x
-//	Y3 x - n·ln 2
-//	Y4 the polynomial, then the result
+//	AX x; BX n; DX c; Y0 x; Y3 x - n·ln 2; Y4 the polynomial, then the result
 TEXT ·sigmoid256(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -419,9 +393,7 @@ loop1:
 
 // func largest256(x *float32, n int) (top float32)
 //
-//	AX x
-//	BX n
-//	DX scratch
+//	AX x; BX n; DX scratch
 TEXT ·largest256(SB), NOSPLIT, $0-20
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX

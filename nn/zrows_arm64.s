@@ -6,9 +6,7 @@
 
 // func roundNEON(x *float32, n int)
 //
-//	R0 x
-//	R1 n
-//	R2 scratch
+//	R0 x; R1 n; R2 scratch
 TEXT ·roundNEON(SB), NOSPLIT, $0-16
 	MOVD x+0(FP), R0
 	MOVD n+8(FP), R1
@@ -38,11 +36,7 @@ loop1:
 
 // func expNEON(x *float32, n int, top float32, c *expConstants)
 //
-//	R0 x
-//	R1 n
-//	R2 c
-//	R3 scratch
-//	V8…V23 constants of exp
+//	R0 x; R1 n; R2 c; R3 scratch; V8…V23 constants of exp
 TEXT ·expNEON(SB), NOSPLIT, $0-32
 	MOVD x+0(FP), R0
 	MOVD n+8(FP), R1
@@ -129,11 +123,7 @@ loop1:
 
 // func sigmoidNEON(x *float32, n int, c *expConstants)
 //
-//	R0 x
-//	R1 n
-//	R2 c
-//	R3 scratch
-//	V8…V23 constants of exp
+//	R0 x; R1 n; R2 c; R3 scratch; V8…V23 constants of exp
 TEXT ·sigmoidNEON(SB), NOSPLIT, $0-24
 	MOVD x+0(FP), R0
 	MOVD n+8(FP), R1
@@ -220,9 +210,7 @@ loop1:
 
 // func largestNEON(x *float32, n int) (top float32)
 //
-//	R0 x
-//	R1 n
-//	R2 scratch
+//	R0 x; R1 n; R2 scratch
 TEXT ·largestNEON(SB), NOSPLIT, $0-20
 	MOVD x+0(FP), R0
 	MOVD n+8(FP), R1
@@ -246,15 +234,7 @@ loop1:
 
 // func scoresNEON(dst, q, k *float32, n, stride, blocks int)
 //
-//	R0 dst
-//	R1 q
-//	R2 k
-//	R3 n
-//	R4 stride
-//	R5 blocks
-//	R6 position in q
-//	R7 position in k
-//	R8 blocks left
+//	R0 dst; R1 q; R2 k; R3 n; R4 stride; R5 blocks; R6 position in q; R7 position in k; R8 blocks left
 TEXT ·scoresNEON(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0
 	MOVD q+8(FP), R1
@@ -299,15 +279,7 @@ block2:
 
 // func addRowsNEON(dst, p, v *float32, n, stride, blocks int)
 //
-//	R0 dst
-//	R1 p
-//	R2 v
-//	R3 n
-//	R4 stride
-//	R5 blocks
-//	R6 position in p
-//	R7 position in v
-//	R8 rows left
+//	R0 dst; R1 p; R2 v; R3 n; R4 stride; R5 blocks; R6 position in p; R7 position in v; R8 rows left
 TEXT ·addRowsNEON(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0
 	MOVD p+8(FP), R1

@@ -13,7 +13,6 @@ DATA bytesPair<>+40(SB)/8, $0x0f0f0d0d0b0b0909
 DATA bytesPair<>+48(SB)/8, $0x0707050503030101
 DATA bytesPair<>+56(SB)/8, $0x0f0f0d0d0b0b0909
 GLOBL bytesPair<>(SB), RODATA|NOPTR, $64
-
 DATA bytesSwap<>+0(SB)/8, $0x0504070601000302
 DATA bytesSwap<>+8(SB)/8, $0x0d0c0f0e09080b0a
 DATA bytesSwap<>+16(SB)/8, $0x0504070601000302
@@ -23,7 +22,6 @@ DATA bytesSwap<>+40(SB)/8, $0x0d0c0f0e09080b0a
 DATA bytesSwap<>+48(SB)/8, $0x0504070601000302
 DATA bytesSwap<>+56(SB)/8, $0x0d0c0f0e09080b0a
 GLOBL bytesSwap<>(SB), RODATA|NOPTR, $64
-
 DATA bytesOrder<>+0(SB)/8, $0x0d0905010c080400
 DATA bytesOrder<>+8(SB)/8, $0x0f0b07030e0a0602
 DATA bytesOrder<>+16(SB)/8, $0x0d0905010c080400
@@ -33,7 +31,6 @@ DATA bytesOrder<>+40(SB)/8, $0x0f0b07030e0a0602
 DATA bytesOrder<>+48(SB)/8, $0x0d0905010c080400
 DATA bytesOrder<>+56(SB)/8, $0x0f0b07030e0a0602
 GLOBL bytesOrder<>(SB), RODATA|NOPTR, $64
-
 DATA bytesOrderBF16<>+0(SB)/8, $0x0006000400020000
 DATA bytesOrderBF16<>+8(SB)/8, $0x000e000c000a0008
 DATA bytesOrderBF16<>+16(SB)/8, $0x0016001400120010
@@ -43,7 +40,6 @@ DATA bytesOrderBF16<>+40(SB)/8, $0x000f000d000b0009
 DATA bytesOrderBF16<>+48(SB)/8, $0x0017001500130011
 DATA bytesOrderBF16<>+56(SB)/8, $0x001f001d001b0019
 GLOBL bytesOrderBF16<>(SB), RODATA|NOPTR, $64
-
 DATA bytesLaneDwords<>+0(SB)/8, $0x0000000400000000
 DATA bytesLaneDwords<>+8(SB)/8, $0x0000000c00000008
 DATA bytesLaneDwords<>+16(SB)/8, $0x0000000500000001
@@ -56,14 +52,7 @@ GLOBL bytesLaneDwords<>(SB), RODATA|NOPTR, $64
 
 // func blocks128(p fusedArgs, c *bytesConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI ahead
-//	CX c
-//	R8 constants and result
-//	R9 codeAhead
+//	AX codes; BX scales; DX src; SI groups; DI ahead; CX c; R8 constants and result; R9 codeAhead
 TEXT ·blocks128(SB), NOSPLIT, $0-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -248,13 +237,7 @@ stored5:
 
 // func encodeRows(p rowsArgs, c *encodeConstants)
 //
-//	AX codes
-//	BX src
-//	DX blocks left of the row
-//	SI units left of the block, and constants
-//	DI factors
-//	CX ahead
-//	R8 c
+//	AX codes; BX src; DX blocks left of the row; SI units left of the block, and constants; DI factors; CX ahead; R8 c
 TEXT ·encodeRows(SB), NOSPLIT, $0-96
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_src+8(FP), BX
@@ -360,14 +343,7 @@ stored5:
 
 // func blocks128BF16(p fusedArgs, c *bytesConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI ahead
-//	CX c
-//	R8 constants and result
-//	R9 codeAhead
+//	AX codes; BX scales; DX src; SI groups; DI ahead; CX c; R8 constants and result; R9 codeAhead
 TEXT ·blocks128BF16(SB), NOSPLIT, $0-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -548,13 +524,7 @@ stored5:
 
 // func encodeRowsBF16(p rowsArgs, c *encodeConstants)
 //
-//	AX codes
-//	BX src
-//	DX blocks left of the row
-//	SI units left of the block, and constants
-//	DI factors
-//	CX ahead
-//	R8 c
+//	AX codes; BX src; DX blocks left of the row; SI units left of the block, and constants; DI factors; CX ahead; R8 c
 TEXT ·encodeRowsBF16(SB), NOSPLIT, $0-96
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_src+8(FP), BX

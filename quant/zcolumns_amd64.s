@@ -13,7 +13,6 @@ DATA columnsPair<>+40(SB)/8, $0x0f0f0d0d0b0b0909
 DATA columnsPair<>+48(SB)/8, $0x0707050503030101
 DATA columnsPair<>+56(SB)/8, $0x0f0f0d0d0b0b0909
 GLOBL columnsPair<>(SB), RODATA|NOPTR, $64
-
 DATA columnsSwap<>+0(SB)/8, $0x0504070601000302
 DATA columnsSwap<>+8(SB)/8, $0x0d0c0f0e09080b0a
 DATA columnsSwap<>+16(SB)/8, $0x0504070601000302
@@ -23,7 +22,6 @@ DATA columnsSwap<>+40(SB)/8, $0x0d0c0f0e09080b0a
 DATA columnsSwap<>+48(SB)/8, $0x0504070601000302
 DATA columnsSwap<>+56(SB)/8, $0x0d0c0f0e09080b0a
 GLOBL columnsSwap<>(SB), RODATA|NOPTR, $64
-
 DATA columnsOrder<>+0(SB)/8, $0x0d0905010c080400
 DATA columnsOrder<>+8(SB)/8, $0x0f0b07030e0a0602
 DATA columnsOrder<>+16(SB)/8, $0x0d0905010c080400
@@ -33,7 +31,6 @@ DATA columnsOrder<>+40(SB)/8, $0x0f0b07030e0a0602
 DATA columnsOrder<>+48(SB)/8, $0x0d0905010c080400
 DATA columnsOrder<>+56(SB)/8, $0x0f0b07030e0a0602
 GLOBL columnsOrder<>(SB), RODATA|NOPTR, $64
-
 DATA columnsOrderBF16<>+0(SB)/8, $0x0006000400020000
 DATA columnsOrderBF16<>+8(SB)/8, $0x000e000c000a0008
 DATA columnsOrderBF16<>+16(SB)/8, $0x0016001400120010
@@ -43,7 +40,6 @@ DATA columnsOrderBF16<>+40(SB)/8, $0x000f000d000b0009
 DATA columnsOrderBF16<>+48(SB)/8, $0x0017001500130011
 DATA columnsOrderBF16<>+56(SB)/8, $0x001f001d001b0019
 GLOBL columnsOrderBF16<>(SB), RODATA|NOPTR, $64
-
 DATA columnsLaneDwords<>+0(SB)/8, $0x0000000400000000
 DATA columnsLaneDwords<>+8(SB)/8, $0x0000000c00000008
 DATA columnsLaneDwords<>+16(SB)/8, $0x0000000500000001
@@ -53,7 +49,6 @@ DATA columnsLaneDwords<>+40(SB)/8, $0x0000000e0000000a
 DATA columnsLaneDwords<>+48(SB)/8, $0x0000000700000003
 DATA columnsLaneDwords<>+56(SB)/8, $0x0000000f0000000b
 GLOBL columnsLaneDwords<>(SB), RODATA|NOPTR, $64
-
 DATA columnsDeal<>+0(SB)/8, $0x0000000200000000
 DATA columnsDeal<>+8(SB)/8, $0x0000000600000004
 DATA columnsDeal<>+16(SB)/8, $0x0000000a00000008
@@ -63,7 +58,6 @@ DATA columnsDeal<>+40(SB)/8, $0x0000001600000014
 DATA columnsDeal<>+48(SB)/8, $0x0000001a00000018
 DATA columnsDeal<>+56(SB)/8, $0x0000001e0000001c
 GLOBL columnsDeal<>(SB), RODATA|NOPTR, $64
-
 DATA columnsDealOdd<>+0(SB)/8, $0x0000000300000001
 DATA columnsDealOdd<>+8(SB)/8, $0x0000000700000005
 DATA columnsDealOdd<>+16(SB)/8, $0x0000000b00000009
@@ -73,7 +67,6 @@ DATA columnsDealOdd<>+40(SB)/8, $0x0000001700000015
 DATA columnsDealOdd<>+48(SB)/8, $0x0000001b00000019
 DATA columnsDealOdd<>+56(SB)/8, $0x0000001f0000001d
 GLOBL columnsDealOdd<>(SB), RODATA|NOPTR, $64
-
 DATA columnsSixes<>+0(SB)/8, $0x0908060504020100
 DATA columnsSixes<>+8(SB)/8, $0x0e0e0e0e0e0d0c0a
 DATA columnsSixes<>+16(SB)/8, $0x0908060504020100
@@ -83,7 +76,6 @@ DATA columnsSixes<>+40(SB)/8, $0x0e0e0e0e0e0d0c0a
 DATA columnsSixes<>+48(SB)/8, $0x0908060504020100
 DATA columnsSixes<>+56(SB)/8, $0x0e0e0e0e0e0d0c0a
 GLOBL columnsSixes<>(SB), RODATA|NOPTR, $64
-
 DATA columnsThrees<>+0(SB)/8, $0x0000000100000000
 DATA columnsThrees<>+8(SB)/8, $0x0000000400000002
 DATA columnsThrees<>+16(SB)/8, $0x0000000600000005
@@ -93,7 +85,6 @@ DATA columnsThrees<>+40(SB)/8, $0x0000000e0000000d
 DATA columnsThrees<>+48(SB)/8, $0x0000000f0000000f
 DATA columnsThrees<>+56(SB)/8, $0x0000000f0000000f
 GLOBL columnsThrees<>(SB), RODATA|NOPTR, $64
-
 DATA columnsDwords<>+0(SB)/8, $0x0000000400000000
 DATA columnsDwords<>+8(SB)/8, $0x0000000c00000008
 DATA columnsDwords<>+16(SB)/8, $0x0000000500000001
@@ -103,7 +94,6 @@ DATA columnsDwords<>+40(SB)/8, $0x0000000e0000000a
 DATA columnsDwords<>+48(SB)/8, $0x0000000700000003
 DATA columnsDwords<>+56(SB)/8, $0x0000000f0000000b
 GLOBL columnsDwords<>(SB), RODATA|NOPTR, $64
-
 DATA columnsQuads<>+0(SB)/8, $0x0000000100000000
 DATA columnsQuads<>+8(SB)/8, $0x0000000900000008
 DATA columnsQuads<>+16(SB)/8, $0x0000000300000002
@@ -118,10 +108,7 @@ GLOBL columnsQuads<>(SB), RODATA|NOPTR, $64
 // of 6 or 4 bits joined, or else as they are. It moves src to the rows that follow, and dst to
 // the next column.
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
 //	DI bits of a stored code; negative: by non-temporal stores
 TEXT storeColumns<>(SB), NOSPLIT, $0-0
 	VMOVDQU64 (AX), Z0
@@ -462,13 +449,7 @@ stream3:
 
 // func columnMaxima(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 //
-//	AX src
-//	BX srcStride
-//	DX ahead
-//	SI maxima of 64 columns
-//	DI 64 columns of a row
-//	CX 64 columns left
-//	R8 3·srcStride
+//	AX src; BX srcStride; DX ahead; SI maxima of 64 columns; DI 64 columns of a row; CX 64 columns left; R8 3·srcStride;
 //	R9 3·srcStride + ahead
 TEXT ·columnMaxima(SB), NOSPLIT, $0-48
 	MOVQ src+8(FP), AX
@@ -541,19 +522,9 @@ columns2:
 
 // func columns(p columnsArgs, c *encodeConstants)
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
-//	DI bits of a stored code; negative: by non-temporal stores
-//	CX constants
-//	R8 four rows of the source
-//	R9 srcStride
-//	R10 factors of a row of blocks
-//	R11 tiles left; four rows left
-//	R12 16 rows left
-//	R13 16 rows left of a row of blocks
-//	R14 ahead
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
+//	DI bits of a stored code; negative: by non-temporal stores; CX constants; R8 four rows of the source; R9 srcStride;
+//	R10 factors of a row of blocks; R11 tiles left; four rows left; R12 16 rows left; R13 16 rows left of a row of blocks; R14 ahead;
 //	R15 ahead, and a row
 TEXT ·columns(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
@@ -802,19 +773,9 @@ columns11:
 
 // func columnsInt(p columnsArgs, c *encodeConstants)
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
-//	DI bits of a stored code; negative: by non-temporal stores
-//	CX constants
-//	R8 four rows of the source
-//	R9 srcStride
-//	R10 factors of a row of blocks
-//	R11 tiles left; four rows left
-//	R12 16 rows left
-//	R13 16 rows left of a row of blocks
-//	R14 ahead
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
+//	DI bits of a stored code; negative: by non-temporal stores; CX constants; R8 four rows of the source; R9 srcStride;
+//	R10 factors of a row of blocks; R11 tiles left; four rows left; R12 16 rows left; R13 16 rows left of a row of blocks; R14 ahead;
 //	R15 ahead, and a row
 TEXT ·columnsInt(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
@@ -971,13 +932,7 @@ columns8:
 
 // func columnMaximaBF16(maxima *uint32, src *byte, n, fours, srcStride, ahead int)
 //
-//	AX src
-//	BX srcStride
-//	DX ahead
-//	SI maxima of 64 columns
-//	DI 64 columns of a row
-//	CX 64 columns left
-//	R8 3·srcStride
+//	AX src; BX srcStride; DX ahead; SI maxima of 64 columns; DI 64 columns of a row; CX 64 columns left; R8 3·srcStride;
 //	R9 3·srcStride + ahead
 TEXT ·columnMaximaBF16(SB), NOSPLIT, $0-48
 	MOVQ src+8(FP), AX
@@ -1042,19 +997,9 @@ columns2:
 
 // func columnsBF16(p columnsArgs, c *encodeConstants)
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
-//	DI bits of a stored code; negative: by non-temporal stores
-//	CX constants
-//	R8 four rows of the source
-//	R9 srcStride
-//	R10 factors of a row of blocks
-//	R11 tiles left; four rows left
-//	R12 16 rows left
-//	R13 16 rows left of a row of blocks
-//	R14 ahead
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
+//	DI bits of a stored code; negative: by non-temporal stores; CX constants; R8 four rows of the source; R9 srcStride;
+//	R10 factors of a row of blocks; R11 tiles left; four rows left; R12 16 rows left; R13 16 rows left of a row of blocks; R14 ahead;
 //	R15 ahead, and a row
 TEXT ·columnsBF16(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
@@ -1327,19 +1272,9 @@ columns11:
 
 // func columnsIntBF16(p columnsArgs, c *encodeConstants)
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
-//	DI bits of a stored code; negative: by non-temporal stores
-//	CX constants
-//	R8 four rows of the source
-//	R9 srcStride
-//	R10 factors of a row of blocks
-//	R11 tiles left; four rows left
-//	R12 16 rows left
-//	R13 16 rows left of a row of blocks
-//	R14 ahead
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
+//	DI bits of a stored code; negative: by non-temporal stores; CX constants; R8 four rows of the source; R9 srcStride;
+//	R10 factors of a row of blocks; R11 tiles left; four rows left; R12 16 rows left; R13 16 rows left of a row of blocks; R14 ahead;
 //	R15 ahead, and a row
 TEXT ·columnsIntBF16(SB), 0, $4160-96
 	MOVQ c+88(FP), CX
@@ -1512,14 +1447,8 @@ columns8:
 
 // func transposeCodes(codes, src *byte, n, codeStride, srcStride, store int)
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
-//	DI bits of a stored code; negative: by non-temporal stores
-//	CX rows of the source
-//	R8 srcStride
-//	R9 rows left
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
+//	DI bits of a stored code; negative: by non-temporal stores; CX rows of the source; R8 srcStride; R9 rows left
 TEXT ·transposeCodes(SB), 0, $4160-48
 	MOVQ srcStride+32(FP), R8
 	VMOVDQU64 columnsDwords<>+0(SB), Z31
@@ -1575,14 +1504,8 @@ columns3:
 
 // func transposeWords(codes, src *byte, n, codeStride, srcStride, store int)
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
-//	DI bits of a stored code; negative: by non-temporal stores
-//	CX rows of the source
-//	R8 srcStride
-//	R9 rows left
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
+//	DI bits of a stored code; negative: by non-temporal stores; CX rows of the source; R8 srcStride; R9 rows left
 TEXT ·transposeWords(SB), 0, $2112-48
 	MOVQ srcStride+32(FP), R8
 	VMOVDQU64 columnsQuads<>+0(SB), Z31
@@ -1627,12 +1550,8 @@ columns3:
 
 // func transpose512(dst, src *float32, dstStride, srcStride, n int)
 //
-//	AX 16 rows of dwords
-//	BX bytes between them
-//	DX a column of stored codes
-//	SI bytes between columns
-//	DI bits of a stored code; negative: by non-temporal stores
-//	CX n
+//	AX 16 rows of dwords; BX bytes between them; DX a column of stored codes; SI bytes between columns;
+//	DI bits of a stored code; negative: by non-temporal stores; CX n
 TEXT ·transpose512(SB), NOSPLIT, $64-40
 	MOVQ n+32(FP), CX
 	MOVQ src+8(FP), AX
@@ -1651,13 +1570,7 @@ loop1:
 
 // func transposeFour(dst, src *byte, n, dstStride, srcStride int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI dstStride
-//	DI srcStride
-//	CX 3·dstStride
-//	R8 3·srcStride
+//	AX dst; BX src; DX n; SI dstStride; DI srcStride; CX 3·dstStride; R8 3·srcStride
 TEXT ·transposeFour(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX

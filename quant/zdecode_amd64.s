@@ -13,7 +13,6 @@ DATA decodeTranspose<>+40(SB)/8, $0x0000000e0000000a
 DATA decodeTranspose<>+48(SB)/8, $0x0000000700000003
 DATA decodeTranspose<>+56(SB)/8, $0x0000000f0000000b
 GLOBL decodeTranspose<>(SB), RODATA|NOPTR, $64
-
 DATA decodeSpread<>+0(SB)/8, $0x0e0e0d0c02020100
 DATA decodeSpread<>+8(SB)/8, $0x262625241a1a1918
 DATA decodeSpread<>+16(SB)/8, $0x1111100f05050403
@@ -23,7 +22,6 @@ DATA decodeSpread<>+40(SB)/8, $0x2c2c2b2a20201f1e
 DATA decodeSpread<>+48(SB)/8, $0x171716150b0b0a09
 DATA decodeSpread<>+56(SB)/8, $0x2f2f2e2d23232221
 GLOBL decodeSpread<>(SB), RODATA|NOPTR, $64
-
 DATA decodeSixShifts<>+0(SB)/8, $0x322c2620120c0600
 DATA decodeSixShifts<>+8(SB)/8, $0x322c2620120c0600
 DATA decodeSixShifts<>+16(SB)/8, $0x322c2620120c0600
@@ -33,7 +31,6 @@ DATA decodeSixShifts<>+40(SB)/8, $0x322c2620120c0600
 DATA decodeSixShifts<>+48(SB)/8, $0x322c2620120c0600
 DATA decodeSixShifts<>+56(SB)/8, $0x322c2620120c0600
 GLOBL decodeSixShifts<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles32Shifts<>+0(SB)/8, $0x0706050403020100
 DATA decodeNibbles32Shifts<>+8(SB)/8, $0x0706050403020100
 DATA decodeNibbles32Shifts<>+16(SB)/8, $0x0706050403020100
@@ -43,7 +40,6 @@ DATA decodeNibbles32Shifts<>+40(SB)/8, $0x0706050403020100
 DATA decodeNibbles32Shifts<>+48(SB)/8, $0x0706050403020100
 DATA decodeNibbles32Shifts<>+56(SB)/8, $0x0706050403020100
 GLOBL decodeNibbles32Shifts<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles32Spread0<>+0(SB)/8, $0x0000000000000000
 DATA decodeNibbles32Spread0<>+8(SB)/8, $0x0101010101010101
 DATA decodeNibbles32Spread0<>+16(SB)/8, $0x0202020202020202
@@ -53,7 +49,6 @@ DATA decodeNibbles32Spread0<>+40(SB)/8, $0x0505050505050505
 DATA decodeNibbles32Spread0<>+48(SB)/8, $0x0606060606060606
 DATA decodeNibbles32Spread0<>+56(SB)/8, $0x0707070707070707
 GLOBL decodeNibbles32Spread0<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles32Spread1<>+0(SB)/8, $0x0808080808080808
 DATA decodeNibbles32Spread1<>+8(SB)/8, $0x0909090909090909
 DATA decodeNibbles32Spread1<>+16(SB)/8, $0x0a0a0a0a0a0a0a0a
@@ -63,7 +58,6 @@ DATA decodeNibbles32Spread1<>+40(SB)/8, $0x0d0d0d0d0d0d0d0d
 DATA decodeNibbles32Spread1<>+48(SB)/8, $0x0e0e0e0e0e0e0e0e
 DATA decodeNibbles32Spread1<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL decodeNibbles32Spread1<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles32Spread2<>+0(SB)/8, $0x1010101010101010
 DATA decodeNibbles32Spread2<>+8(SB)/8, $0x1111111111111111
 DATA decodeNibbles32Spread2<>+16(SB)/8, $0x1212121212121212
@@ -73,7 +67,6 @@ DATA decodeNibbles32Spread2<>+40(SB)/8, $0x1515151515151515
 DATA decodeNibbles32Spread2<>+48(SB)/8, $0x1616161616161616
 DATA decodeNibbles32Spread2<>+56(SB)/8, $0x1717171717171717
 GLOBL decodeNibbles32Spread2<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles32Spread3<>+0(SB)/8, $0x1818181818181818
 DATA decodeNibbles32Spread3<>+8(SB)/8, $0x1919191919191919
 DATA decodeNibbles32Spread3<>+16(SB)/8, $0x1a1a1a1a1a1a1a1a
@@ -83,7 +76,6 @@ DATA decodeNibbles32Spread3<>+40(SB)/8, $0x1d1d1d1d1d1d1d1d
 DATA decodeNibbles32Spread3<>+48(SB)/8, $0x1e1e1e1e1e1e1e1e
 DATA decodeNibbles32Spread3<>+56(SB)/8, $0x1f1f1f1f1f1f1f1f
 GLOBL decodeNibbles32Spread3<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles16Shifts<>+0(SB)/8, $0x0706050403020100
 DATA decodeNibbles16Shifts<>+8(SB)/8, $0x0706050403020100
 DATA decodeNibbles16Shifts<>+16(SB)/8, $0x0706050403020100
@@ -93,7 +85,6 @@ DATA decodeNibbles16Shifts<>+40(SB)/8, $0x0706050403020100
 DATA decodeNibbles16Shifts<>+48(SB)/8, $0x0706050403020100
 DATA decodeNibbles16Shifts<>+56(SB)/8, $0x0706050403020100
 GLOBL decodeNibbles16Shifts<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles16Spread0<>+0(SB)/8, $0x0000000000000000
 DATA decodeNibbles16Spread0<>+8(SB)/8, $0x0101010101010101
 DATA decodeNibbles16Spread0<>+16(SB)/8, $0x0202020202020202
@@ -103,7 +94,6 @@ DATA decodeNibbles16Spread0<>+40(SB)/8, $0x0505050505050505
 DATA decodeNibbles16Spread0<>+48(SB)/8, $0x0606060606060606
 DATA decodeNibbles16Spread0<>+56(SB)/8, $0x0707070707070707
 GLOBL decodeNibbles16Spread0<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles16Spread1<>+0(SB)/8, $0x0808080808080808
 DATA decodeNibbles16Spread1<>+8(SB)/8, $0x0909090909090909
 DATA decodeNibbles16Spread1<>+16(SB)/8, $0x0a0a0a0a0a0a0a0a
@@ -113,7 +103,6 @@ DATA decodeNibbles16Spread1<>+40(SB)/8, $0x0d0d0d0d0d0d0d0d
 DATA decodeNibbles16Spread1<>+48(SB)/8, $0x0e0e0e0e0e0e0e0e
 DATA decodeNibbles16Spread1<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL decodeNibbles16Spread1<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles16Spread2<>+0(SB)/8, $0x1010101010101010
 DATA decodeNibbles16Spread2<>+8(SB)/8, $0x1111111111111111
 DATA decodeNibbles16Spread2<>+16(SB)/8, $0x1212121212121212
@@ -123,7 +112,6 @@ DATA decodeNibbles16Spread2<>+40(SB)/8, $0x1515151515151515
 DATA decodeNibbles16Spread2<>+48(SB)/8, $0x1616161616161616
 DATA decodeNibbles16Spread2<>+56(SB)/8, $0x1717171717171717
 GLOBL decodeNibbles16Spread2<>(SB), RODATA|NOPTR, $64
-
 DATA decodeNibbles16Spread3<>+0(SB)/8, $0x1818181818181818
 DATA decodeNibbles16Spread3<>+8(SB)/8, $0x1919191919191919
 DATA decodeNibbles16Spread3<>+16(SB)/8, $0x1a1a1a1a1a1a1a1a
@@ -136,12 +124,7 @@ GLOBL decodeNibbles16Spread3<>(SB), RODATA|NOPTR, $64
 
 // func decodeBytes(dst *float32, src *byte, scales *float32, n int, table *byte)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI table
-//	CX masks and constants
+//	AX dst; BX src; DX scales; SI n; DI table; CX masks and constants
 TEXT ·decodeBytes(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -205,13 +188,7 @@ whole1:
 
 // func decodeSixes(dst *float32, src *byte, scales *float32, n int, table *byte)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI table
-//	CX masks and constants
-//	R8 bytes of the source
+//	AX dst; BX src; DX scales; SI n; DI table; CX masks and constants; R8 bytes of the source
 TEXT ·decodeSixes(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -279,13 +256,7 @@ whole1:
 
 // func decodeNibbles32(dst *float32, src *byte, scales *float32, n int, table *float32)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI table
-//	CX masks and constants
-//	R8 bytes of the source
+//	AX dst; BX src; DX scales; SI n; DI table; CX masks and constants; R8 bytes of the source
 TEXT ·decodeNibbles32(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -352,13 +323,7 @@ whole1:
 
 // func decodeNibbles16(dst *float32, src *byte, scales *float32, n int, table *float32)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI table
-//	CX masks and constants
-//	R8 bytes of the source
+//	AX dst; BX src; DX scales; SI n; DI table; CX masks and constants; R8 bytes of the source
 TEXT ·decodeNibbles16(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -427,12 +392,7 @@ whole1:
 
 // func decodeIntegers(dst *float32, src *byte, scales *float32, n int, table *float32)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI table
-//	CX masks and constants
+//	AX dst; BX src; DX scales; SI n; DI table; CX masks and constants
 TEXT ·decodeIntegers(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX

@@ -9,139 +9,116 @@ DATA abs<>+8(SB)/8, $0x7fffffff7fffffff
 DATA abs<>+16(SB)/8, $0x7fffffff7fffffff
 DATA abs<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL abs<>(SB), RODATA|NOPTR, $32
-
 DATA abs16<>+0(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+8(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+16(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+24(SB)/8, $0x7fff7fff7fff7fff
 GLOBL abs16<>(SB), RODATA|NOPTR, $32
-
 DATA binade<>+0(SB)/8, $0x7f8000007f800000
 DATA binade<>+8(SB)/8, $0x7f8000007f800000
 DATA binade<>+16(SB)/8, $0x7f8000007f800000
 DATA binade<>+24(SB)/8, $0x7f8000007f800000
 GLOBL binade<>(SB), RODATA|NOPTR, $32
-
 DATA upper<>+0(SB)/8, $0xffff0000ffff0000
 DATA upper<>+8(SB)/8, $0xffff0000ffff0000
 DATA upper<>+16(SB)/8, $0xffff0000ffff0000
 DATA upper<>+24(SB)/8, $0xffff0000ffff0000
 GLOBL upper<>(SB), RODATA|NOPTR, $32
-
 DATA low<>+0(SB)/8, $0x000000ff000000ff
 DATA low<>+8(SB)/8, $0x000000ff000000ff
 DATA low<>+16(SB)/8, $0x000000ff000000ff
 DATA low<>+24(SB)/8, $0x000000ff000000ff
 GLOBL low<>(SB), RODATA|NOPTR, $32
-
 DATA sign<>+0(SB)/8, $0x8080808080808080
 DATA sign<>+8(SB)/8, $0x8080808080808080
 DATA sign<>+16(SB)/8, $0x8080808080808080
 DATA sign<>+24(SB)/8, $0x8080808080808080
 GLOBL sign<>(SB), RODATA|NOPTR, $32
-
 DATA order<>+0(SB)/8, $0x0000000400000000
 DATA order<>+8(SB)/8, $0x0000000500000001
 DATA order<>+16(SB)/8, $0x0000000600000002
 DATA order<>+24(SB)/8, $0x0000000700000003
 GLOBL order<>(SB), RODATA|NOPTR, $32
-
 DATA words<>+0(SB)/8, $0x0b0a030209080100
 DATA words<>+8(SB)/8, $0x0f0e07060d0c0504
 DATA words<>+16(SB)/8, $0x0b0a030209080100
 DATA words<>+24(SB)/8, $0x0f0e07060d0c0504
 GLOBL words<>(SB), RODATA|NOPTR, $32
-
 DATA nibbles<>+0(SB)/8, $0x1001100110011001
 DATA nibbles<>+8(SB)/8, $0x1001100110011001
 DATA nibbles<>+16(SB)/8, $0x1001100110011001
 DATA nibbles<>+24(SB)/8, $0x1001100110011001
 GLOBL nibbles<>(SB), RODATA|NOPTR, $32
-
 DATA sixes<>+0(SB)/8, $0x4001400140014001
 DATA sixes<>+8(SB)/8, $0x4001400140014001
 DATA sixes<>+16(SB)/8, $0x4001400140014001
 DATA sixes<>+24(SB)/8, $0x4001400140014001
 GLOBL sixes<>(SB), RODATA|NOPTR, $32
-
 DATA twelves<>+0(SB)/8, $0x1000000110000001
 DATA twelves<>+8(SB)/8, $0x1000000110000001
 DATA twelves<>+16(SB)/8, $0x1000000110000001
 DATA twelves<>+24(SB)/8, $0x1000000110000001
 GLOBL twelves<>(SB), RODATA|NOPTR, $32
-
 DATA triples<>+0(SB)/8, $0x0908060504020100
 DATA triples<>+8(SB)/8, $0x808080800e0d0c0a
 DATA triples<>+16(SB)/8, $0x0908060504020100
 DATA triples<>+24(SB)/8, $0x808080800e0d0c0a
 GLOBL triples<>(SB), RODATA|NOPTR, $32
-
 DATA packed<>+0(SB)/8, $0x0000000100000000
 DATA packed<>+8(SB)/8, $0x0000000400000002
 DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
-
 DATA spread<>+0(SB)/8, $0x0505040302020100
 DATA spread<>+8(SB)/8, $0x0b0b0a0908080706
 DATA spread<>+16(SB)/8, $0x0909080706060504
 DATA spread<>+24(SB)/8, $0x0f0f0e0d0c0c0b0a
 GLOBL spread<>(SB), RODATA|NOPTR, $32
-
 DATA transpose<>+0(SB)/8, $0x0000000200000000
 DATA transpose<>+8(SB)/8, $0x0000000600000004
 DATA transpose<>+16(SB)/8, $0x0000000300000001
 DATA transpose<>+24(SB)/8, $0x0000000700000005
 GLOBL transpose<>(SB), RODATA|NOPTR, $32
-
 DATA code0<>+0(SB)/8, $0x0000003f0000003f
 DATA code0<>+8(SB)/8, $0x0000003f0000003f
 DATA code0<>+16(SB)/8, $0x0000003f0000003f
 DATA code0<>+24(SB)/8, $0x0000003f0000003f
 GLOBL code0<>(SB), RODATA|NOPTR, $32
-
 DATA code1<>+0(SB)/8, $0x00003f0000003f00
 DATA code1<>+8(SB)/8, $0x00003f0000003f00
 DATA code1<>+16(SB)/8, $0x00003f0000003f00
 DATA code1<>+24(SB)/8, $0x00003f0000003f00
 GLOBL code1<>(SB), RODATA|NOPTR, $32
-
 DATA code2<>+0(SB)/8, $0x003f0000003f0000
 DATA code2<>+8(SB)/8, $0x003f0000003f0000
 DATA code2<>+16(SB)/8, $0x003f0000003f0000
 DATA code2<>+24(SB)/8, $0x003f0000003f0000
 GLOBL code2<>(SB), RODATA|NOPTR, $32
-
 DATA code3<>+0(SB)/8, $0x3f0000003f000000
 DATA code3<>+8(SB)/8, $0x3f0000003f000000
 DATA code3<>+16(SB)/8, $0x3f0000003f000000
 DATA code3<>+24(SB)/8, $0x3f0000003f000000
 GLOBL code3<>(SB), RODATA|NOPTR, $32
-
 DATA fifteen<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA fifteen<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA fifteen<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA fifteen<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL fifteen<>(SB), RODATA|NOPTR, $32
-
 DATA nibbles32<>+0(SB)/8, $0x0000000400000000
 DATA nibbles32<>+8(SB)/8, $0x0000000c00000008
 DATA nibbles32<>+16(SB)/8, $0x0000001400000010
 DATA nibbles32<>+24(SB)/8, $0x0000001c00000018
 GLOBL nibbles32<>(SB), RODATA|NOPTR, $32
-
 DATA signs32<>+0(SB)/8, $0x8000000080000000
 DATA signs32<>+8(SB)/8, $0x8000000080000000
 DATA signs32<>+16(SB)/8, $0x8000000080000000
 DATA signs32<>+24(SB)/8, $0x8000000080000000
 GLOBL signs32<>(SB), RODATA|NOPTR, $32
-
 DATA nibbles16<>+0(SB)/8, $0x0000000400000000
 DATA nibbles16<>+8(SB)/8, $0x0000000c00000008
 DATA nibbles16<>+16(SB)/8, $0x0000001400000010
 DATA nibbles16<>+24(SB)/8, $0x0000001c00000018
 GLOBL nibbles16<>(SB), RODATA|NOPTR, $32
-
 DATA signs16<>+0(SB)/8, $0x8000000080000000
 DATA signs16<>+8(SB)/8, $0x8000000080000000
 DATA signs16<>+16(SB)/8, $0x8000000080000000
@@ -150,11 +127,7 @@ GLOBL signs16<>(SB), RODATA|NOPTR, $32
 
 // func decodeBytesAVX2(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI t
+//	AX dst; BX src; DX scales; SI n; DI t
 TEXT ·decodeBytesAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -234,11 +207,7 @@ done2:
 
 // func decodeIntegersAVX2(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI t
+//	AX dst; BX src; DX scales; SI n; DI t
 TEXT ·decodeIntegersAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -279,11 +248,7 @@ loop1:
 
 // func decodeSixesAVX2(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI t
+//	AX dst; BX src; DX scales; SI n; DI t
 TEXT ·decodeSixesAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -350,11 +315,7 @@ loop1:
 
 // func decodeNibbles32AVX2(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI t
+//	AX dst; BX src; DX scales; SI n; DI t
 TEXT ·decodeNibbles32AVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -406,11 +367,7 @@ loop1:
 
 // func decodeNibbles16AVX2(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
 //
-//	AX dst
-//	BX src
-//	DX scales
-//	SI n
-//	DI t
+//	AX dst; BX src; DX scales; SI n; DI t
 TEXT ·decodeNibbles16AVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX

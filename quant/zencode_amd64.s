@@ -13,7 +13,6 @@ DATA encodeLow<>+40(SB)/8, $0x3c3834302c282420
 DATA encodeLow<>+48(SB)/8, $0x5c5854504c484440
 DATA encodeLow<>+56(SB)/8, $0x7c7874706c686460
 GLOBL encodeLow<>(SB), RODATA|NOPTR, $64
-
 DATA encodeHigh<>+0(SB)/8, $0x1f1b17130f0b0703
 DATA encodeHigh<>+8(SB)/8, $0x3f3b37332f2b2723
 DATA encodeHigh<>+16(SB)/8, $0x5f5b57534f4b4743
@@ -26,14 +25,7 @@ GLOBL encodeHigh<>(SB), RODATA|NOPTR, $64
 
 // func amaxes512(amax *uint32, src *byte, n, extent int)
 //
-//	AX amax
-//	BX src
-//	DX n
-//	SI extent
-//	DI constants and results
-//	CX elements done of the block
-//	R8 elements left of it
-//	R9 masks
+//	AX amax; BX src; DX n; SI extent; DI constants and results; CX elements done of the block; R8 elements left of it; R9 masks
 TEXT ·amaxes512(SB), NOSPLIT, $0-32
 	MOVQ amax+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -115,14 +107,7 @@ whole2:
 
 // func amaxes512BF16(amax *uint32, src *byte, n, extent int)
 //
-//	AX amax
-//	BX src
-//	DX n
-//	SI extent
-//	DI constants and results
-//	CX elements done of the block
-//	R8 elements left of it
-//	R9 masks
+//	AX amax; BX src; DX n; SI extent; DI constants and results; CX elements done of the block; R8 elements left of it; R9 masks
 TEXT ·amaxes512BF16(SB), NOSPLIT, $0-32
 	MOVQ amax+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -193,17 +178,8 @@ whole2:
 
 // func encodeTimes(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64)
 //
-//	AX codes
-//	BX src
-//	DX n
-//	SI factors
-//	DI extent
-//	CX c
-//	R8 constants and result
-//	R9 source to prefetch: the next row, at most farthest bytes away
-//	R10 elements done of the block
-//	R11 elements left of it
-//	R12 masks
+//	AX codes; BX src; DX n; SI factors; DI extent; CX c; R8 constants and result;
+//	R9 source to prefetch: the next row, at most farthest bytes away; R10 elements done of the block; R11 elements left of it; R12 masks
 TEXT ·encodeTimes(SB), NOSPLIT, $0-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -329,17 +305,8 @@ whole2:
 
 // func encodeOver(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64)
 //
-//	AX codes
-//	BX src
-//	DX n
-//	SI factors
-//	DI extent
-//	CX c
-//	R8 constants and result
-//	R9 source to prefetch: the next row, at most farthest bytes away
-//	R10 elements done of the block
-//	R11 elements left of it
-//	R12 masks
+//	AX codes; BX src; DX n; SI factors; DI extent; CX c; R8 constants and result;
+//	R9 source to prefetch: the next row, at most farthest bytes away; R10 elements done of the block; R11 elements left of it; R12 masks
 TEXT ·encodeOver(SB), NOSPLIT, $0-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX

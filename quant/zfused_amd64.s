@@ -13,7 +13,6 @@ DATA quantPair<>+40(SB)/8, $0x0f0f0d0d0b0b0909
 DATA quantPair<>+48(SB)/8, $0x0707050503030101
 DATA quantPair<>+56(SB)/8, $0x0f0f0d0d0b0b0909
 GLOBL quantPair<>(SB), RODATA|NOPTR, $64
-
 DATA quantSwap<>+0(SB)/8, $0x0504070601000302
 DATA quantSwap<>+8(SB)/8, $0x0d0c0f0e09080b0a
 DATA quantSwap<>+16(SB)/8, $0x0504070601000302
@@ -23,7 +22,6 @@ DATA quantSwap<>+40(SB)/8, $0x0d0c0f0e09080b0a
 DATA quantSwap<>+48(SB)/8, $0x0504070601000302
 DATA quantSwap<>+56(SB)/8, $0x0d0c0f0e09080b0a
 GLOBL quantSwap<>(SB), RODATA|NOPTR, $64
-
 DATA quantOrder<>+0(SB)/8, $0x0d0905010c080400
 DATA quantOrder<>+8(SB)/8, $0x0f0b07030e0a0602
 DATA quantOrder<>+16(SB)/8, $0x0d0905010c080400
@@ -33,7 +31,6 @@ DATA quantOrder<>+40(SB)/8, $0x0f0b07030e0a0602
 DATA quantOrder<>+48(SB)/8, $0x0d0905010c080400
 DATA quantOrder<>+56(SB)/8, $0x0f0b07030e0a0602
 GLOBL quantOrder<>(SB), RODATA|NOPTR, $64
-
 DATA quantOrderBF16<>+0(SB)/8, $0x0006000400020000
 DATA quantOrderBF16<>+8(SB)/8, $0x000e000c000a0008
 DATA quantOrderBF16<>+16(SB)/8, $0x0016001400120010
@@ -43,7 +40,6 @@ DATA quantOrderBF16<>+40(SB)/8, $0x000f000d000b0009
 DATA quantOrderBF16<>+48(SB)/8, $0x0017001500130011
 DATA quantOrderBF16<>+56(SB)/8, $0x001f001d001b0019
 GLOBL quantOrderBF16<>(SB), RODATA|NOPTR, $64
-
 DATA quantLaneDwords<>+0(SB)/8, $0x0000000400000000
 DATA quantLaneDwords<>+8(SB)/8, $0x0000000c00000008
 DATA quantLaneDwords<>+16(SB)/8, $0x0000000500000001
@@ -53,7 +49,6 @@ DATA quantLaneDwords<>+40(SB)/8, $0x0000000e0000000a
 DATA quantLaneDwords<>+48(SB)/8, $0x0000000700000003
 DATA quantLaneDwords<>+56(SB)/8, $0x0000000f0000000b
 GLOBL quantLaneDwords<>(SB), RODATA|NOPTR, $64
-
 DATA quantPackedBF16<>+0(SB)/8, $0x0703060205010400
 DATA quantPackedBF16<>+8(SB)/8, $0x0f0b0e0a0d090c08
 DATA quantPackedBF16<>+16(SB)/8, $0x0703060205010400
@@ -63,7 +58,6 @@ DATA quantPackedBF16<>+40(SB)/8, $0x0f0b0e0a0d090c08
 DATA quantPackedBF16<>+48(SB)/8, $0x0703060205010400
 DATA quantPackedBF16<>+56(SB)/8, $0x0f0b0e0a0d090c08
 GLOBL quantPackedBF16<>(SB), RODATA|NOPTR, $64
-
 DATA quantQuads<>+0(SB)/8, $0x0000000000000000
 DATA quantQuads<>+8(SB)/8, $0x0000000000000002
 DATA quantQuads<>+16(SB)/8, $0x0000000000000004
@@ -73,7 +67,6 @@ DATA quantQuads<>+40(SB)/8, $0x0000000000000003
 DATA quantQuads<>+48(SB)/8, $0x0000000000000005
 DATA quantQuads<>+56(SB)/8, $0x0000000000000007
 GLOBL quantQuads<>(SB), RODATA|NOPTR, $64
-
 DATA quantBlocks<>+0(SB)/8, $0x0001000100000000
 DATA quantBlocks<>+8(SB)/8, $0x0003000300020002
 DATA quantBlocks<>+16(SB)/8, $0x0005000500040004
@@ -83,7 +76,6 @@ DATA quantBlocks<>+40(SB)/8, $0x0013001300120012
 DATA quantBlocks<>+48(SB)/8, $0x0015001500140014
 DATA quantBlocks<>+56(SB)/8, $0x0017001700160016
 GLOBL quantBlocks<>(SB), RODATA|NOPTR, $64
-
 DATA quantBlocksGlobal<>+0(SB)/8, $0x0010001000000000
 DATA quantBlocksGlobal<>+8(SB)/8, $0x0011001100010001
 DATA quantBlocksGlobal<>+16(SB)/8, $0x0012001200020002
@@ -93,7 +85,6 @@ DATA quantBlocksGlobal<>+40(SB)/8, $0x0015001500050005
 DATA quantBlocksGlobal<>+48(SB)/8, $0x0016001600060006
 DATA quantBlocksGlobal<>+56(SB)/8, $0x0017001700070007
 GLOBL quantBlocksGlobal<>(SB), RODATA|NOPTR, $64
-
 DATA quantSixes<>+0(SB)/8, $0x0908060504020100
 DATA quantSixes<>+8(SB)/8, $0x0e0e0e0e0e0d0c0a
 DATA quantSixes<>+16(SB)/8, $0x0908060504020100
@@ -103,7 +94,6 @@ DATA quantSixes<>+40(SB)/8, $0x0e0e0e0e0e0d0c0a
 DATA quantSixes<>+48(SB)/8, $0x0908060504020100
 DATA quantSixes<>+56(SB)/8, $0x0e0e0e0e0e0d0c0a
 GLOBL quantSixes<>(SB), RODATA|NOPTR, $64
-
 DATA quantThrees<>+0(SB)/8, $0x0000000100000000
 DATA quantThrees<>+8(SB)/8, $0x0000000400000002
 DATA quantThrees<>+16(SB)/8, $0x0000000600000005
@@ -113,7 +103,6 @@ DATA quantThrees<>+40(SB)/8, $0x0000000e0000000d
 DATA quantThrees<>+48(SB)/8, $0x0000000f0000000f
 DATA quantThrees<>+56(SB)/8, $0x0000000f0000000f
 GLOBL quantThrees<>(SB), RODATA|NOPTR, $64
-
 DATA quantExtract<>+0(SB)/8, $0x3020100037271707
 DATA quantExtract<>+8(SB)/8, $0x3020100037271707
 DATA quantExtract<>+16(SB)/8, $0x3020100037271707
@@ -123,7 +112,6 @@ DATA quantExtract<>+40(SB)/8, $0x3020100037271707
 DATA quantExtract<>+48(SB)/8, $0x3020100037271707
 DATA quantExtract<>+56(SB)/8, $0x3020100037271707
 GLOBL quantExtract<>(SB), RODATA|NOPTR, $64
-
 DATA quantDwords<>+0(SB)/8, $0x0000000400000000
 DATA quantDwords<>+8(SB)/8, $0x0000000c00000008
 DATA quantDwords<>+16(SB)/8, $0x0000000500000001
@@ -133,7 +121,6 @@ DATA quantDwords<>+40(SB)/8, $0x0000000e0000000a
 DATA quantDwords<>+48(SB)/8, $0x0000000700000003
 DATA quantDwords<>+56(SB)/8, $0x0000000f0000000b
 GLOBL quantDwords<>(SB), RODATA|NOPTR, $64
-
 DATA quantBases<>+0(SB)/8, $0x0000000000000000
 DATA quantBases<>+8(SB)/8, $0x0404040404040404
 DATA quantBases<>+16(SB)/8, $0x0000000000000000
@@ -143,7 +130,6 @@ DATA quantBases<>+40(SB)/8, $0x0404040404040404
 DATA quantBases<>+48(SB)/8, $0x0000000000000000
 DATA quantBases<>+56(SB)/8, $0x0404040404040404
 GLOBL quantBases<>(SB), RODATA|NOPTR, $64
-
 DATA quantBasesGlobal<>+0(SB)/8, $0x0000000000000000
 DATA quantBasesGlobal<>+8(SB)/8, $0x0808080808080808
 DATA quantBasesGlobal<>+16(SB)/8, $0x0000000000000000
@@ -156,20 +142,9 @@ GLOBL quantBasesGlobal<>(SB), RODATA|NOPTR, $64
 
 // func fuse8(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuse8(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -370,9 +345,7 @@ stored7:
 
 // amaxesColumns32 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them, and the amaxes of its columns.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
-//	R11 amaxes of their columns
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns32<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -466,8 +439,7 @@ half1:
 
 // amaxes32 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes32<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -528,20 +500,9 @@ half1:
 
 // func fuse8BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuse8BF16(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -744,9 +705,7 @@ stored7:
 
 // amaxesColumns32BF16 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them, and the amaxes of its columns.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
-//	R11 amaxes of their columns
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns32BF16<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -813,8 +772,7 @@ half1:
 
 // amaxes32BF16 leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes32BF16<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -864,20 +822,9 @@ half1:
 
 // func fuse4(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuse4(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1071,20 +1018,9 @@ stored7:
 
 // func fuse4BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuse4BF16(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1280,20 +1216,9 @@ stored7:
 
 // func fuse4BF16Lookup(p fusedArgs, maxima *byte, c *exponentNibbles) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuse4BF16Lookup(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1457,20 +1382,9 @@ stored8:
 
 // func fuseInt8(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuseInt8(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1618,20 +1532,9 @@ stored7:
 
 // func fuseInt8BF16(p fusedArgs, maxima *byte, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuseInt8BF16(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1784,20 +1687,9 @@ stored7:
 
 // func fuseGlobal4(p fusedArgs, maxima *byte, c *globalConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuseGlobal4(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1996,9 +1888,7 @@ stored7:
 
 // amaxesColumns16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them, and the amaxes of its columns.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
-//	R11 amaxes of their columns
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns16<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -2060,8 +1950,7 @@ half1:
 
 // amaxes16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes16<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -2106,20 +1995,9 @@ half1:
 
 // func fuseGlobal4BF16(p fusedArgs, maxima *byte, c *globalConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuseGlobal4BF16(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -2322,9 +2200,7 @@ stored7:
 
 // amaxesColumns16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them, and the amaxes of its columns.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
-//	R11 amaxes of their columns
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns16BF16<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -2367,8 +2243,7 @@ half1:
 
 // amaxes16BF16 leaves the amaxes of 16 blocks of 16 in Z0, and raises Z20 to them.
 //
-//	R8 the blocks; on return, those after them
-//	R10 bit 1 is 0
+//	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes16BF16<>(SB), NOSPLIT, $0-0
 
 half1:
@@ -2402,20 +2277,9 @@ half1:
 
 // func fuseGlobal4BF16Lookup(p fusedArgs, maxima *byte, c *globalNibbles) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI c
-//	DI factors of a group
-//	CX factors in use
-//	R8 the group that is scaled next
-//	R9 groups of its row left to scale
-//	R10 whether a group was scaled
-//	R11 steps left of a group
-//	R12 ahead
-//	R13 groups left to encode of a row
-//	R14 rows
-//	R15 codeAhead
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuseGlobal4BF16Lookup(SB), 0, $320-112
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX

@@ -9,73 +9,61 @@ DATA abs<>+8(SB)/8, $0x7fffffff7fffffff
 DATA abs<>+16(SB)/8, $0x7fffffff7fffffff
 DATA abs<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL abs<>(SB), RODATA|NOPTR, $32
-
 DATA abs16<>+0(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+8(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+16(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+24(SB)/8, $0x7fff7fff7fff7fff
 GLOBL abs16<>(SB), RODATA|NOPTR, $32
-
 DATA binade<>+0(SB)/8, $0x7f8000007f800000
 DATA binade<>+8(SB)/8, $0x7f8000007f800000
 DATA binade<>+16(SB)/8, $0x7f8000007f800000
 DATA binade<>+24(SB)/8, $0x7f8000007f800000
 GLOBL binade<>(SB), RODATA|NOPTR, $32
-
 DATA upper<>+0(SB)/8, $0xffff0000ffff0000
 DATA upper<>+8(SB)/8, $0xffff0000ffff0000
 DATA upper<>+16(SB)/8, $0xffff0000ffff0000
 DATA upper<>+24(SB)/8, $0xffff0000ffff0000
 GLOBL upper<>(SB), RODATA|NOPTR, $32
-
 DATA low<>+0(SB)/8, $0x000000ff000000ff
 DATA low<>+8(SB)/8, $0x000000ff000000ff
 DATA low<>+16(SB)/8, $0x000000ff000000ff
 DATA low<>+24(SB)/8, $0x000000ff000000ff
 GLOBL low<>(SB), RODATA|NOPTR, $32
-
 DATA sign<>+0(SB)/8, $0x8080808080808080
 DATA sign<>+8(SB)/8, $0x8080808080808080
 DATA sign<>+16(SB)/8, $0x8080808080808080
 DATA sign<>+24(SB)/8, $0x8080808080808080
 GLOBL sign<>(SB), RODATA|NOPTR, $32
-
 DATA order<>+0(SB)/8, $0x0000000400000000
 DATA order<>+8(SB)/8, $0x0000000500000001
 DATA order<>+16(SB)/8, $0x0000000600000002
 DATA order<>+24(SB)/8, $0x0000000700000003
 GLOBL order<>(SB), RODATA|NOPTR, $32
-
 DATA words<>+0(SB)/8, $0x0b0a030209080100
 DATA words<>+8(SB)/8, $0x0f0e07060d0c0504
 DATA words<>+16(SB)/8, $0x0b0a030209080100
 DATA words<>+24(SB)/8, $0x0f0e07060d0c0504
 GLOBL words<>(SB), RODATA|NOPTR, $32
-
 DATA nibbles<>+0(SB)/8, $0x1001100110011001
 DATA nibbles<>+8(SB)/8, $0x1001100110011001
 DATA nibbles<>+16(SB)/8, $0x1001100110011001
 DATA nibbles<>+24(SB)/8, $0x1001100110011001
 GLOBL nibbles<>(SB), RODATA|NOPTR, $32
-
 DATA sixes<>+0(SB)/8, $0x4001400140014001
 DATA sixes<>+8(SB)/8, $0x4001400140014001
 DATA sixes<>+16(SB)/8, $0x4001400140014001
 DATA sixes<>+24(SB)/8, $0x4001400140014001
 GLOBL sixes<>(SB), RODATA|NOPTR, $32
-
 DATA twelves<>+0(SB)/8, $0x1000000110000001
 DATA twelves<>+8(SB)/8, $0x1000000110000001
 DATA twelves<>+16(SB)/8, $0x1000000110000001
 DATA twelves<>+24(SB)/8, $0x1000000110000001
 GLOBL twelves<>(SB), RODATA|NOPTR, $32
-
 DATA triples<>+0(SB)/8, $0x0908060504020100
 DATA triples<>+8(SB)/8, $0x808080800e0d0c0a
 DATA triples<>+16(SB)/8, $0x0908060504020100
 DATA triples<>+24(SB)/8, $0x808080800e0d0c0a
 GLOBL triples<>(SB), RODATA|NOPTR, $32
-
 DATA packed<>+0(SB)/8, $0x0000000100000000
 DATA packed<>+8(SB)/8, $0x0000000400000002
 DATA packed<>+16(SB)/8, $0x0000000600000005
@@ -84,14 +72,7 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 
 // func fuse8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuse8AVX2(SB), 0, $480-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -376,14 +357,7 @@ TEXT amaxes<>(SB), NOSPLIT, $0-0
 
 // func fuse8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuse8BF16AVX2(SB), 0, $480-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -644,14 +618,7 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 
 // func fuse4AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuse4AVX2(SB), 0, $480-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -884,14 +851,7 @@ done6:
 
 // func fuse4BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuse4BF16AVX2(SB), 0, $480-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1114,14 +1074,7 @@ done6:
 
 // func fuseInt8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuseInt8AVX2(SB), 0, $480-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1278,14 +1231,7 @@ done6:
 
 // func fuseInt8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuseInt8BF16AVX2(SB), 0, $480-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1440,14 +1386,7 @@ done6:
 
 // func fuseGlobal4AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuseGlobal4AVX2(SB), 0, $576-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
@@ -1803,14 +1742,7 @@ done6:
 
 // func fuseGlobal4BF16AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 //
-//	AX codes
-//	BX scales
-//	DX src
-//	SI groups
-//	DI c
-//	CX ahead
-//	R8 codeAhead
-//	R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
 TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX

@@ -6,14 +6,7 @@
 
 // func amaxesNEON(amaxes *uint32, src *byte, n, extent int)
 //
-//	R0 amaxes
-//	R1 src
-//	R2 n
-//	R3 extent
-//	R4 elements left of the block
-//	R5 scratch
-//	R6 amax before
-//	V4 maximum of the magnitudes
+//	R0 amaxes; R1 src; R2 n; R3 extent; R4 elements left of the block; R5 scratch; R6 amax before; V4 maximum of the magnitudes
 TEXT ·amaxesNEON(SB), NOSPLIT, $0-32
 	MOVD amaxes+0(FP), R0
 	MOVD src+8(FP), R1
@@ -66,14 +59,7 @@ next4:
 
 // func amaxesBF16NEON(amaxes *uint32, src *byte, n, extent int)
 //
-//	R0 amaxes
-//	R1 src
-//	R2 n
-//	R3 extent
-//	R4 elements left of the block
-//	R5 scratch
-//	R6 amax before
-//	V4 maximum of the magnitudes
+//	R0 amaxes; R1 src; R2 n; R3 extent; R4 elements left of the block; R5 scratch; R6 amax before; V4 maximum of the magnitudes
 TEXT ·amaxesBF16NEON(SB), NOSPLIT, $0-32
 	MOVD amaxes+0(FP), R0
 	MOVD src+8(FP), R1
@@ -124,14 +110,7 @@ next4:
 
 // func encodeTimesNEON(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)
 //
-//	R0 codes
-//	R1 src
-//	R2 factors
-//	R3 c
-//	R4 n
-//	R5 extent
-//	R6 elements left of the block
-//	R7 scratch
+//	R0 codes; R1 src; R2 factors; R3 c; R4 n; R5 extent; R6 elements left of the block; R7 scratch;
 //	V24…V31 factor, masks of magnitude and exponent, position of the sign, right shift, anchor, least, limit
 TEXT ·encodeTimesNEON(SB), NOSPLIT, $0-48
 	MOVD codes+0(FP), R0
@@ -248,14 +227,7 @@ next4:
 
 // func encodeOverNEON(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)
 //
-//	R0 codes
-//	R1 src
-//	R2 factors
-//	R3 c
-//	R4 n
-//	R5 extent
-//	R6 elements left of the block
-//	R7 scratch
+//	R0 codes; R1 src; R2 factors; R3 c; R4 n; R5 extent; R6 elements left of the block; R7 scratch;
 //	V24…V31 factor, masks of magnitude and exponent, position of the sign, right shift, anchor, least, limit
 TEXT ·encodeOverNEON(SB), NOSPLIT, $0-48
 	MOVD codes+0(FP), R0
@@ -372,16 +344,7 @@ next4:
 
 // func decodeBytesNEON(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)
 //
-//	R0 dst
-//	R1 src
-//	R2 scales
-//	R3 t
-//	R4 scratch
-//	R5 n
-//	R6 extent
-//	R7 elements left of the block
-//	V12 V13 scale; zero
-//	V14 V15 64; sign bits
+//	R0 dst; R1 src; R2 scales; R3 t; R4 scratch; R5 n; R6 extent; R7 elements left of the block; V12 V13 scale; zero; V14 V15 64; sign bits;
 //	V16…V31 tables of bytes 2, then of bytes 3
 TEXT ·decodeBytesNEON(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0
@@ -458,15 +421,7 @@ next4:
 
 // func decodeNibblesNEON(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)
 //
-//	R0 dst
-//	R1 src
-//	R2 scales
-//	R3 t
-//	R4 scratch
-//	R5 n
-//	R6 extent
-//	R7 elements left of the block
-//	V12 V13 scale; zero
+//	R0 dst; R1 src; R2 scales; R3 t; R4 scratch; R5 n; R6 extent; R7 elements left of the block; V12 V13 scale; zero;
 //	V15…V17 low nibbles; tables of bytes 2 and 3
 TEXT ·decodeNibblesNEON(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0

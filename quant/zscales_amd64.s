@@ -6,12 +6,7 @@
 
 // func exponentScales(factors *float32, scales *byte, amaxes *uint32, n int, c *exponentConstants) (amax uint64)
 //
-//	AX factors
-//	BX scales
-//	DX amaxes
-//	SI n
-//	DI c
-//	CX constants
+//	AX factors; BX scales; DX amaxes; SI n; DI c; CX constants
 TEXT ·exponentScales(SB), NOSPLIT, $0-48
 	MOVQ factors+0(FP), AX
 	MOVQ scales+8(FP), BX
@@ -68,12 +63,7 @@ loop1:
 
 // func globalScales(factors *float32, scales *byte, amaxes *uint32, n int, c *globalConstants) (amax uint64)
 //
-//	AX factors
-//	BX scales
-//	DX amaxes
-//	SI n
-//	DI c
-//	CX constants
+//	AX factors; BX scales; DX amaxes; SI n; DI c; CX constants
 TEXT ·globalScales(SB), NOSPLIT, $0-48
 	MOVQ factors+0(FP), AX
 	MOVQ scales+8(FP), BX
@@ -133,12 +123,7 @@ loop1:
 
 // func byteScales(factors *float32, scales *byte, amaxes *uint32, n int, c *bytesConstants) (amax uint64)
 //
-//	AX factors
-//	BX scales
-//	DX amaxes
-//	SI n
-//	DI c
-//	CX constants
+//	AX factors; BX scales; DX amaxes; SI n; DI c; CX constants
 TEXT ·byteScales(SB), NOSPLIT, $0-48
 	MOVQ factors+0(FP), AX
 	MOVQ scales+8(FP), BX

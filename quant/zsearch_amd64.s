@@ -6,16 +6,7 @@
 
 // func searchTimes(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI factors
-//	DI decodes
-//	CX n
-//	R8 c
-//	R9 elements
-//	R10 constants
-//	R11 groups left
+//	AX errors; BX src; DX groups; SI factors; DI decodes; CX n; R8 c; R9 elements; R10 constants; R11 groups left
 TEXT ·searchTimes(SB), NOSPLIT, $0-56
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -188,16 +179,7 @@ held6:
 
 // func searchOver(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI factors
-//	DI decodes
-//	CX n
-//	R8 c
-//	R9 elements
-//	R10 constants
-//	R11 groups left
+//	AX errors; BX src; DX groups; SI factors; DI decodes; CX n; R8 c; R9 elements; R10 constants; R11 groups left
 TEXT ·searchOver(SB), NOSPLIT, $0-56
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -370,17 +352,7 @@ held6:
 
 // func searchTimesWeighted(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI weights
-//	DI factors
-//	CX decodes
-//	R8 n
-//	R9 c
-//	R10 elements
-//	R11 constants
-//	R12 groups left
+//	AX errors; BX src; DX groups; SI weights; DI factors; CX decodes; R8 n; R9 c; R10 elements; R11 constants; R12 groups left
 TEXT ·searchTimesWeighted(SB), NOSPLIT, $0-64
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -571,17 +543,7 @@ held6:
 
 // func searchOverWeighted(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI weights
-//	DI factors
-//	CX decodes
-//	R8 n
-//	R9 c
-//	R10 elements
-//	R11 constants
-//	R12 groups left
+//	AX errors; BX src; DX groups; SI weights; DI factors; CX decodes; R8 n; R9 c; R10 elements; R11 constants; R12 groups left
 TEXT ·searchOverWeighted(SB), NOSPLIT, $0-64
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX

@@ -6,13 +6,7 @@
 
 // func spreadRows(dst, src *byte, width, n, stride int)
 //
-//	AX dst
-//	BX src
-//	DX width
-//	SI n
-//	DI stride
-//	CX destination of a copy
-//	R8 cache lines left of it
+//	AX dst; BX src; DX width; SI n; DI stride; CX destination of a copy; R8 cache lines left of it
 TEXT ·spreadRows(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -39,13 +33,7 @@ part2:
 
 // func spreadRowsAVX2(dst, src *byte, width, n, stride int)
 //
-//	AX dst
-//	BX src
-//	DX width
-//	SI n
-//	DI stride
-//	CX destination of a copy
-//	R8 cache lines left of it
+//	AX dst; BX src; DX width; SI n; DI stride; CX destination of a copy; R8 cache lines left of it
 TEXT ·spreadRowsAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX

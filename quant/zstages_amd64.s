@@ -13,7 +13,6 @@ DATA stagesLow<>+40(SB)/8, $0x3c3834302c282420
 DATA stagesLow<>+48(SB)/8, $0x5c5854504c484440
 DATA stagesLow<>+56(SB)/8, $0x7c7874706c686460
 GLOBL stagesLow<>(SB), RODATA|NOPTR, $64
-
 DATA stagesHigh<>+0(SB)/8, $0x1f1b17130f0b0703
 DATA stagesHigh<>+8(SB)/8, $0x3f3b37332f2b2723
 DATA stagesHigh<>+16(SB)/8, $0x5f5b57534f4b4743
@@ -23,7 +22,6 @@ DATA stagesHigh<>+40(SB)/8, $0x3f3b37332f2b2723
 DATA stagesHigh<>+48(SB)/8, $0x5f5b57534f4b4743
 DATA stagesHigh<>+56(SB)/8, $0x7f7b77736f6b6763
 GLOBL stagesHigh<>(SB), RODATA|NOPTR, $64
-
 DATA philoxOrder<>+0(SB)/8, $0x0000000000000000
 DATA philoxOrder<>+8(SB)/8, $0x0000000000000004
 DATA philoxOrder<>+16(SB)/8, $0x0000000000000001
@@ -33,7 +31,6 @@ DATA philoxOrder<>+40(SB)/8, $0x0000000000000006
 DATA philoxOrder<>+48(SB)/8, $0x0000000000000003
 DATA philoxOrder<>+56(SB)/8, $0x0000000000000007
 GLOBL philoxOrder<>(SB), RODATA|NOPTR, $64
-
 DATA hadamard0<>+0(SB)/8, $0x3ff0000000000000
 DATA hadamard0<>+8(SB)/8, $0xbff0000000000000
 DATA hadamard0<>+16(SB)/8, $0x3ff0000000000000
@@ -43,7 +40,6 @@ DATA hadamard0<>+40(SB)/8, $0xbff0000000000000
 DATA hadamard0<>+48(SB)/8, $0x3ff0000000000000
 DATA hadamard0<>+56(SB)/8, $0xbff0000000000000
 GLOBL hadamard0<>(SB), RODATA|NOPTR, $64
-
 DATA hadamard1<>+0(SB)/8, $0x3ff0000000000000
 DATA hadamard1<>+8(SB)/8, $0x3ff0000000000000
 DATA hadamard1<>+16(SB)/8, $0xbff0000000000000
@@ -53,7 +49,6 @@ DATA hadamard1<>+40(SB)/8, $0x3ff0000000000000
 DATA hadamard1<>+48(SB)/8, $0xbff0000000000000
 DATA hadamard1<>+56(SB)/8, $0xbff0000000000000
 GLOBL hadamard1<>(SB), RODATA|NOPTR, $64
-
 DATA hadamard2<>+0(SB)/8, $0x3ff0000000000000
 DATA hadamard2<>+8(SB)/8, $0x3ff0000000000000
 DATA hadamard2<>+16(SB)/8, $0x3ff0000000000000
@@ -66,12 +61,7 @@ GLOBL hadamard2<>(SB), RODATA|NOPTR, $64
 
 // func join4(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
-//	AX codes
-//	BX src
-//	DX n
-//	SI factors
-//	DI c
-//	CX masks, constants and result
+//	AX codes; BX src; DX n; SI factors; DI c; CX masks, constants and result
 TEXT ·join4(SB), NOSPLIT, $0-48
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -188,13 +178,7 @@ whole1:
 
 // func joinRandom4(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
-//	AX codes
-//	BX src
-//	DX n
-//	SI factors
-//	DI random
-//	CX c
-//	R8 masks, constants and result
+//	AX codes; BX src; DX n; SI factors; DI random; CX c; R8 masks, constants and result
 TEXT ·joinRandom4(SB), NOSPLIT, $0-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -390,13 +374,7 @@ whole1:
 
 // func joinRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
-//	AX codes
-//	BX src
-//	DX n
-//	SI factors
-//	DI random
-//	CX c
-//	R8 masks, constants and result
+//	AX codes; BX src; DX n; SI factors; DI random; CX c; R8 masks, constants and result
 TEXT ·joinRandom8(SB), NOSPLIT, $0-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -587,11 +565,7 @@ whole1:
 
 // func fillPhilox(dst *uint32, first uint64, n int, c *philoxConstants)
 //
-//	AX dst
-//	BX n
-//	DX c
-//	SI first
-//	DI constants
+//	AX dst; BX n; DX c; SI first; DI constants
 TEXT ·fillPhilox(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ n+16(FP), BX
@@ -692,10 +666,7 @@ loop1:
 
 // func hadamardBlocks(x *float32, n int, signs *uint32, nan uint32)
 //
-//	AX x
-//	BX n
-//	DX signs
-//	SI constants
+//	AX x; BX n; DX signs; SI constants
 TEXT ·hadamardBlocks(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX

@@ -9,133 +9,111 @@ DATA abs<>+8(SB)/8, $0x7fffffff7fffffff
 DATA abs<>+16(SB)/8, $0x7fffffff7fffffff
 DATA abs<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL abs<>(SB), RODATA|NOPTR, $32
-
 DATA abs16<>+0(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+8(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+16(SB)/8, $0x7fff7fff7fff7fff
 DATA abs16<>+24(SB)/8, $0x7fff7fff7fff7fff
 GLOBL abs16<>(SB), RODATA|NOPTR, $32
-
 DATA binade<>+0(SB)/8, $0x7f8000007f800000
 DATA binade<>+8(SB)/8, $0x7f8000007f800000
 DATA binade<>+16(SB)/8, $0x7f8000007f800000
 DATA binade<>+24(SB)/8, $0x7f8000007f800000
 GLOBL binade<>(SB), RODATA|NOPTR, $32
-
 DATA upper<>+0(SB)/8, $0xffff0000ffff0000
 DATA upper<>+8(SB)/8, $0xffff0000ffff0000
 DATA upper<>+16(SB)/8, $0xffff0000ffff0000
 DATA upper<>+24(SB)/8, $0xffff0000ffff0000
 GLOBL upper<>(SB), RODATA|NOPTR, $32
-
 DATA low<>+0(SB)/8, $0x000000ff000000ff
 DATA low<>+8(SB)/8, $0x000000ff000000ff
 DATA low<>+16(SB)/8, $0x000000ff000000ff
 DATA low<>+24(SB)/8, $0x000000ff000000ff
 GLOBL low<>(SB), RODATA|NOPTR, $32
-
 DATA sign<>+0(SB)/8, $0x8080808080808080
 DATA sign<>+8(SB)/8, $0x8080808080808080
 DATA sign<>+16(SB)/8, $0x8080808080808080
 DATA sign<>+24(SB)/8, $0x8080808080808080
 GLOBL sign<>(SB), RODATA|NOPTR, $32
-
 DATA order<>+0(SB)/8, $0x0000000400000000
 DATA order<>+8(SB)/8, $0x0000000500000001
 DATA order<>+16(SB)/8, $0x0000000600000002
 DATA order<>+24(SB)/8, $0x0000000700000003
 GLOBL order<>(SB), RODATA|NOPTR, $32
-
 DATA words<>+0(SB)/8, $0x0b0a030209080100
 DATA words<>+8(SB)/8, $0x0f0e07060d0c0504
 DATA words<>+16(SB)/8, $0x0b0a030209080100
 DATA words<>+24(SB)/8, $0x0f0e07060d0c0504
 GLOBL words<>(SB), RODATA|NOPTR, $32
-
 DATA nibbles<>+0(SB)/8, $0x1001100110011001
 DATA nibbles<>+8(SB)/8, $0x1001100110011001
 DATA nibbles<>+16(SB)/8, $0x1001100110011001
 DATA nibbles<>+24(SB)/8, $0x1001100110011001
 GLOBL nibbles<>(SB), RODATA|NOPTR, $32
-
 DATA sixes<>+0(SB)/8, $0x4001400140014001
 DATA sixes<>+8(SB)/8, $0x4001400140014001
 DATA sixes<>+16(SB)/8, $0x4001400140014001
 DATA sixes<>+24(SB)/8, $0x4001400140014001
 GLOBL sixes<>(SB), RODATA|NOPTR, $32
-
 DATA twelves<>+0(SB)/8, $0x1000000110000001
 DATA twelves<>+8(SB)/8, $0x1000000110000001
 DATA twelves<>+16(SB)/8, $0x1000000110000001
 DATA twelves<>+24(SB)/8, $0x1000000110000001
 GLOBL twelves<>(SB), RODATA|NOPTR, $32
-
 DATA triples<>+0(SB)/8, $0x0908060504020100
 DATA triples<>+8(SB)/8, $0x808080800e0d0c0a
 DATA triples<>+16(SB)/8, $0x0908060504020100
 DATA triples<>+24(SB)/8, $0x808080800e0d0c0a
 GLOBL triples<>(SB), RODATA|NOPTR, $32
-
 DATA packed<>+0(SB)/8, $0x0000000100000000
 DATA packed<>+8(SB)/8, $0x0000000400000002
 DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
-
 DATA philoxOrder0<>+0(SB)/8, $0x0000000000000000
 DATA philoxOrder0<>+8(SB)/8, $0x0000000000000002
 DATA philoxOrder0<>+16(SB)/8, $0x0000000000000001
 DATA philoxOrder0<>+24(SB)/8, $0x0000000000000003
 GLOBL philoxOrder0<>(SB), RODATA|NOPTR, $32
-
 DATA philoxOrder1<>+0(SB)/8, $0x0000000000000004
 DATA philoxOrder1<>+8(SB)/8, $0x0000000000000006
 DATA philoxOrder1<>+16(SB)/8, $0x0000000000000005
 DATA philoxOrder1<>+24(SB)/8, $0x0000000000000007
 GLOBL philoxOrder1<>(SB), RODATA|NOPTR, $32
-
 DATA philoxEight<>+0(SB)/8, $0x0000000000000008
 DATA philoxEight<>+8(SB)/8, $0x0000000000000008
 DATA philoxEight<>+16(SB)/8, $0x0000000000000008
 DATA philoxEight<>+24(SB)/8, $0x0000000000000008
 GLOBL philoxEight<>(SB), RODATA|NOPTR, $32
-
 DATA philoxM0<>+0(SB)/8, $0x00000000d2511f53
 DATA philoxM0<>+8(SB)/8, $0x00000000d2511f53
 DATA philoxM0<>+16(SB)/8, $0x00000000d2511f53
 DATA philoxM0<>+24(SB)/8, $0x00000000d2511f53
 GLOBL philoxM0<>(SB), RODATA|NOPTR, $32
-
 DATA philoxM1<>+0(SB)/8, $0x00000000cd9e8d57
 DATA philoxM1<>+8(SB)/8, $0x00000000cd9e8d57
 DATA philoxM1<>+16(SB)/8, $0x00000000cd9e8d57
 DATA philoxM1<>+24(SB)/8, $0x00000000cd9e8d57
 GLOBL philoxM1<>(SB), RODATA|NOPTR, $32
-
 DATA hadamard0<>+0(SB)/8, $0x3ff0000000000000
 DATA hadamard0<>+8(SB)/8, $0xbff0000000000000
 DATA hadamard0<>+16(SB)/8, $0x3ff0000000000000
 DATA hadamard0<>+24(SB)/8, $0xbff0000000000000
 GLOBL hadamard0<>(SB), RODATA|NOPTR, $32
-
 DATA hadamard1<>+0(SB)/8, $0x3ff0000000000000
 DATA hadamard1<>+8(SB)/8, $0x3ff0000000000000
 DATA hadamard1<>+16(SB)/8, $0xbff0000000000000
 DATA hadamard1<>+24(SB)/8, $0xbff0000000000000
 GLOBL hadamard1<>(SB), RODATA|NOPTR, $32
-
 DATA quarter<>+0(SB)/8, $0x3fd0000000000000
 DATA quarter<>+8(SB)/8, $0x3fd0000000000000
 DATA quarter<>+16(SB)/8, $0x3fd0000000000000
 DATA quarter<>+24(SB)/8, $0x3fd0000000000000
 GLOBL quarter<>(SB), RODATA|NOPTR, $32
-
 DATA hadamardHalf<>+0(SB)/8, $0x00007fff00007fff
 DATA hadamardHalf<>+8(SB)/8, $0x00007fff00007fff
 DATA hadamardHalf<>+16(SB)/8, $0x00007fff00007fff
 DATA hadamardHalf<>+24(SB)/8, $0x00007fff00007fff
 GLOBL hadamardHalf<>(SB), RODATA|NOPTR, $32
-
 DATA hadamardOne<>+0(SB)/8, $0x0000000100000001
 DATA hadamardOne<>+8(SB)/8, $0x0000000100000001
 DATA hadamardOne<>+16(SB)/8, $0x0000000100000001
@@ -144,15 +122,7 @@ GLOBL hadamardOne<>(SB), RODATA|NOPTR, $32
 
 // func joinRandom8AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
-//	AX codes
-//	BX src
-//	DX random
-//	SI n
-//	DI factors
-//	CX c
-//	R8 result
-//	X8 shift from the sign of a byte to that of a code
-//	Y10 maxima
+//	AX codes; BX src; DX random; SI n; DI factors; CX c; R8 result; X8 shift from the sign of a byte to that of a code; Y10 maxima
 TEXT ·joinRandom8AVX2(SB), NOSPLIT, $224-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -340,14 +310,7 @@ loop1:
 
 // func joinRandom4AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
-//	AX codes
-//	BX src
-//	DX random
-//	SI n
-//	DI factors
-//	CX c
-//	R8 result
-//	Y10 maxima
+//	AX codes; BX src; DX random; SI n; DI factors; CX c; R8 result; Y10 maxima
 TEXT ·joinRandom4AVX2(SB), NOSPLIT, $224-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -674,11 +637,7 @@ loop1:
 
 // func fillPhiloxAVX2(dst *uint32, first uint64, n int, c *philoxConstants)
 //
-//	AX dst
-//	BX n
-//	DX c
-//	SI keys of two rounds
-//	DI rounds left
+//	AX dst; BX n; DX c; SI keys of two rounds; DI rounds left
 TEXT ·fillPhiloxAVX2(SB), 0, $704-32
 	MOVQ dst+0(FP), AX
 	MOVQ n+16(FP), BX
@@ -770,10 +729,7 @@ rounds3:
 
 // func hadamardBlocksAVX2(x *float32, n int, signs *uint32, nan uint32)
 //
-//	AX x
-//	BX n
-//	DX signs
-//	SI constants
+//	AX x; BX n; DX signs; SI constants
 TEXT ·hadamardBlocksAVX2(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -855,15 +811,7 @@ loop1:
 
 // func searchTimesAVX2(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI factors
-//	DI decodes
-//	CX n
-//	R8 c
-//	R9 elements
-//	R10 groups left
+//	AX errors; BX src; DX groups; SI factors; DI decodes; CX n; R8 c; R9 elements; R10 groups left
 TEXT ·searchTimesAVX2(SB), NOSPLIT, $0-56
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -948,15 +896,7 @@ group2:
 
 // func searchOverAVX2(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI factors
-//	DI decodes
-//	CX n
-//	R8 c
-//	R9 elements
-//	R10 groups left
+//	AX errors; BX src; DX groups; SI factors; DI decodes; CX n; R8 c; R9 elements; R10 groups left
 TEXT ·searchOverAVX2(SB), NOSPLIT, $0-56
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1041,16 +981,7 @@ group2:
 
 // func searchTimesWeightedAVX2(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI weights
-//	DI factors
-//	CX decodes
-//	R8 n
-//	R9 c
-//	R10 elements
-//	R11 groups left
+//	AX errors; BX src; DX groups; SI weights; DI factors; CX decodes; R8 n; R9 c; R10 elements; R11 groups left
 TEXT ·searchTimesWeightedAVX2(SB), NOSPLIT, $0-64
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1145,16 +1076,7 @@ group2:
 
 // func searchOverWeightedAVX2(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 //
-//	AX errors
-//	BX src
-//	DX groups
-//	SI weights
-//	DI factors
-//	CX decodes
-//	R8 n
-//	R9 c
-//	R10 elements
-//	R11 groups left
+//	AX errors; BX src; DX groups; SI weights; DI factors; CX decodes; R8 n; R9 c; R10 elements; R11 groups left
 TEXT ·searchOverWeightedAVX2(SB), NOSPLIT, $0-64
 	MOVQ errors+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1249,15 +1171,7 @@ group2:
 
 // func transposeAVX2(dst, src *float32, dstStride, srcStride, n int)
 //
-//	AX dst
-//	BX src
-//	DX dstStride
-//	SI srcStride
-//	DI n
-//	CX source, four rows on
-//	R8 3·stride
-//	R9 3·dstStride
-//	R10 four rows of dst
+//	AX dst; BX src; DX dstStride; SI srcStride; DI n; CX source, four rows on; R8 3·stride; R9 3·dstStride; R10 four rows of dst;
 //	R11 four more
 TEXT ·transposeAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX

@@ -9,13 +9,11 @@ DATA half<>+8(SB)/8, $0x00007fff00007fff
 DATA half<>+16(SB)/8, $0x00007fff00007fff
 DATA half<>+24(SB)/8, $0x00007fff00007fff
 GLOBL half<>(SB), RODATA|NOPTR, $32
-
 DATA one<>+0(SB)/8, $0x0000000100000001
 DATA one<>+8(SB)/8, $0x0000000100000001
 DATA one<>+16(SB)/8, $0x0000000100000001
 DATA one<>+24(SB)/8, $0x0000000100000001
 GLOBL one<>(SB), RODATA|NOPTR, $32
-
 DATA magnitude<>+0(SB)/8, $0x7fffffff7fffffff
 DATA magnitude<>+8(SB)/8, $0x7fffffff7fffffff
 DATA magnitude<>+16(SB)/8, $0x7fffffff7fffffff
@@ -24,10 +22,7 @@ GLOBL magnitude<>(SB), RODATA|NOPTR, $32
 
 // func widen512(dst *float32, src *byte, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI masks
+//	AX dst; BX src; DX n; SI masks
 TEXT ·widen512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -69,10 +64,7 @@ whole1:
 
 // func narrow512(dst *byte, src *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI masks and constants
+//	AX dst; BX src; DX n; SI masks and constants
 TEXT ·narrow512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -144,10 +136,7 @@ whole1:
 
 // func widen256(dst *float32, src *byte, n int) (done int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI elements done
+//	AX dst; BX src; DX n; SI elements done
 TEXT ·widen256(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -176,10 +165,7 @@ end1:
 
 // func narrow256(dst *byte, src *float32, n int) (done int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI elements done
+//	AX dst; BX src; DX n; SI elements done
 TEXT ·narrow256(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX

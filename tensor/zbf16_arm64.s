@@ -6,10 +6,7 @@
 
 // func widenNEON(dst *float32, src *byte, n int) (done int)
 //
-//	R0 dst
-//	R1 src
-//	R2 n
-//	R3 elements done
+//	R0 dst; R1 src; R2 n; R3 elements done
 TEXT ·widenNEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
@@ -36,11 +33,7 @@ end1:
 
 // func narrowNEON(dst *byte, src *float32, n int) (done int)
 //
-//	R0 dst
-//	R1 src
-//	R2 n
-//	R3 scratch
-//	R4 elements done
+//	R0 dst; R1 src; R2 n; R3 scratch; R4 elements done
 TEXT ·narrowNEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1

@@ -6,12 +6,7 @@
 
 // func update512(w, grad, m, v *float32, n int, c *adamwFactors)
 //
-//	AX w
-//	BX grad
-//	DX m
-//	SI v
-//	DI n
-//	CX c
+//	AX w; BX grad; DX m; SI v; DI n; CX c
 TEXT ·update512(SB), NOSPLIT, $0-48
 	MOVQ w+0(FP), AX
 	MOVQ grad+8(FP), BX
@@ -57,12 +52,7 @@ loop1:
 
 // func update256(w, grad, m, v *float32, n int, c *adamwFactors)
 //
-//	AX w
-//	BX grad
-//	DX m
-//	SI v
-//	DI n
-//	CX c
+//	AX w; BX grad; DX m; SI v; DI n; CX c
 TEXT ·update256(SB), NOSPLIT, $0-48
 	MOVQ w+0(FP), AX
 	MOVQ grad+8(FP), BX

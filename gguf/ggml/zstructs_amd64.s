@@ -6,11 +6,7 @@
 
 // func pairMXFP4(dst, codes, scales *byte, n int)
 //
-//	AX dst
-//	BX codes
-//	DX scales
-//	SI n
-//	DI scratch
+//	AX dst; BX codes; DX scales; SI n; DI scratch
 TEXT ·pairMXFP4(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ codes+8(FP), BX

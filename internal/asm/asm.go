@@ -394,13 +394,31 @@ func (f *File) declareNeeds(g *strings.Builder) {
 	}
 }
 
+// listed returns the purposes of registers as lines of a comment, several in each.
+func listed(registers []string) string {
+	const width = 140
+	var b strings.Builder
+	line := "//\t" + registers[0]
+	for _, r := range registers[1:] {
+		if len(line)+len("; ")+len(r) > width {
+			b.WriteString(line + ";\n")
+			line = "//\t" + r
+			continue
+		}
+		line += "; " + r
+	}
+	return b.String() + line + "\n"
+}
+
 // sources prints the pair of files.
 func (f *File) sources() []Source {
 	var s, g strings.Builder
 	s.WriteString(notice)
 	s.WriteString("#include \"textflag.h\"\n")
-	for _, t := range f.tables {
-		s.WriteString("\n")
+	for n, t := range f.tables {
+		if n == 0 {
+			s.WriteString("\n")
+		}
 		for i := 0; i < len(t.data); i += 8 {
 			var word uint64
 			for j := range 8 {
@@ -419,7 +437,7 @@ func (f *File) sources() []Source {
 			fmt.Fprintf(&s, "\n// func %s(%s)\n", fn.name, fn.params)
 		}
 		if len(fn.registers) > 0 {
-			fmt.Fprintf(&s, "//\n//\t%s\n", strings.Join(fn.registers, "\n//\t"))
+			fmt.Fprintf(&s, "//\n%s", listed(fn.registers))
 		}
 		if fn.routine {
 			fmt.Fprintf(&s, "TEXT %s<>(SB), NOSPLIT, $0-0\n%s", fn.name, fn.body.String())

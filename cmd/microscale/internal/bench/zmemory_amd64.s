@@ -6,10 +6,7 @@
 
 // func readAVX512(p unsafe.Pointer, n, ahead int)
 //
-//	AX p
-//	BX n
-//	DX ahead
-//	Z0…Z3 what was read
+//	AX p; BX n; DX ahead; Z0…Z3 what was read
 TEXT ·readAVX512(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -40,8 +37,7 @@ loop1:
 
 // func writeAVX512(p unsafe.Pointer, n int)
 //
-//	AX p
-//	BX n
+//	AX p; BX n
 TEXT ·writeAVX512(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -57,10 +53,7 @@ loop1:
 
 // func copyAVX512(dst, src unsafe.Pointer, n, ahead int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI ahead
+//	AX dst; BX src; DX n; SI ahead
 TEXT ·copyAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -101,8 +94,7 @@ loop1:
 
 // func writeNTAVX512(p unsafe.Pointer, n int)
 //
-//	AX p
-//	BX n
+//	AX p; BX n
 TEXT ·writeNTAVX512(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -118,10 +110,7 @@ loop1:
 
 // func copyNTAVX512(dst, src unsafe.Pointer, n, ahead int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI ahead
+//	AX dst; BX src; DX n; SI ahead
 TEXT ·copyNTAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -162,10 +151,7 @@ loop1:
 
 // func readAVX2(p unsafe.Pointer, n, ahead int)
 //
-//	AX p
-//	BX n
-//	DX ahead
-//	Y0…Y3 what was read
+//	AX p; BX n; DX ahead; Y0…Y3 what was read
 TEXT ·readAVX2(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -204,8 +190,7 @@ loop1:
 
 // func writeAVX2(p unsafe.Pointer, n int)
 //
-//	AX p
-//	BX n
+//	AX p; BX n
 TEXT ·writeAVX2(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -222,10 +207,7 @@ loop1:
 
 // func copyAVX2(dst, src unsafe.Pointer, n, ahead int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI ahead
+//	AX dst; BX src; DX n; SI ahead
 TEXT ·copyAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -282,8 +264,7 @@ loop1:
 
 // func writeNTAVX2(p unsafe.Pointer, n int)
 //
-//	AX p
-//	BX n
+//	AX p; BX n
 TEXT ·writeNTAVX2(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ n+8(FP), BX
@@ -300,10 +281,7 @@ loop1:
 
 // func copyNTAVX2(dst, src unsafe.Pointer, n, ahead int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	SI ahead
+//	AX dst; BX src; DX n; SI ahead
 TEXT ·copyNTAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX

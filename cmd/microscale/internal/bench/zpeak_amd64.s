@@ -16,9 +16,7 @@ GLOBL tiles<>(SB), RODATA|NOPTR, $64
 
 // func peakFMA512(n int, x unsafe.Pointer)
 //
-//	AX n
-//	BX x
-//	Z24 Z25 sources
+//	AX n; BX x; Z24 Z25 sources
 TEXT ·peakFMA512(SB), NOSPLIT, $0-16
 	MOVQ n+0(FP), AX
 	MOVQ x+8(FP), BX
@@ -81,9 +79,7 @@ loop1:
 
 // func peakFMA256(n int, x unsafe.Pointer)
 //
-//	AX n
-//	BX x
-//	Y12 Y13 sources
+//	AX n; BX x; Y12 Y13 sources
 TEXT ·peakFMA256(SB), NOSPLIT, $0-16
 	MOVQ n+0(FP), AX
 	MOVQ x+8(FP), BX
@@ -134,9 +130,7 @@ loop1:
 
 // func peakDPBF16(n int, x unsafe.Pointer)
 //
-//	AX n
-//	BX x
-//	Z24 Z25 sources
+//	AX n; BX x; Z24 Z25 sources
 TEXT ·peakDPBF16(SB), NOSPLIT, $0-16
 	MOVQ n+0(FP), AX
 	MOVQ x+8(FP), BX
@@ -199,9 +193,7 @@ loop1:
 
 // func peakDPBUSD(n int, x unsafe.Pointer)
 //
-//	AX n
-//	BX x
-//	Z24 Z25 sources
+//	AX n; BX x; Z24 Z25 sources
 TEXT ·peakDPBUSD(SB), NOSPLIT, $0-16
 	MOVQ n+0(FP), AX
 	MOVQ x+8(FP), BX
@@ -264,10 +256,7 @@ loop1:
 
 // func peakTDPBF16(n int, x unsafe.Pointer)
 //
-//	AX n
-//	BX x
-//	DX configuration; from row to row
-//	TMM4 TMM5 sources
+//	AX n; BX x; DX configuration; from row to row; TMM4 TMM5 sources
 TEXT ·peakTDPBF16(SB), NOSPLIT, $0-16
 	MOVQ n+0(FP), AX
 	MOVQ x+8(FP), BX

@@ -6,10 +6,7 @@
 
 // func blockAmax32AVX512(dst, src *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	Z15 all bits but the sign
+//	AX dst; BX src; DX n; Z15 all bits but the sign
 TEXT ·blockAmax32AVX512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -39,10 +36,7 @@ loop1:
 
 // func scaleBlocks32AVX512(dst, src, factors *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX factors
-//	SI n
+//	AX dst; BX src; DX factors; SI n
 TEXT ·scaleBlocks32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -65,10 +59,7 @@ loop1:
 
 // func blockAmax16AVX512(dst, src *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	Z15 all bits but the sign
+//	AX dst; BX src; DX n; Z15 all bits but the sign
 TEXT ·blockAmax16AVX512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -96,10 +87,7 @@ loop1:
 
 // func scaleBlocks16AVX512(dst, src, factors *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX factors
-//	SI n
+//	AX dst; BX src; DX factors; SI n
 TEXT ·scaleBlocks16AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -120,10 +108,7 @@ loop1:
 
 // func blockAmax32AVX2(dst, src *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	Y15 all bits but the sign
+//	AX dst; BX src; DX n; Y15 all bits but the sign
 TEXT ·blockAmax32AVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -155,10 +140,7 @@ loop1:
 
 // func scaleBlocks32AVX2(dst, src, factors *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX factors
-//	SI n
+//	AX dst; BX src; DX factors; SI n
 TEXT ·scaleBlocks32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -185,10 +167,7 @@ loop1:
 
 // func blockAmax16AVX2(dst, src *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX n
-//	Y15 all bits but the sign
+//	AX dst; BX src; DX n; Y15 all bits but the sign
 TEXT ·blockAmax16AVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -216,10 +195,7 @@ loop1:
 
 // func scaleBlocks16AVX2(dst, src, factors *float32, n int)
 //
-//	AX dst
-//	BX src
-//	DX factors
-//	SI n
+//	AX dst; BX src; DX factors; SI n
 TEXT ·scaleBlocks16AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
