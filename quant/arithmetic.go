@@ -151,10 +151,21 @@ func globalEncodeFirst(amax, max, top float32) global {
 // givenGlobal returns both directions of the global scale of With.Inverse.
 func givenGlobal(inverse float32) global { return global{encode: inverse, decode: 1 / inverse} }
 
+// encodeScale returns scaleFormat.Encode(x) for x ≥ 0.
+func encodeScale(x float32) byte {
+	if !(scaleFormat.SmallestNormal() <= x && x <= scaleFormat.Max()) {
+		return byte(scaleFormat.Encode(x))
+	}
+	shift := mantissaBits - scaleFormat.Mantissa
+	bits := math.Float32bits(x)
+	bits += 1<<(shift-1) - 1 + bits>>shift&1
+	return byte(bits>>shift - uint32((exponentBias-scaleFormat.Bias)<<scaleFormat.Mantissa))
+}
+
 func blockEncodeFirst(amax, max float32, g global) byte {
 	reciprocal := float32(1 / max)
 	wanted := min(float32(amax*float32(g.encode*reciprocal)), maxFloat32)
-	return byte(scaleFormat.Encode(wanted))
+	return encodeScale(wanted)
 }
 
 func elementEncodeFirst(scale byte, g global) factor {
@@ -170,7 +181,7 @@ func globalDecodeFirst(amax, max, top float32) global {
 }
 
 func blockEncodeFirst64(amax, max float32, g global) byte {
-	return byte(scaleFormat.Encode(clamp(amax/max/g.decode, scaleFormat.SmallestNormal(), scaleFormat.Max())))
+	return encodeScale(clamp(amax/max/g.decode, scaleFormat.SmallestNormal(), scaleFormat.Max()))
 }
 
 func elementEncodeFirst64(scale byte, g global) factor {
@@ -182,7 +193,7 @@ func blockDecodeFirst(amax, max float32, g global) byte {
 	if wanted == 0 {
 		wanted = 1
 	}
-	return byte(scaleFormat.Encode(clamp(wanted, scaleFormat.Smallest(), scaleFormat.Max())))
+	return encodeScale(clamp(wanted, scaleFormat.Smallest(), scaleFormat.Max()))
 }
 
 func elementDecodeFirst(scale byte, g global) factor {

@@ -114,9 +114,9 @@ func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 			}
 			return s
 		}
-		return q.byteScale(q.exponentCode(bits), g)
+		return q.byteScale(q.scaleCode(amax, g), g)
 	case format.E4M3:
-		s := q.byteScale(arithmetics[q.Arithmetic].block(amax, element.Max(), g), g)
+		s := q.byteScale(q.scaleCode(amax, g), g)
 		if poison {
 			s.code, s.poison = byte(scaleFormat.EncodeWith(float32(math.NaN()), format.Conversion{}, 0)), true
 		}
@@ -128,6 +128,14 @@ func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 	}
 	f.poison = poison
 	return blockScale{value: decode, factor: f}
+}
+
+// scaleCode returns the code of the E8M0 or E4M3 scale of a block with that amax, which is not NaN.
+func (q *Quantizer) scaleCode(amax float32, g global) byte {
+	if q.Format.Scale == format.E8M0 {
+		return q.exponentCode(math.Float32bits(amax))
+	}
+	return arithmetics[q.Arithmetic].block(amax, q.Format.Element.Max(), g)
 }
 
 // byteScale returns the scale of an E8M0 or E4M3 code.

@@ -336,3 +336,23 @@ func TestSearchRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestEncodeScale compares encodeScale with the codec: at every code, at every midpoint, beside both, and between.
+func TestEncodeScale(t *testing.T) {
+	check := func(bits uint32) {
+		if x := math.Float32frombits(bits); uint32(encodeScale(x)) != scaleFormat.Encode(x) {
+			t.Fatalf("%g: got code %d, want %d", x, encodeScale(x), scaleFormat.Encode(x))
+		}
+	}
+	for code := range scaleFormat.MaxCode() {
+		a, b := math.Float32bits(scaleFormat.Decode(code)), math.Float32bits(scaleFormat.Decode(code+1))
+		for _, at := range []uint32{a, a + (b-a)/2, b} {
+			for d := range uint32(5) {
+				check(max(at+d, 2) - 2)
+			}
+		}
+	}
+	for bits := uint32(0); bits <= exponentMask; bits += 9973 {
+		check(bits)
+	}
+}

@@ -29,7 +29,7 @@ func (w *worker) scale(o *output, n int, amaxOf func(i int) (amax uint32, hasNaN
 			a, _ = amaxOf(i)
 		}
 		o.raiseAmax(a)
-		s := o.q.blockScale(math.Float32frombits(a), hasNaN, o.global)
+		s := o.blockScale(a, hasNaN)
 		blocks[i] = s.factor
 		if o.t.Scales32 != nil {
 			floats(scales)[i] = s.value
@@ -37,8 +37,20 @@ func (w *worker) scale(o *output, n int, amaxOf func(i int) (amax uint32, hasNaN
 			scales[i] = s.code
 		}
 	}
-	w.setFactors(o, n)
+	if o.search == nil { // otherwise searchScales sets them
+		w.setFactors(o, n)
+	}
 	return false
+}
+
+// blockScale is Quantizer.blockScale, without the decode scale where a search knows what each code encodes with.
+func (o *output) blockScale(amax uint32, hasNaN bool) blockScale {
+	if s := o.search; s != nil && s.most > 0 && !hasNaN && amax < exponentMask {
+		if code := o.q.scaleCode(math.Float32frombits(amax), o.global); int(code) <= s.most {
+			return blockScale{code: code, factor: s.elements[code]}
+		}
+	}
+	return o.q.blockScale(math.Float32frombits(amax), hasNaN, o.global)
 }
 
 // knowsFactors reports whether factors are known before tiles are read: of the tensor, or of
