@@ -42,6 +42,7 @@ type interleavedArgs struct {
 	xStride, yStride int            // bytes from a row of A, and from the products with it, to the next
 	batch            int            // rows of A: 1, 2 or 4
 	tables           unsafe.Pointer // vectorKernel.tables
+	floats           int            // 1: scales of 8-bit codes are float32, not exponents
 }
 
 // Interleave reorders b, a rowwise operand, in its memory, for products with operands A in the format

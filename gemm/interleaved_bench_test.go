@@ -12,7 +12,7 @@ import (
 // BenchmarkInterleaved compares products of an interleaved operand with those of its rows as they are stored.
 func BenchmarkInterleaved(b *testing.B) {
 	const n, k = 4096, 4096
-	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.Q8_0} {
 		r := rand.New(rand.NewPCG(1, 2))
 		rows := plainOperand(b, r, f, n, k)
 		inside, err := Interleave(plainOperand(b, r, f, n, k), quant.MXINT8, Options{})

@@ -49,17 +49,14 @@ TEXT ·dotBF16_8x16(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $8, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -70,7 +67,6 @@ chunk3:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Z8
 	VBROADCASTSS (DX), Z9
@@ -166,17 +162,14 @@ TEXT ·dotF32_8x16(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $8, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -187,7 +180,6 @@ chunk3:
 	VPXORQ Z6, Z6, Z6
 	VPXORQ Z7, Z7, Z7
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Z8
 	VBROADCASTSS (DX), Z9
@@ -283,24 +275,20 @@ TEXT ·dotF32_4x8(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $4, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (DX), Y5
@@ -372,7 +360,6 @@ TEXT ·dotMX_4x16(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -380,13 +367,11 @@ add1:
 	VPXORQ Z3, Z3, Z3
 	MOVQ CX, R11
 	MOVQ $4, R12
-
 prefetch2:
 	PREFETCHT0 (R11)
 	ADDQ R8, R11
 	SUBQ $1, R12
 	JNZ prefetch2
-
 chunk3:
 	VPBROADCASTD 144(DX), Z4
 	VPBROADCASTD 148(DX), Z5
@@ -526,7 +511,6 @@ TEXT ·dotNV_4x16(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -534,13 +518,11 @@ add1:
 	VPXORQ Z3, Z3, Z3
 	MOVQ CX, R11
 	MOVQ $4, R12
-
 prefetch2:
 	PREFETCHT0 (R11)
 	ADDQ R8, R11
 	SUBQ $1, R12
 	JNZ prefetch2
-
 chunk3:
 	VPBROADCASTD 80(DX), Z4
 	VPBROADCASTD 84(DX), Z5
@@ -640,18 +622,15 @@ TEXT ·dotBF16_8x32(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $8, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -670,7 +649,6 @@ chunk3:
 	VPXORQ Z14, Z14, Z14
 	VPXORQ Z15, Z15, Z15
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Z16
 	VMOVUPS (SI)(DI*1), Z17
@@ -801,18 +779,15 @@ TEXT ·dotF32_8x32(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $8, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -831,7 +806,6 @@ chunk3:
 	VPXORQ Z14, Z14, Z14
 	VPXORQ Z15, Z15, Z15
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Z16
 	VMOVUPS (SI)(DI*1), Z17
@@ -962,17 +936,14 @@ TEXT ·dotF32_4x16(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $4, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -983,7 +954,6 @@ chunk3:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(DI*1), Y9
@@ -1078,7 +1048,6 @@ TEXT ·dotMX_4x32(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -1090,14 +1059,12 @@ add1:
 	VPXORQ Z7, Z7, Z7
 	MOVQ CX, R11
 	MOVQ $4, R12
-
 prefetch2:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	ADDQ R8, R11
 	SUBQ $1, R12
 	JNZ prefetch2
-
 chunk3:
 	VPBROADCASTD 144(DX), Z8
 	VMOVDQA64 Z8, Z9
@@ -1302,7 +1269,6 @@ TEXT ·dotNV_4x32(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -1314,14 +1280,12 @@ add1:
 	VPXORQ Z7, Z7, Z7
 	MOVQ CX, R11
 	MOVQ $4, R12
-
 prefetch2:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	ADDQ R8, R11
 	SUBQ $1, R12
 	JNZ prefetch2
-
 chunk3:
 	VPBROADCASTD 80(DX), Z8
 	VMOVDQA64 Z8, Z9
@@ -1466,11 +1430,9 @@ TEXT ·dotBF16_8x48(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $8, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
@@ -1478,7 +1440,6 @@ prefetch2:
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -1505,7 +1466,6 @@ chunk3:
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Z24
 	VMOVUPS (SI)(DI*1), Z25
@@ -1671,11 +1631,9 @@ TEXT ·dotF32_8x48(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $8, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
@@ -1683,7 +1641,6 @@ prefetch2:
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -1710,7 +1667,6 @@ chunk3:
 	VPXORQ Z22, Z22, Z22
 	VPXORQ Z23, Z23, Z23
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Z24
 	VMOVUPS (SI)(DI*1), Z25
@@ -1876,18 +1832,15 @@ TEXT ·dotF32_4x24(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	MOVQ CX, R12
 	MOVQ $4, R11
-
 prefetch2:
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
 	ADDQ R8, R12
 	SUBQ $1, R11
 	JNZ prefetch2
-
 chunk3:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1902,7 +1855,6 @@ chunk3:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	MOVQ BX, R11
-
 loop4:
 	VMOVUPS (SI), Y12
 	VMOVUPS (SI)(DI*1), Y13
@@ -2020,7 +1972,6 @@ TEXT ·dotMX_4x48(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -2036,7 +1987,6 @@ add1:
 	VPXORQ Z11, Z11, Z11
 	MOVQ CX, R11
 	MOVQ $4, R12
-
 prefetch2:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
@@ -2044,7 +1994,6 @@ prefetch2:
 	ADDQ R8, R11
 	SUBQ $1, R12
 	JNZ prefetch2
-
 chunk3:
 	VPBROADCASTD 144(DX), Z12
 	VMOVDQA64 Z12, Z13
@@ -2314,7 +2263,6 @@ TEXT ·dotNV_4x48(SB), NOSPLIT, $0-61
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R9
 	XORL R10, R10
-
 add1:
 	VPXORQ Z0, Z0, Z0
 	VPXORQ Z1, Z1, Z1
@@ -2330,7 +2278,6 @@ add1:
 	VPXORQ Z11, Z11, Z11
 	MOVQ CX, R11
 	MOVQ $4, R12
-
 prefetch2:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
@@ -2338,7 +2285,6 @@ prefetch2:
 	ADDQ R8, R11
 	SUBQ $1, R12
 	JNZ prefetch2
-
 chunk3:
 	VPBROADCASTD 80(DX), Z12
 	VMOVDQA64 Z12, Z13

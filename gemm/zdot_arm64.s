@@ -28,9 +28,7 @@ TEXT ·dotF32_8x8(SB), NOSPLIT, $0-61
 	CBNZ R6, add1
 	MOVD $minusZeros<>+0(SB), R8
 	MOVD $0, R9
-
 add1:
-
 chunk2:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -49,7 +47,6 @@ chunk2:
 	VEOR V14.B16, V14.B16, V14.B16
 	VEOR V15.B16, V15.B16, V15.B16
 	MOVD R1, R6
-
 loop3:
 	VLD1.P 32(R3), [V16.S4, V17.S4]
 	VLD1.P 32(R2), [V18.S4, V19.S4]

@@ -16,12 +16,10 @@ const (
 	interleavedIntNV4Needs     = cpu.X86AVX | cpu.X86AVX512F | cpu.X86AVX512BW | cpu.X86AVX512VNNI
 	interleavedIntMX4AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	interleavedIntNV4AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
-	interleavedIntMX8AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
-	interleavedIntQ8AVX2Needs  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	interleavedInt8AVX2Needs   = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	interleavedIntMX4VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
 	interleavedIntNV4VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C | cpu.X86AVXVNNI
-	interleavedIntMX8VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
-	interleavedIntQ8VNNINeeds  = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
+	interleavedInt8VNNINeeds   = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
 )
 
 // interleavedMX4 is an interleavedFunc for blocks of 32 codes.
@@ -54,15 +52,10 @@ func interleavedIntMX4AVX2(p interleavedArgs)
 //go:noescape
 func interleavedIntNV4AVX2(p interleavedArgs)
 
-// interleavedIntMX8AVX2 is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
+// interleavedInt8AVX2 is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntMX8AVX2(p interleavedArgs)
-
-// interleavedIntQ8AVX2 is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
-//
-//go:noescape
-func interleavedIntQ8AVX2(p interleavedArgs)
+func interleavedInt8AVX2(p interleavedArgs)
 
 // interleavedIntMX4VNNI is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
 //
@@ -74,12 +67,7 @@ func interleavedIntMX4VNNI(p interleavedArgs)
 //go:noescape
 func interleavedIntNV4VNNI(p interleavedArgs)
 
-// interleavedIntMX8VNNI is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
+// interleavedInt8VNNI is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntMX8VNNI(p interleavedArgs)
-
-// interleavedIntQ8VNNI is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
-//
-//go:noescape
-func interleavedIntQ8VNNI(p interleavedArgs)
+func interleavedInt8VNNI(p interleavedArgs)

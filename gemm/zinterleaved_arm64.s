@@ -9,7 +9,7 @@
 //	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
 //	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block;
 //	V30 V31 low nibbles; integer of each nibble
-TEXT ·interleavedIntMX4SDOT(SB), NOSPLIT, $256-80
+TEXT ·interleavedIntMX4SDOT(SB), NOSPLIT, $256-88
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
 	MOVD p_x+16(FP), R2
@@ -27,7 +27,6 @@ TEXT ·interleavedIntMX4SDOT(SB), NOSPLIT, $256-80
 	VDUP R11, V29.S4
 	CMP $4, R7
 	BLT fewer2
-
 group43:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -43,7 +42,6 @@ group43:
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block44:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -62,7 +60,6 @@ block44:
 	VEOR V14.B16, V14.B16, V14.B16
 	VEOR V15.B16, V15.B16, V15.B16
 	MOVD $2, R11
-
 part5:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -270,11 +267,9 @@ part5:
 	SUBS $1, R3
 	BNE group43
 	B done1
-
 fewer2:
 	CMP $2, R7
 	BLT fewer6
-
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -286,7 +281,6 @@ group27:
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block28:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -297,7 +291,6 @@ block28:
 	VEOR V6.B16, V6.B16, V6.B16
 	VEOR V7.B16, V7.B16, V7.B16
 	MOVD $2, R11
-
 part9:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -431,11 +424,9 @@ part9:
 	SUBS $1, R3
 	BNE group27
 	B done1
-
 fewer6:
 	CMP $1, R7
 	BLT fewer10
-
 group111:
 	MOVD R2, R12
 	MOVD p_blocks+24(FP), R8
@@ -445,14 +436,12 @@ group111:
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block112:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	MOVD $2, R11
-
 part13:
 	VLD1.P 16(R12), [V24.B16]
 	PRFM 512(R0), PLDL1KEEP
@@ -549,9 +538,7 @@ part13:
 	SUBS $1, R3
 	BNE group111
 	B done1
-
 fewer10:
-
 done1:
 	RET
 
@@ -560,7 +547,7 @@ done1:
 //	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
 //	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block;
 //	V30 V31 low nibbles; integer of each nibble
-TEXT ·interleavedIntNV4SDOT(SB), NOSPLIT, $256-80
+TEXT ·interleavedIntNV4SDOT(SB), NOSPLIT, $256-88
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
 	MOVD p_x+16(FP), R2
@@ -578,7 +565,6 @@ TEXT ·interleavedIntNV4SDOT(SB), NOSPLIT, $256-80
 	VDUP R11, V29.S4
 	CMP $4, R7
 	BLT fewer2
-
 group43:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -594,7 +580,6 @@ group43:
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block44:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -612,7 +597,6 @@ block44:
 	VEOR V13.B16, V13.B16, V13.B16
 	VEOR V14.B16, V14.B16, V14.B16
 	VEOR V15.B16, V15.B16, V15.B16
-
 part5:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -818,11 +802,9 @@ part5:
 	SUBS $1, R3
 	BNE group43
 	B done1
-
 fewer2:
 	CMP $2, R7
 	BLT fewer6
-
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -834,7 +816,6 @@ group27:
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block28:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -844,7 +825,6 @@ block28:
 	VEOR V5.B16, V5.B16, V5.B16
 	VEOR V6.B16, V6.B16, V6.B16
 	VEOR V7.B16, V7.B16, V7.B16
-
 part9:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -976,11 +956,9 @@ part9:
 	SUBS $1, R3
 	BNE group27
 	B done1
-
 fewer6:
 	CMP $1, R7
 	BLT fewer10
-
 group111:
 	MOVD R2, R12
 	MOVD p_blocks+24(FP), R8
@@ -990,13 +968,11 @@ group111:
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block112:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
-
 part13:
 	VLD1.P 16(R12), [V24.B16]
 	PRFM 512(R0), PLDL1KEEP
@@ -1091,9 +1067,7 @@ part13:
 	SUBS $1, R3
 	BNE group111
 	B done1
-
 fewer10:
-
 done1:
 	RET
 
@@ -1101,7 +1075,7 @@ done1:
 //
 //	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
 //	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block
-TEXT ·interleavedIntMX8SDOT(SB), NOSPLIT, $256-80
+TEXT ·interleavedIntMX8SDOT(SB), NOSPLIT, $256-88
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
 	MOVD p_x+16(FP), R2
@@ -1114,7 +1088,6 @@ TEXT ·interleavedIntMX8SDOT(SB), NOSPLIT, $256-80
 	VDUP R11, V29.S4
 	CMP $4, R7
 	BLT fewer2
-
 group43:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -1130,7 +1103,6 @@ group43:
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block44:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1149,7 +1121,6 @@ block44:
 	VEOR V14.B16, V14.B16, V14.B16
 	VEOR V15.B16, V15.B16, V15.B16
 	MOVD $2, R11
-
 part5:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -1329,11 +1300,9 @@ part5:
 	SUBS $1, R3
 	BNE group43
 	B done1
-
 fewer2:
 	CMP $2, R7
 	BLT fewer6
-
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -1345,7 +1314,6 @@ group27:
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block28:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1356,7 +1324,6 @@ block28:
 	VEOR V6.B16, V6.B16, V6.B16
 	VEOR V7.B16, V7.B16, V7.B16
 	MOVD $2, R11
-
 part9:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -1462,11 +1429,9 @@ part9:
 	SUBS $1, R3
 	BNE group27
 	B done1
-
 fewer6:
 	CMP $1, R7
 	BLT fewer10
-
 group111:
 	MOVD R2, R12
 	MOVD p_blocks+24(FP), R8
@@ -1476,14 +1441,12 @@ group111:
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block112:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	MOVD $2, R11
-
 part13:
 	VLD1.P 16(R12), [V24.B16]
 	PRFM 512(R0), PLDL1KEEP
@@ -1552,9 +1515,7 @@ part13:
 	SUBS $1, R3
 	BNE group111
 	B done1
-
 fewer10:
-
 done1:
 	RET
 
@@ -1562,7 +1523,7 @@ done1:
 //
 //	R0 w; R1 s; R2 x; R3 groups; R4 y; R5 xStride; R6 yStride; R7 batch; R8 blocks left; R9 row of y; R10 sums; R11 scratch;
 //	R12 position in row 0 of x; R13 position in row 1 of x; R14 position in row 2 of x; R15 position in row 3 of x; V0…V15 sums of a block
-TEXT ·interleavedIntQ8SDOT(SB), NOSPLIT, $256-80
+TEXT ·interleavedIntQ8SDOT(SB), NOSPLIT, $256-88
 	MOVD p_w+0(FP), R0
 	MOVD p_s+8(FP), R1
 	MOVD p_x+16(FP), R2
@@ -1575,7 +1536,6 @@ TEXT ·interleavedIntQ8SDOT(SB), NOSPLIT, $256-80
 	VDUP R11, V29.S4
 	CMP $4, R7
 	BLT fewer2
-
 group43:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -1591,7 +1551,6 @@ group43:
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block44:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1610,7 +1569,6 @@ block44:
 	VEOR V14.B16, V14.B16, V14.B16
 	VEOR V15.B16, V15.B16, V15.B16
 	MOVD $2, R11
-
 part5:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -1780,11 +1738,9 @@ part5:
 	SUBS $1, R3
 	BNE group43
 	B done1
-
 fewer2:
 	CMP $2, R7
 	BLT fewer6
-
 group27:
 	MOVD R2, R12
 	ADD R5, R12, R13
@@ -1796,7 +1752,6 @@ group27:
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block28:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
@@ -1807,7 +1762,6 @@ block28:
 	VEOR V6.B16, V6.B16, V6.B16
 	VEOR V7.B16, V7.B16, V7.B16
 	MOVD $2, R11
-
 part9:
 	VLD1.P 16(R12), [V24.B16]
 	VLD1.P 16(R13), [V25.B16]
@@ -1903,11 +1857,9 @@ part9:
 	SUBS $1, R3
 	BNE group27
 	B done1
-
 fewer6:
 	CMP $1, R7
 	BLT fewer10
-
 group111:
 	MOVD R2, R12
 	MOVD p_blocks+24(FP), R8
@@ -1917,14 +1869,12 @@ group111:
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R10)
-
 block112:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	MOVD $2, R11
-
 part13:
 	VLD1.P 16(R12), [V24.B16]
 	PRFM 512(R0), PLDL1KEEP
@@ -1983,8 +1933,6 @@ part13:
 	SUBS $1, R3
 	BNE group111
 	B done1
-
 fewer10:
-
 done1:
 	RET

@@ -13,7 +13,6 @@ TEXT ·transposeDwords8(SB), NOSPLIT, $0-40
 	MOVD stride+16(FP), R2
 	MOVD step+24(FP), R3
 	MOVD n+32(FP), R4
-
 loop1:
 	MOVD R1, R5
 	VLD1.P (R5)(R2), [V0.S4]
@@ -97,7 +96,6 @@ TEXT ·packHalvesF32(SB), NOSPLIT, $0-40
 	MOVD step+24(FP), R3
 	MOVD n+32(FP), R4
 	VEOR V16.B16, V16.B16, V16.B16
-
 loop1:
 	MOVD R1, R5
 	VLD1.P (R5)(R2), [V0.H8]
@@ -186,7 +184,6 @@ TEXT ·packFloatsF32(SB), NOSPLIT, $0-64
 	MOVWU 80(R6), R7
 	VDUP R7, V30.S4
 	VEOR V31.B16, V31.B16, V31.B16
-
 loop1:
 	MOVD R1, R5
 	VLD1.P (R5)(R2), [V0.B8]
@@ -351,7 +348,6 @@ TEXT ·packIntegersF32(SB), NOSPLIT, $0-48
 	MOVD n+40(FP), R4
 	MOVD scales+24(FP), R5
 	VLD1 (R5), [V24.S4, V25.S4]
-
 loop1:
 	MOVD R1, R5
 	VLD1.P (R5)(R2), [V0.B8]
@@ -466,7 +462,6 @@ TEXT ·packNibblesF32(SB), NOSPLIT, $0-56
 	VEOR V26.B16, V26.B16, V26.B16
 	VMOVI $15, V27.B16
 	FMOVQ (R6), F28
-
 loop1:
 	MOVD R1, R5
 	VLD1.P (R5)(R2), [V0.B8]

@@ -49,13 +49,11 @@ TEXT ·dotTiles_32x16(SB), NOSPLIT, $40-120
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R8
 	XORL R15, R15
-
 add1:
 	MOVQ R8, 24(SP)
 	MOVQ R15, 32(SP)
 	MOVL $64, DI
 	XORL R12, R12
-
 chunk2:
 	MOVQ p_a+24(FP), AX
 	MOVQ p_tiles+8(FP), R14
@@ -64,11 +62,9 @@ chunk2:
 	CMPQ p_chunks+0(FP), $1
 	JNE near3
 	MOVQ p_next+56(FP), R14
-
 near3:
 	ADDQ p_b+32(FP), R14
 	MOVQ p_rows+64(FP), R15
-
 pair4:
 	MOVQ AX, (SP)
 	MOVQ R15, 8(SP)
@@ -93,7 +89,6 @@ pair4:
 	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied7
-
 tile9:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
@@ -108,7 +103,6 @@ tile9:
 	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none8
-
 row10:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -123,14 +117,11 @@ row10:
 	JZ none8
 	SUBQ $1, R13
 	JNZ row10
-
 none8:
 	SUBQ $1, CX
 	JNZ tile9
-
 multiplied7:
 	JMP scale6
-
 one5:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
@@ -144,7 +135,6 @@ one5:
 	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied11
-
 tile13:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
@@ -156,7 +146,6 @@ tile13:
 	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none12
-
 row14:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -171,17 +160,13 @@ row14:
 	JZ none12
 	SUBQ $1, R13
 	JNZ row14
-
 none12:
 	SUBQ $1, CX
 	JNZ tile13
-
 multiplied11:
-
 scale6:
 	TESTQ R12, R12
 	JZ none15
-
 row16:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -194,7 +179,6 @@ row16:
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
 	JNZ row16
-
 none15:
 	MOVQ p_work+80(FP), R10
 	LEAQ 2048(R10), R11
@@ -210,7 +194,6 @@ none15:
 	CMPQ R12, $32
 	JLE ready17
 	MOVL $32, R12
-
 ready17:
 	MOVQ (SP), AX
 	CMPQ AX, p_a+24(FP)
@@ -224,11 +207,9 @@ ready17:
 	JNE kept19
 	MOVQ p_c+96(FP), R9
 	MOVQ p_ldc+104(FP), R15
-
 kept19:
 	MOVQ R9, 24(SP)
 	MOVQ R15, 32(SP)
-
 same18:
 	MOVQ p_aPanel+40(FP), R15
 	LEAQ (AX)(R15*2), AX
@@ -247,7 +228,6 @@ same18:
 	LONG $0x4b7ac2c4; LONG $0x04003f8c; WORD $0x0000 // TILESTORED TMM1, 1024(R15)(DI*1)
 	TESTQ R12, R12
 	JZ none20
-
 row21:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -260,7 +240,6 @@ row21:
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
 	JNZ row21
-
 none20:
 	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
@@ -274,7 +253,6 @@ TEXT ·streamRows16(SB), NOSPLIT, $0-32
 	MOVQ src+8(FP), BX
 	MOVQ ldc+16(FP), DX
 	MOVQ rows+24(FP), SI
-
 row1:
 	VMOVUPS (BX), Z0
 	VMOVNTPS Z0, (AX)
@@ -306,13 +284,11 @@ TEXT ·dotTiles_32x32(SB), NOSPLIT, $40-120
 	JNE add1
 	LEAQ minusZeros<>+0(SB), R8
 	XORL R15, R15
-
 add1:
 	MOVQ R8, 24(SP)
 	MOVQ R15, 32(SP)
 	MOVL $64, DI
 	XORL R12, R12
-
 chunk2:
 	MOVQ p_a+24(FP), AX
 	MOVQ p_tiles+8(FP), R14
@@ -321,11 +297,9 @@ chunk2:
 	CMPQ p_chunks+0(FP), $1
 	JNE near3
 	MOVQ p_next+56(FP), R14
-
 near3:
 	ADDQ p_b+32(FP), R14
 	MOVQ p_rows+64(FP), R15
-
 pair4:
 	MOVQ AX, (SP)
 	MOVQ R15, 8(SP)
@@ -360,7 +334,6 @@ pair4:
 	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied7
-
 tile9:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
@@ -381,7 +354,6 @@ tile9:
 	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none8
-
 row10:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -400,14 +372,11 @@ row10:
 	JZ none8
 	SUBQ $1, R13
 	JNZ row10
-
 none8:
 	SUBQ $1, CX
 	JNZ tile9
-
 multiplied7:
 	JMP scale6
-
 one5:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
@@ -427,7 +396,6 @@ one5:
 	MOVQ p_tiles+8(FP), CX
 	SUBQ $1, CX
 	JZ multiplied11
-
 tile13:
 	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
@@ -444,7 +412,6 @@ tile13:
 	MOVQ p_each+16(FP), R13
 	TESTQ R12, R12
 	JZ none12
-
 row14:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -463,17 +430,13 @@ row14:
 	JZ none12
 	SUBQ $1, R13
 	JNZ row14
-
 none12:
 	SUBQ $1, CX
 	JNZ tile13
-
 multiplied11:
-
 scale6:
 	TESTQ R12, R12
 	JZ none15
-
 row16:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -490,7 +453,6 @@ row16:
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
 	JNZ row16
-
 none15:
 	MOVQ p_work+80(FP), R10
 	LEAQ 4096(R10), R11
@@ -508,7 +470,6 @@ none15:
 	CMPQ R12, $32
 	JLE ready17
 	MOVL $32, R12
-
 ready17:
 	MOVQ (SP), AX
 	CMPQ AX, p_a+24(FP)
@@ -522,11 +483,9 @@ ready17:
 	JNE kept19
 	MOVQ p_c+96(FP), R9
 	MOVQ p_ldc+104(FP), R15
-
 kept19:
 	MOVQ R9, 24(SP)
 	MOVQ R15, 32(SP)
-
 same18:
 	MOVQ p_aPanel+40(FP), R15
 	LEAQ (AX)(R15*2), AX
@@ -547,7 +506,6 @@ same18:
 	LONG $0x4b7ac2c4; LONG $0x08407f9c; WORD $0x0000 // TILESTORED TMM3, 2112(R15)(DI*2)
 	TESTQ R12, R12
 	JZ none20
-
 row21:
 	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
@@ -564,7 +522,6 @@ row21:
 	ADDQ 32(SP), R9
 	SUBQ $1, R12
 	JNZ row21
-
 none20:
 	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
@@ -578,7 +535,6 @@ TEXT ·streamRows32(SB), NOSPLIT, $0-32
 	MOVQ src+8(FP), BX
 	MOVQ ldc+16(FP), DX
 	MOVQ rows+24(FP), SI
-
 row1:
 	VMOVUPS (BX), Z0
 	VMOVNTPS Z0, (AX)

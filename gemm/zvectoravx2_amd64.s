@@ -62,7 +62,6 @@ TEXT ·vectorF32AVX2(SB), NOSPLIT, $0-136
 	MOVQ p_ahead+40(FP), SI
 	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -74,7 +73,6 @@ row1:
 	VPXOR Y6, Y6, Y6
 	VPXOR Y3, Y3, Y3
 	VPXOR Y7, Y7, Y7
-
 group2:
 	MOVQ $16, R10
 	CMPQ R9, R10
@@ -82,7 +80,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -111,11 +108,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -136,9 +131,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -154,7 +147,6 @@ step9:
 	ADDQ $128, DI
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -171,7 +163,6 @@ done3:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
@@ -207,7 +198,6 @@ TEXT ·vectorBF16AVX2(SB), NOSPLIT, $0-136
 	MOVQ p_ahead+40(FP), SI
 	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -219,7 +209,6 @@ row1:
 	VPXOR Y6, Y6, Y6
 	VPXOR Y3, Y3, Y3
 	VPXOR Y7, Y7, Y7
-
 group2:
 	MOVQ $8, R10
 	CMPQ R9, R10
@@ -227,7 +216,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -280,11 +268,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -321,9 +307,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -351,7 +335,6 @@ step9:
 	ADDQ $256, DI
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -368,7 +351,6 @@ done3:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
@@ -410,7 +392,6 @@ TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-136
 	VPXOR Y10, Y10, Y10
 	VMOVUPS (DX), Y8
 	VMOVUPS 64(DX), Y9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -420,7 +401,6 @@ row1:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -444,7 +424,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -489,11 +468,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -528,9 +505,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -559,7 +534,6 @@ step9:
 	ADDQ $4, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -572,7 +546,6 @@ done3:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
@@ -625,7 +598,6 @@ TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-136
 	VPXOR Y10, Y10, Y10
 	VMOVUPS (DX), Y8
 	VMOVUPS 64(DX), Y9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -635,7 +607,6 @@ row1:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-
 group2:
 	VBROADCASTSS 128(DX), Y11
 	VMULPS (BX), X11, X12
@@ -648,7 +619,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -787,11 +757,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -896,9 +864,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -985,7 +951,6 @@ step9:
 	ADDQ $4, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -998,7 +963,6 @@ done3:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
@@ -1049,7 +1013,6 @@ TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS (DX), Y8
 	VMOVUPS 64(DX), Y9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -1059,7 +1022,6 @@ row1:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-
 group2:
 	CMPB 224(DX), $0
 	JEQ codes3
@@ -1070,7 +1032,6 @@ group2:
 	VMOVUPS Y12, 32(R12)
 	ADDQ $64, BX
 	JMP end4
-
 codes3:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -1087,7 +1048,6 @@ codes3:
 	VMULPS Y12, Y11, Y11
 	VMOVUPS Y11, 32(R12)
 	ADDQ $16, BX
-
 end4:
 	LEAQ (R12), R11
 	MOVQ $16, R10
@@ -1096,7 +1056,6 @@ end4:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Y11
@@ -1134,11 +1093,9 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done5
-
 fewer6:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer8
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Y11
@@ -1166,9 +1123,7 @@ step9:
 	SUBQ $1, R10
 	JNZ step9
 	JMP done5
-
 fewer8:
-
 step11:
 	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Y11
@@ -1190,7 +1145,6 @@ step11:
 	ADDQ $4, R11
 	SUBQ $1, R10
 	JNZ step11
-
 done5:
 	TESTQ R9, R9
 	JNZ group2
@@ -1203,7 +1157,6 @@ done5:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes12:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
@@ -1248,7 +1201,6 @@ TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS (DX), Y8
 	VMOVUPS 64(DX), Y9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -1258,7 +1210,6 @@ row1:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -1282,7 +1233,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VBROADCASTI128 (AX), Y11
@@ -1365,11 +1315,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VBROADCASTI128 (AX), Y11
@@ -1432,9 +1380,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VBROADCASTI128 (AX), Y11
@@ -1486,7 +1432,6 @@ step9:
 	ADDQ $8, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -1499,7 +1444,6 @@ done3:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
@@ -1544,7 +1488,6 @@ TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS (DX), Y8
 	VMOVUPS 64(DX), Y9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -1554,7 +1497,6 @@ row1:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -1578,7 +1520,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -1646,11 +1587,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -1700,9 +1639,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -1742,7 +1679,6 @@ step9:
 	ADDQ $8, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -1755,7 +1691,6 @@ done3:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1
@@ -1800,7 +1735,6 @@ TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS (DX), Y8
 	VMOVUPS 64(DX), Y9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -1810,7 +1744,6 @@ row1:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -1836,7 +1769,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -1911,11 +1843,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -1970,9 +1900,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y11
@@ -2016,7 +1944,6 @@ step9:
 	ADDQ $16, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -2029,7 +1956,6 @@ done3:
 	VMOVUPS Y3, 96(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Y0
 	VEXTRACTF128 $1, Y0, X1

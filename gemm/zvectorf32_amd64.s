@@ -116,7 +116,6 @@ TEXT ·vectorF32AVX512(SB), NOSPLIT, $0-136
 	MOVQ p_ahead+40(FP), SI
 	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -128,7 +127,6 @@ row1:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z3, Z3, Z3
 	VPXORD Z7, Z7, Z7
-
 group2:
 	MOVQ $16, R10
 	CMPQ R9, R10
@@ -136,7 +134,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -155,11 +152,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -174,9 +169,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -188,7 +181,6 @@ step9:
 	ADDQ $128, DI
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -205,7 +197,6 @@ done3:
 	VMOVUPS Z3, 192(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
@@ -243,7 +234,6 @@ TEXT ·vectorBF16AVX512(SB), NOSPLIT, $0-136
 	MOVQ p_ahead+40(FP), SI
 	MOVQ p_xStride+88(FP), CX
 	LEAQ (CX)(CX*2), R8
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -255,7 +245,6 @@ row1:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z3, Z3, Z3
 	VPXORD Z7, Z7, Z7
-
 group2:
 	MOVQ $8, R10
 	CMPQ R9, R10
@@ -263,7 +252,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -282,11 +270,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -301,9 +287,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
@@ -315,7 +299,6 @@ step9:
 	ADDQ $128, DI
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -332,7 +315,6 @@ done3:
 	VMOVUPS Z3, 192(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
@@ -376,7 +358,6 @@ TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-136
 	VPXORD Z10, Z10, Z10
 	VMOVUPS (DX), Z8
 	VMOVUPS 64(DX), Z9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -386,7 +367,6 @@ row1:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -405,7 +385,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -455,11 +434,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -497,9 +474,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -530,7 +505,6 @@ step9:
 	ADDQ $8, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -543,7 +517,6 @@ done3:
 	VMOVUPS Z3, 192(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
@@ -598,7 +571,6 @@ TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS (DX), Z8
 	VMOVUPS 64(DX), Z9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -608,7 +580,6 @@ row1:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-
 group2:
 	CMPB 224(DX), $0
 	JEQ codes3
@@ -617,7 +588,6 @@ group2:
 	VMOVUPS Z12, (R12)
 	ADDQ $64, BX
 	JMP end4
-
 codes3:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -629,7 +599,6 @@ codes3:
 	VMULPS Z12, Z11, Z11
 	VMOVUPS Z11, (R12)
 	ADDQ $16, BX
-
 end4:
 	LEAQ (R12), R11
 	MOVQ $16, R10
@@ -638,7 +607,6 @@ end4:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Z11
@@ -664,11 +632,9 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done5
-
 fewer6:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer8
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Z11
@@ -688,9 +654,7 @@ step9:
 	SUBQ $1, R10
 	JNZ step9
 	JMP done5
-
 fewer8:
-
 step11:
 	PREFETCHT0 (AX)(SI*1)
 	VPMOVSXBD (AX), Z11
@@ -706,7 +670,6 @@ step11:
 	ADDQ $4, R11
 	SUBQ $1, R10
 	JNZ step11
-
 done5:
 	TESTQ R9, R9
 	JNZ group2
@@ -719,7 +682,6 @@ done5:
 	VMOVUPS Z3, 192(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes12:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
@@ -766,7 +728,6 @@ TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS (DX), Z8
 	VMOVUPS 64(DX), Z9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -776,7 +737,6 @@ row1:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -795,7 +755,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y12
@@ -848,11 +807,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y12
@@ -893,9 +850,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Y12
@@ -929,7 +884,6 @@ step9:
 	ADDQ $8, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -942,7 +896,6 @@ done3:
 	VMOVUPS Z3, 192(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
@@ -989,7 +942,6 @@ TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS 160(DX), Z8
 	VMOVUPS vectorf32Dwords32<>+0(SB), Z9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -999,7 +951,6 @@ row1:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -1018,7 +969,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -1081,11 +1031,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -1130,9 +1078,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -1167,7 +1113,6 @@ step9:
 	ADDQ $16, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -1180,7 +1125,6 @@ done3:
 	VMOVUPS Z3, 192(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1
@@ -1227,7 +1171,6 @@ TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-136
 	VMOVDQU X0, (SP)
 	VMOVUPS 160(DX), Z8
 	VMOVUPS vectorf32Dwords16<>+0(SB), Z9
-
 row1:
 	MOVQ p_x+16(FP), DI
 	MOVQ p_steps+24(FP), R9
@@ -1237,7 +1180,6 @@ row1:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-
 group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
@@ -1257,7 +1199,6 @@ group2:
 	SUBQ R10, R9
 	CMPQ p_batch+104(FP), $4
 	JLT fewer4
-
 step5:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -1320,11 +1261,9 @@ step5:
 	SUBQ $1, R10
 	JNZ step5
 	JMP done3
-
 fewer4:
 	CMPQ p_batch+104(FP), $2
 	JLT fewer6
-
 step7:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -1369,9 +1308,7 @@ step7:
 	SUBQ $1, R10
 	JNZ step7
 	JMP done3
-
 fewer6:
-
 step9:
 	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS (AX), Z11
@@ -1406,7 +1343,6 @@ step9:
 	ADDQ $32, R11
 	SUBQ $1, R10
 	JNZ step9
-
 done3:
 	TESTQ R9, R9
 	JNZ group2
@@ -1419,7 +1355,6 @@ done3:
 	VMOVUPS Z3, 192(R12)
 	MOVQ p_y+80(FP), R13
 	MOVQ p_batch+104(FP), R10
-
 lanes10:
 	VMOVUPS (R12), Z0
 	VEXTRACTF64X4 $1, Z0, Y1

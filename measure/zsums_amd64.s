@@ -58,7 +58,6 @@ TEXT ·sums32(SB), NOSPLIT, $0-72
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
 	VPADDD Z21, Z18, Z13
-
 group1:
 	TESTQ CX, CX
 	JZ end5
@@ -66,7 +65,6 @@ group1:
 	CMPQ CX, $4
 	JGE full6
 	MOVQ CX, R11
-
 full6:
 	SUBQ R11, CX
 	XORL R12, R12
@@ -80,7 +78,6 @@ full6:
 	VPXORD Z25, Z25, Z25
 	VPXORD Z26, Z26, Z26
 	VPXORD Z27, Z27, Z27
-
 block2:
 	VMOVUPS (AX), Z0
 	VSUBPS (BX), Z0, Z2
@@ -136,7 +133,6 @@ block2:
 	VDIVPS.Z Z1, Z3, K1, Z6
 	VMAXPS Z6, Z18, Z18
 	VPADDD Z21, Z18, Z13
-
 same7:
 	VPTESTNMD (BX), Z20, K1
 	VPTESTMD Z0, Z0, K1, K1
@@ -178,7 +174,6 @@ same7:
 	ANDL R12, R13
 	CMPL R13, R12
 	JNE unusual4
-
 accept3:
 	KMOVB R12, K1
 	VMOVUPS X6, K1, -16(R9)
@@ -196,7 +191,6 @@ accept3:
 	VCVTPS2PD X5, Y5
 	VADDPD Y5, Y16, Y16
 	JMP group1
-
 unusual4:
 	VPTESTMD Z23, Z23, K2
 	KORTESTW K2, K2
@@ -209,7 +203,6 @@ unusual4:
 	VPTESTMD Z22, Z22, K2
 	KORTESTW K2, K2
 	JZ accept3
-
 undo8:
 	POPCNTL R12, R13
 	SUBQ R13, R10
@@ -217,7 +210,6 @@ undo8:
 	VMOVAPS Z29, Z18
 	VMOVAPS Z30, Z14
 	VMOVAPS Z31, Z15
-
 end5:
 	VMOVUPD Y16, (R8)
 	VMOVUPD Z17, 32(R8)
@@ -273,7 +265,6 @@ TEXT ·sums16(SB), NOSPLIT, $0-72
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
 	VPADDD Z21, Z18, Z13
-
 group1:
 	TESTQ CX, CX
 	JZ end5
@@ -281,7 +272,6 @@ group1:
 	CMPQ CX, $4
 	JGE full6
 	MOVQ CX, R11
-
 full6:
 	SUBQ R11, CX
 	XORL R12, R12
@@ -295,7 +285,6 @@ full6:
 	VPXORD Z25, Z25, Z25
 	VPXORD Z26, Z26, Z26
 	VPXORD Z27, Z27, Z27
-
 block2:
 	VPMOVZXWD (AX), Z0
 	VPSLLD $16, Z0, Z0
@@ -353,7 +342,6 @@ block2:
 	VDIVPS.Z Z1, Z3, K1, Z6
 	VMAXPS Z6, Z18, Z18
 	VPADDD Z21, Z18, Z13
-
 same7:
 	VPTESTNMD (BX), Z20, K1
 	VPTESTMD Z0, Z0, K1, K1
@@ -395,7 +383,6 @@ same7:
 	ANDL R12, R13
 	CMPL R13, R12
 	JNE unusual4
-
 accept3:
 	KMOVB R12, K1
 	VMOVUPS X6, K1, -16(R9)
@@ -413,7 +400,6 @@ accept3:
 	VCVTPS2PD X5, Y5
 	VADDPD Y5, Y16, Y16
 	JMP group1
-
 unusual4:
 	VPTESTMD Z23, Z23, K2
 	KORTESTW K2, K2
@@ -426,7 +412,6 @@ unusual4:
 	VPTESTMD Z22, Z22, K2
 	KORTESTW K2, K2
 	JZ accept3
-
 undo8:
 	POPCNTL R12, R13
 	SUBQ R13, R10
@@ -434,7 +419,6 @@ undo8:
 	VMOVAPS Z29, Z18
 	VMOVAPS Z30, Z14
 	VMOVAPS Z31, Z15
-
 end5:
 	VMOVUPD Y16, (R8)
 	VMOVUPD Z17, 32(R8)
@@ -473,7 +457,6 @@ TEXT ·sums32AVX2(SB), NOSPLIT, $64-72
 	VPXOR Y12, Y12, Y12
 	VMOVDQU Y12, (SP)
 	VMOVDQU Y12, 32(SP)
-
 block1:
 	CMPQ R9, DI
 	JGE end6
@@ -602,7 +585,6 @@ block1:
 	VMOVD X1, R11
 	CMPL R11, $1073741824
 	JLT unusual3
-
 accept2:
 	VMOVSS X1, (R8)
 	VCVTPS2PD X0, Y2
@@ -622,7 +604,6 @@ accept2:
 	VMOVMSKPS Y5, R11
 	TESTQ R11, R11
 	JNZ update4
-
 next5:
 	ADDQ $128, AX
 	ADDQ $128, BX
@@ -631,7 +612,6 @@ next5:
 	ADDQ $4, R8
 	ADDQ $1, R9
 	JMP block1
-
 unusual3:
 	VMOVUPS (AX), Y8
 	VSUBPS (BX), Y8, Y10
@@ -659,7 +639,6 @@ unusual3:
 	CMPL R11, $1677721600
 	JCC end6
 	JMP accept2
-
 update4:
 	VMOVDQU 96(CX), Y14
 	VPADDD one256<>+0(SB), Y14, Y14
@@ -714,7 +693,6 @@ update4:
 	VMAXPS Y2, Y12, Y2
 	VMOVUPS Y2, 128(CX)
 	JMP next5
-
 end6:
 	VMOVDQU (SP), Y7
 	VMOVDQU 32(SP), Y6
@@ -748,7 +726,6 @@ TEXT ·sums16AVX2(SB), NOSPLIT, $64-72
 	VPXOR Y12, Y12, Y12
 	VMOVDQU Y12, (SP)
 	VMOVDQU Y12, 32(SP)
-
 block1:
 	CMPQ R9, DI
 	JGE end6
@@ -881,7 +858,6 @@ block1:
 	VMOVD X1, R11
 	CMPL R11, $1073741824
 	JLT unusual3
-
 accept2:
 	VMOVSS X1, (R8)
 	VCVTPS2PD X0, Y2
@@ -901,7 +877,6 @@ accept2:
 	VMOVMSKPS Y5, R11
 	TESTQ R11, R11
 	JNZ update4
-
 next5:
 	ADDQ $64, AX
 	ADDQ $128, BX
@@ -910,7 +885,6 @@ next5:
 	ADDQ $4, R8
 	ADDQ $1, R9
 	JMP block1
-
 unusual3:
 	VPMOVZXWD (AX), Y8
 	VPSLLD $16, Y8, Y8
@@ -942,7 +916,6 @@ unusual3:
 	CMPL R11, $1677721600
 	JCC end6
 	JMP accept2
-
 update4:
 	VMOVDQU 96(CX), Y14
 	VPADDD one256<>+0(SB), Y14, Y14
@@ -1001,7 +974,6 @@ update4:
 	VMAXPS Y2, Y12, Y2
 	VMOVUPS Y2, 128(CX)
 	JMP next5
-
 end6:
 	VMOVDQU (SP), Y7
 	VMOVDQU 32(SP), Y6

@@ -28,11 +28,9 @@ TEXT ·group13AVX2(SB), 0, $320-64
 	MOVQ eb+40(FP), CX
 	MOVQ c+48(FP), R8
 	MOVQ bad+56(FP), R9
-
 row1:
 	XORQ R12, R12
 	MOVQ $2, R13
-
 half2:
 	MOVQ BX, R11
 	VPCMPEQW Y8, Y8, Y8
@@ -40,7 +38,6 @@ half2:
 	VPCMPEQW Y3, Y3, Y3
 	VPSLLW $15, Y3, Y3
 	MOVQ CX, R10
-
 exponents4:
 	VPBROADCASTW (SI), Y9
 	VPADDW (R10), Y9, Y10
@@ -54,7 +51,6 @@ exponents4:
 	VMOVDQU Y8, 256(SP)
 	VMOVDQU Y3, 288(SP)
 	XORQ R11, R11
-
 eight5:
 	VPMOVSXWD 256(SP)(R11*1), Y9
 	VPBROADCASTD mma2<>+0(SB), Y11
@@ -102,7 +98,6 @@ eight5:
 	VMOVDQU 224(SP), Y3
 	MOVQ DI, R10
 	MOVQ BX, R11
-
 products6:
 	VBROADCASTSS (DX), Y8
 	VMULPS (R10), Y8, Y9
@@ -158,7 +153,6 @@ products6:
 	ADDQ $128, DI
 	ADDQ $64, CX
 	JMP half2
-
 done3:
 	SUBQ $128, DI
 	SUBQ $64, CX
@@ -183,11 +177,9 @@ TEXT ·group23AVX2(SB), 0, $448-88
 	MOVQ p_sb+64(FP), R8
 	MOVQ p_c+72(FP), R9
 	MOVQ p_bad+80(FP), R10
-
 row1:
 	XORQ R13, R13
 	MOVQ $2, R14
-
 half2:
 	MOVQ p_n+8(FP), R12
 	VPCMPEQW Y8, Y8, Y8
@@ -195,7 +187,6 @@ half2:
 	VPCMPEQW Y3, Y3, Y3
 	VPSLLW $15, Y3, Y3
 	MOVQ CX, R11
-
 exponents4:
 	VPBROADCASTW (DX), Y9
 	VPADDW (R11), Y9, Y10
@@ -209,7 +200,6 @@ exponents4:
 	VMOVDQU Y8, 384(SP)
 	VMOVDQU Y3, 416(SP)
 	XORQ R12, R12
-
 eight5:
 	VPMOVSXWD 384(SP)(R12*1), Y9
 	VPBROADCASTD mma2<>+0(SB), Y13
@@ -264,7 +254,6 @@ eight5:
 	VPXOR Y3, Y3, Y3
 	MOVQ p_n+8(FP), R12
 	SHRQ $1, R12
-
 products6:
 	VBROADCASTSS (BX), Y8
 	VMULPS (R11), Y8, Y9
@@ -297,7 +286,6 @@ products6:
 	VPXOR Y3, Y3, Y3
 	MOVQ p_n+8(FP), R12
 	SHRQ $1, R12
-
 products7:
 	VBROADCASTSS (BX), Y8
 	VMULPS (R11), Y8, Y9
@@ -335,7 +323,6 @@ products7:
 	VMOVQ R11, X14
 	VPBROADCASTQ X14, Y14
 	XORQ R11, R11
-
 four8:
 	VPMOVSXDQ (SP)(R11*1), Y9
 	VPSUBQ Y9, Y12, Y9
@@ -367,7 +354,6 @@ four8:
 	ADDQ $128, DI
 	ADDQ $64, CX
 	JMP half2
-
 done3:
 	SUBQ $128, DI
 	SUBQ $64, CX
@@ -407,10 +393,8 @@ TEXT ·groupDotsAVX2(SB), NOSPLIT, $160-16
 	MOVQ $0xffffffffe0000000, R14
 	VMOVQ R14, X10
 	VPBROADCASTQ X10, Y10
-
 row1:
 	XORQ R15, R15
-
 columns2:
 	VMOVUPS (R13)(R15*4), Y7
 	VPSRLD $23, Y7, Y4
@@ -542,7 +526,6 @@ columns2:
 	VMOVDQU Y2, 64(SP)
 	VMOVDQU Y3, 96(SP)
 	VMOVDQU Y4, 128(SP)
-
 four3:
 	MOVQ $0x0020000000000000, R14
 	VMOVQ R14, X12
@@ -616,15 +599,12 @@ TEXT ·groupChainAVX2(SB), NOSPLIT, $0-40
 	MOVQ a+16(FP), DX
 	MOVQ b+24(FP), SI
 	MOVQ c+32(FP), DI
-
 row1:
 	XORQ CX, CX
-
 columns2:
 	VMOVUPS (DI), Y0
 	LEAQ (SI)(CX*1), R9
 	XORQ R8, R8
-
 products3:
 	VBROADCASTSS (DX)(R8*4), Y1
 	VFMADD231PS (R9), Y1, Y0
@@ -658,7 +638,6 @@ TEXT ·groupTreeAVX2(SB), NOSPLIT, $8-40
 	MOVL CX, 4(SP)
 	LDMXCSR 4(SP)
 	VXORPS Y4, Y4, Y4
-
 row1:
 	VBROADCASTSS (DX), Y0
 	VBROADCASTSS -8(DX)(BX*4), Y2
@@ -666,7 +645,6 @@ row1:
 	VBROADCASTSS -4(DX)(BX*4), Y3
 	LEAQ (DX)(BX*4), DX
 	XORQ CX, CX
-
 columns2:
 	VMULPS (SI)(CX*1), Y0, Y5
 	VMULPS 256(SI)(CX*1), Y1, Y6
@@ -677,7 +655,6 @@ columns2:
 	VMULPS 768(SI)(CX*1), Y3, Y7
 	VADDPS Y7, Y6, Y6
 	VADDPS Y6, Y5, Y5
-
 two3:
 	VADDPS (DI), Y4, Y6
 	VADDPS Y6, Y5, Y5
@@ -703,16 +680,13 @@ TEXT ·alignedSumsAVX2(SB), NOSPLIT, $0-64
 	MOVQ eb+40(FP), DI
 	MOVQ sums+48(FP), CX
 	MOVQ exps+56(FP), R8
-
 row1:
 	MOVQ $4, R9
-
 columns2:
 	VPCMPEQW Y8, Y8, Y8
 	VPSLLW $15, Y8, Y8
 	MOVQ DI, R10
 	XORQ R11, R11
-
 exponents3:
 	VPBROADCASTW (DX)(R11*2), Y9
 	VPADDW (R10), Y9, Y9
@@ -748,7 +722,6 @@ exponents3:
 	VPXOR Y1, Y1, Y1
 	MOVQ SI, R10
 	XORQ R11, R11
-
 products4:
 	VBROADCASTSS (BX)(R11*4), Y8
 	VMULPS (R10), Y8, Y9

@@ -12,13 +12,11 @@ TEXT ·scores512(SB), NOSPLIT, $0-48
 	MOVQ n+24(FP), BX
 	MOVQ stride+32(FP), DX
 	MOVQ k+16(FP), SI
-
 row1:
 	MOVQ q+8(FP), DI
 	MOVQ SI, CX
 	MOVQ blocks+40(FP), R8
 	VXORPS Z0, Z0, Z0
-
 block2:
 	VMOVUPS (DI), Z2
 	VMULPS (CX), Z2, Z2
@@ -51,13 +49,11 @@ TEXT ·addRows512(SB), NOSPLIT, $0-48
 	MOVQ v+16(FP), BX
 	MOVQ stride+32(FP), DX
 	MOVQ blocks+40(FP), SI
-
 columns1:
 	MOVQ p+8(FP), DI
 	MOVQ BX, CX
 	MOVQ n+24(FP), R8
 	VMOVUPS (AX), Z0
-
 row2:
 	VBROADCASTSS (DI), Z4
 	VMULPS (CX), Z4, Z2
@@ -82,14 +78,12 @@ TEXT ·scores256(SB), NOSPLIT, $0-48
 	MOVQ n+24(FP), BX
 	MOVQ stride+32(FP), DX
 	MOVQ k+16(FP), SI
-
 row1:
 	MOVQ q+8(FP), DI
 	MOVQ SI, CX
 	MOVQ blocks+40(FP), R8
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-
 block2:
 	VMOVUPS (DI), Y2
 	VMULPS (CX), Y2, Y2
@@ -124,14 +118,12 @@ TEXT ·addRows256(SB), NOSPLIT, $0-48
 	MOVQ v+16(FP), BX
 	MOVQ stride+32(FP), DX
 	MOVQ blocks+40(FP), SI
-
 columns1:
 	MOVQ p+8(FP), DI
 	MOVQ BX, CX
 	MOVQ n+24(FP), R8
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
-
 row2:
 	VBROADCASTSS (DI), Y4
 	VMULPS (CX), Y4, Y2

@@ -89,7 +89,6 @@ TEXT ·blocks128(SB), NOSPLIT, $0-104
 	MOVL $0xff800000, R8
 	VPBROADCASTD R8, Z30
 	VPXORD Z20, Z20, Z20
-
 block1:
 
 	// amax
@@ -175,11 +174,9 @@ block1:
 	JEQ plain2
 	VMOVNTDQ Z1, (AX)
 	JMP stored3
-
 plain2:
 	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU64 Z1, (AX)
-
 stored3:
 	VMULPS 256(DX), Z16, Z4
 	VPANDD Z4, Z30, Z0
@@ -213,11 +210,9 @@ stored3:
 	JEQ plain4
 	VMOVNTDQ Z1, 64(AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 64(AX)(R9*1)
 	VMOVDQU64 Z1, 64(AX)
-
 stored5:
 	ADDQ $512, DX
 	ADDQ $128, AX
@@ -272,14 +267,11 @@ TEXT ·encodeRows(SB), NOSPLIT, $0-96
 	MOVL $0xff800000, SI
 	VPBROADCASTD SI, Z30
 	VPXORD Z20, Z20, Z20
-
 row1:
 	MOVQ p_blocks+32(FP), DX
-
 block2:
 	VBROADCASTSS (DI), Z16
 	MOVQ p_units+40(FP), SI
-
 loop3:
 	PREFETCHT1 (BX)(CX*1)
 	PREFETCHT1 64(BX)(CX*1)
@@ -321,10 +313,8 @@ loop3:
 	JEQ plain4
 	VMOVNTDQ Z1, (AX)
 	JMP stored5
-
 plain4:
 	VMOVDQU64 Z1, (AX)
-
 stored5:
 	ADDQ $256, BX
 	ADDQ $64, AX
@@ -379,7 +369,6 @@ TEXT ·blocks128BF16(SB), NOSPLIT, $0-104
 	MOVL $0xff800000, R8
 	VPBROADCASTD R8, Z30
 	VPXORD Z20, Z20, Z20
-
 block1:
 
 	// amax
@@ -459,11 +448,9 @@ block1:
 	JEQ plain2
 	VMOVNTDQ Z1, (AX)
 	JMP stored3
-
 plain2:
 	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU64 Z1, (AX)
-
 stored3:
 	VPSLLD $16, 128(DX), Z4
 	VMULPS Z16, Z4, Z4
@@ -500,11 +487,9 @@ stored3:
 	JEQ plain4
 	VMOVNTDQ Z1, 64(AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 64(AX)(R9*1)
 	VMOVDQU64 Z1, 64(AX)
-
 stored5:
 	ADDQ $256, DX
 	ADDQ $128, AX
@@ -558,14 +543,11 @@ TEXT ·encodeRowsBF16(SB), NOSPLIT, $0-96
 	MOVL $0xff800000, SI
 	VPBROADCASTD SI, Z30
 	VPXORD Z20, Z20, Z20
-
 row1:
 	MOVQ p_blocks+32(FP), DX
-
 block2:
 	VBROADCASTSS (DI), Z16
 	MOVQ p_units+40(FP), SI
-
 loop3:
 	PREFETCHT1 (BX)(CX*1)
 	PREFETCHT1 64(BX)(CX*1)
@@ -608,10 +590,8 @@ loop3:
 	JEQ plain4
 	VMOVNTDQ Z1, (AX)
 	JMP stored5
-
 plain4:
 	VMOVDQU64 Z1, (AX)
-
 stored5:
 	ADDQ $128, BX
 	ADDQ $64, AX

@@ -102,7 +102,6 @@ TEXT ·blocks128AVX2(SB), NOSPLIT, $256-104
 	VPBROADCASTD 12(CX), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-
 block1:
 
 	// amax
@@ -173,7 +172,6 @@ block1:
 
 	// codes
 	MOVQ $2, R10
-
 codes2:
 	VPAND (DX), Y15, Y4
 	VMULPS Y11, Y4, Y4
@@ -226,11 +224,9 @@ codes2:
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
-
 plain3:
 	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU Y0, (AX)
-
 stored4:
 	VPAND 128(DX), Y15, Y4
 	VMULPS Y11, Y4, Y4
@@ -283,10 +279,8 @@ stored4:
 	JEQ plain5
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored6
-
 plain5:
 	VMOVDQU Y0, 32(AX)
-
 stored6:
 	ADDQ $256, DX
 	ADDQ $64, AX
@@ -333,14 +327,11 @@ TEXT ·encodeRowsAVX2(SB), NOSPLIT, $96-96
 	VPBROADCASTD 12(R8), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-
 row1:
 	MOVQ p_blocks+32(FP), DX
-
 block2:
 	VBROADCASTSS (DI), Y11
 	MOVQ p_units+40(FP), SI
-
 loop3:
 	PREFETCHT1 (BX)(CX*1)
 	PREFETCHT1 64(BX)(CX*1)
@@ -397,10 +388,8 @@ loop3:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	VMOVDQU Y0, (AX)
-
 stored5:
 	VPAND 128(BX), Y15, Y4
 	VMULPS Y11, Y4, Y4
@@ -453,10 +442,8 @@ stored5:
 	JEQ plain6
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored7
-
 plain6:
 	VMOVDQU Y0, 32(AX)
-
 stored7:
 	ADDQ $256, BX
 	ADDQ $64, AX
@@ -505,7 +492,6 @@ TEXT ·blocks128BF16AVX2(SB), NOSPLIT, $256-104
 	VPBROADCASTD 12(CX), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-
 block1:
 
 	// amax
@@ -561,7 +547,6 @@ block1:
 
 	// codes
 	MOVQ $2, R10
-
 codes2:
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
@@ -613,11 +598,9 @@ codes2:
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
-
 plain3:
 	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU Y0, (AX)
-
 stored4:
 	VPAND 64(DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
@@ -669,10 +652,8 @@ stored4:
 	JEQ plain5
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored6
-
 plain5:
 	VMOVDQU Y0, 32(AX)
-
 stored6:
 	ADDQ $128, DX
 	ADDQ $64, AX
@@ -719,14 +700,11 @@ TEXT ·encodeRowsBF16AVX2(SB), NOSPLIT, $96-96
 	VPBROADCASTD 12(R8), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-
 row1:
 	MOVQ p_blocks+32(FP), DX
-
 block2:
 	VBROADCASTSS (DI), Y11
 	MOVQ p_units+40(FP), SI
-
 loop3:
 	PREFETCHT1 (BX)(CX*1)
 	PREFETCHT1 64(BX)(CX*1)
@@ -780,10 +758,8 @@ loop3:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	VMOVDQU Y0, (AX)
-
 stored5:
 	VPAND 64(BX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
@@ -835,10 +811,8 @@ stored5:
 	JEQ plain6
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored7
-
 plain6:
 	VMOVDQU Y0, 32(AX)
-
 stored7:
 	ADDQ $128, BX
 	ADDQ $64, AX

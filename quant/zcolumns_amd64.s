@@ -320,7 +320,6 @@ TEXT storeColumns<>(SB), NOSPLIT, $0-0
 	VMOVDQU8 Z0, K6, (DX)
 	ADDQ SI, DX
 	RET
-
 nibbles1:
 
 	// 64 codes of 4 bits: bytes times 1 and 16, the low byte of each word
@@ -376,7 +375,6 @@ nibbles1:
 	VPMOVWB Z0, (DX)
 	ADDQ SI, DX
 	RET
-
 plain2:
 	VMOVDQU64 Z15, (DX)
 	ADDQ SI, DX
@@ -411,7 +409,6 @@ plain2:
 	VMOVDQU64 Z0, (DX)
 	ADDQ SI, DX
 	RET
-
 stream3:
 	VMOVNTDQ Z15, (DX)
 	ADDQ SI, DX
@@ -459,12 +456,10 @@ TEXT ·columnMaxima(SB), NOSPLIT, $0-48
 	VPBROADCASTD DI, Z31
 	LEAQ (BX)(BX*2), R8
 	LEAQ (R8)(DX*1), R9
-
 rows1:
 	MOVQ maxima+0(FP), SI
 	MOVQ AX, DI
 	MOVQ n+16(FP), CX
-
 columns2:
 	VPANDD (DI), Z31, Z0
 	PREFETCHT0 (DI)(DX*1)
@@ -556,14 +551,12 @@ TEXT ·columns(SB), 0, $4160-96
 	MOVQ $0x3333333333333333, AX
 	KMOVQ AX, K4
 	KNOTQ K4, K3
-
 tile1:
 	MOVQ p_src+8(FP), R8
 	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
-
 blocks2:
 	MOVQ p_blockRows+32(FP), R13
 	VMOVUPS (R10), Z14
@@ -589,12 +582,9 @@ blocks2:
 	VPADDD.BCST 56(CX), Z13, Z13
 	VPTERNLOGD.BCST $186, 60(CX), Z29, Z13
 	VPSUBD Z17, Z9, Z17
-
 loaded3:
-
 sixteen4:
 	MOVQ $8, R11
-
 encode5:
 	TESTQ R14, R14
 	JZ none6
@@ -606,7 +596,6 @@ encode5:
 	PREFETCHT1 64(R8)(R15*1)
 	PREFETCHT1 128(R8)(R15*1)
 	PREFETCHT1 192(R8)(R15*1)
-
 none6:
 	CMPQ p_powers+80(FP), $0
 	JNE powers7
@@ -663,7 +652,6 @@ none6:
 	VPMADDWD Z18, Z6, Z6
 	VPSHUFB Z19, Z7, K5, Z6
 	JMP encoded8
-
 powers7:
 	VPANDD (R8), Z30, Z4
 	VRANGEPS $3, Z14, Z4, Z4
@@ -701,7 +689,6 @@ powers7:
 	VFMADD213PS 192(R8)(R9*1), Z13, Z6
 	VPMADDWD Z18, Z6, Z6
 	VPSHUFB Z19, Z7, K5, Z6
-
 encoded8:
 	LEAQ (R8)(R9*2), R8
 	SUBQ $1, R11
@@ -712,7 +699,6 @@ encoded8:
 	VMOVDQA64 Z5, Z2
 	VMOVDQA64 Z6, Z3
 	JMP encode5
-
 four9:
 	VMOVDQA64 Z0, Z9
 	VPSHUFB Z28, Z8, K3, Z0
@@ -747,7 +733,6 @@ four9:
 	JNZ sixteen4
 	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
-
 done10:
 
 	// codes of columns
@@ -758,7 +743,6 @@ done10:
 	MOVQ p_codeStride+40(FP), SI
 	MOVQ p_store+72(FP), DI
 	MOVQ $4, R11
-
 columns11:
 	CALL storeColumns<>(SB)
 	MOVQ DX, p_codes+0(FP)
@@ -807,14 +791,12 @@ TEXT ·columnsInt(SB), 0, $4160-96
 	MOVQ $0x3333333333333333, AX
 	KMOVQ AX, K4
 	KNOTQ K4, K3
-
 tile1:
 	MOVQ p_src+8(FP), R8
 	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
-
 blocks2:
 	MOVQ p_blockRows+32(FP), R13
 	VMOVUPS (R10), Z14
@@ -825,10 +807,8 @@ blocks2:
 	VMULPS.BCST 24(CX), Z16, Z16
 	VMOVUPS 192(R10), Z17
 	VMULPS.BCST 24(CX), Z17, Z17
-
 sixteen3:
 	MOVQ $8, R11
-
 encode4:
 	TESTQ R14, R14
 	JZ none5
@@ -840,7 +820,6 @@ encode4:
 	PREFETCHT1 64(R8)(R15*1)
 	PREFETCHT1 128(R8)(R15*1)
 	PREFETCHT1 192(R8)(R15*1)
-
 none5:
 	VMULPS (R8), Z14, Z4
 	VRANGEPS $2, Z25, Z4, Z4
@@ -887,7 +866,6 @@ none5:
 	VMOVDQA64 Z5, Z2
 	VMOVDQA64 Z6, Z3
 	JMP encode4
-
 four6:
 	VPSHUFB Z28, Z8, K3, Z0
 	VMOVDQA64 Z0, (AX)
@@ -906,7 +884,6 @@ four6:
 	JNZ sixteen3
 	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
-
 done7:
 
 	// codes of columns
@@ -917,7 +894,6 @@ done7:
 	MOVQ p_codeStride+40(FP), SI
 	MOVQ p_store+72(FP), DI
 	MOVQ $4, R11
-
 columns8:
 	CALL storeColumns<>(SB)
 	MOVQ DX, p_codes+0(FP)
@@ -942,12 +918,10 @@ TEXT ·columnMaximaBF16(SB), NOSPLIT, $0-48
 	VPBROADCASTD DI, Z31
 	LEAQ (BX)(BX*2), R8
 	LEAQ (R8)(DX*1), R9
-
 rows1:
 	MOVQ maxima+0(FP), SI
 	MOVQ AX, DI
 	MOVQ n+16(FP), CX
-
 columns2:
 	VPANDD (DI), Z31, Z0
 	PREFETCHT0 (DI)(DX*1)
@@ -1030,14 +1004,12 @@ TEXT ·columnsBF16(SB), 0, $4160-96
 	MOVQ $0x3333333333333333, AX
 	KMOVQ AX, K4
 	KNOTQ K4, K3
-
 tile1:
 	MOVQ p_src+8(FP), R8
 	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
-
 blocks2:
 	MOVQ p_blockRows+32(FP), R13
 	VMOVDQU64 (R10), Z1
@@ -1071,12 +1043,9 @@ blocks2:
 	VPADDD.BCST 56(CX), Z13, Z13
 	VPTERNLOGD.BCST $186, 60(CX), Z29, Z13
 	VPSUBD Z17, Z9, Z17
-
 loaded3:
-
 sixteen4:
 	MOVQ $8, R11
-
 encode5:
 	TESTQ R14, R14
 	JZ none6
@@ -1084,7 +1053,6 @@ encode5:
 	PREFETCHT1 64(R8)(R14*1)
 	PREFETCHT1 (R8)(R15*1)
 	PREFETCHT1 64(R8)(R15*1)
-
 none6:
 	CMPQ p_powers+80(FP), $0
 	JNE powers7
@@ -1149,7 +1117,6 @@ none6:
 	VPMADDWD Z18, Z6, Z6
 	VPSHUFB Z19, Z7, K5, Z6
 	JMP encoded8
-
 powers7:
 	VPSLLD $16, (R8), Z4
 	VPANDD Z4, Z30, Z9
@@ -1195,7 +1162,6 @@ powers7:
 	VFMADD213PS Z6, Z13, Z9
 	VPMADDWD Z18, Z9, Z6
 	VPSHUFB Z19, Z7, K5, Z6
-
 encoded8:
 	LEAQ (R8)(R9*2), R8
 	SUBQ $1, R11
@@ -1206,7 +1172,6 @@ encoded8:
 	VMOVDQA64 Z5, Z2
 	VMOVDQA64 Z6, Z3
 	JMP encode5
-
 four9:
 	VMOVDQA64 Z0, Z9
 	VPSHUFB Z28, Z8, K3, Z0
@@ -1241,7 +1206,6 @@ four9:
 	JNZ sixteen4
 	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
-
 done10:
 
 	// codes of columns
@@ -1253,7 +1217,6 @@ done10:
 	ADDQ SI, SI
 	MOVQ p_store+72(FP), DI
 	MOVQ $2, R11
-
 columns11:
 	CALL storeColumns<>(SB)
 	MOVQ p_codes+0(FP), DX
@@ -1305,14 +1268,12 @@ TEXT ·columnsIntBF16(SB), 0, $4160-96
 	MOVQ $0x3333333333333333, AX
 	KMOVQ AX, K4
 	KNOTQ K4, K3
-
 tile1:
 	MOVQ p_src+8(FP), R8
 	MOVQ p_factors+16(FP), R10
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $4, R12
-
 blocks2:
 	MOVQ p_blockRows+32(FP), R13
 	VMOVDQU64 (R10), Z1
@@ -1331,10 +1292,8 @@ blocks2:
 	VMOVDQU64 columnsDealOdd<>+0(SB), Z17
 	VPERMI2D 192(R10), Z1, Z17
 	VMULPS.BCST 24(CX), Z17, Z17
-
 sixteen3:
 	MOVQ $8, R11
-
 encode4:
 	TESTQ R14, R14
 	JZ none5
@@ -1342,7 +1301,6 @@ encode4:
 	PREFETCHT1 64(R8)(R14*1)
 	PREFETCHT1 (R8)(R15*1)
 	PREFETCHT1 64(R8)(R15*1)
-
 none5:
 	VPSLLD $16, (R8), Z4
 	VMULPS Z4, Z14, Z4
@@ -1397,7 +1355,6 @@ none5:
 	VMOVDQA64 Z5, Z2
 	VMOVDQA64 Z6, Z3
 	JMP encode4
-
 four6:
 	VPSHUFB Z28, Z8, K3, Z0
 	VMOVDQA64 Z0, (AX)
@@ -1416,7 +1373,6 @@ four6:
 	JNZ sixteen3
 	ADDQ p_factorStride+56(FP), R10
 	JMP blocks2
-
 done7:
 
 	// codes of columns
@@ -1428,7 +1384,6 @@ done7:
 	ADDQ SI, SI
 	MOVQ p_store+72(FP), DI
 	MOVQ $2, R11
-
 columns8:
 	CALL storeColumns<>(SB)
 	MOVQ p_codes+0(FP), DX
@@ -1452,13 +1407,11 @@ columns8:
 TEXT ·transposeCodes(SB), 0, $4160-48
 	MOVQ srcStride+32(FP), R8
 	VMOVDQU64 columnsDwords<>+0(SB), Z31
-
 tile1:
 	MOVQ src+8(FP), CX
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $16, R9
-
 rows2:
 	VPERMD (CX), Z31, Z0
 	VPERMD (CX)(R8*1), Z31, Z1
@@ -1490,7 +1443,6 @@ rows2:
 	MOVQ codeStride+24(FP), SI
 	MOVQ store+40(FP), DI
 	MOVQ $4, R9
-
 columns3:
 	CALL storeColumns<>(SB)
 	MOVQ DX, codes+0(FP)
@@ -1509,13 +1461,11 @@ columns3:
 TEXT ·transposeWords(SB), 0, $2112-48
 	MOVQ srcStride+32(FP), R8
 	VMOVDQU64 columnsQuads<>+0(SB), Z31
-
 tile1:
 	MOVQ src+8(FP), CX
 	LEAQ 63(SP), AX
 	ANDQ $-64, AX
 	MOVQ $16, R9
-
 rows2:
 	VPERMD (CX), Z31, Z0
 	VPERMD (CX)(R8*1), Z31, Z1
@@ -1536,7 +1486,6 @@ rows2:
 	MOVQ codeStride+24(FP), SI
 	MOVQ store+40(FP), DI
 	MOVQ $2, R9
-
 columns3:
 	CALL storeColumns<>(SB)
 	MOVQ DX, codes+0(FP)
@@ -1558,7 +1507,6 @@ TEXT ·transpose512(SB), NOSPLIT, $64-40
 	MOVQ srcStride+24(FP), BX
 	MOVQ dstStride+16(FP), SI
 	MOVQ $8, DI
-
 loop1:
 	MOVQ dst+0(FP), DX
 	CALL storeColumns<>(SB)
@@ -1579,7 +1527,6 @@ TEXT ·transposeFour(SB), NOSPLIT, $0-40
 	MOVQ srcStride+32(FP), DI
 	LEAQ (SI)(SI*2), CX
 	LEAQ (DI)(DI*2), R8
-
 columns1:
 	VMOVDQU (BX), X0
 	VMOVDQU (BX)(DI*2), X2

@@ -143,7 +143,6 @@ TEXT ·decodeBytes(SB), NOSPLIT, $0-40
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
 	KXNORQ K4, K4, K4
-
 loop2:
 	CMPQ SI, $64
 	JGE whole1
@@ -153,7 +152,6 @@ loop2:
 	KSHIFTRQ $16, K1, K2
 	KSHIFTRQ $32, K1, K3
 	KSHIFTRQ $48, K1, K4
-
 whole1:
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
@@ -204,7 +202,6 @@ TEXT ·decodeSixes(SB), NOSPLIT, $0-40
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
 	KXNORQ K4, K4, K4
-
 loop2:
 	CMPQ SI, $64
 	JGE whole1
@@ -214,7 +211,6 @@ loop2:
 	KSHIFTRQ $16, K1, K2
 	KSHIFTRQ $32, K1, K3
 	KSHIFTRQ $48, K1, K4
-
 whole1:
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
@@ -273,7 +269,6 @@ TEXT ·decodeNibbles32(SB), NOSPLIT, $0-40
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
 	KXNORQ K4, K4, K4
-
 loop2:
 	CMPQ SI, $64
 	JGE whole1
@@ -283,7 +278,6 @@ loop2:
 	KSHIFTRQ $16, K1, K2
 	KSHIFTRQ $32, K1, K3
 	KSHIFTRQ $48, K1, K4
-
 whole1:
 	MOVQ $64, CX
 	CMPQ SI, CX
@@ -340,7 +334,6 @@ TEXT ·decodeNibbles16(SB), NOSPLIT, $0-40
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
 	KXNORQ K4, K4, K4
-
 loop2:
 	CMPQ SI, $64
 	JGE whole1
@@ -350,7 +343,6 @@ loop2:
 	KSHIFTRQ $16, K1, K2
 	KSHIFTRQ $32, K1, K3
 	KSHIFTRQ $48, K1, K4
-
 whole1:
 	MOVQ $64, CX
 	CMPQ SI, CX
@@ -404,7 +396,6 @@ TEXT ·decodeIntegers(SB), NOSPLIT, $0-40
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
 	KXNORQ K4, K4, K4
-
 loop2:
 	CMPQ SI, $64
 	JGE whole1
@@ -414,7 +405,6 @@ loop2:
 	KSHIFTRQ $16, K1, K2
 	KSHIFTRQ $32, K1, K3
 	KSHIFTRQ $48, K1, K4
-
 whole1:
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1

@@ -192,7 +192,6 @@ TEXT ·fuse8(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -206,10 +205,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns32<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes32<>(SB)
-
 done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
@@ -241,17 +238,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $8, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -296,20 +290,16 @@ codes6:
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $48, AX
 	JMP stored7
-
 other8:
 	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
-
 plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored10:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $256, DX
 	ADDQ $8, CX
@@ -347,7 +337,6 @@ stored7:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns32<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -441,7 +430,6 @@ half1:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes32<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -551,7 +539,6 @@ TEXT ·fuse8BF16(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -565,10 +552,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns32BF16<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes32BF16<>(SB)
-
 done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
@@ -600,17 +585,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $8, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -656,20 +638,16 @@ codes6:
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $48, AX
 	JMP stored7
-
 other8:
 	CMPQ p_stream+80(FP), $0
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
-
 plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored10:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $128, DX
 	ADDQ $8, CX
@@ -707,7 +685,6 @@ stored7:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns32BF16<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -774,7 +751,6 @@ half1:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes32BF16<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -868,7 +844,6 @@ TEXT ·fuse4(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -882,10 +857,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns32<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes32<>(SB)
-
 done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
@@ -917,17 +890,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $8, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -967,7 +937,6 @@ codes6:
 	JNZ second8
 	VMOVDQA64 Z9, Z16
 	JMP stored7
-
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
@@ -975,14 +944,11 @@ second8:
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
-
 plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored10:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $256, DX
 	ADDQ $8, CX
@@ -1065,7 +1031,6 @@ TEXT ·fuse4BF16(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -1079,10 +1044,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns32BF16<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes32BF16<>(SB)
-
 done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
@@ -1114,17 +1077,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $8, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -1165,7 +1125,6 @@ codes6:
 	JNZ second8
 	VMOVDQA64 Z9, Z16
 	JMP stored7
-
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
@@ -1173,14 +1132,11 @@ second8:
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
-
 plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored10:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $128, DX
 	ADDQ $8, CX
@@ -1249,7 +1205,6 @@ TEXT ·fuse4BF16Lookup(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -1263,10 +1218,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns32BF16<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes32BF16<>(SB)
-
 done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
@@ -1289,17 +1242,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $4, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -1341,11 +1291,9 @@ codes6:
 	JEQ plain7
 	VMOVNTDQ Z8, (AX)
 	JMP stored8
-
 plain7:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z8, (AX)
-
 stored8:
 	ADDQ $64, AX
 	ADDQ $256, DX
@@ -1409,7 +1357,6 @@ TEXT ·fuseInt8(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -1423,10 +1370,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns32<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes32<>(SB)
-
 done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
@@ -1451,17 +1396,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $8, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -1489,14 +1431,11 @@ codes6:
 	JEQ plain8
 	VMOVNTDQ Z9, (AX)
 	JMP stored9
-
 plain8:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored9:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $256, DX
 	ADDQ $8, CX
@@ -1561,7 +1500,6 @@ TEXT ·fuseInt8BF16(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -1575,10 +1513,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns32BF16<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes32BF16<>(SB)
-
 done5:
 	VPSUBD.BCST 12(SI), Z0, Z1
 	VPTESTMD Z0, Z0, K1
@@ -1603,17 +1539,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $8, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -1644,14 +1577,11 @@ codes6:
 	JEQ plain8
 	VMOVNTDQ Z9, (AX)
 	JMP stored9
-
 plain8:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored9:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $128, DX
 	ADDQ $8, CX
@@ -1735,7 +1665,6 @@ TEXT ·fuseGlobal4(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -1749,10 +1678,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns16<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes16<>(SB)
-
 done5:
 	VPCMPUD.BCST $5, 8(SI), Z0, K1
 	KORW K1, K7, K7
@@ -1780,17 +1707,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $4, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -1837,7 +1761,6 @@ codes6:
 	JNZ second8
 	VMOVDQA64 Z9, Z16
 	JMP stored7
-
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
@@ -1845,14 +1768,11 @@ second8:
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
-
 plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored10:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $256, DX
 	ADDQ $16, CX
@@ -1890,7 +1810,6 @@ stored7:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns16<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -1952,7 +1871,6 @@ half1:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes16<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -2046,7 +1964,6 @@ TEXT ·fuseGlobal4BF16(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -2060,10 +1977,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns16BF16<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes16BF16<>(SB)
-
 done5:
 	VPCMPUD.BCST $5, 8(SI), Z0, K1
 	KORW K1, K7, K7
@@ -2091,17 +2006,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $4, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -2149,7 +2061,6 @@ codes6:
 	JNZ second8
 	VMOVDQA64 Z9, Z16
 	JMP stored7
-
 second8:
 	VPACKUSWB Z9, Z16, Z9
 	VPERMQ Z9, Z24, Z9
@@ -2157,14 +2068,11 @@ second8:
 	JEQ plain9
 	VMOVNTDQ Z9, (AX)
 	JMP stored10
-
 plain9:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
-
 stored10:
 	ADDQ $64, AX
-
 stored7:
 	ADDQ $128, DX
 	ADDQ $16, CX
@@ -2202,7 +2110,6 @@ stored7:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0; R11 amaxes of their columns
 TEXT amaxesColumns16BF16<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -2245,7 +2152,6 @@ half1:
 //
 //	R8 the blocks; on return, those after them; R10 bit 1 is 0
 TEXT amaxes16BF16<>(SB), NOSPLIT, $0-0
-
 half1:
 	VMOVDQA64 Z0, Z7
 	VPANDD (R8), Z31, Z0
@@ -2318,7 +2224,6 @@ TEXT ·fuseGlobal4BF16Lookup(SB), 0, $320-112
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
 	MOVQ R9, R13
-
 group3:
 	CMPQ p_rows+32(FP), $0
 	JEQ encode1
@@ -2332,10 +2237,8 @@ group3:
 	ADDQ maxima+88(FP), R11
 	CALL amaxesColumns16BF16<>(SB)
 	JMP done5
-
 rows4:
 	CALL amaxes16BF16<>(SB)
-
 done5:
 	VPCMPUD.BCST $5, 8(SI), Z0, K1
 	KORW K1, K7, K7
@@ -2368,17 +2271,14 @@ done5:
 	ADDQ p_srcGap+56(FP), R8
 	ADDQ p_scaleGap+48(FP), BX
 	SUBQ $1, p_rows+32(FP)
-
 row2:
 	TESTQ R10, R10
 	JNZ encode1
 	MOVL $1, R10
 	XCHGQ CX, DI
 	JMP group3
-
 encode1:
 	MOVQ $2, R11
-
 codes6:
 	PREFETCHT0 (DX)(R12*1)
 	PREFETCHT0 64(DX)(R12*1)
@@ -2445,11 +2345,9 @@ codes6:
 	JEQ plain7
 	VMOVNTDQ Z8, (AX)
 	JMP stored8
-
 plain7:
 	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z8, (AX)
-
 stored8:
 	ADDQ $64, AX
 	ADDQ $256, DX

@@ -113,7 +113,6 @@ TEXT ·fuse8AVX2(SB), 0, $480-104
 	VPBROADCASTD 40(DI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-
 group1:
 
 	// scales
@@ -166,7 +165,6 @@ group1:
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 416(SP)(R9*4), Y11
 	VBROADCASTSS 448(SP)(R9*4), Y10
@@ -223,7 +221,6 @@ codes2:
 	VMOVQ X0, 16(AX)
 	ADDQ $24, AX
 	JMP stored3
-
 other4:
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
@@ -231,14 +228,11 @@ other4:
 	JEQ plain5
 	VMOVNTDQ Y0, (AX)
 	JMP stored6
-
 plain5:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored6:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $128, DX
 	ADDQ $1, R9
@@ -266,7 +260,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done7
 	MOVL $-1, R9
-
 done7:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER
@@ -398,7 +391,6 @@ TEXT ·fuse8BF16AVX2(SB), 0, $480-104
 	VPBROADCASTD 40(DI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-
 group1:
 
 	// scales
@@ -443,7 +435,6 @@ group1:
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 416(SP)(R9*4), Y11
 	VBROADCASTSS 448(SP)(R9*4), Y10
@@ -499,7 +490,6 @@ codes2:
 	VMOVQ X0, 16(AX)
 	ADDQ $24, AX
 	JMP stored3
-
 other4:
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
@@ -507,14 +497,11 @@ other4:
 	JEQ plain5
 	VMOVNTDQ Y0, (AX)
 	JMP stored6
-
 plain5:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored6:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $64, DX
 	ADDQ $1, R9
@@ -542,7 +529,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done7
 	MOVL $-1, R9
-
 done7:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER
@@ -659,7 +645,6 @@ TEXT ·fuse4AVX2(SB), 0, $480-104
 	VPBROADCASTD 40(DI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-
 group1:
 
 	// scales
@@ -712,7 +697,6 @@ group1:
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 416(SP)(R9*4), Y11
 	VBROADCASTSS 448(SP)(R9*4), Y10
@@ -808,14 +792,11 @@ codes2:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored5:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $256, DX
 	ADDQ $2, R9
@@ -843,7 +824,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done6
 	MOVL $-1, R9
-
 done6:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER
@@ -892,7 +872,6 @@ TEXT ·fuse4BF16AVX2(SB), 0, $480-104
 	VPBROADCASTD 40(DI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-
 group1:
 
 	// scales
@@ -937,7 +916,6 @@ group1:
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 416(SP)(R9*4), Y11
 	VBROADCASTSS 448(SP)(R9*4), Y10
@@ -1031,14 +1009,11 @@ codes2:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored5:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $128, DX
 	ADDQ $2, R9
@@ -1066,7 +1041,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done6
 	MOVL $-1, R9
-
 done6:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER
@@ -1121,7 +1095,6 @@ TEXT ·fuseInt8AVX2(SB), 0, $480-104
 	VPBROADCASTD 40(DI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-
 group1:
 
 	// scales
@@ -1168,7 +1141,6 @@ group1:
 	VMOVDQU Y1, 416(SP)
 	ADDQ $8, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 416(SP)(R9*4), Y11
 	VMULPS (DX), Y11, Y0
@@ -1188,14 +1160,11 @@ codes2:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored5:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $128, DX
 	ADDQ $1, R9
@@ -1223,7 +1192,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done6
 	MOVL $-1, R9
-
 done6:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER
@@ -1278,7 +1246,6 @@ TEXT ·fuseInt8BF16AVX2(SB), 0, $480-104
 	VPBROADCASTD 40(DI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-
 group1:
 
 	// scales
@@ -1317,7 +1284,6 @@ group1:
 	VMOVDQU Y1, 416(SP)
 	ADDQ $8, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 416(SP)(R9*4), Y11
 	VMOVDQU (DX), Y7
@@ -1343,14 +1309,11 @@ codes2:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored5:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $64, DX
 	ADDQ $1, R9
@@ -1378,7 +1341,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done6
 	MOVL $-1, R9
-
 done6:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER
@@ -1427,7 +1389,6 @@ TEXT ·fuseGlobal4AVX2(SB), 0, $576-104
 	VPBROADCASTD 24(DI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-
 group1:
 
 	// scales
@@ -1589,7 +1550,6 @@ group1:
 	VMOVDQU Y1, 480(SP)
 	ADDQ $16, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 448(SP)(R9*4), Y11
 	VBROADCASTSS 452(SP)(R9*4), Y10
@@ -1699,14 +1659,11 @@ codes2:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored5:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $256, DX
 	ADDQ $4, R9
@@ -1734,7 +1691,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done6
 	MOVL $-1, R9
-
 done6:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER
@@ -1783,7 +1739,6 @@ TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-104
 	VPBROADCASTD 24(DI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-
 group1:
 
 	// scales
@@ -1939,7 +1894,6 @@ group1:
 	VMOVDQU Y1, 480(SP)
 	ADDQ $16, BX
 	XORL R9, R9
-
 codes2:
 	VBROADCASTSS 448(SP)(R9*4), Y11
 	VBROADCASTSS 452(SP)(R9*4), Y10
@@ -2047,14 +2001,11 @@ codes2:
 	JEQ plain4
 	VMOVNTDQ Y0, (AX)
 	JMP stored5
-
 plain4:
 	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
-
 stored5:
 	ADDQ $32, AX
-
 stored3:
 	ADDQ $128, DX
 	ADDQ $4, R9
@@ -2082,7 +2033,6 @@ stored3:
 	VPTEST Y2, Y2
 	JZ done6
 	MOVL $-1, R9
-
 done6:
 	MOVQ R9, amax+96(FP)
 	VZEROUPPER

@@ -14,7 +14,6 @@ TEXT ·amaxesNEON(SB), NOSPLIT, $0-32
 	MOVD extent+24(FP), R3
 	MOVD $2147483647, R5
 	VDUP R5, V5.S4
-
 block1:
 	VEOR V4.B16, V4.B16, V4.B16
 	CMP R2, R3
@@ -22,7 +21,6 @@ block1:
 	SUB R4, R2
 	SUBS $16, R4
 	BLT rest2
-
 sixteen5:
 	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
 	VAND V5.B16, V0.B16, V0.B16
@@ -35,18 +33,15 @@ sixteen5:
 	VUMAX V3.S4, V4.S4, V4.S4
 	SUBS $16, R4
 	BGE sixteen5
-
 rest2:
 	ADDS $16, R4
 	BEQ next4
-
 single3:
 	FMOVS.P 4(R1), F0
 	VAND V5.B16, V0.B16, V0.B16
 	VUMAX V0.S4, V4.S4, V4.S4
 	SUBS $1, R4
 	BGT single3
-
 next4:
 	WORD $0x6eb0a884 // VUMAXV V4.S4, V4.S4
 	VMOV V4.S[0], R5
@@ -67,7 +62,6 @@ TEXT ·amaxesBF16NEON(SB), NOSPLIT, $0-32
 	MOVD extent+24(FP), R3
 	MOVD $2147450879, R5
 	VDUP R5, V5.S4
-
 block1:
 	VEOR V4.B16, V4.B16, V4.B16
 	CMP R2, R3
@@ -75,7 +69,6 @@ block1:
 	SUB R4, R2
 	SUBS $16, R4
 	BLT rest2
-
 sixteen5:
 	VLD1.P 32(R1), [V0.H8, V1.H8]
 	VAND V5.B16, V0.B16, V0.B16
@@ -84,11 +77,9 @@ sixteen5:
 	VUMAX V1.H8, V4.H8, V4.H8
 	SUBS $16, R4
 	BGE sixteen5
-
 rest2:
 	ADDS $16, R4
 	BEQ next4
-
 single3:
 	MOVHU.P 2(R1), R5
 	FMOVS R5, F0
@@ -96,7 +87,6 @@ single3:
 	VUMAX V0.H8, V4.H8, V4.H8
 	SUBS $1, R4
 	BGT single3
-
 next4:
 	WORD $0x6e70a884 // VUMAXV V4.H8, V4.H8
 	VMOV V4.S[0], R5
@@ -137,7 +127,6 @@ TEXT ·encodeTimesNEON(SB), NOSPLIT, $0-48
 	VDUP R7, V26.S4
 	MOVD $2147483647, R7
 	VDUP R7, V25.S4
-
 block1:
 	VLD1R.P 4(R2), [V24.S4]
 	CMP R4, R5
@@ -145,7 +134,6 @@ block1:
 	SUB R6, R4
 	SUBS $16, R6
 	BLT rest2
-
 sixteen5:
 	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
 	VUSHR $31, V0.S4, V4.S4
@@ -198,11 +186,9 @@ sixteen5:
 	VST1.P [V0.B16], 16(R0)
 	SUBS $16, R6
 	BGE sixteen5
-
 rest2:
 	ADDS $16, R6
 	BEQ next4
-
 single3:
 	FMOVS.P 4(R1), F0
 	VUSHR $31, V0.S4, V4.S4
@@ -220,7 +206,6 @@ single3:
 	MOVB.P R7, 1(R0)
 	SUBS $1, R6
 	BGT single3
-
 next4:
 	CBNZ R4, block1
 	RET
@@ -254,7 +239,6 @@ TEXT ·encodeOverNEON(SB), NOSPLIT, $0-48
 	VDUP R7, V26.S4
 	MOVD $2147483647, R7
 	VDUP R7, V25.S4
-
 block1:
 	VLD1R.P 4(R2), [V24.S4]
 	CMP R4, R5
@@ -262,7 +246,6 @@ block1:
 	SUB R6, R4
 	SUBS $16, R6
 	BLT rest2
-
 sixteen5:
 	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
 	VUSHR $31, V0.S4, V4.S4
@@ -315,11 +298,9 @@ sixteen5:
 	VST1.P [V0.B16], 16(R0)
 	SUBS $16, R6
 	BGE sixteen5
-
 rest2:
 	ADDS $16, R6
 	BEQ next4
-
 single3:
 	FMOVS.P 4(R1), F0
 	VUSHR $31, V0.S4, V4.S4
@@ -337,7 +318,6 @@ single3:
 	MOVB.P R7, 1(R0)
 	SUBS $1, R6
 	BGT single3
-
 next4:
 	CBNZ R4, block1
 	RET
@@ -360,7 +340,6 @@ TEXT ·decodeBytesNEON(SB), NOSPLIT, $0-48
 	VLD1.P 64(R3), [V28.B16, V29.B16, V30.B16, V31.B16]
 	VMOVI $128, V15.B16
 	VMOVI $64, V14.B16
-
 block1:
 	VLD1R.P 4(R2), [V12.S4]
 	CMP R5, R6
@@ -368,7 +347,6 @@ block1:
 	SUB R7, R5
 	SUBS $16, R7
 	BLT rest2
-
 sixteen5:
 	VLD1.P 16(R1), [V8.B16]
 	VAND V15.B16, V8.B16, V9.B16
@@ -392,11 +370,9 @@ sixteen5:
 	VST1.P [V4.S4, V5.S4, V6.S4, V7.S4], 64(R0)
 	SUBS $16, R7
 	BGE sixteen5
-
 rest2:
 	ADDS $16, R7
 	BEQ next4
-
 single3:
 	MOVBU.P 1(R1), R4
 	FMOVS R4, F8
@@ -414,7 +390,6 @@ single3:
 	FMOVS.P F4, 4(R0)
 	SUBS $1, R7
 	BGT single3
-
 next4:
 	CBNZ R5, block1
 	RET
@@ -434,7 +409,6 @@ TEXT ·decodeNibblesNEON(SB), NOSPLIT, $0-48
 	FMOVQ (R3), F16
 	FMOVQ 128(R3), F17
 	VMOVI $15, V15.B16
-
 block1:
 	VLD1R.P 4(R2), [V12.S4]
 	CMP R5, R6
@@ -442,7 +416,6 @@ block1:
 	SUB R7, R5
 	SUBS $16, R7
 	BLT rest2
-
 sixteen5:
 	VLD1.P 8(R1), [V8.B8]
 	VUSHR $4, V8.B16, V9.B16
@@ -463,11 +436,9 @@ sixteen5:
 	VST1.P [V4.S4, V5.S4, V6.S4, V7.S4], 64(R0)
 	SUBS $16, R7
 	BGE sixteen5
-
 rest2:
 	ADDS $16, R7
 	BEQ next4
-
 single3:
 	MOVBU.P 1(R1), R4
 	FMOVS R4, F8
@@ -484,11 +455,9 @@ single3:
 	BEQ last6
 	VMOV V4.S[1], R4
 	MOVW.P R4, 4(R0)
-
 last6:
 	SUBS $1, R7
 	BGT single3
-
 next4:
 	CBNZ R5, block1
 	RET

@@ -13,11 +13,9 @@ TEXT ·spreadRows(SB), NOSPLIT, $0-40
 	MOVQ width+16(FP), DX
 	MOVQ n+24(FP), SI
 	MOVQ stride+32(FP), DI
-
 row1:
 	MOVQ AX, CX
 	MOVQ DX, R8
-
 part2:
 	VMOVDQU64 (BX), Z0
 	VMOVNTDQ Z0, (CX)
@@ -40,11 +38,9 @@ TEXT ·spreadRowsAVX2(SB), NOSPLIT, $0-40
 	MOVQ width+16(FP), DX
 	MOVQ n+24(FP), SI
 	MOVQ stride+32(FP), DI
-
 row1:
 	MOVQ AX, CX
 	MOVQ DX, R8
-
 part2:
 	VMOVDQU (BX), Y0
 	VMOVNTDQ Y0, (CX)

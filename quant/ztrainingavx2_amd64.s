@@ -152,7 +152,6 @@ TEXT ·joinRandom8AVX2(SB), NOSPLIT, $224-56
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 	VPXOR Y10, Y10, Y10
-
 loop1:
 	PREFETCHT0 2048(BX)
 	VBROADCASTSS (DI), Y11
@@ -339,7 +338,6 @@ TEXT ·joinRandom4AVX2(SB), NOSPLIT, $224-56
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 	VPXOR Y10, Y10, Y10
-
 loop1:
 	PREFETCHT0 2048(BX)
 	VBROADCASTSS (DI), Y11
@@ -644,7 +642,6 @@ TEXT ·fillPhiloxAVX2(SB), 0, $704-32
 	MOVQ c+24(FP), DX
 	LEAQ (SP), SI
 	MOVQ $22, DI
-
 keys1:
 	VPBROADCASTD (DX), Y0
 	VMOVDQU Y0, (SI)
@@ -655,7 +652,6 @@ keys1:
 	VPBROADCASTQ first+8(FP), Y12
 	VMOVDQU philoxM0<>+0(SB), Y13
 	VMOVDQU philoxM1<>+0(SB), Y14
-
 loop2:
 	VPADDQ philoxOrder0<>+0(SB), Y12, Y0
 	VPSRLQ $32, Y0, Y1
@@ -667,7 +663,6 @@ loop2:
 	VMOVDQU 672(SP), Y9
 	LEAQ (SP), SI
 	MOVQ $5, DI
-
 rounds3:
 	VPMULUDQ Y13, Y0, Y4
 	VPMULUDQ Y14, Y2, Y5
@@ -741,7 +736,6 @@ TEXT ·hadamardBlocksAVX2(SB), NOSPLIT, $0-28
 	VPBROADCASTD X13, Y13
 	VMOVDQU (DX), Y12
 	VMOVDQU 32(DX), Y11
-
 loop1:
 	VPXOR (AX), Y12, Y8
 	VEXTRACTI128 $1, Y8, X9
@@ -825,7 +819,6 @@ TEXT ·searchTimesAVX2(SB), NOSPLIT, $0-56
 	VPBROADCASTD 8(R8), Y10
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU binade<>+0(SB), Y14
-
 candidate1:
 	VBROADCASTSS (SI), Y11
 	VBROADCASTSS (DI), Y9
@@ -833,7 +826,6 @@ candidate1:
 	VPXOR Y8, Y8, Y8
 	MOVQ BX, R9
 	MOVQ DX, R10
-
 group2:
 	VPAND (R9), Y15, Y0
 	VMULPS Y11, Y0, Y1
@@ -910,7 +902,6 @@ TEXT ·searchOverAVX2(SB), NOSPLIT, $0-56
 	VPBROADCASTD 8(R8), Y10
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU binade<>+0(SB), Y14
-
 candidate1:
 	VBROADCASTSS (SI), Y11
 	VBROADCASTSS (DI), Y9
@@ -918,7 +909,6 @@ candidate1:
 	VPXOR Y8, Y8, Y8
 	MOVQ BX, R9
 	MOVQ DX, R10
-
 group2:
 	VPAND (R9), Y15, Y0
 	VDIVPS Y11, Y0, Y1
@@ -997,7 +987,6 @@ TEXT ·searchTimesWeightedAVX2(SB), NOSPLIT, $0-64
 	VPBROADCASTD 8(R9), Y10
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU binade<>+0(SB), Y14
-
 candidate1:
 	VBROADCASTSS (DI), Y11
 	VBROADCASTSS (CX), Y9
@@ -1005,7 +994,6 @@ candidate1:
 	VPXOR Y8, Y8, Y8
 	MOVQ BX, R10
 	MOVQ DX, R11
-
 group2:
 	VPAND (R10), Y15, Y0
 	VMULPS Y11, Y0, Y1
@@ -1092,7 +1080,6 @@ TEXT ·searchOverWeightedAVX2(SB), NOSPLIT, $0-64
 	VPBROADCASTD 8(R9), Y10
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU binade<>+0(SB), Y14
-
 candidate1:
 	VBROADCASTSS (DI), Y11
 	VBROADCASTSS (CX), Y9
@@ -1100,7 +1087,6 @@ candidate1:
 	VPXOR Y8, Y8, Y8
 	MOVQ BX, R10
 	MOVQ DX, R11
-
 group2:
 	VPAND (R10), Y15, Y0
 	VDIVPS Y11, Y0, Y1
@@ -1182,7 +1168,6 @@ TEXT ·transposeAVX2(SB), NOSPLIT, $0-40
 	LEAQ (BX)(SI*4), CX
 	LEAQ (SI)(SI*2), R8
 	LEAQ (DX)(DX*2), R9
-
 loop1:
 	MOVQ AX, R10
 	LEAQ (R10)(DX*4), R11

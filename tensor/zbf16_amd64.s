@@ -31,7 +31,6 @@ TEXT ·widen512(SB), NOSPLIT, $0-24
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
 	KXNORQ K4, K4, K4
-
 loop2:
 	CMPQ DX, $64
 	JGE whole1
@@ -41,7 +40,6 @@ loop2:
 	KSHIFTRQ $16, K1, K2
 	KSHIFTRQ $32, K1, K3
 	KSHIFTRQ $48, K1, K4
-
 whole1:
 	VPMOVZXWD.Z (BX), K1, Z0
 	VPSLLD $16, Z0, Z0
@@ -79,7 +77,6 @@ TEXT ·narrow512(SB), NOSPLIT, $0-24
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
 	KXNORQ K4, K4, K4
-
 loop2:
 	CMPQ DX, $64
 	JGE whole1
@@ -89,7 +86,6 @@ loop2:
 	KSHIFTRQ $16, K1, K2
 	KSHIFTRQ $32, K1, K3
 	KSHIFTRQ $48, K1, K4
-
 whole1:
 	VMOVDQU32.Z (BX), K1, Z0
 	VCMPPS $3, Z0, Z0, K5
@@ -144,7 +140,6 @@ TEXT ·widen256(SB), NOSPLIT, $0-32
 	XORL SI, SI
 	SUBQ $16, DX
 	JL end1
-
 loop2:
 	VPMOVZXWD (BX), Y0
 	VPSLLD $16, Y0, Y0
@@ -157,7 +152,6 @@ loop2:
 	ADDQ $16, SI
 	SUBQ $16, DX
 	JGE loop2
-
 end1:
 	MOVQ SI, done+24(FP)
 	VZEROUPPER
@@ -173,7 +167,6 @@ TEXT ·narrow256(SB), NOSPLIT, $0-32
 	XORL SI, SI
 	SUBQ $16, DX
 	JL end1
-
 loop2:
 	VMOVUPS (BX), Y2
 	VPSRLD $16, Y2, Y0
@@ -201,7 +194,6 @@ loop2:
 	ADDQ $16, SI
 	SUBQ $16, DX
 	JGE loop2
-
 end1:
 	MOVQ SI, done+24(FP)
 	VZEROUPPER

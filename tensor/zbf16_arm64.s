@@ -15,7 +15,6 @@ TEXT ·widenNEON(SB), NOSPLIT, $0-32
 	MOVD ZR, R3
 	SUBS $16, R2
 	BLT end1
-
 loop2:
 	VLD1.P 32(R1), [V0.H8, V1.H8]
 	VZIP1 V0.H8, V6.H8, V2.H8
@@ -26,7 +25,6 @@ loop2:
 	ADD $16, R3
 	SUBS $16, R2
 	BGE loop2
-
 end1:
 	MOVD R3, done+24(FP)
 	RET
@@ -47,7 +45,6 @@ TEXT ·narrowNEON(SB), NOSPLIT, $0-32
 	MOVD ZR, R4
 	SUBS $16, R2
 	BLT end1
-
 loop2:
 	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
 	VUSHR $16, V0.S4, V4.S4
@@ -84,7 +81,6 @@ loop2:
 	ADD $16, R4
 	SUBS $16, R2
 	BGE loop2
-
 end1:
 	MOVD R4, done+24(FP)
 	RET

@@ -314,7 +314,7 @@ func (fn *Func) NewLabel(name string) Label {
 }
 
 // Place defines a label here.
-func (fn *Func) Place(l Label) { fmt.Fprintf(&fn.body, "\n%s:\n", l) }
+func (fn *Func) Place(l Label) { fmt.Fprintf(&fn.body, "%s:\n", l) }
 
 // Label defines a new label here.
 func (fn *Func) Label(name string) Label {

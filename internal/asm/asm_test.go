@@ -115,13 +115,10 @@ GLOBL ones<>(SB), RODATA|NOPTR, $16
 
 // func sum(n int, a *float32, b float32) (s float32, flags uint64)
 //
-//	AX n
-//	BX a
-//	Z0 sum
+//	AX n; BX a; Z0 sum
 TEXT ·sum(SB), NOSPLIT, $64-40
 	MOVQ n+0(FP), AX
 	MOVQ a+8(FP), BX
-
 loop1:
 
 	// one vector

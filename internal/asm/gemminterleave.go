@@ -20,7 +20,8 @@ func gemmInterleaved() *File {
 }
 
 // interleavedFields are the fields of gemm.interleavedArgs.
-const interleavedFields = "w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer"
+const interleavedFields = "w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, " +
+	"tables unsafe.Pointer, floats int"
 
 // An interleaved writes the kernel of a format of B. For each block, a row of A has
 //

@@ -15,8 +15,8 @@ import (
 type interleaved256 struct {
 	name        string
 	block, bits int
-	scale       interleavedScale
-	vnni        bool // VPDPBUSD, in the encoding of processors without AVX-512
+	scale       interleavedScale // of 4-bit codes; those of 8 bits are of either kind, see interleavedArgs
+	vnni        bool             // VPDPBUSD, in the encoding of processors without AVX-512
 
 	fn   *Func
 	w, s Reg
@@ -64,8 +64,7 @@ func interleaved256Kernels(f *File) {
 		for _, k := range []interleaved256{
 			{name: "MX4", block: 32, bits: 4, scale: interleavedE8M0},
 			{name: "NV4", block: 16, bits: 4, scale: interleavedE4M3},
-			{name: "MX8", block: 32, bits: 8, scale: interleavedE8M0},
-			{name: "Q8", block: 32, bits: 8, scale: interleavedF32},
+			{name: "8", block: 32, bits: 8},
 		} {
 			k.vnni = vnni
 			k.write(f)
@@ -102,14 +101,15 @@ func (k *interleaved256) write(f *File) {
 			}
 		}
 		block := fn.Label(fmt.Sprintf("block%d", batch))
-		fn.I("PREFETCHT0", k.s.At(interleavedAhead*32*k.scale.bytes/k.block/k.bits))
+		if k.bits == 4 {
+			fn.I("PREFETCHT0", k.s.At(interleavedAhead*32*k.scale.bytes/k.block/k.bits))
+		}
 		for i := range k.vectors() {
 			fn.I("PREFETCHT0", k.w.At(interleavedAhead+64*i))
 		}
 		half := fn.Label(fmt.Sprintf("half%d", batch))
 		k.multiply(batch)
 		fn.I("ADDQ", 32, k.w)
-		fn.I("ADDQ", halfRows*k.scale.bytes, k.s)
 		fn.I("XORQ", 128, k.off)
 		fn.Jump("JNZ", half)
 		if rest := 64*k.vectors() - 64; rest > 0 {
@@ -178,11 +178,28 @@ func (k *interleaved256) multiply(batch int) {
 			used[a] = true
 		}
 	}
+	if k.bits == 8 {
+		exponents, end := fn.NewLabel("exponents"), fn.NewLabel("scaled")
+		fn.I("CMPQ", fn.FP("floats"), 0)
+		fn.Jump("JEQ", exponents)
+		fn.I("PREFETCHT0", k.s.At(4*interleavedAhead/k.block))
+		k.factors32(interleavedF32, batch)
+		fn.Jump("JMP", end)
+		fn.Place(exponents)
+		fn.I("PREFETCHT0", k.s.At(interleavedAhead/k.block))
+		k.factors32(interleavedE8M0, batch)
+		fn.Place(end)
+		for b := range batch {
+			fn.I("VCVTDQ2PS", k.dot(b, 0), k.dot(b, 0))
+			k.add(b, k.times(b))
+		}
+		return
+	}
 	scale := k.codes(0)
 	k.scale.load(k, scale)
 	for b := range batch {
 		dot, t := k.dot(b, 0), k.factor(b)
-		if !k.vnni && k.bits == 4 {
+		if !k.vnni {
 			for a := range k.accumulators() {
 				fn.I("VPMADDWD", k.ones(), k.dot(b, a), k.dot(b, a))
 			}
@@ -195,10 +212,30 @@ func (k *interleaved256) multiply(batch int) {
 		fn.I("VCVTDQ2PS", dot, dot)
 		fn.I("VPBROADCASTD", k.x.at(b, k.block+4), t)
 		fn.I(k.scale.times, t, scale, t)
-		sum := k.sum(b).By(k.off, 1)
-		fn.I("VFMADD213PS", sum, t, dot)
-		fn.I("VMOVUPS", dot, sum)
+		k.add(b, t)
 	}
+	fn.I("ADDQ", halfRows*k.scale.bytes, k.s)
+}
+
+// times holds the scales of 8-bit codes times that of row b of A: one sum of a block leaves these registers.
+func (k *interleaved256) times(b int) Vec { return Y(vectorBatches + b) }
+
+// factors32 sets times.
+func (k *interleaved256) factors32(s interleavedScale, batch int) {
+	scale := k.codes(0)
+	s.load(k, scale)
+	for b := range batch {
+		k.fn.I("VPBROADCASTD", k.x.at(b, k.block+4), k.times(b))
+		k.fn.I(s.times, k.times(b), scale, k.times(b))
+	}
+	k.fn.I("ADDQ", halfRows*s.bytes, k.s)
+}
+
+// add adds the products of a block, which are in dot, times the scales to the sums of row b of A.
+func (k *interleaved256) add(b int, scale Vec) {
+	sum := k.sum(b).By(k.off, 1)
+	k.fn.I("VFMADD213PS", sum, scale, k.dot(b, 0))
+	k.fn.I("VMOVUPS", k.dot(b, 0), sum)
 }
 
 // multiplyBytes adds the products of four 8-bit codes of eight rows, in codes(0), and the elements at an offset in x.
