@@ -25,7 +25,7 @@ type begin int
 
 const (
 	beginText   begin = iota // before the text
-	beginWindow              // in place of the first token of each window
+	beginWindow              // before the text, and in place of the first token of each window
 )
 
 var methods = []Method{
@@ -79,7 +79,7 @@ func (m Method) Windows(tokens []int32, context int, bos int32) ([]Window, error
 		return nil, fmt.Errorf("method %s: a window of %s: want at least %d", m.Name, count(context, "token"), least)
 	}
 	text := tokens
-	if bos >= 0 && m.begin == beginText {
+	if bos >= 0 {
 		text = slices.Insert(text, 0, bos)
 	}
 	if need := m.minimum * context; len(text) < need && (!m.overlap || len(text) < 2) {
