@@ -64,7 +64,7 @@ func evalCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var result printer
 		var err error
-		if text.evaluation.Text != "" {
+		if text.evaluation.Text != "" || windows.IsBase(text.evaluation.Reference) {
 			result, err = text.run(cmd, args[0], *activations, int(*threads))
 		} else {
 			result, err = bytes.run(cmd, args[0], *activations, int(*threads))
@@ -80,10 +80,12 @@ func evalCommand() *cobra.Command {
 func (f *textFlags) add(cmd *cobra.Command) {
 	set, e := cmd.Flags(), &f.evaluation
 	set.StringVar(&e.Text, "text", "", "evaluate on the text of `FILE`, or of the files of a directory (.jsonl: conversations or texts)")
-	f.method = flags.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", windows.MethodNames(),
+	f.method = flags.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", windows.LlamaCPP, windows.MethodNames(),
 		windows.LookupMethod)
 	f.context = set.Uint("context", 0, "tokens `N` per window (default that of the method)")
-	set.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`")
+	set.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`, or with the probabilities of it that a file of "+
+		"llama.cpp's --kl-divergence-base has, without --text")
+	set.StringVar(&e.Base, "kl-divergence-base", "", "write the probabilities of MODEL to the new file `FILE`, as llama.cpp does")
 	f.formats = flags.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", flags.Names(quant.Formats()),
 		quant.Lookup)
 	set.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
@@ -93,6 +95,8 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	addStream(cmd, &e.Stream)
 	f.head, f.cache = flags.AddHead(cmd), flags.AddKVFormat(cmd)
 	flags.Exclusive(cmd, "reference", "formats")
+	flags.Exclusive(cmd, "reference", "kl-divergence-base")
+	flags.Exclusive(cmd, "formats", "kl-divergence-base")
 }
 
 // run evaluates any model on --text.
@@ -101,6 +105,12 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 		if cmd.Flags().Changed(flag) {
 			return nil, show.Misuse("--%s does not apply to --text: omit one of them", flag)
 		}
+	}
+	if f.evaluation.Text == "" && (cmd.Flags().Changed("context") || cmd.Flags().Changed("method")) {
+		return nil, show.Misuse("%s has its windows: omit --context and --method", f.evaluation.Reference)
+	}
+	if f.evaluation.Base != "" && f.method.Value.Name != windows.LlamaCPP {
+		return nil, show.Misuse("--kl-divergence-base has the windows of llama.cpp: omit --method")
 	}
 	if err := evaluation.Replaceable(*f.report); *f.report != "" && err != nil {
 		return nil, err
@@ -125,6 +135,9 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 func receiptErrors(e *evaluation.Evaluation, against string) (list []error) {
 	if e.Receipt != "" {
 		list = append(list, evaluation.CheckNew("the receipt", e.Receipt))
+	}
+	if e.Base != "" {
+		list = append(list, evaluation.CheckNew("the probabilities", e.Base))
 	}
 	if against != "" {
 		var err error

@@ -35,7 +35,8 @@ func addByteFlags(cmd *cobra.Command) *byteFlags {
 
 // run evaluates a byte-level model on --data.
 func (f *byteFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*evaluation.ByteEvaluated, error) {
-	for _, flag := range []string{"method", "context", "reference", "formats", "layers", "report", "stream", "receipt", "against"} {
+	for _, flag := range []string{"method", "context", "reference", "formats", "layers", "report", "stream", "receipt", "against",
+		"kl-divergence-base"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, show.Misuse("--%s applies to --text: add it", flag)
 		}

@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -13,12 +14,22 @@ import (
 
 // WriteNew writes a new file and syncs it. The error is fs.ErrExist if the file exists. A failed or
 // killed call leaves an incomplete file.
-func WriteNew(path string, data []byte) error {
+func WriteNew(path string, data []byte) error { return writeNew(path, whole(data)) }
+
+// whole returns a function that writes data.
+func whole(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+func writeNew(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(data); err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
@@ -38,9 +49,14 @@ func IsTemporary(name string) bool {
 // it, calls rename, and syncs the directory. rename moves the file to path: os.Rename replaces an
 // existing file. On error before the last sync, path is unchanged.
 func WriteWhole(path string, data []byte, rename func(from, to string) error) error {
+	return WriteStream(path, whole(data), rename)
+}
+
+// WriteStream is WriteWhole for data that write produces.
+func WriteStream(path string, write func(io.Writer) error, rename func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	temporary := filepath.Join(dir, fmt.Sprintf("%s%016x", temporaryPrefix, rand.Uint64()))
-	err := WriteNew(temporary, data)
+	err := writeNew(temporary, write)
 	if err == nil {
 		err = rename(temporary, path)
 	}

@@ -2,6 +2,8 @@ package evaluation
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -21,7 +24,7 @@ import (
 // An Evaluation reads a text with a model and, for the divergence, with its original.
 type Evaluation struct {
 	Model     string
-	Reference string         // the original; "": none
+	Reference string         // the original, or its windows.Base; "": none
 	Formats   []quant.Format // formats to quantize the model to; the model is the original then
 
 	Text    string // a file or a directory
@@ -35,6 +38,7 @@ type Evaluation struct {
 	Stream      string          // directory of the activations of an evaluation with one layer in memory; "": all are
 	Receipt     string          // a new file for the divergence of every window from the reference; "": none
 	Against     *Receipt        // of another model, to compare with; nil: none
+	Base        string          // a new file for a windows.Base of the model, without a reference; "": none
 	Threads     int
 	Memory      int64     // bytes that a streaming evaluation may need by its forecast; 0: any number
 	Stderr      io.Writer // progress
@@ -92,9 +96,12 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	if e.Reference != "" && len(e.Formats) > 0 {
 		return nil, errors.New("a reference and formats exclude each other: with formats, the model is the reference")
 	}
-	text, err := findText(e.Text)
+	text, base, err := e.inputsOf()
 	if err != nil {
 		return nil, err
+	}
+	if base != nil {
+		defer func() { err = errors.Join(err, base.Close()) }()
 	}
 	model, vocabulary, err := e.open(ctx, e.Model, e.Activations)
 	if err != nil {
@@ -107,9 +114,10 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	}
 	r := &Evaluated{Evaluation: e, size: model.Size(), plan: model.Plan()}
 	r.held.add(model)
-	run := &windows.Run{Models: []windows.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Inputs: e.inputs, Threads: e.Threads}
+	run := &windows.Run{Models: []windows.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Inputs: e.inputs, Base: base,
+		Threads: e.Threads}
 	var original *stack
-	if e.Reference != "" {
+	if e.Reference != "" && base == nil {
 		s, u, err := e.open(ctx, e.Reference, false)
 		if original = s; err != nil {
 			return nil, err
@@ -131,12 +139,13 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	}
 	if e.Stream != "" {
 		run.Stream = &windows.Stream{Dir: e.Stream}
-		r.preview(ctx, run, text, model, vocabulary)
 	}
-	if r.document, err = text.read(maxText + 1); err != nil {
-		return nil, err
+	if base != nil {
+		err = r.recite(run, vocabulary)
+	} else {
+		err = r.read(ctx, run, text, model, vocabulary)
 	}
-	if err := r.cut(ctx, run, model, vocabulary); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	r.document.text, r.document.lines = "", nil // they may be large
@@ -158,12 +167,58 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	return r, r.exchange(ctx, run, model)
 }
 
+// inputsOf finds the text, or opens the Base that has its tokens.
+func (e *Evaluation) inputsOf() (text textFiles, base *windows.Base, err error) {
+	if !windows.IsBase(e.Reference) {
+		text, err = findText(e.Text)
+		return text, nil, err
+	}
+	switch {
+	case e.Layers:
+		return text, nil, fmt.Errorf("%s has probabilities of the original, and not its layers: --layers and --report need --reference ORIGINAL",
+			e.Reference)
+	case e.Text != "":
+		return text, nil, fmt.Errorf("%s has the tokens of its text: omit the text", e.Reference)
+	}
+	base, err = windows.OpenBase(e.Reference)
+	return text, base, err
+}
+
+// read reads the text, and cuts it into windows.
+func (r *Evaluated) read(ctx context.Context, run *windows.Run, text textFiles, model *stack, v vocabulary) (err error) {
+	if run.Stream != nil {
+		r.preview(ctx, run, text, model, v)
+	}
+	if r.document, err = text.read(maxText + 1); err != nil {
+		return err
+	}
+	return r.cut(ctx, run, model, v)
+}
+
+// recite takes the windows of a Base.
+func (r *Evaluated) recite(run *windows.Run, v vocabulary) (err error) {
+	tokens := run.Base.Tokens()
+	if r.Method, err = windows.LookupMethod(windows.LlamaCPP); err != nil {
+		return err
+	}
+	r.Context, r.tokens = run.Base.Context, len(tokens)
+	run.Windows = run.Base.Windows(v.begin())
+	r.windows = len(run.Windows)
+	text, err := v.decode(tokens)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Reference, err)
+	}
+	sum := sha256.Sum256([]byte(text))
+	r.document = document{path: r.Reference, bytes: len(text), digest: hex.EncodeToString(sum[:])}
+	return nil
+}
+
 // share finds what receipts must share. A receipt that does not is an error before the work.
 func (r *Evaluated) share(ctx context.Context, run *windows.Run, original *stack) error {
 	if r.Receipt == "" && r.Evaluation.Against == nil {
 		return nil
 	}
-	digest, err := contentOf(ctx, original.source)
+	digest, err := referenceOf(ctx, r.Reference, original)
 	if err != nil {
 		return err
 	}
@@ -296,6 +351,19 @@ func (r *Evaluated) cut(ctx context.Context, run *windows.Run, model *stack, v v
 	return nil
 }
 
+// written runs the evaluation, and writes the Base of the model if there is to be one.
+func (r *Evaluated) written(ctx context.Context, run *windows.Run) (result *windows.Result, err error) {
+	if r.Base == "" {
+		return run.Do(ctx)
+	}
+	err = durable.WriteStream(r.Base, func(w io.Writer) error {
+		run.Out = w
+		result, err = run.Do(ctx)
+		return err
+	}, durable.RenameNew)
+	return result, err
+}
+
 // do runs the evaluation with a meter.
 func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	var meter *show.Meter
@@ -334,7 +402,7 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 		left = "to resume, repeat the command"
 	}
 	start := time.Now()
-	result, err := run.Do(ctx)
+	result, err := r.written(ctx, run)
 	if meter != nil {
 		meter.Close()
 	}

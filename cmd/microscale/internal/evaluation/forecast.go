@@ -167,6 +167,8 @@ func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]st
 	}
 	if reference != nil {
 		key["reference"] = identity(reference.source)
+	} else if info, err := os.Stat(r.Reference); err == nil {
+		key["reference"] = fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
 	}
 	return key
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -114,19 +115,31 @@ func contentOf(ctx context.Context, c *hf.Checkpoint) (string, error) {
 	fmt.Fprintf(h, "%q", c.Config)
 	for _, s := range c.Shards() {
 		fmt.Fprintf(h, " %q %d %s ", s.Name, s.File.Size(), s.File.Identity())
-		f, err := os.Open(s.File.Name())
-		if err != nil && s.File.Identity() != "" {
-			continue
-		}
-		if err == nil {
-			_, err = io.Copy(h, readerOf(ctx, f))
-			err = errors.Join(err, f.Close())
-		}
-		if err != nil {
+		if err := copyAll(ctx, h, s.File.Name()); err != nil && (s.File.Identity() == "" || !errors.Is(err, fs.ErrNotExist)) {
 			return "", err
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// copyAll writes the content of a file.
+func copyAll(ctx context.Context, w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, readerOf(ctx, f))
+	return errors.Join(err, f.Close())
+}
+
+// referenceOf returns the SHA-256 of an original, or of the file of its Base.
+func referenceOf(ctx context.Context, path string, original *stack) (string, error) {
+	if original != nil {
+		return contentOf(ctx, original.source)
+	}
+	h := sha256.New()
+	err := copyAll(ctx, h, path)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // readerOf returns a reader that ends with a context.

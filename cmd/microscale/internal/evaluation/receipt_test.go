@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 )
 
 // TestPaired compares the interval with the table of Student's distribution: 3.1824 for three degrees of freedom.
@@ -88,5 +90,36 @@ func TestReceipts(t *testing.T) {
 		if _, err := ReadReceipt(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", text, err)
 		}
+	}
+}
+
+// TestBase writes the probabilities of an original, and compares a model with them and with the original.
+func TestBase(t *testing.T) {
+	e := newEvaluation(t)
+	var err error
+	if e.Method, err = windows.LookupMethod(windows.LlamaCPP); err != nil {
+		t.Fatal(err)
+	}
+	original := e
+	original.Base = filepath.Join(t.TempDir(), "base")
+	run(t, original)
+	e.Reference, e.Model = e.Model, writeModel(t, 2)
+	want := run(t, e).Document()
+	e.Reference = original.Base
+	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "omit the text") {
+		t.Errorf("got %v", err)
+	}
+	e.Text, e.Stream, e.Receipt = "", filepath.Join(t.TempDir(), "scratch"), filepath.Join(t.TempDir(), "receipt")
+	got := run(t, e).Document()
+	if got.LossDocument.NLL != want.LossDocument.NLL || math.Abs(float64(got.KL.Mean-want.KL.Mean)) > 1e-4 || got.Scored != want.Scored ||
+		got.Context != want.Context || got.Bytes != got.Tokens {
+		t.Errorf("got %+v %+v, want %+v %+v", got, got.KL, want, want.KL)
+	}
+	if r, err := ReadReceipt(e.Receipt); err != nil || len(r.Windows) != want.Windows || len(r.Same["reference"]) != 64 {
+		t.Errorf("got the receipt %+v, %v", r, err)
+	}
+	e.Layers = true
+	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "not its layers") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -188,6 +188,22 @@ func (v vocabulary) encode(text string, literal bool) ([]int32, error) {
 	return tokens, nil
 }
 
+// decode returns the text of tokens.
+func (v vocabulary) decode(tokens []int32) (string, error) {
+	if v.tokenizer == nil {
+		text := make([]byte, len(tokens))
+		for i, t := range tokens {
+			text[i] = byte(t)
+		}
+		return string(text), nil
+	}
+	ids := make([]uint32, len(tokens))
+	for i, t := range tokens {
+		ids[i] = uint32(t)
+	}
+	return v.tokenizer.Decode(ids, false)
+}
+
 // encodeAll returns the tokens of a document of a model: of its text, and then of each line, without anything between them.
 func (v vocabulary) encodeAll(ctx context.Context, d document, model *stack, literal bool) ([]int32, error) {
 	tokens, err := v.encode(d.text, literal)

@@ -28,8 +28,11 @@ const (
 	beginWindow              // before the text, and in place of the first token of each window
 )
 
+// LlamaCPP is the name of the method of llama.cpp, and of a Base.
+const LlamaCPP = "llama.cpp"
+
 var methods = []Method{
-	{Name: "llama.cpp", Doc: "disjoint windows, second halves scored", Context: 512, Literal: true, begin: beginWindow, second: true,
+	{Name: LlamaCPP, Doc: "disjoint windows, second halves scored", Context: 512, Literal: true, begin: beginWindow, second: true,
 		minimum: 2},
 	{Name: "gptq", Doc: "disjoint windows, all but the first token scored", Context: 2048, begin: beginText, minimum: 1},
 	{Name: "strided", Doc: "windows that overlap by half, each token scored once", Context: 1024, begin: beginText, overlap: true, minimum: 1},

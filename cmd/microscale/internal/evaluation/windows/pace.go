@@ -22,7 +22,7 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 		return p, err
 	}
 	probe := *r
-	probe.Windows, probe.Amaxes, probe.Inputs, probe.Stream, probe.Progress = r.Windows[:1], nil, nil, nil, nil
+	probe.Windows, probe.Amaxes, probe.Inputs, probe.Stream, probe.Progress, probe.Out = r.Windows[:1], nil, nil, nil, nil, nil
 	if r.Inputs != nil {
 		probe.Inputs = &calibration.Collector{Layers: r.Inputs.Layers, Hessian: r.Inputs.Hessian, Threads: r.Inputs.Threads}
 	}

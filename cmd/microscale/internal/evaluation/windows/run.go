@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/microscale-go/microscale/calibration"
@@ -16,6 +17,8 @@ type Run struct {
 	Windows  []Window
 	Original Stack // nil: none; then there is one model
 	Models   []Stack
+	Base     *Base     // of the original that the only model is compared with, in place of Original; nil: none
+	Out      io.Writer // unless nil, receives a Base of the only model, which is compared with nothing: Windows are those of llama.cpp
 
 	Local  bool                   // measure the local errors of linear layers
 	Amaxes *Amaxes                // unless nil, observes the inputs of the original, or of the only model
@@ -29,7 +32,7 @@ type Run struct {
 // A Result is what a Run measures.
 type Result struct {
 	Scores      Scores          // of the model, without an original
-	Comparisons []*Comparison   // by model, with an original
+	Comparisons []*Comparison   // by model, with an original or its Base
 	Layers      [][]LayerErrors // by model, with an original
 	Earlier     time.Duration   // that interrupted runs of a Stream took for the layers that this one did not repeat
 }
@@ -58,6 +61,10 @@ func (r *Run) check() error {
 	if r.Original != nil {
 		stacks = append([]Stack{r.Original}, r.Models...)
 	}
+	if n := stacks[0].Vocabulary(); r.Base != nil && r.Base.Vocabulary != n {
+		return fmt.Errorf("evaluate: the model has a vocabulary of %d tokens, %s has %d: only models with the same tokenizer can be compared", n,
+			r.Base.file.Name(), r.Base.Vocabulary)
+	}
 	for _, s := range stacks {
 		if got, want := s.Vocabulary(), stacks[0].Vocabulary(); got != want {
 			return fmt.Errorf("evaluate: the model has a vocabulary of %d tokens, the original of %d: only models with the same tokenizer can "+
@@ -83,6 +90,9 @@ func (r *Run) check() error {
 
 func (r *Run) newResult() *Result {
 	result := &Result{}
+	if r.Base != nil {
+		result.Comparisons = []*Comparison{{}}
+	}
 	if r.Original == nil {
 		return result
 	}
@@ -237,29 +247,42 @@ func (w *walk) score(ctx context.Context, i int, xs []tensor.Dense) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	window := w.Windows[i]
-	heads := make([]Head, len(xs))
-	for k, s := range w.stacks {
-		// The logits of a token predict the next one.
-		rows := xs[k].View(window.First-1, len(window.Tokens)-1, 0, xs[k].Cols)
-		head, err := s.Head(rows)
-		if err != nil {
-			return err
-		}
-		heads[k] = head
-	}
-	targets := window.Tokens[window.First:]
-	var err error
-	if w.Original == nil {
-		err = w.scorer.score(&w.result.Scores, heads[0], targets)
-	} else {
-		err = w.scorer.compare(w.result.Comparisons, heads[0], heads[1:], targets)
-	}
-	if err != nil {
+	if err := w.scored(i, xs); err != nil {
 		return fmt.Errorf("window %d: %w", i+1, err)
 	}
 	w.step()
 	return nil
+}
+
+func (w *walk) scored(i int, xs []tensor.Dense) error {
+	window := w.Windows[i]
+	targets := window.Tokens[window.First:]
+	head := func(k, from, to int) (Head, error) { // of some scored tokens: the logits of a token predict the next one
+		return w.stacks[k].Head(xs[k].View(window.First-1+from, window.First-1+to, 0, xs[k].Cols))
+	}
+	only := func(from, to int) (Head, error) { return head(0, from, to) }
+	if w.Base != nil {
+		return w.scorer.compareBase(w.result.Comparisons[0], w.Base, i, only, targets)
+	}
+	heads := make([]Head, len(xs))
+	for k := range w.stacks {
+		var err error
+		if heads[k], err = head(k, 0, len(targets)); err != nil {
+			return err
+		}
+	}
+	if w.Original != nil {
+		return w.scorer.compare(w.result.Comparisons, heads[0], heads[1:], targets)
+	}
+	if err := w.scorer.score(&w.result.Scores, heads[0], targets); err != nil || w.Out == nil {
+		return err
+	}
+	if i == 0 {
+		if err := writeBaseHead(w.Out, w.scorer.vocabulary, w.Windows); err != nil {
+			return err
+		}
+	}
+	return w.scorer.writeBase(w.Out, only, len(targets))
 }
 
 // step reports progress.
