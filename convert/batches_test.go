@@ -16,9 +16,9 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// TestBatches: writing several tiles at a time, as runs with few threads do, yields the bytes and
+// TestBatchesThreads: writing several tiles at a time, as runs with few threads do, yields the bytes and
 // errors of writing them one by one, in every format.
-func TestBatches(t *testing.T) {
+func TestBatchesThreads(t *testing.T) {
 	const bf16, f32 = safetensors.BF16, safetensors.F32
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 		{"model.layers.0.self_attn.q_proj.weight", bf16, 0.02, []int64{900, 512}}, // tiles of 256 rows

@@ -144,9 +144,9 @@ func TestResumeChanged(t *testing.T) {
 	}
 }
 
-// TestRecord: the recorded checksums are those of the tensors, for every number of threads and
+// TestRecordThreads: the recorded checksums are those of the tensors, for every number of threads and
 // for resumed runs.
-func TestRecord(t *testing.T) {
+func TestRecordThreads(t *testing.T) {
 	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
 	whole := filepath.Join(dir, "whole")
 	if _, err := planFor(t, src, "fp8-block128").Run(context.Background(), whole, RunOptions{Threads: 1}); err != nil {

@@ -265,9 +265,9 @@ func TestRulesAlone(t *testing.T) {
 	}
 }
 
-// TestRulesResume ends runs of a mixed plan and resumes them: the bytes are those of an uninterrupted run. Another rule is another
-// plan.
-func TestRulesResume(t *testing.T) {
+// TestRulesResumeThreads ends runs of a mixed plan and resumes them with three threads: the bytes are those of an uninterrupted run.
+// Another rule is another plan.
+func TestRulesResumeThreads(t *testing.T) {
 	src := writeModel(t, tiledModel(), madeConfig)
 	planned := func(texts ...string) *Plan {
 		plan, err := PlanQuantize(t.Context(), openModel(t, src).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
@@ -289,12 +289,12 @@ func TestRulesResume(t *testing.T) {
 			break
 		}
 		if n == 3 {
-			_, err := planned("self_attn=mxfp8").Run(t.Context(), dst, RunOptions{Resume: true})
+			_, err := planned("self_attn=mxfp8").Run(t.Context(), dst, RunOptions{Resume: true, Threads: 3})
 			if err == nil || !strings.Contains(err.Error(), ErrChanged.Error()) && !strings.Contains(err.Error(), "options") {
 				t.Errorf("another rule: error %v", err)
 			}
 		}
-		got, err := planned("self_attn=fp8-tensor").Run(t.Context(), dst, RunOptions{Resume: true})
+		got, err := planned("self_attn=fp8-tensor").Run(t.Context(), dst, RunOptions{Resume: true, Threads: 3})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,9 +26,9 @@ func onRanks(t *testing.T, s *Scope, f func(s *Scope) error) {
 	}
 }
 
-// TestDividedEmbedding divides a vocabulary among two ranks: both have the rows of one table, and the
+// TestEmbeddingRanks divides a vocabulary among two ranks: both have the rows of one table, and the
 // gradients of their own tokens.
-func TestDividedEmbedding(t *testing.T) {
+func TestEmbeddingRanks(t *testing.T) {
 	const vocabulary, width = 12, 8
 	rng := rand.New(rand.NewPCG(1, 2))
 	ids := []int32{0, 11, 5, 6, 6, 3, 11}
@@ -65,9 +65,9 @@ func TestDividedEmbedding(t *testing.T) {
 	})
 }
 
-// TestDividedLoss divides the logits among two ranks. Sums in float64 are added in another order, so
+// TestLossRanks divides the logits among two ranks. Sums in float64 are added in another order, so
 // losses differ by rounding in float64, and gradients at most by one rounding of a sum to float32.
-func TestDividedLoss(t *testing.T) {
+func TestLossRanks(t *testing.T) {
 	const rows, classes = 9, 64
 	rng := rand.New(rand.NewPCG(3, 4))
 	logits := matrix(rng, rows, classes, 3)
@@ -107,9 +107,9 @@ func TestDividedLoss(t *testing.T) {
 	})
 }
 
-// TestDividedAttention gives each of two ranks half of the heads. With one scale for all heads, in FP8
+// TestAttentionRanks gives each of two ranks half of the heads. With one scale for all heads, in FP8
 // attention with current scaling, results are those of one process.
-func TestDividedAttention(t *testing.T) {
+func TestAttentionRanks(t *testing.T) {
 	const heads, kv, size, tokens = 4, 2, 32, 64
 	r, err := recipe.Lookup("tensorwise")
 	if err != nil {
@@ -157,9 +157,9 @@ func TestDividedAttention(t *testing.T) {
 	})
 }
 
-// TestDividedTokens divides the tokens of a norm and of an embedding among two ranks: outputs and
+// TestTokensRanks divides the tokens of a norm and of an embedding among two ranks: outputs and
 // gradients are those of one process, of the norm's weight where the ranks have multiples of 64 tokens.
-func TestDividedTokens(t *testing.T) {
+func TestTokensRanks(t *testing.T) {
 	const tokens, vocabulary, width = 256, 12, 32
 	rng := rand.New(rand.NewPCG(7, 8))
 	x, dy := matrix(rng, tokens, width, 1), matrix(rng, tokens, width, 1e-2)
@@ -217,9 +217,9 @@ func TestDividedTokens(t *testing.T) {
 	})
 }
 
-// TestDividedBias divides a fused layer with biases among two ranks: by outputs each rank has the columns
+// TestBiasRanks divides a fused layer with biases among two ranks: by outputs each rank has the columns
 // of Y and of the gradient of its part; by inputs it is an error.
-func TestDividedBias(t *testing.T) {
+func TestBiasRanks(t *testing.T) {
 	const in, part, tokens = 16, 32, 8
 	rng := rand.New(rand.NewPCG(5, 6))
 	x, dy := matrix(rng, tokens, in, 1), matrix(rng, tokens, 2*part, 1)
@@ -276,9 +276,9 @@ func TestDividedBias(t *testing.T) {
 	})
 }
 
-// TestDividedDelayed checks that delayed scaling, whose amaxes are reduced after a pass, reduces none for
+// TestDelayedRanks checks that delayed scaling, whose amaxes are reduced after a pass, reduces none for
 // an operand.
-func TestDividedDelayed(t *testing.T) {
+func TestDelayedRanks(t *testing.T) {
 	slow.Emulated(t, slow.OwnProducts)
 	for recipe, wanted := range map[string]bool{"delayed": false, "tensorwise": true} {
 		s := scopeOf(t, recipe)
@@ -295,8 +295,8 @@ func TestDividedDelayed(t *testing.T) {
 	}
 }
 
-// TestDividedTokensUneven checks that ranks cannot divide a number of tokens that is not their multiple.
-func TestDividedTokensUneven(t *testing.T) {
+// TestUnevenTokensRanks checks that ranks cannot divide a number of tokens that is not their multiple.
+func TestUnevenTokensRanks(t *testing.T) {
 	onRanks(t, scopeOf(t, "bf16"), func(s *Scope) error {
 		s.Ranks.Sequence = true
 		if _, err := s.sumRanks(tensor.New(3, 4)); err == nil || !strings.Contains(err.Error(), "got 3 tokens, want a multiple of the 2 ranks") {

@@ -73,10 +73,10 @@ func sameWeights(t *testing.T, r recipe.Recipe, got, want *Result) {
 	}
 }
 
-// TestParamGather runs every combination of the options of the gather of quantized weights, with a
+// TestParamGatherRanks runs every combination of the options of the gather of quantized weights, with a
 // validation and a checkpoint after every step, and with NaN in the memory of gradients when it is
 // handed over. Losses are those of one rank, and memory is what the options promise.
-func TestParamGather(t *testing.T) {
+func TestParamGatherRanks(t *testing.T) {
 	for _, name := range []string{"mxfp8", "nvfp4", "tensorwise", "blockwise"} {
 		if testing.Short() && name != "mxfp8" {
 			continue

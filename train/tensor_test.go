@@ -200,10 +200,10 @@ func TestTensorFloat32(t *testing.T) {
 	}
 }
 
-// TestTensorCheckpoint writes checkpoints of ranks that share layers, with moments that tell which
+// TestTensorCheckpointRanks writes checkpoints of ranks that share layers, with moments that tell which
 // element they belong to, and restores them with other divisions, one process included. Every rank
 // has the weights and moments of its part.
-func TestTensorCheckpoint(t *testing.T) {
+func TestTensorCheckpointRanks(t *testing.T) {
 	type division struct {
 		ranks, tensor int
 		distributed   bool
@@ -306,9 +306,9 @@ func TestTensorResume(t *testing.T) {
 	}
 }
 
-// TestTensorDelayed checks that tp-only reduction of amaxes gives pairs of ranks scales of their own,
+// TestTensorDelayedRanks checks that tp-only reduction of amaxes gives pairs of ranks scales of their own,
 // and that the ranks of a pair have the same.
-func TestTensorDelayed(t *testing.T) {
+func TestTensorDelayedRanks(t *testing.T) {
 	c := divisible(t, "delayed")
 	c.Parallel.Tensor = 2
 	all, err := runRanks(4, c, nil)

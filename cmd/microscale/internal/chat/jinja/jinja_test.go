@@ -103,8 +103,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestConcurrentRender renders a template in several goroutines: for the race detector.
-func TestConcurrentRender(t *testing.T) {
+// TestRenderTogether renders a template in several goroutines: for the race detector.
+func TestRenderTogether(t *testing.T) {
 	compiled, err := Compile("{% set x | upper %}{{ word }}{% endset %}{% filter replace('w', '-') %}{{ x }} {{ word }}{% endfilter %}")
 	if err != nil {
 		t.Fatal(err)
