@@ -127,7 +127,9 @@ type Plan struct {
 	rest       safetensors.Dtype // of the unquantized weights; 0: those of the source
 
 	method     calibration.Method
-	statistics string // identity of the file; "" without
+	statistics string // QuantizeOptions.StatisticsKey, or the identity of the file; "" without
+
+	lacksStatistics bool // there is only the key
 
 	single bool              // the result is a file, not a directory
 	config []byte            // config.json of the result; nil if there is none

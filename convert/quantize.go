@@ -30,6 +30,9 @@ type QuantizeOptions struct {
 	Calibration *Calibration            // scales of activations; nil: store none
 	Method      calibration.Method      // of choosing scales and codes; those but Nearest need Statistics, and change Quantizer
 	Statistics  *calibration.Statistics // of the inputs of the linear layers; open while the plan runs
+	// StatisticsKey identifies Statistics by what they were collected from, in place of a digest. With a key alone, a plan only finds
+	// what an earlier run finished (RunOptions.Resume).
+	StatisticsKey string
 	// accept a quantized source, and quantize the values that clients decode; weights that Rules keep keep their codes
 	Requantize bool
 

@@ -19,6 +19,10 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	if p.method = o.Method; p.method == calibration.Nearest {
 		return nil
 	}
+	if p.statistics = o.StatisticsKey; o.Statistics == nil && p.statistics != "" {
+		p.lacksStatistics = true
+		return nil
+	}
 	if o.Statistics == nil {
 		return fmt.Errorf("method %s needs statistics of the inputs", p.method)
 	}
@@ -40,7 +44,9 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude "+
 			"these weights", missing[0], len(missing), p.Count(Quantize))
 	}
-	p.statistics = o.Statistics.Identity()
+	if p.statistics == "" {
+		p.statistics = o.Statistics.Identity()
+	}
 	p.noteFewTokens()
 	p.noteDead()
 	return nil

@@ -90,8 +90,8 @@ func content(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestQuantizeText quantizes by a text in one command: with the bytes of calibrate and quantize, whatever the number of threads, and
-// leaving nothing beside the result.
+// TestQuantizeText quantizes by a text in one command: with the tensors of calibrate and quantize, whatever the number of threads, and
+// leaving nothing beside the result. To resume what is finished takes no calibration.
 func TestQuantizeText(t *testing.T) {
 	at, model, text := modelAndText(t)
 	s := at("s.safetensors")
@@ -108,14 +108,21 @@ func TestQuantizeText(t *testing.T) {
 		for _, threads := range []string{"1", "3"} {
 			one := at("one-" + method + threads)
 			out := done(t, append([]string{"quantize", model, one, "--format", "mxfp4", "--text", text, "--threads", threads}, flag...)...)
-			if !strings.Contains(out, "method "+method) || !bytes.Equal(content(t, filepath.Join(one, "model.safetensors")),
-				content(t, filepath.Join(two, "model.safetensors"))) {
-				t.Errorf("%s, %s threads: other bytes than in two commands: %s", method, threads, out)
+			if !strings.Contains(out, "method "+method) || recordedTensors(t, filepath.Join(one, "model.safetensors")) !=
+				recordedTensors(t, filepath.Join(two, "model.safetensors")) {
+				t.Errorf("%s, %s threads: other tensors than in two commands: %s", method, threads, out)
 			}
 			if left, _ := filepath.Glob(one + ".*"); left != nil {
 				t.Errorf("%v is left", left)
 			}
-			done(t, "quantize", model, one, "--format", "mxfp4", "--text", text, "--resume", "--method", method) // is complete
+			again := []string{"quantize", model, one, "--format", "mxfp4", "--text", text, "--resume", "--method", method}
+			if status, out, stderr := execute("", again...); status != exitDone || !strings.Contains(out, "nothing was done") || stderr != "" {
+				t.Errorf("resumed: status %d, %s%s", status, out, stderr)
+			}
+			again[6] = filepath.Join(model, "config.json")
+			if status, _, stderr := execute("", again...); status == exitDone || !strings.Contains(stderr, "is not the finished result") {
+				t.Errorf("another text: status %d, %s", status, stderr)
+			}
 		}
 	}
 	write := func(name string, data []byte) string {

@@ -160,7 +160,7 @@ func quantizeCommand() *cobra.Command {
 		}
 		defer source.Close()
 		if text.file != "" {
-			if o.Statistics, err = text.collect(cmd, args[0], args[1], source, o, f); err != nil {
+			if err := text.collect(cmd, args[0], args[1], source, &o, f); err != nil {
 				return err
 			}
 			if *f.dryRun {

@@ -33,13 +33,15 @@ func addText(cmd *cobra.Command) *calibrationText {
 	return t
 }
 
-// collect returns the statistics of a model over the text, from a file beside dst if an interrupted run has left it. What fails later
-// without them is an error before the text is read. With --dry-run it is not read.
-func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, o convert.QuantizeOptions, f *runFlags) (
-	*calibration.Statistics, error) {
+// collect sets the statistics of a model over the text, from a file beside dst if an interrupted run has left it, or only their key if
+// dst exists, which --resume compares with what the plan would write. What fails later without them is an error before the text is read.
+// With --dry-run it is not read.
+func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, options *convert.QuantizeOptions,
+	f *runFlags) (err error) {
+	o := *options
 	for _, q := range o.Quantizers() {
 		if _, err := o.Method.Quantizer(q); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	method := o.Method
@@ -53,22 +55,29 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		plan, err = convert.PlanQuantize(cmd.Context(), source, o)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := plan.Admit(dst, f.options.Force); err != nil && !(f.options.Resume && errors.Is(err, fs.ErrExist)) {
-		return nil, err
+	err = plan.Admit(dst, f.options.Force)
+	exists := f.options.Resume && errors.Is(err, fs.ErrExist)
+	if err != nil && !exists {
+		return err
 	}
 	if *f.dryRun {
-		return nil, evaluation.CheckText(t.file)
+		return evaluation.CheckText(t.file)
 	}
 	const suffix = ".microscale-statistics"
 	c := evaluation.Calibration{Out: dst + suffix + ".safetensors", Hessian: method == calibration.Solve}
 	c.Text, c.Stream, c.Threads, c.Memory = t.file, dst+suffix, int(*f.threads), int64(*t.memory)
 	if err := calibrating(cmd, &c, model); err != nil {
-		return nil, err
+		return err
+	}
+	if exists && !named { // a scheme may store scales of activations
+		options.StatisticsKey, err = c.Key(cmd.Context())
+		return err
 	}
 	t.kept = c.Out
-	return c.Statistics(cmd.Context())
+	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
+	return err
 }
 
 // admit prints what the method of a plan takes, or returns an error if that is more than --memory.

@@ -53,14 +53,22 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	return r, err
 }
 
-// Statistics returns the statistics of Out, which a run with the same model and text has left there, or reads the text. Another file of
-// this name is replaced. The caller closes them.
-func (c Calibration) Statistics(ctx context.Context) (*calibration.Statistics, error) {
+// Key returns a digest of what the statistics follow from: the model, the tokens of the text, the options and this program.
+func (c Calibration) Key(ctx context.Context) (string, error) {
+	c.inputs, c.onlyKey = &calibration.Collector{Out: c.Out, Hessian: c.Hessian}, true
+	_, err := c.Evaluation.Run(ctx)
+	return c.inputs.Key, err
+}
+
+// Statistics returns the statistics of Out, which a run with the same Key has left there, or reads the text, and that Key. Another file
+// of this name is replaced. The caller closes the statistics.
+func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics, key string, err error) {
 	c.inputs, c.reuse = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}, true
 	if _, err := c.Evaluation.Run(ctx); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return calibration.Read(c.Out)
+	s, err = calibration.Read(c.Out)
+	return s, c.inputs.Key, err
 }
 
 // Compute reads the text, and returns the amaxes.

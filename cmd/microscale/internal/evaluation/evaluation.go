@@ -46,7 +46,8 @@ type Evaluation struct {
 	amaxes *windows.Amaxes        // of the model; nil: none
 	inputs *calibration.Collector // of statistics of the model; nil: none
 
-	reuse bool // take the file of an earlier run with the same key
+	reuse   bool // take the file of an earlier run with the same key
+	onlyKey bool // end when the key is known
 
 	linears [][]calibration.Linear // of the model, by layer
 	stored  func(module string) string
@@ -153,8 +154,11 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		run.Stream.Key = r.key(run, model, original)
 	}
 	if e.inputs != nil {
+		if run.Stream.Key["model"], err = contentOf(ctx, model.source); err != nil {
+			return nil, err
+		}
 		e.inputs.Key = digestOf(run.Stream.Key)
-		if e.reuse && calibration.Has(e.inputs.Out, e.inputs.Key) {
+		if e.onlyKey || e.reuse && calibration.Has(e.inputs.Out, e.inputs.Key) {
 			return r, nil
 		}
 	}
@@ -186,7 +190,7 @@ func (e *Evaluation) inputsOf() (text textFiles, base *windows.Base, err error) 
 
 // read reads the text, and cuts it into windows.
 func (r *Evaluated) read(ctx context.Context, run *windows.Run, text textFiles, model *stack, v vocabulary) (err error) {
-	if run.Stream != nil {
+	if run.Stream != nil && !r.onlyKey {
 		r.preview(ctx, run, text, model, v)
 	}
 	if r.document, err = text.read(maxText + 1); err != nil {
