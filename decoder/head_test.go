@@ -68,7 +68,7 @@ func TestCacheBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []quant.Format{{}, quant.MXFP8, quant.FP8Row} {
+	for _, f := range []quant.Format{{}, quant.MXFP8, quant.FP8Row, quant.NVFP4} {
 		m.Inference.Cache = f
 		s := newSession(t, m, 20)
 		appendTokens(t, s, make([]int32, 20)...)
@@ -80,9 +80,9 @@ func TestCacheBytes(t *testing.T) {
 			t.Errorf("%q: %d bytes are predicted, %d are held", f, got, held)
 		}
 	}
-	m.Inference.Cache = quant.NVFP4
+	m.Inference.Cache = quant.FP8Tensor
 	if _, err := m.NewSession(20); err == nil {
-		t.Error("a cache in NVFP4: got no error")
+		t.Error("a cache in fp8-tensor: got no error")
 	}
 }
 

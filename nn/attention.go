@@ -85,6 +85,9 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 		k, v := a.keysValues(qkv)
 		s.Observer.KeysValues(a.Name, k, v)
 	}
+	if s.Inference {
+		a.spread(s, qkv)
+	}
 	if err := a.roundCached(s, qkv); err != nil {
 		return tensor.Dense{}, nil, err
 	}
@@ -96,6 +99,7 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 		return tensor.Dense{}, nil, err
 	}
 	if s.Inference {
+		a.spread(s, o)
 		return o, nil, nil
 	}
 	kept := &attentionSaved{length: length}

@@ -10,9 +10,9 @@ import (
 )
 
 // CheckCacheFormat returns an error that matches errors.ErrUnsupported unless a KV cache can hold
-// keys and values in format f: each head of a token must have its own scales.
+// keys and values in format f: each head of a token must have its own scales. A global scale is 1.
 func CheckCacheFormat(f quant.Format) error {
-	if f.NeedsAmax() || f.Block.Rows > 1 {
+	if f.PerTensor() || f.Block.Rows > 1 {
 		return fmt.Errorf("a KV cache in %s: %w: want a format whose scales belong to one row, such as %s", f, errors.ErrUnsupported, quant.MXFP8)
 	}
 	return nil
@@ -46,7 +46,11 @@ func quantizeHeads(s *Scope, heads tensor.Dense, dim int, into *quant.Tensor) (*
 	if into != nil && into.Rows() != rows {
 		into = nil
 	}
-	return quant.Quantizer{Format: s.Cache}.Rowwise(x, quant.With{Threads: s.Threads, Into: into})
+	with := quant.With{Threads: s.Threads, Into: into}
+	if s.Cache.Global {
+		with.Amax = new(s.Cache.Scale.Max() * s.Cache.Element.Max())
+	}
+	return quant.Quantizer{Format: s.Cache}.Rowwise(x, with)
 }
 
 // append adds the keys and values of tokens, whose heads are dim wide.

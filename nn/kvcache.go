@@ -54,9 +54,19 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 	if err := a.prepare(s, qkv, qkv.Rows, cache.Len(), max(cmp.Or(cache.Length, cache.Positions), cache.Len()+qkv.Rows)); err != nil {
 		return tensor.Dense{}, err
 	}
+	a.spread(s, qkv)
 	if err := a.extend(s, qkv, cache); err != nil {
 		return tensor.Dense{}, err
 	}
+	if o, err = a.attend(s, qkv, cache); err != nil {
+		return tensor.Dense{}, err
+	}
+	a.spread(s, o)
+	return o, nil
+}
+
+// attend returns O for the last tokens of the cache, whose queries are in qkv.
+func (a *Attention) attend(s *Scope, qkv tensor.Dense, cache *Cache) (tensor.Dense, error) {
 	if a.decodes(s, qkv.Rows) {
 		return a.decode(s, qkv, cache), nil
 	}

@@ -35,6 +35,7 @@ type Scope struct {
 
 	// Cache is the format of keys and values under Inference, with scales for each head of a token
 	// (CheckCacheFormat). It overrides Attention.CacheScales. The zero format does not quantize them.
+	// If its elements have 4 bits, heads are multiplied by a Hadamard matrix.
 	Cache quant.Format
 
 	// Recompute marks a forward pass that repeats the last one of the same microbatch for its

@@ -27,7 +27,8 @@ func AddHead(cmd *cobra.Command) *Choice[quant.Quantizer] {
 // unless the user gives another than f32.
 func AddKVFormat(cmd *cobra.Command) *Choice[quant.Format] {
 	formats := slices.DeleteFunc(quant.Formats(), func(f quant.Format) bool { return nn.CheckCacheFormat(f) != nil })
-	return AddChoice(cmd, "kv-format", "hold keys and values in format `NAME`, such as bf16, mxfp8 or fp8-row (one scale for each head)",
+	return AddChoice(cmd, "kv-format", "hold keys and values in format `NAME`, such as bf16, mxfp8 or fp8-row (one scale for each head); "+
+		"with 4 bits, such as nvfp4, heads are multiplied by a Hadamard matrix first",
 		quant.F32.Name, Names(formats), func(name string) (quant.Format, error) {
 			f, err := quant.Lookup(name)
 			switch {
