@@ -10,24 +10,13 @@ import (
 
 // The processor features that each function needs.
 const (
-	sums32Needs = cpu.ARMASIMD
-	sums16Needs = cpu.ARMASIMD
+	sumsNEONNeeds = cpu.ARMASIMD
 )
 
-// sums32 adds blocks of 32 elements, want in float32, to the lanes, and sets ratios[i]
-// to Σx²/Σd² of block i, 0 if it is exact. It stops before a block that addSingle rejects, and
-// returns the blocks done. A limit bounds the magnitude of 16 elements; step is the bytes from
-// the limit of the first half of a block to that of the second, and next those from there to
-// the next block.
+// sumsNEON adds blocks of 32 elements, want in size bytes each (4: float32; 2: BF16), to the lanes, and sets
+// ratios[i] to Σx²/Σd² of block i, 0 if it is exact. It stops before a block that addSingle rejects, and returns the blocks done. A
+// limit bounds the magnitude of 16 elements; step is the bytes from the limit of the first half of a block to that of the second,
+// and next those from there to the next block.
 //
 //go:noescape
-func sums32(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
-
-// sums16 adds blocks of 32 elements, want in BF16, to the lanes, and sets ratios[i]
-// to Σx²/Σd² of block i, 0 if it is exact. It stops before a block that addSingle rejects, and
-// returns the blocks done. A limit bounds the magnitude of 16 elements; step is the bytes from
-// the limit of the first half of a block to that of the second, and next those from there to
-// the next block.
-//
-//go:noescape
-func sums16(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
+func sumsNEON(want *byte, size int, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)

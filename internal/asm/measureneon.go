@@ -1,14 +1,18 @@
 package asm
 
+import (
+	"fmt"
+	"math/bits"
+)
+
 // A measureNEON writes the kernel of measureRow for arm64, block by block. A block is 8 vectors of x and of d;
 // vector q of each half has lanes 4q to 4q+3 of package measure. The sums are added and checked first, so
 // that a block that addSingle rejects changes nothing. A block of 32 elements takes about 220 instructions,
 // and 70 more where a worst ratio rises.
 type measureNEON struct {
 	*Func
-	size                                                 int // bytes of a wanted element
-	want, got, limits, step, next, blocks, lanes, ratios Reg
-	done, t, u, p                                        Reg
+	want, size, got, limits, step, next, blocks, lanes, ratios Reg
+	done, t, u, p                                              Reg
 }
 
 // The registers of measureNEON. V16 to V23 are scratch.
@@ -21,27 +25,21 @@ var (
 	measureTotalsNEON = neonRange(30, 2)                             // Σx², Σd², Σx·d, Σd
 )
 
-// measureRowsNEON writes the kernels.
+// measureRowsNEON writes the kernel.
 func measureRowsNEON() []*File {
 	f := ARM64.NewFile("measure", "sums")
-	for _, source := range []struct {
-		name, elements string
-		size           int
-	}{{"sums32", "float32", 4}, {"sums16", "BF16", 2}} {
-		fn := f.Func(source.name, source.name+` adds blocks of 32 elements, want in `+source.elements+`, to the lanes, and sets ratios[i]
-to Σx²/Σd² of block i, 0 if it is exact. It stops before a block that addSingle rejects, and
-returns the blocks done. A limit bounds the magnitude of 16 elements; step is the bytes from
-the limit of the first half of a block to that of the second, and next those from there to
-the next block.`,
-			"want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int")
-		k := &measureNEON{Func: fn, size: source.size}
-		k.write()
-	}
+	fn := f.Func("sumsNEON", `sumsNEON adds blocks of 32 elements, want in size bytes each (4: float32; 2: BF16), to the lanes, and sets
+ratios[i] to Σx²/Σd² of block i, 0 if it is exact. It stops before a block that addSingle rejects, and returns the blocks done. A
+limit bounds the magnitude of 16 elements; step is the bytes from the limit of the first half of a block to that of the second,
+and next those from there to the next block.`,
+		"want *byte, size int, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int")
+	k := &measureNEON{Func: fn}
+	k.write()
 	return []*File{f}
 }
 
 func (k *measureNEON) write() {
-	k.want, k.got, k.limits = k.Arg("want"), k.Arg("got"), k.Arg("limits")
+	k.want, k.size, k.got, k.limits = k.Arg("want"), k.Arg("size"), k.Arg("got"), k.Arg("limits")
 	k.step, k.next, k.blocks = k.Arg("step"), k.Arg("next"), k.Arg("blocks")
 	k.lanes, k.ratios = k.Arg("l"), k.Arg("ratios")
 	k.done, k.t, k.u, k.p = k.GP("blocks done"), k.GP("scratch"), k.GP("scratch"), k.GP("position of a load")
@@ -69,7 +67,7 @@ func (k *measureNEON) write() {
 	k.magnitudes()
 	k.count()
 	k.ratio()
-	k.I("ADD", measureBlock*k.size, k.want)
+	k.I("ADD", fmt.Sprintf("%s<<%d", k.size, bits.Len(measureBlock-1)), k.want)
 	k.I("ADD", measureBlock*4, k.got)
 	k.I("ADD", 1, k.done)
 	k.I("SUB", 1, k.blocks)
@@ -102,16 +100,19 @@ func (k *measureNEON) setBounds(worst []Neon) {
 // read reads the wanted elements of a block as float32, and subtracts the others.
 func (k *measureNEON) read() {
 	k.I("MOVD", k.want, k.p)
-	if k.size == 2 {
-		neonZero(k.Func, V(20))
-		k.I("VLD1", "("+string(k.p)+")", neonList(Neon.H8, neonRange(16, 4)))
-		for i := range 4 {
-			neonShuffle(k.Func, Neon.H8, []Neon{V(20), V(16 + i)}, neonRange(2*i, 2))
-		}
-	} else {
-		k.I("VLD1.P", k.p.post(64), neonList(Neon.S4, measureXNEON[0]))
-		k.I("VLD1", "("+string(k.p)+")", neonList(Neon.S4, measureXNEON[1]))
+	float, wide := k.NewLabel("float"), k.NewLabel("wide")
+	k.I("CMP", 4, k.size)
+	k.Jump("BEQ", float)
+	neonZero(k.Func, V(20))
+	k.I("VLD1", "("+string(k.p)+")", neonList(Neon.H8, neonRange(16, 4)))
+	for i := range 4 {
+		neonShuffle(k.Func, Neon.H8, []Neon{V(20), V(16 + i)}, neonRange(2*i, 2))
 	}
+	k.Jump("B", wide)
+	k.Place(float)
+	k.I("VLD1.P", k.p.post(64), neonList(Neon.S4, measureXNEON[0]))
+	k.I("VLD1", "("+string(k.p)+")", neonList(Neon.S4, measureXNEON[1]))
+	k.Place(wide)
 	k.I("MOVD", k.got, k.p)
 	k.I("VLD1.P", k.p.post(64), neonList(Neon.S4, measureDNEON[0]))
 	k.I("VLD1", "("+string(k.p)+")", neonList(Neon.S4, measureDNEON[1]))
