@@ -5,8 +5,6 @@ package quant
 import (
 	"math"
 	"unsafe"
-
-	"github.com/microscale-go/microscale/format"
 )
 
 func init() {
@@ -147,14 +145,6 @@ func fuseColumns[C any](constants func(*output) C, kernel func(p fusedArgs, maxi
 	}
 }
 
-// amaxOrFlagged returns the result of a fused kernel as fusedKernel.begin does.
-func amaxOrFlagged(amax uint64) uint32 {
-	if amax >= exponentMask {
-		return flagged
-	}
-	return uint32(amax)
-}
-
 // fuse takes a generated kernel with constants C.
 func fuse[C any](constants func(*output) C, kernel func(p fusedArgs, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
@@ -165,15 +155,9 @@ func fuse[C any](constants func(*output) C, kernel func(p fusedArgs, c *C) uint6
 	}
 }
 
-func exponentOf(o *output) exponentConstants { return o.q.exponentConstants() }
-
-func globalOf(o *output) globalConstants { return newGlobalConstants(o.q.Format.Element, o.global) }
-
 func exponentNibblesOf(o *output) exponentNibbles { return newExponentNibbles(exponentOf(o)) }
 
 func globalNibblesOf(o *output) globalNibbles { return newGlobalNibbles(globalOf(o)) }
-
-func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
 
 // scaleBy takes a generated kernel with constants C.
 func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, scales *byte, amaxes *uint32, n int, c *C) uint64) func(
@@ -256,48 +240,6 @@ func joinRandomBy(kernel func(codes *byte, src *float32, random *uint32, n int, 
 	}
 }
 
-// globalBlocks reports whether a kernel supports q: blocks of 16 elements of 4 bits under
-// E4M3 scales and a global one, as Transformer Engine computes them.
-func globalBlocks(q *Quantizer) bool {
-	f := q.Format
-	return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element.StoredBits() == 4 &&
-		q.Arithmetic == EncodeFirst && q.signMagnitude()
-}
-
-// exponentBlocks reports whether a kernel supports q: blocks of 32 under E8M0 scales with
-// elements of the given width.
-func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
-	return func(q *Quantizer) bool {
-		f := q.Format
-		if f.Scale != format.E8M0 || f.Block != (Shape{1, 32}) || f.Element.StoredBits() != bits || q.UnitZeroScale {
-			return false
-		}
-		if integer {
-			return f.Element.Integer && q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero
-		}
-		return q.signMagnitude()
-	}
-}
-
-// exponentScale, globalScale and bytesScale say which scales the kernels compute.
-func exponentScale(q *Quantizer) bool {
-	return q.Format.Scale == format.E8M0 && !q.UnitZeroScale
-}
-
-func globalScale(q *Quantizer) bool {
-	return q.Format.Scale == format.E4M3 && q.Format.Global && q.Arithmetic == EncodeFirst
-}
-
-func bytesScale(q *Quantizer) bool {
-	return q.Format.Scale == format.F32 && q.Arithmetic == EncodeFirst
-}
-
-// bytes128 reports whether a kernel supports q: blocks of 128 elements of 8 bits under FP32
-// scales, as Transformer Engine computes them.
-func bytes128(q *Quantizer) bool {
-	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale(q) && q.signMagnitude()
-}
-
 func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) func([]byte,
 	[]float32, []float32, int, *encodeConstants) {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
@@ -326,16 +268,6 @@ func codesBy(kernel func(codes, src *byte, n, codeStride, srcStride, store int))
 		}
 		kernel(&dst[0], &src[0], n, dstStride, srcStride, store)
 	}
-}
-
-func floatBytes(e *format.Scalar) bool {
-	return e.Bits() == 8 && e.HasNegativeZero()
-}
-
-func integers(e *format.Scalar) bool { return e.Integer }
-
-func ofBits(bits int) func(*format.Scalar) bool {
-	return func(e *format.Scalar) bool { return e.Bits() == bits }
 }
 
 func byteTable(kernel func(dst *float32, src *byte, scales *float32, n int, table *byte)) func([]float32, []byte, []float32,

@@ -12,8 +12,9 @@ import (
 const (
 	amaxesNEONNeeds        = cpu.ARMASIMD
 	amaxesBF16NEONNeeds    = cpu.ARMASIMD
-	encodeTimesNEONNeeds   = cpu.ARMASIMD
-	encodeOverNEONNeeds    = cpu.ARMASIMD
+	encodeNEONNeeds        = cpu.ARMASIMD
+	scalesNEONNeeds        = cpu.ARMASIMD
+	fuseNEONNeeds          = cpu.ARMASIMD
 	decodeBytesNEONNeeds   = cpu.ARMASIMD
 	decodeNibblesNEONNeeds = cpu.ARMASIMD
 )
@@ -30,17 +31,25 @@ func amaxesNEON(amaxes *uint32, src *byte, n, extent int)
 //go:noescape
 func amaxesBF16NEON(amaxes *uint32, src *byte, n, extent int)
 
-// encodeTimesNEON sets codes[i] to the code of src[i] times factors[i/extent], i < n. Codes of
+// encodeNEON sets codes[i] to the code of src[i] times factors[i/extent], or divided by it, i < n. Codes of
 // NaN and Inf are undefined.
 //
 //go:noescape
-func encodeTimesNEON(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)
+func encodeNEON(codes *byte, src *float32, n int, factors *float32, extent, divide int, c *encodeConstants)
 
-// encodeOverNEON sets codes[i] to the code of src[i] divided by factors[i/extent], i < n. Codes of
-// NaN and Inf are undefined.
+// scalesNEON sets scales[i] to the scale of a block of amaxes[i], of a kind of neonScaling, and factors[i]
+// to the factor of its elements, i < 4·n, n > 0. It returns the bits of the largest amax; all ones where one needs the reference
+// implementation.
 //
 //go:noescape
-func encodeOverNEON(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)
+func scalesNEON(factors *float32, scales *byte, amaxes *uint32, n, kind int, s *neonScaling) (amax uint64)
+
+// fuseNEON quantizes rows of groups of 4 blocks, at least one, of 16·units elements, float32 or BF16
+// (half), to codes of 8, 6 or 4 bits, or integers (0), and returns the bits of the largest magnitude; all ones where a block
+// must be encoded by the reference implementation. Gaps are the bytes from the end of a row to the next one.
+//
+//go:noescape
+func fuseNEON(p neonArgs) (amax uint64)
 
 // decodeBytesNEON sets dst[i] to scales[i/extent] times the value of the code src[i], i < n.
 //

@@ -4,6 +4,10 @@
 
 #include "textflag.h"
 
+DATA sixes<>+0(SB)/8, $0x0908060504020100
+DATA sixes<>+8(SB)/8, $0xffffffff0e0d0c0a
+GLOBL sixes<>(SB), RODATA|NOPTR, $16
+
 // func amaxesNEON(amaxes *uint32, src *byte, n, extent int)
 //
 //	R0 amaxes; R1 src; R2 n; R3 extent; R4 elements left of the block; R5 scratch; R6 amax before; V4 maximum of the magnitudes
@@ -98,228 +102,374 @@ next4:
 	CBNZ R2, block1
 	RET
 
-// func encodeTimesNEON(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)
+// load16 loads 16 elements to V0…V3, of float32, or BF16 where R1 is not 0.
 //
-//	R0 codes; R1 src; R2 factors; R3 c; R4 n; R5 extent; R6 elements left of the block; R7 scratch;
-//	V24…V31 factor, masks of magnitude and exponent, position of the sign, right shift, anchor, least, limit
-TEXT ·encodeTimesNEON(SB), NOSPLIT, $0-48
-	MOVD codes+0(FP), R0
-	MOVD src+8(FP), R1
-	MOVD factors+24(FP), R2
-	MOVD c+40(FP), R3
-	MOVD n+16(FP), R4
-	MOVD extent+32(FP), R5
-	MOVWU (R3), R7
-	VDUP R7, V31.S4
-	MOVWU 4(R3), R7
-	VDUP R7, V30.S4
-	MOVWU 8(R3), R7
-	VDUP R7, V29.S4
-	MOVWU 12(R3), R7
-	NEG R7, R7
-	ADD $0, R7
-	VDUP R7, V28.S4
-	MOVWU 20(R3), R7
-	NEG R7, R7
-	ADD $7, R7
-	VDUP R7, V27.S4
-	MOVD $2139095040, R7
-	VDUP R7, V26.S4
-	MOVD $2147483647, R7
-	VDUP R7, V25.S4
-block1:
-	VLD1R.P 4(R2), [V24.S4]
-	CMP R4, R5
-	CSEL LT, R5, R4, R6
-	SUB R6, R4
-	SUBS $16, R6
-	BLT rest2
-sixteen5:
-	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
-	VUSHR $31, V0.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V0.B16, V0.B16
-	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
-	WORD $0x4ebff400 // VFMIN V31.S4, V0.S4, V0.S4
-	VAND V26.B16, V0.B16, V5.B16
-	VUMAX V30.S4, V5.S4, V5.S4
-	VFMLA V29.S4, V5.S4, V0.S4
-	WORD $0x6ebc4405 // VUSHL V28.S4, V0.S4, V5.S4
-	VADD V5.S4, V0.S4, V0.S4
-	VORR V4.B16, V0.B16, V0.B16
-	VUSHR $31, V1.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V1.B16, V1.B16
-	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
-	WORD $0x4ebff421 // VFMIN V31.S4, V1.S4, V1.S4
-	VAND V26.B16, V1.B16, V5.B16
-	VUMAX V30.S4, V5.S4, V5.S4
-	VFMLA V29.S4, V5.S4, V1.S4
-	WORD $0x6ebc4425 // VUSHL V28.S4, V1.S4, V5.S4
-	VADD V5.S4, V1.S4, V1.S4
-	VORR V4.B16, V1.B16, V1.B16
-	VUSHR $31, V2.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V2.B16, V2.B16
-	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
-	WORD $0x4ebff442 // VFMIN V31.S4, V2.S4, V2.S4
-	VAND V26.B16, V2.B16, V5.B16
-	VUMAX V30.S4, V5.S4, V5.S4
-	VFMLA V29.S4, V5.S4, V2.S4
-	WORD $0x6ebc4445 // VUSHL V28.S4, V2.S4, V5.S4
-	VADD V5.S4, V2.S4, V2.S4
-	VORR V4.B16, V2.B16, V2.B16
-	VUSHR $31, V3.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V3.B16, V3.B16
-	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
-	WORD $0x4ebff463 // VFMIN V31.S4, V3.S4, V3.S4
-	VAND V26.B16, V3.B16, V5.B16
-	VUMAX V30.S4, V5.S4, V5.S4
-	VFMLA V29.S4, V5.S4, V3.S4
-	WORD $0x6ebc4465 // VUSHL V28.S4, V3.S4, V5.S4
-	VADD V5.S4, V3.S4, V3.S4
-	VORR V4.B16, V3.B16, V3.B16
-	VUZP1 V1.H8, V0.H8, V0.H8
-	VUZP1 V3.H8, V2.H8, V2.H8
-	VUZP1 V2.B16, V0.B16, V0.B16
-	VST1.P [V0.B16], 16(R0)
-	SUBS $16, R6
-	BGE sixteen5
-rest2:
-	ADDS $16, R6
-	BEQ next4
-single3:
-	FMOVS.P 4(R1), F0
-	VUSHR $31, V0.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V0.B16, V0.B16
-	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
-	WORD $0x4ebff400 // VFMIN V31.S4, V0.S4, V0.S4
-	VAND V26.B16, V0.B16, V5.B16
-	VUMAX V30.S4, V5.S4, V5.S4
-	VFMLA V29.S4, V5.S4, V0.S4
-	WORD $0x6ebc4405 // VUSHL V28.S4, V0.S4, V5.S4
-	VADD V5.S4, V0.S4, V0.S4
-	VORR V4.B16, V0.B16, V0.B16
-	VMOV V0.B[0], R7
-	MOVB.P R7, 1(R0)
-	SUBS $1, R6
-	BGT single3
-next4:
-	CBNZ R4, block1
+//	R0 elements; on return, those after them; R1 whether they are BF16
+TEXT load16<>(SB), NOSPLIT, $0-0
+	CBNZ R1, half1
+	VLD1.P 64(R0), [V0.S4, V1.S4, V2.S4, V3.S4]
+	RET
+half1:
+	VLD1.P 32(R0), [V2.H8, V3.H8]
+	VZIP1 V2.H8, V6.H8, V0.H8
+	VZIP2 V2.H8, V6.H8, V1.H8
+	VZIP1 V3.H8, V6.H8, V2.H8
+	VZIP2 V3.H8, V6.H8, V3.H8
 	RET
 
-// func encodeOverNEON(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)
-//
-//	R0 codes; R1 src; R2 factors; R3 c; R4 n; R5 extent; R6 elements left of the block; R7 scratch;
-//	V24…V31 factor, masks of magnitude and exponent, position of the sign, right shift, anchor, least, limit
-TEXT ·encodeOverNEON(SB), NOSPLIT, $0-48
-	MOVD codes+0(FP), R0
-	MOVD src+8(FP), R1
-	MOVD factors+24(FP), R2
-	MOVD c+40(FP), R3
-	MOVD n+16(FP), R4
-	MOVD extent+32(FP), R5
-	MOVWU (R3), R7
-	VDUP R7, V31.S4
-	MOVWU 4(R3), R7
-	VDUP R7, V30.S4
-	MOVWU 8(R3), R7
-	VDUP R7, V29.S4
-	MOVWU 12(R3), R7
-	NEG R7, R7
-	ADD $0, R7
-	VDUP R7, V28.S4
-	MOVWU 20(R3), R7
-	NEG R7, R7
-	ADD $7, R7
-	VDUP R7, V27.S4
-	MOVD $2139095040, R7
-	VDUP R7, V26.S4
-	MOVD $2147483647, R7
-	VDUP R7, V25.S4
-block1:
-	VLD1R.P 4(R2), [V24.S4]
-	CMP R4, R5
-	CSEL LT, R5, R4, R6
-	SUB R6, R4
-	SUBS $16, R6
-	BLT rest2
-sixteen5:
-	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
-	VUSHR $31, V0.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V0.B16, V0.B16
-	WORD $0x6e38fc00 // VFDIV V24.S4, V0.S4, V0.S4
+// round16 leaves the codes of the 16 elements in V0…V3, times their factor, in V0.
+TEXT round16<>(SB), NOSPLIT, $0-0
+	VUZP2 V1.H8, V0.H8, V4.H8
+	VUZP2 V3.H8, V2.H8, V5.H8
+	VUZP2 V5.B16, V4.B16, V4.B16
+	VAND V25.B16, V4.B16, V4.B16
+	WORD $0x6e3b4484 // VUSHL V27.B16, V4.B16, V4.B16
+	WORD $0x4ea0f800 // VFABS V0.S4, V0.S4
 	WORD $0x4ebff400 // VFMIN V31.S4, V0.S4, V0.S4
 	VAND V26.B16, V0.B16, V5.B16
 	VUMAX V30.S4, V5.S4, V5.S4
 	VFMLA V29.S4, V5.S4, V0.S4
 	WORD $0x6ebc4405 // VUSHL V28.S4, V0.S4, V5.S4
 	VADD V5.S4, V0.S4, V0.S4
-	VORR V4.B16, V0.B16, V0.B16
-	VUSHR $31, V1.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V1.B16, V1.B16
-	WORD $0x6e38fc21 // VFDIV V24.S4, V1.S4, V1.S4
+	WORD $0x4ea0f821 // VFABS V1.S4, V1.S4
 	WORD $0x4ebff421 // VFMIN V31.S4, V1.S4, V1.S4
 	VAND V26.B16, V1.B16, V5.B16
 	VUMAX V30.S4, V5.S4, V5.S4
 	VFMLA V29.S4, V5.S4, V1.S4
 	WORD $0x6ebc4425 // VUSHL V28.S4, V1.S4, V5.S4
 	VADD V5.S4, V1.S4, V1.S4
-	VORR V4.B16, V1.B16, V1.B16
-	VUSHR $31, V2.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V2.B16, V2.B16
-	WORD $0x6e38fc42 // VFDIV V24.S4, V2.S4, V2.S4
+	WORD $0x4ea0f842 // VFABS V2.S4, V2.S4
 	WORD $0x4ebff442 // VFMIN V31.S4, V2.S4, V2.S4
 	VAND V26.B16, V2.B16, V5.B16
 	VUMAX V30.S4, V5.S4, V5.S4
 	VFMLA V29.S4, V5.S4, V2.S4
 	WORD $0x6ebc4445 // VUSHL V28.S4, V2.S4, V5.S4
 	VADD V5.S4, V2.S4, V2.S4
-	VORR V4.B16, V2.B16, V2.B16
-	VUSHR $31, V3.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V3.B16, V3.B16
-	WORD $0x6e38fc63 // VFDIV V24.S4, V3.S4, V3.S4
+	WORD $0x4ea0f863 // VFABS V3.S4, V3.S4
 	WORD $0x4ebff463 // VFMIN V31.S4, V3.S4, V3.S4
 	VAND V26.B16, V3.B16, V5.B16
 	VUMAX V30.S4, V5.S4, V5.S4
 	VFMLA V29.S4, V5.S4, V3.S4
 	WORD $0x6ebc4465 // VUSHL V28.S4, V3.S4, V5.S4
 	VADD V5.S4, V3.S4, V3.S4
-	VORR V4.B16, V3.B16, V3.B16
 	VUZP1 V1.H8, V0.H8, V0.H8
 	VUZP1 V3.H8, V2.H8, V2.H8
 	VUZP1 V2.B16, V0.B16, V0.B16
-	VST1.P [V0.B16], 16(R0)
-	SUBS $16, R6
+	VORR V4.B16, V0.B16, V0.B16
+	RET
+
+// scale4 stores the scales of the four amaxes in V0, raises V7 to them, and leaves the factors of their elements
+// in V1. V7 becomes all ones where an amax needs the reference implementation, unless that is Inf or NaN.
+//
+//	R2 scales; on return, those after them; R3 kind of scales
+TEXT scale4<>(SB), NOSPLIT, $0-0
+	CMP $1, R3
+	BEQ global1
+	BGT float2
+	VSUB V8.S4, V0.S4, V1.S4
+	WORD $0x6ea93421 // VCMHI V9.S4, V1.S4, V1.S4
+	VCMTST V0.S4, V0.S4, V2.S4
+	VAND V2.B16, V1.B16, V1.B16
+	VORR V0.B16, V1.B16, V1.B16
+	VUMAX V1.S4, V7.S4, V7.S4
+	WORD $0x6e2adc02 // VFMUL V10.S4, V0.S4, V2.S4
+	VADD V11.S4, V2.S4, V2.S4
+	VUSHR $23, V2.S4, V2.S4
+	VSUB V12.S4, V2.S4, V2.S4
+	WORD $0x4ea66442 // VSMAX V6.S4, V2.S4, V2.S4
+	VUZP1 V2.B16, V2.B16, V3.B16
+	VUZP1 V3.B16, V3.B16, V3.B16
+	FMOVS.P F3, 4(R2)
+	WORD $0x4ead6442 // VSMAX V13.S4, V2.S4, V2.S4
+	VSUB V2.S4, V14.S4, V1.S4
+	VSHL $23, V1.S4, V1.S4
+	RET
+global1:
+	VUMAX V0.S4, V7.S4, V7.S4
+	WORD $0x6e28dc00 // VFMUL V8.S4, V0.S4, V0.S4
+	WORD $0x4ea9f400 // VFMIN V9.S4, V0.S4, V0.S4
+	VAND V26.B16, V0.B16, V1.B16
+	VUMAX V10.S4, V1.S4, V1.S4
+	VFMLA V11.S4, V1.S4, V0.S4
+	VUSHR $20, V0.S4, V2.S4
+	VADD V0.S4, V2.S4, V2.S4
+	VUZP1 V2.B16, V2.B16, V3.B16
+	VUZP1 V3.B16, V3.B16, V3.B16
+	FMOVS.P F3, 4(R2)
+	VSHL $24, V2.S4, V2.S4
+	VUSHR $4, V2.S4, V2.S4
+	WORD $0x6e2cdc42 // VFMUL V12.S4, V2.S4, V2.S4
+	WORD $0x6e2ddc42 // VFMUL V13.S4, V2.S4, V2.S4
+	WORD $0x6e22fdc1 // VFDIV V2.S4, V14.S4, V1.S4
+	WORD $0x4eaff421 // VFMIN V15.S4, V1.S4, V1.S4
+	RET
+float2:
+	VUMAX V0.S4, V7.S4, V7.S4
+	WORD $0x6e20fd01 // VFDIV V0.S4, V8.S4, V1.S4
+	WORD $0x4ea9f421 // VFMIN V9.S4, V1.S4, V1.S4
+	VAND V10.B16, V1.B16, V1.B16
+	VCMTST V0.S4, V0.S4, V2.S4
+	VBIF V2.B16, V11.B16, V1.B16
+	WORD $0x6e21fd63 // VFDIV V1.S4, V11.S4, V3.S4
+	VST1.P [V3.S4], 16(R2)
+	RET
+
+// func encodeNEON(codes *byte, src *float32, n int, factors *float32, extent, divide int, c *encodeConstants)
+//
+//	R0 src; R1 codes; R2 factors; R3 divide; R4 c; R5 n; R6 extent; R7 elements left of the block; R8 scratch;
+//	V24…V31 factor, sign of a byte, mask of exponents, right shifts of the sign and of sums, anchor, least, limit
+TEXT ·encodeNEON(SB), NOSPLIT, $0-56
+	MOVD src+8(FP), R0
+	MOVD codes+0(FP), R1
+	MOVD factors+24(FP), R2
+	MOVD divide+40(FP), R3
+	MOVD c+48(FP), R4
+	MOVD n+16(FP), R5
+	MOVD extent+32(FP), R6
+	MOVWU (R4), R8
+	VDUP R8, V31.S4
+	MOVWU 4(R4), R8
+	VDUP R8, V30.S4
+	MOVWU 8(R4), R8
+	VDUP R8, V29.S4
+	MOVWU 12(R4), R8
+	NEG R8, R8
+	VDUP R8, V28.S4
+	MOVWU 20(R4), R8
+	NEG R8, R8
+	VDUP R8, V27.B16
+	VMOVI $128, V25.B16
+	MOVD $2139095040, R8
+	VDUP R8, V26.S4
+block1:
+	VLD1R.P 4(R2), [V24.S4]
+	CMP R5, R6
+	CSEL LT, R6, R5, R7
+	SUB R7, R5
+	SUBS $16, R7
+	BLT rest2
+sixteen5:
+	VLD1.P 64(R0), [V0.S4, V1.S4, V2.S4, V3.S4]
+	CBNZ R3, over6
+	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
+	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
+	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
+	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
+	B scaled7
+over6:
+	WORD $0x6e38fc00 // VFDIV V24.S4, V0.S4, V0.S4
+	WORD $0x6e38fc21 // VFDIV V24.S4, V1.S4, V1.S4
+	WORD $0x6e38fc42 // VFDIV V24.S4, V2.S4, V2.S4
+	WORD $0x6e38fc63 // VFDIV V24.S4, V3.S4, V3.S4
+scaled7:
+	CALL round16<>(SB)
+	VST1.P [V0.B16], 16(R1)
+	SUBS $16, R7
 	BGE sixteen5
 rest2:
-	ADDS $16, R6
+	ADDS $16, R7
 	BEQ next4
 single3:
-	FMOVS.P 4(R1), F0
-	VUSHR $31, V0.S4, V4.S4
-	WORD $0x6ebb4484 // VUSHL V27.S4, V4.S4, V4.S4
-	VAND V25.B16, V0.B16, V0.B16
+	FMOVS.P 4(R0), F0
+	CBNZ R3, over8
+	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
+	B scaled9
+over8:
 	WORD $0x6e38fc00 // VFDIV V24.S4, V0.S4, V0.S4
-	WORD $0x4ebff400 // VFMIN V31.S4, V0.S4, V0.S4
-	VAND V26.B16, V0.B16, V5.B16
-	VUMAX V30.S4, V5.S4, V5.S4
-	VFMLA V29.S4, V5.S4, V0.S4
-	WORD $0x6ebc4405 // VUSHL V28.S4, V0.S4, V5.S4
-	VADD V5.S4, V0.S4, V0.S4
-	VORR V4.B16, V0.B16, V0.B16
-	VMOV V0.B[0], R7
-	MOVB.P R7, 1(R0)
-	SUBS $1, R6
+scaled9:
+	CALL round16<>(SB)
+	VMOV V0.B[0], R8
+	MOVB.P R8, 1(R1)
+	SUBS $1, R7
 	BGT single3
 next4:
-	CBNZ R4, block1
+	CBNZ R5, block1
+	RET
+
+// func scalesNEON(factors *float32, scales *byte, amaxes *uint32, n, kind int, s *neonScaling) (amax uint64)
+//
+//	R0 amaxes; R1 factors; R2 scales; R3 kind; R4 n; R5 s; V6…V19 zero, largest amax, constants of the scales
+TEXT ·scalesNEON(SB), NOSPLIT, $0-56
+	MOVD amaxes+16(FP), R0
+	MOVD factors+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD kind+32(FP), R3
+	MOVD n+24(FP), R4
+	MOVD s+40(FP), R5
+	VLD4R.P 16(R5), [V8.S4, V9.S4, V10.S4, V11.S4]
+	VLD4R.P 16(R5), [V12.S4, V13.S4, V14.S4, V15.S4]
+	VLD4R.P 16(R5), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	MOVD $2139095040, R5
+	VDUP R5, V26.S4
+loop1:
+	VLD1.P 16(R0), [V0.S4]
+	CALL scale4<>(SB)
+	VST1.P [V1.S4], 16(R1)
+	SUBS $1, R4
+	BNE loop1
+	WORD $0x6eb0a8e7 // VUMAXV V7.S4, V7.S4
+	VMOV V7.S[0], R5
+	MOVD R5, amax+48(FP)
+	RET
+
+// func fuseNEON(p neonArgs) (amax uint64)
+//
+//	R0 src; R1 half; R2 scales; R3 kind; R4 codes; R5 units; R6 bits; R7 groups; R8 elements of the group; R9 blocks left; R10 units left;
+//	R11 position in the amaxes or factors of the group; R12 scratch; R13 rows; R14 c; V6…V19 zero, largest amax, constants of the scales;
+//	V24…V31 factor, sign of a byte, mask of exponents, right shifts of the sign and of sums, anchor, least, limit
+TEXT ·fuseNEON(SB), NOSPLIT, $16-120
+	MOVD p_src+16(FP), R0
+	MOVD p_half+64(FP), R1
+	MOVD p_scales+8(FP), R2
+	MOVD p_kind+88(FP), R3
+	MOVD p_codes+0(FP), R4
+	MOVD p_units+72(FP), R5
+	MOVD p_bits+80(FP), R6
+	MOVD p_groups+24(FP), R7
+	MOVD p_rows+32(FP), R13
+	MOVD p_c+104(FP), R14
+	MOVD p_s+96(FP), R12
+	VLD4R.P 16(R12), [V8.S4, V9.S4, V10.S4, V11.S4]
+	VLD4R.P 16(R12), [V12.S4, V13.S4, V14.S4, V15.S4]
+	VLD4R.P 16(R12), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	MOVWU (R14), R12
+	VDUP R12, V31.S4
+	MOVWU 4(R14), R12
+	VDUP R12, V30.S4
+	MOVWU 8(R14), R12
+	VDUP R12, V29.S4
+	MOVWU 12(R14), R12
+	NEG R12, R12
+	VDUP R12, V28.S4
+	MOVWU 20(R14), R12
+	NEG R12, R12
+	VDUP R12, V27.B16
+	VMOVI $128, V25.B16
+	MOVD $2139095040, R12
+	VDUP R12, V26.S4
+	MOVD $4128831, R12
+	VDUP R12, V20.S4
+	MOVD $4095, R12
+	VDUP R12, V21.S4
+	MOVD $sixes<>+0(SB), R12
+	VLD1 (R12), [V22.B16]
+	MOVWU 36(R14), R12
+	NEG R12, R12
+	VDUP R12, V23.B16
+group1:
+	MOVD R0, R8
+	ADD $8, RSP, R11
+	MOVD $4, R9
+block6:
+	VEOR V4.B16, V4.B16, V4.B16
+	MOVD $2147450879, R12
+	VDUP R12, V5.S4
+	MOVD R5, R10
+unit7:
+	CBNZ R1, narrow2
+	VLD1.P 64(R0), [V0.S4, V1.S4, V2.S4, V3.S4]
+	WORD $0x4ea0f800 // VFABS V0.S4, V0.S4
+	VUMAX V0.S4, V4.S4, V4.S4
+	WORD $0x4ea0f821 // VFABS V1.S4, V1.S4
+	VUMAX V1.S4, V4.S4, V4.S4
+	WORD $0x4ea0f842 // VFABS V2.S4, V2.S4
+	VUMAX V2.S4, V4.S4, V4.S4
+	WORD $0x4ea0f863 // VFABS V3.S4, V3.S4
+	VUMAX V3.S4, V4.S4, V4.S4
+	B wide3
+narrow2:
+	VLD1.P 32(R0), [V0.H8, V1.H8]
+	VAND V5.B16, V0.B16, V0.B16
+	VUMAX V0.H8, V4.H8, V4.H8
+	VAND V5.B16, V1.B16, V1.B16
+	VUMAX V1.H8, V4.H8, V4.H8
+wide3:
+	SUBS $1, R10
+	BNE unit7
+	CBNZ R1, sum4
+	WORD $0x6eb0a884 // VUMAXV V4.S4, V4.S4
+	B ends5
+sum4:
+	WORD $0x6e70a884 // VUMAXV V4.H8, V4.H8
+	VSHL $16, V4.S4, V4.S4
+ends5:
+	FMOVS.P F4, 4(R11)
+	SUBS $1, R9
+	BNE block6
+	MOVD R8, R0
+	SUB $16, R11
+	VLD1 (R11), [V0.S4]
+	CALL scale4<>(SB)
+	VST1 [V1.S4], (R11)
+	ADD $8, RSP, R11
+	MOVD $4, R9
+block8:
+	VLD1R.P 4(R11), [V24.S4]
+	MOVD R5, R10
+unit9:
+	CALL load16<>(SB)
+	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
+	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
+	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
+	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
+	CBZ R6, integers10
+	CALL round16<>(SB)
+	CMP $6, R6
+	BGT whole12
+	BLT nibbles11
+	VUSHR $2, V0.H8, V1.H8
+	VBIF V20.B16, V1.B16, V0.B16
+	VUSHR $4, V0.S4, V1.S4
+	VBIF V21.B16, V1.B16, V0.B16
+	VTBL V22.B16, [V0.B16], V0.B16
+	FMOVD.P F0, 8(R4)
+	VMOV V0.S[2], R12
+	MOVW.P R12, 4(R4)
+	B stored13
+nibbles11:
+	VUZP2 V0.B16, V0.B16, V1.B16
+	VUZP1 V0.B16, V0.B16, V0.B16
+	VSHL $4, V1.B16, V1.B16
+	VORR V1.B16, V0.B16, V0.B16
+	FMOVD.P F0, 8(R4)
+	B stored13
+integers10:
+	WORD $0x4e21a800 // VFCVTNS V0.S4, V0.S4
+	WORD $0x4e21a821 // VFCVTNS V1.S4, V1.S4
+	WORD $0x4e21a842 // VFCVTNS V2.S4, V2.S4
+	WORD $0x4e21a863 // VFCVTNS V3.S4, V3.S4
+	WORD $0x0e614800 // VSQXTN V0.S4, V0.H4
+	WORD $0x4e614820 // VSQXTN2 V1.S4, V0.H8
+	WORD $0x0e614842 // VSQXTN V2.S4, V2.H4
+	WORD $0x4e614862 // VSQXTN2 V3.S4, V2.H8
+	WORD $0x0e214800 // VSQXTN V0.H8, V0.B8
+	WORD $0x4e214840 // VSQXTN2 V2.H8, V0.B16
+	WORD $0x4e376400 // VSMAX V23.B16, V0.B16, V0.B16
+whole12:
+	VST1.P [V0.B16], 16(R4)
+stored13:
+	SUBS $1, R10
+	BNE unit9
+	SUBS $1, R9
+	BNE block8
+	SUBS $1, R7
+	BNE group1
+	MOVD p_srcGap+56(FP), R12
+	ADD R12, R0
+	MOVD p_codeGap+40(FP), R12
+	ADD R12, R4
+	MOVD p_scaleGap+48(FP), R12
+	ADD R12, R2
+	MOVD p_groups+24(FP), R7
+	SUBS $1, R13
+	BNE group1
+	WORD $0x6eb0a8e7 // VUMAXV V7.S4, V7.S4
+	VMOV V7.S[0], R12
+	MOVD R12, amax+112(FP)
 	RET
 
 // func decodeBytesNEON(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)

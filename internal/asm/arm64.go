@@ -115,6 +115,10 @@ var neonInstructions = map[string]struct {
 	"VFCMGT":   {neonSame, 1, 0b11100, 2, false},
 	"VFCMEQ":   {neonSame, 0, 0b11100, 0, false},
 	"VFCVTZS":  {neonMisc, 0, 0b11011, 2, false},
+	"VFCVTNS":  {neonMisc, 0, 0b11010, 0, false},
+	"VSQXTN":   {neonMisc, 0, 0b10100, -1, false},
+	"VSQXTN2":  {neonMisc, 0, 0b10100, -1, true},
+	"VCMHI":    {neonSame, 1, 0b00110, -1, false},
 	"VSSHR":    {neonRight, 0, 0b00000, -1, false},
 	"VFCMGT.0": {neonMisc, 0, 0b01100, 2, false}, // than zero
 	"VFCMEQ.0": {neonMisc, 0, 0b01101, 2, false},
@@ -145,6 +149,9 @@ var neonLanes = map[string]struct {
 }{
 	"B8": {0, 0}, "B16": {0, 1}, "H4": {1, 0}, "H8": {1, 1}, "S2": {2, 0}, "S4": {2, 1}, "D2": {3, 1},
 }
+
+// size returns the size field of the lanes of v.
+func (v Neon) size() int { return neonLanes[v.lanes].size }
 
 // encodeNEON returns an instruction of the table above.
 func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
@@ -179,8 +186,8 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		}
 	}
 	lanes := neonLanes[operands[narrow].(Neon).lanes]
-	widens := op.form == neonShift || op.form == neonMisc && lanes.size < neonLanes[operands[1].(Neon).lanes].size
-	if widens && op.second != (lanes.full == 1) {
+	converts := op.form == neonShift || op.form == neonMisc && operands[0].(Neon).size() != operands[1].(Neon).size()
+	if converts && op.second != (lanes.full == 1) {
 		fail("the narrow operand is the wrong half")
 	}
 	size := uint32(lanes.size)

@@ -136,6 +136,7 @@ var structs = map[string]string{
 	"rowsArgs":        rowsFields,
 	"columnsArgs":     columnsFields,
 	"groupArgs":       groupFields,
+	"neonArgs":        neonFusedFields,
 }
 
 // Func begins a function with a doc comment (without slashes) and parameters in Go's syntax,

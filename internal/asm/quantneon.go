@@ -6,8 +6,10 @@ func QuantNEON() []*File {
 	f := ARM64.NewFile("quant", "neon")
 	neonAmaxes(f, "amaxesNEON", "float32", 4)
 	neonAmaxes(f, "amaxesBF16NEON", "BF16", 2)
-	neonEncode(f, "encodeTimesNEON", "times", "VFMUL")
-	neonEncode(f, "encodeOverNEON", "divided by", "VFDIV")
+	q := neonRoutines(f)
+	q.encode()
+	q.scales()
+	q.fused()
 	neonDecodeBytes(f)
 	neonDecodeNibbles(f)
 	return []*File{f}
@@ -114,58 +116,37 @@ i of src, i < n, of `+source+`.`, "amaxes *uint32, src *byte, n, extent int")
 	fn.Return()
 }
 
-// neonEncode writes the kernel for codes of one byte. A code is the rounding sum of the
-// magnitude a and its binade e, e·anchor + a, plus that sum shifted right.
-func neonEncode(f *File, name, does, operation string) {
-	fn := f.Func(name, name+` sets codes[i] to the code of src[i] `+does+` factors[i/extent], i < n. Codes of
-NaN and Inf are undefined.`, "codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants")
-	codes, src, factors, c := fn.Arg("codes"), fn.Arg("src"), fn.Arg("factors"), fn.Arg("c")
+// encode writes the kernel for codes of one byte.
+func (q neonQuant) encode() {
+	fn := q.Func("encodeNEON", `encodeNEON sets codes[i] to the code of src[i] times factors[i/extent], or divided by it, i < n. Codes of
+NaN and Inf are undefined.`, "codes *byte, src *float32, n int, factors *float32, extent, divide int, c *encodeConstants")
+	src, codes, factors, divide, c := fn.Arg("src"), fn.Arg("codes"), fn.Arg("factors"), fn.Arg("divide"), fn.Arg("c")
 	l := neonBlocks{fn, fn.Arg("n"), fn.Arg("extent"), fn.GP("elements left of the block")}
-	tmp := fn.GP("scratch")
-	limit, least, anchor, shift, place, binade, abs, factor := V(31), V(30), V(29), V(28), V(27), V(26), V(25), V(24)
-	for i, v := range []Neon{limit, least, anchor} {
-		neonLoad(fn, v, c, 4*i, tmp)
-	}
-	negative := func(v Neon, offset, from int) { // from minus a constant
-		fn.I("MOVWU", c.At(offset), tmp)
-		fn.I("NEG", tmp, tmp)
-		fn.I("ADD", from, tmp)
-		fn.I("VDUP", tmp, v.S4())
-	}
-	const shiftAt, signShiftAt, top = 12, 20, 7
-	negative(shift, shiftAt, 0) // a left shift by a negative number
-	negative(place, signShiftAt, top)
-	neonConstant(fn, binade, 0x7f800000, tmp)
-	neonConstant(fn, abs, 0x7fffffff, tmp)
-	fn.Note("V24…V31", "factor, masks of magnitude and exponent, position of the sign, right shift, anchor, least, limit")
-	encode := func(v Neon) {
-		sign, e := V(4), V(5)
-		fn.I("VUSHR", 31, v.S4(), sign.S4())
-		fn.I("VUSHL", place.S4(), sign.S4(), sign.S4())
-		fn.I("VAND", abs.B16(), v.B16(), v.B16())
-		fn.I(operation, factor.S4(), v.S4(), v.S4())
-		fn.I("VFMIN", limit.S4(), v.S4(), v.S4())
-		fn.I("VAND", binade.B16(), v.B16(), e.B16())
-		fn.I("VUMAX", least.S4(), e.S4(), e.S4())
-		fn.I("VFMLA", anchor.S4(), e.S4(), v.S4())
-		fn.I("VUSHL", shift.S4(), v.S4(), e.S4())
-		fn.I("VADD", e.S4(), v.S4(), v.S4())
-		fn.I("VORR", sign.B16(), v.B16(), v.B16())
+	tmp, factor := fn.GP("scratch"), neonRounding[0]
+	neonRoundConstants(fn, c, tmp)
+	scale := func(elements []Neon) {
+		over, scaled := fn.NewLabel("over"), fn.NewLabel("scaled")
+		fn.I("CBNZ", divide, string(over))
+		for _, v := range elements {
+			fn.I("VFMUL", factor.S4(), v.S4(), v.S4())
+		}
+		fn.Jump("B", scaled)
+		fn.Place(over)
+		for _, v := range elements {
+			fn.I("VFDIV", factor.S4(), v.S4(), v.S4())
+		}
+		fn.Place(scaled)
+		fn.Call(q.round)
 	}
 	l.each(func() {
 		fn.I("VLD1R.P", factors.post(4), list(factor.S4()))
 	}, func() {
-		fn.I("VLD1.P", src.post(64), list(V(0).S4(), V(1).S4(), V(2).S4(), V(3).S4()))
-		for i := range 4 {
-			encode(V(i))
-		}
-		fn.I("VUZP1", V(1).H8(), V(0).H8(), V(0).H8())
-		fn.I("VUZP1", V(3).H8(), V(2).H8(), V(2).H8())
-		fn.I("VUZP1", V(2).B16(), V(0).B16(), V(0).B16())
+		fn.I("VLD1.P", src.post(64), neonList(Neon.S4, neonRange(0, 4)))
+		scale(neonRange(0, 4))
 		fn.I("VST1.P", list(V(0).B16()), codes.post(16))
 	}, func() {
 		fn.I("FMOVS.P", src.post(4), "F0")
-		encode(V(0))
+		scale(neonRange(0, 1))
 		fn.I("VMOV", "V0.B[0]", tmp)
 		fn.I("MOVB.P", tmp, codes.post(1))
 	}, func() {})

@@ -1,0 +1,73 @@
+//go:build (amd64 || arm64) && !purego
+
+package quant
+
+import "github.com/microscale-go/microscale/format"
+
+// What kernels of both architectures support, and their constants.
+
+// amaxOrFlagged returns the result of a fused kernel as fusedKernel.begin does.
+func amaxOrFlagged(amax uint64) uint32 {
+	if amax >= exponentMask {
+		return flagged
+	}
+	return uint32(amax)
+}
+
+func exponentOf(o *output) exponentConstants { return o.q.exponentConstants() }
+
+func globalOf(o *output) globalConstants { return newGlobalConstants(o.q.Format.Element, o.global) }
+
+func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
+
+// globalBlocks reports whether a kernel supports q: blocks of 16 elements of 4 bits under
+// E4M3 scales and a global one, as Transformer Engine computes them.
+func globalBlocks(q *Quantizer) bool {
+	f := q.Format
+	return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element.StoredBits() == 4 &&
+		q.Arithmetic == EncodeFirst && q.signMagnitude()
+}
+
+// exponentBlocks reports whether a kernel supports q: blocks of 32 under E8M0 scales with
+// elements of the given width.
+func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
+	return func(q *Quantizer) bool {
+		f := q.Format
+		if f.Scale != format.E8M0 || f.Block != (Shape{1, 32}) || f.Element.StoredBits() != bits || q.UnitZeroScale {
+			return false
+		}
+		if integer {
+			return f.Element.Integer && q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero
+		}
+		return q.signMagnitude()
+	}
+}
+
+// exponentScale, globalScale and bytesScale say which scales the kernels compute.
+func exponentScale(q *Quantizer) bool {
+	return q.Format.Scale == format.E8M0 && !q.UnitZeroScale
+}
+
+func globalScale(q *Quantizer) bool {
+	return q.Format.Scale == format.E4M3 && q.Format.Global && q.Arithmetic == EncodeFirst
+}
+
+func bytesScale(q *Quantizer) bool {
+	return q.Format.Scale == format.F32 && q.Arithmetic == EncodeFirst
+}
+
+// bytes128 reports whether a kernel supports q: blocks of 128 elements of 8 bits under FP32
+// scales, as Transformer Engine computes them.
+func bytes128(q *Quantizer) bool {
+	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale(q) && q.signMagnitude()
+}
+
+func floatBytes(e *format.Scalar) bool {
+	return e.Bits() == 8 && e.HasNegativeZero()
+}
+
+func integers(e *format.Scalar) bool { return e.Integer }
+
+func ofBits(bits int) func(*format.Scalar) bool {
+	return func(e *format.Scalar) bool { return e.Bits() == bits }
+}
