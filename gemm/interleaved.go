@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -42,12 +43,13 @@ type interleavedArgs struct {
 	xStride, yStride int            // bytes from a row of A, and from the products with it, to the next
 	batch            int            // rows of A: 1, 2 or 4
 	tables           unsafe.Pointer // vectorKernel.tables
-	floats           int            // 1: scales of 8-bit codes are float32, not exponents
+	other            int            // 1: scales are not E8M0 but E4M3 (of 4-bit codes) or float32 (of 8-bit codes)
 }
 
 // Interleave reorders b, a rowwise operand, in its memory, for products with operands A in the format
 // inputs: b must not be used any more. Kernels support mxfp4 and nvfp4 with a multiple of 16 rows, whole
-// blocks, and scales that are neither NaN nor extreme; some also mxint8 and q8_0. For other operands, and on
+// blocks, and scales that are neither NaN nor extreme; with 8-bit inputs some also mxint8 and q8_0, with
+// inputs in bf16 mxfp8-e4m3 without NaN and with few subnormal elements. For other operands, and on
 // processors without kernels for these inputs, Interleave returns an error that matches errors.ErrUnsupported, and leaves b
 // unchanged. Products with other inputs have the same results, but may take longer.
 func Interleave(b *quant.Tensor, inputs quant.Format, o Options) (*Interleaved, error) {
@@ -114,8 +116,9 @@ func interleavable(b *quant.Tensor, inputs quant.Format) (why string) {
 		panel = panelInt8
 	}
 	kernel := func(k *kernel) bool {
-		return k.vector != nil && k.vector.interleaved != nil && k.runs() && k.panel == panel && f.Element.StoredBits() == k.vector.bits &&
-			int8Forms[f.Element].unit != 0 && f.Scale == k.vector.scale && f.Block == quant.Shape{Rows: 1, Cols: k.vector.block}
+		return k.vector != nil && k.vector.interleaved != nil && k.runs() && (k.panel == panel || panel == panelBF16 && k.panel == panelF32) &&
+			f.Element.StoredBits() == k.vector.bits && k.vector.tables(f.Element) != nil && f.Scale == k.vector.scale &&
+			f.Block == quant.Shape{Rows: 1, Cols: k.vector.block}
 	}
 	found := false
 	for _, k := range ordered {
@@ -130,6 +133,8 @@ func interleavable(b *quant.Tensor, inputs quant.Format) (why string) {
 		return "its rows are not a multiple of 16"
 	case b.StoredCols()%max(f.Block.Cols, 2*interleavedBytes) != 0 || b.StoredCols() == 0:
 		return "its last block is partial"
+	case !f.Element.Integer && f.Element.StoredBits() == 8 && !mostlyNormal(b.Codes):
+		return "elements are NaN, or too many are subnormal"
 	}
 	lo, hi, one := byte(minExponent), byte(maxExponent), byte(format.E8M0.Bias)
 	if f.Scale == format.E4M3 {
@@ -154,6 +159,21 @@ func interleavable(b *quant.Tensor, inputs quant.Format) (why string) {
 		b.Scales[i] = one
 	}
 	return ""
+}
+
+// mostlyNormal reports whether no E4M3 code is NaN and at most one of 1024 is subnormal: kernels multiply it as a subnormal
+// number, which takes some processors over a hundred cycles.
+func mostlyNormal(codes []byte) bool {
+	const magnitudes, tops, least = 0x7f7f7f7f7f7f7f7f, 0x8080808080808080, 0x7878787878787878 // added, normal codes reach the top bit
+	subnormal := 0
+	for i := 0; i < len(codes); i += 8 {
+		x := binary.LittleEndian.Uint64(codes[i:]) & magnitudes
+		if (x+tops/0x80)&tops != 0 {
+			return false
+		}
+		subnormal += bits.OnesCount64((x + magnitudes) &^ (x + least) & tops)
+	}
+	return subnormal <= len(codes)/1024
 }
 
 // Mul is the function Mul with b interleaved.

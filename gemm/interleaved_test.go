@@ -72,13 +72,19 @@ func interleaves(inputs quant.Format) bool {
 	if inputs.Element.Integer {
 		return cpu.Uses(cpu.AVX2.Set()) || cpu.Uses(cpu.NEONDot.Set())
 	}
-	return cpu.Uses(cpu.AVX512.Set())
+	return cpu.Uses(cpu.AVX512.Set()) || floatsInterleaved()
 }
+
+// floatsInterleaved reports whether kernels of float32 may run for interleaved operands.
+func floatsInterleaved() bool { return cpu.Uses(cpu.AVX2.Set()) && !cpu.Uses(cpu.AVX512F.Set()) }
 
 // interleavedFormats lists the formats that kernels that may run multiply by inputs.
 func interleavedFormats(inputs quant.Format) []quant.Format {
 	if inputs.Element.Integer && !cpu.Uses(cpu.AVX512VNNI.Set()) {
 		return []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.Q8_0}
+	}
+	if !inputs.Element.Integer && floatsInterleaved() {
+		return []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXFP8}
 	}
 	return []quant.Format{quant.MXFP4, quant.NVFP4}
 }

@@ -152,7 +152,7 @@ func (k *kernel) maxRows(stored form, tiles bool) int {
 // dequantized reports whether the operand is multiplied as Dequantize returns it, global scale
 // included.
 func (s *side) dequantized() bool {
-	return s.kernel.panel == panelF32 && (s.isA || s.kernel.vector == nil || s.kernel.vector.single == nil)
+	return s.kernel.panel == panelF32 && (s.isA || s.kernel.vector == nil || s.kernel.vector.generic())
 }
 
 // A packing is a packing function in assembly, the processor features that it needs, and the operands that it

@@ -96,6 +96,9 @@ var tunings = []tuning{
 	{machine: "AMD EPYC 7003 (Zen 3) and 9004 (Zen 4): faster than packing for float32 tiles with 8 to 512 rows; more rows, packed " +
 		"operands, AVX-VNNI and arm64: not measured",
 		rows: map[string]rows{
+			"vector-f32-fp8-interleaved-avx2":        {most: 16},
+			"vector-f32-mxfp4-interleaved-avx2":      {most: 16},
+			"vector-f32-nvfp4-interleaved-avx2":      {most: 16},
 			"vector-int8-mxfp4-interleaved-avx2":     {most: 1024, packed: 1024, rowMajor: 8},
 			"vector-int8-nvfp4-interleaved-avx2":     {most: 1024, packed: 1024, rowMajor: 8},
 			"vector-int8-mxint8-interleaved-avx2":    {most: 1024, packed: 1024, rowMajor: 8},

@@ -37,6 +37,7 @@ type vectorKernel struct {
 
 	interleaved interleavedFunc // instead of single and pairs, for operands B of this form
 	integers    bool            // of interleaved kernels: panel is panelInt8
+	amplify     int             // the power of two in elements of A, which stay finite; not 0: they are in BF16 or float32
 	signs       bool            // moves signs of B to A, so that no element of A may be the lowest integer
 }
 
@@ -69,6 +70,9 @@ const (
 	vectorLanes    = 16      // maximum lanes of a vector
 	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
 )
+
+// generic reports whether v is portable Go, which supports every operand.
+func (v *vectorKernel) generic() bool { return v.single == nil && v.interleaved == nil }
 
 // groupCodes returns the positions of a group.
 func (v *vectorKernel) groupCodes() int {
@@ -218,7 +222,7 @@ func (w *worker) vectorTask(l0, l1 int) {
 	case v.interleaved != nil:
 		w.vectorInterleaved(l0, l1)
 		return
-	case v.single == nil:
+	case v.generic():
 		w.vectorGeneric(l0, l1)
 		return
 	}

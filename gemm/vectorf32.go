@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 
 	"github.com/microscale-go/microscale/format"
@@ -14,7 +15,7 @@ func (p *plan) planVectorF32(v *vectorKernel) (why string) {
 	f := b.t.Format
 	perRow := f.Scale == format.F32 && f.Block.Cols == 0
 	switch {
-	case v.single == nil: // supports every operand
+	case v.generic():
 		return ""
 	case f.Element.StoredBits() != v.bits || v.tables(f.Element) == nil:
 		return "unsupported element format"
@@ -25,8 +26,34 @@ func (p *plan) planVectorF32(v *vectorKernel) (why string) {
 	case f.Scale == format.F32:
 		return b.fit()
 	}
+	if v.amplify > 0 && !p.a.below(math.Ldexp(1, math.MaxInt8-v.amplify)) {
+		return "an element of a is too large, or a has a format other than bf16 and f32"
+	}
 	b.hi = vectorMaxScale(f.Element)
 	return ""
+}
+
+// below reports whether the elements of a tensor in BF16 or float32 are below a power of two in magnitude.
+func (s *side) below(limit float64) bool {
+	const words, ones = 0x0001000100010001, 0x7fff7fff7fff7fff // upper halves of float32 numbers are BF16 numbers
+	mask := uint64(ones)
+	switch s.t.Format.Element {
+	case format.BF16:
+	case format.F32:
+		mask &= 0xffff0000ffff0000
+	default:
+		return false
+	}
+	add := (0x8000 - uint64(math.Float32bits(float32(limit))>>16)) * words // numbers that are not below reach the top bit
+	i, codes := 0, s.t.Codes
+	for ; i+8 <= len(codes); i += 8 {
+		if (binary.LittleEndian.Uint64(codes[i:])&mask+add)&^ones != 0 {
+			return false
+		}
+	}
+	var rest [8]byte
+	copy(rest[:], codes[i:])
+	return (binary.LittleEndian.Uint64(rest[:])&mask+add)&^ones == 0
 }
 
 // vectorMaxScale returns the largest E8M0 code of a block that float32 kernels support: its
@@ -67,8 +94,15 @@ func (s *side) vectorNumbers(l int) bool {
 //     then the second, and so on;
 //   - 4-bit codes otherwise: of each 32, which are 128 bits, the first 16, then the others;
 //     of each four of these the first, the third, the second, the fourth;
-//   - 8- and 6-bit codes: unchanged.
+//   - 4-bit codes that are interleaved: of each eight 0, 4, 2, 6, 1, 5, 3 and 7;
+//   - 8- and 6-bit codes: unchanged, times a power of two.
 func (v *vectorKernel) arrangeF32(x []uint32, values []float32) {
+	if v.interleaved != nil && v.bits == 4 {
+		for i := range x {
+			x[i] = math.Float32bits(values[i&^7+i%8/4+i%4/2*2+i%2*4])
+		}
+		return
+	}
 	switch n := v.lanes; v.bits {
 	case 16:
 		for c := 0; c < len(x); c += 2 * n {
@@ -87,8 +121,9 @@ func (v *vectorKernel) arrangeF32(x []uint32, values []float32) {
 			}
 		}
 	default:
+		factor := float32(math.Ldexp(1, v.amplify))
 		for i, value := range values {
-			x[i] = math.Float32bits(value)
+			x[i] = math.Float32bits(value * factor)
 		}
 	}
 }

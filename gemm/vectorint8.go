@@ -77,14 +77,16 @@ func (w *worker) vectorInterleaved(l0, l1 int) {
 	j, v, t := w.job, w.job.plan.kernel.vector, w.job.plan.b.t
 	_, blocks := t.ScaleShape()
 	var codes, scales unsafe.Pointer
-	floats := 0
+	other := 0
+	if v.scale != format.E8M0 {
+		other = 1
+	}
 	switch {
 	case j.plan.b.form != interleaved:
 		c, s := w.interleaveRows(l0, l1)
 		codes, scales = unsafe.Pointer(&c[0]), unsafe.Pointer(&s[0])
 	case t.Scales32 != nil:
 		codes, scales = unsafe.Pointer(&t.Codes[l0*t.RowBytes()]), unsafe.Pointer(&t.Scales32[l0*blocks])
-		floats = 1
 	default:
 		codes, scales = unsafe.Pointer(&t.Codes[l0*t.RowBytes()]), unsafe.Pointer(&t.Scales[l0*blocks])
 	}
@@ -92,7 +94,7 @@ func (w *worker) vectorInterleaved(l0, l1 int) {
 		v.interleaved(interleavedArgs{
 			w: codes, s: scales, x: unsafe.Pointer(&j.vector.x[pass.first*j.vector.xStride]),
 			blocks: blocks, groups: ceilDiv(l1-l0, interleavedRows), y: unsafe.Pointer(&w.edge[pass.first*vectorRows]),
-			xStride: word * j.vector.xStride, yStride: word * vectorRows, batch: pass.batch, tables: v.tables(t.Format.Element), floats: floats,
+			xStride: word * j.vector.xStride, yStride: word * vectorRows, batch: pass.batch, tables: v.tables(t.Format.Element), other: other,
 		})
 	}
 }

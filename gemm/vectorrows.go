@@ -50,7 +50,7 @@ func (j *job) prepare() {
 		switch x := j.vector.x[b*stride : (b+1)*stride]; {
 		case v.interleaved != nil && v.integers:
 			p.a.arrangeInterleavedInt8(x, values, b, int8Forms[p.b.t.Format.Element].unit)
-		case v.interleaved != nil:
+		case v.interleaved != nil && p.kernel.panel == panelBF16:
 			arrangeInterleaved(x, values)
 		case p.kernel.panel == panelInt8:
 			p.a.arrangeInt8(x, values, b, int8Forms[p.b.t.Format.Element].unit)

@@ -32,6 +32,14 @@ func tableF32(e *format.Scalar) unsafe.Pointer {
 	return unsafe.Pointer(vectorTables[e])
 }
 
+// tableE4M3 is tableF32 for E4M3 alone.
+func tableE4M3(e *format.Scalar) unsafe.Pointer {
+	if e != format.E4M3 {
+		return nil
+	}
+	return tableF32(e)
+}
+
 func tableF32Int(e *format.Scalar) unsafe.Pointer {
 	if !e.Integer {
 		return nil

@@ -20,6 +20,8 @@ const (
 	interleavedIntMX4VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
 	interleavedIntNV4VNNINeeds = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C | cpu.X86AVXVNNI
 	interleavedInt8VNNINeeds   = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86AVXVNNI
+	interleavedFP8AVX2Needs    = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	interleavedFP4AVX2Needs    = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA | cpu.X86F16C
 )
 
 // interleavedMX4 is an interleavedFunc for blocks of 32 codes.
@@ -71,3 +73,13 @@ func interleavedIntNV4VNNI(p interleavedArgs)
 //
 //go:noescape
 func interleavedInt8VNNI(p interleavedArgs)
+
+// interleavedFP8AVX2 is an interleavedFunc for codes of 8 bits and float32.
+//
+//go:noescape
+func interleavedFP8AVX2(p interleavedArgs)
+
+// interleavedFP4AVX2 is an interleavedFunc for codes of 4 bits and float32.
+//
+//go:noescape
+func interleavedFP4AVX2(p interleavedArgs)

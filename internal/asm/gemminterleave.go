@@ -16,12 +16,13 @@ func gemmInterleaved() *File {
 		k.write(f)
 	}
 	interleaved256Kernels(f)
+	interleavedFloatsKernels(f)
 	return f
 }
 
 // interleavedFields are the fields of gemm.interleavedArgs.
 const interleavedFields = "w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, " +
-	"tables unsafe.Pointer, floats int"
+	"tables unsafe.Pointer, other int"
 
 // An interleaved writes the kernel of a format of B. For each block, a row of A has
 //
@@ -62,7 +63,7 @@ func (k interleaved) write(f *File) {
 	} else {
 		fn.Note("Z31", "BF16 value of each nibble, twice")
 	}
-	byBatch(fn, func(batch int) {
+	byBatch(fn, vectorBatches, func(batch int) {
 		group := fn.Label(fmt.Sprintf("group%d", batch))
 		fn.I("MOVQ", fn.FP("x"), k.x.x)
 		fn.I("MOVQ", fn.FP("blocks"), left)

@@ -18,11 +18,7 @@ type interleaved256 struct {
 	scale       interleavedScale // of 4-bit codes; those of 8 bits are of either kind, see interleavedArgs
 	vnni        bool             // VPDPBUSD, in the encoding of processors without AVX-512
 
-	fn   *Func
-	w, s Reg
-	x    vectorX
-	sums Reg // of all rows of A, for the first eight rows of B, then for the others
-	off  Reg // of the eight rows in sums
+	interleavedHalves
 	unit Sym // 2^8
 }
 
@@ -34,8 +30,8 @@ type interleavedScale struct {
 }
 
 var (
-	interleavedE8M0 = interleavedScale{1, (*interleaved256).exponents, "VPADDD"}
-	interleavedE4M3 = interleavedScale{1, (*interleaved256).factors, "VMULPS"}
+	interleavedE8M0 = interleavedScale{1, func(k *interleaved256, scale Vec) { k.exponents(scale) }, "VPADDD"}
+	interleavedE4M3 = interleavedScale{1, func(k *interleaved256, scale Vec) { k.factors(scale, k.unit) }, "VMULPS"}
 	interleavedF32  = interleavedScale{4, (*interleaved256).floats, "VMULPS"}
 )
 
@@ -74,22 +70,60 @@ func interleaved256Kernels(f *File) {
 
 func (k *interleaved256) write(f *File) {
 	name := "interleavedInt" + k.name + map[bool]string{false: "AVX2", true: "VNNI"}[k.vnni]
-	fn := f.Func(name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits),
-		"p interleavedArgs")
+	doc := fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits)
+	k.interleavedHalves.write(f, name, doc, func(tmp Reg) {
+		k.fn.Note("Y0…Y7", "sums of a block")
+		k.fn.Note("Y13, Y14, Y15", "ones of words; low nibbles; integer of each nibble, or bias")
+		k.unit = f.shared("float256", bytes.Repeat(words(0x43800000), 8))
+		k.fn.I("VMOVDQU", tmp.At(0), k.table())
+		broadcast(k.fn, 0x0f0f0f0f, tmp, k.low())
+		k.fn.I("VMOVDQU", f.shared("wordOnes", bytes.Repeat([]byte{1, 0}, 16)), k.ones())
+	}, vectorBatches, k.halves)
+}
+
+// halves adds the products of a block with both halves of the rows of B.
+func (k *interleaved256) halves(batch int) {
+	fn := k.fn
+	if k.bits == 4 {
+		fn.I("PREFETCHT0", k.s.At(interleavedAhead*32*k.scale.bytes/k.block/k.bits))
+	}
+	for i := range k.vectors() {
+		fn.I("PREFETCHT0", k.w.At(interleavedAhead+64*i))
+	}
+	half := fn.Label(fmt.Sprintf("half%d", batch))
+	k.multiply(batch)
+	fn.I("ADDQ", 32, k.w)
+	fn.I("XORQ", 128, k.off)
+	fn.Jump("JNZ", half)
+	if rest := 64*k.vectors() - 64; rest > 0 {
+		fn.I("ADDQ", rest, k.w)
+	}
+	fn.I("ADDQ", k.block+8, k.x.x)
+}
+
+// An interleavedHalves is what kernels of gemm.Interleave for vectors of 256 bits have in common: groups of rows, and the sums of
+// all rows of A, which are in the frame.
+type interleavedHalves struct {
+	fn   *Func
+	w, s Reg
+	x    vectorX
+	sums Reg // of all rows of A, for the first eight rows of B, then for the others
+	off  Reg // of the eight rows in sums
+}
+
+// write writes a kernel. constants loads registers from the tables, and block adds the products of a block with both halves of the
+// rows of B, and moves on to the next block. most is the maximum of rows of A.
+func (k *interleavedHalves) write(f *File, name, doc string, constants func(tables Reg), most int, block func(batch int)) {
+	fn := f.Func(name, doc, "p interleavedArgs")
 	fn.Frame(2 * vectorBatches * 32)
 	k.fn, k.w, k.s = fn, fn.Arg("w"), fn.Arg("s")
 	k.x = newVectorX(fn)
 	k.sums, k.off = fn.GP("sums"), fn.GP("offset of eight rows in sums")
 	left, y, tmp := fn.GP("blocks left"), fn.GP("position in y"), fn.GP("scratch")
-	fn.Note("Y0…Y7", "sums of a block")
-	fn.Note("Y13, Y14, Y15", "ones of words; low nibbles; integer of each nibble, or bias")
-	k.unit = f.shared("float256", bytes.Repeat(words(0x43800000), 8))
 	fn.I("LEAQ", SP.At(0), k.sums)
 	fn.I("MOVQ", fn.FP("tables"), tmp)
-	fn.I("VMOVDQU", tmp.At(0), k.table())
-	broadcast(fn, 0x0f0f0f0f, tmp, k.low())
-	fn.I("VMOVDQU", f.shared("wordOnes", bytes.Repeat([]byte{1, 0}, 16)), k.ones())
-	byBatch(fn, func(batch int) {
+	constants(tmp)
+	byBatch(fn, most, func(batch int) {
 		group := fn.Label(fmt.Sprintf("group%d", batch))
 		fn.I("MOVQ", fn.FP("x"), k.x.x)
 		fn.I("MOVQ", fn.FP("blocks"), left)
@@ -100,24 +134,10 @@ func (k *interleaved256) write(f *File) {
 				fn.I("VMOVUPS", Y(0), k.sum(b).At(128*h))
 			}
 		}
-		block := fn.Label(fmt.Sprintf("block%d", batch))
-		if k.bits == 4 {
-			fn.I("PREFETCHT0", k.s.At(interleavedAhead*32*k.scale.bytes/k.block/k.bits))
-		}
-		for i := range k.vectors() {
-			fn.I("PREFETCHT0", k.w.At(interleavedAhead+64*i))
-		}
-		half := fn.Label(fmt.Sprintf("half%d", batch))
-		k.multiply(batch)
-		fn.I("ADDQ", 32, k.w)
-		fn.I("XORQ", 128, k.off)
-		fn.Jump("JNZ", half)
-		if rest := 64*k.vectors() - 64; rest > 0 {
-			fn.I("ADDQ", rest, k.w)
-		}
-		fn.I("ADDQ", k.block+8, k.x.x)
+		next := fn.Label(fmt.Sprintf("block%d", batch))
+		block(batch)
 		fn.I("SUBQ", 1, left)
-		fn.Jump("JNZ", block)
+		fn.Jump("JNZ", next)
 		fn.I("MOVQ", fn.FP("y"), y)
 		for b := range batch {
 			for h := range 2 {
@@ -136,7 +156,7 @@ func (k *interleaved256) write(f *File) {
 }
 
 // sum returns the memory of the sums of row b of A.
-func (k *interleaved256) sum(b int) Mem { return k.sums.At(32 * b) }
+func (k *interleavedHalves) sum(b int) Mem { return k.sums.At(32 * b) }
 
 // multiply adds the products of a block of eight rows of B.
 func (k *interleaved256) multiply(batch int) {
@@ -180,7 +200,7 @@ func (k *interleaved256) multiply(batch int) {
 	}
 	if k.bits == 8 {
 		exponents, end := fn.NewLabel("exponents"), fn.NewLabel("scaled")
-		fn.I("CMPQ", fn.FP("floats"), 0)
+		fn.I("CMPQ", fn.FP("other"), 0)
 		fn.Jump("JEQ", exponents)
 		fn.I("PREFETCHT0", k.s.At(4*interleavedAhead/k.block))
 		k.factors32(interleavedF32, batch)
@@ -265,17 +285,17 @@ func (k *interleaved256) multiplyBytes(batch, at int, first bool) {
 }
 
 // exponents sets scale to the exponents of the scales.
-func (k *interleaved256) exponents(scale Vec) {
+func (k *interleavedHalves) exponents(scale Vec) {
 	k.fn.I("VPMOVZXBD", k.s.At(0), scale)
 	k.fn.I("VPSLLD", 23, scale, scale)
 }
 
-// factors sets scale to the values of E4M3 codes: as float16, they are times 2^-8.
-func (k *interleaved256) factors(scale Vec) {
+// factors sets scale to the values of E4M3 codes: as float16, they are times 2^-8. unit is 2^8.
+func (k *interleavedHalves) factors(scale Vec, unit Sym) {
 	k.fn.I("VPMOVZXBW", k.s.At(0), scale.X())
 	k.fn.I("VPSLLW", 7, scale.X(), scale.X())
 	k.fn.I("VCVTPH2PS", scale.X(), scale)
-	k.fn.I("VMULPS", k.unit, scale, scale)
+	k.fn.I("VMULPS", unit, scale, scale)
 }
 
 func (k *interleaved256) floats(scale Vec) { k.fn.I("VMOVUPS", k.s.At(0), scale) }

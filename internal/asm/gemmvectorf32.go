@@ -190,7 +190,7 @@ func (v *vectorF32) write(f *File) {
 	}
 	limitSteps(fn, left, steps, v.group/v.step)
 	bytes := v.step * v.bits / 8
-	byBatch(fn, func(batch int) {
+	byBatch(fn, vectorBatches, func(batch int) {
 		v.batch = batch
 		step := fn.Label("step")
 		for at := 0; at < bytes; at += 64 {

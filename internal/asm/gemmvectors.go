@@ -42,10 +42,10 @@ func rowAt(p, stride, triple Reg, i, off int) Mem {
 	return p.At(off)
 }
 
-// byBatch writes loop for 4, 2, and 1 rows of A, and selects one at run time.
-func byBatch(fn *Func, loop func(batch int)) {
+// byBatch writes loop for most (a power of two), half as many, …, 1 rows of A, and selects one at run time.
+func byBatch(fn *Func, most int, loop func(batch int)) {
 	done := fn.NewLabel("done")
-	for batch := vectorBatches; batch > 0; batch /= 2 {
+	for batch := most; batch > 0; batch /= 2 {
 		next := fn.NewLabel("fewer")
 		if batch > 1 {
 			fn.I("CMPQ", fn.FP("batch"), batch)
