@@ -38,6 +38,11 @@ func Lookup(name string) (Method, error) {
 	return 0, fmt.Errorf("unknown method %q: use one of %s", name, strings.Join(methods, ", "))
 }
 
+// Supports reports whether the method quantizes weights to a format: one with a scale of a byte for each block of a row.
+func (m Method) Supports(f quant.Format) bool {
+	return m == Nearest || f.ByteScales() && f.Block.Rows == 1
+}
+
 // Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors. In a
 // format with a global scale, that of the amax is not the largest, so that the search may take larger ones. It returns an error for a
 // quantizer that the method does not support.
@@ -45,7 +50,7 @@ func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 	if m == Nearest {
 		return q, nil
 	}
-	if !q.Format.ByteScales() || q.Format.Block.Rows != 1 {
+	if !m.Supports(q.Format) {
 		return q, fmt.Errorf("method %s supports formats with a scale of one byte for each block of a row (mxfp8, mxfp6, mxfp4, mxint8, "+
 			"nvfp4): got %s", m, q.Format)
 	}

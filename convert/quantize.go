@@ -83,7 +83,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 			return nil, err
 		}
 	}
-	treatments, note, err := o.treatments(c)
+	treatments, notes, err := o.treatments(c)
 	if err != nil {
 		return nil, err
 	}
@@ -96,12 +96,11 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.Notes = append(p.Notes, notes...)
 		return p, p.useStatistics(o)
 	}
 	p := newPlan(m, c, s.main())
-	if note != "" {
-		p.Notes = append(p.Notes, note)
-	}
+	p.Notes = append(p.Notes, notes...)
 	if err := p.decide(s, o.Calibration); err != nil {
 		return nil, err
 	}

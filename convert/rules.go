@@ -74,28 +74,36 @@ var (
 )
 
 // treatments returns what the options do with weights: the quantizers of the rules, and last that of all others. They are those
-// that the method and the clients of the convention need, with a note of what changed. The zero Quantizer leaves weights as they are.
-func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quantizer, note string, err error) {
+// that the method and the clients of the convention need, with notes of what changed. The zero Quantizer leaves weights as they are.
+// Formats that the method does not support are rounded to nearest beside others.
+func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quantizer, notes []string, err error) {
 	var asked []quant.Quantizer
 	for _, r := range o.Rules {
 		asked = append(asked, r.Quantizer)
 	}
+	unsupported := func(f quant.Format) bool { return !f.Scaled() || !o.Method.Supports(f) }
+	none := !slices.ContainsFunc(o.Formats(), func(f quant.Format) bool { return !unsupported(f) })
+	note := func(text string) {
+		if text != "" && !slices.Contains(notes, text) {
+			notes = append(notes, text)
+		}
+	}
 	for _, q := range append(asked, o.Quantizer) {
 		if q.Format.Scaled() {
-			if q, err = o.Method.Quantizer(q); err != nil {
-				return nil, "", err
+			if unsupported(q.Format) && !none {
+				note(fmt.Sprintf("method %s does not support %s: these weights are rounded to nearest", o.Method, q.Format))
+			} else if q, err = o.Method.Quantizer(q); err != nil {
+				return nil, nil, err
 			}
 			var changed string
 			if q, changed, err = c.Quantizer(q); err != nil {
-				return nil, "", err
+				return nil, nil, err
 			}
-			if note == "" {
-				note = changed
-			}
+			note(changed)
 		}
 		all = append(all, q)
 	}
-	return all, note, nil
+	return all, notes, nil
 }
 
 // Quantizers returns the quantizers that have a format: that of weights without a rule first.

@@ -28,7 +28,7 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	}
 	var missing []string
 	for i, d := range p.decisions {
-		if d.action != Quantize {
+		if d.action != Quantize || !p.method.Supports(d.quantizer.Format) {
 			continue
 		}
 		inputs, err := p.inputsOf(d, o.Statistics)
@@ -288,13 +288,17 @@ func (p *Plan) MethodBytes() (most int64) {
 // MethodSeconds predicts the time that the method of the plan takes on a number of threads, besides reading and writing. It
 // measures the pace of this machine.
 func (p *Plan) MethodSeconds(threads int) (seconds float64, err error) {
-	pace, err := p.method.MeasurePace(p.Quantizer)
+	first := slices.IndexFunc(p.decisions, func(d decision) bool { return d.inputs != nil })
+	if first < 0 {
+		return 0, nil
+	}
+	pace, err := p.method.MeasurePace(*p.decisions[first].quantizer)
 	if err != nil {
 		return 0, err
 	}
 	seen := map[*calibration.Input]bool{}
 	for i, d := range p.decisions {
-		if d.action != Quantize || !p.mine(i) {
+		if d.inputs == nil || !p.mine(i) {
 			continue
 		}
 		rows, cols := d.Matrix()
@@ -314,7 +318,7 @@ func (p *Plan) MethodSeconds(threads int) (seconds float64, err error) {
 func (b *batch) rounded(t checkpoint.Tile, q quant.Quantizer, raw tensor.BF16, x tensor.Dense, with quant.With) (damping float64,
 	err error) {
 	switch {
-	case b.run.plan.method == calibration.Solve:
+	case b.d.inputs != nil && b.run.plan.method == calibration.Solve:
 		if b.d.readsBF16() {
 			x = raw.Dense()
 		}

@@ -232,18 +232,24 @@ func (p *projection) values() (w tensor.Dense, bias []float32) {
 // parts have separate blocks and share a global scale, as in package convert. input quantizes their
 // activations; nil does not.
 func (p *projection) quantize(s *nn.Scope, q quant.Quantizer, input *activation) (*frozen, error) {
+	return p.quantizeBy(s, input, func(w tensor.Dense, with quant.With) (*quant.Tensor, error) {
+		if !q.Format.Global {
+			with.Amax = nil
+		}
+		return q.Rowwise(w, with)
+	})
+}
+
+// quantizeBy is quantize by a function, which gets the values of a part and the amax of all.
+func (p *projection) quantizeBy(s *nn.Scope, input *activation, round func(tensor.Dense, quant.With) (*quant.Tensor, error)) (
+	*frozen, error) {
 	w, bias := p.values()
 	s.Round(w)
 	amax := quant.Amax(w, s.Threads)
 	f := &frozen{name: p.name, bias: bias}
 	rows := 0
 	for _, part := range p.parts {
-		values := w.View(rows, rows+part.out, 0, w.Cols)
-		with := quant.With{Threads: s.Threads}
-		if q.Format.Global {
-			with.Amax = &amax
-		}
-		t, err := q.Rowwise(values, with)
+		t, err := round(w.View(rows, rows+part.out, 0, w.Cols), quant.With{Threads: s.Threads, Amax: &amax})
 		if err != nil {
 			name, _ := part.weight(p.in)
 			return nil, fmt.Errorf("%s: %w", name, err)

@@ -67,20 +67,42 @@ func (l *Layer) Linear(module string, in tensor.Dense) (tensor.Dense, error) {
 // Quantize returns the layer with its weights quantized by q. Norms are shared with l. See
 // Model.Quantize for activations.
 func (l *Layer) Quantize(q quant.Quantizer, activations bool) (*Layer, error) {
+	return l.replace(func(p *projection) (*frozen, error) {
+		var input *activation
+		if activations {
+			input = &activation{format: activationFormat(q.Format)}
+		}
+		return p.quantize(&l.scope, q, input)
+	})
+}
+
+// QuantizeBy returns the layer with the weights of some linear layers quantized: those for whose names, as nn.Observer.Linear receives
+// them, by returns a function. It quantizes the weight of one module, outputs × inputs, and is given the amax of all modules of the
+// linear layer, for formats with a global scale. Everything else is shared with l.
+func (l *Layer) QuantizeBy(by func(linear string) func(w tensor.Dense, with quant.With) (*quant.Tensor, error)) (*Layer, error) {
+	return l.replace(func(p *projection) (*frozen, error) {
+		round := by(p.name)
+		if round == nil {
+			return nil, nil
+		}
+		return p.quantizeBy(&l.scope, nil, round)
+	})
+}
+
+// replace returns the layer with the linear layers replaced for which quantize returns one.
+func (l *Layer) replace(quantize func(*projection) (*frozen, error)) (*Layer, error) {
 	copied := l.layer.clone()
 	for _, p := range copied.projections() {
 		if p.frozen != nil && p.frozen.quantized() {
 			return nil, fmt.Errorf("%s: quantize: %w", p.name, ErrQuantized)
 		}
-		var input *activation
-		if activations {
-			input = &activation{format: activationFormat(q.Format)}
-		}
-		f, err := p.quantize(&l.scope, q, input)
+		f, err := quantize(p)
 		if err != nil {
 			return nil, err
 		}
-		p.linear, p.frozen = nil, f
+		if f != nil {
+			p.linear, p.frozen = nil, f
+		}
 	}
 	return &Layer{layer: copied, scope: l.scope}, nil
 }

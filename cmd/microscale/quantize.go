@@ -47,7 +47,11 @@ embeddings, the output head, routers and vision towers are not; --include
 changes that. --rule gives weights another format than --format: the first rule
 that matches counts, and REGEXP=keep leaves weights as they are. Auxiliary files
 are copied unchanged. A GGUF file becomes a directory with its configuration and
-tokenizer, or one file of weights if DST ends in .safetensors.`
+tokenizer, or one file of weights if DST ends in .safetensors.
+
+--budget BITS divides bits among weights by the divergence that each format
+costs, as measured on --text, and keeps one format for all unless the mixture is
+better by a paired 95 % interval.`
 
 const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4 --for vllm
@@ -55,6 +59,7 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize SRC DST --format nvfp4 --scale-search
   microscale quantize SRC DST --format nvfp4 --activations book.txt
   microscale quantize SRC DST --format nvfp4 --text book.txt --resume
+  microscale quantize SRC DST --budget 5 --formats nvfp4,mxfp8 --text book.txt
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'
   microscale quantize SRC DST --format nvfp4 --rule 'self_attn=fp8-row' \
@@ -89,7 +94,8 @@ func quantizeCommand() *cobra.Command {
 	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format "+
 		"(REGEXP=FORMAT, REGEXP=FORMAT:SCHEME), or keep them (REGEXP=keep); repeated, the first that matches counts")
 	planFile := cmd.Flags().String("plan", "", "read the format and further rules from `FILE` (TOML, as --plan-out writes it)")
-	planOut := cmd.Flags().String("plan-out", "", "with --dry-run: write the plan to `FILE`, as rules to edit")
+	planOut := cmd.Flags().String("plan-out", "", "with --dry-run or --budget: write the plan to `FILE`, as rules to edit")
+	bits := addBudget(cmd)
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
 	cmd.Flags().Var((*flags.Patterns)(&o.Exclude), "exclude", "do not quantize weights whose names match")
 	cmd.Flags().BoolVar(&o.Requantize, "requantize", false, "quantize the decoded values of a quantized SRC; weights that rules leave "+
@@ -99,11 +105,15 @@ func quantizeCommand() *cobra.Command {
 	f := addRunFlags(cmd)
 	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes, or of statistics
 	flags.Exclusive(cmd, "text", "shard")
+	bits.exclude(cmd)
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
 	flags.Essential(cmd, "format", "rule", "for", "text", "activations", "include", "dry-run", "resume", "force", "json")
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
-		if *planOut != "" && !*f.dryRun {
-			return show.Misuse("--plan-out writes the plan of --dry-run: add it, or omit --plan-out")
+		if *planOut != "" && !*f.dryRun && !bits.given() {
+			return show.Misuse("--plan-out writes the plan of --dry-run or --budget: add one, or omit --plan-out")
+		}
+		if err := bits.check(text); err != nil {
+			return err
 		}
 		if *planFile != "" {
 			if err := readPlan(*planFile, block, &o); err != nil {
@@ -113,7 +123,7 @@ func quantizeCommand() *cobra.Command {
 		if block.Given {
 			o.Quantizer.Format = block.Value
 		}
-		formats := o.Formats()
+		formats := bits.formats(o.Formats())
 		if len(formats) == 0 {
 			return show.Misuse("--format is missing: name a block format (microscale formats lists them), or give --rule or --plan")
 		}
@@ -128,9 +138,11 @@ func quantizeCommand() *cobra.Command {
 			}
 		}
 		b := behaviorFlags{rule: rule, search: search, powerOfTwo: *powerOfTwo}
-		if err := b.set(&o, block, formats, profiles); err != nil {
+		quantizers, err := b.quantizers(formats, profiles)
+		if err != nil {
 			return show.Misuse("%v", err)
 		}
+		setQuantizers(&o, block, quantizers)
 		if err := flags.GGUFDestination(client, layout, args[1]); err != nil {
 			return err
 		}
@@ -144,7 +156,7 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		if text.file != "" {
-			o.Method, err = statistics.MethodOf(layout.Value)
+			o.Method, err = statistics.MethodOf(layout.Value, bits.given())
 		} else {
 			o.Method, o.Statistics, err = statistics.Statistics()
 		}
@@ -159,16 +171,28 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		defer source.Close()
-		if text.file != "" {
-			if err := text.collect(cmd, args[0], args[1], source, &o, f); err != nil {
+		var choice *budgetChoice
+		if bits.given() {
+			if choice, err = bits.plan(cmd.Context(), source, o, quantizers); err != nil {
 				return err
 			}
-			if *f.dryRun {
+			o = choice.options
+		}
+		if text.file != "" {
+			if err := text.collect(cmd, args[0], args[1], source, &o, f, bits.given()); err != nil {
+				return err
+			}
+			if *f.dryRun && !bits.given() {
 				o.Method = calibration.Nearest // the plan has the same tensors
 			}
 		}
 		if o.Statistics != nil {
 			defer o.Statistics.Close()
+		}
+		if choice != nil {
+			if o, err = choice.measure(cmd, args[0], args[1], text, o, f); err != nil {
+				return text.finish(err)
+			}
 		}
 		if *activations != "" {
 			if o.Calibration != nil && (len(o.Calibration.Input) > 0 || o.Calibration.ConstantInputs) {
@@ -198,8 +222,11 @@ func quantizeCommand() *cobra.Command {
 		if err := text.admit(cmd.ErrOrStderr(), plan, int(*f.threads)); err != nil {
 			return err
 		}
-		return text.finish(f.run(cmd, "quantizing", conversion.Quantized(args[0], args[1], plan,
-			strings.Join(flags.Names(distinct(profiles)), ", "), search.Value)))
+		result := conversion.Quantized(args[0], args[1], plan, strings.Join(flags.Names(distinct(profiles)), ", "), search.Value)
+		if choice != nil {
+			result.Budget = choice.result
+		}
+		return text.finish(f.run(cmd, "quantizing", result))
 	})
 	return cmd
 }
@@ -277,11 +304,10 @@ type behaviorFlags struct {
 	powerOfTwo bool
 }
 
-// set sets the quantizers of the options. Of several formats, a flag counts for those that it can count for; one that
+// quantizers returns the quantizers of formats by name. Of several formats, a flag counts for those that it can count for; one that
 // counts for none is an error.
-func (b behaviorFlags) set(o *convert.QuantizeOptions, block *flags.Choice[quant.Format], formats []quant.Format,
-	profiles []profile.Profile) (err error) {
-	quantizers := map[string]quant.Quantizer{}
+func (b behaviorFlags) quantizers(formats []quant.Format, profiles []profile.Profile) (all map[string]quant.Quantizer, err error) {
+	all = map[string]quant.Quantizer{}
 	used := behaviorFlags{rule: &flags.Choice[quant.ScaleRule]{}, search: &flags.Choice[quant.Search]{}}
 	for i, f := range formats {
 		b.profile = profiles[i]
@@ -289,8 +315,8 @@ func (b behaviorFlags) set(o *convert.QuantizeOptions, block *flags.Choice[quant
 		if len(formats) > 1 {
 			one = b.of(f)
 		}
-		if quantizers[f.Name], err = one.quantizer(f); err != nil {
-			return err
+		if all[f.Name], err = one.quantizer(f); err != nil {
+			return nil, err
 		}
 		used.rule.Given = used.rule.Given || one.rule.Given
 		used.search.Given = used.search.Given || one.search.Given
@@ -298,12 +324,17 @@ func (b behaviorFlags) set(o *convert.QuantizeOptions, block *flags.Choice[quant
 	}
 	switch {
 	case b.rule.Given && !used.rule.Given:
-		return errors.New("--scale-rule: no format has E8M0 scales; omit the flag")
+		return nil, errors.New("--scale-rule: no format has E8M0 scales; omit the flag")
 	case b.search.Given && !used.search.Given:
-		return errors.New("--scale-search: no format supports it; omit the flag")
+		return nil, errors.New("--scale-search: no format supports it; omit the flag")
 	case b.powerOfTwo && !used.powerOfTwo:
-		return errors.New("--power-of-two-scales: no format has FP32 scales; omit the flag")
+		return nil, errors.New("--power-of-two-scales: no format has FP32 scales; omit the flag")
 	}
+	return all, nil
+}
+
+// setQuantizers sets the quantizers of the options, whose rules have formats alone.
+func setQuantizers(o *convert.QuantizeOptions, block *flags.Choice[quant.Format], quantizers map[string]quant.Quantizer) {
 	if block.Given {
 		o.Quantizer = quantizers[block.Value.Name]
 	}
@@ -312,7 +343,6 @@ func (b behaviorFlags) set(o *convert.QuantizeOptions, block *flags.Choice[quant
 			o.Rules[i].Quantizer = quantizers[r.Quantizer.Format.Name]
 		}
 	}
-	return nil
 }
 
 // of returns the flags that can count for a format.

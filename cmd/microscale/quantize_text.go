@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,7 @@ import (
 type calibrationText struct {
 	file   string
 	memory *flags.Size
-	kept   string // the file of statistics; "": none
+	kept   []string // files for the next run: of statistics, and of what a budget measured
 }
 
 func addText(cmd *cobra.Command) *calibrationText {
@@ -35,14 +36,13 @@ func addText(cmd *cobra.Command) *calibrationText {
 
 // collect sets the statistics of a model over the text, from a file beside dst if an interrupted run has left it, or only their key if
 // dst exists, which --resume compares with what the plan would write. What fails later without them is an error before the text is read.
-// With --dry-run it is not read.
+// With --dry-run it is not read. If the plan depends on the statistics, they are always set, but for method nearest.
 func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, options *convert.QuantizeOptions,
-	f *runFlags) (err error) {
+	f *runFlags, depends bool) (err error) {
 	o := *options
-	for _, q := range o.Quantizers() {
-		if _, err := o.Method.Quantizer(q); err != nil {
-			return err
-		}
+	if !slices.ContainsFunc(o.Formats(), o.Method.Supports) {
+		_, err := o.Method.Quantizer(o.Quantizers()[0])
+		return fmt.Errorf("%w; without --text it is rounded to nearest", err)
 	}
 	method := o.Method
 	named := o.Scheme != "" || slices.ContainsFunc(o.Rules, func(r convert.Rule) bool { return r.Scheme != "" })
@@ -62,8 +62,11 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	if err != nil && !exists {
 		return err
 	}
-	if *f.dryRun {
+	if *f.dryRun && !depends {
 		return evaluation.CheckText(t.file)
+	}
+	if method == calibration.Nearest {
+		return nil
 	}
 	const suffix = ".microscale-statistics"
 	c := evaluation.Calibration{Out: dst + suffix + ".safetensors", Hessian: method == calibration.Solve}
@@ -71,11 +74,11 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	if err := calibrating(cmd, &c, model); err != nil {
 		return err
 	}
-	if exists && !named { // a scheme may store scales of activations
+	if exists && !named && !depends { // a scheme may store scales of activations
 		options.StatisticsKey, err = c.Key(cmd.Context())
 		return err
 	}
-	t.kept = c.Out
+	t.kept = append(t.kept, c.Out)
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
 	return err
 }
@@ -99,15 +102,20 @@ func (t *calibrationText) admit(stderr io.Writer, plan *convert.Plan, threads in
 	return nil
 }
 
-// finish removes the statistics when they are of no more use, and says where they are kept after an error.
+// finish removes the files for the next run when they are of no more use, and says what is kept after an error.
 func (t *calibrationText) finish(err error) error {
-	switch {
-	case t.kept == "":
-		return err
-	case err != nil:
-		return fmt.Errorf("%w; %s has the statistics for the next run", err, show.Printable(t.kept))
+	var kept []string
+	for _, path := range t.kept {
+		if err == nil {
+			err = os.Remove(path)
+		} else if _, missing := os.Stat(path); missing == nil {
+			kept = append(kept, show.Printable(path))
+		}
 	}
-	return os.Remove(t.kept)
+	if kept != nil {
+		return fmt.Errorf("%w; what was measured is kept for the next run in %s", err, strings.Join(kept, " and "))
+	}
+	return err
 }
 
 // calibrated returns the amaxes of a model's activations over a text: of inputs, and with --kv-cache of keys and

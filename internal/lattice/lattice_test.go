@@ -94,6 +94,7 @@ cmd/microscale/internal/flags: internal/limits internal/naming internal/configjs
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
     cmd/microscale/internal/show
+cmd/microscale/internal/budget: family checkpoint convert
 cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
 cmd/microscale/internal/demo: internal/durable
 cmd/microscale/internal/console: generation/sampling generation cmd/microscale/internal/show cmd/microscale/internal/chat
@@ -109,7 +110,7 @@ cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint 
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
 cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable tensor quant profile tokenizer recipe nn hf family
     decoder train calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report
-    cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
+    cmd/microscale/internal/budget cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
 cmd/microscale/interop:
 cmd/microscale: *
 `

@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +18,7 @@ type Conversion struct {
 	Plan                *convert.Plan
 	Result              *convert.Result // set when the plan was run
 	Seconds             float64
+	Budget              *Budget // that the plan comes from; nil: none
 
 	format, profile, convention, scheme, search string
 	count                                       int    // weights
@@ -120,6 +122,7 @@ type Document struct {
 	Scheme      string            `json:"scheme,omitempty"`
 	ScaleSearch string            `json:"scale_search,omitempty"`
 	Method      string            `json:"method,omitempty"` // of choosing scales and codes by statistics
+	Budget      *Budget           `json:"budget,omitempty"`
 	Quantized   int               `json:"quantized"`
 	SourceBytes int64             `json:"source_bytes"`
 	Bytes       int64             `json:"bytes"`
@@ -137,7 +140,7 @@ func (c *Conversion) document() Document {
 	return Document{
 		Source: c.Source, Destination: c.Destination, Format: c.format, Formats: shareDocuments(c.Plan), Profile: c.profile,
 		Convention: c.convention, Scheme: c.scheme,
-		ScaleSearch: c.search, Method: c.Plan.Method(),
+		ScaleSearch: c.search, Method: c.Plan.Method(), Budget: c.Budget,
 		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
 	}
@@ -170,7 +173,7 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 		show.BytesText(float64(stored)/c.Seconds)); err != nil {
 		return err
 	}
-	return printSourceNonFinite(w, results, c.Source)
+	return errors.Join(c.printBudget(w), printSourceNonFinite(w, results, c.Source))
 }
 
 // mergeDocument is the result of a merge as JSON.

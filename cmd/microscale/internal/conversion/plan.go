@@ -3,6 +3,7 @@ package conversion
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,7 +24,9 @@ import (
 func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	plan := c.Plan
 	if asJSON {
-		return show.PrintJSON(w, newPlanDocument(plan, c.Source, c.Destination))
+		doc := newPlanDocument(plan, c.Source, c.Destination)
+		doc.Budget = c.Budget
+		return show.PrintJSON(w, doc)
 	}
 	for _, n := range plan.Notes {
 		if _, err := fmt.Fprintf(w, "note: %s\n\n", show.Escaped(n)); err != nil {
@@ -60,8 +63,17 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	if index, count, ok := plan.Part(); ok {
 		what += fmt.Sprintf(", part of worker %d of %d", index, count)
 	}
-	_, err := fmt.Fprintf(w, "\n%s → %s: %s, %s → %s; nothing was written\n", show.Printable(c.Source), show.Printable(c.Destination), what,
-		show.BytesText(float64(stored)), show.BytesText(float64(plan.Bytes())))
+	_, err := fmt.Fprintf(w, "\n%s → %s: %s, %s → %s; nothing was written\n", show.Printable(c.Source), show.Printable(c.Destination),
+		what, show.BytesText(float64(stored)), show.BytesText(float64(plan.Bytes())))
+	return errors.Join(err, c.printBudget(w))
+}
+
+// printBudget prints the choice of a budget, if the plan comes from one.
+func (c *Conversion) printBudget(w io.Writer) error {
+	if c.Budget == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%s\n", c.Budget)
 	return err
 }
 

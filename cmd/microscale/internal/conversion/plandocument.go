@@ -20,6 +20,7 @@ type PlanDocument struct {
 	Convention  string             `json:"convention,omitempty"`
 	Scheme      string             `json:"scheme,omitempty"`
 	Method      string             `json:"method,omitempty"` // of choosing scales and codes by statistics
+	Budget      *Budget            `json:"budget,omitempty"`
 	SourceBytes int64              `json:"source_bytes"`
 	Bytes       int64              `json:"bytes"`
 	Worker      *int               `json:"worker,omitempty"` // bytes are those of this worker, all else describes the whole result

@@ -63,7 +63,8 @@ func (c Calibration) Key(ctx context.Context) (string, error) {
 // Statistics returns the statistics of Out, which a run with the same Key has left there, or reads the text, and that Key. Another file
 // of this name is replaced. The caller closes the statistics.
 func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics, key string, err error) {
-	c.inputs, c.reuse = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}, true
+	c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}
+	c.known = func(key string) bool { return calibration.Has(c.Out, key) }
 	if _, err := c.Evaluation.Run(ctx); err != nil {
 		return nil, "", err
 	}

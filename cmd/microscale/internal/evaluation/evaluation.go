@@ -46,8 +46,11 @@ type Evaluation struct {
 	amaxes *windows.Amaxes        // of the model; nil: none
 	inputs *calibration.Collector // of statistics of the model; nil: none
 
-	reuse   bool // take the file of an earlier run with the same key
-	onlyKey bool // end when the key is known
+	onlyKey  bool                                    // end when the key is known
+	known    func(key string) bool                   // reports whether an earlier run left its result; nil: none does
+	variants func(*stack) ([]windows.Stack, error)   // of Model, which is their original; nil: none
+	what     string                                  // describes them, for the key
+	pick     func([]windows.Window) []windows.Window // of the text; nil: all windows
 
 	linears [][]calibration.Linear // of the model, by layer
 	stored  func(module string) string
@@ -135,7 +138,7 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 			return nil, err
 		}
 	}
-	if err := e.addFormats(run, model, r.size); err != nil {
+	if err := e.addModels(run, model, r.size); err != nil {
 		return nil, err
 	}
 	if e.Stream != "" {
@@ -158,9 +161,9 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 			return nil, err
 		}
 		e.inputs.Key = digestOf(run.Stream.Key)
-		if e.onlyKey || e.reuse && calibration.Has(e.inputs.Out, e.inputs.Key) {
-			return r, nil
-		}
+	}
+	if e.onlyKey || e.known != nil && e.known(digestOf(run.Stream.Key)) {
+		return r, nil
 	}
 	if err := r.share(ctx, run, original); err != nil {
 		return nil, err
@@ -190,7 +193,7 @@ func (e *Evaluation) inputsOf() (text textFiles, base *windows.Base, err error) 
 
 // read reads the text, and cuts it into windows.
 func (r *Evaluated) read(ctx context.Context, run *windows.Run, text textFiles, model *stack, v vocabulary) (err error) {
-	if run.Stream != nil && !r.onlyKey {
+	if run.Stream != nil && !r.onlyKey && r.pick == nil {
 		r.preview(ctx, run, text, model, v)
 	}
 	if r.document, err = text.read(maxText + 1); err != nil {
@@ -257,8 +260,13 @@ func (r *Evaluated) exchange(ctx context.Context, run *windows.Run, model *stack
 	return err
 }
 
-// addFormats makes the model of a run the original of one model for each format, if there are any.
-func (e *Evaluation) addFormats(run *windows.Run, model *stack, size decoder.Size) error {
+// addModels makes the model of a run the original of its variants, or of one model for each format, if there are any.
+func (e *Evaluation) addModels(run *windows.Run, model *stack, size decoder.Size) (err error) {
+	if e.variants != nil {
+		run.Original = model
+		run.Models, err = e.variants(model)
+		return err
+	}
 	if len(e.Formats) == 0 {
 		return nil
 	}
@@ -348,8 +356,15 @@ func (r *Evaluated) cut(ctx context.Context, run *windows.Run, model *stack, v v
 	if run.Windows, err = r.Method.Windows(tokens, r.Context, v.begin()); err != nil {
 		return fmt.Errorf("%s: %w", r.Text, err)
 	}
+	if r.pick != nil {
+		n := len(run.Windows)
+		if run.Windows = r.pick(run.Windows); len(run.Windows) == 0 {
+			return fmt.Errorf("%s: the text has %s of %d tokens, want at least %d: use a longer text", r.Text, show.Counted(n, "window"), r.Context,
+				budgetWindows)
+		}
+	}
 	r.tokens, r.windows = len(tokens), len(run.Windows)
-	if same && (r.amaxes != nil || r.inputs != nil) {
+	if same && (r.amaxes != nil || r.inputs != nil || r.variants != nil) {
 		return fmt.Errorf("%s: all tokens of the text are the same: calibrate with a text that the model is to read", r.Text)
 	}
 	return nil
@@ -377,6 +392,9 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 			verb := "evaluating"
 			if r.inputs != nil || r.amaxes != nil {
 				verb = "calibrating"
+			}
+			if r.variants != nil {
+				verb = "measuring"
 			}
 			meter = show.NewStepMeter(r.Stderr, verb, total)
 		}

@@ -58,11 +58,14 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	for _, format := range r.Formats {
 		weights += 2 * (bytesIn(n, format) - 2*n.Other) / layers
 	}
+	if run.Forked() { // the streams of two models are in memory in the layers, of several more before the head
+		stacks = min(stacks, 4)
+	}
 	temporary := 3*element*largest + element*window*(width*stacks+4096*(stacks+1))
 	all := scale * float64(tokens)
 	encoding := garbage*(program+float64(rest)) + float64(r.document.bytes) + 2*element*all // tokens of the tokenizer, and of the windows
 	f.memory = max(encoding, garbage*(program+float64(weights)+float64(temporary))+element*all)
-	f.disk = 2 * element * all * float64(plan.Hidden*stacks)
+	f.disk = 2 * element * all * float64(plan.Hidden*stacksOf(run))
 	f.operations = scale * r.operations(run)
 	if c := run.Inputs; c != nil {
 		f.memory += float64(c.Bytes())
@@ -83,10 +86,11 @@ func (f *forecast) predict(run *windows.Run, p windows.Pace, scale float64) {
 		scored += scale * float64(w.Scored())
 	}
 	first := run.Windows[0]
+	passes, heads := run.Passes()
 	layers := float64(run.Models[0].Layers() - run.Stream.Completed())
 	layer := p.Layer.Seconds() * tokens / float64(len(first.Tokens))
 	head := p.Head.Seconds() * scored / float64(max(1, first.Scored()))
-	f.seconds = p.Load.Seconds() + layers*max(layer, p.Load.Seconds()) + head
+	f.seconds = p.Load.Seconds() + max(passes*layer, layers*p.Load.Seconds()) + heads*head
 }
 
 // checkDisk returns an error if the filesystem of a directory has less space than the residual streams need besides
@@ -139,13 +143,19 @@ func (r *Evaluated) operations(run *windows.Run) float64 {
 		attention += 2 * l.Attention.Heads * l.Attention.HeadDim
 	}
 	tokens, pairs, scored := 0, 0, 0
+	share := 1.0 // of the layers of the models, and of the heads
+	if run.Forked() {
+		done, _ := run.Passes()
+		share = (done + float64(run.Stream.Completed())) / float64(len(r.plan.Layers)*stacks)
+	}
 	for _, w := range run.Windows {
 		tokens += len(w.Tokens)
 		pairs += len(w.Tokens) * len(w.Tokens)
 		scored += w.Scored()
 	}
 	head := r.plan.Vocabulary * r.plan.Hidden
-	return 2 * (float64(linear)*float64(tokens*passes) + float64(attention)*float64(pairs*stacks) + float64(head)*float64(scored*stacks))
+	layers := float64(linear)*float64(tokens*passes) + float64(attention)*float64(pairs*stacks)
+	return 2 * (share*layers + float64(head)*float64(scored*stacks))
 }
 
 // String describes the forecast.
@@ -164,6 +174,9 @@ func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]st
 		"model": identity(model.source), "text or tokenizer": tokensOf(run.Windows), "program": show.Version(),
 		"option": fmt.Sprintf("%s, context %d | %s | activations %v, layers %v, calibration %v, statistics %v, head %v, cache %v",
 			r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.statistics(), r.Head, r.Cache.Name),
+	}
+	if r.what != "" {
+		key["option"] += " | " + r.what
 	}
 	if reference != nil {
 		key["reference"] = identity(reference.source)

@@ -17,6 +17,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/hf"
@@ -96,17 +97,23 @@ func (r *Evaluated) receipt(ctx context.Context, model *stack, sizes []int) (*Re
 		return nil, err
 	}
 	out.Same = r.same
-	c, at := r.result.Comparisons[0], 0
+	out.Windows = windowReceipts(r.result.Comparisons[0], sizes)
+	return out, nil
+}
+
+// windowReceipts returns the means of windows with numbers of scored tokens.
+func windowReceipts(c *windows.Comparison, sizes []int) (all []WindowReceipt) {
+	at := 0
 	for _, n := range sizes {
 		w := WindowReceipt{Scored: n}
 		for i := at; i < at+n; i++ {
 			w.KL += c.KL[i] / float64(n)
 			w.NLL += c.Model.NLL[i] / float64(n)
 		}
-		out.Windows = append(out.Windows, w)
+		all = append(all, w)
 		at += n
 	}
-	return out, nil
+	return all
 }
 
 // contentOf returns the SHA-256 of the configuration and the weights of a checkpoint. Of files on a server it takes the hash of the server.

@@ -109,14 +109,15 @@ func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
 		"nearest", Names(calibration.Methods()), calibration.Lookup)
 }
 
-// MethodOf returns the method for statistics that the command itself collects: by default gptq, and search for a GGUF file.
-func (c *CalibrationFlag) MethodOf(layout *checkpoint.Convention) (calibration.Method, error) {
+// MethodOf returns the method for statistics that the command itself collects: by default gptq, and search for a GGUF file. If the
+// text has another use, the method may be nearest.
+func (c *CalibrationFlag) MethodOf(layout *checkpoint.Convention, other bool) (calibration.Method, error) {
 	switch {
 	case !c.method.Given && layout.InGGUF():
 		return calibration.Search, nil
 	case !c.method.Given:
 		return calibration.Solve, nil
-	case c.method.Value == calibration.Nearest:
+	case c.method.Value == calibration.Nearest && !other:
 		return calibration.Nearest, show.Misuse("--method nearest reads no text: omit --text")
 	}
 	return c.method.Value, nil

@@ -14,8 +14,29 @@ type Pace struct {
 	Head  time.Duration // to score the window
 }
 
+// Passes returns how often a window passes a layer, in all layers that are not complete, and the head, in units of a Pace.
+func (r *Run) Passes() (layers, heads float64) {
+	completed := 0
+	if r.Stream != nil {
+		completed = r.Stream.Completed()
+	}
+	n := r.Models[0].Layers()
+	if !r.Forked() {
+		return float64(n - completed), 1
+	}
+	layers, heads = float64(n-completed), 1
+	for _, m := range r.Models {
+		layers += float64(n - max(completed, firstOf(m)))
+		heads += 1 + 1.0/scoredTogether
+	}
+	return layers, heads
+}
+
+// Forked reports whether the models are forks.
+func (r *Run) Forked() bool { return firstOf(r.Models[0]) >= 0 }
+
 // Measure loads the first layer and applies it and the head to the first window, several times if that is
-// fast. It changes no result of the Run.
+// fast; of forks, their original alone. It changes no result of the Run.
 func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 	const enough = 100 * time.Millisecond
 	if err := r.check(); err != nil {
@@ -26,6 +47,9 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 	if r.Inputs != nil {
 		probe.Inputs = &calibration.Collector{Layers: r.Inputs.Layers, Hessian: r.Inputs.Hessian, Threads: r.Inputs.Threads}
 	}
+	if r.Forked() {
+		probe.Original, probe.Models = nil, []Stack{r.Original}
+	}
 	w := newWalk(&probe)
 	start := time.Now()
 	layers, err := w.load(ctx, 0)
@@ -33,23 +57,19 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 		return p, err
 	}
 	p.Load = time.Since(start)
-	defer func() {
-		for i := range layers {
-			layers[len(layers)-1-i].Release() // a quantized layer before its original
-		}
-	}()
+	defer func() { release(layers) }()
 	var runs time.Duration
 	for begin, first := time.Now(), true; first || time.Since(begin) < enough; first = false {
 		start := time.Now()
 		xs, err := w.embedded(0)
 		if err == nil {
-			xs, err = w.layer(ctx, 0, 0, layers, xs)
+			xs, err = w.inMemory(ctx, 0, 0, layers, xs)
 		}
 		if err != nil {
 			return p, err
 		}
 		middle := time.Now()
-		if err := w.score(ctx, 0, xs); err != nil {
+		if err := w.score(ctx, 0, reading(xs)); err != nil {
 			return p, err
 		}
 		end := time.Now()

@@ -42,10 +42,14 @@ func (s *Stream) Held(stacks, layers int) (bytes int64) {
 	return bytes
 }
 
-// create creates the files of all stacks after a number of layers. It replaces those of an interrupted run, and
-// follows no links.
+// create creates the files of all stacks after a number of layers; nil of those without a stream of their own. It replaces those of
+// an interrupted run, and follows no links.
 func (w *walk) create(layers int) (files []*residuals, err error) {
 	for k := range w.stacks {
+		if !w.own(k, layers) {
+			files = append(files, nil)
+			continue
+		}
 		name := w.Stream.residuals(k, layers)
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, closeAll(files))
@@ -67,6 +71,10 @@ func (w *walk) open(layers int) (files []*residuals, err error) {
 	}
 	column := int64(4 * w.rows())
 	for k := range w.stacks {
+		if !w.own(k, layers) {
+			files = append(files, nil)
+			continue
+		}
 		name := w.Stream.residuals(k, layers)
 		f, info, err := limits.Open(name)
 		if err != nil {
@@ -137,33 +145,33 @@ func (r *residuals) verify() error {
 	return nil
 }
 
-// eachWindow calls f with the residual streams of every window after a number of layers, and verifies the
-// files that it read.
-func (w *walk) eachWindow(layers int, f func(i int, xs []tensor.Dense) error) error {
+// eachWindow calls f with what reads the residual streams of every window after a number of layers, and verifies the
+// files that it read: f reads each stream of each stack once.
+func (w *walk) eachWindow(layers int, f func(i int, read func(k int) (tensor.Dense, error)) error) error {
 	files, err := w.open(layers)
 	if err != nil {
 		return err
 	}
 	for i := 0; i < len(w.Windows) && err == nil; i++ {
-		xs := make([]tensor.Dense, len(files))
-		for k := 0; k < len(files) && err == nil; k++ {
-			xs[k], err = files[k].next(len(w.Windows[i].Tokens))
-		}
-		if err == nil {
-			err = f(i, xs)
-		}
+		err = f(i, func(k int) (tensor.Dense, error) { return files[k].next(len(w.Windows[i].Tokens)) })
 	}
 	for k := 0; k < len(files) && err == nil; k++ {
-		err = files[k].verify()
+		if files[k] != nil {
+			err = files[k].verify()
+		}
 	}
 	return errors.Join(err, closeAll(files))
 }
 
-// finish makes written files durable and returns their checksums.
+// finish makes written files durable and returns their checksums; 0 without a file.
 func finish(files []*residuals) (sums []uint64, err error) {
 	for _, f := range files {
-		err = errors.Join(err, f.file.Sync(), f.file.Close())
-		sums = append(sums, f.sum.Value())
+		sum := uint64(0)
+		if f != nil {
+			err = errors.Join(err, f.file.Sync(), f.file.Close())
+			sum = f.sum.Value()
+		}
+		sums = append(sums, sum)
 	}
 	return sums, err
 }
@@ -171,7 +179,9 @@ func finish(files []*residuals) (sums []uint64, err error) {
 func closeAll(files []*residuals) error {
 	var errs []error
 	for _, f := range files {
-		errs = append(errs, f.file.Close())
+		if f != nil {
+			errs = append(errs, f.file.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -122,14 +122,37 @@ func newWalk(r *Run) *walk {
 	if r.Original != nil {
 		w.stacks = append([]Stack{r.Original}, r.Models...)
 	}
-	w.total = len(r.Windows) * (w.stacks[0].Layers() + 1)
+	w.total = len(r.Windows) * w.steps(w.stacks[0].Layers()+1)
 	return w
 }
 
-// embedded returns the residual streams of window i before the first layer.
+// steps returns the steps of a window in a number of layers, of which the head is the last: one for each stack that a fork is among.
+func (w *walk) steps(layers int) (n int) {
+	for l := range layers {
+		n += w.stepsOf(l)
+	}
+	return n
+}
+
+func (w *walk) stepsOf(layer int) (n int) {
+	if !w.Forked() {
+		return 1
+	}
+	for _, s := range w.stacks {
+		if layer >= firstOf(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// embedded returns the residual streams of window i before the first layer. Forks have none of their own.
 func (w *walk) embedded(i int) ([]tensor.Dense, error) {
 	xs := make([]tensor.Dense, len(w.stacks))
 	for k, s := range w.stacks {
+		if !w.own(k, 0) {
+			continue
+		}
 		x, err := s.Embed(w.Windows[i].Tokens)
 		if err != nil {
 			return nil, err
@@ -137,6 +160,24 @@ func (w *walk) embedded(i int) ([]tensor.Dense, error) {
 		xs[k] = x
 	}
 	return xs, nil
+}
+
+// own reports whether stack k has a residual stream of its own after a number of layers, not that of the original.
+func (w *walk) own(k, layers int) bool { return layers > firstOf(w.stacks[k]) }
+
+// firstOf returns the first layer of a fork, and -1 for other stacks.
+func firstOf(s Stack) int {
+	if f, ok := s.(Fork); ok {
+		return f.First()
+	}
+	return -1
+}
+
+// streams are the residual streams of a window, by stack: read returns those before a layer, and write takes those after it. Stacks
+// are read and written in their order, those without a stream of their own not at all.
+type streams struct {
+	read  func(k int) (tensor.Dense, error)
+	write func(k int, y tensor.Dense) error
 }
 
 // byWindow reads each window with all layers, which are in memory.
@@ -151,24 +192,27 @@ func (w *walk) byWindow(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if xs, err = w.layer(ctx, i, l, layers, xs); err != nil {
+			if xs, err = w.inMemory(ctx, i, l, layers, xs); err != nil {
 				return err
 			}
 		}
-		if err := w.score(ctx, i, xs); err != nil {
+		if err := w.score(ctx, i, reading(xs)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// load returns layer l of all stacks.
+// load returns layer l of all stacks; nil of forks that begin later.
 func (w *walk) load(ctx context.Context, l int) ([]Layer, error) {
 	layers := make([]Layer, len(w.stacks))
 	for k, s := range w.stacks {
 		var original Layer
 		if k > 0 {
 			original = layers[0]
+		}
+		if l < firstOf(s) {
+			continue
 		}
 		layer, err := s.Layer(ctx, l, original)
 		if err != nil {
@@ -179,32 +223,55 @@ func (w *walk) load(ctx context.Context, l int) ([]Layer, error) {
 	return layers, nil
 }
 
-// layer returns the residual streams of window i after layer l, and adds its errors.
-func (w *walk) layer(ctx context.Context, i, l int, layers []Layer, xs []tensor.Dense) ([]tensor.Dense, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+// reading returns what reads streams in memory.
+func reading(xs []tensor.Dense) func(k int) (tensor.Dense, error) {
+	return func(k int) (tensor.Dense, error) { return xs[k], nil }
+}
+
+// inMemory returns the residual streams of window i after layer l.
+func (w *walk) inMemory(ctx context.Context, i, l int, layers []Layer, xs []tensor.Dense) ([]tensor.Dense, error) {
 	ys := make([]tensor.Dense, len(xs))
+	return ys, w.layer(ctx, i, l, layers, streams{reading(xs), func(k int, y tensor.Dense) error { ys[k] = y; return nil }})
+}
+
+// layer applies layer l to the residual streams of window i, and adds its errors.
+func (w *walk) layer(ctx context.Context, i, l int, layers []Layer, s streams) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var x, y tensor.Dense // of the first stack
 	for k, layer := range layers {
-		var watch Watch
+		if layer == nil {
+			continue
+		}
+		in, watch := x, Watch{}
 		if k == 0 {
 			watch = w.watch(l, layers[1:])
 		}
-		y, err := layer.Forward(xs[k], watch)
+		var err error
+		if w.own(k, l) {
+			if in, err = s.read(k); err != nil {
+				return err
+			}
+		}
+		out, err := layer.Forward(in, watch)
 		if err != nil {
-			return nil, fmt.Errorf("window %d: layer %d: %w", i+1, l, err)
+			return fmt.Errorf("window %d: layer %d: %w", i+1, l, err)
 		}
-		ys[k] = y
-	}
-	for k := range w.result.Layers {
-		e := &w.result.Layers[k][l].Output
-		e.add(ys[k+1], ys[0], w.Threads)
-		if !e.finite() {
-			return nil, fmt.Errorf("window %d: layer %d: the output is NaN or infinite", i+1, l)
+		if k == 0 {
+			x, y = in, out
+		} else {
+			e := &w.result.Layers[k-1][l].Output
+			if e.add(out, y, w.Threads); !e.finite() {
+				return fmt.Errorf("window %d: layer %d: the output is NaN or infinite", i+1, l)
+			}
+		}
+		if err := s.write(k, out); err != nil {
+			return err
 		}
 	}
-	w.step()
-	return ys, nil
+	w.step(l)
+	return nil
 }
 
 // watch returns what the first stack calls for its linear layers. models are the same layers of the
@@ -231,6 +298,9 @@ func (w *walk) watch(l int, models []Layer) Watch {
 			return nil
 		}
 		for k, m := range models {
+			if m == nil {
+				continue
+			}
 			y, err := m.Apply(linear, in)
 			if err != nil {
 				return err
@@ -242,39 +312,51 @@ func (w *walk) watch(l int, models []Layer) Watch {
 	return watch
 }
 
-// score adds the scored tokens of window i, whose residual streams after the last layer are xs.
-func (w *walk) score(ctx context.Context, i int, xs []tensor.Dense) error {
-	if err := ctx.Err(); err != nil {
+// score adds the scored tokens of window i. read returns the residual streams after the last layer.
+func (w *walk) score(ctx context.Context, i int, read func(k int) (tensor.Dense, error)) error {
+	err := ctx.Err()
+	if err != nil {
 		return err
 	}
-	if err := w.scored(i, xs); err != nil {
+	x, err := read(0)
+	if err == nil {
+		err = w.scored(ctx, i, x, read)
+	}
+	if err != nil {
 		return fmt.Errorf("window %d: %w", i+1, err)
 	}
-	w.step()
+	w.step(w.stacks[0].Layers())
 	return nil
 }
 
-func (w *walk) scored(i int, xs []tensor.Dense) error {
+// scoredTogether is the number of models whose heads are in memory at once. The logits of the original are computed once for them.
+const scoredTogether = 16
+
+// scored is score with the residual stream of the first stack, x.
+func (w *walk) scored(ctx context.Context, i int, x tensor.Dense, read func(k int) (tensor.Dense, error)) error {
 	window := w.Windows[i]
 	targets := window.Tokens[window.First:]
-	head := func(k, from, to int) (Head, error) { // of some scored tokens: the logits of a token predict the next one
-		return w.stacks[k].Head(xs[k].View(window.First-1+from, window.First-1+to, 0, xs[k].Cols))
+	head := func(k int, x tensor.Dense, from, to int) (Head, error) { // of some scored tokens: the logits of a token predict the next one
+		return w.stacks[k].Head(x.View(window.First-1+from, window.First-1+to, 0, x.Cols))
 	}
-	only := func(from, to int) (Head, error) { return head(0, from, to) }
+	only := func(from, to int) (Head, error) { return head(0, x, from, to) }
 	if w.Base != nil {
 		return w.scorer.compareBase(w.result.Comparisons[0], w.Base, i, only, targets)
 	}
-	heads := make([]Head, len(xs))
-	for k := range w.stacks {
-		var err error
-		if heads[k], err = head(k, 0, len(targets)); err != nil {
-			return err
-		}
+	first, err := only(0, len(targets))
+	if err != nil {
+		return err
 	}
 	if w.Original != nil {
-		return w.scorer.compare(w.result.Comparisons, heads[0], heads[1:], targets)
+		return w.compared(ctx, first, targets, func(k int) (Head, error) {
+			x, err := read(k)
+			if err != nil {
+				return nil, err
+			}
+			return head(k, x, 0, len(targets))
+		})
 	}
-	if err := w.scorer.score(&w.result.Scores, heads[0], targets); err != nil || w.Out == nil {
+	if err := w.scorer.score(&w.result.Scores, first, targets); err != nil || w.Out == nil {
 		return err
 	}
 	if i == 0 {
@@ -285,9 +367,30 @@ func (w *walk) scored(i int, xs []tensor.Dense) error {
 	return w.scorer.writeBase(w.Out, only, len(targets))
 }
 
-// step reports progress.
-func (w *walk) step() {
-	w.done++
+// compared compares the models with the original, some at a time.
+func (w *walk) compared(ctx context.Context, original Head, targets []int32, head func(k int) (Head, error)) error {
+	for from := 1; from < len(w.stacks); from += scoredTogether {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		to := min(from+scoredTogether, len(w.stacks))
+		heads := make([]Head, to-from)
+		for k := range heads {
+			var err error
+			if heads[k], err = head(from + k); err != nil {
+				return err
+			}
+		}
+		if err := w.scorer.compare(w.result.Comparisons[from-1:to-1], original, heads, targets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step reports progress after a layer, or the head.
+func (w *walk) step(layer int) {
+	w.done += w.stepsOf(layer)
 	if w.Progress != nil {
 		w.Progress(w.done, w.total)
 	}

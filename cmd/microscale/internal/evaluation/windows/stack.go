@@ -26,6 +26,12 @@ type Stack interface {
 	Head(x tensor.Dense) (Head, error)
 }
 
+// A Fork is a model whose layers before First are those of the original, so that their residual streams are not computed twice.
+type Fork interface {
+	Stack
+	First() int
+}
+
 // A Layer is one layer of a Stack.
 type Layer interface {
 	// Forward returns the residual stream after the layer. The rows of x are a window; x is not

@@ -106,14 +106,23 @@ func (w *walk) byLayer(ctx context.Context) (err error) {
 // scores the windows.
 func (w *walk) eachLayer(ctx context.Context, st state) error {
 	if st.Layers >= 0 {
-		if err := w.eachWindow(st.Layers, func(int, []tensor.Dense) error { return ctx.Err() }); err != nil { // before the work
+		verified := func(_ int, read func(k int) (tensor.Dense, error)) error {
+			err := ctx.Err()
+			for k := 0; k < len(w.stacks) && err == nil; k++ {
+				if w.own(k, st.Layers) {
+					_, err = read(k)
+				}
+			}
+			return err
+		}
+		if err := w.eachWindow(st.Layers, verified); err != nil { // before the work
 			return err
 		}
 		w.result.Layers = st.Errors
 		if w.Amaxes != nil && st.Amaxes != nil {
 			*w.Amaxes = *st.Amaxes
 		}
-		w.done = st.Layers * len(w.Windows)
+		w.done = w.steps(st.Layers) * len(w.Windows)
 	} else if err := w.embed(); err != nil {
 		return err
 	}
@@ -133,11 +142,18 @@ func (w *walk) eachLayer(ctx context.Context, st state) error {
 			}
 			return err
 		}
-		for _, layer := range slices.Backward(loaded.layers) { // a quantized layer before its original
+		release(loaded.layers)
+	}
+	return w.scoreAll(ctx, n)
+}
+
+// release releases layers of load: a quantized one before its original.
+func release(layers []Layer) {
+	for _, layer := range slices.Backward(layers) {
+		if layer != nil {
 			layer.Release()
 		}
 	}
-	return w.scoreAll(ctx, n)
 }
 
 // A loading is the result of load.
@@ -167,24 +183,16 @@ func (w *walk) embed() error {
 	}
 	for i := range w.Windows {
 		xs, err := w.embedded(i)
-		if err == nil {
-			err = appendAll(files, xs)
+		for k := 0; k < len(xs) && err == nil; k++ {
+			if files[k] != nil {
+				err = files[k].append(xs[k])
+			}
 		}
 		if err != nil {
 			return errors.Join(err, closeAll(files))
 		}
 	}
 	return w.save(0, files)
-}
-
-// appendAll writes the residual streams of the next window.
-func appendAll(files []*residuals, xs []tensor.Dense) error {
-	for k, x := range xs {
-		if err := files[k].append(x); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // save finishes the files after a number of layers, and saves the state.
@@ -206,12 +214,8 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 	if err != nil {
 		return err
 	}
-	err = w.eachWindow(l, func(i int, xs []tensor.Dense) error {
-		ys, err := w.layer(ctx, i, l, layers, xs)
-		if err != nil {
-			return err
-		}
-		return appendAll(to, ys)
+	err = w.eachWindow(l, func(i int, read func(k int) (tensor.Dense, error)) error {
+		return w.layer(ctx, i, l, layers, streams{read, func(k int, y tensor.Dense) error { return to[k].append(y) }})
 	})
 	if err != nil {
 		return errors.Join(err, closeAll(to))
@@ -225,6 +229,9 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 		return err
 	}
 	for k := range w.stacks {
+		if !w.own(k, l) {
+			continue
+		}
 		if err := os.Remove(w.Stream.residuals(k, l)); err != nil {
 			return err
 		}
@@ -234,5 +241,5 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 
 // scoreAll scores all windows after the last layer.
 func (w *walk) scoreAll(ctx context.Context, layers int) error {
-	return w.eachWindow(layers, func(i int, xs []tensor.Dense) error { return w.score(ctx, i, xs) })
+	return w.eachWindow(layers, func(i int, read func(k int) (tensor.Dense, error)) error { return w.score(ctx, i, read) })
 }
