@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
@@ -295,8 +296,8 @@ func (r *attentionRun) realTokens(sequence, longest int) int {
 	return r.s.Lengths[sequence]
 }
 
-// each calls body for every pair of a sequence and a head of K and V. Goroutines share the pairs;
-// each has its own worker.
+// each calls body for every pair of a sequence and a head of K and V. Goroutines take one pair after another, so that
+// fast processors take more of them; each has its own worker.
 func (r *attentionRun) each(batch int, body func(w *worker, sequence, head int) error) error {
 	pairs := batch * r.KVHeads
 	threads := parallel.Threads(r.s.Threads)
@@ -304,11 +305,16 @@ func (r *attentionRun) each(batch int, body func(w *worker, sequence, head int) 
 		threads = 1
 	}
 	failed := make([]error, pairs)
-	parallel.For(pairs, (pairs+threads-1)/threads, threads, func(from, to int) {
+	workers := sync.Pool{New: func() any {
 		w := &worker{attentionRun: r, scope: *r.s}
 		w.scope.Threads = 1
 		w.silent = w.scope
 		w.silent.Observer = Observer{}
+		return w
+	}}
+	parallel.For(pairs, 1, threads, func(from, to int) {
+		w := workers.Get().(*worker)
+		defer workers.Put(w)
 		for i := from; i < to && failed[from] == nil; i++ {
 			if err := body(w, i/r.KVHeads, i%r.KVHeads); err != nil {
 				failed[from] = fmt.Errorf("%s: %w", r.Name, err)

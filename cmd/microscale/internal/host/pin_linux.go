@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -11,7 +13,7 @@ import (
 )
 
 // given lists the processors available to the process at its start, before it pinned any
-// Thread.
+// Thread, the fastest first.
 var given = func() []int {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -23,10 +25,28 @@ var given = func() []int {
 			list = append(list, i)
 		}
 	}
+	slices.SortStableFunc(list, func(a, b int) int {
+		return cmp.Compare(speed(os.DirFS(processorsDir), b), speed(os.DirFS(processorsDir), a))
+	})
 	return list
 }()
 
-// Processors returns the processors available to this process.
+// processorsDir is the folder in which Linux describes processors.
+const processorsDir = "/sys/devices/system/cpu"
+
+// speed returns the relative speed of a processor beside others of this machine, whose cores may differ, or 0 if it is
+// unknown: its capacity, which Linux lists where cores differ in what they do in a cycle, or its highest frequency in kHz.
+func speed(processors fs.FS, processor int) int {
+	for _, name := range []string{"cpu_capacity", "cpufreq/cpuinfo_max_freq"} {
+		text, err := fs.ReadFile(processors, "cpu"+strconv.Itoa(processor)+"/"+name)
+		if n, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// Processors returns the processors available to this process, the fastest first.
 func Processors() []int {
 	if len(given) == 0 {
 		return unknownProcessors()
@@ -38,7 +58,7 @@ func Processors() []int {
 func SharedCores() bool {
 	mine := Processors()
 	for _, p := range mine {
-		text, err := os.ReadFile("/sys/devices/system/cpu/cpu" + strconv.Itoa(p) + "/topology/thread_siblings_list")
+		text, err := os.ReadFile(processorsDir + "/cpu" + strconv.Itoa(p) + "/topology/thread_siblings_list")
 		if err != nil {
 			return false
 		}
