@@ -331,6 +331,9 @@ func TestTraffic(t *testing.T) {
 		c.Steps, c.ValidateEvery, c.ValidationTokens, c.Batch, c.Microbatches = 2, 0, 32, 4, 4
 		c.Parallel.GradReduce, _ = comm.ParseWire(tc.wire)
 		for _, ranks := range []int{2, 4} {
+			if ranks == 4 && tc.recipe != "nvfp4" {
+				continue // ranks and bytes are factors of the formulas
+			}
 			for _, sharded := range []bool{false, true} {
 				c.HoldQuantized, c.Parallel.DistributedOptimizer = sharded && tc.weight > 0, sharded
 				got, err := runRanks(ranks, c, nil)

@@ -31,6 +31,9 @@ func TestDistributedOptimizer(t *testing.T) {
 			c.Steps, c.Batch, c.Microbatches, c.HoldQuantized = 4, 8, 4, hold
 			want := mustRun(t, c)
 			for _, ranks := range []int{2, 4} {
+				if hold != (ranks == 4) && r.HoldsWeights() {
+					continue // held weights among four ranks, others among two
+				}
 				if r.Name == "delayed" {
 					plain, err := runRanks(ranks, c, nil)
 					if err != nil {
