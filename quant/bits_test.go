@@ -23,10 +23,15 @@ var bitsKinds = []int{0, 2, 5}
 // TestBits compares the codes, scales, global scales and amaxes of every behavior
 // with hashes in testdata/bits.txt: by rowwise and columnwise copies, alone and
 // together, of float32 and BF16 sources, over shapes with and without partial
-// blocks. What rewrites the engine must leave this file as it is; -update rewrites it.
+// blocks. What rewrites the engine must leave this file as it is; -update rewrites it. A short
+// run compares every third row.
 func TestBits(t *testing.T) {
 	var got strings.Builder
-	for _, q := range bitsQuantizers() {
+	for i, q := range bitsQuantizers() {
+		if testing.Short() && i%3 > 0 {
+			got.WriteString("\n")
+			continue
+		}
 		var all bytes.Buffer
 		for _, kind := range bitsKinds {
 			for _, shape := range [][2]int{{1, 1}, {5, 33}, {32, 64}, {100, 272}, {256, 144}} {
@@ -36,7 +41,7 @@ func TestBits(t *testing.T) {
 		fmt.Fprintf(&got, "%s  %s\n", shortHash(all.Bytes()), q.bitsName())
 	}
 	path := filepath.Join("testdata", "bits.txt")
-	if *update {
+	if *update && !testing.Short() {
 		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +55,7 @@ func TestBits(t *testing.T) {
 		t.Errorf("%d rows, want %d", len(gotRows)-1, len(wantRows)-1)
 	}
 	for i := range min(len(gotRows), len(wantRows)) {
-		if gotRows[i] != wantRows[i] {
+		if gotRows[i] != wantRows[i] && (!testing.Short() || i%3 == 0) {
 			t.Errorf("got  %s\nwant %s", gotRows[i], wantRows[i])
 		}
 	}
