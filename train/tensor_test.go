@@ -32,8 +32,8 @@ func divisible(t *testing.T, name string) Config {
 
 // TestTensor trains with two ranks that share every layer, and with four of which each pair has half
 // of the microbatches, with the plain optimizer, and with the distributed one or with gathered quantized
-// weights, in turn: TestDistributedOptimizer and TestParamGatherRanks have every combination. All have the same losses and weights, but for delayed scaling, whose scales depend on the
-// division of the microbatches.
+// weights, in turn: TestDistributedOptimizer and TestParamGatherRanks have every combination. All have the
+// same losses and weights, but for delayed scaling, whose scales depend on the division of the microbatches.
 func TestTensor(t *testing.T) {
 	for n, r := range recipes() {
 		c := divisible(t, r.Name)
