@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -355,172 +353,4 @@ func (r *run) take(records []record) bool {
 func (r *run) inside(d *doneTiles) bool {
 	t := r.tiling(d.Weight)
 	return 0 <= d.Row && d.Row <= t.Rows && 0 <= d.Col && d.Col <= t.Cols
-}
-
-// unlike returns the first difference between the checkpoint at a path and the finished result
-// of the plan; "" if there is none. It compares
-//
-//	names, headers, configuration, index   with those of the plan
-//	the fingerprint in every file          with that of the plan
-//	auxiliary files                        with the source's, byte by byte
-//	checksums of the source in the records with the source
-//	checksums of the tensors               with their bytes
-//	the first tiles of some weights        with newly converted ones, if the plan has the statistics that these take
-func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return "it is unreadable", err
-	}
-	if info.IsDir() == p.single {
-		return "it is a file instead of a directory, or vice versa", nil
-	}
-	at := func(name string) string {
-		if p.single {
-			return path
-		}
-		return filepath.Join(path, filepath.FromSlash(name))
-	}
-	if why, err := p.unlikeOthers(at); why != "" || err != nil {
-		return why, err
-	}
-	plan, files, records := p.fingerprint(), map[string]*safetensors.File{}, map[string]checksum.Record{}
-	for _, f := range p.files {
-		file, err := f.layout.Open(at(f.name))
-		if err != nil {
-			return fmt.Sprintf("%s has another header or size", f.name), nil
-		}
-		defer file.Close()
-		record, err := checksum.ParseRecord(file.Filled())
-		if err != nil || record.Plan != plan {
-			return fmt.Sprintf("%s has other options or is not finished", f.name), nil
-		}
-		files[f.name], records[f.name] = file, record
-	}
-	for _, f := range p.files {
-		file := files[f.name]
-		err := checkSums(ctx, file.Tensors(), records[f.name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
-			sum, err := checksum.OfTensor(file, t)
-			return t.Name, sum, err
-		})
-		if errors.Is(err, ErrDamaged) {
-			return fmt.Sprintf("%s is damaged: %v", f.name, err), nil
-		} else if err != nil {
-			return "", err
-		}
-	}
-	if why, err := p.changedSource(ctx, records, threads); why != "" || err != nil {
-		return why, err
-	}
-	if p.lacksStatistics {
-		return "", nil
-	}
-	same, err := p.sameWeights(ctx, files)
-	if err == nil && !same {
-		return "its weights differ from those of this program", nil
-	}
-	return "", err
-}
-
-// unlikeOthers compares the files without weights.
-func (p *Plan) unlikeOthers(at func(name string) string) (string, error) {
-	if p.single {
-		return "", nil
-	}
-	want := map[string][]byte{}
-	if p.config != nil {
-		want[hf.ConfigName] = p.config
-	}
-	if p.index != nil {
-		want[safetensors.IndexName] = p.index
-	}
-	for _, f := range p.small {
-		want[f.Name] = f.Data
-	}
-	for name, data := range want {
-		if got, err := limits.ReadFile(at(name), int64(len(data))); err != nil || !bytes.Equal(got, data) {
-			return fmt.Sprintf("%s differs", name), nil
-		}
-	}
-	for _, o := range p.others() {
-		source, err := fileSum(o.Path)
-		if err != nil {
-			return "", fmt.Errorf("%s: read the auxiliary file: %w", o.Name, err)
-		}
-		if got, err := fileSum(at(o.Name)); err != nil || got != source {
-			return fmt.Sprintf("%s differs from the source", o.Name), nil
-		}
-	}
-	return "", nil
-}
-
-// fileSum returns the checksum of a file.
-func fileSum(path string) (uint64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	sum, piece := checksum.New(info.Size()), make([]byte, 1<<20)
-	for off := int64(0); ; {
-		n, err := f.Read(piece)
-		sum.Add(piece[:n], off)
-		off += int64(n)
-		if errors.Is(err, io.EOF) {
-			return sum.Value(), nil
-		} else if err != nil {
-			return 0, err
-		}
-	}
-}
-
-// errDiffers is the error of a comparison.
-var errDiffers = errors.New("other bytes are stored")
-
-// A comparison is a target that compares the bytes with those of a file.
-type comparison struct{ file *safetensors.File }
-
-// WriteTensorAt returns errDiffers if the file has other bytes.
-func (c comparison) WriteTensorAt(name string, p []byte, off int64) error {
-	t, ok := c.file.Lookup(name)
-	if !ok {
-		return errDiffers
-	}
-	got := make([]byte, len(p))
-	if err := c.file.ReadTensorAt(got, t, off); err != nil {
-		return err
-	}
-	if string(got) != string(p) {
-		return errDiffers
-	}
-	return nil
-}
-
-// compareWeights is the number of weights that are compared, the smallest ones.
-const compareWeights = 8
-
-// sameWeights reports whether the first tiles of some converted weights have the bytes that the
-// plan would write.
-func (p *Plan) sameWeights(ctx context.Context, files map[string]*safetensors.File) (bool, error) {
-	r := newRun(p, RunOptions{})
-	for name, f := range files {
-		r.writers[name] = comparison{f}
-	}
-	for _, i := range p.smallest(compareWeights) {
-		if err := r.sweepGroup(ctx, i); err != nil {
-			return false, err
-		}
-		for t := range r.tiling(i).Tiles(i) {
-			if _, err := r.work(t); errors.Is(err, errDiffers) {
-				return false, nil
-			} else if err != nil {
-				return false, err
-			}
-			break
-		}
-	}
-	return true, nil
 }
