@@ -16,7 +16,7 @@ import (
 
 // TestRows checks the kernel tables of all packages: what a row says it needs is the union of what its generated
 // functions need, those that it reaches by way of other functions included, and generated functions are
-// reached by rows only. A row is a literal or a call that has constants named …Needs among its elements.
+// reached by rows, and by rows only. A row is a literal or a call that has constants named …Needs among its elements.
 func TestRows(t *testing.T) {
 	for _, arch := range []*Arch{AMD64, ARM64} {
 		folders := map[string]map[string]cpu.Set{}
@@ -115,6 +115,11 @@ func testRows(t *testing.T, arch *Arch, folder string, generated map[string]cpu.
 	}
 	for _, check := range rows {
 		check()
+	}
+	for name, needs := range generated {
+		if needs != 0 && !c.inRows[name] {
+			c.errorf("%s is in no row of a kernel table", name)
+		}
 	}
 	for name := range c.mentions {
 		if _, kernel := generated[name]; !kernel && c.reach([]string{name}) != 0 && !c.inRows[name] {
