@@ -117,7 +117,9 @@ func planGGUF(source *checkpoint.Model, s selection) (*Plan, error) {
 	if err := p.admitRules(s); err != nil {
 		return nil, err
 	}
-	p.settleFormat()
+	if p.settleFormat() {
+		_, p.fileType, _ = ggufType(p.Format)
+	}
 	return p.Plan, p.layOut()
 }
 

@@ -259,11 +259,11 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 	p.Ignore = p.ignoreList()
 	o.Ignore = p.Ignore
 	p.noteInputs()
-	if shares := p.Shares(); len(shares) == 1 {
-		p.setFormat(shares[0].Format) // rules may leave none of Format
-	} else if o.Mixed = p.mixed(); o.Mixed != nil {
-		o.Unquantized = p.unquantized()
-		p.Scheme = p.convention.MixedScheme()
+	if !p.settleFormat() {
+		if o.Mixed = p.mixed(); o.Mixed != nil {
+			o.Unquantized = p.unquantized()
+			p.Scheme = p.convention.MixedScheme()
+		}
 	}
 	metadata := map[string]string{} // of every file
 	if search := p.search(); search != "" {

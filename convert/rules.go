@@ -265,12 +265,14 @@ func (p *Plan) admitSets() error {
 	return nil
 }
 
-// settleFormat sets the format to that of the result if all quantized weights have the same, which rules may be the cause of.
-func (p *ggufPlan) settleFormat() {
-	if shares := p.Shares(); len(shares) == 1 {
+// settleFormat sets the format to that of the result if all quantized weights have the same, and reports whether they
+// have: rules may leave none of Format.
+func (p *Plan) settleFormat() bool {
+	shares := p.Shares()
+	if len(shares) == 1 {
 		p.setFormat(shares[0].Format)
-		_, p.fileType, _ = ggufType(p.Format)
 	}
+	return len(shares) == 1
 }
 
 // becomes names what a weight becomes in messages: a format, or unquantized.
