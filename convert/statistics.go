@@ -172,6 +172,7 @@ func (p *Plan) Method() string {
 // factor is held until no place from the first unfinished one to heldPlaces after the last that asked for one needs it.
 type factors struct {
 	lock  sync.Mutex
+	make  sync.Mutex // one factor is made at a time, which takes several times its memory
 	known map[*calibration.Input]*inputFactor
 	first []int // place of a weight
 	uses  map[*calibration.Input][]int
@@ -211,6 +212,8 @@ func (f *factors) of(in *calibration.Input, done, place int) (*calibration.Facto
 	one := f.known[in]
 	if one == nil {
 		one = &inputFactor{sync.OnceValues(func() (*calibration.Factor, error) {
+			f.make.Lock()
+			defer f.make.Unlock()
 			h, err := in.Hessian()
 			if err != nil {
 				return nil, err

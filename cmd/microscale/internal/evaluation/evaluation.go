@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -383,7 +384,10 @@ func (r *Evaluated) written(ctx context.Context, run *windows.Run) (result *wind
 	return result, err
 }
 
-// do runs the evaluation with a meter.
+// mapped is the memory of the program's own code, which the limit of the garbage collector does not count.
+const mapped = 32 << 20
+
+// do runs the evaluation with a meter. The garbage collector keeps a streaming one within its forecast.
 func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	var meter *show.Meter
 	before := 0
@@ -422,6 +426,7 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 				show.BytesText(limit))
 		}
 		left = "to resume, repeat the command"
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), int64(f.memory)-mapped)))
 	}
 	start := time.Now()
 	result, err := r.written(ctx, run)

@@ -30,13 +30,13 @@ type forecast struct {
 // forecast predicts a run of a model and of others of its size, whose text is scale times as long as that of the
 // windows of run.
 //
-//	memory = program + 1.5·(embedding, head) + 2·(a layer of each model) + matrices of a window + tokens + statistics of a layer
+//	memory = program + embedding, head + 2·(a layer of each model) + matrices of a window + tokens + statistics of a layer
 //
 // or the memory while the text is encoded, if that is more. Two layers are in memory, because the next one is read
-// while one computes. The factor garbage covers copies that were made while weights were read, and are not collected
-// yet.
+// while one computes. The factor garbage is that of flags.BoundGarbage, and what is lost to fragments. Statistics are held from layer to
+// layer, and make none.
 func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
-	const program, garbage, element = 64 << 20, 1.5, 4
+	const program, garbage, element = 32 << 20, 1.25, 4
 	n, plan := r.size, r.plan
 	largest := 0
 	for _, w := range n.Linear {
@@ -53,7 +53,7 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 		width = max(width, 4*plan.Hidden+3*l.MLP.Width+2*l.Attention.HeadDim*(l.Attention.Heads+2*l.Attention.KVHeads))
 	}
 	var f forecast
-	rest := 3 * int(r.held.rest) / 2
+	rest := int(r.held.rest)
 	weights := 2*int(r.held.layers)/layers + rest
 	for _, format := range r.Formats {
 		weights += 2 * (bytesIn(n, format) - 2*n.Other) / layers
@@ -61,9 +61,10 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	if run.Forked() { // the streams of two models are in memory in the layers, of several more before the head
 		stacks = min(stacks, 4)
 	}
-	temporary := 3*element*largest + element*window*(width*stacks+4096*(stacks+1))
+	temporary := 3*element*largest + element*window*(width*stacks+min(4096, plan.Vocabulary)*(stacks+1))
 	all := scale * float64(tokens)
-	encoding := garbage*(program+float64(rest)) + float64(r.document.bytes) + 2*element*all // tokens of the tokenizer, and of the windows
+	encoding := garbage*(program+1.5*float64(rest)) + // copies were made while they were read
+		float64(r.document.bytes) + 2*element*all // tokens of the tokenizer, and of the windows
 	f.memory = max(encoding, garbage*(program+float64(weights)+float64(temporary))+element*all)
 	f.disk = 2 * element * all * float64(plan.Hidden*stacksOf(run))
 	f.operations = scale * r.operations(run)

@@ -105,14 +105,14 @@ func TestForecast(t *testing.T) {
 	if want := 2.0 * 4 * 64 * 64 * 2; f.disk != want {
 		t.Errorf("%g bytes of disk, want %g", f.disk, want)
 	}
-	if f.memory < 64<<20 || f.memory > 256<<20 {
+	if f.memory < 32<<20 || f.memory > 128<<20 {
 		t.Errorf("%g bytes of memory", f.memory)
 	}
 	if want := int64(2*linear + 2*2*2*64); r.held.layers != want {
 		t.Errorf("layers take %d bytes, want %d", r.held.layers, want)
 	}
 	r.held.layers, r.held.rest = r.held.layers+1<<30, r.held.rest+1<<30 // of two layers, and of the rest
-	if more := r.forecast(runs, 1).memory - f.memory; more != 1.5*(1+1.5)*(1<<30) {
+	if more := r.forecast(runs, 1).memory - f.memory; more != 1.25*(1+1)*(1<<30) {
 		t.Errorf("2 GiB of weights take %g bytes more", more)
 	}
 }
