@@ -28,6 +28,8 @@ for such a model, and the text is the validation part of --data.`
 const evalExample = `  microscale eval model.gguf --text wiki.test.raw
   microscale eval model --text book.txt --formats mxfp8,nvfp4,mxfp4
   microscale eval small --text book.txt --reference model --layers
+  microscale eval gptq --beside nearest --text book.txt --reference model \
+    --report methods.html
   microscale eval trained-mxfp8
   microscale eval trained-mxfp8 --recipe mxfp8 --accumulate blackwell-mxf8f6f4`
 
@@ -86,6 +88,8 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	set.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`, or with the probabilities of it that a file of "+
 		"llama.cpp's --kl-divergence-base has, without --text")
 	set.StringVar(&e.Base, "kl-divergence-base", "", "write the probabilities of MODEL to the new file `FILE`, as llama.cpp does")
+	set.StringArrayVar(&e.Beside, "beside", nil, "with --reference, compare `MODEL` with the original, too, such as one of another method; "+
+		"repeatable")
 	f.formats = flags.AddList(cmd, "formats", "quantize to block formats `NAMES` and compare with the model", "", flags.Names(quant.Formats()),
 		quant.Lookup)
 	set.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
@@ -118,6 +122,9 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 	e := f.evaluation
 	if (e.Receipt != "" || *f.against != "") && e.Reference == "" {
 		return nil, show.Misuse("--receipt and --against need the original: add --reference ORIGINAL")
+	}
+	if len(e.Beside) > 0 && e.Reference == "" {
+		return nil, show.Misuse("--beside needs the original: add --reference ORIGINAL")
 	}
 	if err := errors.Join(receiptErrors(&e, *f.against)...); err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func addByteFlags(cmd *cobra.Command) *byteFlags {
 // run evaluates a byte-level model on --data.
 func (f *byteFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*evaluation.ByteEvaluated, error) {
 	for _, flag := range []string{"method", "context", "reference", "formats", "layers", "report", "stream", "receipt", "against",
-		"kl-divergence-base"} {
+		"kl-divergence-base", "beside"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, show.Misuse("--%s applies to --text: add it", flag)
 		}

@@ -23,6 +23,7 @@ type Document struct {
 	LossDocument
 	*DivergenceDocument                      // with a reference
 	Against             *AgainstDocument     `json:"against,omitempty"` // this model less that of another receipt
+	Beside              []BesideDocument     `json:"beside,omitempty"`  // further models with the same original
 	Formats             []FormatDocument     `json:"formats,omitempty"`
 	Layers              []LayerErrorDocument `json:"layers,omitempty"` // with a reference
 
@@ -85,6 +86,14 @@ type FormatDocument struct {
 	Layers []LayerErrorDocument `json:"layers,omitempty"`
 }
 
+// BesideDocument is a further model.
+type BesideDocument struct {
+	Model string `json:"model"`
+	LossDocument
+	DivergenceDocument
+	Layers []LayerErrorDocument `json:"layers,omitempty"`
+}
+
 // LayerErrorDocument has the relative squared errors of a layer, ‖S−T‖²/‖T‖².
 type LayerErrorDocument struct {
 	Layer   int                   `json:"layer"`
@@ -109,6 +118,11 @@ func (r *Evaluated) Document() Document {
 	d.Scored, d.LossDocument = loss.Scored, r.lossDocument(loss)
 	for i, c := range r.result.Comparisons {
 		divergence := c.Divergence()
+		if i > 0 && r.Reference != "" {
+			d.Beside = append(d.Beside, BesideDocument{r.name(i), r.lossDocument(divergence.Model), divergenceDocument(&divergence),
+				r.layerDocuments(i)})
+			continue
+		}
 		if r.Reference != "" {
 			both := divergenceDocument(&divergence)
 			d.DivergenceDocument, d.Layers = &both, r.layerDocuments(i)

@@ -26,6 +26,7 @@ import (
 type Evaluation struct {
 	Model     string
 	Reference string         // the original, or its windows.Base; "": none
+	Beside    []string       // further models, compared with the same original
 	Formats   []quant.Format // formats to quantize the model to; the model is the original then
 
 	Text    string // a file or a directory
@@ -70,6 +71,7 @@ type Evaluated struct {
 	held     held // of the model and the reference
 	result   *windows.Result
 
+	beside  []string          // identities of the models beside the first
 	same    map[string]string // what receipts must share
 	against *Against          // with a receipt of another model
 
@@ -134,6 +136,22 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		run.Original = original
 		r.held.add(original)
 	}
+	for _, path := range e.Beside {
+		s, u, failed := e.open(ctx, path, e.Activations)
+		if failed != nil {
+			return nil, failed
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		if err := vocabulary.check(u); err != nil {
+			return nil, fmt.Errorf("compare %s with %s: their tokenizers differ: %w", e.Model, path, err)
+		}
+		if err := s.lower(e.Head, e.Cache); err != nil {
+			return nil, err
+		}
+		r.beside = append(r.beside, identity(s.source))
+		run.Models = append(run.Models, s)
+		r.held.add(s)
+	}
 	if len(e.Formats) == 0 {
 		if err := model.lower(e.Head, e.Cache); err != nil {
 			return nil, err
@@ -182,6 +200,8 @@ func (e *Evaluation) inputsOf() (text textFiles, base *windows.Base, err error) 
 		return text, nil, err
 	}
 	switch {
+	case len(e.Beside) > 0:
+		return text, nil, fmt.Errorf("%s is compared with one model at a time: omit --beside", e.Reference)
 	case e.Layers:
 		return text, nil, fmt.Errorf("%s has probabilities of the original, and not its layers: --layers and --report need --reference ORIGINAL",
 			e.Reference)
@@ -426,7 +446,9 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 				show.BytesText(limit))
 		}
 		left = "to resume, repeat the command"
-		defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), int64(f.memory)-mapped)))
+		if !run.Forked() {
+			defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), int64(f.memory)-mapped)))
+		}
 	}
 	start := time.Now()
 	result, err := r.written(ctx, run)

@@ -179,6 +179,9 @@ func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]st
 	if r.what != "" {
 		key["option"] += " | " + r.what
 	}
+	if r.beside != nil {
+		key["model beside it"] = strings.Join(r.beside, " ")
+	}
 	if reference != nil {
 		key["reference"] = identity(reference.source)
 	} else if info, err := os.Stat(r.Reference); err == nil {

@@ -83,8 +83,11 @@ func layerError(e windows.LayerErrors) report.LayerError {
 
 // name returns the name of model i: of its format, or of the checkpoint.
 func (r *Evaluated) name(i int) string {
-	if len(r.Formats) > 0 {
+	switch {
+	case len(r.Formats) > 0:
 		return r.Formats[i].Name
+	case i > 0:
+		return r.Beside[i-1]
 	}
 	return r.Model
 }

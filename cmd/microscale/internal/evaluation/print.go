@@ -33,6 +33,9 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 		if r.against != nil {
 			fmt.Fprintln(&b, r.against)
 		}
+		if len(r.Beside) > 0 {
+			fmt.Fprintf(&b, "\n%s\n", r.formatTable().Render())
+		}
 	case len(r.Formats) > 0:
 		fmt.Fprintf(&b, "\n%s\n", r.formatTable().Render())
 	}
@@ -90,7 +93,7 @@ func shareText(m windows.Mean) string {
 	return meanText(windows.Mean{Value: 100 * m.Value, Error: 100 * m.Error}, 2) + " %"
 }
 
-// formatTable returns the table of formats, in their order.
+// formatTable returns the table of formats, or of models, in their order.
 func (r *Evaluated) formatTable() table.Writer {
 	return report.Terminal(r.results(), show.Printable)
 }

@@ -4,10 +4,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // TestPaired compares the interval with the table of Student's distribution: 3.1824 for three degrees of freedom.
@@ -90,6 +92,32 @@ func TestReceipts(t *testing.T) {
 		if _, err := ReadReceipt(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", text, err)
 		}
+	}
+}
+
+// TestBeside compares two models with an original at once: each as alone, by layer and in a page.
+func TestBeside(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Reference, e.Model = true, e.Model, writeModel(t, 2)
+	second := filepath.Join(t.TempDir(), "second")
+	quantize(t, e.Reference, second, quant.NVFP4, nil)
+	first, alone := run(t, e).Document(), e
+	alone.Model = second
+	want := run(t, alone).Document()
+	e.Beside, e.Stream = []string{second}, filepath.Join(t.TempDir(), "scratch")
+	r := run(t, e)
+	got := r.Document()
+	if got.KL != first.KL || len(got.Beside) != 1 || got.Beside[0].Model != second || got.Beside[0].KL != want.KL ||
+		got.Beside[0].NLL != want.NLL || !reflect.DeepEqual(got.Beside[0].Layers, want.Layers) {
+		t.Errorf("got %+v, want %+v and %+v", got, first, want)
+	}
+	var b strings.Builder
+	if err := r.Print(&b, false); err != nil || strings.Count(b.String(), filepath.Base(second)) != 2 {
+		t.Errorf("%v, %s", err, b.String())
+	}
+	page, err := r.page("eval").HTML()
+	if err != nil || strings.Count(string(page), second) < 3 {
+		t.Errorf("the page names %s %d times (%v)", second, strings.Count(string(page), second), err)
 	}
 }
 
