@@ -23,7 +23,8 @@ import (
 //	auxiliary files                        with the source's, byte by byte
 //	checksums of the source in the records with the source
 //	checksums of the tensors               with their bytes
-//	the first tiles of some weights        with newly converted ones, if the plan has the statistics that these take
+//	the first tiles of some weights        with newly converted ones, if the plan has the statistics that these take, and
+//	                                       no training changes scales
 func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -69,7 +70,7 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 	if why, err := p.changedSource(ctx, records, threads); why != "" || err != nil {
 		return why, err
 	}
-	if p.lacksStatistics {
+	if p.lacksStatistics || p.distilled != "" {
 		return "", nil
 	}
 	same, err := p.sameWeights(ctx, files)

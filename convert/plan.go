@@ -128,6 +128,7 @@ type Plan struct {
 
 	method     calibration.Method
 	statistics string // QuantizeOptions.StatisticsKey, or the identity of the file; "" without
+	distilled  string // QuantizeOptions.Distilled
 
 	lacksStatistics bool // there is only the key
 

@@ -33,6 +33,10 @@ type QuantizeOptions struct {
 	// StatisticsKey identifies Statistics by what they were collected from, in place of a digest. With a key alone, a plan only finds
 	// what an earlier run finished (RunOptions.Resume).
 	StatisticsKey string
+
+	// Distilled describes the training of scales that follows (train.Distillation, Rescale), for the metadata of the result; "": none.
+	Distilled string
+
 	// accept a quantized source, and quantize the values that clients decode; weights that Rules keep keep their codes
 	Requantize bool
 

@@ -16,7 +16,7 @@ import (
 // useStatistics gives every weight to quantize the statistics of its input. It returns an error if some have
 // none, as no weight is quantized by a lesser method than the one asked for.
 func (p *Plan) useStatistics(o QuantizeOptions) error {
-	if p.method = o.Method; p.method == calibration.Nearest {
+	if p.method, p.distilled = o.Method, o.Distilled; p.method == calibration.Nearest {
 		return nil
 	}
 	if p.statistics = o.StatisticsKey; o.Statistics == nil && p.statistics != "" {
@@ -160,6 +160,8 @@ func (d decision) input(t checkpoint.Tile) *calibration.Input {
 // Method returns the method that chose scales and codes, or that of the relabeled source; "" for nearest.
 func (p *Plan) Method() string {
 	switch {
+	case p.distilled != "":
+		return p.method.String() + ", " + p.distilled
 	case p.method != calibration.Nearest:
 		return p.method.String()
 	case p.Count(Relabel) > 0:

@@ -268,13 +268,13 @@ func (l *layer) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (dx te
 	}
 	dy = d // the memory of the previous dy is that of the next half
 	s.Arena.Turn()
-	if d, err = l.output.linear.Backward(s, saved.output, dy); err != nil {
+	if d, err = l.output.backward(s, saved.output, dy); err != nil {
 		return dx, err
 	}
 	if d, err = l.attention.Backward(s, saved.attention, d); err != nil {
 		return dx, err
 	}
-	if d, err = l.qkv.linear.Backward(s, saved.qkv, d); err != nil {
+	if d, err = l.qkv.backward(s, saved.qkv, d); err != nil {
 		return dx, err
 	}
 	if d, err = l.inputNorm.Backward(s, saved.inputNorm, d); err != nil {

@@ -49,12 +49,12 @@ func (m *mlp) forward(s *nn.Scope, x tensor.Dense, saved *layerSaved) (tensor.De
 
 // backward returns the gradient of the input.
 func (m *mlp) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (tensor.Dense, error) {
-	d, err := m.down.linear.Backward(s, saved.down, dy)
+	d, err := m.down.backward(s, saved.down, dy)
 	if err != nil {
 		return d, err
 	}
 	if d, err = m.unit.Backward(s, saved.swiglu, d); err != nil {
 		return d, err
 	}
-	return m.gateUp.linear.Backward(s, saved.gateUp, d)
+	return m.gateUp.backward(s, saved.gateUp, d)
 }

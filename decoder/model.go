@@ -296,6 +296,9 @@ func (m *Model) backward(p *scopes, saved *modelSaved, d tensor.Dense) error {
 		}
 		complete(s, l.params())
 	}
+	if m.embedding.Stored != nil {
+		return nil // it is not trained
+	}
 	if err := m.embedding.Backward(&p.exempt, saved.tokens, d); err != nil {
 		return err
 	}

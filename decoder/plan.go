@@ -237,6 +237,14 @@ func (e *ExpertsPlan) checkGroups() error {
 	return nil
 }
 
+// Trainable returns an error that matches errors.ErrUnsupported if the model has no backward pass.
+func (p *Plan) Trainable() error {
+	if missing := p.forwardOnly(); missing != "" {
+		return family.Unsupported(fmt.Errorf("%s has no backward pass", missing))
+	}
+	return nil
+}
+
 // forwardOnly names what has no backward pass, or returns "".
 func (p *Plan) forwardOnly() string {
 	if p.Embedding != 1 || p.Logits != 1 || p.Softcap != 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -22,6 +21,7 @@ type projection struct {
 
 	linear *nn.Linear
 	frozen *frozen
+	scaled *nn.ScaledLinear // of a Student, in place of frozen
 }
 
 // A part is the rows of a projection that belong to one module of a checkpoint.
@@ -103,9 +103,12 @@ func (p *projection) bytes() int {
 
 // forward returns X·Wᵀ.
 func (p *projection) forward(s *nn.Scope, x tensor.Dense) (y tensor.Dense, saved nn.Saved, err error) {
-	if p.linear != nil {
+	switch {
+	case p.linear != nil:
 		y, saved, err = p.linear.Forward(s, x)
-	} else {
+	case p.scaled != nil:
+		y, saved, err = p.scaled.Forward(s, x)
+	default:
 		y, err = p.frozen.forward(s, x)
 	}
 	if err == nil && p.bias {
@@ -115,6 +118,14 @@ func (p *projection) forward(s *nn.Scope, x tensor.Dense) (y tensor.Dense, saved
 		s.Observer.Linear(p.name, x, y)
 	}
 	return y, saved, err
+}
+
+// backward returns the gradient of the input for dy, that of the output, and adds that of what is trained.
+func (p *projection) backward(s *nn.Scope, saved nn.Saved, dy tensor.Dense) (tensor.Dense, error) {
+	if p.scaled != nil {
+		return p.scaled.Backward(s, saved, dy)
+	}
+	return p.linear.Backward(s, saved, dy)
 }
 
 // projections returns all linear layers.
@@ -141,8 +152,8 @@ func (m *Model) trainable() error {
 	if m.Quantized() {
 		return ErrQuantized
 	}
-	if missing := m.plan.forwardOnly(); missing != "" {
-		return family.Unsupported(fmt.Errorf("%s has no backward pass", missing))
+	if err := m.plan.Trainable(); err != nil {
+		return err
 	}
 	for _, p := range m.projections() {
 		if p.linear == nil {

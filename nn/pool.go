@@ -11,13 +11,14 @@ import (
 // reuse their memory. The modules of a model share one. The zero value is an empty pool; a nil
 // *Pool holds nothing.
 type Pool struct {
-	free    []*quant.Tensor
-	rounded []float32 // buffer of scratch
+	free     []*quant.Tensor
+	rounded  []float32 // buffer of scratch
+	products []float32 // buffer of product
 }
 
 // Bytes returns the bytes that the pool holds.
 func (p *Pool) Bytes() int {
-	n := 4 * cap(p.rounded)
+	n := 4 * (cap(p.rounded) + cap(p.products))
 	for _, t := range p.free {
 		n += tensorBytes(t)
 	}
@@ -29,10 +30,23 @@ func (p *Pool) scratch(rows, cols int) tensor.Dense {
 	if p == nil {
 		return tensor.New(rows, cols)
 	}
-	if cap(p.rounded) < rows*cols {
-		p.rounded = make([]float32, rows*cols)
+	return buffered(&p.rounded, rows, cols)
+}
+
+// product returns a matrix that is valid until the next call.
+func (p *Pool) product(rows, cols int) tensor.Dense {
+	if p == nil {
+		return tensor.New(rows, cols)
 	}
-	return tensor.Of(rows, cols, p.rounded[:rows*cols])
+	return buffered(&p.products, rows, cols)
+}
+
+// buffered returns a matrix in a buffer, which grows if it is too small.
+func buffered(buffer *[]float32, rows, cols int) tensor.Dense {
+	if cap(*buffer) < rows*cols {
+		*buffer = make([]float32, rows*cols)
+	}
+	return tensor.Of(rows, cols, (*buffer)[:rows*cols])
 }
 
 // take removes a tensor of the format, direction and shape of a quantized copy of x from the pool. It

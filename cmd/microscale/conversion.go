@@ -26,6 +26,8 @@ type runFlags struct {
 	dryRun       *bool
 	each, asJSON *bool
 	threads      *uint
+
+	distillation *distillation // that follows; nil: none
 }
 
 func addRunFlags(cmd *cobra.Command) *runFlags {
@@ -63,11 +65,15 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	m := show.NewMeter(stderr, verb, read)
 	f.options.Progress, f.options.Threads = reportTo(m), int(*f.threads)
 	start := time.Now()
-	c.Result, err = c.Plan.Run(cmd.Context(), c.Destination, f.options)
-	m.Close()
+	if f.distillation != nil {
+		err = f.distillation.run(cmd, c, f.options, m.Close)
+	} else {
+		c.Result, err = c.Plan.Run(cmd.Context(), c.Destination, f.options)
+		m.Close()
+	}
 	if err != nil {
 		left := "nothing was written to " + c.Destination
-		if f.options.Resume {
+		if f.options.Resume || f.distillation != nil {
 			left = "repeat the command to resume"
 		}
 		return show.Interrupted(err, left)

@@ -79,18 +79,26 @@ func TestKillResume(t *testing.T) {
 	}
 }
 
-// TestKillText kills quantize --text (-9) at random moments, while it collects statistics and while it quantizes, and resumes. The
+// TestKillText kills quantize --text (-9) at random moments, while it collects statistics, quantizes and trains scales, and resumes. The
 // file equals that of an uninterrupted run, and nothing else is left.
 func TestKillText(t *testing.T) {
 	dir := t.TempDir()
-	model, text, whole := filepath.Join(dir, "model"), filepath.Join(dir, "text"), filepath.Join(dir, "whole")
+	model, text := filepath.Join(dir, "model"), filepath.Join(dir, "text")
 	done(t, tinyRun("--layers", "4", "--out", model)...)
 	if err := os.WriteFile(text, []byte(strings.Repeat("Not all those who wander are lost.\n", 400)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := func(dst string) []string {
-		return []string{"quantize", model, dst, "--format", "nvfp4", "--text", text, "--resume", "--threads", "2"}
+	for _, more := range [][]string{nil, {"--distill", "20"}} {
+		killText(t, dir, func(dst string) []string {
+			return append([]string{"quantize", model, dst, "--format", "nvfp4", "--text", text, "--resume", "--threads", "2"}, more...)
+		})
 	}
+}
+
+// killText kills and resumes a command that writes a checkpoint below dir.
+func killText(t *testing.T, dir string, args func(dst string) []string) {
+	t.Helper()
+	whole := filepath.Join(dir, "whole")
 	cmd, _, stderr := process(t, args(whole)...)
 	start := time.Now()
 	if err := cmd.Run(); err != nil {
@@ -101,6 +109,9 @@ func TestKillText(t *testing.T) {
 		rounds = 200
 	}
 	want := content(t, filepath.Join(whole, "model.safetensors"))
+	if err := os.RemoveAll(whole); err != nil {
+		t.Fatal(err)
+	}
 	for round := 0; round < rounds || killed == 0 && round < 100; round++ {
 		dst := filepath.Join(dir, "dst")
 		killed += kill(t, 1+round%3, took, args(dst)...)

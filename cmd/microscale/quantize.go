@@ -33,7 +33,9 @@ repeat the command with --resume. Several machines share the work with
 
 --text FILE chooses codes by the inputs of each layer while the model reads the
 text. In a .jsonl file each line is a conversation ({"messages": [...]}), which
-the model's chat template renders. This loses least, and takes minutes.
+the model's chat template renders. This loses least, and takes minutes. With
+--distill N, the scales are then trained until the logits are closer to the
+model's, for models like Llama that fit in memory twice.
 
 --for NAME stores DST as that client loads it without options (microscale
 formats --clients prints the table). Weights that the client cannot read stay
@@ -60,6 +62,7 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize SRC DST --format nvfp4 --activations book.txt
   microscale quantize SRC DST --format nvfp4 --text book.txt --resume
   microscale quantize SRC DST --budget 5 --formats nvfp4,mxfp8 --text book.txt
+  microscale quantize SRC DST --format nvfp4 --text book.txt --distill 200
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'
   microscale quantize SRC DST --format nvfp4 --rule 'self_attn=fp8-row' \
@@ -90,6 +93,7 @@ func quantizeCommand() *cobra.Command {
 	statistics.AddMethod(cmd)
 	text := addText(cmd)
 	flags.Exclusive(cmd, "text", "calibration")
+	distill := addDistillation(cmd)
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format "+
 		"(REGEXP=FORMAT, REGEXP=FORMAT:SCHEME), or keep them (REGEXP=keep); repeated, the first that matches counts")
@@ -171,6 +175,9 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		defer source.Close()
+		if err := distill.check(cmd, text, source, layout.Value, args, f); err != nil {
+			return err
+		}
 		var choice *budgetChoice
 		if bits.given() {
 			if choice, err = bits.plan(cmd.Context(), source, o, quantizers); err != nil {
@@ -201,6 +208,9 @@ func quantizeCommand() *cobra.Command {
 			if o.Calibration, err = calibrated(cmd, args[0], *activations, source, o, f); err != nil {
 				return err
 			}
+		}
+		if distill.Steps > 0 && !*f.dryRun {
+			o.Distilled, f.distillation = distill.String(), distill
 		}
 		plan, err := convert.PlanQuantize(cmd.Context(), source, o)
 		if err != nil {

@@ -38,7 +38,7 @@ func addBudget(cmd *cobra.Command) *budgetFlag {
 
 // exclude makes other flags of cmd an error beside a budget.
 func (b *budgetFlag) exclude(cmd *cobra.Command) {
-	for _, other := range []string{"format", "plan", "requantize", "activations", "shard"} {
+	for _, other := range []string{"format", "plan", "requantize", "activations", "shard", "distill"} {
 		flags.Exclusive(cmd, "budget", other)
 	}
 }

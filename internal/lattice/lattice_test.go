@@ -70,7 +70,7 @@ checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor
 decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint
     checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma
-    tensor safetensors quant comm recipe nn hf decoder
+    tensor safetensors safetensors/checksum quant comm recipe nn hf decoder
 checkpoint/client: internal/naming quant family checkpoint
 calibration: internal/limits internal/parallel internal/durable safetensors tensor quant gemm
 verify: tensor measure safetensors quant hf calibration checkpoint checkpoint/client
@@ -103,14 +103,16 @@ cmd/microscale/internal/blocksize: internal/naming format tensor measure quant c
 cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
-cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify convert cmd/microscale/internal/show
+cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert
+    cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts
     cmd/microscale/internal/chart cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable tensor quant profile tokenizer recipe nn hf family
-    decoder train calibration convert generation cmd/microscale/internal/host cmd/microscale/internal/show cmd/microscale/internal/report
-    cmd/microscale/internal/budget cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
+cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable safetensors/checksum tensor quant profile
+    tokenizer recipe nn hf family decoder train calibration convert generation cmd/microscale/internal/host
+    cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/budget
+    cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
 cmd/microscale/interop:
 cmd/microscale: *
 `

@@ -10,6 +10,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/train"
 )
 
 // Conversion is a run of quantize, dequantize or convert.
@@ -18,7 +19,8 @@ type Conversion struct {
 	Plan                *convert.Plan
 	Result              *convert.Result // set when the plan was run
 	Seconds             float64
-	Budget              *Budget // that the plan comes from; nil: none
+	Budget              *Budget          // that the plan comes from; nil: none
+	Distilled           *train.Distilled // the training of scales; nil: none, or not in this run
 
 	format, profile, convention, scheme, search string
 	count                                       int    // weights
@@ -129,6 +131,7 @@ type Document struct {
 	Seconds     float64           `json:"seconds"`
 	Resumed     bool              `json:"resumed,omitempty"`  // an earlier run had done a part
 	Finished    bool              `json:"finished,omitempty"` // an earlier run had done all: the errors are unknown
+	Distilled   *distilled        `json:"distilled,omitempty"`
 	Tensors     []tensorDocument  `json:"tensors"`
 	Extra       []string          `json:"extra"`   // safetensors files of the source that were not copied
 	Skipped     []skippedDocument `json:"skipped"` // other files that were not copied
@@ -142,7 +145,8 @@ func (c *Conversion) document() Document {
 		Convention: c.convention, Scheme: c.scheme,
 		ScaleSearch: c.search, Method: c.Plan.Method(), Budget: c.Budget,
 		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
-		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
+		Distilled: distilledDocument(c.Distilled),
+		Resumed:   c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
 	}
 }
 
@@ -153,7 +157,7 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 	}
 	src, dst := show.Printable(c.Source), show.Printable(c.Destination)
 	results := c.Result.Tensors
-	if c.Result.Finished && len(results) == 0 {
+	if c.Result.Finished && len(results) == 0 && c.Distilled == nil {
 		_, err := fmt.Fprintf(w, "%s is complete: nothing was done; for the errors, run microscale verify %s %s\n", dst, src, dst)
 		return err
 	}
@@ -161,7 +165,7 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 	if index, count, ok := c.Plan.Part(); ok {
 		what += fmt.Sprintf("; part of worker %d of %d: to join the parts, run microscale merge %s", index, count, dst)
 	}
-	if !c.relabel {
+	if !c.relabel && len(results) > 0 {
 		if err := printErrors(w, results, each); err != nil {
 			return err
 		}
@@ -173,7 +177,7 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 		show.BytesText(float64(stored)/c.Seconds)); err != nil {
 		return err
 	}
-	return errors.Join(c.printBudget(w), printSourceNonFinite(w, results, c.Source))
+	return errors.Join(c.printBudget(w), printDistilled(w, c.Distilled), printSourceNonFinite(w, results, c.Source))
 }
 
 // mergeDocument is the result of a merge as JSON.

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/durable"
+)
+
+// A distillation is --distill and its flags. Until DST is complete, its files are beside it:
+//
+//	DST.microscale-undistilled     the result of the method
+//	DST.microscale-rescaled        a copy with the trained scales, while it is written
+//	DST.microscale-distilled       the state of the training
+type distillation struct {
+	evaluation.Distillation
+}
+
+const (
+	undistilledSuffix = ".microscale-undistilled"
+	rescaledSuffix    = ".microscale-rescaled"
+	distilledSuffix   = ".microscale-distilled"
+)
+
+func addDistillation(cmd *cobra.Command) *distillation {
+	d := &distillation{}
+	cmd.Flags().IntVar(&d.Steps, "distill", 0, "with --text: then train the scales for `N` steps, of a window of the text each, until "+
+		"the logits are closer to the model's; codes stay")
+	cmd.Flags().BoolVar(&d.Norms, "distill-norms", false, "with --distill: also train the weights of norms")
+	cmd.Flags().Uint64Var(&d.Seed, "seed", 0, "with --distill: seed `N` of the order of the windows")
+	return d
+}
+
+// check completes the distillation of a model, and prints the memory that it takes. It returns an error for flags that it does not
+// support, and for a model that cannot be trained, before any work.
+func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *hf.Checkpoint, layout *checkpoint.Convention, args []string,
+	f *runFlags) (err error) {
+	switch set := cmd.Flags(); {
+	case d.Steps < 0:
+		return show.Misuse("--distill: got %d steps, want at least one", d.Steps)
+	case d.Steps == 0 && (d.Norms || set.Changed("seed")):
+		return show.Misuse("--distill-norms and --seed have no effect without --distill: omit them, or add --distill")
+	case d.Steps == 0:
+		return nil
+	case text.file == "":
+		return show.Misuse("--distill trains on a text: add --text")
+	case f.options.Force:
+		return show.Misuse("--distill and --force exclude each other: name a new DST")
+	case layout.InGGUF() || strings.HasSuffix(args[1], ".safetensors"):
+		return show.Misuse("--distill writes a directory: name one, with a convention other than gguf")
+	}
+	plan, err := decoder.ReadPlan(source)
+	if err == nil {
+		err = plan.Trainable()
+	}
+	if err != nil {
+		return fmt.Errorf("--distill trains dense models like Llama: %w; omit it", err)
+	}
+	d.Model, d.Text, d.Stderr, d.Threads, d.Memory = args[0], text.file, cmd.ErrOrStderr(), int(*f.threads), int64(*text.memory)
+	if d.Method, err = windows.LookupMethod("all"); err != nil {
+		return err
+	}
+	return d.Admit(plan, source)
+}
+
+// run quantizes beside the destination of c, trains the scales, and renames a copy with them. Whatever is there of an interrupted
+// run is resumed.
+func (d *distillation) run(cmd *cobra.Command, c *conversion.Conversion, o convert.RunOptions, quantized func()) (err error) {
+	dst := filepath.Clean(c.Destination)
+	undistilled, rescaled, state := dst+undistilledSuffix, dst+rescaledSuffix, dst+distilledSuffix
+	if _, err := os.Lstat(dst); err == nil { // finished, or an error
+		c.Result, err = c.Plan.Run(cmd.Context(), dst, o)
+		quantized()
+		if err != nil {
+			return err
+		}
+		return errors.Join(removeExisting(state), os.RemoveAll(undistilled))
+	}
+	o.Resume = true
+	c.Result, err = c.Plan.Run(cmd.Context(), undistilled, o)
+	quantized()
+	if err != nil {
+		return err
+	}
+	var tensors map[string][]byte
+	if c.Distilled, tensors, err = d.Run(cmd.Context(), undistilled, state); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(rescaled); err != nil { // of a killed run
+		return err
+	}
+	if err := convert.Rescale(rescaled, undistilled, tensors); err != nil {
+		return err
+	}
+	if err := durable.RenameNew(rescaled, dst); err != nil {
+		return err
+	}
+	return errors.Join(durable.SyncDir(filepath.Dir(dst)), removeExisting(state), os.RemoveAll(undistilled))
+}
+
+// removeExisting removes a file that may not exist.
+func removeExisting(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

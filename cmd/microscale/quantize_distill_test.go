@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/hf"
+)
+
+// codesOf returns the bytes of each tensor of a checkpoint that is not a scale, by name, and the global scale of each weight.
+func codesOf(t *testing.T, dir string) (codes map[string]string, globals map[string]float32) {
+	t.Helper()
+	source, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	codes, globals = map[string]string{}, map[string]float32{}
+	for _, w := range checkpoint.Read(source).Weights {
+		part, _ := w.Part(checkpoint.Codes)
+		data := make([]byte, part.Bytes())
+		if err := source.ReadTensorAt(part.Name, data, 0); err != nil {
+			t.Fatal(err)
+		}
+		codes[w.Name], globals[w.Name] = string(data), w.Global
+	}
+	return codes, globals
+}
+
+// TestDistill: the divergence of the windows that are held out falls; only scales change, siblings share their global scale, and the
+// result is valid; threads, a resumed run and a repeated one change no byte.
+func TestDistill(t *testing.T) {
+	at, model, text := modelAndText(t)
+	plain := at("plain")
+	done(t, "quantize", model, plain, "--format", "nvfp4", "--text", text)
+	distill := func(dst string, more ...string) string {
+		t.Helper()
+		return done(t, append([]string{"quantize", model, dst, "--format", "nvfp4", "--text", text, "--distill", "40"}, more...)...)
+	}
+	weights := func(dst string) []byte { return content(t, filepath.Join(dst, "model.safetensors")) }
+	one := at("one")
+	d := parsed[conversion.Document](t, distill(one, "--threads", "1", "--json"))
+	if d.Distilled == nil || !d.Distilled.Kept || d.Distilled.Steps != 40 || !(d.Distilled.After < 0.95*d.Distilled.Before) {
+		t.Fatalf("got %+v", d.Distilled)
+	}
+	codes, _ := codesOf(t, plain)
+	got, globals := codesOf(t, one)
+	for name, want := range codes {
+		if got[name] != want {
+			t.Errorf("%s: codes changed", name)
+		}
+	}
+	for _, siblings := range [][]string{{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, {"mlp.gate_proj", "mlp.up_proj"}} {
+		for _, s := range siblings {
+			if a, b := globals["model.layers.0."+siblings[0]+".weight"], globals["model.layers.0."+s+".weight"]; a != b || a == 0 {
+				t.Errorf("%s: global scale %g, that of %s is %g", s, b, siblings[0], a)
+			}
+		}
+	}
+	if out := done(t, "verify", model, one); !strings.Contains(out, "14 weights calibrated") {
+		t.Error(out)
+	}
+	if out := done(t, "inspect", one); !strings.Contains(out, "method gptq, scales distilled in 40 steps, seed 0") {
+		t.Error(out)
+	}
+	if out := distill(at("three"), "--threads", "3"); !bytes.Equal(weights(at("three")), weights(one)) ||
+		!strings.Contains(out, "distilled in 40 steps") {
+		t.Errorf("threads change the result: %s", out)
+	}
+	distill(at("seeded"), "--seed", "1")
+	if bytes.Equal(weights(at("seeded")), weights(one)) {
+		t.Error("the seed changes nothing")
+	}
+	if out := distill(one, "--resume"); !strings.Contains(out, "nothing was done") {
+		t.Error(out)
+	}
+	if left, _ := filepath.Glob(at("*.microscale*")); left != nil {
+		t.Errorf("%v is left", left)
+	}
+	norms := at("norms")
+	distill(norms, "--distill-norms")
+	if before, _ := codesOf(t, plain); true {
+		after, _ := codesOf(t, norms)
+		for name := range before {
+			if (before[name] != after[name]) != strings.Contains(name, "norm.") {
+				t.Errorf("with norms, %s: changed is %v", name, before[name] != after[name])
+			}
+		}
+	}
+}
+
+// TestDistillErrors: flags and models without distillation are one line, before any work.
+func TestDistillErrors(t *testing.T) {
+	at, model, text := modelAndText(t)
+	if err := os.WriteFile(at("short"), bytes.Repeat([]byte("ab"), 20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"add --text":                       {model, at("no"), "--distill", "3"},
+		"have no effect without --distill": {model, at("no"), "--text", text, "--seed", "3"},
+		"exclude each other":               {model, at("no"), "--text", text, "--distill", "3", "--force"},
+		"writes a directory":               {model, at("no.safetensors"), "--text", text, "--distill", "3"},
+		"holds a part of the text out":     {model, at("no"), "--text", at("short"), "--distill", "3"},
+	} {
+		status, _, stderr := execute("", append([]string{"quantize", "--format", "nvfp4"}, args...)...)
+		if status == exitDone || !strings.Contains(stderr, want) {
+			t.Errorf("%v: status %d, %q, want %q", args, status, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// A Distillation trains the scales of a quantized model, whose codes stay, until its logits are closer to those of its
+// original. Each step reads one window, in an order that depends on the seed alone:
+//
+//	windows → Student.Divergence (KL, gradients of the logarithms of scales) → AdamW → scales, rounded to their format
+//
+// Gradients are those of the rounded scales, and steps add up in float32 (straight-through estimation). So a scale
+// changes when its gradients agree over many windows: noise stays below half a spacing of its format.
+type Distillation struct {
+	Student  *decoder.Student
+	Original *decoder.Model
+	Windows  [][]int32 // tokens to train on
+	HeldOut  [][]int32 // tokens that decide whether the result is kept
+	Steps    int
+	Norms    bool // also train the weights of norms
+	Seed     uint64
+	Threads  int
+
+	State string // a file for the state of an interrupted run; it is left when the run completes
+	Key   string // identifies models, text and options: a state with another key is replaced
+
+	Progress func(Distilled) // called after each window; may be nil
+}
+
+// Distilled is the result of a Distillation, or its progress.
+type Distilled struct {
+	Steps   int       `json:"steps"`
+	Losses  []float64 `json:"losses"`          // KL of each step, in nats per token
+	Before  []float64 `json:"before"`          // KL of each window that is held out, with the scales of the start
+	After   []float64 `json:"after,omitempty"` // with those of the end
+	Seconds float64   `json:"seconds"`         // of all runs
+
+	Scales  int `json:"-"` // of blocks
+	Changed int `json:"-"` // of them by the training
+}
+
+// Better reports whether the training improved the windows that were held out. Otherwise the student has its first scales.
+func (d *Distilled) Better() bool { return len(d.After) > 0 && mean(d.After) < mean(d.Before) }
+
+// Mean returns the mean KL of the windows that were held out, before and after.
+func (d *Distilled) Mean() (before, after float64) { return mean(d.Before), mean(d.After) }
+
+func mean(x []float64) (sum float64) {
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+// distillSpread is the learning rate times the square root of the number of steps: what a scale whose gradients are noise
+// moves by, at most, in units of the scale. Half a spacing of E4M3 is 0.03 to 0.06.
+const distillSpread = 0.03
+
+// distiller is the optimizer of a Distillation. Gradients of the logarithm of one of a million scales are small: epsilon is far below.
+var distiller = AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-15}
+
+// keepEvery is the time between two states on disk.
+const keepEvery = 30 * time.Second
+
+// A distillation is the state of a run.
+type distillation struct {
+	Distillation
+	recipe  recipe.Recipe
+	factors []*factor
+	params  []*nn.Param // of the factors
+	moments []moments
+	done    Distilled
+	started time.Time
+	before  float64 // seconds of earlier runs
+}
+
+// Run trains the scales of the student, and leaves them in it. If they did not improve the windows that are held out, it
+// leaves those of the start. When ctx ends, it keeps its state and returns the error of ctx; the next run with the same
+// key resumes with the same result.
+func (c Distillation) Run(ctx context.Context) (*Distilled, error) {
+	if len(c.Windows) == 0 || len(c.HeldOut) == 0 || c.Steps < 1 {
+		return nil, errors.New("distill: want windows to train on, windows that are held out, and at least one step")
+	}
+	bf16, err := recipe.Lookup("bf16")
+	if err != nil {
+		return nil, err
+	}
+	d := &distillation{Distillation: c, recipe: bf16, started: time.Now()}
+	d.prepare()
+	if err := d.restore(); err != nil {
+		return nil, err
+	}
+	d.before = d.done.Seconds
+	if err := d.run(ctx); err != nil {
+		return nil, errors.Join(err, d.keep())
+	}
+	d.done.Changed = d.apply()
+	if !d.done.Better() {
+		d.reset()
+		d.done.Changed = 0
+	}
+	return &d.done, d.keep()
+}
+
+// prepare makes the factors.
+func (d *distillation) prepare() {
+	for _, l := range d.Student.Layers() {
+		d.factors = append(d.factors, scaleFactors(l)...)
+		d.done.Scales += len(l.Weight.Scales)
+	}
+	if d.Norms {
+		for _, p := range d.Student.Norms() {
+			d.factors = append(d.factors, normFactor(p))
+		}
+	}
+	for _, f := range d.factors {
+		d.params = append(d.params, f.param)
+	}
+	d.moments = newMoments(d.params)
+	for i := range d.moments {
+		d.moments[i].decays = false
+	}
+}
+
+// run makes the missing steps.
+func (d *distillation) run(ctx context.Context) error {
+	if err := d.evaluate(ctx, &d.done.Before); err != nil {
+		return err
+	}
+	d.apply()
+	kept := time.Now()
+	for d.done.Steps < d.Steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := d.step(); err != nil {
+			return err
+		}
+		d.report()
+		if time.Since(kept) > keepEvery {
+			if err := d.keep(); err != nil {
+				return err
+			}
+			kept = time.Now()
+		}
+	}
+	return d.evaluate(ctx, &d.done.After)
+}
+
+// evaluate completes the divergences of the windows that are held out.
+func (d *distillation) evaluate(ctx context.Context, list *[]float64) error {
+	for _, w := range d.HeldOut[len(*list):] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		kl, err := d.Student.Divergence(nn.Scope{Recipe: d.recipe, Threads: d.Threads, Inference: true}, d.Original, w)
+		if err != nil {
+			return err
+		}
+		*list = append(*list, mean(kl))
+		d.report()
+	}
+	return nil
+}
+
+// step reads a window and updates the factors.
+func (d *distillation) step() error {
+	step := d.done.Steps
+	kl, err := d.Student.Divergence(nn.Scope{Recipe: d.recipe, Threads: d.Threads}, d.Original, d.Windows[d.window(step)])
+	if err != nil {
+		return err
+	}
+	if loss := mean(kl); math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return fmt.Errorf("distill: step %d: the divergence is %g", step+1, loss)
+	}
+	for _, f := range d.factors {
+		f.gradient()
+	}
+	rate := distillSpread / math.Sqrt(float64(d.Steps)) * cosine.Factor(step, d.Steps, 0)
+	distiller.step(d.params, d.moments, step+1, rate, 1, d.Threads)
+	for _, l := range d.Student.Layers() {
+		clear(l.Grad.Data)
+	}
+	for _, p := range d.Student.Norms() {
+		p.ZeroGrad()
+	}
+	d.apply()
+	d.done.Losses, d.done.Steps = append(d.done.Losses, mean(kl)), step+1
+	return nil
+}
+
+// window returns the window of a step: each pass over the windows is in another order.
+func (d *distillation) window(step int) int {
+	pass := step / len(d.Windows)
+	r := rand.New(rand.NewPCG(d.Seed, uint64(pass)))
+	return r.Perm(len(d.Windows))[step%len(d.Windows)]
+}
+
+// apply gives the student the scales of the factors, and returns the number of block scales that are not those of the start.
+func (d *distillation) apply() (changed int) {
+	for _, f := range d.factors {
+		changed += f.apply()
+	}
+	return changed
+}
+
+// reset gives the student its first scales.
+func (d *distillation) reset() {
+	for _, p := range d.params {
+		p.Fill(0)
+	}
+	d.apply()
+}
+
+func (d *distillation) report() {
+	d.done.Seconds = d.before + time.Since(d.started).Seconds()
+	if d.Progress != nil {
+		p := d.done
+		p.Losses, p.Before, p.After = slices.Clip(p.Losses), slices.Clip(p.Before), slices.Clip(p.After)
+		d.Progress(p)
+	}
+}
