@@ -38,9 +38,10 @@ func Lookup(name string) (Method, error) {
 	return 0, fmt.Errorf("unknown method %q: use one of %s", name, strings.Join(methods, ", "))
 }
 
-// Supports reports whether the method quantizes weights to a format: one with a scale of a byte for each block of a row.
+// Supports reports whether the method quantizes weights to a format: one with a scale of a byte or in BF16 for each
+// block of a row.
 func (m Method) Supports(f quant.Format) bool {
-	return m == Nearest || f.ByteScales() && f.Block.Rows == 1
+	return m == Nearest || f.Scaled() && f.Scale.StoredBits() <= 16 && f.Block.Rows == 1
 }
 
 // Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors. In a
@@ -51,8 +52,8 @@ func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 		return q, nil
 	}
 	if !m.Supports(q.Format) {
-		return q, fmt.Errorf("method %s supports formats with a scale of one byte for each block of a row (mxfp8, mxfp6, mxfp4, mxint8, "+
-			"nvfp4): got %s", m, q.Format)
+		return q, fmt.Errorf("method %s supports formats with a scale of one byte or in BF16 for each block of a row (mxfp8, mxfp6, mxfp4, "+
+			"mxint8, nvfp4, int4-g128, int8-row): got %s", m, q.Format)
 	}
 	if q.Search != quant.NoSearch && q.Search != quant.LeastSquares {
 		return q, fmt.Errorf("method %s searches scales by %s: omit the search %s", m, quant.LeastSquares, q.Search)

@@ -105,9 +105,9 @@ func (m *Model) assembleAs(ctx context.Context, t *hf.Tensor, s *scheme, q quant
 	if problem := m.findGlobal(ctx, w); problem != nil {
 		return nil, problem
 	}
-	if s.input != "" {
-		if input, ok := m.Source.Lookup(partName(name, s.input)); ok {
-			w.parts[Input] = &input
+	for part, suffix := range map[Part]string{Input: s.input, Dimensions: s.shape} {
+		if of, ok := m.Source.Lookup(partName(name, suffix)); ok && suffix != "" {
+			w.parts[part] = &of
 		}
 	}
 	return w, nil
@@ -131,7 +131,7 @@ func (m *Model) fit(w *Weight) *Problem {
 	t := w.parts[Codes]
 	if w.Shape == nil {
 		var ok bool
-		if w.Shape, ok = w.scheme.shape(t.Shape, t.Dtype); !ok {
+		if w.Shape, ok = w.scheme.weightShape(t.Shape, t.Dtype); !ok {
 			return problemOf(t.Name, "codes of a %s weight have %s dimensions, not %d", w.Format, w.scheme.dimensions(), len(t.Shape))
 		}
 		w.Dtype = parseTorchDtype(m.Source.TorchDtype())
@@ -238,10 +238,11 @@ func sameScales(f quant.Format, a, b []int64) bool {
 	return fits(a) && fits(b) && product(a) == product(b)
 }
 
-// acceptable reports whether scales may have dtype have instead of want: clients also store FP32
-// scales in the dtype of the model, or as powers of two.
+// acceptable reports whether scales may have dtype have instead of want: clients also store FP32 and BF16
+// scales in the dtype of the model, or FP32 scales as powers of two.
 func acceptable(have, want safetensors.Dtype) bool {
 	return want == safetensors.F32 && (have == safetensors.BF16 || have == safetensors.F16 || have == safetensors.F8E8M0) ||
+		want == safetensors.BF16 && (have == safetensors.F16 || have == safetensors.F32) ||
 		want == safetensors.U8 && have == safetensors.F8E8M0
 }
 

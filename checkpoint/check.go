@@ -60,7 +60,7 @@ var partSuffixes = func() (suffixes []string) {
 			if c.gguf { // no suffixes in safetensors files
 				continue
 			}
-			for _, suffix := range []string{s.codes, s.scales, s.global} {
+			for _, suffix := range []string{s.codes, s.scales, s.global, s.shape} {
 				if suffix != "" && !slices.Contains(suffixes, suffix) {
 					suffixes = append(suffixes, suffix)
 				}

@@ -1,10 +1,13 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // compressedTensors is the convention of llm-compressor, which vLLM, SGLang and transformers
@@ -44,6 +47,8 @@ var (
 	ctChannel  = ctArgs{NumBits: 8, Strategy: "channel"}
 	ctBlock    = ctArgs{NumBits: 8, Strategy: "block", BlockStructure: []int{128, 128}}
 	ctGroup128 = ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(128)}
+	ctInt8     = ctArgs{Type: "int", NumBits: 8, Strategy: "channel"}
+	ctInt8s    = ctArgs{Type: "int", NumBits: 8, Strategy: "token"}
 )
 
 // Tensors that several presets share.
@@ -52,7 +57,8 @@ var (
 	ctMXFP4 = scheme{format: quant.MXFP4, codes: "_packed", scales: "_scale"}
 	ctNVFP4 = scheme{format: quant.NVFP4, codes: "_packed", scales: "_scale", global: "_global_scale", direction: inverse,
 		input: ".input_global_scale", inputScale: inverse, scalar: []int64{1}}
-	ctFP8 = scheme{scales: "_scale", input: ".input_scale", scalar: []int64{1}}
+	ctFP8  = scheme{scales: "_scale", input: ".input_scale", scalar: []int64{1}}
+	ctInt4 = scheme{codes: "_packed", scales: "_scale", shape: "_shape", words: safetensors.I32, offset: true}
 )
 
 // as returns the scheme with another name and treatment of activations.
@@ -79,7 +85,22 @@ func (s scheme) of(f quant.Format) scheme {
 	return s
 }
 
-var ctSchemes = []ctScheme{
+// ctSchemes has a scheme of integers for each block format of integers: preset W4A16 with any size of groups, and INT8_W8A8.
+var ctSchemes = func() []ctScheme {
+	schemes := slices.Clone(ctFloats)
+	for _, f := range quant.Formats() {
+		switch f.Element {
+		case format.S4:
+			args := ctArgs{Type: "int", NumBits: 4, Strategy: "group", GroupSize: &f.Block.Cols}
+			schemes = append(schemes, ctScheme{ctInt4.of(f).as("W4A16", WeightOnly), "pack-quantized", args, nil})
+		case format.S8:
+			schemes = append(schemes, ctScheme{ctFP8.of(f).as("W8A8", Dynamic), "int-quantized", ctInt8, &ctInt8s})
+		}
+	}
+	return schemes
+}()
+
+var ctFloats = []ctScheme{
 	{ctMXFP8.as("MXFP8", Dynamic), "mxfp8-quantized", ctE8M0x8, &ctE8M0x8},
 	{ctMXFP8.as("MXFP8A16", WeightOnly), "mxfp8-quantized", ctE8M0x8, nil},
 	{ctMXFP4.as("MXFP4A16", WeightOnly), "mxfp4-pack-quantized", ctE8M0x4, nil},
@@ -143,16 +164,20 @@ type ctArgs struct {
 	ZPDtype        *string        `json:"zp_dtype"`
 }
 
+// kind returns the type of a preset, "float" unless it has another.
+func (a *ctArgs) kind() string { return cmp.Or(a.Type, "float") }
+
 // ctGroupOf returns the group of a scheme.
 func ctGroupOf(chosen *scheme, targets []string) ctGroup {
-	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.name == chosen.name })
+	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.name == chosen.name && s.format.Name == chosen.format.Name })
 	s := ctSchemes[i] // chosen is one of them
-	s.weights.Dynamic, s.weights.Observer, s.weights.Symmetric, s.weights.Type = false, ptr("memoryless_minmax"), true, "float"
+	s.weights.Dynamic, s.weights.Observer, s.weights.Symmetric = false, ptr("memoryless_minmax"), true
+	s.weights.Type = s.weights.kind()
 	s.weights.ObserverKwargs = map[string]any{}
 	group := ctGroup{Format: s.layout, Targets: targets, Weights: &s.weights}
 	if s.activations != nil {
 		activations := *s.activations
-		activations.Dynamic, activations.Symmetric, activations.Type = true, true, "float"
+		activations.Dynamic, activations.Symmetric, activations.Type = true, true, activations.kind()
 		if s.scheme.activations == Static {
 			activations.Dynamic, activations.Observer = false, ptr("static_minmax")
 			if s.format.Global {

@@ -164,17 +164,26 @@ func parseArgs(raw json.RawMessage) (*ctArgs, error) {
 
 // like reports whether a matches a preset. A dtype of scales in the preset must match: groups of
 // 32 FP8 elements have E8M0 scales only with torch.uint8, and are float-quantized otherwise
-// (compressors/mxfp8/base.py). 4-bit formats are older than this key and may omit it.
+// (compressors/mxfp8/base.py). 4-bit formats are older than this key and may omit it. The scales of integers have the dtype
+// of the model.
 func (a *ctArgs) like(preset ctArgs) bool {
-	return a.Type == "float" && a.NumBits == preset.NumBits && a.Strategy == preset.Strategy &&
+	return a.Type == preset.kind() && a.NumBits == preset.NumBits && a.Strategy == preset.Strategy &&
 		equal(a.GroupSize, preset.GroupSize) && slices.Equal(a.BlockStructure, preset.BlockStructure) &&
-		(equal(a.ScaleDtype, preset.ScaleDtype) || a.ScaleDtype == nil && a.NumBits == 4)
+		(equal(a.ScaleDtype, preset.ScaleDtype) || a.ScaleDtype == nil && a.NumBits == 4 || a.Type == "int") && a.plain()
+}
+
+// plain reports whether integers are stored without zero points, and their groups are of adjacent columns.
+func (a *ctArgs) plain() bool {
+	return a.Type != "int" || a.Symmetric && (a.ActOrder == nil || a.ActOrder == false || a.ActOrder == "weight" || a.ActOrder == "static")
 }
 
 func (a *ctArgs) String() string {
 	text := fmt.Sprintf("type %s, %d bits, strategy %s", a.Type, a.NumBits, a.Strategy)
 	if a.GroupSize != nil {
 		text += fmt.Sprintf(", group size %d", *a.GroupSize)
+	}
+	if a.Type == "int" && !a.plain() {
+		text += fmt.Sprintf(", symmetric %t, actorder %v", a.Symmetric, a.ActOrder)
 	}
 	if a.BlockStructure != nil {
 		text += fmt.Sprintf(", blocks %v", a.BlockStructure)

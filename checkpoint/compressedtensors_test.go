@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -21,7 +22,11 @@ import (
 func TestCompressedTensorsConfiguration(t *testing.T) {
 	for _, s := range compressedTensors.schemes {
 		t.Run("scheme="+s.name, func(t *testing.T) {
-			want, err := os.ReadFile(filepath.Join("testdata", s.name+".json"))
+			name := s.name
+			if s.format.Element == format.S4 { // several formats have the scheme
+				name += "-" + s.format.Name
+			}
+			want, err := os.ReadFile(filepath.Join("testdata", name+".json"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,6 +65,10 @@ func TestCompressedTensorsStored(t *testing.T) {
 		{quant.FP8Tensor, "x.weight F8_E4M3 [300 256], x.weight_scale F32 [1]"},
 		{quant.FP8Row, "x.weight F8_E4M3 [300 256], x.weight_scale F32 [300 1]"},
 		{quant.FP8Block, "x.weight F8_E4M3 [300 256], x.weight_scale F32 [3 2]"},
+		{ints("int4-g32"), "x.weight_packed I32 [300 32], x.weight_scale BF16 [300 8], x.weight_shape I64 [2]"},
+		{ints("int4-g64"), "x.weight_packed I32 [300 32], x.weight_scale BF16 [300 4], x.weight_shape I64 [2]"},
+		{ints("int4-g128"), "x.weight_packed I32 [300 32], x.weight_scale BF16 [300 2], x.weight_shape I64 [2]"},
+		{ints("int8-row"), "x.weight I8 [300 256], x.weight_scale BF16 [300 1]"},
 	} {
 		t.Run("format="+tc.format.Name, func(t *testing.T) {
 			if got := storedText(&compressedTensors, tc.format, 300, 256); got != tc.want {
@@ -67,9 +76,18 @@ func TestCompressedTensorsStored(t *testing.T) {
 			}
 		})
 	}
-	if n := len(compressedTensors.Formats()); n != 6 {
-		t.Errorf("the convention holds %d formats, and 6 are tested", n)
+	if n := len(compressedTensors.Formats()); n != 10 {
+		t.Errorf("the convention holds %d formats, and 10 are tested", n)
 	}
+}
+
+// ints returns a block format of integers.
+func ints(name string) quant.Format {
+	f, err := quant.Lookup(name)
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 func storedText(c *Convention, f quant.Format, rows, cols int64) string {
@@ -101,6 +119,10 @@ func TestPlainStored(t *testing.T) {
 		"fp8-block128": "x.weight F8_E4M3 [130 384], x.weight_scale F32 [2 3]",
 		"mxfp8-32x32":  "x.weight F8_E4M3 [130 288], x.weight_scale U8 [5 9]",
 		"nvfp4-16x16":  "x.weight U8 [130 136], x.weight_scale F8_E4M3 [9 17], x.weight_scale_2 F32 [1]",
+		"int4-g32":     "x.weight U8 [130 144], x.weight_scale BF16 [130 9]",
+		"int4-g64":     "x.weight U8 [130 160], x.weight_scale BF16 [130 5]",
+		"int4-g128":    "x.weight U8 [130 192], x.weight_scale BF16 [130 3]",
+		"int8-row":     "x.weight I8 [130 257], x.weight_scale BF16 [130 1]",
 	}
 	for _, f := range quant.Formats() {
 		if !f.Scaled() {
@@ -121,7 +143,10 @@ func TestPlainStored(t *testing.T) {
 func TestRecognizeForeign(t *testing.T) {
 	group := func(weights string) string { return `{"config_groups":{"group_0":{"weights":` + weights + `}}}` }
 	for _, tc := range []struct{ name, config, want string }{
-		{"int4", group(`{"num_bits":4,"type":"int","strategy":"group","group_size":128}`), "type int, 4 bits, strategy group"},
+		{"int4 of columns", group(`{"num_bits":4,"type":"int","strategy":"channel"}`), "type int, 4 bits, strategy channel"},
+		{"int4 with zero points", group(`{"num_bits":4,"type":"int","strategy":"group","group_size":128,"symmetric":false}`), "symmetric false"},
+		{"int4 of permuted columns", group(`{"num_bits":4,"type":"int","strategy":"group","group_size":128,"actorder":"group"}`),
+			"actorder group"},
 		{"group", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":64}`), "type float, 8 bits, strategy group"},
 		{"mxfp8 without a dtype of scales", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":32}`),
 			"group size 32, no scale dtype"},

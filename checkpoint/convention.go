@@ -14,6 +14,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // A Convention is how one family of clients stores quantized weights: a row of data, and two
@@ -265,10 +267,11 @@ const (
 	Codes Part = iota
 	Scales
 	Global
-	Biases // of blocks: read, and dropped with the weight's codes
-	Input  // scales of activations: read, and dropped with the weight's codes
-	Cache  // scale of the KV cache that a module writes
-	Blocks // codes with their scales between them, in place of both
+	Biases     // of blocks: read, and dropped with the weight's codes
+	Dimensions // of the weight, as integers
+	Input      // scales of activations: read, and dropped with the weight's codes
+	Cache      // scale of the KV cache that a module writes
+	Blocks     // codes with their scales between them, in place of both
 )
 
 // A Stored is one tensor of a quantized weight in a file.
@@ -303,7 +306,40 @@ func (s *scheme) tensors(weight string, shape []int64) (stored []Stored) {
 	if f.Global && s.bare == "" {
 		stored = append(stored, s.storedGlobal(weight))
 	}
+	if s.shape != "" {
+		dims := Stored{Part: Dimensions, Spec: spec(s.shape, safetensors.I64, []int64{int64(len(shape))})}
+		for _, n := range shape {
+			dims.Value = binary.LittleEndian.AppendUint64(dims.Value, uint64(n))
+		}
+		stored = append(stored, dims)
+	}
 	return stored
+}
+
+// Bytes returns the bytes of the codes or the block scales of t, a part of a weight, in a file: of scales as values of
+// dtype. It may change the codes of t.
+func (c *Convention) Bytes(t *quant.Tensor, p Part, dtype safetensors.Dtype) ([]byte, error) {
+	if p == Codes {
+		c.scheme(t.Format).flip(t)
+		return t.Codes, nil
+	}
+	f, dense := DenseFormat(dtype)
+	if !dense || f == t.Format.Scale {
+		return t.ScaleBytes(), nil
+	}
+	raw := make([]byte, f.StoredBits()/8*len(t.Scales32))
+	return raw, tensor.ToBytes(raw, t.Scales32, f)
+}
+
+// flip inverts the sign bits of the codes of t if files have them in offset binary. It is its own inverse.
+func (s *scheme) flip(t *quant.Tensor) {
+	if !s.offset {
+		return
+	}
+	sign := byte(1<<7 | 1<<(t.Format.Element.Bits()-1)) // of the codes in a byte
+	for i := range t.Codes {
+		t.Codes[i] ^= sign
+	}
 }
 
 // StoredGlobal returns the number that a file holds for the global scale of t, which q quantized:

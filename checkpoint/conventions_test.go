@@ -62,7 +62,7 @@ func TestStored(t *testing.T) {
 			if s.interleaved != nil {
 				continue // llamacpp reads them
 			}
-			back, ok := only.schemes[0].shape(stored[0].Shape, stored[0].Dtype)
+			back, ok := only.schemes[0].weightShape(stored[0].Shape, stored[0].Dtype)
 			if !ok || !slices.Equal(back, shape) {
 				t.Errorf("%s: codes of %v are of a weight of %v, %v", name, stored[0].Shape, back, ok)
 			}

@@ -20,6 +20,7 @@ var dtypes = []struct {
 	{safetensors.F8E4M3, format.E4M3, ""},
 	{safetensors.F8E5M2, format.E5M2, ""},
 	{safetensors.I8, format.INT8, ""},
+	{safetensors.I8, format.S8, ""},
 }
 
 // storedDtype returns the dtype of codes or scales of a format.

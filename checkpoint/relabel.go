@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -79,6 +80,13 @@ func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key,
 	from, to := w.scheme, c.scheme(w.Format)
 	kept := w.Kept()
 	stored = c.Stored(w.Format, w.Name, w.Shape)
+	if scales := w.parts[Scales]; scales != nil && w.Format.Scale == format.BF16 {
+		for i := range stored {
+			if stored[i].Part == Scales {
+				stored[i].Dtype = scales.Dtype // of the model: BF16 may not hold the others
+			}
+		}
+	}
 	if w.Format.Global {
 		number := kept.globals().carry(w.stored, from.direction, to.direction)
 		if w.Global == 0 && to.direction == inverse && from.direction != inverse {

@@ -21,6 +21,7 @@ type scheme struct {
 	scales string // suffix
 	global string // suffix
 	input  string // suffix of the scales of activations, if clients read them
+	shape  string // suffix of the dimensions of the weight, if a file has them
 
 	direction   direction // of the global scale
 	bare        string    // the profile of clients that read no global scale; a file has one only for a weight that came with it
@@ -31,6 +32,7 @@ type scheme struct {
 	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
 	partial     bool              // the last block of a row may be partial: codes have the columns of the weight, without zeros
 	anyColumns  bool              // clients decode such a block, even if the convention has wholeBlocks
+	offset      bool              // integers are stored in offset binary: plus the magnitude of the most negative one
 	highFirst   bool              // of two codes in a byte, the first is in the high half
 	swizzled    bool              // scales are in tiles of 128×4, padded, as cuBLAS reads them
 	packed      int64             // size in bytes of a separate last dimension of the codes; 0: none
@@ -261,8 +263,8 @@ func (s *scheme) codesShape(shape []int64) []int64 {
 	return append(out, n)
 }
 
-// shape is the inverse of codesShape. ok is false if no weight has such codes.
-func (s *scheme) shape(codes []int64, dtype safetensors.Dtype) (shape []int64, ok bool) {
+// weightShape is the inverse of codesShape. ok is false if no weight has such codes.
+func (s *scheme) weightShape(codes []int64, dtype safetensors.Dtype) (shape []int64, ok bool) {
 	tail := 1
 	if s.packed > 0 {
 		tail = 2

@@ -267,6 +267,7 @@ func (w *Weight) checkScales(q *quant.Tensor, t Tile) error {
 func (w *Weight) readCodes(q *quant.Tensor, t Tile) error {
 	_, cols := w.Matrix()
 	if !w.transposedCodes {
+		defer w.scheme.flip(q)
 		spans := Spans(w.Format, Codes, cols, t)
 		if w.cropped() {
 			spans = croppedSpans(w.Format, cols, t)
@@ -351,8 +352,11 @@ func (w *Weight) readRows(q *quant.Tensor, t Tile) error {
 		size = int64(scales.Dtype.Bits() / 8)
 		raw = make([]byte, size*int64(len(q.Scales32)))
 	}
-	if err := readPair(*codes, q.Codes, at(Codes), *scales, raw, size*at(Scales)); err != nil || q.Scales32 == nil {
+	if err := readPair(*codes, q.Codes, at(Codes), *scales, raw, size*at(Scales)); err != nil {
 		return err
+	}
+	if w.scheme.flip(q); q.Scales32 == nil {
+		return nil
 	}
 	if scales.Dtype == safetensors.F8E8M0 {
 		format.E8M0.DecodeSlice(q.Scales32, raw)

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -189,9 +190,14 @@ func (b *batch) readTile(t checkpoint.Tile) (raw tensor.BF16, x tensor.Dense, er
 
 // store writes the parts of the quantized batch.
 func (b *batch) store(q *quant.Tensor, global float32) error {
-	err := b.put(checkpoint.Codes, q.Codes)
-	if err == nil {
-		err = b.put(checkpoint.Scales, q.ScaleBytes())
+	var err error
+	for _, s := range b.d.stored {
+		if s.Part == checkpoint.Codes || s.Part == checkpoint.Scales {
+			raw, e := b.run.plan.convention.Bytes(q, s.Part, s.Dtype)
+			if err = errors.Join(err, e); err == nil {
+				err = b.put(s.Part, raw)
+			}
+		}
 	}
 	if s, ok := b.run.plan.convention.Struct(q.Format); ok && err == nil {
 		b.structs = checkpoint.Interleaved(b.structs, s, q)
@@ -338,9 +344,9 @@ func (b *batch) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], s
 		n := func(col int) int { return col / structs.Width() * structs.Bytes() }
 		return checkpoint.DenseSpans(n(cols), checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}), 1
 	case s.Part == checkpoint.Scales && !f.PerTensor():
-		return checkpoint.Spans(f, s.Part, cols, t), f.Scale.StoredBits() / 8
+		return checkpoint.Spans(f, s.Part, cols, t), s.Dtype.Bits() / 8
 	case s.Part == checkpoint.Scales:
-		return once, f.Scale.StoredBits() / 8
+		return once, s.Dtype.Bits() / 8
 	}
 	return once, len(checkpoint.GlobalBytes(0))
 }

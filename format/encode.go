@@ -31,7 +31,7 @@ func (s *Scalar) EncodeWith(x float32, c Conversion, random uint32) uint32 {
 	}
 	if bits == f32Inf {
 		if c.Overflow == Saturate {
-			return s.withSign(s.MaxCode(), negative)
+			return s.largest(negative)
 		}
 		return s.infinity(negative)
 	}
@@ -78,7 +78,7 @@ func (s *Scalar) EncodeWith(x float32, c Conversion, random uint32) uint32 {
 	if bits > f32Inf {
 		return s.withSign(uint32(code)&s.magnitudeMask(), negative)
 	}
-	if code > int(s.MaxCode()) {
+	if code > int(s.limit(negative)) {
 		return s.overflow(negative, c)
 	}
 	return s.withSign(uint32(code), negative)
@@ -137,7 +137,18 @@ func (s *Scalar) overflow(negative bool, c Conversion) uint32 {
 	if c.Overflow == NonSaturating && !inward {
 		return s.infinity(negative)
 	}
-	return s.withSign(s.MaxCode(), negative)
+	return s.largest(negative)
+}
+
+// largest returns the code of the largest finite magnitude with a sign.
+func (s *Scalar) largest(negative bool) uint32 { return s.withSign(s.limit(negative), negative) }
+
+// limit returns the largest finite magnitude of the codes with a sign.
+func (s *Scalar) limit(negative bool) uint32 {
+	if s.fullRange && negative {
+		return s.MaxCode() + 1
+	}
+	return s.MaxCode()
 }
 
 // infinity returns the code of Inf, of NaN in formats without Inf, or of the largest value in
@@ -150,7 +161,7 @@ func (s *Scalar) infinity(negative bool) uint32 {
 	case s.HasNaN():
 		return s.nan(negative, KeepSign)
 	}
-	return s.withSign(s.MaxCode(), negative)
+	return s.largest(negative)
 }
 
 // nan returns the code of a NaN. In formats without NaN, the policy n selects the code.

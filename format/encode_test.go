@@ -29,7 +29,7 @@ func TestRoundTrip(t *testing.T) {
 						continue // TestNaN: many NaN codes, one canonical
 					case math.IsInf(v, 0) && o == format.Saturate:
 						want = s.sign(s.maxCode, v < 0)
-					case s.exponent == 0 && int8(code) == -128:
+					case s.exponent == 0 && !s.lowest && code == s.signBit():
 						want = 0x81 // INT8 is symmetric: -2 decodes, but nothing encodes to it
 					}
 					if got := s.format.EncodeWith(float32(v), c, math.MaxUint32); got != want {
@@ -121,6 +121,9 @@ func TestOverflow(t *testing.T) {
 		{format.INT8, 127.5 / 64, 0x7f, 0x7f, 0x7f},
 		{format.INT8, 2, 0x7f, 0x7f, 0x7f},
 		{format.INT8, inf, 0x7f, 0x7f, 0x7f},
+		{format.S4, 7.5, 0x7, 0x7, 0x7},
+		{format.S4, 16, 0x7, 0x7, 0x7},
+		{format.S8, inf, 0x7f, 0x7f, 0x7f},
 		{format.UE4M3, 464, 0x7e, 0x7e, 0x7e},
 		{format.UE4M3, 480, 0x7e, 0x7f, 0x7e},
 		{format.UE4M3, inf, 0x7e, 0x7f, 0x7f},
@@ -201,6 +204,10 @@ func TestNaN(t *testing.T) {
 		{format.E2M1, map[format.NaN][2]uint32{format.Canonical: {0x7, 0x7}, format.KeepSign: {0x7, 0xf}, format.Unchecked: {0x3, 0xb},
 			format.OppositeZero: {0x8, 0x0}}},
 		{format.INT8, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0x81}, format.Unchecked: {0x7f, 0x81},
+			format.OppositeZero: {0, 0}}},
+		{format.S4, map[format.NaN][2]uint32{format.Canonical: {0x7, 0x7}, format.KeepSign: {0x7, 0x9}, format.Unchecked: {0x7, 0x8},
+			format.OppositeZero: {0, 0}}},
+		{format.S8, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0x81}, format.Unchecked: {0x7f, 0x80},
 			format.OppositeZero: {0, 0}}},
 		{format.E8M0, map[format.NaN][2]uint32{format.Canonical: {0xff, 0xff}, format.KeepSign: {0xff, 0xff}, format.Unchecked: {0xff, 0xff},
 			format.OppositeZero: {0xff, 0xff}}},

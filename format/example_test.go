@@ -27,6 +27,7 @@ func ExampleAll() {
 	// e3m2  6 bits, 0.0625 to 28
 	// e2m3  6 bits, 0.125 to 7.5
 	// e2m1  4 bits, 0.5 to 6
+	// s4    4 bits, 1 to 7
 }
 
 func ExampleScalar_EncodeWith() {

@@ -15,12 +15,13 @@
 //
 // E8M0 has no subnormals: E = 0 is 2^-127. INT8, the element of MXINT8, has no exponent. Its
 // codes are two's complement integers times 2^-6: the formula for subnormals with bias 0 and 7
-// mantissa bits. Every limit (Max, SmallestNormal, …) is computed from the row.
+// mantissa bits. S4 and S8 are integers without that factor, of which the encoder uses the most negative
+// code, too. Every limit (Max, SmallestNormal, …) is computed from the row.
 //
 // Sources: OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2); OCP Microscaling Formats
 // 1.0 §5.3 (E3M2, E2M3, E2M1, INT8, E8M0); PTX ISA `cvt` (UE4M3 and conversions); Quark and
 // AutoRound, which agree on UE5M3 (quark/torch/kernel/float8_e5m3, auto_round/data_type/nvfp.py); XLA's float8
-// variants (the FNUZ formats).
+// variants (the FNUZ formats); PTX ISA `mma` for the integers S4 and S8.
 package format
 
 import (
@@ -53,10 +54,11 @@ type Scalar struct {
 	NoZero   bool     // E = 0 is a normal power of two (E8M0)
 	Integer  bool     // two's complement instead of sign and magnitude
 
-	specials specials
-	decoded  []float32  // value of each code, for formats of at most 8 bits
-	narrow   *narrow    // constants of EncodeSlice, for the same formats
-	draws    *[256]draw // constants of EncodeSliceStochastic
+	fullRange bool // the encoder uses the most negative code of integers, one step below -Max
+	specials  specials
+	decoded   []float32  // value of each code, for formats of at most 8 bits
+	narrow    *narrow    // constants of EncodeSlice, for the same formats
+	draws     *[256]draw // constants of EncodeSliceStochastic
 }
 
 // The table of scalar formats. The bits of a format's name are exponent and mantissa bits; "fn"
@@ -74,6 +76,10 @@ var (
 		"torch.float4_e2m1fn_x2"}, Exponent: 2, Mantissa: 1, Bias: 1, specials: finiteOnly})
 	INT8 = row(Scalar{Name: "int8", Aliases: []string{"i8", "mx_int8"}, Exponent: 0, Mantissa: 7, Bias: 0, specials: finiteOnly,
 		Integer: true})
+	S4 = row(Scalar{Name: "s4", Aliases: []string{"int4", "i4", "torch.int4"}, Exponent: 0, Mantissa: 3, Bias: -2, specials: finiteOnly,
+		Integer: true, fullRange: true})
+	S8 = row(Scalar{Name: "s8", Aliases: []string{"torch.int8"}, Exponent: 0, Mantissa: 7, Bias: -6, specials: finiteOnly, Integer: true,
+		fullRange: true})
 	E8M0 = row(Scalar{Name: "e8m0", Aliases: []string{"ue8m0", "e8m0fnu", "float8_e8m0fnu", "f8_e8m0", "torch.float8_e8m0fnu"}, Exponent: 8,
 		Mantissa: 0, Bias: 127, specials: finiteNaN, Unsigned: true, NoZero: true})
 	UE4M3 = row(Scalar{Name: "ue4m3", Exponent: 4, Mantissa: 3, Bias: 7, specials: finiteNaN, Unsigned: true})
@@ -161,6 +167,15 @@ func (s *Scalar) MaxCode() uint32 {
 
 // Max returns the largest finite value.
 func (s *Scalar) Max() float32 { return s.Decode(s.MaxCode()) }
+
+// HalfRange returns half of what is between the most negative value that numbers become and Max: Max, or half a step more
+// for integers whose encoder uses the most negative code.
+func (s *Scalar) HalfRange() float32 {
+	if s.fullRange {
+		return s.Max() + s.Smallest()/2
+	}
+	return s.Max()
+}
 
 // MaxExponent returns ⌊log2 Max⌋, the emax of the OCP scale rule.
 func (s *Scalar) MaxExponent() int { return math.Ilogb(float64(s.Max())) }

@@ -20,6 +20,8 @@ func TestLookup(t *testing.T) {
 		format.E2M3:     "e2m3 e2m3fn float6_e2m3fn F6_E2M3 fp6_e2m3",
 		format.E2M1:     "e2m1 float4_e2m1fn float4_e2m1fn_x2 torch.float4_e2m1fn_x2 F4 fp4 FP4_E2M1",
 		format.INT8:     "int8 INT8 i8 I8",
+		format.S4:       "s4 S4 int4 i4",
+		format.S8:       "s8 S8 torch.int8",
 		format.E8M0:     "e8m0 ue8m0 UE8M0 float8_e8m0fnu torch.float8_e8m0fnu F8_E8M0",
 		format.UE4M3:    "ue4m3 UE4M3",
 		format.UE5M3:    "ue5m3 e5m3 fp8_e5m3",

@@ -40,10 +40,10 @@ func (s *Scalar) makeNarrow() *narrow {
 		anchor := sign | uint32(max(e, least)+f32Mantissa-s.Mantissa+f32Bias)<<f32Mantissa
 		count := uint32(max(e-least, 0)) << s.Mantissa // codes of the binades below
 		if e > s.MaxExponent() {
-			anchor, count = sign|f32Inf, s.MaxCode()
+			anchor, count = sign|f32Inf, s.limit(i >= negative)
 		}
 		n.binades[i] = binade{math.Float32frombits(anchor), anchor - count - uint32(i/negative*negative)}
-		n.codes[i] = byte(s.withSign(min(uint32(i%negative), s.MaxCode()), i >= negative && !s.Unsigned))
+		n.codes[i] = byte(s.withSign(min(uint32(i%negative), s.limit(i >= negative)), i >= negative && !s.Unsigned))
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package format_test
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"testing"
 
@@ -33,6 +34,7 @@ type spec struct {
 	inf      uint32 // magnitude of infinity; 0: none
 	firstNaN uint32 // smallest magnitude that is NaN; 0: none
 	nanZero  bool   // the code of -0 is the NaN
+	lowest   bool   // integers: values saturate to the most negative code, too
 
 	maxCode   uint32
 	max       float64
@@ -51,6 +53,8 @@ var specs = []*spec{
 	{format: format.E2M3, bits: 6, exponent: 2, mantissa: 3, bias: 1, signed: true, maxCode: 0x1f, max: 7.5, minNormal: 1, min: 0.125},
 	{format: format.E2M1, bits: 4, exponent: 2, mantissa: 1, bias: 1, signed: true, maxCode: 0x7, max: 6, minNormal: 1, min: 0.5},
 	{format: format.INT8, bits: 8, mantissa: 7, signed: true, maxCode: 0x7f, max: 127.0 / 64, minNormal: 1.0 / 64, min: 1.0 / 64},
+	{format: format.S4, bits: 4, mantissa: 3, signed: true, lowest: true, maxCode: 0x7, max: 7, minNormal: 1, min: 1},
+	{format: format.S8, bits: 8, mantissa: 7, signed: true, lowest: true, maxCode: 0x7f, max: 127, minNormal: 1, min: 1},
 	{format: format.E8M0, bits: 8, exponent: 8, bias: 127, firstNaN: 0xff, maxCode: 0xfe, max: 0x1p127, minNormal: 0x1p-127, min: 0x1p-127},
 	{
 		format:    format.UE4M3,
@@ -206,7 +210,8 @@ func (s *spec) signBit() uint32 {
 // value returns the value of a code by the definition of the standard.
 func (s *spec) value(code uint32) float64 {
 	if s.exponent == 0 {
-		return float64(int8(code)) / 64 // OCP MX 1.0 §5.3.4: two's complement, implied scale 2^-6
+		unused := 8 - s.bits
+		return float64(int8(code<<unused)>>unused) * s.min // two's complement; OCP MX 1.0 §5.3.4: the implied scale of INT8 is 2^-6
 	}
 	sign, magnitude := 1.0, code&^s.signBit()
 	if code != magnitude {
@@ -264,24 +269,28 @@ func (o *oracle) encode(x float64, c format.Conversion) uint32 {
 	a := math.Abs(x)
 	if math.IsInf(a, 0) {
 		if c.Overflow == format.Saturate {
-			return o.sign(o.maxCode, negative)
+			return o.largest(negative)
 		}
 		return o.infinity(negative)
 	}
-	last := len(o.values) - 1
-	i := sort.SearchFloat64s(o.values, a) // the first code whose value is at least a
+	values, next := o.values, o.next
+	if o.lowest && negative {
+		values, next = append(slices.Clone(values), next), next+o.min
+	}
+	last := len(values) - 1
+	i := sort.SearchFloat64s(values, a) // the first code whose value is at least a
 	switch {
-	case i <= last && o.values[i] == a:
+	case i <= last && values[i] == a:
 		return o.sign(uint32(i), negative)
 	case i == 0:
 		return 0 // below the smallest value of a format without zero
 	}
 	low := i - 1
-	high := o.next
+	high := next
 	if low < last {
-		high = o.values[i]
+		high = values[i]
 	}
-	middle := (o.values[low] + high) / 2
+	middle := (values[low] + high) / 2
 	var up bool
 	switch c.Rounding {
 	case format.NearestEven:
@@ -302,6 +311,14 @@ func (o *oracle) encode(x float64, c format.Conversion) uint32 {
 	if c.Overflow == format.NonSaturating {
 		return o.infinity(negative)
 	}
+	return o.largest(negative)
+}
+
+// largest returns the code of the largest magnitude with a sign.
+func (o *oracle) largest(negative bool) uint32 {
+	if o.lowest && negative {
+		return o.signBit()
+	}
 	return o.sign(o.maxCode, negative)
 }
 
@@ -314,7 +331,7 @@ func (o *oracle) infinity(negative bool) uint32 {
 	case o.firstNaN != 0:
 		return o.sign(o.firstNaN, negative) // of the number's sign, whatever becomes of a NaN
 	}
-	return o.sign(o.maxCode, negative)
+	return o.largest(negative)
 }
 
 // sign returns the code of the magnitude m with a sign.
@@ -323,7 +340,7 @@ func (s *spec) sign(m uint32, negative bool) uint32 {
 	case !negative || !s.signed:
 		return m
 	case s.exponent == 0:
-		return uint32(uint8(-int8(m)))
+		return -m & (1<<s.bits - 1)
 	case s.nanZero && m == 0:
 		return 0
 	}

@@ -26,7 +26,7 @@ func (s *Scalar) makeDraws() *[256]draw {
 		shift, base := f32Mantissa-s.Mantissa, 0
 		switch {
 		case exponent-f32Bias > s.MaxExponent(): // every v saturates
-			base = int(s.MaxCode())
+			base = int(s.limit(true)) // which the table of codes limits for positive values
 		case s.Exponent == 0:
 			shift += 1 - e
 		case e > 1:

@@ -67,6 +67,9 @@ func sweep(t *testing.T, s *spec, r format.Rounding, step uint32) {
 				code = min(bits, s.maxCode)
 			}
 			positive, negative = code, s.sign(code, true)
+			if s.lowest && float64(math.Float32frombits(bits)) >= s.max+s.min/2 { // the tie goes to the even code
+				negative = s.signBit()
+			}
 		}
 		if got := s.format.EncodeWith(math.Float32frombits(bits), c, 0); got != positive {
 			t.Fatalf("%#08x becomes %#x, want %#x", bits, got, positive)

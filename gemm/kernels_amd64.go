@@ -191,7 +191,7 @@ func notInTiles(s side) bool { return !s.rowTiles() }
 
 func bytesAsBF16(s side) bool {
 	f := s.t.Format
-	return s.form != interleaved && f.Element.Bits() <= 8 && s.kernel.panel == panelBF16 &&
+	return s.form != interleaved && bf16Tables[f.Element] != nil && s.kernel.panel == panelBF16 &&
 		(f.Scale == format.E8M0 && f.Block.Cols == packBlock && s.oneScale() || s.scales == perChunk && s.chunk%packBlock == 0)
 }
 

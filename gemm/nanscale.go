@@ -33,7 +33,7 @@ func (e *NaNScale) Error() string {
 		if n := t.Format.Block.Cols; n > 0 {
 			from, to = e.Block*n, min((e.Block+1)*n, to)
 		}
-		which = fmt.Sprintf("row %d: the %s scale of block %d (elements %d to %d)", e.Row, t.Format.Scale, e.Block, from, to-1)
+		which = fmt.Sprintf("row %d: the scale of block %d (elements %d to %d)", e.Row, e.Block, from, to-1)
 	}
 	return fmt.Sprintf("gemm: %s of %s is NaN: a is %s, b is %s", which, e.Operand, describe(e.a), describe(e.b))
 }

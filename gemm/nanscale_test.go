@@ -73,7 +73,7 @@ func TestNaNScale(t *testing.T) {
 					}
 					_, blocks := bad.ScaleShape()
 					want := []string{
-						fmt.Sprintf("row %d: the %s scale of block %d (elements ", row, bad.Format.Scale, blocks-1),
+						fmt.Sprintf("row %d: the scale of block %d (elements ", row, blocks-1),
 						fmt.Sprintf(" to 319) of %s is NaN: a is rowwise %s %d×%d, b is columnwise %s %d×%d", name, g, m, k, f, k, n),
 					}
 					check := func(how string, c tensor.Dense, err error) {
@@ -131,8 +131,8 @@ func TestNaNGlobal(t *testing.T) {
 		a, b := operand(t, r, quant.BF16, quant.Rowwise, 3, 64), operand(t, r, quant.NVFP4, quant.Rowwise, 5, 64)
 		b.Global = float32(math.NaN())
 		err := Mul(tensor.New(3, 5), a, b, Options{})
-		if want := "the global scale of b is NaN: a is rowwise bf16 3×64, b is rowwise nvfp4 5×64"; err == nil || !strings.HasSuffix(err.Error(),
-			want) {
+		const want = "the global scale of b is NaN: a is rowwise bf16 3×64, b is rowwise nvfp4 5×64"
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	})

@@ -129,7 +129,7 @@ func scalesF32(block int) (s bf16Scales) {
 var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	tables := map[*format.Scalar]*bf16Table{}
 	for _, e := range format.All() {
-		if e.Bits() > 8 || e.Unsigned || !e.Integer && !e.HasNegativeZero() {
+		if e.Bits() > 8 || e.Unsigned || !e.HasNegativeZero() && e != format.INT8 {
 			continue
 		}
 		t := &bf16Table{scales: scalesE8M0, special: e.MaxCode() + 1, mask: 0x7f}

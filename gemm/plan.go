@@ -84,10 +84,21 @@ var ordered = func() []*kernel {
 // newPlan returns the plan of the first kernel that this processor runs and that supports the
 // formats and scales of the operands. The portable float32 kernel supports all.
 func newPlan(a, b *quant.Tensor, stored form, o Options) (plan, error) {
+	a, b = withFloatScales(a), withFloatScales(b)
 	if o.Accumulator.Model != nil {
 		return planUnit(a, b, o)
 	}
 	return choosePlan(a, b, stored, cpu.Best() >= cpu.AMX, o)
+}
+
+// withFloatScales returns t with FP32 scales, in the same memory, if its scales are BF16: kernels have one case for both.
+func withFloatScales(t *quant.Tensor) *quant.Tensor {
+	if t.Format.Scale != format.BF16 {
+		return t
+	}
+	wide := *t
+	wide.Format.Scale = format.F32
+	return &wide
 }
 
 // choosePlan is newPlan with the row limits of vector kernels for a processor with AMX if

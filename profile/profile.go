@@ -21,6 +21,7 @@ type Profile struct {
 	nvfp4     *quant.Quantizer // formats with E4M3 scales
 	fp8       *quant.Quantizer // formats with FP32 scales
 	q8        *quant.Quantizer // INT8 elements with FP32 scales: ggml's Q8_0
+	ints      *quant.Quantizer // S4 and S8 elements: integers
 	undefined []string         // names of formats of these kinds that it lacks
 
 	// OfBF16: the library computes in the dtype of the source, and the bits are its own for BF16 only.
@@ -83,6 +84,7 @@ var profiles = []Profile{
 		mx:        &quant.Quantizer{Rule: quant.Even, EvenMantissa: format.E2M1.Mantissa, NegativeZero: quant.DropZeroInput},
 		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
 		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
+		ints:      &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16},
 		undefined: []string{"mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
 	},
 	{
@@ -197,6 +199,8 @@ func (p Profile) behavior(f quant.Format) *quant.Quantizer {
 		return p.nvfp4
 	case f.Element == format.INT8:
 		return p.q8
+	case f.Element.Integer:
+		return p.ints
 	}
 	return p.fp8
 }

@@ -20,6 +20,15 @@ var (
 	belowM6 = float32(0x1p-6 * (1 - 0x1p-10))
 )
 
+// ints returns a block format of integers, which has no variable.
+func ints(name string) quant.Format {
+	f, err := quant.Lookup(name)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
 // A sample is a row of elements, in blocks of the format's width, the last padded with zeros,
 // and the result of each profile.
 type sample struct {
@@ -111,6 +120,14 @@ var samples = []sample{
 	{"zero-block-fp4", quant.MXFP4, [][]float32{{0}, {6}}, 0, []outcome{
 		{"te ocp quark compressed-tensors", "007f", " 07"},
 		{"mlx mlx-0.31", "7f7f", " 07"},
+	}},
+	// Over 1/16 = 7.5/120 they are 7.5, 2.5, −8, −0.5 and 0.25: ties to even, 8 saturates and −8 does not.
+	{"int4", ints("int4-g32"), [][]float32{{0x1p-4 * 7.5, 0x1p-4 * 2.5, -0x1p-4 * 7.5, -0x1p-5, 0x1p-6}}, 0, []outcome{
+		{"compressed-tensors", "3d800000", "070208"},
+	}},
+	// BF16's 3.5/127.5 is 0x3ce1, and 3.5 over it 127.4, in BF16 127.5, which is a tie.
+	{"int8-rows", ints("int8-row"), [][]float32{{3.5, -3.5, 0x1p-9}}, 0, []outcome{
+		{"compressed-tensors", "3ce10000", "7f80"},
 	}},
 	{"int8", quant.MXINT8, [][]float32{{1.99, -1.5, 0.0078125, -0.0078125}}, 0, []outcome{
 		{"te", "80", "40d00000"},           // 1.99 > 127/64; 0.25 steps are 0
@@ -377,7 +394,7 @@ func TestDefined(t *testing.T) {
 		"microxcaling":       mx + " mxint8",
 		"ggml":               "mxfp4 nvfp4",
 		"modelopt":           "mxfp8 nvfp4 fp8-tensor fp8-row fp8-block128",
-		"compressed-tensors": "mxfp8 mxfp4 nvfp4 fp8-tensor fp8-row fp8-block128",
+		"compressed-tensors": "mxfp8 mxfp4 nvfp4 fp8-tensor fp8-row fp8-block128 int4-g32 int4-g64 int4-g128 int8-row",
 		"quark":              "mxfp6-e3m2 mxfp6-e2m3 mxfp4",
 		"mlx":                "mxfp8 mxfp4 nvfp4",
 		"deepseek":           "fp8-block128",
@@ -427,6 +444,12 @@ func TestDefault(t *testing.T) {
 		t.Errorf("the default is %s", Default())
 	}
 	for _, f := range quant.Formats() {
+		if For(f).Name != Default().Name {
+			if f.Scale != format.BF16 {
+				t.Errorf("the default of %s is %s", f, For(f))
+			}
+			continue
+		}
 		q, err := Default().Quantizer(f)
 		if err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ func (f factor) apply(x float32) float32 {
 
 // arithmetics has the formulas of each Arithmetic. max is the largest element:
 //
-//	fp32     FP32 decode scale and factor of a block, from its amax
+//	fp32     FP32 decode scale and factor of a block, from its amax; max is HalfRange of the elements
 //	global   global scale, from the amax of the tensor; a block with that amax gets the E4M3 scale top
 //	block    E4M3 scale of a block, from its amax and the global scale
 //	element  factor of the elements under an E4M3 scale and the global scale
@@ -69,6 +69,8 @@ var arithmetics = []struct {
 type global struct{ encode, decode float32 }
 
 var scaleFormat = format.E4M3 // of the formats with a global scale
+
+const bf16Epsilon = 1.0 / 128 // the relative spacing of BF16
 
 // safeDivide returns a/b, kept finite.
 func safeDivide(a, b float32) float32 { return min(a/b, maxFloat32) }
@@ -117,7 +119,7 @@ func decodeFirstBF16(amax, max float32, pow2 bool) (float32, factor) {
 	amax = toBF16(amax)
 	decode := toBF16(amax / max)
 	if !isUsable(amax) || decode == 0 {
-		decode = 1.0 / 128 // the epsilon of BF16
+		decode = bf16Epsilon
 	}
 	if pow2 {
 		decode = ceilPowerOfTwo(decode)

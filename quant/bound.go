@@ -20,6 +20,7 @@ import (
 type Bound struct {
 	format   Format
 	max      float64
+	lowest   float64 // magnitude of the most negative element
 	smallest float64 // spacing of the smallest elements
 	step     float32 // spacing of elements over the power of two at or below them; 0: all have the same spacing
 	quotient float64 // relative error of x/scale before rounding
@@ -43,7 +44,8 @@ const (
 // Bound returns the bound of a format with scales.
 func (f Format) Bound() Bound {
 	e := f.Element
-	b := Bound{format: f, max: float64(e.Max()), smallest: float64(e.Smallest()), quotient: floatError}
+	b := Bound{format: f, max: float64(e.Max()), lowest: 2*float64(e.HalfRange()) - float64(e.Max()),
+		smallest: float64(e.Smallest()), quotient: floatError}
 	if !e.Integer {
 		b.step = exp2(-e.Mantissa)
 	}
@@ -75,8 +77,12 @@ func (b *Bound) Beyond(want, got []float32, scale float32) (n, first int) {
 		quotient = halfError(s * b.smallest)
 	}
 	underSmallest := b.format.Scale == format.E8M0 && scale == exp2(-format.E8M0.Bias)
-	largest, inverse := b.max*s, (1+quotient)/s
+	inverse := (1 + quotient) / s
 	for i, x := range want {
+		largest := b.max * s
+		if x < 0 {
+			largest = b.lowest * s
+		}
 		target, spacing := math.Abs(float64(x)), b.smallest
 		if got[i] == x { // also the code -128 of INT8, which no rule chooses
 			continue

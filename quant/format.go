@@ -43,12 +43,12 @@ type Format struct {
 	Name    string
 	Aliases string         // other projects' names, separated by spaces; case is ignored
 	Element *format.Scalar // format of the codes
-	Scale   *format.Scalar // E8M0, E4M3 or F32; nil for none
+	Scale   *format.Scalar // E8M0, E4M3, BF16 or F32; nil for none
 	Block   Shape          // elements that share a scale
 	Global  bool           // a second, FP32 scale for the whole tensor
 }
 
-// The table of block formats.
+// The table of block formats. Lookup finds those without a variable.
 var (
 	MXFP8      = row(Format{Name: "mxfp8", Aliases: "mxfp8-e4m3", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 32}})
 	MXFP8E5M2  = row(Format{Name: "mxfp8-e5m2", Element: format.E5M2, Scale: format.E8M0, Block: Shape{1, 32}})
@@ -63,6 +63,10 @@ var (
 	FP8Block   = row(Format{Name: "fp8-block128", Element: format.E4M3, Scale: format.F32, Block: Shape{128, 128}})
 	MXFP8x32   = row(Format{Name: "mxfp8-32x32", Element: format.E4M3, Scale: format.E8M0, Block: Shape{32, 32}})
 	NVFP4x16   = row(Format{Name: "nvfp4-16x16", Element: format.E2M1, Scale: format.E4M3, Block: Shape{16, 16}, Global: true})
+	_          = row(Format{Name: "int4-g32", Element: format.S4, Scale: format.BF16, Block: Shape{1, 32}})
+	_          = row(Format{Name: "int4-g64", Element: format.S4, Scale: format.BF16, Block: Shape{1, 64}})
+	_          = row(Format{Name: "int4-g128", Element: format.S4, Scale: format.BF16, Block: Shape{1, 128}})
+	_          = row(Format{Name: "int8-row", Element: format.S8, Scale: format.BF16, Block: Shape{1, 0}})
 	BF16       = row(Format{Name: "bf16", Aliases: "bfloat16", Element: format.BF16})
 	F32        = row(Format{Name: "f32", Aliases: "fp32 float32", Element: format.F32})
 	allFormats []Format
@@ -106,7 +110,7 @@ func (f Format) String() string { return f.Name }
 // Scaled reports whether the format has scales: bf16 and f32 do not.
 func (f Format) Scaled() bool { return f.Scale != nil }
 
-// ByteScales reports whether scales take one byte: E8M0 and E4M3, not FP32.
+// ByteScales reports whether scales take one byte: E8M0 and E4M3, not BF16 and FP32.
 func (f Format) ByteScales() bool { return f.Scaled() && f.Scale.StoredBits() == 8 }
 
 // PerTensor reports whether there is one scale for the whole tensor.
@@ -173,8 +177,8 @@ func (f Format) Validate() error {
 		return fmt.Errorf("block format %q: %s elements need a scale", f.Name, f.Element)
 	case f.Scaled() && f.Element.Bits() > 8:
 		return fmt.Errorf("block format %q: elements of more than 8 bits take no scale", f.Name)
-	case f.Scaled() && f.Scale != format.E8M0 && f.Scale != format.E4M3 && f.Scale != format.F32:
-		return fmt.Errorf("block format %q: scales are e8m0, e4m3 or f32, not %s", f.Name, f.Scale)
+	case f.Scaled() && f.Scale != format.E8M0 && f.Scale != format.E4M3 && f.Scale != format.BF16 && f.Scale != format.F32:
+		return fmt.Errorf("block format %q: scales are e8m0, e4m3, bf16 or f32, not %s", f.Name, f.Scale)
 	case f.Global && f.Scale != format.E4M3:
 		return fmt.Errorf("block format %q: only e4m3 scales take a global scale", f.Name)
 	case f.Block.Rows < 0 || f.Block.Cols < 0:

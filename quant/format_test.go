@@ -35,6 +35,10 @@ func TestFormats(t *testing.T) {
 		{"fp8-block128", 8.001953125, false, false, true, false, 2, 1, 128},
 		{"mxfp8-32x32", 8.0078125, false, false, true, true, 5, 3, 96},
 		{"nvfp4-16x16", 4.03125, false, true, true, true, 9, 5, 80},
+		{"int4-g32", 4.5, false, false, false, false, 130, 3, 96},
+		{"int4-g64", 4.25, false, false, false, false, 130, 2, 128},
+		{"int4-g128", 4.125, false, false, false, false, 130, 1, 128},
+		{"int8-row", 8, false, false, false, false, 130, 1, 70},
 		{"bf16", 16, false, false, true, false, 0, 0, 70},
 		{"f32", 32, false, false, true, false, 0, 0, 70},
 	} {
@@ -76,8 +80,8 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s has no row in this test", f)
 		}
 	}
-	_, err := Lookup("int4")
-	if err == nil || !strings.HasPrefix(err.Error(), `unknown block format "int4": use one of mxfp8, mxfp8-e5m2, `) {
+	_, err := Lookup("e4m3")
+	if err == nil || !strings.HasPrefix(err.Error(), `unknown block format "e4m3": use one of mxfp8, mxfp8-e5m2, `) {
 		t.Errorf("says %v", err)
 	}
 }
@@ -92,7 +96,7 @@ func TestValidateFormat(t *testing.T) {
 		{Format{Name: "x", Element: format.E4M3}, "e4m3 elements need a scale"},
 		{Format{Name: "x", Element: format.FP16}, "fp16 elements need a scale"},
 		{Format{Name: "x", Element: format.BF16, Scale: format.E8M0, Block: Shape{1, 32}}, "elements of more than 8 bits take no scale"},
-		{Format{Name: "x", Element: format.E4M3, Scale: format.E5M2, Block: Shape{1, 32}}, "scales are e8m0, e4m3 or f32, not e5m2"},
+		{Format{Name: "x", Element: format.E4M3, Scale: format.E5M2, Block: Shape{1, 32}}, "scales are e8m0, e4m3, bf16 or f32, not e5m2"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 32}, Global: true}, "only e4m3 scales take a global scale"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{-1, 32}}, "negative block shape"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, -32}}, "negative block shape"},

@@ -50,8 +50,8 @@ func init() {
 		{decodeBytesAVX2Needs, floatBytes, 32, decodeUnits(8, 32, decodeBytesAVX2)},
 		{decodeIntegersAVX2Needs, integers, 32, decodeUnits(8, 32, decodeIntegersAVX2)},
 		{decodeSixesAVX2Needs, ofBits(6), 32, decodeUnits(6, 32, decodeSixesAVX2)},
-		{decodeNibbles32AVX2Needs, ofBits(4), 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
-		{decodeNibbles16AVX2Needs, ofBits(4), 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
+		{decodeNibbles32AVX2Needs, floatNibbles, 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
+		{decodeNibbles16AVX2Needs, floatNibbles, 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
 	}
 }
 

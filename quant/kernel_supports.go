@@ -37,7 +37,7 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 			return false
 		}
 		if integer {
-			return f.Element.Integer && q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero
+			return f.Element.Integer && isSymmetric(f.Element) && q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero
 		}
 		return q.signMagnitude()
 	}
@@ -66,7 +66,11 @@ func floatBytes(e *format.Scalar) bool {
 	return e.Bits() == 8 && e.HasNegativeZero()
 }
 
-func integers(e *format.Scalar) bool { return e.Integer }
+func floatNibbles(e *format.Scalar) bool {
+	return e.Bits() == 4 && e.HasNegativeZero()
+}
+
+func integers(e *format.Scalar) bool { return e.Integer && e.Bits() == 8 }
 
 func ofBits(bits int) func(*format.Scalar) bool {
 	return func(e *format.Scalar) bool { return e.Bits() == bits }

@@ -274,7 +274,8 @@ func (o *output) columnKernel() func(columnPart, *encodeConstants) {
 		return nil
 	case block.Cols%16 != 0 || block.Cols%tileSide != 0 && tileSide%block.Cols != 0:
 		return nil
-	case q.Format.Element.Integer && (q.Rounding != format.NearestEven || q.NegativeZero != KeepNegativeZero):
+	case q.Format.Element.Integer && (q.Rounding != format.NearestEven || q.NegativeZero != KeepNegativeZero ||
+		!isSymmetric(q.Format.Element)):
 		return nil
 	case !q.Format.Element.Integer && !q.signMagnitude():
 		return nil

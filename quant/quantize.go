@@ -103,7 +103,7 @@ type blockScale struct {
 // blockScale returns the scale of a block of the given amax, NaN aside: the twin of every
 // scale kernel.
 func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
-	element, bits := q.Format.Element, math.Float32bits(amax)
+	bits := math.Float32bits(amax)
 	poison := hasNaN && q.NonFinite != Tolerate || bits == exponentMask && q.NonFinite == Poison
 	switch q.Format.Scale {
 	case format.E8M0:
@@ -122,7 +122,7 @@ func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 		}
 		return s
 	}
-	decode, f := arithmetics[q.Arithmetic].fp32(amax, element.Max(), q.PowerOfTwo)
+	decode, f := q.floatScale(amax)
 	if poison {
 		decode = float32(math.NaN())
 	}
@@ -137,6 +137,22 @@ func (q *Quantizer) scaleCode(amax float32, g global) byte {
 	}
 	return arithmetics[q.Arithmetic].block(amax, q.Format.Element.Max(), g)
 }
+
+// floatScale returns the decode scale of a block of the given amax in a format with FP32 or BF16 scales, and its
+// factor. Elements are divided by a BF16 scale, which is rounded.
+func (q *Quantizer) floatScale(amax float32) (decode float32, f factor) {
+	decode, f = arithmetics[q.Arithmetic].fp32(amax, q.Format.Element.HalfRange(), q.PowerOfTwo)
+	if q.Format.Scale == format.BF16 {
+		if decode = toBF16(decode); decode == 0 {
+			decode = bf16Epsilon
+		}
+		f = factor{value: decode, divide: true, bf16: f.bf16}
+	}
+	return decode, f
+}
+
+// isSymmetric reports whether the largest element and the most negative one have the same magnitude, as kernels assume.
+func isSymmetric(element *format.Scalar) bool { return element.HalfRange() == element.Max() }
 
 // byteScale returns the scale of an E8M0 or E4M3 code.
 func (q *Quantizer) byteScale(code byte, g global) blockScale {

@@ -41,7 +41,7 @@ func (r *reference) candidates(scale blockScale, amax float32) []blockScale {
 	default:
 		for _, times := range r.q.amaxFactors() {
 			if near := float32(amax * times); isUsable(near) {
-				decode, f := arithmetics[r.q.Arithmetic].fp32(near, element.Max(), r.q.PowerOfTwo)
+				decode, f := r.q.floatScale(near)
 				list = append(list, blockScale{value: decode, factor: f})
 			}
 		}

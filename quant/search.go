@@ -161,7 +161,7 @@ func (o *output) newScaleSearch() *scaleSearch {
 		}
 	}
 	element := o.q.Format.Element
-	if o.q.Search != LeastSquares || o.q.Rounding != format.NearestEven || element.Unsigned {
+	if o.q.Search != LeastSquares || o.q.Rounding != format.NearestEven || element.Unsigned || !isSymmetric(element) {
 		return s
 	}
 	s.constants = searchConstants{limit: element.Max(), least: element.SmallestNormal()}
@@ -308,7 +308,7 @@ func (w *worker) listCandidates(o *output, b *candidates, j int) {
 		b.add(f, floats(w.scales)[j], 0)
 		for _, times := range o.q.amaxFactors() {
 			if near := float32(a * times); isUsable(near) {
-				decode, f := arithmetics[o.q.Arithmetic].fp32(near, element.Max(), o.q.PowerOfTwo)
+				decode, f := o.q.floatScale(near)
 				b.add(f, decode, 0)
 			}
 		}

@@ -1,13 +1,12 @@
 package quant
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/memory"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // Direction says along which dimension of the source blocks lie.
@@ -23,7 +22,7 @@ const (
 //
 //	Codes     stored rows × padded columns, joined (format.Scalar.Join), without gaps
 //	Scales    E8M0 or E4M3 codes, ScaleShape in row-major order
-//	Scales32  FP32 scales, instead of Scales
+//	Scales32  FP32 scales, and BF16 scales as float32, instead of Scales
 type Tensor struct {
 	Format    Format
 	Direction Direction
@@ -83,12 +82,11 @@ func newTensor(f Format, d Direction, rows, cols int) *Tensor {
 		memory.Huge(t.Codes)
 	}
 	n := t.scaleRows() * t.scaleCols()
-	switch f.Scale {
-	case nil:
-	case format.F32:
-		t.Scales32 = make([]float32, n)
-	default:
+	switch {
+	case f.ByteScales():
 		t.Scales = make([]byte, n)
+	case f.Scaled():
+		t.Scales32 = make([]float32, n)
 	}
 	return t
 }
@@ -110,7 +108,7 @@ func (t *Tensor) Validate() error {
 		return fmt.Errorf("%s %s tensor of shape %v: got %d bytes of codes, want %d", t.Direction, t.Format, t.Shape, len(t.Codes), want)
 	}
 	has, kind, others, other := len(t.Scales), "scales", t.Scales32 != nil, "FP32 scales"
-	if t.Format.Scale == format.F32 {
+	if t.Format.Scaled() && !t.Format.ByteScales() {
 		has, kind, others, other = len(t.Scales32), "FP32 scales", len(t.Scales) > 0, "scales of one byte"
 	}
 	if rows, cols := t.ScaleShape(); has != rows*cols {
@@ -248,15 +246,15 @@ func blockIndex(i, extent int) int {
 	return i / extent
 }
 
-// ScaleBytes returns the scales as they are stored in files: one byte each, or
-// four of a little-endian float32.
+// ScaleBytes returns the scales as they are stored in files: one byte each, or those of a little-endian
+// BF16 or float32.
 func (t *Tensor) ScaleBytes() []byte {
 	if t.Scales32 == nil {
 		return t.Scales
 	}
-	b := make([]byte, 4*len(t.Scales32))
-	for i, s := range t.Scales32 {
-		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(s))
+	b := make([]byte, t.Format.Scale.StoredBits()/8*len(t.Scales32))
+	if err := tensor.ToBytes(b, t.Scales32, t.Format.Scale); err != nil {
+		panic(err) // Validate checked the format
 	}
 	return b
 }

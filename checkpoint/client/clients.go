@@ -44,7 +44,7 @@ var clients = []Client{
 		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt", "gpt-oss"},
 		mixes: []string{"compressed-tensors", "modelopt"},
 		reads: map[string][]string{
-			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"},
+			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "W4A16", "W8A8"},
 			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
 			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
 		},

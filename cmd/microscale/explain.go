@@ -6,6 +6,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/profile"
 )
 
 const explainLong = `Quantize a row of values, and show every step: the amax of each block and the
@@ -60,6 +61,9 @@ func explainCommand() *cobra.Command {
 		scaleRule, err := flags.GivenRule(rule, f.Value)
 		if err != nil {
 			return err
+		}
+		if !profiles.Given {
+			profiles.Value = []profile.Profile{profile.For(f.Value)} // the default but for formats that it does not define
 		}
 		if len(profiles.Value) == 1 {
 			if _, err := profiles.Value[0].Quantizer(f.Value); err != nil {

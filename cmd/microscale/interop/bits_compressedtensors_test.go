@@ -23,7 +23,20 @@ var compressedTensorsBits = library{
 		{format: quant.FP8Tensor, sources: "bf16", known: []difference{special}},
 		{format: quant.FP8Row, sources: "bf16", known: []difference{special}},
 		{format: quant.FP8Block, sources: "bf16", known: []difference{special}},
+		{format: ints("int4-g32"), sources: "bf16", known: []difference{special}},
+		{format: ints("int4-g64"), sources: "bf16", known: []difference{special}},
+		{format: ints("int4-g128"), sources: "bf16", known: []difference{special}},
+		{format: ints("int8-row"), sources: "bf16", known: []difference{special}},
 	},
+}
+
+// ints returns a block format of integers, which has no variable.
+func ints(name string) quant.Format {
+	f, err := quant.Lookup(name)
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 var special = difference{"the scale of a block with a NaN or an Inf is NaN or undefined", func(b block) bool { return b.nan || b.inf }}

@@ -329,10 +329,7 @@ func (b *scaledBlock) pick(codes []byte) []byte {
 }
 
 func (b *scaledBlock) scaleOf(scales []byte, f quant.Format) []byte {
-	size := 1
-	if f.Scale == format.F32 {
-		size = 4
-	}
+	size := f.Scale.StoredBits() / 8
 	return scales[b.scale*size : (b.scale+1)*size]
 }
 

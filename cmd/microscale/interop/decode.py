@@ -40,6 +40,8 @@ ELEMENTS = {
     "e2m3": minifloat(2, 3, 1),
     "e2m1": minifloat(2, 1, 1),
     "int8": (np.arange(256).astype(np.uint8).view(np.int8) / 64).astype(np.float32),
+    "s4": ((np.arange(16) + 8) % 16 - 8).astype(np.float32),
+    "s8": np.arange(256).astype(np.uint8).view(np.int8).astype(np.float32),
 }
 E8M0 = np.exp2(np.arange(256, dtype=np.float64) - 127).astype(np.float32)
 
@@ -58,23 +60,31 @@ FORMATS = {
     "fp8-block128": ("e4m3", 128, 128),
     "mxfp8-32x32": ("e4m3", 32, 32),
     "nvfp4-16x16": ("e2m1", 16, 16),
+    "int4-g32": ("s4", 1, 32),
+    "int4-g64": ("s4", 1, 64),
+    "int4-g128": ("s4", 1, 128),
+    "int8-row": ("s8", 1, 0),
 }
 
-# strategy and bits of compressed-tensors
+# type, strategy, bits and group size of compressed-tensors
 STRATEGIES = {
-    ("group", 8): "mxfp8",
-    ("group", 4): "mxfp4",
-    ("tensor_group", 4): "nvfp4",
-    ("tensor", 8): "fp8-tensor",
-    ("channel", 8): "fp8-row",
-    ("block", 8): "fp8-block128",
+    ("float", "group", 8, 32): "mxfp8",
+    ("float", "group", 4, 32): "mxfp4",
+    ("float", "tensor_group", 4, 16): "nvfp4",
+    ("float", "tensor", 8, None): "fp8-tensor",
+    ("float", "channel", 8, None): "fp8-row",
+    ("float", "block", 8, None): "fp8-block128",
+    ("int", "group", 4, 32): "int4-g32",
+    ("int", "group", 4, 64): "int4-g64",
+    ("int", "group", 4, 128): "int4-g128",
+    ("int", "channel", 8, None): "int8-row",
 }
 
 
 def codes(raw, rows, element):
     """The codes of a matrix from the bytes of its rows."""
     packed = np.frombuffer(raw, np.uint8).reshape(rows, -1)
-    if element == "e2m1":  # two in a byte, the first in the low half
+    if element in ("e2m1", "s4"):  # two in a byte, the first in the low half
         return np.stack([packed & 15, packed >> 4], -1).reshape(rows, -1)
     if element in ("e3m2", "e2m3"):  # four in three bytes, a stream of bits from the lowest on
         b = packed.reshape(rows, -1, 3).astype(np.uint32)
@@ -92,11 +102,16 @@ def spread(scales, rows, cols, block_rows, block_cols):
 def decode(tensors, weight, name, shape, client):
     element, block_rows, block_cols = FORMATS[name]
     rows, cols = shape
-    raw = tensors[weight + "_packed" if client and element == "e2m1" else weight]["data"]
-    values = ELEMENTS[element][codes(raw, rows, element)][:, :cols]
+    raw = tensors[weight + "_packed" if client and element in ("e2m1", "s4") else weight]["data"]
+    stored = codes(raw, rows, element)
+    if client and element == "s4":  # in offset binary
+        stored = stored ^ 8
+    values = ELEMENTS[element][stored][:, :cols]
     stored = tensors[weight + "_scale"]
-    scales = np.frombuffer(stored["data"], {"F32": np.float32}.get(stored["dtype"], np.uint8))
-    if stored["dtype"] == "U8":
+    scales = np.frombuffer(stored["data"], {"F32": np.float32, "BF16": np.uint16}.get(stored["dtype"], np.uint8))
+    if stored["dtype"] == "BF16":
+        scales = (scales.astype(np.uint32) << 16).view(np.float32)
+    elif stored["dtype"] == "U8":
         scales = E8M0[scales]
     elif stored["dtype"] == "F8_E4M3":
         scales = E4M3[scales]
@@ -120,8 +135,9 @@ def weights(directory, tensors):
     if quantization["quant_method"] != "compressed-tensors":
         return
     (group,) = quantization["config_groups"].values()
-    name = STRATEGIES[group["weights"]["strategy"], group["weights"]["num_bits"]]
-    suffix, pack = ("_packed", 2) if group["weights"]["num_bits"] == 4 else ("", 1)
+    args = group["weights"]
+    name = STRATEGIES[args["type"], args["strategy"], args["num_bits"], args["group_size"]]
+    suffix, pack = ("_packed", 8 if args["type"] == "int" else 2) if args["num_bits"] == 4 else ("", 1)
     for key in tensors:
         weight = key.removesuffix("_scale")
         if key.endswith(".weight_scale") and weight.removesuffix(".weight") not in quantization["ignore"]:

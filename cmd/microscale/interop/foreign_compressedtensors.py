@@ -56,12 +56,20 @@ def make(groups, directory, model=foreign.llama, ignore=("lm_head",)):
     foreign.save_values(directory, values)
 
 
-PRESETS = ["FP8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "NVFP4", "MXFP4A16", "MXFP4", "MXFP8A16", "MXFP8"]
+PRESETS = ["FP8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "NVFP4", "MXFP4A16", "MXFP4", "MXFP8A16", "MXFP8", "W4A16", "W8A8"]
 schemes = {name: functools.partial(make, {"group_0": preset_name_to_scheme(name, ["Linear"])}) for name in PRESETS}
 schemes["mixed"] = functools.partial(make, {
     "group_0": preset_name_to_scheme("FP8_DYNAMIC", ["re:.*self_attn.*"]),
     "group_1": preset_name_to_scheme("NVFP4A16", ["re:.*(gate|up)_proj$"]),
     "group_2": preset_name_to_scheme("MXFP8A16", ["re:.*down_proj$"]),
+})
+for size in (32, 64):  # Kimi-K2's INT4 is that of 32
+    scheme = preset_name_to_scheme("W4A16", ["Linear"])
+    scheme.weights.group_size = size
+    schemes[f"W4A16 {size}"] = functools.partial(make, {"group_0": scheme})
+schemes["mixed integers"] = functools.partial(make, {
+    "group_0": preset_name_to_scheme("W8A8", ["re:.*self_attn.*"]),
+    "group_1": preset_name_to_scheme("W4A16", ["re:.*mlp.*"]),
 })
 schemes["FP8_BLOCK odd"] = functools.partial(make, {"group_0": preset_name_to_scheme("FP8_BLOCK", ["Linear"])},
                                             model=lambda: foreign.llama(hidden_size=192, intermediate_size=320, num_attention_heads=3))

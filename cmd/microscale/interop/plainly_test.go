@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -29,7 +30,8 @@ func TestTorchPlainly(t *testing.T) {
 	sources := made(t, interpreter)
 	var cases []plainCase
 	for _, name := range append([]string{"gemma2", "granite", "olmo2", "smollm3"}, decodedAll...) {
-		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Tensor, quant.FP8Row, quant.FP8Block} {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Tensor, quant.FP8Row, quant.FP8Block, ints("int4-g32"),
+			ints("int4-g128"), ints("int8-row")} {
 			cases = append(cases, plainCase{filepath.Join(sources, name), f})
 		}
 	}
@@ -70,7 +72,7 @@ func loadPlainly(t *testing.T, interpreter string, cases []plainCase) {
 		converted(t, filepath.Join(dir, "model"), filepath.Join(dir, "values"), func(m *hf.Checkpoint) (*convert.Plan, error) {
 			return convert.PlanDequantize(t.Context(), m, safetensors.BF16)
 		})
-		exact[dir] = c.format.ByteScales() || written == "deepseek" // whose scales it keeps in FP32
+		exact[dir] = c.format.Scale != format.F32 || written == "deepseek" // whose scales it keeps in FP32
 		arguments = append(arguments, dir)
 	}
 	script(t, interpreter, "load_plainly.py", arguments...)

@@ -124,7 +124,7 @@ func explainBlock(t *quant.Tensor, first int, values, decoded []float32, codes [
 	index := first / max(1, t.Format.Block.Cols)
 	if t.Scales32 != nil {
 		b.scale = t.Scales32[index]
-		b.ScaleCode = hexText(math.Float32bits(b.scale), format.F32)
+		b.ScaleCode = hexText(math.Float32bits(b.scale)>>(format.F32.Bits()-t.Format.Scale.Bits()), t.Format.Scale)
 	} else {
 		code := uint32(t.Scales[index])
 		b.scale, b.ScaleCode = t.Format.Scale.Decode(code), hexText(code, t.Format.Scale)

@@ -77,7 +77,8 @@ func exponentOf(v float32) int { return math.Ilogb(float64(v)) }
 
 // powerOfTwo returns 2^e with a superscript exponent.
 func powerOfTwo(e int) string {
-	digits := strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
+	digits := strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵",
+		"6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
 	return "2" + digits.Replace(strconv.Itoa(e))
 }
 
@@ -98,10 +99,10 @@ func relativeError(want, got float32) float64 {
 	return (g - w) / w
 }
 
-// neighbors returns the nearest magnitudes of f below and above |x|. They are equal if
+// neighbors returns the nearest magnitudes of f below and above |x|, of values with the sign of x. They are equal if
 // |x| is one of them, and NaN if f has none.
 func neighbors(x float32, f *format.Scalar) (lower, upper float32) {
-	none := float32(math.NaN())
+	none, negative := float32(math.NaN()), x < 0
 	x = float32(math.Abs(float64(x)))
 	if x != x {
 		return none, none
@@ -114,9 +115,24 @@ func neighbors(x float32, f *format.Scalar) (lower, upper float32) {
 	case lower > x: // e8m0 has no zero
 		return none, lower
 	case code == f.MaxCode():
-		return lower, none
+		switch most := largest(f, negative); {
+		case x < most:
+			return lower, most
+		case x == most:
+			return x, x
+		default:
+			return most, none
+		}
 	}
 	return lower, f.Decode(code + 1)
+}
+
+// largest returns the largest magnitude of f of values with a sign.
+func largest(f *format.Scalar, negative bool) float32 {
+	if negative {
+		return 2*f.HalfRange() - f.Max()
+	}
+	return f.Max()
 }
 
 // marks returns notes about the conversion of x to code, such as "saturated".
@@ -135,7 +151,7 @@ func marks(x float32, code uint32, f *format.Scalar) []string {
 		m = append(m, "became Inf")
 	case got == 0:
 		m = append(m, "flushed")
-	case magnitude > float64(f.Max()):
+	case magnitude > float64(largest(f, x < 0)):
 		m = append(m, "saturated")
 	}
 	if float64(lower)+float64(upper) == 2*magnitude && lower != upper {

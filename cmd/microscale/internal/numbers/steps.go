@@ -11,8 +11,8 @@ import (
 )
 
 // formulas gives the formulas of each quant.Arithmetic for a global scale, a block
-// scale below it, and an FP32 scale. MAX is the maximum of the element format, SMAX
-// that of the scale format.
+// scale below it, and an FP32 or BF16 scale. MAX is the half range of the element format, SMAX
+// the maximum of the scale format.
 var formulas = []struct{ global, block, fp32 string }{
 	quant.EncodeFirst:      {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
 	quant.EncodeFirst64:    {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
@@ -44,10 +44,13 @@ func (e *Explanation) steps(b *blockDetail) []show.Step {
 			scale = ExponentText(b.scale) + " = " + scale
 		}
 		return append(steps, show.Step{"scale", fmt.Sprintf("%s, code %s", scale, b.ScaleCode)})
-	case format.F32:
+	case format.F32, format.BF16:
 		text := formulas[q.Arithmetic].fp32
 		if q.PowerOfTwo {
 			text += ", as a power of two"
+		}
+		if q.Format.Scale == format.BF16 && !strings.HasPrefix(text, "bf16(") {
+			text = "bf16(" + text + ")"
 		}
 		return append(steps, show.Step{"scale", fmt.Sprintf("%s = %s, bits %s", shortText(b.scale), e.limits(text), b.ScaleCode)})
 	}
@@ -59,7 +62,7 @@ func (e *Explanation) steps(b *blockDetail) []show.Step {
 // limits replaces MAX and SMAX in a formula.
 func (e *Explanation) limits(formula string) string {
 	f := e.quantizer.Format
-	return strings.NewReplacer("SMAX", shortText(f.Scale.Max()), "MAX", shortText(f.Element.Max())).Replace(formula)
+	return strings.NewReplacer("SMAX", shortText(f.Scale.Max()), "MAX", shortText(f.Element.HalfRange())).Replace(formula)
 }
 
 func amaxText(b *blockDetail) string {
