@@ -46,7 +46,7 @@ func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, contiguous b
 	}
 	n := (cols + row.Extent - 1) / row.Extent
 	largest := q.Format.Element.Max()
-	height, together := max(1, TileElements/max(1, cols)), 1
+	height, together := max(1, tileElements/max(1, cols)), 1
 	if contiguous && cols%row.Extent == 0 && cols%BlockLength == 0 {
 		together = height
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TileElements is the number of elements in a tile: 512 KiB of float32, which fit in a core's
+// tileElements is the number of elements in a tile: 512 KiB of float32, which fit in a core's
 // cache.
-const TileElements = 1 << 17
+const tileElements = 1 << 17
 
 // wideElements is the size from which rows, or rows of a block, are divided into several tiles.
-const wideElements = 8 * TileElements
+const wideElements = 8 * tileElements
 
 // columnStep divides the columns between tiles: whole bytes of codes, and whole blocks for
 // measuring errors.
@@ -23,7 +23,7 @@ const columnStep = 128
 
 // elementsAtOnce is the number of elements that all threads work on at a time: about 150 MB with
 // their bytes, codes and decoded values.
-const elementsAtOnce = 64 * TileElements
+const elementsAtOnce = 64 * tileElements
 
 // A Tiling divides a matrix into tiles. Those at its edges may be smaller.
 type Tiling struct {
@@ -32,7 +32,7 @@ type Tiling struct {
 }
 
 // Tiling returns the tiles for working in the given block formats: whole blocks of all of them,
-// about TileElements, with columns divided only if rows are wide. A format with one scale per row
+// about tileElements, with columns divided only if rows are wide. A format with one scale per row
 // needs whole rows: only then does memory grow with the weight.
 func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 	rows, cols := w.Matrix()
@@ -41,7 +41,7 @@ func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 		height, step = lcm(height, max(1, f.Block.Rows)), lcm(step, max(1, f.Block.Cols))
 		wholeRows = wholeRows || f.Scaled() && f.Block.Cols == 0 && !f.PerTensor()
 	}
-	elements := TileElements
+	elements := tileElements
 	if w.Transposed() || w.view != nil && w.view.of.Transposed() {
 		elements = wideElements // its rows are columns of the file: long runs of them
 	}
@@ -56,7 +56,7 @@ func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 // between bytes.
 func (w *Weight) Flat() Tiling {
 	rows, cols := w.Matrix()
-	return Tiling{1, rows * cols, 1, TileElements}
+	return Tiling{1, rows * cols, 1, tileElements}
 }
 
 // lcm returns the least common multiple.

@@ -196,8 +196,8 @@ func TestTiling(t *testing.T) {
 		{[]int64{2, 300_000_000}, []quant.Format{quant.FP8Tensor}, 1, wideElements},
 		{[]int64{300_000_000}, nil, 1, wideElements},
 		{[]int64{4096}, nil, 32, 4096},
-		{[]int64{}, nil, TileElements, 1},
-		{[]int64{16, 0}, nil, TileElements, 1},
+		{[]int64{}, nil, tileElements, 1},
+		{[]int64{16, 0}, nil, tileElements, 1},
 	} {
 		w := &Weight{Shape: tc.shape}
 		rows, cols := w.Matrix()
@@ -205,7 +205,7 @@ func TestTiling(t *testing.T) {
 			t.Errorf("%v in %v: %v, want %v", tc.shape, tc.formats, got, want)
 		}
 	}
-	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Flat(), (Tiling{1, 210_000_000, 1, TileElements}); got != want {
+	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Flat(), (Tiling{1, 210_000_000, 1, tileElements}); got != want {
 		t.Errorf("as one row: %v, want %v", got, want)
 	}
 }

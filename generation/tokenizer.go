@@ -14,23 +14,23 @@ import (
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
-// TokenizerName is the file of a directory that defines its tokenizer.
-const TokenizerName = "tokenizer.json"
+// tokenizerName is the file of a directory that defines its tokenizer.
+const tokenizerName = "tokenizer.json"
 
-// MaxTokenizer limits the bytes of tokenizer.json: the largest ones have about 35 MB.
-const MaxTokenizer = 256 << 20
+// maxTokenizer limits the bytes of tokenizer.json: the largest ones have about 35 MB.
+const maxTokenizer = 256 << 20
 
 // TokenizerOf opens the tokenizer of an open checkpoint, which may be on the hub.
 func TokenizerOf(c *hf.Checkpoint) (*tokenizer.Tokenizer, error) {
 	for _, other := range c.Others() {
-		if other.Name == TokenizerName {
+		if other.Name == tokenizerName {
 			return parse(other.Path)
 		}
 	}
 	if llamacpp.Named(c.Path) {
 		return Tokenizer(c.Path)
 	}
-	return nil, fmt.Errorf("%s is missing: copy it from the original model", TokenizerName)
+	return nil, fmt.Errorf("%s is missing: copy it from the original model", tokenizerName)
 }
 
 // Tokenizer opens the tokenizer of a model: a directory with tokenizer.json, such a file, or a
@@ -41,7 +41,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, limits.Cause(err))
 	case info.IsDir():
-		path = filepath.Join(path, TokenizerName)
+		path = filepath.Join(path, tokenizerName)
 	case llamacpp.Named(path):
 		f, err := gguf.Open(path)
 		if err != nil {
@@ -66,7 +66,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 
 // parse reads a tokenizer.json.
 func parse(path string) (*tokenizer.Tokenizer, error) {
-	data, err := limits.ReadFile(path, MaxTokenizer)
+	data, err := limits.ReadFile(path, maxTokenizer)
 	if err != nil {
 		return nil, limits.Cause(err)
 	}
