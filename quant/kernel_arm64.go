@@ -4,6 +4,7 @@ package quant
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
@@ -14,6 +15,8 @@ func init() {
 		decodeNEON(decodeBytesNEONNeeds, 8, 32, decodeBytesNEON),
 		decodeNEON(decodeNibblesNEONNeeds, 4, 32, decodeNibblesNEON),
 		decodeNEON(decodeNibblesNEONNeeds, 4, 16, decodeNibblesNEON),
+		{decodeIntegersNEONNeeds, integers, 32, decodeUnits(8, 32, decodeIntegersNEON)},
+		{decodeSixesNEONNeeds, ofBits(6), 32, decodeUnits(6, 32, decodeSixesNEON)},
 	}
 	add(&amaxKernels, amaxesNEONNeeds, variant{}, amaxNEON(4, amaxesNEON))
 	add(&amaxKernels, amaxesBF16NEONNeeds, variant{bf16: true}, amaxNEON(2, amaxesBF16NEON))
@@ -40,6 +43,37 @@ func init() {
 			fuseBy(fuseNEONNeeds, bf16, globalBlocks, neonGlobal),
 			fuseBy(fuseNEONNeeds, bf16, bytes128, neonFloat))
 	}
+	for _, bf16 := range []bool{false, true} {
+		size := 4 - 2*index(bf16)
+		add(&rowKernels, rowsNEONNeeds, variant{bf16: bf16}, rowsBy(func(p rowsArgs, c *encodeConstants) {
+			rowsNEON(p, index(bf16), c)
+		}, size))
+		add(&maximaKernels, columnMaximaNEONNeeds, variant{bf16: bf16}, func(maxima []uint32, src []byte, rows, srcStride, _ int) {
+			columnMaximaNEON(&maxima[0], &src[0], len(maxima)/unitNEON, rows, srcStride, index(bf16))
+		})
+		for _, integer := range []bool{false, true} {
+			add(&columnKernels, columnsNEONNeeds, variant{bf16: bf16, integer: integer}, func(t columnPart, c *encodeConstants) {
+				bits := t.bits
+				if integer {
+					bits = 0
+				}
+				columnsBy(func(p columnsArgs, c *encodeConstants) { columnsNEON(p, index(bf16), bits, c) })(t, c)
+			})
+		}
+	}
+	for _, bits := range []int{8, 4} {
+		add(&joinKernels, joinRandomNEONNeeds, variant{bits: bits, random: true}, joinUnits(bits, joinRandomNEON))
+	}
+	add(&joinKernels, joinNEONNeeds, variant{bits: 4}, joinUnits(4, func(codes *byte, src *float32, _ *uint32, n int, factors *float32,
+		bits int, c *encodeConstants) {
+		joinNEON(codes, src, n, factors, bits, c)
+	}))
+	add(&philoxKernels, philoxNEONNeeds, variant{}, func(dst []uint32, first uint64, c *philoxConstants) {
+		philoxNEON(&dst[0], first, len(dst)/unitNEON, c)
+	})
+	add(&hadamardKernels, hadamardNEONNeeds, variant{}, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
+		hadamardNEON(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
+	})
 	scaleKernels = []scaleKernel{
 		scaleBy(scalesNEONNeeds, exponentScale, neonExponent),
 		scaleBy(scalesNEONNeeds, globalScale, neonGlobal),
@@ -57,15 +91,12 @@ const (
 // A neonScaling is the constants of a kind of scales.
 type neonScaling [12]uint32
 
-// neonScaling returns the constants. A fused kernel encodes integers by factors of their steps.
-func (o *output) neonScaling(kind int, fused bool) neonScaling {
+// neonScaling returns the constants.
+func (o *output) neonScaling(kind int) neonScaling {
 	bits := math.Float32bits
 	switch kind {
 	case neonExponent:
 		c := exponentOf(o)
-		if fused && o.q.Format.Element.Integer {
-			c.factor = c.base
-		}
 		return neonScaling{c.low, c.span, c.ratio, c.up, c.down, c.floor, c.factor}
 	case neonGlobal:
 		c := globalOf(o)
@@ -95,7 +126,7 @@ type neonArgs struct {
 func fuseBy(needs cpu.Set, bf16 bool, supports func(*Quantizer) bool, kind int) fusedKernel {
 	begin := func(o *output) func(rowGroups) uint32 {
 		e := o.q.Format.Element
-		s, c, bits := o.neonScaling(kind, true), newEncodeConstants(e), e.StoredBits()
+		s, c, bits := o.neonScaling(kind), newEncodeConstants(e), e.StoredBits()
 		if e.Integer {
 			bits = 0
 		}
@@ -110,9 +141,25 @@ func fuseBy(needs cpu.Set, bf16 bool, supports func(*Quantizer) bool, kind int) 
 	return fusedKernel{needs, bf16, groupNEON, false, supports, begin}
 }
 
+// joinUnits returns a kernel for rows that end anywhere by one that takes units.
+func joinUnits(bits int, kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, bits int,
+	c *encodeConstants)) func([]byte, []float32, []uint32, []float32, *encodeConstants) {
+	return func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
+		whole := len(src) / unitNEON * unitNEON
+		if whole > 0 {
+			kernel(&codes[0], &src[0], unsafe.SliceData(random), whole/unitNEON, &factors[0], bits, c)
+		}
+		if whole < len(src) {
+			end := newRowTail(whole, src, random, factors)
+			kernel(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], bits, c)
+			copy(codes[whole*bits/8:ceilDiv(len(src)*bits, 8)], end.codes[:])
+		}
+	}
+}
+
 func scaleBy(needs cpu.Set, supports func(*Quantizer) bool, kind int) scaleKernel {
 	return scaleKernel{needs, supports, func(o *output) func([]float32, []byte, []uint32) uint32 {
-		s := o.neonScaling(kind, false)
+		s := o.neonScaling(kind)
 		return func(factors []float32, scales []byte, amaxes []uint32) uint32 {
 			return amaxOrFlagged(scalesNEON(&factors[0], &scales[0], &amaxes[0], len(amaxes)/groupNEON, kind, &s))
 		}

@@ -4,7 +4,7 @@ package quant
 
 import "github.com/microscale-go/microscale/format"
 
-// What kernels of both architectures support, and their constants.
+// What kernels of both architectures support, their constants and their arguments.
 
 // amaxOrFlagged returns the result of a fused kernel as fusedKernel.begin does.
 func amaxOrFlagged(amax uint64) uint32 {
@@ -74,4 +74,47 @@ func integers(e *format.Scalar) bool { return e.Integer && e.Bits() == 8 }
 
 func ofBits(bits int) func(*format.Scalar) bool {
 	return func(e *format.Scalar) bool { return e.Bits() == bits }
+}
+
+// rowsArgs are the arguments of a kernel of rowKernels: those of rowPart, with gaps from the end of a row to the
+// next, in bytes, instead of strides.
+type rowsArgs struct {
+	codes, src                 *byte
+	factors                    *float32
+	rows, blocks, units        int
+	codeGap, srcGap, factorGap int
+	ahead                      int
+	stream                     int // not 0: with non-temporal stores
+}
+
+func rowsBy(kernel func(p rowsArgs, c *encodeConstants), size int) func(rowPart, *encodeConstants) {
+	return func(t rowPart, c *encodeConstants) {
+		width := t.blocks * t.units * rowUnit
+		kernel(rowsArgs{
+			codes: &t.codes[0], src: &t.src[0], factors: &t.factors[0], rows: t.rows, blocks: t.blocks, units: t.units,
+			codeGap: t.codeStride - width, srcGap: t.srcStride - size*width, factorGap: 4 * (t.factorStride - t.blocks),
+			ahead: t.ahead, stream: index(t.stream),
+		}, c)
+	}
+}
+
+// columnsArgs are the arguments of a kernel of columnKernels: those of columnPart.
+type columnsArgs struct {
+	codes, src                          *byte
+	factors                             *float32
+	n, blockRows                        int
+	codeStride, srcStride, factorStride int
+	ahead                               int
+	store                               int // see columnPart.store
+	powers                              int // not 0: factors are powers of two
+}
+
+func columnsBy(kernel func(p columnsArgs, c *encodeConstants)) func(columnPart, *encodeConstants) {
+	return func(t columnPart, c *encodeConstants) {
+		kernel(columnsArgs{
+			codes: &t.codes[0], src: &t.src[0], factors: &t.factors[0], n: t.n, blockRows: t.blockRows,
+			codeStride: t.codeStride, srcStride: t.srcStride, factorStride: t.factorStride,
+			ahead: t.ahead, store: t.store(), powers: index(t.powers),
+		}, c)
+	}
 }

@@ -10,13 +10,22 @@ import (
 
 // The processor features that each function needs.
 const (
-	amaxesNEONNeeds        = cpu.ARMASIMD
-	amaxesBF16NEONNeeds    = cpu.ARMASIMD
-	encodeNEONNeeds        = cpu.ARMASIMD
-	scalesNEONNeeds        = cpu.ARMASIMD
-	fuseNEONNeeds          = cpu.ARMASIMD
-	decodeBytesNEONNeeds   = cpu.ARMASIMD
-	decodeNibblesNEONNeeds = cpu.ARMASIMD
+	amaxesNEONNeeds         = cpu.ARMASIMD
+	amaxesBF16NEONNeeds     = cpu.ARMASIMD
+	encodeNEONNeeds         = cpu.ARMASIMD
+	scalesNEONNeeds         = cpu.ARMASIMD
+	fuseNEONNeeds           = cpu.ARMASIMD
+	rowsNEONNeeds           = cpu.ARMASIMD
+	columnMaximaNEONNeeds   = cpu.ARMASIMD
+	columnsNEONNeeds        = cpu.ARMASIMD
+	joinNEONNeeds           = cpu.ARMASIMD
+	joinRandomNEONNeeds     = cpu.ARMASIMD
+	philoxNEONNeeds         = cpu.ARMASIMD
+	hadamardNEONNeeds       = cpu.ARMASIMD
+	decodeBytesNEONNeeds    = cpu.ARMASIMD
+	decodeNibblesNEONNeeds  = cpu.ARMASIMD
+	decodeIntegersNEONNeeds = cpu.ARMASIMD
+	decodeSixesNEONNeeds    = cpu.ARMASIMD
 )
 
 // amaxesNEON raises amaxes[i/extent] to the bits, as float32, of the magnitude of element
@@ -51,6 +60,45 @@ func scalesNEON(factors *float32, scales *byte, amaxes *uint32, n, kind int, s *
 //go:noescape
 func fuseNEON(p neonArgs) (amax uint64)
 
+// rowsNEON encodes rows of blocks of 64·units elements, of float32, or BF16 (half), by a factor for each block
+// of a row to codes of 8 bits. Elements are finite.
+//
+//go:noescape
+func rowsNEON(p rowsArgs, half int, c *encodeConstants)
+
+// columnMaximaNEON raises the maxima of 16·n columns to the bits of their magnitudes, of float32, or BF16 (half).
+//
+//go:noescape
+func columnMaximaNEON(maxima *uint32, src *byte, n, rows, srcStride, half int)
+
+// columnsNEON encodes n tiles of 64 rows and columns of float32, or BF16 (half), side by side, to codes of 8, 6
+// or 4 bits, or integers (0), that are stored as rows. A row of factors is of 16·blockRows rows. Elements are finite.
+//
+//go:noescape
+func columnsNEON(p columnsArgs, half, bits int, c *encodeConstants)
+
+// joinNEON sets the codes of src, of 8, 6 or 4 bits, to those of its elements times factors[i/16], i < 16·n, n > 0.
+//
+//go:noescape
+func joinNEON(codes *byte, src *float32, n int, factors *float32, bits int, c *encodeConstants)
+
+// joinRandomNEON sets the codes of src, of 8, 6 or 4 bits, to those of its elements times factors[i/16], i < 16·n, n > 0,
+// rounded with the bits of random. Elements are finite.
+//
+//go:noescape
+func joinRandomNEON(codes *byte, src *float32, random *uint32, n int, factors *float32, bits int, c *encodeConstants)
+
+// philoxNEON sets dst to the words of Philox4x32-10 for the counters from first on, 16·n words.
+//
+//go:noescape
+func philoxNEON(dst *uint32, first uint64, n int, c *philoxConstants)
+
+// hadamardNEON replaces each 16 of 16·n elements of x by their transform, times the signs at signs before it, rounded
+// to BF16; a NaN becomes nan.
+//
+//go:noescape
+func hadamardNEON(x *float32, n int, signs *uint32, nan uint32)
+
 // decodeBytesNEON sets dst[i] to scales[i/extent] times the value of the code src[i], i < n.
 //
 //go:noescape
@@ -61,3 +109,13 @@ func decodeBytesNEON(dst *float32, src *byte, scales *float32, n, extent int, t 
 //
 //go:noescape
 func decodeNibblesNEON(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)
+
+// decodeIntegersNEON sets dst[i] to scales[i/32] times the value of the code i of INT8, i < 32·n, n > 0.
+//
+//go:noescape
+func decodeIntegersNEON(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
+
+// decodeSixesNEON sets dst[i] to scales[i/32] times the value of the code i of 6 bits, i < 32·n, n > 0.
+//
+//go:noescape
+func decodeSixesNEON(dst *float32, src *byte, scales *float32, n int, t *decodeTables)

@@ -7,6 +7,9 @@
 DATA sixes<>+0(SB)/8, $0x0908060504020100
 DATA sixes<>+8(SB)/8, $0xffffffff0e0d0c0a
 GLOBL sixes<>(SB), RODATA|NOPTR, $16
+DATA spread<>+0(SB)/8, $0xff050403ff020100
+DATA spread<>+8(SB)/8, $0xff0b0a09ff080706
+GLOBL spread<>(SB), RODATA|NOPTR, $16
 
 // func amaxesNEON(amaxes *uint32, src *byte, n, extent int)
 //
@@ -158,6 +161,53 @@ TEXT round16<>(SB), NOSPLIT, $0-0
 	VORR V4.B16, V0.B16, V0.B16
 	RET
 
+// integers16 leaves the codes of INT8 of the 16 elements in V0…V3, times their factor, in V0.
+TEXT integers16<>(SB), NOSPLIT, $0-0
+	WORD $0x6e33dc00 // VFMUL V19.S4, V0.S4, V0.S4
+	WORD $0x4e21a800 // VFCVTNS V0.S4, V0.S4
+	WORD $0x6e33dc21 // VFMUL V19.S4, V1.S4, V1.S4
+	WORD $0x4e21a821 // VFCVTNS V1.S4, V1.S4
+	WORD $0x6e33dc42 // VFMUL V19.S4, V2.S4, V2.S4
+	WORD $0x4e21a842 // VFCVTNS V2.S4, V2.S4
+	WORD $0x6e33dc63 // VFMUL V19.S4, V3.S4, V3.S4
+	WORD $0x4e21a863 // VFCVTNS V3.S4, V3.S4
+	WORD $0x0e614800 // VSQXTN V0.S4, V0.H4
+	WORD $0x4e614820 // VSQXTN2 V1.S4, V0.H8
+	WORD $0x0e614842 // VSQXTN V2.S4, V2.H4
+	WORD $0x4e614862 // VSQXTN2 V3.S4, V2.H8
+	WORD $0x0e214800 // VSQXTN V0.H8, V0.B8
+	WORD $0x4e214840 // VSQXTN2 V2.H8, V0.B16
+	WORD $0x4e376400 // VSMAX V23.B16, V0.B16, V0.B16
+	RET
+
+// store16 stores the 16 codes in the bytes of V0.
+//
+//	R4 destination; on return, what follows; R5 bits of a stored code; 0 for integers; R25 scratch
+TEXT store16<>(SB), NOSPLIT, $0-0
+	CBZ R5, whole2
+	CMP $6, R5
+	BGT whole2
+	BLT nibbles1
+	VUSHR $2, V0.H8, V1.H8
+	VBIF V20.B16, V1.B16, V0.B16
+	VUSHR $4, V0.S4, V1.S4
+	VBIF V21.B16, V1.B16, V0.B16
+	VTBL V22.B16, [V0.B16], V0.B16
+	FMOVD.P F0, 8(R4)
+	VMOV V0.S[2], R25
+	MOVW.P R25, 4(R4)
+	RET
+nibbles1:
+	VUZP2 V0.B16, V0.B16, V1.B16
+	VUZP1 V0.B16, V0.B16, V0.B16
+	VSHL $4, V1.B16, V1.B16
+	VORR V1.B16, V0.B16, V0.B16
+	FMOVD.P F0, 8(R4)
+	RET
+whole2:
+	VST1.P [V0.B16], 16(R4)
+	RET
+
 // scale4 stores the scales of the four amaxes in V0, raises V7 to them, and leaves the factors of their elements
 // in V1. V7 becomes all ones where an amax needs the reference implementation, unless that is Inf or NaN.
 //
@@ -288,7 +338,7 @@ next4:
 
 // func scalesNEON(factors *float32, scales *byte, amaxes *uint32, n, kind int, s *neonScaling) (amax uint64)
 //
-//	R0 amaxes; R1 factors; R2 scales; R3 kind; R4 n; R5 s; V6…V19 zero, largest amax, constants of the scales
+//	R0 amaxes; R1 factors; R2 scales; R3 kind; R4 n; R5 s; V6…V18 zero, largest amax, constants of the scales
 TEXT ·scalesNEON(SB), NOSPLIT, $0-56
 	MOVD amaxes+16(FP), R0
 	MOVD factors+0(FP), R1
@@ -316,8 +366,8 @@ loop1:
 
 // func fuseNEON(p neonArgs) (amax uint64)
 //
-//	R0 src; R1 half; R2 scales; R3 kind; R4 codes; R5 units; R6 bits; R7 groups; R8 elements of the group; R9 blocks left; R10 units left;
-//	R11 position in the amaxes or factors of the group; R12 scratch; R13 rows; R14 c; V6…V19 zero, largest amax, constants of the scales;
+//	R0 src; R1 half; R2 scales; R3 kind; R4 codes; R5 bits; R6 units; R7 groups; R8 elements of the group; R9 blocks left; R10 units left;
+//	R11 position in the amaxes or factors of the group; R12 scratch; R13 rows; R14 c; V6…V18 zero, largest amax, constants of the scales;
 //	V24…V31 factor, sign of a byte, mask of exponents, right shifts of the sign and of sums, anchor, least, limit
 TEXT ·fuseNEON(SB), NOSPLIT, $16-120
 	MOVD p_src+16(FP), R0
@@ -325,8 +375,8 @@ TEXT ·fuseNEON(SB), NOSPLIT, $16-120
 	MOVD p_scales+8(FP), R2
 	MOVD p_kind+88(FP), R3
 	MOVD p_codes+0(FP), R4
-	MOVD p_units+72(FP), R5
-	MOVD p_bits+80(FP), R6
+	MOVD p_bits+80(FP), R5
+	MOVD p_units+72(FP), R6
 	MOVD p_groups+24(FP), R7
 	MOVD p_rows+32(FP), R13
 	MOVD p_c+104(FP), R14
@@ -357,6 +407,8 @@ TEXT ·fuseNEON(SB), NOSPLIT, $16-120
 	VDUP R12, V21.S4
 	MOVD $sixes<>+0(SB), R12
 	VLD1 (R12), [V22.B16]
+	MOVWU 24(R14), R12
+	VDUP R12, V19.S4
 	MOVWU 36(R14), R12
 	NEG R12, R12
 	VDUP R12, V23.B16
@@ -368,7 +420,7 @@ block6:
 	VEOR V4.B16, V4.B16, V4.B16
 	MOVD $2147450879, R12
 	VDUP R12, V5.S4
-	MOVD R5, R10
+	MOVD R6, R10
 unit7:
 	CBNZ R1, narrow2
 	VLD1.P 64(R0), [V0.S4, V1.S4, V2.S4, V3.S4]
@@ -409,67 +461,659 @@ ends5:
 	MOVD $4, R9
 block8:
 	VLD1R.P 4(R11), [V24.S4]
-	MOVD R5, R10
+	MOVD R6, R10
 unit9:
 	CALL load16<>(SB)
 	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
 	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
 	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
 	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
-	CBZ R6, integers10
+	CBZ R5, integers10
 	CALL round16<>(SB)
-	CMP $6, R6
-	BGT whole12
-	BLT nibbles11
-	VUSHR $2, V0.H8, V1.H8
-	VBIF V20.B16, V1.B16, V0.B16
-	VUSHR $4, V0.S4, V1.S4
-	VBIF V21.B16, V1.B16, V0.B16
-	VTBL V22.B16, [V0.B16], V0.B16
-	FMOVD.P F0, 8(R4)
-	VMOV V0.S[2], R12
-	MOVW.P R12, 4(R4)
-	B stored13
-nibbles11:
-	VUZP2 V0.B16, V0.B16, V1.B16
-	VUZP1 V0.B16, V0.B16, V0.B16
-	VSHL $4, V1.B16, V1.B16
-	VORR V1.B16, V0.B16, V0.B16
-	FMOVD.P F0, 8(R4)
-	B stored13
+	B done11
 integers10:
-	WORD $0x4e21a800 // VFCVTNS V0.S4, V0.S4
-	WORD $0x4e21a821 // VFCVTNS V1.S4, V1.S4
-	WORD $0x4e21a842 // VFCVTNS V2.S4, V2.S4
-	WORD $0x4e21a863 // VFCVTNS V3.S4, V3.S4
-	WORD $0x0e614800 // VSQXTN V0.S4, V0.H4
-	WORD $0x4e614820 // VSQXTN2 V1.S4, V0.H8
-	WORD $0x0e614842 // VSQXTN V2.S4, V2.H4
-	WORD $0x4e614862 // VSQXTN2 V3.S4, V2.H8
-	WORD $0x0e214800 // VSQXTN V0.H8, V0.B8
-	WORD $0x4e214840 // VSQXTN2 V2.H8, V0.B16
-	WORD $0x4e376400 // VSMAX V23.B16, V0.B16, V0.B16
-whole12:
-	VST1.P [V0.B16], 16(R4)
-stored13:
+	CALL integers16<>(SB)
+done11:
+	CALL store16<>(SB)
 	SUBS $1, R10
 	BNE unit9
 	SUBS $1, R9
 	BNE block8
 	SUBS $1, R7
 	BNE group1
-	MOVD p_srcGap+56(FP), R12
-	ADD R12, R0
 	MOVD p_codeGap+40(FP), R12
 	ADD R12, R4
 	MOVD p_scaleGap+48(FP), R12
 	ADD R12, R2
+	MOVD p_srcGap+56(FP), R12
+	ADD R12, R0
 	MOVD p_groups+24(FP), R7
 	SUBS $1, R13
 	BNE group1
 	WORD $0x6eb0a8e7 // VUMAXV V7.S4, V7.S4
 	VMOV V7.S[0], R12
 	MOVD R12, amax+112(FP)
+	RET
+
+// func rowsNEON(p rowsArgs, half int, c *encodeConstants)
+//
+//	R0 src; R1 half; R2 codes; R3 factors; R4 rows; R5 units; R6 c; R7 blocks left; R8 elements left of the block, by 16; R9 scratch;
+//	V24…V31 factor, sign of a byte, mask of exponents, right shifts of the sign and of sums, anchor, least, limit
+TEXT ·rowsNEON(SB), NOSPLIT, $0-104
+	MOVD p_src+8(FP), R0
+	MOVD half+88(FP), R1
+	MOVD p_codes+0(FP), R2
+	MOVD p_factors+16(FP), R3
+	MOVD p_rows+24(FP), R4
+	MOVD p_units+40(FP), R5
+	MOVD c+96(FP), R6
+	VEOR V6.B16, V6.B16, V6.B16
+	MOVWU (R6), R9
+	VDUP R9, V31.S4
+	MOVWU 4(R6), R9
+	VDUP R9, V30.S4
+	MOVWU 8(R6), R9
+	VDUP R9, V29.S4
+	MOVWU 12(R6), R9
+	NEG R9, R9
+	VDUP R9, V28.S4
+	MOVWU 20(R6), R9
+	NEG R9, R9
+	VDUP R9, V27.B16
+	VMOVI $128, V25.B16
+	MOVD $2139095040, R9
+	VDUP R9, V26.S4
+row1:
+	MOVD p_blocks+32(FP), R7
+block2:
+	VLD1R.P 4(R3), [V24.S4]
+	LSL $2, R5, R8
+unit3:
+	CALL load16<>(SB)
+	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
+	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
+	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
+	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
+	CALL round16<>(SB)
+	VST1.P [V0.B16], 16(R2)
+	SUBS $1, R8
+	BNE unit3
+	SUBS $1, R7
+	BNE block2
+	MOVD p_codeGap+48(FP), R9
+	ADD R9, R2
+	MOVD p_factorGap+64(FP), R9
+	ADD R9, R3
+	MOVD p_srcGap+56(FP), R9
+	ADD R9, R0
+	SUBS $1, R4
+	BNE row1
+	RET
+
+// func columnMaximaNEON(maxima *uint32, src *byte, n, rows, srcStride, half int)
+//
+//	R0 position; R1 half; R2 maxima; R3 src; R4 n; R5 rows; R6 srcStride; R7 rows left; R8 the next row
+TEXT ·columnMaximaNEON(SB), NOSPLIT, $0-48
+	MOVD half+40(FP), R1
+	MOVD maxima+0(FP), R2
+	MOVD src+8(FP), R3
+	MOVD n+16(FP), R4
+	MOVD rows+24(FP), R5
+	MOVD srcStride+32(FP), R6
+	VEOR V6.B16, V6.B16, V6.B16
+columns1:
+	VLD1 (R2), [V16.S4, V17.S4, V18.S4, V19.S4]
+	MOVD R3, R8
+	MOVD R5, R7
+row2:
+	MOVD R8, R0
+	CALL load16<>(SB)
+	WORD $0x4ea0f800 // VFABS V0.S4, V0.S4
+	VUMAX V0.S4, V16.S4, V16.S4
+	WORD $0x4ea0f821 // VFABS V1.S4, V1.S4
+	VUMAX V1.S4, V17.S4, V17.S4
+	WORD $0x4ea0f842 // VFABS V2.S4, V2.S4
+	VUMAX V2.S4, V18.S4, V18.S4
+	WORD $0x4ea0f863 // VFABS V3.S4, V3.S4
+	VUMAX V3.S4, V19.S4, V19.S4
+	ADD R6, R8
+	SUBS $1, R7
+	BNE row2
+	VST1.P [V16.S4, V17.S4, V18.S4, V19.S4], 64(R2)
+	MOVD $64, R7
+	LSR R1, R7, R7
+	ADD R7, R3
+	SUBS $1, R4
+	BNE columns1
+	RET
+
+// func columnsNEON(p columnsArgs, half, bits int, c *encodeConstants)
+//
+//	R0 position; R1 half; R2 src; R3 factors; R4 position of codes; R5 bits; R6 codes; R7 n; R8 codeStride; R9 srcStride;
+//	R10 position of factors; R11 rows left, by 16; R12 rows left, by 4; R13 scratch; R14 rows left of the factors, by 16;
+//	R15 codes of the column; R19 position in the buffer; R20 c;
+//	V24…V31 factor, sign of a byte, mask of exponents, right shifts of the sign and of sums, anchor, least, limit
+TEXT ·columnsNEON(SB), NOSPLIT, $64-112
+	MOVD half+88(FP), R1
+	MOVD p_src+8(FP), R2
+	MOVD p_factors+16(FP), R3
+	MOVD bits+96(FP), R5
+	MOVD p_codes+0(FP), R6
+	MOVD p_n+24(FP), R7
+	MOVD p_codeStride+40(FP), R8
+	MOVD p_srcStride+48(FP), R9
+	MOVD c+104(FP), R20
+	VEOR V6.B16, V6.B16, V6.B16
+	MOVWU (R20), R13
+	VDUP R13, V31.S4
+	MOVWU 4(R20), R13
+	VDUP R13, V30.S4
+	MOVWU 8(R20), R13
+	VDUP R13, V29.S4
+	MOVWU 12(R20), R13
+	NEG R13, R13
+	VDUP R13, V28.S4
+	MOVWU 20(R20), R13
+	NEG R13, R13
+	VDUP R13, V27.B16
+	VMOVI $128, V25.B16
+	MOVD $2139095040, R13
+	VDUP R13, V26.S4
+	MOVD $4128831, R13
+	VDUP R13, V20.S4
+	MOVD $4095, R13
+	VDUP R13, V21.S4
+	MOVD $sixes<>+0(SB), R13
+	VLD1 (R13), [V22.B16]
+	MOVWU 24(R20), R13
+	VDUP R13, V19.S4
+	MOVWU 36(R20), R13
+	NEG R13, R13
+	VDUP R13, V23.B16
+	LSL $4, R7, R7
+columns1:
+	MOVD R2, R0
+	MOVD R3, R10
+	MOVD R6, R15
+	MOVD p_blockRows+32(FP), R14
+	MOVD $4, R11
+part2:
+	VLD1 (R10), [V24.S4]
+	ADD $8, RSP, R19
+	MOVD $4, R12
+rows3:
+	CBNZ R1, narrow4
+	VLD1 (R0), [V0.S4]
+	ADD R9, R0
+	VLD1 (R0), [V1.S4]
+	ADD R9, R0
+	VLD1 (R0), [V2.S4]
+	ADD R9, R0
+	VLD1 (R0), [V3.S4]
+	ADD R9, R0
+	B wide5
+narrow4:
+	VLD1 (R0), [V0.H4]
+	VZIP1 V0.H8, V6.H8, V0.H8
+	ADD R9, R0
+	VLD1 (R0), [V1.H4]
+	VZIP1 V1.H8, V6.H8, V1.H8
+	ADD R9, R0
+	VLD1 (R0), [V2.H4]
+	VZIP1 V2.H8, V6.H8, V2.H8
+	ADD R9, R0
+	VLD1 (R0), [V3.H4]
+	VZIP1 V3.H8, V6.H8, V3.H8
+	ADD R9, R0
+wide5:
+	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
+	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
+	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
+	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
+	CBZ R5, integers6
+	CALL round16<>(SB)
+	B done7
+integers6:
+	CALL integers16<>(SB)
+done7:
+	VST1.P [V0.B16], 16(R19)
+	SUBS $1, R12
+	BNE rows3
+	SUB $64, R19
+	VLD4 (R19), [V8.B16, V9.B16, V10.B16, V11.B16]
+	MOVD R15, R13
+	MOVD R13, R4
+	VORR V8.B16, V8.B16, V0.B16
+	CALL store16<>(SB)
+	MOVD R4, R15
+	ADD R8, R13
+	MOVD R13, R4
+	VORR V9.B16, V9.B16, V0.B16
+	CALL store16<>(SB)
+	ADD R8, R13
+	MOVD R13, R4
+	VORR V10.B16, V10.B16, V0.B16
+	CALL store16<>(SB)
+	ADD R8, R13
+	MOVD R13, R4
+	VORR V11.B16, V11.B16, V0.B16
+	CALL store16<>(SB)
+	SUBS $1, R14
+	BNE kept8
+	MOVD p_blockRows+32(FP), R14
+	MOVD p_factorStride+56(FP), R13
+	ADD R13, R10
+kept8:
+	SUBS $1, R11
+	BNE part2
+	MOVD $16, R13
+	ADD R13, R3
+	LSR R1, R13, R13
+	ADD R13, R2
+	ADD R8<<2, R6
+	SUBS $1, R7
+	BNE columns1
+	RET
+
+// func joinNEON(codes *byte, src *float32, n int, factors *float32, bits int, c *encodeConstants)
+//
+//	R0 src; R1 zero; R2 n; R3 factors; R4 codes; R5 bits; R6 c; R7 scratch;
+//	V24…V31 factor, sign of a byte, mask of exponents, right shifts of the sign and of sums, anchor, least, limit
+TEXT ·joinNEON(SB), NOSPLIT, $0-48
+	MOVD src+8(FP), R0
+	MOVD n+16(FP), R2
+	MOVD factors+24(FP), R3
+	MOVD codes+0(FP), R4
+	MOVD bits+32(FP), R5
+	MOVD c+40(FP), R6
+	MOVD ZR, R1
+	MOVWU (R6), R7
+	VDUP R7, V31.S4
+	MOVWU 4(R6), R7
+	VDUP R7, V30.S4
+	MOVWU 8(R6), R7
+	VDUP R7, V29.S4
+	MOVWU 12(R6), R7
+	NEG R7, R7
+	VDUP R7, V28.S4
+	MOVWU 20(R6), R7
+	NEG R7, R7
+	VDUP R7, V27.B16
+	VMOVI $128, V25.B16
+	MOVD $2139095040, R7
+	VDUP R7, V26.S4
+	MOVD $4128831, R7
+	VDUP R7, V20.S4
+	MOVD $4095, R7
+	VDUP R7, V21.S4
+	MOVD $sixes<>+0(SB), R7
+	VLD1 (R7), [V22.B16]
+	MOVWU 24(R6), R7
+	VDUP R7, V19.S4
+	MOVWU 36(R6), R7
+	NEG R7, R7
+	VDUP R7, V23.B16
+loop1:
+	VLD1R.P 4(R3), [V24.S4]
+	CALL load16<>(SB)
+	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
+	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
+	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
+	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
+	CALL round16<>(SB)
+	CALL store16<>(SB)
+	SUBS $1, R2
+	BNE loop1
+	RET
+
+// func joinRandomNEON(codes *byte, src *float32, random *uint32, n int, factors *float32, bits int, c *encodeConstants)
+//
+//	R0 src; R1 zero; R2 n; R3 factors; R4 codes; R5 bits; R6 random; R7 c; R8 scratch;
+//	V24…V31 factor, sign of a byte, mask of exponents, right shifts of the sign and of sums, anchor, least, limit
+TEXT ·joinRandomNEON(SB), NOSPLIT, $0-56
+	MOVD src+8(FP), R0
+	MOVD n+24(FP), R2
+	MOVD factors+32(FP), R3
+	MOVD codes+0(FP), R4
+	MOVD bits+40(FP), R5
+	MOVD random+16(FP), R6
+	MOVD c+48(FP), R7
+	MOVD ZR, R1
+	MOVWU (R7), R8
+	VDUP R8, V31.S4
+	MOVWU 4(R7), R8
+	VDUP R8, V30.S4
+	MOVWU 8(R7), R8
+	VDUP R8, V29.S4
+	MOVWU 12(R7), R8
+	NEG R8, R8
+	VDUP R8, V28.S4
+	MOVWU 20(R7), R8
+	NEG R8, R8
+	VDUP R8, V27.B16
+	VMOVI $128, V25.B16
+	MOVD $2139095040, R8
+	VDUP R8, V26.S4
+	MOVD $4128831, R8
+	VDUP R8, V20.S4
+	MOVD $4095, R8
+	VDUP R8, V21.S4
+	MOVD $sixes<>+0(SB), R8
+	VLD1 (R8), [V22.B16]
+	MOVWU 24(R7), R8
+	VDUP R8, V19.S4
+	MOVWU 36(R7), R8
+	NEG R8, R8
+	VDUP R8, V23.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	MOVD $8388607, R8
+	VDUP R8, V8.S4
+	MOVWU 44(R7), R8
+	VDUP R8, V9.S4
+	MOVWU 28(R7), R8
+	VDUP R8, V10.S4
+	MOVWU 32(R7), R8
+	VDUP R8, V11.S4
+	MOVWU 12(R7), R8
+	VDUP R8, V12.S4
+	MOVWU 36(R7), R8
+	VDUP R8, V13.S4
+	MOVWU 40(R7), R8
+	VDUP R8, V14.S4
+loop1:
+	VLD1R.P 4(R3), [V24.S4]
+	CALL load16<>(SB)
+	VLD1.P 64(R6), [V16.S4, V17.S4, V18.S4, V19.S4]
+	WORD $0x6e38dc00 // VFMUL V24.S4, V0.S4, V0.S4
+	WORD $0x6e38dc21 // VFMUL V24.S4, V1.S4, V1.S4
+	WORD $0x6e38dc42 // VFMUL V24.S4, V2.S4, V2.S4
+	WORD $0x6e38dc63 // VFMUL V24.S4, V3.S4, V3.S4
+	VUZP2 V1.H8, V0.H8, V7.H8
+	VUZP2 V3.H8, V2.H8, V5.H8
+	VUZP2 V5.B16, V7.B16, V7.B16
+	VAND V25.B16, V7.B16, V7.B16
+	WORD $0x6e3b44e7 // VUSHL V27.B16, V7.B16, V7.B16
+	WORD $0x4ea0f800 // VFABS V0.S4, V0.S4
+	VUSHR $23, V0.S4, V4.S4
+	VCMTST V4.S4, V4.S4, V5.S4
+	VAND V9.B16, V5.B16, V5.B16
+	VAND V8.B16, V0.B16, V0.B16
+	VORR V5.B16, V0.B16, V0.B16
+	VSUB V10.S4, V4.S4, V4.S4
+	VSUB V4.S4, V6.S4, V15.S4
+	WORD $0x4ea665ef // VSMAX V6.S4, V15.S4, V15.S4
+	WORD $0x4ea66484 // VSMAX V6.S4, V4.S4, V4.S4
+	WORD $0x6eab4484 // VUSHL V11.S4, V4.S4, V4.S4
+	VADD V12.S4, V15.S4, V15.S4
+	VSUB V15.S4, V6.S4, V5.S4
+	WORD $0x6ea54417 // VUSHL V5.S4, V0.S4, V23.S4
+	VADD V4.S4, V23.S4, V23.S4
+	VSUB V15.S4, V14.S4, V5.S4
+	WORD $0x6ea54400 // VUSHL V5.S4, V0.S4, V0.S4
+	VADD V16.S4, V0.S4, V0.S4
+	WORD $0x6ea03605 // VCMHI V0.S4, V16.S4, V5.S4
+	VSUB V5.S4, V23.S4, V23.S4
+	VUMIN V13.S4, V23.S4, V0.S4
+	WORD $0x4ea0f821 // VFABS V1.S4, V1.S4
+	VUSHR $23, V1.S4, V4.S4
+	VCMTST V4.S4, V4.S4, V5.S4
+	VAND V9.B16, V5.B16, V5.B16
+	VAND V8.B16, V1.B16, V1.B16
+	VORR V5.B16, V1.B16, V1.B16
+	VSUB V10.S4, V4.S4, V4.S4
+	VSUB V4.S4, V6.S4, V15.S4
+	WORD $0x4ea665ef // VSMAX V6.S4, V15.S4, V15.S4
+	WORD $0x4ea66484 // VSMAX V6.S4, V4.S4, V4.S4
+	WORD $0x6eab4484 // VUSHL V11.S4, V4.S4, V4.S4
+	VADD V12.S4, V15.S4, V15.S4
+	VSUB V15.S4, V6.S4, V5.S4
+	WORD $0x6ea54437 // VUSHL V5.S4, V1.S4, V23.S4
+	VADD V4.S4, V23.S4, V23.S4
+	VSUB V15.S4, V14.S4, V5.S4
+	WORD $0x6ea54421 // VUSHL V5.S4, V1.S4, V1.S4
+	VADD V17.S4, V1.S4, V1.S4
+	WORD $0x6ea13625 // VCMHI V1.S4, V17.S4, V5.S4
+	VSUB V5.S4, V23.S4, V23.S4
+	VUMIN V13.S4, V23.S4, V1.S4
+	WORD $0x4ea0f842 // VFABS V2.S4, V2.S4
+	VUSHR $23, V2.S4, V4.S4
+	VCMTST V4.S4, V4.S4, V5.S4
+	VAND V9.B16, V5.B16, V5.B16
+	VAND V8.B16, V2.B16, V2.B16
+	VORR V5.B16, V2.B16, V2.B16
+	VSUB V10.S4, V4.S4, V4.S4
+	VSUB V4.S4, V6.S4, V15.S4
+	WORD $0x4ea665ef // VSMAX V6.S4, V15.S4, V15.S4
+	WORD $0x4ea66484 // VSMAX V6.S4, V4.S4, V4.S4
+	WORD $0x6eab4484 // VUSHL V11.S4, V4.S4, V4.S4
+	VADD V12.S4, V15.S4, V15.S4
+	VSUB V15.S4, V6.S4, V5.S4
+	WORD $0x6ea54457 // VUSHL V5.S4, V2.S4, V23.S4
+	VADD V4.S4, V23.S4, V23.S4
+	VSUB V15.S4, V14.S4, V5.S4
+	WORD $0x6ea54442 // VUSHL V5.S4, V2.S4, V2.S4
+	VADD V18.S4, V2.S4, V2.S4
+	WORD $0x6ea23645 // VCMHI V2.S4, V18.S4, V5.S4
+	VSUB V5.S4, V23.S4, V23.S4
+	VUMIN V13.S4, V23.S4, V2.S4
+	WORD $0x4ea0f863 // VFABS V3.S4, V3.S4
+	VUSHR $23, V3.S4, V4.S4
+	VCMTST V4.S4, V4.S4, V5.S4
+	VAND V9.B16, V5.B16, V5.B16
+	VAND V8.B16, V3.B16, V3.B16
+	VORR V5.B16, V3.B16, V3.B16
+	VSUB V10.S4, V4.S4, V4.S4
+	VSUB V4.S4, V6.S4, V15.S4
+	WORD $0x4ea665ef // VSMAX V6.S4, V15.S4, V15.S4
+	WORD $0x4ea66484 // VSMAX V6.S4, V4.S4, V4.S4
+	WORD $0x6eab4484 // VUSHL V11.S4, V4.S4, V4.S4
+	VADD V12.S4, V15.S4, V15.S4
+	VSUB V15.S4, V6.S4, V5.S4
+	WORD $0x6ea54477 // VUSHL V5.S4, V3.S4, V23.S4
+	VADD V4.S4, V23.S4, V23.S4
+	VSUB V15.S4, V14.S4, V5.S4
+	WORD $0x6ea54463 // VUSHL V5.S4, V3.S4, V3.S4
+	VADD V19.S4, V3.S4, V3.S4
+	WORD $0x6ea33665 // VCMHI V3.S4, V19.S4, V5.S4
+	VSUB V5.S4, V23.S4, V23.S4
+	VUMIN V13.S4, V23.S4, V3.S4
+	VUZP1 V1.H8, V0.H8, V0.H8
+	VUZP1 V3.H8, V2.H8, V2.H8
+	VUZP1 V2.B16, V0.B16, V0.B16
+	VORR V7.B16, V0.B16, V0.B16
+	CALL store16<>(SB)
+	SUBS $1, R2
+	BNE loop1
+	RET
+
+// func philoxNEON(dst *uint32, first uint64, n int, c *philoxConstants)
+//
+//	R0 dst; R1 first; R2 n; R3 c; R4 position in the keys; R5 rounds left; R6 scratch
+TEXT ·philoxNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD first+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD c+24(FP), R3
+	ADD $0, R1, R6
+	VMOV R6, V16.D[0]
+	ADD $1, R6
+	VMOV R6, V16.D[1]
+	ADD $2, R1, R6
+	VMOV R6, V17.D[0]
+	ADD $1, R6
+	VMOV R6, V17.D[1]
+	MOVD $4, R6
+	VDUP R6, V18.D2
+	MOVWU 80(R3), R6
+	VDUP R6, V19.S4
+	MOVWU 84(R3), R6
+	VDUP R6, V22.S4
+	MOVD $3528531795, R6
+	VDUP R6, V23.S4
+	MOVD $3449720151, R6
+	VDUP R6, V24.S4
+loop1:
+	VUZP1 V17.S4, V16.S4, V0.S4
+	VUZP2 V17.S4, V16.S4, V1.S4
+	VADD V18.D2, V16.D2, V16.D2
+	VADD V18.D2, V17.D2, V17.D2
+	VORR V19.B16, V19.B16, V2.B16
+	VORR V22.B16, V22.B16, V3.B16
+	MOVD R3, R4
+	MOVD $10, R5
+round2:
+	VLD2R.P 8(R4), [V20.S4, V21.S4]
+	WORD $0x2eb7c004 // VUMULL V23.S2, V0.S2, V4.D2
+	WORD $0x6eb7c005 // VUMULL2 V23.S4, V0.S4, V5.D2
+	WORD $0x2eb8c046 // VUMULL V24.S2, V2.S2, V6.D2
+	WORD $0x6eb8c047 // VUMULL2 V24.S4, V2.S4, V7.D2
+	VUZP2 V7.S4, V6.S4, V0.S4
+	VEOR V1.B16, V0.B16, V0.B16
+	VEOR V20.B16, V0.B16, V0.B16
+	VUZP1 V7.S4, V6.S4, V1.S4
+	VUZP2 V5.S4, V4.S4, V2.S4
+	VEOR V3.B16, V2.B16, V2.B16
+	VEOR V21.B16, V2.B16, V2.B16
+	VUZP1 V5.S4, V4.S4, V3.S4
+	SUBS $1, R5
+	BNE round2
+	VST4.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
+	SUBS $1, R2
+	BNE loop1
+	RET
+
+// func hadamardNEON(x *float32, n int, signs *uint32, nan uint32)
+//
+//	R0 x; R1 n; R2 signs; R3 scratch
+TEXT ·hadamardNEON(SB), NOSPLIT, $0-28
+	MOVD x+0(FP), R0
+	MOVD n+8(FP), R1
+	MOVD signs+16(FP), R2
+	VLD1 (R2), [V16.S4, V17.S4, V18.S4, V19.S4]
+	MOVD $4598175219545276416, R3
+	VDUP R3, V20.D2
+	VEOR V21.B16, V21.B16, V21.B16
+	MOVD $32767, R3
+	VDUP R3, V22.S4
+	MOVD $1, R3
+	VDUP R3, V23.S4
+	MOVD $4294901760, R3
+	VDUP R3, V24.S4
+	MOVWU nan+24(FP), R3
+	VDUP R3, V25.S4
+loop1:
+	VLD1 (R0), [V0.S4, V1.S4, V2.S4, V3.S4]
+	VEOR V16.B16, V0.B16, V0.B16
+	VEOR V17.B16, V1.B16, V1.B16
+	VEOR V18.B16, V2.B16, V2.B16
+	VEOR V19.B16, V3.B16, V3.B16
+	VZIP1 V2.S4, V0.S4, V26.S4
+	VZIP2 V2.S4, V0.S4, V27.S4
+	VZIP1 V3.S4, V1.S4, V28.S4
+	VZIP2 V3.S4, V1.S4, V29.S4
+	WORD $0x0e617b40 // VFCVTL V26.S2, V0.D2
+	WORD $0x4e617b41 // VFCVTL2 V26.S4, V1.D2
+	WORD $0x0e617b62 // VFCVTL V27.S2, V2.D2
+	WORD $0x4e617b63 // VFCVTL2 V27.S4, V3.D2
+	WORD $0x0e617b84 // VFCVTL V28.S2, V4.D2
+	WORD $0x4e617b85 // VFCVTL2 V28.S4, V5.D2
+	WORD $0x0e617ba6 // VFCVTL V29.S2, V6.D2
+	WORD $0x4e617ba7 // VFCVTL2 V29.S4, V7.D2
+	WORD $0x4e61d408 // VFADD V1.D2, V0.D2, V8.D2
+	WORD $0x4ee1d409 // VFSUB V1.D2, V0.D2, V9.D2
+	WORD $0x4e63d44a // VFADD V3.D2, V2.D2, V10.D2
+	WORD $0x4ee3d44b // VFSUB V3.D2, V2.D2, V11.D2
+	WORD $0x4e65d48c // VFADD V5.D2, V4.D2, V12.D2
+	WORD $0x4ee5d48d // VFSUB V5.D2, V4.D2, V13.D2
+	WORD $0x4e67d4ce // VFADD V7.D2, V6.D2, V14.D2
+	WORD $0x4ee7d4cf // VFSUB V7.D2, V6.D2, V15.D2
+	WORD $0x4e6ad500 // VFADD V10.D2, V8.D2, V0.D2
+	WORD $0x4eead502 // VFSUB V10.D2, V8.D2, V2.D2
+	WORD $0x4e6bd521 // VFADD V11.D2, V9.D2, V1.D2
+	WORD $0x4eebd523 // VFSUB V11.D2, V9.D2, V3.D2
+	WORD $0x4e6ed584 // VFADD V14.D2, V12.D2, V4.D2
+	WORD $0x4eeed586 // VFSUB V14.D2, V12.D2, V6.D2
+	WORD $0x4e6fd5a5 // VFADD V15.D2, V13.D2, V5.D2
+	WORD $0x4eefd5a7 // VFSUB V15.D2, V13.D2, V7.D2
+	WORD $0x4e64d408 // VFADD V4.D2, V0.D2, V8.D2
+	WORD $0x4ee4d40c // VFSUB V4.D2, V0.D2, V12.D2
+	WORD $0x4e65d429 // VFADD V5.D2, V1.D2, V9.D2
+	WORD $0x4ee5d42d // VFSUB V5.D2, V1.D2, V13.D2
+	WORD $0x4e66d44a // VFADD V6.D2, V2.D2, V10.D2
+	WORD $0x4ee6d44e // VFSUB V6.D2, V2.D2, V14.D2
+	WORD $0x4e67d46b // VFADD V7.D2, V3.D2, V11.D2
+	WORD $0x4ee7d46f // VFSUB V7.D2, V3.D2, V15.D2
+	VZIP1 V9.D2, V8.D2, V0.D2
+	VZIP2 V9.D2, V8.D2, V1.D2
+	WORD $0x4e61d408 // VFADD V1.D2, V0.D2, V8.D2
+	WORD $0x4ee1d409 // VFSUB V1.D2, V0.D2, V9.D2
+	VZIP1 V11.D2, V10.D2, V0.D2
+	VZIP2 V11.D2, V10.D2, V1.D2
+	WORD $0x4e61d40a // VFADD V1.D2, V0.D2, V10.D2
+	WORD $0x4ee1d40b // VFSUB V1.D2, V0.D2, V11.D2
+	VZIP1 V13.D2, V12.D2, V0.D2
+	VZIP2 V13.D2, V12.D2, V1.D2
+	WORD $0x4e61d40c // VFADD V1.D2, V0.D2, V12.D2
+	WORD $0x4ee1d40d // VFSUB V1.D2, V0.D2, V13.D2
+	VZIP1 V15.D2, V14.D2, V0.D2
+	VZIP2 V15.D2, V14.D2, V1.D2
+	WORD $0x4e61d40e // VFADD V1.D2, V0.D2, V14.D2
+	WORD $0x4ee1d40f // VFSUB V1.D2, V0.D2, V15.D2
+	WORD $0x6e74dd08 // VFMUL V20.D2, V8.D2, V8.D2
+	WORD $0x4e75d508 // VFADD V21.D2, V8.D2, V8.D2
+	WORD $0x0e616900 // VFCVTN V8.D2, V0.S2
+	WORD $0x6e74dd29 // VFMUL V20.D2, V9.D2, V9.D2
+	WORD $0x4e75d529 // VFADD V21.D2, V9.D2, V9.D2
+	WORD $0x0e616922 // VFCVTN V9.D2, V2.S2
+	WORD $0x6e74dd4a // VFMUL V20.D2, V10.D2, V10.D2
+	WORD $0x4e75d54a // VFADD V21.D2, V10.D2, V10.D2
+	WORD $0x4e616940 // VFCVTN2 V10.D2, V0.S4
+	WORD $0x6e74dd6b // VFMUL V20.D2, V11.D2, V11.D2
+	WORD $0x4e75d56b // VFADD V21.D2, V11.D2, V11.D2
+	WORD $0x4e616962 // VFCVTN2 V11.D2, V2.S4
+	WORD $0x6e74dd8c // VFMUL V20.D2, V12.D2, V12.D2
+	WORD $0x4e75d58c // VFADD V21.D2, V12.D2, V12.D2
+	WORD $0x0e616981 // VFCVTN V12.D2, V1.S2
+	WORD $0x6e74ddad // VFMUL V20.D2, V13.D2, V13.D2
+	WORD $0x4e75d5ad // VFADD V21.D2, V13.D2, V13.D2
+	WORD $0x0e6169a3 // VFCVTN V13.D2, V3.S2
+	WORD $0x6e74ddce // VFMUL V20.D2, V14.D2, V14.D2
+	WORD $0x4e75d5ce // VFADD V21.D2, V14.D2, V14.D2
+	WORD $0x4e6169c1 // VFCVTN2 V14.D2, V1.S4
+	WORD $0x6e74ddef // VFMUL V20.D2, V15.D2, V15.D2
+	WORD $0x4e75d5ef // VFADD V21.D2, V15.D2, V15.D2
+	WORD $0x4e6169e3 // VFCVTN2 V15.D2, V3.S4
+	VUSHR $16, V0.S4, V4.S4
+	VAND V23.B16, V4.B16, V4.B16
+	VADD V22.S4, V4.S4, V4.S4
+	VADD V0.S4, V4.S4, V4.S4
+	WORD $0x4e20e405 // VFCMEQ V0.S4, V0.S4, V5.S4
+	VAND V24.B16, V4.B16, V0.B16
+	VBIF V5.B16, V25.B16, V0.B16
+	VUSHR $16, V1.S4, V4.S4
+	VAND V23.B16, V4.B16, V4.B16
+	VADD V22.S4, V4.S4, V4.S4
+	VADD V1.S4, V4.S4, V4.S4
+	WORD $0x4e21e425 // VFCMEQ V1.S4, V1.S4, V5.S4
+	VAND V24.B16, V4.B16, V1.B16
+	VBIF V5.B16, V25.B16, V1.B16
+	VUSHR $16, V2.S4, V4.S4
+	VAND V23.B16, V4.B16, V4.B16
+	VADD V22.S4, V4.S4, V4.S4
+	VADD V2.S4, V4.S4, V4.S4
+	WORD $0x4e22e445 // VFCMEQ V2.S4, V2.S4, V5.S4
+	VAND V24.B16, V4.B16, V2.B16
+	VBIF V5.B16, V25.B16, V2.B16
+	VUSHR $16, V3.S4, V4.S4
+	VAND V23.B16, V4.B16, V4.B16
+	VADD V22.S4, V4.S4, V4.S4
+	VADD V3.S4, V4.S4, V4.S4
+	WORD $0x4e23e465 // VFCMEQ V3.S4, V3.S4, V5.S4
+	VAND V24.B16, V4.B16, V3.B16
+	VBIF V5.B16, V25.B16, V3.B16
+	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
+	SUBS $1, R1
+	BNE loop1
 	RET
 
 // func decodeBytesNEON(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)
@@ -610,4 +1254,98 @@ last6:
 	BGT single3
 next4:
 	CBNZ R5, block1
+	RET
+
+// func decodeIntegersNEON(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
+//
+//	R0 dst; R1 src; R2 scales; R3 t; R4 scratch; R5 n; R6 halves left
+TEXT ·decodeIntegersNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD scales+16(FP), R2
+	MOVD t+32(FP), R3
+	MOVD n+24(FP), R5
+	VEOR V13.B16, V13.B16, V13.B16
+	MOVWU 260(R3), R4
+	VDUP R4, V14.S4
+unit1:
+	VLD1R.P 4(R2), [V12.S4]
+	MOVD $2, R6
+half2:
+	VLD1.P 16(R1), [V8.B16]
+	WORD $0x0f08a500 // VSSHLL $0, V8.B8, V0.H8
+	WORD $0x4f08a501 // VSSHLL2 $0, V8.B16, V1.H8
+	WORD $0x0f10a404 // VSSHLL $0, V0.H4, V4.S4
+	WORD $0x4f10a405 // VSSHLL2 $0, V0.H8, V5.S4
+	WORD $0x0f10a426 // VSSHLL $0, V1.H4, V6.S4
+	WORD $0x4f10a427 // VSSHLL2 $0, V1.H8, V7.S4
+	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
+	WORD $0x6e2edc84 // VFMUL V14.S4, V4.S4, V4.S4
+	WORD $0x6e2cdc84 // VFMUL V12.S4, V4.S4, V4.S4
+	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
+	WORD $0x6e2edca5 // VFMUL V14.S4, V5.S4, V5.S4
+	WORD $0x6e2cdca5 // VFMUL V12.S4, V5.S4, V5.S4
+	WORD $0x4e21d8c6 // VSCVTF V6.S4, V6.S4
+	WORD $0x6e2edcc6 // VFMUL V14.S4, V6.S4, V6.S4
+	WORD $0x6e2cdcc6 // VFMUL V12.S4, V6.S4, V6.S4
+	WORD $0x4e21d8e7 // VSCVTF V7.S4, V7.S4
+	WORD $0x6e2edce7 // VFMUL V14.S4, V7.S4, V7.S4
+	WORD $0x6e2cdce7 // VFMUL V12.S4, V7.S4, V7.S4
+	VST1.P [V4.S4, V5.S4, V6.S4, V7.S4], 64(R0)
+	SUBS $1, R6
+	BNE half2
+	SUBS $1, R5
+	BNE unit1
+	RET
+
+// func decodeSixesNEON(dst *float32, src *byte, scales *float32, n int, t *decodeTables)
+//
+//	R0 dst; R1 src; R2 scales; R3 t; R4 scratch; R5 n; R6 halves left
+TEXT ·decodeSixesNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD scales+16(FP), R2
+	MOVD t+32(FP), R3
+	MOVD n+24(FP), R5
+	VEOR V13.B16, V13.B16, V13.B16
+	MOVD $spread<>+0(SB), R4
+	VLD1 (R4), [V24.B16]
+	VMOVI $63, V25.B16
+	MOVD $4095, R4
+	VDUP R4, V26.S4
+	MOVD $4128831, R4
+	VDUP R4, V27.S4
+	VLD1 (R3), [V16.B16, V17.B16, V18.B16, V19.B16]
+	ADD $128, R3
+	VLD1 (R3), [V20.B16, V21.B16, V22.B16, V23.B16]
+unit1:
+	VLD1R.P 4(R2), [V12.S4]
+	MOVD $2, R6
+half2:
+	FMOVD.P 8(R1), F8
+	MOVWU.P 4(R1), R4
+	VMOV R4, V8.S[2]
+	VTBL V24.B16, [V8.B16], V8.B16
+	VSHL $4, V8.S4, V9.S4
+	VBIF V26.B16, V9.B16, V8.B16
+	VSHL $2, V8.H8, V9.H8
+	VBIF V27.B16, V9.B16, V8.B16
+	VAND V25.B16, V8.B16, V8.B16
+	VTBL V8.B16, [V16.B16, V17.B16, V18.B16, V19.B16], V0.B16
+	VTBL V8.B16, [V20.B16, V21.B16, V22.B16, V23.B16], V1.B16
+	VZIP1 V1.B16, V0.B16, V2.B16
+	VZIP2 V1.B16, V0.B16, V3.B16
+	VZIP1 V2.H8, V13.H8, V4.H8
+	WORD $0x6e2cdc84 // VFMUL V12.S4, V4.S4, V4.S4
+	VZIP2 V2.H8, V13.H8, V5.H8
+	WORD $0x6e2cdca5 // VFMUL V12.S4, V5.S4, V5.S4
+	VZIP1 V3.H8, V13.H8, V6.H8
+	WORD $0x6e2cdcc6 // VFMUL V12.S4, V6.S4, V6.S4
+	VZIP2 V3.H8, V13.H8, V7.H8
+	WORD $0x6e2cdce7 // VFMUL V12.S4, V7.S4, V7.S4
+	VST1.P [V4.S4, V5.S4, V6.S4, V7.S4], 64(R0)
+	SUBS $1, R6
+	BNE half2
+	SUBS $1, R5
+	BNE unit1
 	RET

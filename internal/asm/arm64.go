@@ -87,6 +87,7 @@ func (r Reg) post(n int) string { return fmt.Sprintf("%d(%s)", n, r) }
 //	shift  0 Q U 011110 immh:immb opcode 1 Rn Rd      by a constant, to the left
 //	right  the same                                  immh:immb is 2·bits minus the constant
 //	lane   0 Q U 01111 size L M Rm opcode H 0 Rn Rd   by lane H:L of M:Rm
+//	long   0 Q U 01110 size 1 Rm opcode 00 Rn Rd       three registers, of which the last has lanes of twice the size
 type neonForm int
 
 const (
@@ -96,6 +97,7 @@ const (
 	neonShift
 	neonRight
 	neonLane
+	neonLong
 )
 
 // neonInstructions are those that Go's assembler lacks, with V before Arm's name. size is -1
@@ -115,6 +117,11 @@ var neonInstructions = map[string]struct {
 	"VFCMGT":   {neonSame, 1, 0b11100, 2, false},
 	"VFCMEQ":   {neonSame, 0, 0b11100, 0, false},
 	"VFCVTZS":  {neonMisc, 0, 0b11011, 2, false},
+	"VFCVTN":   {neonMisc, 0, 0b10110, 0, false},
+	"VFCVTN2":  {neonMisc, 0, 0b10110, 0, true},
+	"VFSQRT":   {neonMisc, 1, 0b11111, 2, false},
+	"VUMULL":   {neonLong, 1, 0b1100, -1, false},
+	"VUMULL2":  {neonLong, 1, 0b1100, -1, true},
 	"VFCVTNS":  {neonMisc, 0, 0b11010, 0, false},
 	"VSQXTN":   {neonMisc, 0, 0b10100, -1, false},
 	"VSQXTN2":  {neonMisc, 0, 0b10100, -1, true},
@@ -167,7 +174,7 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		}
 		operands = operands[1:]
 	}
-	if want := map[bool]int{true: 3, false: 2}[op.form == neonSame || op.form == neonLane]; len(operands) != want {
+	if want := map[bool]int{true: 3, false: 2}[op.form == neonSame || op.form == neonLane || op.form == neonLong]; len(operands) != want {
 		fail(fmt.Sprintf("got %d registers, want %d", len(operands), want))
 	}
 	var regs []uint32
@@ -186,7 +193,7 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		}
 	}
 	lanes := neonLanes[operands[narrow].(Neon).lanes]
-	converts := op.form == neonShift || op.form == neonMisc && operands[0].(Neon).size() != operands[1].(Neon).size()
+	converts := op.form == neonShift || op.form == neonLong || op.form == neonMisc && operands[0].(Neon).size() != operands[1].(Neon).size()
 	if converts && op.second != (lanes.full == 1) {
 		fail("the narrow operand is the wrong half")
 	}
@@ -200,6 +207,8 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 	switch op.form {
 	case neonSame:
 		word |= 0b01110<<24 | size<<22 | 1<<21 | regs[0]<<16 | op.opcode<<11 | 1<<10 | regs[1]<<5
+	case neonLong:
+		word |= 0b01110<<24 | size<<22 | 1<<21 | regs[0]<<16 | op.opcode<<12 | regs[1]<<5
 	case neonMisc:
 		word |= 0b01110<<24 | size<<22 | 0b10000<<17 | op.opcode<<12 | 0b10<<10 | regs[0]<<5
 	case neonAcross:

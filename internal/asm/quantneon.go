@@ -10,8 +10,17 @@ func QuantNEON() []*File {
 	q.encode()
 	q.scales()
 	q.fused()
+	q.rows()
+	q.maxima()
+	q.columns()
+	q.join()
+	q.joinRandom()
+	q.philox()
+	q.hadamard()
 	neonDecodeBytes(f)
 	neonDecodeNibbles(f)
+	neonDecodeIntegers(f)
+	neonDecodeSixes(f)
 	return []*File{f}
 }
 
@@ -269,4 +278,80 @@ func neonDecodeNibbles(f *File) {
 		fn.Place(last)
 	}, func() {})
 	fn.Return()
+}
+
+const decodeUnitParamsNEON = "dst *float32, src *byte, scales *float32, n int, t *decodeTables"
+
+// neonUnitDecoder writes a kernel that decodes n units of 32 codes, each with a scale, by halves, of which INT8 takes 22
+// instructions and 6 bits 25.
+func neonUnitDecoder(f *File, name, codes string, begin, half func(d neonDecoder)) {
+	doc := name + " sets dst[i] to scales[i/32] times the value of the code i of " + codes + ", i < 32·n, n > 0."
+	fn := f.Func(name, doc, decodeUnitParamsNEON)
+	d := neonDecoder{dst: fn.Arg("dst"), src: fn.Arg("src"), scales: fn.Arg("scales"), table: fn.Arg("t"), tmp: fn.GP("scratch")}
+	d.neonBlocks = neonBlocks{fn: fn, n: fn.Arg("n"), left: fn.GP("halves left")}
+	neonZero(fn, V(13))
+	begin(d)
+	unit := fn.Label("unit")
+	d.loadScale()
+	fn.I("MOVD", 2, d.left)
+	loop := fn.Label("half")
+	half(d)
+	fn.I("SUBS", 1, d.left)
+	fn.Jump("BNE", loop)
+	fn.I("SUBS", 1, d.n)
+	fn.Jump("BNE", unit)
+	fn.Return()
+}
+
+func neonDecodeIntegers(f *File) {
+	const oneAt = 256 + 4 // the value of the code 1
+	begin := func(d neonDecoder) { neonLoad(d.fn, V(14), d.table, oneAt, d.tmp) }
+	neonUnitDecoder(f, "decodeIntegersNEON", "INT8", begin, func(d neonDecoder) {
+		fn := d.fn
+		fn.I("VLD1.P", d.src.post(16), list(V(8).B16()))
+		fn.I("VSSHLL", 0, V(8).B8(), V(0).H8())
+		fn.I("VSSHLL2", 0, V(8).B16(), V(1).H8())
+		for i := range 2 {
+			fn.I("VSSHLL", 0, V(i).H4(), V(4+2*i).S4())
+			fn.I("VSSHLL2", 0, V(i).H8(), V(5+2*i).S4())
+		}
+		for _, v := range neonRange(4, 4) {
+			fn.I("VSCVTF", v.S4(), v.S4())
+			fn.I("VFMUL", V(14).S4(), v.S4(), v.S4())
+			fn.I("VFMUL", V(12).S4(), v.S4(), v.S4())
+		}
+		fn.I("VST1.P", neonList(Neon.S4, neonRange(4, 4)), d.dst.post(64))
+	})
+}
+
+// neonDecodeSixes looks up 16 codes of 6 bits, which 12 bytes hold, in two tables of 64 bytes.
+func neonDecodeSixes(f *File) {
+	spread := f.Table("spread", []byte{0, 1, 2, 0xff, 3, 4, 5, 0xff, 6, 7, 8, 0xff, 9, 10, 11, 0xff})
+	table := func(i int) string { return neonList(Neon.B16, neonRange(16+4*i, 4)) }
+	neonUnitDecoder(f, "decodeSixesNEON", "6 bits", func(d neonDecoder) {
+		fn := d.fn
+		fn.I("MOVD", "$"+spread.String(), d.tmp)
+		fn.I("VLD1", "("+string(d.tmp)+")", list(V(24).B16()))
+		fn.I("VMOVI", 0x3f, V(25).B16())
+		neonConstant(fn, V(26), 0x00000fff, d.tmp)
+		neonConstant(fn, V(27), 0x003f003f, d.tmp)
+		fn.I("VLD1", "("+string(d.table)+")", table(0))
+		fn.I("ADD", 128, d.table)
+		fn.I("VLD1", "("+string(d.table)+")", table(1))
+	}, func(d neonDecoder) {
+		fn, v, t := d.fn, V(8), V(9)
+		fn.I("FMOVD.P", d.src.post(8), "F8")
+		fn.I("MOVWU.P", d.src.post(4), d.tmp)
+		fn.I("VMOV", d.tmp, v.S4().lane(2))
+		fn.I("VTBL", V(24).B16(), list(v.B16()), v.B16())
+		fn.I("VSHL", 4, v.S4(), t.S4())
+		fn.I("VBIF", V(26).B16(), t.B16(), v.B16())
+		fn.I("VSHL", 2, v.H8(), t.H8())
+		fn.I("VBIF", V(27).B16(), t.B16(), v.B16())
+		fn.I("VAND", V(25).B16(), v.B16(), v.B16())
+		for i := range 2 {
+			fn.I("VTBL", v.B16(), table(i), V(i).B16())
+		}
+		d.store(16)
+	})
 }

@@ -1,17 +1,23 @@
 package asm
 
+import (
+	"maps"
+	"slices"
+)
+
 // The kernels of package quant for arm64 that compute scales and codes share routines, so that each source, width of codes and
-// kind of scales is a branch of one function. Instructions of 16 float32 elements, of BF16 and of the four blocks of a group:
+// kind of scales is a branch of one function. Instructions of 16 elements, and of the four blocks of a group:
 //
-//	largest magnitude    11    7     and 5 for each block
-//	scales                           24 (E8M0), 26 (E4M3 under a global one), 17 (float32)
-//	codes of 8 bits      56   60     of 6 bits 6 more, of 4 bits 5 more, of integers 19 less
+//	largest magnitude    13 (float32), 8 (BF16), and 10 for each block
+//	scales               21 (E8M0), 20 (E4M3 under a global one), 12 (float32)
+//	codes of 8 bits      57 (float32), 61 (BF16); of 6 bits 8 more, of 4 bits 5 more, of integers 21 less
 
 // Registers of constants. V0 to V5 are scratch, V24 is the factor of a block.
 var (
 	neonWidth    = V(6)             // zero
 	neonAmax     = V(7)             // largest amax so far
 	neonScaling  = neonRange(8, 12) // constants of the scales
+	neonUnitStep = V(19)            // steps of an integer in 1
 	neonSixMasks = neonRange(20, 3) // masks of two codes of 6 bits, and of four; indices of the 12 bytes of 16 codes
 	neonFewest   = V(23)            // least integer
 	neonRounding = neonRange(24, 8) // see neonRoundConstants
@@ -56,7 +62,7 @@ func neonRoundConstants(fn *Func, c, tmp Reg) {
 // A neonQuant is the file of these kernels with their routines.
 type neonQuant struct {
 	*File
-	load, round, scale *Func
+	load, round, integers, store, scale *Func
 }
 
 // neonRoutines writes the routines.
@@ -75,6 +81,8 @@ func neonRoutines(f *File) neonQuant {
 	neonShuffle(q.load, Neon.H8, []Neon{neonWidth, V(3)}, neonRange(2, 2))
 	q.load.Return()
 	q.round16()
+	q.integers16()
+	q.store16()
 	q.scale4()
 	return q
 }
@@ -84,14 +92,9 @@ func neonRoutines(f *File) neonQuant {
 func (q *neonQuant) round16() {
 	fn := q.Routine("round16", "round16 leaves the codes of the 16 elements in V0…V3, times their factor, in V0.")
 	q.round = fn
-	sign, binade, place, shift := neonRounding[1], neonRounding[2], neonRounding[3], neonRounding[4]
-	anchor, least, limit := neonRounding[5], neonRounding[6], neonRounding[7]
+	binade, shift, anchor, least, limit := neonRounding[2], neonRounding[4], neonRounding[5], neonRounding[6], neonRounding[7]
 	signs, e := V(4), V(5)
-	fn.I("VUZP2", V(1).H8(), V(0).H8(), signs.H8())
-	fn.I("VUZP2", V(3).H8(), V(2).H8(), e.H8())
-	fn.I("VUZP2", e.B16(), signs.B16(), signs.B16())
-	fn.I("VAND", sign.B16(), signs.B16(), signs.B16())
-	fn.I("VUSHL", place.B16(), signs.B16(), signs.B16())
+	neonSigns(fn, signs, e)
 	for _, v := range neonRange(0, 4) {
 		fn.I("VFABS", v.S4(), v.S4())
 		fn.I("VFMIN", limit.S4(), v.S4(), v.S4())
@@ -101,11 +104,113 @@ func (q *neonQuant) round16() {
 		fn.I("VUSHL", shift.S4(), v.S4(), e.S4())
 		fn.I("VADD", e.S4(), v.S4(), v.S4())
 	}
+	neonNarrowCodes(fn, signs)
+	fn.Return()
+}
+
+// neonSigns leaves the sign bits of the codes of V0…V3 in signs, by way of t.
+func neonSigns(fn *Func, signs, t Neon) {
+	sign, place := neonRounding[1], neonRounding[3]
+	fn.I("VUZP2", V(1).H8(), V(0).H8(), signs.H8())
+	fn.I("VUZP2", V(3).H8(), V(2).H8(), t.H8())
+	fn.I("VUZP2", t.B16(), signs.B16(), signs.B16())
+	fn.I("VAND", sign.B16(), signs.B16(), signs.B16())
+	fn.I("VUSHL", place.B16(), signs.B16(), signs.B16())
+}
+
+// neonNarrowCodes leaves the lowest bytes of the dwords of V0…V3 in V0, with signs.
+func neonNarrowCodes(fn *Func, signs Neon) {
 	fn.I("VUZP1", V(1).H8(), V(0).H8(), V(0).H8())
 	fn.I("VUZP1", V(3).H8(), V(2).H8(), V(2).H8())
 	fn.I("VUZP1", V(2).B16(), V(0).B16(), V(0).B16())
 	fn.I("VORR", signs.B16(), V(0).B16(), V(0).B16())
+}
+
+// integers16 writes the routine of codes of INT8.
+func (q *neonQuant) integers16() {
+	fn := q.Routine("integers16", "integers16 leaves the codes of INT8 of the 16 elements in V0…V3, times their factor, in V0.")
+	q.integers = fn
+	for _, v := range neonRange(0, 4) {
+		fn.I("VFMUL", neonUnitStep.S4(), v.S4(), v.S4())
+		fn.I("VFCVTNS", v.S4(), v.S4())
+	}
+	fn.I("VSQXTN", V(0).S4(), V(0).H4())
+	fn.I("VSQXTN2", V(1).S4(), V(0).H8())
+	fn.I("VSQXTN", V(2).S4(), V(2).H4())
+	fn.I("VSQXTN2", V(3).S4(), V(2).H8())
+	fn.I("VSQXTN", V(0).H8(), V(0).B8())
+	fn.I("VSQXTN2", V(2).H8(), V(0).B16())
+	fn.I("VSMAX", neonFewest.B16(), V(0).B16(), V(0).B16())
 	fn.Return()
+}
+
+// store16 writes the routine that stores codes.
+func (q *neonQuant) store16() {
+	fn := q.Routine("store16", "store16 stores the 16 codes in the bytes of V0.")
+	q.store = fn
+	codes, bits, tmp := Reg("R4"), Reg("R5"), Reg("R25")
+	fn.Note(codes, "destination; on return, what follows")
+	fn.Note(bits, "bits of a stored code; 0 for integers")
+	fn.Note(tmp, "scratch")
+	v, t := V(0), V(1)
+	nibbles, whole := fn.NewLabel("nibbles"), fn.NewLabel("whole")
+	fn.I("CBZ", bits, string(whole))
+	fn.I("CMP", 6, bits)
+	fn.Jump("BGT", whole)
+	fn.Jump("BLT", nibbles)
+	fn.I("VUSHR", 2, v.H8(), t.H8())
+	fn.I("VBIF", neonSixMasks[0].B16(), t.B16(), v.B16())
+	fn.I("VUSHR", 4, v.S4(), t.S4())
+	fn.I("VBIF", neonSixMasks[1].B16(), t.B16(), v.B16())
+	fn.I("VTBL", neonSixMasks[2].B16(), list(v.B16()), v.B16())
+	fn.I("FMOVD.P", "F0", codes.post(8))
+	fn.I("VMOV", v.S4().lane(2), tmp)
+	fn.I("MOVW.P", tmp, codes.post(4))
+	fn.Return()
+	fn.Place(nibbles)
+	fn.I("VUZP2", v.B16(), v.B16(), t.B16())
+	fn.I("VUZP1", v.B16(), v.B16(), v.B16())
+	fn.I("VSHL", 4, t.B16(), t.B16())
+	fn.I("VORR", t.B16(), v.B16(), v.B16())
+	fn.I("FMOVD.P", "F0", codes.post(8))
+	fn.Return()
+	fn.Place(whole)
+	fn.I("VST1.P", list(v.B16()), codes.post(16))
+	fn.Return()
+}
+
+// codeConstants loads the constants of round16, integers16 and store16 from encodeConstants.
+func (q neonQuant) codeConstants(fn *Func, c, tmp Reg) {
+	const unitAt, largestAt = 24, 36
+	sixes := q.shared("sixes", []byte{0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 0xff, 0xff, 0xff, 0xff})
+	neonRoundConstants(fn, c, tmp)
+	neonConstant(fn, neonSixMasks[0], 0x003f003f, tmp)
+	neonConstant(fn, neonSixMasks[1], 0x00000fff, tmp)
+	fn.I("MOVD", "$"+sixes.String(), tmp)
+	fn.I("VLD1", "("+string(tmp)+")", list(neonSixMasks[2].B16()))
+	neonLoad(fn, neonUnitStep, c, unitAt, tmp)
+	fn.I("MOVWU", c.At(largestAt), tmp)
+	fn.I("NEG", tmp, tmp)
+	fn.I("VDUP", tmp, neonFewest.B16())
+}
+
+// codes leaves the codes of the elements in V0…V3, times their factor, in V0.
+func (q neonQuant) codes(fn *Func, bits Reg) {
+	integers, done := fn.NewLabel("integers"), fn.NewLabel("done")
+	fn.I("CBZ", bits, string(integers))
+	fn.Call(q.round)
+	fn.Jump("B", done)
+	fn.Place(integers)
+	fn.Call(q.integers)
+	fn.Place(done)
+}
+
+// addGaps adds the arguments of these names to registers, by way of tmp.
+func (fn *Func) addGaps(tmp Reg, gaps map[string]Reg) {
+	for _, name := range slices.Sorted(maps.Keys(gaps)) {
+		fn.I("MOVD", fn.FP(name), tmp)
+		fn.I("ADD", tmp, gaps[name])
+	}
 }
 
 // scale4 writes the routine of scales.
@@ -194,7 +299,7 @@ func neonLoadScaling(fn *Func, from Reg) {
 	}
 	neonZero(fn, neonWidth)
 	neonZero(fn, neonAmax)
-	fn.Note("V6…V19", "zero, largest amax, constants of the scales")
+	fn.Note("V6…V18", "zero, largest amax, constants of the scales")
 }
 
 // result returns the largest amax.
@@ -225,26 +330,18 @@ implementation.`, "factors *float32, scales *byte, amaxes *uint32, n, kind int, 
 
 // fused writes the kernel that quantizes rows.
 func (q neonQuant) fused() {
-	sixes := q.Table("sixes", []byte{0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 0xff, 0xff, 0xff, 0xff})
 	fn := q.Func("fuseNEON", `fuseNEON quantizes rows of groups of 4 blocks, at least one, of 16·units elements, float32 or BF16
 (half), to codes of 8, 6 or 4 bits, or integers (0), and returns the bits of the largest magnitude; all ones where a block
 must be encoded by the reference implementation. Gaps are the bytes from the end of a row to the next one.`, "p neonArgs) (amax uint64")
 	src, half, scales, kind := fn.Arg("src"), fn.Arg("half"), fn.Arg("scales"), fn.Arg("kind")
-	codes, units, bits := fn.Arg("codes"), fn.Arg("units"), fn.Arg("bits")
+	codes, bits, units := fn.Arg("codes"), fn.Arg("bits"), fn.Arg("units")
 	groups, first, blocks := fn.Arg("groups"), fn.GP("elements of the group"), fn.GP("blocks left")
 	left, buffer, tmp := fn.GP("units left"), fn.GP("position in the amaxes or factors of the group"), fn.GP("scratch")
 	rows, c := fn.Arg("rows"), fn.Arg("c")
 	fn.Frame(16)
 	fn.I("MOVD", fn.FP("s"), tmp)
 	neonLoadScaling(fn, tmp)
-	neonRoundConstants(fn, c, tmp)
-	neonConstant(fn, neonSixMasks[0], 0x003f003f, tmp)
-	neonConstant(fn, neonSixMasks[1], 0x00000fff, tmp)
-	fn.I("MOVD", "$"+sixes.String(), tmp)
-	fn.I("VLD1", "("+string(tmp)+")", list(neonSixMasks[2].B16()))
-	fn.I("MOVWU", c.At(36), tmp) // largest code
-	fn.I("NEG", tmp, tmp)
-	fn.I("VDUP", tmp, neonFewest.B16())
+	q.codeConstants(fn, c, tmp)
 	eachBlock := func(begin, unit, end func()) {
 		fn.I("ADD", 8, RSP, buffer)
 		fn.I("MOVD", 4, blocks)
@@ -298,68 +395,15 @@ must be encoded by the reference implementation. Gaps are the bytes from the end
 	fn.I("VST1", list(V(1).S4()), "("+string(buffer)+")")
 	eachBlock(func() { fn.I("VLD1R.P", buffer.post(4), list(neonRounding[0].S4())) }, func() {
 		fn.Call(q.load, src, half)
-		for _, v := range neonRange(0, 4) {
-			fn.I("VFMUL", neonRounding[0].S4(), v.S4(), v.S4())
-		}
-		q.store(fn, codes, bits, tmp)
+		q.scaled(fn)
+		q.codes(fn, bits)
+		fn.Call(q.store, codes, bits)
 	}, func() {})
 	fn.I("SUBS", 1, groups)
 	fn.Jump("BNE", group)
-	for _, g := range []struct {
-		name string
-		at   Reg
-	}{{"srcGap", src}, {"codeGap", codes}, {"scaleGap", scales}} {
-		fn.I("MOVD", fn.FP(g.name), tmp)
-		fn.I("ADD", tmp, g.at)
-	}
+	fn.addGaps(tmp, map[string]Reg{"srcGap": src, "codeGap": codes, "scaleGap": scales})
 	fn.I("MOVD", fn.FP("groups"), groups)
 	fn.I("SUBS", 1, rows)
 	fn.Jump("BNE", group)
 	neonAmaxResult(fn, tmp)
-}
-
-// store stores the codes of the 16 elements in V0…V3, times their factors.
-func (q neonQuant) store(fn *Func, codes, bits, tmp Reg) {
-	integers, nibbles, whole, stored := fn.NewLabel("integers"), fn.NewLabel("nibbles"), fn.NewLabel("whole"), fn.NewLabel("stored")
-	v := V(0)
-	fn.I("CBZ", bits, string(integers))
-	fn.Call(q.round)
-	fn.I("CMP", 6, bits)
-	fn.Jump("BGT", whole)
-	fn.Jump("BLT", nibbles)
-	fn.I("VUSHR", 2, v.H8(), V(1).H8())
-	fn.I("VBIF", neonSixMasks[0].B16(), V(1).B16(), v.B16())
-	fn.I("VUSHR", 4, v.S4(), V(1).S4())
-	fn.I("VBIF", neonSixMasks[1].B16(), V(1).B16(), v.B16())
-	fn.I("VTBL", neonSixMasks[2].B16(), list(v.B16()), v.B16())
-	fn.I("FMOVD.P", "F0", codes.post(8))
-	fn.I("VMOV", v.S4().lane(2), tmp)
-	fn.I("MOVW.P", tmp, codes.post(4))
-	fn.Jump("B", stored)
-	fn.Place(nibbles)
-	neonJoinNibbles(fn)
-	fn.I("FMOVD.P", "F0", codes.post(8))
-	fn.Jump("B", stored)
-	fn.Place(integers)
-	for _, v := range neonRange(0, 4) {
-		fn.I("VFCVTNS", v.S4(), v.S4())
-	}
-	fn.I("VSQXTN", V(0).S4(), V(0).H4())
-	fn.I("VSQXTN2", V(1).S4(), V(0).H8())
-	fn.I("VSQXTN", V(2).S4(), V(2).H4())
-	fn.I("VSQXTN2", V(3).S4(), V(2).H8())
-	fn.I("VSQXTN", V(0).H8(), V(0).B8())
-	fn.I("VSQXTN2", V(2).H8(), V(0).B16())
-	fn.I("VSMAX", neonFewest.B16(), v.B16(), v.B16())
-	fn.Place(whole)
-	fn.I("VST1.P", list(v.B16()), codes.post(16))
-	fn.Place(stored)
-}
-
-// neonJoinNibbles joins the 16 codes in the bytes of V0 to 8 bytes.
-func neonJoinNibbles(fn *Func) {
-	fn.I("VUZP2", V(0).B16(), V(0).B16(), V(1).B16())
-	fn.I("VUZP1", V(0).B16(), V(0).B16(), V(0).B16())
-	fn.I("VSHL", 4, V(1).B16(), V(1).B16())
-	fn.I("VORR", V(1).B16(), V(0).B16(), V(0).B16())
 }
