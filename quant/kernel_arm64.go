@@ -68,6 +68,14 @@ func init() {
 		bits int, c *encodeConstants) {
 		joinNEON(codes, src, n, factors, bits, c)
 	}))
+	for _, divides := range []bool{false, true} {
+		for _, weighted := range []bool{false, true} {
+			add(&searchKernels, searchNEONNeeds, variant{divides: divides, weights: weighted}, func(errors []float64, src, weights, factors,
+				decodes []float32, n int, c *searchConstants) {
+				searchNEON(&errors[0], &src[0], unsafe.SliceData(weights), len(src)/searchUnit, &factors[0], &decodes[0], n, index(divides), c)
+			})
+		}
+	}
 	add(&philoxKernels, philoxNEONNeeds, variant{}, func(dst []uint32, first uint64, c *philoxConstants) {
 		philoxNEON(&dst[0], first, len(dst)/unitNEON, c)
 	})
@@ -97,7 +105,7 @@ func (o *output) neonScaling(kind int) neonScaling {
 	switch kind {
 	case neonExponent:
 		c := exponentOf(o)
-		return neonScaling{c.low, c.span, c.ratio, c.up, c.down, c.floor, c.factor}
+		return neonScaling{c.low, c.span, c.ratio, c.up, c.down, c.factor}
 	case neonGlobal:
 		c := globalOf(o)
 		return neonScaling{bits(c.encode), bits(c.scaleLimit), bits(c.scaleLeast), bits(c.scaleAnchor), bits(c.rebias), bits(c.decode),

@@ -22,6 +22,7 @@ const (
 	joinRandomNEONNeeds     = cpu.ARMASIMD
 	philoxNEONNeeds         = cpu.ARMASIMD
 	hadamardNEONNeeds       = cpu.ARMASIMD
+	searchNEONNeeds         = cpu.ARMASIMD
 	decodeBytesNEONNeeds    = cpu.ARMASIMD
 	decodeNibblesNEONNeeds  = cpu.ARMASIMD
 	decodeIntegersNEONNeeds = cpu.ARMASIMD
@@ -98,6 +99,13 @@ func philoxNEON(dst *uint32, first uint64, n int, c *philoxConstants)
 //
 //go:noescape
 func hadamardNEON(x *float32, n int, signs *uint32, nan uint32)
+
+// searchNEON sets errors[k], k < n, to the sum of weight·(decodes[k]·q-x)² over 16·groups elements x of
+// src, q the element's rounding of x times factors[k], or divided by it: of eight sums by position, joined by halves. groups and
+// n are positive, src is finite, and weights may be nil.
+//
+//go:noescape
+func searchNEON(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n, divide int, c *searchConstants)
 
 // decodeBytesNEON sets dst[i] to scales[i/extent] times the value of the code src[i], i < n.
 //

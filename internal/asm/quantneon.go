@@ -17,6 +17,7 @@ func QuantNEON() []*File {
 	q.joinRandom()
 	q.philox()
 	q.hadamard()
+	q.search()
 	neonDecodeBytes(f)
 	neonDecodeNibbles(f)
 	neonDecodeIntegers(f)

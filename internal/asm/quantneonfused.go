@@ -9,7 +9,7 @@ import (
 // kind of scales is a branch of one function. Instructions of 16 elements, and of the four blocks of a group:
 //
 //	largest magnitude    13 (float32), 8 (BF16), and 10 for each block
-//	scales               21 (E8M0), 20 (E4M3 under a global one), 12 (float32)
+//	scales               20 (E8M0), 20 (E4M3 under a global one), 12 (float32)
 //	codes of 8 bits      57 (float32), 61 (BF16); of 6 bits 8 more, of 4 bits 5 more, of integers 21 less
 
 // Registers of constants. V0 to V5 are scratch, V24 is the factor of a block.
@@ -32,7 +32,7 @@ const (
 
 // neonScalingNames are the constants of each kind.
 var neonScalingNames = [][]string{
-	neonExponent: {"low", "span", "ratio", "up", "down", "floor", "factor"},
+	neonExponent: {"low", "span", "ratio", "up", "down", "factor"},
 	neonGlobal:   {"encode", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "decode", "one", "most"},
 	neonFloat:    {"max", "most", "mask", "one"},
 }
@@ -255,7 +255,6 @@ in V1. V7 becomes all ones where an amax needs the reference implementation, unl
 	fn.I("VSUB", c("down"), code, code)
 	fn.I("VSMAX", neonWidth.S4(), code, code)
 	bytes()
-	fn.I("VSMAX", c("floor"), code, code) // of blocks of zeros
 	fn.I("VSUB", code, c("factor"), t)
 	fn.I("VSHL", 23, t, t)
 	fn.Return()
