@@ -80,7 +80,8 @@ type decision struct {
 	expert int   // index of the weight in its tensors, if these hold several experts of a GGUF file
 	joint  joint // the zero joint if the tensors hold the weight alone
 
-	add float32 // to every value of a decoded weight
+	add  float32 // to every value of a decoded weight
+	fold *fold   // of the elements of a decoded weight; nil: none
 
 	inputs []*calibration.Input // of the layer, or of each expert; nil: not needed
 }

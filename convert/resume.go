@@ -89,6 +89,9 @@ func (p *Plan) fingerprint() string {
 		if d.action == Quantize && *d.quantizer != p.Quantizer {
 			fmt.Fprintf(h, "%s %v\n%s", d.quantizer.Format.Name, d.quantizer.Format.Block, behavior(*d.quantizer))
 		}
+		if d.fold != nil {
+			fmt.Fprintf(h, "fold %v %v\n", d.fold.rows, d.fold.columns)
+		}
 		for _, s := range d.stored {
 			fmt.Fprintf(h, "%q %d %x\n", s.Name, s.Part, s.Value)
 		}

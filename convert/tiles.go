@@ -259,6 +259,9 @@ func (b *batch) decode() ([]sums, error) {
 			x.Data[i] += b.d.add
 		}
 	}
+	if b.d.fold != nil {
+		b.d.fold.apply(b.tile, x)
+	}
 	errors := measure.New(checkpoint.BlockLength)
 	if f == format.F32 {
 		errors.AddCopy(len(x.Data), nonFinite(x.Data))

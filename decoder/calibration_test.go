@@ -3,6 +3,7 @@ package decoder
 import (
 	"errors"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,7 @@ func statisticsOf(t *testing.T, m *Model, tokens []int32) *calibration.Statistic
 
 // TestCalibratedFamilies calibrates a model of every family, and one inside a multimodal model, and quantizes it with each method.
 // Every linear layer has statistics under the name that its weights have, and experts that no token reached fall back. The
-// logits for the text of the calibration are closer than with codes to nearest.
+// logits for the text of the calibration are closer than with codes to nearest. A folded model has the same.
 func TestCalibratedFamilies(t *testing.T) {
 	const wrapped = "gemma3 wrapped"
 	for _, name := range append(slices.Sorted(maps.Keys(familyConfigs)), wrapped) {
@@ -87,6 +88,7 @@ func TestCalibratedFamilies(t *testing.T) {
 					modules += len(l.Modules)
 				}
 			}
+			testFold(t, src, s, tokens, want)
 			errorOf := map[calibration.Method]float64{}
 			for _, method := range calibration.Methods() {
 				o := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.Plain().Name, Method: method,
@@ -127,4 +129,28 @@ func TestCalibratedFamilies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// testFold folds a model, of which want are the logits.
+func testFold(t *testing.T, src *hf.Checkpoint, s *calibration.Statistics, tokens []int32, want tensor.Dense) {
+	t.Helper()
+	plan, folded, err := convert.PlanFold(t.Context(), src, s, quant.Quantizer{Format: quant.NVFP4}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "folded")
+	if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := loadFamily(t, dst, true).Logits(t.Context(), tokens, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range got.Data {
+		// Norms that are stored as differences from one are rounded.
+		if d := math.Abs(float64(v - want.Data[i])); d > 1e-5*(1+math.Abs(float64(want.Data[i]))) {
+			t.Fatalf("logit %d of the folded model, %d inputs: got %g, want %g", i, folded, v, want.Data[i])
+		}
+	}
+	t.Logf("%d inputs folded, in %d weights", folded, plan.Count(convert.Decode))
 }

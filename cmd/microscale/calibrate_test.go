@@ -33,6 +33,13 @@ func TestStatistics(t *testing.T) {
 	if !bytes.Equal(content(t, s), content(t, at("again.safetensors"))) {
 		t.Error("threads change the statistics")
 	}
+	if out := done(t, "fold", model, at("folded"), "--format", "nvfp4", "--calibration", s); !strings.Contains(out, "inputs folded, in") {
+		t.Errorf("fold: %s", out)
+	}
+	whole, folded := done(t, "eval", model, "--tokens", "64", "--json"), done(t, "eval", at("folded"), "--tokens", "64", "--json")
+	if a, b := parsed[evaluation.ByteDocument](t, whole), parsed[evaluation.ByteDocument](t, folded); a.Loss != b.Loss {
+		t.Errorf("the folded model has the loss %v, want %v", b.Loss, a.Loss)
+	}
 	amaxes := parsed[conversion.InspectDocument](t, done(t, "inspect", amaxOnly(t, model, text, at("amax")), "--json"))
 	for _, method := range []string{"search", "gptq"} {
 		for name, more := range map[string][]string{"weights": nil, "scheme": {"--scheme", "NVFP4"}, "activations": {"--activations", s},

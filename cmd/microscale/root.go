@@ -19,8 +19,8 @@ type group struct {
 // other commands.
 func groups() []group {
 	return []group{
-		{"Checkpoints", true, []func() *cobra.Command{demoCommand, quantizeCommand, dequantizeCommand, convertCommand, mergeCommand,
-			inspectCommand, verifyCommand}},
+		{"Checkpoints", true, []func() *cobra.Command{demoCommand, quantizeCommand, dequantizeCommand, convertCommand, foldCommand,
+			mergeCommand, inspectCommand, verifyCommand}},
 		{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, calibrateCommand}},
 		{"Models", false, []func() *cobra.Command{runCommand}},
 		{"Models", true, []func() *cobra.Command{serveCommand}},

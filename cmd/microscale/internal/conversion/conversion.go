@@ -98,6 +98,13 @@ func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion 
 	return c
 }
 
+// Folded describes the folding of src, inputs of whose layers have factors.
+func Folded(src, dst string, plan *convert.Plan, inputs int) *Conversion {
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: plan.Count(convert.Decode)}
+	c.what = fmt.Sprintf("%s folded, in %d of %d weights", show.Counted(inputs, "input"), c.count, len(plan.Decisions()))
+	return c
+}
+
 // Relabeled describes the conversion of src to another convention.
 func Relabeled(src, dst string, plan *convert.Plan) *Conversion {
 	source := checkpoint.Read(plan.Source())

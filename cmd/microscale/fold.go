@@ -1,0 +1,56 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/quant"
+)
+
+func foldCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fold SRC DST --format NAME --calibration FILE",
+		Short: "Scale columns of layers, to quantize with less error",
+		Long: `Multiply the columns of linear layers by powers of two, and divide the norms and
+layers before them by these, as AWQ does, where the nearest codes of --format
+lose less by the statistics. DST computes the same as SRC. Every client that
+loads SRC loads DST. It is meant for 4-bit activations: compare both by eval
+--activations.
+
+FILE has the statistics of SRC (microscale calibrate SRC --out
+FILE.safetensors). Inputs that routers or experts read, and those of latent
+attention, stay.
+
+` + input.Help,
+		Example: `  microscale calibrate model --text book.txt --out s.safetensors
+  microscale fold model folded --format nvfp4 --calibration s.safetensors
+  microscale quantize folded small --format nvfp4 --text book.txt`,
+		Args: flags.SourceAndDestination,
+	}
+	format := flags.AddFormat(cmd)
+	statistics := cmd.Flags().String("calibration", "", "statistics `FILE` of the inputs of SRC, of calibrate --out FILE.safetensors")
+	f := addRunFlags(cmd)
+	cobra.CheckErr(cmd.MarkFlagRequired("calibration"))
+	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		s, err := calibration.Read(*statistics)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		plan, folded, err := convert.PlanFold(cmd.Context(), source, s, quant.Quantizer{Format: format.Value}, int(*f.threads))
+		if err != nil {
+			return err
+		}
+		return f.run(cmd, "folding", conversion.Folded(args[0], args[1], plan, folded))
+	})
+	return cmd
+}
