@@ -119,6 +119,8 @@ func planGGUF(source *checkpoint.Model, s selection) (*Plan, error) {
 	}
 	if p.settleFormat() {
 		_, p.fileType, _ = ggufType(p.Format)
+	} else {
+		p.Scheme = "" // of one format
 	}
 	return p.Plan, p.layOut()
 }

@@ -17,7 +17,7 @@ import (
 type QuantizeOptions struct {
 	Quantizer  quant.Quantizer // of weights that no rule matches; the zero Quantizer, with Rules: they stay as they are
 	Rules      []Rule          // how other weights are quantized; the first that matches counts
-	Convention string          // by name; "": compressed-tensors if it has the format and there is a config.json, else plain
+	Convention string          // by name; "": with Requantize that of the source; else compressed-tensors if it has the format, or plain
 	Scheme     string          // of the convention; "": the first for the format that suits the calibration
 
 	// Client is the program that loads the result, by name; "": any. It chooses the convention, and
@@ -104,7 +104,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return p, p.useStatistics(o)
 	}
 	p := newPlan(m, c, s.main())
-	p.Notes = append(p.Notes, notes...)
+	p.Notes = append(append(p.Notes, notes...), o.noteSchemes()...)
 	if err := p.decide(s, o.Calibration); err != nil {
 		return nil, err
 	}
@@ -159,6 +159,13 @@ func (o QuantizeOptions) storesStatistics(c *checkpoint.Convention) bool {
 
 // convention returns the named convention, or the default for the source.
 func (o QuantizeOptions) convention(m *checkpoint.Model) (*checkpoint.Convention, error) {
+	holds := func(c *checkpoint.Convention) bool {
+		mixes := c.Mixes() || len(o.Rules) == 0 && len(o.Formats()) < 2
+		return mixes && !slices.ContainsFunc(o.Formats(), func(f quant.Format) bool { return !c.Holds(f) })
+	}
+	if c := m.Convention; o.Convention == "" && o.Requantize && c != nil && !c.InGGUF() && holds(c) {
+		return checkpoint.LookupConvention(c.Name)
+	}
 	if o.Convention == "" {
 		return m.DefaultConvention(o.Formats()...), nil
 	}
@@ -225,7 +232,8 @@ func (p *Plan) decide(s selection, c *Calibration) error {
 			switch {
 			case d.reason.Cause == NoCause:
 				d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, d.Name, d.Shape)
-			case d.Quantized() && d.leftByRules() && p.rejects(d.Weight) == "" && p.convention.Holds(d.Weight.Format):
+			case d.Quantized() && (d.leftByRules() || len(s.rules) > 0 && d.reason.Cause == ByRole) && p.rejects(d.Weight) == "" &&
+				p.convention.Holds(d.Weight.Format):
 				if why := p.lacksInput(d.Weight); why != "" {
 					return fmt.Errorf("%s keeps its codes, but %s", d.Name, why)
 				}

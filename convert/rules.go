@@ -19,6 +19,7 @@ type Rule struct {
 	Pattern   *regexp.Regexp
 	Quantizer quant.Quantizer // the zero Quantizer: they stay as they are
 	Scheme    string          // of the convention for the format; "": as without rules
+	Default   bool            // it may quantize nothing, as it comes after rules that may match the same weights
 }
 
 // Keeps reports whether the weights stay as they are.
@@ -150,6 +151,22 @@ func (o QuantizeOptions) schemeOf(f quant.Format) (name string, err error) {
 	return name, nil
 }
 
+// noteSchemes returns notes of rules whose scheme is that of weights that others quantize without naming one.
+func (o QuantizeOptions) noteSchemes() (notes []string) {
+	noted := map[string]bool{}
+	for _, r := range o.Rules {
+		f := r.Quantizer.Format.Name
+		same := func(other Rule) bool { return !other.Keeps() && other.Quantizer.Format.Name == f && other.Scheme == "" }
+		if r.Scheme == "" || noted[f] || !same(Rule{Quantizer: o.Quantizer, Scheme: o.Scheme}) && !slices.ContainsFunc(o.Rules, same) {
+			continue
+		}
+		noted[f] = true
+		notes = append(notes, fmt.Sprintf("scheme %s of the rule '%s' is that of all weights in %s: one checkpoint has one scheme for a format",
+			r.Scheme, RuleText(r), f))
+	}
+	return notes
+}
+
 // admitMixed returns an error if the convention does not support several block formats and the options name several.
 func admitMixed(c *checkpoint.Convention, formats []quant.Format) error {
 	if len(formats) < 2 || c.Mixes() {
@@ -198,6 +215,10 @@ func (p *Plan) admitRules(s selection) error {
 				return fmt.Errorf("the rule '%s' quantizes no weight: %s stays as it is (%s)%s", RuleText(r), d.Name, d.reason, includeAdvice(d))
 			}
 		}
+		if r.Default {
+			p.Notes = append(p.Notes, fmt.Sprintf("the rule '%s' quantizes no weight: others come before it", RuleText(r)))
+			continue
+		}
 		return fmt.Errorf("the rule '%s' quantizes no weight: those that it matches are vectors, or match an earlier rule or are excluded: "+
 			"put it before the others, or omit it", RuleText(r))
 	}
@@ -225,15 +246,15 @@ func (p *Plan) admitKept() error {
 }
 
 // admitSets returns an error if rules give different formats to weights that clients fuse into one matrix, or to the
-// experts of a layer.
+// experts of a layer. It adds a note if some of them are excluded, which some clients read.
 func (p *Plan) admitSets() error {
 	if p.convention.InGGUF() || !p.convention.LinearOnly() {
 		return nil // tensors are not fused
 	}
-	first := map[string]int{} // decision of a set
+	first, noted := map[string]int{}, false // decision of a set
 	differ := func(set string, i int, fused bool, what string) error {
 		d := p.decisions[i]
-		if d.action != Quantize && !d.leftByRules() {
+		if d.action != Quantize && !d.leftByRules() && (d.reason != excluded || !fused) {
 			return nil
 		}
 		j, ok := first[set]
@@ -241,7 +262,14 @@ func (p *Plan) admitSets() error {
 			first[set] = i
 			return nil
 		}
-		if a, b := p.becomes(p.decisions[j]), p.becomes(d); a != b {
+		if a, b := p.becomes(p.decisions[j]), p.becomes(d); a != b && (d.reason == excluded || p.decisions[j].reason == excluded) {
+			if !noted {
+				p.Notes = append(p.Notes, fmt.Sprintf("%s is %s and %s is %s, but %s: exclude all of them or none", p.decisions[j].Name, a, d.Name,
+					b, what))
+			}
+			noted = true
+			return nil
+		} else if a != b {
 			return fmt.Errorf("%s is %s and %s is %s, but %s: match all of them with one rule", p.decisions[j].Name, a, d.Name, b, what)
 		}
 		if fused && d.coded() && p.formatOf(d).Global && d.action != p.decisions[j].action {

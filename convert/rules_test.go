@@ -243,6 +243,25 @@ func TestRulesRejected(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no format is named for weights without a rule") {
 		t.Errorf("error %v", err)
 	}
+	var schemes *Plan
+	schemes, err = PlanQuantize(t.Context(), src.Source, QuantizeOptions{Rules: rules(t, "self_attn=mxfp8:MXFP8A16", "mlp=mxfp8")})
+	noted := func(p *Plan, want string) bool {
+		return slices.ContainsFunc(p.Notes, func(n string) bool { return strings.Contains(n, want) })
+	}
+	if err != nil || !noted(schemes, "is that of all weights in mxfp8") {
+		t.Errorf("error %v, want a note", err)
+	}
+	later := rules(t, "layers=mxfp8", "self_attn=fp8-row")
+	later[1].Default = true
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Rules: later})
+	if err != nil || !noted(plan, "'self_attn=fp8-row' quantizes no weight") {
+		t.Errorf("error %v, want a note", err)
+	}
+	plan, err = PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4},
+		Exclude: patterns("q_proj")})
+	if err != nil || !noted(plan, "exclude all of them or none") {
+		t.Errorf("error %v, want a note", err)
+	}
 	for _, bad := range []struct{ pattern, to, want string }{
 		{"(", "mxfp8", "not a regular expression"}, {"a", "nvfp5", "unknown"}, {"a", "keep:X", "unknown"},
 	} {
@@ -440,6 +459,27 @@ func TestRulesRequantize(t *testing.T) {
 	if _, err := PlanQuantize(t.Context(), first.Source, QuantizeOptions{Requantize: true, Rules: rules(t, "q_proj=fp8-row")}); err == nil ||
 		!strings.Contains(err.Error(), "q_proj.weight is fp8-row and model.layers.0.self_attn.v_proj.weight is nvfp4, but engines fuse") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestRulesRequantizeConvention: the result has the convention of the source, and a quantized head that no rule matches its codes.
+func TestRulesRequantizeConvention(t *testing.T) {
+	src := openModel(t, writeModel(t, layered(), madeConfig))
+	for _, convention := range []string{"modelopt", "plain", "compressed-tensors"} {
+		first := filepath.Join(t.TempDir(), "first")
+		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention, Include: patterns("lm_head")}
+		quantize(t, src, first, o, RunOptions{})
+		from := openModel(t, first)
+		plan, err := PlanQuantize(t.Context(), from.Source, QuantizeOptions{Requantize: true, Quantizer: quant.Quantizer{Format: quant.MXFP8},
+			Rules: rules(t, "o_proj=fp8-row")})
+		if err != nil || plan.Convention != convention {
+			t.Fatalf("%s: error %v, got %v", convention, err, plan)
+		}
+		for _, d := range plan.Decisions() {
+			if d.Name == "lm_head.weight" && (d.Action != Relabel || d.Format != "nvfp4") {
+				t.Errorf("%s: the head is %s, %s", convention, d.Format, d.Action)
+			}
+		}
 	}
 }
 

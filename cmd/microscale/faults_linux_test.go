@@ -82,15 +82,27 @@ func TestKillResume(t *testing.T) {
 // TestKillText kills quantize --text (-9) at random moments, while it collects statistics, quantizes and trains scales, and resumes. The
 // file equals that of an uninterrupted run, and nothing else is left.
 func TestKillText(t *testing.T) {
+	killTexts(t, []string{"--format", "nvfp4"}, []string{"--format", "nvfp4", "--distill", "20"})
+}
+
+// TestKillBudget does the same while it measures, compares and writes mixtures.
+func TestKillBudget(t *testing.T) {
+	slow.Long(t, "it kills measurements again and again, which write a file for each group of weights and layer")
+	killTexts(t, []string{"--budget", "6.5", "--method", "search"})
+}
+
+// killTexts kills and resumes quantize --text with each list of options.
+func killTexts(t *testing.T, options ...[]string) {
+	t.Helper()
 	dir := t.TempDir()
 	model, text := filepath.Join(dir, "model"), filepath.Join(dir, "text")
 	done(t, tinyRun("--layers", "4", "--out", model)...)
 	if err := os.WriteFile(text, []byte(strings.Repeat("Not all those who wander are lost.\n", 400)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, more := range [][]string{nil, {"--distill", "20"}} {
+	for _, more := range options {
 		killText(t, dir, func(dst string) []string {
-			return append([]string{"quantize", model, dst, "--format", "nvfp4", "--text", text, "--resume", "--threads", "2"}, more...)
+			return append([]string{"quantize", model, dst, "--text", text, "--resume", "--threads", "2"}, more...)
 		})
 	}
 }

@@ -286,6 +286,11 @@ func readPlan(path string, block *flags.Choice[quant.Format], o *convert.Quantiz
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	if len(o.Rules) > 0 {
+		for i := range rules {
+			rules[i].Default = true
+		}
+	}
 	o.Rules, o.Include = append(o.Rules, rules...), append(o.Include, include...)
 	if file.Format == "" || block.Given {
 		return nil
