@@ -116,6 +116,11 @@ func quantizeCommand() *cobra.Command {
 		if *planOut != "" && !*f.dryRun && !bits.given() {
 			return show.Misuse("--plan-out writes the plan of --dry-run or --budget: add one, or omit --plan-out")
 		}
+		if *planOut != "" {
+			if err := evaluation.CheckNew("the plan", *planOut); err != nil {
+				return err
+			}
+		}
 		if err := bits.check(text); err != nil {
 			return err
 		}
@@ -221,14 +226,6 @@ func quantizeCommand() *cobra.Command {
 				plan.Notes = append(plan.Notes, note)
 			}
 		}
-		if *planOut != "" {
-			if err := evaluation.CheckNew("the plan", *planOut); err != nil {
-				return err
-			}
-			if err := plan.WritePlanFile(*planOut, o.Include); err != nil {
-				return err
-			}
-		}
 		if err := text.admit(cmd.ErrOrStderr(), plan, int(*f.threads)); err != nil {
 			return err
 		}
@@ -236,7 +233,11 @@ func quantizeCommand() *cobra.Command {
 		if choice != nil {
 			result.Budget = choice.result
 		}
-		return text.finish(f.run(cmd, "quantizing", result))
+		err = f.run(cmd, "quantizing", result)
+		if err == nil && *planOut != "" { // last, so that an interrupted run can be repeated with the same name
+			err = plan.WritePlanFile(*planOut, o.Include)
+		}
+		return text.finish(err)
 	})
 	return cmd
 }
