@@ -180,7 +180,7 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		defer source.Close()
-		if err := distill.check(cmd, text, source, layout.Value, args, f); err != nil {
+		if err := distill.check(cmd, text, source, layout.Value, formats, args, f); err != nil {
 			return err
 		}
 		var choice *budgetChoice

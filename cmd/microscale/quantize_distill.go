@@ -19,6 +19,8 @@ import (
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A distillation is --distill and its flags. Until DST is complete, its files are beside it:
@@ -46,9 +48,9 @@ func addDistillation(cmd *cobra.Command) *distillation {
 }
 
 // check completes the distillation of a model, and prints the memory that it takes. It returns an error for flags that it does not
-// support, and for a model that cannot be trained, before any work.
-func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *hf.Checkpoint, layout *checkpoint.Convention, args []string,
-	f *runFlags) (err error) {
+// support, for formats whose scales are not trained, and for a model that cannot be trained, before any work.
+func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *hf.Checkpoint, layout *checkpoint.Convention,
+	formats []quant.Format, args []string, f *runFlags) (err error) {
 	switch set := cmd.Flags(); {
 	case d.Steps < 0:
 		return show.Misuse("--distill: got %d steps, want at least one", d.Steps)
@@ -62,6 +64,12 @@ func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *
 		return show.Misuse("--distill and --force exclude each other: name a new DST")
 	case layout.InGGUF() || strings.HasSuffix(args[1], ".safetensors"):
 		return show.Misuse("--distill writes a directory: name one, with a convention other than gguf")
+	}
+	for _, format := range formats {
+		layer := nn.ScaledLinear{Name: "--distill", Weight: &quant.Tensor{Format: format}}
+		if err := layer.Check(); err != nil {
+			return fmt.Errorf("%w; omit it, or name another format", err)
+		}
 	}
 	plan, err := decoder.ReadPlan(source)
 	if err == nil {
@@ -93,7 +101,10 @@ func (d *distillation) run(cmd *cobra.Command, c *conversion.Conversion, o conve
 	o.Resume = true
 	c.Result, err = c.Plan.Run(cmd.Context(), undistilled, o)
 	quantized()
-	if err != nil {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is of an earlier run with another source or other options: repeat that command, or remove it: %w",
+			show.Printable(undistilled), err)
+	} else if err != nil {
 		return err
 	}
 	var tensors map[string][]byte

@@ -105,6 +105,7 @@ func TestDistillErrors(t *testing.T) {
 		"have no effect without --distill": {model, at("no"), "--text", text, "--seed", "3"},
 		"exclude each other":               {model, at("no"), "--text", text, "--distill", "3", "--force"},
 		"writes a directory":               {model, at("no.safetensors"), "--text", text, "--distill", "3"},
+		"--distill: scales of int8-row":    {model, at("no"), "--text", text, "--distill", "3", "--rule", "self_attn=int8-row"},
 		"holds a part of the text out":     {model, at("no"), "--text", at("short"), "--distill", "3"},
 	} {
 		status, _, stderr := execute("", append([]string{"quantize", "--format", "nvfp4"}, args...)...)
