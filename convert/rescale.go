@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // Rescale copies the checkpoint in the directory src, which Plan.Run wrote, to the new directory dst, with other bytes of some tensors and
-// their checksums in the records of its files. Sizes do not change. On error, dst may be incomplete.
+// their checksums in the records of its files. Sizes do not change. The copy is durable. On error, dst may be incomplete.
 func Rescale(dst, src string, tensors map[string][]byte) error {
 	if err := os.CopyFS(dst, os.DirFS(src)); err != nil {
 		return err
@@ -35,7 +36,26 @@ func Rescale(dst, src string, tensors map[string][]byte) error {
 	if left != 0 {
 		return fmt.Errorf("%s: %d of %d tensors to replace are missing", src, left, len(tensors))
 	}
-	return durable.SyncDir(dst)
+	return filepath.WalkDir(dst, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			return durable.SyncDir(path)
+		case entry.Type().IsRegular():
+			return syncFile(path)
+		}
+		return nil
+	})
+}
+
+// syncFile makes the content of a file durable.
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // rescaleFile replaces the tensors of a file, and returns their number.
@@ -81,5 +101,5 @@ func rescaleFile(path string, f *safetensors.File, tensors map[string][]byte) (r
 	if _, err := w.WriteAt([]byte(record.String()), int64(at)); err != nil {
 		return replaced, err
 	}
-	return replaced, w.Sync()
+	return replaced, nil
 }

@@ -167,6 +167,9 @@ func (d *distillation) evaluate(ctx context.Context, list *[]float64) error {
 		if err != nil {
 			return err
 		}
+		if m := mean(kl); !finite(m) {
+			return fmt.Errorf("distill: window %d that is held out: the divergence is %g: the logits of a model are not finite", len(*list)+1, m)
+		}
 		*list = append(*list, mean(kl))
 		d.report()
 	}
@@ -180,7 +183,7 @@ func (d *distillation) step() error {
 	if err != nil {
 		return err
 	}
-	if loss := mean(kl); math.IsNaN(loss) || math.IsInf(loss, 0) {
+	if loss := mean(kl); !finite(loss) {
 		return fmt.Errorf("distill: step %d: the divergence is %g", step+1, loss)
 	}
 	for _, f := range d.factors {
