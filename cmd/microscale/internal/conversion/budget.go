@@ -36,7 +36,7 @@ func (b *Budget) String() string {
 	if b.Kept != MixtureKept {
 		verdict = fmt.Sprintf("%s for all is kept, as the mixture is not shown to be better", b.Format)
 	}
-	return fmt.Sprintf("budget of %g bits per weight: a mixture of %.4g bits has divergence %.5f, %s for all (%.4g bits) %.5f; difference "+
-		"in %d windows %+.5f [%+.5f, %+.5f]: %s", b.Bits, b.Mixture.Bits, float64(b.Mixture.KL), b.Format, b.Uniform.Bits, float64(b.Uniform.KL),
+	return fmt.Sprintf("budget of %g bits per weight: a mixture of %.4g bits has divergence %.4g, %s for all (%.4g bits) %.4g; difference "+
+		"in %d windows %+.3g [%+.3g, %+.3g]: %s", b.Bits, b.Mixture.Bits, float64(b.Mixture.KL), b.Format, b.Uniform.Bits, float64(b.Uniform.KL),
 		b.Windows, float64(b.Difference[0]), float64(b.Difference[1]), float64(b.Difference[2]), verdict)
 }
