@@ -82,7 +82,13 @@ func TestKillResume(t *testing.T) {
 // TestKillText kills quantize --text (-9) at random moments, while it collects statistics, quantizes and trains scales, and resumes. The
 // file equals that of an uninterrupted run, and nothing else is left.
 func TestKillText(t *testing.T) {
-	killTexts(t, []string{"--format", "nvfp4"}, []string{"--format", "nvfp4", "--distill", "20"})
+	killTexts(t, []string{"--format", "nvfp4"})
+}
+
+// TestKillDistill does the same while scales are trained.
+func TestKillDistill(t *testing.T) {
+	slow.Long(t, "it kills trainings again and again")
+	killTexts(t, []string{"--format", "nvfp4", "--distill", "20"})
 }
 
 // TestKillBudget does the same while it measures, compares and writes mixtures.

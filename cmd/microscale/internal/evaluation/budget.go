@@ -55,6 +55,17 @@ type measurement struct {
 	}
 }
 
+// hasGroups reports whether it has a divergence of every option of groups, and no more.
+func (m measurement) hasGroups(groups []budget.Group) bool {
+	return slices.EqualFunc(m.Groups.KL, groups, func(kl []float64, g budget.Group) bool { return len(kl) == len(g.Options) })
+}
+
+// hasPlans reports whether it has a number of plans, each in the same windows.
+func (m measurement) hasPlans(n int) bool {
+	list := m.Plans.Windows
+	return len(list) == n && !slices.ContainsFunc(list, func(w []WindowReceipt) bool { return len(w) == 0 || len(w) != len(list[0]) })
+}
+
 // read returns what the file holds, nothing if it is damaged or missing.
 func (b *Budget) read() (m measurement) {
 	data, err := limits.ReadFile(b.File, maxReceipt)
@@ -79,7 +90,7 @@ func (b *Budget) Measure(ctx context.Context) error {
 	options := [][2]int{} // of the variants
 	run := b.run("groups", measuredPart)
 	run.known = func(key string) bool {
-		known := m.Groups.Key == key
+		known := m.Groups.Key == key && m.hasGroups(b.Groups)
 		m.Groups.Key = key
 		return known
 	}
@@ -149,7 +160,7 @@ func (b *Budget) Compare(ctx context.Context, plans ...budget.Plan) ([]Compared,
 	m := b.read()
 	run := b.run(fmt.Sprintf("plans %v", plans), checkedPart)
 	run.known = func(key string) bool {
-		known := m.Plans.Key == key
+		known := m.Plans.Key == key && m.hasPlans(len(plans))
 		m.Plans.Key = key
 		return known
 	}

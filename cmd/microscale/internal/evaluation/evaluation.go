@@ -442,7 +442,7 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 		}
 		if limit := float64(r.Memory); limit > 0 && f.memory > limit {
 			return fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: calibrate without --hessian "+
-				"(quantize: --method search), or use a smaller --context where there is one", decoder.ErrMemory, show.BytesText(f.memory),
+				"(quantize: --method search), or use a smaller --context (eval, calibrate)", decoder.ErrMemory, show.BytesText(f.memory),
 				show.BytesText(limit))
 		}
 		left = "to resume, repeat the command"
