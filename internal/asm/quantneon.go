@@ -284,7 +284,7 @@ func neonDecodeNibbles(f *File) {
 const decodeUnitParamsNEON = "dst *float32, src *byte, scales *float32, n int, t *decodeTables"
 
 // neonUnitDecoder writes a kernel that decodes n units of 32 codes, each with a scale, by halves, of which INT8 takes 22
-// instructions and 6 bits 25.
+// instructions and 6 bits 24.
 func neonUnitDecoder(f *File, name, codes string, begin, half func(d neonDecoder)) {
 	doc := name + " sets dst[i] to scales[i/32] times the value of the code i of " + codes + ", i < 32·n, n > 0."
 	fn := f.Func(name, doc, decodeUnitParamsNEON)

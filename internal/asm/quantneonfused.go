@@ -10,7 +10,7 @@ import (
 //
 //	largest magnitude    13 (float32), 8 (BF16), and 10 for each block
 //	scales               20 (E8M0), 20 (E4M3 under a global one), 12 (float32)
-//	codes of 8 bits      57 (float32), 61 (BF16); of 6 bits 8 more, of 4 bits 5 more, of integers 21 less
+//	codes of 8 bits      57 (float32), 61 (BF16); of 6 bits 8 more, of 4 bits 5 more, of integers 25 less
 
 // Registers of constants. V0 to V5 are scratch, V24 is the factor of a block.
 var (

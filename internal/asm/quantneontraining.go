@@ -1,8 +1,8 @@
 package asm
 
 // The kernels of package quant for arm64 of rows with known factors, of columns and of training. Instructions of 16 elements of
-// float32: rows 50, columns 71, joined codes of 4 bits 62, of 8 bits rounded stochastically 111, maxima of columns 15, a Hadamard
-// transform 112; and of 16 random words 161. Errors of a scale take 49 for 8 elements, with weights 10 more.
+// float32: rows 50, columns 71, joined codes of 4 bits 61, of 8 bits rounded stochastically 111, maxima of columns 16, a Hadamard
+// transform 112; and of 16 random words 161. Errors of a scale take 44 for 8 elements, with weights 9 more.
 
 // rows writes the kernel of rows of codes of 8 bits.
 func (q neonQuant) rows() {
