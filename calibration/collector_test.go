@@ -51,8 +51,8 @@ func collect(t *testing.T, x tensor.Dense, window, threads int) string {
 	return path
 }
 
-// TestCollector compares the sums with those of float64, one element after another.
-func TestCollector(t *testing.T) {
+// TestCollectorThreads compares the sums with those of float64, one element after another.
+func TestCollectorThreads(t *testing.T) {
 	const rows, cols = 2*blockTokens + 77, 9
 	x := tensor.New(rows, cols)
 	for i := range x.Data {
