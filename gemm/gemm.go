@@ -31,7 +31,8 @@
 // FP32 and global scales multiply sums, not elements. The bound holds while the sums
 // without these scales stay in float32's range; outside of it C may be Inf, NaN or a
 // flushed zero. Conversely, C may be finite where Reference overflows because a scale
-// takes one element out of range.
+// takes one element out of range. Vector kernels multiply sums of blocks by E8M0 scales, too, some after moving
+// elements of 8 bits by 2⁻²⁰: products without scales lose bits below 2⁻¹⁰⁶ and are zero below 2⁻¹³⁰.
 //
 // With Options.Accumulator, a model of a matrix unit (package mma) adds the products instead, with
 // the alignment and truncation of the hardware: see Unit and unit.go. The bound above does not
