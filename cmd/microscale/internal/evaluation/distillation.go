@@ -55,7 +55,7 @@ func divide(all []windows.Window) (training, held [][]int32, err error) {
 
 // Run trains the scales of the quantized model in the directory student, and returns the new bytes of its tensors that hold scales, by
 // name. An interrupted run resumes after the file state.
-func (d *Distillation) Run(ctx context.Context, student, state string) (*train.Distilled, map[string][]byte, error) {
+func (d *Distillation) Run(ctx context.Context, student, state string) (result *train.Distilled, tensors map[string][]byte, err error) {
 	text, err := findText(d.Text)
 	if err != nil {
 		return nil, nil, err
@@ -64,12 +64,12 @@ func (d *Distillation) Run(ctx context.Context, student, state string) (*train.D
 	if err != nil {
 		return nil, nil, err
 	}
-	defer original.Close()
+	defer func() { err = errors.Join(err, original.Close()) }()
 	s, err := openStack(ctx, student, decoder.LoadOptions{Inference: true}, d.Threads, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer s.Close()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	r := &Evaluated{Evaluation: d.Evaluation, size: original.Size(), plan: original.Plan()}
 	if r.document, err = text.read(maxText + 1); err != nil {
 		return nil, nil, err
@@ -95,12 +95,12 @@ func (d *Distillation) Run(ctx context.Context, student, state string) (*train.D
 		return nil, nil, err
 	}
 	meter := newDistillationMeter(d.Stderr, &t)
-	result, err := t.Run(ctx)
+	result, err = t.Run(ctx)
 	meter.Close()
 	if err != nil {
 		return nil, nil, err
 	}
-	tensors, err := t.Student.Rescaled(d.Norms)
+	tensors, err = t.Student.Rescaled(d.Norms)
 	return result, tensors, err
 }
 
