@@ -179,6 +179,9 @@ func times(f quant.Format, scale []byte, k int) {
 		scale[0] += byte(k)
 	case format.E4M3:
 		scale[0] += byte(k << format.E4M3.Mantissa)
+	case format.BF16:
+		x := math.Float32frombits(uint32(binary.LittleEndian.Uint16(scale)) << 16)
+		binary.LittleEndian.PutUint16(scale, uint16(math.Float32bits(float32(math.Ldexp(float64(x), k)))>>16))
 	default:
 		x := math.Float32frombits(binary.LittleEndian.Uint32(scale))
 		binary.LittleEndian.PutUint32(scale, math.Float32bits(float32(math.Ldexp(float64(x), k))))
