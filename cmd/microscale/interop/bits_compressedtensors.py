@@ -19,7 +19,7 @@ FORMATS = {
     "fp8-tensor": (NaiveQuantizationCompressor, dict(num_bits=8, strategy="tensor")),
     "fp8-row": (NaiveQuantizationCompressor, dict(num_bits=8, strategy="channel")),
     "fp8-block128": (NaiveQuantizationCompressor, dict(num_bits=8, strategy="block", block_structure=[128, 128])),
-    **{f"int4-g{n}": (PackedQuantizationCompressor, dict(type="int", num_bits=4, strategy="group", group_size=n)) for n in (32, 64, 128)},
+    **{f"int4-g{n}": (PackedQuantizationCompressor, dict(type="int", num_bits=4, strategy="group", group_size=n)) for n in (32, 64)},
     "int8-row": (NaiveQuantizationCompressor, dict(type="int", num_bits=8, strategy="channel")),
 }
 SCHEMES = {}
