@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // TestCompressedTensorsConfiguration compares quantization_config byte by byte with the output
@@ -192,6 +194,28 @@ func TestFaulty(t *testing.T) {
 	} {
 		if got := m.faulty(weight); got != want {
 			t.Errorf("%q: a problem is known: %v, want %v", weight, got, want)
+		}
+	}
+}
+
+// TestOffsetBinary: element i of a word has bits 4i to 4i+3, plus 8, as pack_to_int32 of compressed-tensors stores it.
+func TestOffsetBinary(t *testing.T) {
+	q, err := quant.NewTensor(ints("int4-g32"), 1, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := make([]byte, 32)
+	for i := range codes {
+		codes[i] = byte(i-8) & 15 // -8, -7, …
+	}
+	q.Format.Element.Join(q.Codes, codes)
+	got, err := compressedTensors.Bytes(q, Codes, safetensors.I32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint32{0x76543210, 0xfedcba98, 0x76543210, 0xfedcba98} {
+		if word := binary.LittleEndian.Uint32(got[4*i:]); word != want {
+			t.Errorf("word %d is %#x, want %#x", i, word, want)
 		}
 	}
 }
