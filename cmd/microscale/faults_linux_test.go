@@ -103,7 +103,7 @@ func killTexts(t *testing.T, options ...[]string) {
 	dir := t.TempDir()
 	model, text := filepath.Join(dir, "model"), filepath.Join(dir, "text")
 	done(t, tinyRun("--layers", "4", "--out", model)...)
-	if err := os.WriteFile(text, []byte(strings.Repeat("Not all those who wander are lost.\n", 400)), 0o600); err != nil {
+	if err := os.WriteFile(text, []byte(strings.Repeat("Not all those who wander are lost.\n", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, more := range options {
