@@ -191,7 +191,7 @@ func (c *budgetChoice) measure(cmd *cobra.Command, model, dst string, text *cali
 	m := evaluation.Budget{Groups: c.groups, Quantizers: c.quantizers, Codes: o.Method, Statistics: o.Statistics, File: dst + suffix + ".json"}
 	m.Model, m.Text, m.Stream, m.Threads, m.Memory, m.Stderr = model, text.file, dst+suffix, int(*f.threads), int64(*text.memory),
 		cmd.ErrOrStderr()
-	text.kept = append(text.kept, m.File)
+	text.kept, text.dirs = append(text.kept, m.File), append(text.dirs, m.Stream)
 	flags.BoundGarbage()
 	var err error
 	if m.Method, err = windows.LookupMethod("all"); err != nil {

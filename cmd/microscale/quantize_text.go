@@ -25,6 +25,7 @@ type calibrationText struct {
 	file   string
 	memory *flags.Size
 	kept   []string // files for the next run: of statistics, and of what a budget measured
+	dirs   []string // directories of evaluations: a run that was killed before it wrote into one may have left it
 }
 
 func addText(cmd *cobra.Command) *calibrationText {
@@ -78,7 +79,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		options.StatisticsKey, err = c.Key(cmd.Context())
 		return err
 	}
-	t.kept = append(t.kept, c.Out)
+	t.kept, t.dirs = append(t.kept, c.Out), append(t.dirs, c.Stream)
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
 	return err
 }
@@ -111,6 +112,9 @@ func (t *calibrationText) finish(err error) error {
 		} else if _, missing := os.Stat(path); missing == nil {
 			kept = append(kept, show.Printable(path))
 		}
+	}
+	for _, dir := range t.dirs {
+		_ = os.Remove(dir) // fails if files are in it
 	}
 	if kept != nil {
 		return fmt.Errorf("%w; what was measured is kept for the next run in %s", err, strings.Join(kept, " and "))
