@@ -224,7 +224,8 @@ func TestPack(t *testing.T) {
 // standardBlocks reports whether blocks have a length that assembly packs in every panel: those of the
 // standards. A format with other blocks may be packed by packGeneric.
 func standardBlocks(f quant.Format) bool {
-	return f.Block.Cols%map[*format.Scalar]int{format.E8M0: 32, format.E4M3: 16, format.F32: 32, nil: 1}[f.Scale] == 0
+	block, ok := map[*format.Scalar]int{format.E8M0: 32, format.E4M3: 16, format.F32: 32, nil: 1}[f.Scale]
+	return ok && f.Block.Cols%block == 0
 }
 
 // TestRare checks the products of operands that a fast kernel does not support: extreme
