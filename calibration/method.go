@@ -52,8 +52,14 @@ func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 		return q, nil
 	}
 	if !m.Supports(q.Format) {
-		return q, fmt.Errorf("method %s supports formats with a scale of one byte or in BF16 for each block of a row (mxfp8, mxfp6, mxfp4, "+
-			"mxint8, nvfp4, int4-g128, int8-row): got %s", m, q.Format)
+		var names []string
+		for _, f := range quant.Formats() {
+			if m.Supports(f) {
+				names = append(names, f.Name)
+			}
+		}
+		return q, fmt.Errorf("method %s supports formats with a scale of one byte or in BF16 for each block of a row (%s): got %s", m,
+			strings.Join(names, ", "), q.Format)
 	}
 	if q.Search != quant.NoSearch && q.Search != quant.LeastSquares {
 		return q, fmt.Errorf("method %s searches scales by %s: omit the search %s", m, quant.LeastSquares, q.Search)

@@ -9,30 +9,37 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
+// enlarged returns a model with weights as large as those of a trained one, so that attention attends; those of the embedding are
+// larger by a factor of their own.
+func enlarged(t *testing.T, tied bool, embedding float32) *Model {
+	t.Helper()
+	config := small
+	config.TieWordEmbeddings = tied
+	m, err := New(config, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range m.Params() {
+		factor := float32(3)
+		switch {
+		case strings.Contains(p.Name, "embed"):
+			factor = embedding
+		case strings.Contains(p.Name, "norm"):
+			factor = 1
+		}
+		for i := range p.Value.Data {
+			p.Value.Data[i] *= factor
+		}
+	}
+	return m
+}
+
 // TestGradients compares the gradient of every parameter under f32 with the change of the loss along
 // it.
 func TestGradients(t *testing.T) {
 	slow.Race(t, slow.Repeats)
 	for _, tied := range []bool{false, true} {
-		config := small
-		config.TieWordEmbeddings = tied
-		m, err := New(config, Options{}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Weights as large as those of a trained model, so that attention attends.
-		for _, p := range m.Params() {
-			factor := float32(3)
-			switch {
-			case strings.Contains(p.Name, "embed"):
-				factor = 20
-			case strings.Contains(p.Name, "norm"):
-				factor = 1
-			}
-			for i := range p.Value.Data {
-				p.Value.Data[i] *= factor
-			}
-		}
+		m := enlarged(t, tied, 20)
 		s := scope(t, "f32")
 		tokens, targets := text(2, 48)
 		targets[5] = -1

@@ -13,26 +13,11 @@ import (
 // student returns a model with weights as large as those of a trained one, and a student of it in NVFP4.
 func student(t *testing.T, tied bool) (*Model, *Student) {
 	t.Helper()
-	config := small
-	config.TieWordEmbeddings = tied
-	m, err := New(config, Options{}, 1)
-	if err != nil {
-		t.Fatal(err)
+	embedding := float32(20)
+	if tied { // logits are products with it
+		embedding = 4
 	}
-	for _, p := range m.Params() {
-		factor := float32(3)
-		switch {
-		case strings.Contains(p.Name, "embed"):
-			if factor = 20; tied { // logits are products with it
-				factor = 4
-			}
-		case strings.Contains(p.Name, "norm"):
-			factor = 1
-		}
-		for i := range p.Value.Data {
-			p.Value.Data[i] *= factor
-		}
-	}
+	m := enlarged(t, tied, embedding)
 	q, err := m.Quantize(quant.Quantizer{Format: quant.NVFP4}, false, 1)
 	if err != nil {
 		t.Fatal(err)
