@@ -57,7 +57,7 @@ func (m *Model) faulty(weight string) bool {
 var partSuffixes = func() (suffixes []string) {
 	for _, c := range readableConventions() {
 		for _, s := range slices.Concat(c.schemes, c.also) {
-			if c.gguf { // no suffixes in safetensors files
+			if c.oneFile { // no suffixes in safetensors files
 				continue
 			}
 			for _, suffix := range []string{s.codes, s.scales, s.global, s.shape} {

@@ -36,18 +36,19 @@ type Convention struct {
 	Doc  string
 
 	schemes     []scheme
-	also        []scheme     // layouts that are read, and never written
-	linearOnly  bool         // weights are named X.weight and have two dimensions
-	expertsOnly bool         // weights hold all experts of a layer
-	joined      bool         // the weights of the experts of a layer are in one tensor for each projection (Joined)
-	biased      bool         // of these, only those with biases, as in gpt-oss
-	wholeBlocks bool         // columns are a multiple of the block, except in schemes with anyColumns; plain pads instead
-	cache       *cacheNaming // of the scales of a KV cache; nil: none
-	metadata    bool         // the metadata of the file has the block format of each weight
-	fileFormat  string       // "format" in the metadata of a file; "": pt
-	gguf        bool         // stored in a GGUF file, not in safetensors files
-	mixes       bool         // the weights of a checkpoint may have several block formats
-	mixed       string       // the scheme of one that has; "": none
+	also        []scheme       // layouts that are read, and never written
+	linearOnly  bool           // weights are named X.weight and have two dimensions
+	expertsOnly bool           // weights hold all experts of a layer
+	joined      bool           // the weights of the experts of a layer are in one tensor for each projection (Joined)
+	biased      bool           // of these, only those with biases, as in gpt-oss
+	wholeBlocks bool           // columns are a multiple of the block, except in schemes with anyColumns; plain pads instead
+	cache       *cacheNaming   // of the scales of a KV cache; nil: none
+	metadata    bool           // the metadata of the file has the block format of each weight
+	fileFormat  string         // "format" in the metadata of a file; "": pt
+	oneFile     bool           // a checkpoint is one GGUF file, with its configuration and tokenizer
+	unscaled    []quant.Format // formats without scales of weights to quantize
+	mixes       bool           // the weights of a checkpoint may have several block formats
+	mixed       string         // the scheme of one that has; "": none
 
 	quantMethod string       // quantization_config.quant_method
 	marks       []string     // members that identify a configuration without quant_method; nil: none do
@@ -180,12 +181,17 @@ func (c *Convention) String() string { return c.Name }
 // Is reports whether c and d are the same convention, with any schemes.
 func (c *Convention) Is(d *Convention) bool { return c != nil && d != nil && c.Name == d.Name }
 
-// Holds reports whether the convention supports f.
-func (c *Convention) Holds(f quant.Format) bool { return c.scheme(f) != nil }
+// OneFile reports whether a checkpoint is one file, a GGUF file, with its configuration and tokenizer. It is false for nil.
+func (c *Convention) OneFile() bool { return c != nil && c.oneFile }
 
-// Formats returns the block formats that the convention supports.
+// Holds reports whether the convention supports f.
+func (c *Convention) Holds(f quant.Format) bool {
+	return c.scheme(f) != nil || slices.ContainsFunc(c.unscaled, func(g quant.Format) bool { return g.Name == f.Name })
+}
+
+// Formats returns the formats that the convention supports.
 func (c *Convention) Formats() []quant.Format {
-	var formats []quant.Format
+	formats := slices.Clone(c.unscaled)
 	for i, s := range c.schemes {
 		if c.scheme(s.format) == &c.schemes[i] {
 			formats = append(formats, s.format)

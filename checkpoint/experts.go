@@ -129,7 +129,7 @@ func (c *Convention) RejectsExperts(w *Weight) string {
 		return ""
 	case w.stack.Unknown != "":
 		return w.stack.Unknown
-	case c.linearOnly && w.stack.Biased && !c.gguf:
+	case c.linearOnly && w.stack.Biased && !c.oneFile:
 		return fmt.Sprintf("fused experts with biases: %s supports single experts without biases", c)
 	case !c.linearOnly && w.stack.Transposed && !w.stack.Listed:
 		return fmt.Sprintf("fused experts as [experts, in, out] of a family that is not known to have them so: %s stores [experts, out, in], "+

@@ -21,7 +21,8 @@ var ggufConvention = Convention{
 		{name: "NVFP4", format: quant.NVFP4, interleaved: &ggml.BlockNVFP4, global: ".scale", scalar: []int64{1}},
 		{name: "Q8_0", format: quant.Q8_0, interleaved: &ggml.BlockQ80},
 	},
-	gguf:        true,
+	oneFile:     true,
+	unscaled:    []quant.Format{quant.BF16},
 	mixes:       true,
 	linearOnly:  true,
 	wholeBlocks: true,
@@ -29,9 +30,6 @@ var ggufConvention = Convention{
 
 // GGUF returns the convention of llama.cpp's files.
 func GGUF() *Convention { return &ggufConvention }
-
-// InGGUF reports whether the convention stores weights in a GGUF file. It is false for nil.
-func (c *Convention) InGGUF() bool { return c != nil && c.gguf }
 
 // Struct returns the structs of codes and scales in which the convention stores f. ok is false if
 // it stores them in separate tensors.

@@ -33,7 +33,7 @@ func (p *Plan) Admit(dst string, force bool) error {
 // so by its name: a user expects a directory there.
 func (p *Plan) admitName(dst string) error {
 	source := p.source
-	if !p.single || source.Architecture == "" || p.convention.InGGUF() || strings.HasSuffix(dst, safetensors.Suffix) {
+	if !p.single || source.Architecture == "" || p.convention.OneFile() || strings.HasSuffix(dst, safetensors.Suffix) {
 		return nil
 	}
 	return fmt.Errorf("%s: config.json cannot be written for the architecture %q of llama.cpp: choose a destination that ends in %s for "+

@@ -170,7 +170,8 @@ func TestRelabelCalibration(t *testing.T) {
 		{m, "modelopt", unknown, "calibration: l.7.q_proj is not a module that takes such a scale"},
 		{openModel(t, with), "modelopt", cache, "the source has scales of a KV cache, which are kept"},
 		{m, "mlx", cache, "convention mlx stores no scales of a KV cache: leave them out"},
-		{m, "gguf", calibration(), "convention gguf stores no scales of activations: leave the calibration out"},
+		{m, "gguf", calibration(), "convention gguf stores no scales of activations for nvfp4: leave the calibration out"},
+		{m, "gguf", cache, "convention gguf stores no scales of activations: leave the calibration out"},
 	} {
 		if _, err := planRelabel(tc.source, relabeling{Convention: tc.convention, Calibration: tc.calibration}); err == nil ||
 			!strings.Contains(err.Error(), tc.want) {

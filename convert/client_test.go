@@ -84,7 +84,7 @@ func TestForClients(t *testing.T) {
 		for _, c := range client.All() {
 			for _, f := range quant.Formats() {
 				storages, err := c.Stores(f)
-				if err != nil || storages[0].Convention.InGGUF() { // of complete models only
+				if err != nil || storages[0].Convention.OneFile() { // of complete models only
 					continue
 				}
 				name := c.Name + " " + s.name + " " + f.Name

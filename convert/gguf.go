@@ -2,7 +2,6 @@ package convert
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -60,16 +59,13 @@ func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32, ok bool) {
 	return 0, 0, false
 }
 
-// newGGUFPlan returns an empty plan for weights in some formats. The type of the file is that of q, because clients have none for
-// mixtures.
-func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer, formats []quant.Format) (*ggufPlan, error) {
-	p := &ggufPlan{Plan: newPlan(source, checkpoint.GGUF(), q), stacks: map[string]*stack{}}
-	p.single = true
-	for _, f := range formats {
-		if _, _, ok := ggufType(f); !ok {
-			return nil, fmt.Errorf("convention %s does not support %s: use one of bf16, %s", p.convention, f, formatNames(p.convention.Formats()))
-		}
+// newGGUFPlan returns an empty plan. The type of the file is that of q, because clients have none for mixtures.
+func newGGUFPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantizer, calibration *Calibration) (*ggufPlan, error) {
+	if calibration != nil {
+		return nil, fmt.Errorf("convention %s stores no scales of activations: leave the calibration out", c)
 	}
+	p := &ggufPlan{Plan: newPlan(source, c, q), stacks: map[string]*stack{}}
+	p.single = true
 	_, p.fileType, _ = ggufType(q.Format)
 	var err error
 	if p.model, err = llamacpp.Describe(source.Source); err != nil {
@@ -79,12 +75,14 @@ func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer, formats []quant.Fo
 	return p, nil
 }
 
-var errNoActivations = errors.New("convention gguf stores no scales of activations: leave the calibration out")
-
 // planGGUF plans the quantization of a checkpoint for llama.cpp.
-func planGGUF(source *checkpoint.Model, s selection) (*Plan, error) {
+func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o QuantizeOptions) (*Plan, error) {
+	if o.Requantize {
+		return nil, fmt.Errorf("convention %s does not requantize: start from an unquantized checkpoint, from one decoded by dequantize, or "+
+			"convert one of the same format", c)
+	}
 	path, scaled := source.Source.Path, false
-	p, err := newGGUFPlan(source, s.main(), formatsOf(s.treatments))
+	p, err := newGGUFPlan(source, c, s.main(), o.Calibration)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +125,8 @@ func planGGUF(source *checkpoint.Model, s selection) (*Plan, error) {
 
 // relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without changing
 // codes and block scales.
-func relabelGGUF(source *checkpoint.Model, formats []quant.Format) (*Plan, error) {
-	p, err := newGGUFPlan(source, quant.Quantizer{Format: formats[0]}, formats)
+func relabelGGUF(source *checkpoint.Model, c *checkpoint.Convention, formats []quant.Format, calibration *Calibration) (*Plan, error) {
+	p, err := newGGUFPlan(source, c, quant.Quantizer{Format: formats[0]}, calibration)
 	if err != nil {
 		return nil, err
 	}

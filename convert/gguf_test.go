@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf"
@@ -282,6 +283,11 @@ func TestGGUFRejects(t *testing.T) {
 		"does not support mxfp8: use one of bf16, mxfp4, nvfp4, q8_0": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
 		"leave the calibration out": {Quantizer: quant.Quantizer{Format: quant.NVFP4},
 			Calibration: &Calibration{ConstantInputs: true}},
+		"stores no scales of activations: leave": {Quantizer: quant.Quantizer{Format: quant.NVFP4},
+			Calibration: &Calibration{ConstantCache: true}},
+		`has no scheme "W4A16" for nvfp4: use one of NVFP4`: {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Scheme: "W4A16"},
+		"does not requantize":                               {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true},
+		"does not support method gptq: use --method search": {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Method: calibration.Solve},
 	} {
 		o.Convention = "gguf"
 		if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(), want) {

@@ -146,7 +146,7 @@ func (p *Plan) kinds() (kinds []*kind) {
 		becomes := Keep
 		if d.action == Quantize {
 			becomes = Rule{Quantizer: *d.quantizer}.to()
-			if name, _ := p.convention.Scheme(d.quantizer.Format); name != "" && !p.convention.InGGUF() {
+			if name, _ := p.convention.Scheme(d.quantizer.Format); name != "" {
 				becomes += ":" + name
 			}
 		}

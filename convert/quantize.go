@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -76,16 +75,14 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.admit(m, c); err != nil {
 		return nil, err
 	}
-	if c.InGGUF() && o.Method == calibration.Solve {
-		return nil, fmt.Errorf("method %s is not supported in GGUF files: use --method %s", o.Method, calibration.Search)
+	if best := BestMethod(c); o.Method > best {
+		return nil, fmt.Errorf("convention %s does not support method %s: use --method %s", c, o.Method, best)
 	}
-	if !c.InGGUF() {
-		if o.storesStatistics(c) {
-			o.Calibration = o.Calibration.withInputs(o.Statistics)
-		}
-		if c, err = o.chooseSchemes(m, c); err != nil {
-			return nil, err
-		}
+	if o.storesStatistics(c) {
+		o.Calibration = o.Calibration.withInputs(o.Statistics)
+	}
+	if c, err = o.chooseSchemes(m, c); err != nil {
+		return nil, err
 	}
 	treatments, notes, err := o.treatments(c)
 	if err != nil {
@@ -95,8 +92,9 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := s.matched(m); err != nil {
 		return nil, err
 	}
-	if c.InGGUF() {
-		p, err := planGGUF(m, s)
+	notes = append(notes, o.noteSchemes()...)
+	if c.OneFile() {
+		p, err := planGGUF(m, c, s, o)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +102,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return p, p.useStatistics(o)
 	}
 	p := newPlan(m, c, s.main())
-	p.Notes = append(append(p.Notes, notes...), o.noteSchemes()...)
+	p.Notes = append(p.Notes, notes...)
 	if err := p.decide(s, o.Calibration); err != nil {
 		return nil, err
 	}
@@ -163,7 +161,7 @@ func (o QuantizeOptions) convention(m *checkpoint.Model) (*checkpoint.Convention
 		mixes := c.Mixes() || len(o.Rules) == 0 && len(o.Formats()) < 2
 		return mixes && !slices.ContainsFunc(o.Formats(), func(f quant.Format) bool { return !c.Holds(f) })
 	}
-	if c := m.Convention; o.Convention == "" && o.Requantize && c != nil && !c.InGGUF() && holds(c) {
+	if c := m.Convention; o.Convention == "" && o.Requantize && c != nil && !c.OneFile() && holds(c) {
 		return checkpoint.LookupConvention(c.Name)
 	}
 	if o.Convention == "" {
@@ -181,7 +179,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 		return fmt.Errorf("scheme %s: no format is named for weights without a rule: name the scheme in the rule, as FORMAT:SCHEME", o.Scheme)
 	}
 	for _, q := range o.Quantizers() {
-		if !q.Format.Scaled() && !c.InGGUF() {
+		if !q.Format.Scaled() && !c.Holds(q.Format) {
 			return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", q.Format)
 		}
 		if err := q.Validate(); err != nil {
@@ -191,23 +189,13 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	if err := admitMixed(c, o.Formats()); err != nil {
 		return err
 	}
-	if c.InGGUF() && o.Requantize {
-		return errors.New("convention gguf does not requantize: start from an unquantized checkpoint, from one decoded by dequantize, or " +
-			"convert one of the same format")
-	}
 	if err := rejectForeign(m); err != nil {
 		return err
 	}
 	if o.Requantize && (m.Convention != nil || len(m.Decoded) > 0 || m.Simulated()) {
 		return decodable(m)
 	}
-	if err := rejectQuantized(m); err != nil {
-		return err
-	}
-	if c.InGGUF() && o.Calibration != nil {
-		return errNoActivations
-	}
-	return nil
+	return rejectQuantized(m)
 }
 
 // decide plans every weight of the source. With rules, whose weights may keep their codes, the result keeps the scales of
@@ -360,7 +348,7 @@ func (p *Plan) adviceLeft(d *decision) string {
 			return fmt.Sprintf("scheme %s quantizes them, for clients that decode weights", name)
 		}
 	}
-	formats := slices.DeleteFunc(full.Formats(), func(f quant.Format) bool { return full.RejectsColumns(f, cols) != "" })
+	formats := slices.DeleteFunc(full.Formats(), func(f quant.Format) bool { return !f.Scaled() || full.RejectsColumns(f, cols) != "" })
 	if len(formats) == 0 {
 		return fmt.Sprintf("no format of convention %s has such rows", full)
 	}

@@ -31,7 +31,7 @@ func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme 
 		return nil, err
 	}
 	p, err := planRelabelTo(m, to, scheme, calibration)
-	if err == nil && !to.InGGUF() {
+	if err == nil {
 		p.noteLimits()
 	}
 	return p, err
@@ -43,15 +43,12 @@ func planRelabelTo(source *checkpoint.Model, to *checkpoint.Convention, scheme s
 	if err := admitMixed(to, formats); err != nil {
 		return nil, fmt.Errorf("%s: %w, or requantize it", source.Source.Path, err)
 	}
-	if to.InGGUF() {
-		if calibration != nil {
-			return nil, errNoActivations
-		}
-		return relabelGGUF(source, formats)
-	}
 	c, err := relabelSchemes(source, to, formats, scheme, calibration)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
+	}
+	if c.OneFile() {
+		return relabelGGUF(source, c, formats, calibration)
 	}
 	p := newPlan(source, c, quant.Quantizer{Format: formats[0]})
 	p.Quantizer = quant.Quantizer{} // it quantizes nothing

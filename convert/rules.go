@@ -248,7 +248,7 @@ func (p *Plan) admitKept() error {
 // admitSets returns an error if rules give different formats to weights that clients fuse into one matrix, or to the
 // experts of a layer. It adds a note if some of them are excluded, which some clients read.
 func (p *Plan) admitSets() error {
-	if p.convention.InGGUF() || !p.convention.LinearOnly() {
+	if !p.convention.LinearOnly() {
 		return nil // tensors are not fused
 	}
 	first, noted := map[string]int{}, false // decision of a set

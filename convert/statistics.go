@@ -13,6 +13,14 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
+// BestMethod returns the most accurate method for weights in a convention, nil for the default one.
+func BestMethod(c *checkpoint.Convention) calibration.Method {
+	if c.OneFile() {
+		return calibration.Search
+	}
+	return calibration.Solve
+}
+
 // useStatistics gives every weight to quantize the statistics of its input. It returns an error if some have
 // none, as no weight is quantized by a lesser method than the one asked for.
 func (p *Plan) useStatistics(o QuantizeOptions) error {

@@ -139,7 +139,7 @@ func TestLoadQuantized(t *testing.T) {
 	want := loss(m)
 	for _, c := range checkpoint.Conventions() {
 		for _, f := range c.Formats() {
-			if !f.Scaled() || c.Name == "gpt-oss" || c.InGGUF() { // experts alone; no directory
+			if !f.Scaled() || c.Name == "gpt-oss" || c.OneFile() { // experts alone; no directory
 				continue
 			}
 			if testing.Short() && (c != checkpoint.Plain() || f.Name != quant.MXFP8.Name && f.Name != quant.NVFP4.Name) {

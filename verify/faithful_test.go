@@ -146,7 +146,7 @@ func TestFaithful(t *testing.T) {
 					check(t, quant.Quantizer{Format: f, PowerOfTwo: true}, plain, "")
 				}
 				for _, c := range checkpoint.Conventions() {
-					if !c.Holds(f) || c.Rejects(f, queries+".weight", []int64{256, 256}) != "" || c.InGGUF() {
+					if !c.Holds(f) || c.Rejects(f, queries+".weight", []int64{256, 256}) != "" || c.OneFile() {
 						continue
 					}
 					for _, scheme := range c.Schemes(f) {

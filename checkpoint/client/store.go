@@ -81,7 +81,7 @@ func (c Client) stored(f quant.Format) (storages []Storage) {
 			panic(err) // the table names a convention that does not exist
 		}
 		schemes := c.Schemes(convention, f)
-		if len(schemes) > 0 || convention.InGGUF() && f.Name == quant.BF16.Name {
+		if len(schemes) > 0 || !f.Scaled() && convention.Holds(f) {
 			storages = append(storages, Storage{convention, schemes})
 		}
 	}

@@ -62,7 +62,7 @@ func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *
 		return show.Misuse("--distill trains on a text: add --text")
 	case f.options.Force:
 		return show.Misuse("--distill and --force exclude each other: name a new DST")
-	case layout.InGGUF() || strings.HasSuffix(args[1], ".safetensors"):
+	case layout.OneFile() || strings.HasSuffix(args[1], ".safetensors"):
 		return show.Misuse("--distill writes a directory: name one, with a convention other than gguf")
 	}
 	for _, format := range formats {

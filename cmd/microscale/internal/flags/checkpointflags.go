@@ -27,10 +27,10 @@ func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], 
 	switch {
 	case isFile && !layout.Given:
 		layout.Value = checkpoint.GGUF()
-	case isFile && !layout.Value.InGGUF():
+	case isFile && !layout.Value.OneFile():
 		return show.Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", show.Printable(dst), llamacpp.Suffix,
 			client.chosen(layout))
-	case !isFile && layout.Value.InGGUF():
+	case !isFile && layout.Value.OneFile():
 		return show.Misuse("%s writes one file: use a DST that ends in %s", client.chosen(layout), llamacpp.Suffix)
 	}
 	return nil
@@ -113,10 +113,8 @@ func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
 // text has another use, the method may be nearest.
 func (c *CalibrationFlag) MethodOf(layout *checkpoint.Convention, other bool) (calibration.Method, error) {
 	switch {
-	case !c.method.Given && layout.InGGUF():
-		return calibration.Search, nil
 	case !c.method.Given:
-		return calibration.Solve, nil
+		return convert.BestMethod(layout), nil
 	case c.method.Value == calibration.Nearest && !other:
 		return calibration.Nearest, show.Misuse("--method nearest reads no text: omit --text")
 	}
