@@ -37,8 +37,8 @@ func TestStatistics(t *testing.T) {
 		t.Errorf("fold: %s", out)
 	}
 	whole, folded := done(t, "eval", model, "--tokens", "64", "--json"), done(t, "eval", at("folded"), "--tokens", "64", "--json")
-	if a, b := parsed[evaluation.ByteDocument](t, whole), parsed[evaluation.ByteDocument](t, folded); a.Loss != b.Loss {
-		t.Errorf("the folded model has the loss %v, want %v", b.Loss, a.Loss)
+	if a, b := parsed[evaluation.Document](t, whole), parsed[evaluation.Document](t, folded); a.NLL != b.NLL {
+		t.Errorf("the folded model has the loss %v, want %v", b.NLL, a.NLL)
 	}
 	amaxes := parsed[conversion.InspectDocument](t, done(t, "inspect", amaxOnly(t, model, text, at("amax")), "--json"))
 	for _, method := range []string{"search", "gptq"} {
@@ -64,7 +64,7 @@ func TestStatistics(t *testing.T) {
 			if more == nil {
 				continue
 			}
-			if d := parsed[evaluation.ByteDocument](t, done(t, "eval", dst, "--activations", "--tokens", "64", "--json")); d.StoredScales != 14 {
+			if d := parsed[evaluation.Document](t, done(t, "eval", dst, "--activations", "--tokens", "64", "--json")); d.StoredScales != 14 {
 				t.Errorf("%s: eval uses %d stored scales, want 14", dst, d.StoredScales)
 			}
 		}

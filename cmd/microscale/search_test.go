@@ -176,7 +176,7 @@ func TestCalibrate(t *testing.T) {
 		if cache {
 			caches = 2
 		}
-		if d := parsed[evaluation.ByteDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 ||
+		if d := parsed[evaluation.Document](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 ||
 			d.TokenScales != 0 || d.KVCaches != caches {
 			t.Errorf("%s: eval uses %d stored scales, %d per token and %d caches, want 14, 0 and %d", name, d.StoredScales, d.TokenScales,
 				d.KVCaches, caches)

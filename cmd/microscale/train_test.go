@@ -48,11 +48,11 @@ func TestTrain(t *testing.T) {
 	}
 	evaluate := func(args ...string) float64 {
 		args = append([]string{"eval", "--data", "synthetic:", "--tokens", "512", "--json"}, args...)
-		d := parsed[evaluation.ByteDocument](t, done(t, args...))
-		if d.Tokens != 512 || math.Abs(math.Exp(float64(d.Loss))/float64(d.Perplexity)-1) > 1e-12 {
+		d := parsed[evaluation.Document](t, done(t, args...))
+		if d.Tokens != 512 || math.Abs(math.Exp(float64(d.NLL))/float64(d.Perplexity)-1) > 1e-12 {
 			t.Errorf("%+v", d)
 		}
-		return float64(d.Loss)
+		return float64(d.NLL)
 	}
 	loss := first["val_loss"].(float64)
 	if got := evaluate("trained-nvfp4", "--recipe", "nvfp4"); got != loss {

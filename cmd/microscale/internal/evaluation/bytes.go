@@ -92,38 +92,26 @@ func (e ByteEvaluation) Run(ctx context.Context) (*ByteEvaluated, error) {
 		tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
 }
 
-// A ByteDocument is an evaluation of a byte-level model as JSON.
-type ByteDocument struct {
-	Model       string `json:"model"`
-	Quantized   bool   `json:"quantized"`
-	Activations bool   `json:"activations"`
-
-	// Weights whose input has a stored scale, weights whose input gets a scale per token,
-	// and attention layers with an FP8 KV cache.
-	StoredScales int `json:"stored_activation_scales"`
-	TokenScales  int `json:"token_activation_scales"`
-	KVCaches     int `json:"fp8_kv_caches"`
-
-	Accumulate string `json:"accumulate"` // how the products of linear layers are added
-
-	Data        []string    `json:"data"`
-	Tokens      int         `json:"tokens"`
-	Sequence    int         `json:"sequence"`
-	Loss        show.Number `json:"loss"` // nats per byte
-	Perplexity  show.Number `json:"perplexity"`
-	BitsPerByte show.Number `json:"bits_per_byte"`
-	Seconds     float64     `json:"seconds"`
+// Document returns the result as JSON prints it. Each token of a sequence is scored; the losses of single ones are not kept.
+func (r *ByteEvaluated) Document() Document {
+	unknown := show.Number(math.NaN())
+	return Document{
+		Model: r.Model, Text: r.text, Bytes: r.tokens, Tokens: r.tokens, Method: byteMethod, Context: r.Sequence,
+		Windows: r.tokens / r.Sequence, Scored: r.tokens, Seconds: r.seconds,
+		LossDocument: LossDocument{NLL: show.Number(r.loss), NLLError: unknown, Perplexity: show.Number(math.Exp(r.loss)),
+			PerplexityError: unknown, BitsPerByte: show.Number(r.loss / math.Ln2)},
+		BytesDocument: &BytesDocument{Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored,
+			TokenScales: r.scales.perToken, KVCaches: r.scales.caches, Accumulate: r.Recipe.Accumulate[recipe.Fprop].String(), Data: r.sources},
+	}
 }
+
+// byteMethod names the windows of a ByteEvaluation, the sequences of train.Corpus.Validation.
+const byteMethod = "validation"
 
 // Print prints the result as text or JSON.
 func (r *ByteEvaluated) Print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		return show.PrintJSON(w, ByteDocument{
-			Model: r.Model, Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored, TokenScales: r.scales.perToken,
-			KVCaches:   r.scales.caches,
-			Accumulate: r.Recipe.Accumulate[recipe.Fprop].String(), Data: r.sources, Tokens: r.tokens, Sequence: r.Sequence,
-			Loss: show.Number(r.loss), Perplexity: show.Number(math.Exp(r.loss)), BitsPerByte: show.Number(r.loss / math.Ln2), Seconds: r.seconds,
-		})
+		return show.PrintJSON(w, r.Document())
 	}
 	accumulated := ""
 	if a := r.Recipe.Accumulate[recipe.Fprop]; a.Model != nil {

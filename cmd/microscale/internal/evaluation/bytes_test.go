@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/recipe"
@@ -35,8 +36,10 @@ func TestByteEvaluation(t *testing.T) {
 	if err := result.Print(&out, true); err != nil {
 		t.Fatal(err)
 	}
-	var doc ByteDocument
-	if err := json.Unmarshal(out.Bytes(), &doc); err != nil || !(doc.Loss > 0 && doc.Loss < 6) || doc.Sequence != 32 || doc.Tokens != 64 {
+	var doc Document
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil || !(doc.NLL > 0 && doc.NLL < 6) || doc.Context != 32 || doc.Windows != 2 ||
+		doc.Tokens != 64 || doc.Scored != 64 || doc.Bytes != 64 || doc.Accumulate != "fp32" || len(doc.Data) != 1 ||
+		!strings.Contains(out.String(), `"nll_stderr": null`) {
 		t.Errorf("%+v, %v", doc, err)
 	}
 }

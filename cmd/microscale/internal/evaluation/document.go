@@ -10,9 +10,9 @@ type Document struct {
 	Model     string `json:"model"`
 	Reference string `json:"reference,omitempty"`
 	Text      string `json:"text"`
-	SHA256    string `json:"sha256"` // of the text
-	Bytes     int    `json:"bytes"`  // of the text
-	Tokens    int    `json:"tokens"` // of the text
+	SHA256    string `json:"sha256,omitempty"` // of the text of --text
+	Bytes     int    `json:"bytes"`            // of the text
+	Tokens    int    `json:"tokens"`           // of the text
 	Method    string `json:"method"`
 	Context   int    `json:"context"`
 	Windows   int    `json:"windows"`
@@ -21,6 +21,7 @@ type Document struct {
 	KVFormat  string `json:"kv_format,omitempty"` // of keys and values of the quantized model
 
 	LossDocument
+	*BytesDocument                           // without --text
 	*DivergenceDocument                      // with a reference
 	Against             *AgainstDocument     `json:"against,omitempty"` // this model less that of another receipt
 	Beside              []BesideDocument     `json:"beside,omitempty"`  // further models with the same original
@@ -32,7 +33,22 @@ type Document struct {
 	RunSeconds float64 `json:"run_seconds,omitempty"` // of the last run, if it resumed an interrupted one
 }
 
-// LossDocument is the loss of a model.
+// BytesDocument is what an evaluation of a byte-level model adds.
+type BytesDocument struct {
+	Quantized   bool `json:"quantized"`
+	Activations bool `json:"activations"`
+
+	// Weights whose input has a stored scale, weights whose input gets a scale per token,
+	// and attention layers with an FP8 KV cache.
+	StoredScales int `json:"stored_activation_scales"`
+	TokenScales  int `json:"token_activation_scales"`
+	KVCaches     int `json:"fp8_kv_caches"`
+
+	Accumulate string   `json:"accumulate"` // how the products of linear layers are added
+	Data       []string `json:"data"`
+}
+
+// LossDocument is the loss of a model. Standard errors are null where the losses of single tokens are not kept.
 type LossDocument struct {
 	NLL             show.Number `json:"nll"` // mean per scored token
 	NLLError        show.Number `json:"nll_stderr"`
