@@ -86,7 +86,6 @@ cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel in
 cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
 cmd/microscale/internal/chat/jinja:
 cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
-cmd/microscale/internal/chart:
 cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert
     cmd/microscale/internal/host cmd/microscale/internal/report
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile
@@ -99,14 +98,14 @@ cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/int
 cmd/microscale/internal/demo: internal/durable
 cmd/microscale/internal/console: generation/sampling generation cmd/microscale/internal/show cmd/microscale/internal/chat
     cmd/microscale/internal/input
-cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/chart
+cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/report
 cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert
     cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts
-    cmd/microscale/internal/chart cmd/microscale/internal/flags
+    cmd/microscale/internal/report cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
 cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable safetensors/checksum tensor quant profile
@@ -131,7 +130,6 @@ calibration: gonum.org/v1/gonum
 convert: github.com/BurntSushi/toml
 cmd/microscale/internal/show: github.com/jedib0t/go-pretty/v6 golang.org/x/term
 cmd/microscale/internal/report: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum gonum.org/v1/plot
-cmd/microscale/internal/chart: gonum.org/v1/plot
 cmd/microscale/internal/flags: github.com/BurntSushi/toml github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra github.com/spf13/pflag
 cmd/microscale/internal/ranks: github.com/spf13/cobra
 cmd/microscale/internal/blocksize: github.com/jedib0t/go-pretty/v6

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/chart"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
@@ -84,7 +84,7 @@ func (s *Study) Chart() ([]byte, error) {
 		return nil, fmt.Errorf("chart: no results")
 	}
 	first := s.Results[0].Distribution
-	c := chart.Chart{Title: "SQNR by block size: " + first, X: "elements of a block", Y: "SQNR in dB", PowersOfTwo: true}
+	c := report.Chart{Title: "SQNR by block size: " + first, X: "elements of a block", Y: "SQNR in dB", PowersOfTwo: true}
 	index := map[string]int{}
 	for _, r := range s.Results {
 		if r.Distribution != first || r.Block == 0 {
@@ -95,7 +95,7 @@ func (s *Study) Chart() ([]byte, error) {
 		if !ok {
 			i = len(c.Lines)
 			index[name] = i
-			c.Lines = append(c.Lines, chart.Line{Name: name})
+			c.Lines = append(c.Lines, report.Line{Name: name})
 		}
 		l := &c.Lines[i]
 		l.X, l.Y = append(l.X, float64(r.Block)), append(l.Y, r.SQNR)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/chart"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/report"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/hardware/cost"
 	"github.com/microscale-go/microscale/hardware/device"
@@ -134,21 +134,21 @@ func EstimateChart(e *cost.Estimate) ([]byte, error) {
 // speedupChart draws the speedup of square products over BF16 by size, quantization included,
 // as an SVG.
 func speedupChart(d *device.Device) ([]byte, error) {
-	c := chart.Chart{Title: "Square products on " + d.Product + ": roofline, both operands quantized", X: "rows, columns and summed dimension",
+	c := report.Chart{Title: "Square products on " + d.Product + ": roofline, both operands quantized", X: "rows, columns and summed dimension",
 		Y: "time in BF16 / time", PowersOfTwo: true}
 	var sizes []float64
 	for s := 256.0; s <= 32768; s *= 2 {
 		sizes = append(sizes, s)
 	}
 	for _, f := range cost.Comparable(d) {
-		c.Lines = append(c.Lines, chart.Line{Name: f.Name, X: sizes, Y: cost.Speedups(d, f, sizes)})
+		c.Lines = append(c.Lines, report.Line{Name: f.Name, X: sizes, Y: cost.Speedups(d, f, sizes)})
 	}
 	return c.SVG()
 }
 
 // scalingChart draws the seconds of communication in a step by the number of ranks, as an SVG.
 func scalingChart(e *cost.Estimate) ([]byte, error) {
-	c := chart.Chart{Title: fmt.Sprintf("Communication of a step: %s, %s, nodes of %d ranks", show.ParametersText(e.Params), e.Recipe.Name,
+	c := report.Chart{Title: fmt.Sprintf("Communication of a step: %s, %s, nodes of %d ranks", show.ParametersText(e.Params), e.Recipe.Name,
 		e.Network.PerNode), X: "ranks", Y: "seconds", PowersOfTwo: true}
 	var ranks []float64
 	for r := 8.0; r <= 4096; r *= 2 {
@@ -156,7 +156,7 @@ func scalingChart(e *cost.Estimate) ([]byte, error) {
 	}
 	names, seconds := e.Scaling(*e.Network, ranks)
 	for i, name := range names {
-		c.Lines = append(c.Lines, chart.Line{Name: name, X: ranks, Y: seconds[i]})
+		c.Lines = append(c.Lines, report.Line{Name: name, X: ranks, Y: seconds[i]})
 	}
 	return c.SVG()
 }

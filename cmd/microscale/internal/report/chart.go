@@ -80,7 +80,7 @@ const (
 // newPlot returns an empty plot in the style of the page, without a frame.
 func newPlot(xLabel string, lines gridLines) *plot.Plot {
 	p := plot.New()
-	p.BackgroundColor = color.Transparent
+	p.BackgroundColor = nil
 	p.X.Label.Text = xLabel
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Label.TextStyle.Font.Variant, a.Tick.Label.Font.Variant = "Sans", "Sans"
@@ -135,12 +135,17 @@ func percentTicks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// addLine adds a line in the color of series i. Non-finite values leave gaps.
-func addLine(p *plot.Plot, i int, points plotter.XYs) error {
+// lineStyle returns the style of the line of series i.
+func lineStyle(i int) draw.LineStyle {
 	style := draw.LineStyle{Color: series(i), Width: lineWidth}
 	if i >= hues {
 		style.Dashes = []vg.Length{5, 3}
 	}
+	return style
+}
+
+// addLine adds a line in the color of series i. Non-finite values leave gaps.
+func addLine(p *plot.Plot, i int, points plotter.XYs) error {
 	for _, run := range finiteRuns(points) {
 		if len(run) == 1 {
 			if err := addMarks(p, i, run, draw.CircleGlyph{}); err != nil {
@@ -152,7 +157,7 @@ func addLine(p *plot.Plot, i int, points plotter.XYs) error {
 		if err != nil {
 			return err
 		}
-		l.LineStyle = style
+		l.LineStyle = lineStyle(i)
 		p.Add(l)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package chart
+package report
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestSVG(t *testing.T) {
+func TestChart(t *testing.T) {
 	c := Chart{Title: "Speedup", X: "size", Y: "×", PowersOfTwo: true, Lines: []Line{
 		{"one", []float64{256, 512, 1024}, []float64{1, 2, math.NaN()}},
 		{"none", []float64{256}, []float64{math.Inf(1)}},
@@ -40,6 +40,14 @@ func TestSVG(t *testing.T) {
 			t.Fatal(err)
 		}
 		return y
+	}
+	for _, color := range []string{"#1c2430", "#525c6b"} { // of texts and of the first line in light mode
+		if !bytes.Contains(svg, []byte(color)) {
+			t.Errorf("the chart does not have the color %s of the pages", color)
+		}
+	}
+	if bytes.Contains(svg, []byte("var(")) || bytes.Contains(svg, []byte("#-")) {
+		t.Error("the chart has colors that only pages define, or none that a viewer knows")
 	}
 	if below("one") <= below("size") {
 		t.Errorf("the legend, at %g, is not below the axis, at %g: it may cover lines", below("one"), below("size"))
