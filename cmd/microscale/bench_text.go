@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -71,13 +70,7 @@ func workText(r bench.Result) string {
 }
 
 // spreadText formats the spread; "-" if it is unknown.
-func spreadText(r bench.Result) string {
-	spread := r.Time.Spread()
-	if math.IsNaN(spread) {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f%%", 100*spread)
-}
+func spreadText(r bench.Result) string { return show.Percent(r.Time.Spread()) }
 
 // secondsText formats a time with three significant digits.
 func secondsText(s float64) string {

@@ -154,7 +154,7 @@ func (s *Speed) Table() Table {
 			}{
 				{"× " + s.Baseline, "", func(p *SpeedPoint) string { product, _ := s.Speedup(*p); return ratioText(product) }},
 				{"× with q.", paysText(s.PaysFrom(f)), func(p *SpeedPoint) string { _, total := s.Speedup(*p); return ratioText(total) }},
-				{"q. share", "", func(p *SpeedPoint) string { return fmt.Sprintf("%.0f%%", 100*p.Share()) }},
+				{"q. share", "", func(p *SpeedPoint) string { return show.Percent(p.Share()) }},
 			}...)
 		}
 		for j, r := range rows {
@@ -197,7 +197,7 @@ func (s *Speed) PaysTable() Table {
 			estimate = fmt.Sprintf("%.0f", n)
 		}
 		t.Rows = append(t.Rows, []string{f.Name, paysText(s.PaysFrom(f)), estimate, ratioText(product), ratioText(total),
-			fmt.Sprintf("%.1f%%", 100*last.Share())})
+			show.Percent(last.Share())})
 	}
 	return t
 }

@@ -83,7 +83,7 @@ func TestSpeedTables(t *testing.T) {
 	if got := s.Table().Rows; !reflect.DeepEqual(got, want) {
 		t.Errorf("table: got\n%q, want\n%q", got, want)
 	}
-	want = [][]string{{"mxfp8", "512", "171", "2.00", "1.50", "25.0%"}}
+	want = [][]string{{"mxfp8", "512", "171", "2.00", "1.50", "25%"}}
 	if got := s.PaysTable().Rows; !reflect.DeepEqual(got, want) {
 		t.Errorf("table of sizes: got %q, want %q", got, want)
 	}

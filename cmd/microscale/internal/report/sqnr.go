@@ -54,7 +54,7 @@ func (r *Recipe) sqnrRow(name string) []string {
 	return []string{
 		r.Name, name, medianText(values["rowwise"]), medianText(values["columnwise"]),
 		fmt.Sprintf("%.1f", lowest.SQNR), fmt.Sprintf("%s, step %d", lowest.Module, lowest.Step), fmt.Sprintf("%.1f", highest.SQNR),
-		shown(float64(saturated)/float64(elements), show.Share), shown(float64(flushed)/float64(elements), show.Share),
+		shown(float64(saturated)/float64(elements), show.Percent), shown(float64(flushed)/float64(elements), show.Percent),
 	}
 }
 

@@ -64,9 +64,9 @@ var recipeColumns = []recipeColumn{
 		return megabytes(r.Memory.Total())
 	}},
 	{Column{"saturated", "satu-\nrated", "elements beyond the largest value of their block, of all observed operands", true},
-		func(_ *Comparison, r *Recipe) string { return shown(r.Saturated(), show.Share) }},
+		func(_ *Comparison, r *Recipe) string { return shown(r.Saturated(), show.Percent) }},
 	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true},
-		func(_ *Comparison, r *Recipe) string { return shown(r.Flushed(), show.Share) }},
+		func(_ *Comparison, r *Recipe) string { return shown(r.Flushed(), show.Percent) }},
 }
 
 // Table returns the table of recipes. A recipe that did not finish has its figures so far and

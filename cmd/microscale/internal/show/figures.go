@@ -107,29 +107,18 @@ func Decibels(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// Percent returns a fraction as a percentage, with fewer digits for small ones.
+// Percent returns a fraction as a percentage with two significant digits, or with its integer part if that has more.
 func Percent(v float64) string {
-	const least = 0.000001
+	const least = 1e-5
 	switch {
 	case v == 0:
 		return "0"
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return missing
 	case math.Abs(v) < least:
-		return fmt.Sprintf("<%.1g%%", 100*least)
-	case math.Abs(v) < 0.01:
-		return fmt.Sprintf("%.1g%%", 100*v)
-	}
-	return fmt.Sprintf("%.1f%%", 100*v)
-}
-
-// Share returns a fraction as a percentage with two digits, for pages, where most are small.
-func Share(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v < 1e-5:
-		return "<0.001%"
+		return fmt.Sprintf("<%g%%", 100*least)
+	case math.Abs(v) >= 0.0995:
+		return fmt.Sprintf("%.0f%%", 100*v)
 	}
 	return fmt.Sprintf("%.2g%%", 100*v)
 }
