@@ -104,7 +104,12 @@ func ReadContext(ctx context.Context, source *hf.Checkpoint) (*Model, error) {
 	m := &Model{Source: source, byName: make(map[string]*Weight, len(tensors)), Weights: make([]*Weight, 0, len(tensors))}
 	m.findView()
 	known := m.recognize()
-	used := map[string]bool{} // tensors that are parts of a quantized weight
+	used := map[string]bool{} // tensors that are parts of a quantized weight, or the bytes of a decoded one
+	if m.viewed != nil {
+		for _, t := range m.viewed.Decoded {
+			used[t.Blocks] = t.Blocks != ""
+		}
+	}
 	for i := range tensors {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -27,6 +27,11 @@ type DecodedType struct {
 
 	// Joined: it has rows of two tensors, whose blocks are not runs of its own rows.
 	Joined bool `json:"joined,omitempty"`
+
+	// Blocks is the name of the tensor with its bytes, for copying; "" if there is none.
+	Blocks string `json:"blocks,omitempty"`
+
+	blocks *hf.Tensor // of that name
 }
 
 // An UnreadType is a tensor of a GGUF file whose type is not supported. Its values are unknown.
@@ -69,6 +74,9 @@ func (m *Model) view() {
 	}
 	for _, t := range m.viewed.Decoded {
 		if w, ok := m.Lookup(t.Tensor); ok {
+			if blocks, ok := m.Source.Lookup(t.Blocks); ok {
+				t.blocks = &blocks
+			}
 			w.decoded = &t
 			m.Decoded = append(m.Decoded, t.Type)
 		}

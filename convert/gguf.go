@@ -36,6 +36,7 @@ var ggufDense = map[safetensors.Dtype]gguf.Type{safetensors.F32: gguf.F32, safet
 type ggufPlan struct {
 	*Plan
 	model    *llamacpp.Model
+	raw      bool // the source is a GGUF file whose tensors and metadata the result has
 	fileType uint32
 	specs    []gguf.Spec
 	metadata []gguf.Pair
@@ -59,30 +60,57 @@ func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32, ok bool) {
 	return 0, 0, false
 }
 
-// newGGUFPlan returns an empty plan. The type of the file is that of q, because clients have none for mixtures.
-func newGGUFPlan(source *checkpoint.Model, c *checkpoint.Convention, q quant.Quantizer, calibration *Calibration) (*ggufPlan, error) {
+// newGGUFPlan returns an empty plan. The type of the file is that of q, because clients have none for mixtures. model is the content of the
+// file; nil: it follows from the source.
+func newGGUFPlan(source *checkpoint.Model, c *checkpoint.Convention, model *llamacpp.Model, q quant.Quantizer,
+	calibration *Calibration) (*ggufPlan, error) {
 	if calibration != nil {
 		return nil, fmt.Errorf("convention %s stores no scales of activations: leave the calibration out", c)
 	}
 	p := &ggufPlan{Plan: newPlan(source, c, q), stacks: map[string]*stack{}}
 	p.single = true
 	_, p.fileType, _ = ggufType(q.Format)
-	var err error
-	if p.model, err = llamacpp.Describe(source.Source); err != nil {
-		return nil, err
+	if p.model, p.raw = model, model != nil; !p.raw {
+		var err error
+		if p.model, err = llamacpp.Describe(source.Source); err != nil {
+			return nil, err
+		}
 	}
 	p.Notes = append(p.Notes, p.model.Notes...)
 	return p, nil
 }
 
-// planGGUF plans the quantization of a checkpoint for llama.cpp.
-func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o QuantizeOptions) (*Plan, error) {
-	if o.Requantize {
-		return nil, fmt.Errorf("convention %s does not requantize: start from an unquantized checkpoint, from one decoded by dequantize, or "+
-			"convert one of the same format", c)
+// rawGGUF returns the model of a GGUF file with the names and types of the file, of any architecture, and the content of the file.
+// It is closed with m.
+func rawGGUF(m *checkpoint.Model) (*checkpoint.Model, *llamacpp.Model, error) {
+	source, content, err := llamacpp.OpenRaw(m.Source.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.Source.OnClose(source.Close)
+	return checkpoint.Read(source), content, nil
+}
+
+// furtherNames returns selection.further for a GGUF file: names of the checkpoint and of the tensors of all experts.
+func furtherNames(m *checkpoint.Model, content *llamacpp.Model) map[string][]string {
+	further := map[string][]string{}
+	for _, w := range m.Weights {
+		if at, err := content.Place(w.Name, w.Shape); err == nil {
+			further[w.Name] = slices.DeleteFunc(slices.Clone(at.Names[:]), func(name string) bool { return name == "" })
+		}
+	}
+	return further
+}
+
+// planGGUF plans the quantization of a checkpoint for llama.cpp. same is the content of the source if that is a GGUF file whose
+// tensors and metadata the result has.
+func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o QuantizeOptions, same *llamacpp.Model) (*Plan, error) {
+	if o.Requantize && same == nil {
+		return nil, fmt.Errorf("convention %s requantizes GGUF files only: start from an unquantized checkpoint, from one decoded by "+
+			"dequantize, or convert one of the same format", c)
 	}
 	path, scaled := source.Source.Path, false
-	p, err := newGGUFPlan(source, c, s.main(), o.Calibration)
+	p, err := newGGUFPlan(source, c, same, s.main(), o.Calibration)
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +122,17 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 	}
 	for _, whole := range source.Weights {
 		for _, w := range source.Stacked(whole) {
-			d := decision{Weight: w}
-			if d.quantizer, d.reason = s.chosen(w.Name, whole.Name); d.quantizer == nil || d.quantizer.Format.Scaled() {
-				d.quantizer, d.reason = s.decide(w, p.convention, whole.Name)
-				if d.reason.Cause == NoCause {
+			d, names := decision{Weight: w}, append(s.names(w), whole.Name)
+			d.quantizer, d.reason = s.chosen(names...)
+			if d.quantizer == nil || d.quantizer.Format.Scaled() || same != nil {
+				d.quantizer, d.reason = s.decide(w, p.convention, names...)
+				if d.reason.Cause == NoCause && d.quantizer.Format.Scaled() {
 					d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, w.Name, w.Shape)
 				}
+			}
+			if w.Quantized() && d.quantizer == nil { // in a GGUF file
+				d.action = Relabel
+				d.stored, d.metadata[0], d.metadata[1] = d.Relabeled(p.convention, nil)
 			}
 			if err := p.place(d); err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
@@ -126,7 +159,7 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 // relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without changing
 // codes and block scales.
 func relabelGGUF(source *checkpoint.Model, c *checkpoint.Convention, formats []quant.Format, calibration *Calibration) (*Plan, error) {
-	p, err := newGGUFPlan(source, c, quant.Quantizer{Format: formats[0]}, calibration)
+	p, err := newGGUFPlan(source, c, nil, quant.Quantizer{Format: formats[0]}, calibration)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +197,7 @@ func (p *ggufPlan) place(d decision) error {
 	if err != nil || at.Name == "" {
 		return err
 	}
+	d.origin = at.Names[0]
 	d.file = ggufName
 	ggml, _, _ := ggufType(p.formatOf(d))
 	if len(d.stored) == 0 {
@@ -215,10 +249,19 @@ func (p *ggufPlan) addSpec(at llamacpp.Place, spec gguf.Spec) error {
 }
 
 // dense plans an unquantized weight: vectors and routers become F32, which llama.cpp needs.
-// Others keep their dtype, unless their format is BF16.
+// Others keep their dtype, unless their format is BF16. Those of a GGUF file keep their type.
 func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 	w := d.Weight
 	dtype := w.Dtype
+	if p.raw && d.quantizer == nil {
+		rows, cols := w.Matrix()
+		bytes := safetensors.Spec{Name: w.Name, Dtype: dtype, Shape: w.Shape}
+		if _, dense := ggufDense[dtype]; !dense || w.HasBlocks() {
+			bytes.Dtype, bytes.Shape = safetensors.U8, []int64{w.FlatBytes(rows * cols)}
+		}
+		d.stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: bytes}}
+		return at.Type, nil
+	}
 	switch {
 	case len(w.Shape) < 2, at.F32, at.Add != 0:
 		dtype = safetensors.F32
@@ -230,7 +273,7 @@ func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 		return 0, fmt.Errorf("tensor %s: %s elements are not supported in GGUF, only F32, F16 and BF16", w.Name, w.Dtype)
 	}
 	d.stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: safetensors.Spec{Dtype: dtype, Shape: w.Shape}}}
-	if dtype != w.Dtype || at.Add != 0 || w.Rearranged() {
+	if dtype != w.Dtype || at.Add != 0 || w.Rearranged() || w.Quantized() {
 		d.action, d.add = Decode, at.Add
 	}
 	return ggml, nil

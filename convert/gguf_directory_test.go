@@ -1,10 +1,10 @@
 package convert
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -275,18 +275,19 @@ func TestGGUFWithoutTokenizer(t *testing.T) {
 	}
 }
 
-// TestGGUFSource quantizes a GGUF file to another, with the bytes of the way through a directory.
+// TestGGUFSource quantizes a GGUF file to another, with the tensors of the way through a directory.
 func TestGGUFSource(t *testing.T) {
 	path := toGGUF(t, openSample(t), quant.BF16)
 	src := openGGUF(t, path)
 	plan, err := PlanDequantize(t.Context(), src.Source, safetensors.BF16)
 	dir := runTo(t, plan, err, "directory")
-	var files [][]byte
+	var files [][2]any
 	for _, m := range []*checkpoint.Model{src, openModel(t, dir)} {
 		plan, err := PlanQuantize(t.Context(), m.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
-		files = append(files, readFile(t, runTo(t, plan, err, "mxfp4.gguf")))
+		types, data, _ := ggufTensors(t, runTo(t, plan, err, "mxfp4.gguf"))
+		files = append(files, [2]any{types, data})
 	}
-	if !bytes.Equal(files[0], files[1]) {
+	if !reflect.DeepEqual(files[0], files[1]) {
 		t.Error("the file differs from that of the directory")
 	}
 	alone := filepath.Join(dir, "model.safetensors")

@@ -286,7 +286,7 @@ func TestGGUFRejects(t *testing.T) {
 		"stores no scales of activations: leave": {Quantizer: quant.Quantizer{Format: quant.NVFP4},
 			Calibration: &Calibration{ConstantCache: true}},
 		`has no scheme "W4A16" for nvfp4: use one of NVFP4`: {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Scheme: "W4A16"},
-		"does not requantize":                               {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true},
+		"requantizes GGUF files only":                       {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true},
 		"does not support method gptq: use --method search": {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Method: calibration.Solve},
 	} {
 		o.Convention = "gguf"

@@ -84,6 +84,8 @@ type decision struct {
 	fold *fold   // of the elements of a decoded weight; nil: none
 
 	inputs []*calibration.Input // of the layer, or of each expert; nil: not needed
+
+	origin string // its name in the checkpoint, if the source is a GGUF file that keeps its own names; "" otherwise
 }
 
 // extent returns the range of the weight in one of its stored tensors, in bytes: the whole

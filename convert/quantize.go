@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -75,6 +76,12 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.admit(m, c); err != nil {
 		return nil, err
 	}
+	var same *llamacpp.Model // of the source and of the result
+	if c.OneFile() && m.Source.Single && llamacpp.Named(m.Source.Path) {
+		if m, same, err = rawGGUF(m); err != nil {
+			return nil, err
+		}
+	}
 	if best := BestMethod(c); o.Method > best {
 		return nil, fmt.Errorf("convention %s does not support method %s: use --method %s", c, o.Method, best)
 	}
@@ -88,13 +95,16 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := selection{o.Include, o.Exclude, o.Rules, treatments, m.Family(), o.rejected}
+	s := selection{include: o.Include, exclude: o.Exclude, rules: o.Rules, treatments: treatments, family: m.Family(), rejected: o.rejected}
+	if same != nil {
+		s.further = furtherNames(m, same)
+	}
 	if err := s.matched(m); err != nil {
 		return nil, err
 	}
 	notes = append(notes, o.noteSchemes()...)
 	if c.OneFile() {
-		p, err := planGGUF(m, c, s, o)
+		p, err := planGGUF(m, c, s, o, same)
 		if err != nil {
 			return nil, err
 		}

@@ -211,7 +211,8 @@ func (p *Plan) admitRules(s selection) error {
 			continue
 		}
 		for _, d := range p.decisions {
-			if r.Pattern.MatchString(d.Name) && d.action != Quantize && d.reason.Cause != ByUser && len(d.Shape) > 1 {
+			matched := slices.ContainsFunc(s.names(d.Weight), r.Pattern.MatchString)
+			if matched && d.action != Quantize && d.reason.Cause != ByUser && len(d.Shape) > 1 {
 				return fmt.Errorf("the rule '%s' quantizes no weight: %s stays as it is (%s)%s", RuleText(r), d.Name, d.reason, includeAdvice(d))
 			}
 		}

@@ -50,6 +50,13 @@ type selection struct {
 	family *family.Model // of the source
 
 	rejected rejections // by the client
+
+	further map[string][]string // further names of weights of GGUF files by name, which patterns may match
+}
+
+// names returns the names of a weight.
+func (s selection) names(w *checkpoint.Weight) []string {
+	return append([]string{w.Name}, s.further[w.Name]...)
 }
 
 // rejections are the reasons why a client cannot read weights, by the name of the weight.
@@ -107,7 +114,7 @@ func (s selection) reason(w *checkpoint.Weight, q *quant.Quantizer, kept Reason,
 	if kept.Cause != NoCause {
 		return kept
 	}
-	included := matches(s.include, w.Name)
+	included := matches(s.include, s.names(w)...)
 	for _, role := range s.family.Roles(w.Name, w.Shape) {
 		switch {
 		case !included:
@@ -150,7 +157,7 @@ func (s selection) matched(m *checkpoint.Model) error {
 		patterns []*regexp.Regexp
 	}{{"include", s.include}, {"exclude", s.exclude}, {"rule", ruled}} {
 		for _, p := range list.patterns {
-			named := func(w *checkpoint.Weight) bool { return p.MatchString(w.Name) }
+			named := func(w *checkpoint.Weight) bool { return slices.ContainsFunc(s.names(w), p.MatchString) }
 			if !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return named(w) || slices.ContainsFunc(w.Split(), named) }) {
 				return fmt.Errorf("the %s pattern '%s' matches no weight of %s: use the names of its weights", list.name, p, m.Source.Path)
 			}
@@ -159,11 +166,7 @@ func (s selection) matched(m *checkpoint.Model) error {
 	return nil
 }
 
-func matches(patterns []*regexp.Regexp, name string) bool {
-	for _, p := range patterns {
-		if p.MatchString(name) {
-			return true
-		}
-	}
-	return false
+// matches reports whether one of the patterns matches one of the names.
+func matches(patterns []*regexp.Regexp, names ...string) bool {
+	return slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return slices.ContainsFunc(names, p.MatchString) })
 }

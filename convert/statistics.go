@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,7 +64,7 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 // inputsOf returns the inputs of a weight, one of each expert that it holds; nil if one is missing.
 func (p *Plan) inputsOf(d decision, s *calibration.Statistics) (inputs []*calibration.Input, err error) {
 	_, cols := d.Matrix()
-	for _, module := range layerModules(d.Weight) {
+	for _, module := range d.layerModules() {
 		in, ok := s.Of(module)
 		if !ok {
 			return nil, nil
@@ -82,14 +83,14 @@ func (p *Plan) inputsOf(d decision, s *calibration.Statistics) (inputs []*calibr
 }
 
 // layerModules returns a module for each input of a weight: one, or one of each expert that it holds.
-func layerModules(w *checkpoint.Weight) (modules []string) {
-	for e := 0; len(w.Shape) == 3 && e < int(w.Shape[0]); e++ {
-		if expert := w.ExpertModule(e); expert != nil {
+func (d decision) layerModules() (modules []string) {
+	for e := 0; len(d.Shape) == 3 && e < int(d.Shape[0]); e++ {
+		if expert := d.ExpertModule(e); expert != nil {
 			modules = append(modules, expert[0]) // the others have the same input
 		}
 	}
 	if modules == nil {
-		return []string{module(w.Name)}
+		return []string{module(cmp.Or(d.origin, d.Name))}
 	}
 	return modules
 }

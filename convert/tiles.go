@@ -110,7 +110,7 @@ func (b *batch) copy() ([]sums, error) {
 		return nil, err
 	}
 	errors := measure.New(checkpoint.BlockLength)
-	if f, ok := checkpoint.DenseFormat(b.d.Dtype); ok {
+	if f, ok := checkpoint.DenseFormat(b.d.Dtype); ok && !b.d.HasBlocks() {
 		errors.AddCopy(b.tile.ToCol-b.tile.FromCol, countNonFinite(b.raw, f))
 	}
 	return []sums{{stored: errors}}, b.put(checkpoint.Codes, b.raw)

@@ -75,7 +75,7 @@ func (p *Plan) mine(decision int) bool { return p.writes(p.decisions[decision].f
 func (p *Plan) group(decision int) string {
 	d := p.decisions[decision]
 	if d.action == Quantize && d.quantizer.Format.Global {
-		matrix, _ := p.source.Family().Joined(d.Name)
+		matrix, _ := p.source.Family().Joined(cmp.Or(d.origin, d.Name))
 		return matrix + "\x00" + d.quantizer.Format.Name
 	}
 	return d.Name

@@ -31,6 +31,7 @@ type Model struct {
 	Notes    []string    // what the user should know
 
 	architecture architecture
+	raw          map[string]Place // of a file that OpenRaw opened; nil for others
 	config       config
 	members      map[string]json.RawMessage // of config.json
 }
@@ -56,7 +57,7 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 	}
 	m.add("general.architecture", m.architecture.Name)
 	m.add("general.type", "model")
-	m.add("general.quantization_version", uint32(2))
+	m.add(versionKey, quantizationVersion)
 	if err := m.hyperparameters(); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.Path, hf.ConfigName, err)
 	}

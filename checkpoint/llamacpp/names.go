@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // outside and inLayer map the module names of a checkpoint to those of llama.cpp. Names in
@@ -41,6 +43,10 @@ type Place struct {
 	F32      bool    // llama.cpp reads its values in F32 only
 	Unscaled bool    // llama.cpp reads no global scale of the weight
 	Add      float32 // what the values of the file are above those of the checkpoint
+
+	// Of a tensor of OpenRaw.
+	Type  gguf.Type // in the file
+	Names [2]string // further names of the weight: that of the checkpoint, and that of the stacked tensor; "" if there is none
 }
 
 // unused matches tensors that llama.cpp computes itself.
@@ -49,6 +55,9 @@ var unused = regexp.MustCompile(`\.rotary_emb\.inv_freq$`)
 // Place returns the place of a tensor in the GGUF file. It returns an error if llama.cpp has no
 // such tensor.
 func (m *Model) Place(name string, shape []int64) (Place, error) {
+	if m.raw != nil {
+		return m.raw[name], nil
+	}
 	if unused.MatchString(name) || m.config.ExtraLayer(name) {
 		return Place{}, nil
 	}

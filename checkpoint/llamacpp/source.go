@@ -33,11 +33,20 @@ func Named(path string) bool { return strings.HasSuffix(path, Suffix) }
 // Tensors of other types are bytes. checkpoint.Read recognizes the result (checkpoint.GGUFView) and
 // reports those types.
 func Open(path string) (*hf.Checkpoint, error) {
+	c, _, err := openView(path, false)
+	return c, err
+}
+
+// openView opens a file as [Open] does, or as [OpenRaw] does.
+func openView(path string, raw bool) (*hf.Checkpoint, *view, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	v := &view{file: f, metadata: map[string]string{}}
+	if raw {
+		v.places = map[string]Place{}
+	}
 	for _, part := range f.Paths() {
 		opened, statErr := os.Stat(part)
 		v.opened, err = append(v.opened, opened), errors.Join(err, statErr)
@@ -46,17 +55,17 @@ func Open(path string) (*hf.Checkpoint, error) {
 		err = v.build()
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
 	source, err := hf.OpenFile(v.plain, v.config)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
 	source.OnClose(f.Close)
 	source.OnDamaged(func(ctx context.Context, progress func(int64)) ([]string, error) {
 		return damaged(ctx, f, path, progress)
 	})
-	return source, nil
+	return source, v, nil
 }
 
 // blockTypes maps the supported block types to block formats.
@@ -86,7 +95,8 @@ type view struct {
 	layout    *safetensors.Layout
 	plain     *safetensors.File
 	described checkpoint.GGUFView
-	config    []byte // the config.json that follows from the metadata; nil for an unknown architecture
+	config    []byte           // the config.json that follows from the metadata; nil for an unknown architecture, and if the view is raw
+	places    map[string]Place // of the tensors of a raw view (OpenRaw); nil for others
 }
 
 // A part is the bytes of a tensor of the view.
@@ -142,7 +152,11 @@ func (v *view) build() error {
 	v.parts = map[string]part{}
 	_, a := architectureOf(v.file)
 	for _, t := range v.file.Tensors {
-		v.addTensor(t, a)
+		if v.places != nil {
+			v.addRaw(t, a)
+		} else {
+			v.addTensor(t, a)
+		}
 	}
 	for _, p := range v.file.Metadata {
 		if text, ok := p.Value.(string); ok && checkpoint.IsOwnMetadata(p.Key) {
@@ -152,7 +166,10 @@ func (v *view) build() error {
 	v.described.Architecture, _ = v.file.Value("general.architecture").(string)
 	v.described.Bytes = v.file.Size()
 	var err error
-	if v.config, err = configuration(v.file); err != nil {
+	if v.places == nil {
+		v.config, err = configuration(v.file)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", v.file.Name(), err)
 	}
 	key, value := v.described.Metadata()
@@ -244,8 +261,13 @@ func (v *view) addPart(whole part, name string, shape []int64, place Place) {
 		return
 	}
 	if decoded := valuesOf(t.Type); decoded != nil {
+		d := checkpoint.DecodedType{Tensor: name, Type: t.Type.String(), Bytes: size}
+		if v.places != nil {
+			d.Blocks = name + " in " + d.Type
+			add(safetensors.Spec{Name: d.Blocks, Dtype: safetensors.U8, Shape: []int64{size}}, whole)
+		}
+		v.described.Decoded = append(v.described.Decoded, d)
 		whole.values, whole.unit = decoded, 4*decoded.elements
-		v.described.Decoded = append(v.described.Decoded, checkpoint.DecodedType{Tensor: name, Type: t.Type.String(), Bytes: size})
 		add(safetensors.Spec{Name: name, Dtype: safetensors.F32, Shape: shape}, whole)
 		return
 	}

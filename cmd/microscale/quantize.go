@@ -48,8 +48,9 @@ Two-dimensional weights and the experts of known families are quantized. Norms,
 embeddings, the output head, routers and vision towers are not; --include
 changes that. --rule gives weights another format than --format: the first rule
 that matches counts, and REGEXP=keep leaves weights as they are. Auxiliary files
-are copied unchanged. A GGUF file becomes a directory with its configuration and
-tokenizer, or one file of weights if DST ends in .safetensors.
+are copied unchanged. A GGUF file becomes another one if DST ends in .gguf, with
+its metadata and tokenizer, whatever its architecture; else a directory with its
+configuration and tokenizer, or one file of weights if DST ends in .safetensors.
 
 --budget BITS divides bits among weights by the divergence that each format
 costs, as measured on --text, and keeps one format for all unless the mixture is
@@ -63,6 +64,7 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize SRC DST --format nvfp4 --text book.txt --resume
   microscale quantize SRC DST --budget 5 --formats nvfp4,mxfp8 --text book.txt
   microscale quantize SRC DST --format nvfp4 --text book.txt --distill 200
+  microscale quantize model.gguf out.gguf --format nvfp4
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'
   microscale quantize SRC DST --format nvfp4 --rule 'self_attn=fp8-row' \
