@@ -407,6 +407,10 @@ func (r *Evaluated) written(ctx context.Context, run *windows.Run) (result *wind
 // mapped is the memory of the program's own code, which the limit of the garbage collector does not count.
 const mapped = 32 << 20
 
+// leastLimit is the smallest limit of memory that the garbage collector gets: with less than the program takes by
+// itself, it would run all the time.
+const leastLimit = 64 << 20
+
 // do runs the evaluation with a meter. The garbage collector keeps a streaming one within its forecast.
 func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	var meter *show.Meter
@@ -447,7 +451,8 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 		}
 		left = "to resume, repeat the command"
 		if !run.Forked() {
-			defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), int64(f.memory)-mapped)))
+			limit := max(int64(f.memory)-mapped, leastLimit)
+			defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), limit)))
 		}
 	}
 	start := time.Now()
