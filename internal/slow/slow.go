@@ -1,5 +1,5 @@
-// Package slow leaves tests out where they add too little for their time, and says why. A test calls it first,
-// and .ci/run finds the calls of Long. Only tests import it.
+// Package slow leaves tests out where they add too little for their time, and says why. A test calls it first.
+// .ci/run finds the calls of Long, the nightly workflow those of Full and the uses of FullRun. Only tests import it.
 package slow
 
 import (
@@ -27,6 +27,14 @@ func Long(t testing.TB, why string) {
 	t.Helper()
 	if !*longRun && !*FullRun {
 		t.Skip("without -long: " + why)
+	}
+}
+
+// Full leaves a test to runs with -full, which the nightly workflow adds for the packages that have this mark.
+func Full(t testing.TB, why string) {
+	t.Helper()
+	if !*FullRun {
+		t.Skip("without -full: " + why)
 	}
 }
 

@@ -51,16 +51,45 @@ func requireLoss(t *testing.T, d evaluation.Document, nll float64, scored int) {
 	}
 }
 
-// TestEvaluation compares the loss of SmolLM2 at all positions with that of transformers in F32. One
-// layer in memory at a time gives the same bits. TestSmolLM2Formats compares that of another method.
+// TestEvaluation compares the losses and divergences of SmolLM2 on 94 tokens, in a format of each kind of scale, with
+// those of the computation that TestTorchDivergence and TestSmolLM2Formats check on more. One layer in memory at a time
+// gives the same bits. TestSmolLM2 compares the loss of the whole text with that of transformers.
 func TestEvaluation(t *testing.T) {
-	slow.Long(t, "it evaluates a real model by several methods")
-	e := newEvaluation(t, "all")
+	slow.Long(t, "it evaluates a real model in several formats")
+	e := newEvaluation(t, "llama.cpp")
+	e.Text = filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(e.Text, read(t, "../../..", "LICENSE")[:1000], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	int4, err := quant.Lookup("int4-g64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := []struct {
+		format  quant.Format
+		nll, kl float64
+	}{
+		{quant.MXFP8, 2.91635, 0.02871},
+		{quant.NVFP4, 2.96900, 0.28020},
+		{quant.FP8Block, 2.86330, 0.02083},
+		{int4, 3.04286, 0.52862},
+	}
+	for _, want := range wants {
+		e.Formats = append(e.Formats, want.format)
+	}
+	e.Context = 96
 	d := runEvaluation(t, e)
-	requireLoss(t, d, 2.882594, 2044)
-	e.Stream = filepath.Join(t.TempDir(), "scratch")
-	if s := runEvaluation(t, e); s.LossDocument != d.LossDocument {
-		t.Errorf("with one layer in memory: %+v, in memory: %+v", s.LossDocument, d.LossDocument)
+	if d.Windows != 2 || d.Scored != 94 || math.Abs(float64(d.NLL)-2.84747) > 1e-4 {
+		t.Errorf("%d windows, %d scored, %.6f nats, want 2.84747 of 94", d.Windows, d.Scored, float64(d.NLL))
+	}
+	for i, f := range d.Formats {
+		if math.Abs(float64(f.NLL)-wants[i].nll) > 1e-4 || math.Abs(float64(f.KL.Mean)-wants[i].kl) > 2e-5 {
+			t.Errorf("%s: %.6f nats, divergence %.6f, want %.5f and %.5f", f.Format, float64(f.NLL), float64(f.KL.Mean), wants[i].nll, wants[i].kl)
+		}
+	}
+	e.Formats, e.Stream = e.Formats[:1], filepath.Join(t.TempDir(), "scratch")
+	if s := runEvaluation(t, e); s.LossDocument != d.LossDocument || s.Formats[0].KL != d.Formats[0].KL {
+		t.Errorf("with one layer in memory: %+v and %+v, in memory: %+v and %+v", s.LossDocument, s.Formats[0], d.LossDocument, d.Formats[0])
 	}
 }
 
@@ -156,7 +185,7 @@ func quantizeTo(t *testing.T, src, dst string, f quant.Format) {
 // TestSmolLM2Formats evaluates SmolLM2 in every format, and compares the table of docs/results.md and
 // the output of eval in README.md with the result.
 func TestSmolLM2Formats(t *testing.T) {
-	slow.Long(t, "it evaluates a real model in every format")
+	slow.Full(t, "it evaluates a real model in every format")
 	e := newEvaluation(t, "llama.cpp")
 	for _, f := range quant.Formats() {
 		if f.Scaled() {

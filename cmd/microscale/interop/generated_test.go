@@ -24,7 +24,7 @@ func sameGenerated(t *testing.T, document, name, text string, equal func(a, b st
 		return
 	}
 	if !*update {
-		t.Fatalf("%s does not say\n%s\nrun go test ./cmd/microscale/interop -run '^%s$' -long -update", document, text, t.Name())
+		t.Fatalf("%s does not say\n%s\nrun go test ./cmd/microscale/interop -run '^%s$' -full -update", document, text, t.Name())
 	}
 	if err := os.WriteFile(path, []byte(parts[1]+text+parts[3]), 0o644); err != nil {
 		t.Fatal(err)
