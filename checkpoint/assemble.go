@@ -59,7 +59,7 @@ func (m *Model) assemble(ctx context.Context, t *hf.Tensor, k known) *Weight {
 		w, problem := m.assembleAs(ctx, t, s, q)
 		if w != nil {
 			if w.Format.Global && w.stored == 0 && s.direction == inverse { // as AutoRound writes it for a weight of zeros
-				m.misread(w.parts[Global].Name, "it is 0, and clients divide by it, so that they decode NaN; the weight is read as zeros")
+				m.misread("", w.parts[Global].Name, "it is 0, and clients divide by it, so that they decode NaN; the weight is read as zeros")
 			}
 			return w
 		}

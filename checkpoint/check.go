@@ -227,12 +227,12 @@ func (m *Model) checkIgnore(d description) {
 		switch on := ignored(owner); {
 		case on && w.hasCodes():
 			m.misread(
-				w.Name,
+				"ignored-quantized", w.Name,
 				"it is quantized, but the ignore list says that it is not; a client would read its codes as values: convert it to the same "+
 					"convention, which mends the list",
 			)
 		case !on && complete && selected(owner) && !w.hasCodes() && !m.faulty(w.Name) && m.Family().Linear(w.Name, w.Shape):
-			m.misread(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
+			m.misread("unquantized-unlisted", w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}
 	}
 }

@@ -211,7 +211,7 @@ func (m *Model) checkTargets(d description) {
 		return
 	}
 	for _, text := range d.faults {
-		m.misread("", "quantization_config: %s", text)
+		m.misread("", "", "quantization_config: %s", text)
 	}
 	selected := d.selector()
 	for _, w := range m.Weights {
@@ -220,10 +220,12 @@ func (m *Model) checkTargets(d description) {
 		}
 		module := strings.TrimSuffix(w.Name, weightSuffix)
 		if d.targets != nil && !selected(module) {
-			m.misread(w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its codes as values")
+			m.misread("quantized-untargeted", w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its "+
+				"codes as values")
 		}
 		if d.static(w.Format) && w.scheme.input != "" && w.parts[Input] == nil {
-			m.misread(w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s", module+w.scheme.input)
+			m.misread("input-scale-missing", w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s",
+				module+w.scheme.input)
 		}
 	}
 }

@@ -185,9 +185,13 @@ func recognizeMixed(layers moLayers, ignore []string) (description, error) {
 		all := slices.Concat(modelOptSchemes, modelOptAlso)
 		i := slices.IndexFunc(all, func(s scheme) bool { return strings.EqualFold(s.name, algo) })
 		if i < 0 {
-			return description{}, fmt.Errorf("quant_algo %q of %s is not supported", algo, module)
+			d.fault("quant_algo %q of %s is not supported", algo, module)
+			continue
 		}
 		d.add(all[i].format, all[i].activations == Static, all[i].name)
+	}
+	if len(d.groups)+len(d.coded) == 0 && len(d.faults) > 0 {
+		return description{}, errors.New(d.faults[0])
 	}
 	if len(d.groups)+len(d.coded) == 0 {
 		return description{}, errors.New("quant_algo is MIXED_PRECISION, but quantized_layers names no module")

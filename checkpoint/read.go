@@ -47,6 +47,7 @@ type Model struct {
 type Problem struct {
 	Tensor string // or module; empty if it concerns the whole checkpoint
 	Text   string // the fault and its remedy
+	Rule   string // the name of the rule that it breaks, as microscale lint lists them; "": it has none of its own
 	Mended bool   // a conversion repairs it
 
 	// Misread: clients reject the checkpoint or read other values, although its weights are understood
@@ -201,7 +202,7 @@ func (m *Model) recognize() known {
 		QuantMethod *string `json:"quant_method"`
 	}
 	if err := json.Unmarshal(raw, &method); err != nil {
-		m.fault("", "quantization_config is not a JSON object; fetch config.json again")
+		m.unsupported("quantization_config is not a JSON object; fetch config.json again")
 		return k
 	}
 	var methods []string
@@ -227,7 +228,7 @@ func (m *Model) recognize() known {
 			return k
 		}
 	}
-	m.fault("", "quantization_config names quant_method %q, which is not supported: use one of %s", deref(method.QuantMethod),
+	m.unsupported("quantization_config names quant_method %q, which is not supported: use one of %s", deref(method.QuantMethod),
 		strings.Join(methods, ", "))
 	return k
 }
@@ -236,7 +237,7 @@ func (m *Model) recognize() known {
 func (m *Model) describe(c *Convention, raw json.RawMessage, k *known) {
 	d, err := c.recognize(raw)
 	if err != nil {
-		m.fault("", "quantization_config: %v", err)
+		m.unsupported("quantization_config: %v", err)
 		return
 	}
 	m.Convention, m.Scheme, m.Ignore, m.configured, m.described, k.description = c, d.scheme, d.ignore, true, d, d
@@ -271,10 +272,17 @@ func (m *Model) configuration() (raw json.RawMessage, ok bool) {
 	return nil, false
 }
 
-// misread adds a problem of clients alone.
-func (m *Model) misread(tensor, text string, args ...any) {
+// misread adds a problem of clients alone, by its rule.
+func (m *Model) misread(rule, tensor, text string, args ...any) {
 	m.fault(tensor, text, args...)
-	m.Problems[len(m.Problems)-1].Misread = true
+	p := &m.Problems[len(m.Problems)-1]
+	p.Rule, p.Misread = rule, true
+}
+
+// unsupported adds the problem that the description of the weights cannot be read.
+func (m *Model) unsupported(text string, args ...any) {
+	m.fault("", text, args...)
+	m.Problems[len(m.Problems)-1].Rule = "unsupported"
 }
 
 // fault adds a Problem.

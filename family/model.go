@@ -62,6 +62,14 @@ func (m *Model) Layers() int64 {
 	return m.layers
 }
 
+// Further returns the number of layers or modules that predict further tokens, as the configuration declares it.
+func (m *Model) Further() int64 {
+	if m == nil {
+		return 0
+	}
+	return m.next
+}
+
 // OfLanguage reports whether a list of modules, by its name, has the layers of the language model, which Layers counts.
 func OfLanguage(list string) bool { return hiddenLayer.MatchString(list + ".0.") }
 

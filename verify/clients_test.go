@@ -63,12 +63,12 @@ func TestClientsRead(t *testing.T) {
 		clients    string
 	}{
 		{quant.MXFP8, "compressed-tensors", "MXFP8", "vllm transformers"},
-		{quant.MXFP4, "compressed-tensors", "MXFP4A16", "vllm transformers"},
+		{quant.MXFP4, "compressed-tensors", "MXFP4A16", "vllm trtllm transformers"},
 		{quant.NVFP4, "compressed-tensors", "NVFP4A16", "vllm sglang transformers llamacpp mlx ollama"},
-		{quant.NVFP4, "compressed-tensors", "NVFP4", "vllm sglang transformers llamacpp mlx ollama"},
+		{quant.NVFP4, "compressed-tensors", "NVFP4", "vllm sglang trtllm transformers llamacpp mlx ollama"},
 		{quant.FP8Tensor, "compressed-tensors", "FP8", "vllm sglang transformers"},
-		{quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", "vllm sglang transformers llamacpp"},
-		{quant.FP8Block, "compressed-tensors", "FP8_BLOCK", "vllm sglang transformers llamacpp"},
+		{quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", "vllm sglang trtllm transformers llamacpp"},
+		{quant.FP8Block, "compressed-tensors", "FP8_BLOCK", "vllm sglang trtllm transformers llamacpp"},
 		{quant.NVFP4, "modelopt", "NVFP4", "vllm sglang trtllm llamacpp ollama"},
 		{quant.FP8Block, "modelopt", "fp8_pb_wo", "vllm trtllm"},
 		{quant.MXFP8, "modelopt", "MXFP8", "vllm sglang"},

@@ -105,7 +105,9 @@ type Options struct {
 	Threads  int            // goroutines; 0: one per processor
 	Progress func(Progress) // called by several goroutines, one call at a time; may be nil
 	Clients  []string       // clients by name (vllm, sglang, …): what they would reject is a problem
-	MinSQNR  float64        // dB: a quantized weight with a lower SQNR is a problem; 0: no limit
+	// Check returns further problems of the checkpoint that is compared with its source; nil: none.
+	Check   func(context.Context, *checkpoint.Model) ([]checkpoint.Problem, error)
+	MinSQNR float64 // dB: a quantized weight with a lower SQNR is a problem; 0: no limit
 
 	// Nearest returns the quantizer of a block format. If it is set, the error of quantizing
 	// the source by it, without a search of scales, is measured too (Tensor.Nearest).
@@ -189,6 +191,13 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 	}
 	for _, c := range loaders {
 		r.report(c.Rejects(dst))
+	}
+	if o.Check != nil {
+		problems, err := o.Check(ctx, dst)
+		if err != nil {
+			return nil, err
+		}
+		r.report(problems)
 	}
 	r.NotCompared = append(r.NotCompared, notCompared(dst, known)...)
 	return r, nil

@@ -1,14 +1,19 @@
 // Package client lists the programs that load quantized checkpoints: the schemes that each
 // reads, and the checkpoints that it rejects or misreads although the convention allows them.
 // Unknown behavior is not a rule.
+//
+// Problem.Rule is a row of microscale lint, which says more about it.
 package client
 
 import (
 	"fmt"
+	"index/suffixarray"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -53,8 +58,9 @@ var clients = []Client{
 			mixedWithNVFP4},
 	},
 	{
-		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"}, mixes: []string{"modelopt"},
-		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
+		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"}, mixes: []string{"modelopt", "compressed-tensors"},
+		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil,
+			"compressed-tensors": {"MXFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"}}, // tensorrt_llm/models/quant_config_utils.py
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
 	},
 	{
@@ -124,7 +130,7 @@ func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
 	}
 	var problems []checkpoint.Problem
 	if text := c.unread(m); text != "" {
-		problems = []checkpoint.Problem{{Text: text}}
+		problems = []checkpoint.Problem{{Rule: "unread", Text: text}}
 	} else {
 		for _, r := range slices.Concat(c.rules, c.limits) {
 			problems = append(problems, r(m)...)
@@ -217,7 +223,7 @@ func fusedTogether(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	eachFused(m, func(weights []*checkpoint.Weight) {
 		for _, w := range weights[1:] {
 			if w.Quantized() != weights[0].Quantized() || w.Format.Name != weights[0].Format.Name {
-				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+				problems = append(problems, checkpoint.Problem{Rule: "set-format", Tensor: w.Name,
 					Text: fmt.Sprintf("it is %s and %s is %s, and the client fuses them into one module", w.FormatName(), weights[0].Name,
 						weights[0].FormatName())})
 			}
@@ -231,7 +237,11 @@ func fusedGlobals(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	eachFused(m, func(weights []*checkpoint.Weight) {
 		for _, w := range weights[1:] {
 			if w.Format.Global && weights[0].Format.Global && w.Global != weights[0].Global {
-				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+				broken := "set-global"
+				if family.SingleExpert(w.Name) {
+					broken = "expert-gate-up"
+				}
+				problems = append(problems, checkpoint.Problem{Rule: broken, Tensor: w.Name,
 					Text: fmt.Sprintf("its global scale is %g and that of %s is %g; the client fuses them into one module and uses the larger: "+
 						"quantize again", w.Global, weights[0].Name, weights[0].Global)})
 			}
@@ -246,7 +256,7 @@ func wholeShards(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	eachFused(m, func(weights []*checkpoint.Weight) {
 		for _, w := range weights[:len(weights)-1] {
 			if b := int64(w.Format.Block.Rows); w.Quantized() && b > 1 && w.Shape[0]%b != 0 {
-				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+				problems = append(problems, checkpoint.Problem{Rule: "partial-tile", Tensor: w.Name,
 					Text: fmt.Sprintf("it has %d rows, not a multiple of %d, and the client fuses it with others", w.Shape[0], b)})
 			}
 		}
@@ -268,7 +278,7 @@ func evenBlocks(convention string) rule {
 				n, size int64
 			}{{"rows", w.Shape[len(w.Shape)-2], int64(w.Format.Block.Rows)}, {"columns", w.Shape[len(w.Shape)-1], int64(w.Format.Block.Cols)}} {
 				if side.n > side.size && side.n%side.size != 0 {
-					problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					problems = append(problems, checkpoint.Problem{Rule: "partial-tile", Tensor: w.Name,
 						Text: fmt.Sprintf("it has %d %s, not a multiple of %d, and without a GPU the client divides them evenly among the scales", side.n,
 							side.name, side.size)})
 				}
@@ -301,16 +311,23 @@ func excludedBySubstring(conventions ...string) rule {
 			}
 		}
 		joined := "\n" + strings.Join(modules, "\n") + "\n"
+		index := sync.OnceValue(func() *suffixarray.Index { return suffixarray.New([]byte(joined)) }) // a list may name 100,000 experts
 		for _, entry := range m.Ignore {
 			if entry == "" || strings.ContainsAny(entry, "*?[:\n") {
 				continue
 			}
-			at := strings.Index(joined, entry)
-			if at < 0 {
+			found := index().Lookup([]byte(entry), 1)
+			if len(found) == 0 {
 				continue
 			}
-			module, _, _ := strings.Cut(joined[strings.LastIndexByte(joined[:at], '\n')+1:], "\n")
-			problems = append(problems, checkpoint.Problem{Tensor: module,
+			module, _, _ := strings.Cut(joined[strings.LastIndexByte(joined[:found[0]], '\n')+1:], "\n")
+			broken := "ignore-substring"
+			if module == entry {
+				broken = "ignored-quantized"
+			} else if strings.HasPrefix(module, entry+".") {
+				broken = "ignore-parent"
+			}
+			problems = append(problems, checkpoint.Problem{Rule: broken, Tensor: module,
 				Text: fmt.Sprintf("the client loads it as unquantized, because %q on the ignore list is a substring of its name", entry)})
 		}
 		return problems
@@ -322,8 +339,8 @@ func exactExcludes(convention string) rule {
 	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, entry := range m.Ignore {
 			if m.Convention.Name == convention && strings.Contains(entry, "*") && !strings.HasPrefix(entry, "re:") {
-				problems = append(problems,
-					checkpoint.Problem{Text: fmt.Sprintf("%q is on the exclude list, and the client does not support wildcards: name the modules", entry)})
+				problems = append(problems, checkpoint.Problem{Rule: "ignore-wildcard",
+					Text: fmt.Sprintf("%q is on the exclude list, and the client does not support wildcards: name the modules", entry)})
 			}
 		}
 		return problems
@@ -337,8 +354,8 @@ func mixedWithNVFP4(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "modelopt" || len(formats) < 2 || slices.ContainsFunc(formats, func(f quant.Format) bool { return f.Global }) {
 		return nil
 	}
-	return []checkpoint.Problem{{Text: fmt.Sprintf("it is a mixture of %s and %s, and the client reads one without nvfp4 as W4AFP8: "+
-		"choose nvfp4 for some weights, or one format", formats[0], formats[1])}}
+	return []checkpoint.Problem{{Rule: "mixed-sglang", Text: fmt.Sprintf("it is a mixture of %s and %s, and the client reads one without "+
+		"nvfp4 as W4AFP8: choose nvfp4 for some weights, or one format", formats[0], formats[1])}}
 }
 
 // needsFile: the client reads the configuration from another file than config.json.
@@ -347,7 +364,8 @@ func needsFile(convention, name string) rule {
 		if m.Convention.Name != convention || m.HasFile(name) {
 			return nil
 		}
-		return []checkpoint.Problem{{Text: fmt.Sprintf("%s is missing, from which the client reads how weights are quantized", name)}}
+		return []checkpoint.Problem{{Rule: "sidecar-missing",
+			Text: fmt.Sprintf("%s is missing, from which the client reads how weights are quantized", name)}}
 	}
 }
 
@@ -357,8 +375,8 @@ func exactScheme(convention string) rule {
 		for _, f := range m.Formats() {
 			for _, name := range m.Convention.Schemes(f) {
 				if m.Convention.Name == convention && strings.EqualFold(name, m.Scheme) && name != m.Scheme {
-					return []checkpoint.Problem{{Text: fmt.Sprintf("quant_algo is %q, and the client recognizes %q only: convert it, which "+
-						"writes that", m.Scheme, name)}}
+					return []checkpoint.Problem{{Rule: "algo-case", Text: fmt.Sprintf("quant_algo is %q, and the client recognizes %q only: "+
+						"convert it, which writes that", m.Scheme, name)}}
 				}
 			}
 		}
@@ -371,9 +389,8 @@ func columnsOf(f quant.Format, n int64) rule {
 	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, w := range m.Weights {
 			if cols := w.Shape; w.Quantized() && w.Format.Name == f.Name && cols[len(cols)-1]%n != 0 {
-				problems = append(problems,
-					checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("it has %d columns, and the client needs a multiple of %d", cols[len(cols)-1],
-						n)})
+				problems = append(problems, checkpoint.Problem{Rule: "partial-columns", Tensor: w.Name,
+					Text: fmt.Sprintf("it has %d columns, and the client needs a multiple of %d", cols[len(cols)-1], n)})
 			}
 		}
 		return problems
@@ -385,7 +402,8 @@ func noGlobal(convention, does string) rule {
 	return func(m *checkpoint.Model) []checkpoint.Problem {
 		for _, w := range m.Weights {
 			if t, ok := w.Part(checkpoint.Global); ok && w.Quantized() && m.Convention.Name == convention {
-				return []checkpoint.Problem{{Tensor: t.Name, Text: fmt.Sprintf("it is a global scale, and %s: quantize again", does)}}
+				return []checkpoint.Problem{{Rule: "mlx-global", Tensor: t.Name,
+					Text: fmt.Sprintf("it is a global scale, and %s: quantize again", does)}}
 			}
 		}
 		return nil

@@ -38,14 +38,14 @@ func Limits(m *checkpoint.Model) (lines []string) {
 	return lines
 }
 
-// eachQuantized returns a problem for every quantized weight of which why returns one.
-func eachQuantized(m *checkpoint.Model, why func(w *checkpoint.Weight) string) (problems []checkpoint.Problem) {
+// eachQuantized returns a problem with a rule for every quantized weight of which why returns one.
+func eachQuantized(m *checkpoint.Model, rule string, why func(w *checkpoint.Weight) string) (problems []checkpoint.Problem) {
 	for _, w := range m.Weights {
 		if !w.Quantized() {
 			continue
 		}
 		if text := why(w); text != "" {
-			problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: text})
+			problems = append(problems, checkpoint.Problem{Rule: rule, Tensor: w.Name, Text: text})
 		}
 	}
 	return problems
@@ -54,7 +54,7 @@ func eachQuantized(m *checkpoint.Model, why func(w *checkpoint.Weight) string) (
 // unlistedExperts: the client expects quantized experts unless their module is on the ignore list.
 func unlistedExperts(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	for _, w := range m.ExpertsUnlisted() {
-		problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+		problems = append(problems, checkpoint.Problem{Rule: "unquantized-unlisted", Tensor: w.Name,
 			Text: "it holds the experts of a layer, which are neither quantized nor on the ignore list; the client would look for their scales: " +
 				"quantize again"})
 	}
@@ -70,7 +70,7 @@ func expertsDecoded(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" {
 		return nil
 	}
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "hf-moe-global", func(w *checkpoint.Weight) string {
 		const instead = "choose mxfp4 or fp8-row"
 		b := w.Format.Block
 		switch {
@@ -103,7 +103,7 @@ func expertsJoined(m *checkpoint.Model) []checkpoint.Problem {
 	if !m.Family().OfType(stackedExperts...) {
 		return nil
 	}
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "experts-layout", func(w *checkpoint.Weight) string {
 		if family.SingleExpert(w.Name) {
 			return "the client holds the experts of this model as one tensor, and joins no single ones: exclude the experts"
 		}
@@ -169,7 +169,7 @@ func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	for _, w := range m.Weights {
 		if !w.Quantized() && family.SingleExpert(w.Name) {
 			problems = append(problems,
-				checkpoint.Problem{Tensor: w.Name,
+				checkpoint.Problem{Rule: "experts-layout", Tensor: w.Name,
 					Text: fmt.Sprintf("the client does not load unquantized experts beside other weights in %s: quantize the experts, too, or the "+
 						"model to 8 bits", formats[i])})
 		}
@@ -201,7 +201,7 @@ func initializedWeights(m *checkpoint.Model) []checkpoint.Problem {
 		return nil
 	}
 	whole, text := m.Source.ModelType()
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "initialized-weight", func(w *checkpoint.Weight) string {
 		module := strings.TrimSuffix(w.Name, ".weight")
 		for _, row := range initialized {
 			name := module[strings.LastIndexByte(module, '.')+1:]
@@ -223,7 +223,7 @@ func plainMamba(m *checkpoint.Model) []checkpoint.Problem {
 	if !m.Family().OfType("mamba", "falcon_mamba", "jamba") {
 		return nil
 	}
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "mamba1", func(w *checkpoint.Weight) string {
 		if mamba1.MatchString(w.Name) {
 			return "the client loads the projections of Mamba-1 unquantized only: exclude them"
 		}
@@ -238,8 +238,8 @@ func renamedExperts(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" || !m.Family().OfType("gpt_oss") {
 		return nil
 	}
-	return []checkpoint.Problem{{Text: "the client does not load gpt-oss in compressed-tensors, because it does not find its experts on " +
-		"the ignore list: choose convention gpt-oss"}}
+	return []checkpoint.Problem{{Rule: "gpt-oss-experts", Text: "the client does not load gpt-oss in compressed-tensors, because it does not " +
+		"find its experts on the ignore list: choose convention gpt-oss"}}
 }
 
 // denseMXFP4: the client reads MXFP4 of compressed-tensors in experts alone (SGLang 0.5.23).
@@ -247,7 +247,7 @@ func denseMXFP4(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" {
 		return nil
 	}
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "unread", func(w *checkpoint.Weight) string {
 		if w.Format.Name == quant.MXFP4.Name && !family.SingleExpert(w.Name) {
 			return "the client reads mxfp4 in experts only, and other linear layers in fp8 or nvfp4: exclude it, or choose convention quark"
 		}
@@ -261,7 +261,7 @@ func splitKeyValue(m *checkpoint.Model) []checkpoint.Problem {
 	if !m.Family().OfType("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "kimi_k2", "kimi_k3") {
 		return nil
 	}
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "mlx-kv_b", func(w *checkpoint.Weight) string {
 		if strings.HasSuffix(w.Name, ".kv_b_proj.weight") {
 			return "the client reads kv_b_proj unquantized or in affine formats only: exclude it"
 		}
@@ -276,7 +276,7 @@ func unstackedScales(m *checkpoint.Model) []checkpoint.Problem {
 		"glm4_moe_lite", "jamba", "kimi_k2", "laguna", "longcat_flash", "mimo_v2_flash", "mixtral", "olmoe", "phimoe", "qwen2_moe") {
 		return nil
 	}
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "experts-layout", func(w *checkpoint.Weight) string {
 		if family.SingleExpert(w.Name) && !w.Joined {
 			return "the client does not join the scales of single experts of this model, and rejects the file: exclude the experts"
 		}
@@ -290,7 +290,7 @@ func unscaledGraph(m *checkpoint.Model) []checkpoint.Problem {
 	if architecture == "" {
 		return nil
 	}
-	return eachQuantized(m, func(w *checkpoint.Weight) string {
+	return eachQuantized(m, "gguf-scale-unused", func(w *checkpoint.Weight) string {
 		if w.Format.Global && w.Global != 1 {
 			return fmt.Sprintf("the graph of %s ignores global scales, and its results become NaN or wrong: choose mxfp4, or scales of blocks "+
 				"alone (profile ggml)", architecture)

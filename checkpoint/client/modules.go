@@ -19,7 +19,7 @@ func tiedHead(m *checkpoint.Model) (problems []checkpoint.Problem) {
 	expected := m.Expected()
 	for _, head := range m.UnstoredHeads() {
 		if expected(head) {
-			problems = append(problems, checkpoint.Problem{Tensor: head,
+			problems = append(problems, checkpoint.Problem{Rule: "tied-head", Tensor: head,
 				Text: "the client builds it quantized, because it is not on the ignore list, and the files have no codes of it: it fails, or " +
 					"computes NaN or noise; convert the checkpoint to the same convention, which adds it to the list"})
 		}
@@ -59,7 +59,7 @@ func movedModules(m *checkpoint.Model) (problems []checkpoint.Problem) {
 			continue
 		}
 		if name := movedName(module); expected(name) {
-			problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+			problems = append(problems, checkpoint.Problem{Rule: "moved-names", Tensor: w.Name,
 				Text: "the client calls it " + name + " and builds it quantized, because no entry of the ignore list matches that name; convert " +
 					"the checkpoint to the same convention, which writes patterns"})
 		}
@@ -75,6 +75,6 @@ func decodedToBF16(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" || i < 0 || dtype == "" || dtype == "bfloat16" {
 		return nil
 	}
-	return []checkpoint.Problem{{Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is in %s: quantize "+
-		"again, with the other weights in bfloat16", formats[i], dtype)}}
+	return []checkpoint.Problem{{Rule: "model-dtype", Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is in "+
+		"%s: quantize again, with the other weights in bfloat16", formats[i], dtype)}}
 }

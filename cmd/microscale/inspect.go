@@ -9,6 +9,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/lint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
@@ -20,7 +21,8 @@ func inspectCommand() *cobra.Command {
 		Short: "Print the weights, formats and problems of a checkpoint",
 		Long: `Read the headers of a checkpoint, and print its weights with their formats and
 sizes, its quantization, and its problems. With --client, what those programs
-reject is a problem too. A damaged safetensors file is an error.
+reject is a problem too, which microscale lint explains. A damaged safetensors
+file is an error.
 
 With --plan, print instead what each layer of a language model computes.
 
@@ -43,9 +45,11 @@ With --plan, print instead what each layer of a language model computes.
 			return printPlan(cmd.OutOrStdout(), source, *asJSON)
 		}
 		model := checkpoint.Read(source)
-		for _, c := range *clients {
-			model.Problems = append(model.Problems, c.Rejects(model)...)
+		problems, err := lint.Problems(cmd.Context(), model, *clients)
+		if err != nil {
+			return show.Interrupted(err, "not all rules of clients were applied")
 		}
+		model.Problems = append(model.Problems, problems...)
 		return conversion.PrintInspection(cmd.OutOrStdout(), args[0], model, *each, *asJSON)
 	}
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -8,9 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/lint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -27,10 +30,11 @@ ignore list, and files, index and configuration must agree.
   otherwise       every bit is that of SRC
 
 The exit status is 1 if a check fails, if a value that is finite in SRC is NaN
-or Inf, or if a --client program would reject or misread DST. The bound detects
-damaged blocks. It does not detect an element that moved to its other neighbor,
-nor low precision: for that, set --min-sqnr. Methods that move errors between
-elements, such as GPTQ, exceed the bound.
+or Inf, or if a --client program would reject or misread DST: the errors that
+microscale lint DST --for CLIENT explains. The bound detects damaged blocks. It
+does not detect an element that moved to its other neighbor, nor low precision:
+for that, set --min-sqnr. Methods that move errors between elements, such as
+GPTQ, exceed the bound.
 
 ` + input.Help
 
@@ -60,7 +64,10 @@ func verifyCommand() *cobra.Command {
 		if cmd.Flags().Changed("min-sqnr") && !(*minSQNR > 0 && *minSQNR <= math.MaxFloat64) {
 			return show.Misuse("--min-sqnr: got %g, want a positive number of decibels", *minSQNR)
 		}
-		o := verify.Options{Threads: int(*threads), Clients: flags.Names(*clients), MinSQNR: *minSQNR}
+		o := verify.Options{Threads: int(*threads), MinSQNR: *minSQNR}
+		o.Check = func(ctx context.Context, m *checkpoint.Model) ([]checkpoint.Problem, error) {
+			return lint.Problems(ctx, m, *clients)
+		}
 		if *nearest {
 			o.Nearest = func(f quant.Format) (quant.Quantizer, error) {
 				if !behavior.Given {

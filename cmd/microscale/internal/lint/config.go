@@ -1,0 +1,127 @@
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+)
+
+// A config is what rules read of the description of the quantization, beyond what package checkpoint returns.
+type config struct {
+	method string
+	groups []group // of compressed-tensors, in the order of the file
+	format string
+	layers map[string]layer // of modelopt
+	cache  bool             // a quantized KV cache is declared
+	online []string         // locations of transforms that are applied at run time
+	powers bool             // scales are declared as powers of two
+
+	sidecar *sidecar // hf_quant_config.json; nil: none, or no JSON
+	main    *sidecar // the same of config.json; nil: none
+}
+
+// A group is one of config_groups that quantizes weights.
+type group struct {
+	name    string
+	Targets []string `json:"targets"`
+	Format  *string  `json:"format"`
+	Weights *struct {
+		Bits       int     `json:"num_bits"`
+		Type       string  `json:"type"`
+		GroupSize  *int    `json:"group_size"`
+		Strategy   string  `json:"strategy"`
+		ScaleDtype *string `json:"scale_dtype"`
+	} `json:"weights"`
+}
+
+// A layer is one of quantized_layers.
+type layer struct {
+	Algo      string `json:"quant_algo"`
+	GroupSize int    `json:"group_size"`
+}
+
+// A sidecar is what both files of modelopt say.
+type sidecar struct {
+	Algo      string           `json:"quant_algo"`
+	GroupSize int              `json:"group_size"`
+	Cache     any              `json:"kv_cache_quant_algo"`
+	Exclude   []string         `json:"exclude_modules"`
+	Ignore    []string         `json:"ignore"`
+	Layers    map[string]layer `json:"quantized_layers"`
+}
+
+// moSidecar is the second file of modelopt.
+const moSidecar = "hf_quant_config.json"
+
+// readConfig reads what it can; the rest has rules of package checkpoint.
+func readConfig(m *checkpoint.Model) (c config) {
+	raw, _ := m.Source.QuantizationConfig()
+	var members struct {
+		Method    string           `json:"quant_method"`
+		Format    string           `json:"format"`
+		Groups    json.RawMessage  `json:"config_groups"`
+		ScaleFmt  string           `json:"scale_fmt"`
+		Cache     any              `json:"kv_cache_scheme"`
+		Algo      any              `json:"kv_cache_quant_algo"`
+		Layers    map[string]layer `json:"quantized_layers"`
+		Transform struct {
+			Groups map[string]struct {
+				Apply []struct {
+					Location string `json:"location"`
+				} `json:"apply"`
+			} `json:"config_groups"`
+		} `json:"transform_config"`
+	}
+	if json.Unmarshal(raw, &members) == nil {
+		c.method, c.format, c.groups, c.layers = members.Method, members.Format, readGroups(members.Groups), members.Layers
+		c.cache, c.powers = members.Cache != nil || members.Algo != nil, members.ScaleFmt == "ue8m0"
+		for _, g := range members.Transform.Groups {
+			for _, apply := range g.Apply {
+				if !strings.HasPrefix(apply.Location, "weight_") { // which the weights contain
+					c.online = append(c.online, apply.Location)
+				}
+			}
+		}
+		var main sidecar
+		if json.Unmarshal(raw, &main) == nil && main.Algo != "" {
+			c.main = &main
+		}
+	}
+	if data, ok := m.Source.Companion(moSidecar); ok {
+		var file struct {
+			Quantization *sidecar `json:"quantization"`
+		}
+		if json.Unmarshal(data, &file) == nil && file.Quantization != nil {
+			c.sidecar = file.Quantization
+			c.cache = c.cache || c.sidecar.Cache != nil
+		}
+	}
+	if c.layers == nil && c.sidecar != nil {
+		c.layers = c.sidecar.Layers
+	}
+	return c
+}
+
+// readGroups returns the groups of weights in the order of the file.
+func readGroups(raw json.RawMessage) (groups []group) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return groups
+		}
+		g := group{}
+		if d.Decode(&g) != nil {
+			return groups
+		}
+		if g.name, _ = name.(string); g.Weights != nil {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}

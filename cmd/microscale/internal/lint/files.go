@@ -1,0 +1,114 @@
+package lint
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// fileRules are about the files and the configuration of modelopt.
+var fileRules = []Rule{
+	{
+		ID: "L21", Name: "config-file-contradiction", Severity: Error, check: contradictions,
+		What:   "hf_quant_config.json and config.json describe modules differently",
+		Why:    "vLLM and SGLang read the one, TensorRT-LLM the other",
+		Remedy: "`convert` to the same convention, which writes both from the tensors",
+		Source: "vllm#25706",
+	},
+	{
+		ID: "L22", Name: "algo-unknown", Severity: Error, clients: []string{"vllm"}, check: unknownAlgos,
+		explains: []string{"unsupported", structure, unread},
+		What:     "a module of MIXED_PRECISION has an algorithm that the client does not know",
+		Why:      "the client loads the module as unquantized, without an error",
+		Remedy:   "quantize these modules to another format",
+		Source:   "layers/quantization/modelopt.py of vLLM 0.32",
+	},
+	{
+		ID: "L23", Name: "algo-case", Severity: Error,
+		What:   "quant_algo differs from the name that the client knows in upper and lower case",
+		Why:    "the client does not recognize it",
+		Remedy: "`convert` to the same convention, which writes it",
+		Source: "tensorrt_llm/quantization/mode.py",
+	},
+	{
+		ID: "L48", Name: "sidecar-missing", Severity: Error,
+		What:   "the file from which the client reads the configuration is missing",
+		Why:    "the client loads the checkpoint as unquantized",
+		Remedy: "`convert` to the same convention, which writes it",
+		Source: "TensorRT-LLM",
+	},
+}
+
+// vllmAlgos are the algorithms that vLLM 0.32 knows in quantized_layers, in lower case.
+var vllmAlgos = []string{"fp8", "fp8_per_channel_per_token", "fp8_pb_wo", "fp8_block_scales", "nvfp4", "w4a16_nvfp4", "mxfp8",
+	"iq2_xs", "iq2_xxs", "q8_0"}
+
+// mixedAlgo is the algorithm of a checkpoint of modelopt whose modules have several.
+const mixedAlgo = "MIXED_PRECISION"
+
+func unknownAlgos(c *checker) {
+	if !strings.EqualFold(c.algo(), mixedAlgo) {
+		return
+	}
+	for _, module := range slices.Sorted(maps.Keys(c.config.layers)) {
+		if algo := c.config.layers[module].Algo; !slices.Contains(vllmAlgos, strings.ToLower(algo)) {
+			c.report(module, "its algorithm is %q, which the client does not know, and loads it as unquantized", algo)
+		}
+	}
+}
+
+// algo returns quant_algo of the file that is read first.
+func (c *checker) algo() string {
+	for _, s := range []*sidecar{c.config.main, c.config.sidecar} {
+		if s != nil {
+			return s.Algo
+		}
+	}
+	return ""
+}
+
+// contradictions compares what both files say of the modules that exist.
+func contradictions(c *checker) {
+	a, b := c.config.main, c.config.sidecar
+	if a == nil || b == nil {
+		return
+	}
+	if !strings.EqualFold(a.Algo, b.Algo) {
+		c.report("", "quant_algo is %q in config.json and %q in %s", a.Algo, b.Algo, moSidecar)
+		return
+	}
+	if a.GroupSize != 0 && b.GroupSize != 0 && a.GroupSize != b.GroupSize {
+		c.report("", "group_size is %d in config.json and %d in %s", a.GroupSize, b.GroupSize, moSidecar)
+	}
+	if strings.EqualFold(a.Algo, mixedAlgo) {
+		for _, module := range slices.Sorted(maps.Keys(a.Layers)) {
+			if other, ok := b.Layers[module]; ok && !strings.EqualFold(a.Layers[module].Algo, other.Algo) {
+				c.report(module, "its algorithm is %q in config.json and %q in %s", a.Layers[module].Algo, other.Algo, moSidecar)
+			}
+		}
+		c.compareModules(inMap(a.Layers), inMap(b.Layers), "among quantized_layers")
+		return
+	}
+	c.compareModules(c.Convention.Ignored(append(a.Ignore, a.Exclude...)), c.Convention.Ignored(append(b.Exclude, b.Ignore...)),
+		"on the list of unquantized modules")
+}
+
+func inMap(layers map[string]layer) func(string) bool {
+	return func(module string) bool { _, ok := layers[module]; return ok }
+}
+
+// compareModules reports modules of linear weights that one file has on a list and the other has not.
+func (c *checker) compareModules(inConfig, inSidecar func(string) bool, where string) {
+	for _, w := range c.Weights {
+		if len(w.Shape) != 2 || !w.Quantized() && !c.Family().Linear(w.Name, w.Shape) || !strings.HasSuffix(w.Name, weightSuffix) {
+			continue
+		}
+		switch module := moduleOf(w.Name); inConfig(module) {
+		case inSidecar(module):
+		case true:
+			c.report(w.Name, "it is %s in config.json and not in %s", where, moSidecar)
+		default:
+			c.report(w.Name, "it is %s in %s and not in config.json", where, moSidecar)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// layoutRules are about how tensors hold codes and scales.
+var layoutRules = []Rule{
+	{
+		ID: "L30", Name: "e8m0-as-number", Severity: Error, check: bytesAsNumbers,
+		explains: []string{structure},
+		What:     "scales of 128×128 blocks are bytes of powers of two, and the convention has numbers",
+		Why:      "clients copy the bytes as numbers: 127 instead of 1",
+		Remedy:   "store the scales in F32",
+		Source:   "vllm#51946",
+	},
+	{
+		ID: "L36", Name: "expert-axis", Severity: Error, clients: engines, check: expertAxis,
+		What:   "experts are numbered after their projection: experts.gate_proj.0 (by the names)",
+		Why:    "the client looks for experts.0.gate_proj, and leaves out what it does not find",
+		Remedy: "rename the tensors",
+		Source: "vllm#40885",
+	},
+	{
+		ID: "L37", Name: "fused-3d-scales", Severity: Error, clients: engines, check: underscoreScales,
+		explains: []string{structure},
+		What:     "scales of all experts of a layer are in tensors such as gate_up_proj_weight_scale (by the names)",
+		Why:      "the client drops these tensors, and its experts are NaN",
+		Remedy:   "store each expert alone, with its scales",
+		Source:   "vllm#46641",
+	},
+	{
+		ID: "L42", Name: "pre-quant-scale", Severity: Error, clients: []string{"vllm", "llamacpp", "ollama"}, check: preQuantScales,
+		What:   "inputs of a weight are scaled by pre_quant_scale",
+		Why:    "the client does not apply it, and computes with other inputs than the weight was quantized for",
+		Remedy: "fold the factors into the norm before, or quantize without AWQ",
+		Source: "layers/quantization/modelopt.py of vLLM 0.32",
+	},
+}
+
+// bytesAsNumbers: the scales of a block of FP8 codes are numbers in every convention with 128×128 blocks and these names.
+func bytesAsNumbers(c *checker) {
+	if c.config.method != "fp8" {
+		return
+	}
+	for _, t := range c.Source.Tensors() {
+		weight, ok := strings.CutSuffix(t.Name, "_scale_inv")
+		codes, has := c.Source.Lookup(weight)
+		if !ok || !has || codes.Dtype != safetensors.F8E4M3 || t.Dtype != safetensors.U8 && t.Dtype != safetensors.F8E8M0 {
+			continue
+		}
+		if t.Dtype == safetensors.U8 || !c.config.powers {
+			c.report(weight, "its scales are %s, and clients read numbers", t.Dtype)
+		}
+	}
+}
+
+var (
+	projectionFirst = regexp.MustCompile(`\.experts\.[a-z][a-z0-9_]*\.\d+\.`)
+	underscored     = regexp.MustCompile(`^(.*\.experts\.[a-z_]+_proj)_(weight_scale|weight_scale_2|input_scale)$`)
+)
+
+func expertAxis(c *checker) {
+	for _, w := range c.Weights {
+		if projectionFirst.MatchString(w.Name) && len(w.Shape) == 2 {
+			c.report(w.Name, "the client looks for the number of an expert before its projection")
+		}
+	}
+}
+
+func underscoreScales(c *checker) {
+	var seen []string
+	for _, t := range c.Source.Tensors() {
+		found := underscored.FindStringSubmatch(t.Name)
+		if found == nil {
+			continue
+		}
+		if _, ok := c.Source.Lookup(found[1]); ok && !slices.Contains(seen, found[1]) {
+			seen = append(seen, found[1])
+			c.report(found[1], "its scales are in %s, which the client drops", t.Name)
+		}
+	}
+}
+
+func preQuantScales(c *checker) {
+	for _, t := range c.Source.Tensors() {
+		module, ok := strings.CutSuffix(t.Name, ".pre_quant_scale")
+		if w, has := c.Lookup(module + weightSuffix); ok && has {
+			c.report(w.Name, "its inputs are to be multiplied by %s, and the client does not", t.Name)
+		}
+	}
+}

@@ -1,0 +1,266 @@
+// Package lint finds what programs reject or misread in a quantized checkpoint. A rule is a row of a table:
+// id, severity, what it finds, why that matters, the remedy and the source. Headers and numbers of whole tensors decide, and the
+// scales of blocks if they are asked for. A rule rests on dtypes, shapes, values and declarations; one that rests on
+// a name alone says so in its row.
+package lint
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/limits"
+)
+
+// A Severity is how much a finding matters.
+type Severity uint8
+
+// The severities, the least first.
+const (
+	Note    Severity = iota // worth knowing
+	Warning                 // less accurate, or wrong in some programs
+	Error                   // a program rejects the checkpoint or computes with other values
+)
+
+// String returns "note", "warning" or "error", which are the levels of SARIF too.
+func (s Severity) String() string { return [...]string{"note", "warning", "error"}[s] }
+
+// Needs is what a rule reads.
+type Needs uint8
+
+// What rules read.
+const (
+	Headers Needs = iota // of the files, and the configuration
+	Scalars              // also the numbers of whole tensors
+	Scales               // also the scales of all blocks
+)
+
+// String returns what is read.
+func (n Needs) String() string { return [...]string{"headers", "scalars", "scales"}[n] }
+
+// A Rule is a row of the table.
+type Rule struct {
+	ID, Name string
+	Severity Severity
+	Needs    Needs
+	What     string // it finds
+	Why      string // that matters
+	Remedy   string
+	Source   string // a thread, a file of a program, or our own measurement
+
+	// clients are those that a check is about; nil: all, whatever program loads the checkpoint.
+	clients []string
+	// check looks for findings. nil: problems of packages checkpoint and client that have the name of the rule.
+	check func(c *checker)
+	// explains are rules whose findings at the same module, and about the whole checkpoint, follow from one of this rule; at all
+	// modules, if it is about no single one.
+	explains []string
+}
+
+// A Finding is a place where a rule is broken.
+type Finding struct {
+	Rule    *Rule
+	Clients []string // that reject or misread it; none: any program
+	Tensor  string   // or module; "" if it concerns the whole checkpoint
+	File    string   // that has it
+	Text    string
+}
+
+// A Report is the result of Run.
+type Report struct {
+	Findings []Finding // the most severe first, then by rule and tensor
+	Clients  []string  // whose rules were applied
+	Skipped  []string  // clients that read no checkpoint of this convention and scheme
+}
+
+// Count returns the number of findings of a severity.
+func (r *Report) Count(s Severity) (n int) {
+	for _, f := range r.Findings {
+		if f.Rule.Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Options choose the rules.
+type Options struct {
+	Clients []client.Client // nil: all that read checkpoints of this convention and scheme
+	Scales  bool            // read the scales of blocks
+}
+
+// Run applies the rules to a checkpoint. The only errors are that of ctx and those of reading data.
+func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
+	c := &checker{Model: m, ctx: ctx, config: readConfig(m), merged: map[place]int{}}
+	r := &Report{}
+	c.add(m.Problems, "")
+	chosen := o.Clients
+	if chosen == nil {
+		chosen = client.All()
+	}
+	for _, one := range chosen {
+		problems := one.Rejects(m)
+		if o.Clients == nil && m.Convention != nil && len(problems) == 1 && problems[0].Rule == unread && problems[0].Tensor == "" {
+			r.Skipped = append(r.Skipped, one.Name)
+			continue
+		}
+		c.clients = append(c.clients, one.Name)
+		c.add(problems, one.Name)
+	}
+	r.Clients = c.clients
+	for i := range rules {
+		if c.rule = &rules[i]; c.rule.check == nil || c.rule.Needs == Scales && !o.Scales {
+			continue
+		}
+		if c.about = c.rule.of(c.clients); len(c.about) == 0 && c.rule.clients != nil {
+			continue
+		}
+		if c.rule.check(c); c.err != nil {
+			return nil, c.err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	r.Findings = c.unexplained()
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(int(b.Rule.Severity)-int(a.Rule.Severity), strings.Compare(a.Rule.ID, b.Rule.ID), strings.Compare(a.Tensor, b.Tensor))
+	})
+	return r, nil
+}
+
+// Problems returns the errors that Run finds for clients beyond the problems that m has, as problems of m.
+func Problems(ctx context.Context, m *checkpoint.Model, clients []client.Client) ([]checkpoint.Problem, error) {
+	if len(clients) == 0 {
+		return nil, nil
+	}
+	r, err := Run(ctx, m, Options{Clients: clients})
+	if err != nil {
+		return nil, err
+	}
+	var problems []checkpoint.Problem
+	for _, f := range r.Findings {
+		known := slices.ContainsFunc(m.Problems, func(p checkpoint.Problem) bool { return p.Tensor == f.Tensor && p.Text == f.Text })
+		if f.Rule.Severity < Error || known {
+			continue
+		}
+		text := f.Text
+		if len(f.Clients) > 0 {
+			text = strings.Join(f.Clients, ", ") + ": " + text
+		}
+		problems = append(problems, checkpoint.Problem{Rule: f.Rule.Name, Tensor: f.Tensor, Text: text})
+	}
+	return problems, nil
+}
+
+// All returns the rules in the order of their ids.
+func All() []Rule { return slices.Clone(rules) }
+
+// of returns the clients among names that the rule is about.
+func (r *Rule) of(names []string) (about []string) {
+	for _, name := range names {
+		if slices.Contains(r.clients, name) {
+			about = append(about, name)
+		}
+	}
+	return about
+}
+
+// A checker applies rules to a model.
+type checker struct {
+	*checkpoint.Model
+	ctx     context.Context
+	config  config
+	clients []string // whose rules are applied
+	rule    *Rule    // that is applied
+	about   []string // clients that its findings are about
+	found   []Finding
+	merged  map[place]int // indexes of found
+	err     error         // of reading data
+}
+
+// A place is what findings for several clients have in common.
+type place struct {
+	rule         *Rule
+	tensor, text string
+}
+
+// report adds a finding of the rule that is applied.
+func (c *checker) report(tensor, text string, args ...any) {
+	c.put(c.rule, c.about, tensor, fmt.Sprintf(text, args...))
+}
+
+// add adds problems that other packages found, for a client; "" for all.
+func (c *checker) add(problems []checkpoint.Problem, name string) {
+	for _, p := range problems {
+		rule := lookup(p.Rule)
+		var about []string
+		if name != "" {
+			about = []string{name}
+		}
+		c.put(rule, about, p.Tensor, strings.TrimPrefix(p.Text, name+": "))
+	}
+}
+
+// put adds a finding, or its clients to the same one of others.
+func (c *checker) put(rule *Rule, about []string, tensor, text string) {
+	at := place{rule, tensor, text}
+	if i, ok := c.merged[at]; ok {
+		c.found[i].Clients = append(c.found[i].Clients, about...)
+		return
+	}
+	c.merged[at] = len(c.found)
+	f := Finding{Rule: rule, Clients: slices.Clone(about), Tensor: tensor, File: c.fileOf(tensor), Text: limits.Text(text)}
+	c.found = append(c.found, f)
+}
+
+// fileOf returns the file that has a tensor or the weight of a module, or the configuration.
+func (c *checker) fileOf(tensor string) string {
+	for _, name := range []string{tensor, tensor + weightSuffix} {
+		if w, ok := c.Lookup(name); ok {
+			if t, ok := w.Part(checkpoint.Codes); ok {
+				return t.Shard.Name
+			}
+		}
+		if t, ok := c.Source.Lookup(name); ok {
+			return t.Shard.Name
+		}
+	}
+	if shards := c.Source.Shards(); c.Source.Config == nil && len(shards) > 0 {
+		return shards[0].Name
+	}
+	return hf.ConfigName
+}
+
+// unexplained returns the findings without those that follow from one of another rule.
+func (c *checker) unexplained() []Finding {
+	type effect struct{ rule, module string }
+	follows := map[effect]bool{}   // module "": at all tensors
+	somewhere := map[string]bool{} // rules
+	for _, f := range c.found {
+		for _, name := range f.Rule.explains {
+			follows[effect{name, moduleOf(f.Tensor)}], somewhere[name] = true, true
+		}
+	}
+	return slices.DeleteFunc(c.found, func(f Finding) bool {
+		if !somewhere[f.Rule.Name] || f.Tensor == "" || follows[effect{f.Rule.Name, ""}] || follows[effect{f.Rule.Name, f.Tensor}] {
+			return somewhere[f.Rule.Name]
+		}
+		for i, r := range f.Tensor { // a part of a weight has the name of its module at the beginning
+			if (r == '.' || r == '_') && follows[effect{f.Rule.Name, f.Tensor[:i]}] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+const weightSuffix = ".weight"
+
+// moduleOf returns the module of a weight.
+func moduleOf(tensor string) string { return strings.TrimSuffix(tensor, weightSuffix) }

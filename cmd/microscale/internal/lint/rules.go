@@ -1,0 +1,56 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+)
+
+// rules are all rules, by their ids. It is set in init, because checks refer to rows.
+var rules []Rule
+
+// unread and structure are names of rows that code looks for.
+const (
+	unread    = "unread"
+	structure = "structure"
+)
+
+func init() {
+	rules = slices.Concat(fusedRules, inputRules, listRules, targetRules, fileRules, layoutRules, modelRules, otherRules)
+	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// lookup returns the rule of a problem of another package.
+func lookup(name string) *Rule {
+	if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
+		return &rules[i]
+	}
+	return lookup(structure)
+}
+
+// engines are the programs that fuse modules into one matrix.
+var engines = []string{"vllm", "sglang", "trtllm"}
+
+// otherRules are about checkpoints that no other rule describes.
+var otherRules = []Rule{
+	{
+		ID: "L00", Name: structure, Severity: Error,
+		What:   "tensors, configuration or metadata contradict each other, or something is missing",
+		Why:    "the values of weights are unknown, or differ between programs",
+		Remedy: "as the finding says; mostly, fetch the checkpoint again",
+		Source: "the convention of the checkpoint (package checkpoint)",
+	},
+	{
+		ID: "L45", Name: unread, Severity: Error,
+		What:   "a client does not read the convention or the scheme",
+		Why:    "it rejects the checkpoint",
+		Remedy: "`convert --for CLIENT`, or quantize again with `--for CLIENT`",
+		Source: "loaders of the clients (docs/conventions.md)",
+	},
+	{
+		ID: "L46", Name: "unsupported", Severity: Error,
+		What:   "quantization_config is not understood here",
+		Why:    "no other rule can be applied",
+		Remedy: "as the finding says",
+		Source: "package checkpoint",
+	},
+}
