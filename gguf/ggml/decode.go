@@ -11,7 +11,7 @@ import (
 )
 
 // A Quant is a type of ggml whose blocks hold integers with scales, and often minima: what
-// llama.cpp's files have most. This package decodes them; it does not encode them.
+// llama.cpp's files have most.
 //
 // Layouts are those of ggml-common.h. d and dmin are FP16; q is an element, sc and mn are the
 // scale and the minimum of its group. Products and sums are rounded to float32 one by one.
@@ -22,6 +22,7 @@ type Quant struct {
 	bits     int // of an element
 	most     int // the largest multiple of d or dmin
 	decode   func(dst []float32, block []byte)
+	encode   func(dst []byte, b rowBlock) // dst is zero; nil: only decoded
 }
 
 // quants lists the types by their name.
@@ -29,18 +30,18 @@ var quants = map[string]Quant{}
 
 func init() {
 	for _, q := range []Quant{
-		{"Q4_0", 32, 18, 4, 8, decodeQ40},
-		{"Q4_1", 32, 20, 4, 15, decodeQ41},
-		{"Q5_0", 32, 22, 5, 16, decodeQ50},
-		{"Q5_1", 32, 24, 5, 31, decodeQ51},
-		{"Q8_0", 32, 34, 8, 128, decodeQ80},
-		{"Q2_K", 256, 84, 2, 15 * 3, decodeQ2K},
-		{"Q3_K", 256, 110, 3, 32 * 4, decodeQ3K},
-		{"Q4_K", 256, 144, 4, 63 * 15, decodeQ4K},
-		{"Q5_K", 256, 176, 5, 63 * 31, decodeQ5K},
-		{"Q6_K", 256, 210, 6, 128 * 32, decodeQ6K},
-		{"IQ4_NL", 32, 18, 4, 127, decodeIQ4NL},
-		{"IQ4_XS", 256, 136, 4, 32 * 127, decodeIQ4XS},
+		{"Q4_0", 32, 18, 4, 8, decodeQ40, encodeSigned(8)},
+		{"Q4_1", 32, 20, 4, 15, decodeQ41, encodeRange(15)},
+		{"Q5_0", 32, 22, 5, 16, decodeQ50, encodeSigned(16)},
+		{"Q5_1", 32, 24, 5, 31, decodeQ51, encodeRange(31)},
+		{"Q8_0", 32, 34, 8, 128, decodeQ80, nil},
+		{"Q2_K", 256, 84, 2, 15 * 3, decodeQ2K, encodeQ2K},
+		{"Q3_K", 256, 110, 3, 32 * 4, decodeQ3K, encodeQ3K},
+		{"Q4_K", 256, 144, 4, 63 * 15, decodeQ4K, encodeGroups(rangeSearch{15, -1, 0.1, 20, false})},
+		{"Q5_K", 256, 176, 5, 63 * 31, decodeQ5K, encodeGroups(rangeSearch{31, -0.5, 0.1, 15, false})},
+		{"Q6_K", 256, 210, 6, 128 * 32, decodeQ6K, encodeQ6K},
+		{"IQ4_NL", 32, 18, 4, 127, decodeIQ4NL, nil},
+		{"IQ4_XS", 256, 136, 4, 32 * 127, decodeIQ4XS, nil},
 	} {
 		quants[q.Name] = q
 	}
