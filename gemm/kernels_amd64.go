@@ -167,19 +167,21 @@ var kernels = []*kernel{
 
 // packings are the packing functions in assembly, in the order in which they are tried.
 var packings = []packing{
-	{transposeDwords16Needs | packMXNeeds | packNVNeeds, interleavedIn(panelInt8), packInterleavedFP4},
-	{copyRowsNeeds, allOf(unchanged, inTiles), packDwords(rowDwords)},
-	{transposeDwords16Needs, allOf(unchanged, notInTiles, lanes(16)), packDwords(dwords16)},
-	{transposeDwords8Needs, allOf(unchanged, notInTiles, lanes(8)), packDwords(dwords8)},
-	{packHalvesF32Needs, bf16AsF32, packHalves},
-	{packFloatsF32Needs | packBytesF32Needs, bytesAsF32, packF32(8, bytesF32)},
-	{packBytesRowsNeeds | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, allOf(bytesAsBF16, inTiles), packBF16(packBytesRows)},
-	{packBytesBF16Needs | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, allOf(bytesAsBF16, notInTiles), packBF16(packBytesBF16)},
-	{copyRowsNeeds | foldNibblesNeeds, allOf(nibblesFolded, inTiles), packFolded(rowDwords)},
-	{transposeDwords16Needs | foldNibblesNeeds, allOf(nibblesFolded, notInTiles), packFolded(dwords16)},
-	{packMXNeeds | packNVNeeds | transposeScalesNeeds | splitTilesNeeds, fp4AsInt8, packFP4},
-	{packIntNeeds | transposeScalesNeeds | splitTilesNeeds, integersAsInt8, packIntegers},
-	{packSixNeeds | transposeScalesNeeds | splitSixesNeeds | splitTilesNeeds, sixesAsInt8, packSixes},
+	{transposeDwords16Needs | packMXNeeds | packNVNeeds, "FP4 to int8, interleaved", interleavedIn(panelInt8), packInterleavedFP4},
+	{copyRowsNeeds, "copy to tiles", allOf(unchanged, inTiles), packDwords(rowDwords)},
+	{transposeDwords16Needs, "copy, 16 lanes", allOf(unchanged, notInTiles, lanes(16)), packDwords(dwords16)},
+	{transposeDwords8Needs, "copy, 8 lanes", allOf(unchanged, notInTiles, lanes(8)), packDwords(dwords8)},
+	{packHalvesF32Needs, "BF16 to float32", bf16AsF32, packHalves},
+	{packFloatsF32Needs | packBytesF32Needs, "codes to float32", bytesAsF32, packF32(8, bytesF32)},
+	{packBytesRowsNeeds | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, "codes to BF16 tiles",
+		allOf(bytesAsBF16, inTiles), packBF16(packBytesRows)},
+	{packBytesBF16Needs | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, "codes to BF16",
+		allOf(bytesAsBF16, notInTiles), packBF16(packBytesBF16)},
+	{copyRowsNeeds | foldNibblesNeeds, "NVFP4 to BF16 tiles", allOf(nibblesFolded, inTiles), packFolded(rowDwords)},
+	{transposeDwords16Needs | foldNibblesNeeds, "NVFP4 to BF16", allOf(nibblesFolded, notInTiles), packFolded(dwords16)},
+	{packMXNeeds | packNVNeeds | transposeScalesNeeds | splitTilesNeeds, "FP4 to int8", fp4AsInt8, packFP4},
+	{packIntNeeds | transposeScalesNeeds | splitTilesNeeds, "MXINT8 to int8", integersAsInt8, packIntegers},
+	{packSixNeeds | transposeScalesNeeds | splitSixesNeeds | splitTilesNeeds, "E2M3 to int8", sixesAsInt8, packSixes},
 }
 
 func interleavedIn(panel panelType) func(side) bool {

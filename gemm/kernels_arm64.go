@@ -47,9 +47,9 @@ var kernels = []*kernel{
 
 // packings are the packing functions in assembly, in the order in which they are tried.
 var packings = []packing{
-	{transposeDwords8Needs, allOf(unchanged, lanes(8)), packDwords(dwords8)},
-	{packHalvesF32Needs, bf16AsF32, packHalves},
-	{packNibblesF32Needs, nibblesAsF32, packF32(4, nibblesF32)},
-	{packIntegersF32Needs, integersAsF32, packF32(8, integersF32)},
-	{packFloatsF32Needs, floatsAsF32, packF32(8, floatsF32)},
+	{transposeDwords8Needs, "copy, 8 lanes", allOf(unchanged, lanes(8)), packDwords(dwords8)},
+	{packHalvesF32Needs, "BF16 to float32", bf16AsF32, packHalves},
+	{packNibblesF32Needs, "FP4 to float32", nibblesAsF32, packF32(4, nibblesF32)},
+	{packIntegersF32Needs, "MXINT8 to float32", integersAsF32, packF32(8, integersF32)},
+	{packFloatsF32Needs, "codes to float32", floatsAsF32, packF32(8, floatsF32)},
 }

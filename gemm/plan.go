@@ -167,15 +167,16 @@ func (s *side) dequantized() bool {
 }
 
 // A packing is a packing function in assembly, the processor features that it needs, and the operands that it
-// is for.
+// is for, by name and by supports.
 type packing struct {
 	needs    cpu.Set
+	of       string
 	supports func(side) bool // by value, so that plans stay on the stack
 	pack     packFunc
 }
 
 func init() {
-	cpu.AddTable("gemm", &packings, func(p *packing) (string, cpu.Set) { return "packing", p.needs })
+	cpu.AddTable("gemm", &packings, func(p *packing) (string, cpu.Set) { return "packing, " + p.of, p.needs })
 }
 
 // fastPack returns the packing function in assembly for the operand, or nil if there is none. missing

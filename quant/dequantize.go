@@ -89,7 +89,7 @@ func (t *Tensor) rowDecoder() func(dst []float32, i int) {
 		}
 	}
 	for _, k := range decodeKernels {
-		if cpu.Uses(k.needs) && k.supports(element) && t.Format.Block.Cols%k.extent == 0 && t.StoredCols() > 0 {
+		if cpu.Uses(k.needs) && k.supports.holds(element) && t.Format.Block.Cols%k.extent == 0 && t.StoredCols() > 0 {
 			tables := decodeTablesOf[element]
 			scales := make([]float32, ceilDiv(t.scaleCols()*t.extent(), decodeCodes)*decodeCodes/k.extent)
 			return func(dst []float32, i int) {

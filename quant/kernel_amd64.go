@@ -42,16 +42,16 @@ func init() {
 		{byteScalesNeeds, bytesScale, scaleBy(bytesOf, byteScales)},
 	}
 	decodeKernels = []decodeKernel{
-		{decodeBytesNeeds, floatBytes, 32, byteTable(decodeBytes)},
+		{decodeBytesNeeds, signed(8), 32, byteTable(decodeBytes)},
 		{decodeIntegersNeeds, integers, 32, valueTable(decodeIntegers)},
 		{decodeSixesNeeds, ofBits(6), 32, byteTable(decodeSixes)},
 		{decodeNibbles32Needs, ofBits(4), 32, valueTable(decodeNibbles32)},
 		{decodeNibbles16Needs, ofBits(4), 16, valueTable(decodeNibbles16)},
-		{decodeBytesAVX2Needs, floatBytes, 32, decodeUnits(8, 32, decodeBytesAVX2)},
+		{decodeBytesAVX2Needs, signed(8), 32, decodeUnits(8, 32, decodeBytesAVX2)},
 		{decodeIntegersAVX2Needs, integers, 32, decodeUnits(8, 32, decodeIntegersAVX2)},
 		{decodeSixesAVX2Needs, ofBits(6), 32, decodeUnits(6, 32, decodeSixesAVX2)},
-		{decodeNibbles32AVX2Needs, floatNibbles, 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
-		{decodeNibbles16AVX2Needs, floatNibbles, 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
+		{decodeNibbles32AVX2Needs, signed(4), 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
+		{decodeNibbles16AVX2Needs, signed(4), 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
 	}
 }
 

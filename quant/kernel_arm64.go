@@ -6,7 +6,6 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -131,7 +130,7 @@ type neonArgs struct {
 	c                         *encodeConstants
 }
 
-func fuseBy(needs cpu.Set, bf16 bool, supports func(*Quantizer) bool, kind int) fusedKernel {
+func fuseBy(needs cpu.Set, bf16 bool, supports condition[*Quantizer], kind int) fusedKernel {
 	begin := func(o *output) func(rowGroups) uint32 {
 		e := o.q.Format.Element
 		s, c, bits := o.neonScaling(kind), newEncodeConstants(e), e.StoredBits()
@@ -165,7 +164,7 @@ func joinUnits(bits int, kernel func(codes *byte, src *float32, random *uint32, 
 	}
 }
 
-func scaleBy(needs cpu.Set, supports func(*Quantizer) bool, kind int) scaleKernel {
+func scaleBy(needs cpu.Set, supports condition[*Quantizer], kind int) scaleKernel {
 	return scaleKernel{needs, supports, func(o *output) func([]float32, []byte, []uint32) uint32 {
 		s := o.neonScaling(kind)
 		return func(factors []float32, scales []byte, amaxes []uint32) uint32 {
@@ -180,7 +179,7 @@ func amaxNEON(size int, kernel func(amaxes *uint32, src *byte, n, extent int)) f
 
 func decodeNEON(needs cpu.Set, bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n, extent int,
 	t *decodeTables)) decodeKernel {
-	return decodeKernel{needs, func(e *format.Scalar) bool { return e.Bits() == bits && e.HasNegativeZero() }, extent,
+	return decodeKernel{needs, signed(bits), extent,
 		func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 			kernel(&dst[0], &src[0], &scales[0], len(dst), extent, t)
 		}}

@@ -15,7 +15,7 @@ import (
 func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 	supported := 0
 	for _, q := range kernelQuantizers() {
-		if !k.supports(&q) {
+		if !k.supports.holds(&q) {
 			continue
 		}
 		supported++
@@ -234,7 +234,7 @@ func testSearchRow(k *kernel[searchKernel], f *fences, r *rand.Rand) {
 func testDecodeRow(k *decodeKernel, f *fences, r *rand.Rand) {
 	supported := 0
 	for _, element := range format.All() {
-		if element.Bits() > 8 || !k.supports(element) {
+		if element.Bits() > 8 || !k.supports.holds(element) {
 			continue
 		}
 		supported++
@@ -322,7 +322,7 @@ func testSpreadRow(k *kernel[func(dst, src []byte, width, n, stride int)], f *fe
 func testScaleRow(k *scaleKernel, f *fences, r *rand.Rand) {
 	supported := 0
 	for _, q := range kernelQuantizers() {
-		if !k.supports(&q) {
+		if !k.supports.holds(&q) {
 			continue
 		}
 		supported++

@@ -2,7 +2,11 @@
 
 package quant
 
-import "github.com/microscale-go/microscale/format"
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/format"
+)
 
 // What kernels of both architectures support, their constants and their arguments.
 
@@ -20,18 +24,20 @@ func globalOf(o *output) globalConstants { return newGlobalConstants(o.q.Format.
 
 func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
 
-// globalBlocks reports whether a kernel supports q: blocks of 16 elements of 4 bits under
-// E4M3 scales and a global one, as Transformer Engine computes them.
-func globalBlocks(q *Quantizer) bool {
+// globalBlocks are blocks of 16 elements of 4 bits under E4M3 scales and a global one, as Transformer Engine computes them.
+var globalBlocks = condition[*Quantizer]{"blocks of 16, global scale", func(q *Quantizer) bool {
 	f := q.Format
 	return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element.StoredBits() == 4 &&
 		q.Arithmetic == EncodeFirst && q.signMagnitude()
-}
+}}
 
-// exponentBlocks reports whether a kernel supports q: blocks of 32 under E8M0 scales with
-// elements of the given width.
-func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
-	return func(q *Quantizer) bool {
+// exponentBlocks are blocks of 32 under E8M0 scales with elements of the given width.
+func exponentBlocks(bits int, integer bool) condition[*Quantizer] {
+	name := fmt.Sprintf("blocks of 32, %d bits", bits)
+	if integer {
+		name += ", integers"
+	}
+	return condition[*Quantizer]{name, func(q *Quantizer) bool {
 		f := q.Format
 		if f.Scale != format.E8M0 || f.Block != (Shape{1, 32}) || f.Element.StoredBits() != bits || q.UnitZeroScale {
 			return false
@@ -40,40 +46,38 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 			return f.Element.Integer && isSymmetric(f.Element) && q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero
 		}
 		return q.signMagnitude()
-	}
+	}}
 }
 
-// exponentScale, globalScale and bytesScale say which scales the kernels compute.
-func exponentScale(q *Quantizer) bool {
+// exponentScale, globalScale and bytesScale are the scales that kernels compute.
+var exponentScale = condition[*Quantizer]{"E8M0", func(q *Quantizer) bool {
 	return q.Format.Scale == format.E8M0 && !q.UnitZeroScale
-}
+}}
 
-func globalScale(q *Quantizer) bool {
+var globalScale = condition[*Quantizer]{"E4M3 and global", func(q *Quantizer) bool {
 	return q.Format.Scale == format.E4M3 && q.Format.Global && q.Arithmetic == EncodeFirst
-}
+}}
 
-func bytesScale(q *Quantizer) bool {
+var bytesScale = condition[*Quantizer]{"FP32", func(q *Quantizer) bool {
 	return q.Format.Scale == format.F32 && q.Arithmetic == EncodeFirst
+}}
+
+// bytes128 are blocks of 128 elements of 8 bits under FP32 scales, as Transformer Engine computes them.
+var bytes128 = condition[*Quantizer]{"blocks of 128, 8 bits", func(q *Quantizer) bool {
+	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale.holds(q) && q.signMagnitude()
+}}
+
+// integers, ofBits and signed are the elements that kernels decode. Those of signed have a negative zero.
+var integers = condition[*format.Scalar]{"8 bits, integers", func(e *format.Scalar) bool { return e.Integer && e.Bits() == 8 }}
+
+func ofBits(bits int) condition[*format.Scalar] {
+	return condition[*format.Scalar]{fmt.Sprintf("%d bits", bits), func(e *format.Scalar) bool { return e.Bits() == bits }}
 }
 
-// bytes128 reports whether a kernel supports q: blocks of 128 elements of 8 bits under FP32
-// scales, as Transformer Engine computes them.
-func bytes128(q *Quantizer) bool {
-	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale(q) && q.signMagnitude()
-}
-
-func floatBytes(e *format.Scalar) bool {
-	return e.Bits() == 8 && e.HasNegativeZero()
-}
-
-func floatNibbles(e *format.Scalar) bool {
-	return e.Bits() == 4 && e.HasNegativeZero()
-}
-
-func integers(e *format.Scalar) bool { return e.Integer && e.Bits() == 8 }
-
-func ofBits(bits int) func(*format.Scalar) bool {
-	return func(e *format.Scalar) bool { return e.Bits() == bits }
+func signed(bits int) condition[*format.Scalar] {
+	return condition[*format.Scalar]{fmt.Sprintf("%d bits", bits), func(e *format.Scalar) bool {
+		return e.Bits() == bits && e.HasNegativeZero()
+	}}
 }
 
 // rowsArgs are the arguments of a kernel of rowKernels: those of rowPart, with gaps from the end of a row to the

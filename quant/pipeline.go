@@ -145,7 +145,7 @@ func (o *output) prepareKernels() {
 	if o.t.Direction == Columnwise {
 		o.columns = o.columnKernel()
 	}
-	if k := first(scaleKernels, func(k *scaleKernel) bool { return cpu.Uses(k.needs) && k.supports(o.q) }); k != nil &&
+	if k := first(scaleKernels, func(k *scaleKernel) bool { return cpu.Uses(k.needs) && k.supports.holds(o.q) }); k != nil &&
 		o.q.Search == NoSearch {
 		o.scales = k.begin(o)
 	}

@@ -110,6 +110,12 @@ const (
 	fourUnit      = 16
 )
 
+// A condition is what a row of a kernel table is for.
+type condition[T any] struct {
+	name  string
+	holds func(T) bool
+}
+
 // add appends a kernel to a table.
 func add[F any](table *[]kernel[F], needs cpu.Set, v variant, run F) {
 	*table = append(*table, kernel[F]{needs, v, run})
@@ -117,11 +123,12 @@ func add[F any](table *[]kernel[F], needs cpu.Set, v variant, run F) {
 
 func init() {
 	cpu.AddTable("quant", &fusedKernels, func(k *fusedKernel) (string, cpu.Set) {
-		return "fused rows" + variant{bf16: k.bf16}.String(),
-			k.needs
+		return "fused rows, " + k.supports.name + variant{bf16: k.bf16}.String(), k.needs
 	})
-	cpu.AddTable("quant", &scaleKernels, func(k *scaleKernel) (string, cpu.Set) { return "scales", k.needs })
-	cpu.AddTable("quant", &decodeKernels, func(k *decodeKernel) (string, cpu.Set) { return "decode", k.needs })
+	cpu.AddTable("quant", &scaleKernels, func(k *scaleKernel) (string, cpu.Set) { return "scales, " + k.supports.name, k.needs })
+	cpu.AddTable("quant", &decodeKernels, func(k *decodeKernel) (string, cpu.Set) {
+		return fmt.Sprintf("decode, %s, blocks of %d", k.supports.name, k.extent), k.needs
+	})
 	list("encode rows", &rowKernels)
 	list("column maxima", &maximaKernels)
 	list("encode columns", &columnKernels)
@@ -184,7 +191,7 @@ type fusedKernel struct {
 	bf16     bool
 	group    int  // blocks
 	columns  bool // it raises rowGroups.maxima
-	supports func(*Quantizer) bool
+	supports condition[*Quantizer]
 	begin    func(*output) func(rowGroups) (amax uint32) // bits of the largest magnitude, or flagged
 }
 
@@ -203,7 +210,7 @@ type rowGroups struct {
 // the reference implementation. Twin: Quantizer.blockScale.
 type scaleKernel struct {
 	needs    cpu.Set
-	supports func(*Quantizer) bool
+	supports condition[*Quantizer]
 	begin    func(*output) func(factors []float32, scales []byte, amaxes []uint32) (amax uint32)
 }
 
@@ -211,7 +218,7 @@ type scaleKernel struct {
 // Twin: Tensor.plainRowDecoder.
 type decodeKernel struct {
 	needs    cpu.Set
-	supports func(element *format.Scalar) bool
+	supports condition[*format.Scalar] // of elements
 	extent   int
 	decode   func(dst []float32, src []byte, scales []float32, t *decodeTables)
 }
@@ -257,7 +264,7 @@ type fusedCall struct {
 
 // fusedCall returns the first fused kernel for a source that is BF16 or not, or nil.
 func (o *output) fusedCall(bf16 bool) *fusedCall {
-	k := first(fusedKernels, func(k *fusedKernel) bool { return cpu.Uses(k.needs) && k.bf16 == bf16 && k.supports(o.q) })
+	k := first(fusedKernels, func(k *fusedKernel) bool { return cpu.Uses(k.needs) && k.bf16 == bf16 && k.supports.holds(o.q) })
 	if k == nil || o.q.Search != NoSearch {
 		return nil
 	}

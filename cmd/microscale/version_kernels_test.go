@@ -48,3 +48,20 @@ func TestVersionVerbose(t *testing.T) {
 		}
 	}
 }
+
+// TestRowsInOrder checks that the rows of every kernel table are in order of preference, since the first whose features a
+// processor has is the one that runs: no row follows one of the same primitive of a lower tier, or one that needs nothing else.
+func TestRowsInOrder(t *testing.T) {
+	forms := cpu.Forms()
+	for i, f := range forms {
+		for _, earlier := range forms[:i] {
+			if earlier.Package != f.Package || earlier.Primitive != f.Primitive {
+				continue
+			}
+			if cpu.TierOf(f.Needs) > cpu.TierOf(earlier.Needs) || f.Needs.Has(earlier.Needs) {
+				t.Errorf("%s, %s: the row that needs %s follows one that needs %s, which runs in its place", f.Package, f.Primitive, f.Needs,
+					earlier.Needs)
+			}
+		}
+	}
+}
