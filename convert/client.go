@@ -55,10 +55,6 @@ func planForClient(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 // PlanRelabelFor is PlanRelabel to the first convention in which a client reads every weight. It returns an
 // error if there is none.
 func PlanRelabelFor(ctx context.Context, source *hf.Checkpoint, name, scheme string, calibration *Calibration) (*Plan, error) {
-	c, err := client.Lookup(name)
-	if err != nil {
-		return nil, err
-	}
 	m, err := read(ctx, source)
 	if err != nil {
 		return nil, err
@@ -66,9 +62,23 @@ func PlanRelabelFor(ctx context.Context, source *hf.Checkpoint, name, scheme str
 	if err := sound(m); err != nil {
 		return nil, err
 	}
-	storages, err := c.StoresAll(m.Formats()...)
+	return relabelFor(m, name, scheme, m.Formats(), func(c *checkpoint.Convention, scheme string) (*Plan, error) {
+		return planRelabelTo(m, c, scheme, calibration)
+	})
+}
+
+// relabelFor returns the plan in the first convention and scheme in which a client reads every weight. formats are those of
+// the result.
+func relabelFor(m *checkpoint.Model, name, scheme string, formats []quant.Format,
+	plan func(c *checkpoint.Convention, scheme string) (*Plan, error)) (*Plan, error) {
+	c, err := client.Lookup(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; to change the format, quantize the original for %s", source.Path, err, c)
+		return nil, err
+	}
+	path := m.Source.Path
+	storages, err := c.StoresAll(formats...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; to change the format, quantize the original for %s", path, err, c)
 	}
 	var failed error // of the first
 	for _, storage := range storages {
@@ -77,14 +87,14 @@ func PlanRelabelFor(ctx context.Context, source *hf.Checkpoint, name, scheme str
 			schemes = []string{scheme}
 		}
 		for _, scheme := range schemes {
-			plan, err := planRelabelTo(m, storage.Convention, scheme, calibration)
+			p, err := plan(storage.Convention, scheme)
 			if err == nil {
-				err = plan.rejectedBy(c)
+				err = p.rejectedBy(c)
 			}
 			if err == nil {
-				return plan, nil
+				return p, nil
 			}
-			failed = cmp.Or(failed, fmt.Errorf("%s: convention %s: %w", source.Path, storage.Convention, err))
+			failed = cmp.Or(failed, fmt.Errorf("%s: convention %s: %w", path, storage.Convention, err))
 		}
 	}
 	return nil, failed

@@ -9,6 +9,8 @@ var (
 	ErrChanged = errors.New("source or options changed")
 	// ErrDamaged: bytes on the disk do not match their checksum.
 	ErrDamaged = errors.New("bytes do not match their checksum")
+	// ErrInexact: blocks have no exact cast. CastOptions.Requantize rounds them.
+	ErrInexact = errors.New("blocks have no exact cast")
 	// ErrNonFinite: the source holds NaN or Inf. RunOptions.AllowNonFinite accepts them.
 	ErrNonFinite = errors.New("NaN or Inf in the source")
 	// ErrQuantized: the source is quantized already. QuantizeOptions.Requantize accepts some.

@@ -22,6 +22,8 @@ func (p *Plan) planned() *checkpoint.Model {
 			if d.quantizer.Arithmetic.FixesGlobal() {
 				w.Global = 1
 			}
+		case d.cast != nil:
+			w.Format = d.cast.To
 		case d.action == Relabel && d.Quantized():
 			w.Format, w.Global = d.Format, d.Global
 		}

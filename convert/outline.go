@@ -65,6 +65,9 @@ func (p *Plan) formatName(d decision) string {
 	case Decode:
 		return strings.ToLower(d.stored[0].Dtype.String())
 	}
+	if d.cast != nil {
+		return d.cast.To.Name
+	}
 	return d.FormatName()
 }
 

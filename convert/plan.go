@@ -82,6 +82,7 @@ type decision struct {
 
 	add  float32 // to every value of a decoded weight
 	fold *fold   // of the elements of a decoded weight; nil: none
+	cast *cast   // of a relabeled weight to another format; nil: none
 
 	inputs []*calibration.Input // of the layer, or of each expert; nil: not needed
 
@@ -134,6 +135,9 @@ type Plan struct {
 	distilled  string // QuantizeOptions.Distilled
 
 	lacksStatistics bool // there is only the key
+
+	casting *CastOptions // of PlanCast; nil: none
+	Casts   []Cast       // the weights that it casts, in the order of the source
 
 	single bool              // the result is a file, not a directory
 	config []byte            // config.json of the result; nil if there is none
@@ -235,6 +239,8 @@ func (p *Plan) formatOf(d decision) quant.Format {
 	switch {
 	case d.action == Quantize:
 		return d.quantizer.Format
+	case d.cast != nil:
+		return d.cast.To
 	case d.action == Relabel && d.Quantized():
 		return d.Weight.Format
 	}
@@ -302,7 +308,7 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 func (p *Plan) noteInputs() {
 	n, first := 0, ""
 	for _, d := range p.decisions {
-		if d.action != Relabel || !d.Quantized() {
+		if d.action != Relabel || !d.Quantized() || d.cast != nil {
 			continue
 		}
 		_, has := d.InputScale()

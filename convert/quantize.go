@@ -230,7 +230,7 @@ func (p *Plan) decide(s selection, c *Calibration) error {
 			switch {
 			case d.reason.Cause == NoCause:
 				d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, d.Name, d.Shape)
-			case d.Quantized() && (d.leftByRules() || len(s.rules) > 0 && d.reason.Cause == ByRole) && p.rejects(d.Weight) == "" &&
+			case d.Quantized() && (d.leftByRules() || len(s.rules) > 0 && d.reason.Cause == ByRole) && p.rejects(d.Weight, d.Weight.Format) == "" &&
 				p.convention.Holds(d.Weight.Format):
 				if why := p.lacksInput(d.Weight); why != "" {
 					return fmt.Errorf("%s keeps its codes, but %s", d.Name, why)

@@ -72,6 +72,7 @@ func (p *Plan) relabelAll(calibration *Calibration) error {
 				return err
 			}
 		} else if w.Quantized() {
+			d.cast = p.castOf(w)
 			if err := p.relabelWeight(&d, calibration, amaxes); err != nil {
 				return err
 			}
@@ -131,7 +132,7 @@ func (p *Plan) noteGlobals() {
 func (p *Plan) unreadGlobals() (n int) {
 	global := func(s checkpoint.Stored) bool { return s.Part == checkpoint.Global }
 	for _, d := range p.decisions {
-		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(d.Weight.Format,
+		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(p.formatOf(d),
 			d.Weight.Name, d.Weight.Shape), global) {
 			n++
 		}
@@ -205,12 +206,16 @@ func defaultScheme(source *checkpoint.Model, to *checkpoint.Convention, f quant.
 
 // relabelWeight decides how a quantized weight is stored. amaxes is the result of inputsOf.
 func (p *Plan) relabelWeight(d *decision, calibration *Calibration, amaxes map[string]float64) error {
-	if why := p.rejects(d.Weight); why != "" {
+	f := d.Weight.Format
+	if d.cast != nil {
+		f = d.cast.To
+	}
+	if why := p.rejects(d.Weight, f); why != "" {
 		return fmt.Errorf("%s: convention %s does not support it: %s; nothing was written", d.Name, p.convention, why)
 	}
 	var input *float32
-	if _, a := p.convention.Scheme(d.Weight.Format); a == checkpoint.Static && calibration != nil && calibration.inputs() {
-		scale, ok := p.inputScale(calibration, amaxes, d.Name, quant.Quantizer{Format: d.Weight.Format})
+	if _, a := p.convention.Scheme(f); a == checkpoint.Static && calibration != nil && calibration.inputs() {
+		scale, ok := p.inputScale(calibration, amaxes, d.Name, quant.Quantizer{Format: f})
 		if !ok {
 			return fmt.Errorf("calibration: the amax of the inputs of %s is missing", module(d.Name))
 		}
@@ -218,12 +223,16 @@ func (p *Plan) relabelWeight(d *decision, calibration *Calibration, amaxes map[s
 		input = &rounded
 	}
 	d.action = Relabel
+	if d.cast != nil {
+		d.cast.input, d.stored = input, d.Cast(p.convention, f, 0, input)
+		return nil
+	}
 	d.stored, d.metadata[0], d.metadata[1] = d.Relabeled(p.convention, input)
 	return nil
 }
 
-// rejects returns why the convention does not support a quantized weight, or "".
-func (p *Plan) rejects(w *checkpoint.Weight) string {
+// rejects returns why the convention does not support a quantized weight in format f, or "".
+func (p *Plan) rejects(w *checkpoint.Weight, f quant.Format) string {
 	c, fused, other := p.convention, "", ""
 	if c.LinearOnly() {
 		other = otherModule(p.source.Family(), w)
@@ -231,7 +240,7 @@ func (p *Plan) rejects(w *checkpoint.Weight) string {
 			fused = "it holds all experts of a layer, and that convention stores each separately: dequantize it and quantize the result"
 		}
 	}
-	return cmp.Or(c.RejectsExperts(w), fused, c.Rejects(w.Format, w.Name, w.Shape), other)
+	return cmp.Or(c.RejectsExperts(w), fused, c.Rejects(f, w.Name, w.Shape), other)
 }
 
 // renameCache renames the scale of a KV cache as the convention does.

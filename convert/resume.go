@@ -92,6 +92,9 @@ func (p *Plan) fingerprint() string {
 		if d.fold != nil {
 			fmt.Fprintf(h, "fold %v %v\n", d.fold.rows, d.fold.columns)
 		}
+		if d.cast != nil {
+			fmt.Fprintf(h, "cast %s %t\n", d.cast.From, p.casting.Requantize)
+		}
 		for _, s := range d.stored {
 			fmt.Fprintf(h, "%q %d %x\n", s.Name, s.Part, s.Value)
 		}

@@ -63,6 +63,9 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	if p.lacksStatistics {
 		return nil, fmt.Errorf("%s: method %s needs statistics of the inputs", dst, p.method)
 	}
+	if err := p.admitInexact(); err != nil {
+		return nil, err
+	}
 	var notes []string // of the plan, and of what only the data show
 	if note, err := p.source.HeadNote(ctx); err != nil {
 		return nil, err

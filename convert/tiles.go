@@ -209,7 +209,7 @@ func (b *batch) store(q *quant.Tensor, global float32) error {
 	return err
 }
 
-// relabel copies the codes and scales of the batch.
+// relabel copies the codes and scales of the batch, or casts them.
 func (b *batch) relabel() ([]sums, error) {
 	all := []sums{{stored: measure.New(checkpoint.BlockLength)}}
 	if !b.d.Quantized() {
@@ -222,6 +222,11 @@ func (b *batch) relabel() ([]sums, error) {
 	if mayDecodeNaN(q) {
 		if n := nonFinite(q.Dequantize(1).Data); n > 0 {
 			all[0].stored.AddCopy(q.Rows()*q.Cols(), n)
+		}
+	}
+	if b.d.cast != nil {
+		if q, err = b.d.cast.tile(b.d.Weight, b.tile, b.run.plan.casting.Requantize); err != nil {
+			return nil, err
 		}
 	}
 	return all, b.store(q, 0)

@@ -33,6 +33,9 @@ without both the maximum.
 ` + numbers.Help + `
 Bit patterns are those of --from. With --codes, decode codes of --to instead.
 
+To change the block format of a checkpoint without rounding, use microscale
+convert --cast.
+
 With --raw, standard input is a stream of little-endian patterns of --from, and
 standard output one of codes: a byte each, two for bf16 and fp16, four for f32.`
 

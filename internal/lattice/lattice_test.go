@@ -74,8 +74,10 @@ train: internal/memory internal/limits internal/parallel internal/naming interna
 checkpoint/client: internal/naming quant family checkpoint
 calibration: internal/limits internal/parallel internal/durable safetensors tensor quant gemm
 verify: tensor measure safetensors quant hf calibration checkpoint checkpoint/client
+convert/internal/lossless: format quant
 convert: internal/limits internal/parallel internal/naming internal/configjson internal/durable format tensor measure safetensors
     safetensors/checksum gguf quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
+    convert/internal/lossless
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp
     decoder
 cmd/microscale/internal/host: internal/cpu

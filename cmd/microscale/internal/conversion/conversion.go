@@ -139,6 +139,7 @@ type Document struct {
 	Resumed     bool              `json:"resumed,omitempty"`  // an earlier run had done a part
 	Finished    bool              `json:"finished,omitempty"` // an earlier run had done all: the errors are unknown
 	Distilled   *distilled        `json:"distilled,omitempty"`
+	Casts       []castDocument    `json:"casts,omitempty"` // to another block format
 	Tensors     []tensorDocument  `json:"tensors"`
 	Extra       []string          `json:"extra"`   // safetensors files of the source that were not copied
 	Skipped     []skippedDocument `json:"skipped"` // other files that were not copied
@@ -152,8 +153,8 @@ func (c *Conversion) document() Document {
 		Convention: c.convention, Scheme: c.scheme,
 		ScaleSearch: c.search, Method: c.Plan.Method(), Budget: c.Budget,
 		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
-		Distilled: distilledDocument(c.Distilled),
-		Resumed:   c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
+		Distilled: distilledDocument(c.Distilled), Casts: castDocuments(c.Plan),
+		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
 	}
 }
 
@@ -177,6 +178,9 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 			return err
 		}
 		fmt.Fprintln(w)
+	}
+	if err := PrintInexact(w, c.Source, c.Destination, c.Plan, each, false); err != nil {
+		return err
 	}
 	stored, _ := c.Plan.SourceBytes()
 	if _, err := fmt.Fprintf(w, "%s → %s: %s\n%s → %s in %s, %s/s of source\n", src, dst, what,

@@ -47,6 +47,12 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	if err := printConfigChanges(w, plan, each); err != nil {
 		return err
 	}
+	if inexact, _ := plan.Inexact(); inexact > 0 {
+		fmt.Fprintln(w)
+		if err := PrintInexact(w, c.Source, c.Destination, plan, each, false); err != nil {
+			return err
+		}
+	}
 	stored, _ := plan.SourceBytes()
 	weights := len(plan.Decisions())
 	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), weights)
@@ -58,6 +64,9 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, sharesText(plan), schemeText(plan.Convention, plan.Scheme))
 		if method := plan.Method(); method != "" {
 			what += ", method " + method
+		}
+		if len(plan.Casts) > 0 {
+			what = c.what
 		}
 	}
 	if index, count, ok := plan.Part(); ok {

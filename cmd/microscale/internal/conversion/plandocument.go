@@ -32,6 +32,7 @@ type PlanDocument struct {
 	Companions  []fileDocument     `json:"companions"`       // auxiliary files
 	Config      json.RawMessage    `json:"config,omitempty"` // NaN and infinities as zeros
 	Index       json.RawMessage    `json:"index,omitempty"`
+	Casts       []castDocument     `json:"casts,omitempty"` // to another block format
 	Tensors     []decisionDocument `json:"tensors"`
 }
 
@@ -75,7 +76,7 @@ func newPlanDocument(plan *convert.Plan, src, dst string) PlanDocument {
 	doc := PlanDocument{Source: src, Destination: dst, Format: formatsOf(plan), Formats: shareDocuments(plan),
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
 		Extra: show.OrEmpty(plan.Source().Extra()), Skipped: skippedDocuments(plan.Source()),
-		Companions: []fileDocument{}, Config: configjson.Standard(plan.Config()), Index: plan.Index()}
+		Companions: []fileDocument{}, Casts: castDocuments(plan), Config: configjson.Standard(plan.Config()), Index: plan.Index()}
 	doc.Convention, doc.Scheme, doc.Method = plan.Convention, plan.Scheme, plan.Method()
 	index, _, parted := plan.Part()
 	if parted {

@@ -227,3 +227,17 @@ func AddClients(cmd *cobra.Command) *[]client.Client {
 	complete(cmd, "client", names, cobra.ShellCompDirectiveNoFileComp)
 	return &c.values
 }
+
+// AddInexact adds --inexact, what a cast does with blocks that cannot keep their values, to cmd. Its value reports whether
+// they are rounded.
+func AddInexact(cmd *cobra.Command) *Choice[bool] {
+	names := []string{"error", "requantize"}
+	return AddChoice(cmd, "inexact", "do `WHAT` with blocks that have no exact cast: error, or requantize from their values", names[0], names,
+		func(name string) (bool, error) {
+			i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+			if i < 0 {
+				return false, naming.Unknown("treatment of inexact blocks", name, names)
+			}
+			return i == 1, nil
+		})
+}

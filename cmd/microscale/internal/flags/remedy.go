@@ -17,6 +17,7 @@ var remedies = []struct {
 }{
 	{fs.ErrExist, "--force replaces a checkpoint"},
 	{convert.ErrNonFinite, "--allow-nonfinite quantizes it anyway"},
+	{convert.ErrInexact, "--inexact requantize rounds these blocks, and leaves all others exact"},
 	{convert.ErrQuantized, "--requantize quantizes the values that its clients decode"},
 	{convert.ErrUnfinished, "--shard I/N runs a worker, --resume continues it"},
 }
