@@ -10,6 +10,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -107,6 +108,7 @@ func scaleCode(t *quant.Tensor, l, k int) byte {
 // TestAccumulatorThreads compares products through a model with the model applied by hand, for shapes
 // around the tiles and any number of threads.
 func TestAccumulatorThreads(t *testing.T) {
+	slow.Emulated(t, "package mma compares what models of units compute there")
 	e5m2 := quant.FP8Tensor
 	e5m2.Element, e5m2.Name = format.E5M2, "fp8-tensor-e5m2"
 	for _, tc := range []struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -53,6 +54,9 @@ func TestVector(t *testing.T) {
 				}
 				if k.Batch > 0 {
 					ran[k.Name] = true
+				}
+				if (i+trial)%slow.Stride(1, 3) > 0 {
+					continue
 				}
 				t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) {
 					want, magnitude, err := Reference(a, b)
@@ -382,6 +386,7 @@ func TestPackedBatchThreads(t *testing.T) {
 // TestVectorWorkspace checks that the workspace of a vector kernel stays below 8 MB for any K,
 // and that vector kernels support the row lengths of common models.
 func TestVectorWorkspace(t *testing.T) {
+	slow.Emulated(t, "rows of a million elements take a minute")
 	const usual = 1 << 16
 	for _, k := range kernels {
 		if k.vector == nil || k.vector.interleaved != nil || !cpu.Has(k.needs) {

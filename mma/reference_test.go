@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/mma/mmatest"
 )
@@ -237,7 +238,7 @@ func emulatedFP8(zero, mantissa int, how string) reference {
 func TestReference(t *testing.T) {
 	cases := 2000
 	if testing.Short() {
-		cases = 300
+		cases = 300 / slow.Stride(1, 4)
 	}
 	for _, tc := range []struct {
 		model, operands, out, scale string

@@ -38,7 +38,7 @@ func TestKernelsRowwiseColumnwise(t *testing.T) {
 				if q.Hadamard && (shape[0]%hadamardSize > 0 || shape[1]%hadamardSize > 0) || q.Format.Scale != format.E8M0 && shape[1] > 1024 {
 					continue
 				}
-				if turn := n + i; !alone && (i >= large && turn%4 > 0 || testing.Short() && turn%5 > 0) {
+				if turn := n + i; !alone && (i >= large && turn%4 > 0 || turn%slow.Stride(5, 11) > 0) {
 					continue
 				}
 				rows, cols := shape[0], shape[1]
@@ -83,7 +83,11 @@ func TestKernelsRowwiseColumnwise(t *testing.T) {
 
 // TestRowwiseColumnwiseStreams does the same for sources whose codes are written by non-temporal stores.
 func TestRowwiseColumnwiseStreams(t *testing.T) {
-	testRowwiseColumnwiseStreams(t, 640, 3300, MXFP8, MXFP4, NVFP4, FP8Row)
+	for i, f := range []Format{MXFP4, MXFP8, NVFP4, FP8Row} {
+		if i%slow.Stride(1, 2) == 0 {
+			testRowwiseColumnwiseStreams(t, 640, 3300, f)
+		}
+	}
 	testRowwiseColumnwiseStreams(t, 256, 8193, MXFP4)
 }
 
@@ -175,8 +179,8 @@ func TestRowwiseColumnwisePairs(t *testing.T) {
 		t.Run(fmt.Sprintf("rowwise=%s/columnwise=%s/%d", pair[0].Quantizer.Format, pair[1].Quantizer.Format, i), func(t *testing.T) {
 			for s, shape := range [][2]int{{16, 16}, {133, 39}, {144, 1040}, {80, 144}} {
 				rows, cols := shape[0], shape[1]
-				if (pair[0].Quantizer.Hadamard || pair[1].Quantizer.Hadamard) && rows%hadamardSize > 0 || testing.Short() && rows*cols > 1<<16 &&
-					i%3 > 0 {
+				if (pair[0].Quantizer.Hadamard || pair[1].Quantizer.Hadamard) && rows%hadamardSize > 0 ||
+					rows*cols > 1<<16 && i%slow.Stride(3, 9) > 0 {
 					continue
 				}
 				x := tensor.New(rows, cols+i)

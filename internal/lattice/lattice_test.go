@@ -30,12 +30,12 @@ internal/limits:
 internal/parallel:
 internal/naming:
 internal/cpu: internal/naming
-internal/cpu/cputest: internal/cpu
+internal/slow:
+internal/cpu/cputest: internal/cpu internal/slow
 internal/asm: internal/cpu
 internal/configjson:
 internal/guard:
 internal/ramdisk:
-internal/slow:
 internal/durable:
 format: internal/naming
 gguf/ggml: internal/cpu format

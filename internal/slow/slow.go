@@ -38,6 +38,22 @@ func Full(t testing.TB, why string) {
 	}
 }
 
+// Stride returns the distance of the cases that a test takes of many: 1, in a short run short, and under the race
+// detector or an emulator, which are 10 and 20 times as slow, slower. The nightly workflow takes all cases on emulated
+// processors.
+func Stride(short, slower int) int {
+	switch {
+	case *FullRun || !testing.Short():
+		return 1
+	case emulated || race:
+		return slower
+	}
+	return short
+}
+
+// Racing reports whether the race detector watches the test.
+func Racing() bool { return race }
+
 // Race leaves a test out under the race detector.
 func Race(t testing.TB, why string) {
 	t.Helper()

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // Run runs body as one subtest per tier that this processor has, with the tier
 // forced, and logs which tiers ran. Of tiers that allow the same rows of the kernel
-// tables of the test's program, only the first runs. It fails where the operating system lists a
+// tables of the test's program, only the first runs, and under the race detector, which watches what all tiers share,
+// only the best. It fails where the operating system lists a
 // feature that package cpu did not find, or the reverse, so that a fault in
 // detection does not switch tests off in silence; but for AMX, which the system
 // may deny to a process: that is logged. Tests that call it must not run in
@@ -64,7 +66,9 @@ func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier))
 			t.Error(err)
 		}
 	}()
-	tiers = distinct(tiers, cpu.Forms())
+	if tiers = distinct(tiers, cpu.Forms()); slow.Racing() {
+		tiers = tiers[:1]
+	}
 	for _, tier := range tiers {
 		if err := cpu.Force(tier); err != nil {
 			t.Fatal(err)

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 func TestRun(t *testing.T) {
+	slow.Race(t, "one tier runs there")
 	before := cpu.Best()
 	var ran []cpu.Tier
 	Run(t, func(t *testing.T, tier cpu.Tier) {
