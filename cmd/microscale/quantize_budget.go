@@ -187,11 +187,11 @@ func (c *budgetChoice) with(o convert.QuantizeOptions, plan budget.Plan) (conver
 // options of the one to write, and sets the result.
 func (c *budgetChoice) measure(cmd *cobra.Command, model, dst string, text *calibrationText, o convert.QuantizeOptions, f *runFlags) (
 	convert.QuantizeOptions, error) {
-	const suffix = ".microscale-budget"
+	const suffix = windows.OwnName + "budget"
 	m := evaluation.Budget{Groups: c.groups, Quantizers: c.quantizers, Codes: o.Method, Statistics: o.Statistics, File: dst + suffix + ".json"}
 	m.Model, m.Text, m.Stream, m.Threads, m.Memory, m.Stderr = model, text.file, dst+suffix, int(*f.threads), int64(*text.memory),
 		cmd.ErrOrStderr()
-	text.kept, text.dirs = append(text.kept, m.File), append(text.dirs, m.Stream)
+	text.kept = append(text.kept, m.File)
 	flags.BoundGarbage()
 	var err error
 	if m.Method, err = windows.LookupMethod("all"); err != nil {

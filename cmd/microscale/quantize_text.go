@@ -13,6 +13,7 @@ import (
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
@@ -25,7 +26,6 @@ type calibrationText struct {
 	file   string
 	memory *flags.Size
 	kept   []string // files for the next run: of statistics, and of what a budget measured
-	dirs   []string // directories of evaluations: a run that was killed before it wrote into one may have left it
 }
 
 func addText(cmd *cobra.Command) *calibrationText {
@@ -69,7 +69,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	if method == calibration.Nearest {
 		return nil
 	}
-	const suffix = ".microscale-statistics"
+	const suffix = windows.OwnName + "statistics"
 	c := evaluation.Calibration{Out: dst + suffix + ".safetensors", Hessian: method == calibration.Solve}
 	c.Text, c.Stream, c.Threads, c.Memory = t.file, dst+suffix, int(*f.threads), int64(*t.memory)
 	if err := calibrating(cmd, &c, model); err != nil {
@@ -79,7 +79,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		options.StatisticsKey, err = c.Key(cmd.Context())
 		return err
 	}
-	t.kept, t.dirs = append(t.kept, c.Out), append(t.dirs, c.Stream)
+	t.kept = append(t.kept, c.Out)
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
 	return err
 }
@@ -112,9 +112,6 @@ func (t *calibrationText) finish(err error) error {
 		} else if _, missing := os.Stat(path); missing == nil {
 			kept = append(kept, show.Printable(path))
 		}
-	}
-	for _, dir := range t.dirs {
-		_ = os.Remove(dir) // fails if files are in it
 	}
 	if kept != nil {
 		return fmt.Errorf("%w; what was measured is kept for the next run in %s", err, strings.Join(kept, " and "))

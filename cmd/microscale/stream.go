@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/decoder"
 )
 
@@ -26,4 +27,4 @@ func streamed(err error) error {
 }
 
 // streamSuffix ends the name of the default directory of activations.
-const streamSuffix = ".microscale-partial"
+const streamSuffix = windows.OwnName + "partial"

@@ -182,6 +182,7 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		e.inputs.Key = digestOf(run.Stream.Key)
 	}
 	if e.onlyKey || e.known != nil && e.known(digestOf(run.Stream.Key)) {
+		run.Stream.Discard()
 		return r, nil
 	}
 	if err := r.share(ctx, run, original); err != nil {

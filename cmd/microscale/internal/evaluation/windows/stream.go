@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/microscale-go/microscale/internal/durable"
@@ -24,10 +25,24 @@ type Stream struct {
 	Key map[string]string // identifies the evaluation: "model", "text", …, as errors name them
 }
 
-// lock creates the directory and locks it. given reports whether the directory existed.
+// OwnName is in the names of directories that the program chooses. An empty one is of a run that was killed when it created
+// or removed it, and not the user's.
+const OwnName = ".microscale-"
+
+// own reports whether the program chose the name of the directory.
+func (s *Stream) own() bool { return strings.Contains(filepath.Base(s.Dir), OwnName) }
+
+// Discard removes the directory if a killed run left it empty, for an evaluation whose result is known.
+func (s *Stream) Discard() {
+	if s.own() {
+		_ = os.Remove(s.Dir) // fails if files are in it
+	}
+}
+
+// lock creates the directory and locks it. given reports whether the user had created it.
 func (s *Stream) lock() (held *durable.Lock, given bool, err error) {
-	_, err = os.Lstat(s.Dir)
-	given = err == nil
+	entries, err := os.ReadDir(s.Dir)
+	given = !errors.Is(err, fs.ErrNotExist) && !(s.own() && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !isTemporary(e) }))
 	if err := os.MkdirAll(s.Dir, 0o777); err != nil {
 		return nil, given, err
 	}

@@ -166,3 +166,26 @@ func TestStreamKilled(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamEmpty: an empty directory with a name of the program is of a killed run, and is removed; one that the user made stays.
+func TestStreamEmpty(t *testing.T) {
+	for name, want := range map[string]error{"model" + OwnName + "statistics": os.ErrNotExist, "mine": nil} {
+		dir := filepath.Join(t.TempDir(), name)
+		for what, run := range map[string]func(r *Run) error{
+			"Do":      func(r *Run) error { _, err := r.Do(t.Context()); return err },
+			"Discard": func(r *Run) error { r.Stream.Discard(); return nil },
+		} {
+			if err := os.MkdirAll(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			r := newTestRun(t)
+			r.Stream = &Stream{Dir: dir, Key: testKey()}
+			if err := run(r); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, want) {
+				t.Errorf("%s after %s: %v, want %v", name, what, err, want)
+			}
+		}
+	}
+}
