@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf/ggml"
@@ -22,10 +23,33 @@ var ggufConvention = Convention{
 		{name: "Q8_0", format: quant.Q8_0, interleaved: &ggml.BlockQ80},
 	},
 	oneFile:     true,
-	unscaled:    []quant.Format{quant.BF16},
+	unscaled:    append([]quant.Format{quant.BF16}, encodedFormats...),
 	mixes:       true,
 	linearOnly:  true,
 	wholeBlocks: true,
+}
+
+// encodedFormats are the types of GGUF files beside block formats that package ggml encodes, by their names in lower case: FP32 values,
+// in blocks of the columns of rows.
+var encodedFormats = func() (all []quant.Format) {
+	for _, name := range []string{"Q2_K", "Q3_K", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K"} {
+		q, err := ggml.LookupQuant(name)
+		if err != nil {
+			panic(err) // of the list
+		}
+		all = append(all, quant.Format{Name: strings.ToLower(name), Element: format.F32, Block: quant.Shape{Rows: 1, Cols: q.Elements}})
+	}
+	return all
+}()
+
+// LookupFormat returns the format of a name: a block format, or a type of GGUF files that package ggml encodes, such as q4_k.
+func LookupFormat(name string) (quant.Format, error) {
+	for _, f := range encodedFormats {
+		if strings.EqualFold(f.Name, name) {
+			return f, nil
+		}
+	}
+	return quant.Lookup(name)
 }
 
 // GGUF returns the convention of llama.cpp's files.

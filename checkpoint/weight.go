@@ -370,24 +370,24 @@ func (w *Weight) readRows(q *quant.Tensor, t Tile) error {
 }
 
 // ReadBytes returns the bytes of a tile of [Weight.Flat]. It uses buf if that is large enough.
-// The weight must not be quantized. For one with HasBlocks they are those of its blocks.
+// The weight must not be quantized. For one with hasBlocks they are those of its blocks.
 func (w *Weight) ReadBytes(t Tile, buf []byte) ([]byte, error) {
 	from, to := w.FlatBytes(t.FromCol), w.FlatBytes(t.ToCol)
 	n := int(to - from)
 	buf = slices.Grow(buf[:0], n)[:n]
-	if w.HasBlocks() {
+	if w.hasBlocks() {
 		return buf, readAt(*w.decoded.blocks, buf, from)
 	}
 	return buf, readAt(*w.parts[Codes], buf, from)
 }
 
-// HasBlocks reports whether the weight is decoded as it is read, and ReadBytes returns the bytes that its GGUF file has.
-func (w *Weight) HasBlocks() bool { return w.decoded != nil && w.decoded.blocks != nil }
+// hasBlocks reports whether the weight is decoded as it is read, and ReadBytes returns the bytes that its GGUF file has.
+func (w *Weight) hasBlocks() bool { return w.decoded != nil && w.decoded.blocks != nil }
 
 // FlatBytes returns the bytes of the first n elements of an unquantized weight. At the edges of
 // the tiles of Flat it is exact for sub-byte elements and for blocks, too.
 func (w *Weight) FlatBytes(n int) int64 {
-	if w.HasBlocks() {
+	if w.hasBlocks() {
 		elements, _, _ := w.Blocks()
 		return int64(n/elements) * (w.decoded.Bytes / max(1, product(w.Shape)/int64(elements)))
 	}

@@ -4,10 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/gguf/ggml"
+	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -18,14 +21,63 @@ const ggufName = "model" + llamacpp.Suffix
 
 // ggufFormats maps formats to types and values of general.file_type (enum llama_ftype).
 var ggufFormats = []struct {
-	format   quant.Format
+	format   string
 	ggml     gguf.Type
 	fileType uint32
 }{
-	{quant.BF16, gguf.BF16, 32},
-	{quant.Q8_0, gguf.Q8_0, 7},
-	{quant.MXFP4, gguf.MXFP4, 38},
-	{quant.NVFP4, gguf.NVFP4, 39},
+	{quant.BF16.Name, gguf.BF16, 32},
+	{quant.Q8_0.Name, gguf.Q8_0, 7},
+	{quant.MXFP4.Name, gguf.MXFP4, 38},
+	{quant.NVFP4.Name, gguf.NVFP4, 39},
+	{"q4_0", 2, 2},
+	{"q4_1", 3, 3},
+	{"q5_0", 6, 8},
+	{"q5_1", 7, 9},
+	{"q2_k", 10, 21}, // Q2_K_S
+	{"q3_k", 11, 11}, // Q3_K_S
+	{"q4_k", 12, 14}, // Q4_K_S
+	{"q5_k", 13, 16}, // Q5_K_S
+	{"q6_k", 14, 18},
+}
+
+// encoderOf returns the encoder of a format that is a type of GGUF files alone.
+func encoderOf(f quant.Format) (e ggml.Quant, ok bool) {
+	if f.Scaled() || f.Element == nil || f.Block.Cols == 0 {
+		return e, false
+	}
+	e, err := ggml.LookupQuant(strings.ToUpper(f.Name))
+	return e, err == nil
+}
+
+// fallbacks are the formats of weights whose columns are not whole blocks of K-quants, as llama-quantize chooses them, but for Q2_K and
+// Q3_K, which it stores in IQ4_NL.
+var fallbacks = map[string]string{"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": quant.Q8_0.Name}
+
+// fallBack returns the quantizer of a weight that q rejects because of its columns; nil if there is none.
+func (p *ggufPlan) fallBack(q *quant.Quantizer, w *checkpoint.Weight, why Reason) *quant.Quantizer {
+	if q == nil || why.Cause != ByConvention || len(w.Shape) < 2 {
+		return nil
+	}
+	cols := w.Shape[len(w.Shape)-1]
+	name, ok := fallbacks[q.Format.Name]
+	if !ok || why.Detail != p.convention.RejectsColumns(q.Format, cols) {
+		return nil
+	}
+	f, err := checkpoint.LookupFormat(name)
+	if err != nil || p.convention.RejectsColumns(f, cols) != "" {
+		return nil
+	}
+	if p.fallen[name] == nil {
+		p.fallen[name] = &quant.Quantizer{Format: f}
+		if f.Name == quant.Q8_0.Name {
+			if other, err := profile.For(f).Quantizer(f); err == nil {
+				p.fallen[name] = &other
+			}
+		}
+		p.Notes = append(p.Notes, fmt.Sprintf("weights without whole blocks of %s in a row, the first %s, are in %s, as llama-quantize "+
+			"chooses", q.Format, w.Name, f))
+	}
+	return p.fallen[name]
 }
 
 // ggufDense has the types of unquantized tensors.
@@ -40,7 +92,8 @@ type ggufPlan struct {
 	fileType uint32
 	specs    []gguf.Spec
 	metadata []gguf.Pair
-	stacks   map[string]*stack // by name of the tensor
+	stacks   map[string]*stack           // by name of the tensor
+	fallen   map[string]*quant.Quantizer // of fallbacks
 }
 
 // A stack is a tensor for all experts of a layer.
@@ -53,7 +106,7 @@ type stack struct {
 // ggufType returns the type of a format and its general.file_type. ok is false if there is none.
 func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32, ok bool) {
 	for _, row := range ggufFormats {
-		if row.format.Name == f.Name {
+		if row.format == f.Name {
 			return row.ggml, row.fileType, true
 		}
 	}
@@ -67,7 +120,7 @@ func newGGUFPlan(source *checkpoint.Model, c *checkpoint.Convention, model *llam
 	if calibration != nil {
 		return nil, fmt.Errorf("convention %s stores no scales of activations: leave the calibration out", c)
 	}
-	p := &ggufPlan{Plan: newPlan(source, c, q), stacks: map[string]*stack{}}
+	p := &ggufPlan{Plan: newPlan(source, c, q), stacks: map[string]*stack{}, fallen: map[string]*quant.Quantizer{}}
 	p.single = true
 	_, p.fileType, _ = ggufType(q.Format)
 	if p.model, p.raw = model, model != nil; !p.raw {
@@ -118,16 +171,20 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 		if why := p.model.Rejects(q.Format); why != "" && !q.Arithmetic.FixesGlobal() {
 			return nil, fmt.Errorf("%s: %s", path, why)
 		}
-		scaled = scaled || q.Format.Scaled()
+		scaled = scaled || coded(q.Format)
 	}
+	fell := map[*quant.Quantizer]bool{} // some of its weights are in another format
 	for _, whole := range source.Weights {
 		for _, w := range source.Stacked(whole) {
 			d, names := decision{Weight: w}, append(s.names(w), whole.Name)
 			d.quantizer, d.reason = s.chosen(names...)
-			if d.quantizer == nil || d.quantizer.Format.Scaled() || same != nil {
+			if chosen := d.quantizer; chosen == nil || coded(chosen.Format) || same != nil {
 				d.quantizer, d.reason = s.decide(w, p.convention, names...)
-				if d.reason.Cause == NoCause && d.quantizer.Format.Scaled() {
-					d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, w.Name, w.Shape)
+				if q := p.fallBack(chosen, w, d.reason); q != nil {
+					d.quantizer, d.reason, fell[chosen] = q, Reason{}, true
+				}
+				if d.reason.Cause == NoCause && coded(d.quantizer.Format) {
+					d.action, d.stored = Quantize, p.stored(d.quantizer.Format, w)
 				}
 			}
 			if w.Quantized() && d.quantizer == nil { // in a GGUF file
@@ -145,7 +202,7 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 		}
 		p.noteLeft(s.include)
 	}
-	if err := p.admitRules(s); err != nil {
+	if err := p.admitRules(s, fell); err != nil {
 		return nil, err
 	}
 	if p.settleFormat() {
@@ -154,6 +211,23 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 		p.Scheme = "" // of one format
 	}
 	return p.Plan, p.layOut()
+}
+
+// coded reports whether a weight in a format has codes.
+func coded(f quant.Format) bool {
+	_, ok := encoderOf(f)
+	return ok || f.Scaled()
+}
+
+// stored returns the tensors of a weight in a format with codes.
+func (p *ggufPlan) stored(f quant.Format, w *checkpoint.Weight) []checkpoint.Stored {
+	e, ok := encoderOf(f)
+	if !ok {
+		return p.convention.Stored(f, w.Name, w.Shape)
+	}
+	rows, cols := w.Matrix()
+	return []checkpoint.Stored{{Part: checkpoint.Blocks, Spec: safetensors.Spec{Name: w.Name, Dtype: safetensors.U8,
+		Shape: []int64{int64(rows), int64(cols / e.Elements * e.Bytes)}}}}
 }
 
 // relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without changing
@@ -256,7 +330,7 @@ func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 	if p.raw && d.quantizer == nil {
 		rows, cols := w.Matrix()
 		bytes := safetensors.Spec{Name: w.Name, Dtype: dtype, Shape: w.Shape}
-		if _, dense := ggufDense[dtype]; !dense || w.HasBlocks() {
+		if _, dense := ggufDense[dtype]; !dense || w.Decoded() {
 			bytes.Dtype, bytes.Shape = safetensors.U8, []int64{w.FlatBytes(rows * cols)}
 		}
 		d.stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: bytes}}

@@ -11,7 +11,10 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // ggufTensors returns the types and bytes of the tensors of a GGUF file, and its metadata but those of its types.
@@ -156,5 +159,89 @@ func TestGGUFRequantize(t *testing.T) {
 		return w.FormatName() == "nvfp4"
 	}) {
 		t.Errorf("problems %v", got.Problems)
+	}
+}
+
+// TestGGUFEncoded: weights in K-quants and the types before them have the blocks of package ggml, from a checkpoint and from a GGUF file,
+// which have other orders of rows; weights with other columns fall back as llama-quantize chooses; other conventions have no such types.
+func TestGGUFEncoded(t *testing.T) {
+	config := strings.ReplaceAll(graphConfig("LlamaForCausalLM", ""), `"intermediate_size": 64`, `"intermediate_size": 256`)
+	var tensors []made
+	for _, m := range layerOf([]string{"input_layernorm", "post_attention_layernorm"}, false, false) {
+		for i, n := range m.shape {
+			if n == 64 {
+				m.shape[i] = 256
+			}
+		}
+		tensors = append(tensors, m)
+	}
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, config))
+	path := toGGUF(t, src, quant.BF16)
+	file := openGGUF(t, path)
+	o := QuantizeOptions{Convention: "gguf", Include: []*regexp.Regexp{regexp.MustCompile(`token_embd|embed_tokens`)}}
+	for _, r := range [][2]string{{`attn_v|v_proj`, "Q4_1"}, {`attn_k|k_proj`, "q4_0"}, {`token_embd|embed_tokens`, "q5_1"}, {`.`, "q6_k"}} {
+		rule, err := ParseRule(r[0], r[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Rules = append(o.Rules, rule)
+	}
+	want := map[string]string{"attn_v": "Q4_1", "attn_k": "Q4_0", "token_embd": "Q5_1", "attn_q": "Q8_0", "attn_output": "Q8_0",
+		"ffn_gate": "Q8_0", "ffn_up": "Q8_0", "ffn_down": "Q6_K"}
+	var first map[string][]byte
+	for _, m := range []*checkpoint.Model{src, file} {
+		plan, err := PlanQuantize(t.Context(), m.Source, o)
+		got := runTo(t, plan, err, "got.gguf")
+		types, data, _ := ggufTensors(t, got)
+		if first == nil {
+			first = data
+		}
+		if !reflect.DeepEqual(data, first) {
+			t.Error("the file from GGUF has other blocks than that from the checkpoint")
+		}
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		for module, kind := range want {
+			name := "blk.0." + module + ".weight"
+			if module == "token_embd" {
+				name = module + ".weight"
+			}
+			if types[name] != kind {
+				t.Errorf("%s is %s, want %s", name, types[name], kind)
+			}
+			q, err := ggml.LookupQuant(kind)
+			if err != nil || kind == "Q8_0" {
+				continue
+			}
+			info, _ := f.Lookup(name)
+			raw := make([]byte, info.Bytes())
+			if err := f.ReadTensorAt(raw, info, 0); err != nil {
+				t.Fatal(err)
+			}
+			cols := int(info.Shape[1])
+			x := tensor.OfBF16(int(info.Shape[0]), cols, raw).Dense()
+			blocks := make([]byte, len(x.Data)/q.Elements*q.Bytes)
+			for i := range x.Rows {
+				size := cols / q.Elements * q.Bytes
+				q.Encode(blocks[i*size:(i+1)*size], x.Row(i), nil)
+			}
+			if !bytes.Equal(blocks, data[name]) {
+				t.Errorf("%s has other blocks than those of its rows", name)
+			}
+		}
+		report, err := verify.Compare(t.Context(), m.Source, openGGUF(t, got).Source, verify.Options{})
+		if err != nil || !report.OK() {
+			t.Errorf("%v (%v)", report.Problems, err)
+		}
+		if !bytes.Equal(readFile(t, got), readFile(t, resumed(t, plan))) {
+			t.Error("a run that resumed wrote another file")
+		}
+	}
+	o.Convention = ""
+	if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(), "a type of GGUF files: choose") {
+		t.Errorf("a directory: %v", err)
 	}
 }

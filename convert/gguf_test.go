@@ -280,7 +280,7 @@ func TestGGUFWorkers(t *testing.T) {
 func TestGGUFRejects(t *testing.T) {
 	src := openSample(t)
 	for want, o := range map[string]QuantizeOptions{
-		"does not support mxfp8: use one of bf16, mxfp4, nvfp4, q8_0": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
+		"does not support mxfp8: use one of bf16, q2_k": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
 		"leave the calibration out": {Quantizer: quant.Quantizer{Format: quant.NVFP4},
 			Calibration: &Calibration{ConstantInputs: true}},
 		"stores no scales of activations: leave": {Quantizer: quant.Quantizer{Format: quant.NVFP4},

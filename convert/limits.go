@@ -16,7 +16,9 @@ func (p *Plan) planned() *checkpoint.Model {
 	var weights []*checkpoint.Weight
 	for _, d := range p.decisions {
 		w := &checkpoint.Weight{Name: d.Name, Shape: d.Shape, Dtype: d.Dtype, Joined: d.joint.experts > 0}
+		_, encoded := encoderOf(p.formatOf(d))
 		switch {
+		case encoded: // clients read every type of ggml
 		case d.action == Quantize:
 			w.Format = d.quantizer.Format
 			if d.quantizer.Arithmetic.FixesGlobal() {

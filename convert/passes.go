@@ -226,7 +226,8 @@ func (r *run) tiling(decision int) checkpoint.Tiling {
 		return d.Flat()
 	}
 	t := d.Tiling(d.Format, r.plan.formatOf(d))
-	if d.inputs != nil && r.plan.method == calibration.Solve {
+	_, encoded := encoderOf(r.plan.formatOf(d))
+	if d.inputs != nil && r.plan.method == calibration.Solve || encoded && d.action == Quantize {
 		t.TileCols = t.Cols // the columns of a row depend on each other
 	}
 	return t

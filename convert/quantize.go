@@ -116,7 +116,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := p.decide(s, o.Calibration); err != nil {
 		return nil, err
 	}
-	if err := p.admitRules(s); err != nil {
+	if err := p.admitRules(s, map[*quant.Quantizer]bool{}); err != nil {
 		return nil, err
 	}
 	if err := p.admitKept(); err != nil {
@@ -189,6 +189,9 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 		return fmt.Errorf("scheme %s: no format is named for weights without a rule: name the scheme in the rule, as FORMAT:SCHEME", o.Scheme)
 	}
 	for _, q := range o.Quantizers() {
+		if _, ok := encoderOf(q.Format); ok && !c.Holds(q.Format) {
+			return fmt.Errorf("%s is a type of GGUF files: choose convention %s", q.Format, checkpoint.GGUF())
+		}
 		if !q.Format.Scaled() && !c.Holds(q.Format) {
 			return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", q.Format)
 		}

@@ -38,7 +38,7 @@ func ParseRule(pattern, to string) (r Rule, err error) {
 	if strings.EqualFold(name, Keep) && !named {
 		return r, nil
 	}
-	if r.Quantizer.Format, err = quant.Lookup(name); err != nil {
+	if r.Quantizer.Format, err = checkpoint.LookupFormat(name); err != nil {
 		return r, fmt.Errorf("%w; or %s", err, Keep)
 	}
 	r.Scheme = scheme
@@ -201,8 +201,8 @@ func (s selection) chosen(names ...string) (q *quant.Quantizer, why Reason) {
 
 // admitRules returns an error if a rule quantizes nothing: it follows others that match the same weights, or these
 // stay unquantized by default.
-func (p *Plan) admitRules(s selection) error {
-	used := map[*quant.Quantizer]bool{}
+// used are quantizers that are used although no weight has their format.
+func (p *Plan) admitRules(s selection, used map[*quant.Quantizer]bool) error {
 	for _, d := range p.decisions {
 		used[d.quantizer] = true
 	}

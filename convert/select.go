@@ -119,7 +119,7 @@ func (s selection) reason(w *checkpoint.Weight, q *quant.Quantizer, kept Reason,
 		switch {
 		case !included:
 			return Reason{ByRole, role.Name}
-		case role.Other && c.LinearOnly():
+		case role.Other && c.LinearOnly() && !(c.OneFile() && role.Name == "embedding" && len(w.Shape) == 2): // which llama.cpp decodes
 			return Reason{ByConvention, fmt.Sprintf("%s: %s supports linear modules only", role.Name, c)}
 		}
 	}

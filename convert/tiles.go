@@ -9,6 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
@@ -110,7 +111,7 @@ func (b *batch) copy() ([]sums, error) {
 		return nil, err
 	}
 	errors := measure.New(checkpoint.BlockLength)
-	if f, ok := checkpoint.DenseFormat(b.d.Dtype); ok && !b.d.HasBlocks() {
+	if f, ok := checkpoint.DenseFormat(b.d.stored[0].Dtype); ok {
 		errors.AddCopy(b.tile.ToCol-b.tile.FromCol, countNonFinite(b.raw, f))
 	}
 	return []sums{{stored: errors}}, b.put(checkpoint.Codes, b.raw)
@@ -120,6 +121,9 @@ func (b *batch) copy() ([]sums, error) {
 // clients decode.
 func (b *batch) quantize() (all []sums, err error) {
 	f, t := b.d.quantizer.Format, b.tile
+	if e, ok := encoderOf(f); ok {
+		return b.encode(e)
+	}
 	if q := b.codes; q == nil || q.Format.Name != f.Name || q.Rows() != t.To-t.From || q.Cols() != t.ToCol-t.FromCol {
 		if b.codes, err = quant.NewTensor(f, t.To-t.From, t.ToCol-t.FromCol); err != nil {
 			return nil, err
@@ -140,6 +144,26 @@ func (b *batch) quantize() (all []sums, err error) {
 		all = append(all, errors)
 	}
 	return all, b.store(b.codes, global)
+}
+
+// encode writes the rows of the batch in a type of GGUF files, and measures the error of the decoded values.
+func (b *batch) encode(e ggml.Quant) ([]sums, error) {
+	raw, x, err := b.readTile(b.tile)
+	if err != nil {
+		return nil, err
+	}
+	if b.d.readsBF16() {
+		x = raw.Dense()
+	}
+	errors, back, size := measure.New(checkpoint.BlockLength), make([]float32, x.Cols), x.Cols/e.Elements*e.Bytes
+	b.structs = slices.Grow(b.structs[:0], x.Rows*size)[:x.Rows*size]
+	for i := range x.Rows {
+		blocks := b.structs[i*size : (i+1)*size]
+		e.Encode(blocks, x.Row(i), b.d.importance(b.tile))
+		e.Decode(back, blocks)
+		errors.Add(x.Row(i), back)
+	}
+	return []sums{{stored: errors}}, b.put(checkpoint.Blocks, b.structs)
 }
 
 // quantizeTile quantizes one tile into with.Into. It returns the error and the global scale.
@@ -349,7 +373,11 @@ func (b *batch) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], s
 		return b.run.plan.convention.CodeSpans(f, cols, t), 1
 	case s.Part == checkpoint.Blocks:
 		structs, _ := b.run.plan.convention.Struct(f)
-		n := func(col int) int { return col / structs.Width() * structs.Bytes() }
+		width, size := structs.Width(), structs.Bytes()
+		if e, ok := encoderOf(f); ok {
+			width, size = e.Elements, e.Bytes
+		}
+		n := func(col int) int { return col / width * size }
 		return checkpoint.DenseSpans(n(cols), checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}), 1
 	case s.Part == checkpoint.Scales && !f.PerTensor():
 		return checkpoint.Spans(f, s.Part, cols, t), s.Dtype.Bits() / 8

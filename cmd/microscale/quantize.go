@@ -78,7 +78,8 @@ func quantizeCommand() *cobra.Command {
 		Example: quantizeExample,
 		Args:    flags.SourceAndDestination,
 	}
-	block := flags.AddFormat(cmd)
+	block := flags.AddChoice(cmd, "format", "format `NAME`: a block format (microscale formats lists them), or a type of GGUF files: "+
+		"q4_0 … q5_1, q2_k … q6_k", "", flags.Names(quant.Formats()), checkpoint.LookupFormat)
 	client := flags.AddFor(cmd)
 	behavior := flags.AddProfile(cmd)
 	rule := flags.AddScaleRule(cmd)

@@ -76,7 +76,7 @@ calibration: internal/limits internal/parallel internal/durable safetensors tens
 verify: tensor measure safetensors quant hf calibration checkpoint checkpoint/client
 convert/internal/lossless: format quant
 convert: internal/limits internal/parallel internal/naming internal/configjson internal/durable format tensor measure safetensors
-    safetensors/checksum gguf quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
+    safetensors/checksum gguf gguf/ggml profile quant hf family calibration checkpoint checkpoint/llamacpp checkpoint/client verify
     convert/internal/lossless
 generation: internal/memory internal/limits internal/configjson tensor gguf quant generation/sampling tokenizer hf checkpoint/llamacpp
     decoder
