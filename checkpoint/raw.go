@@ -7,6 +7,17 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
+// Raw returns the tensors of the files, each as a weight that is not quantized, for copies.
+func (m *Model) Raw() []*Weight {
+	tensors := m.Source.Tensors()
+	weights := make([]*Weight, len(tensors))
+	for i := range tensors {
+		t := &tensors[i]
+		weights[i] = &Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: parts{Codes: t}}
+	}
+	return weights
+}
+
 // HasRowsBF16 reports whether the rows of the weight are contiguous BF16 values in its file: it
 // is not quantized or decoded, transposed or interleaved with another weight. ReadBF16 reads such weights.
 func (w *Weight) HasRowsBF16() bool {

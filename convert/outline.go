@@ -179,10 +179,15 @@ func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, removed []string
 }
 
 // others returns the auxiliary files of the source that are copied: all except descriptions of
-// its quantization.
+// its quantization. A patch copies all that it does not replace.
 func (p *Plan) others() []hf.Other {
 	if p.single {
 		return nil
+	}
+	if p.patch != nil {
+		return slices.DeleteFunc(slices.Clone(p.source.Source.Others()), func(o hf.Other) bool {
+			return slices.ContainsFunc(p.small, func(f checkpoint.File) bool { return f.Name == o.Name })
+		})
 	}
 	return slices.DeleteFunc(slices.Clone(p.source.Source.Others()), func(o hf.Other) bool { return checkpoint.IsSidecar(o.Name) })
 }

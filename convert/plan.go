@@ -84,6 +84,8 @@ type decision struct {
 	fold *fold   // of the elements of a decoded weight; nil: none
 	cast *cast   // of a relabeled weight to another format; nil: none
 
+	codes *[256]byte // what each byte of a copied tensor becomes; nil: the same
+
 	inputs []*calibration.Input // of the layer, or of each expert; nil: not needed
 
 	origin string // its name in the checkpoint, if the source is a GGUF file that keeps its own names; "" otherwise
@@ -143,6 +145,8 @@ type Plan struct {
 	config []byte            // config.json of the result; nil if there is none
 	index  []byte            // the index; nil if there is none
 	small  []checkpoint.File // other files that the plan makes
+
+	patch *Patch // of a copy of the source; nil: another conversion
 
 	worker  worker
 	workers map[string]int // who writes each file of the result
@@ -349,11 +353,13 @@ func (p *Plan) layout(added map[string]string) error {
 		var specs []safetensors.Spec
 		name, metadata := p.fileOf(shard), map[string]string{}
 		for key, value := range shard.File.Metadata() {
-			if !checkpoint.IsOwnMetadata(key) && key != checksum.RecordKey {
+			if (!checkpoint.IsOwnMetadata(key) || p.patch != nil) && key != checksum.RecordKey {
 				metadata[key] = value
 			}
 		}
-		metadata["format"] = p.convention.FileFormat()
+		if p.patch == nil {
+			metadata["format"] = p.convention.FileFormat()
+		}
 		maps.Copy(metadata, added)
 		for _, d := range p.decisions {
 			if d.file != name {

@@ -95,6 +95,9 @@ func (p *Plan) fingerprint() string {
 		if d.cast != nil {
 			fmt.Fprintf(h, "cast %s %t\n", d.cast.From, p.casting.Requantize)
 		}
+		if d.codes != nil {
+			fmt.Fprintf(h, "bytes %x\n", *d.codes)
+		}
 		for _, s := range d.stored {
 			fmt.Fprintf(h, "%q %d %x\n", s.Name, s.Part, s.Value)
 		}

@@ -110,6 +110,11 @@ func (b *batch) copy() ([]sums, error) {
 	if b.raw, err = b.d.ReadBytes(b.tile, b.raw); err != nil {
 		return nil, err
 	}
+	if b.d.codes != nil {
+		for i, code := range b.raw {
+			b.raw[i] = b.d.codes[code]
+		}
+	}
 	errors := measure.New(checkpoint.BlockLength)
 	if f, ok := checkpoint.DenseFormat(b.d.stored[0].Dtype); ok {
 		errors.AddCopy(b.tile.ToCol-b.tile.FromCol, countNonFinite(b.raw, f))

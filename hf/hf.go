@@ -67,7 +67,12 @@ type Tensor struct {
 // Open opens a directory or a single safetensors file and checks it. It returns an error that wraps
 // [fs.ErrNotExist] if the path, or a file that the index names, does not exist. For invalid files
 // the error is a [*safetensors.ContainerError].
-func Open(path string) (*Checkpoint, error) {
+func Open(path string) (*Checkpoint, error) { return openAt(path, false) }
+
+// OpenUnchecked is Open without a comparison of the index with the tensors of the files that it names, to repair it.
+func OpenUnchecked(path string) (*Checkpoint, error) { return openAt(path, true) }
+
+func openAt(path string, unchecked bool) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, pathError(path, err, "name a checkpoint directory or file")
@@ -76,7 +81,7 @@ func Open(path string) (*Checkpoint, error) {
 	if c.Single {
 		err = c.openSingle()
 	} else {
-		err = c.openDirectory()
+		err = c.openDirectory(unchecked)
 	}
 	if err != nil {
 		c.Close()
@@ -95,7 +100,7 @@ func (c *Checkpoint) openSingle() error {
 	return c.addShard(filepath.Base(c.Path), c.Path)
 }
 
-func (c *Checkpoint) openDirectory() error {
+func (c *Checkpoint) openDirectory(unchecked bool) error {
 	entries, err := os.ReadDir(c.Path)
 	if err != nil {
 		return pathError(c.Path, err, "check the permissions")
@@ -116,7 +121,7 @@ func (c *Checkpoint) openDirectory() error {
 			return err
 		}
 	}
-	if index != nil {
+	if index != nil && !unchecked {
 		if err := c.checkIndex(index); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func OpenRemote(dir string, remotes []Remote, skipped []Skipped) (*Checkpoint, e
 	for _, r := range remotes {
 		c.remotes[r.Name] = r
 	}
-	if err := c.openDirectory(); err != nil {
+	if err := c.openDirectory(false); err != nil {
 		c.Close()
 		return nil, err
 	}

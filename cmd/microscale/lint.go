@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +13,22 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/lint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/hf"
 )
+
+// openBroken is input.Open that accepts an index that contradicts its files, which is a finding.
+func openBroken(ctx context.Context, arg string) (*hf.Checkpoint, error) {
+	source, err := input.Open(ctx, arg)
+	if err == nil {
+		return source, nil
+	}
+	if info, statErr := os.Stat(arg); statErr == nil && info.IsDir() {
+		if source, openErr := hf.OpenUnchecked(arg); openErr == nil {
+			return source, nil
+		}
+	}
+	return nil, err
+}
 
 func lintCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -39,7 +56,7 @@ the checkpoint, or computes with other values.
 	asSARIF := cmd.Flags().Bool("sarif", false, "print SARIF 2.1.0, for continuous integration")
 	flags.Exclusive(cmd, "json", "sarif")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		source, err := input.Open(cmd.Context(), args[0])
+		source, err := openBroken(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}

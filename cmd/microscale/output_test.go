@@ -23,6 +23,7 @@ func TestHostileNames(t *testing.T) {
 	for _, args := range [][]string{
 		{"inspect", "src.safetensors"}, {"inspect", "src.safetensors", "--each"}, {"inspect", "src.safetensors", "--json"},
 		{"lint", "dst.safetensors", "--for", "vllm"},
+		{"repair", "dst.safetensors", "new.safetensors", "--dry-run"},
 		{"verify", "src.safetensors", "dst.safetensors", "--each"}, {"verify", "src.safetensors", "dst.safetensors", "--json"},
 		{"quantize", "src.safetensors", "new.safetensors", "--format", "mxfp8", "--dry-run", "--each"},
 		{"quantize", "src.safetensors", "new.safetensors", "--format", "mxfp8", "--dry-run", "--json"},

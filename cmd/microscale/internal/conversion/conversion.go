@@ -105,6 +105,13 @@ func Folded(src, dst string, plan *convert.Plan, inputs int) *Conversion {
 	return c
 }
 
+// Repaired describes a copy of src with changes.
+func Repaired(src, dst string, plan *convert.Plan, changes int) *Conversion {
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: len(plan.Decisions()), relabel: true}
+	c.what = fmt.Sprintf("%s in a copy of %s", show.Counted(changes, "change"), show.Counted(c.count, "tensor"))
+	return c
+}
+
 // Relabeled describes the conversion of src to another convention.
 func Relabeled(src, dst string, plan *convert.Plan) *Conversion {
 	source := checkpoint.Read(plan.Source())

@@ -2,8 +2,14 @@ package lint
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // fileRules are about the files and the configuration of modelopt.
@@ -12,7 +18,7 @@ var fileRules = []Rule{
 		ID: "L21", Name: "config-file-contradiction", Severity: Error, check: contradictions,
 		What:   "hf_quant_config.json and config.json describe modules differently",
 		Why:    "vLLM and SGLang read the one, TensorRT-LLM the other",
-		Remedy: "`convert` to the same convention, which writes both from the tensors",
+		Remedy: "`repair`, which writes both from the tensors",
 		Source: "vllm#25706",
 	},
 	{
@@ -27,16 +33,68 @@ var fileRules = []Rule{
 		ID: "L23", Name: "algo-case", Severity: Error,
 		What:   "quant_algo differs from the name that the client knows in upper and lower case",
 		Why:    "the client does not recognize it",
-		Remedy: "`convert` to the same convention, which writes it",
+		Remedy: "`repair`",
 		Source: "tensorrt_llm/quantization/mode.py",
+	},
+	{
+		ID: "L35", Name: "index", Severity: Error, check: indexes,
+		What:   "the index contradicts the files: it lacks tensors, or names tensors that are elsewhere or nowhere",
+		Why:    "clients leave out tensors or fail, and some load those that the index does not have, too, over others",
+		Remedy: "`repair`, which writes it from the headers",
+		Source: "vllm#54230",
+	},
+	{
+		ID: "L58", Name: "block-scale-shape", Severity: Error, clients: []string{"vllm", "trtllm"}, check: blockScaleShapes,
+		What:   "scales of 128×128 blocks of modelopt have two dimensions",
+		Why:    "the client has a parameter of [rows, 1, columns, 1], and rejects the file",
+		Remedy: "`repair`",
+		Source: "layers/quantization/modelopt.py of vLLM 0.32",
 	},
 	{
 		ID: "L48", Name: "sidecar-missing", Severity: Error,
 		What:   "the file from which the client reads the configuration is missing",
 		Why:    "the client loads the checkpoint as unquantized",
-		Remedy: "`convert` to the same convention, which writes it",
+		Remedy: "`repair`",
 		Source: "TensorRT-LLM",
 	},
+}
+
+// indexes compares the index with the headers.
+func indexes(c *checker) {
+	if c.Source.Single || c.Source.Remote() || !c.Source.Index {
+		return
+	}
+	index, err := safetensors.ReadIndex(filepath.Join(c.Source.Path, safetensors.IndexName))
+	if err != nil {
+		c.err = err
+		return
+	}
+	for _, t := range c.Source.Tensors() {
+		switch file, ok := index.WeightMap[t.Name]; {
+		case !ok:
+			c.report(t.Name, "it is in %s and not in the index", t.Shard.Name)
+		case file != t.Shard.Name:
+			c.report(t.Name, "the index has it in %s, and it is in %s", file, t.Shard.Name)
+		}
+		delete(index.WeightMap, t.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
+		c.report(name, "the index has it in %s, and no file has it", index.WeightMap[name])
+	}
+}
+
+func blockScaleShapes(c *checker) {
+	for _, w := range c.Weights {
+		if t, ok := twoDimensions(w); ok && c.Convention.Name == "modelopt" {
+			c.report(t.Name, "it is %v, and the client needs four dimensions", t.Shape)
+		}
+	}
+}
+
+// twoDimensions returns the scales of a weight of 128×128 blocks if they have two dimensions.
+func twoDimensions(w *checkpoint.Weight) (t hf.Tensor, ok bool) {
+	t, ok = w.Part(checkpoint.Scales)
+	return t, ok && w.Quantized() && w.Format.Name == quant.FP8Block.Name && len(t.Shape) == 2
 }
 
 // vllmAlgos are the algorithms that vLLM 0.32 knows in quantized_layers, in lower case.

@@ -17,7 +17,7 @@ var fusedRules = []Rule{
 		ID: "L01", Name: "set-global", Severity: Error, Needs: Scalars,
 		What:   "global scales of a fused set differ",
 		Why:    "the client keeps one of them, and the other parts become too large or too small",
-		Remedy: "quantize again",
+		Remedy: "`repair`, or quantize again",
 		Source: "vllm#54974",
 	},
 	{
@@ -39,7 +39,7 @@ var fusedRules = []Rule{
 		ID: "L04", Name: "expert-gate-up", Severity: Error, Needs: Scalars,
 		What:   "the global scales of gate and up of an expert differ",
 		Why:    "the client uses that of gate for both",
-		Remedy: "quantize again",
+		Remedy: "`repair`, or quantize again",
 		Source: "TensorRT-LLM#14199",
 	},
 	{

@@ -14,7 +14,7 @@ var modelRules = []Rule{
 		ID: "L24", Name: "mtp-missing", Severity: Warning, check: missingFurther,
 		What:   "the configuration declares layers that predict further tokens, and the files have none",
 		Why:    "speculative decoding fails or is off",
-		Remedy: "copy them from the original",
+		Remedy: "`repair --source ORIGINAL`, which copies them",
 		Source: "vllm#35548",
 	},
 	{
@@ -22,7 +22,7 @@ var modelRules = []Rule{
 		explains: []string{"ignored-quantized", "unquantized-unlisted"},
 		What:     "a module that predicts further tokens contradicts the ignore list",
 		Why:      "the client builds it quantized, or reads its codes as values; often mtp.fc is missing on the list",
-		Remedy:   "`convert` to the same convention, which writes the list from the tensors",
+		Remedy:   "`repair`",
 		Source:   "vllm#38832",
 	},
 	{

@@ -1,0 +1,189 @@
+package lint
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// repaired repairs a checkpoint, and returns the result and the repair.
+func repaired(t *testing.T, dir, original, clients string) (string, *Repair) {
+	t.Helper()
+	c, err := hf.OpenUnchecked(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var from *checkpoint.Model
+	if original != "" {
+		from = open(t, original)
+	}
+	r, err := PlanRepair(t.Context(), checkpoint.Read(c), from, Options{Clients: chosenClients(t, clients)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := convert.PlanPatch(t.Context(), c, r.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "repaired")
+	if _, err := plan.Run(t.Context(), out, convert.RunOptions{AllowNonFinite: true}); err != nil {
+		t.Fatal(err)
+	}
+	return out, r
+}
+
+// repairable are the rules whose damages are repaired, and whether verify then passes: what was lost is not known, and scales of
+// activations are not compared.
+var repairable = []string{"set-global", "expert-gate-up", "input-scale-missing", "input-scale-bad", "input-set", "ignored-quantized",
+	"unquantized-unlisted", "ignore-parent", "ignore-substring", "ignore-expert-names", "ignore-fused-partial", "ignore-wrapper",
+	"config-file-contradiction", "algo-case", "mtp-missing", "mtp-partial", "block-scale-shape"}
+
+// TestRepair: after a repair lint finds nothing, every other tensor has its bytes, and verify passes where the damage did not change
+// values.
+func TestRepair(t *testing.T) {
+	done := map[string]bool{}
+	for _, tc := range damages(t) {
+		if !slices.Contains(repairable, tc.rule) {
+			continue
+		}
+		done[tc.rule] = true
+		t.Run(tc.rule, func(t *testing.T) {
+			src := t.TempDir()
+			tc.source.write(t, src)
+			dir := tc.source.quantize(t, tc.stored)
+			d := readDirectory(t, dir)
+			tc.damage(d)
+			d.write(t, dir)
+			original := ""
+			if tc.rule == "mtp-missing" {
+				original = src
+			}
+			broken := tc.clients
+			if tc.rule == "input-scale-bad" { // no other weight of the set has one
+				d.tensors[layer0+"self_attn.q_proj.input_scale"].put(0.25)
+				d.write(t, dir)
+			}
+			out, r := repaired(t, dir, original, broken)
+			if len(r.Changes) == 0 || len(r.Left) > 0 {
+				t.Errorf("changes %+v, left %+v", r.Changes, r.Left)
+			}
+			if report := check(t, out, broken); len(report.Findings) > 0 {
+				t.Errorf("after the repair: %s\nchanges %+v", texts(report), r.Changes)
+			}
+			after := readDirectory(t, out)
+			for name, e := range d.tensors {
+				got, ok := after.tensors[name]
+				named := slices.ContainsFunc(r.Changes, func(c Change) bool { return strings.HasPrefix(name, c.Name) })
+				if !ok || !named && (!bytes.Equal(got.data, e.data) || !slices.Equal(got.Shape, e.Shape)) {
+					t.Errorf("%s changed", name)
+				}
+			}
+			if tc.rule == "set-global" || tc.rule == "expert-gate-up" || tc.rule == "ignore-fused-partial" || tc.rule == "ignore-expert-names" {
+				return // the damage changes values
+			}
+			report, err := verify.Compare(t.Context(), open(t, src).Source, open(t, out).Source, verify.Options{Threads: 1})
+			if err != nil || len(report.Problems) > 0 {
+				t.Errorf("verify: %v (%v)", report.Problems, err)
+			}
+		})
+	}
+	for _, name := range repairable {
+		if !done[name] {
+			t.Errorf("%s has no case", name)
+		}
+	}
+}
+
+// TestRepairGlobals: codes stay, the decoded values of a set with global scales of powers of two are the same, and others are within
+// the reported error.
+func TestRepairGlobals(t *testing.T) {
+	for _, tc := range []struct {
+		global float32
+		exact  bool
+	}{{2, true}, {0.25, true}, {0.797, false}} {
+		dir := dense(128, 128).quantize(t, ctNVFP4)
+		d := readDirectory(t, dir)
+		name := layer0 + "self_attn.k_proj.weight"
+		before, _ := open(t, dir).Lookup(name)
+		d.tensors[name+"_global_scale"].put(1 / (before.Global * tc.global))
+		d.write(t, dir)
+		out, r := repaired(t, dir, "", "vllm")
+		worst := 0.0
+		for _, name := range []string{name, layer0 + "self_attn.q_proj.weight", layer0 + "self_attn.v_proj.weight"} {
+			want, got := valuesOf(t, dir, name), valuesOf(t, out, name)
+			for i := range want {
+				if want[i] != 0 {
+					worst = max(worst, float64(abs(got[i]-want[i])/abs(want[i])))
+				}
+			}
+		}
+		if (worst < 1e-6) != tc.exact || worst > 1.0/16 {
+			t.Errorf("times %g: the worst relative error is %g; %+v", tc.global, worst, r.Changes)
+		}
+		exact := !slices.ContainsFunc(r.Changes, func(c Change) bool { return !strings.HasSuffix(c.Text, "every scale exact") })
+		if exact != tc.exact {
+			t.Errorf("times %g: %+v", tc.global, r.Changes)
+		}
+	}
+}
+
+func abs(v float32) float32 { return max(v, -v) }
+
+// valuesOf returns the values of a weight.
+func valuesOf(t *testing.T, dir, name string) []float32 {
+	t.Helper()
+	w, ok := open(t, dir).Lookup(name)
+	if !ok {
+		t.Fatalf("%s is missing", name)
+	}
+	x, err := w.Read(0, int(w.Shape[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.Data
+}
+
+// TestRepairFiles: an index that lacks a tensor, and a file of modelopt that is missing.
+func TestRepairFiles(t *testing.T) {
+	dir := dense(128, 128).quantize(t, moA16)
+	if err := os.Remove(filepath.Join(dir, moSidecar)); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := repaired(t, dir, "", "trtllm")
+	if r := check(t, out, "trtllm"); len(r.Findings) > 0 {
+		t.Errorf("after the repair: %s", texts(r))
+	}
+	dir = dense(128, 128).quantize(t, ctMXFP8)
+	shard := safetensors.ShardName(1, 1)
+	name := "model-00001-of-00001.safetensors"
+	if err := os.Rename(filepath.Join(dir, shard), filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	index := `{"metadata": {}, "weight_map": {"lm_head.weight": "` + name + `", "gone.weight": "` + name + `"}}`
+	if err := os.WriteFile(filepath.Join(dir, safetensors.IndexName), []byte(index), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := hf.OpenUnchecked(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := Run(t.Context(), checkpoint.Read(c), Options{Clients: chosenClients(t, "vllm")})
+	if err != nil || len(r.Findings) == 0 || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule.Name != "index" }) {
+		t.Errorf("findings %s (%v)", texts(r), err)
+	}
+	out, _ = repaired(t, dir, "", "vllm")
+	if r := check(t, out, "vllm"); len(r.Findings) > 0 {
+		t.Errorf("after the repair: %s", texts(r))
+	}
+}
