@@ -82,7 +82,7 @@ func (p *Plan) fingerprint() string {
 		fmt.Fprintf(h, "%q %q\n", p.Convention, p.Scheme)
 	}
 	if p.statistics != "" {
-		fmt.Fprintf(h, "%s %q\n", p.method, p.statistics)
+		fmt.Fprintf(h, "%s %q %d\n", p.method, p.statistics, solver)
 	}
 	for _, d := range p.decisions {
 		fmt.Fprintf(h, "%q %d %q\n", d.Name, uint8(d.action), d.file)

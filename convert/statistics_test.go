@@ -143,8 +143,19 @@ func TestMethodFingerprint(t *testing.T) {
 		}
 		seen[plan.fingerprint()] = true
 	}
-	if len(seen) != 4 {
-		t.Errorf("%d fingerprints of 4 plans", len(seen))
+	solver++
+	t.Cleanup(func() { solver-- })
+	for _, o := range []QuantizeOptions{{}, {Method: calibration.Solve, Statistics: s}} {
+		o.Quantizer.Format = quant.MXFP4
+		o.Quantizer.Search = quant.LeastSquares
+		plan, err := PlanQuantize(t.Context(), src.Source, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[plan.fingerprint()] = true
+	}
+	if len(seen) != 5 { // another version of the solver changes that of the method alone
+		t.Errorf("%d fingerprints, want 5", len(seen))
 	}
 }
 

@@ -141,6 +141,7 @@ func TestQuantizeText(t *testing.T) {
 	}
 	for want, flags := range map[string][]string{
 		"there is no text":                       {"--text", write("empty", nil)},
+		"lm_head is no linear layer of the deco": {"--text", text, "--include", "lm_head"},
 		"the text has 5 tokens, want at least":   {"--text", write("short", []byte("short"))},
 		"all tokens of the text are the same":    {"--text", write("same", bytes.Repeat([]byte{'x'}, 3000))},
 		"line 1: it is not a JSON object":        {"--text", write("bad.jsonl", []byte("hello\n"))},

@@ -19,6 +19,7 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A calibrationText is --text, by whose statistics a method chooses codes, and --memory.
@@ -72,6 +73,12 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	const suffix = windows.OwnName + "statistics"
 	c := evaluation.Calibration{Out: dst + suffix + ".safetensors", Hessian: method == calibration.Solve}
 	c.Text, c.Stream, c.Threads, c.Memory = t.file, dst+suffix, int(*f.threads), int64(*t.memory)
+	for _, d := range plan.Decisions() {
+		if module, ok := strings.CutSuffix(d.Name, ".weight"); ok && len(d.Shape) == 2 && d.Action == convert.Quantize &&
+			slices.ContainsFunc(o.Formats(), func(q quant.Format) bool { return q.Name == d.Format && method.Supports(q) }) {
+			c.Needs = append(c.Needs, module)
+		}
+	}
 	if err := calibrating(cmd, &c, model); err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ type Calibration struct {
 	Out        string // a new file: statistics if its name ends in .safetensors, else amaxes, as JSON if it ends in .json, otherwise TOML
 	Cache      bool   // also keys and values; not in statistics
 	Hessian    bool   // in statistics, also the products of the columns of each input
+
+	Needs []string // modules whose inputs must be in the statistics: one without is an error before the text is read
 }
 
 // Run reads the text, and writes the file.
@@ -64,7 +66,7 @@ func (c Calibration) Key(ctx context.Context) (string, error) {
 // of this name is replaced. The caller closes the statistics.
 func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics, key string, err error) {
 	c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}
-	c.known = func(key string) bool { return calibration.Has(c.Out, key) }
+	c.known, c.needs = func(key string) bool { return calibration.Has(c.Out, key) }, c.Needs
 	if _, err := c.Evaluation.Run(ctx); err != nil {
 		return nil, "", err
 	}
@@ -81,6 +83,25 @@ func (c Calibration) Compute(ctx context.Context) (*convert.Calibration, *Evalua
 	}
 	result, err := r.calibration(c.Cache)
 	return result, r, err
+}
+
+// lacking returns an error if a module that is needed is none of the linear layers.
+func lacking(linears [][]calibration.Linear, needs []string) error {
+	known := map[string]bool{}
+	for _, layer := range linears {
+		for _, l := range layer {
+			for _, module := range l.Modules {
+				known[module] = true
+			}
+		}
+	}
+	for _, module := range needs {
+		if !known[module] {
+			return fmt.Errorf("%s is no linear layer of the decoder, of whose inputs a text has statistics: leave it unquantized, or quantize "+
+				"without --text", module)
+		}
+	}
+	return nil
 }
 
 // exists returns the error for a file at path, which no calibration replaces.

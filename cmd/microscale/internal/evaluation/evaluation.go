@@ -47,6 +47,7 @@ type Evaluation struct {
 
 	amaxes *windows.Amaxes        // of the model; nil: none
 	inputs *calibration.Collector // of statistics of the model; nil: none
+	needs  []string               // Calibration.Needs
 
 	onlyKey  bool                                    // end when the key is known
 	known    func(key string) bool                   // reports whether an earlier run left its result; nil: none does
@@ -118,6 +119,9 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	e.linears, e.stored = model.linears(), model.StoredModule
 	if e.inputs != nil {
 		e.inputs.Layers = e.linears
+		if err := lacking(e.linears, e.needs); err != nil {
+			return nil, err
+		}
 	}
 	r := &Evaluated{Evaluation: e, size: model.Size(), plan: model.Plan()}
 	r.held.add(model)
