@@ -269,6 +269,7 @@ func checkProduct(t *testing.T, name string, got tensor.Dense, a, b *quant.Tenso
 // BF16.
 func TestEveryProductIsQuantized(t *testing.T) {
 	slow.Race(t, slow.Repeats)
+	slow.Emulated(t, "which operands are quantized does not depend on kernels")
 	var cases []recipe.Recipe
 	for _, r := range recipe.Recipes() {
 		cases = append(cases, r)
@@ -330,6 +331,7 @@ func TestEveryProductIsQuantized(t *testing.T) {
 // TestThreads checks that results do not depend on the number of goroutines, and that stochastic
 // rounding draws other bits in another step or microbatch.
 func TestThreads(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	for _, r := range recipe.Recipes() {
 		one := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 1}, 128, 128, 128)
 		four := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 4}, 128, 128, 128)

@@ -1,4 +1,4 @@
-"""Writes all characters of Unicode that are not in a class, for classes_test.go: python classes.py OUT CLASS…
+"""Writes the characters of a text that are not in a class, for classes_test.go: python classes.py OUT TEXT CLASS…
 
 OUT/NUMBER.txt is the text for each class, such as \\p{Lu}, by its number.
 """
@@ -7,6 +7,6 @@ from pathlib import Path
 
 import regex
 
-everything = "".join(chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000)
-for i, name in enumerate(sys.argv[2:]):
+everything = Path(sys.argv[2]).read_bytes().decode()
+for i, name in enumerate(sys.argv[3:]):
     Path(sys.argv[1], f"{i}.txt").write_bytes(regex.sub(f"{name}+", "", everything).encode())
