@@ -20,7 +20,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"Checkpoints", true, []func() *cobra.Command{demoCommand, quantizeCommand, dequantizeCommand, convertCommand, foldCommand,
-			mergeCommand, inspectCommand, lintCommand, repairCommand, verifyCommand}},
+			mergeCommand, inspectCommand, diffCommand, lintCommand, repairCommand, verifyCommand}},
 		{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, calibrateCommand}},
 		{"Models", false, []func() *cobra.Command{runCommand}},
 		{"Models", true, []func() *cobra.Command{serveCommand}},

@@ -106,6 +106,7 @@ cmd/microscale/internal/blocksize: internal/naming format tensor measure quant c
 cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
+cmd/microscale/internal/difference: format measure quant checkpoint cmd/microscale/internal/show
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert
     cmd/microscale/internal/show
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts
@@ -140,6 +141,7 @@ cmd/microscale/internal/blocksize: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/numbers: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/catalog: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/conversion: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/difference: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/planning: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/evaluation: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum
 cmd/microscale: github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra
