@@ -34,13 +34,16 @@ type tool struct {
 	misread     map[string]string // schemes that verify rejects, because their clients do
 	whole       map[string]bool   // schemes whose experts are in one tensor, which the decoder does not load
 	noMinusZero map[string]bool   // schemes in which the tool decodes the code of −0 as 0
+	reader      string            // the client for which lint finds nothing in the files; "": none reads all schemes, or it was not tried
+	alarms      map[string]string // schemes in which lint finds what the reader fails with
 	reordered   map[string]bool   // schemes in which the tool multiplies in another order, with other roundings to F32
 }
 
 var tools = []tool{
 	{
 		name: "compressed-tensors", script: "foreign_compressedtensors.py", interpreter: bitsTorch,
-		packages: []string{"compressed-tensors==0.20.0", "transformers==5.23.0", "accelerate==1.15.0"},
+		packages: []string{"compressed-tensors==0.20.0", "transformers==5.23.0", "accelerate==1.15.0"}, reader: "transformers",
+		alarms: map[string]string{"FP8_BLOCK odd": "L56 partial-columns"},
 	},
 	{
 		name: "llm-compressor", script: "foreign_llmcompressor.py", interpreter: olderTorch, packages: []string{"llmcompressor==0.14.0.1"},
@@ -91,10 +94,11 @@ var tools = []tool{
 	},
 	{
 		name: "mlx-lm", script: "foreign_mlx.py", interpreter: bitsTorch,
-		packages: []string{"mlx-lm==0.32.2", "mlx[cpu]==0.32.4", "transformers==5.24.0"},
+		packages: []string{"mlx-lm==0.32.2", "mlx[cpu]==0.32.4", "transformers==5.24.0"}, reader: "mlx",
 	},
 	{
 		name: "llama.cpp", script: "foreign_llamacpp.py", interpreter: bitsTorch, packages: []string{"gguf==0.19.0", "transformers==5.24.0"},
+		reader: "llamacpp",
 		arguments: func(t *testing.T) []string {
 			t.Helper()
 			return []string{filepath.Join(npmPackage(t, llamaLibraries), "bins", "linux-x64")}
@@ -188,6 +192,7 @@ func (o tool) check(t *testing.T, program, scheme, dir string) string {
 			infer(t, path)
 		}
 	}
+	o.lint(t, program, scheme, source)
 	misread := o.misread[scheme]
 	verifyForeign(t, filepath.Join(dir, "source"), source, misread)
 	if misread != "" {
@@ -202,6 +207,20 @@ func (o tool) check(t *testing.T, program, scheme, dir string) string {
 		return "equal but for the order of products"
 	}
 	return "equal"
+}
+
+// lint checks that lint finds nothing for the reader of the tool's files, or what the reader fails with.
+func (o tool) lint(t *testing.T, program, scheme, model string) {
+	t.Helper()
+	if o.reader == "" {
+		return
+	}
+	text, err := command(time.Minute, program, "lint", model, "--for", o.reader)
+	out := string(text)
+	if want := o.alarms[scheme]; (err != nil) != (want != "") || !strings.Contains(out, want) || want == "" && !strings.Contains(out,
+		": 0 errors, 0 warnings, 0 notes;") {
+		t.Errorf("lint: %s (%v)", out, err)
+	}
 }
 
 // runCommands runs the commands that read a checkpoint.

@@ -8,6 +8,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -70,7 +71,7 @@ func (r *repairer) unifyGlobal(weights []*checkpoint.Weight) error {
 			return fmt.Errorf("%s: its global scale differs from those of its fused set, and its scales are not E4M3 bytes: quantize again", w.Name)
 		}
 		var err error
-		if counts[i], err = histogram(r, w); err != nil {
+		if counts[i], err = histogram(r.checker, t); err != nil {
 			return err
 		}
 		largest = max(largest, w.Global)
@@ -131,13 +132,12 @@ func (r *repairer) unifyGlobal(weights []*checkpoint.Weight) error {
 	return nil
 }
 
-// histogram counts the bytes of the scales of a weight.
-func histogram(r *repairer, w *checkpoint.Weight) (*[256]int64, error) {
-	t, _ := w.Part(checkpoint.Scales)
+// histogram counts the bytes of a tensor.
+func histogram(c *checker, t hf.Tensor) (*[256]int64, error) {
 	count, piece := &[256]int64{}, make([]byte, min(t.Bytes(), 1<<20))
 	for at := int64(0); at < t.Bytes(); at += int64(len(piece)) {
 		piece = piece[:min(int64(len(piece)), t.Bytes()-at)]
-		if err := r.ctx.Err(); err != nil {
+		if err := c.ctx.Err(); err != nil {
 			return nil, err
 		}
 		if err := t.Shard.File.ReadTensorAt(piece, t.TensorInfo, at); err != nil {

@@ -187,3 +187,39 @@ func TestRepairFiles(t *testing.T) {
 		t.Errorf("after the repair: %s", texts(r))
 	}
 }
+
+// TestRepairInputs: a fused set gets the largest decode scale of activations, which is the least divisor in compressed-tensors.
+func TestRepairInputs(t *testing.T) {
+	const attn = layer0 + "self_attn."
+	for _, tc := range []struct {
+		stored  stored
+		suffix  string
+		q, k, v float32
+	}{{moNVFP4, ".input_scale", 0.25, 1, 0.5}, {ctW4A4, ".input_global_scale", 4, 1, 2}} {
+		dir := dense(128, 128).quantize(t, tc.stored)
+		d := readDirectory(t, dir)
+		d.tensors[attn+"q_proj"+tc.suffix].put(tc.q)
+		d.tensors[attn+"k_proj"+tc.suffix].put(tc.k)
+		d.tensors[attn+"v_proj"+tc.suffix].put(tc.v)
+		d.write(t, dir)
+		out, r := repaired(t, dir, "", "vllm")
+		after := readDirectory(t, out)
+		for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
+			if got := after.tensors[attn+name+tc.suffix].data; !bytes.Equal(got, float(1)) {
+				t.Errorf("%s%s is %v; %+v", name, tc.suffix, got, r.Changes)
+			}
+		}
+		if len(r.Changes) != 2 {
+			t.Errorf("changes %+v", r.Changes)
+		}
+	}
+	// Without a sibling there is an error, not 1.
+	dir := dense(128, 128).with(nil, layer0+"mlp.down_proj").quantize(t, ctW4A4)
+	d := readDirectory(t, dir)
+	delete(d.tensors, layer0+"mlp.down_proj.input_global_scale")
+	d.write(t, dir)
+	if _, err := PlanRepair(t.Context(), open(t, dir), nil, Options{Clients: chosenClients(t, "vllm")}); err == nil ||
+		!strings.Contains(err.Error(), "mlp.down_proj.weight has no scale of activations") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -15,7 +15,7 @@ const (
 )
 
 func init() {
-	rules = slices.Concat(fusedRules, inputRules, listRules, targetRules, fileRules, layoutRules, modelRules, otherRules)
+	rules = slices.Concat(fusedRules, inputRules, listRules, targetRules, fileRules, layoutRules, scaleRules, modelRules, otherRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 }
 

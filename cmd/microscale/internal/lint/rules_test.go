@@ -62,6 +62,7 @@ func damages(t *testing.T) []damaged {
 		mtp       = "mtp.fc"
 	)
 	llama, moe := dense(128, 128), experts("qwen3_moe")
+	padded := dense(64, 128)
 	next := llama.with(map[string]any{"model_type": "new", "num_hidden_layers": 1, "num_nextn_predict_layers": 1}, mtp)
 	mixed := ctNVFP4.mixture(t, "self_attn", "fp8-row")
 	return []damaged{
@@ -193,6 +194,29 @@ func damages(t *testing.T) []damaged {
 		}, "", "no scale_dtype"},
 		{"kv_b-tile", "trtllm", llama.with(map[string]any{"qk_nope_head_dim": 128, "v_head_dim": 128}, attn+"kv_b_proj"), deepseek,
 			func(d *directory) { d.config["qk_nope_head_dim"] = 64 }, attn + "kv_b_proj.weight", "a head has 64 rows of keys"},
+		{"global-direction", "vllm", llama, ctNVFP4, func(d *directory) {
+			for name, e := range d.tensors {
+				if strings.HasSuffix(name, "_global_scale") {
+					e.put(1 / math.Float32frombits(binary.LittleEndian.Uint32(e.data)))
+				}
+			}
+		}, mlp + "up_proj.weight", "were its inverse"},
+		{"scale-nonfinite", "vllm", llama, ctNVFP4, func(d *directory) {
+			d.tensors[mlp+"up_proj.weight_scale"].data[7] = 0x7f
+		}, mlp + "up_proj.weight", "1 of 1024 scales"},
+		{"scale-subnormal", "mlx", llama, stored{format: quant.NVFP4, convention: "mlx"}, func(d *directory) {
+			e := d.tensors[mlp+"up_proj.scales"]
+			for i := range e.data[:600] {
+				e.data[i] = 3
+			}
+		}, mlp + "up_proj.weight", "600 of 1024 scales"},
+		{"swizzled", "vllm", padded, ctNVFP4, func(d *directory) {
+			for name := range d.tensors {
+				if strings.HasSuffix(name, "_scale") && !strings.HasSuffix(name, "_global_scale") {
+					d.set(name, safetensors.F8E4M3, []int64{128, 8}, bytes.Repeat([]byte{0x38}, 1024))
+				}
+			}
+		}, mlp + "up_proj", "1024 scales for 512 blocks"},
 		{"expert-axis", "vllm", llama.with(map[string]any{"num_experts": 2}, mlp+"experts.gate_proj.0"), ctMXFP8, nil,
 			mlp + "experts.gate_proj.0.weight", "before its projection"},
 		{"fused-3d-scales", "vllm", moe, moNVFP4, func(d *directory) {

@@ -1,0 +1,157 @@
+package lint
+
+import (
+	"math"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// scaleRules are about the values of scales.
+var scaleRules = []Rule{
+	{
+		ID: "L08", Name: "global-direction", Severity: Error, Needs: Scalars, check: directions,
+		What:   "by its magnitude a global scale is stored in the other direction: a divisor for a scale, or a scale for a divisor",
+		Why:    "the values of the weight are too large or too small by the square of the scale",
+		Remedy: "convert again with the tool that wrote it, or quantize again",
+		Source: "modular#6600",
+	},
+	{
+		ID: "L32", Name: "scale-nonfinite", Severity: Error, Needs: Scales, check: badScales,
+		What:   "a scale of a block is NaN, Inf or negative",
+		Why:    "the block is NaN, or programs disagree about its sign",
+		Remedy: "quantize again",
+		Source: "vllm#53709",
+	},
+	{
+		ID: "L33", Name: "scale-subnormal", Severity: Warning, Needs: Scales, check: smallScales,
+		What:   "more than half of the scales of a weight that are not 0 are subnormal E4M3 numbers",
+		Why:    "they have three bits or fewer, so that the weight is less accurate than its format allows",
+		Remedy: "quantize again with a global scale, or in mxfp4",
+		Source: "mlx#3022",
+	},
+	{
+		ID: "L34", Name: "swizzled", Severity: Error, check: swizzledScales,
+		explains: []string{structure, "set-format"},
+		What:     "scales are in tiles of 128×4, by their padded size, and nothing says so",
+		Why:      "clients read them row by row",
+		Remedy:   "store them row by row (`microscale layout` converts them)",
+		Source:   "modular#6600",
+	},
+}
+
+// The largest magnitudes of a weight that are taken for sound if its global scale is read in one direction, and for unsound: those
+// of language models are below 1,000.
+const (
+	soundAmax   = 1 << 10
+	unsoundAmax = 1 << 14
+)
+
+// directions computes the largest magnitude of a weight from its scales where a global scale is above 1, as it is in both cases: no
+// library writes such a scale for weights of usual size.
+func directions(c *checker) {
+	for _, w := range c.Weights {
+		t, ok := w.Part(checkpoint.Scales)
+		if !ok || !w.Format.Global || w.Global <= 1 || t.Dtype != safetensors.F8E4M3 || !valid(w.Global) {
+			continue
+		}
+		count, err := histogram(c, t)
+		if err != nil {
+			c.err = err
+			return
+		}
+		largest := 0.0
+		for code, n := range count {
+			if v := float64(format.E4M3.Decode(uint32(code))); n > 0 && v > largest {
+				largest = v
+			}
+		}
+		code := float64(w.Format.Element.Max())
+		as, other := largest*code*float64(w.Global), largest*code/float64(w.Global)
+		if as > unsoundAmax && other > 0 && other < soundAmax {
+			c.report(w.Name, "its largest magnitude would be %.3g, and %.3g if the global scale %g were its inverse", as, other, w.Global)
+		}
+	}
+}
+
+// badScales counts scales that are no numbers, or negative.
+func badScales(c *checker) {
+	c.eachScales(func(w *checkpoint.Weight, t hf.Tensor, f *format.Scalar) {
+		count, err := histogram(c, t)
+		if err != nil {
+			c.err = err
+			return
+		}
+		bad := int64(0)
+		for code, n := range count {
+			if v := f.Decode(uint32(code)); v != v || math.IsInf(float64(v), 0) || v < 0 {
+				bad += n
+			}
+		}
+		if bad > 0 {
+			c.report(w.Name, "%d of %d scales are NaN, Inf or negative", bad, t.Elements())
+		}
+	})
+}
+
+// smallScales counts subnormal scales.
+func smallScales(c *checker) {
+	c.eachScales(func(w *checkpoint.Weight, t hf.Tensor, f *format.Scalar) {
+		if f != format.E4M3 {
+			return
+		}
+		count, err := histogram(c, t)
+		if err != nil {
+			c.err = err
+			return
+		}
+		small, all := int64(0), int64(0)
+		for code, n := range count {
+			if code == 0 || f.Decode(uint32(code)) <= 0 || f.IsNaN(uint32(code)) {
+				continue
+			}
+			if all += n; code>>f.Mantissa == 0 { // no exponent
+				small += n
+			}
+		}
+		if 2*small > all {
+			c.report(w.Name, "%d of %d scales are subnormal", small, all)
+		}
+	})
+}
+
+// eachScales calls f with the scales of one byte of quantized weights.
+func (c *checker) eachScales(f func(w *checkpoint.Weight, t hf.Tensor, s *format.Scalar)) {
+	for _, w := range c.Weights {
+		if t, ok := w.Part(checkpoint.Scales); ok && w.Quantized() && w.Format.Scale.StoredBits() == 8 && c.err == nil {
+			f(w, t, w.Format.Scale)
+		}
+	}
+}
+
+// swizzledScales: the tensor has the elements of whole tiles of 128×4, and more than the blocks of the codes.
+func swizzledScales(c *checker) {
+	for _, p := range c.Problems {
+		t, ok := c.Source.Lookup(p.Tensor)
+		if !ok || t.Dtype.Bits() != 8 || len(t.Shape) == 0 {
+			continue
+		}
+		for _, suffix := range []string{"", "_packed"} {
+			codes, ok := c.Source.Lookup(t.Name[:max(0, len(t.Name)-len("_scale"))] + suffix)
+			if !ok || codes.Dtype != safetensors.U8 || len(codes.Shape) != 2 {
+				continue
+			}
+			for _, bytes := range []int64{8, 16} { // of a block of 16 or 32 codes
+				rows, blocks := int(codes.Shape[0]), int(codes.Shape[1]/bytes)
+				if n := layout.Swizzled.Size(rows, blocks); int64(n) == t.Elements() && n > rows*blocks {
+					c.report(moduleOf(strings.TrimSuffix(codes.Name, suffix)), "%s has %d scales for %d blocks: those of whole tiles of 128×4",
+						t.Name, n, rows*blocks)
+				}
+			}
+		}
+	}
+}
