@@ -183,7 +183,7 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		defer source.Close()
-		if err := distill.check(cmd, text, source, layout.Value, formats, args, f); err != nil {
+		if err := distill.check(cmd, text, source, layout.Value, args, f); err != nil {
 			return err
 		}
 		var choice *budgetChoice
@@ -194,7 +194,7 @@ func quantizeCommand() *cobra.Command {
 			o = choice.options
 		}
 		if text.file != "" {
-			if err := text.collect(cmd, args[0], args[1], source, &o, f, bits.given()); err != nil {
+			if err := text.collect(cmd, args[0], args[1], source, &o, f, bits.given(), distill.checkFormats); err != nil {
 				return err
 			}
 			if *f.dryRun && !bits.given() {

@@ -47,10 +47,21 @@ func addDistillation(cmd *cobra.Command) *distillation {
 	return d
 }
 
+// checkFormats returns an error if a plan has weights whose scales are not trained, those that keep the codes of the source among them.
+func (d *distillation) checkFormats(plan *convert.Plan) error {
+	for _, s := range plan.Shares() {
+		layer := nn.ScaledLinear{Name: "--distill", Weight: &quant.Tensor{Format: s.Format}}
+		if err := layer.Check(); d.Steps > 0 && err != nil {
+			return fmt.Errorf("%w; omit it, or name another format", err)
+		}
+	}
+	return nil
+}
+
 // check completes the distillation of a model, and prints the memory that it takes. It returns an error for flags that it does not
-// support, for formats whose scales are not trained, and for a model that cannot be trained, before any work.
+// support and for a model that cannot be trained, before any work.
 func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *hf.Checkpoint, layout *checkpoint.Convention,
-	formats []quant.Format, args []string, f *runFlags) (err error) {
+	args []string, f *runFlags) (err error) {
 	switch set := cmd.Flags(); {
 	case d.Steps < 0:
 		return show.Misuse("--distill: got %d steps, want at least one", d.Steps)
@@ -64,12 +75,6 @@ func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *
 		return show.Misuse("--distill and --force exclude each other: name a new DST")
 	case layout.OneFile() || strings.HasSuffix(args[1], ".safetensors"):
 		return show.Misuse("--distill writes a directory: name one, with a convention other than gguf")
-	}
-	for _, format := range formats {
-		layer := nn.ScaledLinear{Name: "--distill", Weight: &quant.Tensor{Format: format}}
-		if err := layer.Check(); err != nil {
-			return fmt.Errorf("%w; omit it, or name another format", err)
-		}
 	}
 	plan, err := decoder.ReadPlan(source)
 	if err == nil {

@@ -65,7 +65,7 @@ func TestDistill(t *testing.T) {
 	if out := done(t, "verify", model, one); !strings.Contains(out, "14 weights calibrated") {
 		t.Error(out)
 	}
-	if out := done(t, "inspect", one); !strings.Contains(out, "method gptq, scales distilled in 40 steps, seed 0") {
+	if out := done(t, "inspect", one); !strings.Contains(out, "method gptq, scales distilled in 40 steps if that gained, seed 0") {
 		t.Error(out)
 	}
 	if out := distill(at("three"), "--threads", "3"); !bytes.Equal(weights(at("three")), weights(one)) ||
@@ -100,7 +100,10 @@ func TestDistillErrors(t *testing.T) {
 	if err := os.WriteFile(at("short"), bytes.Repeat([]byte("ab"), 20), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	done(t, "quantize", model, at("fp8"), "--format", "fp8-row", "--convention", "plain")
 	for want, args := range map[string][]string{
+		"--distill: scales of fp8-row": {at("fp8"), at("no"), "--text", text, "--distill", "3", "--requantize", "--rule",
+			"self_attn=keep"},
 		"add --text":                       {model, at("no"), "--distill", "3"},
 		"have no effect without --distill": {model, at("no"), "--text", text, "--seed", "3"},
 		"exclude each other":               {model, at("no"), "--text", text, "--distill", "3", "--force"},
@@ -111,6 +114,9 @@ func TestDistillErrors(t *testing.T) {
 		status, _, stderr := execute("", append([]string{"quantize", "--format", "nvfp4"}, args...)...)
 		if status == exitDone || !strings.Contains(stderr, want) {
 			t.Errorf("%v: status %d, %q, want %q", args, status, stderr, want)
+		}
+		if left, _ := filepath.Glob(at("no*")); left != nil && want != "holds a part of the text out" {
+			t.Errorf("%v: work was done: %v", args, left)
 		}
 	}
 }

@@ -38,9 +38,10 @@ func addText(cmd *cobra.Command) *calibrationText {
 
 // collect sets the statistics of a model over the text, from a file beside dst if an interrupted run has left it, or only their key if
 // dst exists, which --resume compares with what the plan would write. What fails later without them is an error before the text is read.
-// With --dry-run it is not read. If the plan depends on the statistics, they are always set, but for method nearest.
+// With --dry-run it is not read. If the plan depends on the statistics, they are always set, but for method nearest. An error of check, which
+// takes the plan, comes before the text is read, too.
 func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, options *convert.QuantizeOptions,
-	f *runFlags, depends bool) (err error) {
+	f *runFlags, depends bool, check func(*convert.Plan) error) (err error) {
 	o := *options
 	if !slices.ContainsFunc(o.Formats(), o.Method.Supports) {
 		_, err := o.Method.Quantizer(o.Quantizers()[0])
@@ -55,6 +56,9 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	if err != nil && named {
 		o.Calibration = nil
 		plan, err = convert.PlanQuantize(cmd.Context(), source, o)
+	}
+	if err == nil {
+		err = check(plan)
 	}
 	if err != nil {
 		return err

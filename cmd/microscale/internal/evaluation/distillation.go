@@ -23,13 +23,13 @@ type Distillation struct {
 	Seed       uint64 // of the order of the windows
 }
 
-// String describes the distillation for metadata.
+// String describes the distillation for metadata, which are written before its gain is known.
 func (d *Distillation) String() string {
 	norms := ""
 	if d.Norms {
 		norms = " and norms"
 	}
-	return fmt.Sprintf("scales%s distilled in %s, seed %d", norms, show.Counted(d.Steps, "step"), d.Seed)
+	return fmt.Sprintf("scales%s distilled in %s if that gained, seed %d", norms, show.Counted(d.Steps, "step"), d.Seed)
 }
 
 // heldOutEvery is the distance between the windows that are held out, of which there are at most maxHeldOut.
