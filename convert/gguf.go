@@ -205,12 +205,17 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 	if err := p.admitRules(s, fell); err != nil {
 		return nil, err
 	}
+	p.settleScheme()
+	return p.Plan, p.layOut()
+}
+
+// settleScheme names the file after its only block format, if there is one.
+func (p *ggufPlan) settleScheme() {
 	if p.settleFormat() {
 		_, p.fileType, _ = ggufType(p.Format)
 	} else {
 		p.Scheme = "" // of one format
 	}
-	return p.Plan, p.layOut()
 }
 
 // coded reports whether a weight in a format has codes.
@@ -244,6 +249,7 @@ func relabelGGUF(source *checkpoint.Model, c *checkpoint.Convention, formats []q
 			}
 		}
 	}
+	p.settleScheme()
 	return p.Plan, p.layOut()
 }
 

@@ -22,7 +22,7 @@ func inspectCommand() *cobra.Command {
 		Long: `Read the headers of a checkpoint, and print its weights with their formats and
 sizes, its quantization, and its problems. With --client, what those programs
 reject is a problem too, which microscale lint explains. A damaged safetensors
-file is an error.
+file is an error. Problems are not: microscale lint has an exit status for them.
 
 With --plan, print instead what each layer of a language model computes.
 

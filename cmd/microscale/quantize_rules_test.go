@@ -59,3 +59,19 @@ func TestQuantizeRules(t *testing.T) {
 		t.Errorf("stderr is %s", errs)
 	}
 }
+
+// TestGGUFTexts: a mixture has no scheme of one format in a GGUF file, and one without block formats is not named after none.
+func TestGGUFTexts(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	done(t, "quantize", "sample:", at("mixed"), "--format", "mxfp4", "--rule", "o_proj=nvfp4", "--convention", "plain")
+	for want, args := range map[string][]string{
+		" 42 weights of mxfp4, nvfp4 relabeled from plain to gguf\n": {"convert", at("mixed"), at("mixed.gguf")},
+		" 57 weights, none in a block format (gguf)\n":               {"quantize", "sample:", at("bf16.gguf"), "--format", "bf16"},
+		" 57 weights, none in a block format (gguf), ":               {"quantize", "sample:", at("no.gguf"), "--format", "bf16", "--dry-run"},
+	} {
+		if out := done(t, args...); !strings.Contains(out, want) {
+			t.Errorf("%v: want %q in %s", args, want, out)
+		}
+	}
+}

@@ -47,7 +47,15 @@ func Quantized(src, dst string, plan *convert.Plan, profile string, search quant
 		}
 	}
 	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", done, len(plan.Decisions()), sharesText(plan), by, plan.Convention)
+	if c.format == "" {
+		c.what = unquantizedText(plan)
+	}
 	return c
+}
+
+// unquantizedText describes a plan without block formats, such as a GGUF file in BF16.
+func unquantizedText(plan *convert.Plan) string {
+	return fmt.Sprintf("%s, none in a block format (%s)", show.Counted(len(plan.Decisions()), "weight"), plan.Convention)
 }
 
 // formatsOf returns the block formats of a plan.

@@ -56,7 +56,11 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	stored, _ := plan.SourceBytes()
 	weights := len(plan.Decisions())
 	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), weights)
-	if plan.Convention != "" {
+	switch {
+	case plan.Convention == "":
+	case len(plan.Shares()) == 0:
+		what = unquantizedText(plan)
+	default:
 		done, verb := plan.Count(convert.Quantize), "in"
 		if done == 0 {
 			done, verb = plan.Count(convert.Relabel), "relabeled,"
