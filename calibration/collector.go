@@ -43,6 +43,7 @@ type Collector struct {
 	Replace bool       // a file at Out is replaced
 	Layers  [][]Linear // that are calibrated, by layer; other inputs are not summed
 	Hessian bool       // sum the products of columns with each other: 8·in² bytes
+	Pairs   bool       // with Hessian, AddPair is called: 16·in² bytes
 	Threads int        // 0: one per processor
 
 	linears map[string]Linear
@@ -59,16 +60,20 @@ type sums struct {
 	amax         float64
 	square, mean []float64
 	hessian      []float64 // in×in, of which the upper triangle is summed
+	drift        []float64 // in×in
+	driftSquare  []float64
 }
 
-func (c *Collector) newSums(width int) *sums {
-	if i := slices.IndexFunc(c.free, func(s *sums) bool { return len(s.square) == width }); i >= 0 {
+func (c *Collector) newSums(width int, pairs bool) *sums {
+	if i := slices.IndexFunc(c.free, func(s *sums) bool { return len(s.square) == width && (s.drift != nil) == pairs }); i >= 0 {
 		s := c.free[i]
 		c.free = slices.Delete(c.free, i, i+1)
 		s.tokens, s.amax = 0, 0
 		clear(s.square)
 		clear(s.mean)
 		clear(s.hessian)
+		clear(s.drift)
+		clear(s.driftSquare)
 		return s
 	}
 	if n := len(c.free); n > 0 {
@@ -78,11 +83,21 @@ func (c *Collector) newSums(width int) *sums {
 	if c.Hessian {
 		s.hessian = make([]float64, width*width)
 	}
+	if pairs {
+		s.drift, s.driftSquare = make([]float64, width*width), make([]float64, width)
+	}
 	return s
 }
 
+// pairs reports whether the drift of an input is summed.
+func (c *Collector) pairs(l Linear) bool { return c.Pairs && l.Kind == "" }
+
 // Add adds the rows of x to the input of a linear layer. An element that is not finite is an error.
-func (c *Collector) Add(linear string, x tensor.Dense) error {
+func (c *Collector) Add(linear string, x tensor.Dense) error { return c.AddPair(linear, x, x) }
+
+// AddPair adds the rows of x, that the quantized layers before give, to the input of a linear layer, and with Pairs their products with
+// the rows of the original, less x. For inputs of experts, whose rows are not those of the same tokens, original is x.
+func (c *Collector) AddPair(linear string, original, x tensor.Dense) error {
 	if c.linears == nil {
 		c.linears, c.layer = map[string]Linear{}, map[string]*sums{}
 		for _, layer := range c.Layers {
@@ -91,24 +106,29 @@ func (c *Collector) Add(linear string, x tensor.Dense) error {
 			}
 		}
 	}
-	if _, ok := c.linears[linear]; !ok {
+	l, ok := c.linears[linear]
+	if !ok {
 		return nil
 	}
 	s := c.layer[linear]
 	if s == nil {
-		s = c.newSums(x.Cols)
+		s = c.newSums(x.Cols, c.pairs(l))
 		c.layer[linear] = s
 	}
+	if !c.pairs(l) {
+		original = x
+	}
 	for from := 0; from < x.Rows; from += blockTokens {
-		if err := s.add(x.View(from, min(from+blockTokens, x.Rows), 0, x.Cols), c.Threads); err != nil {
+		to := min(from+blockTokens, x.Rows)
+		if err := s.add(original.View(from, to, 0, x.Cols), x.View(from, to, 0, x.Cols), c.Threads); err != nil {
 			return fmt.Errorf("calibrate: the input of %s: %w", linear, err)
 		}
 	}
 	return nil
 }
 
-// add adds a block of rows.
-func (s *sums) add(x tensor.Dense, threads int) error {
+// add adds a block of rows, those of x.
+func (s *sums) add(original, x tensor.Dense, threads int) error {
 	for i := range x.Rows {
 		for j, v := range x.Row(i) {
 			s.amax = max(s.amax, math.Abs(float64(v))) // NaN if v is
@@ -123,39 +143,68 @@ func (s *sums) add(x tensor.Dense, threads int) error {
 	if s.hessian == nil {
 		return nil
 	}
-	return s.addProducts(x, threads)
+	panels, err := columnPanels(x, threads)
+	if err != nil {
+		return err
+	}
+	if err := addProducts(s.hessian, panels, panels, x.Cols, true, threads); err != nil || s.drift == nil {
+		return err
+	}
+	less := tensor.New(x.Rows, x.Cols)
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			d := original.Row(i)[j] - v
+			less.Row(i)[j] = d
+			s.driftSquare[j] += float64(d) * float64(d)
+		}
+	}
+	differences, err := columnPanels(less, threads)
+	if err != nil {
+		return err
+	}
+	return addProducts(s.drift, differences, panels, x.Cols, false, threads)
 }
 
 // panelColumns is the number of columns whose products are computed at a time.
 const panelColumns = 512
 
-// addProducts adds the products of the columns of x with each other, panel by panel of the upper triangle.
-func (s *sums) addProducts(x tensor.Dense, threads int) error {
-	var panels []*quant.Tensor // transposed
+// columnPanels returns the columns of x, transposed.
+func columnPanels(x tensor.Dense, threads int) (panels []*quant.Tensor, err error) {
 	for from := 0; from < x.Cols; from += panelColumns {
 		columns := x.View(0, x.Rows, from, min(from+panelColumns, x.Cols))
 		p, err := quant.Quantizer{Format: quant.F32}.Columnwise(columns, quant.With{Threads: threads})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		panels = append(panels, p)
 	}
-	rows := tensor.New(min(panelColumns, x.Cols), x.Cols) // of a row of panels
-	for i, a := range panels {
-		first := i * panelColumns
-		for j, b := range panels[i:] {
-			at := first + j*panelColumns
-			c := rows.View(0, min(panelColumns, x.Cols-first), at, min(at+panelColumns, x.Cols))
-			if err := gemm.Mul(c, a, b, gemm.Options{Threads: threads}); err != nil {
+	return panels, nil
+}
+
+// addProducts adds the products of columns with other columns to sum, of a number of columns: all, or those of the upper triangle.
+func addProducts(sum []float64, left, right []*quant.Tensor, cols int, triangular bool, threads int) error {
+	rows := tensor.New(min(panelColumns, cols), cols) // of a row of panels
+	for i, a := range left {
+		first, begin := i*panelColumns, 0
+		if triangular {
+			begin = i
+		}
+		n := min(panelColumns, cols-first)
+		for j, b := range right[begin:] {
+			at := (begin + j) * panelColumns
+			if err := gemm.Mul(rows.View(0, n, at, min(at+panelColumns, cols)), a, b, gemm.Options{Threads: threads}); err != nil {
 				return err
 			}
 		}
-		parallel.For(min(panelColumns, x.Cols-first), 64, threads, func(from, to int) {
+		parallel.For(n, 64, threads, func(from, to int) {
 			for row := from; row < to; row++ {
-				i := first + row
-				sum := s.hessian[i*x.Cols : (i+1)*x.Cols]
-				for j, v := range rows.Row(row)[i:] {
-					sum[i+j] += float64(v)
+				j := 0
+				if triangular {
+					j = first + row
+				}
+				to := sum[(first+row)*cols+j : (first+row+1)*cols]
+				for k, v := range rows.Row(row)[j:] {
+					to[k] += float64(v)
 				}
 			}
 		})
@@ -208,7 +257,7 @@ func (c *Collector) Finish(ctx context.Context, layer int) error {
 // pool returns the sums of all experts of the kind of a linear layer. Where their columns differ, which are in no order,
 // the columns of the pool are equal and independent.
 func (c *Collector) pool(layer int, kind Linear) (*sums, error) {
-	all := c.newSums(kind.Width)
+	all := c.newSums(kind.Width, false)
 	for _, l := range c.Layers[layer] {
 		if s := c.layer[l.Name]; s != nil && l.Kind == kind.Kind {
 			all.tokens += s.tokens
@@ -243,6 +292,9 @@ func addTo(dst, src []float64) {
 	}
 }
 
+// Layer reads the statistics of a layer, which is finished. The caller closes them.
+func (c *Collector) Layer(layer int) (*Statistics, error) { return Read(c.part(layer)) }
+
 // Bytes returns the memory of the sums of the largest layer while it is summed and written.
 func (c *Collector) Bytes() (most int64) {
 	for _, layer := range c.Layers {
@@ -252,7 +304,13 @@ func (c *Collector) Bytes() (most int64) {
 			if c.Hessian {
 				n += 8 * int64(l.Width) * int64(l.Width)
 			}
-			sum, largest = sum+n, max(largest, n)
+			if c.pairs(l) {
+				n += 8 * int64(l.Width) * int64(l.Width)
+			}
+			if sum += n; c.pairs(l) { // the factor with copies of H, the drift and their products
+				n += 32 * int64(l.Width) * int64(l.Width)
+			}
+			largest = max(largest, n)
 		}
 		most = max(most, sum+largest) // products of a block and their operands in float32, or a triangle and its bytes
 	}
@@ -267,6 +325,9 @@ func (c *Collector) FileBytes() (n int64) {
 			if c.Hessian {
 				n += 4 * int64(triangle(l.Width))
 			}
+			if c.pairs(l) {
+				n += 4 * int64(l.Width) * int64(l.Width+1)
+			}
 		}
 	}
 	return n
@@ -277,6 +338,9 @@ func (c *Collector) Operations() (n float64) {
 	for _, layer := range c.Layers {
 		for _, l := range layer {
 			if c.Hessian {
+				n += 2 * float64(l.Width) * float64(l.Width)
+			}
+			if c.pairs(l) {
 				n += 2 * float64(l.Width) * float64(l.Width)
 			}
 		}
@@ -404,13 +468,17 @@ func (w *writer) sums(s *sums, h headerInput) int {
 	if s.hessian != nil {
 		vectors = append(vectors, vector{hessian, n * (n + 1) / 2, func() ([]byte, error) { return scaled(upper(s.hessian, n), scale), nil }})
 	}
+	if s.drift != nil {
+		vectors = append(vectors, vector{drift, n * n, func() ([]byte, error) { return scaled(s.drift, scale), nil }},
+			vector{driftSquare, n, func() ([]byte, error) { return scaled(s.driftSquare, scale), nil }})
+	}
 	return w.input(h, vectors...)
 }
 
 // copied adds an input of another file.
 func (w *writer) copied(in *Input, h headerInput) {
 	var vectors []vector
-	for _, end := range []string{mean, square, hessian} {
+	for _, end := range []string{mean, square, hessian, drift, driftSquare} {
 		if t, ok := in.file.Lookup(in.name + end); ok {
 			vectors = append(vectors, vector{end, int(t.Elements()), func() ([]byte, error) {
 				v, err := in.file.Floats(t.Name)

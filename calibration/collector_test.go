@@ -281,9 +281,13 @@ func TestPanels(t *testing.T) {
 	for i := range x.Data {
 		x.Data[i] = float32(math.Sin(float64(i*i%1013))) * float32(i%cols%9+1)
 	}
-	s := (&Collector{Hessian: true}).newSums(cols)
+	original := tensor.New(rows, cols)
+	for i, v := range x.Data {
+		original.Data[i] = v + float32(math.Cos(float64(i)))
+	}
+	s := (&Collector{Hessian: true}).newSums(cols, true)
 	for range 2 {
-		if err := s.add(x, 2); err != nil {
+		if err := s.add(original, x, 2); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -295,6 +299,15 @@ func TestPanels(t *testing.T) {
 			}
 			if got := s.hessian[i*cols+j]; math.Abs(got-want) > 1e-3 {
 				t.Fatalf("columns %d and %d: got %g, want %g", i, j, got, want)
+			}
+		}
+		for j := range cols {
+			want := 0.0
+			for row := range rows {
+				want += 2 * math.Cos(float64(row*cols+i)) * float64(x.At(row, j))
+			}
+			if got := s.drift[i*cols+j]; math.Abs(got-want) > 1e-3 {
+				t.Fatalf("drift of column %d and column %d: got %g, want %g", i, j, got, want)
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A Factor says how GPTQ spreads what rounding a column loses over the columns after it. With H permuted and
@@ -18,7 +20,8 @@ type Factor struct {
 	Damping float64 // was added to the diagonal, as a share of its mean
 	Dead    int     // columns that are zero for every token; they are rounded to nearest
 
-	u []float32 // U by rows of len(Order), 0 below the diagonal
+	u   []float32     // U by rows of len(Order), 0 below the diagonal
+	aim *quant.Tensor // D·H⁻¹ of Aim, transposed; nil: none
 }
 
 // DefaultDamping is GPTQ's; a factorization that fails is repeated with ten times as much, up to maxDamping.

@@ -14,12 +14,19 @@ import (
 const rowTile = 32
 
 // GPTQ quantizes rows of a weight, outputs × inputs, under the scales that q gives them with with: the columns
-// in the order of f, each to the nearest code, and the columns after it lose what that rounding gained. Rows
+// in the order of f, each to the nearest code, and the columns after it lose what that rounding gained. Rows are those of W̃ if f aims at
+// the outputs of the original model (Factor.Aim); with.Amax is then needed where the format has a global scale. Rows
 // do not depend on each other, and results not on with.Threads. It returns an error if q has no Rounder or if f
 // is of another number of columns.
 func GPTQ(q quant.Quantizer, x tensor.Dense, with quant.With, f *Factor) (*quant.Tensor, error) {
 	if len(f.Order) != x.Cols {
 		return nil, fmt.Errorf("calibration: the weight has %d columns, its input has %d", x.Cols, len(f.Order))
+	}
+	if f.aim != nil {
+		var err error
+		if x, err = f.aimed(x, with.Threads); err != nil {
+			return nil, err
+		}
 	}
 	t, err := q.Rowwise(x, with)
 	if err != nil {

@@ -62,6 +62,26 @@ func (in *Input) Hessian() ([]float32, error) {
 	return in.lean(h, of), nil
 }
 
+// Factor returns the factor of H. If the statistics follow the quantized layers, it aims at the outputs of the original model.
+func (in *Input) Factor(threads int) (*Factor, error) {
+	h, err := in.Hessian()
+	if err != nil {
+		return nil, err
+	}
+	f, err := NewFactor(h, in.Width())
+	if _, ok := in.file.Lookup(in.name + drift); err != nil || !ok {
+		return f, err
+	}
+	d := Drift{Tokens: in.Tokens}
+	if d.Products, err = in.file.Floats(in.name + drift); err == nil {
+		d.Square, err = in.file.Floats(in.name + driftSquare)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", in.file.Name(), err)
+	}
+	return f, f.Aim(d, threads)
+}
+
 // products reads what the file has of H: nil of an expert without tokens.
 func (in *Input) products() ([]float32, error) {
 	switch {
@@ -135,13 +155,15 @@ func (s *Statistics) Close() error { return s.file.Close() }
 func (s *Statistics) Identity() string { return s.identity }
 
 // A file of statistics is a safetensors file. Input k has the F32 tensors k.square, k.mean and perhaps
-// k.hessian; the rest is JSON in the metadata.
+// k.hessian, k.drift and k.drift_square; the rest is JSON in the metadata.
 const (
 	metadataKey = "microscale.calibration"
 	version     = 1
 	square      = ".square"
 	mean        = ".mean"
 	hessian     = ".hessian"
+	drift       = ".drift"
+	driftSquare = ".drift_square"
 )
 
 // A header is the JSON of a file.
@@ -270,6 +292,9 @@ func (in *Input) readVectors() (err error) {
 	}
 	if h, ok := in.file.Lookup(in.name + hessian); ok && (h.Dtype != safetensors.F32 || h.Elements() != int64(triangle(n))) {
 		return fmt.Errorf("got %d %s products, want %d in F32", h.Elements(), h.Dtype, triangle(n))
+	}
+	if d, ok := in.file.Lookup(in.name + drift); ok && (d.Dtype != safetensors.F32 || d.Elements() != int64(n)*int64(n)) {
+		return fmt.Errorf("got %d %s products of the drift, want %d in F32", d.Elements(), d.Dtype, n*n)
 	}
 	return nil
 }

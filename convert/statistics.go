@@ -229,11 +229,7 @@ func (f *factors) of(in *calibration.Input, done, place int) (*calibration.Facto
 		one = &inputFactor{sync.OnceValues(func() (*calibration.Factor, error) {
 			f.make.Lock()
 			defer f.make.Unlock()
-			h, err := in.Hessian()
-			if err != nil {
-				return nil, err
-			}
-			return calibration.NewFactor(h, in.Width())
+			return in.Factor(1)
 		})}
 		f.known[in] = one
 	}

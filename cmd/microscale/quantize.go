@@ -175,8 +175,8 @@ func quantizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *text.memory > 0 && o.Method == calibration.Nearest {
-			return show.Misuse("--memory has no effect without --text or --method: omit it, conversions take the memory of a few tiles")
+		if err := text.check(o.Method, bits.given()); err != nil {
+			return err
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {

@@ -25,6 +25,7 @@ import (
 // A calibrationText is --text, by whose statistics a method chooses codes, and --memory.
 type calibrationText struct {
 	file   string
+	follow bool
 	memory *flags.Size
 	kept   []string // files for the next run: of statistics, and of what a budget measured
 }
@@ -33,6 +34,8 @@ func addText(cmd *cobra.Command) *calibrationText {
 	t := &calibrationText{memory: flags.AddMemory(cmd)}
 	cmd.Flags().StringVar(&t.file, "text", "", "choose codes by the statistics of the text of `FILE`, or of the files of a directory "+
 		"(.jsonl: conversations)")
+	cmd.Flags().BoolVar(&t.follow, "sequential", false, "with --text and --method gptq: fit each layer to the outputs of the original, at the "+
+		"inputs that the quantized layers before it give; needs a text of many more tokens than columns")
 	return t
 }
 
@@ -76,6 +79,11 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	}
 	const suffix = windows.OwnName + "statistics"
 	c := evaluation.Calibration{Out: dst + suffix + ".safetensors", Hessian: method == calibration.Solve}
+	if t.follow {
+		if c.Follow, err = following(plan, method, o); err != nil {
+			return err
+		}
+	}
 	c.Text, c.Stream, c.Threads, c.Memory = t.file, dst+suffix, int(*f.threads), int64(*t.memory)
 	for _, d := range plan.Decisions() {
 		if module, ok := strings.CutSuffix(d.Name, ".weight"); ok && len(d.Shape) == 2 && d.Action == convert.Quantize &&
@@ -93,6 +101,39 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	t.kept = append(t.kept, c.Out)
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
 	return err
+}
+
+// following returns what quantizes the weights of a plan while statistics follow it.
+func following(plan *convert.Plan, method calibration.Method, o convert.QuantizeOptions) (*evaluation.Following, error) {
+	f := &evaluation.Following{Formats: map[string]string{}, Quantizers: map[string]quant.Quantizer{}}
+	for _, q := range o.Quantizers() {
+		if method.Supports(q.Format) {
+			var err error
+			if q, err = method.Quantizer(q); err != nil {
+				return nil, err
+			}
+		}
+		f.Quantizers[q.Format.Name] = q
+	}
+	for _, d := range plan.Decisions() {
+		if _, ok := f.Quantizers[d.Format]; ok && d.Action == convert.Quantize {
+			f.Formats[d.Name] = d.Format
+		}
+	}
+	return f, nil
+}
+
+// check returns an error for flags that have no effect, or exclude each other.
+func (t *calibrationText) check(method calibration.Method, budget bool) error {
+	switch {
+	case t.follow && (t.file == "" || method != calibration.Solve):
+		return show.Misuse("--sequential has an effect with --text and --method %s alone: omit it", calibration.Solve)
+	case t.follow && budget:
+		return show.Misuse("--sequential needs the formats of weights before the text is read, which --budget finds later: omit one")
+	case *t.memory > 0 && method == calibration.Nearest:
+		return show.Misuse("--memory has no effect without --text or --method: omit it, conversions take the memory of a few tiles")
+	}
+	return nil
 }
 
 // admit prints what the method of a plan takes, or returns an error if that is more than --memory.

@@ -335,7 +335,7 @@ func (v *variant) rounding(linear string) func(w tensor.Dense, with quant.With) 
 		return nil
 	}
 	var factor *calibration.Factor
-	return func(w tensor.Dense, with quant.With) (*quant.Tensor, error) {
+	return func(w tensor.Dense, with quant.With) (_ *quant.Tensor, err error) {
 		if !q.Format.Global {
 			with.Amax = nil
 		}
@@ -350,11 +350,7 @@ func (v *variant) rounding(linear string) func(w tensor.Dense, with quant.With) 
 			return q.Rowwise(w, with)
 		}
 		if factor == nil {
-			h, err := in.Hessian()
-			if err == nil {
-				factor, err = calibration.NewFactor(h, in.Width())
-			}
-			if err != nil {
+			if factor, err = in.Factor(with.Threads); err != nil {
 				return nil, err
 			}
 		}

@@ -12,9 +12,11 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/budget"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A Calibration computes the amax of the input of each linear layer over a text, for the stored
@@ -24,8 +26,15 @@ type Calibration struct {
 	Out        string // a new file: statistics if its name ends in .safetensors, else amaxes, as JSON if it ends in .json, otherwise TOML
 	Cache      bool   // also keys and values; not in statistics
 	Hessian    bool   // in statistics, also the products of the columns of each input
+	Follow     *Following
 
 	Needs []string // modules whose inputs must be in the statistics: one without is an error before the text is read
+}
+
+// Following makes statistics those of inputs that quantized layers give, with Calibration.Hessian, for calibration.Solve.
+type Following struct {
+	Formats    map[string]string          // by weight that is quantized
+	Quantizers map[string]quant.Quantizer // by format
 }
 
 // Run reads the text, and writes the file.
@@ -58,6 +67,7 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 // Key returns a digest of what the statistics follow from: the model, the tokens of the text, the options and this program.
 func (c Calibration) Key(ctx context.Context) (string, error) {
 	c.inputs, c.onlyKey = &calibration.Collector{Out: c.Out, Hessian: c.Hessian}, true
+	c.follow()
 	_, err := c.Evaluation.Run(ctx)
 	return c.inputs.Key, err
 }
@@ -66,12 +76,54 @@ func (c Calibration) Key(ctx context.Context) (string, error) {
 // of this name is replaced. The caller closes the statistics.
 func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics, key string, err error) {
 	c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}
+	c.follow()
 	c.known, c.needs = func(key string) bool { return calibration.Has(c.Out, key) }, c.Needs
 	if _, err := c.Evaluation.Run(ctx); err != nil {
 		return nil, "", err
 	}
 	s, err = calibration.Read(c.Out)
 	return s, c.inputs.Key, err
+}
+
+// follow makes the statistics follow the quantized layers, if they are to.
+func (c *Calibration) follow() {
+	f := c.Follow
+	if f == nil {
+		return
+	}
+	b := &Budget{Quantizers: f.Quantizers, Codes: calibration.Solve}
+	weights := map[string][]string{} // by format
+	for weight, format := range f.Formats {
+		weights[format] = append(weights[format], weight)
+	}
+	for _, format := range slices.Sorted(maps.Keys(weights)) {
+		slices.Sort(weights[format])
+		b.Groups = append(b.Groups, budget.Group{Weights: weights[format], Options: []budget.Option{{Format: format}}})
+		c.Formats = append(c.Formats, f.Quantizers[format].Format)
+	}
+	c.inputs.Pairs, c.what = true, fmt.Sprintf("behind quantized layers: %v, %v", b.Groups, f.Quantizers)
+	c.variants = func(model *stack) ([]windows.Stack, error) {
+		err := b.find(model)
+		format := func(group int) string { return b.Groups[group].Options[0].Format }
+		return []windows.Stack{&follower{variant{model, b, format, b.Codes}, c.inputs}}, err
+	}
+}
+
+// A follower is a model whose layers are quantized by the statistics of their inputs behind those before.
+type follower struct {
+	variant
+	inputs *calibration.Collector
+}
+
+// Layer returns layer i, the statistics of which are finished.
+func (f *follower) Layer(ctx context.Context, i int, original windows.Layer) (windows.Layer, error) {
+	s, err := f.inputs.Layer(i)
+	if err != nil {
+		return nil, err
+	}
+	f.budget.Statistics = s
+	l, err := f.variant.Layer(ctx, i, original)
+	return l, errors.Join(err, s.Close())
 }
 
 // Compute reads the text, and returns the amaxes.

@@ -145,7 +145,7 @@ func (r *Evaluated) operations(run *windows.Run) float64 {
 	}
 	tokens, pairs, scored := 0, 0, 0
 	share := 1.0 // of the layers of the models, and of the heads
-	if run.Forked() {
+	if run.Forked() || run.Inputs != nil && run.Original != nil {
 		done, _ := run.Passes()
 		share = (done + float64(run.Stream.Completed())) / float64(len(r.plan.Layers)*stacks)
 	}
@@ -155,6 +155,9 @@ func (r *Evaluated) operations(run *windows.Run) float64 {
 		scored += w.Scored()
 	}
 	head := r.plan.Vocabulary * r.plan.Hidden
+	if run.Inputs != nil {
+		head = 0
+	}
 	layers := float64(linear)*float64(tokens*passes) + float64(attention)*float64(pairs*stacks)
 	return 2 * (share*layers + float64(head)*float64(scored*stacks))
 }

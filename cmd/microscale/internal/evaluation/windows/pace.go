@@ -14,6 +14,10 @@ type Pace struct {
 	Head  time.Duration // to score the window
 }
 
+// followPasses is how often statistics that follow quantized layers apply a layer: to the stream of the original, and to that of the
+// model before and after it is quantized.
+const followPasses = 3
+
 // Passes returns how often a window passes a layer, in all layers that are not complete, and the head, in units of a Pace.
 func (r *Run) Passes() (layers, heads float64) {
 	completed := 0
@@ -21,7 +25,12 @@ func (r *Run) Passes() (layers, heads float64) {
 		completed = r.Stream.Completed()
 	}
 	n := r.Models[0].Layers()
-	if !r.Forked() {
+	switch {
+	case r.Inputs != nil && r.Original != nil:
+		return followPasses * float64(n-completed), 0
+	case r.Inputs != nil:
+		return float64(n - completed), 0
+	case !r.Forked():
 		return float64(n - completed), 1
 	}
 	layers, heads = float64(n-completed), 1
@@ -47,7 +56,7 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 	if r.Inputs != nil {
 		probe.Inputs = &calibration.Collector{Layers: r.Inputs.Layers, Hessian: r.Inputs.Hessian, Threads: r.Inputs.Threads}
 	}
-	if r.Forked() {
+	if r.Original != nil && (r.Forked() || r.Inputs != nil) {
 		probe.Original, probe.Models = nil, []Stack{r.Original}
 	}
 	w := newWalk(&probe)

@@ -22,7 +22,7 @@ type Run struct {
 
 	Local  bool                   // measure the local errors of linear layers
 	Amaxes *Amaxes                // unless nil, observes the inputs of the original, or of the only model
-	Inputs *calibration.Collector // unless nil, collects statistics of these inputs, which needs Stream
+	Inputs *calibration.Collector // unless nil, collects statistics of these inputs, which needs Stream, and scores nothing
 	Stream *Stream                // unless nil, reads each layer once and applies it to all windows
 
 	Threads  int                   // goroutines; 0: one per processor
@@ -122,7 +122,11 @@ func newWalk(r *Run) *walk {
 	if r.Original != nil {
 		w.stacks = append([]Stack{r.Original}, r.Models...)
 	}
-	w.total = len(r.Windows) * w.steps(w.stacks[0].Layers()+1)
+	layers := w.stacks[0].Layers() + 1
+	if r.Inputs != nil {
+		layers-- // there is no head
+	}
+	w.total = len(r.Windows) * w.steps(layers)
 	return w
 }
 
@@ -211,7 +215,7 @@ func (w *walk) load(ctx context.Context, l int) ([]Layer, error) {
 		if k > 0 {
 			original = layers[0]
 		}
-		if l < firstOf(s) {
+		if l < firstOf(s) || k > 0 && w.follows() { // made later, by the statistics of the layer
 			continue
 		}
 		layer, err := s.Layer(ctx, l, original)

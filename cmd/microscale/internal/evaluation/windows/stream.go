@@ -159,6 +159,9 @@ func (w *walk) eachLayer(ctx context.Context, st state) error {
 		}
 		release(loaded.layers)
 	}
+	if w.Inputs != nil {
+		return nil // nobody reads the scores
+	}
 	return w.scoreAll(ctx, n)
 }
 
@@ -229,16 +232,18 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 	if err != nil {
 		return err
 	}
-	err = w.eachWindow(l, func(i int, read func(k int) (tensor.Dense, error)) error {
-		return w.layer(ctx, i, l, layers, streams{read, func(k int, y tensor.Dense) error { return to[k].append(y) }})
-	})
+	if w.follows() {
+		err = w.followLayer(ctx, l, layers[0], to)
+	} else {
+		err = w.eachWindow(l, func(i int, read func(k int) (tensor.Dense, error)) error {
+			return w.layer(ctx, i, l, layers, streams{read, func(k int, y tensor.Dense) error { return to[k].append(y) }})
+		})
+		if err == nil && w.Inputs != nil {
+			err = w.Inputs.Finish(ctx, l)
+		}
+	}
 	if err != nil {
 		return errors.Join(err, closeAll(to))
-	}
-	if w.Inputs != nil {
-		if err := w.Inputs.Finish(ctx, l); err != nil {
-			return errors.Join(err, closeAll(to))
-		}
 	}
 	if err := w.save(l+1, to); err != nil {
 		return err
