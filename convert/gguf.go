@@ -49,8 +49,7 @@ func encoderOf(f quant.Format) (e ggml.Quant, ok bool) {
 	return e, err == nil
 }
 
-// fallbacks are the formats of weights whose columns are not whole blocks of K-quants, as llama-quantize chooses them, but for Q2_K and
-// Q3_K, which it stores in IQ4_NL.
+// fallbacks are the formats of weights whose columns are not whole blocks of K-quants, as llama-quantize chooses them.
 var fallbacks = map[string]string{"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": quant.Q8_0.Name}
 
 // fallBack returns the quantizer of a weight that q rejects because of its columns; nil if there is none.

@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ggufplan"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
@@ -100,7 +101,8 @@ func quantizeCommand() *cobra.Command {
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format "+
 		"(REGEXP=FORMAT, REGEXP=FORMAT:SCHEME), or keep them (REGEXP=keep); repeated, the first that matches counts")
-	planFile := cmd.Flags().String("plan", "", "read the format and further rules from `FILE` (TOML, as --plan-out writes it)")
+	planFile := cmd.Flags().String("plan", "", "read the format and further rules from `FILE` (TOML, as --plan-out writes it), or make those "+
+		"of llama-quantize's mixture of that name for a GGUF file: "+strings.Join(ggufplan.Names(), ", "))
 	planOut := cmd.Flags().String("plan-out", "", "with --dry-run or --budget: write the plan to `FILE`, as rules to edit")
 	bits := addBudget(cmd)
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
@@ -128,7 +130,7 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		if *planFile != "" {
-			if err := readPlan(*planFile, block, &o); err != nil {
+			if err := readPlan(*planFile, args[0], block, &o); err != nil {
 				return err
 			}
 		}
@@ -277,8 +279,8 @@ func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *chec
 }
 
 // readPlan adds the rules of a plan file to the options, after those of flags, and its format unless --format is given.
-func readPlan(path string, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
-	file, err := convert.ReadPlanFile(path)
+func readPlan(path, src string, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
+	file, err := ggufplan.Read(path, src)
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,7 @@ cmd/microscale/internal/console: generation/sampling generation cmd/microscale/i
     cmd/microscale/internal/input
 cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/report
 cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show
+cmd/microscale/internal/ggufplan: gguf checkpoint/llamacpp convert
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/difference: format measure quant checkpoint cmd/microscale/internal/show

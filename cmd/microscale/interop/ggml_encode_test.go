@@ -52,7 +52,7 @@ var rowKinds = []func(r *rand.Rand) func() float32{
 
 // TestGGMLEncode compares the blocks of rows, with and without an importance matrix, with those of ggml_quantize_chunk.
 func TestGGMLEncode(t *testing.T) {
-	const columns, each = 512, 25
+	const columns, each = 512, 6
 	r := rand.New(rand.NewPCG(7, 7))
 	var rows, importance []float32
 	for range each {

@@ -1,0 +1,207 @@
+// Package ggufplan makes the plans of llama-quantize's mixtures, such as Q4_K_M, for a GGUF file. The rules are those of
+// llama_tensor_get_type in src/llama-quant.cpp of llama.cpp, without an importance matrix; a test in interop compares types and blocks
+// with its library. Architecture falcon, which has rules of its own, is an error.
+package ggufplan
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/gguf"
+)
+
+// A row is a mixture: the format of most weights, and those of others; "" where they have none of their own.
+type row struct {
+	name, base string
+	value      func(m model, i int) string // of the values of attention i of the model
+	down       func(m model, i int) string // of ffn_down of layer i
+	output     string                      // of the output of attention
+	eight      bool                        // the output of attention is in Q5_K in models of 8 experts
+}
+
+// of returns a format for every layer.
+func of(format string) func(model, int) string { return func(model, int) string { return format } }
+
+// within returns Q5_K for the first layers, n of them or a share of all.
+func within(n, share int) func(model, int) string {
+	return func(m model, i int) string {
+		if i < n || share > 0 && i < m.layers/share {
+			return "q5_k"
+		}
+		return ""
+	}
+}
+
+// more returns Q6_K for the first and the last eighth of the layers, and each third between them.
+func more(m model, i int) string {
+	if n := m.layers; i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 {
+		return "q6_k"
+	}
+	return ""
+}
+
+// grouped returns Q4_K for models with at least four heads of queries for one of keys, and Q3_K for others.
+func grouped(m model, _ int) string {
+	if m.grouped >= 4 {
+		return "q4_k"
+	}
+	return "q3_k"
+}
+
+// first returns the first format that is not "".
+func first(all ...func(model, int) string) func(model, int) string {
+	return func(m model, i int) string {
+		for _, f := range all {
+			if format := f(m, i); format != "" {
+				return format
+			}
+		}
+		return ""
+	}
+}
+
+var none = of("")
+
+// rows are the mixtures.
+var rows = []row{
+	{"q2_k", "q2_k", grouped, of("q3_k"), "q3_k", true},
+	{"q3_k_s", "q3_k", none, none, "", true},
+	{"q3_k_m", "q3_k", first(within(2, 0), of("q4_k")), first(within(0, 16), of("q4_k")), "q4_k", true},
+	{"q3_k_l", "q3_k", of("q5_k"), of("q5_k"), "q5_k", false},
+	{"q4_0", "q4_0", none, none, "", false},
+	{"q4_1", "q4_1", none, none, "", false},
+	{"q4_k_s", "q4_k", within(4, 0), within(0, 8), "", true},
+	{"q4_k_m", "q4_k", more, more, "", true},
+	{"q5_0", "q5_0", none, none, "", false},
+	{"q5_1", "q5_1", none, none, "", false},
+	{"q5_k_s", "q5_k", none, none, "", false},
+	{"q5_k_m", "q5_k", more, more, "", false},
+	{"q6_k", "q6_k", none, none, "", false},
+}
+
+// A model is what the rules read of a file.
+type model struct {
+	layers, grouped, experts int
+	large                    bool // a model of 70 billion parameters, as llama.cpp names it
+	tied                     bool
+	values                   []string // the names of the tensors of values, by layer
+	downs                    []string // those of ffn_down
+}
+
+// Names returns the names of the mixtures.
+func Names() (names []string) {
+	for _, r := range rows {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Read reads a plan file, or makes the plan of the mixture of that name for a GGUF file src, if there is no such file.
+func Read(path, src string) (*convert.PlanFile, error) {
+	i := slices.IndexFunc(rows, func(r row) bool { return strings.EqualFold(r.name, path) })
+	if _, err := os.Lstat(path); i < 0 || !errors.Is(err, fs.ErrNotExist) {
+		return convert.ReadPlanFile(path)
+	}
+	if !llamacpp.Named(src) {
+		return nil, fmt.Errorf("the mixture %s is of GGUF files: quantize %s to a GGUF file in bf16 first, and then that", path, src)
+	}
+	f, err := gguf.Open(src)
+	if err != nil {
+		return nil, err
+	}
+	m, err := describe(f)
+	if err == nil {
+		return rows[i].plan(m), f.Close()
+	}
+	return nil, errors.Join(fmt.Errorf("%s: %w", src, err), f.Close())
+}
+
+var (
+	valuesName = regexp.MustCompile(`^blk\.(\d+)\.attn_(v|qkv|kv_b)\.weight$`)
+	downName   = regexp.MustCompile(`^blk\.(\d+)\.ffn_down(_exps|_shexp)?\.weight$`)
+)
+
+// describe reads a model.
+func describe(f *gguf.File) (m model, err error) {
+	architecture, _ := f.Value("general.architecture").(string)
+	if architecture == "" || architecture == "falcon" {
+		return m, fmt.Errorf("llama-quantize's mixtures for architecture %q are not known: give rules", architecture)
+	}
+	key := func(name string) int { return f.Count(architecture + "." + name) }
+	m.layers, m.experts, m.tied = key("block_count"), key("expert_count"), true
+	m.grouped = 1
+	if kv := key("attention.head_count_kv"); kv > 0 {
+		m.grouped = key("attention.head_count") / kv
+	}
+	m.large = m.layers == 80 && (architecture == "llama" || architecture == "qwen2")
+	for _, t := range f.Tensors {
+		m.tied = m.tied && t.Name != "output.weight"
+		if valuesName.MatchString(t.Name) {
+			m.values = append(m.values, t.Name)
+		}
+		if downName.MatchString(t.Name) {
+			m.downs = append(m.downs, t.Name)
+		}
+	}
+	for _, names := range [][]string{m.values, m.downs} {
+		slices.SortStableFunc(names, func(a, b string) int { return layerOf(a) - layerOf(b) })
+	}
+	return m, nil
+}
+
+// layerOf returns the number of the layer in a name.
+func layerOf(name string) int {
+	n, err := strconv.Atoi(strings.Split(name, ".")[1])
+	if err != nil {
+		return 0 // more than the digits of a number: no file has so many layers
+	}
+	return n
+}
+
+// plan returns the plan of the mixture for a model.
+func (r row) plan(m model) *convert.PlanFile {
+	p := &convert.PlanFile{Format: r.base, Include: []string{`^(token_embd|output|per_layer_token_embd)\.weight$`}}
+	rule := func(match, format string) {
+		if format != "" && format != r.base {
+			p.Rule = append(p.Rule, convert.RuleLine{Match: match, Format: format})
+		}
+	}
+	head := "output"
+	if m.tied {
+		head = "token_embd"
+	}
+	rule(`^`+head+`\.weight$`, "q6_k")
+	for i, name := range m.values {
+		format := r.value(model{layers: len(m.values), grouped: m.grouped}, i)
+		if m.large && (format == "q4_k" || format == "" && (r.base == "q3_k" || r.base == "q4_k")) {
+			format = "q5_k"
+		}
+		if m.experts == 8 {
+			format = "q8_0"
+		}
+		rule("^"+regexp.QuoteMeta(name)+"$", format)
+	}
+	for i, name := range m.downs {
+		if m.experts > 1 {
+			i = layerOf(name)
+		}
+		rule("^"+regexp.QuoteMeta(name)+"$", r.down(m, i))
+	}
+	if m.experts == 8 {
+		rule(`\.attn_k\.weight$`, "q8_0")
+		if r.eight {
+			rule(`\.attn_output\.weight$`, "q5_k")
+		}
+	} else {
+		rule(`\.attn_output\.weight$`, r.output)
+	}
+	return p
+}

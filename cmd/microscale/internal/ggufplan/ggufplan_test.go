@@ -1,0 +1,85 @@
+package ggufplan
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/gguf"
+)
+
+// writeGGUF writes a file of zeros with tensors of one block.
+func writeGGUF(t *testing.T, architecture string, counts map[string]uint32, names ...string) string {
+	t.Helper()
+	var specs []gguf.Spec
+	for _, name := range names {
+		specs = append(specs, gguf.Spec{Name: name, Type: gguf.F32, Shape: []int64{1, 1}})
+	}
+	pairs := []gguf.Pair{{Key: "general.architecture", Value: architecture}}
+	for key, n := range counts {
+		pairs = append(pairs, gguf.Pair{Key: architecture + "." + key, Value: n})
+	}
+	l, err := gguf.NewLayout(specs, pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, append(l.HeaderBytes(), make([]byte, l.FileSize()-int64(len(l.HeaderBytes())))...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestRead: the formats of a model of 16 layers, whose tensors are not in their order, of one of 8 experts, and of one with tied
+// embeddings, by src/llama-quant.cpp. TestMixtures of interop compares with llama.cpp itself.
+func TestRead(t *testing.T) {
+	names := []string{"token_embd.weight", "output.weight"}
+	for i := range 16 {
+		names = append(names, fmt.Sprintf("blk.%d.attn_v.weight", (i*5)%16), fmt.Sprintf("blk.%d.ffn_down.weight", (i*3)%16))
+	}
+	dense := writeGGUF(t, "llama", map[string]uint32{"block_count": 16, "attention.head_count": 8, "attention.head_count_kv": 2}, names...)
+	experts := writeGGUF(t, "llama", map[string]uint32{"block_count": 1, "expert_count": 8}, "blk.0.attn_v.weight",
+		"blk.0.ffn_down_exps.weight")
+	const more = "0 1 4 7 10 13 14 15"
+	for _, c := range []struct{ name, path, values, downs, others string }{
+		{"q4_k_m", dense, more, more, "output=q6_k"},
+		{"q4_k_s", dense, "0 1 2 3", "0 1", "output=q6_k"},
+		{"q3_k_l", dense, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "output=q6_k attn_output=q5_k"},
+		{"q5_0", dense, "", "", "output=q6_k"},
+		{"q4_k_m", experts, "0", "0", "token_embd=q6_k attn_k=q8_0 attn_output=q5_k"},
+		{"Q6_K", experts, "0", "", "attn_k=q8_0"},
+	} {
+		p, err := Read(c.name, c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values, downs, others []string
+		for _, r := range p.Rule {
+			match := strings.NewReplacer("^", "", "$", "", `\`, "").Replace(strings.TrimSuffix(r.Match, `\.weight$`))
+			match = strings.Trim(strings.TrimSuffix(match, ".weight"), ".")
+			switch layer := strings.Split(match, "."); {
+			case len(layer) > 1 && strings.Contains(match, "attn_v"):
+				values = append(values, layer[1])
+			case len(layer) > 1:
+				downs = append(downs, layer[1])
+			default:
+				others = append(others, match+"="+r.Format)
+			}
+		}
+		want := [3]string{c.values, c.downs, c.others}
+		if got := [3]string{strings.Join(values, " "), strings.Join(downs, " "), strings.Join(others, " ")}; got != want {
+			t.Errorf("%s: got %q, want %q", c.name, got, want)
+		}
+	}
+	if _, err := Read("q4_k_m", writeGGUF(t, "falcon", nil)); err == nil || !strings.Contains(err.Error(), `architecture "falcon"`) {
+		t.Errorf("falcon: %v", err)
+	}
+	if _, err := Read("q4_k_m", "directory"); err == nil || !strings.Contains(err.Error(), "of GGUF files") {
+		t.Errorf("a directory: %v", err)
+	}
+	if _, err := Read("q9_k", dense); err == nil || !strings.Contains(err.Error(), "read the plan") {
+		t.Errorf("an unknown mixture: %v", err)
+	}
+}
