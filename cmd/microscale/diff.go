@@ -12,8 +12,8 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
-const diffLong = `Compare two checkpoints of one model, in any conventions and formats: which codes,
-scales and values differ, and why.
+const diffLong = `Compare two checkpoints of one model, in any conventions and formats: which
+codes, scales and values differ, and why.
 
   layout only               the same codes and scales in another convention
   other codes, same values  a cast: another format or other codes, the same bits
@@ -26,7 +26,8 @@ scales and values differ, and why.
                             calibrated
   missing, shape            of a weight
 
-The cause of a weight is that of most of its blocks; --json has the number of each.
+The cause of a weight is that of most of its blocks; --json has the number of
+each.
 The exit status is 0 if all values are equal, whatever the layout, and 1 if not.
 With the original, use microscale verify.
 

@@ -24,6 +24,7 @@ func TestHostileNames(t *testing.T) {
 		{"inspect", "src.safetensors"}, {"inspect", "src.safetensors", "--each"}, {"inspect", "src.safetensors", "--json"},
 		{"lint", "dst.safetensors", "--for", "vllm"},
 		{"repair", "dst.safetensors", "new.safetensors", "--dry-run"},
+		{"identify", "dst.safetensors", "--source", "src.safetensors"},
 		{"diff", "src.safetensors", "dst.safetensors"}, {"convert", "dst.safetensors", "cast.safetensors", "--cast", "fp8-block128"},
 		{"verify", "src.safetensors", "dst.safetensors", "--each"}, {"verify", "src.safetensors", "dst.safetensors", "--json"},
 		{"quantize", "src.safetensors", "new.safetensors", "--format", "mxfp8", "--dry-run", "--each"},

@@ -20,7 +20,8 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"Checkpoints", true, []func() *cobra.Command{demoCommand, quantizeCommand, dequantizeCommand, convertCommand, foldCommand,
-			mergeCommand, inspectCommand, diffCommand, lintCommand, repairCommand, verifyCommand}},
+			mergeCommand, inspectCommand, identifyCommand, diffCommand,
+			lintCommand, repairCommand, verifyCommand}},
 		{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, calibrateCommand}},
 		{"Models", false, []func() *cobra.Command{runCommand}},
 		{"Models", true, []func() *cobra.Command{serveCommand}},

@@ -107,6 +107,8 @@ cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/mic
 cmd/microscale/internal/ggufplan: gguf checkpoint/llamacpp convert
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
+cmd/microscale/internal/identify: format safetensors safetensors/checksum quant profile checkpoint
+    cmd/microscale/internal/show
 cmd/microscale/internal/difference: format measure quant checkpoint cmd/microscale/internal/show
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert
     cmd/microscale/internal/show
@@ -143,6 +145,7 @@ cmd/microscale/internal/numbers: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/catalog: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/conversion: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/difference: github.com/jedib0t/go-pretty/v6
+cmd/microscale/internal/identify: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/planning: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/evaluation: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum
 cmd/microscale: github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra

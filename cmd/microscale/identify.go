@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/identify"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+)
+
+const identifyLong = `Find which rule, library and version wrote the codes and scales of a quantized
+checkpoint. Marks come first: what the configuration and the metadata say.
+
+With --source, the first 4096 blocks of each weight are quantized by every
+profile. A profile is named if it makes the same scales, codes and global scale;
+several are named if their bits are the same. Otherwise the verdict is unknown,
+with the number of blocks that contradict each profile: codes of GPTQ, of a
+search or of another source are in no profile.
+
+Without it, the largest code of each block excludes rules of E8M0 scales, and
+tells whether scales of FP8 and NVFP4 follow from the amax. Several rules often
+remain: the verdict is unknown then, and lists them. Weights of fewer than 64
+blocks are unknown.
+
+`
+
+func identifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "identify SRC",
+		Short: "Find which rule and library wrote codes and scales",
+		Long:  identifyLong + input.Help,
+		Example: `  microscale identify Qwen3-8B-NVFP4 --source Qwen3-8B
+  microscale identify gpt-oss-20b --json`,
+		Args: func(_ *cobra.Command, args []string) error { return flags.Named(args, "SRC") },
+	}
+	original := cmd.Flags().String("source", "", "checkpoint `ORIGINAL` before quantization")
+	each := cmd.Flags().Bool("each", false, "print a row for each weight, not one for all with the same verdict")
+	asJSON := addJSON(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		var models [2]*checkpoint.Model
+		for i, arg := range []string{args[0], *original} {
+			if arg == "" {
+				continue
+			}
+			source, err := input.Open(cmd.Context(), arg)
+			if err != nil {
+				return err
+			}
+			defer source.Close()
+			if models[i], err = checkpoint.ReadContext(cmd.Context(), source); err != nil {
+				return show.Interrupted(err, "nothing was identified")
+			}
+		}
+		m := models[0]
+		if m.Quantized() == 0 {
+			if len(m.Problems) > 0 {
+				return fmt.Errorf("%s: %s", args[0], m.Problems[0])
+			}
+			return errors.New(args[0] + ": not quantized, or in a type that is only decoded: there are no codes and scales to identify")
+		}
+		weights, err := identify.Identify(cmd.Context(), m, models[1])
+		if err != nil {
+			return show.Interrupted(err, "nothing was identified")
+		}
+		return identify.Print(cmd.OutOrStdout(), args[0], *original, identify.Marks(m), weights, *each, *asJSON)
+	}
+	return cmd
+}

@@ -1,0 +1,197 @@
+package identify
+
+import (
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// distributions are those of the values of three weights: normal, heavy tails, and normal with a scale for each block.
+var distributions = map[string]func(r *rand.Rand) func(i int) float64{
+	"model.normal.weight": func(r *rand.Rand) func(int) float64 { return func(int) float64 { return 0.02 * r.NormFloat64() } },
+	"model.laplace.weight": func(r *rand.Rand) func(int) float64 {
+		return func(int) float64 { return 0.02 * (r.ExpFloat64() - r.ExpFloat64()) }
+	},
+	"model.ranged.weight": func(r *rand.Rand) func(int) float64 {
+		scale := 0.0
+		return func(i int) float64 {
+			if i%32 == 0 {
+				scale = math.Exp2(8*r.Float64() - 8)
+			}
+			return scale * r.NormFloat64()
+		}
+	},
+}
+
+// written returns a BF16 checkpoint of weights of rows × cols elements.
+func written(t *testing.T, seed uint64, rows, cols int) string {
+	t.Helper()
+	var specs []safetensors.Spec
+	names := []string{}
+	for name := range distributions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		specs = append(specs, safetensors.Spec{Name: name, Dtype: safetensors.BF16, Shape: []int64{int64(rows), int64(cols)}})
+	}
+	path := filepath.Join(t.TempDir(), "source.safetensors")
+	layout, err := safetensors.NewLayout(specs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := safetensors.Create(path, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		value := distributions[name](rand.New(rand.NewPCG(seed, uint64(i))))
+		values := make([]float32, rows*cols)
+		for j := range values {
+			values[j] = float32(value(j))
+		}
+		raw := make([]byte, 2*len(values))
+		if err := tensor.ToBytes(raw, values, format.BF16); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteTensorAt(name, raw, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// opened reads a checkpoint.
+func opened(t *testing.T, path string) *checkpoint.Model {
+	t.Helper()
+	source, err := hf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = source.Close() })
+	m := checkpoint.Read(source)
+	if len(m.Problems) > 0 {
+		t.Fatal(m.Problems)
+	}
+	return m
+}
+
+// TestIdentify: of every weight that a profile quantized, the writer is among those that nothing contradicts. Without the source, the
+// rule is right or not decided.
+func TestIdentify(t *testing.T) {
+	for _, rows := range []int{16, 64} { // 64 and 256 blocks of 32, more of 16
+		identified(t, rows)
+	}
+}
+
+// identified identifies weights of rows × 128 elements of all profiles and formats.
+func identified(t *testing.T, rows int) {
+	t.Helper()
+	path := written(t, 1, rows, 128)
+	source := opened(t, path)
+	named, all, decided, right, ruled := 0, 0, 0, 0, 0
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		for _, p := range profiles(f) {
+			q, err := p.Quantizer(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := convert.PlanQuantize(t.Context(), source.Source, convert.QuantizeOptions{Quantizer: q, Convention: "plain"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dst := filepath.Join(t.TempDir(), "quantized.safetensors")
+			if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			m := opened(t, dst)
+			weights, err := Identify(t.Context(), m, source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range weights {
+				all++
+				i := slices.IndexFunc(w.Candidates, func(c Candidate) bool { return c.Name == p.Name })
+				if i >= 0 && w.Candidates[i].exact() && w.Known {
+					named++
+				} else {
+					t.Logf("%s by %s: %s: %s %+v", f, p, w.Name, w.Verdict, w.Candidates)
+				}
+			}
+			without, err := Identify(t.Context(), m, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Scale != format.E8M0 || f.Element.Integer {
+				continue
+			}
+			for _, w := range without {
+				ruled++
+				if !w.Known {
+					continue
+				}
+				decided++
+				if ofRule(w.Verdict, q) {
+					right++
+				} else {
+					t.Logf("%s by %s: %s: %s", f, p, w.Name, w.Verdict)
+				}
+			}
+		}
+	}
+	t.Logf("%d rows: with the source: %d of %d named; without: %d of %d decided, %d of these right", rows, named, all, decided, ruled, right)
+	if 100*named < 99*all {
+		t.Errorf("with the source: %d of %d named", named, all)
+	}
+	if 100*right < 99*decided {
+		t.Errorf("without the source: %d of %d decided rules are right", right, decided)
+	}
+}
+
+// ofRule reports whether a verdict is the rule of a quantizer.
+func ofRule(verdict string, q quant.Quantizer) bool {
+	names := map[quant.ScaleRule]string{quant.RatioCeil: "smallest", quant.Floor: "floor", quant.Even: "even", quant.Round: "nearest"}
+	return strings.HasPrefix(verdict, names[q.Rule])
+}
+
+// TestUnknown: codes of another source, and codes that were changed, are not named.
+func TestUnknown(t *testing.T) {
+	path, other := written(t, 1, 16, 256), written(t, 2, 16, 256)
+	q := quant.Quantizer{Format: quant.MXFP4, Search: quant.LeastSquares}
+	plan, err := convert.PlanQuantize(t.Context(), opened(t, path).Source, convert.QuantizeOptions{Quantizer: q, Convention: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "quantized.safetensors")
+	if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range []string{path, other} {
+		weights, err := Identify(t.Context(), opened(t, dst), opened(t, source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range weights {
+			if w.Known || !strings.HasPrefix(w.Verdict, unknown) {
+				t.Errorf("%s: %s", w.Name, w.Verdict)
+			}
+		}
+	}
+}
