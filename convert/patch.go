@@ -41,23 +41,34 @@ func PlanPatch(ctx context.Context, source *hf.Checkpoint, patch Patch) (*Plan, 
 			replaced[s.Name] = true
 		}
 	}
-	used := 0
+	var used, named int
 	for _, w := range m.Raw() {
-		d := decision{Weight: w, codes: patch.Bytes[w.Name], stored: slices.Clone(patch.Beside[w.Name])}
+		shape, reshaped := patch.Shapes[w.Name]
+		codes := patch.Bytes[w.Name]
+		if reshaped && (count(shape) != count(w.Shape) || replaced[w.Name]) {
+			return nil, fmt.Errorf("patch: %s of shape %v cannot have shape %v", w.Name, w.Shape, shape)
+		}
+		if reshaped {
+			named++
+		}
+		if codes != nil {
+			named++
+		}
+		d := decision{Weight: w, codes: codes, stored: slices.Clone(patch.Beside[w.Name])}
 		if used += len(d.stored); replaced[w.Name] {
 			continue
 		}
 		p.add(d)
-		if shape, ok := patch.Shapes[w.Name]; ok {
+		if reshaped {
 			p.decisions[len(p.decisions)-1].stored[0].Shape = shape
 		}
+	}
+	if used != len(replaced) || named != len(patch.Shapes)+len(patch.Bytes) || len(p.decisions) == 0 {
+		return nil, errors.New("patch: it names a tensor that the checkpoint does not have, or two have one name")
 	}
 	for _, w := range patch.Copied {
 		p.add(decision{Weight: w})
 		p.decisions[len(p.decisions)-1].file = p.decisions[0].file
-	}
-	if used != len(replaced) {
-		return nil, errors.New("patch: a tensor is to be beside one that the checkpoint does not have, or two have one name")
 	}
 	p.small = patch.Files
 	if err := p.layout(nil); err != nil {
@@ -69,4 +80,27 @@ func PlanPatch(ctx context.Context, source *hf.Checkpoint, patch Patch) (*Plan, 
 		}
 		return config, nil
 	})
+}
+
+// count returns the number of elements of a shape.
+func count(shape []int64) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// copied returns the files of another checkpoint that a patch copies from.
+func (p *Plan) copied() (shards []hf.Shard) {
+	if p.patch == nil {
+		return nil
+	}
+	for _, w := range p.patch.Copied {
+		t, _ := w.Part(checkpoint.Codes)
+		if !slices.ContainsFunc(shards, func(s hf.Shard) bool { return s.File == t.Shard.File }) {
+			shards = append(shards, t.Shard)
+		}
+	}
+	return shards
 }

@@ -2,7 +2,9 @@ package convert_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // TestPatch: a patch changes what it names, and nothing else; a finished run is recognized, one of another patch is not.
@@ -108,8 +111,57 @@ func TestPatch(t *testing.T) {
 			t.Errorf("%s is %s (%v)", name, data, err)
 		}
 	}
-	if err := run(convert.Patch{Beside: map[string][]checkpoint.Stored{"z": {stored}}}, dst+"2"); err == nil ||
-		!strings.Contains(err.Error(), "does not have") {
-		t.Errorf("error %v", err)
+	for _, wrong := range []convert.Patch{
+		{Beside: map[string][]checkpoint.Stored{"z": {stored}}},
+		{Shapes: map[string][]int64{"z": {1}}},
+		{Shapes: map[string][]int64{"a": {2, 3}}},
+		{Bytes: map[string]*[256]byte{"z": &plusOne}},
+	} {
+		if err := run(wrong, dst+"2"); err == nil || !strings.Contains(err.Error(), "patch: ") {
+			t.Errorf("%+v: error %v", wrong, err)
+		}
+	}
+}
+
+// TestPatchCopies: the other checkpoint identifies a run as the source does.
+func TestPatchCopies(t *testing.T) {
+	write := func(dir, name string, value byte) *hf.Checkpoint {
+		layout, err := safetensors.NewLayout([]safetensors.Spec{{Name: name, Dtype: safetensors.U8, Shape: []int64{2}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, content := range map[string][]byte{"model.safetensors": append(layout.HeaderBytes(), value, value), hf.ConfigName: []byte(`{}`)} {
+			if err := os.WriteFile(filepath.Join(dir, file), content, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := hf.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	source, other, dst := write(t.TempDir(), "a", 1), t.TempDir(), filepath.Join(t.TempDir(), "dst")
+	run := func(ctx context.Context, original *hf.Checkpoint, dst string, progress func(verify.Progress)) error {
+		plan, err := convert.PlanPatch(t.Context(), source, convert.Patch{Copied: checkpoint.Read(original).Raw()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = plan.Run(ctx, dst, convert.RunOptions{Resume: true, Threads: 1, Progress: progress})
+		return err
+	}
+	original := write(other, "b", 2)
+	for range 2 {
+		if err := run(t.Context(), original, dst, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := run(ctx, original, dst+"2", func(verify.Progress) { cancel() }); err == nil {
+		t.Fatal("the run was not interrupted")
+	}
+	if err := run(t.Context(), write(other, "b", 3), dst+"2", nil); !errors.Is(err, convert.ErrChanged) {
+		t.Errorf("another original: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
@@ -32,6 +33,7 @@ type beginning struct {
 // A sourceFile identifies the contents of a file of the source.
 type sourceFile struct {
 	Name   string `json:"name"`
+	Path   bool   `json:"path,omitempty"` // Name is a path, of another checkpoint
 	Size   int64  `json:"size"`
 	Time   int64  `json:"time"`             // modification time in nanoseconds; 0 for a remote file
 	Sample string `json:"sample,omitempty"` // hash of the header and of pages of the data
@@ -52,6 +54,19 @@ func (p *Plan) beginning() (*beginning, error) {
 		file, err := describe(s)
 		if err != nil {
 			return nil, err
+		}
+		b.Source = append(b.Source, file)
+	}
+	for _, s := range p.copied() {
+		file, err := describe(s)
+		if err != nil {
+			return nil, err
+		}
+		file.Name, file.Path = s.File.Name(), true
+		if s.File.Identity() == "" {
+			if file.Name, err = filepath.Abs(file.Name); err != nil {
+				return nil, err
+			}
 		}
 		b.Source = append(b.Source, file)
 	}
@@ -179,7 +194,7 @@ func sampled(name, path string, start int64) (sourceFile, error) {
 		}
 		h.Write(page[:n])
 	}
-	return sourceFile{name, info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16])}, nil
+	return sourceFile{Name: name, Size: info.Size(), Time: info.ModTime().UnixNano(), Sample: hex.EncodeToString(h.Sum(nil)[:16])}, nil
 }
 
 // matches returns ErrChanged if the run that wants to resume is not the one that began with b.
@@ -208,6 +223,8 @@ func (b *beginning) mismatch(want *beginning, source string) string {
 		n, ok := now[f.Name]
 		path := filepath.Join(source, filepath.FromSlash(f.Name))
 		switch {
+		case f.Path:
+			path = f.Name
 		case b.Single:
 			path = source
 		case strings.Contains(source, "://"):
@@ -233,7 +250,7 @@ func (b *beginning) mismatch(want *beginning, source string) string {
 
 // unchanged returns an error if a file of the source changed since it was opened.
 func (p *Plan) unchanged() error {
-	for _, s := range p.source.Source.Shards() {
+	for _, s := range slices.Concat(p.source.Source.Shards(), p.copied()) {
 		if err := s.File.Changed(); err != nil {
 			return because(ErrChanged, err)
 		}

@@ -243,6 +243,9 @@ func (c *Caster) nearest(a area) (scale float32, code byte) {
 		groups[i].fill()
 	}
 	if c.scales != nil && hasNaN(groups) != Exact {
+		for i := range groups {
+			groups[i].to = [256]byte{} // codes of blocks before
+		}
 		return 0, c.scales.nan
 	}
 	_, largest := c.mapper.extent(groups)
@@ -281,13 +284,15 @@ func (c *Caster) round(groups []group, scale float32) {
 	}
 }
 
-// squared returns the squared error of the codes of the groups under a scale.
+// squared returns the squared error of the codes of the groups under a scale, without elements that are not finite.
 func (c *Caster) squared(a area, scale float32) (sum float64) {
 	c.runs(a, func(of float32, row, begin, end int) {
 		g := c.block.at(of)
 		for _, code := range c.codes[row*a.from+begin : row*a.from+end] {
-			e := float64(of*c.mapper.value[code]) - float64(scale*c.mapper.back[g.to[code]])
-			sum += e * e
+			e := float64(float32(of*c.mapper.value[code])) - float64(float32(scale*c.mapper.back[g.to[code]]))
+			if e-e == 0 {
+				sum += float64(e * e)
+			}
 		}
 	})
 	return sum

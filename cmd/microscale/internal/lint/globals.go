@@ -56,7 +56,7 @@ func rescale(count *[256]int64, ratio float64) (s rescaling) {
 			continue
 		}
 		e := math.Abs(got-want) / want
-		s.rounded, s.worst, s.sum = s.rounded+count[code], max(s.worst, e), s.sum+float64(count[code])*e*e
+		s.rounded, s.worst, s.sum = s.rounded+count[code], max(s.worst, e), s.sum+float64(float64(count[code])*float64(e*e))
 	}
 	return s
 }
