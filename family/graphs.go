@@ -1,5 +1,12 @@
 package family
 
+import "slices"
+
+// scaledGraphs lists the architectures whose graphs in llama.cpp apply the global scale of NVFP4 in all linear layers. Source:
+// src/models of llama.cpp as vendored by llama-cpp-python 0.3.36, of 1 October 2026. Other architectures get no global scale.
+var scaledGraphs = []string{"llama", "mistral3", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "nemotron_h_moe", "cohere2", "cohere2moe",
+	"deepseek32", "glm-dsa", "mellum", "nanbeige"}
+
 // unscaledGraphs lists the architectures whose graphs in llama.cpp apply the global scale of
 // NVFP4 in some linear layers only, or in none. The loader reads every X.scale, but the other
 // layers compute with block scales alone, so their results are too large by the inverse of the
@@ -29,15 +36,8 @@ var unscaledGraphs = []struct {
 }
 
 // UnscaledGraph reports whether the graph of an architecture in llama.cpp ignores global scales
-// of NVFP4.
-func UnscaledGraph(architecture string) bool {
-	for _, g := range unscaledGraphs {
-		if g.name == architecture {
-			return true
-		}
-	}
-	return false
-}
+// of NVFP4, or is not known to apply them.
+func UnscaledGraph(architecture string) bool { return !slices.Contains(scaledGraphs, architecture) }
 
 // UnscaledGraph returns the architecture in llama.cpp of the model, whose general.architecture is given if it is a
 // GGUF file, if its graph ignores global scales of NVFP4; "" otherwise.

@@ -80,8 +80,8 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 // or "".
 func (m *Model) Rejects(f quant.Format) string {
 	if f.Global && family.UnscaledGraph(m.architecture.Name) {
-		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s: choose mxfp4 or q8_0, or profile ggml, which has scales of blocks alone",
-			f, m.architecture.Name)
+		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s, as far as is known: choose mxfp4 or q8_0, or profile ggml, which "+
+			"has scales of blocks alone", f, m.architecture.Name)
 	}
 	return ""
 }
