@@ -32,7 +32,7 @@ func (m *Model) check(k known) {
 		)
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
-		m.report(Problem{Mended: true,
+		m.report(Problem{Mended: true, Rule: "index",
 			Text: fmt.Sprintf("there are %d files of weights and no %s, without which clients do not find them: fetch it again, or quantize or "+
 				"dequantize to have one written", n, safetensors.IndexName)})
 	}

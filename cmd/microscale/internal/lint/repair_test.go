@@ -186,6 +186,24 @@ func TestRepairFiles(t *testing.T) {
 	if r := check(t, out, "vllm"); len(r.Findings) > 0 {
 		t.Errorf("after the repair: %s", texts(r))
 	}
+	// Several files without an index.
+	if err := os.Remove(filepath.Join(dir, safetensors.IndexName)); err != nil {
+		t.Fatal(err)
+	}
+	extra := directory{tensors: map[string]entry{}}
+	extra.set("model.norm.bias", safetensors.BF16, []int64{8}, values(1, 8))
+	other := t.TempDir()
+	extra.write(t, other)
+	if err := os.Rename(filepath.Join(other, shard), filepath.Join(dir, "other.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	if r := check(t, dir, "vllm"); len(r.Findings) != 1 || r.Findings[0].Rule.Name != "index" {
+		t.Errorf("findings %s", texts(r))
+	}
+	out, _ = repaired(t, dir, "", "vllm")
+	if r := check(t, out, "vllm"); len(r.Findings) > 0 {
+		t.Errorf("after the repair: %s", texts(r))
+	}
 }
 
 // TestRepairInputs: a fused set gets the largest decode scale of activations, which is the least divisor in compressed-tensors.
