@@ -99,13 +99,25 @@ func checkMeasured(t *testing.T, b *conversion.Budget, dst, model, text string) 
 	}
 }
 
-// TestQuantizeBudgetFixed divides bits beside rules, and prints the plan of a dry run.
+// TestQuantizeBudgetFixed divides bits beside rules, and prints the plan of a dry run, whose measurements the run that follows takes.
 func TestQuantizeBudgetFixed(t *testing.T) {
 	at, model, text := budgetModel(t)
-	out := done(t, "quantize", model, at("dst"), "--budget", "6", "--text", text, "--method", "search", "--rule", "o_proj=fp8-row", "--rule",
-		"layers.1.mlp=keep", "--exclude", "layers.2.mlp", "--dry-run", "--plan-out", at("plan.toml"))
-	if !strings.Contains(out, "budget of 6 bits per weight") || !strings.Contains(out, "nothing was written") {
-		t.Error(out)
+	args := []string{"quantize", model, at("dst"), "--budget", "6", "--text", text, "--method", "search", "--rule", "o_proj=fp8-row", "--rule",
+		"layers.1.mlp=keep", "--exclude", "layers.2.mlp"}
+	status, out, stderr := execute("", append(args, "--dry-run", "--plan-out", at("plan.toml"))...)
+	if status != exitDone || !strings.Contains(out, "budget of 6 bits per weight") || !strings.Contains(out, "nothing was written") ||
+		strings.Count(stderr, "predicted:") != 3 || !strings.Contains(stderr, "is kept for the next run in") {
+		t.Error(out, stderr)
+	}
+	kept, err := filepath.Glob(at("dst.microscale-*"))
+	if err != nil || len(kept) != 2 {
+		t.Fatalf("%v, %v: want statistics and the divergences of groups", kept, err)
+	}
+	if status, _, stderr := execute("", args...); status != exitDone || strings.Contains(stderr, "predicted:") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if left, _ := filepath.Glob(at("dst.*")); left != nil {
+		t.Errorf("%v is left", left)
 	}
 	plan := string(content(t, at("plan.toml")))
 	for _, want := range []string{"fp8-row", "keep", "nvfp4"} {

@@ -208,7 +208,7 @@ func quantizeCommand() *cobra.Command {
 		}
 		if choice != nil {
 			if o, err = choice.measure(cmd, args[0], args[1], text, o, f); err != nil {
-				return text.finish(err)
+				return text.finish(cmd.ErrOrStderr(), *f.dryRun, err)
 			}
 		}
 		if *activations != "" {
@@ -242,7 +242,7 @@ func quantizeCommand() *cobra.Command {
 		if err == nil && *planOut != "" { // last, so that an interrupted run can be repeated with the same name
 			err = plan.WritePlanFile(*planOut, o.Include)
 		}
-		return text.finish(err)
+		return text.finish(cmd.ErrOrStderr(), *f.dryRun, err)
 	})
 	return cmd
 }

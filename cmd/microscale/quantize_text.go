@@ -155,20 +155,25 @@ func (t *calibrationText) admit(stderr io.Writer, plan *convert.Plan, threads in
 	return nil
 }
 
-// finish removes the files for the next run when they are of no more use, and says what is kept after an error.
-func (t *calibrationText) finish(err error) error {
+// finish removes the files for the next run when they are of no more use, and says what is kept after an error, or after a dry run.
+func (t *calibrationText) finish(stderr io.Writer, dryRun bool, err error) error {
 	var kept []string
 	for _, path := range t.kept {
-		if err == nil {
+		if err == nil && !dryRun {
 			err = os.Remove(path)
 		} else if _, missing := os.Stat(path); missing == nil {
 			kept = append(kept, show.Printable(path))
 		}
 	}
-	if kept != nil {
-		return fmt.Errorf("%w; what was measured is kept for the next run in %s", err, strings.Join(kept, " and "))
+	switch text := "what was measured is kept for the next run in " + strings.Join(kept, " and "); {
+	case kept == nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("%w; %s", err, text)
+	default:
+		_, err = fmt.Fprintln(stderr, text)
+		return err
 	}
-	return err
 }
 
 // calibrated returns the amaxes of a model's activations over a text: of inputs, and with --kv-cache of keys and
