@@ -35,7 +35,7 @@ type Linear struct {
 
 // A Collector sums the inputs of the linear layers of a model that reads a text layer by layer. It holds the
 // sums of one layer at a time; those of earlier layers are in files of Dir. Sums are in float64, of products
-// of at most blockTokens tokens in float32: they depend on how the text is divided, not on Threads.
+// of at most blockTokens tokens in float32: they depend on how the text is divided, not on Threads, nor on Memory.
 type Collector struct {
 	Dir     string     // of files, one for each layer
 	Out     string     // the file of all layers, that Join makes
@@ -44,11 +44,15 @@ type Collector struct {
 	Layers  [][]Linear // that are calibrated, by layer; other inputs are not summed
 	Hessian bool       // sum the products of columns with each other: 8·in² bytes
 	Pairs   bool       // with Hessian, AddPair is called: 16·in² bytes
+	Memory  int64      // bytes of sums, for which the text is read several times for a layer with many experts (Passes); 0: any number
 	Threads int        // 0: one per processor
 
 	linears map[string]Linear
+	passes  map[string]int // of linear layers
+	pass    int            // of the layer that is read
 	layer   map[string]*sums
-	free    []*sums // memory of earlier layers
+	pools   map[string]*sums // of all experts, by kind
+	free    []*sums          // memory of earlier layers
 }
 
 // blockTokens is the number of tokens whose products are added in float32.
@@ -99,15 +103,17 @@ func (c *Collector) Add(linear string, x tensor.Dense) error { return c.AddPair(
 // the rows of the original, less x. For inputs of experts, whose rows are not those of the same tokens, original is x.
 func (c *Collector) AddPair(linear string, original, x tensor.Dense) error {
 	if c.linears == nil {
-		c.linears, c.layer = map[string]Linear{}, map[string]*sums{}
-		for _, layer := range c.Layers {
-			for _, l := range layer {
-				c.linears[l.Name] = l
+		c.linears, c.layer, c.passes = map[string]Linear{}, map[string]*sums{}, map[string]int{}
+		for i := range c.Layers {
+			for pass, group := range c.groups(i) {
+				for _, l := range group {
+					c.linears[l.Name], c.passes[l.Name] = l, pass
+				}
 			}
 		}
 	}
 	l, ok := c.linears[linear]
-	if !ok {
+	if !ok || c.passes[linear] != c.pass {
 		return nil
 	}
 	s := c.layer[linear]
@@ -212,69 +218,126 @@ func addProducts(sum []float64, left, right []*quant.Tensor, cols int, triangula
 	return nil
 }
 
-// Finish writes the sums of a layer, the text of which is whole, to their file, and forgets them. The inputs of experts
-// follow those of all experts of their kind, on which they fall back.
-func (c *Collector) Finish(ctx context.Context, layer int) error {
+// Finish ends a pass over the text for a layer. After the last one it writes the sums of the layer to their file, and forgets them. The
+// inputs of experts follow those of all experts of their kind, on which they fall back.
+func (c *Collector) Finish(ctx context.Context, layer int) (err error) {
+	groups := c.groups(layer)
+	if c.pass == 0 {
+		c.pools = map[string]*sums{}
+	}
+	c.pool(groups[c.pass])
+	if c.pass+1 < len(groups) {
+		if err := c.keep(ctx, layer, groups[c.pass]); err != nil {
+			return err
+		}
+		c.reuse()
+		c.pass++
+		return nil
+	}
+	kept, err := c.kept(layer)
+	defer func() { err = errors.Join(err, closeAll(kept)) }()
+	if err == nil {
+		err = c.finish(ctx, layer, kept)
+	}
+	if err != nil {
+		return err
+	}
+	c.reuse()
+	if c.pass > 0 {
+		err = c.removePasses(layer)
+	}
+	c.pass = 0
+	return err
+}
+
+// reuse makes the memory of the sums of a pass available to the next one.
+func (c *Collector) reuse() {
+	c.free = slices.AppendSeq(c.free, maps.Values(c.layer))
+	clear(c.layer)
+}
+
+// finish writes the file of a layer, of the sums in memory and those that files of earlier passes have.
+func (c *Collector) finish(ctx context.Context, layer int, kept []*Statistics) error {
 	w, priors := writer{}, map[string]int{}
 	for _, l := range c.Layers[layer] {
-		s, prior := c.layer[l.Name], -1
+		prior := -1
 		if l.Kind != "" {
 			at, ok := priors[l.Kind]
 			if !ok {
-				all, err := c.pool(layer, l)
-				if err != nil {
-					return err
+				all := c.pools[l.Kind]
+				if all == nil || all.amax == 0 {
+					return fmt.Errorf("calibrate: no token reaches %s and the other experts of its layer: use another text", l.Name)
+				}
+				if !l.Stream {
+					all.flatten()
 				}
 				at = w.sums(all, headerInput{Tokens: all.tokens, Amax: all.amax, Diagonal: c.Hessian && !l.Stream})
 				priors[l.Kind] = at
 			}
 			prior = at
-			if s == nil || s.amax == 0 { // no token, or only zeros
-				w.input(headerInput{Modules: l.Modules, Amax: w.header.Inputs[at].Amax, Prior: &prior})
-				continue
-			}
 		}
-		switch {
-		case s == nil:
-			return fmt.Errorf("calibrate: the model did not compute %s", l.Name)
-		case s.amax == 0:
-			return fmt.Errorf("calibrate: the input of %s is zero for every token: use another text", l.Name)
+		if err := c.one(&w, l, prior, kept); err != nil {
+			return err
 		}
-		h := headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: s.amax}
+	}
+	return w.write(ctx, c.part(layer))
+}
+
+// one adds the input of a linear layer to a file. prior is the index of that of all experts; -1: it is none of an expert.
+func (c *Collector) one(w *writer, l Linear, prior int, kept []*Statistics) error {
+	of := func(h headerInput) headerInput {
 		if prior >= 0 {
 			h.Prior = &prior
 		}
-		w.sums(s, h)
+		return h
 	}
-	if err := w.write(ctx, c.part(layer)); err != nil {
-		return err
+	for _, s := range kept {
+		if in, ok := s.Of(l.Modules[0]); ok {
+			w.copied(in, of(in.header))
+			return nil
+		}
 	}
-	c.free = slices.AppendSeq(c.free[:0], maps.Values(c.layer))
-	clear(c.layer)
+	switch s := c.layer[l.Name]; {
+	case s != nil && s.amax > 0:
+		w.sums(s, of(headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: s.amax}))
+	case prior >= 0: // no token, or only zeros
+		w.input(of(headerInput{Modules: l.Modules, Amax: w.header.Inputs[prior].Amax}))
+	case s == nil:
+		return fmt.Errorf("calibrate: the model did not compute %s", l.Name)
+	default:
+		return fmt.Errorf("calibrate: the input of %s is zero for every token: use another text", l.Name)
+	}
 	return nil
 }
 
-// pool returns the sums of all experts of the kind of a linear layer. Where their columns differ, which are in no order,
-// the columns of the pool are equal and independent.
-func (c *Collector) pool(layer int, kind Linear) (*sums, error) {
-	all := c.newSums(kind.Width, false)
-	for _, l := range c.Layers[layer] {
-		if s := c.layer[l.Name]; s != nil && l.Kind == kind.Kind {
-			all.tokens += s.tokens
-			all.amax = max(all.amax, s.amax)
-			addTo(all.square, s.square)
-			addTo(all.mean, s.mean)
+// pool adds the sums of experts to those of all experts of their kind.
+func (c *Collector) pool(group []Linear) {
+	for _, l := range group {
+		s := c.layer[l.Name]
+		if l.Kind == "" || s == nil {
+			continue
+		}
+		all := c.pools[l.Kind]
+		if all == nil {
+			all = &sums{square: make([]float64, l.Width), mean: make([]float64, l.Width)}
+			if c.Hessian && l.Stream {
+				all.hessian = make([]float64, l.Width*l.Width)
+			}
+			c.pools[l.Kind] = all
+		}
+		all.tokens += s.tokens
+		all.amax = max(all.amax, s.amax)
+		addTo(all.square, s.square)
+		addTo(all.mean, s.mean)
+		if all.hessian != nil {
 			addTo(all.hessian, s.hessian)
 		}
 	}
-	if all.amax == 0 {
-		return nil, fmt.Errorf("calibrate: no token reaches %s and the other experts of its layer: use another text", kind.Name)
-	}
-	if kind.Stream {
-		return all, nil
-	}
-	all.hessian = nil
-	for _, v := range [][]float64{all.square, all.mean} {
+}
+
+// flatten makes all columns equal: those of experts whose columns differ are in no order.
+func (s *sums) flatten() {
+	for _, v := range [][]float64{s.square, s.mean} {
 		sum := 0.0
 		for _, x := range v {
 			sum += x
@@ -283,7 +346,6 @@ func (c *Collector) pool(layer int, kind Linear) (*sums, error) {
 			v[i] = sum / float64(len(v))
 		}
 	}
-	return all, nil
 }
 
 func addTo(dst, src []float64) {
@@ -295,32 +357,25 @@ func addTo(dst, src []float64) {
 // Layer reads the statistics of a layer, which is finished. The caller closes them.
 func (c *Collector) Layer(layer int) (*Statistics, error) { return Read(c.part(layer)) }
 
-// Bytes returns the memory of the sums of the largest layer while it is summed and written.
+// Bytes returns the memory of the sums of the largest pass while it is summed and written.
 func (c *Collector) Bytes() (most int64) {
-	for _, layer := range c.Layers {
-		sum, largest := int64(0), int64(0)
-		for _, l := range withPools(layer) {
-			n := 16 * int64(l.Width)
-			if c.Hessian {
-				n += 8 * int64(l.Width) * int64(l.Width)
+	for layer := range c.Layers {
+		rest, groups := c.rest(layer), c.groups(layer)
+		for _, group := range groups {
+			sum := rest
+			for _, l := range group {
+				sum += c.bytes(l)
 			}
-			if c.pairs(l) {
-				n += 8 * int64(l.Width) * int64(l.Width)
-			}
-			if sum += n; c.pairs(l) { // the factor with copies of H, the drift and their products
-				n += 32 * int64(l.Width) * int64(l.Width)
-			}
-			largest = max(largest, n)
+			most = max(most, sum)
 		}
-		most = max(most, sum+largest) // products of a block and their operands in float32, or a triangle and its bytes
 	}
 	return most
 }
 
 // FileBytes returns the bytes of the statistics. Until they are joined, the files of the layers have as many.
 func (c *Collector) FileBytes() (n int64) {
-	for _, layer := range c.Layers {
-		for _, l := range withPools(layer) {
+	for _, list := range c.Layers {
+		for _, l := range append(slices.Clone(list), pools(list)...) {
 			n += 8 * int64(l.Width)
 			if c.Hessian {
 				n += 4 * int64(triangle(l.Width))
@@ -346,18 +401,6 @@ func (c *Collector) Operations() (n float64) {
 		}
 	}
 	return n
-}
-
-// withPools returns the linear layers of a layer, and one more for each kind of linear layer of experts.
-func withPools(layer []Linear) []Linear {
-	all, seen := slices.Clone(layer), map[string]bool{}
-	for _, l := range layer {
-		if l.Kind != "" && !seen[l.Kind] {
-			seen[l.Kind] = true
-			all = append(all, l)
-		}
-	}
-	return all
 }
 
 // part returns the path of the file of a layer.
@@ -424,6 +467,7 @@ func (c *Collector) Remove() (err error) {
 	paths := []string{c.whole()}
 	for layer := range c.Layers {
 		paths = append(paths, c.part(layer))
+		err = errors.Join(err, c.removePasses(layer))
 	}
 	for _, path := range paths {
 		if removed := os.Remove(path); !errors.Is(removed, fs.ErrNotExist) {

@@ -263,7 +263,7 @@ func TestExperts(t *testing.T) {
 			}
 		}
 	}
-	if got, want := c.Bytes(), int64(6+2+1)*(16*cols+8*cols*cols); got != want {
+	if got, want := c.Bytes(), int64(6+1+1)*(16*cols+8*cols*cols)+16*cols; got != want { // no products of all down
 		t.Errorf("the sums of a layer take %d bytes by the prediction, want %d", got, want)
 	}
 	if q, _ := s.Of("q"); q.IsExpert() || math.Abs(float64(q.Square[0])-product([]string{"q"}, 0, 0)) > 1e-6 {
@@ -309,6 +309,62 @@ func TestPanels(t *testing.T) {
 			if got := s.drift[i*cols+j]; math.Abs(got-want) > 1e-3 {
 				t.Fatalf("drift of column %d and column %d: got %g, want %g", i, j, got, want)
 			}
+		}
+	}
+}
+
+// TestPasses: with memory for one expert at a time, the text is read several times, and the file is the same.
+func TestPasses(t *testing.T) {
+	const cols, experts = 6, 5
+	var layer []Linear
+	layer = append(layer, Linear{Name: "q", Width: cols, Modules: []string{"q"}})
+	for e := range experts {
+		for _, kind := range []string{"up", "down"} {
+			name := string(rune('0'+e)) + "." + kind
+			layer = append(layer, Linear{Name: name, Width: cols, Modules: []string{name}, Kind: kind, Stream: kind == "up"})
+		}
+	}
+	file := func(memory int64) ([]byte, *Collector) {
+		c := &Collector{Dir: t.TempDir(), Hessian: true, Memory: memory, Layers: [][]Linear{layer, {layer[0]}}}
+		c.Out = filepath.Join(c.Dir, "statistics.safetensors")
+		for i := range c.Layers {
+			for range c.Passes(i) {
+				for _, l := range layer {
+					x := tensor.New(4, cols)
+					for j := range x.Data {
+						x.Data[j] = float32(math.Sin(float64(j*j + 7*len(l.Name) + int(l.Name[0]))))
+					}
+					if l.Name == "3.up" || l.Name == "3.down" { // without tokens
+						continue
+					}
+					if err := c.Add(l.Name, x); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := c.Finish(t.Context(), i); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := errors.Join(c.Join(t.Context()), c.Remove()); err != nil {
+			t.Fatal(err)
+		}
+		if entries, err := os.ReadDir(c.Dir); err != nil || len(entries) != 1 {
+			t.Errorf("%v are left (%v)", entries, err)
+		}
+		return read(t, c.Out), c
+	}
+	want, all := file(0)
+	if all.Passes(0) != 1 {
+		t.Fatalf("%d passes", all.Passes(0))
+	}
+	for memory, passes := range map[int64]int{1: 2*experts + 1, all.Bytes(): 1, all.Bytes() - 1: 2} {
+		got, c := file(memory)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%d bytes of memory: another file", memory)
+		}
+		if c.Passes(0) != passes || c.Passes(1) != 1 || memory > 1 && c.Bytes() > memory {
+			t.Errorf("%d bytes of memory: %d passes that take %d bytes, want %d passes", memory, c.Passes(0), c.Bytes(), passes)
 		}
 	}
 }

@@ -69,6 +69,9 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	f.disk = 2 * element * all * float64(plan.Hidden*stacksOf(run))
 	f.operations = scale * r.operations(run)
 	if c := run.Inputs; c != nil {
+		if r.Memory > 0 {
+			c.Memory = max(1, r.Memory-int64(f.memory))
+		}
 		f.memory += float64(c.Bytes())
 		file := float64(c.FileBytes())
 		f.disk = max(f.disk+file, f.disk/2+2*file) // of the layers, and at the end all of them twice

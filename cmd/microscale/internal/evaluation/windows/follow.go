@@ -16,7 +16,7 @@ func (w *walk) follows() bool { return w.Inputs != nil && w.Original != nil }
 func (w *walk) followLayer(ctx context.Context, l int, original Layer, to []*residuals) error {
 	err := w.eachWindow(l, func(_ int, read func(k int) (tensor.Dense, error)) error { return w.pair(ctx, original, read, to[0]) })
 	if err == nil {
-		err = w.Inputs.Finish(ctx, l)
+		err = w.passes(ctx, l, original, Watch{Linear: func(linear string, in, _ tensor.Dense) error { return w.Inputs.Add(linear, in) }})
 	}
 	if err != nil {
 		return err

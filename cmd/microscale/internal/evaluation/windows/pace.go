@@ -26,10 +26,14 @@ func (r *Run) Passes() (layers, heads float64) {
 	}
 	n := r.Models[0].Layers()
 	switch {
-	case r.Inputs != nil && r.Original != nil:
-		return followPasses * float64(n-completed), 0
 	case r.Inputs != nil:
-		return float64(n - completed), 0
+		for l := completed; l < n; l++ {
+			layers += float64(r.Inputs.Passes(l))
+			if r.Original != nil {
+				layers += followPasses - 1
+			}
+		}
+		return layers, 0
 	case !r.Forked():
 		return float64(n - completed), 1
 	}
@@ -54,7 +58,8 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 	probe := *r
 	probe.Windows, probe.Amaxes, probe.Inputs, probe.Stream, probe.Progress, probe.Out = r.Windows[:1], nil, nil, nil, nil, nil
 	if r.Inputs != nil {
-		probe.Inputs = &calibration.Collector{Layers: r.Inputs.Layers, Hessian: r.Inputs.Hessian, Threads: r.Inputs.Threads}
+		probe.Inputs = &calibration.Collector{Layers: r.Inputs.Layers, Hessian: r.Inputs.Hessian, Memory: r.Inputs.Memory,
+			Threads: r.Inputs.Threads}
 	}
 	if r.Original != nil && (r.Forked() || r.Inputs != nil) {
 		probe.Original, probe.Models = nil, []Stack{r.Original}

@@ -239,7 +239,7 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 			return w.layer(ctx, i, l, layers, streams{read, func(k int, y tensor.Dense) error { return to[k].append(y) }})
 		})
 		if err == nil && w.Inputs != nil {
-			err = w.Inputs.Finish(ctx, l)
+			err = w.passes(ctx, l, layers[0], Watch{Linear: func(linear string, in, _ tensor.Dense) error { return w.Inputs.Add(linear, in) }})
 		}
 	}
 	if err != nil {
@@ -257,6 +257,29 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 		}
 	}
 	return nil
+}
+
+// passes ends the first pass of the statistics of a layer, and applies the layer once more for each further one: with little memory not all
+// experts of a layer are summed at once.
+func (w *walk) passes(ctx context.Context, l int, layer Layer, watch Watch) error {
+	err := w.Inputs.Finish(ctx, l)
+	for pass := 1; pass < w.Inputs.Passes(l) && err == nil; pass++ {
+		err = w.eachWindow(l, func(_ int, read func(k int) (tensor.Dense, error)) error {
+			x, err := read(0)
+			for k := 1; k < len(w.stacks) && err == nil; k++ { // the stream of the model is the last
+				x, err = read(k)
+			}
+			if err := errors.Join(err, ctx.Err()); err != nil {
+				return err
+			}
+			_, err = layer.Forward(x, watch)
+			return err
+		})
+		if err == nil {
+			err = w.Inputs.Finish(ctx, l)
+		}
+	}
+	return err
 }
 
 // scoreAll scores all windows after the last layer.
