@@ -102,14 +102,14 @@ type stack struct {
 	of    int // experts of a layer
 }
 
-// ggufType returns the type of a format and its general.file_type. ok is false if there is none.
-func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32, ok bool) {
+// ggufType returns the type of a format and its general.file_type; 0 if there is none.
+func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32) {
 	for _, row := range ggufFormats {
 		if row.format == f.Name {
-			return row.ggml, row.fileType, true
+			return row.ggml, row.fileType
 		}
 	}
-	return 0, 0, false
+	return 0, 0
 }
 
 // newGGUFPlan returns an empty plan. The type of the file is that of q, because clients have none for mixtures. model is the content of the
@@ -121,7 +121,7 @@ func newGGUFPlan(source *checkpoint.Model, c *checkpoint.Convention, model *llam
 	}
 	p := &ggufPlan{Plan: newPlan(source, c, q), stacks: map[string]*stack{}, fallen: map[string]*quant.Quantizer{}}
 	p.single = true
-	_, p.fileType, _ = ggufType(q.Format)
+	_, p.fileType = ggufType(q.Format)
 	if p.model, p.raw = model, model != nil; !p.raw {
 		var err error
 		if p.model, err = llamacpp.Describe(source.Source); err != nil {
@@ -211,7 +211,7 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 // settleScheme names the file after its only block format, if there is one.
 func (p *ggufPlan) settleScheme() {
 	if p.settleFormat() {
-		_, p.fileType, _ = ggufType(p.Format)
+		_, p.fileType = ggufType(p.Format)
 	} else {
 		p.Scheme = "" // of one format
 	}
@@ -278,7 +278,7 @@ func (p *ggufPlan) place(d decision) error {
 	}
 	d.origin = at.Names[0]
 	d.file = ggufName
-	ggml, _, _ := ggufType(p.formatOf(d))
+	ggml, _ := ggufType(p.formatOf(d))
 	if len(d.stored) == 0 {
 		if ggml, err = p.dense(&d, at); err != nil {
 			return err

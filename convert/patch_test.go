@@ -130,7 +130,8 @@ func TestPatchCopies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for file, content := range map[string][]byte{"model.safetensors": append(layout.HeaderBytes(), value, value), hf.ConfigName: []byte(`{}`)} {
+		data := append(layout.HeaderBytes(), value, value)
+		for file, content := range map[string][]byte{"model.safetensors": data, hf.ConfigName: []byte(`{}`)} {
 			if err := os.WriteFile(filepath.Join(dir, file), content, 0o666); err != nil {
 				t.Fatal(err)
 			}

@@ -152,23 +152,27 @@ func (b *batch) quantize() (all []sums, err error) {
 }
 
 // encode writes the rows of the batch in a type of GGUF files, and measures the error of the decoded values.
-func (b *batch) encode(e ggml.Quant) ([]sums, error) {
-	raw, x, err := b.readTile(b.tile)
-	if err != nil {
-		return nil, err
+func (b *batch) encode(e ggml.Quant) (all []sums, err error) {
+	b.structs = b.structs[:0]
+	for tile := range b.tiles() {
+		raw, x, err := b.readTile(tile)
+		if err != nil {
+			return nil, err
+		}
+		if b.d.readsBF16() {
+			x = raw.Dense()
+		}
+		errors, back, size := measure.New(checkpoint.BlockLength), make([]float32, x.Cols), x.Cols/e.Elements*e.Bytes
+		for i := range x.Rows {
+			at := len(b.structs)
+			b.structs = slices.Grow(b.structs, size)[:at+size]
+			e.Encode(b.structs[at:], x.Row(i), b.d.importance(tile))
+			e.Decode(back, b.structs[at:])
+			errors.Add(x.Row(i), back)
+		}
+		all = append(all, sums{stored: errors})
 	}
-	if b.d.readsBF16() {
-		x = raw.Dense()
-	}
-	errors, back, size := measure.New(checkpoint.BlockLength), make([]float32, x.Cols), x.Cols/e.Elements*e.Bytes
-	b.structs = slices.Grow(b.structs[:0], x.Rows*size)[:x.Rows*size]
-	for i := range x.Rows {
-		blocks := b.structs[i*size : (i+1)*size]
-		e.Encode(blocks, x.Row(i), b.d.importance(b.tile))
-		e.Decode(back, blocks)
-		errors.Add(x.Row(i), back)
-	}
-	return []sums{{stored: errors}}, b.put(checkpoint.Blocks, b.structs)
+	return all, b.put(checkpoint.Blocks, b.structs)
 }
 
 // quantizeTile quantizes one tile into with.Into. It returns the error and the global scale.
