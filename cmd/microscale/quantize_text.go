@@ -34,15 +34,15 @@ func addText(cmd *cobra.Command) *calibrationText {
 	t := &calibrationText{memory: flags.AddMemory(cmd)}
 	cmd.Flags().StringVar(&t.file, "text", "", "choose codes by the statistics of the text of `FILE`, or of the files of a directory "+
 		"(.jsonl: conversations)")
-	cmd.Flags().BoolVar(&t.follow, "sequential", false, "with --text and --method gptq: fit each layer to the outputs of the original, at the "+
-		"inputs that the quantized layers before it give; needs a text of many more tokens than columns")
+	cmd.Flags().BoolVar(&t.follow, "sequential", false, "with --text and --method gptq: fit each layer to the outputs of the original, at "+
+		"the inputs that the quantized layers before it give; needs a text of many more tokens than columns")
 	return t
 }
 
 // collect sets the statistics of a model over the text, from a file beside dst if an interrupted run has left it, or only their key if
 // dst exists, which --resume compares with what the plan would write. What fails later without them is an error before the text is read.
-// With --dry-run it is not read. If the plan depends on the statistics, they are always set, but for method nearest. An error of check, which
-// takes the plan, comes before the text is read, too.
+// With --dry-run it is not read. If the plan depends on the statistics, they are always set, but for method nearest. An error of
+// check, which takes the plan, comes before the text is read, too.
 func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, options *convert.QuantizeOptions,
 	f *runFlags, depends bool, check func(*convert.Plan) error) (err error) {
 	o := *options
