@@ -77,13 +77,11 @@ func product(a, b tensor.Dense, transposed bool, threads int) (c tensor.Dense, e
 	if err != nil {
 		return c, err
 	}
-	right, cols := (*quant.Tensor)(nil), b.Rows
+	quantize, cols := q.Rowwise, b.Rows
 	if transposed {
-		cols = b.Cols
-		right, err = q.Columnwise(b, with)
-	} else {
-		right, err = q.Rowwise(b, with)
+		quantize, cols = q.Columnwise, b.Cols
 	}
+	right, err := quantize(b, with)
 	if err != nil {
 		return c, err
 	}

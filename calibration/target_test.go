@@ -159,7 +159,8 @@ func TestAim(t *testing.T) {
 		t.Errorf("the weights move by %g", moved)
 	}
 	for row := range rows { // alone
-		if one, err := f.aimed(d.weight.View(row, row+1, 0, cols), 1); err != nil || !bytes.Equal(floatBytes(one.Row(0)), floatBytes(got.Row(row))) {
+		one, err := f.aimed(d.weight.View(row, row+1, 0, cols), 1)
+		if err != nil || !bytes.Equal(floatBytes(one.Row(0)), floatBytes(got.Row(row))) {
 			t.Errorf("row %d depends on the others (%v)", row, err)
 		}
 	}
