@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -73,5 +74,32 @@ func TestGGUFTexts(t *testing.T) {
 		if out := done(t, args...); !strings.Contains(out, want) {
 			t.Errorf("%v: want %q in %s", args, want, out)
 		}
+	}
+}
+
+// TestMixtureShards: workers write the two files of a mixture as one run does, and a model of two formats writes text.
+func TestMixtureShards(t *testing.T) {
+	at, model, _ := modelAndText(t)
+	quantize := func(src, dst string, more ...string) {
+		t.Helper()
+		done(t, append([]string{"quantize", src, dst, "--format", "mxfp4", "--rule", "o_proj=mxfp8"}, more...)...)
+	}
+	quantize("sample:", at("whole"))
+	for _, worker := range []string{"0/2", "1/2"} {
+		quantize("sample:", at("parts"), "--shard", worker)
+	}
+	done(t, "merge", at("parts"))
+	files, err := filepath.Glob(filepath.Join(at("whole"), "*.safetensors"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v: want two files", files, err)
+	}
+	for _, path := range append(files, filepath.Join(at("whole"), "config.json")) {
+		if !bytes.Equal(content(t, path), content(t, filepath.Join(at("parts"), filepath.Base(path)))) {
+			t.Errorf("%s: two workers write other bytes than one", filepath.Base(path))
+		}
+	}
+	quantize(model, at("model-mixed"))
+	if out := done(t, "run", at("model-mixed"), "The ", "--max-tokens", "4", "--top-k", "0"); out == "" {
+		t.Error("no text")
 	}
 }
