@@ -86,7 +86,8 @@ func blocksOfTensor(q *Tensor, do func(line, block, r0, r1, c0, c1 int)) {
 
 // TestBound checks that no quantization is beyond the bound, under any combination of rules. Each
 // combination takes two of the exponents, in a short run one, drawn with a fixed seed, and with -full all:
-// under an emulator every seventh combination is tried. A format has up to 275, so that each rule, arithmetic, search and rounding meets all exponents.
+// under an emulator every seventh combination is tried. A format has up to 275, so that each rule, arithmetic,
+// search and rounding meets all exponents.
 func TestBound(t *testing.T) {
 	exponents := []int{-160, -140, -127, -118, -60, -40, -10, 0, 9, 60, 118, 126}
 	sources := make([]tensor.Dense, len(exponents))
