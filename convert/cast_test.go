@@ -307,3 +307,46 @@ func TestCastResumes(t *testing.T) {
 		}
 	}
 }
+
+// TestCastZeros: blocks of zeros with a large scale do not raise the global scale, and rows of inexact blocks are those of the
+// weight, not of a tile.
+func TestCastZeros(t *testing.T) {
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+		{"model.layers.0.self_attn.q_proj.weight", safetensors.BF16, 0.02, []int64{1024, 256}},
+		{"model.layers.0.self_attn.k_proj.weight", safetensors.BF16, 0, []int64{64, 256}}}}, madeConfig))
+	dir := filepath.Join(t.TempDir(), "mxfp4")
+	quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "plain"}, RunOptions{})
+	changed := map[string][]byte{}
+	for _, w := range openModel(t, dir).Weights {
+		rows, cols := w.Matrix()
+		q, err := w.ReadCodes(checkpoint.Tile{To: rows, ToCol: cols})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Scales[len(q.Scales)-1] = 127 - 40; rows == 64 {
+			q.Scales[0] = 127 + 100
+		}
+		tensors, err := w.Rescaled(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, data := range tensors {
+			changed[name] = data
+		}
+	}
+	dst := filepath.Join(t.TempDir(), "changed")
+	if err := Rescale(dst, dir, changed); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := plannedCast(t, dst, CastOptions{Format: quant.NVFP4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, k := plan.Casts[0], plan.Casts[1]
+	if strings.Contains(q.Weight, "k_proj") {
+		q, k = k, q
+	}
+	if q.Inexact != 2 || q.First[0].Row != 1023 || k.Inexact != 0 {
+		t.Errorf("inexact blocks: %+v and %+v", q, k)
+	}
+}
