@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf/ggml"
+	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -44,12 +45,17 @@ var encodedFormats = func() (all []quant.Format) {
 
 // LookupFormat returns the format of a name: a block format, or a type of GGUF files that package ggml encodes, such as q4_k.
 func LookupFormat(name string) (quant.Format, error) {
-	for _, f := range encodedFormats {
+	if f, err := quant.Lookup(name); err == nil {
+		return f, nil
+	}
+	var names []string
+	for _, f := range slices.Concat(quant.Formats(), encodedFormats) {
 		if strings.EqualFold(f.Name, name) {
 			return f, nil
 		}
+		names = append(names, f.Name)
 	}
-	return quant.Lookup(name)
+	return quant.Format{}, naming.Unknown("block format", name, names)
 }
 
 // GGUF returns the convention of llama.cpp's files.

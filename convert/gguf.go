@@ -49,7 +49,8 @@ func encoderOf(f quant.Format) (e ggml.Quant, ok bool) {
 	return e, err == nil
 }
 
-// fallbacks are the formats of weights whose columns are not whole blocks of K-quants, as llama-quantize chooses them.
+// fallbacks are the formats of weights whose columns are not whole blocks of K-quants, as llama-quantize chooses them, but for the first
+// two, for which it takes IQ4_NL.
 var fallbacks = map[string]string{"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": quant.Q8_0.Name}
 
 // fallBack returns the quantizer of a weight that q rejects because of its columns; nil if there is none.
@@ -66,17 +67,17 @@ func (p *ggufPlan) fallBack(q *quant.Quantizer, w *checkpoint.Weight, why Reason
 	if err != nil || p.convention.RejectsColumns(f, cols) != "" {
 		return nil
 	}
-	if p.fallen[name] == nil {
-		p.fallen[name] = &quant.Quantizer{Format: f}
+	from := q.Format.Name
+	if p.fallen[from] == nil {
+		p.fallen[from] = &quant.Quantizer{Format: f}
 		if f.Name == quant.Q8_0.Name {
 			if other, err := profile.For(f).Quantizer(f); err == nil {
-				p.fallen[name] = &other
+				p.fallen[from] = &other
 			}
 		}
-		p.Notes = append(p.Notes, fmt.Sprintf("weights without whole blocks of %s in a row, the first %s, are in %s, as llama-quantize "+
-			"chooses", q.Format, w.Name, f))
+		p.Notes = append(p.Notes, fmt.Sprintf("weights without whole blocks of %s in a row, the first %s, are in %s", q.Format, w.Name, f))
 	}
-	return p.fallen[name]
+	return p.fallen[from]
 }
 
 // ggufDense has the types of unquantized tensors.
@@ -92,7 +93,7 @@ type ggufPlan struct {
 	specs    []gguf.Spec
 	metadata []gguf.Pair
 	stacks   map[string]*stack           // by name of the tensor
-	fallen   map[string]*quant.Quantizer // of fallbacks
+	fallen   map[string]*quant.Quantizer // of fallbacks, by the format that does not fit
 }
 
 // A stack is a tensor for all experts of a layer.

@@ -190,7 +190,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	}
 	for _, q := range o.Quantizers() {
 		if _, ok := encoderOf(q.Format); ok && !c.Holds(q.Format) {
-			return fmt.Errorf("%s is a type of GGUF files: choose convention %s", q.Format, checkpoint.GGUF())
+			return fmt.Errorf("%s is a type of GGUF files: choose a destination that ends in %s", q.Format, llamacpp.Suffix)
 		}
 		if !q.Format.Scaled() && !c.Holds(q.Format) {
 			return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", q.Format)

@@ -90,12 +90,14 @@ func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quant
 		}
 	}
 	for _, q := range append(asked, o.Quantizer) {
-		if q.Format.Scaled() {
+		if _, encoded := encoderOf(q.Format); q.Format.Scaled() || encoded {
 			if unsupported(q.Format) && !none {
 				note(fmt.Sprintf("method %s does not support %s: these weights are rounded to nearest", o.Method, q.Format))
 			} else if q, err = o.Method.Quantizer(q); err != nil {
 				return nil, nil, err
 			}
+		}
+		if q.Format.Scaled() {
 			var changed string
 			if q, changed, err = c.Quantizer(q); err != nil {
 				return nil, nil, err

@@ -71,6 +71,17 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize SRC DST --format nvfp4 --rule 'self_attn=fp8-row' \
     --rule 'layers\.(0|31)\.=keep'`
 
+// formatsToWrite returns the block formats, and those of GGUF files beside them.
+func formatsToWrite() []quant.Format {
+	formats := quant.Formats()
+	for _, f := range checkpoint.GGUF().Formats() {
+		if !slices.ContainsFunc(formats, func(g quant.Format) bool { return g.Name == f.Name }) {
+			formats = append(formats, f)
+		}
+	}
+	return formats
+}
+
 func quantizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "quantize SRC DST --format NAME",
@@ -80,7 +91,7 @@ func quantizeCommand() *cobra.Command {
 		Args:    flags.SourceAndDestination,
 	}
 	block := flags.AddChoice(cmd, "format", "format `NAME`: a block format (microscale formats lists them), or a type of GGUF files: "+
-		"q4_0 … q5_1, q2_k … q6_k", "", flags.Names(quant.Formats()), checkpoint.LookupFormat)
+		"q4_0 … q5_1, q2_k … q6_k", "", flags.Names(formatsToWrite()), checkpoint.LookupFormat)
 	client := flags.AddFor(cmd)
 	behavior := flags.AddProfile(cmd)
 	rule := flags.AddScaleRule(cmd)

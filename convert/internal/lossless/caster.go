@@ -63,7 +63,7 @@ func New(c Cast, level func(code byte) float32) *Caster {
 
 // Tile sets the codes and scales of dst to those of src, a rowwise tensor of the same shape whose RowScales are the
 // decode scales that clients compute. It returns the blocks without an exact cast. With nearest, they have the
-// nearest codes under the scale with the least squared error, and are else zeros.
+// nearest codes under the scale that Caster.nearest finds, and are else zeros.
 func (c *Caster) Tile(dst, src *quant.Tensor, nearest bool) (inexact []Block, err error) {
 	if src.Rows() != dst.Rows() || src.Cols() != dst.Cols() || dst.Format.Name != c.To.Name {
 		return nil, fmt.Errorf("cast %s to %s: got tensors of %v and %v", c.From, c.To, src.Shape, dst.Shape)
@@ -235,8 +235,8 @@ func (c *Caster) search(groups []group) (scale float32, code byte, why Why) {
 	return scale, code, why
 }
 
-// nearest rounds a block to the scale with the least squared error, and sets the codes of its groups. NaN
-// stays NaN.
+// nearest rounds a block, and sets the codes of its groups. The scale is that which the largest element needs, or of
+// one byte, the one near it with the least squared error. NaN stays NaN.
 func (c *Caster) nearest(a area) (scale float32, code byte) {
 	groups := c.block.used()
 	for i := range groups {
