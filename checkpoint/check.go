@@ -24,12 +24,8 @@ func (m *Model) check(k known) {
 		}
 	}
 	if m.Convention != nil && m.Quantized()+len(m.Decoded) == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
-		m.fault(
-			"",
-			"quantization_config names the convention %s, but no weight is quantized: fetch the checkpoint again, or remove quantization_config "+
-				"if its weights are values",
-			m.Convention.Name,
-		)
+		m.report(Problem{Rule: "none-quantized", Text: fmt.Sprintf("quantization_config names the convention %s, but no weight is quantized: "+
+			"fetch the checkpoint again, or remove quantization_config if its weights are values", m.Convention)})
 	}
 	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
 		m.report(Problem{Mended: true, Rule: "index",

@@ -3,9 +3,13 @@ package lint
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
 )
 
 // A config is what rules read of the description of the quantization, beyond what package checkpoint returns.
@@ -17,6 +21,8 @@ type config struct {
 	cache  bool             // a quantized KV cache is declared
 	online []string         // locations of transforms that are applied at run time
 	powers bool             // scales are declared as powers of two
+
+	unreadable []string // what members of other types than expected are
 
 	sidecar *sidecar // hf_quant_config.json; nil: none, or no JSON
 	main    *sidecar // the same of config.json; nil: none
@@ -74,26 +80,28 @@ func readConfig(m *checkpoint.Model) (c config) {
 			} `json:"config_groups"`
 		} `json:"transform_config"`
 	}
-	if json.Unmarshal(raw, &members) == nil {
-		c.method, c.format, c.groups, c.layers = members.Method, members.Format, readGroups(members.Groups), members.Layers
-		c.cache, c.powers = members.Cache != nil || members.Algo != nil, members.ScaleFmt == "ue8m0"
-		for _, g := range members.Transform.Groups {
-			for _, apply := range g.Apply {
-				if !strings.HasPrefix(apply.Location, "weight_") { // which the weights contain
-					c.online = append(c.online, apply.Location)
-				}
+	c.unreadableIn(hf.ConfigName, json.Unmarshal(raw, &members)) // members of other types do not keep the others from being read
+	c.method, c.format, c.groups, c.layers = members.Method, members.Format, c.readGroups(members.Groups), members.Layers
+	c.cache, c.powers = members.Cache != nil || members.Algo != nil, members.ScaleFmt == "ue8m0"
+	for _, g := range members.Transform.Groups {
+		for _, apply := range g.Apply {
+			if !strings.HasPrefix(apply.Location, "weight_") { // which the weights contain
+				c.online = append(c.online, apply.Location)
 			}
 		}
-		var main sidecar
-		if json.Unmarshal(raw, &main) == nil && main.Algo != "" {
-			c.main = &main
-		}
+	}
+	slices.Sort(c.online)
+	c.online = slices.Compact(c.online)
+	var main sidecar
+	if err := json.Unmarshal(raw, &main); main.Algo != "" {
+		c.unreadableIn(hf.ConfigName, err)
+		c.main = &main
 	}
 	if data, ok := m.Source.Companion(moSidecar); ok {
 		var file struct {
 			Quantization *sidecar `json:"quantization"`
 		}
-		if json.Unmarshal(data, &file) == nil && file.Quantization != nil {
+		if c.unreadableIn(moSidecar, json.Unmarshal(data, &file)); file.Quantization != nil {
 			c.sidecar = file.Quantization
 			c.cache = c.cache || c.sidecar.Cache != nil
 		}
@@ -104,8 +112,16 @@ func readConfig(m *checkpoint.Model) (c config) {
 	return c
 }
 
-// readGroups returns the groups of weights in the order of the file.
-func readGroups(raw json.RawMessage) (groups []group) {
+// unreadableIn keeps the error of a member that has another type than rules expect.
+func (c *config) unreadableIn(file string, err error) {
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) {
+		c.unreadable = append(c.unreadable, fmt.Sprintf("%s: rules cannot read %s: it is a %s in JSON", file, other.Field, other.Value))
+	}
+}
+
+// readGroups returns the groups of weights in the order of the file, without those that have a member of another type.
+func (c *config) readGroups(raw json.RawMessage) (groups []group) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil
@@ -116,10 +132,9 @@ func readGroups(raw json.RawMessage) (groups []group) {
 			return groups
 		}
 		g := group{}
-		if d.Decode(&g) != nil {
-			return groups
-		}
-		if g.name, _ = name.(string); g.Weights != nil {
+		err = d.Decode(&g)
+		c.unreadableIn(fmt.Sprintf("%s: config_groups.%s", hf.ConfigName, name), err)
+		if g.name, _ = name.(string); g.Weights != nil && err == nil {
 			groups = append(groups, g)
 		}
 	}

@@ -147,6 +147,9 @@ func contradictions(c *checker) {
 		c.compareModules(inMap(a.Layers), inMap(b.Layers), "among quantized_layers")
 		return
 	}
+	if c.Convention == nil { // an algorithm that is not known: rule unsupported
+		return
+	}
 	c.compareModules(c.Convention.Ignored(append(a.Ignore, a.Exclude...)), c.Convention.Ignored(append(b.Exclude, b.Ignore...)),
 		"on the list of unquantized modules")
 }

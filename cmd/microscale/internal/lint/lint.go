@@ -57,9 +57,11 @@ type Rule struct {
 	clients []string
 	// check looks for findings. nil: problems of packages checkpoint and client that have the name of the rule.
 	check func(c *checker)
-	// explains are rules whose findings at the same module, and about the whole checkpoint, follow from one of this rule; at all
-	// modules, if it is about no single one.
+	// explains are rules whose findings at the same module, and those about the whole checkpoint that name it, follow from one of
+	// this rule; all findings, if it is about no single module.
 	explains []string
+	// explainsWhole are rules whose findings about the whole checkpoint follow from one of this rule at any module.
+	explainsWhole []string
 }
 
 // A Finding is a place where a rule is broken.
@@ -73,7 +75,7 @@ type Finding struct {
 
 // A Report is the result of Run.
 type Report struct {
-	Findings []Finding // the most severe first, then by rule and tensor
+	Findings []Finding // the most severe first, then by rule, clients and tensor
 	Clients  []string  // whose rules were applied
 	Skipped  []string  // clients that read no checkpoint of this convention and scheme
 }
@@ -99,6 +101,9 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	c := &checker{Model: m, ctx: ctx, config: readConfig(m), merged: map[place]int{}}
 	r := &Report{}
 	c.add(m.Problems, "")
+	for _, text := range c.config.unreadable {
+		c.put(lookup(unreadable), nil, "", text)
+	}
 	chosen := o.Clients
 	if chosen == nil {
 		chosen = client.All()
@@ -129,7 +134,8 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	}
 	r.Findings = c.unexplained()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
-		return cmp.Or(int(b.Rule.Severity)-int(a.Rule.Severity), strings.Compare(a.Rule.ID, b.Rule.ID), strings.Compare(a.Tensor, b.Tensor))
+		return cmp.Or(int(b.Rule.Severity)-int(a.Rule.Severity), strings.Compare(a.Rule.ID, b.Rule.ID), slices.Compare(a.Clients, b.Clients),
+			strings.Compare(a.Tensor, b.Tensor))
 	})
 	return r, nil
 }
@@ -239,20 +245,29 @@ func (c *checker) fileOf(tensor string) string {
 
 // unexplained returns the findings without those that follow from one of another rule.
 func (c *checker) unexplained() []Finding {
-	type effect struct{ rule, module string }
-	follows := map[effect]bool{}   // module "": at all tensors
-	somewhere := map[string]bool{} // rules
+	type effect struct{ rule, module string } // module "": at all
+	follows := map[effect]bool{}
+	modules := map[string][]string{} // by the rules that findings about them explain
+	whole := map[string]bool{}
 	for _, f := range c.found {
 		for _, name := range f.Rule.explains {
-			follows[effect{name, moduleOf(f.Tensor)}], somewhere[name] = true, true
+			follows[effect{name, moduleOf(f.Tensor)}] = true
+			modules[name] = append(modules[name], moduleOf(f.Tensor))
+		}
+		for _, name := range f.Rule.explainsWhole {
+			whole[name] = true
 		}
 	}
 	return slices.DeleteFunc(c.found, func(f Finding) bool {
-		if !somewhere[f.Rule.Name] || f.Tensor == "" || follows[effect{f.Rule.Name, ""}] || follows[effect{f.Rule.Name, f.Tensor}] {
-			return somewhere[f.Rule.Name]
+		name := f.Rule.Name
+		if follows[effect{name, ""}] || f.Tensor != "" && follows[effect{name, f.Tensor}] {
+			return true
+		}
+		if f.Tensor == "" {
+			return whole[name] || slices.ContainsFunc(modules[name], func(m string) bool { return strings.Contains(f.Text, m+" ") })
 		}
 		for i, r := range f.Tensor { // a part of a weight has the name of its module at the beginning
-			if (r == '.' || r == '_') && follows[effect{f.Rule.Name, f.Tensor[:i]}] {
+			if (r == '.' || r == '_') && follows[effect{name, f.Tensor[:i]}] {
 				return true
 			}
 		}

@@ -247,6 +247,9 @@ const configKey = "quantization_config"
 
 // describe writes the list of unquantized modules from the tensors, and the algorithm as its clients spell it, to both files.
 func (r *repairer) describe() error {
+	if r.Convention == nil {
+		return errors.New("quantization_config is not understood, and stays")
+	}
 	var unquantized, quantized []string
 	for _, w := range r.Weights {
 		module, ok := strings.CutSuffix(w.Name, weightSuffix)

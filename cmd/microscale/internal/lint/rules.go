@@ -8,10 +8,11 @@ import (
 // rules are all rules, by their ids. It is set in init, because checks refer to rows.
 var rules []Rule
 
-// unread and structure are names of rows that code looks for.
+// The names of rows that code looks for.
 const (
-	unread    = "unread"
-	structure = "structure"
+	unread     = "unread"
+	structure  = "structure"
+	unreadable = "config-type"
 )
 
 func init() {
@@ -52,5 +53,19 @@ var otherRules = []Rule{
 		Why:    "no other rule can be applied",
 		Remedy: "as the finding says",
 		Source: "package checkpoint",
+	},
+	{
+		ID: "L59", Name: "none-quantized", Severity: Error,
+		What:   "quantization_config names a convention, and no weight is quantized",
+		Why:    "clients look for codes and scales that are not there",
+		Remedy: "fetch the checkpoint again, or remove quantization_config if its weights are values",
+		Source: "package checkpoint",
+	},
+	{
+		ID: "L60", Name: unreadable, Severity: Error,
+		What:   "a member of quantization_config or hf_quant_config.json has another JSON type than clients expect",
+		Why:    "clients reject the file or ignore the member, and rules that need it are not applied",
+		Remedy: "correct the member, or fetch the checkpoint again",
+		Source: "our reading of the files",
 	},
 }

@@ -292,6 +292,72 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestBrokenConfigs: what cannot be read of a configuration is a finding, and does not keep other rules from being applied.
+func TestBrokenConfigs(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		stored stored
+		damage func(d *directory)
+		want   []string // rules and parts of their texts
+	}{
+		{"unsupported algorithm in both files", moA16, func(d *directory) {
+			d.quantization()["quant_algo"] = "NVFP5"
+			d.sidecar["quantization"].(map[string]any)["quant_algo"] = "NVFP5"
+		}, []string{"unsupported", "NVFP5"}},
+		{"member of another type", ctMXFP8, func(d *directory) {
+			d.quantization()["scale_fmt"] = 3
+			delete(d.group()["weights"].(map[string]any), "scale_dtype")
+		}, []string{unreadable, "scale_fmt", "scale-dtype", "no scale_dtype"}},
+		{"list of another type", moA16, func(d *directory) {
+			d.sidecar["quantization"].(map[string]any)["group_size"] = "16"
+			d.sidecarIgnore(layer0 + "mlp.up_proj")
+		}, []string{unreadable, "quantization.group_size", "config-file-contradiction", "and not in config.json"}},
+		{"finding of a tensor beside one of the whole", ctNVFP4, func(d *directory) {
+			d.quantization()["format"] = 3
+			e := d.tensors[layer0+"mlp.up_proj.weight_scale"]
+			d.set(layer0+"mlp.up_proj.weight_scale", e.Dtype, []int64{256, 8}, append(e.data, e.data...))
+		}, []string{unreadable, "format"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := dense(128, 128).quantize(t, tc.stored)
+			d := readDirectory(t, dir)
+			tc.damage(d)
+			d.write(t, dir)
+			r := check(t, dir, "")
+			for i := 0; i < len(tc.want); i += 2 {
+				if !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+					return f.Rule.Name == tc.want[i] && strings.Contains(f.Text, tc.want[i+1])
+				}) {
+					t.Errorf("findings are %s, want %s: %q", texts(r), tc.want[i], tc.want[i+1])
+				}
+			}
+			if _, err := PlanRepair(t.Context(), open(t, dir), nil, Options{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestUnexplained: a finding of one tensor explains those of its own module, and of the whole checkpoint only those that name it.
+func TestUnexplained(t *testing.T) {
+	c := &checker{found: []Finding{
+		{Rule: lookup("algo-unknown"), Tensor: "a.b"},
+		{Rule: lookup(structure), Text: "the algorithm of a.b is not known"},
+		{Rule: lookup(structure), Text: "the algorithm of a.bc is not known"},
+		{Rule: lookup(structure), Tensor: "a.b.weight_scale"},
+		{Rule: lookup(structure), Tensor: "a.bc.weight_scale"},
+		{Rule: lookup("unsupported"), Text: "the algorithm of a.b is not known"},
+		{Rule: lookup("none-quantized")},
+	}}
+	var got []string
+	for _, f := range c.unexplained() {
+		got = append(got, f.Rule.Name+" "+f.Tensor)
+	}
+	if want := []string{"algo-unknown a.b", "structure ", "structure a.bc.weight_scale", "none-quantized "}; !slices.Equal(got, want) {
+		t.Errorf("left are %q, want %q", got, want)
+	}
+}
+
 // texts describes findings.
 func texts(r *Report) string {
 	var b strings.Builder

@@ -36,11 +36,11 @@ var scaleRules = []Rule{
 	},
 	{
 		ID: "L34", Name: "swizzled", Severity: Error, check: swizzledScales,
-		explains: []string{structure, "set-format"},
-		What:     "scales are in tiles of 128×4, by their padded size, and nothing says so",
-		Why:      "clients read them row by row",
-		Remedy:   "store them row by row (`microscale layout` converts them)",
-		Source:   "modular#6600",
+		explains: []string{structure, "set-format"}, explainsWhole: []string{"none-quantized"},
+		What:   "scales are in tiles of 128×4, by their padded size, and nothing says so",
+		Why:    "clients read them row by row",
+		Remedy: "store them row by row (`microscale layout` converts them)",
+		Source: "modular#6600",
 	},
 }
 
