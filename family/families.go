@@ -25,7 +25,7 @@ type Family struct {
 	QueryNorm NormKind
 	Bias      BiasRule
 	Sinks     bool // attention has sinks
-	Window    WindowRule
+	window    windowRule
 	// Interleaved: rotary embedding pairs neighboring elements.
 	Interleaved bool
 	// LocalRope: layers with a window have their own rotary embedding.
@@ -103,21 +103,24 @@ const (
 	BiasEverywhere                 // all, and router and experts
 )
 
-// A WindowRule is which layers have windows if layer_types does not say so.
-type WindowRule struct {
-	Kind   WindowKind
-	Period int // of WindowPattern: every period-th layer has no window
+// A windowRule is which layers have windows if layer_types does not say so.
+type windowRule struct {
+	kind   windowKind
+	period int // of windowPattern: every period-th layer has no window
 }
 
-// A WindowKind is how a family says which layers have windows.
-type WindowKind int
+// WindowPeriod returns the period of layers without a window, the others of which have one; 0 if no period decides.
+func (f *Family) WindowPeriod() int { return f.window.period }
+
+// A windowKind is how a family says which layers have windows.
+type windowKind int
 
 const (
-	WindowNever   WindowKind = iota
-	WindowAlways             // if sliding_window has a value
-	WindowPattern            // by sliding_window_pattern or the period
-	WindowLate               // from max_window_layers on, if use_sliding_window is true
-	WindowUsed               // all, if use_sliding_window is true
+	windowNever   windowKind = iota
+	windowAlways             // if sliding_window has a value
+	windowPattern            // by sliding_window_pattern or the period
+	windowLate               // from max_window_layers on, if use_sliding_window is true
+	windowUsed               // all, if use_sliding_window is true
 )
 
 // A GateKind is an activation and the order of gate and up.
@@ -180,7 +183,7 @@ var families = []Family{
 		Defaults: `{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
 			"num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-06, "sliding_window": 4096}`,
 		Keys: windowKeys, Require: `{"hidden_act": "silu", "attention_bias": false}`,
-		Names: llamaNames, Window: WindowRule{Kind: WindowAlways},
+		Names: llamaNames, window: windowRule{kind: windowAlways},
 		GGUF: &GGUF{Name: "llama", Permuted: true},
 	},
 	{
@@ -199,7 +202,7 @@ var families = []Family{
 			"num_key_value_heads": 32, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06, "sliding_window": 4096,
 			"max_window_layers": 28}`,
 		Keys: qwenKeys, Require: `{"hidden_act": "silu", "use_mrope": false}`,
-		Names: llamaNames, Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
+		Names: llamaNames, Bias: BiasQKV, window: windowRule{kind: windowLate},
 		GGUF: &GGUF{Name: "qwen2"},
 	},
 	{
@@ -208,7 +211,7 @@ var families = []Family{
 			"num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06, "sliding_window": 4096,
 			"max_window_layers": 28}`,
 		Keys: qwenKeys, Require: `{"hidden_act": "silu"}`,
-		Names: llamaNames, QueryNorm: HeadNorm, Window: WindowRule{Kind: WindowLate},
+		Names: llamaNames, QueryNorm: HeadNorm, window: windowRule{kind: windowLate},
 		GGUF: &GGUF{Name: "qwen3"},
 	},
 	{
@@ -219,7 +222,7 @@ var families = []Family{
 			"shared_expert_intermediate_size": 5632}`,
 		Keys:    slices.Concat(qwenExperts, []string{"shared_expert_intermediate_size", "qkv_bias"}),
 		Require: `{"hidden_act": "silu", "qkv_bias": true}`,
-		Names:   llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), Bias: BiasQKV, Window: WindowRule{Kind: WindowLate},
+		Names:   llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), Bias: BiasQKV, window: windowRule{kind: windowLate},
 		Experts: &Routing{Score: ScoreSoftmax, Width: true},
 		GGUF:    &GGUF{Name: "qwen2moe", Experts: &qwen2Experts},
 	},
@@ -229,7 +232,7 @@ var families = []Family{
 			"num_key_value_heads": 4, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06, "sliding_window": 4096,
 			"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}`,
 		Keys: qwenExperts, Require: `{"hidden_act": "silu"}`,
-		Names: llamaNames.withExperts("", "", ""), QueryNorm: HeadNorm, Window: WindowRule{Kind: WindowUsed},
+		Names: llamaNames.withExperts("", "", ""), QueryNorm: HeadNorm, window: windowRule{kind: windowUsed},
 		Experts: &Routing{Score: ScoreSoftmax, Width: true},
 		GGUF:    &GGUF{Name: "qwen3moe", Experts: &qwen3Experts},
 	},
@@ -244,7 +247,7 @@ var families = []Family{
 			n.Router, n.Experts, n.ExpertParts = "block_sparse_moe.gate", "block_sparse_moe.experts", []string{"w1", "w3", "w2"}
 			return n
 		}(),
-		Window: WindowRule{Kind: WindowAlways}, Experts: &Routing{Score: ScoreSoftmax, Normalize: true},
+		window: windowRule{kind: windowAlways}, Experts: &Routing{Score: ScoreSoftmax, Normalize: true},
 		GGUF: &GGUF{Name: "llama", Permuted: true, Marker: "expert_count", Experts: &mixtralExperts},
 	},
 	{
@@ -255,7 +258,7 @@ var families = []Family{
 			"final_logit_softcapping": 30}`,
 		Keys: gemmaKeys, Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
 		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-		PlusOne: true, Window: WindowRule{WindowPattern, 2}, EmbedRoot: true, Gate: GateGELU,
+		PlusOne: true, window: windowRule{windowPattern, 2}, EmbedRoot: true, Gate: GateGELU,
 		GGUF: &GGUF{Name: "gemma2", Modules: gemmaModules, Scaled: 46, Keys: []GGUFKey{
 			{"attn_logit_softcapping", "attn_logit_softcapping", false}, {"final_logit_softcapping", "final_logit_softcapping", false}, ggufWindow,
 		}},
@@ -269,7 +272,7 @@ var families = []Family{
 		Keys:    slices.Concat(gemmaKeys, []string{"sliding_window_pattern", "_sliding_window_pattern", "rope_local_base_freq"}),
 		Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
 		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-		PlusOne: true, QueryNorm: HeadNorm, Window: WindowRule{WindowPattern, 6}, LocalRope: true, EmbedRoot: true, Gate: GateGELU,
+		PlusOne: true, QueryNorm: HeadNorm, window: windowRule{windowPattern, 6}, LocalRope: true, EmbedRoot: true, Gate: GateGELU,
 		GGUF: &GGUF{Name: "gemma3", Modules: gemmaModules, Scaled: 62, Keys: []GGUFKey{
 			ggufWindow,
 		}},
@@ -281,7 +284,7 @@ var families = []Family{
 		// transformers ignores the last two
 		Keys:    []string{"sliding_window", "original_max_position_embeddings", "full_attn_mod", "interpolate_factor"},
 		Require: `{"hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "lm_head_bias": false}`,
-		Names:   llamaNames.fused(true), Window: WindowRule{Kind: WindowAlways},
+		Names:   llamaNames.fused(true), window: windowRule{kind: windowAlways},
 		GGUF: &GGUF{Name: "phi3", Partial: true, LongRope: true, Modules: [][2]string{
 			{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"},
 		}},
@@ -315,7 +318,7 @@ var families = []Family{
 			"max_position_embeddings": 2048, "rms_norm_eps": 1e-05, "sliding_window": 4096, "rope_theta": 500000}`,
 		Keys: windowKeys, Require: `{"hidden_act": "silu"}`,
 		Names:     llamaNames.norms("", "post_attention_layernorm", "", "post_feedforward_layernorm"),
-		QueryNorm: WholeNorm, Window: WindowRule{WindowPattern, 4}, LocalRope: true,
+		QueryNorm: WholeNorm, window: windowRule{windowPattern, 4}, LocalRope: true,
 		GGUF: &GGUF{Name: "olmo2", Marker: "attention.sliding_window", Listed: true, Keys: []GGUFKey{ggufWindow}, Modules: [][2]string{
 			{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"},
 		}},
@@ -332,7 +335,7 @@ var families = []Family{
 			n.Router, n.Experts, n.Stacked = "mlp.router", "mlp.experts", true
 			return n
 		}(),
-		Bias: BiasEverywhere, Sinks: true, Window: WindowRule{WindowPattern, 2}, Gate: GateClamped, Experts: &Routing{Score: ScoreChosen},
+		Bias: BiasEverywhere, Sinks: true, window: windowRule{windowPattern, 2}, Gate: GateClamped, Experts: &Routing{Score: ScoreChosen},
 		GGUF: &GGUF{Name: "gpt-oss", Modules: gptOSSModules, Tensors: gptOSSTensors, Joined: gptOSSJoined, Experts: &gptOSSExperts,
 			Unrounded: true,
 			Constants: map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702}, Keys: []GGUFKey{ggufWindow}},

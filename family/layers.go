@@ -17,7 +17,7 @@ const (
 func (f *Family) LayerType(s *Settings, layer int) (string, error) {
 	sliding := false
 	switch {
-	case f.Window.Kind == WindowNever, f.Window.Kind == WindowLate && !s.UseSlidingWindow:
+	case f.window.kind == windowNever, f.window.kind == windowLate && !s.UseSlidingWindow:
 		return FullLayer, nil // whatever layer_types says: transformers has no window then
 	case len(s.LayerTypes) > 0:
 		t := s.LayerTypes[layer]
@@ -25,14 +25,14 @@ func (f *Family) LayerType(s *Settings, layer int) (string, error) {
 			return "", Unsupported(fmt.Errorf("config.json: layer_types: %q is not supported: want %s or %s", t, SlidingLayer, FullLayer))
 		}
 		return t, nil
-	case f.Window.Kind == WindowAlways:
+	case f.window.kind == windowAlways:
 		sliding = s.SlidingWindow != nil
-	case f.Window.Kind == WindowUsed:
+	case f.window.kind == windowUsed:
 		sliding = s.UseSlidingWindow && s.SlidingWindow != nil
-	case f.Window.Kind == WindowLate:
+	case f.window.kind == windowLate:
 		sliding = layer >= s.MaxWindowLayers
-	case f.Window.Kind == WindowPattern:
-		period := f.Window.Period
+	case f.window.kind == windowPattern:
+		period := f.window.period
 		for _, n := range []int{s.SavedWindowPattern, s.WindowPattern} {
 			if n > 0 {
 				period = n

@@ -39,15 +39,6 @@ func (a architecture) activation() string {
 	return "silu"
 }
 
-// windowed returns the period of layers without a window, the others of which have one; 0 if the graph has no
-// windows.
-func (a architecture) windowed() int {
-	if a.family.Window.Kind == family.WindowPattern {
-		return a.family.Window.Period
-	}
-	return 0
-}
-
 // architectureOf returns the architecture of a file, and its class: the first in the order of names if
 // llama.cpp makes no difference between several. The zero architecture is an unknown one.
 func architectureOf(f *gguf.File) (class string, a architecture) {
@@ -91,7 +82,7 @@ func (m *Model) checkGraph() error {
 		}
 	}
 	for i, kind := range c.LayerTypes {
-		if windowed := a.windowed() > 0 && (i+1)%a.windowed() != 0; !a.Listed && (kind == family.SlidingLayer) != windowed {
+		if windowed := a.family.WindowPeriod() > 0 && (i+1)%a.family.WindowPeriod() != 0; !a.Listed && (kind == family.SlidingLayer) != windowed {
 			return fmt.Errorf("layer_types: layer %d is %s, and llama.cpp runs %s with windows in %s", i, kind, a.Name, a.windows())
 		}
 	}
@@ -104,7 +95,7 @@ func (m *Model) checkGraph() error {
 				a.Name, a.class.NoRopeInterval)
 		}
 	}
-	if c.SlidingWindow != nil && a.windowed() == 0 && *c.SlidingWindow < c.MaxPositionEmbeddings && a.hasWindows(c.Settings) {
+	if c.SlidingWindow != nil && a.family.WindowPeriod() == 0 && *c.SlidingWindow < c.MaxPositionEmbeddings && a.hasWindows(c.Settings) {
 		m.Notes = append(m.Notes, fmt.Sprintf("llama.cpp runs %s without windows: after %d tokens, the results differ from those of the "+
 			"checkpoint", a.Name, *c.SlidingWindow))
 	}
@@ -128,10 +119,10 @@ func (a architecture) hasWindows(s *family.Settings) bool {
 
 // windows describes the layers that have windows.
 func (a architecture) windows() string {
-	if a.windowed() == 0 {
+	if a.family.WindowPeriod() == 0 {
 		return "no layer"
 	}
-	return fmt.Sprintf("all but each %dth", a.windowed())
+	return fmt.Sprintf("all but each %dth", a.family.WindowPeriod())
 }
 
 // queryScalar returns query_pre_attn_scalar of a model.
@@ -156,7 +147,7 @@ func (m *Model) describeWindows() error {
 	}
 	list := make([]bool, c.NumHiddenLayers)
 	for i := range list {
-		list[i] = (i+1)%a.windowed() != 0
+		list[i] = (i+1)%a.family.WindowPeriod() != 0
 		if len(c.LayerTypes) > 0 {
 			list[i] = c.LayerTypes[i] == family.SlidingLayer
 		}

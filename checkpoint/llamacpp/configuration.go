@@ -132,7 +132,7 @@ func (a architecture) complete(f *gguf.File, c map[string]any) {
 	if theta := f.Value(a.Name + ".rope.freq_base"); theta != nil {
 		c["rope_theta"] = number(theta)
 	}
-	if list, ok := f.Value(a.Name + "." + windowList).([]bool); ok && a.windowed() > 0 {
+	if list, ok := f.Value(a.Name + "." + windowList).([]bool); ok && a.family.WindowPeriod() > 0 {
 		c["layer_types"] = layerTypes(list)
 	}
 	if a.Scaled > 0 {

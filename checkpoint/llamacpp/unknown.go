@@ -37,7 +37,7 @@ func (a architecture) metadata() []string {
 	for _, k := range scalingKeys {
 		keys = append(keys, "rope.scaling."+k.metadata)
 	}
-	if a.windowed() > 0 {
+	if a.family.WindowPeriod() > 0 {
 		keys = append(keys, windowList)
 	}
 	if a.LongRope {

@@ -73,7 +73,7 @@ func readNumbers(t *testing.T, config []byte) map[string]any {
 	if !f.Latent { // whose heads are not those of the configuration
 		numbers["head_dim"], numbers["num_key_value_heads"] = float64(s.HeadDim), float64(s.NumKeyValueHeads)
 	}
-	if f.Window.Kind == family.WindowPattern {
+	if f.WindowPeriod() > 0 {
 		windows := 0
 		for i := range s.NumHiddenLayers {
 			if kind, err := f.LayerType(s, i); err == nil && kind == family.SlidingLayer {
