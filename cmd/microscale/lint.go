@@ -74,7 +74,7 @@ the checkpoint, or computes with other values.
 		case *asJSON:
 			err = show.PrintJSON(out, lint.NewDocument(args[0], report))
 		case *asSARIF:
-			err = show.PrintJSON(out, lint.NewSARIF(report))
+			err = show.PrintJSON(out, lint.NewSARIF(args[0], report))
 		default:
 			err = lint.Print(out, args[0], report, *each)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,19 +18,19 @@ import (
 func repairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair SRC DST",
-		Short: "Mend what lint finds in a quantized checkpoint",
-		Long: `Copy a checkpoint, and mend what microscale lint finds in it: global scales of
+		Short: "Repair what lint finds in a quantized checkpoint",
+		Long: `Copy a checkpoint, and repair what microscale lint finds in it: global scales of
 fused sets, scales of activations, ignore lists in both configuration files,
 spelling, the index and, with --source, modules that predict further tokens.
 Codes never change. Each change is listed, and with the errors of scales that
 are rounded; all other tensors and files are copied byte by byte.
 
-What cannot be mended from the files is listed as left. --dry-run lists the
+What cannot be repaired from the files is listed as left. --dry-run lists the
 changes and writes nothing.
 
 ` + input.Help,
-		Example: `  microscale repair DeepSeek-V3-NVFP4 mended --dry-run
-  microscale repair Qwen3.5-NVFP4 mended --for vllm --source Qwen3.5`,
+		Example: `  microscale repair DeepSeek-V3-NVFP4 repaired --dry-run
+  microscale repair Qwen3.5-NVFP4 repaired --for vllm --source Qwen3.5`,
 		Args: flags.SourceAndDestination,
 	}
 	clients := flags.AddList(cmd, "for", "apply the rules of the clients `NAMES` (default all that read the checkpoint)", "",
@@ -66,13 +65,13 @@ changes and writes nothing.
 		}
 		printRepair(cmd, repair)
 		if len(repair.Changes) == 0 {
-			return fmt.Errorf("%s: nothing to mend was found: nothing was written", show.Printable(args[0]))
+			return fmt.Errorf("%s: nothing to repair was found: nothing was written", show.Printable(args[0]))
 		}
 		plan, err := convert.PlanPatch(cmd.Context(), source, repair.Patch)
 		if err != nil {
 			return err
 		}
-		return f.run(cmd, "repairing", conversion.Repaired(args[0], args[1], plan, len(repair.Changes)))
+		return f.run(cmd, "repairing", conversion.Repaired(args[0], args[1], plan, repair))
 	})
 	return cmd
 }
@@ -84,13 +83,6 @@ func printRepair(cmd *cobra.Command, repair *lint.Repair) {
 		fmt.Fprintf(w, "%s %s: %s\n", c.Rule, show.Printable(c.Name), show.Escaped(c.Text))
 	}
 	for _, f := range repair.Left {
-		text := f.Text
-		if f.Tensor != "" {
-			text = f.Tensor + ": " + text
-		}
-		if len(f.Clients) > 0 {
-			text += " (" + strings.Join(f.Clients, ", ") + ")"
-		}
-		fmt.Fprintf(w, "left: %s %s\n", f.Rule.ID, show.Escaped(text))
+		fmt.Fprintf(w, "left: %s %s\n", f.Rule.ID, show.Escaped(f.String()))
 	}
 }

@@ -111,7 +111,7 @@ cmd/microscale/internal/identify: format safetensors safetensors/checksum quant 
     cmd/microscale/internal/show
 cmd/microscale/internal/difference: format measure quant checkpoint cmd/microscale/internal/show
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert
-    cmd/microscale/internal/show
+    cmd/microscale/internal/show cmd/microscale/internal/lint
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts
     cmd/microscale/internal/report cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/lint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/quant"
@@ -26,6 +27,7 @@ type Conversion struct {
 	count                                       int    // weights
 	what                                        string // one line about them
 	relabel                                     bool   // codes do not change, so there are no errors
+	repair                                      *lint.RepairDocument
 }
 
 // Quantized describes the quantization of src, which follows profile with a search of scales.
@@ -113,10 +115,10 @@ func Folded(src, dst string, plan *convert.Plan, inputs int) *Conversion {
 	return c
 }
 
-// Repaired describes a copy of src with changes.
-func Repaired(src, dst string, plan *convert.Plan, changes int) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: len(plan.Decisions()), relabel: true}
-	c.what = fmt.Sprintf("%s in a copy of %s", show.Counted(changes, "change"), show.Counted(c.count, "tensor"))
+// Repaired describes a copy of src with the changes of a repair.
+func Repaired(src, dst string, plan *convert.Plan, repair *lint.Repair) *Conversion {
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: len(plan.Decisions()), relabel: true, repair: repair.Document()}
+	c.what = fmt.Sprintf("%s in a copy of %s", show.Counted(len(repair.Changes), "change"), show.Counted(c.count, "tensor"))
 	return c
 }
 
@@ -137,27 +139,28 @@ func schemeText(convention, scheme string) string {
 
 // A Document is a conversion as JSON.
 type Document struct {
-	Source      string            `json:"source"`
-	Destination string            `json:"destination"`
-	Format      string            `json:"format"`            // if there are several, all of them
-	Formats     []shareDocument   `json:"formats,omitempty"` // if there are several
-	Profile     string            `json:"profile,omitempty"`
-	Convention  string            `json:"convention,omitempty"`
-	Scheme      string            `json:"scheme,omitempty"`
-	ScaleSearch string            `json:"scale_search,omitempty"`
-	Method      string            `json:"method,omitempty"` // of choosing scales and codes by statistics
-	Budget      *Budget           `json:"budget,omitempty"`
-	Quantized   int               `json:"quantized"`
-	SourceBytes int64             `json:"source_bytes"`
-	Bytes       int64             `json:"bytes"`
-	Seconds     float64           `json:"seconds"`
-	Resumed     bool              `json:"resumed,omitempty"`  // an earlier run had done a part
-	Finished    bool              `json:"finished,omitempty"` // an earlier run had done all: the errors are unknown
-	Distilled   *distilled        `json:"distilled,omitempty"`
-	Casts       []castDocument    `json:"casts,omitempty"` // to another block format
-	Tensors     []tensorDocument  `json:"tensors"`
-	Extra       []string          `json:"extra"`   // safetensors files of the source that were not copied
-	Skipped     []skippedDocument `json:"skipped"` // other files that were not copied
+	Source      string               `json:"source"`
+	Destination string               `json:"destination"`
+	Format      string               `json:"format"`            // if there are several, all of them
+	Formats     []shareDocument      `json:"formats,omitempty"` // if there are several
+	Profile     string               `json:"profile,omitempty"`
+	Convention  string               `json:"convention,omitempty"`
+	Scheme      string               `json:"scheme,omitempty"`
+	ScaleSearch string               `json:"scale_search,omitempty"`
+	Method      string               `json:"method,omitempty"` // of choosing scales and codes by statistics
+	Budget      *Budget              `json:"budget,omitempty"`
+	Quantized   int                  `json:"quantized"`
+	SourceBytes int64                `json:"source_bytes"`
+	Bytes       int64                `json:"bytes"`
+	Seconds     float64              `json:"seconds"`
+	Resumed     bool                 `json:"resumed,omitempty"`  // an earlier run had done a part
+	Finished    bool                 `json:"finished,omitempty"` // an earlier run had done all: the errors are unknown
+	Distilled   *distilled           `json:"distilled,omitempty"`
+	Repair      *lint.RepairDocument `json:"repair,omitempty"`
+	Casts       []castDocument       `json:"casts,omitempty"` // to another block format
+	Tensors     []tensorDocument     `json:"tensors"`
+	Extra       []string             `json:"extra"`   // safetensors files of the source that were not copied
+	Skipped     []skippedDocument    `json:"skipped"` // other files that were not copied
 }
 
 func (c *Conversion) document() Document {
@@ -168,7 +171,7 @@ func (c *Conversion) document() Document {
 		Convention: c.convention, Scheme: c.scheme,
 		ScaleSearch: c.search, Method: c.Plan.Method(), Budget: c.Budget,
 		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
-		Distilled: distilledDocument(c.Distilled), Casts: castDocuments(c.Plan),
+		Distilled: distilledDocument(c.Distilled), Repair: c.repair, Casts: castDocuments(c.Plan),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
 	}
 }

@@ -25,7 +25,7 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	plan := c.Plan
 	if asJSON {
 		doc := newPlanDocument(plan, c.Source, c.Destination)
-		doc.Budget = c.Budget
+		doc.Budget, doc.Repair = c.Budget, c.repair
 		return show.PrintJSON(w, doc)
 	}
 	for _, n := range plan.Notes {

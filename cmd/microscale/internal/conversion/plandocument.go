@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/lint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/internal/configjson"
@@ -13,27 +14,28 @@ import (
 
 // A PlanDocument is a plan as JSON.
 type PlanDocument struct {
-	Source      string             `json:"source"`
-	Destination string             `json:"destination"`
-	Format      string             `json:"format,omitempty"`  // if there are several, all of them
-	Formats     []shareDocument    `json:"formats,omitempty"` // if there are several
-	Convention  string             `json:"convention,omitempty"`
-	Scheme      string             `json:"scheme,omitempty"`
-	Method      string             `json:"method,omitempty"` // of choosing scales and codes by statistics
-	Budget      *Budget            `json:"budget,omitempty"`
-	SourceBytes int64              `json:"source_bytes"`
-	Bytes       int64              `json:"bytes"`
-	Worker      *int               `json:"worker,omitempty"` // bytes are those of this worker, all else describes the whole result
-	Ignore      []string           `json:"ignore"`
-	Notes       []string           `json:"notes,omitempty"`
-	Extra       []string           `json:"extra"`
-	Skipped     []skippedDocument  `json:"skipped"`
-	Files       []plannedDocument  `json:"files"`
-	Companions  []fileDocument     `json:"companions"`       // auxiliary files
-	Config      json.RawMessage    `json:"config,omitempty"` // NaN and infinities as zeros
-	Index       json.RawMessage    `json:"index,omitempty"`
-	Casts       []castDocument     `json:"casts,omitempty"` // to another block format
-	Tensors     []decisionDocument `json:"tensors"`
+	Source      string               `json:"source"`
+	Destination string               `json:"destination"`
+	Format      string               `json:"format,omitempty"`  // if there are several, all of them
+	Formats     []shareDocument      `json:"formats,omitempty"` // if there are several
+	Convention  string               `json:"convention,omitempty"`
+	Scheme      string               `json:"scheme,omitempty"`
+	Method      string               `json:"method,omitempty"` // of choosing scales and codes by statistics
+	Budget      *Budget              `json:"budget,omitempty"`
+	Repair      *lint.RepairDocument `json:"repair,omitempty"`
+	SourceBytes int64                `json:"source_bytes"`
+	Bytes       int64                `json:"bytes"`
+	Worker      *int                 `json:"worker,omitempty"` // bytes are those of this worker, all else describes the whole result
+	Ignore      []string             `json:"ignore"`
+	Notes       []string             `json:"notes,omitempty"`
+	Extra       []string             `json:"extra"`
+	Skipped     []skippedDocument    `json:"skipped"`
+	Files       []plannedDocument    `json:"files"`
+	Companions  []fileDocument       `json:"companions"`       // auxiliary files
+	Config      json.RawMessage      `json:"config,omitempty"` // NaN and infinities as zeros
+	Index       json.RawMessage      `json:"index,omitempty"`
+	Casts       []castDocument       `json:"casts,omitempty"` // to another block format
+	Tensors     []decisionDocument   `json:"tensors"`
 }
 
 // A plannedDocument is a planned file of weights.

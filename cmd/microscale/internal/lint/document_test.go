@@ -58,7 +58,7 @@ func TestDocuments(t *testing.T) {
 		doc.Findings[0].File != "model.safetensors" || doc.Findings[0].Rule != "L10" {
 		t.Errorf("document %+v", doc)
 	}
-	data, err := json.Marshal(NewSARIF(r))
+	data, err := json.Marshal(NewSARIF(filepath.Join("models", "of 100%"), r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,22 @@ func TestDocuments(t *testing.T) {
 	}
 	run := log.Runs[0]
 	if one := run.Results[0]; one.RuleID != "L10" || run.Tool.Driver.Rules[one.RuleIndex].ID != "L10" || one.Level != "error" ||
-		one.Locations[0].Physical.Artifact.URI != "model.safetensors" {
+		one.Locations[0].Physical.Artifact.URI != "models/of%20100%25/model.safetensors" {
 		t.Errorf("result %+v", one)
+	}
+}
+
+func TestArtifactURI(t *testing.T) {
+	for _, tc := range [][3]string{
+		{"models/a", "config.json", "models/a/config.json"},
+		{"models/a/", "config.json", "models/a/config.json"},
+		{"/models/ä#1", "config.json", "/models/%C3%A4%231/config.json"},
+		{"a/model.gguf", "model.gguf", "a/model.gguf"},
+		{"sample:", "model.safetensors", "./sample:/model.safetensors"},
+		{"hf://owner/name", "config.json", "hf://owner/name/config.json"},
+	} {
+		if got := artifactURI(tc[0], tc[1]); got != tc[2] {
+			t.Errorf("%s of %s is %q, want %q", tc[1], tc[0], got, tc[2])
+		}
 	}
 }

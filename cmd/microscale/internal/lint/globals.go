@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 
@@ -15,8 +14,8 @@ import (
 // unifyGlobals gives the weights of a fused set one global scale G, and the block scales s·g/G: codes stay. A product that E4M3 has is
 // exact. G is that of the members, or a power of two times one, with which the squared relative errors of the scales have the
 // smallest sum, and none overflows.
-func (r *repairer) unifyGlobals() error {
-	var failed error
+func (r *repairer) unifyGlobals() (repaired func(f *Finding) bool, err error) {
+	done := map[string]bool{}
 	r.sets(func(weights []*checkpoint.Weight) {
 		differ := false
 		for _, w := range weights {
@@ -25,11 +24,17 @@ func (r *repairer) unifyGlobals() error {
 			}
 			differ = differ || w.Global != weights[0].Global
 		}
-		if differ && failed == nil {
-			failed = r.unifyGlobal(weights)
+		if !differ {
+			return
+		}
+		failed := r.unifyGlobal(weights)
+		for _, w := range weights {
+			if r.reasons[w.Name] = failed; failed == nil {
+				done[w.Name] = true
+			}
 		}
 	})
-	return failed
+	return func(f *Finding) bool { return done[f.Tensor] }, nil
 }
 
 // A rescaling is what the scales of a weight become.
@@ -61,6 +66,13 @@ func rescale(count *[256]int64, ratio float64) (s rescaling) {
 	return s
 }
 
+// The powers of two times a global scale of the set that are tried, and the largest ratio to the largest of the set: by more than
+// 16, block scales overflow or become subnormal. From a member that is smaller by 16, powers to 8 reach every ratio.
+const (
+	maxPower    = 8
+	maxDistance = 16
+)
+
 // unifyGlobal is unifyGlobals for one set.
 func (r *repairer) unifyGlobal(weights []*checkpoint.Weight) error {
 	counts := make([]*[256]int64, len(weights))
@@ -81,9 +93,9 @@ func (r *repairer) unifyGlobal(weights []*checkpoint.Weight) error {
 	var bestGlobal float32
 	bestSum := math.Inf(1)
 	for _, of := range weights {
-		for power := -8; power <= 8; power++ {
+		for power := -maxPower; power <= maxPower; power++ {
 			global := float32(math.Ldexp(float64(of.Global), power))
-			if global < largest/16 || global > 16*largest {
+			if global < largest/maxDistance || global > maxDistance*largest {
 				continue
 			}
 			tried, sum, fits := make([]rescaling, len(weights)), 0.0, true
@@ -134,38 +146,18 @@ func (r *repairer) unifyGlobal(weights []*checkpoint.Weight) error {
 
 // histogram counts the bytes of a tensor.
 func histogram(c *checker, t hf.Tensor) (*[256]int64, error) {
-	count, piece := &[256]int64{}, make([]byte, min(t.Bytes(), 1<<20))
-	for at := int64(0); at < t.Bytes(); at += int64(len(piece)) {
-		piece = piece[:min(int64(len(piece)), t.Bytes()-at)]
+	count, buffer := &[256]int64{}, make([]byte, min(t.Bytes(), 1<<20))
+	for at := int64(0); at < t.Bytes(); at += int64(len(buffer)) {
+		buffer = buffer[:min(int64(len(buffer)), t.Bytes()-at)]
 		if err := c.ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := t.Shard.File.ReadTensorAt(piece, t.TensorInfo, at); err != nil {
+		if err := t.Shard.File.ReadTensorAt(buffer, t.TensorInfo, at); err != nil {
 			return nil, err
 		}
-		for _, b := range piece {
+		for _, b := range buffer {
 			count[b]++
 		}
 	}
 	return count, nil
-}
-
-// membersOf returns the members of a JSON object.
-func membersOf(raw []byte) (members map[string]json.RawMessage, err error) {
-	return members, json.Unmarshal(raw, &members)
-}
-
-// jsonRaw is raw as a value.
-func jsonRaw(raw []byte) json.RawMessage { return raw }
-
-// listOf returns a list of texts; nil if it is none.
-func listOf(raw json.RawMessage) (list []string) {
-	_ = json.Unmarshal(raw, &list) // of another type it is no list
-	return list
-}
-
-// textOf returns a text; "" if it is none.
-func textOf(raw json.RawMessage) (text string) {
-	_ = json.Unmarshal(raw, &text) // of another type it is no text
-	return text
 }

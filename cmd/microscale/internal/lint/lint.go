@@ -73,6 +73,18 @@ type Finding struct {
 	Text    string
 }
 
+// String returns the tensor, the text and the clients.
+func (f *Finding) String() string {
+	text := f.Text
+	if f.Tensor != "" {
+		text = f.Tensor + ": " + text
+	}
+	if len(f.Clients) > 0 {
+		text += " (" + strings.Join(f.Clients, ", ") + ")"
+	}
+	return text
+}
+
 // A Report is the result of Run.
 type Report struct {
 	Findings []Finding // the most severe first, then by rule, clients and tensor

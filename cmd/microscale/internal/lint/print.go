@@ -10,8 +10,8 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
-// fewest is the number of findings of one rule that Print prints without --each.
-const fewest = 3
+// maxPrinted is the number of findings of one rule that Print prints without --each.
+const maxPrinted = 3
 
 // Print prints a report: for each rule and its clients the findings, and what can be done.
 func Print(w io.Writer, arg string, r *Report, each bool) error {
@@ -28,7 +28,7 @@ func Print(w io.Writer, arg string, r *Report, each bool) error {
 		}
 		fmt.Fprintf(&b, "%s %s %s%s\n", first.Rule.Severity, first.Rule.ID, first.Rule.Name, about)
 		for i, f := range r.Findings[from:to] {
-			if i == fewest && !each {
+			if i == maxPrinted && !each {
 				fmt.Fprintf(&b, "  and %d more\n", to-from-i)
 				break
 			}
@@ -84,10 +84,27 @@ type findingDocument struct {
 // NewDocument returns a report of the SRC that was opened as arg.
 func NewDocument(arg string, r *Report) Document {
 	d := Document{Source: arg, Clients: show.OrEmpty(r.Clients), Skipped: show.OrEmpty(r.Skipped), Errors: r.Count(Error),
-		Warnings: r.Count(Warning), Notes: r.Count(Note), Findings: make([]findingDocument, 0, len(r.Findings))}
-	for _, f := range r.Findings {
-		d.Findings = append(d.Findings, findingDocument{f.Rule.ID, f.Rule.Name, f.Rule.Severity.String(), show.OrEmpty(f.Clients), f.Tensor,
+		Warnings: r.Count(Warning), Notes: r.Count(Note)}
+	d.Findings = findingDocuments(r.Findings)
+	return d
+}
+
+func findingDocuments(findings []Finding) []findingDocument {
+	docs := make([]findingDocument, 0, len(findings))
+	for _, f := range findings {
+		docs = append(docs, findingDocument{f.Rule.ID, f.Rule.Name, f.Rule.Severity.String(), show.OrEmpty(f.Clients), f.Tensor,
 			f.File, f.Text, f.Rule.Why, f.Rule.Remedy, f.Rule.Source})
 	}
-	return d
+	return docs
+}
+
+// A RepairDocument is what a repair changes and leaves, as JSON.
+type RepairDocument struct {
+	Changes []Change          `json:"changes"`
+	Left    []findingDocument `json:"left"`
+}
+
+// Document returns r as JSON.
+func (r *Repair) Document() *RepairDocument {
+	return &RepairDocument{show.OrEmpty(r.Changes), findingDocuments(r.Left)}
 }

@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // A Change is one place that a repair changes.
@@ -24,10 +26,10 @@ type Change struct {
 	Text string `json:"text"`
 }
 
-// A Repair is what can be mended in a checkpoint.
+// A Repair is what can be repaired in a checkpoint.
 type Repair struct {
 	Changes []Change
-	Left    []Finding // errors and warnings that it does not mend
+	Left    []Finding // errors and warnings that it does not repair; their texts say why, if it was tried
 	Patch   convert.Patch
 }
 
@@ -36,61 +38,87 @@ type repairer struct {
 	*checker
 	original *checkpoint.Model // nil: none
 	repair   *Repair
-	broken   map[string]bool // names of rules
-	added    []string        // modules of the original
+	broken   map[string]bool  // names of rules
+	reasons  map[string]error // why findings of a tensor are not repaired
+	added    []string         // modules of the original
 }
 
-// repairs are what is done for rules, in this order. A row mends the findings of its rules, or returns an error that says why it cannot.
+// repairs are what is done for rules, in this order. A row returns which findings of its rules it repairs, or an error that says why
+// it repairs none. A finding of the rules of several rows is repaired if all of them do so.
 var repairs = []struct {
-	rules []string
-	mend  func(r *repairer) error
+	rules  []string
+	repair func(r *repairer) (repaired func(f *Finding) bool, err error)
 }{
 	{[]string{"set-global", "expert-gate-up"}, (*repairer).unifyGlobals},
 	{[]string{"input-scale-missing", "input-scale-bad", "input-set"}, (*repairer).unifyInputs},
 	{[]string{"mtp-missing"}, (*repairer).copyFurther},
 	{[]string{"index"}, (*repairer).writeIndex},
 	{[]string{"block-scale-shape"}, (*repairer).reshape},
-	{[]string{"ignored-quantized", "unquantized-unlisted", "ignore-parent", "ignore-substring", "ignore-expert-names", "ignore-fused-partial",
-		"ignore-wrapper", "mtp-partial", "tied-head", "config-file-contradiction", "algo-case", "sidecar-missing", "mtp-missing",
-		"block-scale-shape"},
-		(*repairer).describe},
+	{slices.Concat(unlisted, listed, describing), (*repairer).describe},
 }
 
-// PlanRepair finds what the rules of o find and can be mended. original is the checkpoint that m was quantized from; nil if there is
-// none. Codes never change.
+// The rules for which the descriptions change: those that add entries to the list of unquantized modules, those that remove some, and
+// others.
+var (
+	unlisted = []string{"unquantized-unlisted", "ignore-expert-names", "ignore-fused-partial", "ignore-wrapper", "mtp-partial", "tied-head",
+		"mtp-missing"}
+	listed     = []string{"ignored-quantized", "ignore-parent", "ignore-substring"}
+	describing = []string{contradiction, "algo-case", "sidecar-missing", "block-scale-shape"}
+)
+
+const contradiction = "config-file-contradiction"
+
+// PlanRepair finds what the rules of o find and can be repaired. original is the checkpoint that m was quantized from; nil if there
+// is none. Codes never change. What cannot be repaired is left, and is no error.
 func PlanRepair(ctx context.Context, m, original *checkpoint.Model, o Options) (*Repair, error) {
 	report, err := Run(ctx, m, o)
 	if err != nil {
 		return nil, err
 	}
 	c := &checker{Model: m, ctx: ctx, config: readConfig(m)}
-	r := &repairer{checker: c, original: original, repair: &Repair{}, broken: map[string]bool{}}
+	r := &repairer{checker: c, original: original, repair: &Repair{}, broken: map[string]bool{}, reasons: map[string]error{}}
 	r.repair.Patch = convert.Patch{Shapes: map[string][]int64{}, Bytes: map[string]*[256]byte{}, Beside: map[string][]checkpoint.Stored{}}
 	for _, f := range report.Findings {
 		r.broken[f.Rule.Name] = true
 	}
-	mended := map[string]bool{}
+	tried, left := map[string]bool{}, make([]bool, len(report.Findings))
 	for _, row := range repairs {
-		if !slices.ContainsFunc(row.rules, func(name string) bool { return r.broken[name] }) {
+		if !r.breaks(row.rules) {
 			continue
 		}
-		if err := row.mend(r); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.Source.Path, err)
+		repaired, failed := row.repair(r)
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 		for _, name := range row.rules {
-			mended[name] = true
+			tried[name] = true
+		}
+		for i := range report.Findings {
+			f := &report.Findings[i]
+			if !slices.Contains(row.rules, f.Rule.Name) || failed == nil && repaired(f) {
+				continue
+			}
+			if reason := cmp.Or(failed, r.reasons[f.Tensor]); reason != nil && !left[i] {
+				f.Text += "; it is not repaired: " + reason.Error()
+			}
+			left[i] = true
 		}
 	}
-	if original == nil {
-		mended["mtp-missing"] = false
-	}
-	for _, f := range report.Findings {
-		if f.Rule.Severity > Note && !mended[f.Rule.Name] {
+	for i, f := range report.Findings {
+		if f.Rule.Severity > Note && (left[i] || !tried[f.Rule.Name]) {
 			r.repair.Left = append(r.repair.Left, f)
 		}
 	}
 	return r.repair, nil
 }
+
+// breaks reports whether there are findings of one of rules.
+func (r *repairer) breaks(rules []string) bool {
+	return slices.ContainsFunc(rules, func(name string) bool { return r.broken[name] })
+}
+
+// every is the answer of a row that repairs all findings of its rules.
+func every(*Finding) bool { return true }
 
 // change lists a change.
 func (r *repairer) change(rule, name, text string, args ...any) {
@@ -113,7 +141,7 @@ func read(t hf.Tensor) ([]byte, error) {
 
 // unifyInputs gives the weights of a fused set the largest of their scales of activations, and a weight without one the largest of the
 // same projections of the other experts of its layer.
-func (r *repairer) unifyInputs() error {
+func (r *repairer) unifyInputs() (repaired func(f *Finding) bool, err error) {
 	groups := [2]map[string][]*checkpoint.Weight{{}, {}} // fused sets, and then the same projections of the experts of a layer
 	var order [2][]string
 	for _, w := range r.Weights {
@@ -132,21 +160,24 @@ func (r *repairer) unifyInputs() error {
 	for _, p := range r.Problems {
 		needs[p.Tensor] = needs[p.Tensor] || p.Rule == "input-scale-missing"
 	}
-	done := map[string]bool{}
+	done := map[string]bool{} // weights, and tensors with their scales of activations
 	for i := range groups {
 		for _, key := range order[i] {
 			if err := r.unifyInput(groups[i][key], i == 1, needs, done); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
 	for _, w := range r.Weights {
-		if needs[w.Name] && !done[w.Name] {
-			return fmt.Errorf("%s has no scale of activations, and no weight beside it has one: convert to a scheme for weights alone, or "+
-				"calibrate again", w.Name)
+		name := w.Name
+		if t, ok := w.Part(checkpoint.Input); ok {
+			name = t.Name
+		}
+		if !done[name] {
+			r.reasons[name] = errors.New("no weight beside it has a scale of activations: convert to a scheme for weights alone, or calibrate again")
 		}
 	}
-	return nil
+	return func(f *Finding) bool { return done[f.Tensor] }, nil
 }
 
 // projectionOf returns a name that the same projections of the experts of a layer share; the name itself for other weights.
@@ -182,11 +213,14 @@ func (r *repairer) unifyInput(weights []*checkpoint.Weight, ofExperts bool, need
 	for _, w := range weights {
 		scale, has := w.InputScale()
 		missing, bad := needs[w.Name], has && !valid(scale)
+		name := moduleOf(w.Name) + suffix
+		if !ofExperts { // the largest scale does not change
+			done[name] = true
+		}
 		if done[w.Name] || !missing && !bad && (ofExperts || scale == largest) {
 			continue
 		}
-		name := moduleOf(w.Name) + suffix
-		done[w.Name] = true
+		done[w.Name], done[name] = true, true
 		r.replace(w, like, name, data)
 		switch {
 		case missing:
@@ -201,9 +235,9 @@ func (r *repairer) unifyInput(weights []*checkpoint.Weight, ofExperts bool, need
 }
 
 // copyFurther copies the modules that predict further tokens from the original.
-func (r *repairer) copyFurther() error {
+func (r *repairer) copyFurther() (repaired func(f *Finding) bool, err error) {
 	if r.original == nil {
-		return nil
+		return nil, errors.New("give the original checkpoint with --source")
 	}
 	of := &checker{Model: r.original}
 	for _, w := range r.original.Raw() {
@@ -217,26 +251,26 @@ func (r *repairer) copyFurther() error {
 		r.change("mtp-missing", w.Name, "copied from the original")
 	}
 	if len(r.repair.Patch.Copied) == 0 {
-		return fmt.Errorf("the original %s has no unquantized modules that predict further tokens either", r.original.Source.Path)
+		return nil, fmt.Errorf("the original %s has no unquantized modules that predict further tokens either", r.original.Source.Path)
 	}
-	return nil
+	return every, nil
 }
 
 // writeIndex lists the index, which every plan writes from the headers.
-func (r *repairer) writeIndex() error {
-	r.change("index", "model.safetensors.index.json", "written from the headers of the files that it names")
-	return nil
+func (r *repairer) writeIndex() (repaired func(f *Finding) bool, err error) {
+	r.change("index", safetensors.IndexName, "written from the headers of the files that it names")
+	return every, nil
 }
 
 // reshape gives scales of 128×128 blocks the four dimensions of modelopt.
-func (r *repairer) reshape() error {
+func (r *repairer) reshape() (repaired func(f *Finding) bool, err error) {
 	for _, w := range r.Weights {
 		if t, ok := twoDimensions(w); ok {
 			r.repair.Patch.Shapes[t.Name] = []int64{t.Shape[0], 1, t.Shape[1], 1}
 			r.change("block-scale-shape", t.Name, "%v becomes %v", t.Shape, r.repair.Patch.Shapes[t.Name])
 		}
 	}
-	return nil
+	return every, nil
 }
 
 // listKeys are the members with the list of unquantized modules, of which a configuration has one.
@@ -245,11 +279,60 @@ var listKeys = []string{"ignore", "exclude_modules", "exclude", "modules_to_not_
 // configKey is the member of config.json with the description of the quantization.
 const configKey = "quantization_config"
 
-// describe writes the list of unquantized modules from the tensors, and the algorithm as its clients spell it, to both files.
-func (r *repairer) describe() error {
+// A description is what both files of a checkpoint are to say.
+type description struct {
+	list     []string // of unquantized modules
+	listRule string   // for which the list is written; "": none
+	algo     string   // as the clients spell it; "": it stays
+	algoRule string
+}
+
+// describe writes the list of unquantized modules from the tensors, and the algorithm as its clients spell it, to both files, each
+// if a rule about it is broken.
+func (r *repairer) describe() (repaired func(f *Finding) bool, err error) {
 	if r.Convention == nil {
-		return errors.New("quantization_config is not understood, and stays")
+		return nil, errors.New("quantization_config is not understood")
 	}
+	var d description
+	d.list = r.unquantized()
+	if r.broken["mtp-missing"] && len(r.added) == 0 {
+		delete(r.broken, "mtp-missing") // it has no effect on the list
+	}
+	d.listRule = r.firstBroken(slices.Concat(unlisted, listed, []string{contradiction}))
+	if d.algoRule = r.firstBroken([]string{"algo-case", contradiction, "block-scale-shape"}); d.algoRule != "" {
+		d.algo = r.spelling()
+	}
+	raw, inConfig := r.Source.QuantizationConfig()
+	if inConfig {
+		if members, err := membersOf(r.Source.Config); err != nil || members[configKey] == nil {
+			return nil, fmt.Errorf("%s is inside another member of config.json: move it to the top", configKey)
+		}
+		edited, err := r.described(raw, hf.ConfigName, &d)
+		if err != nil {
+			return nil, err
+		}
+		if r.repair.Patch.Config, err = configjson.WithMember(r.Source.Config, configKey, json.RawMessage(edited)); err != nil {
+			return nil, err
+		}
+	}
+	inSidecar, err := r.describeSidecar(&d)
+	ignored := r.Convention.Ignored(d.list)
+	return func(f *Finding) bool {
+		switch f.Rule.Name {
+		case "sidecar-missing", contradiction:
+			return inSidecar
+		case "block-scale-shape":
+			return true // reshape is for it
+		case "unquantized-unlisted":
+			w, ok := r.Lookup(f.Tensor)
+			return ok && slices.ContainsFunc(append(w.ExpertModules(), moduleOf(f.Tensor)), ignored) && (inConfig || inSidecar)
+		}
+		return inConfig || inSidecar
+	}, err
+}
+
+// unquantized returns the list of unquantized modules, from the tensors.
+func (r *repairer) unquantized() []string {
 	var unquantized, quantized []string
 	for _, w := range r.Weights {
 		module, ok := strings.CutSuffix(w.Name, weightSuffix)
@@ -262,22 +345,15 @@ func (r *repairer) describe() error {
 			unquantized = append(unquantized, w.ExpertModules()...)
 		}
 	}
-	unquantized = append(append(unquantized, r.UnstoredHeads()...), r.added...)
-	list := r.Convention.IgnoreList(unquantized, quantized)
-	algo := r.spelling()
-	if raw, ok := r.Source.QuantizationConfig(); ok {
-		if members, err := membersOf(r.Source.Config); err != nil || members[configKey] == nil {
-			return fmt.Errorf("%s is inside another member of config.json: move it to the top", configKey)
-		}
-		edited, err := r.described(raw, hf.ConfigName, list, algo)
-		if err != nil {
-			return err
-		}
-		if r.repair.Patch.Config, err = configjson.WithMember(r.Source.Config, configKey, jsonRaw(edited)); err != nil {
-			return err
-		}
+	return r.Convention.IgnoreList(slices.Concat(unquantized, r.UnstoredHeads(), r.added), quantized)
+}
+
+// firstBroken returns the first of rules that has findings; "" if none has.
+func (r *repairer) firstBroken(rules []string) string {
+	if i := slices.IndexFunc(rules, func(name string) bool { return r.broken[name] }); i >= 0 {
+		return rules[i]
 	}
-	return r.describeSidecar(list, algo)
+	return ""
 }
 
 // spelling returns the algorithm of modelopt as TensorRT-LLM knows it; "" for other conventions and mixtures.
@@ -295,8 +371,8 @@ func (r *repairer) spelling() string {
 	return r.algo()
 }
 
-// described returns a description with another list and algorithm, and lists what changes.
-func (r *repairer) described(raw []byte, file string, list []string, algo string) ([]byte, error) {
+// described returns the description of a file with the list and the algorithm of d, and lists what changes.
+func (r *repairer) described(raw []byte, file string, d *description) ([]byte, error) {
 	members, err := membersOf(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -309,69 +385,87 @@ func (r *repairer) described(raw []byte, file string, list []string, algo string
 	}
 	before := listOf(members[key])
 	if strings.EqualFold(r.algo(), mixedAlgo) && members[key] == nil { // what quantized_layers does not have is unquantized
-		before = list
+		before = d.list
 	}
-	if !slices.Equal(before, list) {
-		for _, entry := range list {
+	if d.listRule != "" && !slices.Equal(before, d.list) {
+		for _, entry := range d.list {
 			if !slices.Contains(before, entry) {
-				r.change("unquantized-unlisted", file, "%s: %q is added", key, entry)
+				r.change(cmp.Or(r.firstBroken(unlisted), d.listRule), file, "%s: %q is added", key, entry)
 			}
 		}
 		for _, entry := range before {
-			if !slices.Contains(list, entry) {
-				r.change("ignored-quantized", file, "%s: %q is removed", key, entry)
+			if !slices.Contains(d.list, entry) {
+				r.change(cmp.Or(r.firstBroken(listed), d.listRule), file, "%s: %q is removed", key, entry)
 			}
 		}
-		if raw, err = configjson.WithMember(raw, key, list); err != nil {
+		if raw, err = configjson.WithMember(raw, key, d.list); err != nil {
 			return nil, err
 		}
 	}
-	if was := textOf(members["quant_algo"]); algo != "" && was != algo {
-		r.change("algo-case", file, "quant_algo: %q becomes %q", was, algo)
-		if raw, err = configjson.WithMember(raw, "quant_algo", algo); err != nil {
+	if was := textOf(members["quant_algo"]); d.algo != "" && was != d.algo {
+		r.change(d.algoRule, file, "quant_algo: %q becomes %q", was, d.algo)
+		if raw, err = configjson.WithMember(raw, "quant_algo", d.algo); err != nil {
 			return nil, err
 		}
 	}
 	return raw, nil
 }
 
-// describeSidecar is describe for hf_quant_config.json, which is written if it is missing.
-func (r *repairer) describeSidecar(list []string, algo string) error {
+// describeSidecar is describe for hf_quant_config.json, which is written if it is missing. It reports whether the result has that
+// file as a rule wants it.
+func (r *repairer) describeSidecar(d *description) (done bool, err error) {
 	data, has := r.Source.Companion(moSidecar)
 	if r.Convention.Name != "modelopt" || !has && !r.broken["sidecar-missing"] {
-		return nil
+		return false, nil
 	}
 	if !has {
-		for _, f := range r.Convention.Files(r.Formats()[0], checkpoint.Settings{Ignore: list, KVCache: r.config.cache}) {
+		for _, f := range r.Convention.Files(r.Formats()[0], checkpoint.Settings{Ignore: d.list, KVCache: r.config.cache}) {
 			r.repair.Patch.Files = append(r.repair.Patch.Files, f)
 			r.change("sidecar-missing", f.Name, "written")
 		}
-		return nil
+		return true, nil
 	}
 	members, err := membersOf(data)
 	if err != nil || members["quantization"] == nil {
-		return errors.Join(err, errors.New(moSidecar+" has no member quantization: fetch it again"))
+		return false, errors.Join(err, errors.New(moSidecar+" has no member quantization: fetch it again"))
 	}
-	edited, err := r.described(members["quantization"], moSidecar, list, algo)
+	edited, err := r.described(members["quantization"], moSidecar, d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	main, other := r.config.main, r.config.sidecar
-	if main != nil && main.Layers != nil && !maps.Equal(main.Layers, other.Layers) {
+	if r.broken[contradiction] && main != nil && main.Layers != nil && !maps.Equal(main.Layers, other.Layers) {
 		if edited, err = configjson.WithMember(edited, "quantized_layers", main.Layers); err != nil {
-			return err
+			return false, err
 		}
-		r.change("config-file-contradiction", moSidecar, "quantized_layers: that of config.json")
+		r.change(contradiction, moSidecar, "quantized_layers: that of config.json")
 	}
-	if main != nil && cmp.Or(main.GroupSize, other.GroupSize) != other.GroupSize {
+	if r.broken[contradiction] && main != nil && cmp.Or(main.GroupSize, other.GroupSize) != other.GroupSize {
 		if edited, err = configjson.WithMember(edited, "group_size", main.GroupSize); err != nil {
-			return err
+			return false, err
 		}
-		r.change("config-file-contradiction", moSidecar, "group_size: %d, that of config.json", main.GroupSize)
+		r.change(contradiction, moSidecar, "group_size: %d, that of config.json", main.GroupSize)
 	}
-	if data, err = configjson.WithMember(data, "quantization", jsonRaw(edited)); err != nil {
-		return err
+	if data, err = configjson.WithMember(data, "quantization", json.RawMessage(edited)); err != nil {
+		return false, err
 	}
 	r.repair.Patch.Files = append(r.repair.Patch.Files, checkpoint.File{Name: moSidecar, Data: data})
-	return nil
+	return true, nil
+}
+
+// membersOf returns the members of a JSON object.
+func membersOf(raw []byte) (members map[string]json.RawMessage, err error) {
+	return members, json.Unmarshal(raw, &members)
+}
+
+// listOf returns a list of texts; nil if it is none.
+func listOf(raw json.RawMessage) (list []string) {
+	_ = json.Unmarshal(raw, &list) // of another type it is no list
+	return list
+}
+
+// textOf returns a text; "" if it is none.
+func textOf(raw json.RawMessage) (text string) {
+	_ = json.Unmarshal(raw, &text) // of another type it is no text
+	return text
 }

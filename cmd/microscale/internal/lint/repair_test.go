@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -231,13 +232,82 @@ func TestRepairInputs(t *testing.T) {
 			t.Errorf("changes %+v", r.Changes)
 		}
 	}
-	// Without a sibling there is an error, not 1.
+	// Without a weight beside it, the finding is left, and others are repaired.
 	dir := dense(128, 128).with(nil, layer0+"mlp.down_proj").quantize(t, ctW4A4)
 	d := readDirectory(t, dir)
 	delete(d.tensors, layer0+"mlp.down_proj.input_global_scale")
+	d.quantization()["ignore"] = []any{}
 	d.write(t, dir)
-	if _, err := PlanRepair(t.Context(), open(t, dir), nil, Options{Clients: chosenClients(t, "vllm")}); err == nil ||
-		!strings.Contains(err.Error(), "mlp.down_proj.weight has no scale of activations") {
-		t.Errorf("error %v", err)
+	r, err := PlanRepair(t.Context(), open(t, dir), nil, Options{Clients: chosenClients(t, "vllm")})
+	if err != nil || len(r.Left) != 1 || !strings.Contains(r.Left[0].Text, "it is not repaired: no weight beside it has a scale") ||
+		len(r.Changes) == 0 || r.Changes[0].Rule != "L10" {
+		t.Errorf("repair %+v (%v)", r, err)
+	}
+}
+
+// TestRepairLeft: what a repair does not change is left, with the reason, also if other findings of the rule are repaired.
+func TestRepairLeft(t *testing.T) {
+	const attn = layer0 + "self_attn."
+	for _, tc := range []struct {
+		name   string
+		source source
+		stored stored
+		damage func(d *directory)
+		left   map[string]string // rules, and parts of the texts
+		lists  bool              // a list of unquantized modules changes
+	}{
+		{"set with an unquantized weight", dense(128, 128), ctNVFP4, func(d *directory) {
+			d.tensors[attn+"k_proj.weight_global_scale"].put(512)
+			d.tensors[layer0+"mlp.up_proj.weight_global_scale"].put(512)
+			d.unquantize(attn+"v_proj", 128, 128)
+			d.ignore(attn + "v_proj")
+		}, map[string]string{"set-format": "it is bf16", "set-global": attn + "k_proj"}, false},
+		{"global scale that is NaN", dense(128, 128), ctNVFP4, func(d *directory) {
+			d.tensors[attn+"k_proj.weight_global_scale"].put(float32(math.NaN()))
+			d.tensors[layer0+"mlp.up_proj.weight_global_scale"].put(512)
+		}, map[string]string{structure: "must be positive"}, false},
+		{"modules that predict further tokens, without the original", dense(128, 128).with(map[string]any{"model_type": "new",
+			"num_hidden_layers": 1, "num_nextn_predict_layers": 1}, "mtp.fc"), ctMXFP8, func(d *directory) {
+			delete(d.tensors, "mtp.fc.weight")
+		}, map[string]string{"mtp-missing": "it is not repaired: give the original checkpoint with --source"}, false},
+		{"description inside another member", dense(128, 128), ctMXFP8, func(d *directory) {
+			d.quantization()["ignore"] = []any{}
+			d.config["text_config"] = map[string]any{"quantization_config": d.quantization()}
+			delete(d.config, "quantization_config")
+		}, map[string]string{"unquantized-unlisted": "it is not repaired: quantization_config is inside"}, false},
+		{"spelling alone", dense(128, 128), moFP8, func(d *directory) {
+			d.quantization()["quant_algo"] = "FP8_PB_WO"
+			d.quantization()["ignore"] = []any{"lm_head", "unknown"} // whatever else is in the list stays
+			d.sidecar["quantization"].(map[string]any)["exclude_modules"] = []any{"lm_head", "unknown"}
+		}, nil, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := tc.source.quantize(t, tc.stored)
+			d := readDirectory(t, dir)
+			tc.damage(d)
+			d.write(t, dir)
+			clients := "vllm"
+			if tc.stored.convention == "modelopt" {
+				clients = "trtllm"
+			}
+			before := check(t, dir, clients)
+			out, r := repaired(t, dir, "", clients)
+			for rule, text := range tc.left {
+				if !slices.ContainsFunc(r.Left, func(f Finding) bool {
+					return f.Rule.Name == rule && strings.Contains(f.Tensor+" "+f.Text, text)
+				}) {
+					t.Errorf("left are %+v of %s, want %s %q", r.Left, texts(before), rule, text)
+				}
+			}
+			for _, f := range check(t, out, clients).Findings {
+				if !slices.ContainsFunc(r.Left, func(l Finding) bool { return l.Rule == f.Rule && l.Tensor == f.Tensor }) {
+					t.Errorf("found after the repair, and not left: %s %s %s", f.Rule.Name, f.Tensor, f.Text)
+				}
+			}
+			changed := slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Rule == "L09" || c.Rule == "L10" })
+			if changed != tc.lists {
+				t.Errorf("changes %+v", r.Changes)
+			}
+		})
 	}
 }

@@ -1,7 +1,9 @@
 package lint
 
 import (
-	"strings"
+	"net/url"
+	"path"
+	"path/filepath"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
@@ -63,8 +65,8 @@ type sarifName struct {
 	Name string `json:"fullyQualifiedName"`
 }
 
-// NewSARIF returns a report. It lists every rule, so that a service knows those that hold.
-func NewSARIF(r *Report) SARIF {
+// NewSARIF returns a report of the SRC that was opened as arg. It lists every rule, so that a service knows those that hold.
+func NewSARIF(arg string, r *Report) SARIF {
 	run := sarifRun{Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: "microscale", Version: show.Version()}
 	index := map[string]int{}
@@ -76,20 +78,26 @@ func NewSARIF(r *Report) SARIF {
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, s)
 	}
 	for _, f := range r.Findings {
-		text := f.Text
-		if f.Tensor != "" {
-			text = f.Tensor + ": " + text
-		}
-		if len(f.Clients) > 0 {
-			text += " (" + strings.Join(f.Clients, ", ") + ")"
-		}
-		result := sarifResult{RuleID: f.Rule.ID, RuleIndex: index[f.Rule.ID], Level: f.Rule.Severity.String(), Message: sarifText{text}}
+		result := sarifResult{RuleID: f.Rule.ID, RuleIndex: index[f.Rule.ID], Level: f.Rule.Severity.String(), Message: sarifText{f.String()}}
 		var at sarifLocation
-		if at.Physical.Artifact.URI = f.File; f.Tensor != "" {
+		if at.Physical.Artifact.URI = artifactURI(arg, f.File); f.Tensor != "" {
 			at.Logical = []sarifName{{f.Tensor}}
 		}
 		result.Locations = []sarifLocation{at}
 		run.Results = append(run.Results, result)
 	}
 	return SARIF{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}}
+}
+
+// artifactURI returns a file of the SRC that was opened as arg as a reference that RFC 3986 allows: relative to the working directory
+// if arg is.
+func artifactURI(arg, file string) string {
+	u, err := url.Parse(arg)
+	if err != nil || u.Host == "" { // a path
+		u = &url.URL{Path: filepath.ToSlash(arg)}
+	}
+	if path.Base(u.Path) != file { // else arg is that file
+		u = u.JoinPath(file)
+	}
+	return u.String()
 }
