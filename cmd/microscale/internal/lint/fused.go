@@ -16,7 +16,7 @@ var fusedRules = []Rule{
 	{
 		ID: "L01", Name: "set-global", Severity: Error, Needs: Scalars,
 		What:   "global scales of a fused set differ",
-		Why:    "the client keeps one of them, and the other parts become too large or too small",
+		Why:    "the client keeps one of them, and the other weights become too large or too small",
 		Remedy: "`repair`, or quantize again",
 		Source: "vllm#54974",
 	},
@@ -44,7 +44,7 @@ var fusedRules = []Rule{
 	},
 	{
 		ID: "L28", Name: "partial-tile", Severity: Error,
-		What:   "a block of 128×128 would lie in two parts of a fused matrix, or is partial where the client divides evenly",
+		What:   "a block of 128×128 would have rows of two weights of a fused matrix, or is partial where the client divides evenly",
 		Why:    "the client rejects the weight, or multiplies rows by scales of others",
 		Remedy: "quantize again with a format of rows or of blocks of 32, or exclude the weight",
 		Source: "vllm#53132",
@@ -77,8 +77,8 @@ func expertFormats(c *checker) {
 		})
 		for _, name := range names[1:] {
 			for _, w := range formats[name] {
-				if most := formats[names[0]][0]; most.Quantized() || w.Quantized() {
-					c.report(w.Name, "it is %s and %s is %s, and the client has one format for the experts of a layer", name, most.Name, names[0])
+				if usual := formats[names[0]][0]; usual.Quantized() || w.Quantized() {
+					c.report(w.Name, "it is %s and %s is %s, and the client has one format for the experts of a layer", name, usual.Name, names[0])
 				}
 			}
 		}
@@ -107,8 +107,8 @@ func (c *checker) sets(f func(weights []*checkpoint.Weight)) {
 		if len(w.Shape) != 2 {
 			continue
 		}
-		matrix, parts := c.Family().FusedWith(w.Name)
-		if parts == nil {
+		matrix, members := c.Family().FusedWith(w.Name)
+		if members == nil {
 			continue
 		}
 		if matrices[matrix] == nil {

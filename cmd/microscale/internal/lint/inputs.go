@@ -3,6 +3,7 @@ package lint
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -27,7 +28,7 @@ var inputRules = []Rule{
 	{
 		ID: "L07", Name: "input-set", Severity: Warning, Needs: Scalars, clients: engines, check: inputSets,
 		What:   "scales of activations of a fused set differ",
-		Why:    "the parts have the same inputs, and the client keeps the largest scale: the outputs of others are less accurate than measured",
+		Why:    "the weights of the set have the same inputs, and the client keeps the largest scale: the outputs of others are less accurate than measured",
 		Remedy: "`repair`",
 		Source: "vllm#47515",
 	},
@@ -120,7 +121,7 @@ func cacheNames(c *checker) {
 }
 
 func cacheScheme(c *checker) {
-	if c.Convention == nil || !strings.Contains("compressed-tensors modelopt", c.Convention.Name) || c.config.cache {
+	if c.Convention == nil || !slices.Contains([]string{"compressed-tensors", "modelopt"}, c.Convention.Name) || c.config.cache {
 		return
 	}
 	for _, name := range c.cacheScales() {

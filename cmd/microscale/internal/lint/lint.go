@@ -20,7 +20,7 @@ import (
 // A Severity is how much a finding matters.
 type Severity uint8
 
-// The severities, the least first.
+// The severities, in increasing order.
 const (
 	Note    Severity = iota // worth knowing
 	Warning                 // less accurate, or wrong in some programs
@@ -110,7 +110,8 @@ type Options struct {
 
 // Run applies the rules to a checkpoint. The only errors are that of ctx and those of reading data.
 func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
-	c := &checker{Model: m, ctx: ctx, config: readConfig(m), merged: map[place]int{}}
+	c := &checker{Model: m, ctx: ctx, config: readConfig(m), merged: map[place]int{},
+		scales: map[string]scaleCounts{}}
 	r := &Report{}
 	c.add(m.Problems, "")
 	for _, text := range c.config.unreadable {
@@ -198,8 +199,9 @@ type checker struct {
 	rule    *Rule    // that is applied
 	about   []string // clients that its findings are about
 	found   []Finding
-	merged  map[place]int // indexes of found
-	err     error         // of reading data
+	merged  map[place]int          // indexes of found
+	scales  map[string]scaleCounts // by the tensors that were read
+	err     error                  // of reading data
 }
 
 // A place is what findings for several clients have in common.

@@ -49,7 +49,7 @@ var listRules = []Rule{
 		ID: "L14", Name: "ignore-fused-partial", Severity: Error, clients: engines, check: partlyListed,
 		explains: []string{"ignored-quantized", "unquantized-unlisted"},
 		What:     "a fused set of one format is on the ignore list in part",
-		Why:      "the client rejects a fused module whose parts disagree",
+		Why:      "the client rejects a fused module whose weights disagree",
 		Remedy:   "`repair`",
 		Source:   "sglang#35797",
 	},

@@ -6,7 +6,6 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -37,7 +36,7 @@ var scaleRules = []Rule{
 	{
 		ID: "L34", Name: "swizzled", Severity: Error, check: swizzledScales,
 		explains: []string{structure, "set-format"}, explainsWhole: []string{"none-quantized"},
-		What:   "scales are in tiles of 128×4, by their padded size, and nothing says so",
+		What:   "scales are in tiles of 128×4, by their padded size, without a declaration",
 		Why:    "clients read them row by row",
 		Remedy: "store them row by row (`microscale layout` converts them)",
 		Source: "modular#6600",
@@ -78,59 +77,63 @@ func directions(c *checker) {
 	}
 }
 
-// badScales counts scales that are no numbers, or negative.
+// badScales reports scales that are no numbers, or negative.
 func badScales(c *checker) {
-	c.eachScales(func(w *checkpoint.Weight, t hf.Tensor, f *format.Scalar) {
-		count, err := histogram(c, t)
-		if err != nil {
-			c.err = err
-			return
-		}
-		bad := int64(0)
-		for code, n := range count {
-			if v := f.Decode(uint32(code)); v != v || math.IsInf(float64(v), 0) || v < 0 {
-				bad += n
-			}
-		}
-		if bad > 0 {
-			c.report(w.Name, "%d of %d scales are NaN, Inf or negative", bad, t.Elements())
+	c.eachScales(func(w *checkpoint.Weight, n scaleCounts) {
+		if n.bad > 0 {
+			c.report(w.Name, "%d of %d scales are NaN, Inf or negative", n.bad, n.all)
 		}
 	})
 }
 
-// smallScales counts subnormal scales.
+// smallScales reports subnormal scales.
 func smallScales(c *checker) {
-	c.eachScales(func(w *checkpoint.Weight, t hf.Tensor, f *format.Scalar) {
-		if f != format.E4M3 {
-			return
-		}
-		count, err := histogram(c, t)
-		if err != nil {
-			c.err = err
-			return
-		}
-		small, all := int64(0), int64(0)
-		for code, n := range count {
-			if code == 0 || f.Decode(uint32(code)) <= 0 || f.IsNaN(uint32(code)) {
-				continue
-			}
-			if all += n; code>>f.Mantissa == 0 { // no exponent
-				small += n
-			}
-		}
-		if 2*small > all {
-			c.report(w.Name, "%d of %d scales are subnormal", small, all)
+	c.eachScales(func(w *checkpoint.Weight, n scaleCounts) {
+		if w.Format.Scale == format.E4M3 && 2*n.subnormal > n.positive {
+			c.report(w.Name, "%d of %d scales are subnormal", n.subnormal, n.positive)
 		}
 	})
 }
 
-// eachScales calls f with the scales of one byte of quantized weights.
-func (c *checker) eachScales(f func(w *checkpoint.Weight, t hf.Tensor, s *format.Scalar)) {
+// scaleCounts counts the block scales of a weight.
+type scaleCounts struct{ all, positive, subnormal, bad int64 }
+
+// eachScales calls f with the counts of the scales of one byte of quantized weights, which are read once for all rules.
+func (c *checker) eachScales(f func(w *checkpoint.Weight, n scaleCounts)) {
 	for _, w := range c.Weights {
-		if t, ok := w.Part(checkpoint.Scales); ok && w.Quantized() && w.Format.Scale.StoredBits() == 8 && c.err == nil {
-			f(w, t, w.Format.Scale)
+		t, ok := w.Part(checkpoint.Scales)
+		if !ok || !w.Quantized() || w.Format.Scale.StoredBits() != 8 {
+			continue
+		}
+		n, ok := c.scales[t.Name]
+		if !ok {
+			count, err := histogram(c, t)
+			if err != nil {
+				c.err = err
+				return
+			}
+			n = countScales(count, w.Format.Scale)
+			c.scales[t.Name] = n
+		}
+		f(w, n)
+	}
+}
+
+// countScales counts scales of a format, of which count has the number of each code.
+func countScales(count *[256]int64, f *format.Scalar) (n scaleCounts) {
+	for code, many := range count {
+		n.all += many
+		switch v := float64(f.Decode(uint32(code))); {
+		case math.IsNaN(v) || math.IsInf(v, 0) || v < 0:
+			n.bad += many
+		case v > 0:
+			n.positive += many
+			if code>>f.Mantissa == 0 { // no exponent
+				n.subnormal += many
+			}
 		}
 	}
+	return n
 }
 
 // swizzledScales: the tensor has the elements of whole tiles of 128×4, and more than the blocks of the codes.
