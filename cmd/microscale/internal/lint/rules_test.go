@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -65,6 +66,8 @@ func damages(t *testing.T) []damaged {
 	padded := dense(64, 128)
 	next := llama.with(map[string]any{"model_type": "new", "num_hidden_layers": 1, "num_nextn_predict_layers": 1}, mtp)
 	mixed := ctNVFP4.mixture(t, "self_attn", "fp8-row")
+	static := stored{format: quant.FP8Tensor, convention: "modelopt"}.mixture(t, "self_attn", "mxfp8")
+	static.scheme = "FP8"
 	return []damaged{
 		{"set-global", "vllm", llama, ctNVFP4, func(d *directory) {
 			d.tensors[attn+"k_proj.weight_global_scale"].put(512)
@@ -230,6 +233,14 @@ func damages(t *testing.T) []damaged {
 			d.quantization()["transform_config"] = map[string]any{"config_groups": map[string]any{"R4": map[string]any{"type": "hadamard",
 				"apply": []any{map[string]any{"location": "input"}, map[string]any{"location": "weight_input"}}}}}
 		}, "", "transforms input at run time"},
+		{"mixed-sglang", "sglang", llama, static, nil,
+			"", "reads one without nvfp4 as W4AFP8"},
+		{"model-dtype", "transformers", llama, ctMXFP8, func(d *directory) {
+			d.config["torch_dtype"] = "float16"
+		}, "", "decodes mxfp8 to bfloat16"},
+		{"initialized-weight", "transformers", llama.with(nil, attn+"o_proj"), ctNVFP4, func(d *directory) {
+			d.config["model_type"] = "nanochat"
+		}, attn + "o_proj.weight", "initializes its weight before it loads"},
 	}
 }
 
@@ -367,8 +378,29 @@ func texts(r *Report) string {
 	return b.String()
 }
 
-// elsewhere are the rules of package client whose cases are in TestClientRules and TestModelRules of verify, and rows without a check.
-var elsewhere = []string{structure, unread, "unsupported", "index"} // index is in TestRepairFiles
+// elsewhere are the rules whose cases are in other tests than TestRules.
+var elsewhere = map[string]string{
+	structure:              "TestDamage of verify",
+	"none-quantized":       "TestDamage of verify",
+	"quantized-untargeted": "TestDamage of verify",
+	unread:                 "TestClientRules of verify",
+	"partial-tile":         "TestClientRules of verify",
+	"ignore-wildcard":      "TestClientRules of verify",
+	"tied-head":            "TestClientRules of verify",
+	"moved-names":          "TestClientRules of verify",
+	"sidecar-missing":      "TestClientRules of verify, TestRepairFiles",
+	"partial-columns":      "TestClientRules of verify",
+	"mlx-global":           "TestClientRules of verify",
+	"hf-moe-global":        "TestModelRules of verify",
+	"gguf-scale-unused":    "TestModelRules of verify",
+	"mlx-kv_b":             "TestModelRules of verify",
+	"mamba1":               "TestModelRules of verify",
+	"experts-layout":       "TestModelRules of verify",
+	"gpt-oss-experts":      "TestModelRules of verify",
+	"unsupported":          "TestBrokenConfigs",
+	unreadable:             "TestBrokenConfigs",
+	"index":                "TestRepairFiles",
+}
 
 // TestTable: ids and names are unique and in order, every text is there, and every rule has a case.
 func TestTable(t *testing.T) {
@@ -388,13 +420,22 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s names %q, which is no rule", r.ID, name)
 			}
 		}
-		has := slices.ContainsFunc(cases, func(d damaged) bool { return d.rule == r.Name }) || slices.Contains(elsewhere, r.Name)
-		if !has && r.check != nil {
-			t.Errorf("%s %s has no case", r.ID, r.Name)
+		has := slices.ContainsFunc(cases, func(d damaged) bool { return d.rule == r.Name })
+		if _, ok := elsewhere[r.Name]; ok == has {
+			t.Errorf("%s %s has a case: %v, and one elsewhere: %v", r.ID, r.Name, has, ok)
+		}
+	}
+	var named []string
+	for _, row := range repairs {
+		named = append(named, row.rules...)
+	}
+	for _, name := range slices.Concat(named, repairable, slices.Collect(maps.Keys(elsewhere))) {
+		if lookup(name).Name != name {
+			t.Errorf("%q is no rule", name)
 		}
 	}
 	// Other packages name rules by their text.
-	named := regexp.MustCompile(`(?:Rule: |Rule = |broken :?= |misread\(\s*|eachQuantized\(m, )"([a-z0-9_-]+)"`)
+	inCode := regexp.MustCompile(`(?:Rule: |Rule = |broken :?= |misread\(\s*|eachQuantized\(m, )"([a-z0-9_-]+)"`)
 	for _, dir := range []string{"checkpoint", "checkpoint/client"} {
 		names, err := os.ReadDir("../../../../" + dir)
 		if err != nil {
@@ -408,7 +449,7 @@ func TestTable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, found := range named.FindAllSubmatch(code, -1) {
+			for _, found := range inCode.FindAllSubmatch(code, -1) {
 				if name := string(found[1]); lookup(name).Name != name {
 					t.Errorf("%s/%s names %q, which is no rule", dir, e.Name(), name)
 				}
