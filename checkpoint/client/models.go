@@ -238,8 +238,8 @@ func renamedExperts(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" || !m.Family().OfType("gpt_oss") {
 		return nil
 	}
-	return []checkpoint.Problem{{Rule: "gpt-oss-experts", Text: "the client does not load gpt-oss in compressed-tensors, because it does not " +
-		"find its experts on the ignore list: choose convention gpt-oss"}}
+	return []checkpoint.Problem{{Rule: "gpt-oss-experts", Text: "the client does not load gpt-oss in compressed-tensors, because it does " +
+		"not find its experts on the ignore list: choose convention gpt-oss"}}
 }
 
 // denseMXFP4: the client reads MXFP4 of compressed-tensors in experts alone (SGLang 0.5.23).

@@ -75,6 +75,6 @@ func decodedToBF16(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" || i < 0 || dtype == "" || dtype == "bfloat16" {
 		return nil
 	}
-	return []checkpoint.Problem{{Rule: "model-dtype", Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is in "+
-		"%s: quantize again, with the other weights in bfloat16", formats[i], dtype)}}
+	return []checkpoint.Problem{{Rule: "model-dtype", Text: fmt.Sprintf("the client decodes %s to bfloat16, and fails because the model is "+
+		"in %s: quantize again, with the other weights in bfloat16", formats[i], dtype)}}
 }

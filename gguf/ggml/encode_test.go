@@ -25,8 +25,9 @@ func testRow(r *rand.Rand, n int) (x, importance []float32) {
 // error of an element is within Bound where errors are weighed by the values alone.
 func TestEncode(t *testing.T) {
 	want := map[string]string{
-		"Q2_K": "f8630d24f086b600", "Q3_K": "5f6aa1c931e8a2f3", "Q4_0": "7f7a54e171b3cbc4", "Q4_1": "6bdcf5d7411bcc0f", "Q4_K": "eb4e87b18a02ed83",
-		"Q5_0": "c9fbea6219333c69", "Q5_1": "7e8a26d934b96703", "Q5_K": "a6e123b8d803bef0", "Q6_K": "cf66f07818f4fc2d",
+		"Q2_K": "f8630d24f086b600", "Q3_K": "5f6aa1c931e8a2f3", "Q4_0": "7f7a54e171b3cbc4", "Q4_1": "6bdcf5d7411bcc0f",
+		"Q4_K": "eb4e87b18a02ed83", "Q5_0": "c9fbea6219333c69", "Q5_1": "7e8a26d934b96703", "Q5_K": "a6e123b8d803bef0",
+		"Q6_K": "cf66f07818f4fc2d",
 	}
 	for _, name := range slices.Sorted(maps.Keys(quants)) {
 		q := quants[name]

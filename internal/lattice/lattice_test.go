@@ -95,8 +95,8 @@ cmd/microscale/internal/flags: internal/limits internal/naming internal/configjs
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
     cmd/microscale/internal/show
-cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family checkpoint checkpoint/client convert
-    cmd/microscale/internal/show
+cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family
+    checkpoint checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/budget: family checkpoint convert
 cmd/microscale/internal/serve: generation/sampling generation cmd/microscale/internal/chat
 cmd/microscale/internal/demo: internal/durable

@@ -134,8 +134,8 @@ func EstimateChart(e *cost.Estimate) ([]byte, error) {
 // speedupChart draws the speedup of square products over BF16 by size, quantization included,
 // as an SVG.
 func speedupChart(d *device.Device) ([]byte, error) {
-	c := report.Chart{Title: "Square products on " + d.Product + ": roofline, both operands quantized", X: "rows, columns and summed dimension",
-		Y: "time in BF16 / time", PowersOfTwo: true}
+	c := report.Chart{Title: "Square products on " + d.Product + ": roofline, both operands quantized",
+		X: "rows, columns and summed dimension", Y: "time in BF16 / time", PowersOfTwo: true}
 	var sizes []float64
 	for s := 256.0; s <= 32768; s *= 2 {
 		sizes = append(sizes, s)
