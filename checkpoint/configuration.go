@@ -78,6 +78,9 @@ func (c *Convention) Files(f quant.Format, o Settings) []File {
 	return []File{{c.sidecar, append(data, '\n')}}
 }
 
+// Sidecar returns the name of the file besides config.json from which clients read the configuration; "" for none.
+func (c *Convention) Sidecar() string { return c.sidecar }
+
 // IsSidecar reports whether a file of a checkpoint describes its quantization. It is not copied
 // with weights that are stored differently.
 func IsSidecar(name string) bool {

@@ -61,7 +61,7 @@ var clients = []Client{
 		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"}, mixes: []string{"modelopt", "compressed-tensors"},
 		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil,
 			"compressed-tensors": {"MXFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"}}, // tensorrt_llm/models/quant_config_utils.py
-		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
+		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, needsFile("modelopt"), exactScheme("modelopt")},
 	},
 	{
 		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8", "deepseek", "gpt-oss"},
@@ -359,8 +359,9 @@ func mixedWithNVFP4(m *checkpoint.Model) []checkpoint.Problem {
 }
 
 // needsFile: the client reads the configuration from another file than config.json.
-func needsFile(convention, name string) rule {
+func needsFile(convention string) rule {
 	return func(m *checkpoint.Model) []checkpoint.Problem {
+		name := m.Convention.Sidecar()
 		if m.Convention.Name != convention || m.HasFile(name) {
 			return nil
 		}

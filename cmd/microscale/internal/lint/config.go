@@ -58,8 +58,20 @@ type sidecar struct {
 	Layers    map[string]layer `json:"quantized_layers"`
 }
 
-// moSidecar is the second file of modelopt.
-const moSidecar = "hf_quant_config.json"
+// The conventions that rules are about.
+var (
+	modelOpt          = convention("modelopt")
+	compressedTensors = convention("compressed-tensors")
+)
+
+// convention returns a convention that exists.
+func convention(name string) *checkpoint.Convention {
+	c, err := checkpoint.LookupConvention(name)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
 
 // readConfig reads what it can; the rest has rules of package checkpoint.
 func readConfig(m *checkpoint.Model) (c config) {
@@ -97,11 +109,11 @@ func readConfig(m *checkpoint.Model) (c config) {
 		c.unreadableIn(hf.ConfigName, err)
 		c.main = &main
 	}
-	if data, ok := m.Source.Companion(moSidecar); ok {
+	if data, ok := m.Source.Companion(modelOpt.Sidecar()); ok {
 		var file struct {
 			Quantization *sidecar `json:"quantization"`
 		}
-		if c.unreadableIn(moSidecar, json.Unmarshal(data, &file)); file.Quantization != nil {
+		if c.unreadableIn(modelOpt.Sidecar(), json.Unmarshal(data, &file)); file.Quantization != nil {
 			c.sidecar = file.Quantization
 			c.cache = c.cache || c.sidecar.Cache != nil
 		}

@@ -85,7 +85,7 @@ func indexes(c *checker) {
 
 func blockScaleShapes(c *checker) {
 	for _, w := range c.Weights {
-		if t, ok := twoDimensions(w); ok && c.Convention.Name == "modelopt" {
+		if t, ok := twoDimensions(w); ok && modelOpt.Is(c.Convention) {
 			c.report(t.Name, "it is %v, and the client needs four dimensions", t.Shape)
 		}
 	}
@@ -101,11 +101,8 @@ func twoDimensions(w *checkpoint.Weight) (t hf.Tensor, ok bool) {
 var vllmAlgos = []string{"fp8", "fp8_per_channel_per_token", "fp8_pb_wo", "fp8_block_scales", "nvfp4", "w4a16_nvfp4", "mxfp8",
 	"iq2_xs", "iq2_xxs", "q8_0"}
 
-// mixedAlgo is the algorithm of a checkpoint of modelopt whose modules have several.
-const mixedAlgo = "MIXED_PRECISION"
-
 func unknownAlgos(c *checker) {
-	if !strings.EqualFold(c.algo(), mixedAlgo) {
+	if !strings.EqualFold(c.algo(), modelOpt.MixedScheme()) {
 		return
 	}
 	for _, module := range slices.Sorted(maps.Keys(c.config.layers)) {
@@ -132,16 +129,16 @@ func contradictions(c *checker) {
 		return
 	}
 	if !strings.EqualFold(a.Algo, b.Algo) {
-		c.report("", "quant_algo is %q in config.json and %q in %s", a.Algo, b.Algo, moSidecar)
+		c.report("", "quant_algo is %q in config.json and %q in %s", a.Algo, b.Algo, modelOpt.Sidecar())
 		return
 	}
 	if a.GroupSize != 0 && b.GroupSize != 0 && a.GroupSize != b.GroupSize {
-		c.report("", "group_size is %d in config.json and %d in %s", a.GroupSize, b.GroupSize, moSidecar)
+		c.report("", "group_size is %d in config.json and %d in %s", a.GroupSize, b.GroupSize, modelOpt.Sidecar())
 	}
-	if strings.EqualFold(a.Algo, mixedAlgo) {
+	if strings.EqualFold(a.Algo, modelOpt.MixedScheme()) {
 		for _, module := range slices.Sorted(maps.Keys(a.Layers)) {
 			if other, ok := b.Layers[module]; ok && !strings.EqualFold(a.Layers[module].Algo, other.Algo) {
-				c.report(module, "its algorithm is %q in config.json and %q in %s", a.Layers[module].Algo, other.Algo, moSidecar)
+				c.report(module, "its algorithm is %q in config.json and %q in %s", a.Layers[module].Algo, other.Algo, modelOpt.Sidecar())
 			}
 		}
 		c.compareModules(inMap(a.Layers), inMap(b.Layers), "among quantized_layers")
@@ -167,9 +164,9 @@ func (c *checker) compareModules(inConfig, inSidecar func(string) bool, where st
 		switch module := moduleOf(w.Name); inConfig(module) {
 		case inSidecar(module):
 		case true:
-			c.report(w.Name, "it is %s in config.json and not in %s", where, moSidecar)
+			c.report(w.Name, "it is %s in config.json and not in %s", where, modelOpt.Sidecar())
 		default:
-			c.report(w.Name, "it is %s in %s and not in config.json", where, moSidecar)
+			c.report(w.Name, "it is %s in %s and not in config.json", where, modelOpt.Sidecar())
 		}
 	}
 }

@@ -3,7 +3,6 @@ package lint
 import (
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -28,7 +27,7 @@ var inputRules = []Rule{
 	{
 		ID: "L07", Name: "input-set", Severity: Warning, Needs: Scalars, clients: engines, check: inputSets,
 		What:   "scales of activations of a fused set differ",
-		Why:    "the weights of the set have the same inputs, and the client keeps the largest scale: the outputs of others are less accurate than measured",
+		Why:    "the weights have the same inputs, and the client keeps the largest scale: the outputs of others are less accurate than measured",
 		Remedy: "`repair`",
 		Source: "vllm#47515",
 	},
@@ -121,7 +120,7 @@ func cacheNames(c *checker) {
 }
 
 func cacheScheme(c *checker) {
-	if c.Convention == nil || !slices.Contains([]string{"compressed-tensors", "modelopt"}, c.Convention.Name) || c.config.cache {
+	if !compressedTensors.Is(c.Convention) && !modelOpt.Is(c.Convention) || c.config.cache {
 		return
 	}
 	for _, name := range c.cacheScales() {

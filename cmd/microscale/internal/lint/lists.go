@@ -86,7 +86,7 @@ var listRules = []Rule{
 
 // expertNames: the client asks for the modules of the first expert.
 func expertNames(c *checker) {
-	if c.Convention == nil || c.Convention.Name != "compressed-tensors" {
+	if !compressedTensors.Is(c.Convention) {
 		return
 	}
 	listed := c.Convention.Ignored(c.Ignore)

@@ -130,7 +130,7 @@ func readDirectory(t *testing.T, dir string) *directory {
 		}
 		d.set(info.Name, info.Dtype, info.Shape, data)
 	}
-	for name, to := range map[string]*map[string]any{hf.ConfigName: &d.config, moSidecar: &d.sidecar} {
+	for name, to := range map[string]*map[string]any{hf.ConfigName: &d.config, modelOpt.Sidecar(): &d.sidecar} {
 		if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
 			if err := json.Unmarshal(data, to); err != nil {
 				t.Fatal(err)
@@ -157,7 +157,7 @@ func (d *directory) write(t *testing.T, dir string) {
 		copy(file[offset:], e.data)
 	}
 	files := map[string][]byte{"model.safetensors": file}
-	for name, content := range map[string]map[string]any{hf.ConfigName: d.config, moSidecar: d.sidecar} {
+	for name, content := range map[string]map[string]any{hf.ConfigName: d.config, modelOpt.Sidecar(): d.sidecar} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

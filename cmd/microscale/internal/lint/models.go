@@ -113,7 +113,7 @@ var modelRules = []Rule{
 
 // further reports whether a weight belongs to a module that predicts further tokens.
 func (c *checker) further(w *checkpoint.Weight) bool {
-	return slices.ContainsFunc(c.Family().Roles(w.Name, w.Shape), func(r *family.Role) bool { return r.Name == "multi-token prediction" })
+	return slices.Contains(c.Family().Roles(w.Name, w.Shape), family.FurtherTokens)
 }
 
 func missingFurther(c *checker) {

@@ -358,7 +358,7 @@ func (r *repairer) firstBroken(rules []string) string {
 
 // spelling returns the algorithm of modelopt as TensorRT-LLM knows it; "" for other conventions and mixtures.
 func (r *repairer) spelling() string {
-	if r.config.main == nil && r.config.sidecar == nil || strings.EqualFold(r.algo(), mixedAlgo) {
+	if r.config.main == nil && r.config.sidecar == nil || strings.EqualFold(r.algo(), modelOpt.MixedScheme()) {
 		return ""
 	}
 	for _, f := range r.Formats() {
@@ -380,11 +380,11 @@ func (r *repairer) described(raw []byte, file string, d *description) ([]byte, e
 	key := listKeys[0]
 	if i := slices.IndexFunc(listKeys, func(k string) bool { return members[k] != nil }); i >= 0 {
 		key = listKeys[i]
-	} else if file == moSidecar {
+	} else if file == modelOpt.Sidecar() {
 		key = "exclude_modules"
 	}
 	before := listOf(members[key])
-	if strings.EqualFold(r.algo(), mixedAlgo) && members[key] == nil { // what quantized_layers does not have is unquantized
+	if strings.EqualFold(r.algo(), modelOpt.MixedScheme()) && members[key] == nil { // what quantized_layers does not have is unquantized
 		before = d.list
 	}
 	if d.listRule != "" && !slices.Equal(before, d.list) {
@@ -414,8 +414,8 @@ func (r *repairer) described(raw []byte, file string, d *description) ([]byte, e
 // describeSidecar is describe for hf_quant_config.json, which is written if it is missing. It reports whether the result has that
 // file as a rule wants it.
 func (r *repairer) describeSidecar(d *description) (done bool, err error) {
-	data, has := r.Source.Companion(moSidecar)
-	if r.Convention.Name != "modelopt" || !has && !r.broken["sidecar-missing"] {
+	data, has := r.Source.Companion(modelOpt.Sidecar())
+	if !modelOpt.Is(r.Convention) || !has && !r.broken["sidecar-missing"] {
 		return false, nil
 	}
 	if !has {
@@ -427,9 +427,9 @@ func (r *repairer) describeSidecar(d *description) (done bool, err error) {
 	}
 	members, err := membersOf(data)
 	if err != nil || members["quantization"] == nil {
-		return false, errors.Join(err, errors.New(moSidecar+" has no member quantization: fetch it again"))
+		return false, errors.Join(err, errors.New(modelOpt.Sidecar()+" has no member quantization: fetch it again"))
 	}
-	edited, err := r.described(members["quantization"], moSidecar, d)
+	edited, err := r.described(members["quantization"], modelOpt.Sidecar(), d)
 	if err != nil {
 		return false, err
 	}
@@ -438,18 +438,18 @@ func (r *repairer) describeSidecar(d *description) (done bool, err error) {
 		if edited, err = configjson.WithMember(edited, "quantized_layers", main.Layers); err != nil {
 			return false, err
 		}
-		r.change(contradiction, moSidecar, "quantized_layers: that of config.json")
+		r.change(contradiction, modelOpt.Sidecar(), "quantized_layers: that of config.json")
 	}
 	if r.broken[contradiction] && main != nil && cmp.Or(main.GroupSize, other.GroupSize) != other.GroupSize {
 		if edited, err = configjson.WithMember(edited, "group_size", main.GroupSize); err != nil {
 			return false, err
 		}
-		r.change(contradiction, moSidecar, "group_size: %d, that of config.json", main.GroupSize)
+		r.change(contradiction, modelOpt.Sidecar(), "group_size: %d, that of config.json", main.GroupSize)
 	}
 	if data, err = configjson.WithMember(data, "quantization", json.RawMessage(edited)); err != nil {
 		return false, err
 	}
-	r.repair.Patch.Files = append(r.repair.Patch.Files, checkpoint.File{Name: moSidecar, Data: data})
+	r.repair.Patch.Files = append(r.repair.Patch.Files, checkpoint.File{Name: modelOpt.Sidecar(), Data: data})
 	return true, nil
 }
 

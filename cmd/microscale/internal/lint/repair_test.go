@@ -157,7 +157,7 @@ func valuesOf(t *testing.T, dir, name string) []float32 {
 // TestRepairFiles: an index that lacks a tensor, and a file of modelopt that is missing.
 func TestRepairFiles(t *testing.T) {
 	dir := dense(128, 128).quantize(t, moA16)
-	if err := os.Remove(filepath.Join(dir, moSidecar)); err != nil {
+	if err := os.Remove(filepath.Join(dir, modelOpt.Sidecar())); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := repaired(t, dir, "", "trtllm")

@@ -65,9 +65,6 @@ var targetRules = []Rule{
 // className matches a target that is a class of modules, such as Linear.
 var className = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// mixed is the format of a configuration whose groups have several.
-const mixed = "mixed-precision"
-
 // A target is one entry of a group.
 type target struct {
 	group   int
@@ -77,7 +74,7 @@ type target struct {
 
 // targets returns the entries of all groups that are no classes, in the order of the file.
 func (c *checker) targets() (all []target) {
-	if c.Convention == nil || c.Convention.Name != "compressed-tensors" {
+	if !compressedTensors.Is(c.Convention) {
 		return nil
 	}
 	for i, g := range c.config.groups {
@@ -196,6 +193,7 @@ func unmatchedTargets(c *checker) {
 }
 
 func groupFormats(c *checker) {
+	mixed := compressedTensors.MixedScheme()
 	for _, g := range c.config.groups {
 		if c.config.format == mixed && g.Format == nil {
 			c.report("", "%s has no format, and that of the whole is %s", g.name, mixed)
