@@ -110,3 +110,32 @@ func TestArtifactURI(t *testing.T) {
 		}
 	}
 }
+
+// TestPrintGroups: findings of a rule for the same clients are printed together, the first three of them.
+func TestPrintGroups(t *testing.T) {
+	dir := dense(128, 128).quantize(t, moNVFP4)
+	d := readDirectory(t, dir)
+	for _, name := range []string{"self_attn.q_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj", "self_attn.v_proj"} {
+		d.ignore(layer0 + name)
+		d.sidecarIgnore(layer0 + name)
+	}
+	d.tensors[layer0+"self_attn.v_proj.input_scale"].put(0.5)
+	d.write(t, dir)
+	r := check(t, dir, "vllm sglang trtllm")
+	var b strings.Builder
+	if err := Print(&b, dir, r, false); err != nil {
+		t.Fatal(err)
+	}
+	heads := map[string]bool{}
+	for line := range strings.Lines(b.String()) {
+		if strings.HasPrefix(line, "error ") || strings.HasPrefix(line, "warning ") {
+			if heads[line] {
+				t.Errorf("%q is printed twice", line)
+			}
+			heads[line] = true
+		}
+	}
+	if len(heads) < 2 || !strings.Contains(b.String(), " more\n") {
+		t.Errorf("printed\n%s", b.String())
+	}
+}
