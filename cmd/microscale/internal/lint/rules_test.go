@@ -315,6 +315,10 @@ func TestBrokenConfigs(t *testing.T) {
 			d.quantization()["quant_algo"] = "NVFP5"
 			d.sidecar["quantization"].(map[string]any)["quant_algo"] = "NVFP5"
 		}, []string{"unsupported", "NVFP5"}},
+		{"two unsupported algorithms", moA16, func(d *directory) {
+			d.quantization()["quant_algo"] = "NVFP5"
+			d.sidecar["quantization"].(map[string]any)["quant_algo"] = "NVFP6"
+		}, []string{"unsupported", "NVFP5", contradiction, "NVFP6"}},
 		{"member of another type", ctMXFP8, func(d *directory) {
 			d.quantization()["scale_fmt"] = 3
 			delete(d.group()["weights"].(map[string]any), "scale_dtype")
