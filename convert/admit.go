@@ -18,7 +18,7 @@ import (
 
 // Admit returns the error that [Plan.Run] would return for the destination. It creates nothing.
 func (p *Plan) Admit(dst string, force bool) error {
-	if err := errors.Join(p.admitName(dst), p.admitLinks()); err != nil {
+	if err := errors.Join(p.admitInexact(), p.admitName(dst), p.admitLinks()); err != nil {
 		return err
 	}
 	o := p.outputAt(dst)

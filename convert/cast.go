@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,11 +34,24 @@ type Cast struct {
 	Condition       string // when a block is exact
 	Blocks, Inexact int64  // of the result
 	Reasons         map[string]int64
-	First           []struct { // of those that are not exact, the first
-		Row int // the first row of the block
-		Col int // the index of the block in its rows
-		Why string
+	First           []InexactBlock // the first of them
+}
+
+// An InexactBlock is a block of the result without an exact cast.
+type InexactBlock struct {
+	Row int // the first row of the block
+	Col int // the index of the block in its rows
+	Why string
+}
+
+// CastFormats returns the formats to which [PlanCast] casts some other format, or its own.
+func CastFormats() (formats []quant.Format) {
+	for _, f := range quant.Formats() {
+		if slices.ContainsFunc(lossless.Table(), func(c lossless.Cast) bool { return c.To.Name == f.Name }) {
+			formats = append(formats, f)
+		}
 	}
+	return formats
 }
 
 // listedBlocks is the number of blocks of a weight in Cast.First.
@@ -73,8 +87,8 @@ func PlanCast(ctx context.Context, source *hf.Checkpoint, o CastOptions) (*Plan,
 			formats, left = append(formats, f), append(left, f.Name)
 		}
 	}
-	if len(left) == len(m.Formats()) {
-		return nil, fmt.Errorf("%s: no lossless cast from %s to %s: %s", source.Path, strings.Join(left, ", "), o.Format, castable(o.Format))
+	if err := admitCast(m, o.Format); err != nil {
+		return nil, fmt.Errorf("%s: %w", source.Path, err)
 	}
 	plan := func(c *checkpoint.Convention, scheme string) (*Plan, error) {
 		return planCastTo(m, c, formats, scheme, o)
@@ -85,7 +99,9 @@ func PlanCast(ctx context.Context, source *hf.Checkpoint, o CastOptions) (*Plan,
 	} else {
 		var c *checkpoint.Convention
 		if c, err = o.convention(m, formats); err == nil {
-			p, err = plan(c, o.Scheme)
+			if p, err = plan(c, o.Scheme); err != nil {
+				err = fmt.Errorf("%s: %w", source.Path, err)
+			}
 		}
 	}
 	if err != nil {
@@ -99,12 +115,25 @@ func PlanCast(ctx context.Context, source *hf.Checkpoint, o CastOptions) (*Plan,
 	return p, p.findExact(ctx)
 }
 
-// castable lists the formats that are cast to f, as the end of a message.
-func castable(f quant.Format) string {
-	if from := lossless.From(f); len(from) > 0 {
-		return "there is one from " + formatNames(from) + "; or quantize the original"
+// admitCast returns an error if no weight of a checkpoint has a cast to a format.
+func admitCast(m *checkpoint.Model, to quant.Format) error {
+	var from, others []string // formats without the cast, and what they can be cast to
+	for _, f := range m.Formats() {
+		if _, ok := lossless.Lookup(f, to); ok {
+			return nil
+		}
+		if f.Name == to.Name {
+			continue
+		}
+		from = append(from, f.Name)
+		if formats := lossless.To(f); len(formats) > 0 {
+			others = append(others, fmt.Sprintf("%s can be cast to %s; or ", f, formatNames(formats)))
+		}
 	}
-	return "quantize the original"
+	if len(from) == 0 {
+		return fmt.Errorf("its weights are in %s already: there is nothing to cast", to)
+	}
+	return fmt.Errorf("no lossless cast from %s to %s: %squantize the original", strings.Join(from, ", "), to, strings.Join(others, ""))
 }
 
 // convention returns the named convention, or that of the source if it stores all formats, else the default for them.
@@ -123,12 +152,11 @@ func (o CastOptions) convention(m *checkpoint.Model, formats []quant.Format) (*c
 
 // planCastTo plans all of a cast but its global scales. formats are those of the result.
 func planCastTo(m *checkpoint.Model, to *checkpoint.Convention, formats []quant.Format, scheme string, o CastOptions) (*Plan, error) {
-	path := m.Source.Path
 	if to.OneFile() {
-		return nil, fmt.Errorf("%s: convention %s: cast to a directory first, and convert that", path, to)
+		return nil, errors.New("its files hold no casts: cast to a directory first, and convert that")
 	}
 	if err := admitMixed(to, formats); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	c := to
 	var err error
@@ -147,7 +175,7 @@ func planCastTo(m *checkpoint.Model, to *checkpoint.Convention, formats []quant.
 			c, err = relabelScheme(m, c, f, named, o.Calibration)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 	}
 	p := newPlan(m, c, quant.Quantizer{Format: o.Format})
@@ -217,6 +245,12 @@ func (p *Plan) admitInexact() error {
 	inexact, blocks := p.Inexact()
 	if inexact == 0 || p.casting.Requantize {
 		return nil
+	}
+	for _, c := range p.Casts {
+		if n := c.Reasons[lossless.NotNumber.String()]; n > 0 {
+			return fmt.Errorf("%s: %d of %d blocks have a scale that is NaN, and no values: fetch the checkpoint again, or quantize the original "+
+				"again; nothing was written", c.Weight, n, c.Blocks)
+		}
 	}
 	i := slices.IndexFunc(p.Casts, func(c Cast) bool { return c.Inexact > 0 })
 	c := p.Casts[i]

@@ -214,7 +214,7 @@ func TestCastInexact(t *testing.T) {
 		}
 	}
 	if _, err := plannedCast(t, dir, CastOptions{Format: quant.FP8Row}); err == nil || !strings.Contains(err.Error(),
-		"no lossless cast from mxfp4 to fp8-row: there is one from fp8-tensor, fp8-row; or quantize the original") {
+		"no lossless cast from mxfp4 to fp8-row: mxfp4 can be cast to nvfp4, mxfp8, fp8-block128, fp8-vec128; or quantize the original") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -348,5 +348,16 @@ func TestCastZeros(t *testing.T) {
 	}
 	if q.Inexact != 2 || q.First[0].Row != 1023 || k.Inexact != 0 {
 		t.Errorf("inexact blocks: %+v and %+v", q, k)
+	}
+}
+
+// TestCastNaN: blocks whose scale is NaN have no values that could be rounded.
+func TestCastNaN(t *testing.T) {
+	p := &Plan{casting: &CastOptions{}, Casts: []Cast{{Weight: "w", Blocks: 4, Inexact: 2, First: []InexactBlock{{Why: "x"}},
+		Reasons: map[string]int64{lossless.Range.String(): 1, lossless.NotNumber.String(): 1}}}}
+	err := p.admitInexact()
+	if err == nil || errors.Is(err, ErrInexact) || !strings.Contains(err.Error(), "w: 1 of 4 blocks have a scale that is NaN, and no "+
+		"values: fetch") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -143,11 +143,11 @@ func scan[R any](ctx context.Context, s *castScan, members []int, work func(deci
 const octaves = 18
 
 // chooseGlobal returns the number that the convention stores for the global scale with the fewest inexact blocks, and how many
-// these are. The first
-// of equals is the largest one of the source, or the one that makes the largest scale of MXFP4 the largest power of two of E4M3.
-func (s *castScan) chooseGlobal(members []int, histograms []lossless.Histogram) (best float32, least int64, err error) {
+// these are. The first of equals is the largest one of the source, or the one that makes the largest scale of MXFP4 the largest
+// power of two of E4M3.
+func (s *castScan) chooseGlobal(members []int, histograms []lossless.Histogram) (best float32, fewest int64, err error) {
 	c, f := s.convention, s.casting.Format
-	least = math.MaxInt64
+	fewest = math.MaxInt64
 	for _, number := range s.globals(members, histograms) {
 		levels, err := c.Levels(f, number)
 		if err != nil {
@@ -162,18 +162,18 @@ func (s *castScan) chooseGlobal(members []int, histograms []lossless.Histogram) 
 				caster = lossless.New(row, func(code byte) float32 { return levels[code] })
 				casters[row.From.Name] = caster
 			}
-			if inexact += h.Inexact(caster); inexact >= least {
+			if inexact += h.Inexact(caster); inexact >= fewest {
 				break
 			}
 		}
-		if inexact < least {
-			least, best = inexact, number
+		if inexact < fewest {
+			fewest, best = inexact, number
 		}
-		if least == 0 {
+		if fewest == 0 {
 			break
 		}
 	}
-	return best, least, nil
+	return best, fewest, nil
 }
 
 // globals returns the numbers of the global scales to try, the preferred first.
@@ -235,10 +235,7 @@ func (s *castScan) list(ctx context.Context, members []int) error {
 		for _, b := range inexact {
 			found.Reasons[b.Why.String()]++
 			if len(found.First) < listedBlocks {
-				found.First = append(found.First, struct {
-					Row, Col int
-					Why      string
-				}{b.Row, b.Col, b.Why.String()})
+				found.First = append(found.First, InexactBlock{b.Row, b.Col, b.Why.String()})
 			}
 		}
 	})

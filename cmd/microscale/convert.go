@@ -13,6 +13,8 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/naming"
+	"github.com/microscale-go/microscale/quant"
 )
 
 func convertCommand() *cobra.Command {
@@ -35,8 +37,8 @@ int8-row to mxint8, and from nvfp4 to nvfp4, which gives weights that clients
 fuse one global scale, or folds it into the block scales where clients read none
 (docs/conversion.md has all pairs and their conditions). All blocks are read
 before anything is written. If a block has no exact cast, the command lists it
-and writes nothing, unless --inexact requantize rounds such blocks. With
---dry-run it only lists them. To round numbers, use microscale cast.
+and writes nothing, unless --inexact requantize rounds such blocks; --dry-run
+says so, too. To round numbers, use microscale cast.
 
 It is an error if the convention or the client does not support the block format
 or a weight. Nothing is written then.
@@ -52,7 +54,8 @@ or a weight. Nothing is written then.
 	layout := flags.AddConvention(cmd)
 	flags.Exclusive(cmd, "for", "convention")
 	scheme := flags.AddScheme(cmd)
-	cast := flags.AddBlockFormat(cmd, "cast", "change the block format to `NAME` without changing a value")
+	cast := flags.AddChoice(cmd, "cast", "change the block format to `NAME` without changing a value", "",
+		flags.Names(convert.CastFormats()), castFormat)
 	inexact := flags.AddInexact(cmd)
 	calibration := flags.AddCalibration(cmd)
 	f := addRunFlags(cmd)
@@ -103,6 +106,15 @@ or a weight. Nothing is written then.
 	return cmd
 }
 
+// castFormat returns the block format of a cast. Formats to which none is cast are an error of the plan, which knows the source.
+func castFormat(name string) (quant.Format, error) {
+	f, err := quant.Lookup(name)
+	if err != nil {
+		return f, naming.Unknown("block format of casts", name, flags.Names(convert.CastFormats()))
+	}
+	return f, nil
+}
+
 // castCheckpoint converts a checkpoint to another block format.
 func castCheckpoint(cmd *cobra.Command, args []string, source *hf.Checkpoint, o convert.CastOptions, client flags.ClientFlag,
 	layout *flags.Choice[*checkpoint.Convention], f *runFlags) error {
@@ -123,7 +135,7 @@ func castCheckpoint(cmd *cobra.Command, args []string, source *hf.Checkpoint, o 
 			return err
 		}
 	}
-	if n, _ := plan.Inexact(); n > 0 && !o.Requantize && !*f.dryRun {
+	if n, _ := plan.Inexact(); n > 0 && !o.Requantize {
 		if err := conversion.PrintInexact(cmd.OutOrStdout(), args[0], args[1], plan, *f.each, *f.asJSON); err != nil {
 			return err
 		}

@@ -1,8 +1,9 @@
 // Package lossless casts codes and scales of one block format to another where no value changes.
 //
 // A target block is exact if some scale of the target format, with some code for each element,
-// decodes to the bits of the source. Block.solve tries all scales, so that a block that it
-// reports as inexact has no exact cast. The conditions of the table are what follows from that.
+// decodes to the bits of the source. For scales of one byte, scales.solve tries every scale that can represent
+// the smallest and the largest value. For FP32 scales, solveFP32 tries those under which the largest value has some
+// code. So a block that they report as inexact has no exact cast, and the conditions of the table follow from that.
 package lossless
 
 import (
@@ -78,11 +79,11 @@ func Lookup(from, to quant.Format) (c Cast, ok bool) {
 	return Cast{}, false
 }
 
-// From returns the formats that are cast to a format.
-func From(to quant.Format) (formats []quant.Format) {
+// To returns the formats to which a format is cast.
+func To(from quant.Format) (formats []quant.Format) {
 	for _, row := range table {
-		if row.To.Name == to.Name {
-			formats = append(formats, row.From)
+		if row.From.Name == from.Name {
+			formats = append(formats, row.To)
 		}
 	}
 	return formats

@@ -15,12 +15,7 @@ import (
 
 // AddFormat adds --format, a block format, to cmd.
 func AddFormat(cmd *cobra.Command) *Choice[quant.Format] {
-	return AddBlockFormat(cmd, "format", "block format `NAME` (microscale formats lists them)")
-}
-
-// AddBlockFormat adds a flag that takes a block format to cmd.
-func AddBlockFormat(cmd *cobra.Command, flag, usage string) *Choice[quant.Format] {
-	return AddChoice(cmd, flag, usage, "", Names(quant.Formats()), quant.Lookup)
+	return AddChoice(cmd, "format", "block format `NAME` (microscale formats lists them)", "", Names(quant.Formats()), quant.Lookup)
 }
 
 // AddProfile adds --profile, the library whose rules to follow, to cmd.
