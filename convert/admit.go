@@ -12,6 +12,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -23,7 +24,7 @@ func (p *Plan) Admit(dst string, force bool) error {
 	}
 	o := p.outputAt(dst)
 	o.force = force
-	if err := o.admit(p.source.Source); err != nil {
+	if err := o.admit(p); err != nil {
 		return err
 	}
 	return o.own()
@@ -78,8 +79,11 @@ func (p *Plan) admitLinks() error {
 }
 
 // admit returns an error if the destination must not be written.
-func (o *output) admit(source *hf.Checkpoint) error {
-	if err := o.apart(source); err != nil {
+func (o *output) admit(p *Plan) error {
+	if err := o.apart(p.source.Source); err != nil {
+		return err
+	}
+	if err := o.spares(p); err != nil {
 		return err
 	}
 	return o.admitName()
@@ -237,6 +241,67 @@ func (o *output) apart(source *hf.Checkpoint) error {
 		return fmt.Errorf("%s: source and destination are nested: choose a destination outside the source", o.final)
 	}
 	return nil
+}
+
+// spares returns an error if a file that the plan reads, or one of its links, lies where the run deletes files: in the destination or
+// beside it, under the names of incomplete and replaced results.
+func (o *output) spares(p *Plan) error {
+	files, err := p.reads()
+	if err != nil {
+		return err
+	}
+	for _, outer := range []string{realPath(o.final), realPath(o.partial), realPath(o.replaced)} {
+		for _, file := range files {
+			for _, at := range linkedPaths(file) {
+				if at == outer || strings.HasPrefix(at, outer+string(filepath.Separator)) {
+					return fmt.Errorf("%s: source and destination share files: %s is read from %s: choose another destination", o.final, file, at)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// reads returns the paths of the files that the plan reads, those of Reads among them.
+func (p *Plan) reads() (paths []string, err error) {
+	source := p.source.Source
+	for _, s := range slices.Concat(source.Shards(), p.copied()) {
+		paths = append(paths, s.File.Name())
+	}
+	for _, o := range source.Others() {
+		paths = append(paths, o.Path)
+	}
+	switch {
+	case !source.Single:
+		paths = append(paths, filepath.Join(source.Path, hf.ConfigName), filepath.Join(source.Path, safetensors.IndexName))
+	case llamacpp.Named(source.Path): // it may be split
+		f, err := gguf.Open(source.Path)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, f.Paths()...)
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return append(paths, p.Reads...), nil
+}
+
+// linkedPaths returns the absolute paths of a file and of what each of its links leads to, without links to directories.
+func linkedPaths(path string) (all []string) {
+	const most = 40 // links, as Linux follows
+	for range most {
+		at := filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
+		all = append(all, at)
+		target, err := os.Readlink(at)
+		if err != nil {
+			return all
+		}
+		if path = target; !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(at), target)
+		}
+	}
+	return all
 }
 
 // realPath returns an absolute path, with links resolved as far as it exists.

@@ -96,3 +96,52 @@ func TestForeignResult(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSharedFiles: a run does not replace a checkpoint that it reads files of: shards of the source that are links to it, also
+// through other links, and files that the plan was made from.
+func TestSharedFiles(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	shard := "model.safetensors"
+	planOf(t, at("a"))
+	planOf(t, at("b"))
+	planOf(t, at("c"))
+	if err := errors.Join(os.Mkdir(at("chain"), 0o777), os.Remove(at("b/"+shard)), os.Symlink("../chain/link", at("b/"+shard)),
+		os.Symlink(filepath.Join(at("a"), shard), at("chain/link")),
+		os.Rename(at("c/"+shard), at("chain/"+shard)), os.Symlink("../chain/"+shard, at("c/"+shard))); err != nil {
+		t.Skip(err)
+	}
+	for _, tc := range []struct {
+		name, src, dst string
+		reads          []string
+		shared         bool
+	}{
+		{"a link to a shard", "b", "a", nil, true},
+		{"a link through the destination", "b", "chain", nil, true},
+		{"a link elsewhere", "c", "b", nil, false},
+		{"another checkpoint", "c", "a", []string{at("a")}, true},
+		{"a file of another checkpoint", "c", "a", []string{at("a/" + shard)}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			plan := planFor(t, at(tc.src), "mxfp8")
+			plan.Reads = tc.reads
+			before := names(t, dir)
+			admitted := plan.Admit(at(tc.dst), true)
+			if !tc.shared {
+				if admitted != nil {
+					t.Fatal(admitted)
+				}
+				return
+			}
+			_, err := plan.Run(t.Context(), at(tc.dst), RunOptions{Force: true})
+			for _, err := range []error{admitted, err} {
+				if err == nil || !strings.HasPrefix(err.Error(), at(tc.dst)+": source and destination share files: ") {
+					t.Errorf("error %v", err)
+				}
+			}
+			if after := names(t, dir); after != before {
+				t.Errorf("the folder has %s, before it had %s", after, before)
+			}
+		})
+	}
+}

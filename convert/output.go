@@ -72,10 +72,10 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 	if err := errors.Join(p.admitName(final), p.admitLinks()); err != nil {
 		return nil, err
 	}
-	source, o := p.source.Source, p.outputAt(final)
+	o := p.outputAt(final)
 	o.force = options.Force
 	final = o.final
-	if err := o.admit(source); err != nil {
+	if err := o.admit(p); err != nil {
 		return nil, err
 	}
 	o.parents = missing(filepath.Dir(final))
@@ -92,7 +92,7 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 	}
 	err := o.restore(options.Resume)
 	if err == nil {
-		err = o.admit(source) // another run may have finished meanwhile
+		err = o.admit(p) // another run may have finished meanwhile
 	}
 	if err == nil {
 		err = o.mark()

@@ -124,6 +124,7 @@ type Plan struct {
 	Scheme     string          // of the convention; "" if its scheme has no name
 	Ignore     []string        // the ignore list of the configuration: the modules that are not quantized
 	Notes      []string        // what the user should know about the result
+	Reads      []string        // paths beside the source that the plan was made from: no run replaces them
 
 	source     *checkpoint.Model
 	convention *checkpoint.Convention // nil if the result is not quantized

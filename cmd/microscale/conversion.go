@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +30,7 @@ type runFlags struct {
 	threads      *uint
 
 	distillation *distillation // that follows; nil: none
+	reads        []string      // files of a further checkpoint
 }
 
 func addRunFlags(cmd *cobra.Command) *runFlags {
@@ -54,6 +57,7 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	if c.Plan, err = f.shard.Plan(stderr, c.Plan); err != nil {
 		return err
 	}
+	f.spare(cmd, c.Plan)
 	if *f.dryRun {
 		if err := c.Plan.Admit(c.Destination, f.options.Force); err != nil {
 			return err
@@ -83,6 +87,20 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	conversion.PrintLeft(stderr, c.Plan.Source())
 	defer conversion.WarnNonFinite(stderr, c.Result.Tensors) // below the table
 	return c.Print(out, *f.each, *f.asJSON)
+}
+
+// spare tells a plan the files that the command reads beside the source, so that no run replaces them.
+func (f *runFlags) spare(cmd *cobra.Command, plan *convert.Plan) {
+	plan.Reads = slices.Clone(f.reads)
+	for _, name := range []string{"calibration", "activations", "text", "plan"} {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil {
+			continue
+		}
+		if info, err := os.Stat(flag.Value.String()); err == nil && info.Mode().IsRegular() { // others are names, or folders of texts
+			plan.Reads = append(plan.Reads, flag.Value.String())
+		}
+	}
 }
 
 // reportTo returns a function that reports the progress of a job to m.

@@ -66,6 +66,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	if err != nil {
 		return err
 	}
+	f.spare(cmd, plan)
 	err = plan.Admit(dst, f.options.Force)
 	exists := f.options.Resume && errors.Is(err, fs.ErrExist)
 	if err != nil && !exists {

@@ -55,6 +55,10 @@ changes and writes nothing.
 				return err
 			}
 			defer from.Close()
+			f.reads = []string{from.Path}
+			for _, s := range from.Shards() {
+				f.reads = append(f.reads, s.File.Name())
+			}
 			if before, err = checkpoint.ReadContext(cmd.Context(), from); err != nil {
 				return err
 			}
