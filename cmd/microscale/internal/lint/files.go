@@ -61,10 +61,11 @@ var fileRules = []Rule{
 
 // indexes compares the index with the headers.
 func indexes(c *checker) {
-	if c.Source.Single || c.Source.Remote() || !c.Source.Index {
+	shards := c.Source.Shards()
+	if c.Source.Single || c.Source.Remote() || !c.Source.Index || len(shards) == 0 {
 		return
 	}
-	index, err := safetensors.ReadIndex(filepath.Join(c.Source.Path, safetensors.IndexName))
+	index, err := safetensors.ReadIndex(filepath.Join(filepath.Dir(shards[0].File.Name()), safetensors.IndexName))
 	if err != nil {
 		c.err = err
 		return

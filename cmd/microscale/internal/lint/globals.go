@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
@@ -13,7 +14,8 @@ import (
 
 // unifyGlobals gives the weights of a fused set one global scale G, and the block scales s·g/G: codes stay. A product that E4M3 has is
 // exact. G is that of the members, or a power of two times one, with which the squared relative errors of the scales have the
-// smallest sum, and none overflows.
+// smallest sum, none overflows, and those of each weight keep all but 1/256 of their squares: a global scale that is wrong by itself,
+// reversed or damaged, would flush the scales of the others to zero.
 func (r *repairer) unifyGlobals() (repaired func(f *Finding) bool, err error) {
 	done := map[string]bool{}
 	r.sets(func(weights []*checkpoint.Weight) {
@@ -43,12 +45,13 @@ type rescaling struct {
 	rounded int64   // scales that are not exact
 	worst   float64 // relative error of a scale
 	sum     float64 // of squared relative errors
-	fits    bool    // no scale overflows
+	fits    bool    // no scale overflows, and few lose more than a rounding of normal numbers
 }
 
 // rescale multiplies scales by a ratio. count has the number of each scale.
 func rescale(count *[256]int64, ratio float64) (s rescaling) {
 	s.fits = true
+	var lost, all float64 // squares
 	for code := range s.bytes {
 		scale := float64(format.E4M3.Decode(uint32(code)))
 		want := scale * ratio
@@ -57,12 +60,16 @@ func rescale(count *[256]int64, ratio float64) (s rescaling) {
 			continue
 		}
 		got := float64(format.E4M3.Decode(uint32(s.bytes[code])))
+		all += float64(count[code]) * float64(want*want)
 		if s.fits = s.fits && want <= float64(format.E4M3.Max()); got == want {
 			continue
 		}
 		e := math.Abs(got-want) / want
+		lost += float64(count[code]) * float64((got-want)*(got-want))
 		s.rounded, s.worst, s.sum = s.rounded+count[code], max(s.worst, e), s.sum+float64(float64(count[code])*float64(e*e))
 	}
+	const largestError = 1.0 / 16 // of rounding a normal number to 3 bits after the first
+	s.fits = s.fits && lost <= float64(largestError*largestError)*all
 	return s
 }
 
@@ -110,7 +117,8 @@ func (r *repairer) unifyGlobal(weights []*checkpoint.Weight) error {
 		}
 	}
 	if best == nil {
-		return fmt.Errorf("%s: no common global scale holds the scales of its fused set: quantize again", weights[0].Name)
+		return fmt.Errorf("%s: no common global scale keeps the scales of its fused set: one of their global scales is wrong: quantize again",
+			weights[0].Name)
 	}
 	held, _ := bestOf.Part(checkpoint.Global)
 	data, err := read(held)
@@ -137,7 +145,7 @@ func (r *repairer) unifyGlobal(weights []*checkpoint.Weight) error {
 			rule = "expert-gate-up"
 		}
 		if n := best[i].rounded; n > 0 {
-			exact = fmt.Sprintf("%d of %d scales rounded, by %.2g %% at most", n, scales.Elements(), 100*best[i].worst)
+			exact = fmt.Sprintf("%d of %d scales rounded, by %s at most", n, scales.Elements(), show.Percent(best[i].worst))
 		}
 		r.change(rule, w.Name, "the global scale %g becomes %g, and block scales change with it: %s", w.Global, bestGlobal, exact)
 	}

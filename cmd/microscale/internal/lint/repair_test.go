@@ -138,6 +138,23 @@ func TestRepairGlobals(t *testing.T) {
 	}
 }
 
+// TestRepairWrongGlobal: where a global scale is wrong by itself, no common one is found, and the set is left as it is.
+func TestRepairWrongGlobal(t *testing.T) {
+	for _, factor := range []float32{1 << 20, 1e-6} {
+		dir := dense(128, 128).quantize(t, ctNVFP4)
+		d := readDirectory(t, dir)
+		name := layer0 + "self_attn.k_proj.weight"
+		before, _ := open(t, dir).Lookup(name)
+		d.tensors[name+"_global_scale"].put(1 / (before.Global * factor))
+		d.write(t, dir)
+		m := open(t, dir)
+		r, err := PlanRepair(t.Context(), m, nil, Options{Clients: chosenClients(t, "vllm")})
+		if err != nil || len(r.Changes) > 0 || len(r.Left) == 0 || !strings.Contains(r.Left[0].String(), "no common global scale keeps") {
+			t.Errorf("times %g: changes %+v, left %+v (%v)", factor, r.Changes, r.Left, err)
+		}
+	}
+}
+
 func abs(v float32) float32 { return max(v, -v) }
 
 // valuesOf returns the values of a weight.
