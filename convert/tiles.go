@@ -168,7 +168,7 @@ func (b *batch) encode(e ggml.Quant) (all []sums, err error) {
 			b.structs = slices.Grow(b.structs, size)[:at+size]
 			e.Encode(b.structs[at:], x.Row(i), b.d.importance(tile))
 			e.Decode(back, b.structs[at:])
-			errors.Add(x.Row(i), back)
+			errors.AddRow(measure.Row{Want: x.Row(i), Got: back, Limits: []float32{e.Max()}, Extent: x.Cols})
 		}
 		all = append(all, sums{stored: errors})
 	}

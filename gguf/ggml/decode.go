@@ -71,11 +71,15 @@ func (q Quant) Decode(dst []float32, src []byte) {
 // Bound returns the error of an element from which a block is not a rounding of values whose largest magnitude
 // is amax: two steps of a grid over −amax … amax, and what d and dmin lose below the smallest normal FP16 number.
 // Rounding alone causes half a step. Quantizers of ggml also move scales and cut off large values, to lower a
-// weighted error: of normal values, the largest error of llama.cpp 0.5.0 is half of this bound.
+// weighted error: of normal values, the largest error of llama.cpp 0.5.0 is half of this bound. Beyond Max it does not grow.
 func (q Quant) Bound(amax float32) float32 {
 	const lost = 2 * 0x1p-25 // half of the smallest FP16 number, of d and of dmin
-	return 4*amax/float32(int(1)<<q.bits-1) + float32(q.most)*lost
+	return 4*min(amax, q.Max())/float32(int(1)<<q.bits-1) + float32(q.most)*lost
 }
+
+// Max returns a magnitude that no finite value of a block is above: the largest multiple of the largest FP16 number. Of larger values,
+// Encode makes NaN, Inf or, where sums of its searches overflow, anything.
+func (q Quant) Max() float32 { return float32(q.most) * format.FP16.Decode(0x7bff) }
 
 // half decodes an FP16 number.
 func half(b []byte) float32 { return format.FP16.Decode(uint32(binary.LittleEndian.Uint16(b))) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -77,5 +78,32 @@ func TestEncodeLengths(t *testing.T) {
 			}
 			q.Encode(make([]byte, c.bytes), make([]float32, c.values), weights)
 		}()
+	}
+}
+
+// TestEncodeBeyond: a value beyond Max decodes to NaN, Inf or what Bound rejects, also where the sums of a search overflow.
+func TestEncodeBeyond(t *testing.T) {
+	for name, q := range quants {
+		if !q.Encodes() {
+			continue
+		}
+		r := rand.New(rand.NewPCG(5, 6))
+		for _, amax := range []float32{3 * q.Max(), 1e10, 1e15, 1e20, 1e30, 3e38, math.MaxFloat32} {
+			for i := range 8 {
+				x, importance := testRow(r, 256)
+				at := r.IntN(len(x))
+				x[at] = amax * float32(1-2*(i%2))
+				if i < 4 {
+					importance = nil
+				}
+				blocks, back := make([]byte, len(x)/q.Elements*q.Bytes), make([]float32, len(x))
+				q.Encode(blocks, x, importance)
+				q.Decode(back, blocks)
+				bound := q.Bound(amax)
+				if bad := func(v, x float32) bool { return !(abs(v-x) <= bound) || v-v != 0 }; !bad(back[at], x[at]) {
+					t.Errorf("%s: %g becomes %g, within the bound %g", name, x[at], back[at], bound)
+				}
+			}
+		}
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
-	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -14,12 +14,12 @@ const maxNamed = 3
 
 // printCounts prints a line for each weight whose count is not zero, such as
 // "2 values of l.0.weight are NaN or Inf", and one line for those after maxNamed.
-func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(measure.Result) int64,
+func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(verify.Tensor) int64,
 	line func(t verify.Tensor, one bool) string) error {
 	weights := 0
 	var last verify.Tensor
 	for _, t := range results {
-		n := count(t.Result)
+		n := count(t)
 		if n == 0 {
 			continue
 		}
@@ -41,7 +41,7 @@ func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func
 
 // printSourceNonFinite prints the weights that hold NaN or Inf in the source.
 func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) error {
-	return printCounts(w, results, "", func(r measure.Result) int64 { return r.NonFiniteWant }, func(_ verify.Tensor, one bool) string {
+	return printCounts(w, results, "", func(t verify.Tensor) int64 { return t.Result.NonFiniteWant }, func(_ verify.Tensor, one bool) string {
 		verb := "are"
 		if one {
 			verb = "is"
@@ -50,10 +50,11 @@ func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) erro
 	})
 }
 
-// WarnNonFinite warns of weights whose finite values decode to NaN or Inf. The result
-// is written anyway, and verify rejects it.
+// WarnNonFinite warns of weights whose finite values decode to NaN or Inf, or are beyond their type of GGUF files and decode to other
+// magnitudes. The result is written anyway, and verify rejects it. A failure to warn is not an error.
 func WarnNonFinite(w io.Writer, results []verify.Tensor) {
-	_ = printCounts(w, results, "microscale: warning: ", func(r measure.Result) int64 { return r.NonFinite },
+	const prefix = "microscale: warning: "
+	_ = printCounts(w, results, prefix, func(t verify.Tensor) int64 { return t.Result.NonFinite },
 		func(t verify.Tensor, one bool) string {
 			verb, decode := "are", "decode"
 			if one {
@@ -63,5 +64,19 @@ func WarnNonFinite(w io.Writer, results []verify.Tensor) {
 				return fmt.Sprintf("%s finite and %s to NaN or Inf", verb, decode)
 			}
 			return fmt.Sprintf("%s beyond %s and %s to Inf", verb, t.Format, decode)
-		}) // a failure to warn is not an error
+		})
+	_ = printCounts(w, results, prefix, lost, func(t verify.Tensor, one bool) string {
+		if one {
+			return fmt.Sprintf("is beyond %s and decodes to another magnitude", t.Format)
+		}
+		return fmt.Sprintf("are beyond %s and decode to other magnitudes", t.Format)
+	})
+}
+
+// lost returns the number of values beyond a type of GGUF files, whose encoder does not saturate; 0 if there is a warning of NaN or Inf.
+func lost(t verify.Tensor) int64 {
+	if f, err := checkpoint.LookupFormat(t.Format); err != nil || f.Scaled() || t.Result.NonFinite > 0 {
+		return 0
+	}
+	return t.Result.Saturated
 }
