@@ -53,6 +53,8 @@ type Rule struct {
 	Remedy   string
 	Source   string // a thread, a file of a program, or our own measurement
 
+	// unread: the client reads no such checkpoint, which is no defect of it. Only if the client is asked for, that is a finding.
+	unread bool
 	// clients are those that a check is about; nil: all, whatever program loads the checkpoint.
 	clients []string
 	// check looks for findings. nil: problems of packages checkpoint and client that have the name of the rule.
@@ -89,7 +91,7 @@ func (f *Finding) String() string {
 type Report struct {
 	Findings []Finding // the most severe first, then by rule, clients and tensor
 	Clients  []string  // whose rules were applied
-	Skipped  []string  // clients that read no checkpoint of this convention and scheme
+	Skipped  []string  // clients that read no such checkpoint, and were not asked for
 }
 
 // Count returns the number of findings of a severity.
@@ -104,7 +106,7 @@ func (r *Report) Count(s Severity) (n int) {
 
 // Options choose the rules.
 type Options struct {
-	Clients []client.Client // nil: all that read checkpoints of this convention and scheme
+	Clients []client.Client // nil: all that read such checkpoints
 	Scales  bool            // read the scales of blocks
 }
 
@@ -123,7 +125,7 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	}
 	for _, one := range chosen {
 		problems := one.Rejects(m)
-		if o.Clients == nil && m.Convention != nil && len(problems) == 1 && problems[0].Rule == unread && problems[0].Tensor == "" {
+		if o.Clients == nil && m.Convention != nil && slices.ContainsFunc(problems, rejected) {
 			r.Skipped = append(r.Skipped, one.Name)
 			continue
 		}
@@ -152,6 +154,9 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	})
 	return r, nil
 }
+
+// rejected reports whether a problem is that a client reads no such checkpoint.
+func rejected(p checkpoint.Problem) bool { return lookup(p.Rule).unread }
 
 // Problems returns the errors that Run finds for clients beyond the problems that m has, as problems of m.
 func Problems(ctx context.Context, m *checkpoint.Model, clients []client.Client) ([]checkpoint.Problem, error) {

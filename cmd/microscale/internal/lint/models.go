@@ -96,7 +96,7 @@ var modelRules = []Rule{
 		Source: "models/gpt_oss.py of vLLM 0.32",
 	},
 	{
-		ID: "L56", Name: "partial-columns", Severity: Error,
+		ID: "L56", Name: "partial-columns", Severity: Error, unread: true,
 		What:   "the columns of a weight are no multiple of what the client needs",
 		Why:    "the client fails",
 		Remedy: "quantize again with another format, or exclude the weight",

@@ -40,6 +40,14 @@ func TestOwnFiles(t *testing.T) {
 				}
 			}
 		}
+		c, err := checkpoint.LookupConvention("compressed-tensors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := ownFile(t, dir, quant.MXFP4, convert.QuantizeOptions{Convention: c.Name}, c)
+		if r := check(t, out, ""); len(r.Findings) > 0 || len(r.Skipped) == 0 {
+			t.Errorf("without a client: %+v, not read by %v", r.Findings, r.Skipped)
+		}
 		for _, c := range client.All() {
 			for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Block} {
 				storages, err := c.Stores(f)

@@ -61,7 +61,7 @@ func Summary(r *Report) string {
 type Document struct {
 	Source   string            `json:"source"`
 	Clients  []string          `json:"clients"`
-	Skipped  []string          `json:"skipped"` // clients that do not read the convention or scheme
+	Skipped  []string          `json:"skipped"` // clients that read no such checkpoint
 	Errors   int               `json:"errors"`
 	Warnings int               `json:"warnings"`
 	Notes    int               `json:"notes"`

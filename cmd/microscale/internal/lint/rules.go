@@ -41,7 +41,7 @@ var otherRules = []Rule{
 		Source: "the convention of the checkpoint (package checkpoint)",
 	},
 	{
-		ID: "L45", Name: unread, Severity: Error,
+		ID: "L45", Name: unread, Severity: Error, unread: true,
 		What:   "a client does not read the convention or the scheme",
 		Why:    "it rejects the checkpoint",
 		Remedy: "`convert --for CLIENT`, or quantize again with `--for CLIENT`",
