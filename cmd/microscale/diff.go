@@ -16,6 +16,9 @@ const diffLong = `Compare two checkpoints of one model, in any conventions and f
 codes, scales and values differ, and why.
 
   layout only               the same codes and scales in another convention
+  layout only, last bit     the same, and clients of the two multiply code, scale
+                            and global scale in another order, so that the last
+                            bit of values differs
   other codes, same values  a cast: another format or other codes, the same bits
   format                    another format, and other values
   global scale              codes are equal, or block scales follow the global
@@ -28,7 +31,8 @@ codes, scales and values differ, and why.
 
 The cause of a weight is that of most of its blocks; --json has the number of
 each.
-The exit status is 0 if all values are equal, whatever the layout, and 1 if not.
+The exit status is 0 if all values are equal, but for that last bit, and 1 if
+not.
 With the original, use microscale verify.
 
 `

@@ -2,6 +2,7 @@
 package difference
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -19,6 +20,7 @@ type Cause uint8
 const (
 	Nothing  Cause = iota // nothing differs
 	Layout                // the same codes and scales are stored in another convention
+	Product               // as Layout, and its clients multiply in another order, so that the last bit of values differs
 	Recoded               // other codes, scales or formats, and the same values: a cast
 	Format                // other formats, and other values
 	Global                // block scales and codes are equal, the global scale is not
@@ -29,13 +31,13 @@ const (
 	Shape                 // shapes differ
 )
 
-var causeNames = [...]string{"equal", "layout only", "other codes, same values", "format", "global scale", "scale rule", "rounding",
-	"values", "missing", "shape"}
+var causeNames = [...]string{"equal", "layout only", "layout only, last bit", "other codes, same values", "format", "global scale",
+	"scale rule", "rounding", "values", "missing", "shape"}
 
 // String returns the name.
 func (c Cause) String() string { return causeNames[c] }
 
-// Different reports whether values differ.
+// Different reports whether values differ by more than the order in which clients multiply.
 func (c Cause) Different() bool { return c > Recoded }
 
 // A Weight is the difference of one weight.
@@ -44,9 +46,9 @@ type Weight struct {
 	A, B     string // formats; "" where it is missing
 	Cause    Cause
 	Elements int64
-	Codes    int64 // elements with other codes, if the formats are the same
-	Scales   int64 // blocks with other scales, if the formats are the same
-	Blocks   int64 // of the format, if it is the same
+	Codes    int64 // elements with other codes, if they were compared
+	Scales   int64 // blocks with other scales, if they were compared
+	Blocks   int64 // whose codes and scales were compared; 0 if the formats differ, or there are none
 	Values   int64 // elements with other values
 	Global   bool  // the global scales differ
 	Result   measure.Result
@@ -202,8 +204,10 @@ func (s *tileSums) report(p pair, w *Weight) {
 	}
 	unchanged := s.codes == 0 && s.scales == 0 && !w.Global
 	switch {
+	case p.same() && unchanged && p.layout && s.values == 0:
+		w.Cause = Layout
 	case p.same() && unchanged && p.layout:
-		w.Cause, w.Values = Layout, 0 // clients may differ in the last bit
+		w.Cause = Product
 	case s.values == 0 && (p.same() && unchanged || p.a.FormatName() == p.b.FormatName() && !p.a.Quantized()):
 		w.Cause = Nothing
 	case s.values == 0:
@@ -211,6 +215,8 @@ func (s *tileSums) report(p pair, w *Weight) {
 	case !p.same() && p.a.FormatName() != p.b.FormatName():
 		w.Cause = Format
 	case !p.same():
+		w.Cause = Values
+	case unchanged:
 		w.Cause = Values
 	case s.codes == 0 && s.scales == 0:
 		w.Cause = Global
@@ -273,12 +279,22 @@ func (p pair) bytes(t checkpoint.Tile) (s tileSums, err error) {
 		return s, err
 	}
 	y, err := p.b.ReadBytes(t, nil)
-	for i := range min(len(x), len(y)) {
-		if x[i] != y[i] {
-			s.values++
+	if err != nil {
+		return s, err
+	}
+	s.values = differentElements(x, y, p.a.Dtype.Bits()/8)
+	return s, nil
+}
+
+// differentElements counts the elements of equally many bytes that differ; 0 bytes for those of less than one, which are counted as bytes.
+func differentElements(x, y []byte, size int) (n int64) {
+	size = max(1, size)
+	for i := 0; i+size <= min(len(x), len(y)); i += size {
+		if !bytes.Equal(x[i:i+size], y[i:i+size]) {
+			n++
 		}
 	}
-	return s, err
+	return n
 }
 
 // compareBlocks compares the codes and scales of two tiles of the same format.
@@ -298,11 +314,19 @@ func compareBlocks(s *tileSums, q, r *quant.Tensor, sameGlobal bool) {
 		for j := range cols {
 			s.blocks++
 			differ, far, amax := 0, 0, [2]float64{}
+			stored := !sameStored(q, r, i*cols+j)
+			rescaled := stored || !sameGlobal
 			for row := i * high; row < min((i+1)*high, q.Rows()); row++ {
-				for col := j * wide; col < min((j+1)*wide, q.Cols()); col++ {
-					x, y := a[row*width+col], b[row*width+col]
-					amax[0] = max(amax[0], math.Abs(float64(f.Element.Decode(uint32(x)))))
-					amax[1] = max(amax[1], math.Abs(float64(f.Element.Decode(uint32(y)))))
+				from, to := row*width+j*wide, row*width+min((j+1)*wide, q.Cols())
+				if !rescaled && bytes.Equal(a[from:to], b[from:to]) {
+					continue
+				}
+				for at := from; at < to; at++ {
+					x, y := a[at], b[at]
+					if rescaled {
+						amax[0] = max(amax[0], math.Abs(float64(f.Element.Decode(uint32(x)))))
+						amax[1] = max(amax[1], math.Abs(float64(f.Element.Decode(uint32(y)))))
+					}
 					if x != y {
 						differ++
 						if !neighbors(f.Element, x, y) {
@@ -311,14 +335,15 @@ func compareBlocks(s *tileSums, q, r *quant.Tensor, sameGlobal bool) {
 					}
 				}
 			}
+			if differ == 0 && !stored {
+				continue
+			}
 			scales := [2]float64{float64(q.Scale(i*high, j*wide)), float64(r.Scale(i*high, j*wide))}
-			stored := !sameStored(q, r, i*cols+j)
 			s.codes += int64(differ)
 			if stored {
 				s.scales++
 			}
 			switch same := scales[0] == scales[1] || sameGlobal && !stored; {
-			case differ == 0 && !stored:
 			case same && far == 0:
 				s.rounding++
 			case same:

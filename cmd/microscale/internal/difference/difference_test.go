@@ -1,10 +1,12 @@
 package difference
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -55,20 +57,57 @@ func TestBlocks(t *testing.T) {
 
 // TestCauses: the cause of a weight follows from its blocks.
 func TestCauses(t *testing.T) {
-	same := &checkpoint.Weight{Format: quant.MXFP4}
+	one, two := &checkpoint.Weight{Format: quant.NVFP4, Global: 1}, &checkpoint.Weight{Format: quant.NVFP4, Global: 2}
+	same, global := pair{a: one, b: one}, pair{a: one, b: two}
 	for _, tc := range []struct {
 		s    tileSums
+		p    pair
 		want Cause
 	}{
-		{tileSums{values: 3, codes: 3, rounding: 2, rule: 1}, Rounding},
-		{tileSums{values: 3, codes: 3, scales: 2, rounding: 1, rule: 2}, Rule},
-		{tileSums{values: 3, codes: 3, other: 2, rule: 2}, Values},
-		{tileSums{values: 3}, Global},
+		{tileSums{values: 3, codes: 3, rounding: 2, rule: 1}, same, Rounding},
+		{tileSums{values: 3, codes: 3, scales: 2, rounding: 1, rule: 2}, same, Rule},
+		{tileSums{values: 3, codes: 3, other: 2, rule: 2}, same, Values},
+		{tileSums{values: 3}, same, Values},
+		{tileSums{values: 3}, global, Global},
+		{tileSums{}, pair{a: one, b: one, layout: true}, Layout},
+		{tileSums{values: 3}, pair{a: one, b: one, layout: true}, Product},
 	} {
 		w := Weight{}
-		tc.s.report(pair{a: same, b: same}, &w)
+		tc.s.report(tc.p, &w)
 		if w.Cause != tc.want {
 			t.Errorf("%+v: cause %s, want %s", tc.s, w.Cause, tc.want)
 		}
+	}
+}
+
+// TestUncompared: what was not compared is null, and blank in the table.
+func TestUncompared(t *testing.T) {
+	r := Report{Weights: []Weight{{Name: "w", A: "nvfp4", B: "mxfp8", Cause: Format, Elements: 8, Values: 4,
+		Result: measure.Result{Elements: 8, SQNR: 20}}, {Name: "v", A: "f32", Cause: Alone, Elements: 8}}}
+	var out strings.Builder
+	if err := r.Print(&out, "a", "b", true, true); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), `"codes": null`); n != 2 {
+		t.Errorf("%d of 2 codes are null: %s", n, out.String())
+	}
+	for _, name := range []string{`"values": null`, `"sqnr_db": null`, `"values": 4`, `"sqnr_db": 20`} {
+		if strings.Count(out.String(), name) != 1 {
+			t.Errorf("%s lacks one %s", out.String(), name)
+		}
+	}
+	out.Reset()
+	if err := r.Print(&out, "a", "b", true, false); err != nil || !strings.Contains(out.String(), "format                     50%") {
+		t.Errorf("error %v: %s", err, out.String())
+	}
+}
+
+// TestBytes: tensors of integers differ by elements, not bytes.
+func TestBytes(t *testing.T) {
+	if n := differentElements([]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{0, 0, 3, 4, 5, 6, 7, 8}, 4); n != 1 {
+		t.Errorf("%d elements of 4 bytes differ, want 1", n)
+	}
+	if n := differentElements([]byte{1, 2, 3}, []byte{0, 0, 3}, 0); n != 2 {
+		t.Errorf("%d bytes differ, want 2", n)
 	}
 }

@@ -3,6 +3,7 @@ package difference
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -13,7 +14,7 @@ import (
 type document struct {
 	A         string           `json:"a"`
 	B         string           `json:"b"`
-	Equal     bool             `json:"equal"` // all values are
+	Equal     bool             `json:"equal"` // all values are, but for the last bit by the order of products
 	Different int              `json:"different"`
 	Weights   int              `json:"weights"`
 	Causes    map[string]int   `json:"causes"`
@@ -27,15 +28,15 @@ type weightDocument struct {
 	B        string      `json:"b,omitempty"`
 	Cause    string      `json:"cause"`
 	Elements int64       `json:"elements"`
-	Values   int64       `json:"values"` // that differ
-	Codes    int64       `json:"codes"`  // that differ, if the formats are the same
-	Scales   int64       `json:"scales"` // of blocks that differ, if the formats are the same
+	Values   *int64      `json:"values"` // that differ; null if it is missing, or shapes differ
+	Codes    *int64      `json:"codes"`  // that differ; null if they were not compared, as of other formats
+	Scales   *int64      `json:"scales"` // of blocks that differ; null as above
 	Blocks   int64       `json:"blocks,omitempty"`
 	Global   bool        `json:"global,omitempty"` // the global scales differ
 	Rule     int64       `json:"rule_blocks,omitempty"`
 	Rounding int64       `json:"rounding_blocks,omitempty"`
 	Other    int64       `json:"other_blocks,omitempty"`
-	SQNR     show.Number `json:"sqnr_db"` // of B against A; null if equal
+	SQNR     show.Number `json:"sqnr_db"` // of B against A; null if equal, or not compared
 }
 
 // shownWeights is the number of different weights that are printed without each.
@@ -51,8 +52,18 @@ func (r *Report) Print(w io.Writer, a, b string, each, asJSON bool) error {
 		doc := document{A: a, B: b, Equal: r.Different() == 0, Different: r.Different(), Weights: len(r.Weights), Causes: causes,
 			Tensors: []weightDocument{}}
 		for _, one := range r.Weights {
-			doc.Tensors = append(doc.Tensors, weightDocument{one.Name, one.A, one.B, one.Cause.String(), one.Elements, one.Values, one.Codes,
-				one.Scales, one.Blocks, one.Global, one.rule, one.rounding, one.other, show.Number(one.Result.SQNR)})
+			d := weightDocument{Name: one.Name, A: one.A, B: one.B, Cause: one.Cause.String(), Elements: one.Elements, Blocks: one.Blocks,
+				Global: one.Global, Rule: one.rule, Rounding: one.rounding, Other: one.other, SQNR: show.Number(math.NaN())}
+			if one.Cause != Alone && one.Cause != Shape {
+				d.Values = &one.Values
+			}
+			if one.Blocks > 0 {
+				d.Codes, d.Scales = &one.Codes, &one.Scales
+			}
+			if one.Result.Elements > 0 {
+				d.SQNR = show.Number(one.Result.SQNR)
+			}
+			doc.Tensors = append(doc.Tensors, d)
 		}
 		return show.PrintJSON(w, doc)
 	}
@@ -68,8 +79,14 @@ func (r *Report) Print(w io.Writer, a, b string, each, asJSON bool) error {
 			continue
 		}
 		shown++
-		t.AppendRow(table.Row{show.Printable(one.Name), one.formats(), one.cause(), share(one.Codes, one.Elements), share(one.Scales, one.Blocks),
-			share(one.Values, one.Elements), one.sqnr()})
+		codes, values := share(one.Codes, one.Elements), share(one.Values, one.Elements)
+		if one.Blocks == 0 {
+			codes = ""
+		}
+		if one.Cause == Alone || one.Cause == Shape {
+			values = ""
+		}
+		t.AppendRow(table.Row{show.Printable(one.Name), one.formats(), one.cause(), codes, share(one.Scales, one.Blocks), values, one.sqnr()})
 	}
 	if shown > 0 {
 		if _, err := fmt.Fprintf(w, "%s\n", t.Render()); err != nil {

@@ -42,13 +42,16 @@ const sampleBlocks = 4096
 // unknown is the verdict without an answer.
 const unknown = "unknown"
 
-// Identify identifies the writer of every quantized weight. source is the checkpoint before quantization; nil if there is none, which
-// leaves the rule of scales.
+// Identify identifies the writer of every quantized weight. Those that are only decoded, or cannot be read, are
+// unknown. source is the checkpoint before quantization; nil if there is none, which leaves the rule of scales.
 func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weight, err error) {
 	amaxes := map[string]float32{}
 	for _, w := range m.Weights {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if w.Decoded() {
+			weights = append(weights, Weight{Name: w.Name, Format: w.FormatName(), Verdict: unknown + ": a type that is only decoded"})
 		}
 		if !w.Quantized() {
 			continue
@@ -65,6 +68,13 @@ func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weigh
 			return nil, fmt.Errorf("%s: %w", w.Name, err)
 		}
 		weights = append(weights, one)
+	}
+	named := map[string]bool{}
+	for _, p := range m.Problems {
+		if !p.Harmless() && p.Tensor != "" && !named[p.Tensor] {
+			named[p.Tensor] = true
+			weights = append(weights, Weight{Name: p.Tensor, Verdict: unknown + ": not read as a part of a weight; microscale lint says why"})
+		}
 	}
 	return weights, nil
 }

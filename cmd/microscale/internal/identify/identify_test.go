@@ -195,3 +195,13 @@ func TestUnknown(t *testing.T) {
 		}
 	}
 }
+
+// TestUnread: what cannot be read is a row, not left out.
+func TestUnread(t *testing.T) {
+	m := &checkpoint.Model{Problems: []checkpoint.Problem{{Tensor: "a", Text: "no scales"}, {Tensor: "a", Text: "no shape"},
+		{Tensor: "b", Misread: true}}}
+	weights, err := Identify(t.Context(), m, nil)
+	if err != nil || len(weights) != 1 || weights[0].Name != "a" || weights[0].Known || !strings.HasPrefix(weights[0].Verdict, unknown) {
+		t.Errorf("%+v, error %v", weights, err)
+	}
+}
