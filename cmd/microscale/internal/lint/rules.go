@@ -49,10 +49,11 @@ var otherRules = []Rule{
 	},
 	{
 		ID: "L46", Name: "unsupported", Severity: Error,
-		What:   "quantization_config is not understood here",
-		Why:    "no other rule can be applied",
-		Remedy: "as the finding says",
-		Source: "package checkpoint",
+		explains: []string{structure},
+		What:     "quantization_config is not understood here",
+		Why:      "no other rule can be applied",
+		Remedy:   "as the finding says",
+		Source:   "package checkpoint",
 	},
 	{
 		ID: "L59", Name: "none-quantized", Severity: Error,
