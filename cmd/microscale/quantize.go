@@ -207,7 +207,8 @@ func quantizeCommand() *cobra.Command {
 			o = choice.options
 		}
 		if text.file != "" {
-			if err := text.collect(cmd, args[0], args[1], source, &o, f, bits.given(), distill.checkFormats); err != nil {
+			defer func() { text.lock.release() }()
+			if err := text.collect(cmd, args[0], args[1], source, &o, f, bits.given(), distill); err != nil {
 				return err
 			}
 			if *f.dryRun && !bits.given() {
@@ -253,7 +254,10 @@ func quantizeCommand() *cobra.Command {
 		if err == nil && *planOut != "" { // last, so that an interrupted run can be repeated with the same name
 			err = plan.WritePlanFile(*planOut, o.Include)
 		}
-		return text.finish(cmd.ErrOrStderr(), *f.dryRun, err)
+		if err = text.finish(cmd.ErrOrStderr(), *f.dryRun, err); err == nil && !*f.dryRun {
+			err = reportTraining(cmd.ErrOrStderr(), args[1])
+		}
+		return err
 	})
 	return cmd
 }

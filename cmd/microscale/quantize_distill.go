@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -107,8 +108,7 @@ func (d *distillation) run(cmd *cobra.Command, c *conversion.Conversion, o conve
 	c.Result, err = c.Plan.Run(cmd.Context(), undistilled, o)
 	quantized()
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is of an earlier run with another source or other options: repeat that command, or remove it: %w",
-			show.Printable(undistilled), err)
+		return otherRun(dst)
 	} else if err != nil {
 		return err
 	}
@@ -126,6 +126,36 @@ func (d *distillation) run(cmd *cobra.Command, c *conversion.Conversion, o conve
 		return err
 	}
 	return errors.Join(durable.SyncDir(filepath.Dir(dst)), removeExisting(state), os.RemoveAll(undistilled))
+}
+
+// otherRun is the error of a run that would resume one to dst which had other options. Files of that run, with those beside dst that
+// only its training leaves, are left alone.
+func otherRun(dst string, files ...string) error {
+	files = append(files, ofTraining(dst)...)
+	return fmt.Errorf("%s: %w: repeat its command to resume it, or, to start anew, remove %s", show.Printable(filepath.Clean(dst)),
+		evaluation.ErrOtherRun, show.Printable(strings.Join(files, " and ")))
+}
+
+// ofTraining returns the files beside dst that an interrupted run with --distill left.
+func ofTraining(dst string) (left []string) {
+	dst = filepath.Clean(dst)
+	for _, suffix := range []string{undistilledSuffix, undistilledSuffix + ".microscale-partial", rescaledSuffix, distilledSuffix} {
+		if _, err := os.Lstat(dst + suffix); err == nil {
+			left = append(left, dst+suffix)
+		}
+	}
+	return left
+}
+
+// reportTraining prints which files a run with --distill left beside dst, which is complete without its training.
+func reportTraining(w io.Writer, dst string) error {
+	left := ofTraining(dst)
+	if left == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "an interrupted run with --distill left %s, which nothing needs once %s is complete: remove them\n",
+		show.Printable(strings.Join(left, " and ")), show.Printable(filepath.Clean(dst)))
+	return err
 }
 
 // removeExisting removes a file that may not exist.

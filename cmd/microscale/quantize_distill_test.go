@@ -120,3 +120,52 @@ func TestDistillErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherRun: what an interrupted run with another text or other options has measured is not replaced, and a run without its training
+// reports what is left. Two runs do not read texts for one destination.
+func TestOtherRun(t *testing.T) {
+	at, model, text := modelAndText(t)
+	short, dst := at("short"), at("dst")
+	if err := os.WriteFile(short, bytes.Repeat([]byte("ab"), 20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	quantize := func(more ...string) (status int, stderr string) {
+		status, _, stderr = execute("", append([]string{"quantize", model, dst, "--format", "nvfp4"}, more...)...)
+		return status, stderr
+	}
+	if status, stderr := quantize("--text", short, "--distill", "3"); status == exitDone { // it has one window
+		t.Fatal(stderr)
+	}
+	statistics := dst + ".microscale-statistics.safetensors"
+	before := content(t, statistics)
+	other := "dst: an interrupted run had another model, text, options or version of this program: repeat its command to resume it, or, to " +
+		"start anew, remove "
+	for _, args := range [][]string{{"--text", text, "--resume"}, {"--text", text, "--distill", "3"}, {"--text", text, "--distill", "3",
+		"--resume"}, {"--text", short, "--distill", "4", "--resume"}} {
+		status, stderr := quantize(args...)
+		if status == exitDone || !strings.Contains(stderr, other) || !strings.Contains(stderr, dst+undistilledSuffix) ||
+			!strings.Contains(stderr, statistics) {
+			t.Errorf("%v: status %d, %q", args, status, stderr)
+		}
+		if !bytes.Equal(content(t, statistics), before) {
+			t.Fatalf("%v: the statistics changed", args)
+		}
+	}
+	held, err := claim(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, stderr := quantize("--text", short, "--resume"); status == exitDone || !strings.Contains(stderr,
+		"dst: another run is writing to it ("+dst+".microscale-running is locked): wait for it, or choose another destination\n") {
+		t.Errorf("status %d, %q", status, stderr)
+	}
+	held.release()
+	status, stderr := quantize("--text", short, "--resume")
+	if status != exitDone || !strings.Contains(stderr, "an interrupted run with --distill left "+dst+undistilledSuffix+
+		", which nothing needs") {
+		t.Errorf("status %d, %q", status, stderr)
+	}
+	if left, _ := filepath.Glob(dst + ".*"); len(left) != 1 {
+		t.Errorf("%v is left", left)
+	}
+}

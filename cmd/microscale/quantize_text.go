@@ -28,6 +28,7 @@ type calibrationText struct {
 	follow bool
 	memory *flags.Size
 	kept   []string // files for the next run: of statistics, and of what a budget measured
+	lock   *runLock // nil: not locked
 }
 
 func addText(cmd *cobra.Command) *calibrationText {
@@ -44,7 +45,7 @@ func addText(cmd *cobra.Command) *calibrationText {
 // With --dry-run it is not read. If the plan depends on the statistics, they are always set, but for method nearest. An error of
 // check, which takes the plan, comes before the text is read, too.
 func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source *hf.Checkpoint, options *convert.QuantizeOptions,
-	f *runFlags, depends bool, check func(*convert.Plan) error) (err error) {
+	f *runFlags, depends bool, distill *distillation) (err error) {
 	o := *options
 	if !slices.ContainsFunc(o.Formats(), o.Method.Supports) {
 		_, err := o.Method.Quantizer(o.Quantizers()[0])
@@ -61,19 +62,31 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		plan, err = convert.PlanQuantize(cmd.Context(), source, o)
 	}
 	if err == nil {
-		err = check(plan)
+		err = distill.checkFormats(plan)
 	}
 	if err != nil {
 		return err
 	}
 	f.spare(cmd, plan)
-	err = plan.Admit(dst, f.options.Force)
-	exists := f.options.Resume && errors.Is(err, fs.ErrExist)
-	if err != nil && !exists {
+	exists := false
+	admit := func() error {
+		err := plan.Admit(dst, f.options.Force)
+		if exists = f.options.Resume && errors.Is(err, fs.ErrExist); exists {
+			return nil
+		}
+		return err
+	}
+	if err := admit(); err != nil {
 		return err
 	}
 	if *f.dryRun && !depends {
 		return evaluation.CheckText(t.file)
+	}
+	if t.lock, err = claim(dst); err != nil {
+		return err
+	}
+	if err := admit(); err != nil { // another run may have finished meanwhile
+		return err
 	}
 	if method == calibration.Nearest {
 		return nil
@@ -99,8 +112,12 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		options.StatisticsKey, err = c.Key(cmd.Context())
 		return err
 	}
-	t.kept = append(t.kept, c.Out)
+	c.Keep = f.options.Resume || distill.Steps > 0 && ofTraining(dst) != nil
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
+	if errors.Is(err, evaluation.ErrOtherRun) {
+		return otherRun(dst, c.Out)
+	}
+	t.kept = append(t.kept, c.Out)
 	return err
 }
 

@@ -89,10 +89,10 @@ func (b *Budget) Measure(ctx context.Context) error {
 	m := b.read()
 	options := [][2]int{} // of the variants
 	run := b.run("groups", measuredPart)
-	run.known = func(key string) bool {
+	run.known = func(key string) (bool, error) {
 		known := m.Groups.Key == key && m.hasGroups(b.Groups)
 		m.Groups.Key = key
-		return known
+		return known, nil
 	}
 	run.variants = func(model *stack) (stacks []windows.Stack, err error) {
 		if err := b.find(model); err != nil {
@@ -159,10 +159,10 @@ type Compared struct {
 func (b *Budget) Compare(ctx context.Context, plans ...budget.Plan) ([]Compared, error) {
 	m := b.read()
 	run := b.run(fmt.Sprintf("plans %v", plans), checkedPart)
-	run.known = func(key string) bool {
+	run.known = func(key string) (bool, error) {
 		known := m.Plans.Key == key && m.hasPlans(len(plans))
 		m.Plans.Key = key
-		return known
+		return known, nil
 	}
 	var sizes []int
 	pick := run.pick

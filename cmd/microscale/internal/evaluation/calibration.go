@@ -28,8 +28,12 @@ type Calibration struct {
 	Hessian    bool   // in statistics, also the products of the columns of each input
 	Follow     *Following
 
+	Keep  bool     // other statistics of the name Out are an error of [Calibration.Statistics], which is ErrOtherRun
 	Needs []string // modules whose inputs must be in the statistics: one without is an error before the text is read
 }
+
+// ErrOtherRun is the error of statistics of another model, text, options or program than those that are asked for.
+var ErrOtherRun = errors.New("an interrupted run had another model, text, options or version of this program")
 
 // Following makes statistics those of inputs that quantized layers give, with Calibration.Hessian, for calibration.Solve.
 type Following struct {
@@ -73,11 +77,19 @@ func (c Calibration) Key(ctx context.Context) (string, error) {
 }
 
 // Statistics returns the statistics of Out, which a run with the same Key has left there, or reads the text, and that Key. Another file
-// of this name is replaced. The caller closes the statistics.
+// of this name is replaced, unless Keep is set. The caller closes the statistics.
 func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics, key string, err error) {
 	c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}
 	c.follow()
-	c.known, c.needs = func(key string) bool { return calibration.Has(c.Out, key) }, c.Needs
+	c.needs, c.known = c.Needs, func(key string) (bool, error) {
+		if calibration.Has(c.Out, key) {
+			return true, nil
+		}
+		if other, err := calibration.Read(c.Out); c.Keep && err == nil {
+			return false, errors.Join(ErrOtherRun, other.Close())
+		}
+		return false, nil
+	}
 	if _, err := c.Evaluation.Run(ctx); err != nil {
 		return nil, "", err
 	}

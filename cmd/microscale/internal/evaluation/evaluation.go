@@ -50,7 +50,7 @@ type Evaluation struct {
 	needs  []string               // Calibration.Needs
 
 	onlyKey  bool                                    // end when the key is known
-	known    func(key string) bool                   // reports whether an earlier run left its result; nil: none does
+	known    func(key string) (bool, error)          // reports whether an earlier run left its result; nil: none does
 	variants func(*stack) ([]windows.Stack, error)   // of Model, which is their original; nil: none
 	what     string                                  // describes them, for the key
 	pick     func([]windows.Window) []windows.Window // of the text; nil: all windows
@@ -185,7 +185,13 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		}
 		e.inputs.Key = digestOf(run.Stream.Key)
 	}
-	if e.onlyKey || e.known != nil && e.known(digestOf(run.Stream.Key)) {
+	known := e.onlyKey
+	if e.known != nil && !known {
+		if known, err = e.known(digestOf(run.Stream.Key)); err != nil {
+			return nil, err
+		}
+	}
+	if known {
 		run.Stream.Discard()
 		return r, nil
 	}
