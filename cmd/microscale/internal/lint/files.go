@@ -23,7 +23,7 @@ var fileRules = []Rule{
 	},
 	{
 		ID: "L22", Name: "algo-unknown", Severity: Error, clients: []string{"vllm"}, check: unknownAlgos,
-		explains: []string{"unsupported", structure, unread},
+		explains: []string{unsupported, structure, unread},
 		What:     "a module of MIXED_PRECISION has an algorithm that the client does not know",
 		Why:      "the client loads the module as unquantized, without an error",
 		Remedy:   "quantize these modules to another format",

@@ -269,7 +269,11 @@ func (c *checker) unexplained() []Finding {
 	modules := map[string][]string{} // by the rules that findings about them explain
 	whole := map[string]bool{}
 	for _, f := range c.found {
-		for _, name := range f.Rule.explains {
+		explains := f.Rule.explains
+		if f.Rule.Name == unsupported && c.Convention == nil { // no tensor is described
+			explains = []string{structure}
+		}
+		for _, name := range explains {
 			follows[effect{name, moduleOf(f.Tensor)}] = true
 			modules[name] = append(modules[name], moduleOf(f.Tensor))
 		}

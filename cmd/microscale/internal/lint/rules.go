@@ -10,9 +10,10 @@ var rules []Rule
 
 // The names of rows that code looks for.
 const (
-	unread     = "unread"
-	structure  = "structure"
-	unreadable = "config-type"
+	unread      = "unread"
+	structure   = "structure"
+	unreadable  = "config-type"
+	unsupported = "unsupported"
 )
 
 func init() {
@@ -48,12 +49,11 @@ var otherRules = []Rule{
 		Source: "loaders of the clients (docs/conventions.md)",
 	},
 	{
-		ID: "L46", Name: "unsupported", Severity: Error,
-		explains: []string{structure},
-		What:     "quantization_config is not understood here",
-		Why:      "no other rule can be applied",
-		Remedy:   "as the finding says",
-		Source:   "package checkpoint",
+		ID: "L46", Name: unsupported, Severity: Error,
+		What:   "quantization_config is not understood here",
+		Why:    "no other rule can be applied",
+		Remedy: "as the finding says",
+		Source: "package checkpoint",
 	},
 	{
 		ID: "L59", Name: "none-quantized", Severity: Error,

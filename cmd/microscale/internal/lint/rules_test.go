@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/internal/slow"
@@ -355,7 +356,7 @@ func TestBrokenConfigs(t *testing.T) {
 
 // TestUnexplained: a finding of one tensor explains those of its own module, and of the whole checkpoint only those that name it.
 func TestUnexplained(t *testing.T) {
-	c := &checker{found: []Finding{
+	c := &checker{Model: &checkpoint.Model{Convention: checkpoint.GGUF()}, found: []Finding{
 		{Rule: lookup("algo-unknown"), Tensor: "a.b"},
 		{Rule: lookup(structure), Text: "the algorithm of a.b is not known"},
 		{Rule: lookup(structure), Text: "the algorithm of a.bc is not known"},
