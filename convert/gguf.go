@@ -113,8 +113,8 @@ func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32) {
 	return 0, 0
 }
 
-// newGGUFPlan returns an empty plan. The type of the file is that of q, because clients have none for mixtures. model is the content of the
-// file; nil: it follows from the source.
+// newGGUFPlan returns an empty plan. The type of the file is that of q, because there is none for most mixtures. model is the content of
+// the file; nil: it follows from the source.
 func newGGUFPlan(source *checkpoint.Model, c *checkpoint.Convention, model *llamacpp.Model, q quant.Quantizer,
 	calibration *Calibration) (*ggufPlan, error) {
 	if calibration != nil {
@@ -206,6 +206,9 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 		return nil, err
 	}
 	p.settleScheme()
+	if o.FileType != 0 {
+		p.fileType = o.FileType
+	}
 	return p.Plan, p.layOut()
 }
 

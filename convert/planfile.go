@@ -27,6 +27,10 @@ type PlanFile struct {
 	Format  string     `toml:"format,omitempty"`
 	Include []string   `toml:"include,omitempty"`
 	Rule    []RuleLine `toml:"rule"`
+
+	// FileType is general.file_type of the result, that of a mixture of llama-quantize whose rules these are. Such rules may quantize
+	// nothing. 0: there is none.
+	FileType uint32 `toml:"-"`
 }
 
 // A RuleLine is a Rule as text.
@@ -70,6 +74,7 @@ func (f *PlanFile) Rules() (rules []Rule, err error) {
 		if line.Match == "" {
 			return nil, fmt.Errorf("rule %d: match is missing: give a regular expression", i+1)
 		}
+		r.Default = f.FileType != 0
 		rules = append(rules, r)
 	}
 	return rules, nil

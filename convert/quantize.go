@@ -19,6 +19,7 @@ type QuantizeOptions struct {
 	Rules      []Rule          // how other weights are quantized; the first that matches counts
 	Convention string          // by name; "": with Requantize that of the source; else compressed-tensors if it has the format, or plain
 	Scheme     string          // of the convention; "": the first for the format that suits the calibration
+	FileType   uint32          // general.file_type of a GGUF file, of PlanFile.FileType; 0: that of the format of most weights
 
 	// Client is the program that loads the result, by name; "": any. It chooses the convention, and
 	// weights that it cannot read stay unquantized. If that would be most of them, there is no plan.

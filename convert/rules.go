@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/internal/limits"
@@ -19,7 +20,7 @@ type Rule struct {
 	Pattern   *regexp.Regexp
 	Quantizer quant.Quantizer // the zero Quantizer: they stay as they are
 	Scheme    string          // of the convention for the format; "": as without rules
-	Default   bool            // it may quantize nothing, as it comes after rules that may match the same weights
+	Default   bool            // it may quantize nothing, as other rules or Exclude may match the same weights
 }
 
 // Keeps reports whether the weights stay as they are.
@@ -82,7 +83,9 @@ func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quant
 	for _, r := range o.Rules {
 		asked = append(asked, r.Quantizer)
 	}
-	unsupported := func(f quant.Format) bool { return !f.Scaled() || !o.Method.Supports(f) }
+	unsupported := func(f quant.Format) bool {
+		return o.Method != calibration.Nearest && (!f.Scaled() || !o.Method.Supports(f))
+	}
 	none := !slices.ContainsFunc(o.Formats(), func(f quant.Format) bool { return !unsupported(f) })
 	note := func(text string) {
 		if text != "" && !slices.Contains(notes, text) {
@@ -208,6 +211,7 @@ func (p *Plan) admitRules(s selection, used map[*quant.Quantizer]bool) error {
 	for _, d := range p.decisions {
 		used[d.quantizer] = true
 	}
+	var idle []string // default rules that quantize nothing
 	for i, r := range s.rules {
 		if r.Keeps() || used[&s.treatments[i]] {
 			continue
@@ -219,11 +223,18 @@ func (p *Plan) admitRules(s selection, used map[*quant.Quantizer]bool) error {
 			}
 		}
 		if r.Default {
-			p.Notes = append(p.Notes, fmt.Sprintf("the rule '%s' quantizes no weight: others come before it", RuleText(r)))
+			idle = append(idle, RuleText(r))
 			continue
 		}
 		return fmt.Errorf("the rule '%s' quantizes no weight: those that it matches are vectors, or match an earlier rule or are excluded: "+
 			"put it before the others, or omit it", RuleText(r))
+	}
+	switch n := len(idle); {
+	case n == 1:
+		p.Notes = append(p.Notes, fmt.Sprintf("the rule '%s' quantizes no weight: others come before it, or its weights are excluded", idle[0]))
+	case n > 1:
+		p.Notes = append(p.Notes, fmt.Sprintf("%d rules, the first '%s', quantize no weight: others come before them, or their weights are "+
+			"excluded", n, idle[0]))
 	}
 	return nil
 }

@@ -82,6 +82,15 @@ func formatsToWrite() []quant.Format {
 	return formats
 }
 
+// lookupFormat is checkpoint.LookupFormat, with an error of its own for mixtures.
+func lookupFormat(name string) (quant.Format, error) {
+	f, err := checkpoint.LookupFormat(name)
+	if err != nil && ggufplan.Known(name) {
+		return f, fmt.Errorf("%s is a mixture of formats: use --plan %s", name, strings.ToLower(name))
+	}
+	return f, err
+}
+
 func quantizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "quantize SRC DST --format NAME",
@@ -91,7 +100,7 @@ func quantizeCommand() *cobra.Command {
 		Args:    flags.SourceAndDestination,
 	}
 	block := flags.AddChoice(cmd, "format", "format `NAME`: a block format (microscale formats lists them), or a type of GGUF files: "+
-		"q4_0 … q5_1, q2_k … q6_k", "", flags.Names(formatsToWrite()), checkpoint.LookupFormat)
+		"q4_0 … q5_1, q2_k … q6_k", "", flags.Names(formatsToWrite()), lookupFormat)
 	client := flags.AddFor(cmd)
 	behavior := flags.AddProfile(cmd)
 	rule := flags.AddScaleRule(cmd)
@@ -113,7 +122,8 @@ func quantizeCommand() *cobra.Command {
 	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format "+
 		"(REGEXP=FORMAT, REGEXP=FORMAT:SCHEME), or keep them (REGEXP=keep); repeated, the first that matches counts")
 	planFile := cmd.Flags().String("plan", "", "read the format and further rules from `FILE` (TOML, as --plan-out writes it), or make those "+
-		"of llama-quantize's mixture of that name for a GGUF file: "+strings.Join(ggufplan.Names(), ", "))
+		"of llama-quantize's mixture of that name for a GGUF file: "+strings.Join(ggufplan.Names(), ", ")+
+		"; --format replaces the format of a file, not its rules")
 	planOut := cmd.Flags().String("plan-out", "", "with --dry-run or --budget: write the plan to `FILE`, as rules to edit")
 	bits := addBudget(cmd)
 	cmd.Flags().Var((*flags.Patterns)(&o.Include), "include", "also quantize weights whose names match, such as embeddings")
@@ -299,6 +309,9 @@ func readPlan(path, src string, block *flags.Choice[quant.Format], o *convert.Qu
 	if err != nil {
 		return err
 	}
+	if file.FileType != 0 && block.Given {
+		return show.Misuse("--format and the mixture --plan %s exclude each other: omit --format, or give --rule", path)
+	}
 	rules, err := file.Rules()
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -312,7 +325,7 @@ func readPlan(path, src string, block *flags.Choice[quant.Format], o *convert.Qu
 			rules[i].Default = true
 		}
 	}
-	o.Rules, o.Include = append(o.Rules, rules...), append(o.Include, include...)
+	o.FileType, o.Rules, o.Include = file.FileType, append(o.Rules, rules...), append(o.Include, include...)
 	if file.Format == "" || block.Given {
 		return nil
 	}

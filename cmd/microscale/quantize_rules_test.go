@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // TestQuantizeRules: rules of flags and of a plan file, which --plan-out writes, give the same files; the output names the formats.
@@ -73,6 +75,39 @@ func TestGGUFTexts(t *testing.T) {
 	} {
 		if out := done(t, args...); !strings.Contains(out, want) {
 			t.Errorf("%v: want %q in %s", args, want, out)
+		}
+	}
+}
+
+// TestMixtures: a mixture of llama-quantize has the number of its name, and makes way for rules and exclusions, but not for a format.
+func TestMixtures(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src.gguf"), filepath.Join(dir, "dst.gguf")
+	done(t, "quantize", "sample:", src, "--format", "bf16")
+	args := []string{"quantize", src, dst, "--plan", "Q4_K_M", "--exclude", "attn", "--rule", `ffn_down=q8_0`}
+	var out, errs strings.Builder
+	if got := run(args, nil, &out, &errs); got != exitDone || strings.Contains(errs.String(), "method nearest") ||
+		!strings.Contains(errs.String(), "quantize no weight: others come before them, or their weights are excluded") {
+		t.Fatalf("exit status %d: %s", got, &errs)
+	}
+	f, err := gguf.Open(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Count("general.file_type"); got != 15 { // LLAMA_FTYPE_MOSTLY_Q4_K_M
+		t.Errorf("general.file_type is %d", got)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"--format and the mixture --plan q4_k_m exclude each other": {"--plan", "q4_k_m", "--format", "q6_k"},
+		"Q4_K_M is a mixture of formats: use --plan q4_k_m":         {"--format", "Q4_K_M"},
+	} {
+		errs.Reset()
+		if got := run(append([]string{"quantize", src, dst}, args...), nil, &out, &errs); got != exitUsage ||
+			!strings.Contains(errs.String(), want) {
+			t.Errorf("%v: exit status %d: %s", args, got, &errs)
 		}
 	}
 }

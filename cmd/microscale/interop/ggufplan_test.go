@@ -49,6 +49,9 @@ func TestMixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if int(file.FileType) != llamaMixtures[name] {
+				t.Errorf("general.file_type is %d, want %d", file.FileType, llamaMixtures[name])
+			}
 			o := convert.QuantizeOptions{Convention: "gguf"}
 			if o.Rules, err = file.Rules(); err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 // A row is a mixture: the format of most weights, and those of others; "" where they have none of their own.
 type row struct {
 	name, base string
+	fileType   uint32                      // the number of the mixture in general.file_type (enum llama_ftype)
 	value      func(m model, i int) string // of the values of attention i of the model
 	down       func(m model, i int) string // of ffn_down of layer i
 	output     string                      // of the output of attention
@@ -72,19 +74,19 @@ var none = of("")
 
 // rows are the mixtures.
 var rows = []row{
-	{"q2_k", "q2_k", grouped, of("q3_k"), "q3_k", true},
-	{"q3_k_s", "q3_k", none, none, "", true},
-	{"q3_k_m", "q3_k", first(within(2, 0), of("q4_k")), first(within(0, 16), of("q4_k")), "q4_k", true},
-	{"q3_k_l", "q3_k", of("q5_k"), of("q5_k"), "q5_k", false},
-	{"q4_0", "q4_0", none, none, "", false},
-	{"q4_1", "q4_1", none, none, "", false},
-	{"q4_k_s", "q4_k", within(4, 0), within(0, 8), "", true},
-	{"q4_k_m", "q4_k", more, more, "", true},
-	{"q5_0", "q5_0", none, none, "", false},
-	{"q5_1", "q5_1", none, none, "", false},
-	{"q5_k_s", "q5_k", none, none, "", false},
-	{"q5_k_m", "q5_k", more, more, "", false},
-	{"q6_k", "q6_k", none, none, "", false},
+	{"q2_k", "q2_k", 10, grouped, of("q3_k"), "q3_k", true},
+	{"q3_k_s", "q3_k", 11, none, none, "", true},
+	{"q3_k_m", "q3_k", 12, first(within(2, 0), of("q4_k")), first(within(0, 16), of("q4_k")), "q4_k", true},
+	{"q3_k_l", "q3_k", 13, of("q5_k"), of("q5_k"), "q5_k", false},
+	{"q4_0", "q4_0", 2, none, none, "", false},
+	{"q4_1", "q4_1", 3, none, none, "", false},
+	{"q4_k_s", "q4_k", 14, within(4, 0), within(0, 8), "", true},
+	{"q4_k_m", "q4_k", 15, more, more, "", true},
+	{"q5_0", "q5_0", 8, none, none, "", false},
+	{"q5_1", "q5_1", 9, none, none, "", false},
+	{"q5_k_s", "q5_k", 16, none, none, "", false},
+	{"q5_k_m", "q5_k", 17, more, more, "", false},
+	{"q6_k", "q6_k", 18, none, none, "", false},
 }
 
 // A model is what the rules read of a file.
@@ -92,6 +94,7 @@ type model struct {
 	layers, grouped, experts int
 	large                    bool // a model of 70 billion parameters, as llama.cpp names it
 	tied                     bool
+	names                    []string // of all tensors
 	values                   []string // the names of the tensors of values, by layer
 	downs                    []string // those of ffn_down
 }
@@ -104,10 +107,23 @@ func Names() (names []string) {
 	return names
 }
 
+// Known reports whether there is a mixture of that name.
+func Known(name string) bool { return index(name) >= 0 }
+
+// index returns the number of the row of a mixture, in any case; -1 if there is none.
+func index(name string) int {
+	return slices.IndexFunc(rows, func(r row) bool { return strings.EqualFold(r.name, name) })
+}
+
 // Read reads a plan file, or makes the plan of the mixture of that name for a GGUF file src, if there is no such file.
 func Read(path, src string) (*convert.PlanFile, error) {
-	i := slices.IndexFunc(rows, func(r row) bool { return strings.EqualFold(r.name, path) })
-	if _, err := os.Lstat(path); i < 0 || !errors.Is(err, fs.ErrNotExist) {
+	i := index(path)
+	switch _, err := os.Lstat(path); {
+	case !errors.Is(err, fs.ErrNotExist):
+		return convert.ReadPlanFile(path)
+	case i < 0 && filepath.Ext(path) == "" && filepath.Base(path) == path:
+		return nil, fmt.Errorf("%s is neither a plan file nor a mixture of llama-quantize: these are %s", path, strings.Join(Names(), ", "))
+	case i < 0:
 		return convert.ReadPlanFile(path)
 	}
 	if !llamacpp.Named(src) {
@@ -143,6 +159,7 @@ func describe(f *gguf.File) (m model, err error) {
 	}
 	m.large = m.layers == 80 && (architecture == "llama" || architecture == "qwen2")
 	for _, t := range f.Tensors {
+		m.names = append(m.names, t.Name)
 		m.tied = m.tied && t.Name != "output.weight"
 		if valuesName.MatchString(t.Name) {
 			m.values = append(m.values, t.Name)
@@ -166,11 +183,11 @@ func layerOf(name string) int {
 	return n
 }
 
-// plan returns the plan of the mixture for a model.
+// plan returns the plan of the mixture for a model. Each rule matches a tensor of the model.
 func (r row) plan(m model) *convert.PlanFile {
-	p := &convert.PlanFile{Format: r.base, Include: []string{`^(token_embd|output|per_layer_token_embd)\.weight$`}}
+	p := &convert.PlanFile{Format: r.base, FileType: r.fileType, Include: []string{`^(token_embd|output|per_layer_token_embd)\.weight$`}}
 	rule := func(match, format string) {
-		if format != "" && format != r.base {
+		if format != "" && format != r.base && slices.ContainsFunc(m.names, regexp.MustCompile(match).MatchString) {
 			p.Rule = append(p.Rule, convert.RuleLine{Match: match, Format: format})
 		}
 	}

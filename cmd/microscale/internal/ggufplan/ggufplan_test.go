@@ -35,13 +35,13 @@ func writeGGUF(t *testing.T, architecture string, counts map[string]uint32, name
 // TestRead: the formats of a model of 16 layers, whose tensors are not in their order, of one of 8 experts, and of one with tied
 // embeddings, by src/llama-quant.cpp. TestMixtures of interop compares with llama.cpp itself.
 func TestRead(t *testing.T) {
-	names := []string{"token_embd.weight", "output.weight"}
+	names := []string{"token_embd.weight", "output.weight", "blk.0.attn_output.weight"}
 	for i := range 16 {
 		names = append(names, fmt.Sprintf("blk.%d.attn_v.weight", (i*5)%16), fmt.Sprintf("blk.%d.ffn_down.weight", (i*3)%16))
 	}
 	dense := writeGGUF(t, "llama", map[string]uint32{"block_count": 16, "attention.head_count": 8, "attention.head_count_kv": 2}, names...)
 	experts := writeGGUF(t, "llama", map[string]uint32{"block_count": 1, "expert_count": 8}, "blk.0.attn_v.weight",
-		"blk.0.ffn_down_exps.weight")
+		"blk.0.ffn_down_exps.weight", "token_embd.weight", "blk.0.attn_k.weight", "blk.0.attn_output.weight")
 	const more = "0 1 4 7 10 13 14 15"
 	for _, c := range []struct{ name, path, values, downs, others string }{
 		{"q4_k_m", dense, more, more, "output=q6_k"},
@@ -79,7 +79,10 @@ func TestRead(t *testing.T) {
 	if _, err := Read("q4_k_m", "directory"); err == nil || !strings.Contains(err.Error(), "of GGUF files") {
 		t.Errorf("a directory: %v", err)
 	}
-	if _, err := Read("q9_k", dense); err == nil || !strings.Contains(err.Error(), "read the plan") {
-		t.Errorf("an unknown mixture: %v", err)
+	for name, want := range map[string]string{"q9_k_m": "q9_k_m is neither a plan file nor a mixture of llama-quantize: these are q2_k, ",
+		"q9_k.toml": "read the plan"} {
+		if _, err := Read(name, dense); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
 	}
 }
