@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -59,6 +60,7 @@ type compared struct {
 	element deviation            // the first of them
 	blocks  Blocks               // of a quantized weight
 	unbound int64                // elements of types of ggml without a bound
+	recoded int64                // elements of a quantized weight that differ from those of a quantized source
 }
 
 // compare measures the pairs, tile by tile on all threads.
@@ -89,6 +91,7 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress 
 	for i, p := range pairs {
 		r.add(p, &totals[i], o.MinSQNR)
 	}
+	r.noteCast()
 	var unchecked, unbound int64
 	for _, b := range r.Blocks {
 		unchecked += b.Unchecked
@@ -124,6 +127,7 @@ func (c *compared) merge(d compared) {
 	}
 	c.differ += d.differ
 	c.unbound += d.unbound
+	c.recoded += d.recoded
 	c.blocks.merge(d.blocks)
 }
 
@@ -137,6 +141,10 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	}
 	t := Tensor{Name: p.want.Name, Format: p.got.FormatName(), Rows: rows, Cols: cols, Result: result}
 	check := p.check()
+	if p.got.Quantized() && p.want.Quantized() && c.recoded == 0 { // whatever rule made the scales
+		check = Equal
+		c.blocks.Beyond, c.blocks.BadScales = 0, 0
+	}
 	if nearest := c.near.Result(); nearest.Elements > 0 {
 		t.Nearest = nearest
 	}
@@ -144,7 +152,7 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	if result.NonFinite > 0 {
 		r.fault(t.Name, "%d of its values are NaN or Inf but finite in the source", result.NonFinite)
 	}
-	if check == Bounded || check == Calibrated {
+	if check == Bounded || check == Equal || check == Calibrated {
 		if check == Calibrated {
 			c.blocks.Beyond = 0
 		}
@@ -228,6 +236,9 @@ func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared
 	var c checkpoint.Comparer
 	c.Tile(sums, want, q)
 	done := compared{sums: sums, equal: true, blocks: blocksOf(t, p.got.Format, p.got.Global, want, q)}
+	if p.want.Quantized() {
+		done.recoded = recoded(want, q.Dequantize(1))
+	}
 	if rule, ok := near[p.got.Format.Name]; ok {
 		plain, err := nearestOf(rule, want, p.got)
 		if err != nil {
@@ -237,6 +248,37 @@ func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared
 		c.Tile(done.near, want, plain)
 	}
 	return done, nil
+}
+
+// recoded counts the elements that differ. NaN are equal.
+func recoded(want, got tensor.Dense) (n int64) {
+	for i := range want.Rows {
+		y := got.Row(i)
+		for j, x := range want.Row(i) {
+			if math.Float32bits(x) != math.Float32bits(y[j]) && (x == x || y[j] == y[j]) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// noteCast adds a note if scales are out of range where every element is within the bound: casts keep the scales of
+// another format.
+func (r *Report) noteCast() {
+	n, first := 0, ""
+	for _, b := range r.Blocks {
+		if b.Beyond > 0 {
+			return
+		}
+		if b.BadScales > 0 {
+			n, first = n+1, cmp.Or(first, b.Tensor)
+		}
+	}
+	if n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d weights, the first %s, have scales out of range where all elements are in theirs, as a "+
+			"cast from another block format leaves them: if it was cast, compare it with the checkpoint that it was cast from", n, first))
+	}
 }
 
 // copied counts the elements of a tile that differ from the source's, rounded to dtype. It

@@ -1,7 +1,8 @@
 // Package verify compares a converted checkpoint with its source: is every weight there,
 // is each stored as its convention demands, and do the values match the source?
 //
-//	quantized weights         each scale and each element is within the bound of its format (quant.Bound)
+//	quantized weights         each scale and each element is within the bound of its format (quant.Bound),
+//	                          or the source is quantized, too, and each element decodes to the same value
 //	weights only decoded      each element is within the bound of its block: types of other tools without a block format
 //	weights of another dtype  each element is the source's, rounded to nearest even
 //	all others                bit-identical to the source
@@ -30,15 +31,16 @@ type Check uint8
 
 const (
 	Bounded     Check = iota // quantized: elements and scales are within the bound of the format
+	Equal                    // quantized, as the source is, and decoded to the same values, as after a cast that loses nothing
 	Calibrated               // quantized by a method that moves errors between elements: only scales are within the bound
 	DecodedOnly              // in a type that is only decoded, of GGUF files or other tools: elements are within the bound of their block
 	Rounded                  // of another dtype: elements are the source's values rounded to it
 	Identical                // elements are bit-identical to the source's
 )
 
-// String returns "bounded", "calibrated", "decoded only", "rounded" or "identical".
+// String returns "bounded", "equal", "calibrated", "decoded only", "rounded" or "identical".
 func (c Check) String() string {
-	names := [...]string{"bounded", "calibrated", "decoded only", "rounded", "identical"}
+	names := [...]string{"bounded", "equal", "calibrated", "decoded only", "rounded", "identical"}
 	if int(c) < len(names) {
 		return names[c]
 	}

@@ -77,7 +77,7 @@ func TestConvert(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"convert first out":                             "--for or --convention is missing: name a client (vllm, ",
+		"convert first out":                             "--for, --convention or --cast is missing: name a client (vllm, ",
 		"quantize src out --format nvfp4 --scheme int4": `--scheme: unknown scheme "int4": use one of MXFP8`,
 		"inspect src --client tensorflow":               `--client: unknown client "tensorflow": use one of vllm`,
 	} {

@@ -16,9 +16,9 @@ const diffLong = `Compare two checkpoints of one model, in any conventions and f
 codes, scales and values differ, and why.
 
   layout only               the same codes and scales in another convention
-  layout only, last bit     the same, and clients of the two multiply code, scale
-                            and global scale in another order, so that the last
-                            bit of values differs
+  layout only, last bit     the same, and clients of the two multiply code,
+                            scale and global scale in another order, so that the
+                            last bit of values differs
   other codes, same values  a cast: another format or other codes, the same bits
   format                    another format, and other values
   global scale              codes are equal, or block scales follow the global

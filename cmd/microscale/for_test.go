@@ -86,7 +86,7 @@ func TestConvertFor(t *testing.T) {
 		{exitUsage, "none.gguf --for vllm", "--for vllm does not write .gguf files"},
 		{exitUsage, "none --for llama.cpp", "--for llama.cpp writes one file"},
 		{exitUsage, "none --for vllm --convention mlx", "exclude each other"},
-		{exitUsage, "none", "--for or --convention is missing"},
+		{exitUsage, "none", "--for, --convention or --cast is missing"},
 		{exitFailed, "none --for trtllm", "trtllm does not read mxfp4: use one of "},
 		{exitFailed, "none --for transformers --scheme mxfp8", "no scheme"},
 	} {

@@ -25,7 +25,9 @@ weight must have its scales, every other two-dimensional weight must be on the
 ignore list, and files, index and configuration must agree.
 
   quantized       every scale and decoded element is within the bound of the
-                  format: what any scale rule, search and rounding can produce
+                  format: what any scale rule, search and rounding can produce;
+                  or SRC is quantized, too, and every value is the same, as
+                  after microscale convert --cast
   another dtype   every element is that of SRC, rounded to nearest even
   otherwise       every bit is that of SRC
 
@@ -34,7 +36,8 @@ or Inf, or if a --client program would reject or misread DST: the errors that
 microscale lint DST --for CLIENT explains. The bound detects damaged blocks. It
 does not detect an element that moved to its other neighbor, nor low precision:
 for that, set --min-sqnr. Methods that move errors between elements, such as
-GPTQ, exceed the bound.
+GPTQ, exceed the bound. So do scales of a cast: compare it with the checkpoint
+that it was cast from.
 
 ` + input.Help
 

@@ -53,6 +53,11 @@ var checks = []struct {
 		"quantized: every scale and decoded element within the bound of the format",
 	},
 	{
+		verify.Equal,
+		"quantized, as the source is: every value decodes to that of the source",
+		"quantized, as the source is: every value decodes to that of the source",
+	},
+	{
 		verify.Calibrated,
 		"calibrated: codes are not the nearest; scales compared with the bound of the format",
 		"calibrated: codes are not the nearest; every scale within the bound of the format",

@@ -19,6 +19,7 @@ type VerifyDocument struct {
 // A checkedDocument counts the weights by the way they were compared.
 type checkedDocument struct {
 	Bounded     int `json:"bounded"`      // quantized: decoded, within the bound of the format
+	Equal       int `json:"equal"`        // quantized, as the source is, and decoded to the same values
 	Calibrated  int `json:"calibrated"`   // quantized by a method whose codes are not the nearest: scales within the bound
 	DecodedOnly int `json:"decoded_only"` // in types that are only decoded: within the bound of their blocks
 	Rounded     int `json:"rounded"`      // of another dtype
@@ -47,6 +48,7 @@ func newVerifyDocument(r *verify.Report) VerifyDocument {
 		Tensors:     []verifiedDocument{},
 		Compared: checkedDocument{
 			r.Checked(verify.Bounded),
+			r.Checked(verify.Equal),
 			r.Checked(verify.Calibrated),
 			r.Checked(verify.DecodedOnly),
 			r.Checked(verify.Rounded),
