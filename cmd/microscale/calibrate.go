@@ -58,7 +58,7 @@ func calibrateCommand() *cobra.Command {
 		if c.Stream == "" && calibration.IsFile(c.Out) {
 			c.Stream = c.Out + streamSuffix
 		}
-		c.Context, c.Threads, c.Memory = int(*context), int(*threads), int64(*memory)
+		c.Adjustable, c.Context, c.Threads, c.Memory = true, int(*context), int(*threads), int64(*memory)
 		if err := calibrating(cmd, &c, args[0]); err != nil {
 			return err
 		}

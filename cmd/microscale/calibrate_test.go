@@ -140,14 +140,17 @@ func TestQuantizeText(t *testing.T) {
 		return at(name)
 	}
 	for want, flags := range map[string][]string{
-		"there is no text":                       {"--text", write("empty", nil)},
-		"lm_head is no linear layer of the deco": {"--text", text, "--include", "lm_head"},
-		"the text has 5 tokens, want at least":   {"--text", write("short", []byte("short"))},
-		"all tokens of the text are the same":    {"--text", write("same", bytes.Repeat([]byte{'x'}, 3000))},
-		"line 1: it is not a JSON object":        {"--text", write("bad.jsonl", []byte("hello\n"))},
-		"no such file":                           {"--text", at("none")},
-		"more than the 1.00 MB allowed":          {"--text", text, "--memory", "1MB"},
-		"conversations need a model with a chat": {"--text", write("c.jsonl", []byte(`{"messages": [{"role": "user", "content": "hello"}]}`))},
+		"there is no text: name a file or a dir":                            {"--text", write("empty", nil)},
+		"lm_head is no linear layer of the deco":                            {"--text", text, "--include", "lm_head"},
+		"short: the text has 5 tokens, want at least 32: use a longer text": {"--text", write("short", []byte("short"))},
+		"binary: the text is binary, or not UTF-8: name a file of":          {"--text", write("binary", []byte("a\xff\x00"))},
+		"all tokens of the text are the same":                               {"--text", write("same", bytes.Repeat([]byte{'x'}, 3000))},
+		"line 1: it is not a JSON object":                                   {"--text", write("bad.jsonl", []byte("hello\n"))},
+		"no such file":                                                      {"--text", at("none")},
+		"than the 1.00 MB allowed: use --method search, or allow more":      {"--text", text, "--memory", "1MB"},
+		"than the 1.00 MB allowed: allow more":                              {"--text", text, "--memory", "1MB", "--method", "search"},
+		"conversations need a model with a chat": {"--text", write("c.jsonl",
+			[]byte(`{"messages": [{"role": "user", "content": "hello"}]}`))},
 	} {
 		status, stdout, stderr := execute("", append([]string{"quantize", model, at("no"), "--format", "mxfp4"}, flags...)...)
 		lines := strings.Split(strings.TrimSpace(stderr), "\n")
@@ -159,6 +162,7 @@ func TestQuantizeText(t *testing.T) {
 		}
 	}
 	for want, flags := range map[string][]string{
+		"--scale-search has no effect with method gptq": {"--scale-search"},
 		"omit --text":                               {"--method", "nearest"},
 		"--text and --calibration exclude":          {"--calibration", s},
 		"supports formats with a scale of one byte": {"--format", "fp8-row"},

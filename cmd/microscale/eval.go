@@ -131,7 +131,7 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 	}
 	flags.BoundGarbage()
 	e.Layers = e.Layers || *f.report != ""
-	e.Model, e.Method, e.Context, e.Formats = model, f.method.Value, int(*f.context), f.formats.Values()
+	e.Model, e.Method, e.Context, e.Formats, e.Adjustable = model, f.method.Value, int(*f.context), f.formats.Values(), true
 	e.Head, e.Cache = f.head.Value, f.cache.Value
 	e.Activations, e.Threads, e.Stderr = activations, threads, cmd.ErrOrStderr()
 	result, err := e.Run(cmd.Context())

@@ -198,7 +198,7 @@ func quantizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := text.check(o.Method, bits.given()); err != nil {
+		if err := text.check(o.Method, formats, search.Value, bits.given()); err != nil {
 			return err
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])

@@ -64,10 +64,12 @@ func (d *distillation) checkFormats(plan *convert.Plan) error {
 func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *hf.Checkpoint, layout *checkpoint.Convention,
 	args []string, f *runFlags) (err error) {
 	switch set := cmd.Flags(); {
-	case d.Steps < 0:
-		return show.Misuse("--distill: got %d steps, want at least one", d.Steps)
-	case d.Steps == 0 && (d.Norms || set.Changed("seed")):
-		return show.Misuse("--distill-norms and --seed have no effect without --distill: omit them, or add --distill")
+	case d.Steps < 0, d.Steps == 0 && set.Changed("distill"):
+		return show.Misuse("--distill: got %d steps, want at least one: name more, or omit it", d.Steps)
+	case d.Steps == 0 && d.Norms:
+		return show.Misuse("--distill-norms has no effect without --distill: omit it, or add --distill")
+	case d.Steps == 0 && set.Changed("seed"):
+		return show.Misuse("--seed has no effect without --distill: omit it, or add --distill")
 	case d.Steps == 0:
 		return nil
 	case text.file == "":

@@ -104,12 +104,15 @@ func TestDistillErrors(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--distill: scales of fp8-row": {at("fp8"), at("no"), "--text", text, "--distill", "3", "--requantize", "--rule",
 			"self_attn=keep"},
-		"add --text":                       {model, at("no"), "--distill", "3"},
-		"have no effect without --distill": {model, at("no"), "--text", text, "--seed", "3"},
-		"exclude each other":               {model, at("no"), "--text", text, "--distill", "3", "--force"},
-		"writes a directory":               {model, at("no.safetensors"), "--text", text, "--distill", "3"},
-		"--distill: scales of int8-row":    {model, at("no"), "--text", text, "--distill", "3", "--rule", "self_attn=int8-row"},
-		"holds a part of the text out":     {model, at("held"), "--text", at("short"), "--distill", "3"},
+		"add --text":                            {model, at("no"), "--distill", "3"},
+		"--seed has no effect without":          {model, at("no"), "--text", text, "--seed", "3"},
+		"--distill-norms has no effect without": {model, at("no"), "--text", text, "--distill-norms"},
+		"got 0 steps, want at least one":        {model, at("no"), "--text", text, "--distill", "0"},
+		"got -1 steps, want at least one":       {model, at("no"), "--text", text, "--distill", "-1"},
+		"exclude each other":                    {model, at("no"), "--text", text, "--distill", "3", "--force"},
+		"writes a directory":                    {model, at("no.safetensors"), "--text", text, "--distill", "3"},
+		"--distill: scales of int8-row":         {model, at("no"), "--text", text, "--distill", "3", "--rule", "self_attn=int8-row"},
+		"holds a part of the text out":          {model, at("held"), "--text", at("short"), "--distill", "3"},
 	} {
 		status, _, stderr := execute("", append([]string{"quantize", "--format", "nvfp4"}, args...)...)
 		if status == exitDone || !strings.Contains(stderr, want) {

@@ -141,9 +141,12 @@ func following(plan *convert.Plan, method calibration.Method, o convert.Quantize
 	return f, nil
 }
 
-// check returns an error for flags that have no effect, or exclude each other.
-func (t *calibrationText) check(method calibration.Method, budget bool) error {
+// check returns an error for flags that have no effect on a quantization to formats, or exclude each other.
+func (t *calibrationText) check(method calibration.Method, formats []quant.Format, search quant.Search, budget bool) error {
+	others := func(f quant.Format) bool { return !method.Supports(f) }
 	switch {
+	case search == quant.LeastSquares && method != calibration.Nearest && !slices.ContainsFunc(formats, others):
+		return show.Misuse("--scale-search has no effect with method %s, which searches scales by the statistics of the text: omit it", method)
 	case t.follow && (t.file == "" || method != calibration.Solve):
 		return show.Misuse("--sequential has an effect with --text and --method %s alone: omit it", calibration.Solve)
 	case t.follow && budget:

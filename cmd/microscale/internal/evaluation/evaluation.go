@@ -33,6 +33,8 @@ type Evaluation struct {
 	Method  windows.Method
 	Context int // tokens of a window; 0: those of the method, or of the model if it has fewer positions
 
+	Adjustable bool // the command has --context, which errors may name
+
 	Activations bool            // quantize activations
 	Layers      bool            // measure the errors of layers
 	Head        quant.Quantizer // of the head of the quantized model; the zero format keeps it
@@ -385,7 +387,11 @@ func (r *Evaluated) cut(ctx context.Context, run *windows.Run, model *stack, v v
 		return fmt.Errorf("%s: %w", r.Text, err)
 	}
 	same := !slices.ContainsFunc(tokens, func(t int32) bool { return t != tokens[0] })
-	if run.Windows, err = r.Method.Windows(tokens, r.Context, v.begin()); err != nil {
+	run.Windows, err = r.Method.Windows(tokens, r.Context, v.begin())
+	switch {
+	case errors.Is(err, windows.ErrShort) && r.Adjustable:
+		return fmt.Errorf("%s: %w, or a smaller --context", r.Text, err)
+	case err != nil:
 		return fmt.Errorf("%s: %w", r.Text, err)
 	}
 	if r.pick != nil {
@@ -422,6 +428,20 @@ const mapped = 32 << 20
 // itself, it would run all the time.
 const leastLimit = 64 << 20
 
+// lessMemory says what makes a streaming evaluation take less memory.
+func (r *Evaluated) lessMemory() string {
+	products := r.inputs != nil && r.inputs.Hessian
+	switch {
+	case products && r.Adjustable:
+		return "omit --hessian, or use a smaller --context"
+	case products:
+		return "use --method search, or allow more"
+	case r.Adjustable:
+		return "use a smaller --context, or allow more"
+	}
+	return "allow more"
+}
+
 // do runs the evaluation with a meter. The garbage collector keeps a streaming one within its forecast.
 func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	var meter *show.Meter
@@ -456,9 +476,8 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 			fmt.Fprintf(r.Stderr, "%s\n", f)
 		}
 		if limit := float64(r.Memory); limit > 0 && f.memory > limit {
-			return fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: calibrate without --hessian "+
-				"(quantize: --method search), or use a smaller --context (eval, calibrate)", decoder.ErrMemory, show.BytesText(f.memory),
-				show.BytesText(limit))
+			return fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: %s", decoder.ErrMemory,
+				show.BytesText(f.memory), show.BytesText(limit), r.lessMemory())
 		}
 		left = "to resume, repeat the command"
 		if !run.Forked() {

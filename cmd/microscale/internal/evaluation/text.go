@@ -82,7 +82,7 @@ func (t textFiles) checkSize(bytes int64) error {
 	case bytes > maxText:
 		return fmt.Errorf("%s: the text is larger than %d MiB: use a part of it", t.path, maxText>>20)
 	case bytes == 0:
-		return fmt.Errorf("%s: there is no text", t.path)
+		return fmt.Errorf("%s: there is no text: name a file or a directory that has some", t.path)
 	}
 	return nil
 }
@@ -170,15 +170,15 @@ func openVocabulary(s *stack) (vocabulary, error) {
 // encode returns the tokens of a text, without those that begin and end it. With literal, special
 // tokens in the text are text.
 func (v vocabulary) encode(text string, literal bool) ([]int32, error) {
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return nil, errors.New("the text is binary, or not UTF-8: name a file of plain text")
+	}
 	if v.tokenizer == nil {
 		tokens := make([]int32, len(text), len(text)+1) // one more for the token that begins a text
 		for i := range len(text) {                      // not runes
 			tokens[i] = int32(text[i])
 		}
 		return tokens, nil
-	}
-	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return nil, errors.New("the text is binary, or not UTF-8")
 	}
 	ids := v.tokenizer.Encode(text, tokenizer.Options{Literal: literal})
 	tokens := make([]int32, len(ids), len(ids)+1)

@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -70,6 +71,9 @@ type Window struct {
 // Scored returns the number of scored tokens.
 func (w Window) Scored() int { return len(w.Tokens) - w.First }
 
+// ErrShort is the error of a text without a window, and what to do.
+var ErrShort = errors.New("use a longer text")
+
 // Windows cuts a text into windows of context tokens. bos is the token that begins a text, or a
 // negative number if the vocabulary adds none; tokens do not contain it yet. The windows are parts of tokens,
 // which may have a hundred million elements: the caller must not use them afterwards.
@@ -89,8 +93,7 @@ func (m Method) Windows(tokens []int32, context int, bos int32) ([]Window, error
 		if m.overlap {
 			need = 2
 		}
-		return nil, fmt.Errorf("method %s: the text has %s, want at least %d: use a longer text or a shorter context", m.Name,
-			count(len(text), "token"), need)
+		return nil, fmt.Errorf("the text has %s, want at least %d: %w", count(len(text), "token"), need, ErrShort)
 	}
 	if m.overlap {
 		return overlapping(text, context), nil
