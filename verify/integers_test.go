@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/gguf/ggml"
@@ -62,6 +63,11 @@ func TestIntegers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer result.Close()
+	for _, one := range client.All() {
+		if problems := one.Rejects(checkpoint.Read(result)); (len(problems) == 0) != (one.Name == "llamacpp" || one.Name == "ollama") {
+			t.Errorf("%s: %v", one, problems)
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(x []float32) // of the source
 		want   string

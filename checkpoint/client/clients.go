@@ -14,6 +14,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
+	"github.com/microscale-go/microscale/gguf/ggml"
 	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -125,13 +126,10 @@ func (c Client) Reads(convention, scheme string) bool {
 // Rejects returns what the client would reject or misread in a checkpoint: nothing in one
 // that is not quantized.
 func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
-	if m.Convention == nil {
-		return nil
-	}
 	var problems []checkpoint.Problem
 	if text := c.unread(m); text != "" {
 		problems = []checkpoint.Problem{{Rule: "unread", Text: text}}
-	} else {
+	} else if m.Convention != nil {
 		for _, r := range slices.Concat(c.rules, c.limits) {
 			problems = append(problems, r(m)...)
 		}
@@ -144,6 +142,9 @@ func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
 
 // unread says which scheme of a checkpoint the client does not read, or that it does not read several; "" if it reads it.
 func (c Client) unread(m *checkpoint.Model) string {
+	if m.Convention == nil {
+		return c.unreadInteger(m)
+	}
 	name, formats := m.Convention.Name, m.Formats()
 	if len(formats) < 2 {
 		if c.Reads(name, m.Scheme) {
@@ -159,6 +160,23 @@ func (c Client) unread(m *checkpoint.Model) string {
 	}
 	if !slices.Contains(c.mixes, name) {
 		return fmt.Sprintf("it reads one block format in a checkpoint of convention %s, and this one has %s and %s", name, formats[0], formats[1])
+	}
+	return ""
+}
+
+// unreadInteger says which type of GGUF files without a block format the client does not read; "" if there is none.
+func (c Client) unreadInteger(m *checkpoint.Model) string {
+	gguf := checkpoint.GGUF().Name
+	if c.Reads(gguf, "") {
+		return ""
+	}
+	for _, w := range m.Weights {
+		if !w.Decoded() {
+			continue
+		}
+		if q, err := ggml.LookupQuant(strings.ToUpper(w.FormatName())); err == nil {
+			return fmt.Sprintf("it does not read %s %s: it reads %s", gguf, q.Name, c.readable(m))
+		}
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ func identifyCommand() *cobra.Command {
 			if len(m.Problems) > 0 {
 				return fmt.Errorf("%s: %s", args[0], m.Problems[0])
 			}
-			return errors.New(args[0] + ": not quantized, or in a type that is only decoded: there are no codes and scales to identify")
+			return errors.New(args[0] + ": not quantized, or in a type without a block format (q4_k): there are no codes and scales to identify")
 		}
 		weights, err := identify.Identify(cmd.Context(), m, models[1])
 		if err != nil {

@@ -71,7 +71,7 @@ decoder: internal/memory internal/parallel internal/durable tensor safetensors q
     checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma
     tensor safetensors safetensors/checksum quant comm recipe nn hf decoder
-checkpoint/client: internal/naming quant family checkpoint
+checkpoint/client: internal/naming gguf/ggml quant family checkpoint
 calibration: internal/limits internal/parallel internal/durable safetensors tensor quant gemm
 verify: tensor measure safetensors quant hf calibration checkpoint checkpoint/client
 convert/internal/lossless: format quant

@@ -6,9 +6,9 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/measure"
-	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -53,12 +53,12 @@ func grouped(results []verify.Tensor, each bool) []*group {
 	return groups
 }
 
-// foldRounded joins the groups of formats without scales, one for each format, if there are blocks
+// foldRounded joins the groups of formats without blocks, one for each format, if there are blocks
 // beside them: what clients want in BF16 for a source in F32.
 func foldRounded(groups []*group) (blocks, rounded []*group) {
 	for _, g := range groups {
 		format := g.members[0].Format
-		if f, err := quant.Lookup(format); err == nil && f.Scaled() || g.noLoss() { // without loss: NaN or Inf
+		if f, err := checkpoint.LookupFormat(format); err == nil && (f.Scaled() || f.Block.Cols > 0) || g.noLoss() { // without loss: NaN or Inf
 			blocks = append(blocks, g)
 		} else if i := slices.IndexFunc(rounded, func(r *group) bool { return r.members[0].Format == format }); i >= 0 {
 			rounded[i].members = append(rounded[i].members, g.members...)

@@ -28,6 +28,8 @@ func TestFoldRounded(t *testing.T) {
 		{"beside blocks", all, false, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "rounded 2 bf16 55.00 50.00", "exact copies 1"}},
 		{"NaN", []verify.Tensor{all[0], special, rest[0]}, false, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "special 1 2×8 bf16 -",
 			"rounded 1 bf16 50.00"}},
+		{"types of GGUF files", []verify.Tensor{all[0], result("down", "q4_k", 2, 30), rest[0]}, false,
+			[]string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "down 1 2×8 q4_k 30.00", "rounded 1 bf16 50.00"}},
 		{"each", all, true, []string{"proj.weight 1 16×8 nvfp4 20.00 20.00", "norm 1 1×8 bf16 50.00", "embedding 1 64×8 bf16 60.00",
 			"bias 1 1×8 bf16"}},
 		{"no blocks", rest, false, []string{"norm 1 1×8 bf16 50.00", "embedding 1 64×8 bf16 60.00", "exact copies 1"}},

@@ -64,8 +64,8 @@ var checks = []struct {
 	},
 	{
 		verify.DecodedOnly,
-		"in types that are only decoded: compared with the bound of their blocks",
-		"in types that are only decoded: every element within the bound of its block",
+		"in types without a block format: compared with the bound of their blocks",
+		"in types without a block format: every element within the bound of its block",
 	},
 	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
 	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},

@@ -125,7 +125,7 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	}
 	for _, one := range chosen {
 		problems := one.Rejects(m)
-		if o.Clients == nil && m.Convention != nil && slices.ContainsFunc(problems, rejected) {
+		if o.Clients == nil && slices.ContainsFunc(problems, rejected) {
 			r.Skipped = append(r.Skipped, one.Name)
 			continue
 		}
