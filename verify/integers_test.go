@@ -67,6 +67,13 @@ func TestIntegers(t *testing.T) {
 		if problems := one.Rejects(checkpoint.Read(result)); (len(problems) == 0) != (one.Name == "llamacpp" || one.Name == "ollama") {
 			t.Errorf("%s: %v", one, problems)
 		}
+		q4K, err := checkpoint.LookupFormat("q4_k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := one.Stores(q4K); one.Name == "vllm" && !strings.Contains(err.Error(), "vllm does not read q4_k: use one of ") {
+			t.Errorf("%s: %v", one, err)
+		}
 	}
 	for name, c := range map[string]struct {
 		change func(x []float32) // of the source

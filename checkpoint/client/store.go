@@ -30,7 +30,7 @@ func (c Client) Stores(f quant.Format) ([]Storage, error) {
 	if storages := c.stored(f); len(storages) > 0 {
 		return storages, nil
 	}
-	if !f.Scaled() {
+	if !f.Scaled() && f.Block.Cols == 0 { // not a type of GGUF files
 		return nil, fmt.Errorf("%s has no scales, and %s reads an unquantized checkpoint as it is: choose a block-scaled format", f, c.Name)
 	}
 	var formats []string
