@@ -44,8 +44,8 @@ type InexactBlock struct {
 	Why string
 }
 
-// CastFormats returns the formats to which [PlanCast] casts some other format, or its own.
-func CastFormats() (formats []quant.Format) {
+// Formats returns the formats to which [PlanCast] casts some other format, or its own. They do not depend on the options.
+func (CastOptions) Formats() (formats []quant.Format) {
 	for _, f := range quant.Formats() {
 		if slices.ContainsFunc(lossless.Table(), func(c lossless.Cast) bool { return c.To.Name == f.Name }) {
 			formats = append(formats, f)

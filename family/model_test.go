@@ -102,8 +102,8 @@ func TestRoles(t *testing.T) {
 		{`{"hidden_size": 128, "num_experts": 16}`, beside, map[string]string{"model.layers.0.router.proj.weight": router.Name,
 			"model.layers.0.experts.gate_up_proj": ""}},
 		{`{"num_hidden_layers": 2, "num_nextn_predict_layers": 1}`, next, map[string]string{
-			"model.layers.2.q.weight": FurtherTokens.Name, "model.further.0.q.weight": FurtherTokens.Name,
-			"model.join.0.weight": FurtherTokens.Name}},
+			"model.layers.2.q.weight": furtherTokens.Name, "model.further.0.q.weight": furtherTokens.Name,
+			"model.join.0.weight": furtherTokens.Name}},
 		{`{"num_hidden_layers": 3}`, next, nil},
 		{`{"hidden_size": 128}`, shapes{"h.0.mlp.c_fc.weight": {64, h}, "h.0.mlp.c_proj.weight": {h, 64}}, nil},
 		{`{"hidden_size": 128}`, shapes{"h.0.mlp.c_fc.weight": {h, 64}, "h.0.mlp.c_proj.weight": {64, h}}, map[string]string{

@@ -25,7 +25,7 @@ var roles = []roleRow{
 	{&Role{"norm", true}, regexp.MustCompile(`norm|(^|\.)ln_`), nil},
 	{&Role{"vision or audio", false},
 		regexp.MustCompile(`vision|visual|(^|\.)(audio|image|img|speech)_|audio_tower|multi_modal_projector|mm_projector|patch_merger`), nil},
-	{FurtherTokens, regexp.MustCompile(`(^|[._])mtp|nextn|(^|\.)eh_proj\.`), nil},
+	{furtherTokens, regexp.MustCompile(`(^|[._])mtp|nextn|(^|\.)eh_proj\.`), nil},
 	{&Role{"embedding", true},
 		regexp.MustCompile(`embe?d|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias|attn_rel_b|^token_types\.`), nil},
 	{head, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out|embed_out)\.|^output\.`),
@@ -61,8 +61,11 @@ var (
 	head   = &Role{"output head", false}
 )
 
-// FurtherTokens is the role of modules that predict further tokens.
-var FurtherTokens = &Role{"multi-token prediction", false}
+// PredictsFurther reports whether the role is that of modules that predict further tokens.
+func (r *Role) PredictsFurther() bool { return r == furtherTokens }
+
+// furtherTokens is the role of modules that predict further tokens.
+var furtherTokens = &Role{"multi-token prediction", false}
 
 var (
 	ofGPT2 = regexp.MustCompile(`(^|\.)c_(attn|proj|fc)\.`)
@@ -108,7 +111,7 @@ func (m *Model) Roles(name string, shape []int64) (found []*Role) {
 		}
 	}
 	if m.predictsFurther(name) {
-		add(FurtherTokens)
+		add(furtherTokens)
 	}
 	return found
 }

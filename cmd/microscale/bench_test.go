@@ -254,7 +254,7 @@ func TestPrintResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `work     gemm 3×4×5 mxfp8·mxfp4, 2 threads, kernel some
-time     1.00 s (±10.0%, 7 runs, 500 ms to 1.50 s)
+time     1.00 s (±10%, 7 runs, 500 ms to 1.50 s)
 rate     2.00 GFLOP/s
 limit    4.00 GFLOP/s (peak, this)
 fraction 0.50
@@ -270,8 +270,8 @@ func TestTimeText(t *testing.T) {
 	parts := bench.Sample{Median: 1, Deviation: 0.1, Min: 0.5, Max: 2, Runs: 7, Parts: 10}
 	single := bench.Sample{Median: 1, Deviation: math.NaN(), Runs: 1, Parts: 10}
 	for want, s := range map[string]bench.Sample{
-		"1.00 s (±10.0%, 7 runs of 1/10 of it, 50.0 ms to 200 ms each)": parts,
-		"1.00 s (1 run of 1/10 of it, spread unknown)":                  single,
+		"1.00 s (±10%, 7 runs of 1/10 of it, 50.0 ms to 200 ms each)": parts,
+		"1.00 s (1 run of 1/10 of it, spread unknown)":                single,
 	} {
 		if got := timeText(bench.Result{Time: s}); got != want {
 			t.Errorf("got %s, want %s", got, want)

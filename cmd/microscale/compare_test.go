@@ -168,15 +168,15 @@ func TestAccumulate(t *testing.T) {
 			accumulate, "--json")
 		var e struct {
 			Accumulate string
-			Loss       float64
+			NLL        float64 `json:"nll"`
 		}
 		if err := json.Unmarshal([]byte(stdout), &e); err != nil || status != exitDone || e.Accumulate != accumulate {
 			t.Fatalf("eval --accumulate %s: got %s %v %s", accumulate, stdout, err, stderr)
 		}
-		if other, ok := seen[e.Loss]; ok {
-			t.Errorf("eval: %s and %s have the same loss, %v", other, accumulate, e.Loss)
+		if other, ok := seen[e.NLL]; ok {
+			t.Errorf("eval: %s and %s have the same loss, %v", other, accumulate, e.NLL)
 		}
-		seen[e.Loss] = accumulate
+		seen[e.NLL] = accumulate
 	}
 	small := filepath.Join(t.TempDir(), "small")
 	if status, _, stderr := execute("", "quantize", dir, small, "--format", "mxfp8"); status != exitDone {

@@ -55,7 +55,7 @@ or a weight. Nothing is written then.
 	flags.Exclusive(cmd, "for", "convention")
 	scheme := flags.AddScheme(cmd)
 	cast := flags.AddChoice(cmd, "cast", "change the block format to `NAME` without changing a value", "",
-		flags.Names(convert.CastFormats()), castFormat)
+		flags.Names(convert.CastOptions{}.Formats()), castFormat)
 	inexact := flags.AddInexact(cmd)
 	calibration := flags.AddCalibration(cmd)
 	f := addRunFlags(cmd)
@@ -110,7 +110,7 @@ or a weight. Nothing is written then.
 func castFormat(name string) (quant.Format, error) {
 	f, err := quant.Lookup(name)
 	if err != nil {
-		return f, naming.Unknown("block format of casts", name, flags.Names(convert.CastFormats()))
+		return f, naming.Unknown("block format of casts", name, flags.Names(convert.CastOptions{}.Formats()))
 	}
 	return f, nil
 }

@@ -56,8 +56,8 @@ func TestConvert(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for _, tc := range []struct{ args, want string }{
-		{"verify src first --client vllm --client trtllm", "first does not match src: 1 problem, the first: trtllm: it does not read " +
-			"compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4, to which it can be converted"},
+		{"verify src second --client vllm --client transformers", "second does not match src: 1 problem, the first: transformers: it does " +
+			"not read modelopt NVFP4: it reads compressed-tensors NVFP4A16, compressed-tensors NVFP4, to which it can be converted"},
 		{"convert first out --convention quark", "convention quark does not support nvfp4: use one of mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
 		{"convert src out --convention mlx", "not quantized: name a checkpoint of convention"},
 		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give " +

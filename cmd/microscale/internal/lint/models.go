@@ -113,7 +113,7 @@ var modelRules = []Rule{
 
 // further reports whether a weight belongs to a module that predicts further tokens.
 func (c *checker) further(w *checkpoint.Weight) bool {
-	return slices.Contains(c.Family().Roles(w.Name, w.Shape), family.FurtherTokens)
+	return slices.ContainsFunc(c.Family().Roles(w.Name, w.Shape), (*family.Role).PredictsFurther)
 }
 
 func missingFurther(c *checker) {
