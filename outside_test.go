@@ -238,8 +238,9 @@ func publicPackages(t *testing.T, root string) (list []string) {
 		if err != nil {
 			return err
 		}
-		if rel = filepath.ToSlash(rel); file.Name.Name != "main" && rel != "." && !strings.HasPrefix(rel, "internal/") && !slices.Contains(list,
-			rel) {
+		rel = filepath.ToSlash(rel)
+		public := file.Name.Name != "main" && rel != "." && !strings.Contains("/"+rel, "/internal/")
+		if public && !slices.Contains(list, rel) {
 			list = append(list, rel)
 		}
 		return nil
