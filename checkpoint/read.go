@@ -47,7 +47,7 @@ type Model struct {
 type Problem struct {
 	Tensor string // or module; empty if it concerns the whole checkpoint
 	Text   string // the fault and its remedy
-	Rule   string // the name of the rule that it breaks, as microscale lint lists them; "": it has none of its own
+	Rule   string // the name of the rule that it breaks, as microscale lint lists them; "": none
 	Mended bool   // a conversion repairs it
 
 	// Misread: clients reject the checkpoint or read other values, although its weights are understood

@@ -5,10 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/identify"
-	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/profile"
@@ -108,19 +106,10 @@ func explainBlock(cmd *cobra.Command, args []string, name string, number int, or
 	if err := flags.Named(args, "SRC"); err != nil {
 		return err
 	}
-	var models [2]*checkpoint.Model
-	for i, arg := range []string{args[0], original} {
-		if arg == "" {
-			continue
-		}
-		source, err := input.Open(cmd.Context(), arg)
-		if err != nil {
-			return err
-		}
-		defer source.Close()
-		if models[i], err = checkpoint.ReadContext(cmd.Context(), source); err != nil {
-			return err
-		}
+	models, release, err := openBeside(cmd.Context(), args[0], original)
+	defer release()
+	if err != nil {
+		return err
 	}
 	b, err := identify.BlockOf(cmd.Context(), models[0], models[1], name, number)
 	if err != nil {

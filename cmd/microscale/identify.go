@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/identify"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/hf"
 )
 
 const identifyLong = `Find which rule, library and version wrote the codes and scales of a quantized
@@ -42,19 +44,10 @@ func identifyCommand() *cobra.Command {
 	each := cmd.Flags().Bool("each", false, "print a row for each weight, not one for all with the same verdict")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		var models [2]*checkpoint.Model
-		for i, arg := range []string{args[0], *original} {
-			if arg == "" {
-				continue
-			}
-			source, err := input.Open(cmd.Context(), arg)
-			if err != nil {
-				return err
-			}
-			defer source.Close()
-			if models[i], err = checkpoint.ReadContext(cmd.Context(), source); err != nil {
-				return show.Interrupted(err, "nothing was identified")
-			}
+		models, release, err := openBeside(cmd.Context(), args[0], *original)
+		defer release()
+		if err != nil {
+			return err
 		}
 		m := models[0]
 		if m.Quantized() == 0 {
@@ -70,4 +63,29 @@ func identifyCommand() *cobra.Command {
 		return identify.Print(cmd.OutOrStdout(), args[0], *original, identify.Marks(m), weights, *each, *asJSON)
 	}
 	return cmd
+}
+
+// openBeside reads a checkpoint and the original that it was quantized from; the latter is nil if original is "". release closes what
+// was opened, also after an error.
+func openBeside(ctx context.Context, arg, original string) (models [2]*checkpoint.Model, release func(), err error) {
+	var sources []*hf.Checkpoint
+	release = func() {
+		for _, s := range sources {
+			_ = s.Close() // it was only read
+		}
+	}
+	for i, name := range []string{arg, original} {
+		if name == "" {
+			continue
+		}
+		source, err := input.Open(ctx, name)
+		if err != nil {
+			return models, release, err
+		}
+		sources = append(sources, source)
+		if models[i], err = checkpoint.ReadContext(ctx, source); err != nil {
+			return models, release, show.Interrupted(err, "nothing was printed")
+		}
+	}
+	return models, release, nil
 }

@@ -82,7 +82,7 @@ func formatsToWrite() []quant.Format {
 	return formats
 }
 
-// lookupFormat is checkpoint.LookupFormat, with an error of its own for mixtures.
+// lookupFormat is checkpoint.LookupFormat, with another error for mixtures.
 func lookupFormat(name string) (quant.Format, error) {
 	f, err := checkpoint.LookupFormat(name)
 	if err != nil && ggufplan.Known(name) {

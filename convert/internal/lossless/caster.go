@@ -68,13 +68,7 @@ func (c *Caster) Tile(dst, src *quant.Tensor, nearest bool) (inexact []Block, er
 	if src.Rows() != dst.Rows() || src.Cols() != dst.Cols() || dst.Format.Name != c.To.Name {
 		return nil, fmt.Errorf("cast %s to %s: got tensors of %v and %v", c.From, c.To, src.Shape, dst.Shape)
 	}
-	high, wide := c.To.Block.Rows, c.To.Block.Cols
-	if high == 0 {
-		high = src.Rows()
-	}
-	if wide == 0 {
-		wide = src.Cols()
-	}
+	high, wide := cmp.Or(c.To.Block.Rows, src.Rows()), cmp.Or(c.To.Block.Cols, src.Cols())
 	from, to := c.From.PaddedCols(src.Cols()), c.To.PaddedCols(dst.Cols())
 	_, blocks := src.ScaleShape()
 	_, targets := dst.ScaleShape()

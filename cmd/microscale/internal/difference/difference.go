@@ -3,6 +3,7 @@ package difference
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -301,13 +302,7 @@ func differentElements(x, y []byte, size int) (n int64) {
 func compareBlocks(s *tileSums, q, r *quant.Tensor, sameGlobal bool) {
 	f := q.Format
 	rows, cols := q.ScaleShape()
-	high, wide := f.Block.Rows, f.Block.Cols
-	if high == 0 {
-		high = q.Rows()
-	}
-	if wide == 0 {
-		wide = q.Cols()
-	}
+	high, wide := cmp.Or(f.Block.Rows, q.Rows()), cmp.Or(f.Block.Cols, q.Cols())
 	a, b := unpacked(q), unpacked(r)
 	width := f.PaddedCols(q.Cols())
 	for i := range rows {

@@ -1,6 +1,6 @@
 // Package ggufplan makes the plans of llama-quantize's mixtures, such as Q4_K_M, for a GGUF file. The rules are those of
 // llama_tensor_get_type in src/llama-quant.cpp of llama.cpp, without an importance matrix; a test in interop compares types and blocks
-// with its library. Architecture falcon, which has rules of its own, is an error.
+// with its library. Architecture falcon, which has other rules, is an error.
 package ggufplan
 
 import (

@@ -2,6 +2,7 @@
 package identify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -233,13 +234,7 @@ func nearly(a, b float32) bool { return math.Abs(float64(a-b)) <= 2.4e-7*math.Ab
 func (c *Candidate) count(want, got *quant.Tensor) (blocks int64) {
 	f := want.Format
 	rows, cols := want.ScaleShape()
-	high, wide := f.Block.Rows, f.Block.Cols
-	if high == 0 {
-		high = want.Rows()
-	}
-	if wide == 0 {
-		wide = want.Cols()
-	}
+	high, wide := cmp.Or(f.Block.Rows, want.Rows()), cmp.Or(f.Block.Cols, want.Cols())
 	width := want.RowBytes()
 	bytes := func(n int) int { return n * f.Element.StoredBits() / 8 }
 	for i := range rows {

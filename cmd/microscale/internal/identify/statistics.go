@@ -1,6 +1,7 @@
 package identify
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -94,13 +95,7 @@ func largest(counts map[float32]int64, q *quant.Tensor) (blocks int64) {
 		codes = make([]byte, q.Rows()*width)
 		f.Element.Split(codes, q.Codes)
 	}
-	high, wide := f.Block.Rows, f.Block.Cols
-	if high == 0 {
-		high = q.Rows()
-	}
-	if wide == 0 {
-		wide = width
-	}
+	high, wide := cmp.Or(f.Block.Rows, q.Rows()), cmp.Or(f.Block.Cols, width)
 	for i := range rows {
 		for j := range cols {
 			top := float32(0)
