@@ -26,8 +26,7 @@ func (w Why) String() string {
 // A codeSet is a set of codes of one byte.
 type codeSet [4]uint64
 
-func (s *codeSet) add(code byte)      { s[code>>6] |= 1 << (code & 63) }
-func (s *codeSet) has(code byte) bool { return s[code>>6]>>(code&63)&1 != 0 }
+func (s *codeSet) add(code byte) { s[code>>6] |= 1 << (code & 63) }
 
 // A group is the codes of a target block that have the same decode scale in the source.
 type group struct {
@@ -70,10 +69,18 @@ type mapper struct {
 	from, to *format.Scalar
 	value    [256]float32 // of the codes of from
 	back     [256]float32 // of those of to
+
+	alone map[single]Why // of elements without others
+}
+
+// A single is a code under a scale.
+type single struct {
+	scale uint32
+	code  byte
 }
 
 func newMapper(from, to *format.Scalar) *mapper {
-	m := &mapper{from: from, to: to}
+	m := &mapper{from: from, to: to, alone: map[single]Why{}}
 	for code := range 1 << from.Bits() {
 		m.value[code] = from.Decode(uint32(code))
 	}
@@ -267,7 +274,13 @@ func hasNaN(groups []group) Why {
 func (m *mapper) why(groups []group, alone func(one []group) Why) Why {
 	for _, g := range groups {
 		for _, code := range g.list {
-			if why := alone([]group{{scale: g.scale, list: []byte{code}}}); why != Exact {
+			key := single{math.Float32bits(g.scale), code}
+			why, known := m.alone[key]
+			if !known {
+				why = alone([]group{{scale: g.scale, list: []byte{code}}})
+				m.alone[key] = why
+			}
+			if why != Exact {
 				return why
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
@@ -22,8 +23,9 @@ type Caster struct {
 	mapper *mapper
 	scales *scales // nil: FP32
 
-	known map[key]solution // of blocks of one group of E2M1 codes
-	block block
+	known   map[key]solution // of blocks of one group of E2M1 codes
+	rounded map[pair]*[256]byte
+	block   block
 
 	codes, out   []byte // a row of blocks, a byte for each element
 	sourceScales []float32
@@ -51,10 +53,14 @@ type solution struct {
 	to    [16]byte
 }
 
+// A pair is the bits of a decode scale of the source and of one of the target.
+type pair [2]uint32
+
 // New returns a caster. level returns the decode scale of a code of the target's block scales: times the
 // global scale, as clients compute it. It is ignored for FP32 scales.
 func New(c Cast, level func(code byte) float32) *Caster {
-	t := &Caster{Cast: c, mapper: newMapper(c.From.Element, c.To.Element), known: map[key]solution{}}
+	t := &Caster{Cast: c, mapper: newMapper(c.From.Element, c.To.Element), known: map[key]solution{},
+		rounded: map[pair]*[256]byte{}}
 	if c.To.ByteScales() {
 		t.scales = newScales(c.To.Scale, level)
 	}
@@ -189,9 +195,9 @@ func (c *Caster) solve() (scale float32, code byte, why Why) {
 // fill lists the codes of a group.
 func (g *group) fill() {
 	g.list = g.list[:0]
-	for code := range 256 {
-		if g.codes.has(byte(code)) {
-			g.list = append(g.list, byte(code))
+	for i, word := range g.codes {
+		for ; word != 0; word &= word - 1 {
+			g.list = append(g.list, byte(64*i+bits.TrailingZeros64(word)))
 		}
 	}
 }
@@ -249,7 +255,7 @@ func (c *Caster) nearest(a area) (scale float32, code byte) {
 		c.round(groups, top)
 		return top, 0
 	}
-	first := c.scales.nearest(top)
+	first, nearby := c.scales.nearest(top), 1<<c.To.Scale.Mantissa // an octave
 	least, code := math.Inf(1), byte(max(first, 1))
 	for at := max(first-nearby, 0); at <= min(first+nearby, c.scales.last); at++ {
 		if c.scales.value[at] == 0 {
@@ -264,17 +270,20 @@ func (c *Caster) nearest(a area) (scale float32, code byte) {
 	return 0, code
 }
 
-// nearby is the distance of codes of scales from that of the largest element in which nearest searches: an octave
-// of E4M3.
-const nearby = 8
-
 // round sets the codes of the groups to the nearest ones under a scale.
 func (c *Caster) round(groups []group, scale float32) {
 	for i := range groups {
 		g := &groups[i]
-		for _, code := range g.list {
-			g.to[code] = c.mapper.nearest(float32(float32(g.scale*c.mapper.value[code]) / scale))
+		key := pair{math.Float32bits(g.scale), math.Float32bits(scale)}
+		to := c.rounded[key]
+		if to == nil {
+			to = new([256]byte)
+			for code := range 1 << c.From.Element.Bits() {
+				to[code] = c.mapper.nearest(float32(float32(g.scale*c.mapper.value[code]) / scale))
+			}
+			c.rounded[key] = to
 		}
+		g.to = *to
 	}
 }
 
