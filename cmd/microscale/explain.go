@@ -7,6 +7,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/identify"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/profile"
@@ -106,7 +107,7 @@ func explainBlock(cmd *cobra.Command, args []string, name string, number int, or
 	if err := flags.Named(args, "SRC"); err != nil {
 		return err
 	}
-	models, release, err := openBeside(cmd.Context(), args[0], original)
+	models, release, err := openBeside(cmd.Context(), input.Open, args[0], original)
 	defer release()
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func identifyCommand() *cobra.Command {
 	each := cmd.Flags().Bool("each", false, "print a row for each weight, not one for all with the same verdict")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		models, release, err := openBeside(cmd.Context(), args[0], *original)
+		models, release, err := openBeside(cmd.Context(), input.Open, args[0], *original)
 		defer release()
 		if err != nil {
 			return err
@@ -65,9 +65,10 @@ func identifyCommand() *cobra.Command {
 	return cmd
 }
 
-// openBeside reads a checkpoint and the original that it was quantized from; the latter is nil if original is "". release closes what
-// was opened, also after an error.
-func openBeside(ctx context.Context, arg, original string) (models [2]*checkpoint.Model, release func(), err error) {
+// openBeside reads a checkpoint, which open opens, and the original that it was quantized from; the latter is nil if original is "".
+// release closes what was opened, also after an error.
+func openBeside(ctx context.Context, open func(context.Context, string) (*hf.Checkpoint, error), arg, original string) (
+	models [2]*checkpoint.Model, release func(), err error) {
 	var sources []*hf.Checkpoint
 	release = func() {
 		for _, s := range sources {
@@ -78,7 +79,10 @@ func openBeside(ctx context.Context, arg, original string) (models [2]*checkpoin
 		if name == "" {
 			continue
 		}
-		source, err := input.Open(ctx, name)
+		if i == 1 {
+			open = input.Open
+		}
+		source, err := open(ctx, name)
 		if err != nil {
 			return models, release, err
 		}

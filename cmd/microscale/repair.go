@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
@@ -26,7 +25,8 @@ Codes never change. Each change is listed, and with the errors of scales that
 are rounded; all other tensors and files are copied byte by byte.
 
 What cannot be repaired from the files is listed as left. --dry-run lists the
-changes and writes nothing.
+changes and writes nothing. Of a checkpoint without errors and warnings nothing is
+written.
 
 ` + input.Help,
 		Example: `  microscale repair DeepSeek-V3-NVFP4 repaired --dry-run
@@ -39,28 +39,16 @@ changes and writes nothing.
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
-		source, err := openBroken(cmd.Context(), args[0])
+		models, release, err := openBeside(cmd.Context(), openBroken, args[0], *original)
+		defer release()
 		if err != nil {
 			return err
 		}
-		defer source.Close()
-		m, err := checkpoint.ReadContext(cmd.Context(), source)
-		if err != nil {
-			return err
-		}
-		var before *checkpoint.Model
-		if *original != "" {
-			from, err := input.Open(cmd.Context(), *original)
-			if err != nil {
-				return err
-			}
-			defer from.Close()
-			f.reads = []string{from.Path}
-			for _, s := range from.Shards() {
+		m, before := models[0], models[1]
+		if before != nil {
+			f.reads = []string{before.Source.Path}
+			for _, s := range before.Source.Shards() {
 				f.reads = append(f.reads, s.File.Name())
-			}
-			if before, err = checkpoint.ReadContext(cmd.Context(), from); err != nil {
-				return err
 			}
 		}
 		repair, err := lint.PlanRepair(cmd.Context(), m, before, lint.Options{Clients: clients.Values()})
@@ -68,10 +56,14 @@ changes and writes nothing.
 			return show.Interrupted(err, "nothing was written")
 		}
 		printRepair(cmd, repair)
-		if len(repair.Changes) == 0 {
-			return fmt.Errorf("%s: nothing to repair was found: nothing was written", show.Printable(args[0]))
+		switch {
+		case len(repair.Changes) == 0 && len(repair.Left) == 0:
+			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s: nothing to repair, and nothing was written\n", show.Printable(args[0]))
+			return err
+		case len(repair.Changes) == 0:
+			return fmt.Errorf("%s: nothing of it can be repaired: nothing was written", show.Printable(args[0]))
 		}
-		plan, err := convert.PlanPatch(cmd.Context(), source, repair.Patch)
+		plan, err := convert.PlanPatch(cmd.Context(), m.Source, repair.Patch)
 		if err != nil {
 			return err
 		}

@@ -117,8 +117,8 @@ func Folded(src, dst string, plan *convert.Plan, inputs int) *Conversion {
 
 // Repaired describes a copy of src with the changes of a repair.
 func Repaired(src, dst string, plan *convert.Plan, repair *lint.Repair) *Conversion {
-	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: len(plan.Decisions()), relabel: true, repair: repair.Document()}
-	c.what = fmt.Sprintf("%s in a copy of %s", show.Counted(len(repair.Changes), "change"), show.Counted(c.count, "tensor"))
+	c := &Conversion{Source: src, Destination: dst, Plan: plan, relabel: true, repair: repair.Document()}
+	c.what = show.Counted(len(repair.Changes), "change") + ", everything else copied"
 	return c
 }
 
@@ -165,12 +165,15 @@ type Document struct {
 
 func (c *Conversion) document() Document {
 	stored, _ := c.Plan.SourceBytes()
-	source := c.Plan.Source()
+	source, results := c.Plan.Source(), c.Result.Tensors
+	if c.repair != nil { // which has no errors
+		results = nil
+	}
 	return Document{
 		Source: c.Source, Destination: c.Destination, Format: c.format, Formats: shareDocuments(c.Plan), Profile: c.profile,
 		Convention: c.convention, Scheme: c.scheme,
 		ScaleSearch: c.search, Method: c.Plan.Method(), Budget: c.Budget,
-		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(c.Result.Tensors),
+		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(results),
 		Distilled: distilledDocument(c.Distilled), Repair: c.repair, Casts: castDocuments(c.Plan),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),
 	}

@@ -33,8 +33,10 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 			return err
 		}
 	}
-	if err := printDecisions(w, plan, each); err != nil {
-		return err
+	if c.repair == nil || each { // that lists its changes
+		if err := printDecisions(w, plan, each); err != nil {
+			return err
+		}
 	}
 	if each {
 		if err := printPlaces(w, plan); err != nil {
@@ -57,6 +59,8 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	weights := len(plan.Decisions())
 	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), weights)
 	switch {
+	case c.repair != nil:
+		what = c.what
 	case plan.Convention == "":
 	case len(plan.Shares()) == 0:
 		what = unquantizedText(plan)

@@ -69,8 +69,13 @@ var (
 const contradiction = "config-file-contradiction"
 
 // PlanRepair finds what the rules of o find and can be repaired. original is the checkpoint that m was quantized from; nil if there
-// is none. Codes never change. What cannot be repaired is left, and is no error.
+// is none; of another model it is an error. Codes never change. What cannot be repaired is left, and is no error.
 func PlanRepair(ctx context.Context, m, original *checkpoint.Model, o Options) (*Repair, error) {
+	if original != nil {
+		if err := sameModel(m, original); err != nil {
+			return nil, err
+		}
+	}
 	report, err := Run(ctx, m, o)
 	if err != nil {
 		return nil, err
@@ -110,6 +115,43 @@ func PlanRepair(ctx context.Context, m, original *checkpoint.Model, o Options) (
 		}
 	}
 	return r.repair, nil
+}
+
+// sameModel returns an error if the weights of original are not those that m was quantized from: if one has another shape, or if the
+// largest unquantized matrix of both, an embedding or head, begins with other bytes. Rotated models are other models.
+func sameModel(m, original *checkpoint.Model) error {
+	var embedding, same hf.Tensor
+	for _, w := range m.Weights {
+		from, ok := original.Lookup(w.Name)
+		if !ok {
+			continue
+		}
+		if !slices.Equal(w.Shape, from.Shape) {
+			return fmt.Errorf("%s is of another model: %s has shape %v, and %v in %s", original.Source.Path, w.Name, from.Shape, w.Shape,
+				m.Source.Path)
+		}
+		if t, ok := w.Part(checkpoint.Codes); ok && !w.Quantized() && len(w.Shape) == 2 && t.Bytes() > embedding.Bytes() {
+			if f, ok := from.Part(checkpoint.Codes); ok && f.Dtype == t.Dtype {
+				embedding, same = t, f
+			}
+		}
+	}
+	if embedding.Name == "" {
+		return nil
+	}
+	const bytes = 4096
+	var begin [2][]byte
+	for i, t := range [2]hf.Tensor{embedding, same} {
+		begin[i] = make([]byte, min(bytes, t.Bytes()))
+		if err := t.Shard.File.ReadTensorAt(begin[i], t.TensorInfo, 0); err != nil {
+			return err
+		}
+	}
+	if !slices.Equal(begin[0], begin[1]) {
+		return fmt.Errorf("%s is of another model: %s, which is not quantized, has other values in %s", original.Source.Path, embedding.Name,
+			m.Source.Path)
+	}
+	return nil
 }
 
 // breaks reports whether there are findings of one of rules.

@@ -105,6 +105,25 @@ func TestRepair(t *testing.T) {
 	}
 }
 
+// TestRepairOfAnother: an original of other shapes, or with another embedding, is refused, and that of the checkpoint is not.
+func TestRepairOfAnother(t *testing.T) {
+	src, seeded, wide := dense(128, 128), t.TempDir(), t.TempDir()
+	dir := src.quantize(t, ctMXFP8)
+	src.write(t, seeded)
+	d := readDirectory(t, seeded)
+	if _, err := PlanRepair(t.Context(), open(t, dir), open(t, seeded), Options{}); err != nil {
+		t.Errorf("its own original: %v", err)
+	}
+	d.tensors["lm_head.weight"].data[1] ^= 1
+	d.write(t, seeded)
+	dense(128, 256).write(t, wide)
+	for other, want := range map[string]string{seeded: "lm_head.weight, which is not quantized, has other values", wide: "has shape"} {
+		if _, err := PlanRepair(t.Context(), open(t, dir), open(t, other), Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("another original: %v, want %q", err, want)
+		}
+	}
+}
+
 // TestRepairGlobals: codes stay, the decoded values of a set with global scales of powers of two are the same, and others are within
 // the reported error.
 func TestRepairGlobals(t *testing.T) {
