@@ -25,8 +25,8 @@ Codes never change. Each change is listed, and with the errors of scales that
 are rounded; all other tensors and files are copied byte by byte.
 
 What cannot be repaired from the files is listed as left. --dry-run lists the
-changes and writes nothing. Of a checkpoint without errors and warnings nothing is
-written.
+changes and writes nothing. Of a checkpoint without errors and warnings nothing
+is written.
 
 ` + input.Help,
 		Example: `  microscale repair DeepSeek-V3-NVFP4 repaired --dry-run
