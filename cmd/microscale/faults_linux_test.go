@@ -107,16 +107,16 @@ func killTexts(t *testing.T, options ...[]string) {
 		t.Fatal(err)
 	}
 	for _, more := range options {
-		killText(t, dir, func(dst string) []string {
+		killRuns(t, dir, func(dst string) []string {
 			return append([]string{"quantize", model, dst, "--text", text, "--resume", "--threads", "2"}, more...)
 		})
 	}
 }
 
-// killText kills and resumes a command that writes a checkpoint below dir.
-func killText(t *testing.T, dir string, args func(dst string) []string) {
+// killRuns kills and resumes a command that writes a checkpoint below dir. Its files equal those of an uninterrupted run.
+func killRuns(t *testing.T, dir string, args func(dst string) []string) {
 	t.Helper()
-	whole := filepath.Join(dir, "whole")
+	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
 	cmd, _, stderr := process(t, args(whole)...)
 	start := time.Now()
 	if err := cmd.Run(); err != nil {
@@ -126,28 +126,37 @@ func killText(t *testing.T, dir string, args func(dst string) []string) {
 	if *slow.FullRun {
 		rounds = 200
 	}
-	want := content(t, filepath.Join(whole, "model.safetensors"))
-	if err := os.RemoveAll(whole); err != nil {
-		t.Fatal(err)
-	}
 	for round := 0; round < rounds || killed == 0 && round < 100; round++ {
-		dst := filepath.Join(dir, "dst")
 		killed += kill(t, 1+round%3, took, args(dst)...)
 		cmd, _, stderr := process(t, args(dst)...)
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%v: %s", err, stderr)
 		}
-		if !bytes.Equal(content(t, filepath.Join(dst, "model.safetensors")), want) {
-			t.Error("the files differ")
-		}
-		if left, _ := filepath.Glob(dst + ".*"); len(left) > 0 {
-			t.Errorf("%v is left", left)
-		}
+		sameFiles(t, whole, dst)
 		if err := os.RemoveAll(dst); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Logf("%d kills in runs of %v", killed, took)
+}
+
+// sameFiles checks that a directory has the files of another, and that nothing of its run is left.
+func sameFiles(t *testing.T, want, got string) {
+	t.Helper()
+	for _, dirs := range [][2]string{{want, got}, {got, want}} {
+		entries, err := os.ReadDir(dirs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if a, err := os.ReadFile(filepath.Join(dirs[1], e.Name())); err != nil || !bytes.Equal(a, content(t, filepath.Join(dirs[0], e.Name()))) {
+				t.Errorf("%s differs (%v)", e.Name(), err)
+			}
+		}
+	}
+	if left, _ := filepath.Glob(got + ".*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
 }
 
 // kill runs a command that takes a time some times, and kills each run at a random moment. It returns how many had not
@@ -316,20 +325,7 @@ func TestWorkers(t *testing.T) {
 	if out := done(t, "merge", dst); !strings.Contains(out, "dst is complete: 6 weights") {
 		t.Errorf("merge prints %q", out)
 	}
-	entries, err := os.ReadDir(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		a, errA := os.ReadFile(filepath.Join(whole, e.Name()))
-		b, errB := os.ReadFile(filepath.Join(dst, e.Name()))
-		if errA != nil || errB != nil || !bytes.Equal(a, b) {
-			t.Errorf("%s differs (%v, %v)", e.Name(), errA, errB)
-		}
-	}
-	if left, _ := filepath.Glob(dst + ".*"); len(left) > 0 {
-		t.Errorf("%v is left", left)
-	}
+	sameFiles(t, whole, dst)
 }
 
 // TestShardFlag checks invalid values of --shard.
