@@ -57,8 +57,11 @@ func TestBlockMaximum(t *testing.T) {
 		}
 	}
 	corrects(t, "√(2 ln B)", fmt.Sprintf("%.2f against %.2f at B = 32", asymptote(32), cost.ExpectedMaximum(32)))
-	formula128, true128 := cost.ScaleError(128)
-	formula8, true8 := cost.ScaleError(8)
+	relative := func(n int) (formula, maxima float64) { // to blocks of 32
+		return asymptote(n)/asymptote(32) - 1, cost.ExpectedMaximum(n)/cost.ExpectedMaximum(32) - 1
+	}
+	formula128, true128 := relative(128)
+	formula8, true8 := relative(8)
 	near(t, "scale error of 128 by the formula", 100*formula128, 18.3, 0.1)
 	near(t, "scale error of 8 by the formula", 100*formula8, -22.5, 0.1)
 	near(t, "scale error of 128", 100*true128, 20.5, 0.1)

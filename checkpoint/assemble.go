@@ -84,7 +84,7 @@ func (m *Model) assembleAs(ctx context.Context, t *hf.Tensor, s *scheme, q quant
 		return nil, nil
 	}
 	scales, ok := m.Source.Lookup(partName(name, s.scales))
-	if _, dense := DenseFormat(t.Dtype); !ok || dense {
+	if _, dense := t.Dtype.Dense(); !ok || dense {
 		return nil, nil // check reports it
 	}
 	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: s.format, Global: 1, scheme: s, swizzled: q.swizzled,
@@ -274,7 +274,7 @@ func (w *Weight) readGlobal(ctx context.Context) error {
 		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
 	}
 	var value [1]float32
-	if err := readDense(value[:], *t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
+	if err := readDense(value[:], *t, Tile{To: 1, ToCol: 1}.DenseSpans(1)); err != nil {
 		return err
 	}
 	w.stored = value[0]

@@ -90,7 +90,7 @@ func (w *Weight) fitsCoded() bool {
 		return scales.Dtype == safetensors.U8 || scales.Dtype == storedDtype(c.scale)
 	}
 	w.Dtype = scales.Dtype
-	_, dense := DenseFormat(w.Dtype)
+	_, dense := w.Dtype.Dense()
 	biases := w.parts[Biases]
 	return dense && (c.biases == "" || biases != nil && biases.Dtype == w.Dtype && slices.Equal(biases.Shape, blocks))
 }
@@ -102,7 +102,7 @@ func (w *Weight) readCodedGlobal() error {
 	if t.Dtype != safetensors.F32 || t.Elements() != 1 {
 		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
 	}
-	if err := readDense(value[:], t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
+	if err := readDense(value[:], t, Tile{To: 1, ToCol: 1}.DenseSpans(1)); err != nil {
 		return err
 	}
 	w.Global = value[0]
@@ -170,10 +170,10 @@ func (w *Weight) codedScales(p Part, blocks int, of Tile) ([]float32, error) {
 		}
 		return values, nil
 	case w.coded.scale == nil:
-		return values, readDense(values, *t, DenseSpans(blocks, of))
+		return values, readDense(values, *t, of.DenseSpans(blocks))
 	}
 	raw := make([]byte, len(values))
-	for s := range DenseSpans(blocks, of) {
+	for s := range of.DenseSpans(blocks) {
 		if err := readAt(*t, raw[s.From:s.To], s.At); err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ const configurationKey = "quantization_config"
 // Configure returns config, the bytes of a config.json, with the configuration of the convention
 // instead of any other.
 func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byte, error) {
-	config, err := Unconfigure(config)
+	config, err := configjson.WithoutMembers(config, configjson.QuantizationKeys...)
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +51,6 @@ func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byt
 		}
 	}
 	return config, nil
-}
-
-// Unconfigure returns config, the bytes of a config.json, without any description of a
-// quantization.
-func Unconfigure(config []byte) ([]byte, error) {
-	return configjson.WithoutMembers(config, configjson.QuantizationKeys...)
 }
 
 // A File is a small file of a checkpoint.

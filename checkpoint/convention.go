@@ -216,11 +216,6 @@ func (c *Convention) Mixes() bool { return c.mixes }
 // MixedScheme returns the scheme of a checkpoint whose weights have several block formats; "" if it has no name.
 func (c *Convention) MixedScheme() string { return c.mixed }
 
-// Mixing returns the conventions that mix block formats.
-func Mixing() []*Convention {
-	return slices.DeleteFunc(Conventions(), func(c *Convention) bool { return !c.mixes })
-}
-
 // LinearOnly reports whether clients read quantized weights in linear modules only, not in
 // embeddings or convolutions.
 func (c *Convention) LinearOnly() bool { return c.linearOnly }
@@ -329,7 +324,7 @@ func (c *Convention) Bytes(t *quant.Tensor, p Part, dtype safetensors.Dtype) ([]
 		c.scheme(t.Format).flip(t)
 		return t.Codes, nil
 	}
-	f, dense := DenseFormat(dtype)
+	f, dense := dtype.Dense()
 	if !dense || f == t.Format.Scale {
 		return t.ScaleBytes(), nil
 	}

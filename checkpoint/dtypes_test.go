@@ -7,26 +7,25 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestDtypes: DenseFormat, DenseDtype and TorchDtype agree on floating-point dtypes and reject
-// all others. Formats without a dtype are stored as U8.
+// TestDtypes: dtypes of models are those of dense values and back. Formats without a dtype are stored as U8.
 func TestDtypes(t *testing.T) {
 	dense := map[safetensors.Dtype]string{safetensors.BF16: "bfloat16", safetensors.F16: "float16", safetensors.F32: "float32"}
 	for _, d := range safetensors.Dtypes() {
-		f, ok := DenseFormat(d)
-		if name, want := dense[d]; ok != want || TorchDtype(d) != name {
-			t.Errorf("%s: values %v, called %q, want %v, %q", d, ok, TorchDtype(d), want, name)
+		f, ok := d.Dense()
+		if name, want := dense[d]; ok != want || d.Torch() != name {
+			t.Errorf("%s: values %v, called %q, want %v, %q", d, ok, d.Torch(), want, name)
 			continue
 		}
 		if !ok {
 			continue
 		}
-		if back, ok := DenseDtype(f); !ok || back != d || f.Bits() != d.Bits() || parseTorchDtype(dense[d]) != d ||
+		if back := storedDtype(f); back != d || f.Bits() != d.Bits() || parseTorchDtype(dense[d]) != d ||
 			parseTorchDtype("torch."+dense[d]) != d {
-			t.Errorf("%s: %s of %d bits, and back %s, %v", d, f, f.Bits(), back, ok)
+			t.Errorf("%s: %s of %d bits, and back %s", d, f, f.Bits(), back)
 		}
 	}
 	for _, f := range format.All() {
-		if _, ok := DenseDtype(f); !ok && storedDtype(f).Bits() > 8 {
+		if _, dense := storedDtype(f).Dense(); !dense && storedDtype(f).Bits() > 8 {
 			t.Errorf("%s is stored as %s", f, storedDtype(f))
 		}
 	}

@@ -176,7 +176,7 @@ func (w *Weight) columnRuns(t Tile, f func(columnRun) error) error {
 // readTransposed reads a tile of a transposed weight.
 func (w *Weight) readTransposed(t Tile) (tensor.Dense, error) {
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
-	dense, ok := DenseFormat(w.Dtype)
+	dense, ok := w.Dtype.Dense()
 	if !ok {
 		return x, fmt.Errorf("%s: %s elements are not supported as values", w.Name, w.Dtype)
 	}
@@ -196,7 +196,7 @@ func (w *Weight) readTransposed(t Tile) (tensor.Dense, error) {
 	})
 }
 
-// PutDense calls put with the bytes of the values of a tile in a format of DenseFormat, run by
+// PutDense calls put with the bytes of the values of a tile in a format of Dtype.Dense, run by
 // run, in the order of the file. at is an offset in bytes.
 func (w *Weight) PutDense(t Tile, x tensor.Dense, f *format.Scalar, put func(raw []byte, at int64) error) error {
 	size := f.Bits() / 8
@@ -206,7 +206,7 @@ func (w *Weight) PutDense(t Tile, x tensor.Dense, f *format.Scalar, put func(raw
 			return err
 		}
 		_, cols := w.Matrix()
-		for s := range DenseSpans(cols, t) {
+		for s := range t.DenseSpans(cols) {
 			if err := put(raw[s.From*size:s.To*size], s.At*int64(size)); err != nil {
 				return err
 			}

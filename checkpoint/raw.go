@@ -40,7 +40,7 @@ func (w *Weight) ReadBF16(t Tile, buf []byte) (x tensor.BF16, ok bool, err error
 	rows, width := t.To-t.From, t.ToCol-t.FromCol
 	n := 2 * rows * width
 	buf = slices.Grow(buf[:0], n)[:n]
-	for s := range DenseSpans(cols, t) {
+	for s := range t.DenseSpans(cols) {
 		if err := readAt(*w.parts[Codes], buf[2*s.From:2*s.To], 2*s.At); err != nil {
 			return tensor.BF16{}, true, err
 		}

@@ -65,11 +65,11 @@ func (p Problem) String() string {
 	return p.Tensor + ": " + p.Text
 }
 
-// Planned returns the checkpoint that a conversion of source will write. dtype is that of the model in
+// Planned returns the checkpoint that a conversion of m will write. dtype is that of the model in
 // config.json, "" if it names none. Of the weights only names, shapes, formats and global scales are
 // known; a global scale that is not known yet is 0.
-func Planned(source *Model, c *Convention, scheme, dtype string, ignore []string, weights []*Weight) *Model {
-	return &Model{Source: source.Source, family: source.Family(), Convention: c, Scheme: scheme, Weights: weights, Ignore: ignore,
+func (m *Model) Planned(c *Convention, scheme, dtype string, ignore []string, weights []*Weight) *Model {
+	return &Model{Source: m.Source, family: m.Family(), Convention: c, Scheme: scheme, Weights: weights, Ignore: ignore,
 		planned: &dtype, configured: true}
 }
 

@@ -129,7 +129,7 @@ func (w *Weight) input() (number float32, d direction, ok bool) {
 	d = w.scheme.inputScale
 	if t := w.parts[Input]; t != nil && t.Elements() == 1 {
 		var value [1]float32
-		err := readDense(value[:], *t, DenseSpans(1, Tile{To: 1, ToCol: 1}))
+		err := readDense(value[:], *t, Tile{To: 1, ToCol: 1}.DenseSpans(1))
 		return value[0], d, err == nil
 	}
 	kept := w.Kept()

@@ -99,7 +99,7 @@ type Span struct {
 // Spans returns the spans of the codes of a tile in bytes, or of its scales in scales: one span
 // per row, or a single one for whole rows. The weight has cols columns in format f, and the
 // tile begins at a block boundary.
-func Spans(f quant.Format, p Part, cols int, t Tile) iter.Seq[Span] {
+func (t Tile) Spans(f quant.Format, p Part, cols int) iter.Seq[Span] {
 	if p == Scales {
 		_, width := f.ScaleShape(t.To, cols)
 		toRow, toCol := f.ScaleShape(t.To, t.ToCol)
@@ -116,16 +116,16 @@ func Spans(f quant.Format, p Part, cols int, t Tile) iter.Seq[Span] {
 	return spans(bytes(cols), t.From, t.To, bytes(t.FromCol), bytes(t.ToCol))
 }
 
-// CodeSpans is Spans for the codes of weights in format f of the convention, which may store partial last blocks of rows
+// CodeSpans is [Tile.Spans] for the codes of weights in format f of the convention, which may store partial last blocks of rows
 // without zeros.
 func (c *Convention) CodeSpans(f quant.Format, cols int, t Tile) iter.Seq[Span] {
 	if c.scheme(f).partial && f.PaddedCols(cols) != cols {
 		return croppedSpans(f, cols, t)
 	}
-	return Spans(f, Codes, cols, t)
+	return t.Spans(f, Codes, cols)
 }
 
-// croppedSpans is Spans for codes of one byte without zeros in partial last blocks.
+// croppedSpans is [Tile.Spans] for codes of one byte without zeros in partial last blocks.
 func croppedSpans(f quant.Format, cols int, t Tile) iter.Seq[Span] {
 	n := t.ToCol - t.FromCol
 	width := f.PaddedCols(n)
@@ -140,7 +140,7 @@ func croppedSpans(f quant.Format, cols int, t Tile) iter.Seq[Span] {
 
 // DenseSpans returns the spans of the elements of a tile in an unquantized matrix of cols
 // columns.
-func DenseSpans(cols int, t Tile) iter.Seq[Span] {
+func (t Tile) DenseSpans(cols int) iter.Seq[Span] {
 	return spans(cols, t.From, t.To, t.FromCol, t.ToCol)
 }
 

@@ -235,9 +235,9 @@ func TestSpans(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					cover(t, codes, len(part.Codes), Spans(f, Codes, cols, tile))
+					cover(t, codes, len(part.Codes), tile.Spans(f, Codes, cols))
 					if tile.First() || !f.PerTensor() {
-						cover(t, scales, len(part.Scales)+len(part.Scales32), Spans(f, Scales, cols, tile))
+						cover(t, scales, len(part.Scales)+len(part.Scales32), tile.Spans(f, Scales, cols))
 					}
 				}
 			}

@@ -99,7 +99,7 @@ func (w *Weight) FormatName() string {
 // Dense reports whether Read can return the values of the weight: it is quantized or of a
 // floating-point dtype.
 func (w *Weight) Dense() bool {
-	_, ok := DenseFormat(w.Dtype)
+	_, ok := w.Dtype.Dense()
 	return ok || w.Quantized()
 }
 
@@ -173,7 +173,7 @@ func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	}
 	_, cols := w.Matrix()
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
-	return x, readDense(x.Data, *w.parts[Codes], DenseSpans(cols, t))
+	return x, readDense(x.Data, *w.parts[Codes], t.DenseSpans(cols))
 }
 
 // ReadDecoded returns a tile of a quantized weight with the decode scales of Convention.Decoded, negative ones
@@ -237,9 +237,9 @@ func (w *Weight) readInto(q *quant.Tensor, t Tile) error {
 		return w.readSwizzled(q, t)
 	}
 	if q.Scales32 != nil {
-		return readScales(q.Scales32, *w.parts[Scales], Spans(w.Format, Scales, cols, t))
+		return readScales(q.Scales32, *w.parts[Scales], t.Spans(w.Format, Scales, cols))
 	}
-	for s := range Spans(w.Format, Scales, cols, t) {
+	for s := range t.Spans(w.Format, Scales, cols) {
 		if err := readAt(*w.parts[Scales], q.Scales[s.From:s.To], s.At); err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (w *Weight) readCodes(q *quant.Tensor, t Tile) error {
 	_, cols := w.Matrix()
 	if !w.transposedCodes {
 		defer w.scheme.flip(q)
-		spans := Spans(w.Format, Codes, cols, t)
+		spans := t.Spans(w.Format, Codes, cols)
 		if w.cropped() {
 			spans = croppedSpans(w.Format, cols, t)
 		}
@@ -342,7 +342,7 @@ func (w *Weight) readRows(q *quant.Tensor, t Tile) error {
 	codes, scales := w.parts[Codes], w.parts[Scales]
 	_, cols := w.Matrix()
 	at := func(p Part) (first int64) {
-		for s := range Spans(w.Format, p, cols, t) {
+		for s := range t.Spans(w.Format, p, cols) {
 			first = s.At // the only one
 		}
 		return first
@@ -362,7 +362,7 @@ func (w *Weight) readRows(q *quant.Tensor, t Tile) error {
 		format.E8M0.DecodeSlice(q.Scales32, raw)
 		return nil
 	}
-	dense, ok := DenseFormat(scales.Dtype)
+	dense, ok := scales.Dtype.Dense()
 	if !ok {
 		return notValues(*scales)
 	}
@@ -396,7 +396,7 @@ func (w *Weight) FlatBytes(n int) int64 {
 
 // readDense sets dst to elements of a floating-point tensor.
 func readDense(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {
-	dense, ok := DenseFormat(t.Dtype)
+	dense, ok := t.Dtype.Dense()
 	if !ok {
 		return notValues(t)
 	}

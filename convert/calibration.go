@@ -251,7 +251,7 @@ var cacheModules = regexp.MustCompile(`(^|\.)(k|v)_proj\.weight$`)
 func (p *Plan) calibrateCache(c *Calibration, used map[string]bool) error {
 	for i, d := range p.decisions {
 		found := cacheModules.FindStringSubmatch(d.Name)
-		if found == nil || d.reason.Cause != NoCause && d.reason.Cause != ByUser {
+		if found == nil || d.reason.cause != noCause && d.reason.cause != causeUser {
 			continue
 		}
 		amaxes := c.Key

@@ -243,7 +243,7 @@ func (p *Plan) left() (byClient, experts stays, bytes int64) {
 		switch d := &p.decisions[i]; {
 		case d.action == Quantize:
 			bytes += d.StoredBytes()
-		case d.reason.Cause == ByClient:
+		case d.reason.cause == causeClient:
 			byClient.add(d)
 		case d.leftExperts():
 			experts.add(d)
@@ -255,7 +255,7 @@ func (p *Plan) left() (byClient, experts stays, bytes int64) {
 // leftExperts reports whether the weight holds the experts of a layer, and is not quantized although nobody
 // excluded it.
 func (d *decision) leftExperts() bool {
-	return d.ExpertModules() != nil && d.reason.Cause != NoCause && d.reason.Cause != ByUser
+	return d.ExpertModules() != nil && d.reason.cause != noCause && d.reason.cause != causeUser
 }
 
 // adviceExperts returns how the experts in the weight can be quantized.

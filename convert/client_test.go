@@ -186,7 +186,7 @@ func TestForClient(t *testing.T) {
 		}
 		left := map[string]bool{}
 		for _, d := range plan.decisions {
-			if d.reason.Cause == ByClient {
+			if d.reason.cause == causeClient {
 				left[d.Name] = true
 			}
 		}

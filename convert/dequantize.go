@@ -51,13 +51,13 @@ func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensor
 		return nil, err
 	}
 	return p, p.configure(func(config []byte) ([]byte, error) {
-		config, err := checkpoint.Unconfigure(config)
+		config, err := configjson.WithoutMembers(config, configjson.QuantizationKeys...)
 		if err != nil {
 			return nil, err
 		}
 		if m.Quantized() == 0 && len(m.Decoded) == 0 { // a GGUF file in other dtypes
 			return config, nil
 		}
-		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(dtype))
+		return configjson.WithTorchDtype(config, dtype.Torch())
 	})
 }

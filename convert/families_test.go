@@ -168,8 +168,8 @@ func TestFamilies(t *testing.T) {
 				}
 				delete(want, d.Weight.Name)
 				if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok &&
-					plan.convention.Ignored(plan.Ignore)(module) != (d.reason.Cause != NoCause) {
-					t.Errorf("that %s is on the ignore list is %v", module, d.reason.Cause == NoCause)
+					plan.convention.Ignored(plan.Ignore)(module) != (d.reason.cause != noCause) {
+					t.Errorf("that %s is on the ignore list is %v", module, d.reason.cause == noCause)
 				}
 			}
 			for name := range want {

@@ -264,7 +264,7 @@ func TestSelection(t *testing.T) {
 		for _, d := range plan.decisions {
 			if d.action == Quantize {
 				names = append(names, d.Weight.Name)
-			} else if d.reason.Cause == NoCause {
+			} else if d.reason.cause == noCause {
 				t.Errorf("%s stays without a reason", d.Weight.Name)
 			}
 		}
@@ -320,7 +320,7 @@ func TestSelection(t *testing.T) {
 	}
 	i := slices.IndexFunc(plan.decisions, func(d decision) bool { return d.Weight.Name == "transformer.wte.weight" })
 	if got, want := plan.decisions[i].reason,
-		(Reason{ByConvention, "embedding: compressed-tensors supports linear modules only"}); got != want {
+		(Reason{causeConvention, "embedding: compressed-tensors supports linear modules only"}); got != want {
 		t.Errorf("an included embedding stays because of %q", got)
 	}
 	if got := fmt.Sprint(plan.Notes); !strings.Contains(got, "1 included weights are not quantized, the first transformer.wte.weight: "+

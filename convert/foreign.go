@@ -106,7 +106,7 @@ func (p *Plan) larger() (note string, why *decision) {
 	for i, d := range p.decisions {
 		before += d.StoredBytes()
 		after += d.bytes()
-		if d.action == Decode && d.Quantized() && d.reason.Cause != ByUser {
+		if d.action == Decode && d.Quantized() && d.reason.cause != causeUser {
 			values += d.bytes() - d.StoredBytes()
 			n++
 			if why == nil {
@@ -139,7 +139,7 @@ func (p *Plan) admitLarger(s selection, asked bool) error {
 		return nil
 	}
 	q, reason := s.decide(why.Weight, plain)
-	if reason.Cause != NoCause {
+	if reason.cause != noCause {
 		return nil
 	}
 	return fmt.Errorf("%s: %s: convention %s stores them in %s; or choose convention %s explicitly to accept it", p.source.Source.Path, note,

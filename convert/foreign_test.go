@@ -64,7 +64,7 @@ func TestAdapterWithin(t *testing.T) {
 			[]int64{32, 64}},
 	}}, `{"model_type": "phi4mm"}`))
 	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
-	if err != nil || plan.Count(Quantize) != 1 || plan.decisions[1].reason != (Reason{ByRole, "adapter"}) {
+	if err != nil || plan.Count(Quantize) != 1 || plan.decisions[1].reason != (Reason{causeRole, "adapter"}) {
 		t.Errorf("%v, %+v", err, plan)
 	}
 }

@@ -55,7 +55,7 @@ var fallbacks = map[string]string{"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0"
 
 // fallBack returns the quantizer of a weight that q rejects because of its columns; nil if there is none.
 func (p *ggufPlan) fallBack(q *quant.Quantizer, w *checkpoint.Weight, why Reason) *quant.Quantizer {
-	if q == nil || why.Cause != ByConvention || len(w.Shape) < 2 {
+	if q == nil || why.cause != causeConvention || len(w.Shape) < 2 {
 		return nil
 	}
 	cols := w.Shape[len(w.Shape)-1]
@@ -183,7 +183,7 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 				if q := p.fallBack(chosen, w, d.reason); q != nil {
 					d.quantizer, d.reason, fell[chosen] = q, Reason{}, true
 				}
-				if d.reason.Cause == NoCause && coded(d.quantizer.Format) {
+				if d.reason.cause == noCause && coded(d.quantizer.Format) {
 					d.action, d.stored = Quantize, p.stored(d.quantizer.Format, w)
 				}
 			}

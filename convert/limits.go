@@ -33,7 +33,7 @@ func (p *Plan) planned() *checkpoint.Model {
 	}
 	dtype := p.source.Source.TorchDtype()
 	if p.rest != 0 {
-		dtype = checkpoint.TorchDtype(p.rest)
+		dtype = p.rest.Torch()
 	}
-	return checkpoint.Planned(p.source, p.convention, p.Scheme, dtype, p.Ignore, weights)
+	return p.source.Planned(p.convention, p.Scheme, dtype, p.Ignore, weights)
 }

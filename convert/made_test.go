@@ -90,7 +90,7 @@ func (m made) bytes(t testing.TB) []byte {
 		n *= int(d)
 	}
 	data := make([]byte, n*m.dtype.Bits()/8)
-	dense, ok := checkpoint.DenseFormat(m.dtype)
+	dense, ok := m.dtype.Dense()
 	if !ok {
 		return data
 	}

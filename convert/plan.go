@@ -305,7 +305,7 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 		if err != nil || p.rest == 0 {
 			return config, err
 		}
-		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(p.rest))
+		return configjson.WithTorchDtype(config, p.rest.Torch())
 	})
 }
 

@@ -145,7 +145,7 @@ type kind struct {
 func (p *Plan) kinds() (kinds []*kind) {
 	found, shapes, layers := map[string]*kind{}, map[string]int{}, map[string]*kind{}
 	for _, d := range p.decisions {
-		if len(d.Shape) < 2 || !d.coded() && d.reason.Cause == NoCause {
+		if len(d.Shape) < 2 || !d.coded() && d.reason.cause == noCause {
 			continue
 		}
 		becomes := Keep
@@ -206,7 +206,7 @@ func (k *kind) comment() string {
 	if len(k.names) == 1 {
 		text = "1 weight"
 	}
-	if k.reason.Cause != NoCause {
+	if k.reason.cause != noCause {
 		text += ": " + limits.Text(k.reason.Detail)
 	}
 	return text

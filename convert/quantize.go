@@ -232,9 +232,10 @@ func (p *Plan) decide(s selection, c *Calibration) error {
 		}
 		for _, d := range p.parts(w, s) {
 			switch {
-			case d.reason.Cause == NoCause:
+			case d.reason.cause == noCause:
 				d.action, d.stored = Quantize, p.convention.Stored(d.quantizer.Format, d.Name, d.Shape)
-			case d.Quantized() && (d.leftByRules() || len(s.rules) > 0 && d.reason.Cause == ByRole) && p.rejects(d.Weight, d.Weight.Format) == "" &&
+			case d.Quantized() && (d.leftByRules() || len(s.rules) > 0 && d.reason.cause == causeRole) &&
+				p.rejects(d.Weight, d.Weight.Format) == "" &&
 				p.convention.Holds(d.Weight.Format):
 				if why := p.lacksInput(d.Weight); why != "" {
 					return fmt.Errorf("%s keeps its codes, but %s", d.Name, why)
@@ -269,12 +270,12 @@ func (p *Plan) parts(w *checkpoint.Weight, s selection) []decision {
 		return decision{Weight: w, quantizer: q, reason: why}
 	}
 	whole := asked(w)
-	if whole.reason.Cause != NoCause && p.convention.LinearOnly() && !w.Quantized() && !w.ExpertsBiased() && !matches(s.exclude, w.Name) {
+	if whole.reason.cause != noCause && p.convention.LinearOnly() && !w.Quantized() && !w.ExpertsBiased() && !matches(s.exclude, w.Name) {
 		var experts []decision
 		for _, e := range w.Split() {
 			experts = append(experts, asked(e, w.Name))
 		}
-		if slices.ContainsFunc(experts, func(d decision) bool { return d.reason.Cause == NoCause }) {
+		if slices.ContainsFunc(experts, func(d decision) bool { return d.reason.cause == noCause }) {
 			return experts
 		}
 	}
@@ -300,7 +301,7 @@ func (p *Plan) noteIncluded(include []*regexp.Regexp) {
 	n := 0
 	for i, d := range p.decisions {
 		switch {
-		case d.reason.Cause == NoCause, d.reason.Cause == ByUser, len(d.Shape) < 2, d.ExpertModules() != nil, !matches(include, d.Name):
+		case d.reason.cause == noCause, d.reason.cause == causeUser, len(d.Shape) < 2, d.ExpertModules() != nil, !matches(include, d.Name):
 			continue
 		}
 		if n++; first == nil {
@@ -321,9 +322,9 @@ func (p *Plan) noteLeft(include []*regexp.Regexp) {
 	for i, d := range p.decisions {
 		all += d.StoredBytes()
 		switch {
-		case d.reason.Cause == NoCause && guess == "":
+		case d.reason.cause == noCause && guess == "":
 			guess = d.ExpertsGuess()
-		case d.reason.Cause != ByClient && d.leftExperts(), p.leftColumns(&d) && !matches(include, d.Name):
+		case d.reason.cause != causeClient && d.leftExperts(), p.leftColumns(&d) && !matches(include, d.Name):
 			if found[d.reason] == nil {
 				found[d.reason], reasons = &stays{}, append(reasons, d.reason)
 			}
@@ -343,7 +344,7 @@ func (p *Plan) noteLeft(include []*regexp.Regexp) {
 // leftColumns reports whether the weight is not quantized only because the convention does not support its number of
 // columns.
 func (p *Plan) leftColumns(d *decision) bool {
-	return d.reason.Cause == ByConvention && len(d.Shape) > 1 && d.reason.Detail == p.convention.RejectsColumns(p.Format,
+	return d.reason.cause == causeConvention && len(d.Shape) > 1 && d.reason.Detail == p.convention.RejectsColumns(p.Format,
 		d.Shape[len(d.Shape)-1])
 }
 

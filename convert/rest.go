@@ -21,7 +21,7 @@ func (p *Plan) roundRest(o QuantizeOptions) {
 	}
 	rounded := 0
 	for i, d := range p.decisions {
-		_, dense := checkpoint.DenseFormat(d.Dtype)
+		_, dense := d.Dtype.Dense()
 		if d.action == Quantize || !dense || d.Weight.Quantized() || d.Dtype == safetensors.BF16 || model == safetensors.F16 && d.Dtype != model {
 			continue
 		}
@@ -45,7 +45,7 @@ func (p *Plan) modelDtype() safetensors.Dtype {
 		}
 	}
 	for _, d := range []safetensors.Dtype{safetensors.F32, safetensors.F16} {
-		if checkpoint.TorchDtype(d) == declared {
+		if d.Torch() == declared {
 			return d
 		}
 	}

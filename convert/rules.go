@@ -55,8 +55,8 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	return re, err
 }
 
-// RuleText returns a rule as PATTERN=FORMAT.
-func RuleText(r Rule) string { return r.Pattern.String() + "=" + r.to() }
+// String returns a rule as PATTERN=FORMAT.
+func (r Rule) String() string { return r.Pattern.String() + "=" + r.to() }
 
 // to returns what ParseRule parses.
 func (r Rule) to() string {
@@ -71,8 +71,8 @@ func (r Rule) to() string {
 
 // Reasons for weights of a plan with rules.
 var (
-	keptByRule = Reason{ByUser, "kept by a rule"}
-	unmatched  = Reason{ByUser, "matched by no rule"}
+	keptByRule = Reason{causeUser, "kept by a rule"}
+	unmatched  = Reason{causeUser, "matched by no rule"}
 )
 
 // treatments returns what the options do with weights: the quantizers of the rules, and last that of all others. They are those
@@ -167,7 +167,7 @@ func (o QuantizeOptions) noteSchemes() (notes []string) {
 		}
 		noted[f] = true
 		notes = append(notes, fmt.Sprintf("scheme %s of the rule '%s' is that of all weights in %s: one checkpoint has one scheme for a format",
-			r.Scheme, RuleText(r), f))
+			r.Scheme, r, f))
 	}
 	return notes
 }
@@ -178,8 +178,10 @@ func admitMixed(c *checkpoint.Convention, formats []quant.Format) error {
 		return nil
 	}
 	var names []string
-	for _, m := range checkpoint.Mixing() {
-		names = append(names, m.Name)
+	for _, other := range checkpoint.Conventions() {
+		if other.Mixes() {
+			names = append(names, other.Name)
+		}
 	}
 	return fmt.Errorf("convention %s stores one block format in a checkpoint, not %s: choose convention %s", c, formatNames(formats),
 		strings.Join(names, " or "))
@@ -218,16 +220,16 @@ func (p *Plan) admitRules(s selection, used map[*quant.Quantizer]bool) error {
 		}
 		for _, d := range p.decisions {
 			matched := slices.ContainsFunc(s.names(d.Weight), r.Pattern.MatchString)
-			if matched && d.action != Quantize && d.reason.Cause != ByUser && len(d.Shape) > 1 {
-				return fmt.Errorf("the rule '%s' quantizes no weight: %s stays as it is (%s)%s", RuleText(r), d.Name, d.reason, includeAdvice(d))
+			if matched && d.action != Quantize && d.reason.cause != causeUser && len(d.Shape) > 1 {
+				return fmt.Errorf("the rule '%s' quantizes no weight: %s stays as it is (%s)%s", r, d.Name, d.reason, includeAdvice(d))
 			}
 		}
 		if r.Default {
-			idle = append(idle, RuleText(r))
+			idle = append(idle, r.String())
 			continue
 		}
 		return fmt.Errorf("the rule '%s' quantizes no weight: those that it matches are vectors, or match an earlier rule or are excluded: "+
-			"put it before the others, or omit it", RuleText(r))
+			"put it before the others, or omit it", r)
 	}
 	switch n := len(idle); {
 	case n == 1:
@@ -241,7 +243,7 @@ func (p *Plan) admitRules(s selection, used map[*quant.Quantizer]bool) error {
 
 // includeAdvice returns, as the end of a message, how a weight that stays unquantized by default is quantized.
 func includeAdvice(d decision) string {
-	if d.reason.Cause == ByRole {
+	if d.reason.cause == causeRole {
 		return ": include it, too"
 	}
 	return ""

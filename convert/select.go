@@ -7,39 +7,33 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
-	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
 
 // A Reason says why a weight is not quantized. It is the zero Reason for one that is, and for all of a plan
 // that quantizes nothing.
 type Reason struct {
-	Cause  Cause
+	cause  cause
 	Detail string // for people, such as "output head"
 }
 
 // String returns the detail.
 func (r Reason) String() string { return r.Detail }
 
-// A Cause is the kind of a reason.
-type Cause uint8
+// A cause is the kind of a reason.
+type cause uint8
 
 const (
-	NoCause      Cause = iota
-	ByClient           // the client of the plan cannot read it
-	ByConvention       // the convention does not store its module, or its shape in the format
-	ByValues           // its elements are not floating-point values
-	ByUser             // QuantizeOptions.Exclude matches it, or Rules leave it
-	ByRole             // what it is in the model stays unquantized by default
+	noCause         cause = iota
+	causeClient           // the client of the plan cannot read it
+	causeConvention       // the convention does not store its module, or its shape in the format
+	causeValues           // its elements are not floating-point values
+	causeUser             // QuantizeOptions.Exclude matches it, or Rules leave it
+	causeRole             // what it is in the model stays unquantized by default
 )
 
-var causeNames = []string{"none", "client", "convention", "values", "user", "role"}
-
-// String returns the name, such as "role".
-func (c Cause) String() string { return naming.String("Cause", causeNames, c) }
-
 // excluded is the reason for a weight that QuantizeOptions.Exclude matches.
-var excluded = Reason{ByUser, "excluded"}
+var excluded = Reason{causeUser, "excluded"}
 
 // A selection says which of the weights that shape and dtype allow are quantized.
 type selection struct {
@@ -90,7 +84,7 @@ func (s selection) main() quant.Quantizer {
 // decide returns how a weight, which may have further names, is quantized: nil, and why, if it is not.
 func (s selection) decide(w *checkpoint.Weight, c *checkpoint.Convention, names ...string) (*quant.Quantizer, Reason) {
 	q, kept := s.chosen(append(names, w.Name)...)
-	if why := s.reason(w, q, kept, c); why.Cause != NoCause {
+	if why := s.reason(w, q, kept, c); why.cause != noCause {
 		return nil, why
 	}
 	return q, Reason{}
@@ -99,32 +93,32 @@ func (s selection) decide(w *checkpoint.Weight, c *checkpoint.Convention, names 
 // reason returns why a weight is not quantized; the zero Reason if it is. q and kept are those that chosen returns.
 func (s selection) reason(w *checkpoint.Weight, q *quant.Quantizer, kept Reason, c *checkpoint.Convention) Reason {
 	if why := s.rejected.of(w); why != "" {
-		return Reason{ByClient, why}
+		return Reason{causeClient, why}
 	}
 	switch why := c.RejectsExperts(w); {
 	case why != "":
-		return Reason{ByConvention, why}
+		return Reason{causeConvention, why}
 	case w.ExpertsKnown(): // the convention supports them
 	case len(w.Shape) != 2:
-		return Reason{ByConvention, dimensions(len(w.Shape))}
+		return Reason{causeConvention, dimensions(len(w.Shape))}
 	}
 	if !w.Dense() {
-		return Reason{ByValues, w.FormatName() + " elements"}
+		return Reason{causeValues, w.FormatName() + " elements"}
 	}
-	if kept.Cause != NoCause {
+	if kept.cause != noCause {
 		return kept
 	}
 	included := matches(s.include, s.names(w)...)
 	for _, role := range s.family.Roles(w.Name, w.Shape) {
 		switch {
 		case !included:
-			return Reason{ByRole, role.Name}
+			return Reason{causeRole, role.Name}
 		case role.Other && c.LinearOnly() && !(c.OneFile() && role.Name == "embedding" && len(w.Shape) == 2): // which llama.cpp decodes
-			return Reason{ByConvention, fmt.Sprintf("%s: %s supports linear modules only", role.Name, c)}
+			return Reason{causeConvention, fmt.Sprintf("%s: %s supports linear modules only", role.Name, c)}
 		}
 	}
 	if why := c.Rejects(q.Format, w.Name, w.Shape); why != "" {
-		return Reason{ByConvention, why}
+		return Reason{causeConvention, why}
 	}
 	return Reason{}
 }

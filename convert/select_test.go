@@ -54,7 +54,7 @@ func TestLeft(t *testing.T) {
 	} {
 		w := &checkpoint.Weight{Name: name, Shape: []int64{128, 128}, Dtype: safetensors.BF16}
 		if _, got := (selection{treatments: []quant.Quantizer{{Format: quant.MXFP8}}}).decide(w, checkpoint.Plain()); got.Detail != want ||
-			(want != "") != (got.Cause == ByRole) {
+			(want != "") != (got.cause == causeRole) {
 			t.Errorf("%s stays because of %q, want %q", name, got, want)
 		}
 	}

@@ -116,7 +116,7 @@ func (b *batch) copy() ([]sums, error) {
 		}
 	}
 	errors := measure.New(checkpoint.BlockLength)
-	if f, ok := checkpoint.DenseFormat(b.d.stored[0].Dtype); ok {
+	if f, ok := b.d.stored[0].Dtype.Dense(); ok {
 		errors.AddCopy(b.tile.ToCol-b.tile.FromCol, countNonFinite(b.raw, f))
 	}
 	return []sums{{stored: errors}}, b.put(checkpoint.Codes, b.raw)
@@ -141,7 +141,7 @@ func (b *batch) quantize() (all []sums, err error) {
 	}
 	var global float32
 	for tile := range b.tiles() {
-		with.FirstRow, with.Into = tile.From, checkpoint.RowsOf(b.codes, tile.From-t.From, tile.To-t.From)
+		with.FirstRow, with.Into = tile.From, b.codes.ViewRows(tile.From-t.From, tile.To-t.From)
 		var errors sums
 		if errors, global, err = b.quantizeTile(tile, with); err != nil {
 			return nil, err
@@ -288,7 +288,7 @@ func (b *batch) decode() ([]sums, error) {
 		return nil, err
 	}
 	to := b.d.stored[0].Spec
-	f, ok := checkpoint.DenseFormat(to.Dtype)
+	f, ok := to.Dtype.Dense()
 	if !ok {
 		return nil, fmt.Errorf("decode to %s: use BF16, F16 or F32", to.Dtype)
 	}
@@ -387,9 +387,9 @@ func (b *batch) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], s
 			width, size = e.Elements, e.Bytes
 		}
 		n := func(col int) int { return col / width * size }
-		return checkpoint.DenseSpans(n(cols), checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}), 1
+		return checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}.DenseSpans(n(cols)), 1
 	case s.Part == checkpoint.Scales && !f.PerTensor():
-		return checkpoint.Spans(f, s.Part, cols, t), s.Dtype.Bits() / 8
+		return t.Spans(f, s.Part, cols), s.Dtype.Bits() / 8
 	case s.Part == checkpoint.Scales:
 		return once, s.Dtype.Bits() / 8
 	}

@@ -349,7 +349,7 @@ func TestReasons(t *testing.T) {
 	p := &Plan{}
 	for reason, n := range map[string]int{"norm": 9, "embedding": 10, "1-D": 10, "router": 100} {
 		for range n {
-			p.decisions = append(p.decisions, decision{reason: Reason{ByRole, reason}})
+			p.decisions = append(p.decisions, decision{reason: Reason{causeRole, reason}})
 		}
 	}
 	if got, want := p.reasons(), "router (100), 1-D (10), embedding (10), norm (9)"; got != want {

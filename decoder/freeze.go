@@ -86,7 +86,7 @@ func (r *reader) freeze(p *projection) (reads []rowRead, err error) {
 		for i, w := range part.weights {
 			tile := part.tiles[i]
 			to := row + tile.To - tile.From
-			reads = append(reads, r.readMatrix(checkpoint.RowsOf(t, row, to), w, tile)...)
+			reads = append(reads, r.readMatrix(t.ViewRows(row, to), w, tile)...)
 			row = to
 		}
 	}
@@ -141,7 +141,7 @@ func (r *reader) readMatrix(t *quant.Tensor, w *checkpoint.Weight, tile checkpoi
 		}
 	}
 	return r.split(w, tile, t.RowBytes(), step, func(from, to int) error {
-		rows, part := checkpoint.RowsOf(t, from, to), tile
+		rows, part := t.ViewRows(from, to), tile
 		part.From, part.To = tile.From+from, tile.From+to
 		switch {
 		case w.Quantized():

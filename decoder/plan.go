@@ -141,10 +141,10 @@ func compileLayer(f *family.Family, s *family.Settings, layer int, ropes map[str
 
 func mlpOf(f *family.Family, s *family.Settings) MLPPlan {
 	m := MLPPlan{Width: s.IntermediateSize, Activation: "silu", Bias: f.MLPBias(s)}
-	switch f.Gate {
-	case family.GateGELU:
+	switch {
+	case f.GELU():
 		m.Activation = "gelu"
-	case family.GateClamped:
+	case f.Clamped():
 		m.Activation, m.Limit, m.Interleaved = "quick silu", or(s.SwiGLULimit, 7), true
 	}
 	return m
@@ -204,7 +204,7 @@ func compileExperts(f *family.Family, s *family.Settings) (*ExpertsPlan, error) 
 	e := &ExpertsPlan{
 		Count: s.ExpertCount(), Chosen: s.ExpertsChosen, Score: f.Experts.Score, Normalize: f.Experts.Normalize,
 		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.Names.SharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
-		Bias: f.Bias == family.BiasEverywhere, Correction: f.Names.Correction != "",
+		Bias: f.RouterBias(), Correction: f.Names.Correction != "",
 	}
 	if s.NormTopK != nil {
 		e.Normalize = *s.NormTopK

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 )
@@ -62,7 +61,7 @@ func (r ropeSettings) plan(head, positions int) (*RopePlan, error) {
 		if !(r.OriginalLength > 0) || !(r.LowFrequency > 0) || !(r.HighFrequency > r.LowFrequency) {
 			return fail("llama3 needs original_max_position_embeddings, and low_freq_factor below high_freq_factor")
 		}
-		p.Divisors = r.divisors(p, r.llama3)
+		p.Divisors = r.divisors(p, func(_ int, wavelength float64) float64 { return r.Llama3Divisor(wavelength) })
 	case "yarn":
 		if !(r.OriginalLength > 0) {
 			return fail("yarn needs original_max_position_embeddings")
@@ -79,11 +78,6 @@ func (r *ropeSettings) divisors(p *RopePlan, f func(pair int, wavelength float64
 		d[i] = f(i, 2*math.Pi*math.Pow(p.Base, float64(2*i)/float64(p.Rotated)))
 	}
 	return d
-}
-
-// llama3 returns the divisor of Llama 3.1 for a wavelength.
-func (r *ropeSettings) llama3(_ int, wavelength float64) float64 {
-	return llamacpp.Llama3Divisor(wavelength, r.Factor, r.LowFrequency, r.HighFrequency, r.OriginalLength)
 }
 
 // yarn sets the plan of YaRN (Peng et al., 2023): pairs with many turns in the original length stay, those
@@ -104,17 +98,16 @@ func (r *ropeSettings) yarn(p *RopePlan) {
 		interpolated := max(0, min((float64(i)-low)/(high-low), 1))
 		return 1 / (interpolated/r.Factor + 1 - interpolated)
 	})
-	magnitude := func(scale float64) float64 { return llamacpp.YaRNMagnitude(scale, r.Factor) }
 	switch {
 	case r.AttentionFactor != 0:
 		p.Magnitude = r.AttentionFactor
 	case r.MScale != 0 && r.MScaleAllDim != 0:
-		p.Magnitude = magnitude(r.MScale) / magnitude(r.MScaleAllDim)
+		p.Magnitude = r.YaRNMagnitude(r.MScale) / r.YaRNMagnitude(r.MScaleAllDim)
 	default:
-		p.Magnitude = magnitude(1)
+		p.Magnitude = r.YaRNMagnitude(1)
 	}
 	if r.MScaleAllDim != 0 {
-		p.scale = magnitude(r.MScaleAllDim) * magnitude(r.MScaleAllDim)
+		p.scale = r.YaRNMagnitude(r.MScaleAllDim) * r.YaRNMagnitude(r.MScaleAllDim)
 	}
 }
 
@@ -137,8 +130,8 @@ func (r *ropeSettings) longrope(p *RopePlan, positions int) (*RopePlan, error) {
 		return fail("original_max_position_embeddings of %g, want 2 to %d", r.OriginalLength, math.MaxInt32)
 	}
 	p.Divisors, p.Long, p.Short = r.ShortFactor, r.LongFactor, int(r.OriginalLength)
-	factor := or(r.Factor, float64(positions)/r.OriginalLength)
-	p.Magnitude = or(r.AttentionFactor, llamacpp.LongMagnitude(factor, r.OriginalLength))
+	r.Factor = or(r.Factor, float64(positions)/r.OriginalLength)
+	p.Magnitude = or(r.AttentionFactor, r.LongMagnitude())
 	return p, nil
 }
 

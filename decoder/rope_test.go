@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/family"
 )
 
@@ -37,7 +36,7 @@ func TestYaRNRamp(t *testing.T) {
 
 // TestYaRNMagnitude: the magnitude is that of attention_factor, of a pair of mscale, also of 1, or of the factor alone.
 func TestYaRNMagnitude(t *testing.T) {
-	of := func(scale float64) float64 { return llamacpp.YaRNMagnitude(scale, 40) }
+	of := func(scale float64) float64 { return (family.Rope{Factor: 40}).YaRNMagnitude(scale) }
 	for _, tc := range []struct{ attention, mscale, all, want float64 }{
 		{0, 0, 0, of(1)}, {1.5, 2, 3, 1.5}, {0, 1, 1, 1}, {0, 1, 0.5, of(1) / of(0.5)}, {0, 0.5, 1, of(0.5) / of(1)}, {0, 0.707, 0, of(1)},
 	} {

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
@@ -49,7 +48,7 @@ func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
 	if dtype != safetensors.BF16 && dtype != safetensors.F32 {
 		return fmt.Errorf("model: save: got dtype %s, want BF16 or F32", dtype)
 	}
-	config, err := marshal(m.Config, checkpoint.TorchDtype(dtype))
+	config, err := marshal(m.Config, dtype.Torch())
 	if err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func (m *Model) writeWeights(path string, dtype safetensors.Dtype) error {
 		return err
 	}
 	defer file.Abort()
-	f, _ := checkpoint.DenseFormat(dtype)
+	f, _ := dtype.Dense()
 	for _, p := range m.Params() {
 		data := make([]byte, len(p.Value.Data)*dtype.Bits()/8)
 		if err := tensor.ToBytes(data, p.Value.Data, f); err != nil {

@@ -3,7 +3,6 @@ package decoder
 import (
 	"fmt"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -139,7 +138,7 @@ func (p *projection) rows(s *nn.Scope, from, to int) (*projection, error) {
 	if p.linear == nil {
 		f := &frozen{name: p.frozen.name}
 		for _, part := range p.frozen.parts {
-			f.parts = append(f.parts, frozenPart{weight: checkpoint.RowsOf(part.tensor(), from, to), input: part.input})
+			f.parts = append(f.parts, frozenPart{weight: part.tensor().ViewRows(from, to), input: part.input})
 		}
 		if p.frozen.bias != nil {
 			f.bias = p.frozen.bias[from:to]

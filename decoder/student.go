@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
@@ -106,7 +105,7 @@ func (f *frozen) joined() (*quant.Tensor, error) {
 	joined.Global, rows = first.Global, 0
 	for _, p := range f.parts {
 		t := p.tensor()
-		to := checkpoint.RowsOf(joined, rows, rows+t.Rows())
+		to := joined.ViewRows(rows, rows+t.Rows())
 		copy(to.Codes, t.Codes)
 		copy(to.Scales, t.Scales)
 		rows += t.Rows()
@@ -202,7 +201,7 @@ func (s *Student) Rescaled(norms bool) (map[string][]byte, error) {
 			if !ok {
 				return nil, fmt.Errorf("tensor %s is missing", name)
 			}
-			parts, err := stored.Rescaled(checkpoint.RowsOf(w, row, row+q.out))
+			parts, err := stored.Rescaled(w.ViewRows(row, row+q.out))
 			if err != nil {
 				return nil, err
 			}
@@ -218,7 +217,7 @@ func (s *Student) Rescaled(norms bool) (map[string][]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("tensor %s is missing", p.Name)
 		}
-		f, ok := checkpoint.DenseFormat(stored.Dtype)
+		f, ok := stored.Dtype.Dense()
 		if !ok {
 			return nil, fmt.Errorf("tensor %s: unsupported dtype %s", p.Name, stored.Dtype)
 		}

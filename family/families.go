@@ -23,7 +23,7 @@ type Family struct {
 	PlusOne bool
 	// QueryNorm: what the norms of Q and K normalize.
 	QueryNorm NormKind
-	Bias      BiasRule
+	bias      biasRule
 	Sinks     bool // attention has sinks
 	window    windowRule
 	// Interleaved: rotary embedding pairs neighboring elements.
@@ -32,8 +32,8 @@ type Family struct {
 	LocalRope bool
 	// EmbedRoot: embeddings are multiplied by the square root of the width.
 	EmbedRoot bool
-	// Gate: the kind of the gated unit.
-	Gate GateKind
+	// gate: the kind of the gated unit.
+	gate gateKind
 	// Experts: how tokens are routed. nil: the model is dense.
 	Experts *Routing
 	// Latent: attention has latent queries, keys and values.
@@ -93,15 +93,21 @@ const (
 	WholeNorm NormKind = "whole" // all heads of a token together
 )
 
-// A BiasRule is which linear layers of attention have biases.
-type BiasRule int
+// A biasRule is which linear layers of attention have biases.
+type biasRule int
 
 const (
-	BiasByKey      BiasRule = iota // all if attention_bias is true
-	BiasQKV                        // those of Q, K and V
-	BiasQKVByKey                   // those of Q, K and V if attention_bias is true
-	BiasEverywhere                 // all, and router and experts
+	biasByKey      biasRule = iota // all if attention_bias is true
+	biasQKV                        // those of Q, K and V
+	biasQKVByKey                   // those of Q, K and V if attention_bias is true
+	biasEverywhere                 // all, and router and experts
 )
+
+// BiasByKey reports whether attention_bias of the configuration decides which linear layers of attention have biases.
+func (f *Family) BiasByKey() bool { return f.bias == biasByKey || f.bias == biasQKVByKey }
+
+// RouterBias reports whether routers have biases.
+func (f *Family) RouterBias() bool { return f.bias == biasEverywhere }
 
 // A windowRule is which layers have windows if layer_types does not say so.
 type windowRule struct {
@@ -123,14 +129,20 @@ const (
 	windowUsed               // all, if use_sliding_window is true
 )
 
-// A GateKind is an activation and the order of gate and up.
-type GateKind int
+// A gateKind is an activation and the order of gate and up.
+type gateKind int
 
 const (
-	GateSiLU GateKind = iota
-	GateGELU
-	GateClamped // clamped, interleaved and with 1 added to up, as in gpt-oss
+	gateSiLU gateKind = iota
+	gateGELU
+	gateClamped // clamped, interleaved and with 1 added to up, as in gpt-oss
 )
+
+// GELU reports whether the activation of the gated unit is GELU, and not SiLU.
+func (f *Family) GELU() bool { return f.gate == gateGELU }
+
+// Clamped reports whether the gated unit is that of gpt-oss: clamped, interleaved and with 1 added to up.
+func (f *Family) Clamped() bool { return f.gate == gateClamped }
 
 // A Routing is how a layer chooses experts for a token.
 type Routing struct {
@@ -202,7 +214,7 @@ var families = []Family{
 			"num_key_value_heads": 32, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06, "sliding_window": 4096,
 			"max_window_layers": 28}`,
 		Keys: qwenKeys, Require: `{"hidden_act": "silu", "use_mrope": false}`,
-		Names: llamaNames, Bias: BiasQKV, window: windowRule{kind: windowLate},
+		Names: llamaNames, bias: biasQKV, window: windowRule{kind: windowLate},
 		GGUF: &GGUF{Name: "qwen2"},
 	},
 	{
@@ -222,7 +234,7 @@ var families = []Family{
 			"shared_expert_intermediate_size": 5632}`,
 		Keys:    slices.Concat(qwenExperts, []string{"shared_expert_intermediate_size", "qkv_bias"}),
 		Require: `{"hidden_act": "silu", "qkv_bias": true}`,
-		Names:   llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), Bias: BiasQKV, window: windowRule{kind: windowLate},
+		Names:   llamaNames.withExperts("mlp.shared_expert", "mlp.shared_expert_gate", ""), bias: biasQKV, window: windowRule{kind: windowLate},
 		Experts: &Routing{Score: ScoreSoftmax, Width: true},
 		GGUF:    &GGUF{Name: "qwen2moe", Experts: &qwen2Experts},
 	},
@@ -258,7 +270,7 @@ var families = []Family{
 			"final_logit_softcapping": 30}`,
 		Keys: gemmaKeys, Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
 		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-		PlusOne: true, window: windowRule{windowPattern, 2}, EmbedRoot: true, Gate: GateGELU,
+		PlusOne: true, window: windowRule{windowPattern, 2}, EmbedRoot: true, gate: gateGELU,
 		GGUF: &GGUF{Name: "gemma2", Modules: gemmaModules, Scaled: 46, Keys: []GGUFKey{
 			{"attn_logit_softcapping", "attn_logit_softcapping", false}, {"final_logit_softcapping", "final_logit_softcapping", false}, ggufWindow,
 		}},
@@ -272,7 +284,7 @@ var families = []Family{
 		Keys:    slices.Concat(gemmaKeys, []string{"sliding_window_pattern", "_sliding_window_pattern", "rope_local_base_freq"}),
 		Require: `{"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": false}`,
 		Names:   llamaNames.norms("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-		PlusOne: true, QueryNorm: HeadNorm, window: windowRule{windowPattern, 6}, LocalRope: true, EmbedRoot: true, Gate: GateGELU,
+		PlusOne: true, QueryNorm: HeadNorm, window: windowRule{windowPattern, 6}, LocalRope: true, EmbedRoot: true, gate: gateGELU,
 		GGUF: &GGUF{Name: "gemma3", Modules: gemmaModules, Scaled: 62, Keys: []GGUFKey{
 			ggufWindow,
 		}},
@@ -335,7 +347,7 @@ var families = []Family{
 			n.Router, n.Experts, n.Stacked = "mlp.router", "mlp.experts", true
 			return n
 		}(),
-		Bias: BiasEverywhere, Sinks: true, window: windowRule{windowPattern, 2}, Gate: GateClamped, Experts: &Routing{Score: ScoreChosen},
+		bias: biasEverywhere, Sinks: true, window: windowRule{windowPattern, 2}, gate: gateClamped, Experts: &Routing{Score: ScoreChosen},
 		GGUF: &GGUF{Name: "gpt-oss", Modules: gptOSSModules, Tensors: gptOSSTensors, Joined: gptOSSJoined, Experts: &gptOSSExperts,
 			Unrounded: true,
 			Constants: map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702}, Keys: []GGUFKey{ggufWindow}},
@@ -347,7 +359,7 @@ var families = []Family{
 			"attention_bias": true, "partial_rotary_factor": 0.5}`,
 		Require: `{"hidden_act": "silu"}`,
 		Names:   llamaNames.norms("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm").fused(false),
-		Bias:    BiasQKVByKey, Interleaved: true,
+		bias:    biasQKVByKey, Interleaved: true,
 		GGUF: &GGUF{Name: "glm4", Partial: true, Modules: [][2]string{
 			{"post_self_attn_layernorm", "post_attention_norm"}, {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"},
 			{"mlp.gate_up_proj", "ffn_up"},

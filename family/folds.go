@@ -40,7 +40,7 @@ func (f *Family) Folds(s *Settings) (folds []Fold) {
 			continue
 		}
 		fold(n.MLPInput, "", n.GateUp...)
-		if len(n.GateUp) == 2 && f.Gate != GateClamped && !f.MLPBias(s) {
+		if len(n.GateUp) == 2 && !f.Clamped() && !f.MLPBias(s) {
 			fold("", n.GateUp[1], n.Down)
 		}
 	}

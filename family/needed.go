@@ -98,7 +98,7 @@ func (l *needs) attention() {
 // experts lists the tensors of a layer with experts.
 func (l *needs) experts() {
 	f, n, bias := l.family, l.family.Names, l.family.MLPBias(l.settings)
-	l.module(n.Router, f.Bias == BiasEverywhere)
+	l.module(n.Router, f.RouterBias())
 	if n.Correction != "" {
 		l.tensor(n.Correction)
 	}
@@ -145,19 +145,19 @@ func Tied(config []byte) bool {
 
 // AttentionBias returns whether Q, K and V have biases, and whether the output does.
 func (f *Family) AttentionBias(s *Settings) (qkv, output bool) {
-	switch f.Bias {
-	case BiasByKey:
+	switch f.bias {
+	case biasByKey:
 		return s.AttentionBias, s.AttentionBias
-	case BiasQKVByKey:
+	case biasQKVByKey:
 		return s.AttentionBias, false
-	case BiasQKV:
+	case biasQKV:
 		return true, false
 	}
 	return true, true
 }
 
 // MLPBias returns whether feed-forward networks have biases.
-func (f *Family) MLPBias(s *Settings) bool { return s.MLPBias || f.Bias == BiasEverywhere }
+func (f *Family) MLPBias(s *Settings) bool { return s.MLPBias || f.RouterBias() }
 
 // ExpertCount returns the number of experts of a layer.
 func (s *Settings) ExpertCount() int { return max(s.Experts, s.LocalExperts, s.RoutedExperts) }

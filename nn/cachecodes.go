@@ -62,7 +62,7 @@ func (c *codedCache) append(s *Scope, kv tensor.Dense, dim int) error {
 	n := kv.Cols / dim
 	if c.heads == nil {
 		for range n {
-			c.heads = append(c.heads, quant.NewLike(t, 0))
+			c.heads = append(c.heads, t.Like(0))
 		}
 	}
 	codes, scales, scales32 := t.RowBytes(), len(t.Scales)/t.Rows(), len(t.Scales32)/t.Rows()

@@ -119,7 +119,7 @@ func (s *Scope) gatherCodes(t *quant.Tensor) (*quant.Tensor, error) {
 	parts, all := make([]*quant.Tensor, s.Ranks.Size()), make([][]byte, s.Ranks.Size())
 	own := slices.Concat(t.Planes()...)
 	for i := range all {
-		parts[i], all[i] = quant.NewLike(t, t.Rows()), make([]byte, len(own))
+		parts[i], all[i] = t.Like(t.Rows()), make([]byte, len(own))
 	}
 	if err := s.group(TrafficActivations).AllGather(all, own); err != nil {
 		return nil, err

@@ -54,6 +54,25 @@ func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
 	return s, nil
 }
 
+// ViewRows returns rows [from, to) of t, a rowwise tensor, in its memory: SliceRows copies. Blocks must not cross the bounds.
+func (t *Tensor) ViewRows(from, to int) *Tensor {
+	rows := *t
+	rows.Shape = []int{to - from, t.Cols()}
+	n := t.RowBytes()
+	rows.Codes = t.Codes[from*n : to*n]
+	if !t.Format.Scaled() || t.Format.PerTensor() {
+		return &rows
+	}
+	first, width := t.Format.ScaleShape(from, t.Cols())
+	end, _ := t.Format.ScaleShape(to, t.Cols())
+	if t.Scales32 != nil {
+		rows.Scales32 = t.Scales32[first*width : end*width]
+	} else {
+		rows.Scales = t.Scales[first*width : end*width]
+	}
+	return &rows
+}
+
 // Concat returns a matrix of the rows of the tensors, one after another. It returns an error if
 // formats, directions, columns, or scales of the whole tensor differ, or if a tensor but the last
 // ends inside a block.

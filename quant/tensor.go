@@ -46,10 +46,10 @@ func NewTensor(f Format, rows, cols int) (*Tensor, error) {
 	return newTensor(f, Rowwise, rows, cols), nil
 }
 
-// NewLike returns a tensor with the format, direction, columns, Global and Amax of t, another number
+// Like returns a tensor with the format, direction, columns, Global and Amax of t, another number
 // of rows, and zero codes. Its block scales are zero; one scale for the whole tensor is that of t.
 // Ranks receive Planes into it.
-func NewLike(t *Tensor, rows int) *Tensor {
+func (t *Tensor) Like(rows int) *Tensor {
 	n := newTensor(t.Format, t.Direction, rows, t.Cols())
 	n.Global, n.Amax = t.Global, t.Amax
 	if t.Format.PerTensor() {

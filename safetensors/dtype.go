@@ -49,29 +49,30 @@ var dtypes = [...]struct {
 	name   string
 	bits   int            // of an element
 	scalar *format.Scalar // format of the values; nil for integers, C64 and F64
+	torch  string         // what config.json calls the dtype of a model of such values; "": models are not of it
 }{
-	boolean:    {"BOOL", 8, nil},
-	F4:         {"F4", 4, format.E2M1},
-	f6E2M3:     {"F6_E2M3", 6, format.E2M3},
-	f6E3M2:     {"F6_E3M2", 6, format.E3M2},
-	U8:         {"U8", 8, nil},
-	I8:         {"I8", 8, nil},
-	F8E5M2:     {"F8_E5M2", 8, format.E5M2},
-	F8E4M3:     {"F8_E4M3", 8, format.E4M3},
-	F8E8M0:     {"F8_E8M0", 8, format.E8M0},
-	f8E4M3FNUZ: {"F8_E4M3FNUZ", 8, format.E4M3FNUZ},
-	f8E5M2FNUZ: {"F8_E5M2FNUZ", 8, format.E5M2FNUZ},
-	I16:        {"I16", 16, nil},
-	u16:        {"U16", 16, nil},
-	F16:        {"F16", 16, format.FP16},
-	BF16:       {"BF16", 16, format.BF16},
-	I32:        {"I32", 32, nil},
-	U32:        {"U32", 32, nil},
-	F32:        {"F32", 32, format.F32},
-	c64:        {"C64", 64, nil},
-	F64:        {"F64", 64, nil},
-	I64:        {"I64", 64, nil},
-	u64:        {"U64", 64, nil},
+	boolean:    {"BOOL", 8, nil, ""},
+	F4:         {"F4", 4, format.E2M1, ""},
+	f6E2M3:     {"F6_E2M3", 6, format.E2M3, ""},
+	f6E3M2:     {"F6_E3M2", 6, format.E3M2, ""},
+	U8:         {"U8", 8, nil, ""},
+	I8:         {"I8", 8, nil, ""},
+	F8E5M2:     {"F8_E5M2", 8, format.E5M2, ""},
+	F8E4M3:     {"F8_E4M3", 8, format.E4M3, ""},
+	F8E8M0:     {"F8_E8M0", 8, format.E8M0, ""},
+	f8E4M3FNUZ: {"F8_E4M3FNUZ", 8, format.E4M3FNUZ, ""},
+	f8E5M2FNUZ: {"F8_E5M2FNUZ", 8, format.E5M2FNUZ, ""},
+	I16:        {"I16", 16, nil, ""},
+	u16:        {"U16", 16, nil, ""},
+	F16:        {"F16", 16, format.FP16, "float16"},
+	BF16:       {"BF16", 16, format.BF16, "bfloat16"},
+	I32:        {"I32", 32, nil, ""},
+	U32:        {"U32", 32, nil, ""},
+	F32:        {"F32", 32, format.F32, "float32"},
+	c64:        {"C64", 64, nil, ""},
+	F64:        {"F64", 64, nil, ""},
+	I64:        {"I64", 64, nil, ""},
+	u64:        {"U64", 64, nil, ""},
 }
 
 // Dtypes returns every dtype in the order of increasing alignment.
@@ -136,6 +137,23 @@ func (d Dtype) Bits() int {
 		return 0
 	}
 	return dtypes[d].bits
+}
+
+// Dense returns the format of the values of a dtype that models compute with, and to which quantized weights are decoded: BF16, F16 or
+// F32. ok is false for the others.
+func (d Dtype) Dense() (f *format.Scalar, ok bool) {
+	if !d.valid() || dtypes[d].torch == "" {
+		return nil, false
+	}
+	return dtypes[d].scalar, true
+}
+
+// Torch returns the name in config.json of a dtype for which Dense is true, and "" for others.
+func (d Dtype) Torch() string {
+	if !d.valid() {
+		return ""
+	}
+	return dtypes[d].torch
 }
 
 // size returns the bytes of a tensor, product(shape)·bits/8, or the problem if it is invalid.

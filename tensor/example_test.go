@@ -3,7 +3,6 @@ package tensor_test
 import (
 	"fmt"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -27,19 +26,4 @@ func ExampleDense_View() {
 	right.Set(0, 0, 30) // shared with d
 	fmt.Println(d.Row(0), right.Row(1), right.Transpose().Row(0))
 	// Output: [1 2 30 4] [7 8] [30 7]
-}
-
-func ExampleToUint16() {
-	codes := make([]uint16, 3)
-	if err := tensor.ToUint16(codes, []float32{1, -2.5, 3.14159}, format.BF16); err != nil {
-		fmt.Println(err)
-		return
-	}
-	values := make([]float32, 3)
-	if err := tensor.FromUint16(values, codes, format.BF16); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Printf("%#04x %v\n", codes, values)
-	// Output: [0x3f80 0xc020 0x4049] [1 -2.5 3.140625]
 }

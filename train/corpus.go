@@ -26,7 +26,7 @@ const (
 // A Corpus is a text of bytes, in two parts of which the second is for validation. It implements
 // Batches with the byte values as tokens.
 type Corpus struct {
-	Sources []string // as passed to OpenCorpus or NewCorpus
+	Sources []string // as passed to OpenCorpus or newCorpus
 
 	train, validation []byte
 	digest            string // SHA-256 of both parts and their lengths
@@ -53,7 +53,7 @@ func OpenCorpus(sources ...string) (*Corpus, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewCorpus(bytes.Join(files, nil), sources...), nil
+	return newCorpus(bytes.Join(files, nil), sources...), nil
 }
 
 // openSources returns the files of sources, and the names of the default ones without any.
@@ -78,9 +78,9 @@ func openSources(sources []string) (files [][]byte, names []string, err error) {
 	return files, sources, nil
 }
 
-// NewCorpus returns a corpus of text. It cuts the text into 256 blocks, or into fewer of 512 bytes;
+// newCorpus returns a corpus of text. It cuts the text into 256 blocks, or into fewer of 512 bytes;
 // every sixteenth is for validation. sources describe the text.
-func NewCorpus(text []byte, sources ...string) *Corpus {
+func newCorpus(text []byte, sources ...string) *Corpus {
 	block := max(len(text)/256, minBlock)
 	c := &Corpus{Sources: sources}
 	sum := sha256.New()

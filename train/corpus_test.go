@@ -101,13 +101,13 @@ func TestOpenCorpusErrors(t *testing.T) {
 func TestSufficientBytes(t *testing.T) {
 	for _, sequence := range []int{1, 64, 511, 512, 513, 1000, 4096, 10000, 66000} {
 		need := sufficientBytes(sequence)
-		c := NewCorpus(make([]byte, need), "test")
+		c := newCorpus(make([]byte, need), "test")
 		_, _, errTraining := c.Training(1, 0, 1, sequence)
 		_, _, errValidation := c.Validation(1, sequence)
 		if errTraining != nil || errValidation != nil {
 			t.Errorf("%d bytes: %v, %v", need, errTraining, errValidation)
 		}
-		if _, _, err := NewCorpus(make([]byte, max(512, sequence)), "test").Validation(1, sequence); err == nil {
+		if _, _, err := newCorpus(make([]byte, max(512, sequence)), "test").Validation(1, sequence); err == nil {
 			t.Errorf("sequences of %d: got no error for a short text", sequence)
 		}
 	}
@@ -181,7 +181,7 @@ func TestCorpusSplit(t *testing.T) {
 	for i := range text {
 		text[i] = byte('A' + i/minBlock) // the number of the block
 	}
-	c := NewCorpus(text)
+	c := newCorpus(text)
 	if len(c.validation) != 2*minBlock || c.validation[0] != 'A'+15 || c.validation[minBlock] != 'A'+31 || len(c.train) != 30*minBlock+100 ||
 		bytes.ContainsAny(c.train, "P`") {
 		t.Errorf("%d bytes for training and %d for validation", len(c.train), len(c.validation))

@@ -115,7 +115,7 @@ func TestOpenDocuments(t *testing.T) {
 
 // hashOfText returns the digest of the same text as a corpus without documents.
 func (c *Corpus) hashOfText() string {
-	return NewCorpus(append(append([]byte{}, c.train...), c.validation...)).digest
+	return newCorpus(append(append([]byte{}, c.train...), c.validation...)).digest
 }
 
 // TestDocumentRanks checks that 2 and 4 ranks have the losses of one rank on sequences of different

@@ -82,7 +82,7 @@ func TestMemoryCheck(t *testing.T) {
 		{"Config.Batch is 4611686018427387904: ", func(c *Config) { c.Batch, c.Microbatches = 1<<62, 1<<40 }},
 	} {
 		c := DefaultConfig()
-		c.Recipe, c.Data = tiny(t, "bf16").Recipe, NewCorpus(make([]byte, 1<<16), "test")
+		c.Recipe, c.Data = tiny(t, "bf16").Recipe, newCorpus(make([]byte, 1<<16), "test")
 		c.Out = filepath.Join(t.TempDir(), "out")
 		tc.set(&c)
 		c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = 2, 2

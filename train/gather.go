@@ -145,7 +145,7 @@ func (r *run) copyBytes(t *quant.Tensor, u *shard, rank int) (n int) {
 	if t == nil {
 		return 0
 	}
-	for _, part := range quant.NewLike(t, u.rows(rank)).Planes() {
+	for _, part := range t.Like(u.rows(rank)).Planes() {
 		n += len(part)
 	}
 	return n
@@ -155,7 +155,7 @@ func (r *run) copyBytes(t *quant.Tensor, u *shard, rank int) (n int) {
 func (r *run) join(own *quant.Tensor, u *shard, slots [][]byte) (*quant.Tensor, error) {
 	var parts []*quant.Tensor
 	for rank := range slots {
-		t := quant.NewLike(own, u.rows(rank))
+		t := own.Like(u.rows(rank))
 		for _, plane := range t.Planes() {
 			slots[rank] = slots[rank][copy(plane, slots[rank]):]
 		}

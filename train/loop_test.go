@@ -33,7 +33,7 @@ func tiny(t *testing.T, name string) Config {
 	c := DefaultConfig()
 	c.Model = decoder.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2,
 		NumKeyValueHeads: 1, MaxPositionEmbeddings: 32}
-	c.Recipe, c.Data = r, NewCorpus(synthesize(1<<15), synthetic)
+	c.Recipe, c.Data = r, newCorpus(synthesize(1<<15), synthetic)
 	c.Steps, c.Batch, c.Microbatches, c.Sequence = 8, 4, 2, 32
 	c.ValidationTokens, c.ValidateEvery, c.CheckpointEvery = 256, 3, 2
 	c.Threads = 1
@@ -326,7 +326,7 @@ func TestResumeMismatch(t *testing.T) {
 		{func(c *Config) { c.Model.HiddenSize = 64 }, "model.hidden_size is 32 in the checkpoint and 64 in the configuration"},
 		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe }, `recipe.name is "mxfp8" in the checkpoint and "nvfp4" in the configuration`},
 		{func(c *Config) { _ = c.Recipe.Set("scale_rule", "floor") }, `recipe.Input.Rowwise.Rule is `},
-		{func(c *Config) { c.Data = NewCorpus(synthesize(1<<14), synthetic) }, "data is "},
+		{func(c *Config) { c.Data = newCorpus(synthesize(1<<14), synthetic) }, "data is "},
 		{func(c *Config) { c.Steps = 9 }, "steps is 8 in the checkpoint and 9 in the configuration"},
 		{func(c *Config) { c.Seed = 2 }, "seed is 1 in the checkpoint and 2 in the configuration"},
 	} {
@@ -451,7 +451,7 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HeadDim = 8 }, "Model.NumAttentionHeads is "},
 		{func(c *Config) { c.Options.FirstBF16 = -1 }, "Options.FirstBF16 is -1"},
 		{func(c *Config) { c.Options.LastBF16 = 99 }, "Options.LastBF16 is 99"},
-		{func(c *Config) { c.Data = NewCorpus([]byte("short"), "x") }, "x: a text of 5 bytes is too short"},
+		{func(c *Config) { c.Data = newCorpus([]byte("short"), "x") }, "x: a text of 5 bytes is too short"},
 	} {
 		c := tiny(t, "bf16")
 		tc.change(&c)

@@ -123,7 +123,7 @@ func TestHandshake(t *testing.T) {
 	c := tiny(t, "bf16")
 	for want, change := range map[string]func(c *Config){
 		`configuration.seed is 1 on rank 0 and 2 on rank 1`:                 func(c *Config) { c.Seed = 2 },
-		`configuration.data is `:                                            func(c *Config) { c.Data = NewCorpus(synthesize(1<<14), synthetic) },
+		`configuration.data is `:                                            func(c *Config) { c.Data = newCorpus(synthesize(1<<14), synthetic) },
 		`program is "" on rank 0 and "v2" on rank 1`:                        func(c *Config) { c.Parallel.Program = "v2" },
 		`grad_reduce is "f32" on rank 0 and "bf16" on rank 1`:               func(c *Config) { c.Parallel.GradReduce = comm.BF16 },
 		`distributed_optimizer is false on rank 0 and true on rank 1`:       func(c *Config) { c.Parallel.DistributedOptimizer = true },
@@ -349,13 +349,13 @@ func TestTraffic(t *testing.T) {
 				if c.HoldQuantized && weights != linear*tc.weight*bf16 {
 					t.Errorf("%s: weights have %g bytes, want %g of BF16's", tc.recipe, weights, tc.weight)
 				}
-				want := map[string]float64{trafficGradients: 2 * cost.Sent(n*tc.bytes, ranks)}
+				want := map[string]float64{trafficGradients: 2 * float64(ranks-1) * n * tc.bytes}
 				if sharded {
 					want[trafficGradients] /= 2
 					if !c.HoldQuantized {
 						linear, weights = 0, 0
 					}
-					want[trafficWeights], want[trafficParameters] = cost.Sent(weights, ranks), cost.Sent((n-linear)*bf16, ranks)
+					want[trafficWeights], want[trafficParameters] = float64(ranks-1)*weights, float64(ranks-1)*(n-linear)*bf16
 				}
 				for _, purpose := range []string{trafficGradients, trafficWeights, trafficParameters} {
 					if got := float64(got[0].Traffic[purpose]); got != want[purpose] {

@@ -142,7 +142,7 @@ func TestTensorTraffic(t *testing.T) {
 			tokens, h, layers := c.Batch/c.Microbatches*c.Sequence, c.Model.HiddenSize, c.Model.NumHiddenLayers
 			model := cost.Config{Recipe: c.Recipe, Tokens: tokens, Width: h}
 			gathers, sums := model.LayerTraffic(ranks, sequence)
-			one := cost.Sent(float64(2*tokens*h), ranks)                      // activations in BF16
+			one := (ranks - 1) * float64(2*tokens*h)                          // activations in BF16
 			want := float64(layers)*(gathers+sums) + 4*one                    // output of the embedding, dX of the head
 			want += ranks * (ranks - 1) * (16*float64(tokens) + gatherHeader) // sums of the loss
 			want += ranks * (ranks - 1) * 4 * float64(tokens)                 // maxima of its rows

@@ -43,7 +43,7 @@ func siblings(t *testing.T, dtype safetensors.Dtype, scale float64) string {
 		for i := range x {
 			x[i] = float32(value(i) * scale)
 		}
-		f, _ := checkpoint.DenseFormat(dtype)
+		f, _ := dtype.Dense()
 		data := make([]byte, n*f.Bits()/8)
 		if err := tensor.ToBytes(data, x, f); err != nil {
 			t.Fatal(err)

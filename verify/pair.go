@@ -284,7 +284,7 @@ func (r *Report) noteCast() {
 // copied counts the elements of a tile that differ from the source's, rounded to dtype. It
 // modifies want.
 func (c *compared) copied(t checkpoint.Tile, want, got tensor.Dense, dtype safetensors.Dtype) error {
-	stored, _ := checkpoint.DenseFormat(dtype)
+	stored, _ := dtype.Dense()
 	raw := make([]byte, want.Cols*stored.Bits()/8)
 	for i := range want.Rows {
 		x, y := want.Row(i), got.Row(i)

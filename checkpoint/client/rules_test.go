@@ -109,7 +109,7 @@ func TestPartialColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &checkpoint.Weight{Name: "l.weight", Shape: []int64{128, tc.cols}, Format: quant.FP8Block}
-		m := checkpoint.Planned(&checkpoint.Model{Source: &hf.Checkpoint{}}, convention, tc.scheme, "", nil, []*checkpoint.Weight{w})
+		m := (&checkpoint.Model{Source: &hf.Checkpoint{}}).Planned(convention, tc.scheme, "", nil, []*checkpoint.Weight{w})
 		if problems := c.Rejects(m); (len(problems) == 1) != tc.wrong || tc.wrong && !strings.Contains(problems[0].Text, "576 columns") {
 			t.Errorf("%+v: %v", tc, problems)
 		}

@@ -33,7 +33,7 @@ var architectures = func() map[string]architecture {
 
 // activation returns hidden_act in config.json.
 func (a architecture) activation() string {
-	if a.family.Gate == family.GateGELU {
+	if a.family.GELU() {
 		return "gelu_pytorch_tanh"
 	}
 	return "silu"

@@ -90,8 +90,7 @@ func configuration(f *gguf.File) (json.RawMessage, error) {
 	a.complete(f, c)
 	_, separate := f.Lookup("output.weight")
 	c["tie_word_embeddings"] = !separate
-	byKey := a.family.Bias == family.BiasByKey || a.family.Bias == family.BiasQKVByKey
-	if _, biased := f.Lookup("blk.0.attn_q.bias"); byKey && biased != a.family.Default().AttentionBias {
+	if _, biased := f.Lookup("blk.0.attn_q.bias"); a.family.BiasByKey() && biased != a.family.Default().AttentionBias {
 		c["attention_bias"] = biased
 	}
 	if _, biased := f.Lookup("blk.0.ffn_down.bias"); biased {
@@ -142,7 +141,7 @@ func (a architecture) complete(f *gguf.File, c map[string]any) {
 		c["norm_topk_prob"] = e.Normalized
 	}
 	c["hidden_act"] = a.activation()
-	if a.family.Gate == family.GateGELU {
+	if a.family.GELU() {
 		c["hidden_activation"] = a.activation()
 	}
 }
@@ -240,7 +239,7 @@ func ropeParameters(f *gguf.File, a architecture, c map[string]any) error {
 	r := map[string]any{"rope_type": kind}
 	if x, ok := f.Value(a.Name + "." + attentionFactor).(float32); ok && kind == "yarn" {
 		factor, _ := key("scaling.factor").(float32)
-		r["attention_factor"] = number(float64(x) * YaRNMagnitude(1, float64(factor)))
+		r["attention_factor"] = number(float64(x) * family.Rope{Factor: float64(factor)}.YaRNMagnitude(1))
 	}
 	if kind == "yarn" && a.Unrounded {
 		r["truncate"] = false

@@ -50,7 +50,7 @@ func (v *view) addLatent(t gguf.TensorInfo) bool {
 // readable reports whether floats supports the type of a tensor.
 func readable(t gguf.TensorInfo) bool {
 	if dtype, ok := denseTypes[t.Type.String()]; ok {
-		_, ok = checkpoint.DenseFormat(dtype)
+		_, ok = dtype.Dense()
 		return ok
 	}
 	return valuesOf(t.Type) != nil
@@ -60,7 +60,7 @@ func readable(t gguf.TensorInfo) bool {
 func (v *view) floats(t gguf.TensorInfo, from, n int64) ([]float32, error) {
 	values := make([]float32, n)
 	if dtype, ok := denseTypes[t.Type.String()]; ok {
-		f, _ := checkpoint.DenseFormat(dtype)
+		f, _ := dtype.Dense()
 		size := int64(f.Bits() / 8)
 		raw := make([]byte, n*size)
 		if err := v.file.ReadTensorAt(raw, t, from*size); err != nil {

@@ -28,8 +28,8 @@ func (m *Model) long(r family.Rope) error {
 			len(r.ShortFactor), len(r.LongFactor), original, rotated/2)
 	}
 	m.set(originalLength, uint32(original))
-	m.set(attentionFactor,
-		float32(cmp.Or(r.AttentionFactor, LongMagnitude(cmp.Or(r.Factor, float64(m.config.MaxPositionEmbeddings)/original), original))))
+	r.Factor = cmp.Or(r.Factor, float64(m.config.MaxPositionEmbeddings)/original)
+	m.set(attentionFactor, float32(cmp.Or(r.AttentionFactor, r.LongMagnitude())))
 	shape := []int64{int64(rotated / 2)}
 	m.Extra = append(m.Extra, Constant{gguf.Spec{Name: longFactors, Type: gguf.F32, Shape: shape}, narrow(r.LongFactor)},
 		Constant{gguf.Spec{Name: shortFactors, Type: gguf.F32, Shape: shape}, narrow(r.ShortFactor)})
@@ -45,15 +45,6 @@ func narrow(x []float64) []float32 {
 		y[i] = float32(x[i])
 	}
 	return y
-}
-
-// LongMagnitude returns the factor of cosines and sines of LongRoPE (Ding et al., 2024) for an
-// extension by factor from an original length in tokens.
-func LongMagnitude(factor, original float64) float64 {
-	if factor <= 1 {
-		return 1
-	}
-	return math.Sqrt(1 + math.Log(factor)/math.Log(original))
 }
 
 // longOf sets the LongRoPE of a file in its configuration. ok is false if it has none.
@@ -74,7 +65,8 @@ func longOf(f *gguf.File, a architecture, c map[string]any) (ok bool, err error)
 	if original > 0 {
 		c["original_max_position_embeddings"] = json.Number(fmt.Sprint(original))
 	}
-	if x, given := f.Value(a.Name + "." + attentionFactor).(float32); given && x != float32(LongMagnitude(positions/original, original)) {
+	magnitude := family.Rope{Factor: positions / original, OriginalLength: original}.LongMagnitude()
+	if x, given := f.Value(a.Name + "." + attentionFactor).(float32); given && x != float32(magnitude) {
 		r["attention_factor"] = number(x)
 	}
 	c["rope_scaling"] = r

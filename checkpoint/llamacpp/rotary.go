@@ -105,27 +105,24 @@ const attentionFactor = "rope.scaling.attn_factor"
 
 // besideYaRN returns attention_factor by that of YaRN, if they differ: llama.cpp ignores yarn_attn_factor.
 func besideYaRN(r family.Rope) float64 {
-	if r.AttentionFactor == 0 || r.AttentionFactor == YaRNMagnitude(1, r.Factor) {
+	if r.AttentionFactor == 0 || r.AttentionFactor == r.YaRNMagnitude(1) {
 		return 0
 	}
-	return r.AttentionFactor / YaRNMagnitude(1, r.Factor)
+	return r.AttentionFactor / r.YaRNMagnitude(1)
 }
-
-// YaRNMagnitude returns the factor of cosines and sines in YaRN (Peng et al., 2023) for an extension by
-// factor. scale is 1, or DeepSeek's mscale.
-func YaRNMagnitude(scale, factor float64) float64 { return 0.1*scale*math.Log(max(1, factor)) + 1 }
 
 // ropeFactors is the name of the tensor that llama3 returns.
 const ropeFactors = "rope_freqs.weight"
 
 // llama3 returns the divisors of the frequencies for rope_type llama3 of transformers.
 func (m *Model) llama3(r family.Rope) Constant {
-	low, high := cmp.Or(r.LowFrequency, 1), cmp.Or(r.HighFrequency, 4)
-	length, base, d := cmp.Or(r.OriginalLength, 8192), m.theta(), m.config.HeadDim
+	r.LowFrequency, r.HighFrequency = cmp.Or(r.LowFrequency, 1), cmp.Or(r.HighFrequency, 4)
+	r.OriginalLength = cmp.Or(r.OriginalLength, 8192)
+	base, d := m.theta(), m.config.HeadDim
 	values := make([]float32, d/2)
 	for i := range values {
 		wavelength := 2 * math.Pi * math.Pow(base, float64(2*i)/float64(d))
-		values[i] = float32(Llama3Divisor(wavelength, r.Factor, low, high, length))
+		values[i] = float32(r.Llama3Divisor(wavelength))
 	}
 	return Constant{gguf.Spec{Name: ropeFactors, Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
 }
@@ -158,25 +155,12 @@ func llama3Of(divisors []float32, theta float32) map[string]any {
 	if !(factor > 1) || !(length <= most) || length > math.MaxInt32 {
 		return nil
 	}
+	r := family.Rope{Factor: factor, LowFrequency: low, HighFrequency: high, OriginalLength: length}
 	for i, d := range divisors {
-		if want := float32(Llama3Divisor(wavelength(i), factor, low, high, length)); math.Abs(float64(d-want)) > 1e-6*float64(want) {
+		if want := float32(r.Llama3Divisor(wavelength(i))); math.Abs(float64(d-want)) > 1e-6*float64(want) {
 			return nil
 		}
 	}
 	return map[string]any{"rope_type": "llama3", "factor": number(factor), "low_freq_factor": number(float64(low)),
 		"high_freq_factor": number(float64(high)), "original_max_position_embeddings": length}
-}
-
-// Llama3Divisor returns the divisor of the frequency with a wavelength in Llama 3.1: 1 for short
-// wavelengths, factor for long ones. Between them, the reciprocal is interpolated linearly in the
-// number of waves per training length.
-func Llama3Divisor(wavelength, factor, low, high, length float64) float64 {
-	switch {
-	case wavelength < length/high:
-		return 1
-	case wavelength > length/low:
-		return factor
-	}
-	smooth := (length/wavelength - low) / (high - low)
-	return 1 / ((1-smooth)/factor + smooth)
 }

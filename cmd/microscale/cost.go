@@ -85,9 +85,10 @@ func costCommand() *cobra.Command {
 // addNetwork gives cmd the flags of a network. The function that it returns returns the network, or
 // nil without --ranks.
 func addNetwork(cmd *cobra.Command) func() *cost.Network {
+	usual := cost.NewNetwork(1 << 20)
 	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens tokens")
-	node := cmd.Flags().Int("ranks-per-node", cost.RanksPerNode, "ranks `N` of a node")
-	bandwidth := cmd.Flags().Float64("node-bandwidth", cost.NodeBandwidth/1e9, "`GB/s` of one rank to other nodes, in one direction")
+	node := cmd.Flags().Int("ranks-per-node", usual.PerNode, "ranks `N` of a node")
+	bandwidth := cmd.Flags().Float64("node-bandwidth", usual.Bandwidth/1e9, "`GB/s` of one rank to other nodes, in one direction")
 	tensor := cmd.Flags().Int("tp", 1, "`N` of the ranks, of one node, share every layer (tensor parallelism)")
 	sequence := cmd.Flags().Bool("sequence-parallel", false, "with --tp: these ranks divide the tokens, too")
 	for _, flag := range []string{"ranks-per-node", "node-bandwidth", "tp"} {

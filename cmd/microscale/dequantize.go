@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
@@ -11,6 +10,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 func dequantizeCommand() *cobra.Command {
@@ -42,7 +42,12 @@ file of weights if DST ends in .safetensors.
 			return err
 		}
 		defer source.Close()
-		decoded, _ := checkpoint.DenseDtype(dtype.Value) // the flag admits no other
+		var decoded safetensors.Dtype
+		for _, d := range safetensors.Dtypes() {
+			if f, ok := d.Dense(); ok && f == dtype.Value { // the flag admits no other
+				decoded = d
+			}
+		}
 		plan, err := convert.PlanDequantize(cmd.Context(), source, decoded)
 		if err != nil {
 			return err

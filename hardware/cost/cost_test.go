@@ -179,17 +179,17 @@ func TestThresholds(t *testing.T) {
 	// At a threshold, both take the same time.
 	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4} {
 		s := size(f, 1, "forward")
-		near(t, f.Name+" at its threshold", Speedups(d, f, []float64{s})[0], 1, 0.25) // the roofline adds traffic below the peak
-		if v := Speedups(d, f, []float64{s / 4, 16 * s}); v[0] >= 1 || v[1] <= 1.5 {
+		near(t, f.Name+" at its threshold", speedup(d, f, []float64{s})[0], 1, 0.25) // the roofline adds traffic below the peak
+		if v := speedup(d, f, []float64{s / 4, 16 * s}); v[0] >= 1 || v[1] <= 1.5 {
 			t.Errorf("%s: got speedups %v below and above the threshold", f, v)
 		}
 	}
-	near(t, "MXFP8 at 16384", Speedups(d, quant.MXFP8, []float64{16384})[0], 1.8, 0.05)
+	near(t, "MXFP8 at 16384", speedup(d, quant.MXFP8, []float64{16384})[0], 1.8, 0.05)
 }
 
 // TestRanges checks [MF]'s effective ranges as corrected in docs/errata.md.
 func TestRanges(t *testing.T) {
-	low, high := Range(quant.MXFP8)
+	low, high := effectiveRange(quant.MXFP8)
 	if low != -136 || high != 135+math.Log2(1.75) {
 		t.Errorf("MXFP8: got 2^%g to 2^%g, want 2^-136 to 1.75·2^135", low, high)
 	}
@@ -204,12 +204,12 @@ func TestErrorModel(t *testing.T) {
 		}
 	}
 	for n, want := range map[int][2]float64{8: {-0.225, -0.240}, 128: {0.183, 0.205}, 32: {0, 0}} {
-		a, m := ScaleError(n)
+		a, m := scaleError(n)
 		if math.Abs(a-want[0]) > 0.001 || math.Abs(m-want[1]) > 0.0015 {
 			t.Errorf("B = %d: got %+.4f and %+.4f, want %+.3f and %+.3f", n, a, m, want[0], want[1])
 		}
 	}
-	bound, worst := ElementError(quant.MXFP8)
+	bound, worst := elementError(quant.MXFP8)
 	if bound != 1.0/16 || math.Abs(worst-1.0/17) > 1e-15 {
 		t.Errorf("E4M3: got %g and %g, want 1/16 and 1/17", bound, worst)
 	}
@@ -246,9 +246,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestComparable: the formats of a chart are those that a device runs at a higher rate than BF16. FNUZ
+// TestFaster: the formats of a chart are those that a device runs at a higher rate than BF16. FNUZ
 // codes count as FP8.
-func TestComparable(t *testing.T) {
+func TestFaster(t *testing.T) {
 	for name, want := range map[string]string{
 		"h100": "fp8-tensor", "mi300x": "fp8-tensor", "rtx-pro-6000": "",
 		"b200": "fp8-tensor, mxfp8, mxfp6-e2m3, mxfp4, nvfp4", "mi355x": "fp8-tensor, mxfp8, mxfp6-e2m3, mxfp4",
@@ -258,7 +258,7 @@ func TestComparable(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, f := range Comparable(d) {
+		for _, f := range faster(d) {
 			names = append(names, f.Name)
 		}
 		if got := strings.Join(names, ", "); got != want {

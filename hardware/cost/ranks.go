@@ -21,17 +21,11 @@ type Network struct {
 	LocalLatency, Latency     float64
 }
 
-// Defaults of a network.
-const (
-	RanksPerNode  = 8
-	NodeBandwidth = 40e9 // bytes per second of one rank to other nodes, in one direction
-)
-
 // NewNetwork returns a network of the kind of today's clusters: nodes of 8 ranks with NVLink 4 (900
 // GB/s in both directions) and one port of NDR InfiniBand (50 GB/s) for each rank, both at 80 %. The
 // latencies are assumptions.
 func NewNetwork(ranks int) Network {
-	return Network{Ranks: ranks, PerNode: min(RanksPerNode, ranks), LocalBandwidth: 360e9, Bandwidth: NodeBandwidth, LocalLatency: 1.5e-6,
+	return Network{Ranks: ranks, PerNode: min(8, ranks), LocalBandwidth: 360e9, Bandwidth: 40e9, LocalLatency: 1.5e-6,
 		Latency: 4e-6}
 }
 
@@ -48,9 +42,9 @@ func (n Network) Validate() error {
 	return n.checkTensor()
 }
 
-// Sent returns the bytes that all ranks together send in a reduce-scatter or an all-gather of the
+// sent returns the bytes that all ranks together send in a reduce-scatter or an all-gather of the
 // given bytes: each sends what the others need of its part.
-func Sent(bytes float64, ranks int) float64 { return float64(ranks-1) * bytes }
+func sent(bytes float64, ranks int) float64 { return float64(ranks-1) * bytes }
 
 // Time returns the seconds of a reduce-scatter or an all-gather as rings: within the nodes, then
 // between them with one part of the data for each rank of a node.

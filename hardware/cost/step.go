@@ -211,9 +211,18 @@ func (e *Estimate) thresholds() Section {
 	return s
 }
 
-// Speedups returns, for each size, the time of a square product in BF16 over that in f with
-// both operands quantized before it, by the roofline of the device.
-func Speedups(d *device.Device, f quant.Format, sizes []float64) []float64 {
+// Speedups returns the formats whose rate on d is known and above BF16's, one of each number of bits and scale, and for each of them and
+// each size the time of a square product in BF16 over that in the format with both operands quantized before it, by the roofline of d.
+func Speedups(d *device.Device, sizes []float64) (formats []quant.Format, over [][]float64) {
+	formats = faster(d)
+	for _, f := range formats {
+		over = append(over, speedup(d, f, sizes))
+	}
+	return formats, over
+}
+
+// speedup is Speedups of one format.
+func speedup(d *device.Device, f quant.Format, sizes []float64) []float64 {
 	reads := 1.0
 	if f.NeedsAmax() {
 		reads = 2
@@ -226,9 +235,9 @@ func Speedups(d *device.Device, f quant.Format, sizes []float64) []float64 {
 	return list
 }
 
-// Comparable returns the formats whose rate on d is known and above BF16's, one of each number
+// faster returns the formats whose rate on d is known and above BF16's, one of each number
 // of bits and scale.
-func Comparable(d *device.Device) []quant.Format {
+func faster(d *device.Device) []quant.Format {
 	var list []quant.Format
 	for _, f := range []quant.Format{quant.FP8Tensor, quant.MXFP8, quant.MXFP6E2M3, quant.MXFP4, quant.NVFP4} {
 		p := d.Peak(f.Element)

@@ -31,10 +31,10 @@ func storage() Table {
 	return t
 }
 
-// Range returns the exponents of two of the smallest positive and the largest value of a format
+// effectiveRange returns the exponents of two of the smallest positive and the largest value of a format
 // with one-byte scales: log2 of the smallest scale times the smallest element, and of the
 // largest of both.
-func Range(f quant.Format) (smallest, largest float64) {
+func effectiveRange(f quant.Format) (smallest, largest float64) {
 	return math.Log2(float64(f.Scale.Smallest())) + math.Log2(float64(f.Element.Smallest())),
 		math.Log2(float64(f.Scale.Max())) + math.Log2(float64(f.Element.Max()))
 }
@@ -43,7 +43,7 @@ func ranges() Table {
 	t := Table{Title: "Effective range of a block", Columns: []string{"format", "smallest", "largest", "orders of magnitude"}}
 	for _, f := range quant.Formats() {
 		if f.ByteScales() && f.Block.Rows == 1 {
-			low, high := Range(f)
+			low, high := effectiveRange(f)
 			t.Rows = append(t.Rows, []string{f.Name, fmt.Sprintf("2^%.0f", low), fmt.Sprintf("2^%.4g", high),
 				fmt.Sprintf("%.1f", (high-low)*math.Log10(2))})
 		}
@@ -78,15 +78,15 @@ func ExpectedMaximum(n int) float64 {
 	return sum * end / steps
 }
 
-// ScaleError returns the error of a scale of n elements relative to 32 in the document [MF]
+// scaleError returns the error of a scale of n elements relative to 32 in the document [MF]
 // of docs/errata.md: by its asymptote √(2 ln n), and by true maxima.
-func ScaleError(n int) (asymptote, maxima float64) {
+func scaleError(n int) (asymptote, maxima float64) {
 	return math.Sqrt(math.Log(float64(n))/math.Log(32)) - 1, ExpectedMaximum(n)/ExpectedMaximum(32) - 1
 }
 
-// ElementError returns half a step of an element relative to the power of two below it, and
+// elementError returns half a step of an element relative to the power of two below it, and
 // the largest relative error of a normal value.
-func ElementError(f quant.Format) (bound, worst float64) {
+func elementError(f quant.Format) (bound, worst float64) {
 	half := math.Ldexp(1, -f.Element.Mantissa-1)
 	return half, half / (1 + half)
 }
@@ -94,9 +94,9 @@ func ElementError(f quant.Format) (bound, worst float64) {
 func errorModel() Table {
 	t := Table{Title: "Error model of MXFP8 in [MF]: √(ε_scale² + ε_element²)", Columns: []string{"block", "ε_scale", "by true maxima",
 		"ε_element", "total"}}
-	element, _ := ElementError(quant.MXFP8)
+	element, _ := elementError(quant.MXFP8)
 	for _, n := range []int{8, 16, 32, 64, 128, 256} {
-		a, m := ScaleError(n)
+		a, m := scaleError(n)
 		t.Rows = append(t.Rows, []string{fmt.Sprint(n), fmt.Sprintf("%+.1f%%", 100*a), fmt.Sprintf("%+.1f%%", 100*m),
 			fmt.Sprintf("%.2f%%", 100*element), fmt.Sprintf("%.1f%%", 100*math.Hypot(a, element))})
 	}

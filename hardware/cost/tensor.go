@@ -28,7 +28,7 @@ func (c *Config) LayerTraffic(ranks int, sequence bool) (gathers, sums float64) 
 	const pairs = 2
 	list := c.operands()
 	x, dy := list[0], list[2]
-	one := Sent(travels(c.Recipe.Activations, x.rows, x.cols), ranks) // a reduce-scatter of activations
+	one := sent(travels(c.Recipe.Activations, x.rows, x.cols), ranks) // a reduce-scatter of activations
 	if !sequence {
 		return 0, pairs * 2 * 2 * one // of Y and of dX; the sums are sent to all
 	}
@@ -42,7 +42,7 @@ func (c *Config) LayerTraffic(ranks int, sequence bool) (gathers, sums float64) 
 	if !dy.shared {
 		n += column(dy)
 	}
-	return pairs * Sent(n, ranks), pairs * 2 * one
+	return pairs * sent(n, ranks), pairs * 2 * one
 }
 
 // layerParams is the number of parameters of a layer of width 1: 4 of attention, 8 of the feed-forward

@@ -14,7 +14,7 @@ type Rules []convert.Rule
 func (r *Rules) String() string {
 	var texts []string
 	for _, rule := range *r {
-		texts = append(texts, convert.RuleText(rule))
+		texts = append(texts, rule.String())
 	}
 	return strings.Join(texts, " ")
 }

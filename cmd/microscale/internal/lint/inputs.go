@@ -100,7 +100,7 @@ var (
 // cacheScales returns the tensors that by name, shape and dtype are scales of the KV cache.
 func (c *checker) cacheScales() (names []string) {
 	for _, t := range c.Source.Tensors() {
-		_, dense := checkpoint.DenseFormat(t.Dtype)
+		_, dense := t.Dtype.Dense()
 		if dense && t.Elements() == 1 && strings.HasSuffix(t.Name, "scale") && cacheLike.MatchString(t.Name) {
 			names = append(names, t.Name)
 		}

@@ -140,8 +140,9 @@ func speedupChart(d *device.Device) ([]byte, error) {
 	for s := 256.0; s <= 32768; s *= 2 {
 		sizes = append(sizes, s)
 	}
-	for _, f := range cost.Comparable(d) {
-		c.Lines = append(c.Lines, report.Line{Name: f.Name, X: sizes, Y: cost.Speedups(d, f, sizes)})
+	formats, speedups := cost.Speedups(d, sizes)
+	for i, f := range formats {
+		c.Lines = append(c.Lines, report.Line{Name: f.Name, X: sizes, Y: speedups[i]})
 	}
 	return c.SVG()
 }

@@ -132,7 +132,7 @@ func TestEstimateChart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	formats := cost.Comparable(d)
+	formats, _ := cost.Speedups(d, nil)
 	if len(formats) < 2 {
 		t.Fatalf("got %d formats on %s", len(formats), d)
 	}

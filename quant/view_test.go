@@ -1,21 +1,20 @@
-package checkpoint
+package quant
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestRowsOf compares rows of tensors with copies of these rows, and checks that they share memory.
-func TestRowsOf(t *testing.T) {
+// TestViewRows compares rows of tensors with copies of these rows, and checks that they share memory.
+func TestViewRows(t *testing.T) {
 	x := tensor.New(300, 256)
 	for i := range x.Data {
 		x.Data[i] = float32(i%977) - 488
 	}
-	for _, f := range quant.Formats() {
-		q, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+	for _, f := range Formats() {
+		q, err := Quantizer{Format: f}.Rowwise(x, With{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +22,7 @@ func TestRowsOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := RowsOf(q, 128, 300)
+		got := q.ViewRows(128, 300)
 		if err := got.Validate(); err != nil {
 			t.Error(err)
 		}
