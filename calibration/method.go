@@ -39,16 +39,19 @@ func Lookup(name string) (Method, error) {
 }
 
 // Supports reports whether the method quantizes weights to a format: one with a scale of a byte or in BF16 for each
-// block of a row.
+// block of a row. Search also supports types of GGUF files, such as q4_k, whose encoders search themselves (checkpoint.LookupFormat).
 func (m Method) Supports(f quant.Format) bool {
-	return m == Nearest || f.Scaled() && f.Scale.StoredBits() <= 16 && f.Block.Rows == 1
+	return m == Nearest || m == Search && ofGGUF(f) || f.Scaled() && f.Scale.StoredBits() <= 16 && f.Block.Rows == 1
 }
+
+// ofGGUF reports whether a format is a type of GGUF files alone: FP32 values in blocks.
+func ofGGUF(f quant.Format) bool { return !f.Scaled() && f.Block.Cols > 0 }
 
 // Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors. In a
 // format with a global scale, that of the amax is not the largest, so that the search may take larger ones. It returns an error for a
 // quantizer that the method does not support.
 func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
-	if m == Nearest {
+	if m == Nearest || m == Search && ofGGUF(q.Format) {
 		return q, nil
 	}
 	if !m.Supports(q.Format) {

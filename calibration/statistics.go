@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -38,6 +39,9 @@ func (in *Input) IsExpert() bool { return in.prior != nil }
 
 // HasHessian reports whether the file has H.
 func (in *Input) HasHessian() bool {
+	if in.file == nil { // of an importance matrix
+		return false
+	}
 	if in.Tokens == 0 {
 		in = in.prior
 	}
@@ -131,6 +135,9 @@ type Statistics struct {
 	modules  map[string]*Input
 	key      string
 	identity string
+
+	importance importance  // of a file of llama.cpp, in place of all above but identity; nil for others
+	record     []gguf.Pair // of it
 }
 
 // Of returns the input of a module. ok is false if the model has no such module.
@@ -149,7 +156,12 @@ func (s *Statistics) Amaxes() map[string]float64 {
 }
 
 // Close closes the file.
-func (s *Statistics) Close() error { return s.file.Close() }
+func (s *Statistics) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
 
 // Identity is a digest of all statistics but H, whose diagonal it has.
 func (s *Statistics) Identity() string { return s.identity }
@@ -182,8 +194,10 @@ type headerInput struct {
 	Diagonal bool     `json:"diagonal,omitempty"` // H is its diagonal, and not stored
 }
 
-// IsFile reports whether a file is one of statistics, by the end of its name.
-func IsFile(path string) bool { return strings.EqualFold(filepath.Ext(path), ".safetensors") }
+// IsFile reports whether a file is one of statistics, by the end of its name, or an importance matrix of llama.cpp, by its content.
+func IsFile(path string) bool {
+	return strings.EqualFold(filepath.Ext(path), ".safetensors") || ofImportance(path)
+}
 
 // Has reports whether a file has whole statistics of a key.
 func Has(path, key string) bool {
@@ -195,8 +209,11 @@ func Has(path, key string) bool {
 	return s.Close() == nil && same
 }
 
-// Read opens a file of statistics. The caller closes them.
+// Read opens a file of statistics, or an importance matrix of llama.cpp. The caller closes them.
 func Read(path string) (*Statistics, error) {
+	if ofImportance(path) {
+		return readImportance(path)
+	}
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return nil, err

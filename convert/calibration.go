@@ -61,6 +61,9 @@ func ReadCalibration(path string) (*Calibration, error) {
 		if err != nil {
 			return nil, err
 		}
+		if s.Record() != nil {
+			return nil, errors.Join(fmt.Errorf("%s: an importance matrix has no amaxes of activations: name those of calibrate", path), s.Close())
+		}
 		return &Calibration{Input: s.Amaxes(), OfAll: true}, s.Close()
 	}
 	data, err := limits.ReadFile(path, maxCalibration)

@@ -209,6 +209,9 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 	if o.FileType != 0 {
 		p.fileType = o.FileType
 	}
+	if o.Statistics != nil {
+		p.metadata = append(p.metadata, o.Statistics.Record()...)
+	}
 	return p.Plan, p.layOut()
 }
 
@@ -291,7 +294,7 @@ func (p *ggufPlan) place(d decision) error {
 	if err := p.addSpec(at, gguf.Spec{Name: at.Name, Type: ggml, Shape: at.Stacked(at.Shape(w.Shape))}); err != nil {
 		return fmt.Errorf("tensor %s: %w", w.Name, err)
 	}
-	d.stored[0].Name, d.expert = at.Name, at.Expert
+	d.stored[0].Name, d.expert, d.experts = at.Name, at.Expert, at.Experts
 	if at.Unscaled {
 		d.stored = d.stored[:1] // the scale is 1, or Rejects names the model
 	}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // A Decision is the plan for one weight.
 type Decision struct {
 	Name        string
+	Module      string // of the checkpoint, that has the weight: Name, without .weight, unless a GGUF file keeps its own names
 	Shape       []int64
 	Action      Action
 	Format      string // in the result: a block format, or a dtype in lower case
@@ -34,8 +36,8 @@ func (p *Plan) Decisions() []Decision {
 	layouts := p.layouts()
 	all := make([]Decision, 0, len(p.decisions))
 	for _, d := range p.decisions {
-		one := Decision{Name: d.Name, Shape: d.Shape, Action: d.action, Format: p.formatName(d), Reason: d.reason,
-			File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
+		one := Decision{Name: d.Name, Module: module(cmp.Or(d.origin, d.Name)), Shape: d.Shape, Action: d.action,
+			Format: p.formatName(d), Reason: d.reason, File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
 		for _, s := range d.stored {
 			offset, _ := layouts[d.file].Offset(s.Name)
 			begin, n := d.extent(s)

@@ -77,8 +77,9 @@ type decision struct {
 	rowBytes int64
 	row      func(int) int
 
-	expert int   // index of the weight in its tensors, if these hold several experts of a GGUF file
-	joint  joint // the zero joint if the tensors hold the weight alone
+	expert  int   // index of the weight in its tensors, if these hold several experts of a GGUF file
+	experts int   // that these tensors hold; 0: they hold the weight alone
+	joint   joint // the zero joint if the tensors hold the weight alone
 
 	add  float32 // to every value of a decoded weight
 	fold *fold   // of the elements of a decoded weight; nil: none

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/internal/limits"
@@ -84,7 +83,7 @@ func (o QuantizeOptions) treatments(c *checkpoint.Convention) (all []quant.Quant
 		asked = append(asked, r.Quantizer)
 	}
 	unsupported := func(f quant.Format) bool {
-		return o.Method != calibration.Nearest && (!f.Scaled() || !o.Method.Supports(f))
+		return !o.Method.Supports(f)
 	}
 	none := !slices.ContainsFunc(o.Formats(), func(f quant.Format) bool { return !unsupported(f) })
 	note := func(text string) {

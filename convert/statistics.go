@@ -9,6 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -27,7 +28,8 @@ func BestMethod(c *checkpoint.Convention) calibration.Method {
 }
 
 // useStatistics gives every weight to quantize the statistics of its input. It returns an error if some have
-// none, as no weight is quantized by a lesser method than the one asked for.
+// none, as no weight is quantized by a lesser method than the one asked for. As in llama-quantize, this does not hold for types of GGUF
+// files, nor for an importance matrix: a weight without an entry, such as an output head, is quantized without.
 func (p *Plan) useStatistics(o QuantizeOptions) error {
 	if p.method, p.distilled = o.Method, o.Distilled; p.method == calibration.Nearest {
 		return nil
@@ -39,19 +41,36 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	if o.Statistics == nil {
 		return fmt.Errorf("method %s needs statistics of the inputs", p.method)
 	}
-	var missing []string
+	inputsOf, err := p.lookup(o.Statistics)
+	if err != nil {
+		return err
+	}
+	var missing, without []string
+	with := 0
 	for i, d := range p.decisions {
 		if d.action != Quantize || !p.method.Supports(d.quantizer.Format) {
 			continue
 		}
-		inputs, err := p.inputsOf(d, o.Statistics)
-		if err != nil {
+		inputs, err := inputsOf(d)
+		switch {
+		case err != nil:
 			return err
-		}
-		if inputs == nil {
+		case inputs != nil:
+			with++
+		case o.Statistics.Record() == nil && d.quantizer.Format.Scaled():
 			missing = append(missing, d.Name)
+		default:
+			without = append(without, d.Name)
 		}
 		p.decisions[i].inputs = inputs
+	}
+	if with == 0 && missing == nil && without != nil {
+		return fmt.Errorf("the statistics have no input of %s, nor of the %d other weights: they are of another model", without[0],
+			len(without)-1)
+	}
+	if without != nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("the statistics have no input of %d of %d weights, the first %s: these are quantized without",
+			len(without), len(without)+with, without[0]))
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the statistics have no input of %s (%d of %d weights): collect them with this model and a longer text, or exclude "+
@@ -63,6 +82,60 @@ func (p *Plan) useStatistics(o QuantizeOptions) error {
 	p.noteFewTokens()
 	p.noteDead()
 	return nil
+}
+
+// lookup returns what finds the inputs of a weight, one of each expert that it holds; nil if one is missing.
+func (p *Plan) lookup(s *calibration.Statistics) (func(d decision) ([]*calibration.Input, error), error) {
+	if s.Record() == nil {
+		return func(d decision) ([]*calibration.Input, error) { return p.inputsOf(d, s) }, nil
+	}
+	if p.method != calibration.Search {
+		return nil, fmt.Errorf("method %s needs the products of the columns of each input, which an importance matrix lacks: choose --method %s",
+			p.method, calibration.Search)
+	}
+	if p.convention.OneFile() {
+		return func(d decision) ([]*calibration.Input, error) {
+			return importanceOf(d, s, llamacpp.Place{Name: d.stored[0].Name, Expert: d.expert, Experts: d.experts})
+		}, nil
+	}
+	model, err := llamacpp.Describe(p.source.Source)
+	if err != nil {
+		return nil, fmt.Errorf("an importance matrix has names of a GGUF file, and this checkpoint has none: %w", err)
+	}
+	return func(d decision) (inputs []*calibration.Input, err error) {
+		for _, module := range d.layerModules() {
+			at, err := model.Place(module+".weight", d.Shape)
+			if err != nil {
+				return nil, err
+			}
+			one, err := importanceOf(d, s, at)
+			if one == nil || err != nil {
+				return nil, err
+			}
+			inputs = append(inputs, one...)
+		}
+		return inputs, nil
+	}, nil
+}
+
+// importanceOf returns the inputs of a weight, at a place in a GGUF file, in an importance matrix: one for each matrix that it holds there.
+func importanceOf(d decision, s *calibration.Statistics, at llamacpp.Place) (inputs []*calibration.Input, err error) {
+	_, cols := d.Matrix()
+	first, n, of := 0, 1, max(1, at.Experts)
+	switch {
+	case at.Experts > 0:
+		first = at.Expert
+	case len(d.Shape) == 3:
+		n, of = int(d.Shape[0]), int(d.Shape[0])
+	}
+	for i := first; i < first+n; i++ {
+		in, err := s.Importance(at.Name, cols, of, i)
+		if in == nil || err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, nil
 }
 
 // inputsOf returns the inputs of a weight, one of each expert that it holds; nil if one is missing.

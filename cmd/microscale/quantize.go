@@ -66,6 +66,8 @@ const quantizeExample = `  microscale quantize sample: out --format mxfp8
   microscale quantize SRC DST --budget 5 --formats nvfp4,mxfp8 --text book.txt
   microscale quantize SRC DST --format nvfp4 --text book.txt --distill 200
   microscale quantize model.gguf out.gguf --format nvfp4
+  microscale quantize model.gguf out.gguf --plan q4_k_m \
+    --calibration imatrix.gguf
   microscale quantize model.gguf DST --format mxfp4 --requantize
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.'
   microscale quantize SRC DST --format nvfp4 --rule 'self_attn=fp8-row' \
@@ -151,7 +153,7 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		if *planFile != "" {
-			if err := readPlan(*planFile, args[0], block, &o); err != nil {
+			if err := readPlan(*planFile, args[0], text.file != "" || statistics.HasStatistics(), block, &o); err != nil {
 				return err
 			}
 		}
@@ -187,6 +189,7 @@ func quantizeCommand() *cobra.Command {
 			o.Convention = layout.Value.Name
 		}
 		o.Scheme = scheme.Value
+		statistics.Settle(layout.Value)
 		if o.Calibration, err = statistics.Read(); err != nil {
 			return err
 		}
@@ -303,9 +306,10 @@ func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *chec
 	return profile.For(f), nil
 }
 
-// readPlan adds the rules of a plan file to the options, after those of flags, and its format unless --format is given.
-func readPlan(path, src string, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
-	file, err := ggufplan.Read(path, src)
+// readPlan adds the rules of a plan file to the options, after those of flags, and its format unless --format is given. importance: weights
+// are quantized by statistics of their inputs.
+func readPlan(path, src string, importance bool, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
+	file, err := ggufplan.Read(path, src, importance)
 	if err != nil {
 		return err
 	}

@@ -100,9 +100,9 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	}
 	c.Text, c.Stream, c.Threads, c.Memory = t.file, dst+suffix, int(*f.threads), int64(*t.memory)
 	for _, d := range plan.Decisions() {
-		if module, ok := strings.CutSuffix(d.Name, ".weight"); ok && len(d.Shape) == 2 && d.Action == convert.Quantize &&
-			slices.ContainsFunc(o.Formats(), func(q quant.Format) bool { return q.Name == d.Format && method.Supports(q) }) {
-			c.Needs = append(c.Needs, module)
+		if strings.HasSuffix(d.Name, ".weight") && len(d.Shape) == 2 && d.Action == convert.Quantize &&
+			slices.ContainsFunc(o.Formats(), func(q quant.Format) bool { return q.Name == d.Format && q.Scaled() && method.Supports(q) }) {
+			c.Needs = append(c.Needs, d.Module)
 		}
 	}
 	if err := calibrating(cmd, &c, model); err != nil {

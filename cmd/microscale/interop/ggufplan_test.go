@@ -2,10 +2,16 @@ package interop
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/ggufplan"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/gguf"
@@ -22,8 +28,7 @@ var llamaMixtures = map[string]int{"q2_k": 10, "q3_k_s": 11, "q3_k_m": 12, "q3_k
 // TestMixtures compares the types and bytes of all tensors of each mixture with those that llama.cpp's library writes.
 func TestMixtures(t *testing.T) {
 	slow.Long(t, "it quantizes a model 26 times")
-	dir := t.TempDir()
-	source := filepath.Join(dir, "source.gguf")
+	source := filepath.Join(t.TempDir(), "source.gguf")
 	c, err := sample.Open(t.Context(), sample.Name)
 	if err != nil {
 		t.Fatal(err)
@@ -37,15 +42,73 @@ func TestMixtures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	compareMixtures(t, source, "", ggufplan.Names()...)
+}
+
+// TestImportance compares mixtures of a model with experts, with an importance matrix in both forms, with those of llama.cpp's library.
+func TestImportance(t *testing.T) {
+	slow.Long(t, "it quantizes a model 10 times")
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source.gguf")
+	writeExperts(t, source)
+	script(t, python(t, "gguf==0.19.0", "numpy==2.4.6"), "write_imatrix.py", source, dir)
+	compareMixtures(t, source, filepath.Join(dir, "imatrix.gguf"), "q2_k", "q4_0", "q4_k_m", "q5_0")
+	compareMixtures(t, source, filepath.Join(dir, "imatrix.dat"), "q4_k_m")
+}
+
+// writeExperts writes a model of 8 layers with 3 experts.
+func writeExperts(t *testing.T, path string) {
+	t.Helper()
+	const layers, width, experts = 8, 256, 3
+	specs := []gguf.Spec{{Name: "token_embd.weight", Shape: []int64{32, width}}, {Name: "output_norm.weight", Shape: []int64{width}},
+		{Name: "output.weight", Shape: []int64{32, width}}}
+	for i := range layers {
+		for _, name := range []string{"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_norm", "attn_norm", "ffn_gate_exps",
+			"ffn_up_exps", "ffn_down_exps"} {
+			shape := []int64{width, width}
+			switch {
+			case strings.HasSuffix(name, "_norm"):
+				shape = shape[1:]
+			case strings.HasSuffix(name, "_inp"):
+				shape[0] = experts
+			case strings.HasSuffix(name, "_exps"):
+				shape = []int64{experts, width, width}
+			}
+			specs = append(specs, gguf.Spec{Name: fmt.Sprintf("blk.%d.%s.weight", i, name), Shape: shape})
+		}
+	}
+	pairs := []gguf.Pair{{Key: "general.architecture", Value: "llama"}}
+	for key, n := range map[string]uint32{"block_count": layers, "context_length": 64, "embedding_length": width, "feed_forward_length": width,
+		"attention.head_count": 4, "attention.head_count_kv": 4, "expert_count": experts, "expert_used_count": 2, "vocab_size": 32} {
+		pairs = append(pairs, gguf.Pair{Key: "llama." + key, Value: n})
+	}
+	pairs = append(pairs, gguf.Pair{Key: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)})
+	l, err := gguf.NewLayout(specs, pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, r := bytes.Clone(l.HeaderBytes()), rand.New(rand.NewPCG(1, 2))
+	for int64(len(data)) < l.FileSize() {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(r.NormFloat64())/50))
+	}
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compareMixtures compares mixtures of a GGUF file, with an importance matrix or "", with those of llama.cpp's library.
+func compareMixtures(t *testing.T, source, importance string, names ...string) {
+	t.Helper()
+	dir := t.TempDir()
 	var jobs []string
-	for _, name := range ggufplan.Names() {
+	for _, name := range names {
 		jobs = append(jobs, fmt.Sprintf("%s=%d", name, llamaMixtures[name]))
 	}
 	libraries := filepath.Join(npmPackage(t, llamaLibraries), "bins", "linux-x64")
-	script(t, python(t, "numpy==2.4.6"), "llama_quantize.py", append([]string{libraries, source, dir}, jobs...)...)
-	for _, name := range ggufplan.Names() {
-		t.Run(name, func(t *testing.T) {
-			file, err := ggufplan.Read(name, source)
+	script(t, python(t, "gguf==0.19.0", "numpy==2.4.6"), "llama_quantize.py", append([]string{libraries, source, dir, importance}, jobs...)...)
+	for _, name := range names {
+		t.Run(name+filepath.Ext(importance), func(t *testing.T) {
+			file, err := ggufplan.Read(name, source, importance != "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,6 +116,12 @@ func TestMixtures(t *testing.T) {
 				t.Errorf("general.file_type is %d, want %d", file.FileType, llamaMixtures[name])
 			}
 			o := convert.QuantizeOptions{Convention: "gguf"}
+			if importance != "" {
+				o.Method = calibration.Search
+				if o.Statistics, err = calibration.Read(importance); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if o.Rules, err = file.Rules(); err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -104,8 +105,8 @@ func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
 
 // AddMethod adds --method to cmd, which has --calibration.
 func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
-	c.method = AddChoice(cmd, "method", "choose scales and codes by `NAME`, with the statistics of --calibration FILE.safetensors: search "+
-		"(scales), gptq (scales and codes)",
+	c.method = AddChoice(cmd, "method", "choose scales and codes by `NAME`, with the statistics of --calibration FILE.safetensors, or an "+
+		"importance matrix of llama.cpp: search (scales), gptq (scales and codes)",
 		"nearest", Names(calibration.Methods()), calibration.Lookup)
 }
 
@@ -121,13 +122,24 @@ func (c *CalibrationFlag) MethodOf(layout *checkpoint.Convention, other bool) (c
 	return c.method.Value, nil
 }
 
+// Settle chooses the method search if the statistics of --calibration have no other use: an importance matrix, or those for a GGUF file.
+func (c *CalibrationFlag) Settle(layout *checkpoint.Convention) {
+	onlyMethod := layout != nil && layout.OneFile() || !strings.EqualFold(filepath.Ext(c.inputs), ".safetensors")
+	if !c.method.Given && onlyMethod && c.HasStatistics() {
+		c.method.Value = calibration.Search
+	}
+}
+
+// HasStatistics reports whether --calibration names statistics.
+func (c *CalibrationFlag) HasStatistics() bool { return c.inputs != "" && calibration.IsFile(c.inputs) }
+
 // Statistics returns the method and the statistics that it needs; nil for nearest. The caller closes them.
 func (c *CalibrationFlag) Statistics() (calibration.Method, *calibration.Statistics, error) {
 	method := c.method.Value
 	switch {
 	case method == calibration.Nearest:
 		return method, nil, nil
-	case !calibration.IsFile(c.inputs):
+	case !c.HasStatistics():
 		return method, nil, show.Misuse("--method %s needs statistics of the inputs: make them with calibrate MODEL --text FILE --out "+
 			"NAME.safetensors, and name them with --calibration", method)
 	}

@@ -1,6 +1,6 @@
 // Package ggufplan makes the plans of llama-quantize's mixtures, such as Q4_K_M, for a GGUF file. The rules are those of
-// llama_tensor_get_type in src/llama-quant.cpp of llama.cpp, without an importance matrix; a test in interop compares types and blocks
-// with its library. Architecture falcon, which has other rules, is an error.
+// llama_tensor_get_type in src/llama-quant.cpp of llama.cpp; a test in interop compares types and blocks with its library, with and without
+// an importance matrix. Architecture falcon, which has other rules, is an error.
 package ggufplan
 
 import (
@@ -50,6 +50,16 @@ func more(m model, i int) string {
 	return ""
 }
 
+// guarded returns a format for the first eighth of the layers of a model with an importance matrix.
+func guarded(format string) func(model, int) string {
+	return func(m model, i int) string {
+		if m.importance && i < m.layers/8 {
+			return format
+		}
+		return ""
+	}
+}
+
 // grouped returns Q4_K for models with at least four heads of queries for one of keys, and Q3_K for others.
 func grouped(m model, _ int) string {
 	if m.grouped >= 4 {
@@ -78,11 +88,11 @@ var rows = []row{
 	{"q3_k_s", "q3_k", 11, none, none, "", true},
 	{"q3_k_m", "q3_k", 12, first(within(2, 0), of("q4_k")), first(within(0, 16), of("q4_k")), "q4_k", true},
 	{"q3_k_l", "q3_k", 13, of("q5_k"), of("q5_k"), "q5_k", false},
-	{"q4_0", "q4_0", 2, none, none, "", false},
+	{"q4_0", "q4_0", 2, none, guarded("q4_1"), "", false},
 	{"q4_1", "q4_1", 3, none, none, "", false},
 	{"q4_k_s", "q4_k", 14, within(4, 0), within(0, 8), "", true},
 	{"q4_k_m", "q4_k", 15, more, more, "", true},
-	{"q5_0", "q5_0", 8, none, none, "", false},
+	{"q5_0", "q5_0", 8, none, guarded("q5_1"), "", false},
 	{"q5_1", "q5_1", 9, none, none, "", false},
 	{"q5_k_s", "q5_k", 16, none, none, "", false},
 	{"q5_k_m", "q5_k", 17, more, more, "", false},
@@ -94,6 +104,7 @@ type model struct {
 	layers, grouped, experts int
 	large                    bool // a model of 70 billion parameters, as llama.cpp names it
 	tied                     bool
+	importance               bool     // there is an importance matrix
 	names                    []string // of all tensors
 	values                   []string // the names of the tensors of values, by layer
 	downs                    []string // those of ffn_down
@@ -115,8 +126,9 @@ func index(name string) int {
 	return slices.IndexFunc(rows, func(r row) bool { return strings.EqualFold(r.name, name) })
 }
 
-// Read reads a plan file, or makes the plan of the mixture of that name for a GGUF file src, if there is no such file.
-func Read(path, src string) (*convert.PlanFile, error) {
+// Read reads a plan file, or makes the plan of the mixture of that name for a GGUF file src, if there is no such file. importance: weights
+// are quantized with an importance matrix.
+func Read(path, src string, importance bool) (*convert.PlanFile, error) {
 	i := index(path)
 	switch _, err := os.Lstat(path); {
 	case !errors.Is(err, fs.ErrNotExist):
@@ -134,7 +146,7 @@ func Read(path, src string) (*convert.PlanFile, error) {
 		return nil, err
 	}
 	m, err := describe(f)
-	if err == nil {
+	if m.importance = importance; err == nil {
 		return rows[i].plan(m), f.Close()
 	}
 	return nil, errors.Join(fmt.Errorf("%s: %w", src, err), f.Close())

@@ -42,16 +42,20 @@ func TestRead(t *testing.T) {
 	dense := writeGGUF(t, "llama", map[string]uint32{"block_count": 16, "attention.head_count": 8, "attention.head_count_kv": 2}, names...)
 	experts := writeGGUF(t, "llama", map[string]uint32{"block_count": 1, "expert_count": 8}, "blk.0.attn_v.weight",
 		"blk.0.ffn_down_exps.weight", "token_embd.weight", "blk.0.attn_k.weight", "blk.0.attn_output.weight")
-	const more = "0 1 4 7 10 13 14 15"
-	for _, c := range []struct{ name, path, values, downs, others string }{
-		{"q4_k_m", dense, more, more, "output=q6_k"},
-		{"q4_k_s", dense, "0 1 2 3", "0 1", "output=q6_k"},
-		{"q3_k_l", dense, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "output=q6_k attn_output=q5_k"},
-		{"q5_0", dense, "", "", "output=q6_k"},
-		{"q4_k_m", experts, "0", "0", "token_embd=q6_k attn_k=q8_0 attn_output=q5_k"},
-		{"Q6_K", experts, "0", "", "attn_k=q8_0"},
+	const all, more = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "0 1 4 7 10 13 14 15"
+	for _, c := range []struct {
+		name, path, values, downs, others string
+		importance                        bool
+	}{
+		{"q4_k_m", dense, more, more, "output=q6_k", true},
+		{"q4_k_s", dense, "0 1 2 3", "0 1", "output=q6_k", false},
+		{"q3_k_l", dense, all, all, "output=q6_k attn_output=q5_k", false},
+		{"q5_0", dense, "", "", "output=q6_k", false},
+		{"q5_0", dense, "", "0 1", "output=q6_k", true},
+		{"q4_k_m", experts, "0", "0", "token_embd=q6_k attn_k=q8_0 attn_output=q5_k", false},
+		{"Q6_K", experts, "0", "", "attn_k=q8_0", false},
 	} {
-		p, err := Read(c.name, c.path)
+		p, err := Read(c.name, c.path, c.importance)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,15 +77,15 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.name, got, want)
 		}
 	}
-	if _, err := Read("q4_k_m", writeGGUF(t, "falcon", nil)); err == nil || !strings.Contains(err.Error(), `architecture "falcon"`) {
+	if _, err := Read("q4_k_m", writeGGUF(t, "falcon", nil), false); err == nil || !strings.Contains(err.Error(), `architecture "falcon"`) {
 		t.Errorf("falcon: %v", err)
 	}
-	if _, err := Read("q4_k_m", "directory"); err == nil || !strings.Contains(err.Error(), "of GGUF files") {
+	if _, err := Read("q4_k_m", "directory", false); err == nil || !strings.Contains(err.Error(), "of GGUF files") {
 		t.Errorf("a directory: %v", err)
 	}
 	for name, want := range map[string]string{"q9_k_m": "q9_k_m is neither a plan file nor a mixture of llama-quantize: these are q2_k, ",
 		"q9_k.toml": "read the plan"} {
-		if _, err := Read(name, dense); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(name, dense, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
