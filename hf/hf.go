@@ -97,7 +97,11 @@ func (c *Checkpoint) openSingle() error {
 	if kind := foreign(c.Path); kind != "" {
 		return fault(c.Path, "this file has "+kind, fixConvert)
 	}
-	return c.addShard(filepath.Base(c.Path), c.Path)
+	f, err := safetensors.Open(c.Path)
+	if err != nil {
+		return openError(c.Path, err)
+	}
+	return c.add(Shard{Name: filepath.Base(c.Path), File: f})
 }
 
 func (c *Checkpoint) openDirectory(unchecked bool) error {
@@ -116,10 +120,8 @@ func (c *Checkpoint) openDirectory(unchecked bool) error {
 		return err
 	}
 	c.Index = index != nil
-	for _, name := range names {
-		if err := c.addShard(name, filepath.Join(c.Path, name)); err != nil {
-			return err
-		}
+	if err := c.addShards(names); err != nil {
+		return err
 	}
 	if index != nil && !unchecked {
 		if err := c.checkIndex(index); err != nil {

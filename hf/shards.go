@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -187,13 +188,38 @@ func noShards(dir string, entries []fs.DirEntry) error {
 	return fault(dir, fmt.Sprintf("%s (found %s)", problem, strings.Join(found, ", ")), "name a checkpoint directory")
 }
 
-// addShard opens a shard and adds its tensors.
-func (c *Checkpoint) addShard(name, path string) error {
-	f, err := c.open(name, path)
-	if err != nil {
-		return openError(path, err)
+// maxOpening is the number of shards whose headers are read at once: those of remote files wait for a server.
+const maxOpening = 8
+
+// addShards opens shards and adds their tensors. On error it closes those that it did not add.
+func (c *Checkpoint) addShards(names []string) error {
+	files, failures := make([]*safetensors.File, len(names)), make([]error, len(names))
+	var opening sync.WaitGroup
+	slots := make(chan struct{}, maxOpening)
+	for i, name := range names {
+		opening.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			path := filepath.Join(c.Path, name)
+			if files[i], failures[i] = c.open(name, path); failures[i] != nil {
+				failures[i] = openError(path, failures[i])
+			}
+		})
 	}
-	return c.add(Shard{Name: name, File: f})
+	opening.Wait()
+	var first error
+	for i, f := range files {
+		if first == nil {
+			first = failures[i]
+		}
+		switch {
+		case first == nil:
+			first = c.add(Shard{Name: names[i], File: f})
+		case f != nil:
+			_ = f.Close() // nothing was written
+		}
+	}
+	return first
 }
 
 // add adds an open shard.

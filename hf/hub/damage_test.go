@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/ranges"
 )
 
 // TestInvalidResponses checks the errors for a hub whose responses contradict each other or are invalid,
@@ -149,14 +151,14 @@ func TestDamagedWeights(t *testing.T) {
 // whole file was compared with the hub's hash.
 func TestDamagedRepeat(t *testing.T) {
 	const shard = "model-00001-of-00002.safetensors"
-	for _, at := range []int{firstChunk - 1, firstChunk + laterChunk} { // of chunks 0 and 2
+	for _, at := range []int{ranges.FirstChunk - 1, ranges.FirstChunk + ranges.LaterChunk} { // of chunks 0 and 2
 		s := newServer(t)
 		content := s.files[shard]
 		f := file{Name: shard, Size: int64(len(content))}
 		f.LFS = &lfs{SHA256: sum256(content), Size: f.Size}
-		r := s.client().remote(context.Background(), Repository{"some", "model", "main"}, commit, f)
+		r := s.client().remote(context.Background(), Repository{"some", "model", "main"}, commit, f, ranges.NewChunks())
 		readAll := func() error {
-			r.chunks = newChunks() // as if other files had replaced all chunks
+			r.Chunks = ranges.NewChunks() // as if other files had replaced all chunks
 			_, err := io.Copy(io.Discard, io.NewSectionReader(r, 0, f.Size))
 			return err
 		}
@@ -168,7 +170,7 @@ func TestDamagedRepeat(t *testing.T) {
 		s.files = maps.Clone(s.files)
 		s.files[shard] = bytes.Clone(content)
 		s.files[shard][at] ^= 1
-		from, to := chunkRange(chunkOf(int64(at)), f.Size)
+		from, to := ranges.ChunkRange(ranges.ChunkOf(int64(at)), f.Size)
 		want := fmt.Sprintf("%s: %s: bytes %d to %d differ from an earlier read", model, shard, from, to-1)
 		for what, err := range map[string]error{"reading": readAll(), "Changed": r.Changed()} {
 			if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -182,19 +184,19 @@ func TestDamagedRepeat(t *testing.T) {
 // a later read of all of them.
 func TestGap(t *testing.T) {
 	const count = 12
-	f := file{Name: "model.safetensors", Size: firstChunk + (count-1)*laterChunk, Blob: strings.Repeat("0", 40)}
-	r := (&Client{}).remote(context.Background(), Repository{}, commit, f)
-	data := make([]byte, laterChunk)
+	f := file{Name: "model.safetensors", Size: ranges.FirstChunk + (count-1)*ranges.LaterChunk, Blob: strings.Repeat("0", 40)}
+	r := (&Client{}).remote(context.Background(), Repository{}, commit, f, ranges.NewChunks())
+	data := make([]byte, ranges.LaterChunk)
 	add := func(i int) error {
-		from, to := chunkRange(i, f.Size)
+		from, to := ranges.ChunkRange(i, f.Size)
 		return r.add(i, data[:to-from])
 	}
 	for _, step := range []struct{ chunk, waiting, summed int }{
 		{0, 0, 1}, {3, 1, 1}, {2, 2, 1}, {count - 1, 0, 1}, // the second chunk is not read
 		{count - 2, 0, 1}, {0, 0, 1}, {2, 1, 1}, {1, 0, 3},
 	} {
-		if err := add(step.chunk); err != nil || len(r.chunks.ahead) != step.waiting || r.summed != step.summed {
-			t.Fatalf("after chunk %d: got %d waiting and %d hashed, want %d and %d (%v)", step.chunk, len(r.chunks.ahead), r.summed, step.waiting,
+		if err := add(step.chunk); err != nil || r.Chunks.Waiting() != step.waiting || r.summed != step.summed {
+			t.Fatalf("after chunk %d: got %d waiting and %d hashed, want %d and %d (%v)", step.chunk, r.Chunks.Waiting(), r.summed, step.waiting,
 				step.summed, err)
 		}
 	}
@@ -228,21 +230,20 @@ func TestFileChanges(t *testing.T) {
 // file is still compared after another read.
 func TestAhead(t *testing.T) {
 	const count, files = 12, 5
-	shared := newChunks()
-	data := make([]byte, laterChunk)
-	f := file{Name: "model.safetensors", Size: firstChunk + (count-1)*laterChunk, Blob: strings.Repeat("0", 40)}
+	shared := ranges.NewChunks()
+	data := make([]byte, ranges.LaterChunk)
+	f := file{Name: "model.safetensors", Size: ranges.FirstChunk + (count-1)*ranges.LaterChunk, Blob: strings.Repeat("0", 40)}
 	var remotes []*remote
 	add := func(r *remote, i int) error {
-		from, to := chunkRange(i, f.Size)
+		from, to := ranges.ChunkRange(i, f.Size)
 		err := r.add(i, data[:to-from])
-		if len(shared.ahead) > maxAhead {
-			t.Fatalf("got %d waiting chunks", len(shared.ahead))
+		if shared.Waiting() > ranges.MaxAhead {
+			t.Fatalf("got %d waiting chunks", shared.Waiting())
 		}
 		return err
 	}
 	for range files {
-		r := (&Client{}).remote(context.Background(), Repository{}, commit, f)
-		r.chunks = shared
+		r := (&Client{}).remote(context.Background(), Repository{}, commit, f, shared)
 		remotes = append(remotes, r)
 		for _, i := range []int{0, 2, 3, 5} { // and no more
 			if err := add(r, i); err != nil {
@@ -250,7 +251,7 @@ func TestAhead(t *testing.T) {
 			}
 		}
 	}
-	if len(shared.ahead) == 0 {
+	if shared.Waiting() == 0 {
 		t.Error("got no waiting chunk")
 	}
 	for _, i := range []int{8, 4, 2, 7, 3, 5, 6, 1, 9, 8, 10} { // not quite in order

@@ -20,6 +20,7 @@ import (
 	"unicode"
 
 	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/internal/ranges"
 )
 
 // A listing is the hub's description of a revision.
@@ -84,7 +85,7 @@ func (f file) check() error {
 func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) {
 	address := fmt.Sprintf("%s/api/models/%s/%s/revision/%s?blobs=true", c.Endpoint, r.Owner, r.Name, url.PathEscape(r.Revision))
 	const largest = 64 << 20
-	err = c.retry(ctx, r.String(), func() (bool, error) {
+	err = c.retries().Do(ctx, r.String(), func() (bool, error) {
 		response, _, err := c.send(ctx, address, http.Header{"Accept": {"application/json"}})
 		if err != nil {
 			return false, err
@@ -96,7 +97,7 @@ func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) 
 		}
 		l = listing{}
 		if err := json.Unmarshal(text, &l); err != nil || len(text) > largest {
-			return false, permanent{fmt.Errorf("%s does not have the hub's API: check HF_ENDPOINT", c.Endpoint)}
+			return false, ranges.Permanent{Err: fmt.Errorf("%s does not have the hub's API: check HF_ENDPOINT", c.Endpoint)}
 		}
 		return true, nil
 	})
@@ -203,6 +204,6 @@ func (k cache) name(revision, commit string) error {
 
 // download writes a file to w. The reader compares it with the hub's hash.
 func (c *Client) download(ctx context.Context, w io.Writer, r Repository, commit string, f file) error {
-	_, err := io.Copy(w, io.NewSectionReader(c.remote(ctx, r, commit, f), 0, f.Size))
+	_, err := io.Copy(w, io.NewSectionReader(c.remote(ctx, r, commit, f, ranges.NewChunks()), 0, f.Size))
 	return err
 }

@@ -24,6 +24,7 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -108,9 +109,9 @@ type Client struct {
 	// Client follows redirects itself, so that the token goes only to the hub's host.
 	Transport http.RoundTripper
 
-	wait    waiter         // waits between attempts; nil: wait
-	random  func() float64 // in [0, 1), for the jitter of waits; nil: rand.Float64
-	silence time.Duration  // maximum time without data in a response; 0: longestSilence
+	wait    func(context.Context, time.Duration) error // as in ranges.Retry
+	random  func() float64                             // as in ranges.Retry
+	silence time.Duration                              // as in ranges.Transport
 }
 
 // maxToken is the largest token file in bytes. A token has about 40.

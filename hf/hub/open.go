@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -28,7 +29,7 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 	k := c.cache(r)
 	var remotes []hf.Remote
 	var skipped []hf.Skipped
-	shared := newChunks()
+	shared := ranges.NewChunks()
 	for _, f := range l.Files {
 		folder, weights := strings.Contains(f.Name, "/"), strings.HasSuffix(f.Name, safetensors.Suffix)
 		reason := hf.Unread(f.Name)
@@ -38,8 +39,7 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 			reason = "weights in a folder"
 		case k.has(l.Commit, f):
 		case weights:
-			reader := c.remote(ctx, r, l.Commit, f)
-			reader.chunks = shared
+			reader := c.remote(ctx, r, l.Commit, f, shared)
 			remotes = append(remotes, hf.Remote{Name: f.Name, URL: r.String() + "/" + f.Name, Size: f.Size, Reader: reader})
 		case f.Size > largestOther:
 			reason = fmt.Sprintf("larger than %d MiB", largestOther>>20)
@@ -73,11 +73,11 @@ func (k cache) keep(revision, commit string) error {
 
 // named adds the model's name to an error that does not name it or one of its files.
 func named(r Repository, err error) error {
-	if _, ok := errors.AsType[*subjectError](err); ok {
+	if _, ok := errors.AsType[*ranges.SubjectError](err); ok {
 		return err
 	}
 	if e, ok := errors.AsType[*safetensors.ContainerError](err); ok && strings.HasPrefix(e.Path, r.String()) {
 		return err
 	}
-	return &subjectError{r.String(), err}
+	return &ranges.SubjectError{Subject: r.String(), Err: err}
 }

@@ -7,80 +7,37 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"hash/maphash"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/microscale-go/microscale/internal/ranges"
 )
 
 // A remote reads a file of the hub. Its methods are safe for concurrent use.
 type remote struct {
+	ranges.File
 	client *Client
-	ctx    context.Context // of Open: ReadAt has none
-	name   string          // used in errors
-	where  string          // URL on the hub
+	where  string // URL on the hub
 	commit string
 	file   file
-	chunks *chunks
 
 	lock     sync.Mutex
 	location string // URL to which the hub redirected the last request, or ""
 	etag     string // of the first response from there
 	sum      hash.Hash
-	summed   int            // number of chunks in sum
-	digests  map[int]uint64 // of each chunk at its first fetch
-	damage   error          // set if the content differs from the hub's hash
+	summed   int   // number of chunks in sum
+	damage   error // set if the content differs from the hub's hash
 }
 
-// digestSeed is the key of the digests, so that a server cannot construct collisions.
-var digestSeed = maphash.MakeSeed()
-
-// remote returns a reader of a file, with separate chunks.
-func (c *Client) remote(ctx context.Context, r Repository, commit string, f file) *remote {
-	return &remote{client: c, ctx: ctx, name: r.String() + ": " + f.Name, where: c.address(r, commit, f.Name), commit: commit, file: f,
-		chunks: newChunks(), sum: f.hash(), digests: map[int]uint64{}}
-}
-
-// ReadAt implements [io.ReaderAt].
-func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
-	if off < 0 {
-		return 0, fmt.Errorf("%s: negative offset: %d", r.name, off)
-	}
-	for n < len(p) {
-		if off >= r.file.Size {
-			return n, io.EOF
-		}
-		i := chunkOf(off)
-		data, err := r.chunks.get(r, i)
-		if err != nil {
-			return n, err
-		}
-		from, _ := chunkRange(i, r.file.Size)
-		copied := copy(p[n:], data[off-from:])
-		n, off = n+copied, off+int64(copied)
-	}
-	return n, nil
-}
-
-// fetch returns a chunk from the server.
-func (r *remote) fetch(i int) ([]byte, error) {
-	from, to := chunkRange(i, r.file.Size)
-	data := make([]byte, to-from)
-	got := 0
-	err := r.client.retry(r.ctx, r.name, func() (bool, error) {
-		n, err := r.request(data[got:], from+int64(got))
-		got += n
-		if err == nil && got < len(data) {
-			err = io.ErrUnexpectedEOF
-		}
-		return n > 0, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return data, r.add(i, data)
+// remote returns a reader of a file, whose chunks are kept in the given cache.
+func (c *Client) remote(ctx context.Context, r Repository, commit string, f file, chunks *ranges.Chunks) *remote {
+	m := &remote{client: c, where: c.address(r, commit, f.Name), commit: commit, file: f, sum: f.hash()}
+	m.File = ranges.File{Context: ctx, Name: r.String() + ": " + f.Name, Size: f.Size, Chunks: chunks, Retry: c.retries(), Request: m.request,
+		Arrived: m.add}
+	return m
 }
 
 // request fills p from an offset with one request, and returns the number of bytes received.
@@ -92,7 +49,7 @@ func (r *remote) request(p []byte, off int64) (int, error) {
 	if !direct {
 		address = r.where
 	}
-	response, hub, err := r.client.send(r.ctx, address, http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)},
+	response, hub, err := r.client.send(r.Context, address, http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)},
 		"Accept-Encoding": {"identity"}})
 	if _, old := errors.AsType[expired](err); old || direct && err != nil {
 		r.lock.Lock()
@@ -104,7 +61,7 @@ func (r *remote) request(p []byte, off int64) (int, error) {
 	}
 	defer done(response)
 	if err := r.check(response, hub, off, len(p)); err != nil {
-		return 0, permanent{err}
+		return 0, ranges.Permanent{Err: err}
 	}
 	return io.ReadFull(response.Body, p)
 }
@@ -149,8 +106,8 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 	return nil
 }
 
-// add compares a chunk with its earlier fetch, if any, and hashes it after the chunks before it. Once
-// the whole file is hashed, it compares the hash with the hub's.
+// add hashes a chunk after the chunks before it. Once the whole file is hashed, it compares the hash with the
+// hub's.
 //
 // In a file that is read in order, chunks arrive nearly in order, and a few early ones wait. A chunk
 // further ahead means that the file is read in another order. The waiting chunks are then dropped,
@@ -158,27 +115,17 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 // compared with the hub's hash. The same holds for a file whose reading stopped, once other files need
 // the memory of its waiting chunks.
 //
-// A chunk that left the cache is fetched again, for example in the second pass of a conversion. It
-// must then have the same bytes as before, which are those in the hash of the file.
+// A chunk that is fetched again has the same bytes as before, which are those in the hash of the file.
 func (r *remote) add(i int, data []byte) error {
-	digest := maphash.Bytes(digestSeed, data)
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if first, again := r.digests[i]; again && first != digest {
-		from, to := chunkRange(i, r.file.Size)
-		r.damage = cmp.Or[error](r.damage,
-			&subjectError{r.name, fmt.Errorf("bytes %d to %d differ from an earlier read: one of the two was damaged in transfer; run again", from,
-				to-1)})
-		return r.damage
-	}
-	r.digests[i] = digest
 	switch {
-	case i > r.summed+maxAhead:
-		r.chunks.forget(r)
+	case i > r.summed+ranges.MaxAhead:
+		r.Chunks.Forget(&r.File)
 	case i > r.summed:
-		r.chunks.hold(chunkKey{r, i}, data)
+		r.Chunks.Hold(&r.File, i, data)
 	case i == r.summed:
-		for ; data != nil; data = r.chunks.take(chunkKey{r, r.summed}) {
+		for ; data != nil; data = r.Chunks.Take(&r.File, r.summed) {
 			r.hash(data)
 		}
 	}
@@ -189,7 +136,7 @@ func (r *remote) add(i int, data []byte) error {
 func (r *remote) hash(data []byte) {
 	r.sum.Write(data)
 	r.summed++
-	if _, to := chunkRange(r.summed-1, r.file.Size); to == r.file.Size {
+	if _, to := ranges.ChunkRange(r.summed-1, r.file.Size); to == r.file.Size {
 		if got := hex.EncodeToString(r.sum.Sum(nil)); got != r.file.etag() {
 			r.damage = r.wrong(got)
 		}
@@ -204,10 +151,11 @@ func (r *remote) Identity() string { return r.file.etag() }
 func (r *remote) Changed() error {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return r.damage
+	return cmp.Or(r.damage, r.File.Changed())
 }
 
 // wrong returns the error for a file with another hash.
 func (r *remote) wrong(got string) error {
-	return &subjectError{r.name, fmt.Errorf("got content of hash %s, want %s: it was damaged in transfer; run again", got, r.file.etag())}
+	return &ranges.SubjectError{Subject: r.Name, Err: fmt.Errorf("got content of hash %s, want %s: it was damaged in transfer; run again", got,
+		r.file.etag())}
 }

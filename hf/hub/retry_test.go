@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/ranges"
 )
 
 func TestBusy(t *testing.T) {
@@ -33,8 +35,8 @@ func TestBusy(t *testing.T) {
 		return true
 	}
 	open(t, s.client())
-	if waits, want := s.waits(), []time.Duration{17*time.Second + firstDelay/2, 2 * firstDelay, 4 * firstDelay,
-		8 * firstDelay}; !slices.Equal(waits, want) {
+	if waits, want := s.waits(), []time.Duration{17*time.Second + ranges.FirstDelay/2, 2 * ranges.FirstDelay, 4 * ranges.FirstDelay,
+		8 * ranges.FirstDelay}; !slices.Equal(waits, want) {
 		t.Errorf("got waits %v, want %v", waits, want)
 	}
 }
@@ -74,7 +76,7 @@ func TestJitter(t *testing.T) {
 			t.Fatal("a hub that always fails: got no error")
 		}
 		var want []time.Duration
-		for delay := firstDelay; len(want) < attempts-1; delay *= 2 {
+		for delay := ranges.FirstDelay; len(want) < ranges.Attempts-1; delay *= 2 {
 			want = append(want, delay/2+time.Duration(random*float64(delay/2)))
 		}
 		if got := s.waits(); !slices.Equal(got, want) {
@@ -91,7 +93,7 @@ func TestJitter(t *testing.T) {
 	for range 2 {
 		_, _ = c.Open(context.Background(), model) // it fails
 	}
-	if waits := s.waits(); len(waits) != 2*(attempts-1) || slices.Equal(waits[:attempts-1], waits[attempts-1:]) {
+	if waits := s.waits(); len(waits) != 2*(ranges.Attempts-1) || slices.Equal(waits[:ranges.Attempts-1], waits[ranges.Attempts-1:]) {
 		t.Errorf("two clients: got equal waits %v", waits)
 	}
 }
@@ -101,17 +103,17 @@ func TestProgress(t *testing.T) {
 	s := newServer(t)
 	s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool {
 		if name, ok := strings.CutPrefix(what, "other "); ok {
-			s.partly(w, r, s.files[name], firstChunk/(2*attempts+4))
+			s.partly(w, r, s.files[name], ranges.FirstChunk/(2*ranges.Attempts+4))
 		}
 		return false
 	}
 	open(t, s.client()) // reads only the first chunks
 	waits := s.waits()
-	if len(waits) <= 2*attempts {
+	if len(waits) <= 2*ranges.Attempts {
 		t.Errorf("got %d waits, want more than the attempts", len(waits))
 	}
 	for _, w := range waits {
-		if w != firstDelay {
+		if w != ranges.FirstDelay {
 			t.Errorf("got waits %v", waits)
 			break
 		}
@@ -120,9 +122,7 @@ func TestProgress(t *testing.T) {
 
 // trusting returns a transport that accepts the certificates of test servers.
 func trusting() *http.Transport {
-	t := transport.Clone()
-	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a server of this process
-	return t
+	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a server of this process
 }
 
 // TestUnencryptedRedirect checks that an encrypted connection is not redirected to an unencrypted one.

@@ -37,6 +37,7 @@ internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/durable:
+internal/ranges:
 format: internal/naming
 gguf/ggml: internal/cpu format
 mma: internal/naming internal/cpu format
@@ -61,7 +62,7 @@ hardware/cost: format quant hardware/device layout recipe
 nn: internal/memory internal/parallel internal/naming internal/cpu format mma tensor quant gemm comm recipe
 hf: internal/limits internal/configjson safetensors safetensors/checksum
 hf/sample: format tensor safetensors hf
-hf/hub: internal/limits safetensors hf
+hf/hub: internal/limits internal/ranges safetensors hf
 family: internal/configjson
 checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant layout
     profile hf family
@@ -93,8 +94,10 @@ cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safete
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile
     generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
+cmd/microscale/internal/store/storetest:
+cmd/microscale/internal/store: internal/ranges safetensors hf
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
-    cmd/microscale/internal/show
+    cmd/microscale/internal/show cmd/microscale/internal/store
 cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family
     checkpoint checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/budget: family checkpoint convert
@@ -140,6 +143,7 @@ cmd/microscale/internal/show: github.com/jedib0t/go-pretty/v6 golang.org/x/term
 cmd/microscale/internal/report: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum gonum.org/v1/plot
 cmd/microscale/internal/flags: github.com/BurntSushi/toml github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra github.com/spf13/pflag
 cmd/microscale/internal/ranks: github.com/spf13/cobra
+cmd/microscale/internal/store: github.com/minio/minio-go/v7 golang.org/x/oauth2
 cmd/microscale/internal/blocksize: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/numbers: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/catalog: github.com/jedib0t/go-pretty/v6

@@ -12,6 +12,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/generation"
 	"github.com/microscale-go/microscale/hf"
@@ -23,8 +24,10 @@ import (
 // Help describes the argument SRC of commands.
 const Help = `SRC is a Hugging Face directory (config.json, *.safetensors, an index), a
 .safetensors or .gguf file, a model on the Hugging Face Hub (hf://OWNER/NAME or
-hf://OWNER/NAME@REVISION; HF_ENDPOINT, HF_TOKEN and HF_HOME apply), or
-"sample:", a built-in Llama-shaped checkpoint of 9.7 M parameters.`
+hf://OWNER/NAME@REVISION; HF_ENDPOINT, HF_TOKEN and HF_HOME apply), a folder or
+a .safetensors file of an object store or web server (s3://BUCKET/FOLDER,
+gs://BUCKET/FOLDER, https://HOST/FOLDER; credentials as in the cloud's tools),
+or "sample:", a built-in Llama-shaped checkpoint of 9.7 M parameters.`
 
 // OpenFor is Open for a conversion to DST. The weights of a GGUF file become one file if DST ends in
 // .safetensors, and otherwise a directory with configuration and tokenizer.
@@ -53,9 +56,23 @@ func onHub(arg string, err error) error {
 	return fmt.Errorf("%w; for the model on the hub use %s", err, repository)
 }
 
+// onPage reports whether a URL is that of the page of a model on the hub.
+func onPage(arg string) bool {
+	client, err := hub.FromEnvironment(os.Getenv)
+	if err != nil {
+		return false
+	}
+	name, ours := strings.CutPrefix(arg, client.Endpoint+"/")
+	_, err = hub.Parse(hub.Scheme + name)
+	return ours && err == nil
+}
+
 // Open opens the checkpoint that the argument SRC names. The caller closes it.
 func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	switch {
+	case store.Named(arg) && !onPage(arg):
+		c, err := store.Open(ctx, arg)
+		return c, show.Interrupted(err, "the checkpoint of the store was not opened")
 	case llamacpp.Named(arg):
 		return convert.Open(arg)
 	case !strings.HasPrefix(arg, hub.Scheme):

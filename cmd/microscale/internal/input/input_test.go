@@ -32,7 +32,6 @@ func TestOpen(t *testing.T) {
 		"https://huggingface.co/no-owner/no-model": "; for the model on the hub use hf://no-owner/no-model",
 		"no-model":            "name a checkpoint directory or file",
 		"./no-owner/no-model": "name a checkpoint directory or file",
-		"https://huggingface.co/no-owner/no-model/x/": "name a checkpoint directory or file",
 	} {
 		if _, err := Open(t.Context(), name); !errors.Is(err, fs.ErrNotExist) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want an error that ends in %q", name, err, want)

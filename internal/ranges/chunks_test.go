@@ -1,8 +1,7 @@
-package hub
+package ranges
 
 import (
 	"context"
-	"strings"
 	"testing"
 )
 
@@ -11,9 +10,9 @@ func TestKept(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no chunk is fetched
 	const count = 4 * keptChunks
-	f := file{Name: "model.safetensors", Size: firstChunk + (count-1)*laterChunk, Blob: strings.Repeat("0", 40)}
-	r := (&Client{}).remote(ctx, Repository{}, commit, f)
-	k := newChunks()
+	r := &File{Context: ctx, Name: "model.safetensors", Size: FirstChunk + (count-1)*LaterChunk,
+		Request: func([]byte, int64) (int, error) { return 0, ctx.Err() }}
+	k := NewChunks()
 	for i := range count {
 		k.lock.Lock()
 		c := k.begin(r, i)

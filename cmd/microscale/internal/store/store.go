@@ -1,0 +1,320 @@
+// Package store reads checkpoints from object stores and web servers by range requests, without downloading the
+// weights first:
+//
+//	s3://bucket/folder            Amazon S3, or a store with its API (AWS_ENDPOINT_URL)
+//	gs://bucket/folder            Google Cloud Storage, by its XML API
+//	https://host/folder           a web server that answers range requests
+//	s3://bucket/x.safetensors     one file
+//
+// Small files (configuration, index, tokenizer) are downloaded to a temporary directory, which the checkpoint's
+// Close removes. Of weights, headers are read when the checkpoint is opened, and tensors on demand. Every request
+// names the version of the object that was opened (If-Match), so that one that is replaced meanwhile is an error.
+//
+// Credentials come from where the tools of each cloud keep them, never from a URL. Errors wrap [fs.ErrNotExist] if
+// there is no such bucket or object, and [fs.ErrPermission] if the store denies access.
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/ranges"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// forms are the URLs that name a checkpoint.
+const forms = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, https://HOST/FOLDER"
+
+// An object is a file of a store.
+type object struct {
+	name    string // in the folder of the checkpoint, with slashes
+	size    int64
+	version string // ETag, or time of modification; "": unknown
+}
+
+// A place is the folder of a store, or its one file.
+type place interface {
+	// list returns the objects of the folder and those in it.
+	list(ctx context.Context) ([]object, error)
+	// stat returns the one file.
+	stat(ctx context.Context) (object, error)
+	// read requests n bytes of an object from an offset.
+	read(ctx context.Context, o object, off, n int64) (*answer, error)
+	// String returns the URL without its query.
+	String() string
+}
+
+// An answer is a response to a request for a range. The caller closes the body.
+type answer struct {
+	io.ReadCloser
+	header  http.Header
+	partial bool   // status 206
+	version string // as of an object
+}
+
+// A scheme is the prefix of URLs, with the function that returns the place that one names.
+type scheme struct {
+	prefix string
+	place  func(ctx context.Context, o opener, u *url.URL) (place, error)
+}
+
+var schemes = []scheme{{"s3://", newS3}, {"gs://", newGoogle}, {"https://", newWeb}, {"http://", newWeb}}
+
+// Named reports whether an argument is the URL of a store.
+func Named(arg string) bool {
+	return slices.ContainsFunc(schemes, func(s scheme) bool { return strings.HasPrefix(arg, s.prefix) })
+}
+
+// An opener opens checkpoints.
+type opener struct {
+	get   func(string) string // returns a variable of the environment
+	retry ranges.Retry
+}
+
+// Open opens the checkpoint that a URL names. Its reads return the error of ctx once that is done.
+func Open(ctx context.Context, address string) (*hf.Checkpoint, error) {
+	return opener{get: os.Getenv}.open(ctx, address)
+}
+
+func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error) {
+	at, err := o.place(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(at.String(), safetensors.Suffix) {
+		return o.openFile(ctx, at)
+	}
+	return o.openFolder(ctx, at)
+}
+
+// place parses a URL.
+func (o opener) place(ctx context.Context, address string) (place, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || strings.ContainsFunc(address, unicode.IsControl) {
+		return nil, fmt.Errorf("%.200q is not the URL of a checkpoint: want %s", withoutQuery(address), forms)
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("%s: a URL with a password ends up in logs: remove what is before the @", u.Redacted())
+	}
+	for _, s := range schemes {
+		if strings.HasPrefix(address, s.prefix) {
+			return s.place(ctx, o, u)
+		}
+	}
+	return nil, fmt.Errorf("%s: want %s", withoutQuery(address), forms)
+}
+
+// withoutQuery returns a URL without its query, which may be a signature.
+func withoutQuery(address string) string {
+	address, _, _ = strings.Cut(address, "?")
+	return address
+}
+
+// try calls f until it succeeds.
+func (o opener) try(ctx context.Context, what string, f func() error) error {
+	return o.retry.Do(ctx, what, func() (bool, error) { return false, f() })
+}
+
+// openFile opens a place that is one safetensors file.
+func (o opener) openFile(ctx context.Context, at place) (*hf.Checkpoint, error) {
+	only, err := at.stat(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := safetensors.NewFile(o.reader(ctx, at, only, ranges.NewChunks()), only.size, at.String())
+	if err != nil {
+		return nil, err
+	}
+	return hf.OpenFile(f, nil)
+}
+
+// openFolder opens a place that is a folder.
+func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err error) {
+	objects, err := at.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("%s: %w: there is no object of a checkpoint: check the name", at, fs.ErrNotExist)
+	}
+	dir, err := os.MkdirTemp("", "microscale-store-")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: small files need a directory for temporary files", at, err)
+	}
+	remove := func() error { return os.RemoveAll(dir) }
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, remove())
+		}
+	}()
+	shared := ranges.NewChunks()
+	var remotes []hf.Remote
+	var skipped []hf.Skipped
+	var small []object
+	for _, f := range objects {
+		weights, reason := strings.HasSuffix(f.name, safetensors.Suffix), hf.Unread(f.name)
+		switch {
+		case reason != "":
+		case weights && strings.Contains(f.name, "/"):
+			reason = "weights in a folder"
+		case weights:
+			remotes = append(remotes, hf.Remote{Name: f.name, URL: at.String() + "/" + f.name, Size: f.size, Reader: o.reader(ctx, at, f, shared)})
+		case f.size > largestOther:
+			reason = fmt.Sprintf("larger than %d MiB", largestOther>>20)
+		default:
+			small = append(small, f)
+		}
+		if reason != "" {
+			skipped = append(skipped, hf.Skipped{Name: f.name, Reason: reason})
+		}
+	}
+	if err := o.download(ctx, at, small, dir); err != nil {
+		return nil, err
+	}
+	if c, err = hf.OpenRemote(dir, remotes, skipped); err != nil {
+		return nil, renamed(err, dir, at)
+	}
+	c.Path = at.String()
+	c.OnClose(remove)
+	return c, nil
+}
+
+// Limits of a checkpoint.
+const (
+	largestOther = 256 << 20 // bytes of the largest file besides the weights that is downloaded
+	mostObjects  = 10_000    // objects in a folder
+	atOnce       = 8         // small files that are downloaded at once
+)
+
+// renamed replaces the temporary directory in an error about a file by the place.
+func renamed(err error, dir string, at place) error {
+	if e, ok := errors.AsType[*safetensors.ContainerError](err); ok {
+		if rest, inside := strings.CutPrefix(e.Path, dir); inside {
+			e.Path = at.String() + filepath.ToSlash(rest)
+		}
+		return err
+	}
+	return err
+}
+
+// each calls f for numbers from 0 to n−1, some at once.
+func each(n int, f func(i int)) {
+	var running sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for i := range n {
+		running.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	running.Wait()
+}
+
+// download writes objects to a directory.
+func (o opener) download(ctx context.Context, at place, objects []object, dir string) error {
+	failures := make([]error, len(objects))
+	each(len(objects), func(i int) {
+		failures[i] = o.fetch(ctx, at, objects[i], filepath.Join(dir, filepath.FromSlash(objects[i].name)))
+	})
+	return cmp.Or(failures...)
+}
+
+// fetch downloads an object to a path.
+func (o opener) fetch(ctx context.Context, at place, f object, path string) error {
+	data, err := o.content(ctx, at, f)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o666)
+}
+
+// content returns the bytes of a small object.
+func (o opener) content(ctx context.Context, at place, f object) ([]byte, error) {
+	r := o.reader(ctx, at, f, ranges.NewChunks())
+	if f.size > largestOther {
+		return nil, fmt.Errorf("%s: got %d bytes, want at most %d", r.Name, f.size, largestOther)
+	}
+	data := make([]byte, f.size)
+	_, err := io.ReadFull(io.NewSectionReader(r, 0, f.size), data)
+	return data, err
+}
+
+// A reader reads an object.
+type reader struct {
+	ranges.File
+	at     place
+	object object
+}
+
+func (o opener) reader(ctx context.Context, at place, f object, chunks *ranges.Chunks) *reader {
+	name := at.String()
+	if f.name != "" {
+		name += "/" + f.name
+	}
+	r := &reader{at: at, object: f}
+	r.File = ranges.File{Context: ctx, Name: name, Size: f.size, Chunks: chunks, Retry: o.retry, Request: r.request}
+	return r
+}
+
+// Identity identifies the version of the object, by its ETag where it has one.
+func (r *reader) Identity() string { return fmt.Sprintf("%d %s", r.object.size, r.object.version) }
+
+// request fills p from an offset with one request, and returns the number of bytes received.
+func (r *reader) request(p []byte, off int64) (int, error) {
+	a, err := r.at.read(r.Context, r.object, off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = a.Close() }() // its errors no longer matter
+	switch {
+	case a.partial:
+		first, total := contentRange(a.header)
+		if first != off || total >= 0 && total != r.object.size {
+			return 0, ranges.Permanent{Err: fmt.Errorf("requested bytes from %d of %d on, got %q: the file changed, or a proxy is wrong; run again",
+				off, r.object.size, a.header.Get("Content-Range"))}
+		}
+	case off != 0 || int64(len(p)) != r.object.size:
+		return 0, ranges.Permanent{Err: errNoRanges}
+	}
+	if version := a.version; version != "" && r.object.version != "" && version != r.object.version {
+		return 0, ranges.Permanent{Err: errChanged}
+	}
+	return io.ReadFull(a, p)
+}
+
+var (
+	errNoRanges = errors.New("the server does not support range requests: download the file first")
+	errChanged  = errors.New("the object changed while it was read: run again when nothing writes to it")
+)
+
+// contentRange parses a header such as "bytes 0-99/1000". The total is −1 if the server does not tell.
+func contentRange(h http.Header) (first, total int64) {
+	span, all, _ := strings.Cut(strings.TrimPrefix(h.Get("Content-Range"), "bytes "), "/")
+	from, _, _ := strings.Cut(span, "-")
+	first, err := strconv.ParseInt(from, 10, 64)
+	if err != nil {
+		first = -1
+	}
+	if total, err = strconv.ParseInt(all, 10, 64); err != nil {
+		total = -1
+	}
+	return first, total
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
+)
+
+// upload copies the files of a directory into a folder of a store.
+func upload(t *testing.T, s *storetest.Server, dir, folder string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Put(folder+"/"+e.Name(), data)
+	}
+}
+
+// TestStore checks that commands read a checkpoint in an object store, or on a web server, as they read it on disk,
+// and that a run that ended early resumes.
+func TestStore(t *testing.T) {
+	local := filepath.Join(t.TempDir(), "local")
+	directory(t, local, twoWeights()...)
+	s := storetest.New(t)
+	upload(t, s, local, "a/b")
+	files := http.FileServer(http.Dir(local))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	weights, err := filepath.Glob(filepath.Join(local, "*.safetensors"))
+	if err != nil || len(weights) == 0 {
+		t.Fatal(weights, err)
+	}
+	here := filepath.Join(t.TempDir(), "out")
+	done(t, "quantize", local, here, "--format", "nvfp4")
+	want := strings.ReplaceAll(snapshot(t, here), here, "")
+	upload(t, s, here, "quantized")
+	for _, source := range []string{"s3://weights/a/b", "gs://weights/a/b/", web.URL} {
+		there := filepath.Join(t.TempDir(), "out")
+		done(t, "quantize", source, there, "--format", "nvfp4", "--resume")
+		if got := strings.ReplaceAll(snapshot(t, there), there, ""); got != want {
+			t.Errorf("from %s:\n%s\nfrom the disk:\n%s", source, got, want)
+		}
+		done(t, "verify", source, there)
+		done(t, "verify", source, "s3://weights/quantized")
+		done(t, "identify", there, "--source", source)
+	}
+	for _, args := range [][]string{{"inspect", "s3://weights/quantized"}, {"lint", "s3://weights/quantized"},
+		{"diff", here, "s3://weights/quantized"}, {"convert", "s3://weights/quantized", "OUT", "--convention", "modelopt"},
+		{"dequantize", "s3://weights/quantized", "OUT"}, {"inspect", "s3://weights/a/b/" + filepath.Base(weights[0])}} {
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "OUT", filepath.Join(t.TempDir(), "out"))
+		}
+		done(t, args...)
+	}
+	status, stdout, stderr := execute("", "inspect", "s3://weights/none")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/none: file does not exist: there is no object of a checkpoint: check the name")
+}

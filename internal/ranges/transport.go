@@ -1,0 +1,79 @@
+package ranges
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// longestSilence is the maximum time without data before and in a response.
+const longestSilence = time.Minute
+
+// transport limits the time to the first byte, not that of a response.
+var transport = &http.Transport{
+	Proxy:                 http.ProxyFromEnvironment,
+	DialContext:           (&net.Dialer{Timeout: 20 * time.Second}).DialContext,
+	TLSHandshakeTimeout:   20 * time.Second,
+	ResponseHeaderTimeout: longestSilence,
+	ForceAttemptHTTP2:     true,
+	MaxIdleConnsPerHost:   16,
+	IdleConnTimeout:       60 * time.Second,
+	DisableCompression:    true, // ranges count uncompressed bytes
+}
+
+// A Transport makes requests, and gives up on servers that do not answer, or send nothing in the middle of a
+// response. The zero value uses the proxy of the environment and waits for a minute.
+type Transport struct {
+	Base    http.RoundTripper // nil: shared by all Transports
+	Silence time.Duration     // maximum time without data in a response; 0: a minute
+}
+
+// RoundTrip implements [http.RoundTripper]. Reads of the body return an error after too long a time without
+// data.
+func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(request.Context())
+	response, err := cmp.Or[http.RoundTripper](t.Base, transport).RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	response.Body = &body{response.Body, ctx, cancel, cmp.Or(t.Silence, longestSilence)}
+	return response, nil
+}
+
+// A body ends the connection after too long a time without data.
+type body struct {
+	io.ReadCloser
+	ctx     context.Context // of the request
+	cancel  context.CancelCauseFunc
+	silence time.Duration
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(b.silence, func() { b.cancel(silence(b.silence)) })
+	defer timer.Stop()
+	n, err := b.ReadCloser.Read(p)
+	if s, ok := errors.AsType[silence](context.Cause(b.ctx)); ok && err != nil && err != io.EOF {
+		err = s
+	}
+	return n, err
+}
+
+// Close closes the body and ends the request.
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// A silence is the error for a time without data in a response.
+type silence time.Duration
+
+func (s silence) Error() string {
+	return fmt.Sprintf("the server sent nothing for %v in the middle of a response", time.Duration(s))
+}
