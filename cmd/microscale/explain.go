@@ -10,7 +10,6 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
-	"github.com/microscale-go/microscale/profile"
 )
 
 const explainLong = `Quantize a row of values, and show every step: the amax of each block and the
@@ -64,8 +63,6 @@ func explainCommand() *cobra.Command {
 			return show.Misuse("--format is missing: name a block format, such as --format mxfp8")
 		case !f.Value.Scaled():
 			return show.Misuse("%s has no blocks: use microscale cast --to %s", f.Value, f.Value.Element)
-		case len(args) == 0:
-			return show.Misuse("no values: give some, such as 0.1 -0.2 3.5")
 		}
 		values, err := numbers.ParseAll(args)
 		if err != nil {
@@ -73,12 +70,6 @@ func explainCommand() *cobra.Command {
 		}
 		var given *float32
 		if cmd.Flags().Changed("amax") {
-			if !f.Value.NeedsAmax() {
-				return show.Misuse("--amax: %s has no tensor scale; omit the flag", f.Value)
-			}
-			if *amax < 0 || *amax != *amax {
-				return show.Misuse("--amax: got %v, want a number of 0 or more", *amax)
-			}
 			given = amax
 		}
 		scaleRule, err := flags.GivenRule(rule, f.Value)
@@ -86,12 +77,7 @@ func explainCommand() *cobra.Command {
 			return err
 		}
 		if !profiles.Given {
-			profiles.Value = []profile.Profile{profile.For(f.Value)} // the default but for formats that it does not define
-		}
-		if len(profiles.Value) == 1 {
-			if _, err := profiles.Value[0].Quantizer(f.Value); err != nil {
-				return show.Misuse("%s", err)
-			}
+			profiles.Value = nil
 		}
 		explanations, err := numbers.ExplainAll(profiles.Value, f.Value, scaleRule, values, given)
 		if err != nil {

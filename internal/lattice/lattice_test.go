@@ -112,6 +112,8 @@ cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/cli
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/identify: format safetensors safetensors/checksum quant profile checkpoint
     cmd/microscale/internal/show
+cmd/microscale/internal/playground: format profile quant cmd/microscale/internal/numbers
+cmd/microscale/playground: cmd/microscale/internal/report cmd/microscale/internal/playground
 cmd/microscale/internal/difference: format measure quant checkpoint cmd/microscale/internal/show
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert
     cmd/microscale/internal/show cmd/microscale/internal/lint

@@ -4,6 +4,7 @@ package slow
 
 import (
 	"flag"
+	"os/exec"
 	"testing"
 )
 
@@ -76,4 +77,19 @@ func Emulated(t testing.TB, why string) {
 	if emulated {
 		t.Skip("under an emulator: " + why)
 	}
+}
+
+// Browser returns the path of Chromium. It leaves a test out in a short run, or if there is none.
+func Browser(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: starts no browser")
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("no Chromium: install the Debian package chromium, or Chrome")
+	return ""
 }

@@ -57,8 +57,24 @@ type elementDetail struct {
 	value, quotient, decoded float32
 }
 
-// ExplainAll explains values with each of the profiles, as explain does.
+// ExplainAll explains values with each of the profiles, as explain does. Without profiles it takes the default, but for formats that it
+// does not define.
 func ExplainAll(profiles []profile.Profile, f quant.Format, rule *quant.ScaleRule, values []float32, amax *float32) ([]Explanation, error) {
+	switch {
+	case len(values) == 0:
+		return nil, show.Misuse("no values: give some, such as 0.1 -0.2 3.5")
+	case amax != nil && !f.NeedsAmax():
+		return nil, show.Misuse("--amax: %s has no tensor scale; omit the flag", f)
+	case amax != nil && !(*amax >= 0):
+		return nil, show.Misuse("--amax: got %v, want a number of 0 or more", *amax)
+	case len(profiles) == 0:
+		profiles = []profile.Profile{profile.For(f)}
+	}
+	if len(profiles) == 1 {
+		if _, err := profiles[0].Quantizer(f); err != nil {
+			return nil, show.Misuse("%s", err)
+		}
+	}
 	explanations := make([]Explanation, len(profiles))
 	for i, p := range profiles {
 		var err error

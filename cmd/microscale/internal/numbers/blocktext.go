@@ -13,8 +13,8 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// headline describes the format.
-func headline(f quant.Format) string {
+// Headline describes the format.
+func Headline(f quant.Format) string {
 	text := fmt.Sprintf("%s: %s elements, one %s scale per %s", f.Name, f.Element, f.Scale, BlockText(f.Block))
 	if f.Global {
 		text += ", an f32 scale for the tensor"
@@ -39,7 +39,7 @@ func printSteps(w io.Writer, e *Explanation) error {
 	f := e.quantizer.Format
 	var b strings.Builder
 	width := show.TerminalWidth(w)
-	show.WriteSteps(&b, width, []show.Step{{"format", headline(f)}, {"profile", e.Profile + ": " + e.doc}})
+	show.WriteSteps(&b, width, []show.Step{{"format", Headline(f)}, {"profile", e.Profile + ": " + e.doc}})
 	if f.Global {
 		show.WriteSteps(&b, width, e.globalSteps())
 	}

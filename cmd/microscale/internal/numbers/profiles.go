@@ -27,7 +27,7 @@ func printComparison(w io.Writer, f quant.Format, all []Explanation) error {
 	}
 	var b strings.Builder
 	width := show.TerminalWidth(w)
-	show.WriteSteps(&b, width, []show.Step{{"format", headline(f)}})
+	show.WriteSteps(&b, width, []show.Step{{"format", Headline(f)}})
 	different := false
 	for i := range having[0].Blocks {
 		d := &having[0].Blocks[i]

@@ -12,10 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// browsers lists the names of headless Chromium.
-var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
+	"github.com/microscale-go/microscale/internal/slow"
+)
 
 // probe is a script that reports how the browser rendered the page. It runs without a frame, which
 // a browser without a screen may never draw.
@@ -57,19 +56,7 @@ type probed struct {
 // there are no errors or requests, and that every chart has a size, legible text and its
 // colors.
 func TestBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: starts no browser")
-	}
-	browser := ""
-	for _, name := range browsers {
-		if path, err := exec.LookPath(name); err == nil {
-			browser = path
-			break
-		}
-	}
-	if browser == "" {
-		t.Skip("no Chromium: install the Debian package chromium, or Chrome")
-	}
+	browser := slow.Browser(t)
 	comparison, speed := made(40), madeSpeed()
 	for _, tc := range []struct {
 		name          string

@@ -102,7 +102,7 @@ var (
 // inLight replaces the variables of the style sheet by their values in light mode, which come first.
 func inLight(svg []byte) []byte {
 	values := map[string][]byte{}
-	for _, found := range value.FindAllStringSubmatch(styleText, -1) {
+	for _, found := range value.FindAllStringSubmatch(Style, -1) {
 		if values[found[1]] == nil {
 			values[found[1]] = []byte(found[2])
 		}

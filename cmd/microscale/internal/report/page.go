@@ -11,7 +11,8 @@ var (
 	//go:embed *.html
 	pages embed.FS
 	//go:embed page.css
-	styleText string
+	// Style is the style sheet of all pages.
+	Style string
 
 	templates = template.Must(template.ParseFS(pages, "*.html"))
 )
@@ -28,7 +29,7 @@ type frame struct {
 
 // newFrame returns the frame of a page that a command makes.
 func newFrame(command string) frame {
-	return frame{Mark: template.HTML(Generator + " " + command + `">`), Style: template.CSS(styleText)}
+	return frame{Mark: template.HTML(Generator + " " + command + `">`), Style: template.CSS(Style)}
 }
 
 // render executes the template of a page.

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/playground"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// TestPlayground checks that the page's texts are those of the command lines that it shows.
+func TestPlayground(t *testing.T) {
+	const values = "0.1, -0.7\n2.5 3.9 inf"
+	requests := []playground.Request{
+		{Format: "mxfp4", Profile: "all"}, {Format: "mxfp8", ScaleRule: "floor"}, {Format: "nvfp4", Amax: "12.5", Profile: "modelopt"},
+	}
+	for _, f := range quant.Formats() {
+		if f.Scaled() {
+			requests = append(requests, playground.Request{Format: f.Name})
+		}
+	}
+	for _, r := range requests {
+		r.Command, r.Values = "explain", values
+		a := answer(t, r)
+		status, stdout, stderr := execute("", strings.Fields(a.Line)[1:]...)
+		if status != exitDone || stdout != a.Text || a.Text == "" {
+			t.Errorf("%s: exit status %d, got\n%s%s\nthe page has %s\n%s", a.Line, status, stdout, stderr, a.Error, a.Text)
+		}
+	}
+	for _, tc := range []struct {
+		request playground.Request
+		want    string
+	}{
+		{playground.Request{Format: "mxfp8"}, "no values: give some, such as 0.1 -0.2 3.5"},
+		{playground.Request{Format: "mxfp8", Values: "x"}, `"x" is not a number`},
+		{playground.Request{Format: "mxfp9", Values: "1"}, `unknown block format "mxfp9"`},
+		{playground.Request{Format: "mxfp8", Values: "1", Profile: "none"}, `"none"`},
+		{playground.Request{Format: "mxfp8", Values: "1", ScaleRule: "none"}, `"none"`},
+		{playground.Request{Format: "mxfp8", Values: "1", Profile: "ggml"}, "ggml"},
+		{playground.Request{Format: "mxfp8", Values: "1", Amax: "1"}, "--amax: mxfp8 has no tensor scale"},
+		{playground.Request{Format: "nvfp4", Values: "1", Amax: "nan"}, "want a number of 0 or more"},
+		{playground.Request{Format: "nvfp4", Values: "1", Amax: "?"}, `amax: "?" is not a number`},
+		{playground.Request{Format: "nvfp4", Values: strings.Repeat("1 ", 1025)}, "1025 values: the page explains up to 1024"},
+	} {
+		tc.request.Command = "explain"
+		if a := answer(t, tc.request); !strings.Contains(a.Error, tc.want) || strings.Contains(a.Error, "\n") || a.Text != "" {
+			t.Errorf("%+v: got %q, want %q", tc.request, a.Error, tc.want)
+		}
+	}
+	if a := answer(t, playground.Request{Command: "none"}); !strings.Contains(a.Error, `no command is called "none"`) {
+		t.Errorf("got %q", a.Error)
+	}
+}
+
+func answer(t *testing.T, r playground.Request) (a playground.Answer) {
+	t.Helper()
+	request, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(playground.Ask(t.Context(), request), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
