@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -35,7 +36,7 @@ type Linear struct {
 
 // A Collector sums the inputs of the linear layers of a model that reads a text layer by layer. It holds the
 // sums of one layer at a time; those of earlier layers are in files of Dir. Sums are in float64, of products
-// of at most blockTokens tokens in float32: they depend on how the text is divided, not on Threads, nor on Memory.
+// of at most blockTokens tokens in float32: they depend on how the text is divided into windows, not on Threads, Memory or Ranks.
 type Collector struct {
 	Dir     string     // of files, one for each layer
 	Out     string     // the file of all layers, that Join makes
@@ -47,12 +48,23 @@ type Collector struct {
 	Memory  int64      // bytes of sums, for which the text is read several times for a layer with many experts (Passes); 0: any number
 	Threads int        // 0: one per processor
 
-	linears map[string]Linear
-	passes  map[string]int // of linear layers
-	pass    int            // of the layer that is read
+	// Ranks divide the text, each with a Collector: the last has its first windows, and rank 0, which writes the files, the last ones. nil:
+	// there is one.
+	Ranks *comm.Group
+
+	ranks   *neighbors // nil: none, or not connected
+	linears map[string]placed
+	pass    int  // of the layer that is read
+	begun   bool // the pass has the sums of earlier windows
 	layer   map[string]*sums
 	pools   map[string]*sums // of all experts, by kind
 	free    []*sums          // memory of earlier layers
+}
+
+// A placed linear layer is summed in a pass of a layer.
+type placed struct {
+	Linear
+	layer, pass int
 }
 
 // blockTokens is the number of tokens whose products are added in float32.
@@ -102,26 +114,20 @@ func (c *Collector) Add(linear string, x tensor.Dense) error { return c.AddPair(
 // AddPair adds the rows of x, that the quantized layers before give, to the input of a linear layer, and with Pairs their products with
 // the rows of the original, less x. For inputs of experts, whose rows are not those of the same tokens, original is x.
 func (c *Collector) AddPair(linear string, original, x tensor.Dense) error {
-	if c.linears == nil {
-		c.linears, c.layer, c.passes = map[string]Linear{}, map[string]*sums{}, map[string]int{}
-		for i := range c.Layers {
-			for pass, group := range c.groups(i) {
-				for _, l := range group {
-					c.linears[l.Name], c.passes[l.Name] = l, pass
-				}
-			}
-		}
-	}
+	c.place()
 	l, ok := c.linears[linear]
-	if !ok || c.passes[linear] != c.pass {
+	if !ok || l.pass != c.pass {
 		return nil
+	}
+	if err := c.receive(l.layer); err != nil {
+		return err
 	}
 	s := c.layer[linear]
 	if s == nil {
-		s = c.newSums(x.Cols, c.pairs(l))
+		s = c.newSums(x.Cols, c.pairs(l.Linear))
 		c.layer[linear] = s
 	}
-	if !c.pairs(l) {
+	if !c.pairs(l.Linear) {
 		original = x
 	}
 	for from := 0; from < x.Rows; from += blockTokens {
@@ -131,6 +137,21 @@ func (c *Collector) AddPair(linear string, original, x tensor.Dense) error {
 		}
 	}
 	return nil
+}
+
+// place finds the passes of linear layers.
+func (c *Collector) place() {
+	if c.linears != nil {
+		return
+	}
+	c.linears, c.layer = map[string]placed{}, map[string]*sums{}
+	for i := range c.Layers {
+		for pass, group := range c.groups(i) {
+			for _, l := range group {
+				c.linears[l.Name] = placed{l, i, pass}
+			}
+		}
+	}
 }
 
 // add adds a block of rows, those of x.
@@ -222,6 +243,17 @@ func addProducts(sum []float64, left, right []*quant.Tensor, cols int, triangula
 // inputs of experts follow those of all experts of their kind, on which they fall back.
 func (c *Collector) Finish(ctx context.Context, layer int) (err error) {
 	groups := c.groups(layer)
+	c.place()
+	if err := c.receive(layer); err != nil { // no token of this rank reached an input
+		return err
+	}
+	c.begun = false
+	if c.sends() {
+		err := c.send(groups[c.pass])
+		c.reuse()
+		c.pass = (c.pass + 1) % len(groups)
+		return err
+	}
 	if c.pass == 0 {
 		c.pools = map[string]*sums{}
 	}
@@ -409,8 +441,11 @@ func (c *Collector) part(layer int) string {
 }
 
 // Join writes the statistics of all layers to the new file Out, durably. Unless Replace is set, the error is
-// fs.ErrExist if it exists. The files of the layers stay.
+// fs.ErrExist if it exists. The files of the layers stay. Of several ranks, the first does, and the others have nothing to join.
 func (c *Collector) Join(ctx context.Context) (err error) {
+	if c.sends() {
+		return nil
+	}
 	var parts []*Statistics
 	defer func() {
 		for _, p := range parts {
@@ -464,6 +499,9 @@ func (c *Collector) Held() (bytes int64) {
 
 // Remove removes the files of the layers, and what a run that was killed left.
 func (c *Collector) Remove() (err error) {
+	if c.sends() {
+		return nil
+	}
 	paths := []string{c.whole()}
 	for layer := range c.Layers {
 		paths = append(paths, c.part(layer))

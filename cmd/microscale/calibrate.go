@@ -7,6 +7,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
@@ -18,7 +19,8 @@ values, for an FP8 KV cache.
 If the name of the file ends in .safetensors, write statistics of these inputs
 in its place, for quantize --method: the mean square of each column, and with
 --hessian the products of the columns with each other. One file supports
-all formats and methods.`
+all formats and methods. Under mpirun or srun, ranks divide the windows of the
+text; the statistics are those of one process.`
 
 const calibrateExample = `  microscale calibrate model --text book.txt --out amax.toml
   microscale quantize model small --format nvfp4 --calibration amax.toml
@@ -42,7 +44,7 @@ func calibrateCommand() *cobra.Command {
 	addStream(cmd, &c.Stream)
 	set.BoolVar(&c.Hessian, "hessian", false, "also write the products of the columns of each input with each other, which --method gptq "+
 		"needs: 2·in² bytes an input")
-	memory := flags.AddMemory(cmd)
+	memory, library := flags.AddMemory(cmd), ranks.AddLibrary(cmd)
 	threads, asJSON := flags.AddThreads(cmd), addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -58,12 +60,19 @@ func calibrateCommand() *cobra.Command {
 		if c.Stream == "" && calibration.IsFile(c.Out) {
 			c.Stream = c.Out + streamSuffix
 		}
-		c.Adjustable, c.Context, c.Threads, c.Memory = true, int(*context), int(*threads), int64(*memory)
+		job, err := ranks.Connect(cmd, *library)
+		if err != nil {
+			return err
+		}
+		if c.Ranks = job.Group(); c.Ranks != nil && !calibration.IsFile(c.Out) {
+			return show.Misuse("ranks divide statistics, not amaxes: let the name of --out end in .safetensors, or start one process")
+		}
+		c.Adjustable, c.Context, c.Threads, c.Memory = true, int(*context), job.Threads(int(*threads)), int64(*memory)
 		if err := calibrating(cmd, &c, args[0]); err != nil {
 			return err
 		}
 		result, err := c.Run(cmd.Context())
-		if err != nil {
+		if err = job.Settle(err); err != nil {
 			return streamed(err)
 		}
 		return result.PrintCalibration(cmd.OutOrStdout(), c.Out, *asJSON)

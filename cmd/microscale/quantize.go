@@ -140,7 +140,7 @@ func quantizeCommand() *cobra.Command {
 	bits.exclude(cmd)
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
 	flags.Essential(cmd, "format", "rule", "for", "text", "activations", "include", "dry-run", "resume", "force", "json")
-	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) (err error) {
 		if *planOut != "" && !*f.dryRun && !bits.given() {
 			return show.Misuse("--plan-out writes the plan of --dry-run or --budget: add one, or omit --plan-out")
 		}
@@ -168,7 +168,6 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		profiles := make([]profile.Profile, len(formats))
-		var err error
 		for i, f := range formats {
 			if profiles[i], err = chosenProfile(behavior, f, layout.Value); err != nil {
 				return err
@@ -203,6 +202,15 @@ func quantizeCommand() *cobra.Command {
 		}
 		if err := text.check(o.Method, formats, search.Value, bits.given()); err != nil {
 			return err
+		}
+		if text.file != "" {
+			if err := text.join(cmd); err != nil {
+				return err
+			}
+			if !text.ranks.First() {
+				return text.assist(cmd, args[0], f)
+			}
+			defer func() { err = text.end(err) }()
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {

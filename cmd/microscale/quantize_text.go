@@ -13,8 +13,8 @@ import (
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
-	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
@@ -29,10 +29,14 @@ type calibrationText struct {
 	memory *flags.Size
 	kept   []string // files for the next run: of statistics, and of what a budget measured
 	lock   *runLock // nil: not locked
+
+	library *string
+	ranks   *ranks.Job // that divide the text
+	called  bool       // the other ranks collect statistics
 }
 
 func addText(cmd *cobra.Command) *calibrationText {
-	t := &calibrationText{memory: flags.AddMemory(cmd)}
+	t := &calibrationText{memory: flags.AddMemory(cmd), library: ranks.AddLibrary(cmd)}
 	cmd.Flags().StringVar(&t.file, "text", "", "choose codes by the statistics of the text of `FILE`, or of the files of a directory "+
 		"(.jsonl: conversations)")
 	cmd.Flags().BoolVar(&t.follow, "sequential", false, "with --text and --method gptq: fit each layer to the outputs of the original, at "+
@@ -91,21 +95,19 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	if method == calibration.Nearest {
 		return nil
 	}
-	const suffix = windows.OwnName + "statistics"
-	c := evaluation.Calibration{Out: dst + suffix + ".safetensors", Hessian: method == calibration.Solve}
+	c := evaluation.Calibration{Out: dst + statisticsSuffix + statisticsEnd, Hessian: method == calibration.Solve}
 	if t.follow {
 		if c.Follow, err = following(plan, method, o); err != nil {
 			return err
 		}
 	}
-	c.Text, c.Stream, c.Threads, c.Memory = t.file, dst+suffix, int(*f.threads), int64(*t.memory)
 	for _, d := range plan.Decisions() {
 		if strings.HasSuffix(d.Name, ".weight") && len(d.Shape) == 2 && d.Action == convert.Quantize &&
 			slices.ContainsFunc(o.Formats(), func(q quant.Format) bool { return q.Name == d.Format && q.Scaled() && method.Supports(q) }) {
 			c.Needs = append(c.Needs, d.Module)
 		}
 	}
-	if err := calibrating(cmd, &c, model); err != nil {
+	if err := t.configure(cmd, &c, model, f); err != nil {
 		return err
 	}
 	if exists && !named && !depends { // a scheme may store scales of activations
@@ -113,7 +115,11 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		return err
 	}
 	c.Keep = f.options.Resume || distill.Steps > 0 && ofTraining(dst) != nil
+	if err := t.call(c); err != nil {
+		return err
+	}
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
+	err = t.ranks.Settle(err)
 	if errors.Is(err, evaluation.ErrOtherRun) {
 		return otherRun(dst, c.Out)
 	}

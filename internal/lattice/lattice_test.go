@@ -73,7 +73,7 @@ decoder: internal/memory internal/parallel internal/durable tensor safetensors q
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma
     tensor safetensors safetensors/checksum quant comm recipe nn hf decoder
 checkpoint/client: internal/naming gguf/ggml quant family checkpoint
-calibration: internal/limits internal/parallel internal/durable safetensors tensor gguf quant gemm
+calibration: internal/limits internal/memory internal/parallel internal/durable safetensors tensor gguf quant gemm comm
 verify: tensor measure safetensors quant hf calibration checkpoint checkpoint/client
 convert/internal/lossless: format quant
 convert: internal/limits internal/parallel internal/naming internal/configjson internal/durable format tensor measure safetensors
@@ -85,7 +85,7 @@ cmd/microscale/internal/host: internal/cpu
 cmd/microscale/internal/show:
 cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/internal/show
 cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum
-    calibration
+    comm calibration
 cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
 cmd/microscale/internal/chat/jinja:
 cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
@@ -122,7 +122,7 @@ cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/i
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
 cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable safetensors/checksum tensor quant profile
-    tokenizer recipe nn hf family decoder train calibration convert generation cmd/microscale/internal/host
+    tokenizer comm recipe nn hf family decoder train calibration convert generation cmd/microscale/internal/host
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/budget
     cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
 cmd/microscale/interop:

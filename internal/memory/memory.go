@@ -31,7 +31,7 @@ func (r Rows) Meet(x []byte) bool {
 }
 
 // Bytes returns the memory of x.
-func Bytes(x []float32) []byte {
-	const float = 4
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), float*len(x))
+func Bytes[T float32 | float64](x []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
 }

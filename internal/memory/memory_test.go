@@ -34,7 +34,7 @@ func TestBytes(t *testing.T) {
 	if len(b) != 8 {
 		t.Errorf("Bytes of %d numbers: got %d bytes", len(x), len(b))
 	}
-	if len(Bytes(nil)) != 0 {
+	if len(Bytes[float32](nil)) != 0 {
 		t.Error("Bytes of nil: got bytes")
 	}
 	clear(b)

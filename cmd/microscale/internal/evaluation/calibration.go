@@ -43,11 +43,11 @@ type Following struct {
 
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
-	if _, err := os.Lstat(c.Out); err == nil { // before the work
-		return nil, exists(c.Out)
-	}
-	if err := creatable("the calibration", c.Out); err != nil {
-		return nil, err
+	c.admit = func() error { // before the work
+		if _, err := os.Lstat(c.Out); err == nil {
+			return exists(c.Out)
+		}
+		return creatable("the calibration", c.Out)
 	}
 	if calibration.IsFile(c.Out) {
 		c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads}
@@ -77,7 +77,7 @@ func (c Calibration) Key(ctx context.Context) (string, error) {
 }
 
 // Statistics returns the statistics of Out, which a run with the same Key has left there, or reads the text, and that Key. Another file
-// of this name is replaced, unless Keep is set. The caller closes the statistics.
+// of this name is replaced, unless Keep is set. The caller closes the statistics, which are nil on all ranks but the first.
 func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics, key string, err error) {
 	c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}
 	c.follow()
@@ -93,7 +93,9 @@ func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics,
 	if _, err := c.Evaluation.Run(ctx); err != nil {
 		return nil, "", err
 	}
-	s, err = calibration.Read(c.Out)
+	if c.first() {
+		s, err = calibration.Read(c.Out)
+	}
 	return s, c.inputs.Key, err
 }
 

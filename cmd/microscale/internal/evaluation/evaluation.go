@@ -16,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/memory"
@@ -44,13 +45,15 @@ type Evaluation struct {
 	Against     *Receipt        // of another model, to compare with; nil: none
 	Base        string          // a new file for a windows.Base of the model, without a reference; "": none
 	Threads     int
-	Memory      int64     // bytes that a streaming evaluation may need by its forecast; 0: any number
-	Stderr      io.Writer // progress
+	Ranks       *comm.Group // that divide the windows of statistics; nil: none
+	Memory      int64       // bytes that a streaming evaluation may need by its forecast; 0: any number
+	Stderr      io.Writer   // progress
 
 	amaxes *windows.Amaxes        // of the model; nil: none
 	inputs *calibration.Collector // of statistics of the model; nil: none
 	needs  []string               // Calibration.Needs
 
+	admit    func() error                            // what must hold before the work, on the first rank; nil: nothing
 	onlyKey  bool                                    // end when the key is known
 	known    func(key string) (bool, error)          // reports whether an earlier run left its result; nil: none does
 	variants func(*stack) ([]windows.Stack, error)   // of Model, which is their original; nil: none
@@ -103,6 +106,17 @@ func (h *held) add(s *stack) {
 
 // Run reads the text.
 func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
+	agreed := e.Ranks == nil
+	defer func() {
+		if !agreed { // the other ranks wait for this one
+			_, err = e.agree("", false, err)
+		}
+	}()
+	if e.admit != nil && e.first() {
+		if err := e.admit(); err != nil {
+			return nil, err
+		}
+	}
 	if e.Reference != "" && len(e.Formats) > 0 {
 		return nil, errors.New("a reference and formats exclude each other: with formats, the model is the reference")
 	}
@@ -188,19 +202,37 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		e.inputs.Key = digestOf(run.Stream.Key)
 	}
 	known := e.onlyKey
-	if e.known != nil && !known {
+	if e.known != nil && !known && e.first() {
 		if known, err = e.known(digestOf(run.Stream.Key)); err != nil {
 			return nil, err
 		}
+	}
+	if e.Ranks != nil {
+		if err := r.number(run); err != nil {
+			return nil, err
+		}
+	}
+	var f forecast
+	if !known {
+		if err := r.share(ctx, run, original); err != nil {
+			return nil, err
+		}
+		if f, err = r.predict(ctx, run); err != nil {
+			return nil, err
+		}
+	}
+	if e.Ranks != nil {
+		agreed = true
+		if known, err = e.agree(e.inputs.Key, known, nil); err != nil {
+			return nil, err
+		}
+		run.Windows = windows.Share(run.Windows, e.Ranks.Rank(), e.Ranks.Size())
 	}
 	if known {
 		run.Stream.Discard()
 		return r, nil
 	}
-	if err := r.share(ctx, run, original); err != nil {
-		return nil, err
-	}
-	if err := r.do(ctx, run); err != nil {
+	if err := r.do(ctx, run, f); err != nil {
 		return r, err
 	}
 	return r, r.exchange(ctx, run, model)
@@ -442,8 +474,30 @@ func (r *Evaluated) lessMemory() string {
 	return "allow more"
 }
 
+// predict prints what a streaming evaluation takes. More than there is of disk and is allowed of memory is an error.
+func (r *Evaluated) predict(ctx context.Context, run *windows.Run) (f forecast, err error) {
+	if r.Stream == "" {
+		return f, nil
+	}
+	f = r.forecast(run, 1)
+	if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())+run.Inputs.Held()); err != nil {
+		return f, err
+	}
+	if !r.predicted {
+		if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
+			f.predict(run, pace, 1)
+		}
+		fmt.Fprintf(r.Stderr, "%s\n", f)
+	}
+	if limit := float64(r.Memory); limit > 0 && f.memory > limit {
+		return f, fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: %s", decoder.ErrMemory,
+			show.BytesText(f.memory), show.BytesText(limit), r.lessMemory())
+	}
+	return f, nil
+}
+
 // do runs the evaluation with a meter. The garbage collector keeps a streaming one within its forecast.
-func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
+func (r *Evaluated) do(ctx context.Context, run *windows.Run, f forecast) error {
 	var meter *show.Meter
 	before := 0
 	run.Progress = func(done, total int) {
@@ -465,20 +519,6 @@ func (r *Evaluated) do(ctx context.Context, run *windows.Run) error {
 	}
 	left := "nothing was measured"
 	if r.Stream != "" {
-		f := r.forecast(run, 1)
-		if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())+run.Inputs.Held()); err != nil {
-			return err
-		}
-		if !r.predicted {
-			if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
-				f.predict(run, pace, 1)
-			}
-			fmt.Fprintf(r.Stderr, "%s\n", f)
-		}
-		if limit := float64(r.Memory); limit > 0 && f.memory > limit {
-			return fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: %s", decoder.ErrMemory,
-				show.BytesText(f.memory), show.BytesText(limit), r.lessMemory())
-		}
 		left = "to resume, repeat the command"
 		if !run.Forked() {
 			limit := max(int64(f.memory)-mapped, leastLimit)

@@ -93,6 +93,10 @@ func (f *forecast) predict(run *windows.Run, p windows.Pace, scale float64) {
 	passes, heads := run.Passes()
 	layers := float64(run.Models[0].Layers() - run.Stream.Completed())
 	layer := p.Layer.Seconds() * tokens / float64(len(first.Tokens))
+	if run.Ranks != nil { // a rank begins a layer when the one before it has completed its windows
+		n := float64(run.Ranks.Size())
+		layer *= (1 + (n-1)/max(1, layers)) / n
+	}
 	head := p.Head.Seconds() * scored / float64(max(1, first.Scored()))
 	f.seconds = p.Load.Seconds() + max(passes*layer, layers*p.Load.Seconds()) + heads*head
 }

@@ -57,8 +57,13 @@ func Add(cmd *cobra.Command) *Flags {
 	f.reuse = set.Bool("reuse-grad-buf-for-mxfp8-param-ag", false, "with --fp8-param-gather: use the memory of gradients for the "+
 		"transfer, under any recipe")
 	f.timeout = set.Duration(timeoutFlag, defaultTimeout, "end the job if a rank does not answer another for `TIME`; 0: no limit")
-	f.library = set.String(libraryFlag, "", "load the MPI library `FILE` (default that of the launcher)")
+	f.library = AddLibrary(cmd)
 	return f
+}
+
+// AddLibrary adds the flag that names the MPI library.
+func AddLibrary(cmd *cobra.Command) *string {
+	return cmd.Flags().String(libraryFlag, "", "load the MPI library `FILE` (default that of the launcher)")
 }
 
 // tensor returns the number of ranks that share a layer.

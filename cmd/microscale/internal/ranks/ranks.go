@@ -3,6 +3,7 @@
 package ranks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ type Job struct {
 	local   int         // ranks on this machine
 	world   *comm.Group // of an MPI job; nil: the ranks are goroutines
 	options comm.Options
+	connect time.Duration // that joining may take, if not options.Timeout
 	flags   *Flags
 }
 
@@ -64,11 +66,7 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	if err := j.join(cmd, l, *f.library, nil); err != nil {
 		return nil, err
 	}
-	if err := transport.Watch(*f.timeout); errors.Is(err, mpi.ErrUnwatched) {
-		show.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("%v: if a rank is killed, only the launcher or --timeout ends the job", err)})
-	} else if err != nil {
-		j.abort(err)
-	}
+	j.watch(cmd, *f.timeout, "the launcher or --timeout ends the job")
 	if want := int(*f.dp) * f.tensor(); cmd.Flags().Changed("dp") && want != l.Size {
 		return nil, show.Misuse("--dp is %d and --tp is %d, but %s started %d processes: omit --dp, or start %d", *f.dp, f.tensor(), l.Name,
 			l.Size, want)
@@ -76,10 +74,54 @@ func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
 	return j, nil
 }
 
+// watch lets this process end when that of another rank is killed. If the ranks cannot connect, it warns that only ending does.
+func (j *Job) watch(cmd *cobra.Command, timeout time.Duration, ending string) {
+	if err := transport.Watch(timeout); errors.Is(err, mpi.ErrUnwatched) {
+		show.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("%v: if a rank is killed, only %s", err, ending)})
+	} else if err != nil {
+		j.abort(err)
+	}
+}
+
+// Connect joins the job of the MPI launcher that started this process, if there is one, for a command with the flag of AddLibrary. The
+// ranks wait for each other without a limit: one may compute for hours.
+func Connect(cmd *cobra.Command, library string) (*Job, error) {
+	l := mpi.FindLauncher()
+	j := &Job{ranks: 1, local: 1}
+	if l.Size <= 1 {
+		return j, nil
+	}
+	j.ranks, j.local, j.connect = l.Size, localProcesses(os.LookupEnv), defaultTimeout
+	if err := j.join(cmd, l, library, nil); err != nil {
+		return nil, err
+	}
+	j.watch(cmd, defaultTimeout, "the launcher ends the job")
+	return j, nil
+}
+
+// Group returns the ranks of an MPI job; nil: there is one process.
+func (j *Job) Group() *comm.Group { return j.world }
+
+// Threads returns the number of threads of a rank for the value of --threads, of which 0 is the default.
+func (j *Job) Threads(n int) int {
+	if n == 0 && j.world != nil {
+		return j.threads()
+	}
+	return n
+}
+
+// Settle returns err if there is one process, or all ranks have it. Otherwise it ends the job.
+func (j *Job) Settle(err error) error {
+	if agreed := (*comm.AgreedError)(nil); j.world != nil && err != nil && !errors.As(err, &agreed) {
+		j.abort(err)
+	}
+	return err
+}
+
 // join connects this process with its MPI job, silences all ranks but the first, and returns the error of the
 // handshake.
 func (j *Job) join(cmd *cobra.Command, l mpi.Launcher, library string, own error) error {
-	t, err := mpi.Connect(library, j.options.Timeout)
+	t, err := mpi.Connect(library, cmp.Or(j.connect, j.options.Timeout))
 	if err != nil {
 		unjoined = &l
 		return err
@@ -175,10 +217,7 @@ func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, 
 	case j.world != nil:
 		c.Parallel.Group = j.world
 		result, err = train.Run(ctx, c)
-		if agreed := (*comm.AgreedError)(nil); err != nil && !errors.As(err, &agreed) {
-			j.abort(err)
-		}
-		return result, err
+		return result, j.Settle(err)
 	case j.ranks == 1:
 		return train.Run(ctx, c)
 	}

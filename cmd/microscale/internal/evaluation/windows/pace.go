@@ -56,7 +56,8 @@ func (r *Run) Measure(ctx context.Context) (p Pace, err error) {
 		return p, err
 	}
 	probe := *r
-	probe.Windows, probe.Amaxes, probe.Inputs, probe.Stream, probe.Progress, probe.Out = r.Windows[:1], nil, nil, nil, nil, nil
+	probe.Windows, probe.Amaxes, probe.Inputs, probe.Stream = r.Windows[:1], nil, nil, nil
+	probe.Progress, probe.Out, probe.Ranks = nil, nil, nil
 	if r.Inputs != nil {
 		probe.Inputs = &calibration.Collector{Layers: r.Inputs.Layers, Hessian: r.Inputs.Hessian, Memory: r.Inputs.Memory,
 			Threads: r.Inputs.Threads}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -24,6 +25,7 @@ type Run struct {
 	Amaxes *Amaxes                // unless nil, observes the inputs of the original, or of the only model
 	Inputs *calibration.Collector // unless nil, collects statistics of these inputs, which needs Stream, and scores nothing
 	Stream *Stream                // unless nil, reads each layer once and applies it to all windows
+	Ranks  *comm.Group            // that read other windows at the same time, for Inputs with the same Ranks; nil: none
 
 	Threads  int                   // goroutines; 0: one per processor
 	Progress func(done, total int) // unless nil, is called after each window of each layer and of the head
@@ -111,9 +113,10 @@ type walk struct {
 	result *Result
 	done   int
 	total  int
-	layers int      // saved as complete by a Stream
-	sums   []uint64 // checksums of the residual streams after these layers, by stack
-	given  bool     // the directory of the Stream existed before its first run
+	layers int        // saved as complete by a Stream
+	sums   []uint64   // checksums of the residual streams after these layers, by stack
+	before [][]uint64 // those of the layers before, from the last one on: state.Before
+	given  bool       // the directory of the Stream existed before its first run
 	start  time.Time
 }
 

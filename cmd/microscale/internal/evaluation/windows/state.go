@@ -29,8 +29,9 @@ const maxState = 256 << 20
 // A state is what a stream saves after a layer.
 type state struct {
 	Key    map[string]string `json:"key"`
-	Layers int               `json:"layers"`         // that all windows passed; -1: none, and no activations yet
-	Sums   []uint64          `json:"sums,omitempty"` // checksums of the files of activations, by stack
+	Layers int               `json:"layers"`           // that all windows passed; -1: none, and no activations yet
+	Sums   []uint64          `json:"sums,omitempty"`   // checksums of the files of activations, by stack
+	Before [][]uint64        `json:"before,omitempty"` // those after earlier layers, whose files are kept: from the last one on
 	Errors [][]LayerErrors   `json:"errors"`
 	Amaxes *Amaxes           `json:"amaxes,omitempty"`
 	Time   time.Duration     `json:"time"`            // of all runs until then

@@ -95,15 +95,23 @@ func (w *walk) byLayer(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
 	st, err := w.Stream.begin(given)
+	if err == nil {
+		st, err = w.agree(st)
+	}
 	if err != nil {
 		return err
 	}
-	w.layers, w.sums, w.given, w.result.Earlier = st.Layers, st.Sums, st.Given, st.Time
+	w.layers, w.sums, w.before, w.given, w.result.Earlier = st.Layers, st.Sums, st.Before, st.Given, st.Time
 	err = w.eachLayer(ctx, st)
 	switch {
 	case err == nil:
 		if w.Inputs != nil {
 			if err := w.Inputs.Join(ctx); err != nil {
+				return err
+			}
+		}
+		if w.Ranks != nil { // until the first has the statistics, all can go back
+			if err := w.Ranks.Barrier(); err != nil {
 				return err
 			}
 		}
@@ -219,10 +227,14 @@ func (w *walk) save(layers int, files []*residuals) error {
 	if err != nil {
 		return err
 	}
+	if kept := w.kept(); kept > 0 && layers > 0 {
+		w.before = append([][]uint64{w.sums}, w.before...)
+		w.before = w.before[:min(kept, len(w.before))]
+	}
 	w.layers, w.sums = layers, sums
 	return w.Stream.save(state{
-		Key: w.Stream.Key, Layers: layers, Sums: sums, Errors: w.result.Layers, Amaxes: w.Amaxes, Time: w.result.Earlier + time.Since(w.start),
-		Given: w.given,
+		Key: w.Stream.Key, Layers: layers, Sums: sums, Before: w.before, Errors: w.result.Layers, Amaxes: w.Amaxes,
+		Time: w.result.Earlier + time.Since(w.start), Given: w.given,
 	})
 }
 
@@ -248,11 +260,12 @@ func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
 	if err := w.save(l+1, to); err != nil {
 		return err
 	}
+	old := l - w.kept()
 	for k := range w.stacks {
-		if !w.own(k, l) {
+		if old < 0 || !w.own(k, old) {
 			continue
 		}
-		if err := os.Remove(w.Stream.residuals(k, l)); err != nil {
+		if err := os.Remove(w.Stream.residuals(k, old)); err != nil && !errors.Is(err, fs.ErrNotExist) { // before this rank went back
 			return err
 		}
 	}
