@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -29,12 +32,23 @@ type runFlags struct {
 	each, asJSON *bool
 	threads      *uint
 
+	remote       *store.Destination // that the result is uploaded to; nil: none
+	uploaded     bool
 	distillation *distillation // that follows; nil: none
 	reads        []string      // files of a further checkpoint
 }
 
+// destinationHelp describes a DST that is not local.
+const destinationHelp = `
+
+DST may be s3://BUCKET/FOLDER or gs://BUCKET/FOLDER. The result is then written
+to NAME.microscale-staged in the working directory, uploaded, config.json and
+index last, and removed. After an upload that ended early, repeat the command
+with --resume.`
+
 func addRunFlags(cmd *cobra.Command) *runFlags {
 	f := &runFlags{}
+	cmd.Long += destinationHelp
 	cmd.Flags().BoolVar(&f.options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&f.options.Resume, "resume", false, resumeUsage)
 	f.shard = flags.AddShard(cmd)
@@ -62,6 +76,9 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 		if err := c.Plan.Admit(c.Destination, f.options.Force); err != nil {
 			return err
 		}
+		if f.remote != nil {
+			c.Destination = f.remote.String()
+		}
 		conversion.PrintLeft(stderr, c.Plan.Source())
 		return c.PrintPlan(out, *f.each, *f.asJSON)
 	}
@@ -83,10 +100,63 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 		return show.Interrupted(err, left)
 	}
 	c.Seconds = time.Since(start).Seconds()
+	if err := f.upload(cmd, c); err != nil {
+		return err
+	}
 	show.PrintWarnings(stderr, c.Result.Warnings)
 	conversion.PrintLeft(stderr, c.Plan.Source())
 	defer conversion.WarnNonFinite(stderr, c.Result.Tensors) // below the table
 	return c.Print(out, *f.each, *f.asJSON)
+}
+
+// staged runs the work of a command whose DST may be in an object store. The command then writes a local checkpoint,
+// the stage, which run uploads. If the work or the upload ends early, the stage is what --resume goes on with.
+func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if !store.Named(args[1]) {
+			return work(cmd, args)
+		}
+		if flag := cmd.Flags().Lookup("shard"); flag.Changed {
+			return show.Misuse("--shard writes parts beside a local DST: name a directory on a shared disk, and omit %s", args[1])
+		}
+		d, err := store.OpenDestination(cmd.Context(), args[1])
+		if err != nil {
+			return err
+		}
+		d.Force, d.Resume = f.options.Force, f.options.Resume
+		if err := d.Reads(args[0]); err != nil {
+			return err
+		}
+		if err := d.Admit(cmd.Context()); err != nil {
+			return show.Interrupted(err, "nothing was written")
+		}
+		f.remote = d
+		dir := filepath.Dir(d.Stage())
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+		err = work(cmd, []string{args[0], d.Stage()})
+		if err == nil && f.uploaded { // not by ranks that only collect statistics
+			err = os.RemoveAll(d.Stage())
+		}
+		_ = os.Remove(dir) // unless an interrupted run left files there
+		return err
+	}
+}
+
+// upload uploads the result to the object store that DST names, if it does.
+func (f *runFlags) upload(cmd *cobra.Command, c *conversion.Conversion) error {
+	if f.remote == nil {
+		return nil
+	}
+	m := show.NewMeter(cmd.ErrOrStderr(), "uploading", 0)
+	err := f.remote.Upload(cmd.Context(), c.Destination, func(done, total int64) { m.Report(done, total) })
+	m.Close()
+	if err != nil {
+		return show.Interrupted(fmt.Errorf("%w; the result is in %s", err, c.Destination), "repeat the command with --resume")
+	}
+	f.uploaded, c.Destination = true, f.remote.String()
+	return nil
 }
 
 // spare tells a plan the files that the command reads beside the source, so that no run replaces them.

@@ -61,7 +61,7 @@ or a weight. Nothing is written then.
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
 	flags.Essential(cmd, "for", "convention", "scheme", "cast", "calibration", "dry-run", "each", "resume", "force", "json")
-	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
 		if inexact.Given && !cast.Given {
 			return show.Misuse("--inexact: it says what a cast does; add --cast FORMAT")
 		}
@@ -102,7 +102,7 @@ or a weight. Nothing is written then.
 			return err
 		}
 		return f.run(cmd, "converting", conversion.Relabeled(args[0], args[1], plan))
-	})
+	}))
 	return cmd
 }
 

@@ -32,7 +32,7 @@ file of weights if DST ends in .safetensors.
 	dtype := flags.AddScalar(cmd, "dtype", "decode to `NAME`: f32, bf16, fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
-	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
 		if llamacpp.Named(args[1]) {
 			return show.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", show.Printable(args[1]),
 				llamacpp.Suffix)
@@ -53,6 +53,6 @@ file of weights if DST ends in .safetensors.
 			return err
 		}
 		return f.run(cmd, "decoding", conversion.Dequantized(args[0], args[1], plan, decoded.String()))
-	})
+	}))
 	return cmd
 }

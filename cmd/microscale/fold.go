@@ -35,7 +35,7 @@ attention, stay.
 	statistics := cmd.Flags().String("calibration", "", "statistics `FILE` of the inputs of SRC, of calibrate --out FILE.safetensors")
 	f := addRunFlags(cmd)
 	cobra.CheckErr(cmd.MarkFlagRequired("calibration"))
-	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
@@ -51,6 +51,6 @@ attention, stay.
 			return err
 		}
 		return f.run(cmd, "folding", conversion.Folded(args[0], args[1], plan, folded))
-	})
+	}))
 	return cmd
 }

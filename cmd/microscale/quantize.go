@@ -140,7 +140,7 @@ func quantizeCommand() *cobra.Command {
 	bits.exclude(cmd)
 	cmd.Flags().BoolVar(&f.options.AllowNonFinite, "allow-nonfinite", false, "quantize weights that hold NaN or Inf")
 	flags.Essential(cmd, "format", "rule", "for", "text", "activations", "include", "dry-run", "resume", "force", "json")
-	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) (err error) {
+	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) (err error) {
 		if *planOut != "" && !*f.dryRun && !bits.given() {
 			return show.Misuse("--plan-out writes the plan of --dry-run or --budget: add one, or omit --plan-out")
 		}
@@ -279,7 +279,7 @@ func quantizeCommand() *cobra.Command {
 			err = reportTraining(cmd.ErrOrStderr(), args[1])
 		}
 		return err
-	})
+	}))
 	return cmd
 }
 

@@ -38,7 +38,7 @@ is written.
 	original := cmd.Flags().String("source", "", "the checkpoint `ORIGINAL` that SRC was quantized from, for modules that SRC lacks")
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
-	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
 		models, release, err := openBeside(cmd.Context(), openBroken, args[0], *original)
 		defer release()
 		if err != nil {
@@ -68,7 +68,7 @@ is written.
 			return err
 		}
 		return f.run(cmd, "repairing", conversion.Repaired(args[0], args[1], plan, repair))
-	})
+	}))
 	return cmd
 }
 

@@ -66,6 +66,22 @@ func TestStore(t *testing.T) {
 		}
 		done(t, args...)
 	}
-	status, stdout, stderr := execute("", "inspect", "s3://weights/none")
+	t.Chdir(t.TempDir())
+	done(t, "quantize", local, "s3://weights/out", "--format", "nvfp4")
+	done(t, "dequantize", "s3://weights/out", "back")
+	done(t, "dequantize", here, "back-from-disk")
+	if a, b := snapshot(t, "back"), strings.ReplaceAll(snapshot(t, "back-from-disk"), "back-from-disk", "back"); a != b {
+		t.Errorf("through the store:\n%s\nfrom the disk:\n%s", a, b)
+	}
+	if entries, err := os.ReadDir("."); err != nil || len(entries) != 2 {
+		t.Errorf("got %v, %v", entries, err)
+	}
+	status, stdout, stderr := execute("", "quantize", local, "s3://weights/out", "--format", "mxfp8")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/out: file already exists")
+	done(t, "quantize", local, "s3://weights/out", "--format", "mxfp8", "--force")
+	if text := done(t, "inspect", "s3://weights/out"); !strings.Contains(text, "mxfp8") {
+		t.Errorf("inspect of the replaced checkpoint says\n%s", text)
+	}
+	status, stdout, stderr = execute("", "inspect", "s3://weights/none")
 	fails(t, status, stdout, stderr, "microscale: s3://weights/none: file does not exist: there is no object of a checkpoint: check the name")
 }

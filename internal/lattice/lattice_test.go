@@ -145,7 +145,7 @@ cmd/microscale/internal/show: github.com/jedib0t/go-pretty/v6 golang.org/x/term
 cmd/microscale/internal/report: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum gonum.org/v1/plot
 cmd/microscale/internal/flags: github.com/BurntSushi/toml github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra github.com/spf13/pflag
 cmd/microscale/internal/ranks: github.com/spf13/cobra
-cmd/microscale/internal/store: github.com/minio/minio-go/v7 golang.org/x/oauth2
+cmd/microscale/internal/store: github.com/minio/crc64nvme github.com/minio/minio-go/v7 golang.org/x/oauth2
 cmd/microscale/internal/blocksize: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/numbers: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/catalog: github.com/jedib0t/go-pretty/v6

@@ -35,6 +35,17 @@ type s3 struct {
 // String implements place.
 func (s *s3) String() string { return s.url }
 
+// named returns the URL of an object of the folder.
+func (s *s3) named(name string) string {
+	if name == "" {
+		return s.url
+	}
+	return s.url + "/" + name
+}
+
+// errNoBucket is wrapped by errors about a bucket that does not exist.
+var errNoBucket = fmt.Errorf("%w: there is no such bucket", fs.ErrNotExist)
+
 const (
 	signAmazon = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 	signGoogle = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
@@ -69,7 +80,7 @@ func newS3(_ context.Context, o opener, u *url.URL) (place, error) {
 // requests. STORAGE_EMULATOR_HOST names another server, which needs none.
 func newGoogle(ctx context.Context, o opener, u *url.URL) (place, error) {
 	const scope = "https://www.googleapis.com/auth/devstorage.read_write"
-	endpoint, transport := o.get("STORAGE_EMULATOR_HOST"), http.RoundTripper(ranges.Transport{})
+	endpoint, transport := o.get("STORAGE_EMULATOR_HOST"), http.RoundTripper(generations{ranges.Transport{}})
 	s := &s3{opener: o, anonymous: true, sign: signGoogle}
 	if endpoint == "" {
 		if found, err := google.FindDefaultCredentials(ctx, scope); err == nil {
@@ -83,6 +94,18 @@ func newGoogle(ctx context.Context, o opener, u *url.URL) (place, error) {
 		minio.Options{Region: "auto", Transport: transport})
 }
 
+// generations states the condition of uploads as Google Cloud Storage knows it: it ignores If-None-Match there.
+type generations struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (g generations) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("If-None-Match") == "*" {
+		r = r.Clone(r.Context())
+		r.Header.Set("X-Goog-If-Generation-Match", "0")
+	}
+	return g.RoundTripper.RoundTrip(r)
+}
+
 // connect sets the place and the client of s. variable names the endpoint in errors.
 func (s *s3) connect(u *url.URL, endpoint, variable string, options minio.Options) (place, error) {
 	at, err := url.Parse(endpoint)
@@ -94,7 +117,7 @@ func (s *s3) connect(u *url.URL, endpoint, variable string, options minio.Option
 	}
 	s.bucket, s.key = u.Host, strings.Trim(u.Path, "/")
 	s.url = strings.TrimRight(u.Scheme+"://"+s.bucket+"/"+s.key, "/")
-	options.Secure, options.MaxRetries = at.Scheme == "https", 1
+	options.Secure, options.MaxRetries = at.Scheme == "https", s.attempts
 	if s.core, err = minio.NewCore(at.Host, &options); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.url, err)
 	}
@@ -177,7 +200,7 @@ func (s *s3) failed(err error) error {
 	status := fmt.Sprintf("the store responded %s", cmp.Or(e.Code, fmt.Sprint(e.StatusCode)))
 	switch {
 	case e.Code == minio.NoSuchBucket:
-		return permanent("%w: there is no bucket %q: check the name and the endpoint", fs.ErrNotExist, s.bucket)
+		return permanent("%w: check the name %q and the endpoint", errNoBucket, s.bucket)
 	case e.StatusCode == http.StatusPreconditionFailed:
 		return ranges.Permanent{Err: errChanged}
 	case e.StatusCode == http.StatusNotFound:

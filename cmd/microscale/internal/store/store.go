@@ -81,8 +81,9 @@ func Named(arg string) bool {
 
 // An opener opens checkpoints.
 type opener struct {
-	get   func(string) string // returns a variable of the environment
-	retry ranges.Retry
+	get      func(string) string // returns a variable of the environment
+	retry    ranges.Retry
+	attempts int // of minio-go itself: it repeats the parts of uploads, retry what is read
 }
 
 // Open opens the checkpoint that a URL names. Its reads return the error of ctx once that is done.
@@ -91,6 +92,7 @@ func Open(ctx context.Context, address string) (*hf.Checkpoint, error) {
 }
 
 func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error) {
+	o.attempts = 1
 	at, err := o.place(ctx, address)
 	if err != nil {
 		return nil, err

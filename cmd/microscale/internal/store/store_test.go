@@ -25,7 +25,7 @@ import (
 
 // quick is an opener that does not wait between attempts.
 func quick() opener {
-	return opener{os.Getenv, ranges.Retry{Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	return opener{get: os.Getenv, retry: ranges.Retry{Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 }
 
 func TestMain(m *testing.M) {
@@ -276,7 +276,7 @@ func TestErrors(t *testing.T) {
 		cause error
 		want  string
 	}{
-		"s3://other/models/a":           {fs.ErrNotExist, `there is no bucket "other"`},
+		"s3://other/models/a":           {fs.ErrNotExist, `there is no such bucket: check the name "other"`},
 		"s3://weights/models/none":      {fs.ErrNotExist, "there is no object of a checkpoint: check the name"},
 		"s3://weights/none.safetensors": {fs.ErrNotExist, "check the name"},
 		"s3://weights/a?versionId=1":    {nil, "the name of an object with ? or # is unsupported"},

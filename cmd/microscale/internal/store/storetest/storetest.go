@@ -34,7 +34,8 @@ type Server struct {
 
 	lock    sync.Mutex
 	objects map[string][]byte
-	etags   map[string]string // of the objects
+	etags   map[string]string      // of the objects
+	meta    map[string]http.Header // of the objects: their own metadata
 	uploads map[string]*upload
 	log     []string
 	count   int
@@ -43,12 +44,13 @@ type Server struct {
 // An upload is a multipart upload.
 type upload struct {
 	key   string
+	meta  http.Header
 	parts map[int][]byte
 }
 
 // New returns a store, and points the variables of the environment at it, without credentials.
 func New(t *testing.T) *Server {
-	s := &Server{objects: map[string][]byte{}, etags: map[string]string{}, uploads: map[string]*upload{}}
+	s := &Server{objects: map[string][]byte{}, etags: map[string]string{}, meta: map[string]http.Header{}, uploads: map[string]*upload{}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL_S3": s.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "",
@@ -113,12 +115,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusForbidden, "AccessDenied")
 	case bucket != Bucket:
 		Fail(w, http.StatusNotFound, "NoSuchBucket")
+	case query.Has("uploads") && r.Method == http.MethodGet:
+		s.listUploads(w, query.Get("prefix"))
 	case key == "":
 		s.list(w, query.Get("prefix"), max(query.Get("continuation-token"), query.Get("start-after")))
 	case query.Has("uploads"):
 		s.count++
 		id := strconv.Itoa(s.count)
-		s.uploads[id] = &upload{key, map[int][]byte{}}
+		s.uploads[id] = &upload{key, own(r.Header), map[int][]byte{}}
 		answer(w, struct {
 			XMLName     xml.Name `xml:"InitiateMultipartUploadResult"`
 			Bucket, Key string
@@ -127,7 +131,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case query.Has("uploadId"):
 		s.part(w, r, query.Get("uploadId"), query.Get("partNumber"), key, body)
 	case r.Method == http.MethodPut:
-		s.put(w, r, key, body)
+		s.put(w, r, key, body, own(r.Header))
 	case r.Method == http.MethodDelete:
 		delete(s.objects, key)
 		w.WriteHeader(http.StatusNoContent)
@@ -147,17 +151,18 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, key string) {
 		Fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
 		return
 	}
+	maps.Copy(w.Header(), s.meta[key])
 	w.Header().Set("ETag", s.etags[key])
 	http.ServeContent(w, r, "", time.Unix(1, 0), bytes.NewReader(data))
 }
 
 // put stores an object unless its condition fails.
-func (s *Server) put(w http.ResponseWriter, r *http.Request, key string, data []byte) bool {
+func (s *Server) put(w http.ResponseWriter, r *http.Request, key string, data []byte, meta http.Header) bool {
 	if _, exists := s.objects[key]; exists && r.Header.Get("If-None-Match") == "*" {
 		Fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
 		return false
 	}
-	s.objects[key], s.etags[key] = data, ETag(data)
+	s.objects[key], s.etags[key], s.meta[key] = data, ETag(data), meta
 	w.Header().Set("ETag", s.etags[key])
 	return true
 }
@@ -182,7 +187,7 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, id, number, key st
 		for _, n := range slices.Sorted(maps.Keys(up.parts)) {
 			data = append(data, up.parts[n]...)
 		}
-		if s.put(w, r, key, data) {
+		if s.put(w, r, key, data, up.meta) {
 			delete(s.uploads, id)
 			answer(w, struct {
 				XMLName           xml.Name `xml:"CompleteMultipartUploadResult"`
@@ -192,6 +197,31 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, id, number, key st
 	default:
 		Fail(w, http.StatusNotImplemented, "NotImplemented")
 	}
+}
+
+// own returns the headers of a request that are the object's own metadata.
+func own(h http.Header) http.Header {
+	h = h.Clone()
+	maps.DeleteFunc(h, func(key string, _ []string) bool { return !strings.HasPrefix(key, "X-Amz-Meta-") })
+	return h
+}
+
+// listUploads serves the multipart uploads of keys with a prefix.
+func (s *Server) listUploads(w http.ResponseWriter, prefix string) {
+	type row struct {
+		Key string
+		ID  string `xml:"UploadId"`
+	}
+	result := struct {
+		XMLName xml.Name `xml:"ListMultipartUploadsResult"`
+		Upload  []row
+	}{}
+	for id, up := range s.uploads {
+		if strings.HasPrefix(up.key, prefix) {
+			result.Upload = append(result.Upload, row{up.key, id})
+		}
+	}
+	answer(w, result)
 }
 
 // page is the number of objects in a response: few, so that tests need several.

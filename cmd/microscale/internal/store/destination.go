@@ -1,0 +1,336 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/minio/crc64nvme"
+	"github.com/minio/minio-go/v7"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/ranges"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// A Destination is a folder of a store, or one object, that a checkpoint is uploaded to from a local stage.
+//
+// Objects appear when they are complete. Weights are first, config.json and the index last, so that readers find no
+// checkpoint before it is whole. The metadata of each object has the CRC-64 of its content, by which another upload
+// of the same stage finds what is done.
+type Destination struct {
+	at *s3
+	// Force replaces the checkpoint that is there.
+	Force bool
+	// Resume goes on with an upload that ended early.
+	Resume bool
+
+	part int64 // smallest part of an upload in bytes; 0: smallestPart
+}
+
+// stageSuffix ends the name of the local directory that contains the stage.
+const stageSuffix = ".microscale-staged"
+
+// sumKey is the key of the CRC-64 in the metadata of an object.
+const sumKey = "Microscale-Crc64"
+
+// OpenDestination returns the destination that a URL names.
+func OpenDestination(ctx context.Context, address string) (*Destination, error) {
+	return opener{get: os.Getenv}.destination(ctx, address)
+}
+
+func (o opener) destination(ctx context.Context, address string) (*Destination, error) {
+	o.attempts = ranges.Attempts
+	at, err := o.place(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := at.(*s3)
+	if !ok {
+		return nil, fmt.Errorf("%s: web servers are only read: want a DST such as s3://BUCKET/FOLDER or gs://BUCKET/FOLDER", at)
+	}
+	if s.key == "" {
+		return nil, fmt.Errorf("%s: a checkpoint needs a folder of its own: want %s/FOLDER", at, at)
+	}
+	return &Destination{at: s}, nil
+}
+
+// String returns the URL.
+func (d *Destination) String() string { return d.at.url }
+
+// Stage returns the path of the local checkpoint that is uploaded, in a directory of its own in the working directory.
+func (d *Destination) Stage() string {
+	name := path.Base(d.at.key)
+	return filepath.Join(name+stageSuffix, name)
+}
+
+// single reports whether the destination is one object.
+func (d *Destination) single() bool {
+	return strings.HasSuffix(d.at.key, safetensors.Suffix) || strings.HasSuffix(d.at.key, ".gguf")
+}
+
+// Reads returns an error if the destination is in the folder that a source is read from, or around it.
+func (d *Destination) Reads(source string) error {
+	a, b := strings.TrimRight(source, "/")+"/", d.at.url+"/"
+	if strings.HasPrefix(a, b) || strings.HasPrefix(b, a) {
+		return fmt.Errorf("%s: SRC is there, too: use another DST", d)
+	}
+	return nil
+}
+
+// Admit returns an error if the store has no such bucket, or objects at the destination that must stay.
+func (d *Destination) Admit(ctx context.Context) error {
+	present, err := d.present(ctx)
+	switch {
+	case err != nil || len(present) == 0 || d.Resume:
+		return err
+	case !d.Force:
+		return fmt.Errorf("%s: %w (%d objects): use --force to replace a checkpoint, or --resume to go on with an upload that ended early", d,
+			fs.ErrExist, len(present))
+	case !d.single() && !slices.ContainsFunc(present, func(o object) bool { return isWeights(o.name) }):
+		return fmt.Errorf("%s: it has %d objects and none of weights: --force replaces only checkpoints; use another DST", d, len(present))
+	}
+	return nil
+}
+
+// isWeights reports whether an object has weights, by its name.
+func isWeights(name string) bool {
+	return strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name, ".gguf")
+}
+
+// present returns the objects at the destination.
+func (d *Destination) present(ctx context.Context) ([]object, error) {
+	if !d.single() {
+		return d.at.list(ctx)
+	}
+	o, err := d.at.stat(ctx)
+	switch {
+	case err == nil:
+		return []object{o}, nil
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoBucket):
+		return nil, nil
+	}
+	return nil, err
+}
+
+// A staged is a file of the stage.
+type staged struct {
+	name, path string // name: in the folder of the destination; "" if that is one object
+	size       int64
+}
+
+// rank orders uploads: weights, other files, the configuration, the index.
+func (f staged) rank() int {
+	switch {
+	case isWeights(f.name) || f.name == "":
+		return 0
+	case f.name == safetensors.IndexName:
+		return 3
+	case f.name == hf.ConfigName:
+		return 2
+	}
+	return 1
+}
+
+// stagedFiles returns the files of a stage in the order of their upload.
+func stagedFiles(stage string) (files []staged, err error) {
+	err = filepath.WalkDir(stage, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(stage, at)
+		if name == "." {
+			name = ""
+		}
+		files = append(files, staged{filepath.ToSlash(name), at, info.Size()})
+		return err
+	})
+	slices.SortStableFunc(files, func(a, b staged) int { return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.name, b.name)) })
+	return files, err
+}
+
+// Upload uploads the stage. progress gets the bytes that are done and those of all files. If an upload fails or ctx
+// ends, no index or config.json of the new checkpoint is there unless all its other files are; repeat it with Resume.
+func (d *Destination) Upload(ctx context.Context, stage string, progress func(done, total int64)) error {
+	files, err := stagedFiles(stage)
+	if err != nil {
+		return err
+	}
+	present, err := d.present(ctx)
+	if err != nil {
+		return err
+	}
+	existing := map[string]object{}
+	for _, o := range present {
+		existing[o.name] = o
+	}
+	stale, err := d.stale(files, present)
+	if err != nil {
+		return err
+	}
+	if d.Force { // what makes the old files a checkpoint goes first
+		for _, name := range []string{safetensors.IndexName, hf.ConfigName} {
+			if _, ok := existing[name]; ok {
+				if err := d.remove(ctx, name); err != nil {
+					return err
+				}
+				delete(existing, name)
+			}
+		}
+	}
+	if d.Force || d.Resume {
+		d.abandon(ctx, files)
+	}
+	var done, total int64
+	for _, f := range files {
+		total += f.size
+	}
+	for _, f := range files {
+		_, exists := existing[f.name]
+		if err := d.put(ctx, f, exists, func(n int64) { done += n; progress(min(done, total), total) }); err != nil {
+			return &ranges.SubjectError{Subject: d.at.named(f.name), Err: err}
+		}
+	}
+	for _, name := range stale {
+		if err := d.remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stale returns the weights of an earlier checkpoint that the new one does not replace. It is an error if other files
+// would stay beside the new ones.
+func (d *Destination) stale(files []staged, present []object) (names []string, err error) {
+	for _, o := range present {
+		if slices.ContainsFunc(files, func(f staged) bool { return f.name == o.name }) {
+			continue
+		}
+		if !d.Force || !isWeights(o.name) {
+			return nil, fmt.Errorf("%s: %w, and the new checkpoint has no such file: remove it, or use another DST", d.at.named(o.name), fs.ErrExist)
+		}
+		names = append(names, o.name)
+	}
+	return names, nil
+}
+
+// abandon ends the uploads of files that an earlier run left, since their parts cost money. Where that is not permitted, they stay.
+func (d *Destination) abandon(ctx context.Context, files []staged) {
+	for up := range d.at.core.Client.ListIncompleteUploads(ctx, d.at.bucket, d.at.key, true) {
+		if up.Err == nil && slices.ContainsFunc(files, func(f staged) bool { return path.Join(d.at.key, f.name) == up.Key }) {
+			_ = d.at.core.Client.RemoveIncompleteUpload(ctx, d.at.bucket, up.Key)
+		}
+	}
+}
+
+// remove removes an object.
+func (d *Destination) remove(ctx context.Context, name string) error {
+	return d.at.try(ctx, d.at.named(name), func() error {
+		if err := d.at.core.Client.RemoveObject(ctx, d.at.bucket, path.Join(d.at.key, name), minio.RemoveObjectOptions{}); err != nil {
+			return d.at.failed(err)
+		}
+		return nil
+	})
+}
+
+// Parts of an upload: at most 10,000 are permitted.
+const (
+	smallestPart = 16 << 20 // bytes
+	mostParts    = 9_000
+	partsAtOnce  = 4
+)
+
+// put uploads a file, unless the store has it. Without Force it replaces nothing.
+func (d *Destination) put(ctx context.Context, f staged, exists bool, progress func(int64)) error {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // only read
+	h := crc64nvme.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return err
+	}
+	sum, key := fmt.Sprintf("%016x", h.Sum64()), path.Join(d.at.key, f.name)
+	if exists {
+		same, err := d.has(ctx, key, f.size, sum)
+		switch {
+		case err != nil:
+			return err
+		case same:
+			progress(f.size)
+			return nil
+		case !d.Force:
+			return fmt.Errorf("%w with other content: use --force to replace the checkpoint", fs.ErrExist)
+		}
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	options := minio.PutObjectOptions{UserMetadata: map[string]string{sumKey: sum}, NumThreads: partsAtOnce,
+		PartSize: uint64(max(cmp.Or(d.part, smallestPart), (f.size/mostParts>>20+1)<<20)), Progress: counted(progress)}
+	if !exists {
+		options.SetMatchETagExcept("*")
+	}
+	_, err = d.at.core.Client.PutObject(ctx, d.at.bucket, key, file, f.size, options)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[minio.ErrorResponse](err); ok && e.StatusCode == http.StatusPreconditionFailed {
+		if same, _ := d.has(ctx, key, f.size, sum); same { // the answer to an earlier attempt was lost
+			return nil
+		}
+		return fmt.Errorf("%w since this run began: another run writes to the same DST", fs.ErrExist)
+	}
+	const patience = 10 * time.Second
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	_ = d.at.core.Client.RemoveIncompleteUpload(after, d.at.bucket, key) // else its parts cost money
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return final(d.at.failed(err))
+}
+
+// final describes an error after which nothing else is tried.
+func final(err error) error {
+	if p, ok := errors.AsType[ranges.Permanent](err); ok {
+		return p.Err
+	}
+	return fmt.Errorf("%w: check the connection and repeat the command with --resume", err)
+}
+
+// has reports whether the store has an object with a size and a CRC-64.
+func (d *Destination) has(ctx context.Context, key string, size int64, sum string) (same bool, err error) {
+	return same, d.at.retry.Do(ctx, d.at.url, func() (bool, error) {
+		info, err := d.at.core.Client.StatObject(ctx, d.at.bucket, key, minio.StatObjectOptions{})
+		if err != nil {
+			return false, d.at.failed(err)
+		}
+		same = info.Size == size && info.UserMetadata[sumKey] == sum
+		return false, nil
+	})
+}
+
+// counted is an [io.Reader] that gets the bytes that were sent.
+type counted func(n int64)
+
+// Read implements [io.Reader].
+func (c counted) Read(p []byte) (int, error) {
+	c(int64(len(p)))
+	return len(p), nil
+}

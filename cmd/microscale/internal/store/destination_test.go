@@ -1,0 +1,222 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// stage writes a checkpoint-like directory, whose first shard has several parts of an upload, and returns its files.
+func stage(t *testing.T, d *Destination) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{"model-00001-of-00002.safetensors": bytes.Repeat([]byte("shard 1."), 6<<20/8), shard: []byte("shard 2"),
+		"tokenizer.json": []byte("{}"), "1_Pooling/config.json": []byte("{ }"), hf.ConfigName: []byte("{}"), safetensors.IndexName: []byte("{}")}
+	t.Chdir(t.TempDir())
+	d.part = 5 << 20 // the least that S3 permits
+	for name, data := range files {
+		at := filepath.Join(d.Stage(), name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// destined returns a destination that does not wait between attempts.
+func destined(t *testing.T, address string) *Destination {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	d, err := quick().destination(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func none(_, _ int64) {}
+
+// uploaded returns an error unless the store has exactly these files in a folder.
+func uploaded(s *storetest.Server, folder string, files map[string][]byte) error {
+	got := map[string][]byte{}
+	for key, data := range s.Objects() {
+		if name, ok := strings.CutPrefix(key, folder+"/"); ok {
+			got[name] = data
+		}
+	}
+	if !maps.EqualFunc(got, files, bytes.Equal) {
+		return errors.New("the store has " + strings.Join(slices.Sorted(maps.Keys(got)), ", ") + ", or other content")
+	}
+	return nil
+}
+
+// TestUpload uploads a stage to stores, once only, and replaces it.
+func TestUpload(t *testing.T) {
+	for _, address := range []string{"s3://weights/out", "gs://weights/a/out/"} {
+		s := storetest.New(t)
+		d := destined(t, address)
+		files := stage(t, d)
+		if err := d.Admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		last := int64(0)
+		if err := d.Upload(t.Context(), d.Stage(), func(done, _ int64) { last = done }); err != nil {
+			t.Fatal(err)
+		}
+		if err := uploaded(s, d.at.key, files); err != nil || s.Uploads() > 0 || last < 6<<20 {
+			t.Errorf("%s: %v; %d uploads are open; progress %d", address, err, s.Uploads(), last)
+		}
+		puts := slices.DeleteFunc(s.Requests(), func(r string) bool { return !strings.HasPrefix(r, "PUT") })
+		if n := len(puts); n != 2+5 || !strings.Contains(puts[n-1], safetensors.IndexName) || !strings.HasSuffix(puts[n-2], "/"+hf.ConfigName) {
+			t.Errorf("%s: got requests\n%s", address, strings.Join(puts, "\n"))
+		}
+		if err := d.Admit(t.Context()); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: %v", address, err)
+		}
+		d.Resume = true
+		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), d.Stage(), none)); err != nil {
+			t.Error(err)
+		}
+		if again := slices.DeleteFunc(s.Requests(), func(r string) bool { return !strings.HasPrefix(r, "PUT") }); len(again) != len(puts) {
+			t.Errorf("%s: %d requests sent again", address, len(again)-len(puts))
+		}
+		replaced := stage(t, d)
+		replaced[shard] = []byte("shard 2 again")
+		if err := os.WriteFile(filepath.Join(d.Stage(), shard), replaced[shard], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Upload(t.Context(), d.Stage(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "use --force") {
+			t.Errorf("%s: other content: %v", address, err)
+		}
+		s.Put(d.at.key+"/old.safetensors", []byte("an older shard"))
+		d.Resume, d.Force = false, true
+		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), d.Stage(), none), uploaded(s, d.at.key, replaced)); err != nil {
+			t.Errorf("%s: replaced: %v", address, err)
+		}
+		s.Put(d.at.key+"/notes.txt", []byte("of the user"))
+		if err := d.Upload(t.Context(), d.Stage(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "notes.txt") {
+			t.Errorf("%s: a file of the user: %v", address, err)
+		}
+	}
+}
+
+// TestKilledUpload ends uploads at every request, as if the process were killed: then there is no index and no
+// config.json, unless all other files are there, and a repeated upload gives all files.
+func TestKilledUpload(t *testing.T) {
+	for kill := int64(1); ; kill++ {
+		s := storetest.New(t)
+		d := destined(t, "s3://weights/out")
+		files := stage(t, d)
+		var n atomic.Int64
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Fault = func(http.ResponseWriter, *http.Request) bool {
+			if n.Add(1) >= kill {
+				cancel()
+				panic(http.ErrAbortHandler) // also what would be cleaned up
+			}
+			return false
+		}
+		err := d.Upload(ctx, d.Stage(), none)
+		cancel()
+		if err == nil {
+			if kill < 10 {
+				t.Errorf("killed at %d: no error", kill)
+			}
+			return
+		}
+		objects := s.Objects()
+		for _, name := range []string{hf.ConfigName, safetensors.IndexName} {
+			if _, there := objects["out/"+name]; there && len(objects) < len(files)-1 {
+				t.Errorf("killed at %d: %s is there, and only %d files", kill, name, len(objects))
+			}
+		}
+		s.Fault, d.Resume = nil, true
+		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), d.Stage(), none), uploaded(s, "out", files)); err != nil {
+			t.Errorf("killed at %d: %v", kill, err)
+		}
+		if s.Uploads() > 0 {
+			t.Errorf("killed at %d: %d uploads are open", kill, s.Uploads())
+		}
+	}
+}
+
+// TestBusyUpload uploads to a store that is busy, ends connections, and loses answers.
+func TestBusyUpload(t *testing.T) {
+	s := storetest.New(t)
+	d := destined(t, "s3://weights/out")
+	files := stage(t, d)
+	var n atomic.Int64
+	s.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
+		switch n.Add(1) % 4 {
+		case 1:
+			storetest.Fail(w, http.StatusServiceUnavailable, "SlowDown")
+			return true
+		case 2:
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
+	if err := errors.Join(d.Upload(t.Context(), d.Stage(), none), uploaded(s, "out", files)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRace lets another run write an object after the upload began.
+func TestRace(t *testing.T) {
+	s := storetest.New(t)
+	d := destined(t, "s3://weights/out")
+	stage(t, d)
+	s.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, hf.ConfigName) {
+			s.Put("out/"+hf.ConfigName, []byte("of another run"))
+		}
+		return false
+	}
+	if err := d.Upload(t.Context(), d.Stage(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "another run writes") {
+		t.Errorf("got %v", err)
+	}
+	if _, there := s.Objects()["out/"+safetensors.IndexName]; there {
+		t.Error("the index is there")
+	}
+}
+
+// TestDestinations checks which URLs are destinations.
+func TestDestinations(t *testing.T) {
+	storetest.New(t)
+	for address, want := range map[string]string{"https://host/x": "web servers are only read", "s3://weights": "needs a folder of its own",
+		"s3://other/x": "no such bucket"} {
+		d, err := quick().destination(t.Context(), address)
+		if err == nil {
+			err = d.Admit(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	d := destined(t, "s3://weights/a/out.safetensors")
+	if got := d.Stage(); got != filepath.Join("out.safetensors.microscale-staged", "out.safetensors") {
+		t.Errorf("got stage %s", got)
+	}
+	for source, clash := range map[string]bool{"s3://weights/a": true, "s3://weights/a/out.safetensors": true, "s3://weights/b": false,
+		"local": false} {
+		if err := d.Reads(source); (err != nil) != clash {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+}
