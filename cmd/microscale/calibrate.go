@@ -20,14 +20,20 @@ If the name of the file ends in .safetensors, write statistics of these inputs
 in its place, for quantize --method: the mean square of each column, and with
 --hessian the products of the columns with each other. One file supports
 all formats and methods. Under mpirun or srun, ranks divide the windows of the
-text; the statistics are those of one process.`
+text; the statistics are those of one process.
+
+If the name ends in .gguf, write the mean squares as an importance matrix of
+llama.cpp, for llama-quantize --imatrix and for quantize --calibration.`
 
 const calibrateExample = `  microscale calibrate model --text book.txt --out amax.toml
   microscale quantize model small --format nvfp4 --calibration amax.toml
   microscale eval small --activations --text book.txt --reference model
   microscale calibrate model --text book.txt --hessian --out s.safetensors
   microscale quantize model small --format nvfp4 --calibration s.safetensors \
-    --method gptq`
+    --method gptq
+  microscale calibrate model.gguf --text book.txt --out imatrix.gguf
+  microscale quantize model.gguf small.gguf --plan q4_k_m \
+    --calibration imatrix.gguf`
 
 func calibrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -38,7 +44,8 @@ func calibrateCommand() *cobra.Command {
 	var c evaluation.Calibration
 	set := cmd.Flags()
 	set.StringVar(&c.Text, "text", "", "read the text of `FILE`, or of the files of a directory (.jsonl: conversations or texts)")
-	set.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json), or statistics (.safetensors)")
+	set.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json), statistics (.safetensors), or an "+
+		"importance matrix of llama.cpp (.gguf)")
 	context := set.Uint("context", 0, "tokens `N` per window (default 512)")
 	set.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
 	addStream(cmd, &c.Stream)
@@ -47,17 +54,19 @@ func calibrateCommand() *cobra.Command {
 	memory, library := flags.AddMemory(cmd), ranks.AddLibrary(cmd)
 	threads, asJSON := flags.AddThreads(cmd), addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		importance := evaluation.IsImportance(c.Out)
+		statistics := importance || calibration.IsFile(c.Out)
 		switch {
 		case c.Text == "":
 			return show.Misuse("--text is missing: name a file or a directory")
 		case c.Out == "":
 			return show.Misuse("--out is missing: name a new file")
-		case c.Hessian && !calibration.IsFile(c.Out):
+		case c.Hessian && (importance || !statistics):
 			return show.Misuse("--hessian is for statistics: let the name of --out end in .safetensors")
-		case c.Cache && calibration.IsFile(c.Out):
+		case c.Cache && statistics:
 			return show.Misuse("--kv-cache and statistics exclude each other: calibrate twice")
 		}
-		if c.Stream == "" && calibration.IsFile(c.Out) {
+		if c.Stream == "" && statistics {
 			c.Stream = c.Out + streamSuffix
 		}
 		job, err := ranks.Connect(cmd, *library)

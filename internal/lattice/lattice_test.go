@@ -121,8 +121,8 @@ cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/i
     cmd/microscale/internal/report cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/bench cmd/microscale/internal/flags
-cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable safetensors/checksum tensor quant profile
-    tokenizer comm recipe nn hf family decoder train calibration convert generation cmd/microscale/internal/host
+cmd/microscale/internal/evaluation: internal/memory internal/limits internal/durable safetensors/checksum gguf tensor quant profile
+    tokenizer comm recipe nn hf family checkpoint/llamacpp decoder train calibration convert generation cmd/microscale/internal/host
     cmd/microscale/internal/show cmd/microscale/internal/report cmd/microscale/internal/budget
     cmd/microscale/internal/evaluation/windows cmd/microscale/internal/input cmd/microscale/internal/chat
 cmd/microscale/interop:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/ggufplan"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/gguf"
@@ -27,8 +30,29 @@ var llamaMixtures = map[string]int{"q2_k": 10, "q3_k_s": 11, "q3_k_m": 12, "q3_k
 
 // TestMixtures compares the types and bytes of all tensors of each mixture with those that llama.cpp's library writes.
 func TestMixtures(t *testing.T) {
-	slow.Long(t, "it quantizes a model 26 times")
+	slow.Long(t, "it quantizes a model 28 times")
 	source := filepath.Join(t.TempDir(), "source.gguf")
+	writeSample(t, source)
+	compareMixtures(t, source, "", ggufplan.Names()...)
+	importance, text := filepath.Join(t.TempDir(), "imatrix.gguf"), filepath.Join(t.TempDir(), "text.txt")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("Not all those who wander are lost\n"), 40), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	method, err := windows.LookupMethod("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := evaluation.Calibration{Out: importance}
+	c.Model, c.Text, c.Method, c.Stderr, c.Stream = source, text, method, io.Discard, importance+".stream"
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	compareMixtures(t, source, importance, "q4_k_m")
+}
+
+// writeSample writes the sample model as a GGUF file in BF16.
+func writeSample(t *testing.T, path string) {
+	t.Helper()
 	c, err := sample.Open(t.Context(), sample.Name)
 	if err != nil {
 		t.Fatal(err)
@@ -37,12 +61,11 @@ func TestMixtures(t *testing.T) {
 	plan, err := convert.PlanQuantize(t.Context(), c, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.BF16},
 		Convention: "gguf"})
 	if err == nil {
-		_, err = plan.Run(t.Context(), source, convert.RunOptions{})
+		_, err = plan.Run(t.Context(), path, convert.RunOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareMixtures(t, source, "", ggufplan.Names()...)
 }
 
 // TestImportance compares mixtures of a model with experts, with an importance matrix in both forms, with those of llama.cpp's library.

@@ -23,7 +23,7 @@ import (
 // scales of activations.
 type Calibration struct {
 	Evaluation        // of Model on Text; it compares nothing
-	Out        string // a new file: statistics if its name ends in .safetensors, else amaxes, as JSON if it ends in .json, otherwise TOML
+	Out        string // a new file: statistics if its name ends in .safetensors, an importance matrix if in .gguf, else amaxes (JSON or TOML)
 	Cache      bool   // also keys and values; not in statistics
 	Hessian    bool   // in statistics, also the products of the columns of each input
 	Follow     *Following
@@ -48,6 +48,9 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 			return exists(c.Out)
 		}
 		return creatable("the calibration", c.Out)
+	}
+	if IsImportance(c.Out) {
+		return c.runImportance(ctx)
 	}
 	if calibration.IsFile(c.Out) {
 		c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads}
