@@ -57,6 +57,7 @@ comm: internal/memory internal/parallel internal/naming format tensor quant
 comm/commtest: quant comm
 comm/mpi: comm
 tokenizer:
+jinja:
 recipe: internal/limits internal/naming format mma quant gemm
 hardware/cost: format quant hardware/device layout recipe
 nn: internal/memory internal/parallel internal/naming internal/cpu format mma tensor quant gemm comm recipe
@@ -87,8 +88,7 @@ cmd/microscale/internal/report: internal/limits internal/durable cmd/microscale/
 cmd/microscale/internal/evaluation/windows: internal/limits internal/parallel internal/naming internal/durable tensor safetensors/checksum
     comm calibration
 cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
-cmd/microscale/internal/chat/jinja:
-cmd/microscale/internal/chat: generation cmd/microscale/internal/chat/jinja
+cmd/microscale/internal/chat: jinja generation
 cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert
     cmd/microscale/internal/host cmd/microscale/internal/report
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile

@@ -89,7 +89,7 @@ func TestChatTemplates(t *testing.T) {
 // that those tests compare this module with Jinja2 where Python is missing.
 func TestChatConstructs(t *testing.T) {
 	interpreter := python(t, "jinja2==3.1.6")
-	data, err := os.ReadFile(filepath.Join("..", "internal", "chat", "jinja", "testdata", "constructs.json"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "jinja", "testdata", "constructs.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

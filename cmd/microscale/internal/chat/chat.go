@@ -8,7 +8,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/microscale-go/microscale/cmd/microscale/internal/chat/jinja"
+	"github.com/microscale-go/microscale/jinja"
 )
 
 // A Message is one turn of a conversation.

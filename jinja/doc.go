@@ -26,5 +26,6 @@
 //   - Float literals too large for float64 are infinite everywhere. In Jinja2, some uses are errors.
 //   - Case mappings are those of the Unicode version of package unicode.
 //
-// Rendering has no limits on time, memory and stack: package chat renders in a separate process.
+// Rendering has no limits on time, memory and stack: render the template of a stranger in a separate process, as
+// cmd/microscale/internal/chat does.
 package jinja
