@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/demo"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/playground"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -20,9 +21,32 @@ func TestPlayground(t *testing.T) {
 			requests = append(requests, playground.Request{Format: f.Name})
 		}
 	}
+	for i := range requests {
+		requests[i].Command, requests[i].Values = "explain", values
+	}
+	t.Chdir(t.TempDir())
+	if err := demo.Write(t.Context(), "."); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"quantize model nvfp4 --format nvfp4", "quantize model mxfp4.gguf --format mxfp4 --convention gguf"} {
+		if status, _, stderr := execute("", strings.Fields(args)...); status != exitDone {
+			t.Fatal(stderr)
+		}
+	}
+	for _, source := range []string{"model", "nvfp4", "mxfp4.gguf"} {
+		for _, command := range []string{"inspect", "lint", "identify"} {
+			requests = append(requests, playground.Request{Command: command, Source: source})
+		}
+	}
+	requests = append(requests, playground.Request{Command: "identify", Source: "nvfp4", Original: "model"})
 	for _, r := range requests {
-		r.Command, r.Values = "explain", values
 		a := answer(t, r)
+		if r.Command == "identify" && r.Source == "model" {
+			if !strings.HasPrefix(a.Error, "model: not quantized") {
+				t.Errorf("got %q", a.Error)
+			}
+			continue
+		}
 		status, stdout, stderr := execute("", strings.Fields(a.Line)[1:]...)
 		if status != exitDone || stdout != a.Text || a.Text == "" {
 			t.Errorf("%s: exit status %d, got\n%s%s\nthe page has %s\n%s", a.Line, status, stdout, stderr, a.Error, a.Text)

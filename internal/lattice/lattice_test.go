@@ -112,11 +112,12 @@ cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/cli
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/identify: format safetensors safetensors/checksum quant profile checkpoint
     cmd/microscale/internal/show
-cmd/microscale/internal/playground: format profile quant cmd/microscale/internal/numbers
-cmd/microscale/playground: cmd/microscale/internal/report cmd/microscale/internal/playground
 cmd/microscale/internal/difference: format measure quant checkpoint cmd/microscale/internal/show
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert
     cmd/microscale/internal/show cmd/microscale/internal/lint
+cmd/microscale/internal/playground: format profile quant hf checkpoint convert cmd/microscale/internal/show cmd/microscale/internal/lint
+    cmd/microscale/internal/numbers cmd/microscale/internal/identify cmd/microscale/internal/conversion
+cmd/microscale/playground: cmd/microscale/internal/report cmd/microscale/internal/playground
 cmd/microscale/internal/planning: hardware/device hardware/cost cmd/microscale/internal/show cmd/microscale/internal/layouts
     cmd/microscale/internal/report cmd/microscale/internal/flags
 cmd/microscale/internal/training: mma tensor measure quant recipe nn checkpoint decoder train cmd/microscale/internal/host

@@ -30,14 +30,17 @@ const maxPage = 6_000_000
 type answered struct {
 	Format, Profile, Rule, Values, Amax, Line, Text, Error string
 	Pictures, Elements, Codes, Grid                        int
+	Clipped                                                []string // texts that go beyond their picture
 }
 
 // seen is what the probe saw of the page.
 type seen struct {
 	Answers                             []answered
 	Controls, Unnamed, Requests, Errors []string
+	Stopped                             []string // results after a stop
 	Background                          string
 	Wide, Width, Loaded                 int
+	Checkpoints                         [][]struct{ Command, Line, Text, Error string }
 }
 
 // TestBrowser builds the page and uses it in headless Chromium, from a file. The page shows what the commands print.
@@ -55,19 +58,22 @@ func TestBrowser(t *testing.T) {
 		{"format", "mxfp4"}, {"rule", "floor"}, {"rule", ""}, {"profile", "all"}, {"profile", "ocp"}, {"values", "1 nan inf"},
 		{"values", "0.1, -0.7\n[2.5]"}, {"values", "0.1 abc"}, {"values", ""}, {"values", strings.Repeat("1 ", 1025)},
 		{"values", strings.Repeat("1 ", 600)}, {"format", "nvfp4"}, {"amax", "12.5"}, {"amax", "-1"}, {"amax", ""},
+		{"values", "3e38 -1.2345e-8"}, {"format", "mxint8"}, {"values", "-1.2345e-38 1.999e-38"}, {"values", "0 0"}, {"values", "nan"},
 	}
+	read := cases(t)
 	backgrounds := map[string]bool{}
 	for _, tc := range []struct {
 		name  string
 		width int
 		flags []string
 		plan  [][2]string
+		read  []readCase
 	}{
-		{"desktop", 1280, nil, plan},
-		{"phone", 360, []string{"--blink-settings=preferredColorScheme=0"}, nil},
+		{"desktop", 1280, nil, plan, read},
+		{"phone", 360, []string{"--blink-settings=preferredColorScheme=0"}, nil, read[:1]},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := visit(t, browser, page, tc.width, tc.plan, tc.flags)
+			got := visit(t, browser, page, tc.width, tc.plan, tc.read, tc.flags)
 			for _, problem := range slices.Concat(got.Errors, got.Requests, got.Unnamed) {
 				t.Errorf("error, request or control without a name: %s", problem)
 			}
@@ -90,6 +96,23 @@ func TestBrowser(t *testing.T) {
 			}
 			for _, a := range got.Answers {
 				a.check(t)
+			}
+			if len(got.Checkpoints) != len(tc.read) {
+				t.Errorf("got %d checkpoints, want %d", len(got.Checkpoints), len(tc.read))
+			}
+			for i, shown := range got.Checkpoints {
+				for j, want := range tc.read[i].answers(t) {
+					if j >= len(shown) || shown[j].Text != want.Text || shown[j].Line != want.Line || shown[j].Error != want.Error {
+						t.Errorf("checkpoint %d: got %+v, want %+v", i, shown, want)
+						break
+					}
+					if strings.Contains(want.Error, "\n") {
+						t.Errorf("checkpoint %d: got an error of several lines: %s", i, want.Error)
+					}
+				}
+			}
+			if !slices.Equal(got.Stopped, []string{"stopped"}) {
+				t.Errorf("after a stop, got %q", got.Stopped)
 			}
 			backgrounds[got.Background] = true
 			t.Logf("loaded after %d ms", got.Loaded)
@@ -140,14 +163,17 @@ func (a *answered) check(t *testing.T) {
 			break
 		}
 	}
+	if len(a.Clipped) > 0 {
+		t.Errorf("%s: the picture cuts %q", asked, a.Clipped)
+	}
 	if a.Pictures != blocks || a.Elements != elements || a.Grid < blocks || a.Codes == 0 && elements/blocks <= 16 {
 		t.Errorf("%s: got %d pictures of %d values with %d codes and %d lines, want %d of %d", asked, a.Pictures, a.Elements, a.Codes,
 			a.Grid, blocks, elements)
 	}
 }
 
-// visit opens the page in a frame of the given width, follows the plan, and returns what the probe saw.
-func visit(t *testing.T, browser string, page []byte, width int, plan [][2]string, flags []string) (got seen) {
+// visit opens the page in a frame of the given width, does what is planned, reads checkpoints, and returns what the probe saw.
+func visit(t *testing.T, browser string, page []byte, width int, plan [][2]string, read []readCase, flags []string) (got seen) {
 	t.Helper()
 	reports := make(chan []byte, 1)
 	done := make(chan struct{})
@@ -178,8 +204,13 @@ func visit(t *testing.T, browser string, page []byte, width int, plan [][2]strin
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkpoints, err := json.Marshal(read)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := string(page)
-	script := fmt.Sprintf("<script>const server = %q, plan = %q;\n%s</script></body>", server.URL+"/", steps, probe)
+	script := fmt.Sprintf("<script>const server = %q, plan = %s, checkpoints = %s;\n%s</script></body>", server.URL+"/", steps,
+		checkpoints, probe)
 	for _, r := range [][2]string{{"img-src data:", "img-src data:; connect-src " + server.URL}, {"</body>\n</html>", script}} {
 		if strings.Count(text, r[0]) != 1 {
 			t.Fatalf("got %q %d times in the page, want once", r[0], strings.Count(text, r[0]))

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
 // A Request is a question of the page, in JSON. Fields that a command does not need are empty.
@@ -18,7 +20,8 @@ type Request struct {
 	Profile   string `json:"profile"`
 	ScaleRule string `json:"rule"`
 	Amax      string `json:"amax"`
-	Source    string `json:"source"` // path of a checkpoint
+	Source    string `json:"source"`   // path of a checkpoint
+	Original  string `json:"original"` // path of the checkpoint before quantization, for identify
 }
 
 // An Answer is what the page shows, in JSON.
@@ -36,7 +39,10 @@ var commands = map[string]func(ctx context.Context, r *Request, a *Answer) error
 		a.Choices = choices()
 		return nil
 	},
-	"explain": explain,
+	"explain":  explain,
+	"inspect":  inspect,
+	"lint":     findings,
+	"identify": writers,
 }
 
 // Ask answers a request.
@@ -52,7 +58,7 @@ func Ask(ctx context.Context, request []byte) []byte {
 		}
 	}
 	if err != nil {
-		a = Answer{Error: err.Error()}
+		a = Answer{Error: show.OneLine(err)}
 	}
 	answer, err := json.Marshal(a)
 	if err != nil {

@@ -1,58 +1,5 @@
 "use strict";
 
-const $ = (id) => document.getElementById(id);
-
-// A Program is a worker that runs the module.
-class Program {
-  constructor(module) {
-    this.module = module;
-    this.waiting = new Map(); // by id of the request
-    this.last = 0;
-  }
-
-  start() {
-    const text = $("runtime").textContent + "\n" + $("worker").textContent;
-    const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-    this.worker = new Worker(address);
-    URL.revokeObjectURL(address);
-    this.worker.onmessage = ({ data }) => {
-      this.waiting.get(data.id)(JSON.parse(data.answer));
-      this.waiting.delete(data.id);
-    };
-    this.worker.onerror = (e) => {
-      e.preventDefault();
-      this.stop("the program ended: " + (e.message || "out of memory"));
-    };
-    this.worker.postMessage({ module: this.module });
-  }
-
-  // ask returns the answer to a request, whose files the program may read.
-  ask(request, files) {
-    if (!this.worker) this.start();
-    const id = ++this.last;
-    return new Promise((resolve) => {
-      this.waiting.set(id, resolve);
-      this.worker.postMessage({ id, request: JSON.stringify(request), files });
-    });
-  }
-
-  // stop ends the worker, and answers what it was asked with an error.
-  stop(error) {
-    this.worker?.terminate();
-    this.worker = null;
-    for (const resolve of this.waiting.values()) resolve({ error });
-    this.waiting.clear();
-  }
-}
-
-// compile returns the module of the page.
-async function compile() {
-  const packed = Uint8Array.from(atob($("program").textContent), (c) => c.charCodeAt(0));
-  $("program").remove();
-  const bytes = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return WebAssembly.compile(await new Response(bytes).arrayBuffer());
-}
-
 // Examples are lists of values. Random numbers come of a fixed seed.
 function normal(n, scale) {
   let state = 2611;
@@ -70,7 +17,7 @@ const examples = {
 };
 const textOf = (values) => values.map((v) => (Number.isFinite(v) ? String(+v.toPrecision(4)) : String(v).replace("Infinity", "inf"))).join(" ");
 
-let choices, explainer, latest = 0, shown = null;
+let module, choices, explainer, latest = 0, shown = null;
 
 // fill sets the options of a list, and keeps its choice where that is still one.
 function fill(list, options) {
@@ -118,7 +65,7 @@ function draw() {
 }
 
 async function open() {
-  const module = await compile();
+  module = await compile();
   explainer = new Program(module);
   ({ choices } = await explainer.ask({ command: "choices" }));
   fill($("format"), choices.formats.map((f) => [f.name, f.name, f.doc]));
@@ -133,6 +80,7 @@ async function open() {
   $("question").addEventListener("submit", (e) => e.preventDefault());
   $("question").addEventListener("input", explain);
   new ResizeObserver(draw).observe($("pictures"));
+  readCheckpoints();
   $("state").textContent = "";
   await explain();
 }

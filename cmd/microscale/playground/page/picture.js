@@ -10,7 +10,12 @@ function element(name, attributes, ...children) {
   return e;
 }
 
-const short = (v) => (v === null ? "not finite" : String(+v.toPrecision(4)).replace("-", "−"));
+// short returns v with at most so many digits.
+function short(v, digits = 4) {
+  if (v === null) return "not finite";
+  const small = v !== 0 && Math.abs(v) < 1e-3;
+  return (small ? v.toExponential(digits - 1).replace(/\.?0*e/, "e") : String(+v.toPrecision(digits))).replaceAll("-", "−");
+}
 
 // spread returns the values whose places are a distance apart, beginning with those that are first in the list.
 function spread(values, place, distance) {
@@ -42,9 +47,10 @@ function pictures(format, explanation, width) {
 
 // picture draws a block: values and decoded values over the grid of the format times the scale, codes, and errors.
 function picture(format, block, scale, width) {
-  const left = 64, right = 6, top = 8, high = 220, codesHigh = 46, errorHigh = 64;
+  const left = 76, right = 6, top = 8, high = 220, codesHigh = 46, errorHigh = 64;
   const all = block.elements.flatMap((e) => [e.value, e.decoded]).filter((v) => v !== null); // the others are NaN or Inf
-  const low = Math.min(0, ...all), span = Math.max(0, ...all) - low || 1;
+  const places = format.grid.map((v) => v * scale), least = Math.min(0, ...all), most = Math.max(0, ...all);
+  const low = places.findLast((v) => v <= least) ?? least, span = (places.find((v) => v >= most) ?? most) - low || 1;
   const y = (v) => top + high * (1 - (v - low) / span);
   const slot = (width - left - right) / block.elements.length;
   const x = (i) => left + slot * (i + 0.5);
@@ -53,19 +59,19 @@ function picture(format, block, scale, width) {
     "aria-label": `Values, grid, codes and errors of a block of ${block.elements.length} values`,
   });
   // The grid: its lines where they are apart, zero and the ends first.
-  const places = format.grid.map((v) => v * scale).filter((v) => v >= low - 1e-6 * span && v <= low + span * (1 + 1e-6));
-  const outer = [0, ...places.slice().sort((a, b) => Math.abs(b) - Math.abs(a))];
+  const outer = [0, ...places.filter((v) => v >= low && v <= low + span * (1 + 1e-6)).sort((a, b) => Math.abs(b) - Math.abs(a))];
   for (const v of spread(outer, y, 2.5)) {
     svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v), stroke: v === 0 ? "var(--axis)" : "var(--grid)" }));
   }
   for (const v of spread(outer, y, 16)) {
-    svg.append(element("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v)));
+    svg.append(element("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v, 3)));
   }
   const errorMiddle = top + high + codesHigh + errorHigh / 2;
-  const worst = Math.max(...block.elements.map((e) => Math.abs(e.decoded - e.value) || 0));
+  const errorOf = (e) => (e.value === null || e.decoded === null ? 0 : e.decoded - e.value);
+  const worst = Math.max(...block.elements.map((e) => Math.abs(errorOf(e))));
   svg.append(element("line", { x1: left, x2: width - right, y1: errorMiddle, y2: errorMiddle, stroke: "var(--axis)" }),
     element("text", { x: left - 6, y: errorMiddle + 4, "text-anchor": "end" }, "error"),
-    element("text", { x: left - 6, y: errorMiddle - errorHigh / 2 + 10, "text-anchor": "end" }, worst > 0 ? "±" + short(worst) : "0"),
+    element("text", { x: left - 6, y: errorMiddle - errorHigh / 2 + 10, "text-anchor": "end" }, worst > 0 ? "±" + short(worst, 3) : "0"),
     element("text", { x: left - 6, y: top + high + 26, "text-anchor": "end" }, "code"));
   block.elements.forEach((e, i) => {
     const g = element("g", { class: "element" }, element("title", {},
@@ -84,7 +90,7 @@ function picture(format, block, scale, width) {
         transform: across ? `translate(${x(i)} ${top + high + 26})` : `translate(${x(i) + 4} ${top + high + 40}) rotate(-90)`,
       }, e.code.replace("0x", "")));
     }
-    const error = e.value === null || e.decoded === null ? 0 : e.decoded - e.value;
+    const error = errorOf(e);
     if (error !== 0) {
       const length = errorHigh / 2 * Math.abs(error) / worst;
       g.append(element("rect", { x: x(i) - wide / 2, width: wide, y: error > 0 ? errorMiddle - length : errorMiddle, height: length, fill: "var(--c5)" }));

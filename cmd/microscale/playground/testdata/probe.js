@@ -24,15 +24,46 @@ addEventListener("DOMContentLoaded", async () => {
       pictures: document.querySelectorAll("#pictures svg").length,
       elements: document.querySelectorAll("#pictures .element").length,
       codes: document.querySelectorAll("#pictures .code").length,
+      clipped: [...document.querySelectorAll("#pictures text")].filter((t) => t.getBoundingClientRect().left <
+        t.closest("svg").getBoundingClientRect().left - 0.5).map((t) => t.textContent),
       grid: document.querySelectorAll("#pictures .grid").length,
     };
   };
-  const report = { answers: [], files: [] };
+  // give chooses files, {name: base64}.
+  const give = (id, given) => {
+    const transfer = new DataTransfer();
+    for (const [name, text] of Object.entries(given)) transfer.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
+    $(id).files = transfer.files;
+    $(id).dispatchEvent(new Event("change", { bubbles: true }));
+  };
+  // read reads a checkpoint, and returns what the page shows.
+  const read = async ({ files, original, identify }) => {
+    const shown = (command) => document.querySelector(`#results [data-command=${command}]`);
+    give("files", files);
+    await until("the findings", () => shown("lint") && !$("busy").textContent);
+    if (identify) {
+      give("original", original ?? {});
+      $("identify").click();
+      await until("the verdicts", () => shown("identify") && !$("busy").textContent);
+    }
+    return [...document.querySelectorAll("#results [data-command]")].map((e) => ({
+      command: e.dataset.command, line: e.dataset.line, text: e.className === "error" ? "" : e.textContent,
+      error: e.className === "error" ? e.textContent : "",
+    }));
+  };
+  const report = { answers: [], checkpoints: [] };
   try {
     await until("the page", () => $("line").textContent);
     report.loaded = Math.round(performance.now());
     for (const f of choices.formats) report.answers.push(await ask("format", f.name));
-    for (const [id, value] of JSON.parse(plan)) report.answers.push(await ask(id, value));
+    for (const [id, value] of plan) report.answers.push(await ask(id, value));
+    for (const step of checkpoints) report.checkpoints.push(await read(step));
+    if (checkpoints.length) {
+      give("files", checkpoints[0].files);
+      $("stop").click();
+      await until("the end", () => !$("busy").textContent);
+      report.stopped = [...document.querySelectorAll("#results [data-command]")].map((e) => e.textContent);
+    }
     report.controls = [...document.querySelectorAll("select, input, textarea, button, pre")].map((e) => e.id + ":" + e.tabIndex);
     report.unnamed = [...document.querySelectorAll("select, input, textarea, button, pre, svg")]
       .filter((e) => !(e.labels?.length || e.getAttribute("aria-label") || e.textContent.trim())).map((e) => e.outerHTML.slice(0, 80));
