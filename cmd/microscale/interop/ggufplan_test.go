@@ -26,7 +26,7 @@ import (
 
 // llamaMixtures are values of general.file_type of mixtures, besides the names of formats.
 var llamaMixtures = map[string]int{"q2_k": 10, "q3_k_s": 11, "q3_k_m": 12, "q3_k_l": 13, "q4_0": 2, "q4_1": 3, "q4_k_s": 14, "q4_k_m": 15,
-	"q5_0": 8, "q5_1": 9, "q5_k_s": 16, "q5_k_m": 17, "q6_k": 18}
+	"q5_0": 8, "q5_1": 9, "q5_k_s": 16, "q5_k_m": 17, "q6_k": 18, "mxfp4_moe": 38}
 
 // TestMixtures compares the types and bytes of all tensors of each mixture with those that llama.cpp's library writes.
 func TestMixtures(t *testing.T) {
@@ -68,7 +68,8 @@ func writeSample(t *testing.T, path string) {
 	}
 }
 
-// TestImportance compares mixtures of a model with experts, with an importance matrix in both forms, with those of llama.cpp's library.
+// TestImportance compares mixtures of a model with experts, with an importance matrix in both forms and without, with those of llama.cpp's
+// library.
 func TestImportance(t *testing.T) {
 	slow.Long(t, "it quantizes a model 10 times")
 	dir := t.TempDir()
@@ -77,6 +78,7 @@ func TestImportance(t *testing.T) {
 	script(t, python(t, "gguf==0.19.0", "numpy==2.4.6"), "write_imatrix.py", source, dir)
 	compareMixtures(t, source, filepath.Join(dir, "imatrix.gguf"), "q2_k", "q4_0", "q4_k_m", "q5_0")
 	compareMixtures(t, source, filepath.Join(dir, "imatrix.dat"), "q4_k_m")
+	compareMixtures(t, source, "", "mxfp4_moe")
 }
 
 // writeExperts writes a model of 8 layers with 3 experts.
@@ -155,11 +157,15 @@ func compareMixtures(t *testing.T, source, importance string, names ...string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.Quantizer = base.Quantizer
-			for i, r := range o.Rules {
-				if o.Rules[i].Quantizer, err = profile.For(r.Quantizer.Format).Quantizer(r.Quantizer.Format); err != nil {
-					t.Fatal(err)
-				}
+			own, err := profile.Lookup("ggml")
+			if err == nil {
+				o.Quantizer, err = own.Quantizer(base.Quantizer.Format)
+			}
+			for i := 0; err == nil && i < len(o.Rules); i++ {
+				o.Rules[i].Quantizer, err = own.Quantizer(o.Rules[i].Quantizer.Format)
+			}
+			if err != nil {
+				t.Fatal(err)
 			}
 			src, err := convert.Open(source)
 			if err != nil {

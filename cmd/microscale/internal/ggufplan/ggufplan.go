@@ -27,6 +27,7 @@ type row struct {
 	down       func(m model, i int) string // of ffn_down of layer i
 	output     string                      // of the output of attention
 	eight      bool                        // the output of attention is in Q5_K in models of 8 experts
+	experts    string                      // of tensors of several matrices; "": no other than those of one
 }
 
 // of returns a format for every layer.
@@ -84,19 +85,20 @@ var none = of("")
 
 // rows are the mixtures.
 var rows = []row{
-	{"q2_k", "q2_k", 10, grouped, of("q3_k"), "q3_k", true},
-	{"q3_k_s", "q3_k", 11, none, none, "", true},
-	{"q3_k_m", "q3_k", 12, first(within(2, 0), of("q4_k")), first(within(0, 16), of("q4_k")), "q4_k", true},
-	{"q3_k_l", "q3_k", 13, of("q5_k"), of("q5_k"), "q5_k", false},
-	{"q4_0", "q4_0", 2, none, guarded("q4_1"), "", false},
-	{"q4_1", "q4_1", 3, none, none, "", false},
-	{"q4_k_s", "q4_k", 14, within(4, 0), within(0, 8), "", true},
-	{"q4_k_m", "q4_k", 15, more, more, "", true},
-	{"q5_0", "q5_0", 8, none, guarded("q5_1"), "", false},
-	{"q5_1", "q5_1", 9, none, none, "", false},
-	{"q5_k_s", "q5_k", 16, none, none, "", false},
-	{"q5_k_m", "q5_k", 17, more, more, "", false},
-	{"q6_k", "q6_k", 18, none, none, "", false},
+	{"q2_k", "q2_k", 10, grouped, of("q3_k"), "q3_k", true, ""},
+	{"q3_k_s", "q3_k", 11, none, none, "", true, ""},
+	{"q3_k_m", "q3_k", 12, first(within(2, 0), of("q4_k")), first(within(0, 16), of("q4_k")), "q4_k", true, ""},
+	{"q3_k_l", "q3_k", 13, of("q5_k"), of("q5_k"), "q5_k", false, ""},
+	{"q4_0", "q4_0", 2, none, guarded("q4_1"), "", false, ""},
+	{"q4_1", "q4_1", 3, none, none, "", false, ""},
+	{"q4_k_s", "q4_k", 14, within(4, 0), within(0, 8), "", true, ""},
+	{"q4_k_m", "q4_k", 15, more, more, "", true, ""},
+	{"q5_0", "q5_0", 8, none, guarded("q5_1"), "", false, ""},
+	{"q5_1", "q5_1", 9, none, none, "", false, ""},
+	{"q5_k_s", "q5_k", 16, none, none, "", false, ""},
+	{"q5_k_m", "q5_k", 17, more, more, "", false, ""},
+	{"q6_k", "q6_k", 18, none, none, "", false, ""},
+	{"mxfp4_moe", "q8_0", 38, none, none, "", false, "mxfp4"},
 }
 
 // A model is what the rules read of a file.
@@ -108,6 +110,7 @@ type model struct {
 	names                    []string // of all tensors
 	values                   []string // the names of the tensors of values, by layer
 	downs                    []string // those of ffn_down
+	stacks                   []string // those of several matrices
 }
 
 // Names returns the names of the mixtures.
@@ -176,6 +179,9 @@ func describe(f *gguf.File) (m model, err error) {
 		if valuesName.MatchString(t.Name) {
 			m.values = append(m.values, t.Name)
 		}
+		if len(t.Shape) == 3 && t.Shape[0] > 1 {
+			m.stacks = append(m.stacks, t.Name)
+		}
 		if downName.MatchString(t.Name) {
 			m.downs = append(m.downs, t.Name)
 		}
@@ -207,7 +213,12 @@ func (r row) plan(m model) *convert.PlanFile {
 	if m.tied {
 		head = "token_embd"
 	}
-	rule(`^`+head+`\.weight$`, "q6_k")
+	if r.base != "q8_0" {
+		rule(`^`+head+`\.weight$`, "q6_k")
+	}
+	for _, name := range m.stacks {
+		rule("^"+regexp.QuoteMeta(name)+"$", r.experts)
+	}
 	for i, name := range m.values {
 		format := r.value(model{layers: len(m.values), grouped: m.grouped}, i)
 		if m.large && (format == "q4_k" || format == "" && (r.base == "q3_k" || r.base == "q4_k")) {

@@ -32,6 +32,22 @@ func writeGGUF(t *testing.T, architecture string, counts map[string]uint32, name
 	return path
 }
 
+// stackedGGUF writes a file with a tensor of several matrices, and one of one.
+func stackedGGUF(t *testing.T) string {
+	t.Helper()
+	l, err := gguf.NewLayout([]gguf.Spec{{Name: "blk.0.ffn_up_exps.weight", Shape: []int64{2, 1, 1}}, {Name: "blk.0.attn_q.weight",
+		Shape: []int64{1, 1}}, {Name: "blk.1.ffn_up_exps.weight", Shape: []int64{1, 1, 1}}},
+		[]gguf.Pair{{Key: "general.architecture", Value: "llama"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, append(l.HeaderBytes(), make([]byte, l.FileSize()-int64(len(l.HeaderBytes())))...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestRead: the formats of a model of 16 layers, whose tensors are not in their order, of one of 8 experts, and of one with tied
 // embeddings, by src/llama-quant.cpp. TestMixtures of interop compares with llama.cpp itself.
 func TestRead(t *testing.T) {
@@ -82,6 +98,12 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := Read("q4_k_m", "directory", false); err == nil || !strings.Contains(err.Error(), "of GGUF files") {
 		t.Errorf("a directory: %v", err)
+	}
+	for path, want := range map[string]int{dense: 0, stackedGGUF(t): 1} {
+		p, err := Read("mxfp4_moe", path, false)
+		if err != nil || len(p.Rule) != want || p.Format != "q8_0" || p.FileType != 38 {
+			t.Errorf("mxfp4_moe: %+v, %v", p, err)
+		}
 	}
 	for name, want := range map[string]string{"q9_k_m": "q9_k_m is neither a plan file nor a mixture of llama-quantize: these are q2_k, ",
 		"q9_k.toml": "read the plan"} {
