@@ -1,5 +1,6 @@
 // Package slow leaves tests out where they add too little for their time, and says why. A test calls it first.
-// .ci/run finds the calls of Long, the nightly workflow those of Full and the uses of FullRun. Only tests import it.
+// .ci/run finds the calls of Long, and its section browser runs the tests that call Browser; the nightly workflow finds those of Full
+// and the uses of FullRun. Only tests import it.
 package slow
 
 import (
@@ -79,12 +80,10 @@ func Emulated(t testing.TB, why string) {
 	}
 }
 
-// Browser returns the path of Chromium. It leaves a test out in a short run, or if there is none.
+// Browser returns the path of Chromium. As Long it leaves a test to runs with -long, or out if there is no Chromium.
 func Browser(t testing.TB) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: starts no browser")
-	}
+	Long(t, "it starts a browser")
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
