@@ -85,11 +85,15 @@ func (d *Distillation) Run(ctx context.Context, student, state string) (result *
 	if t.Student, err = s.Student(); err != nil {
 		return nil, nil, err
 	}
+	content, err := original.content(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	record, _, err := checksum.RecordOf(s.source.Shards()[0].File)
 	if err != nil {
 		return nil, nil, err
 	}
-	t.Key = digestOf(map[string]string{"model": identity(original.source), "text or tokenizer": tokensOf(run.Windows),
+	t.Key = digestOf(map[string]string{"model": content, "text or tokenizer": tokensOf(run.Windows),
 		"program": show.Version(), "student": record.Plan, "option": d.String()})
 	if _, err := t.Student.Rescaled(d.Norms); err != nil { // before the work
 		return nil, nil, err

@@ -168,7 +168,11 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		if err := s.lower(e.Head, e.Cache); err != nil {
 			return nil, err
 		}
-		r.beside = append(r.beside, identity(s.source))
+		content, failed := s.content(ctx)
+		if failed != nil {
+			return nil, failed
+		}
+		r.beside = append(r.beside, content)
 		run.Models = append(run.Models, s)
 		r.held.add(s)
 	}
@@ -193,12 +197,11 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	}
 	r.document.text, r.document.lines = "", nil // they may be large
 	if e.Stream != "" {
-		run.Stream.Key = r.key(run, model, original)
-	}
-	if e.inputs != nil {
-		if run.Stream.Key["model"], err = contentOf(ctx, model.source); err != nil {
+		if run.Stream.Key, err = r.key(ctx, run, model, original); err != nil {
 			return nil, err
 		}
+	}
+	if e.inputs != nil {
 		e.inputs.Key = digestOf(run.Stream.Key)
 	}
 	known := e.onlyKey

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -16,7 +17,6 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
-	"github.com/microscale-go/microscale/hf"
 )
 
 // A forecast is what a streaming evaluation will take.
@@ -175,14 +175,19 @@ func (f forecast) String() string {
 		show.BytesText(f.memory), show.BytesText(f.disk), show.DurationText(f.seconds), f.operations)
 }
 
-// key identifies the evaluation for a run that resumes it, by what it reads.
-func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]string {
+// key identifies the evaluation for a run that resumes it, by the contents of what it reads: files that are copied or written again stay
+// the same, and others with the same times do not.
+func (r *Evaluated) key(ctx context.Context, run *windows.Run, model, reference *stack) (map[string]string, error) {
+	content, err := model.content(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var formats []string
 	for _, f := range r.Formats {
 		formats = append(formats, f.Name)
 	}
 	key := map[string]string{
-		"model": identity(model.source), "text or tokenizer": tokensOf(run.Windows), "program": show.Version(),
+		"model": content, "text or tokenizer": tokensOf(run.Windows), "program": show.Version(),
 		"option": fmt.Sprintf("%s, context %d | %s | activations %v, layers %v, calibration %v, statistics %v, head %v, cache %v",
 			r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.statistics(), r.Head, r.Cache.Name),
 	}
@@ -192,12 +197,10 @@ func (r *Evaluated) key(run *windows.Run, model, reference *stack) map[string]st
 	if r.beside != nil {
 		key["model beside it"] = strings.Join(r.beside, " ")
 	}
-	if reference != nil {
-		key["reference"] = identity(reference.source)
-	} else if info, err := os.Stat(r.Reference); err == nil {
-		key["reference"] = fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
+	if r.Reference != "" {
+		key["reference"], err = referenceOf(ctx, r.Reference, reference)
 	}
-	return key
+	return key, err
 }
 
 // digestOf returns a digest of a key.
@@ -217,19 +220,6 @@ func tokensOf(windows []windows.Window) string {
 		b, _ = binary.Append(b[:0], binary.LittleEndian, int64(w.First)) // never fails
 		b, _ = binary.Append(b, binary.LittleEndian, w.Tokens)
 		h.Write(b)
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// identity identifies the configuration and the weights of a checkpoint: files on disk by their sizes and times.
-func identity(c *hf.Checkpoint) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%q", c.Config)
-	for _, s := range c.Shards() {
-		fmt.Fprintf(h, " %q %d %s", s.Name, s.File.Size(), s.File.Identity())
-		if info, err := os.Stat(s.File.Name()); err == nil {
-			fmt.Fprintf(h, " %d", info.ModTime().UnixNano())
-		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

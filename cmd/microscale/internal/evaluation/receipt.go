@@ -20,7 +20,6 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/limits"
 )
@@ -93,7 +92,7 @@ func (r *Evaluated) receipt(ctx context.Context, model *stack, sizes []int) (*Re
 	out := &Receipt{Version: receiptVersion, Model: r.Model, Reference: r.Reference, Program: show.Version(),
 		Machine: fmt.Sprintf("%s, kernels for %s", machine.CPU, machine.Tier)}
 	var err error
-	if out.SHA256, err = contentOf(ctx, model.source); err != nil {
+	if out.SHA256, err = model.content(ctx); err != nil {
 		return nil, err
 	}
 	out.Same = r.same
@@ -116,17 +115,21 @@ func windowReceipts(c *windows.Comparison, sizes []int) (all []WindowReceipt) {
 	return all
 }
 
-// contentOf returns the SHA-256 of the configuration and the weights of a checkpoint. Of files on a server it takes the hash of the server.
-func contentOf(ctx context.Context, c *hf.Checkpoint) (string, error) {
-	h := sha256.New()
+// content returns the SHA-256 of the configuration and the weights of the checkpoint. Of files on a server it takes the hash of the server.
+func (s *stack) content(ctx context.Context) (string, error) {
+	if s.digest != "" {
+		return s.digest, nil
+	}
+	h, c := sha256.New(), s.source
 	fmt.Fprintf(h, "%q", c.Config)
-	for _, s := range c.Shards() {
-		fmt.Fprintf(h, " %q %d %s ", s.Name, s.File.Size(), s.File.Identity())
-		if err := copyAll(ctx, h, s.File.Name()); err != nil && (s.File.Identity() == "" || !errors.Is(err, fs.ErrNotExist)) {
+	for _, shard := range c.Shards() {
+		fmt.Fprintf(h, " %q %d %s ", shard.Name, shard.File.Size(), shard.File.Identity())
+		if err := copyAll(ctx, h, shard.File.Name()); err != nil && (shard.File.Identity() == "" || !errors.Is(err, fs.ErrNotExist)) {
 			return "", err
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	s.digest = hex.EncodeToString(h.Sum(nil))
+	return s.digest, nil
 }
 
 // copyAll writes the content of a file.
@@ -142,7 +145,7 @@ func copyAll(ctx context.Context, w io.Writer, path string) error {
 // referenceOf returns the SHA-256 of an original, or of the file of its Base.
 func referenceOf(ctx context.Context, path string, original *stack) (string, error) {
 	if original != nil {
-		return contentOf(ctx, original.source)
+		return original.content(ctx)
 	}
 	h := sha256.New()
 	err := copyAll(ctx, h, path)

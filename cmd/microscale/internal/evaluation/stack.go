@@ -23,6 +23,7 @@ type stack struct {
 	read   func(ctx context.Context, i int) (*decoder.Layer, error) // nil if layers are in memory
 	source *hf.Checkpoint
 	cache  quant.Format // of keys and values
+	digest string       // see content; "" before its first call
 }
 
 // openStack opens a checkpoint. With stream, it leaves the layers to be read by Layer. The caller closes the

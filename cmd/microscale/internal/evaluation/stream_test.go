@@ -3,6 +3,7 @@ package evaluation
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -192,14 +193,10 @@ func TestTime(t *testing.T) {
 
 func newFakeStack() windows.Stack { return &stack{} }
 
-// TestIdentity checks that the identity of a checkpoint changes with its weights and configuration, and not with
-// other files or its name.
-func TestIdentity(t *testing.T) {
+// TestContent checks that the content of a checkpoint changes with its weights and configuration, and not with
+// other files, its name or times.
+func TestContent(t *testing.T) {
 	dir := writeModel(t, 1)
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Skipf("links are not supported here: %v", err)
-	}
 	of := func(path string) string {
 		t.Helper()
 		c, err := hf.Open(path)
@@ -207,33 +204,45 @@ func TestIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		return identity(c)
+		content, err := (&stack{source: c}).content(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
 	}
 	before := of(dir)
-	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if of(dir) != before || of(link) != before {
-		t.Error("another file or name changes the identity")
-	}
 	weights := filepath.Join(dir, "model.safetensors")
-	if err := os.Chtimes(weights, time.Time{}, time.Unix(1, 0)); err != nil {
+	then := time.Unix(1, 0)
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600), os.Chtimes(weights, time.Time{}, then)); err != nil {
 		t.Fatal(err)
 	}
-	changed := of(dir)
-	if changed == before {
-		t.Error("weights that were written again do not change the identity")
+	other := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
 	}
-	config := filepath.Join(dir, "config.json")
-	data, err := os.ReadFile(config)
+	if of(dir) != before || of(other) != before {
+		t.Error("another file, name or time changes the content")
+	}
+	data, err := os.ReadFile(weights)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, append(data, '\n'), 0o600); err != nil {
+	data[len(data)-1]++
+	if err := errors.Join(os.WriteFile(weights, data, 0o600), os.Chtimes(weights, time.Time{}, then)); err != nil {
 		t.Fatal(err)
 	}
-	if of(dir) == changed {
-		t.Error("another configuration does not change the identity")
+	if of(dir) == before {
+		t.Error("other weights of the same size and time do not change the content")
+	}
+	config := filepath.Join(other, "config.json")
+	if data, err = os.ReadFile(config); err == nil {
+		err = os.WriteFile(config, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of(other) == before {
+		t.Error("another configuration does not change the content")
 	}
 }
 
