@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -53,11 +54,12 @@ func scaled(t *quant.Tensor, s scaling, swizzled bool) Scaled {
 // TestScaledMMThreads checks that every pair of scalings gives the bits of Mul.
 func TestScaledMMThreads(t *testing.T) {
 	const m, n, k = 130, 144, 320
+	cases := 0
 	for _, p := range scaledPairs {
 		for _, swizzled := range []bool{false, true} {
 			for _, e := range p.elements {
 				fa, fb := scalings[p.a].like, scalings[p.b].like
-				if swizzled && fa.Scale == format.F32 {
+				if cases++; swizzled && fa.Scale == format.F32 || cases%slow.Stride(1, 3) > 0 {
 					continue
 				}
 				fa.Element, fb.Element = e, p.elements[0]

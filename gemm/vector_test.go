@@ -55,7 +55,7 @@ func TestVector(t *testing.T) {
 				if k.Batch > 0 {
 					ran[k.Name] = true
 				}
-				if (i+trial)%slow.Stride(1, 3) > 0 {
+				if (i+trial)%slow.Stride(1, 6) > 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) {

@@ -25,7 +25,7 @@ func importances(n int) []float32 {
 func TestImportanceThreads(t *testing.T) {
 	x := searchSource(64, 192, false)
 	for i, q := range searchQuantizers() {
-		if q.Format.Block.Rows > 1 && q.Format.Block.Cols > 64 || i%slow.Stride(1, 5) > 0 { // blocks of 128×128
+		if q.Format.Block.Rows > 1 && q.Format.Block.Cols > 64 || i%slow.Stride(1, 9) > 0 { // blocks of 128×128
 			continue
 		}
 		for d, n := range map[Direction]int{Rowwise: x.Cols, Columnwise: x.Rows} {

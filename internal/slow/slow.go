@@ -56,6 +56,9 @@ func Stride(short, slower int) int {
 // Racing reports whether the race detector watches the test.
 func Racing() bool { return race }
 
+// Emulating reports whether an emulator of processors runs the test, as the build tag says.
+func Emulating() bool { return emulated }
+
 // Race leaves a test out under the race detector.
 func Race(t testing.TB, why string) {
 	t.Helper()

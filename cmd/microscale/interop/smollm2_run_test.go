@@ -12,6 +12,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/generation"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // smollm2Text are the likeliest continuations that transformers 5.23.0 computes in F32 from the GGUF
@@ -31,7 +32,7 @@ var smollm2Text = []struct {
 	{"The capital of France is", " Paris.\n\nThe answer is: 2018-01-22 12:1", []string{"--max-tokens", "24", "--no-template"}},
 }
 
-// TestSmolLM2Run compares greedy text of run with that of transformers, and with README.md.
+// TestSmolLM2Run compares greedy text of run with that of transformers, and with README.md. The haiku is for runs with -full.
 func TestSmolLM2Run(t *testing.T) {
 	model := smollm2(t)
 	program, dir, name := build(t), t.TempDir(), filepath.Base(model)
@@ -39,6 +40,9 @@ func TestSmolLM2Run(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, c := range smollm2Text {
+		if i == 2 && !*slow.FullRun {
+			continue
+		}
 		line := append([]string{"run", name, c.prompt, "--temperature", "0"}, c.arguments...)
 		cmd := exec.Command(program, line...)
 		cmd.Dir = dir

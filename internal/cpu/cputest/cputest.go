@@ -26,10 +26,12 @@ func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 }
 
 // Vectors is Run of the tiers that kernels on vectors are written for: for packages that
-// have no others, and do the same under those that are left out.
+// have no others, and do the same under those that are left out. Under an emulator it leaves out plain, with which tests of kernels
+// compare them.
 func Vectors(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 	t.Helper()
-	run(t, slices.DeleteFunc(cpu.Tiers(), func(tier cpu.Tier) bool { return tier != tier.Vectors() }), body)
+	known := slow.Emulating() && cpu.Best() != cpu.Plain
+	run(t, slices.DeleteFunc(cpu.Tiers(), func(tier cpu.Tier) bool { return tier != tier.Vectors() || known && tier == cpu.Plain }), body)
 }
 
 // Force makes a test use the kernels of a tier until it ends or forces another: what it leaves forced would be that
