@@ -40,6 +40,10 @@ function readCheckpoints() {
     $("stop").disabled = false;
     const answer = await reader.ask({ command, ...request }, files);
     if (mine !== reading) return false; // other files were chosen
+    for (const old of document.querySelectorAll(`#results [data-command=${command}]`)) {
+      old.previousSibling.remove();
+      old.remove();
+    }
     const heading = document.createElement("h3"), text = document.createElement(answer.error ? "p" : "pre");
     heading.textContent = title;
     text.textContent = answer.error || answer.text;
