@@ -19,7 +19,7 @@ type Quant struct {
 	Name     string
 	Elements int // of a block
 	Bytes    int // of a block
-	bits     int // of an element
+	bits     int // of an element; 1 where signs of others decide its sign (evenSigns), which may be the wrong one
 	most     int // the largest multiple of d or dmin
 	decode   func(dst []float32, block []byte)
 	encode   func(dst []byte, b rowBlock) // dst is zero; nil: only decoded
@@ -42,6 +42,15 @@ func init() {
 		{"Q6_K", 256, 210, 6, 128 * 32, decodeQ6K, encodeQ6K},
 		{"IQ4_NL", 32, 18, 4, 127, decodeIQ4NL, nil},
 		{"IQ4_XS", 256, 136, 4, 32 * 127, decodeIQ4XS, nil},
+		{"IQ1_S", 256, 50, 1, 17, decodeIQ1S, nil},
+		{"IQ1_M", 256, 56, 1, 17, decodeIQ1M, nil},
+		{"IQ2_XXS", 256, 66, 1, 4 * 43, decodeIQ2XXS, nil},
+		{"IQ2_XS", 256, 74, 1, 4 * 43, decodeIQ2XS, nil},
+		{"IQ2_S", 256, 82, 2, 4 * 43, decodeIQ2S, nil},
+		{"IQ3_XXS", 256, 98, 1, 8 * 62, decodeIQ3XXS, nil},
+		{"IQ3_S", 256, 110, 3, 31 * 15, decodeIQ3S, nil},
+		{"TQ1_0", 256, 54, 1, 1, decodeTQ10, nil},
+		{"TQ2_0", 256, 66, 1, 2, decodeTQ20, nil},
 	} {
 		quants[q.Name] = q
 	}

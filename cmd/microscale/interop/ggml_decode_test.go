@@ -15,7 +15,8 @@ import (
 func TestGGMLDecode(t *testing.T) {
 	dir := t.TempDir()
 	script(t, python(t, "gguf==0.19.0", "numpy==2.4.6"), "ggml_decode.py", dir)
-	for _, name := range []string{"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"} {
+	for _, name := range []string{"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ1_S",
+		"IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"} {
 		q, err := ggml.LookupQuant(name)
 		if err != nil {
 			t.Fatal(err)
