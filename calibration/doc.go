@@ -7,8 +7,8 @@
 // while a model reads the text, Statistics are their file, and a Method uses them:
 //
 //	Nearest   each element to the nearest code: H is the identity
-//	Search    scales of blocks with the least error weighted by the diagonal of H
-//	GPTQ      these scales; then column by column, in the order of falling diagonal, what rounding
+//	Search    scales of blocks with the least error of the output, by the mean square and the mean of each column
+//	GPTQ      scales by the mean squares alone; then column by column, in the order of falling diagonal, what rounding
 //	          loses is made up for in the columns that are still to be rounded
 //
 // Rows are independent, and a weight's error counts as much in one as in another: layers that read the same

@@ -13,7 +13,7 @@ import (
 // rowTile is the number of rows whose errors are spread together, so that a row of U is read once for them.
 const rowTile = 32
 
-// GPTQ quantizes rows of a weight, outputs × inputs, under the scales that q gives them with with: the columns
+// GPTQ quantizes rows of a weight, outputs × inputs, under the scales that q gives them with with but its Mean: the columns
 // in the order of f, each to the nearest code, and the columns after it lose what that rounding gained. Rows are those of W̃ if f aims at
 // the outputs of the original model (Factor.Aim); with.Amax is then needed where the format has a global scale. Rows
 // do not depend on each other, and results not on with.Threads. It returns an error if q has no Rounder or if f
@@ -28,6 +28,7 @@ func GPTQ(q quant.Quantizer, x tensor.Dense, with quant.With, f *Factor) (*quant
 			return nil, err
 		}
 	}
+	with.Mean = nil // scales that make up for errors leave GPTQ worse (docs/results.md): it makes up for them itself
 	t, err := q.Rowwise(x, with)
 	if err != nil {
 		return nil, err

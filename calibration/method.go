@@ -12,8 +12,8 @@ type Method uint8
 
 const (
 	Nearest Method = iota // without statistics
-	Search                // scales, by the diagonal of H
-	Solve                 // scales as Search, codes by GPTQ
+	Search                // scales, by the mean squares and the means of the inputs
+	Solve                 // scales by the mean squares, codes by GPTQ
 )
 
 // methods are the names, as flags have them.
@@ -47,9 +47,9 @@ func (m Method) Supports(f quant.Format) bool {
 // ofGGUF reports whether a format is a type of GGUF files alone: FP32 values in blocks.
 func ofGGUF(f quant.Format) bool { return !f.Scaled() && f.Block.Cols > 0 }
 
-// Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors. In a
-// format with a global scale, that of the amax is not the largest, so that the search may take larger ones. It returns an error for a
-// quantizer that the method does not support.
+// Quantizer returns q as the method quantizes with it: a search of scales by the least squares of errors, whose With.Importance and
+// With.Mean are the Square and the Mean of an Input. In a format with a global scale, that of the amax is not the largest, so that the
+// search may take larger ones. It returns an error for a quantizer that the method does not support.
 func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 	if m == Nearest || m == Search && ofGGUF(q.Format) {
 		return q, nil

@@ -22,7 +22,7 @@ func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
 		return p, nil
 	}
 	took := func(columns int) (float64, error) {
-		x, with := sample(rows, columns), quant.With{Threads: 1, Importance: make([]float32, columns)}
+		x, with := sample(rows, columns), quant.With{Threads: 1, Importance: make([]float32, columns), Mean: make([]float32, columns)}
 		f := &Factor{Order: make([]int, columns), u: make([]float32, columns*columns)}
 		for i := range columns {
 			with.Importance[i], f.Order[i], f.u[i*columns+i] = 1, i, 1

@@ -23,7 +23,7 @@ type Input struct {
 	Tokens  int64     // rows of X; 0: no token reached the expert
 	Amax    float64   // the largest magnitude
 	Square  []float32 // mean square of each column: the diagonal of H
-	Mean    []float32 // of each column
+	Mean    []float32 // of each column; nil of an importance matrix
 
 	file   *safetensors.File
 	name   string // of its tensors

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
@@ -227,7 +226,7 @@ func (r *run) tiling(decision int) checkpoint.Tiling {
 	}
 	t := d.Tiling(d.Format, r.plan.formatOf(d))
 	_, encoded := encoderOf(r.plan.formatOf(d))
-	if d.inputs != nil && r.plan.method == calibration.Solve || encoded && d.action == Quantize {
+	if d.inputs != nil || encoded && d.action == Quantize {
 		t.TileCols = t.Cols // the columns of a row depend on each other
 	}
 	return t

@@ -17,7 +17,7 @@ import (
 
 // solver is the version of the methods: raise it when the same statistics lead to other scales or codes, so that no run resumes what
 // another version began. Tests set it.
-var solver = 1
+var solver = 2
 
 // BestMethod returns the most accurate method for weights in a convention, nil for the default one.
 func BestMethod(c *checkpoint.Convention) calibration.Method {
@@ -423,11 +423,14 @@ func (b *batch) rounded(t checkpoint.Tile, q quant.Quantizer, raw tensor.BF16, x
 	return 0, err
 }
 
-// importance returns the weights of the errors of the columns of a tile; nil without statistics.
-func (d decision) importance(t checkpoint.Tile) []float32 {
+// moments returns the mean squares and the means of the inputs of the columns of a tile; nil where they are not known.
+func (d decision) moments(t checkpoint.Tile) (squares, means []float32) {
 	in := d.input(t)
 	if in == nil {
-		return nil
+		return nil, nil
 	}
-	return in.Square[t.FromCol:t.ToCol]
+	if in.Mean != nil {
+		means = in.Mean[t.FromCol:t.ToCol]
+	}
+	return in.Square[t.FromCol:t.ToCol], means
 }

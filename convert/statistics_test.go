@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestMethods(t *testing.T) {
 				values, amax = append(values, x), max(amax, quant.Amax(x, 1))
 			}
 			for i, name := range []string{"l.0.q_proj.weight", "l.0.k_proj.weight"} {
-				with := quant.With{Amax: &amax, Importance: in.Square}
+				with := quant.With{Amax: &amax, Importance: in.Square, Mean: in.Mean}
 				want, err := q.Rowwise(values[i], with)
 				if method == calibration.Solve {
 					h, hessianErr := in.Hessian()
@@ -156,6 +157,17 @@ func TestMethodFingerprint(t *testing.T) {
 	}
 	if len(seen) != 5 { // another version of the solver changes that of the method alone
 		t.Errorf("%d fingerprints, want 5", len(seen))
+	}
+}
+
+// TestMoments: an importance matrix has no means.
+func TestMoments(t *testing.T) {
+	tile, square := checkpoint.Tile{To: 1, FromCol: 1, ToCol: 3}, []float32{1, 2, 3}
+	for _, mean := range [][]float32{nil, {4, 5, 6}} {
+		squares, means := decision{inputs: []*calibration.Input{{Square: square, Mean: mean}}}.moments(tile)
+		if !slices.Equal(squares, square[1:]) || mean != nil && !slices.Equal(means, mean[1:]) || mean == nil && means != nil {
+			t.Errorf("got %v and %v of the means %v", squares, means, mean)
+		}
 	}
 }
 

@@ -162,11 +162,12 @@ func (b *batch) encode(e ggml.Quant) (all []sums, err error) {
 		if b.d.readsBF16() {
 			x = raw.Dense()
 		}
+		squares, _ := b.d.moments(tile)
 		errors, back, size := measure.New(checkpoint.BlockLength), make([]float32, x.Cols), x.Cols/e.Elements*e.Bytes
 		for i := range x.Rows {
 			at := len(b.structs)
 			b.structs = slices.Grow(b.structs, size)[:at+size]
-			e.Encode(b.structs[at:], x.Row(i), b.d.importance(tile))
+			e.Encode(b.structs[at:], x.Row(i), squares)
 			e.Decode(back, b.structs[at:])
 			errors.AddRow(measure.Row{Want: x.Row(i), Got: back, Limits: []float32{e.Max()}, Extent: x.Cols})
 		}
@@ -182,7 +183,7 @@ func (b *batch) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, g
 		return sums{}, 0, err
 	}
 	p := b.run.plan
-	with.Importance = b.d.importance(t)
+	with.Importance, with.Mean = b.d.moments(t)
 	errorOf := func(q quant.Quantizer) (*measure.Accumulator, error) {
 		if errors.damping, err = b.rounded(t, q, raw, x, with); err != nil {
 			return nil, err

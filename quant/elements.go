@@ -41,6 +41,11 @@ func (c *Columns) valid() bool {
 	return true
 }
 
+// variance returns that of the input at a position along the stored rows.
+func (w With) variance(pos int) float32 {
+	return max(0, w.Importance[pos]-float32(w.Mean[pos]*w.Mean[pos]))
+}
+
 // importance returns the weight of the error of a position along the stored rows.
 func (w With) importance(pos int) float64 {
 	if w.Importance == nil {

@@ -99,6 +99,8 @@ func init() {
 	add(&searchKernels, searchOverAVX2Needs, variant{divides: true}, searchBy(searchOverAVX2))
 	add(&searchKernels, searchTimesWeightedAVX2Needs, variant{weights: true}, searchWeightedBy(searchTimesWeightedAVX2))
 	add(&searchKernels, searchOverWeightedAVX2Needs, variant{divides: true, weights: true}, searchWeightedBy(searchOverWeightedAVX2))
+	add(&sumKernels, errorSumsTimesAVX2Needs, variant{}, sumsBy(errorSumsTimesAVX2))
+	add(&sumKernels, errorSumsOverAVX2Needs, variant{divides: true}, sumsBy(errorSumsOverAVX2))
 	add(&philoxKernels, fillPhiloxNeeds, variant{}, philoxBy(fillPhilox))
 	add(&philoxKernels, fillPhiloxAVX2Needs, variant{}, philoxBy(fillPhiloxAVX2))
 	add(&hadamardKernels, hadamardBlocksNeeds, variant{}, hadamardBy(hadamardBlocks))
@@ -207,6 +209,23 @@ func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, ex
 func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) searchKernel {
 	return func(errors []float64, src, _, factors, decodes []float32, n int, c *searchConstants) {
 		kernel(&errors[0], &src[0], len(src)/searchUnit, &factors[0], &decodes[0], n, c)
+	}
+}
+
+// sumArgs are the arguments of a kernel of error sums: those of blockSums.
+type sumArgs struct {
+	sums, src, variances, means *float32
+	extent, blocks              int
+	starts                      *int
+	factors, decodes            *float32
+	lanes                       int
+}
+
+func sumsBy(kernel func(p sumArgs, c *sumConstants)) sumKernel {
+	return func(b blockSums, c *sumConstants) {
+		n := len(b.starts)
+		kernel(sumArgs{&b.sums[0], &b.x[0], &b.variances[0], &b.means[0], len(b.x) / n, n, &b.starts[0], &b.factors[0], &b.decodes[0],
+			b.lanes}, c)
 	}
 }
 

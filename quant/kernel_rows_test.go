@@ -230,6 +230,33 @@ func testSearchRow(k *kernel[searchKernel], f *fences, r *rand.Rand) {
 	}
 }
 
+func testSumRow(k *kernel[sumKernel], f *fences, r *rand.Rand) {
+	int4, err := Lookup("int4-g32")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, e := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, MXINT8, int4} {
+		q := Quantizer{Format: e, Search: LeastSquares}
+		constants := (&output{q: &q, with: With{Mean: []float32{}}}).newRowSearch().constants
+		for _, shape := range [][2]int{{1, 16}, {3, 16}, {1, 5}, {2, 33}} {
+			for _, lanes := range []int{sumLanes, maxLanes} {
+				blocks, extent := shape[0], shape[1]
+				n, table := blocks*extent, 3+lanes
+				b := blockSums{fenced(f, make([]float32, 2*lanes*blocks)), fenced(f, ordinary(n, r)), fenced(f, positive(n, r)),
+					fenced(f, ordinary(n, r)), make([]int, blocks), fenced(f, positive(table, r)), fenced(f, positive(table, r)), lanes}
+				for i := range b.starts {
+					b.starts[i] = 3 - i
+				}
+				want := b
+				want.sums = make([]float32, len(b.sums))
+				plainSums(k.divides)(want, &constants)
+				k.run(b, &constants)
+				requireSame(f, fmt.Sprintf("%s, %d blocks of %d, %d lanes", e, blocks, extent, lanes), b.sums, want.sums)
+			}
+		}
+	}
+}
+
 // testDecodeRow tests all codes of all supported element formats.
 func testDecodeRow(k *decodeKernel, f *fences, r *rand.Rand) {
 	supported := 0

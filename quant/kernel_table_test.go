@@ -30,6 +30,7 @@ func kernelTables() map[string][]rowTest {
 		"hadamardKernels":      rowTests(hadamardKernels, testHadamardRow),
 		"encodeKernels":        rowTests(encodeKernels, testEncodeRow),
 		"searchKernels":        rowTests(searchKernels, testSearchRow),
+		"sumKernels":           rowTests(sumKernels, testSumRow),
 		"decodeKernels":        rowTests(decodeKernels, testDecodeRow),
 		"amaxKernels":          rowTests(amaxKernels, testAmaxRow),
 		"maxKernels":           rowTests(maxKernels, testMaxRow),

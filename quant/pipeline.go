@@ -199,7 +199,7 @@ func (o *output) needsWholeRows() bool {
 	if !o.q.Format.Scaled() || o.q.Format.PerTensor() {
 		return false
 	}
-	return b.Rows == 0 || b.Cols == 0 && (b.Rows > 1 || o.q.Search != NoSearch || o.q.Hadamard)
+	return o.searchesRows() || b.Rows == 0 || b.Cols == 0 && (b.Rows > 1 || o.q.Search != NoSearch || o.q.Hadamard)
 }
 
 // plan chooses tiles that hold whole blocks of the copies, and fit in a cache.

@@ -76,6 +76,9 @@ var (
 	// as many weights, or without any, under n factors. Twin: output.squaredError.
 	searchKernels []kernel[searchKernel]
 
+	// sumKernels set the sums of blockSums. Twin: plainSums.
+	sumKernels []kernel[sumKernel]
+
 	// philoxKernels set dst, a multiple of philoxUnit words, to random ones. Twin:
 	// philoxBlocks.
 	philoxKernels []kernel[func(dst []uint32, first uint64, c *philoxConstants)]
@@ -137,6 +140,7 @@ func init() {
 	list("amaxes", &amaxKernels)
 	list("largest magnitude", &maxKernels)
 	list("scale search", &searchKernels)
+	list("error sums", &sumKernels)
 	list("random words", &philoxKernels)
 	list("Hadamard", &hadamardKernels)
 	list("copy apart", &spreadKernels)

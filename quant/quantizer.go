@@ -46,6 +46,10 @@ type With struct {
 	// Importance weighs the squared errors that LeastSquares minimizes, by position along the stored rows: of
 	// a weight, the mean square of each input. Finite and not negative; nil: all alike. Other searches ignore it.
 	Importance []float32
+	// Mean, with Importance, is the mean of each input. LeastSquares then minimizes the mean square of what the errors of a
+	// row add up to in the output, as if the inputs were independent, one block after another (see LeastSquares). Finite, of
+	// formats whose blocks are within rows; nil: zeros
+	Mean []float32
 
 	Random   *Stream  // random bits; stochastic rounding requires them
 	FirstRow int      // the row of the tensor where x, a tile of it, begins: random bits follow the element
@@ -140,6 +144,11 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: got With.Inverse %g, want a positive finite number", q.Format, *w.Inverse)
 	case slices.ContainsFunc(w.Importance, func(v float32) bool { return !(v >= 0 && v <= maxFloat32) }):
 		return fmt.Errorf("quantizer of %s: With.Importance has a value that is negative or not finite", q.Format)
+	case w.Mean != nil && (len(w.Mean) != len(w.Importance) || q.Format.Block.Rows != 1):
+		return fmt.Errorf("quantizer of %s: With.Mean: got %d values with %d of With.Importance, want as many, and blocks within rows", q.Format,
+			len(w.Mean), len(w.Importance))
+	case slices.ContainsFunc(w.Mean, func(v float32) bool { return v-v != 0 }):
+		return fmt.Errorf("quantizer of %s: With.Mean has a value that is not finite", q.Format)
 	case w.Threads < 0:
 		return fmt.Errorf("quantizer of %s: got %d threads, want 0 or more", q.Format, w.Threads)
 	case w.Columns != nil && !w.Columns.valid():

@@ -1,17 +1,43 @@
 package quant
 
-import "github.com/microscale-go/microscale/format"
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/format"
+)
 
 // search returns the candidate that leaves the smallest error in a block: the
 // specification of Search. scale is what the rule or the arithmetic gives.
 func (r *reference) search(scale blockScale, amax float32, r0, r1, c0, c1 int) blockScale {
 	candidates := r.candidates(scale, amax)
+	if r.with.Mean != nil && r.q.Search == LeastSquares {
+		return r.searchRow(candidates, r0, c0, c1)
+	}
 	best, smallest := candidates[0], r.blockError(candidates[0], r0, r1, c0, c1)
 	for _, s := range candidates[1:] {
 		if e := r.blockError(s, r0, r1, c0, c1); e < smallest {
 			best, smallest = s, e
 		}
 	}
+	return best
+}
+
+// searchRow is search with With.Mean, of a block of one row. Sums are of float32, in the order of the elements; NaN is above Inf.
+func (r *reference) searchRow(candidates []blockScale, row, c0, c1 int) (best blockScale) {
+	drift, least := r.drift, uint32(math.MaxUint32)
+	for _, s := range candidates {
+		var squares, mean float32
+		for col := c0; col < c1; col++ {
+			e := float32(s.value*r.decode(row, col, s)) - r.rows.At(row, col)
+			squares += float32(r.with.variance(col) * float32(e*e))
+			mean += float32(r.with.Mean[col] * e)
+		}
+		to := r.drift + mean
+		if all := math.Float32bits(squares + float32(to*to)); all < least {
+			best, least, drift = s, all, to
+		}
+	}
+	r.drift = drift
 	return best
 }
 

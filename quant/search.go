@@ -19,6 +19,14 @@ import (
 //	FP32  the scales of amax·f, f = 1⅛ to 1⅞ in steps of ⅛; for INT8, f = 29/32 to 35/32 in steps of 1/32;
 //	      for powers of two, f = ½ and 2
 //
+// With the mean m and the mean square h of each input (With.Mean, With.Importance), it chooses for one block of a row after another,
+// and minimizes
+//
+//	Σ (h-m²)·e² + (B + Σ m·e)²,   e = value-x,   B the Σ m·e of the blocks before
+//
+// which is what the errors of the row so far add to the mean square of the output if the inputs are independent: B is 0 for the first
+// block, and for each block after it what the chosen scales leave. Values and sums are of float32, in the order of the elements.
+//
 // FourOverSixMAE and FourOverSixMSE are Transformer Engine's NVFP4 option, which maps the amax to
 // 6 or to 4. With b = amax/6·E, E the inverse of the global scale, they try
 //
@@ -91,10 +99,10 @@ const maxCandidates = 9
 type candidates struct {
 	n       int
 	factors [maxCandidates]factor
-	values  [maxCandidates]float32 // of the factors
-	decodes [maxCandidates]float32 // scales of the block and the tensor together
-	codes   [maxCandidates]byte    // of scales that take one byte
-	alike   bool                   // a kernel supports all
+	values  [maxLanes]float32   // of the factors
+	decodes [maxLanes]float32   // scales of the block and the tensor together
+	codes   [maxCandidates]byte // of scales that take one byte
+	alike   bool                // a kernel supports all
 }
 
 func (c *candidates) add(f factor, decode float32, code byte) {
@@ -115,17 +123,18 @@ type searchConstants struct {
 
 // A scaleSearch is what a copy searches scales with.
 type scaleSearch struct {
-	elements  [256]factor  // by code of a scale of one byte
-	values    [256]float32 // of elements
-	decodes   [256]float32 // by code
-	unlike    [257]int     // codes below, of which elements are not multiplied or divided by as kernels do
-	least     int          // code of a candidate, and the largest
+	elements  [256]factor             // by code of a scale of one byte
+	values    [256 + maxLanes]float32 // of elements
+	decodes   [256 + maxLanes]float32 // by code
+	unlike    [257]int                // codes below, of which elements are not multiplied or divided by as kernels do
+	least     int                     // code of a candidate, and the largest
 	most      int
 	below     int // the steps of codes: each of the rule's code -below to +above
 	above     int
 	constants searchConstants
 	// kernels are those that multiply, and that divide; nil where there is none.
 	kernels [2]searchKernel
+	rows    rowSearch
 }
 
 // A searchKernel is one of searchKernels.
@@ -137,6 +146,7 @@ type searchScratch struct {
 	errors []float64    // by row of the blocks, block and candidate
 	padded [2][]float32 // a partial block, and its weights
 	codes  []byte
+	rows   rowScratch
 }
 
 func (o *output) newScaleSearch() *scaleSearch {
@@ -153,6 +163,9 @@ func (o *output) newScaleSearch() *scaleSearch {
 		for code := range s.most + 1 {
 			s.elements[code], s.decodes[code] = factor{value: o.q.exponentFactor(byte(code))}, exp2(code-format.E8M0.Bias)
 		}
+	}
+	if o.searchesRows() {
+		s.rows = o.newRowSearch()
 	}
 	for code, f := range s.elements {
 		s.values[code], s.unlike[code+1] = f.value, s.unlike[code]
@@ -177,6 +190,14 @@ func (o *output) newScaleSearch() *scaleSearch {
 
 // searchScales replaces the scales of the blocks of x, which begins at position pos, by the best candidates.
 func (w *worker) searchScales(o *output, x source, g grid, pos int) {
+	if o.searchesRows() {
+		for i := range g.rows {
+			w.searchRow(o, x.row(i, 0, g.cols, &w.values), i*g.blocks, g.blocks, g.width)
+		}
+		w.exceptional = w.exceptional[:0]
+		w.setFactors(o, g.down*g.blocks)
+		return
+	}
 	var importance []float32
 	if o.with.Importance != nil {
 		importance = o.with.Importance[pos:]

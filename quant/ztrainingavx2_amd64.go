@@ -18,6 +18,8 @@ const (
 	searchOverAVX2Needs          = cpu.X86AVX | cpu.X86AVX2
 	searchTimesWeightedAVX2Needs = cpu.X86AVX | cpu.X86AVX2
 	searchOverWeightedAVX2Needs  = cpu.X86AVX | cpu.X86AVX2
+	errorSumsTimesAVX2Needs      = cpu.X86AVX | cpu.X86AVX2
+	errorSumsOverAVX2Needs       = cpu.X86AVX | cpu.X86AVX2
 	transposeAVX2Needs           = cpu.X86AVX
 )
 
@@ -74,6 +76,20 @@ func searchTimesWeightedAVX2(errors *float64, src, weights *float32, groups int,
 //
 //go:noescape
 func searchOverWeightedAVX2(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
+
+// errorSumsTimesAVX2 sets the sums of blocks of extent elements x of src, of float32: for each block, lanes of
+// variance·e² and then lanes of mean·e, e = decodes[s+i]·q-x in lane i, q the element's rounding of x times
+// factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive, and src is finite.
+//
+//go:noescape
+func errorSumsTimesAVX2(p sumArgs, c *sumConstants)
+
+// errorSumsOverAVX2 sets the sums of blocks of extent elements x of src, of float32: for each block, lanes of
+// variance·e² and then lanes of mean·e, e = decodes[s+i]·q-x in lane i, q the element's rounding of x divided by
+// factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive, and src is finite.
+//
+//go:noescape
+func errorSumsOverAVX2(p sumArgs, c *sumConstants)
 
 // transposeAVX2 sets dst[j][i] to src[i][j], both of float32, i < 8·n, j < 16, n > 0. Strides are in
 // bytes.

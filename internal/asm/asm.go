@@ -137,6 +137,7 @@ var structs = map[string]string{
 	"columnsArgs":     columnsFields,
 	"groupArgs":       groupFields,
 	"neonArgs":        neonFusedFields,
+	"sumArgs":         sumFields,
 }
 
 // Func begins a function with a doc comment (without slashes) and parameters in Go's syntax,

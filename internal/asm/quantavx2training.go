@@ -22,6 +22,8 @@ func quantTraining256() *File {
 	for _, s := range searchRows {
 		k.searchErrors(f, s)
 	}
+	k.errorSums(f, "errorSumsTimes", "VMULPS", "times")
+	k.errorSums(f, "errorSumsOver", "VDIVPS", "divided by")
 	k.transpose(f)
 	return f
 }

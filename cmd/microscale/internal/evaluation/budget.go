@@ -346,7 +346,7 @@ func (v *variant) rounding(linear string) func(w tensor.Dense, with quant.With) 
 		if !ok {
 			return nil, errors.New("the statistics have no input of it: collect them with this model")
 		}
-		if with.Importance = in.Square; v.method != calibration.Solve {
+		if with.Importance, with.Mean = in.Square, in.Mean; v.method != calibration.Solve {
 			return q.Rowwise(w, with)
 		}
 		if factor == nil {
