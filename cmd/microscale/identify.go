@@ -24,10 +24,14 @@ several are named if their bits are the same. Otherwise the verdict is unknown,
 with the number of blocks that contradict each profile: codes of GPTQ, of a
 search or of another source are in no profile.
 
-Without it, the largest code of each block excludes rules of E8M0 scales, and
-tells whether scales of FP8 and NVFP4 follow from the amax. Several rules often
-remain: the verdict is unknown then, and lists them. Weights of fewer than 64
-blocks are unknown.
+Without it, codes and scales alone tell the rule of scales, and often the writer:
+the largest code of a block excludes rules; how likely the codes are under each
+rule decides between the others; -0, scales of zero blocks, the smallest scales
+and the last bits of FP32 scales exclude libraries. A rule is named if all others
+are excluded, by blocks, by marks or by codes that are 100 times less likely. It
+is one of the profiles' rules: a scale search, GPTQ or stochastic rounding can
+look like one. Weights of fewer than 64 blocks are unknown, unless their FP32
+scales tell. docs/identify.md has the shares that were decided.
 
 `
 

@@ -110,7 +110,7 @@ cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/mic
 cmd/microscale/internal/ggufplan: gguf checkpoint/llamacpp convert
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
-cmd/microscale/internal/identify: format safetensors safetensors/checksum quant profile checkpoint
+cmd/microscale/internal/identify: format tensor safetensors safetensors/checksum quant profile checkpoint
     cmd/microscale/internal/show
 cmd/microscale/internal/difference: format measure quant checkpoint cmd/microscale/internal/show
 cmd/microscale/internal/conversion: internal/configjson measure safetensors quant hf checkpoint verify train convert

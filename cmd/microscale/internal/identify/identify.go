@@ -20,10 +20,18 @@ import (
 type Candidate struct {
 	Name    string
 	Version string // of the library that the profile follows; "" if none
-	Scales  int64  // blocks with other scales
+	Scales  int64  // blocks with other scales; without the source, with a largest code that it does not make
 	Codes   int64  // blocks with the same scale and other codes
 	Global  bool   // its global scale differs
+
+	// Without the source:
+	Rule     string   // of its scales, which it may share with others
+	Marks    []string // that it does not leave in a file
+	Unlikely float64  // logarithm of how many times less likely the codes are than under the best candidate
 }
+
+// title returns the name and the version.
+func (c Candidate) title() string { return strings.TrimSpace(c.Name + " " + c.Version) }
 
 // exact reports whether nothing contradicts the candidate.
 func (c Candidate) exact() bool { return c.Scales == 0 && c.Codes == 0 && !c.Global }
@@ -46,7 +54,7 @@ const unknown = "unknown"
 // Identify identifies the writer of every quantized weight. Those that are only decoded, or cannot be read, are
 // unknown. source is the checkpoint before quantization; nil if there is none, which leaves the rule of scales.
 func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weight, err error) {
-	amaxes := map[string]float32{}
+	amaxes, writers := map[string]float32{}, map[string][]writer{}
 	for _, w := range m.Weights {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -59,7 +67,7 @@ func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weigh
 		}
 		one := Weight{Name: w.Name, Format: w.Format.Name}
 		if source == nil {
-			err = one.byStatistics(w)
+			err = one.byStatistics(w, writers)
 		} else if original, ok := source.Lookup(w.Name); !ok || !slices.Equal(original.Shape, w.Shape) || !original.Dense() {
 			one.Verdict = unknown + ": the source has no such weight"
 		} else {
@@ -72,12 +80,33 @@ func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weigh
 	}
 	named := map[string]bool{}
 	for _, p := range m.Problems {
-		if !p.Harmless() && p.Tensor != "" && !named[p.Tensor] {
-			named[p.Tensor] = true
-			weights = append(weights, Weight{Name: p.Tensor, Verdict: unknown + ": not read as a part of a weight; microscale lint says why"})
+		if module := moduleOf(p.Tensor); !p.Harmless() && p.Tensor != "" && !named[module] {
+			named[module] = true
+			weights = append(weights, Weight{Name: module, Verdict: unknown + ": not read as a weight; microscale lint says why"})
 		}
 	}
 	return weights, nil
+}
+
+// moduleOf returns the module of a tensor that holds a weight or a part of one, such as X of X.weight_packed. Other names stay.
+func moduleOf(tensor string) string {
+	module, part, ok := cutLast(tensor, ".")
+	if ok && (strings.HasPrefix(strings.TrimPrefix(part, "q"), "weight") || strings.HasPrefix(part, "scale") || part == "biases") {
+		return module
+	}
+	if module, part, ok = cutLast(tensor, "_"); ok && (part == "blocks" || part == "scales") {
+		return module
+	}
+	return tensor
+}
+
+// cutLast cuts a name at the last separator.
+func cutLast(name, separator string) (before, after string, ok bool) {
+	i := strings.LastIndex(name, separator)
+	if i < 0 {
+		return name, "", false
+	}
+	return name[:i], name[i+1:], true
 }
 
 // profiles returns the profiles of a format, with their variants.
@@ -262,11 +291,11 @@ func (c *Candidate) count(want, got *quant.Tensor) (blocks int64) {
 func (one *Weight) decide() {
 	var exact, scales []string
 	for _, c := range one.Candidates {
-		switch name := strings.TrimSpace(c.Name + " " + c.Version); {
+		switch {
 		case c.exact():
-			exact = append(exact, name)
+			exact = append(exact, c.title())
 		case c.Scales == 0 && !c.Global:
-			scales = append(scales, name)
+			scales = append(scales, c.title())
 		}
 	}
 	switch {

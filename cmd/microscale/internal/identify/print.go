@@ -3,6 +3,8 @@ package identify
 import (
 	"fmt"
 	"io"
+	"math"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -29,9 +31,13 @@ type weightDocument struct {
 type candidateDocument struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
-	Scales  int64  `json:"other_scales"` // blocks
+	Scales  int64  `json:"other_scales"` // blocks; without the source, those that exclude it
 	Codes   int64  `json:"other_codes"`  // blocks with the same scale
 	Global  bool   `json:"other_global,omitempty"`
+
+	Rule     string      `json:"rule,omitempty"`
+	Marks    []string    `json:"marks,omitempty"`           // that it would leave, or would not
+	Unlikely show.Number `json:"less_likely_log,omitempty"` // logarithm of how many times less likely the codes are than under the best
 }
 
 // Print prints marks, and the weights by format and verdict with the candidates of the first, or with each every weight; or a JSON
@@ -43,7 +49,8 @@ func Print(w io.Writer, file, source string, marks []string, weights []Weight, e
 			d := weightDocument{Name: one.Name, Format: one.Format, Blocks: one.Blocks, Known: one.Known, Verdict: one.Verdict,
 				Candidates: []candidateDocument{}}
 			for _, c := range one.Candidates {
-				d.Candidates = append(d.Candidates, candidateDocument(c))
+				d.Candidates = append(d.Candidates, candidateDocument{c.Name, c.Version, c.Scales, c.Codes, c.Global, c.Rule, c.Marks,
+					show.Number(c.Unlikely)})
 			}
 			doc.Weights = append(doc.Weights, d)
 		}
@@ -91,14 +98,32 @@ func (one *Weight) printCandidates(w io.Writer) error {
 		return nil
 	}
 	t := show.NewTable(show.Left("candidate"), show.Right("other scales"), show.Right("other codes"), show.Left("global"))
+	if one.Candidates[0].Rule != "" {
+		t = show.NewTable(show.Left("candidate"), show.Left("rule of scales"), show.Right("excluded by"), show.Right("less likely by"),
+			show.Left("other marks"))
+	}
 	for _, c := range one.Candidates {
-		global := ""
-		if c.Global {
-			global = "differs"
+		switch {
+		case c.Rule != "":
+			t.AppendRow(table.Row{c.title(), c.Rule, c.Scales, times(c.Unlikely), strings.Join(c.Marks, ", ")})
+		case c.Global:
+			t.AppendRow(table.Row{c.Name, c.Scales, c.Codes, "differs"})
+		default:
+			t.AppendRow(table.Row{c.Name, c.Scales, c.Codes, ""})
 		}
-		t.AppendRow(table.Row{c.Name, c.Scales, c.Codes, global})
 	}
 	_, err := fmt.Fprintf(w, "\n%s: %s read; those that contradict\n%s\n", show.Printable(one.Name), show.Counted(int(one.Blocks), "block"),
 		t.Render())
 	return err
+}
+
+// times prints the factor of a logarithm; nothing for 1.
+func times(log float64) string {
+	switch {
+	case log == 0:
+		return ""
+	case log > math.Log(1e9):
+		return "10⁹ and more"
+	}
+	return fmt.Sprintf("%.1f", math.Exp(log))
 }
