@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -194,19 +194,12 @@ const maxOpening = 8
 // addShards opens shards and adds their tensors. On error it closes those that it did not add.
 func (c *Checkpoint) addShards(names []string) error {
 	files, failures := make([]*safetensors.File, len(names)), make([]error, len(names))
-	var opening sync.WaitGroup
-	slots := make(chan struct{}, maxOpening)
-	for i, name := range names {
-		opening.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			path := filepath.Join(c.Path, name)
-			if files[i], failures[i] = c.open(name, path); failures[i] != nil {
-				failures[i] = openError(path, failures[i])
-			}
-		})
-	}
-	opening.Wait()
+	ranges.Each(len(names), maxOpening, func(i int) {
+		path := filepath.Join(c.Path, names[i])
+		if files[i], failures[i] = c.open(names[i], path); failures[i] != nil {
+			failures[i] = openError(path, failures[i])
+		}
+	})
 	var first error
 	for i, f := range files {
 		if first == nil {

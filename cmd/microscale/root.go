@@ -21,7 +21,7 @@ func groups() []group {
 	return []group{
 		{"Checkpoints", true, []func() *cobra.Command{demoCommand, quantizeCommand, dequantizeCommand, convertCommand, foldCommand,
 			mergeCommand, inspectCommand, identifyCommand, diffCommand,
-			lintCommand, repairCommand, verifyCommand}},
+			lintCommand, repairCommand, verifyCommand, pushCommand}},
 		{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, calibrateCommand}},
 		{"Models", false, []func() *cobra.Command{runCommand}},
 		{"Models", true, []func() *cobra.Command{serveCommand}},

@@ -61,7 +61,7 @@ jinja:
 recipe: internal/limits internal/naming format mma quant gemm
 hardware/cost: format quant hardware/device layout recipe
 nn: internal/memory internal/parallel internal/naming internal/cpu format mma tensor quant gemm comm recipe
-hf: internal/limits internal/configjson safetensors safetensors/checksum
+hf: internal/limits internal/configjson internal/ranges safetensors safetensors/checksum
 hf/sample: format tensor safetensors hf
 hf/hub: internal/limits internal/ranges safetensors hf
 family: internal/configjson
@@ -94,6 +94,8 @@ cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safete
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile
     generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
+cmd/microscale/internal/push/pushtest:
+cmd/microscale/internal/push: internal/ranges hf/hub checkpoint verify cmd/microscale/internal/show
 cmd/microscale/internal/store/storetest:
 cmd/microscale/internal/store: internal/ranges safetensors hf
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
@@ -146,6 +148,7 @@ cmd/microscale/internal/show: github.com/jedib0t/go-pretty/v6 golang.org/x/term
 cmd/microscale/internal/report: github.com/jedib0t/go-pretty/v6 gonum.org/v1/gonum gonum.org/v1/plot
 cmd/microscale/internal/flags: github.com/BurntSushi/toml github.com/jedib0t/go-pretty/v6 github.com/spf13/cobra github.com/spf13/pflag
 cmd/microscale/internal/ranks: github.com/spf13/cobra
+cmd/microscale/internal/push: go.yaml.in/yaml/v3
 cmd/microscale/internal/store: github.com/minio/crc64nvme github.com/minio/minio-go/v7 golang.org/x/oauth2
 cmd/microscale/internal/blocksize: github.com/jedib0t/go-pretty/v6
 cmd/microscale/internal/numbers: github.com/jedib0t/go-pretty/v6

@@ -20,6 +20,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/limits"
 )
@@ -132,6 +133,11 @@ func (s *stack) content(ctx context.Context) (string, error) {
 	return s.digest, nil
 }
 
+// ContentOf returns the SHA-256 that receipts have of a checkpoint.
+func ContentOf(ctx context.Context, c *hf.Checkpoint) (string, error) {
+	return (&stack{source: c}).content(ctx)
+}
+
 // copyAll writes the content of a file.
 func copyAll(ctx context.Context, w io.Writer, path string) error {
 	f, err := os.Open(path)
@@ -217,6 +223,18 @@ func (r *Receipt) matches(same map[string]string) error {
 	}
 	return fmt.Errorf("the receipt of %s is of another %s: only evaluations of the same reference, text and windows can be compared",
 		show.Printable(r.Model), strings.Join(differ, " and another "))
+}
+
+// Divergence returns the mean KL divergence with its 95 % interval, NaN for one window, and the number of scored tokens.
+func (r *Receipt) Divergence() (kl, low, high float64, tokens int) {
+	for _, w := range r.Windows {
+		tokens += w.Scored
+	}
+	if len(r.Windows) == 1 {
+		return r.Windows[0].KL, math.NaN(), math.NaN(), tokens
+	}
+	p := paired(r.Windows, make([]WindowReceipt, len(r.Windows)), func(w WindowReceipt) float64 { return w.KL })
+	return p.Mean, p.Low, p.High, tokens
 }
 
 // paired returns the mean of the differences of a value, each window weighted by its scored tokens. Windows are taken to be independent,

@@ -151,3 +151,16 @@ func TestBase(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestReceiptDivergence checks the mean over windows of different sizes, and that one window has no interval.
+func TestReceiptDivergence(t *testing.T) {
+	r := &Receipt{Windows: []WindowReceipt{{Scored: 30, KL: 0.1}, {Scored: 10, KL: 0.3}}}
+	kl, low, high, tokens := r.Divergence()
+	if math.Abs(kl-0.15) > 1e-12 || !(low < kl && kl < high) || tokens != 40 {
+		t.Errorf("got %g [%g, %g] of %d", kl, low, high, tokens)
+	}
+	r.Windows = r.Windows[:1]
+	if kl, low, high, _ = r.Divergence(); kl != 0.1 || !math.IsNaN(low) || !math.IsNaN(high) {
+		t.Errorf("one window: got %g [%g, %g]", kl, low, high)
+	}
+}

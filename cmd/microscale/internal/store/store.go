@@ -28,7 +28,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/microscale-go/microscale/hf"
@@ -213,24 +212,10 @@ func renamed(err error, dir string, at place) error {
 	return err
 }
 
-// each calls f for numbers from 0 to n−1, some at once.
-func each(n int, f func(i int)) {
-	var running sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	for i := range n {
-		running.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			f(i)
-		})
-	}
-	running.Wait()
-}
-
 // download writes objects to a directory.
 func (o opener) download(ctx context.Context, at place, objects []object, dir string) error {
 	failures := make([]error, len(objects))
-	each(len(objects), func(i int) {
+	ranges.Each(len(objects), atOnce, func(i int) {
 		failures[i] = o.fetch(ctx, at, objects[i], filepath.Join(dir, filepath.FromSlash(objects[i].name)))
 	})
 	return cmp.Or(failures...)

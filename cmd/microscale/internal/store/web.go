@@ -70,7 +70,7 @@ func (w *web) list(ctx context.Context) ([]object, error) {
 	}
 	names := slices.Concat(shards, auxiliary)
 	objects, failures := make([]object, len(names)), make([]error, len(names))
-	each(len(names), func(i int) { objects[i], failures[i] = w.statName(ctx, names[i]) })
+	ranges.Each(len(names), atOnce, func(i int) { objects[i], failures[i] = w.statName(ctx, names[i]) })
 	var found []object
 	for i, err := range failures {
 		switch {

@@ -1,0 +1,268 @@
+// Package push uploads checkpoints to the Hugging Face Hub, as huggingface_hub does: weights as objects of Git LFS, in
+// parts where the hub asks for them, and then one commit with all files.
+//
+//	POST /api/repos/create                            unless the repository exists
+//	POST /api/models/OWNER/NAME/preupload/REVISION    which files are objects of LFS
+//	POST /OWNER/NAME.git/info/lfs/objects/batch       where to send those that the hub lacks
+//	PUT  to the addresses of the answer, POST to complete parts and to verify
+//	POST /api/models/OWNER/NAME/commit/REVISION       small files, and the names of objects
+//
+// Readers see the files at once, by the commit. A push that ended early is repeated: objects that the hub has are not
+// sent again.
+package push
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/hf/hub"
+	"github.com/microscale-go/microscale/internal/ranges"
+)
+
+// A File is a file to push.
+type File struct {
+	Name string `json:"name"` // in the repository, with slashes
+	Size int64  `json:"bytes"`
+	LFS  bool   `json:"lfs"`  // set by Push: an object of Git LFS
+	Sent bool   `json:"sent"` // set by Push: the hub lacked the object
+	sum  string // SHA-256 of an object of LFS
+	path string // "" if content is it
+	text []byte
+}
+
+// Made returns a file with the given content.
+func Made(name string, content []byte) *File {
+	return &File{Name: name, Size: int64(len(content)), text: content}
+}
+
+// Files returns the files of a checkpoint: of a directory those in it and its folders, except hidden ones. Links to
+// files are followed, those to folders are not.
+func Files(path string) (files []*File, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []*File{{Name: filepath.Base(path), Size: info.Size(), path: path}}, nil
+	}
+	err = filepath.WalkDir(path, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || at == path {
+			return err
+		}
+		if strings.HasPrefix(e.Name(), ".") {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := os.Stat(at)
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(path, at)
+		files = append(files, &File{Name: filepath.ToSlash(name), Size: info.Size(), path: at})
+		return err
+	})
+	return files, err
+}
+
+// open opens the content.
+func (f *File) open() (content io.ReaderAt, closing func() error, err error) {
+	if f.path == "" {
+		return strings.NewReader(string(f.text)), func() error { return nil }, nil
+	}
+	file, err := os.Open(f.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, file.Close, nil
+}
+
+// bytes returns n bytes of the content from its start on.
+func (f *File) bytes(n int64) ([]byte, error) {
+	content, closing, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, n)
+	_, err = io.ReadFull(io.NewSectionReader(content, 0, n), data)
+	return data, errors.Join(err, closing())
+}
+
+// digest sets the SHA-256.
+func (f *File) digest(ctx context.Context) error {
+	content, closing, err := f.open()
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	const step = 64 << 20
+	for at := int64(0); at < f.Size && err == nil; at += step {
+		if err = ctx.Err(); err == nil {
+			_, err = io.Copy(h, io.NewSectionReader(content, at, min(step, f.Size-at)))
+		}
+	}
+	f.sum = hex.EncodeToString(h.Sum(nil))
+	return errors.Join(err, closing())
+}
+
+// Options of a push.
+type Options struct {
+	Private  bool                    // of a repository that is created
+	Message  string                  // of the commit
+	Progress func(done, total int64) // bytes of objects
+
+	retry ranges.Retry
+}
+
+// A Result is what a push did.
+type Result struct {
+	Created bool   `json:"created"` // the repository did not exist
+	Private bool   `json:"private"`
+	Commit  string `json:"commit"`
+}
+
+// A pusher pushes to one repository.
+type pusher struct {
+	client     *hub.Client
+	repository hub.Repository
+	Options
+}
+
+// Push uploads files to a repository, which it creates if necessary. Files of the repository with other names stay.
+func Push(ctx context.Context, client *hub.Client, r hub.Repository, files []*File, o Options) (*Result, error) {
+	p := &pusher{client, r, o}
+	if client.Token == "" {
+		return nil, fmt.Errorf("%s: %w: there is no token: set HF_TOKEN to one that may write", r, fs.ErrPermission)
+	}
+	result, err := p.create(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.preupload(ctx, files); err != nil {
+		return nil, err
+	}
+	var objects []*File
+	for _, f := range files {
+		if f.LFS {
+			objects = append(objects, f)
+		}
+	}
+	if err := p.upload(ctx, objects); err != nil {
+		return nil, err
+	}
+	result.Commit, err = p.commit(ctx, files)
+	return result, err
+}
+
+// create creates the repository unless it exists. One that must be private is checked before anything is sent.
+func (p *pusher) create(ctx context.Context) (*Result, error) {
+	var info struct{ Private bool }
+	err := p.api(ctx, "GET", p.models(), nil, &info)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
+		document := map[string]any{"name": p.repository.Name, "organization": p.repository.Owner, "type": "model"}
+		if p.Private {
+			document["private"], document["visibility"] = true, "private" // of older and newer hubs
+		}
+		if err := p.api(ctx, "POST", "/api/repos/create", document, nil); err != nil {
+			return nil, err
+		}
+		err = p.api(ctx, "GET", p.models(), nil, &info)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Private && !info.Private:
+		return nil, fmt.Errorf("%s: the repository is public: omit --private, or change that on its page; no file was sent", p.repository)
+	}
+	return &Result{Created: missing, Private: info.Private}, nil
+}
+
+// models returns the path of the API of the repository.
+func (p *pusher) models() string {
+	return "/api/models/" + p.repository.Owner + "/" + p.repository.Name
+}
+
+// most is the number of files in a request.
+const most = 256
+
+// preupload asks which files are objects of LFS.
+func (p *pusher) preupload(ctx context.Context, files []*File) error {
+	const sample = 512
+	type entry struct {
+		Path   string `json:"path"`
+		Size   int64  `json:"size"`
+		Sample string `json:"sample"` // base64
+	}
+	for some := range slices.Chunk(files, most) {
+		var request struct {
+			Files []entry `json:"files"`
+		}
+		for _, f := range some {
+			start, err := f.bytes(min(f.Size, sample))
+			if err != nil {
+				return err
+			}
+			request.Files = append(request.Files, entry{f.Name, f.Size, base64.StdEncoding.EncodeToString(start)})
+		}
+		var answer struct {
+			Files []struct{ Path, UploadMode string }
+		}
+		if err := p.api(ctx, "POST", p.models()+"/preupload/"+escaped(p.repository.Revision), request, &answer); err != nil {
+			return err
+		}
+		modes := map[string]string{}
+		for _, f := range answer.Files {
+			modes[f.Path] = f.UploadMode
+		}
+		for _, f := range some {
+			mode, ok := modes[f.Name]
+			if f.LFS = mode == "lfs"; !ok || !f.LFS && mode != "regular" {
+				return fmt.Errorf("%s: the hub does not say how to send %s: check HF_ENDPOINT", p.repository, f.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// commit makes the files visible, and returns the commit.
+func (p *pusher) commit(ctx context.Context, files []*File) (string, error) {
+	type line struct {
+		Key   string `json:"key"`
+		Value any    `json:"value"`
+	}
+	var body strings.Builder
+	lines := json.NewEncoder(&body)
+	if err := lines.Encode(line{"header", map[string]string{"summary": p.Message, "description": ""}}); err != nil {
+		return "", err
+	}
+	for _, f := range files {
+		l := line{"lfsFile", map[string]any{"path": f.Name, "algo": "sha256", "oid": f.sum, "size": f.Size}}
+		if !f.LFS {
+			content, err := f.bytes(f.Size)
+			if err != nil {
+				return "", err
+			}
+			l = line{"file", map[string]string{"path": f.Name, "encoding": "base64", "content": base64.StdEncoding.EncodeToString(content)}}
+		}
+		if err := lines.Encode(l); err != nil {
+			return "", err
+		}
+	}
+	var answer struct{ CommitOid string }
+	err := p.send(ctx, request{method: "POST", address: p.client.Endpoint + p.models() + "/commit/" + escaped(p.repository.Revision),
+		kind: "application/x-ndjson", body: strings.NewReader(body.String()), size: int64(body.Len())}, &answer)
+	return answer.CommitOid, err
+}

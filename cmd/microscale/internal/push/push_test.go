@@ -1,0 +1,207 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/push/pushtest"
+	"github.com/microscale-go/microscale/hf/hub"
+	"github.com/microscale-go/microscale/internal/ranges"
+)
+
+// written writes files of several kinds to a directory: small ones, an object, and one that is sent in parts.
+func written(t *testing.T) (dir string, content map[string][]byte) {
+	t.Helper()
+	dir = t.TempDir()
+	weights := make([]byte, 4*pushtest.Part+17)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(weights)
+	content = map[string][]byte{"config.json": []byte("{}"), "empty": nil, "model.safetensors": weights,
+		"folder/tokenizer.json": weights[:4<<10]}
+	for name, data := range content {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, hidden := range []string{".gitattributes", ".git/config"} {
+		at := filepath.Join(dir, hidden)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o777), os.WriteFile(at, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, content
+}
+
+// pushed pushes a directory without waits.
+func pushed(ctx context.Context, t *testing.T, dir string, o Options) (*Result, []*File, error) {
+	t.Helper()
+	client, err := hub.FromEnvironment(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := Files(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Message, o.Progress = "Upload", func(int64, int64) {}
+	o.retry = ranges.Retry{Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
+	r, err := hub.Parse("hf://me/model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := Push(ctx, client, r, files, o)
+	return result, files, err
+}
+
+// holds reports whether the repository has these files and no others.
+func holds(s *pushtest.Server, content map[string][]byte) bool {
+	r := s.Repository("me/model")
+	if r == nil || len(r.Files) != len(content) {
+		return false
+	}
+	for name, data := range content {
+		if got, ok := r.Files[name]; !ok || !bytes.Equal(got, data) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestPush pushes twice: the second time, objects are not sent.
+func TestPush(t *testing.T) {
+	s := pushtest.New(t)
+	dir, content := written(t)
+	result, files, err := pushed(t.Context(), t, dir, Options{Private: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.Created || !result.Private || len(result.Commit) != 40 || !holds(s, content) || len(files) != len(content) {
+		t.Errorf("got %+v, %d files", result, len(files))
+	}
+	const objects = 5 + 1 // parts of one, and another
+	if s.Puts() != objects || s.Repository("me/model").Subject != "Upload" {
+		t.Errorf("got %d puts", s.Puts())
+	}
+	if result, _, err = pushed(t.Context(), t, dir, Options{Private: true}); err != nil || result.Created || s.Puts() != objects {
+		t.Errorf("again: %+v, %d puts, %v", result, s.Puts(), err)
+	}
+}
+
+// TestBusy pushes to a hub that is busy, ends connections, and cuts answers.
+func TestBusy(t *testing.T) {
+	s := pushtest.New(t)
+	dir, content := written(t)
+	var n atomic.Int64
+	s.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
+		switch n.Add(1) % 4 {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		case 2:
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
+	if _, _, err := pushed(t.Context(), t, dir, Options{}); err != nil || !holds(s, content) {
+		t.Error(err)
+	}
+}
+
+// TestKilled ends pushes at every request: the repository has all files or none, and the next push completes it.
+func TestKilled(t *testing.T) {
+	for kill := int64(1); ; kill++ {
+		s := pushtest.New(t)
+		dir, content := written(t)
+		var n atomic.Int64
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Fault = func(http.ResponseWriter, *http.Request) bool {
+			if n.Add(1) >= kill {
+				cancel()
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		}
+		_, _, err := pushed(ctx, t, dir, Options{})
+		cancel()
+		if r := s.Repository("me/model"); r != nil && len(r.Files) > 0 != (err == nil) {
+			t.Errorf("killed at %d: %d files (%v)", kill, len(r.Files), err)
+		}
+		s.Fault = nil
+		if _, _, again := pushed(t.Context(), t, dir, Options{}); again != nil || !holds(s, content) {
+			t.Errorf("killed at %d: then %v", kill, again)
+		}
+		if err == nil {
+			if kill < 10 {
+				t.Errorf("only %d requests", kill)
+			}
+			return
+		}
+	}
+}
+
+// TestErrors checks the errors of pushes that must not succeed.
+func TestErrors(t *testing.T) {
+	dir, _ := written(t)
+	status := func(part string, code int) func(w http.ResponseWriter, r *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, part) {
+				w.WriteHeader(code)
+			}
+			return strings.Contains(r.URL.Path, part)
+		}
+	}
+	text := func(part, answer string) func(w http.ResponseWriter, r *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, part) {
+				_, _ = w.Write([]byte(answer))
+			}
+			return strings.Contains(r.URL.Path, part)
+		}
+	}
+	for name, tc := range map[string]struct {
+		fault func(w http.ResponseWriter, r *http.Request) bool
+		want  string
+	}{
+		"may not create": {status("create", http.StatusForbidden), "set HF_TOKEN to a token that may write"},
+		"not JSON":       {text("preupload", "<html>"), "does not have the hub's API"},
+		"no modes":       {text("preupload", "{}"), "does not say how to send"},
+		"no objects":     {text("batch", "{}"), "does not answer for 2 objects"},
+		"conflict":       {status("commit", http.StatusConflict), "another push was faster; run again"},
+		"expired":        {status("/part/", http.StatusForbidden), "model.safetensors: "},
+		"always busy":    {status("verify", http.StatusBadGateway), "502 Bad Gateway (6 attempts)"},
+	} {
+		s := pushtest.New(t)
+		s.Fault = tc.fault
+		if _, _, err := pushed(t.Context(), t, dir, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want %q", name, err, tc.want)
+		}
+	}
+	pushtest.New(t)
+	if _, _, err := pushed(t.Context(), t, dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := pushed(t.Context(), t, dir, Options{Private: true}); err == nil ||
+		!strings.Contains(err.Error(), "the repository is public: omit") {
+		t.Errorf("private: %v", err)
+	}
+	t.Setenv("HF_TOKEN", "")
+	if _, _, err := pushed(t.Context(), t, dir, Options{}); !errors.Is(err, fs.ErrPermission) ||
+		!strings.Contains(err.Error(), "set HF_TOKEN") {
+		t.Errorf("no token: %v", err)
+	}
+}
