@@ -121,8 +121,8 @@ func TestGGUFTypes(t *testing.T) {
 		{[]gguf.Type{typeNamed(t, "Q4_1"), typeNamed(t, "Q4_1"), gguf.Q8_0}, "(gguf, q4_1, q8_0): start from"},
 		{[]gguf.Type{typeNamed(t, "Q4_1")}, "(gguf, q4_1): start from"},
 		{[]gguf.Type{typeNamed(t, "Q6_K"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, q6_k): start from"},
-		{[]gguf.Type{typeNamed(t, "IQ2_XS")}, "(gguf, iq2_xs), in unsupported types: start from"},
-		{[]gguf.Type{typeNamed(t, "IQ3_S"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, iq3_s), in unsupported types"},
+		{[]gguf.Type{typeNamed(t, "Q1_0")}, "(gguf, q1_0), in unsupported types: start from"},
+		{[]gguf.Type{typeNamed(t, "Q1_0"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, q1_0), in unsupported types"},
 	} {
 		var specs []gguf.Spec
 		for i, ggml := range tc.types {
