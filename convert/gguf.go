@@ -207,7 +207,7 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 	}
 	p.settleScheme()
 	if o.FileType != 0 {
-		p.fileType = o.FileType
+		p.fileType, p.mixture = o.FileType, o.FileType
 	}
 	if o.Statistics != nil {
 		p.metadata = append(p.metadata, o.Statistics.Record()...)

@@ -144,8 +144,13 @@ func TestGGUFRequantize(t *testing.T) {
 		t.Fatal(err)
 	}
 	read, err := ReadPlanFile(file)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || read.FileType != 0 {
+		t.Fatal(read, err)
+	}
+	mixed := o
+	mixed.FileType = 15
+	if plan, err = planFile(t, q4, mixed); err != nil || !strings.Contains(string(plan.PlanFile(nil)), "\nfile_type = 15\n") {
+		t.Errorf("no type of a mixture: %v", err)
 	}
 	if o.Rules, err = read.Rules(); err != nil {
 		t.Fatal(err)

@@ -140,6 +140,8 @@ type Plan struct {
 
 	lacksStatistics bool // there is only the key
 
+	mixture uint32 // QuantizeOptions.FileType
+
 	casting *CastOptions // of PlanCast; nil: none
 	Casts   []Cast       // the weights that it casts, in the order of the source
 

@@ -19,6 +19,7 @@ import (
 //
 //	format = "nvfp4"            # of weights that no rule matches; without it, they stay as they are
 //	include = ['lm_head']       # also quantized, as QuantizeOptions.Include
+//	file_type = 15              # of a mixture of llama-quantize: general.file_type of the result
 //
 //	[[rule]]                    # the first that matches counts
 //	match = 'self_attn'
@@ -30,7 +31,7 @@ type PlanFile struct {
 
 	// FileType is general.file_type of the result, that of a mixture of llama-quantize whose rules these are. Such rules may quantize
 	// nothing. 0: there is none.
-	FileType uint32 `toml:"-"`
+	FileType uint32 `toml:"file_type,omitempty"`
 }
 
 // A RuleLine is a Rule as text.
@@ -52,7 +53,7 @@ func ReadPlanFile(path string) (*PlanFile, error) {
 	if err = limits.CheckTOML(data); err == nil {
 		var meta toml.MetaData
 		if meta, err = toml.Decode(string(data), f); err == nil && len(meta.Undecoded()) > 0 {
-			err = fmt.Errorf("unknown key %s: it has format, include and rules of match and format", meta.Undecoded()[0])
+			err = fmt.Errorf("unknown key %s: it has format, include, file_type and rules of match and format", meta.Undecoded()[0])
 		}
 	}
 	if err != nil {
@@ -98,6 +99,9 @@ func (p *Plan) PlanFile(include []*regexp.Regexp) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# %s: a rule for each kind of weight, of which the first that matches counts.\n", limits.Text(p.source.Source.Path))
 	fmt.Fprintf(&out, "# format is a block format, FORMAT:SCHEME or %q.\n", Keep)
+	if p.mixture != 0 {
+		fmt.Fprintf(&out, "file_type = %d\n", p.mixture)
+	}
 	if len(include) > 0 {
 		var texts []string
 		for _, re := range include {
