@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf"
@@ -287,7 +286,6 @@ func TestGGUFRejects(t *testing.T) {
 			Calibration: &Calibration{ConstantCache: true}},
 		`has no scheme "W4A16" for nvfp4: use one of NVFP4`: {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Scheme: "W4A16"},
 		"requantizes GGUF files only":                       {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true},
-		"does not support method gptq: use --method search": {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Method: calibration.Solve},
 	} {
 		o.Convention = "gguf"
 		if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(), want) {

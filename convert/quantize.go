@@ -83,9 +83,6 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 			return nil, err
 		}
 	}
-	if best := BestMethod(c); o.Method > best {
-		return nil, fmt.Errorf("convention %s does not support method %s: use --method %s", c, o.Method, best)
-	}
 	if o.storesStatistics(c) {
 		o.Calibration = o.Calibration.withInputs(o.Statistics)
 	}

@@ -19,8 +19,9 @@ import (
 // another version began. Tests set it.
 var solver = 2
 
-// BestMethod returns the most accurate method for weights in a convention, nil for the default one.
-func BestMethod(c *checkpoint.Convention) calibration.Method {
+// DefaultMethod returns the method for weights in a convention, nil for the default one: in a GGUF file, one that needs no products of
+// columns.
+func DefaultMethod(c *checkpoint.Convention) calibration.Method {
 	if c.OneFile() {
 		return calibration.Search
 	}

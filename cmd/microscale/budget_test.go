@@ -113,6 +113,17 @@ func TestQuantizeBudgetFixed(t *testing.T) {
 	if err != nil || len(kept) != 2 {
 		t.Fatalf("%v, %v: want statistics and the divergences of groups", kept, err)
 	}
+	before := content(t, at("dst.microscale-budget.json"))
+	for _, method := range []string{"search", "nearest"} { // of another run, with statistics or without
+		other := append(slices.Clone(args), "--text", at("model/config.json"), "--method", method)
+		if status, _, stderr := execute("", other...); status == exitDone || !strings.Contains(stderr, "dst.microscale-budget.json") ||
+			!strings.Contains(stderr, "another model, text, options") {
+			t.Errorf("method %s: status %d: %s", method, status, stderr)
+		}
+	}
+	if !bytes.Equal(content(t, at("dst.microscale-budget.json")), before) {
+		t.Error("another text replaces what was measured")
+	}
 	if status, _, stderr := execute("", args...); status != exitDone || strings.Contains(stderr, "predicted:") {
 		t.Errorf("status %d: %s", status, stderr)
 	}

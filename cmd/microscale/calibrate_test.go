@@ -173,3 +173,15 @@ func TestQuantizeText(t *testing.T) {
 		}
 	}
 }
+
+// TestQuantizeTextGGUF: method gptq gives a GGUF file the codes of a directory.
+func TestQuantizeTextGGUF(t *testing.T) {
+	at, model, text := modelAndText(t)
+	for _, dst := range []string{"dir", "file.gguf"} {
+		done(t, "quantize", model, at(dst), "--format", "mxfp4", "--text", text, "--method", "gptq")
+	}
+	out := done(t, "diff", at("dir"), at("file.gguf"))
+	if !strings.Contains(out, "14 layout only") {
+		t.Error(out)
+	}
+}

@@ -79,41 +79,75 @@ func TestKillResume(t *testing.T) {
 	}
 }
 
-// TestKillText kills quantize --text (-9) at random moments, while it collects statistics, quantizes and trains scales, and resumes. The
-// file equals that of an uninterrupted run, and nothing else is left.
+// TestKillText kills quantize --text (-9) at random moments, while it collects statistics and quantizes, and resumes. The file equals
+// that of an uninterrupted run, and nothing else is left.
 func TestKillText(t *testing.T) {
-	killTexts(t, []string{"--format", "nvfp4"})
+	model, text := killModel(t)
+	killRuns(t, filepath.Dir(model), func(dst string) []string { return quantizeText(model, text, dst, "--format", "nvfp4") })
+}
+
+// quantizeText resumes a quantization by a text.
+func quantizeText(model, text, dst string, more ...string) []string {
+	return append([]string{"quantize", model, dst, "--text", text, "--resume", "--threads", "2"}, more...)
+}
+
+// TestKillStatistics does the same while statistics are collected alone.
+func TestKillStatistics(t *testing.T) {
+	slow.Long(t, "TestKillText does the same")
+	model, text := killModel(t)
+	killRuns(t, filepath.Dir(model), func(dst string) []string {
+		if err := os.MkdirAll(dst, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"calibrate", model, "--text", text, "--hessian", "--context", "32", "--out", filepath.Join(dst, "s.safetensors"),
+			"--threads", "2"}
+	})
+}
+
+// TestKillSolve does the same while columns are quantized by GPTQ.
+func TestKillSolve(t *testing.T) {
+	slow.Long(t, "TestKillText does the same")
+	model, text := killModel(t, "--hidden", "192", "--intermediate", "768", "--steps", "1")
+	statistics := filepath.Join(t.TempDir(), "s.safetensors")
+	done(t, "calibrate", model, "--text", text, "--hessian", "--out", statistics)
+	killRuns(t, filepath.Dir(model), func(dst string) []string {
+		return []string{"quantize", model, dst, "--format", "nvfp4", "--calibration", statistics, "--method", "gptq", "--resume",
+			"--threads", "2"}
+	})
 }
 
 // TestKillDistill does the same while scales are trained.
 func TestKillDistill(t *testing.T) {
 	slow.Long(t, "it kills trainings again and again")
-	killTexts(t, []string{"--format", "nvfp4", "--distill", "20"})
+	model, text := killModel(t)
+	killRuns(t, filepath.Dir(model), func(dst string) []string {
+		return quantizeText(model, text, dst, "--format", "nvfp4", "--distill", "20")
+	})
 }
 
 // TestKillBudget does the same while it measures, compares and writes mixtures.
 func TestKillBudget(t *testing.T) {
 	slow.Long(t, "it kills measurements again and again, which write a file for each group of weights and layer")
-	killTexts(t, []string{"--budget", "6.5", "--method", "search"})
+	model, text := killModel(t)
+	killRuns(t, filepath.Dir(model), func(dst string) []string {
+		return quantizeText(model, text, dst, "--budget", "6.5", "--method", "search")
+	})
 }
 
-// killTexts kills and resumes quantize --text with each list of options.
-func killTexts(t *testing.T, options ...[]string) {
+// killModel makes a model and a text.
+func killModel(t *testing.T, more ...string) (model, text string) {
 	t.Helper()
 	dir := t.TempDir()
-	model, text := filepath.Join(dir, "model"), filepath.Join(dir, "text")
-	done(t, tinyRun("--layers", "4", "--out", model)...)
+	model, text = filepath.Join(dir, "model"), filepath.Join(dir, "text")
+	done(t, tinyRun(append([]string{"--layers", "4", "--out", model}, more...)...)...)
 	if err := os.WriteFile(text, []byte(strings.Repeat("Not all those who wander are lost.\n", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, more := range options {
-		killRuns(t, dir, func(dst string) []string {
-			return append([]string{"quantize", model, dst, "--text", text, "--resume", "--threads", "2"}, more...)
-		})
-	}
+	return model, text
 }
 
-// killRuns kills and resumes a command that writes a checkpoint below dir. Its files equal those of an uninterrupted run.
+// killRuns kills and resumes a command that writes a checkpoint below dir: three rounds, with -full until 50 runs were killed. Its files
+// equal those of an uninterrupted run.
 func killRuns(t *testing.T, dir string, args func(dst string) []string) {
 	t.Helper()
 	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
@@ -122,22 +156,25 @@ func killRuns(t *testing.T, dir string, args func(dst string) []string) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, stderr)
 	}
-	took, killed, rounds := time.Since(start), 0, 3
+	took, killed, round, rounds, wanted := time.Since(start), 0, 0, 3, 1
 	if *slow.FullRun {
-		rounds = 200
+		wanted = 50
 	}
-	for round := 0; round < rounds || killed == 0 && round < 100; round++ {
+	for ; (round < rounds || killed < wanted) && round < 100*wanted && !t.Failed(); round++ {
 		killed += kill(t, 1+round%3, took, args(dst)...)
 		cmd, _, stderr := process(t, args(dst)...)
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%v: %s", err, stderr)
+		if err := cmd.Run(); err != nil && !complete(stderr) {
+			t.Fatalf("after %d kills: %v: %s", killed, err, stderr)
 		}
 		sameFiles(t, whole, dst)
 		if err := os.RemoveAll(dst); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d kills in runs of %v", killed, took)
+	t.Logf("%d kills in %d rounds, runs of %v", killed, round, took)
+	if killed < wanted {
+		t.Errorf("%d runs were killed, want %d", killed, wanted)
+	}
 }
 
 // sameFiles checks that a directory has the files of another, and that nothing of its run is left.
@@ -170,13 +207,21 @@ func kill(t *testing.T, times int, takes time.Duration, args ...string) (killed 
 		}
 		time.Sleep(time.Duration(rand.Float64() * float64(takes)))
 		_ = cmd.Process.Kill() // it may have ended
-		if err := cmd.Wait(); err != nil && !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
-			t.Fatalf("%v: %s", err, stderr)
-		} else if err != nil {
+		err := cmd.Wait()
+		switch {
+		case err == nil || complete(stderr):
+		case cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled():
 			killed++
+		default:
+			t.Fatalf("%v: %s", err, stderr)
 		}
 	}
 	return killed
+}
+
+// complete reports whether the error of a run is that an earlier one completed: calibrate does not replace its file.
+func complete(stderr *strings.Builder) bool {
+	return strings.Contains(stderr.String(), "write the calibration: ") && strings.Contains(stderr.String(), " exists: name another file")
 }
 
 // halted starts a conversion and stops it as soon as it writes. The function that it

@@ -183,21 +183,30 @@ func (c *budgetChoice) with(o convert.QuantizeOptions, plan budget.Plan) (conver
 	return o, nil
 }
 
+// budgetSuffix is in the names of what a budget measures, beside a destination.
+const budgetSuffix = windows.OwnName + "budget"
+
+// measured returns the path of the file with the divergences of a budget.
+func measured(dst string) string { return dst + budgetSuffix + ".json" }
+
 // measure measures the groups, divides the bits, and compares the mixture with the best format for all that takes no more. It returns the
 // options of the one to write, and sets the result.
 func (c *budgetChoice) measure(cmd *cobra.Command, model, dst string, text *calibrationText, o convert.QuantizeOptions, f *runFlags) (
 	convert.QuantizeOptions, error) {
-	const suffix = windows.OwnName + "budget"
-	m := evaluation.Budget{Groups: c.groups, Quantizers: c.quantizers, Codes: o.Method, Statistics: o.Statistics, File: dst + suffix + ".json"}
-	m.Model, m.Text, m.Stream, m.Threads, m.Memory, m.Stderr = model, text.file, dst+suffix, int(*f.threads), int64(*text.memory),
+	m := evaluation.Budget{Groups: c.groups, Quantizers: c.quantizers, Codes: o.Method, Statistics: o.Statistics, File: measured(dst)}
+	m.Model, m.Text, m.Stream, m.Threads, m.Memory, m.Stderr = model, text.file, dst+budgetSuffix, int(*f.threads), int64(*text.memory),
 		cmd.ErrOrStderr()
-	text.kept = append(text.kept, m.File)
 	flags.BoundGarbage()
 	var err error
 	if m.Method, err = windows.LookupMethod("all"); err != nil {
 		return o, err
 	}
-	if err := m.Measure(cmd.Context()); err != nil {
+	err = m.Measure(cmd.Context())
+	if errors.Is(err, evaluation.ErrOtherRun) {
+		return o, otherRun(dst, m.File)
+	}
+	text.kept = append(text.kept, m.File)
+	if err != nil {
 		return o, err
 	}
 	mixture, err := budget.Allocate(c.groups, c.bits)

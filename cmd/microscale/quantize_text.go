@@ -114,14 +114,19 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		options.StatisticsKey, err = c.Key(cmd.Context())
 		return err
 	}
-	c.Keep = f.options.Resume || distill.Steps > 0 && ofTraining(dst) != nil
+	_, missing := os.Lstat(measured(dst))
+	c.Keep = f.options.Resume || missing == nil || distill.Steps > 0 && ofTraining(dst) != nil
 	if err := t.call(c); err != nil {
 		return err
 	}
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())
 	err = t.ranks.Settle(err)
 	if errors.Is(err, evaluation.ErrOtherRun) {
-		return otherRun(dst, c.Out)
+		files := []string{c.Out}
+		if missing == nil {
+			files = append(files, measured(dst))
+		}
+		return otherRun(dst, files...)
 	}
 	t.kept = append(t.kept, c.Out)
 	return err

@@ -84,15 +84,17 @@ func (b *Budget) write(m measurement) error {
 }
 
 // Measure sets the divergence of every option of every group. With a method that solves, groups are measured with the scales that
-// it searches, because one group alone needs no other codes to be compared with another.
+// it searches, because one group alone needs no other codes to be compared with another. A file of another measurement is ErrOtherRun.
 func (b *Budget) Measure(ctx context.Context) error {
 	m := b.read()
 	options := [][2]int{} // of the variants
 	run := b.run("groups", measuredPart)
 	run.known = func(key string) (bool, error) {
-		known := m.Groups.Key == key && m.hasGroups(b.Groups)
+		if m.Groups.Key != "" && m.Groups.Key != key {
+			return false, ErrOtherRun
+		}
 		m.Groups.Key = key
-		return known, nil
+		return m.hasGroups(b.Groups), nil
 	}
 	run.variants = func(model *stack) (stacks []windows.Stack, err error) {
 		if err := b.find(model); err != nil {

@@ -44,7 +44,9 @@ type Following struct {
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	c.admit = func() error { // before the work
-		if _, err := os.Lstat(c.Out); err == nil {
+		if _, err := os.Lstat(c.Out); err == nil && c.Stream != "" && (&windows.Stream{Dir: c.Stream}).Begun() {
+			return nil // perhaps of a run that was killed before it removed its other files
+		} else if err == nil {
 			return exists(c.Out)
 		}
 		return creatable("the calibration", c.Out)
@@ -54,6 +56,13 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	}
 	if calibration.IsFile(c.Out) {
 		c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads}
+		c.known = func(key string) (bool, error) {
+			_, err := os.Lstat(c.Out)
+			if same := err == nil && calibration.Has(c.Out, key); same || err != nil {
+				return same, nil
+			}
+			return false, exists(c.Out)
+		}
 		r, err := c.Evaluation.Run(ctx)
 		if errors.Is(err, fs.ErrExist) { // another program was faster
 			err = exists(c.Out)

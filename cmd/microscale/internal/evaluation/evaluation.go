@@ -232,8 +232,7 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		run.Windows = windows.Share(run.Windows, e.Ranks.Rank(), e.Ranks.Size())
 	}
 	if known {
-		run.Stream.Discard()
-		return r, nil
+		return r, run.Discard()
 	}
 	if err := r.do(ctx, run, f); err != nil {
 		return r, err

@@ -115,7 +115,7 @@ func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
 func (c *CalibrationFlag) MethodOf(layout *checkpoint.Convention, other bool) (calibration.Method, error) {
 	switch {
 	case !c.method.Given:
-		return convert.BestMethod(layout), nil
+		return convert.DefaultMethod(layout), nil
 	case c.method.Value == calibration.Nearest && !other:
 		return calibration.Nearest, show.Misuse("--method nearest reads no text: omit --text")
 	}

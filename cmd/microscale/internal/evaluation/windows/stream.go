@@ -32,11 +32,30 @@ const OwnName = ".microscale-"
 // own reports whether the program chose the name of the directory.
 func (s *Stream) own() bool { return strings.Contains(filepath.Base(s.Dir), OwnName) }
 
-// Discard removes the directory if a killed run left it empty, for an evaluation whose result is known.
-func (s *Stream) Discard() {
-	if s.own() {
-		_ = os.Remove(s.Dir) // fails if files are in it
+// Begun reports whether the directory has the state of a run.
+func (s *Stream) Begun() bool {
+	_, err := s.readState()
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Discard removes what a run of the Stream left that was killed, for one whose result is known: its files, or an empty directory.
+func (r *Run) Discard() (err error) {
+	s := r.Stream
+	st, err := s.readState()
+	if err != nil || len(differences(st.Key, s.Key)) > 0 {
+		if s.own() {
+			_ = os.Remove(s.Dir) // fails if files are in it
+		}
+		return nil
 	}
+	held, _, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	w := newWalk(r)
+	w.given = st.Given
+	return w.remove()
 }
 
 // lock creates the directory and locks it. given reports whether the user had created it.

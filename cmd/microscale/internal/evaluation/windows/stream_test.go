@@ -167,13 +167,24 @@ func TestStreamKilled(t *testing.T) {
 	}
 }
 
+// TestStreamDiscard removes what a run left that was killed when its result was known.
+func TestStreamDiscard(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scratch")
+	if err := interrupted(t, dir, len(testWindows(t))+1).Discard(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left", dir)
+	}
+}
+
 // TestStreamEmpty: an empty directory with a name of the program is of a killed run, and is removed; one that the user made stays.
 func TestStreamEmpty(t *testing.T) {
 	for name, want := range map[string]error{"model" + OwnName + "statistics": os.ErrNotExist, "mine": nil} {
 		dir := filepath.Join(t.TempDir(), name)
 		for what, run := range map[string]func(r *Run) error{
 			"Do":      func(r *Run) error { _, err := r.Do(t.Context()); return err },
-			"Discard": func(r *Run) error { r.Stream.Discard(); return nil },
+			"Discard": (*Run).Discard,
 		} {
 			if err := os.MkdirAll(dir, 0o777); err != nil {
 				t.Fatal(err)
