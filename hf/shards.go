@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/microscale-go/microscale/internal/ranges"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -194,7 +194,7 @@ const maxOpening = 8
 // addShards opens shards and adds their tensors. On error it closes those that it did not add.
 func (c *Checkpoint) addShards(names []string) error {
 	files, failures := make([]*safetensors.File, len(names)), make([]error, len(names))
-	ranges.Each(len(names), maxOpening, func(i int) {
+	parallel.Each(len(names), maxOpening, func(i int) {
 		path := filepath.Join(c.Path, names[i])
 		if files[i], failures[i] = c.open(names[i], path); failures[i] != nil {
 			failures[i] = openError(path, failures[i])

@@ -61,7 +61,7 @@ jinja:
 recipe: internal/limits internal/naming format mma quant gemm
 hardware/cost: format quant hardware/device layout recipe
 nn: internal/memory internal/parallel internal/naming internal/cpu format mma tensor quant gemm comm recipe
-hf: internal/limits internal/configjson internal/ranges safetensors safetensors/checksum
+hf: internal/limits internal/parallel internal/configjson safetensors safetensors/checksum
 hf/sample: format tensor safetensors hf
 hf/hub: internal/limits internal/ranges safetensors hf
 family: internal/configjson
@@ -95,9 +95,9 @@ cmd/microscale/internal/flags: internal/limits internal/naming internal/configjs
     generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/push/pushtest:
-cmd/microscale/internal/push: internal/ranges hf/hub checkpoint verify cmd/microscale/internal/show
+cmd/microscale/internal/push: internal/parallel internal/ranges hf/hub checkpoint verify cmd/microscale/internal/show
 cmd/microscale/internal/store/storetest:
-cmd/microscale/internal/store: internal/ranges safetensors hf
+cmd/microscale/internal/store: internal/parallel internal/ranges safetensors hf
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
     cmd/microscale/internal/show cmd/microscale/internal/store
 cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/internal/ranges"
 )
 
@@ -141,7 +142,7 @@ func (p *pusher) parts(ctx context.Context, f *File, up *action, chunk string, c
 	parts := make([]part, (f.Size+size-1)/size)
 	failures := make([]error, len(parts))
 	const atOnce = 4
-	ranges.Each(len(parts), atOnce, func(i int) {
+	parallel.Each(len(parts), atOnce, func(i int) {
 		if ctx.Err() != nil {
 			failures[i] = ctx.Err()
 			return

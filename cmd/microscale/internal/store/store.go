@@ -31,6 +31,7 @@ import (
 	"unicode"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -215,7 +216,7 @@ func renamed(err error, dir string, at place) error {
 // download writes objects to a directory.
 func (o opener) download(ctx context.Context, at place, objects []object, dir string) error {
 	failures := make([]error, len(objects))
-	ranges.Each(len(objects), atOnce, func(i int) {
+	parallel.Each(len(objects), atOnce, func(i int) {
 		failures[i] = o.fetch(ctx, at, objects[i], filepath.Join(dir, filepath.FromSlash(objects[i].name)))
 	})
 	return cmp.Or(failures...)

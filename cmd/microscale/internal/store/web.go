@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -70,7 +71,7 @@ func (w *web) list(ctx context.Context) ([]object, error) {
 	}
 	names := slices.Concat(shards, auxiliary)
 	objects, failures := make([]object, len(names)), make([]error, len(names))
-	ranges.Each(len(names), atOnce, func(i int) { objects[i], failures[i] = w.statName(ctx, names[i]) })
+	parallel.Each(len(names), atOnce, func(i int) { objects[i], failures[i] = w.statName(ctx, names[i]) })
 	var found []object
 	for i, err := range failures {
 		switch {
