@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -19,26 +20,9 @@ import (
 // ggufName is the name of the only file in a plan for llama.cpp, whatever the destination is.
 const ggufName = "model" + llamacpp.Suffix
 
-// ggufFormats maps formats to types and values of general.file_type (enum llama_ftype).
-var ggufFormats = []struct {
-	format   string
-	ggml     gguf.Type
-	fileType uint32
-}{
-	{quant.BF16.Name, gguf.BF16, 32},
-	{quant.Q8_0.Name, gguf.Q8_0, 7},
-	{quant.MXFP4.Name, gguf.MXFP4, 38},
-	{quant.NVFP4.Name, gguf.NVFP4, 39},
-	{"q4_0", 2, 2},
-	{"q4_1", 3, 3},
-	{"q5_0", 6, 8},
-	{"q5_1", 7, 9},
-	{"q2_k", 10, 21}, // Q2_K_S
-	{"q3_k", 11, 11}, // Q3_K_S
-	{"q4_k", 12, 14}, // Q4_K_S
-	{"q5_k", 13, 16}, // Q5_K_S
-	{"q6_k", 14, 18},
-}
+// fileTypes has the values of general.file_type (enum llama_ftype) by format. Those of q2_k … q5_k are Q2_K_S … Q5_K_S.
+var fileTypes = map[string]uint32{quant.BF16.Name: 32, quant.Q8_0.Name: 7, quant.MXFP4.Name: 38, quant.NVFP4.Name: 39,
+	"q4_0": 2, "q4_1": 3, "q5_0": 8, "q5_1": 9, "q2_k": 21, "q3_k": 11, "q4_k": 14, "q5_k": 16, "q6_k": 18}
 
 // encoderOf returns the encoder of a format that is a type of GGUF files alone.
 func encoderOf(f quant.Format) (e ggml.Quant, ok bool) {
@@ -103,14 +87,18 @@ type stack struct {
 	of    int // experts of a layer
 }
 
-// ggufType returns the type of a format and its general.file_type; 0 if there is none.
+// ggufType returns the type of a format, which has its name in upper case, and its general.file_type; 0 if there is none.
 func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32) {
-	for _, row := range ggufFormats {
-		if row.format == f.Name {
-			return row.ggml, row.fileType
+	fileType, ok := fileTypes[f.Name]
+	if !ok {
+		return 0, 0
+	}
+	for t := range gguf.Type(math.MaxUint8) {
+		if t.String() == strings.ToUpper(f.Name) {
+			ggml = t
 		}
 	}
-	return 0, 0
+	return ggml, fileType
 }
 
 // newGGUFPlan returns an empty plan. The type of the file is that of q, because there is none for most mixtures. model is the content of
