@@ -243,7 +243,7 @@ func testSumRow(k *kernel[sumKernel], f *fences, r *rand.Rand) {
 				blocks, extent := shape[0], shape[1]
 				n, table := blocks*extent, 3+lanes
 				b := blockSums{fenced(f, make([]float32, 2*lanes*blocks)), fenced(f, ordinary(n, r)), fenced(f, positive(n, r)),
-					fenced(f, ordinary(n, r)), make([]int, blocks), fenced(f, positive(table, r)), fenced(f, positive(table, r)), lanes}
+					fenced(f, ordinary(n, r)), make([]int, blocks), fenced(f, positive(table, r)), fenced(f, positive(table, r)), lanes, lanes}
 				for i := range b.starts {
 					b.starts[i] = 3 - i
 				}

@@ -42,6 +42,7 @@ type blockSums struct {
 	starts              []int // of blocks of the same extent
 	factors, decodes    []float32
 	lanes               int // sumLanes or maxLanes
+	used                int // lanes of candidates; the sums of others may be anything
 }
 
 // rowScratch is the scratch memory of a search of rows.
@@ -92,7 +93,7 @@ func plainSums(divides bool) sumKernel {
 		for j, start := range b.starts {
 			from, to := j*extent, (j+1)*extent
 			x, variances, means := b.x[from:to], b.variances[from:to], b.means[from:to]
-			for i := range b.lanes {
+			for i := range b.used {
 				factor, decode := b.factors[start+i], b.decodes[start+i]
 				var squares, sum float32
 				for k, v := range x {
@@ -187,7 +188,8 @@ func (w *worker) sumCodes(o *output, x []float32, at, n, extent int) []float32 {
 		from, _ := o.search.near(int(w.scales[at+j]))
 		starts[j] = from
 	}
-	b := blockSums{factors: o.search.values[:], decodes: o.search.decodes[:], lanes: rows.lanes}
+	b := blockSums{factors: o.search.values[:], decodes: o.search.decodes[:], lanes: rows.lanes,
+		used: o.search.below + 1 + o.search.above}
 	whole := len(x) / extent
 	for _, part := range [][2]int{{0, whole}, {whole, n}} {
 		if from, to := part[0]*extent, min(part[1]*extent, len(x)); from < to {
@@ -205,7 +207,7 @@ func (w *worker) sumBlock(o *output, x []float32, pos int, c *candidates) {
 	variances, means := rows.variances[pos:][:len(x)], o.with.Mean[pos:][:len(x)]
 	if kernel := rows.kernels[index(c.factors[0].divide)]; kernel != nil && c.alike {
 		start := [1]int{}
-		kernel(blockSums{s.other[:], x, variances, means, start[:], c.values[:], c.decodes[:], maxLanes}, &rows.constants)
+		kernel(blockSums{s.other[:], x, variances, means, start[:], c.values[:], c.decodes[:], maxLanes, c.n}, &rows.constants)
 		return
 	}
 	codes := grow(&w.search.codes, len(x))
