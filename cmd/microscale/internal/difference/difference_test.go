@@ -1,6 +1,7 @@
 package difference
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestBlocks compares a block of MXFP4 with changed ones: a neighboring code is rounding, another is a value, a scale of the
@@ -58,7 +61,7 @@ func TestBlocks(t *testing.T) {
 // TestCauses: the cause of a weight follows from its blocks.
 func TestCauses(t *testing.T) {
 	one, two := &checkpoint.Weight{Format: quant.NVFP4, Global: 1}, &checkpoint.Weight{Format: quant.NVFP4, Global: 2}
-	same, global := pair{a: one, b: one}, pair{a: one, b: two}
+	same, global, dense := pair{a: one, b: one}, pair{a: one, b: two}, &checkpoint.Weight{Dtype: safetensors.F32}
 	for _, tc := range []struct {
 		s    tileSums
 		p    pair
@@ -71,12 +74,78 @@ func TestCauses(t *testing.T) {
 		{tileSums{values: 3}, global, Global},
 		{tileSums{}, pair{a: one, b: one, layout: true}, Layout},
 		{tileSums{values: 3}, pair{a: one, b: one, layout: true}, Product},
+		{tileSums{}, same, Nothing},
+		{tileSums{codes: 2, scales: 1}, same, Recoded},
+		{tileSums{values: 3, codes: 3, rule: 1, rounding: 1}, global, Global},
+		{tileSums{values: 3, codes: 3, rule: 1, rounding: 2}, global, Rounding},
+		{tileSums{values: 3, codes: 3, rounding: 2, other: 1}, same, Rounding},
+		{tileSums{values: 3}, pair{a: one, b: &checkpoint.Weight{Format: quant.MXFP4}}, Format},
+		{tileSums{}, pair{a: one, b: &checkpoint.Weight{Format: quant.MXFP4}}, Recoded},
+		{tileSums{values: 3}, pair{a: dense, b: dense}, Values},
+		{tileSums{}, pair{a: dense, b: dense}, Nothing},
 	} {
 		w := Weight{}
+		tc.s.blocks = 7
 		tc.s.report(tc.p, &w)
 		if w.Cause != tc.want {
 			t.Errorf("%+v: cause %s, want %s", tc.s, w.Cause, tc.want)
 		}
+		if w.Values != tc.s.values || w.Codes != tc.s.codes || w.Scales != tc.s.scales || w.Blocks != 7 || w.rule != tc.s.rule ||
+			w.rounding != tc.s.rounding || w.other != tc.s.other || w.Global != (tc.p.b == two) {
+			t.Errorf("%+v: %+v", tc.s, w)
+		}
+	}
+}
+
+// TestCounts compares the counts of codes, scales and blocks with those of single elements, in blocks of several rows, partial blocks and
+// one block for all.
+func TestCounts(t *testing.T) {
+	const rows, cols = 40, 176
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXFP6E2M3, quant.MXFP8x32, quant.FP8Block, quant.FP8Row,
+		quant.FP8Tensor} {
+		x, y := tensor.New(rows, cols), tensor.New(rows, cols)
+		r := rand.New(rand.NewPCG(1, 1))
+		for i := range x.Data {
+			x.Data[i] = float32(r.NormFloat64())
+			if y.Data[i] = x.Data[i]; r.IntN(99) == 0 {
+				y.Data[i] *= float32(1 + 2*r.Float64())
+			}
+		}
+		q, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := quant.Quantizer{Format: f}.Rowwise(y, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s tileSums
+		compareBlocks(&s, q, o, q.Global == o.Global)
+		want := tileSums{}
+		a, b, width := unpacked(q), unpacked(o), f.PaddedCols(cols)
+		for i := range rows {
+			for j := range cols {
+				if a[i*width+j] != b[i*width+j] {
+					want.codes++
+				}
+			}
+		}
+		high, wide := q.ScaleShape()
+		want.blocks = int64(high * wide)
+		for i := range high * wide {
+			if q.Scales32 != nil && q.Scales32[i] != o.Scales32[i] || q.Scales32 == nil && q.Scales[i] != o.Scales[i] {
+				want.scales++
+			}
+		}
+		if s.codes != want.codes || s.scales != want.scales || s.blocks != want.blocks || want.codes == 0 {
+			t.Errorf("%s: %+v, want %+v", f, s, want)
+		}
+	}
+	if !near(3, 2) || near(3.1, 2) || !near(2, 3) {
+		t.Error("maxima within half of each other are near, others are not")
+	}
+	if n := elements([]int64{2, 3, 4}); n != 24 {
+		t.Errorf("%d elements, want 24", n)
 	}
 }
 

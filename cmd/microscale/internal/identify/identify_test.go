@@ -19,7 +19,7 @@ import (
 
 // distributions are those of the values of three weights: normal, heavy tails, and normal with a scale for each block.
 var distributions = map[string]func(r *rand.Rand) func(i int) float64{
-	"model.normal.weight": func(r *rand.Rand) func(int) float64 { return func(int) float64 { return 0.02 * r.NormFloat64() } },
+	"model.gauss.weight": func(r *rand.Rand) func(int) float64 { return func(int) float64 { return 0.02 * r.NormFloat64() } },
 	"model.laplace.weight": func(r *rand.Rand) func(int) float64 {
 		return func(int) float64 { return 0.02 * (r.ExpFloat64() - r.ExpFloat64()) }
 	},
@@ -175,5 +175,63 @@ func TestUnread(t *testing.T) {
 	weights, err := Identify(t.Context(), m, nil)
 	if err != nil || len(weights) != 1 || weights[0].Name != "a" || weights[0].Known || !strings.HasPrefix(weights[0].Verdict, unknown) {
 		t.Errorf("%+v, error %v", weights, err)
+	}
+}
+
+// TestBlockOf reads the last block of weights, with the codes that profiles make of the original.
+func TestBlockOf(t *testing.T) {
+	const rows, cols, name = 128, 256, "model.gauss.weight"
+	path := written(t, 1, rows, cols)
+	source := opened(t, path)
+	original, _ := source.Lookup(name)
+	x, err := original.Read(0, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []quant.Format{quant.MXFP6E2M3, quant.NVFP4, quant.FP8Block, quant.FP8Row, quant.FP8Tensor} {
+		options := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: "plain"}
+		plan, err := convert.PlanQuantize(t.Context(), source.Source, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := filepath.Join(t.TempDir(), "quantized.safetensors")
+		if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		m := opened(t, dst)
+		w, _ := m.Lookup(name)
+		decoded, err := w.Read(0, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		high, wide := f.ScaleShape(rows, cols)
+		number := high*wide - 1
+		b, err := BlockOf(t.Context(), m, source, name, number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Row+b.Rows != rows || b.Col+b.Cols != cols || len(b.Values) != b.Rows*b.Cols || b.Writers[0].Name != "file" ||
+			b.Writers[1].Name != "te" || len(b.Writers) != len(profiles(f))+1 {
+			t.Fatalf("%s: %+v", f, b)
+		}
+		for i, v := range b.Values {
+			row, col := b.Row+i/b.Cols, b.Col+i%b.Cols
+			if v != x.Row(row)[col] || float32(b.Writers[0].Decoded[i]) != decoded.Row(row)[col] {
+				t.Fatalf("%s: element %d", f, i)
+			}
+		}
+		if !slices.Equal(b.Writers[0].Codes, b.Writers[1].Codes) || b.Writers[0].Scale != b.Writers[1].Scale ||
+			b.Writers[0].Global != b.Writers[1].Global || (b.Writers[0].Global != 0) != f.Global {
+			t.Errorf("%s: the file differs from te: %+v", f, b.Writers[:2])
+		}
+		var out strings.Builder
+		if err := b.Print(&out, false); err != nil || strings.Count(out.String(), "\n") < b.Rows*b.Cols+4 {
+			t.Errorf("%s: error %v: %s", f, err, out.String())
+		}
+		for _, wrong := range []int{-1, number + 1} {
+			if _, err := BlockOf(t.Context(), m, nil, name, wrong); err == nil {
+				t.Errorf("%s: block %d is no error", f, wrong)
+			}
+		}
 	}
 }
