@@ -76,7 +76,7 @@ func (d *Destination) Stage() string {
 
 // single reports whether the destination is one object.
 func (d *Destination) single() bool {
-	return strings.HasSuffix(d.at.key, safetensors.Suffix) || strings.HasSuffix(d.at.key, ".gguf")
+	return strings.HasSuffix(d.at.key, safetensors.Suffix) || strings.HasSuffix(d.at.key, ggufSuffix)
 }
 
 // Reads returns an error if the destination is in the folder that a source is read from, or around it.
@@ -105,7 +105,7 @@ func (d *Destination) Admit(ctx context.Context) error {
 
 // isWeights reports whether an object has weights, by its name.
 func isWeights(name string) bool {
-	return strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name, ".gguf")
+	return strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name, ggufSuffix)
 }
 
 // present returns the objects at the destination.

@@ -39,6 +39,9 @@ import (
 // forms are the URLs that name a checkpoint.
 const forms = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, https://HOST/FOLDER"
 
+// ggufSuffix ends the names of GGUF files.
+const ggufSuffix = ".gguf"
+
 // An object is a file of a store.
 type object struct {
 	name    string // in the folder of the checkpoint, with slashes
@@ -96,6 +99,9 @@ func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error
 	at, err := o.place(ctx, address)
 	if err != nil {
 		return nil, err
+	}
+	if strings.HasSuffix(strings.ToLower(at.String()), ggufSuffix) {
+		return nil, fmt.Errorf("%s: GGUF files are only read from disk: download it, and name the local file", at)
 	}
 	if strings.HasSuffix(at.String(), safetensors.Suffix) {
 		return o.openFile(ctx, at)

@@ -276,19 +276,21 @@ func TestErrors(t *testing.T) {
 		cause error
 		want  string
 	}{
-		"s3://other/models/a":           {fs.ErrNotExist, `there is no such bucket: check the name "other"`},
-		"s3://weights/models/none":      {fs.ErrNotExist, "there is no object of a checkpoint: check the name"},
-		"s3://weights/none.safetensors": {fs.ErrNotExist, "check the name"},
-		"s3://weights/a?versionId=1":    {nil, "the name of an object with ? or # is unsupported"},
-		"s3://key:secret@weights/a":     {nil, "a URL with a password ends up in logs"},
-		"s3:///a":                       {nil, "is not the URL of a checkpoint"},
-		"s3://W/a":                      {nil, "Bucket name"},
-		none.URL + "/m?signature=1":     {fs.ErrNotExist, "it has no model.safetensors.index.json: name the folder"},
-		none.URL + "/m/x.safetensors":   {fs.ErrNotExist, "404 Not Found: check the URL"},
-		html.URL + "/m":                 {nil, "does not support range requests"},
-		denied.URL + "/m":               {fs.ErrPermission, "403 Forbidden"},
-		incomplete.URL + "/m":           {fs.ErrNotExist, shard + ": file does not exist"},
-		"https://127.0.0.1:1/m":         {nil, "connection refused (6 attempts)"},
+		"s3://other/models/a":            {fs.ErrNotExist, `there is no such bucket: check the name "other"`},
+		"s3://weights/models/none":       {fs.ErrNotExist, "there is no object of a checkpoint: check the name"},
+		"s3://weights/none.safetensors":  {fs.ErrNotExist, "check the name"},
+		"s3://weights/a?versionId=1":     {nil, "the name of an object with ? or # is unsupported"},
+		"s3://key:secret@weights/a":      {nil, "a URL with a password ends up in logs"},
+		"s3:///a":                        {nil, "is not the URL of a checkpoint"},
+		"s3://W/a":                       {nil, "Bucket name"},
+		"s3://weights/models/a.gguf":     {nil, "s3://weights/models/a.gguf: GGUF files are only read from disk: download it"},
+		none.URL + "/A.GGUF?signature=1": {nil, "/A.GGUF: GGUF files are only read from disk"},
+		none.URL + "/m?signature=1":      {fs.ErrNotExist, "it has no model.safetensors.index.json: name the folder"},
+		none.URL + "/m/x.safetensors":    {fs.ErrNotExist, "404 Not Found: check the URL"},
+		html.URL + "/m":                  {nil, "does not support range requests"},
+		denied.URL + "/m":                {fs.ErrPermission, "403 Forbidden"},
+		incomplete.URL + "/m":            {fs.ErrNotExist, shard + ": file does not exist"},
+		"https://127.0.0.1:1/m":          {nil, "connection refused (6 attempts)"},
 	} {
 		_, err := quick().open(t.Context(), address)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || tc.cause != nil && !errors.Is(err, tc.cause) ||
