@@ -38,6 +38,8 @@ type seen struct {
 	Answers                             []answered
 	Controls, Unnamed, Requests, Errors []string
 	Stopped                             []string // results after a stop
+	Replaced, None                      string   // what is shown and offered when other files, or none, are chosen during an answer
+	Unstarted                           string   // the error of what is no program
 	Background                          string
 	Wide, Width, Loaded                 int
 	Checkpoints                         [][]struct{ Command, Line, Text, Error string }
@@ -113,6 +115,12 @@ func TestBrowser(t *testing.T) {
 			}
 			if !slices.Equal(got.Stopped, []string{"stopped"}) {
 				t.Errorf("after a stop, got %q", got.Stopped)
+			}
+			if got.Replaced != "Weights…, identify false, stop true" || got.None != ", identify false, stop false" {
+				t.Errorf("after other files, got %q; after none, %q", got.Replaced, got.None)
+			}
+			if !strings.HasPrefix(got.Unstarted, "the program ended: TypeError") {
+				t.Errorf("got the error %q of what is no program", got.Unstarted)
 			}
 			backgrounds[got.Background] = true
 			t.Logf("loaded after %d ms", got.Loaded)
@@ -209,8 +217,12 @@ func visit(t *testing.T, browser string, page []byte, width int, plan [][2]strin
 		t.Fatal(err)
 	}
 	text := string(page)
-	script := fmt.Sprintf("<script>const server = %q, plan = %s, checkpoints = %s;\n%s</script></body>", server.URL+"/", steps,
-		checkpoints, probe)
+	limit := 10 * time.Minute // of the visit; one answer may take half of it
+	if deadline, ok := t.Deadline(); ok {
+		limit = time.Until(deadline) / 3
+	}
+	script := fmt.Sprintf("<script>const server = %q, plan = %s, checkpoints = %s, patience = %d;\n%s</script></body>", server.URL+"/",
+		steps, checkpoints, limit.Milliseconds()/2, probe)
 	for _, r := range [][2]string{{"img-src data:", "img-src data:; connect-src " + server.URL}, {"</body>\n</html>", script}} {
 		if strings.Count(text, r[0]) != 1 {
 			t.Fatalf("got %q %d times in the page, want once", r[0], strings.Count(text, r[0]))
@@ -238,8 +250,8 @@ func visit(t *testing.T, browser string, page []byte, width int, plan [][2]strin
 		if err := json.Unmarshal(report, &got); err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(2 * time.Minute):
-		t.Error("the page sent no report in two minutes")
+	case <-time.After(limit):
+		t.Errorf("the page sent no report in %v", limit.Round(time.Second))
 	}
 	_ = cmd.Process.Kill() // it has nothing more to say
 	_ = cmd.Wait()

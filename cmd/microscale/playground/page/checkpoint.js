@@ -64,8 +64,10 @@ function readCheckpoints() {
   const read = async (list) => {
     reading++;
     reader?.stop(stopped);
+    checkpoint = [];
     $("results").replaceChildren();
-    $("identify").disabled = true;
+    $("busy").textContent = "";
+    $("identify").disabled = $("stop").disabled = true;
     if (!list.length) return;
     reader = new Program(module);
     checkpoint = list.length === 1 ? [[list[0].name, list[0]]] : within("checkpoint", list);
@@ -76,11 +78,11 @@ function readCheckpoints() {
   };
 
   const identify = async () => {
-    const original = within("original", [...$("original").files]);
+    const mine = reading, original = within("original", [...$("original").files]);
     $("identify").disabled = true;
     await show("identify", { source: sourceOf(checkpoint), original: original.length ? sourceOf(original) : "" },
       [...checkpoint, ...original], "Who wrote it");
-    $("identify").disabled = false;
+    if (mine === reading) $("identify").disabled = false;
   };
 
   $("files").addEventListener("change", () => read([...$("files").files]));

@@ -67,7 +67,9 @@ function draw() {
 async function open() {
   module = await compile();
   explainer = new Program(module);
-  ({ choices } = await explainer.ask({ command: "choices" }));
+  const answer = await explainer.ask({ command: "choices" });
+  if (answer.error) throw new Error(answer.error);
+  choices = answer.choices;
   fill($("format"), choices.formats.map((f) => [f.name, f.name, f.doc]));
   fill($("rule"), [["", "that of the profile"], ...choices.rules.map((r) => [r, r])]);
   fill($("example"), [["", "…"], ...Object.keys(examples).map((name) => [name, name])]);

@@ -10,7 +10,7 @@ function element(name, attributes, ...children) {
   return e;
 }
 
-// short returns v with at most so many digits.
+// short returns v with at most the given number of digits.
 function short(v, digits = 4) {
   if (v === null) return "not finite";
   const small = v !== 0 && Math.abs(v) < 1e-3;

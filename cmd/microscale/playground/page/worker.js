@@ -71,9 +71,14 @@ const started = new Promise((resolve) => { globalThis.ready = resolve; });
 
 onmessage = async ({ data }) => {
   if (data.module) {
-    const go = new Go();
-    go.exit = () => {}; // the next line reports it
-    go.run(await WebAssembly.instantiate(data.module, go.importObject)).then(() => postMessage({ ended: said.split("\n")[0] || "without a message" }));
+    try {
+      const go = new Go();
+      go.exit = () => {}; // the program's own last words are reported below
+      await go.run(await WebAssembly.instantiate(data.module, go.importObject));
+    } catch (e) {
+      said ||= String(e);
+    }
+    postMessage({ ended: said.split("\n")[0] || "without a message" });
     return;
   }
   await started;

@@ -5,7 +5,7 @@ addEventListener("DOMContentLoaded", async () => {
   addEventListener("unhandledrejection", (e) => errors.push(String(e.reason)));
   const until = async (what, condition) => {
     for (const start = performance.now(); !condition(); await new Promise((r) => setTimeout(r, 10))) {
-      if (performance.now() - start > 60000) throw new Error("waited for " + what + ": " + $("state").textContent);
+      if (performance.now() - start > patience) throw new Error("waited for " + what + ": " + $("state").textContent);
     }
   };
   const set = (id, value) => {
@@ -63,6 +63,22 @@ addEventListener("DOMContentLoaded", async () => {
       $("stop").click();
       await until("the end", () => !$("busy").textContent);
       report.stopped = [...document.querySelectorAll("#results [data-command]")].map((e) => e.textContent);
+    }
+    if (checkpoints.length) {
+      // Other files, or none, that are chosen during an answer end it.
+      const state = () => `${$("busy").textContent}, identify ${!$("identify").disabled}, stop ${!$("stop").disabled}`;
+      give("files", checkpoints[0].files);
+      await until("the button", () => !$("identify").disabled);
+      $("identify").click();
+      give("files", checkpoints[0].files);
+      await new Promise((r) => setTimeout(r));
+      report.replaced = state();
+      give("files", {});
+      await new Promise((r) => setTimeout(r));
+      report.none = state();
+      report.unstarted = "no answer";
+      new Program({}).ask({ command: "choices" }).then(({ error }) => { report.unstarted = error; });
+      await until("the end of what is no program", () => report.unstarted !== "no answer");
     }
     report.controls = [...document.querySelectorAll("select, input, textarea, button, pre")].map((e) => e.id + ":" + e.tabIndex);
     report.unnamed = [...document.querySelectorAll("select, input, textarea, button, pre, svg")]
