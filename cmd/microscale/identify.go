@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -54,11 +52,8 @@ func identifyCommand() *cobra.Command {
 			return err
 		}
 		m := models[0]
-		if m.Quantized() == 0 {
-			if len(m.Problems) > 0 {
-				return fmt.Errorf("%s: %s", args[0], m.Problems[0])
-			}
-			return errors.New(args[0] + ": not quantized, or in a type without a block format (q4_k): there are no codes and scales to identify")
+		if err := identify.CheckQuantized(m, args[0]); err != nil {
+			return err
 		}
 		weights, err := identify.Identify(cmd.Context(), m, models[1])
 		if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -18,16 +17,7 @@ import (
 
 // openBroken is input.Open that accepts an index that contradicts its files, which is a finding.
 func openBroken(ctx context.Context, arg string) (*hf.Checkpoint, error) {
-	source, err := input.Open(ctx, arg)
-	if err == nil {
-		return source, nil
-	}
-	if info, statErr := os.Stat(arg); statErr == nil && info.IsDir() {
-		if source, openErr := hf.OpenUnchecked(arg); openErr == nil {
-			return source, nil
-		}
-	}
-	return nil, err
+	return lint.OpenBroken(arg, func(path string) (*hf.Checkpoint, error) { return input.Open(ctx, path) })
 }
 
 func lintCommand() *cobra.Command {

@@ -51,6 +51,17 @@ const sampleBlocks = 4096
 // unknown is the verdict without an answer.
 const unknown = "unknown"
 
+// CheckQuantized returns an error if no weight of a checkpoint, which the error calls name, has codes and scales.
+func CheckQuantized(m *checkpoint.Model, name string) error {
+	switch {
+	case m.Quantized() > 0:
+		return nil
+	case len(m.Problems) > 0:
+		return fmt.Errorf("%s: %s", name, m.Problems[0])
+	}
+	return fmt.Errorf("%s: not quantized, or in a type without a block format (q4_k): there are no codes and scales to identify", name)
+}
+
 // Identify identifies the writer of every quantized weight. Those that are only decoded, or cannot be read, are
 // unknown. source is the checkpoint before quantization; nil if there is none, which leaves the rule of scales.
 func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weight, err error) {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -16,6 +17,20 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
 )
+
+// OpenBroken opens a checkpoint, as open does, and a directory whose index contradicts its files, too: that is a finding.
+func OpenBroken(path string, open func(path string) (*hf.Checkpoint, error)) (*hf.Checkpoint, error) {
+	source, err := open(path)
+	if err == nil {
+		return source, nil
+	}
+	if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+		if broken, openErr := hf.OpenUnchecked(path); openErr == nil {
+			return broken, nil
+		}
+	}
+	return nil, err
+}
 
 // A Severity is how much a finding matters.
 type Severity uint8

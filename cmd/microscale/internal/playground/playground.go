@@ -40,9 +40,9 @@ var commands = map[string]func(ctx context.Context, r *Request, a *Answer) error
 		return nil
 	},
 	"explain":  explain,
-	"inspect":  inspect,
-	"lint":     findings,
-	"identify": writers,
+	"inspect":  inspectCheckpoint,
+	"lint":     lintCheckpoint,
+	"identify": identifyWriters,
 }
 
 // Ask answers a request.

@@ -3,7 +3,6 @@ package playground
 import (
 	"bytes"
 	"context"
-	"fmt"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
@@ -13,8 +12,8 @@ import (
 	"github.com/microscale-go/microscale/hf"
 )
 
-// read reads the headers of a checkpoint. The caller closes its source.
-func read(ctx context.Context, path string, open func(string) (*hf.Checkpoint, error)) (*checkpoint.Model, error) {
+// readModel reads the headers of a checkpoint. The caller closes its source.
+func readModel(ctx context.Context, path string, open func(string) (*hf.Checkpoint, error)) (*checkpoint.Model, error) {
 	source, err := open(path)
 	if err != nil {
 		return nil, err
@@ -26,9 +25,9 @@ func read(ctx context.Context, path string, open func(string) (*hf.Checkpoint, e
 	return m, err
 }
 
-// inspect answers as inspect.
-func inspect(ctx context.Context, r *Request, a *Answer) error {
-	m, err := read(ctx, r.Source, convert.Open)
+// inspectCheckpoint answers as inspect.
+func inspectCheckpoint(ctx context.Context, r *Request, a *Answer) error {
+	m, err := readModel(ctx, r.Source, convert.Open)
 	if err != nil {
 		return err
 	}
@@ -41,20 +40,9 @@ func inspect(ctx context.Context, r *Request, a *Answer) error {
 	return nil
 }
 
-// openBroken opens a checkpoint whose index may contradict its files, too.
-func openBroken(path string) (*hf.Checkpoint, error) {
-	c, err := convert.Open(path)
-	if err != nil {
-		if broken, openErr := hf.OpenUnchecked(path); openErr == nil {
-			return broken, nil
-		}
-	}
-	return c, err
-}
-
-// findings answers as lint.
-func findings(ctx context.Context, r *Request, a *Answer) error {
-	m, err := read(ctx, r.Source, openBroken)
+// lintCheckpoint answers as lint.
+func lintCheckpoint(ctx context.Context, r *Request, a *Answer) error {
+	m, err := readModel(ctx, r.Source, func(path string) (*hf.Checkpoint, error) { return lint.OpenBroken(path, convert.Open) })
 	if err != nil {
 		return err
 	}
@@ -71,23 +59,20 @@ func findings(ctx context.Context, r *Request, a *Answer) error {
 	return nil
 }
 
-// writers answers as identify.
-func writers(ctx context.Context, r *Request, a *Answer) error {
-	m, err := read(ctx, r.Source, convert.Open)
+// identifyWriters answers as identify.
+func identifyWriters(ctx context.Context, r *Request, a *Answer) error {
+	m, err := readModel(ctx, r.Source, convert.Open)
 	if err != nil {
 		return err
 	}
 	defer m.Source.Close()
-	if m.Quantized() == 0 {
-		if len(m.Problems) > 0 {
-			return fmt.Errorf("%s: %s", r.Source, m.Problems[0])
-		}
-		return fmt.Errorf("%s: not quantized: there are no codes and scales to identify", r.Source)
+	if err := identify.CheckQuantized(m, r.Source); err != nil {
+		return err
 	}
 	args := []string{"identify", r.Source}
 	var original *checkpoint.Model
 	if r.Original != "" {
-		if original, err = read(ctx, r.Original, convert.Open); err != nil {
+		if original, err = readModel(ctx, r.Original, convert.Open); err != nil {
 			return err
 		}
 		defer original.Source.Close()
