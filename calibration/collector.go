@@ -2,23 +2,16 @@ package calibration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/microscale-go/microscale/comm"
-	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/internal/durable"
-	"github.com/microscale-go/microscale/internal/parallel"
-	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -65,19 +58,6 @@ type Collector struct {
 type placed struct {
 	Linear
 	layer, pass int
-}
-
-// blockTokens is the number of tokens whose products are added in float32.
-const blockTokens = 2048
-
-// sums are those of an input.
-type sums struct {
-	tokens       int64
-	amax         float64
-	square, mean []float64
-	hessian      []float64 // in×in, of which the upper triangle is summed
-	drift        []float64 // in×in
-	driftSquare  []float64
 }
 
 func (c *Collector) newSums(width int, pairs bool) *sums {
@@ -152,91 +132,6 @@ func (c *Collector) place() {
 			}
 		}
 	}
-}
-
-// add adds a block of rows, those of x.
-func (s *sums) add(original, x tensor.Dense, threads int) error {
-	for i := range x.Rows {
-		for j, v := range x.Row(i) {
-			s.amax = max(s.amax, math.Abs(float64(v))) // NaN if v is
-			s.square[j] += float64(v) * float64(v)
-			s.mean[j] += float64(v)
-		}
-	}
-	s.tokens += int64(x.Rows)
-	if math.IsNaN(s.amax) || math.IsInf(s.amax, 0) {
-		return errors.New("it is NaN or infinite for this text: the model overflows, and cannot be calibrated")
-	}
-	if s.hessian == nil {
-		return nil
-	}
-	panels, err := columnPanels(x, threads)
-	if err != nil {
-		return err
-	}
-	if err := addProducts(s.hessian, panels, panels, x.Cols, true, threads); err != nil || s.drift == nil {
-		return err
-	}
-	less := tensor.New(x.Rows, x.Cols)
-	for i := range x.Rows {
-		for j, v := range x.Row(i) {
-			d := original.Row(i)[j] - v
-			less.Row(i)[j] = d
-			s.driftSquare[j] += float64(d) * float64(d)
-		}
-	}
-	differences, err := columnPanels(less, threads)
-	if err != nil {
-		return err
-	}
-	return addProducts(s.drift, differences, panels, x.Cols, false, threads)
-}
-
-// panelColumns is the number of columns whose products are computed at a time.
-const panelColumns = 512
-
-// columnPanels returns the columns of x, transposed.
-func columnPanels(x tensor.Dense, threads int) (panels []*quant.Tensor, err error) {
-	for from := 0; from < x.Cols; from += panelColumns {
-		columns := x.View(0, x.Rows, from, min(from+panelColumns, x.Cols))
-		p, err := quant.Quantizer{Format: quant.F32}.Columnwise(columns, quant.With{Threads: threads})
-		if err != nil {
-			return nil, err
-		}
-		panels = append(panels, p)
-	}
-	return panels, nil
-}
-
-// addProducts adds the products of columns with other columns to sum, of a number of columns: all, or those of the upper triangle.
-func addProducts(sum []float64, left, right []*quant.Tensor, cols int, triangular bool, threads int) error {
-	rows := tensor.New(min(panelColumns, cols), cols) // of a row of panels
-	for i, a := range left {
-		first, begin := i*panelColumns, 0
-		if triangular {
-			begin = i
-		}
-		n := min(panelColumns, cols-first)
-		for j, b := range right[begin:] {
-			at := (begin + j) * panelColumns
-			if err := gemm.Mul(rows.View(0, n, at, min(at+panelColumns, cols)), a, b, gemm.Options{Threads: threads}); err != nil {
-				return err
-			}
-		}
-		parallel.For(n, 64, threads, func(from, to int) {
-			for row := from; row < to; row++ {
-				j := 0
-				if triangular {
-					j = first + row
-				}
-				to := sum[(first+row)*cols+j : (first+row+1)*cols]
-				for k, v := range rows.Row(row)[j:] {
-					to[k] += float64(v)
-				}
-			}
-		})
-	}
-	return nil
 }
 
 // Finish ends a pass over the text for a layer. After the last one it writes the sums of the layer to their file, and forgets them. The
@@ -367,25 +262,6 @@ func (c *Collector) pool(group []Linear) {
 	}
 }
 
-// flatten makes all columns equal: those of experts whose columns differ are in no order.
-func (s *sums) flatten() {
-	for _, v := range [][]float64{s.square, s.mean} {
-		sum := 0.0
-		for _, x := range v {
-			sum += x
-		}
-		for i := range v {
-			v[i] = sum / float64(len(v))
-		}
-	}
-}
-
-func addTo(dst, src []float64) {
-	for i, v := range src {
-		dst[i] += v
-	}
-}
-
 // Layer reads the statistics of a layer, which is finished. The caller closes them.
 func (c *Collector) Layer(layer int) (*Statistics, error) { return Read(c.part(layer)) }
 
@@ -513,94 +389,4 @@ func (c *Collector) Remove() (err error) {
 		}
 	}
 	return err
-}
-
-// A writer gathers what a file of statistics is to hold. Its data is made while it is written.
-type writer struct {
-	header header
-	specs  []safetensors.Spec
-	data   []func() ([]byte, error)
-}
-
-// A vector is a tensor of an input, of n numbers.
-type vector struct {
-	end  string
-	n    int
-	data func() ([]byte, error)
-}
-
-// input adds an input, and returns its index.
-func (w *writer) input(h headerInput, vectors ...vector) int {
-	at := len(w.header.Inputs)
-	w.header.Inputs = append(w.header.Inputs, h)
-	for _, v := range vectors {
-		w.specs = append(w.specs, safetensors.Spec{Name: strconv.Itoa(at) + v.end, Dtype: safetensors.F32, Shape: []int64{int64(v.n)}})
-		w.data = append(w.data, v.data)
-	}
-	return at
-}
-
-// sums adds an input of which the sums are known.
-func (w *writer) sums(s *sums, h headerInput) int {
-	n, scale := len(s.square), 1/float64(s.tokens)
-	vectors := []vector{
-		{mean, n, func() ([]byte, error) { return scaled(s.mean, scale), nil }},
-		{square, n, func() ([]byte, error) { return scaled(s.square, scale), nil }},
-	}
-	if s.hessian != nil {
-		vectors = append(vectors, vector{hessian, n * (n + 1) / 2, func() ([]byte, error) { return scaled(upper(s.hessian, n), scale), nil }})
-	}
-	if s.drift != nil {
-		vectors = append(vectors, vector{drift, n * n, func() ([]byte, error) { return scaled(s.drift, scale), nil }},
-			vector{driftSquare, n, func() ([]byte, error) { return scaled(s.driftSquare, scale), nil }})
-	}
-	return w.input(h, vectors...)
-}
-
-// copied adds an input of another file.
-func (w *writer) copied(in *Input, h headerInput) {
-	var vectors []vector
-	for _, end := range []string{mean, square, hessian, drift, driftSquare} {
-		if t, ok := in.file.Lookup(in.name + end); ok {
-			vectors = append(vectors, vector{end, int(t.Elements()), func() ([]byte, error) {
-				v, err := in.file.Floats(t.Name)
-				return floatBytes(v), err
-			}})
-		}
-	}
-	w.input(h, vectors...)
-}
-
-// write writes the file, which is on the disk when write returns, in place of what a run that was killed left.
-// On error it is removed.
-func (w *writer) write(ctx context.Context, path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	w.header.Version = version
-	text, err := json.Marshal(w.header)
-	if err != nil {
-		return err
-	}
-	layout, err := safetensors.NewLayout(w.specs, map[string]string{metadataKey: string(text)})
-	if err != nil {
-		return err
-	}
-	file, err := safetensors.Create(path, layout)
-	if err != nil {
-		return err
-	}
-	for i, s := range w.specs {
-		data, err := w.data[i]()
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			err = file.WriteTensorAt(s.Name, data, 0)
-		}
-		if err != nil {
-			return errors.Join(err, file.Abort())
-		}
-	}
-	return file.Close()
 }

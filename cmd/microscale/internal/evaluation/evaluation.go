@@ -7,18 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
-	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -440,104 +436,4 @@ func (r *Evaluated) cut(ctx context.Context, run *windows.Run, model *stack, v v
 		return fmt.Errorf("%s: all tokens of the text are the same: calibrate with a text that the model is to read", r.Text)
 	}
 	return nil
-}
-
-// written runs the evaluation, and writes the Base of the model if there is to be one.
-func (r *Evaluated) written(ctx context.Context, run *windows.Run) (result *windows.Result, err error) {
-	if r.Base == "" {
-		return run.Do(ctx)
-	}
-	err = durable.WriteStream(r.Base, func(w io.Writer) error {
-		run.Out = w
-		result, err = run.Do(ctx)
-		return err
-	}, durable.RenameNew)
-	return result, err
-}
-
-// mapped is the memory of the program's own code, which the limit of the garbage collector does not count.
-const mapped = 32 << 20
-
-// leastLimit is the smallest limit of memory that the garbage collector gets: with less than the program takes by
-// itself, it would run all the time.
-const leastLimit = 64 << 20
-
-// lessMemory says what makes a streaming evaluation take less memory.
-func (r *Evaluated) lessMemory() string {
-	products := r.inputs != nil && r.inputs.Hessian
-	switch {
-	case products && r.Adjustable:
-		return "omit --hessian, or use a smaller --context"
-	case products:
-		return "use --method search, or allow more"
-	case r.Adjustable:
-		return "use a smaller --context, or allow more"
-	}
-	return "allow more"
-}
-
-// predict prints what a streaming evaluation takes. More than there is of disk and is allowed of memory is an error.
-func (r *Evaluated) predict(ctx context.Context, run *windows.Run) (f forecast, err error) {
-	if r.Stream == "" {
-		return f, nil
-	}
-	f = r.forecast(run, 1)
-	if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())+run.Inputs.Held()); err != nil {
-		return f, err
-	}
-	if !r.predicted {
-		if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
-			f.predict(run, pace, 1)
-		}
-		fmt.Fprintf(r.Stderr, "%s\n", f)
-	}
-	if limit := float64(r.Memory); limit > 0 && f.memory > limit {
-		return f, fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: %s", decoder.ErrMemory,
-			show.BytesText(f.memory), show.BytesText(limit), r.lessMemory())
-	}
-	return f, nil
-}
-
-// do runs the evaluation with a meter. The garbage collector keeps a streaming one within its forecast.
-func (r *Evaluated) do(ctx context.Context, run *windows.Run, f forecast) error {
-	var meter *show.Meter
-	before := 0
-	run.Progress = func(done, total int) {
-		if meter == nil {
-			verb := "evaluating"
-			if r.inputs != nil || r.amaxes != nil {
-				verb = "calibrating"
-			}
-			if r.variants != nil {
-				verb = "measuring"
-			}
-			meter = show.NewStepMeter(r.Stderr, verb, total)
-		}
-		meter.Add(int64(done - before))
-		before = done
-		if peak := host.Resident("self"); r.Stream != "" && peak > 0 {
-			meter.Note(show.BytesText(float64(peak)) + " of memory")
-		}
-	}
-	left := "nothing was measured"
-	if r.Stream != "" {
-		left = "to resume, repeat the command"
-		if !run.Forked() {
-			limit := max(int64(f.memory)-mapped, leastLimit)
-			defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), limit)))
-		}
-	}
-	start := time.Now()
-	result, err := r.written(ctx, run)
-	if meter != nil {
-		meter.Close()
-	}
-	r.result, r.seconds = result, time.Since(start).Seconds()
-	if result != nil {
-		r.earlier = result.Earlier.Seconds()
-	}
-	if peak := host.Resident("self"); r.Stream != "" && err == nil && peak > 0 {
-		fmt.Fprintf(r.Stderr, "took: %s of memory, %s\n", show.BytesText(float64(peak)), r.time())
-	}
-	return show.Interrupted(err, left)
 }

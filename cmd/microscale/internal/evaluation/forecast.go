@@ -17,6 +17,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/decoder"
 )
 
 // A forecast is what a streaming evaluation will take.
@@ -222,4 +223,40 @@ func tokensOf(windows []windows.Window) string {
 		h.Write(b)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// lessMemory says what makes a streaming evaluation take less memory.
+func (r *Evaluated) lessMemory() string {
+	products := r.inputs != nil && r.inputs.Hessian
+	switch {
+	case products && r.Adjustable:
+		return "omit --hessian, or use a smaller --context"
+	case products:
+		return "use --method search, or allow more"
+	case r.Adjustable:
+		return "use a smaller --context, or allow more"
+	}
+	return "allow more"
+}
+
+// predict prints what a streaming evaluation takes. More than there is of disk and is allowed of memory is an error.
+func (r *Evaluated) predict(ctx context.Context, run *windows.Run) (f forecast, err error) {
+	if r.Stream == "" {
+		return f, nil
+	}
+	f = r.forecast(run, 1)
+	if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())+run.Inputs.Held()); err != nil {
+		return f, err
+	}
+	if !r.predicted {
+		if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
+			f.predict(run, pace, 1)
+		}
+		fmt.Fprintf(r.Stderr, "%s\n", f)
+	}
+	if limit := float64(r.Memory); limit > 0 && f.memory > limit {
+		return f, fmt.Errorf("%w: the layers take %s of memory by the forecast, more than the %s allowed: %s", decoder.ErrMemory,
+			show.BytesText(f.memory), show.BytesText(limit), r.lessMemory())
+	}
+	return f, nil
 }

@@ -1,0 +1,128 @@
+package calibration
+
+import (
+	"errors"
+	"math"
+
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// blockTokens is the number of tokens whose products are added in float32.
+const blockTokens = 2048
+
+// sums are those of an input.
+type sums struct {
+	tokens       int64
+	amax         float64
+	square, mean []float64
+	hessian      []float64 // in×in, of which the upper triangle is summed
+	drift        []float64 // in×in
+	driftSquare  []float64
+}
+
+// add adds a block of rows, those of x.
+func (s *sums) add(original, x tensor.Dense, threads int) error {
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			s.amax = max(s.amax, math.Abs(float64(v))) // NaN if v is
+			s.square[j] += float64(v) * float64(v)
+			s.mean[j] += float64(v)
+		}
+	}
+	s.tokens += int64(x.Rows)
+	if math.IsNaN(s.amax) || math.IsInf(s.amax, 0) {
+		return errors.New("it is NaN or infinite for this text: the model overflows, and cannot be calibrated")
+	}
+	if s.hessian == nil {
+		return nil
+	}
+	panels, err := columnPanels(x, threads)
+	if err != nil {
+		return err
+	}
+	if err := addProducts(s.hessian, panels, panels, x.Cols, true, threads); err != nil || s.drift == nil {
+		return err
+	}
+	less := tensor.New(x.Rows, x.Cols)
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			d := original.Row(i)[j] - v
+			less.Row(i)[j] = d
+			s.driftSquare[j] += float64(d) * float64(d)
+		}
+	}
+	differences, err := columnPanels(less, threads)
+	if err != nil {
+		return err
+	}
+	return addProducts(s.drift, differences, panels, x.Cols, false, threads)
+}
+
+// panelColumns is the number of columns whose products are computed at a time.
+const panelColumns = 512
+
+// columnPanels returns the columns of x, transposed.
+func columnPanels(x tensor.Dense, threads int) (panels []*quant.Tensor, err error) {
+	for from := 0; from < x.Cols; from += panelColumns {
+		columns := x.View(0, x.Rows, from, min(from+panelColumns, x.Cols))
+		p, err := quant.Quantizer{Format: quant.F32}.Columnwise(columns, quant.With{Threads: threads})
+		if err != nil {
+			return nil, err
+		}
+		panels = append(panels, p)
+	}
+	return panels, nil
+}
+
+// addProducts adds the products of columns with other columns to sum, of a number of columns: all, or those of the upper triangle.
+func addProducts(sum []float64, left, right []*quant.Tensor, cols int, triangular bool, threads int) error {
+	rows := tensor.New(min(panelColumns, cols), cols) // of a row of panels
+	for i, a := range left {
+		first, begin := i*panelColumns, 0
+		if triangular {
+			begin = i
+		}
+		n := min(panelColumns, cols-first)
+		for j, b := range right[begin:] {
+			at := (begin + j) * panelColumns
+			if err := gemm.Mul(rows.View(0, n, at, min(at+panelColumns, cols)), a, b, gemm.Options{Threads: threads}); err != nil {
+				return err
+			}
+		}
+		parallel.For(n, 64, threads, func(from, to int) {
+			for row := from; row < to; row++ {
+				j := 0
+				if triangular {
+					j = first + row
+				}
+				to := sum[(first+row)*cols+j : (first+row+1)*cols]
+				for k, v := range rows.Row(row)[j:] {
+					to[k] += float64(v)
+				}
+			}
+		})
+	}
+	return nil
+}
+
+// flatten makes all columns equal: those of experts whose columns differ are in no order.
+func (s *sums) flatten() {
+	for _, v := range [][]float64{s.square, s.mean} {
+		sum := 0.0
+		for _, x := range v {
+			sum += x
+		}
+		for i := range v {
+			v[i] = sum / float64(len(v))
+		}
+	}
+}
+
+func addTo(dst, src []float64) {
+	for i, v := range src {
+		dst[i] += v
+	}
+}
