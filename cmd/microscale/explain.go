@@ -56,7 +56,9 @@ func explainCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *weight != "":
-			return explainBlock(cmd, args, *weight, int(*number), *original, *asJSON)
+			return flags.Interruptible(func(cmd *cobra.Command, args []string) error {
+				return explainBlock(cmd, args, *weight, int(*number), *original, *asJSON)
+			})(cmd, args)
 		case cmd.Flags().Changed("block"), *original != "":
 			return show.Misuse("--block and --source are about a weight of a checkpoint: add --tensor NAME")
 		case !f.Given:

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
@@ -84,6 +85,11 @@ func setUp(cmd *cobra.Command, started *bool) {
 	work := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		*started = true
+		given := input.Queries{}
+		if err := flags.ReplaceTexts(cmd, args, given.Hide); err != nil {
+			return err
+		}
+		cmd.SetContext(given.Context(cmd.Context()))
 		return work(cmd, args)
 	}
 	for _, sub := range cmd.Commands() {

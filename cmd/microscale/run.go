@@ -82,6 +82,9 @@ func runCommand() *cobra.Command {
 			return chatInTerminal(cmd.Context(), &c, load, stdin)
 		}
 		return flags.Interruptible(func(cmd *cobra.Command, args []string) error {
+			for i, arg := range args[1:] {
+				args[i+1] = input.Given(cmd.Context(), arg) // the prompt may be a URL
+			}
 			prompt, err := console.ReadPrompt(stdin, args[1:])
 			if err != nil {
 				return err

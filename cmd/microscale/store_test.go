@@ -85,3 +85,55 @@ func TestStore(t *testing.T) {
 	status, stdout, stderr = execute("", "inspect", "s3://weights/none")
 	fails(t, status, stdout, stderr, "microscale: s3://weights/none: file does not exist: there is no object of a checkpoint: check the name")
 }
+
+// TestSignature checks that no command prints the query of a URL, which may be a signature, and that servers get it.
+func TestSignature(t *testing.T) {
+	dir := t.TempDir()
+	local, quantized := filepath.Join(dir, "local"), filepath.Join(dir, "quantized")
+	directory(t, local, twoWeights()...)
+	done(t, "quantize", local, quantized, "--format", "nvfp4")
+	const query = "?signature=secret"
+	files := http.FileServer(http.Dir(dir))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if "?"+r.URL.RawQuery != query {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	src, q := web.URL+"/local"+query, web.URL+"/quantized"+query
+	for _, tc := range []struct {
+		status int
+		args   []string
+	}{
+		{exitDone, []string{"inspect", q}},
+		{exitDone, []string{"inspect", q, "--json"}},
+		{exitDone, []string{"lint", q}},
+		{exitDone, []string{"lint", q, "--json"}},
+		{exitDone, []string{"lint", q, "--sarif"}},
+		{exitDone, []string{"diff", q, quantized, "--json"}},
+		{exitFailed, []string{"identify", src}},
+		{exitDone, []string{"identify", q, "--source", src, "--json"}},
+		{exitDone, []string{"identify", q, "--source=" + src}},
+		{exitDone, []string{"verify", src, q, "--json"}},
+		{exitFailed, []string{"verify", q, src}},
+		{exitDone, []string{"quantize", src, "OUT", "--format", "nvfp4", "--json"}},
+		{exitDone, []string{"dequantize", q, "OUT", "--json"}},
+		{exitDone, []string{"convert", q, "OUT", "--convention", "modelopt"}},
+		{exitFailed, []string{"inspect", web.URL + "/none" + query}},
+		{exitUsage, []string{"diff", q, q + "&more"}},
+		{exitFailed, []string{"run", q, "text"}},
+		{exitUsage, []string{"eval", q, "--reference", src}},
+		{exitUsage, []string{"inspect", q, q}},
+		{exitFailed, []string{"inspect", "s3://key:sec/ret@secret/b"}},
+	} {
+		for i := range tc.args {
+			tc.args[i] = strings.ReplaceAll(tc.args[i], "OUT", filepath.Join(t.TempDir(), "out"))
+		}
+		status, stdout, stderr := execute("", tc.args...)
+		if text := stdout + stderr; status != tc.status || strings.Contains(text, "secret") || strings.Contains(text, "sec/ret") {
+			t.Errorf("%q: exit status %d, want %d:\n%s", tc.args, status, tc.status, text)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -103,4 +104,32 @@ func TakeArguments(cmd *cobra.Command, list []string) error {
 		}
 	}
 	return nil
+}
+
+// ReplaceTexts replaces the arguments, and the values of flags that are texts or lists of them, by what f returns. Its error
+// is the first of f.
+func ReplaceTexts(cmd *cobra.Command, args []string, f func(string) (string, error)) (err error) {
+	replace := func(list []string) (changed bool) {
+		for i, text := range list {
+			other, failure := f(text)
+			err = cmp.Or(err, failure)
+			list[i], changed = other, changed || other != text
+		}
+		return changed
+	}
+	replace(args)
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		list, _ := flag.Value.(pflag.SliceValue)
+		switch flag.Value.Type() {
+		case "stringArray":
+			if values := list.GetSlice(); replace(values) {
+				err = cmp.Or(err, list.Replace(values))
+			}
+		case "string":
+			if one := []string{flag.Value.String()}; replace(one) {
+				err = cmp.Or(err, flag.Value.Set(one[0]))
+			}
+		}
+	})
+	return err
 }

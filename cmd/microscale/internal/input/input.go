@@ -71,7 +71,7 @@ func onPage(arg string) bool {
 func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	switch {
 	case store.Named(arg) && !onPage(arg):
-		c, err := store.Open(ctx, arg)
+		c, err := store.Open(ctx, Given(ctx, arg))
 		return c, show.Interrupted(err, "the checkpoint of the store was not opened")
 	case llamacpp.Named(arg):
 		return convert.Open(arg)

@@ -46,7 +46,7 @@ const sumKey = "Microscale-Crc64"
 
 // OpenDestination returns the destination that a URL names.
 func OpenDestination(ctx context.Context, address string) (*Destination, error) {
-	return opener{get: os.Getenv}.destination(ctx, address)
+	return opener{}.destination(ctx, address)
 }
 
 func (o opener) destination(ctx context.Context, address string) (*Destination, error) {

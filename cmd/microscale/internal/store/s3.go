@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -58,35 +59,38 @@ const roleTimeout = 2 * time.Second
 // the shared credentials file, or, without another endpoint, the role of the machine, in this order. Without any,
 // requests are anonymous.
 func newS3(_ context.Context, o opener, u *url.URL) (place, error) {
-	endpoint := cmp.Or(o.get("AWS_ENDPOINT_URL_S3"), o.get("AWS_ENDPOINT_URL"))
+	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
-	if endpoint == "" && !strings.EqualFold(o.get("AWS_EC2_METADATA_DISABLED"), "true") {
+	if endpoint == "" && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
 		providers = append(providers, &credentials.IAM{Client: &http.Client{Timeout: roleTimeout}})
 	}
 	chain := credentials.NewChainCredentials(providers)
 	value, err := chain.GetWithContext(nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s: credentials: %w", withoutQuery(u.String()), err)
+		return nil, fmt.Errorf("%s: credentials: %w", WithoutQuery(u.String()), err)
 	}
 	s := &s3{opener: o, anonymous: value.AccessKeyID == "", sign: signAmazon}
 	if s.anonymous {
 		chain = nil
 	}
 	return s.connect(u, cmp.Or(endpoint, "https://s3.amazonaws.com"), "AWS_ENDPOINT_URL", minio.Options{Creds: chain,
-		Region: cmp.Or(o.get("AWS_REGION"), o.get("AWS_DEFAULT_REGION")), Transport: ranges.Transport{}})
+		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")), Transport: ranges.Transport{}})
 }
 
 // newGoogle returns the place of a gs URL. It uses application default credentials, or, without any, anonymous
 // requests. STORAGE_EMULATOR_HOST names another server, which needs none.
 func newGoogle(ctx context.Context, o opener, u *url.URL) (place, error) {
 	const scope = "https://www.googleapis.com/auth/devstorage.read_write"
-	endpoint, transport := o.get("STORAGE_EMULATOR_HOST"), http.RoundTripper(generations{ranges.Transport{}})
+	endpoint, transport := os.Getenv("STORAGE_EMULATOR_HOST"), http.RoundTripper(generations{ranges.Transport{}})
 	s := &s3{opener: o, anonymous: true, sign: signGoogle}
 	if endpoint == "" {
-		if found, err := google.FindDefaultCredentials(ctx, scope); err == nil {
+		found, err := google.FindDefaultCredentials(ctx, scope)
+		if err == nil {
 			transport = &oauth2.Transport{Source: found.TokenSource, Base: transport}
-			s.anonymous = false
+		} else {
+			s.sign += fmt.Sprintf(" (%v)", err)
 		}
+		s.anonymous = err != nil
 	} else if !strings.Contains(endpoint, "://") {
 		endpoint = "http://" + endpoint
 	}
@@ -113,9 +117,12 @@ func (s *s3) connect(u *url.URL, endpoint, variable string, options minio.Option
 		return nil, fmt.Errorf("%s: got %q, want a URL such as https://HOST:PORT", variable, endpoint)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%s: the name of an object with ? or # is unsupported", withoutQuery(u.String()))
+		return nil, fmt.Errorf("%s: the name of an object with ? or # is unsupported", WithoutQuery(u.String()))
 	}
-	s.bucket, s.key = u.Host, strings.Trim(u.Path, "/")
+	s.bucket, s.key = u.Host, strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/")
+	if path.Clean("/"+s.key) != "/"+s.key {
+		return nil, fmt.Errorf("%s: the name of an object with //, . or .. between slashes is unsupported", WithoutQuery(u.String()))
+	}
 	s.url = strings.TrimRight(u.Scheme+"://"+s.bucket+"/"+s.key, "/")
 	options.Secure, options.MaxRetries = at.Scheme == "https", s.attempts
 	if s.core, err = minio.NewCore(at.Host, &options); err != nil {
@@ -124,13 +131,13 @@ func (s *s3) connect(u *url.URL, endpoint, variable string, options minio.Option
 	return s, nil
 }
 
-// list implements place. After a failure it goes on behind the last object.
+// list implements place. After a failure it continues after the last object.
 func (s *s3) list(ctx context.Context) (objects []object, err error) {
 	options := minio.ListObjectsOptions{Prefix: s.key, Recursive: true}
 	if s.key != "" {
 		options.Prefix += "/"
 	}
-	return objects, s.retry.Do(ctx, s.url, func() (progress bool, err error) {
+	err = s.retry.Do(ctx, s.url, func() (progress bool, err error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // ends the listing
 		for info := range s.core.Client.ListObjects(ctx, s.bucket, options) {
@@ -145,6 +152,8 @@ func (s *s3) list(ctx context.Context) (objects []object, err error) {
 			case name == "" || path.Clean("/"+name) != "/"+name || strings.ContainsAny(name, `\:`) || strings.ContainsFunc(name, unicode.IsControl):
 				return false, ranges.Permanent{Err: fmt.Errorf("the object %.120q could lead out of its folder, or has control characters: rename it",
 					name)}
+			case info.Size < 0:
+				return false, ranges.Permanent{Err: fmt.Errorf("%s: the store gives the size %d", name, info.Size)}
 			case len(objects) == mostObjects:
 				return false, ranges.Permanent{Err: fmt.Errorf("there are more than %d objects: name the folder of one checkpoint", mostObjects)}
 			}
@@ -152,6 +161,7 @@ func (s *s3) list(ctx context.Context) (objects []object, err error) {
 		}
 		return progress, ctx.Err()
 	})
+	return objects, err
 }
 
 // unquoted returns an ETag without quotes.
@@ -159,7 +169,7 @@ func unquoted(etag string) string { return strings.Trim(etag, `"`) }
 
 // stat implements place.
 func (s *s3) stat(ctx context.Context) (o object, err error) {
-	return o, s.try(ctx, s.url, func() error {
+	err = s.try(ctx, s.url, func() error {
 		info, err := s.core.Client.StatObject(ctx, s.bucket, s.key, minio.StatObjectOptions{})
 		if err != nil {
 			return s.failed(err)
@@ -167,6 +177,7 @@ func (s *s3) stat(ctx context.Context) (o object, err error) {
 		o = object{"", info.Size, unquoted(info.ETag)}
 		return nil
 	})
+	return o, err
 }
 
 // read implements place.

@@ -7,8 +7,10 @@
 //	s3://bucket/x.safetensors     one file
 //
 // Small files (configuration, index, tokenizer) are downloaded to a temporary directory, which the checkpoint's
-// Close removes. Of weights, headers are read when the checkpoint is opened, and tensors on demand. Every request
-// names the version of the object that was opened (If-Match), so that one that is replaced meanwhile is an error.
+// Close removes. Of weights, headers are read when the checkpoint is opened, and tensors on demand. Requests name the
+// version of the object that was opened (If-Match), and responses are compared with it, so that an object that is
+// replaced meanwhile is an error. Web servers that send weak ETags, or only a time of modification, get no condition;
+// of those that send neither, only the size and what is read twice are compared.
 //
 // Credentials come from where the tools of each cloud keep them, never from a URL. Errors wrap [fs.ErrNotExist] if
 // there is no such bucket or object, and [fs.ErrPermission] if the store denies access.
@@ -84,14 +86,13 @@ func Named(arg string) bool {
 
 // An opener opens checkpoints.
 type opener struct {
-	get      func(string) string // returns a variable of the environment
 	retry    ranges.Retry
 	attempts int // of minio-go itself: it repeats the parts of uploads, retry what is read
 }
 
 // Open opens the checkpoint that a URL names. Its reads return the error of ctx once that is done.
 func Open(ctx context.Context, address string) (*hf.Checkpoint, error) {
-	return opener{get: os.Getenv}.open(ctx, address)
+	return opener{}.open(ctx, address)
 }
 
 func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error) {
@@ -112,24 +113,36 @@ func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error
 // place parses a URL.
 func (o opener) place(ctx context.Context, address string) (place, error) {
 	u, err := url.Parse(address)
+	if err != nil && strings.Contains(address, "@") {
+		return nil, fmt.Errorf("SRC or DST is not the URL of a checkpoint, and may contain a password before its @: want %s", forms)
+	}
 	if err != nil || u.Host == "" || strings.ContainsFunc(address, unicode.IsControl) {
-		return nil, fmt.Errorf("%.200q is not the URL of a checkpoint: want %s", withoutQuery(address), forms)
+		return nil, fmt.Errorf("%.200q is not the URL of a checkpoint: want %s", WithoutQuery(address), forms)
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("%s: a URL with a password ends up in logs: remove what is before the @", u.Redacted())
+		return nil, fmt.Errorf("%s: a URL with a password ends up in logs: remove what is before the @", WithoutQuery(address))
 	}
 	for _, s := range schemes {
 		if strings.HasPrefix(address, s.prefix) {
 			return s.place(ctx, o, u)
 		}
 	}
-	return nil, fmt.Errorf("%s: want %s", withoutQuery(address), forms)
+	return nil, fmt.Errorf("%s: want %s", WithoutQuery(address), forms)
 }
 
-// withoutQuery returns a URL without its query, which may be a signature.
-func withoutQuery(address string) string {
+// WithoutQuery returns a URL as messages show it: without its query, which may be a signature, and without a user and a
+// password.
+func WithoutQuery(address string) string {
 	address, _, _ = strings.Cut(address, "?")
-	return address
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return address
+	}
+	host, path, folder := strings.Cut(rest, "/")
+	if folder {
+		path = "/" + path
+	}
+	return scheme + "://" + host[strings.LastIndex(host, "@")+1:] + path
 }
 
 // try calls f until it succeeds.
@@ -190,7 +203,7 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 			skipped = append(skipped, hf.Skipped{Name: f.name, Reason: reason})
 		}
 	}
-	if err := o.download(ctx, at, small, dir); err != nil {
+	if err := o.download(ctx, at, small, dir, shared); err != nil {
 		return nil, err
 	}
 	if c, err = hf.OpenRemote(dir, remotes, skipped); err != nil {
@@ -204,8 +217,10 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 // Limits of a checkpoint.
 const (
 	largestOther = 256 << 20 // bytes of the largest file besides the weights that is downloaded
+	allOthers    = 1 << 30   // bytes of all of them
 	mostObjects  = 10_000    // objects in a folder
-	atOnce       = 8         // small files that are downloaded at once
+	atOnce       = 8         // files that a web server is asked for at once
+	downloads    = 4         // files that are downloaded at once; the current and the next chunk of each fit into ranges.Chunks
 )
 
 // renamed replaces the temporary directory in an error about a file by the place.
@@ -220,24 +235,32 @@ func renamed(err error, dir string, at place) error {
 }
 
 // download writes objects to a directory.
-func (o opener) download(ctx context.Context, at place, objects []object, dir string) error {
+func (o opener) download(ctx context.Context, at place, objects []object, dir string, chunks *ranges.Chunks) error {
+	total := int64(0)
+	for _, f := range objects {
+		if total += f.size; total > allOthers {
+			return fmt.Errorf("%s: the files besides the weights have more than %d GiB: name the folder of one checkpoint", at, allOthers>>30)
+		}
+	}
 	failures := make([]error, len(objects))
-	parallel.Each(len(objects), atOnce, func(i int) {
-		failures[i] = o.fetch(ctx, at, objects[i], filepath.Join(dir, filepath.FromSlash(objects[i].name)))
+	parallel.Each(len(objects), downloads, func(i int) {
+		path := filepath.Join(dir, filepath.FromSlash(objects[i].name))
+		failures[i] = fetch(o.reader(ctx, at, objects[i], chunks), path)
 	})
 	return cmp.Or(failures...)
 }
 
 // fetch downloads an object to a path.
-func (o opener) fetch(ctx context.Context, at place, f object, path string) error {
-	data, err := o.content(ctx, at, f)
-	if err != nil {
-		return err
-	}
+func fetch(r *reader, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o666)
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, io.NewSectionReader(r, 0, r.Size))
+	return errors.Join(err, file.Close())
 }
 
 // content returns the bytes of a small object.
@@ -285,11 +308,17 @@ func (r *reader) request(p []byte, off int64) (int, error) {
 			return 0, ranges.Permanent{Err: fmt.Errorf("requested bytes from %d of %d on, got %q: the file changed, or a proxy is wrong; run again",
 				off, r.object.size, a.header.Get("Content-Range"))}
 		}
-	case off != 0 || int64(len(p)) != r.object.size:
+	case off == 0 && int64(len(p)) == r.object.size:
+	case r.object.name == "" || isWeights(r.object.name) || r.object.size > largestOther:
 		return 0, ranges.Permanent{Err: errNoRanges}
 	}
 	if version := a.version; version != "" && r.object.version != "" && version != r.object.version {
 		return 0, ranges.Permanent{Err: errChanged}
+	}
+	if !a.partial {
+		if _, err := io.CopyN(io.Discard, a, off); err != nil {
+			return 0, err
+		}
 	}
 	return io.ReadFull(a, p)
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +28,7 @@ import (
 
 // quick is an opener that does not wait between attempts.
 func quick() opener {
-	return opener{get: os.Getenv, retry: ranges.Retry{Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	return opener{retry: ranges.Retry{Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 }
 
 func TestMain(m *testing.M) {
@@ -129,7 +132,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		if want := strings.TrimRight(withoutQuery(address), "/"); c.Path != want || !c.Remote() {
+		if want := strings.TrimRight(WithoutQuery(address), "/"); c.Path != want || !c.Remote() {
 			t.Errorf("got %s, want %s", c.Path, want)
 		}
 		if err := same(c, files); err != nil {
@@ -162,7 +165,7 @@ func TestOpenFile(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		if !c.Single || c.Path != withoutQuery(address) || c.Shards()[0].File.Identity() == "" {
+		if !c.Single || c.Path != WithoutQuery(address) || c.Shards()[0].File.Identity() == "" {
 			t.Errorf("%s: got %s, single %t, identity %q", address, c.Path, c.Single, c.Shards()[0].File.Identity())
 		}
 		c.Close()
@@ -281,7 +284,10 @@ func TestErrors(t *testing.T) {
 		"s3://weights/none.safetensors":  {fs.ErrNotExist, "check the name"},
 		"s3://weights/a?versionId=1":     {nil, "the name of an object with ? or # is unsupported"},
 		"s3://key:secret@weights/a":      {nil, "a URL with a password ends up in logs"},
+		"s3://weights/a/../b":            {nil, "with //, . or .. between slashes is unsupported"},
+		"s3://weights/a//b":              {nil, "with //, . or .. between slashes is unsupported"},
 		"s3:///a":                        {nil, "is not the URL of a checkpoint"},
+		"s3://key:secret/x@weights/a":    {nil, "may contain a password before its @"},
 		"s3://W/a":                       {nil, "Bucket name"},
 		"s3://weights/models/a.gguf":     {nil, "s3://weights/models/a.gguf: GGUF files are only read from disk: download it"},
 		none.URL + "/A.GGUF?signature=1": {nil, "/A.GGUF: GGUF files are only read from disk"},
@@ -318,5 +324,79 @@ func TestErrors(t *testing.T) {
 	cancel()
 	if _, err := quick().open(ctx, none.URL+"/m"); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
+	}
+}
+
+// TestSmallFiles reads from a server that answers requests for parts of small files with the whole, and which has an empty file.
+func TestSmallFiles(t *testing.T) {
+	_, files := filled(t)
+	served := maps.Clone(files)
+	served["merges.txt"] = nil
+	served["tokenizer.json"] = bytes.Repeat([]byte("0123456789"), ranges.FirstChunk/5) // two chunks
+	server := webServer(t, nil, func(w http.ResponseWriter, r *http.Request) bool {
+		name := strings.TrimPrefix(r.URL.Path, "/m/")
+		data, ok := served[name]
+		if ok && len(data) > 0 && !isWeights(name) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			_, _ = w.Write(data) // the client may be gone
+			return true
+		}
+		if ok {
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+		}
+		return ok
+	})
+	c, err := quick().open(t.Context(), server.URL+"/m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := same(c, served); err != nil {
+		t.Error(err)
+	}
+	if !slices.ContainsFunc(c.Others(), func(f hf.Other) bool { return f.Name == "merges.txt" }) {
+		t.Error("the empty file is missing")
+	}
+}
+
+// TestRedirect checks that the server that another one redirects to does not get the query of the first.
+func TestRedirect(t *testing.T) {
+	to := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Referer() != "" {
+			t.Errorf("it got the referrer %s", r.Referer())
+		}
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("content"))
+	}))
+	t.Cleanup(to.Close)
+	from := httptest.NewTLSServer(http.RedirectHandler(to.URL, http.StatusFound))
+	t.Cleanup(from.Close)
+	u, err := url.Parse(from.URL + "/x.safetensors?signature=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &web{quick(), u, &http.Client{Transport: from.Client().Transport, CheckRedirect: checkRedirect}}
+	if o, err := w.stat(t.Context()); err != nil || o.size != int64(len("content")) {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
+// TestTooManyBytes checks that files beside the weights are not downloaded if they are large together.
+func TestTooManyBytes(t *testing.T) {
+	s, _ := filled(t)
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("list-type") == "" {
+			t.Errorf("got the request %s", r.URL)
+			return false
+		}
+		_, _ = fmt.Fprint(w, "<ListBucketResult>") // the client may be gone
+		for i := range allOthers/largestOther + 1 {
+			_, _ = fmt.Fprintf(w, "<Contents><Key>models/a/%d.json</Key><Size>%d</Size></Contents>", i, largestOther)
+		}
+		_, _ = fmt.Fprint(w, "</ListBucketResult>")
+		return true
+	}
+	const want = "more than 1 GiB: name the folder"
+	if _, err := quick().open(t.Context(), "s3://weights/models/a"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
@@ -41,6 +42,7 @@ func checkRedirect(next *http.Request, before []*http.Request) error {
 	case before[0].URL.Scheme == "https" && next.URL.Scheme != "https":
 		return ranges.Permanent{Err: fmt.Errorf("redirect to %s, which is not encrypted: check the URL", next.URL.Host)}
 	}
+	next.Header.Del("Referer") // the previous URL with its query
 	return nil
 }
 
@@ -63,7 +65,8 @@ var auxiliary = []string{
 func (w *web) list(ctx context.Context) ([]object, error) {
 	shards := []string{safetensors.ShardName(1, 1)}
 	index, err := w.statName(ctx, safetensors.IndexName)
-	if err == nil {
+	hasIndex := err == nil
+	if hasIndex {
 		shards, err = w.indexed(ctx, index)
 	}
 	if err != nil && !missing(err) {
@@ -77,14 +80,14 @@ func (w *web) list(ctx context.Context) ([]object, error) {
 		switch {
 		case err == nil:
 			found = append(found, objects[i])
-		case i == 0 && index.size == 0 && missing(err):
+		case i == 0 && !hasIndex && missing(err):
 			return nil, &ranges.SubjectError{Subject: w.String(), Err: fmt.Errorf("%w; and it has no %s: name the folder of a checkpoint, or a "+
 				"%s file", err, safetensors.IndexName, safetensors.Suffix)}
 		case i < len(shards) || !missing(err):
 			return nil, err
 		}
 	}
-	if index.size > 0 {
+	if hasIndex {
 		found = append(found, index)
 	}
 	return found, nil
@@ -115,22 +118,33 @@ func (w *web) indexed(ctx context.Context, index object) ([]string, error) {
 // stat implements place.
 func (w *web) stat(ctx context.Context) (object, error) { return w.statName(ctx, "") }
 
-// statName asks for the first byte of a file: unlike HEAD, the response tells whether the server supports ranges.
+// statName asks for the first byte of a file: unlike HEAD, the response tells whether the server supports ranges. Some
+// support them only for large files.
 func (w *web) statName(ctx context.Context, name string) (o object, err error) {
 	o.name = name
-	return o, w.try(ctx, w.name(name), func() error {
+	err = w.try(ctx, w.name(name), func() error {
 		a, err := w.read(ctx, o, 0, 1)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = a.Close() }() // its errors no longer matter
 		o.version = a.version
-		if _, o.size = contentRange(a.header); !a.partial || o.size < 0 {
+		_, o.size = contentRange(a.header)
+		if length := a.header.Get("Content-Length"); !a.partial && name != "" && !isWeights(name) && !isPage(a.header) {
+			if o.size, err = strconv.ParseInt(length, 10, 64); err != nil || o.size > largestOther {
+				o.size = -1
+			}
+		}
+		if o.size < 0 {
 			return ranges.Permanent{Err: errNoRanges}
 		}
 		return nil
 	})
+	return o, err
 }
+
+// isPage reports whether a response is a page, as some servers send in place of what they do not have.
+func isPage(h http.Header) bool { return strings.HasPrefix(h.Get("Content-Type"), "text/html") }
 
 // name returns the name of a file in errors.
 func (w *web) name(name string) string {
@@ -167,6 +181,10 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 		version: response.Header.Get("ETag")}
 	if a.version == "" {
 		a.version = response.Header.Get("Last-Modified")
+	}
+	if response.StatusCode == http.StatusRequestedRangeNotSatisfiable && response.Header.Get("Content-Range") == "bytes */0" {
+		a.partial = true // of an empty file
+		return a, nil
 	}
 	if err := webStatus(response); err != nil {
 		_ = a.Close() // its errors no longer matter
