@@ -131,11 +131,10 @@ func (m importance) readGGUF(f *gguf.File) (datasets []string, chunks uint32, er
 			if !(count >= 0 && count < 1<<62) {
 				return nil, 0, fmt.Errorf("%s: the count of matrix %d is %g, want a number of tokens: make it again", limits.Text(name), i, count)
 			}
-			n := math.Round(float64(count))
-			e.tokens = append(e.tokens, int64(n))
+			e.tokens = append(e.tokens, int64(math.Ceil(float64(count)))) // 0 if it has none alone
 			for j := i * width; j < (i+1)*width; j++ {
-				if n > 0 {
-					sums[j] /= float32(n)
+				if count > 0 {
+					sums[j] /= count
 				} else {
 					sums[j] = 1
 				}

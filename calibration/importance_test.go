@@ -60,7 +60,7 @@ func oldForm(calls int32, a, b float32, names ...string) []byte {
 // TestImportance: the values of each expert are its sums by its count, or 1 without tokens; in the old form all are by the number of calls.
 func TestImportance(t *testing.T) {
 	path := writeImportance(t, "imatrix", map[string][][]float32{
-		"blk.0.ffn_up_exps.weight.in_sum2": {{8, 2}, {5, 5}, {0, 3}}, "blk.0.ffn_up_exps.weight.counts": {{4}, {0}, {3}}})
+		"blk.0.ffn_up_exps.weight.in_sum2": {{8, 2}, {5, 5}, {0, 3}, {1, 2}}, "blk.0.ffn_up_exps.weight.counts": {{4}, {0}, {3}, {.25}}})
 	old := append(oldForm(4, 8, 2, "blk.0.attn_q.weight"), 9, 0, 0, 0, 1, 0, 0, 0, 'x')
 	for _, c := range []struct {
 		path, tensor string
@@ -69,7 +69,7 @@ func TestImportance(t *testing.T) {
 		tokens       []int64
 		record       []any
 	}{
-		{path, "blk.0.ffn_up_exps.weight", 3, [][]float32{{2, .5}, {1, 1}, {0, 1}}, []int64{4, 0, 3},
+		{path, "blk.0.ffn_up_exps.weight", 4, [][]float32{{2, .5}, {1, 1}, {0, 1}, {4, 8}}, []int64{4, 0, 3, 1},
 			[]any{"m.gguf", "a.txt", uint32(1), uint32(7)}},
 		{writeFile(t, "a.dat", old), "blk.0.attn_q.weight", 1, [][]float32{{2, .5}}, []int64{4}, []any{"a.dat", "x", uint32(1), uint32(9)}},
 		{writeFile(t, "b.dat", oldForm(0, 8, 2, "blk.0.attn_q.weight")), "blk.0.attn_q.weight", 1, [][]float32{{8, 2}}, []int64{1},

@@ -60,7 +60,7 @@ func (c *Collector) receive(layer int) error {
 		}
 		s := c.newSums(l.Width, c.pairs(l))
 		s.tokens, s.amax = int64(counts[2*i]), counts[2*i+1]
-		if err := transfer(c.ranks.above, s.square, s.mean, s.hessian); err != nil {
+		if err := transfer(c.ranks.above, s.vectors()...); err != nil {
 			return err
 		}
 		c.layer[l.Name] = s
@@ -84,12 +84,17 @@ func (c *Collector) send(group []Linear) error {
 	}
 	for _, l := range group {
 		if s := c.layer[l.Name]; s != nil {
-			if err := transfer(c.ranks.below, s.square, s.mean, s.hessian); err != nil {
+			if err := transfer(c.ranks.below, s.vectors()...); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// vectors returns the sums that ranks transfer.
+func (s *sums) vectors() [][]float64 {
+	return [][]float64{s.square, s.mean, s.hessian, s.drift, s.driftSquare}
 }
 
 // transfer copies vectors from the upper rank of a pair to the lower one. All ranks of a job have one byte order.

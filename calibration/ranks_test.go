@@ -11,7 +11,7 @@ import (
 )
 
 // TestCollectorRanks divides windows of two layers with experts, some of which no token of a rank reaches, among ranks: the file has the
-// same bytes, with one pass and with several.
+// same bytes, with one pass and with several, with all that a Collector can sum and with as little as it can.
 func TestCollectorRanks(t *testing.T) {
 	const windows, rows, width, experts, layers = 7, 5, 6, 3, 2
 	window := func(i, layer, seed int) tensor.Dense {
@@ -21,11 +21,11 @@ func TestCollectorRanks(t *testing.T) {
 		}
 		return x
 	}
-	collect := func(dir string, ranks int, memory int64) []byte {
+	collect := func(dir string, ranks int, memory int64, all bool) []byte {
 		t.Helper()
 		out := filepath.Join(dir, fmt.Sprintf("%d-%d.safetensors", ranks, memory))
 		if err := comm.Run(ranks, comm.Options{}, func(g *comm.Group) error {
-			c := &Collector{Dir: dir, Out: out, Hessian: true, Threads: 1, Memory: memory, Ranks: g, Replace: true}
+			c := &Collector{Dir: dir, Out: out, Hessian: all, Pairs: all, Threads: 1, Memory: memory, Ranks: g, Replace: true}
 			for layer := range layers {
 				name := fmt.Sprint(layer)
 				linears := []Linear{{Name: name, Width: width, Modules: []string{name}}}
@@ -46,7 +46,7 @@ func TestCollectorRanks(t *testing.T) {
 								}
 							}
 						}
-						if err := c.Add(fmt.Sprint(layer), window(i, layer, 0)); err != nil {
+						if err := c.AddPair(fmt.Sprint(layer), window(i, layer, 1), window(i, layer, 0)); err != nil {
 							return err
 						}
 					}
@@ -65,11 +65,13 @@ func TestCollectorRanks(t *testing.T) {
 		return read(t, out)
 	}
 	dir := t.TempDir()
-	want := collect(dir, 1, 0)
-	for _, ranks := range []int{1, 2, 3, 4, windows} {
-		for _, memory := range []int64{0, 1, 3000} {
-			if got := collect(dir, ranks, memory); !bytes.Equal(got, want) {
-				t.Errorf("%d ranks, memory %d: other bytes", ranks, memory)
+	for _, all := range []bool{false, true} {
+		want := collect(dir, 1, 0, all)
+		for _, ranks := range []int{1, 2, 3, 4, windows} {
+			for _, memory := range []int64{0, 1, 3000} {
+				if got := collect(dir, ranks, memory, all); !bytes.Equal(got, want) {
+					t.Errorf("%d ranks, memory %d, all %v: other bytes", ranks, memory, all)
+				}
 			}
 		}
 	}

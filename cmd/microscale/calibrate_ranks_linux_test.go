@@ -43,6 +43,10 @@ func TestCalibrateRanks(t *testing.T) {
 			if file := "model.safetensors"; !bytes.Equal(content(t, filepath.Join(at(l[0]), file)), content(t, filepath.Join(at("one"), file))) {
 				t.Error("other weights than those of one process")
 			}
+			cmd, _, stderr = launched(t, l, 2, append(quantize(l[0]), "--resume")...) // nothing is left to do
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("--resume of a complete checkpoint: %v: %s", err, stderr)
+			}
 			refused := []struct {
 				want string
 				args []string

@@ -80,8 +80,10 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	return r, err
 }
 
-// Key returns a digest of what the statistics follow from: the model, the tokens of the text, the options and this program.
+// Key returns a digest of what the statistics follow from: the model, the tokens of the text, the options and this program. It is the
+// same for any number of ranks, of which only the caller computes it.
 func (c Calibration) Key(ctx context.Context) (string, error) {
+	c.Ranks = nil
 	c.inputs, c.onlyKey = &calibration.Collector{Out: c.Out, Hessian: c.Hessian}, true
 	c.follow()
 	_, err := c.Evaluation.Run(ctx)

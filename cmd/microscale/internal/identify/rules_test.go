@@ -132,6 +132,30 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestDegenerateGlobal judges weights whose global scale is no positive finite number, or a very small one: of zeros, and damaged.
+func TestDegenerateGlobal(t *testing.T) {
+	writers, err := writersOf(quant.NVFP4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, width := range []float32{0, 1} {
+		x := layer(rand.New(rand.NewPCG(1, 1)), 0, quant.NVFP4, least)
+		if width == 0 {
+			clear(x.Data)
+		}
+		q, err := quant.Quantizer{Format: quant.NVFP4}.RowwiseBF16(x, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, global := range []float32{0, math.SmallestNonzeroFloat32, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN()), -1} {
+			q.Global = global
+			if one := judged(t, q, writers); one.Known && width == 0 {
+				t.Errorf("zeros under the global scale %g: %s", global, one.Verdict)
+			}
+		}
+	}
+}
+
 // TestRulesAll is TestRules of all distributions and sizes, several times: the table of docs/identify.md.
 func TestRulesAll(t *testing.T) {
 	slow.Full(t, "it judges thousands of weights, of which TestRules has one of each kind")

@@ -38,9 +38,12 @@ func (one *Weight) byStatistics(w *checkpoint.Weight, known map[string][]writer)
 
 // judge compares a census with every writer, and states the verdict.
 func (one *Weight) judge(c *census, writers []writer) error {
-	images, err := c.images(writers)
-	if err != nil {
-		return err
+	var images map[string]bool
+	if len(c.blocks) > 0 {
+		var err error
+		if images, err = c.images(writers); err != nil {
+			return err
+		}
 	}
 	for i := range writers {
 		w := &writers[i]
@@ -165,16 +168,16 @@ func (c *census) unsigned(w *writer) float64 {
 // images reports, for each writer of FP32 scales or global scales, whether it computes these from amaxes in BF16. It is empty if no
 // writer does: then the source had another dtype, or the amax is that of another tensor.
 func (c *census) images(writers []writer) (map[string]bool, error) {
-	scales, max := []float32{}, c.f.Element.HalfRange()
+	scales, divisor := []float32{}, c.f.Element.HalfRange()
 	switch {
 	case c.f.Global && c.global != 1:
-		scales, max = append(scales, c.global), c.f.Element.Max()*c.f.Scale.Max()
+		scales, divisor = append(scales, c.global), c.f.Element.Max()*c.f.Scale.Max()
 	case c.f.Scale == format.F32 && !c.typed:
 		for _, one := range c.blocks {
 			scales = append(scales, one.scale)
 		}
 	}
-	made, any := map[string]bool{}, false
+	made, some := map[string]bool{}, false
 	for i := range writers {
 		w := &writers[i]
 		if len(scales) == 0 || w.q.Arithmetic.FixesGlobal() {
@@ -184,7 +187,8 @@ func (c *census) images(writers []writer) (map[string]bool, error) {
 		for _, step := range []int{-1, 0, 1} {
 			amaxes := make([]float32, len(scales))
 			for j, s := range scales {
-				amaxes[j] = format.BF16.Decode(uint32(int(format.BF16.Encode(s*max)) + step))
+				code := int(format.BF16.Encode(s*divisor)) + step
+				amaxes[j] = format.BF16.Decode(uint32(max(1, min(code, int(format.BF16.MaxCode())))))
 			}
 			got, err := w.made(amaxes)
 			if err != nil {
@@ -195,9 +199,9 @@ func (c *census) images(writers []writer) (map[string]bool, error) {
 			}
 		}
 		made[w.Name] = !slices.Contains(found, false)
-		any = any || made[w.Name]
+		some = some || made[w.Name]
 	}
-	if !any {
+	if !some {
 		return nil, nil
 	}
 	return made, nil
