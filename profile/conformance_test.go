@@ -19,11 +19,11 @@ import (
 
 var update = flag.Bool("update", false, "write the files of conformance")
 
-// A conformanceCase describes what one library writes for the input of a file: tensors PROFILE.codes, .scales, .global and .decoded.
+// A conformanceCase describes what one profile makes of the input of a file: tensors PROFILE.codes, .scales, .global and .decoded.
 type conformanceCase struct {
 	File    string `json:"file"`
 	Format  string `json:"format"`
-	Profile string `json:"profile"`
+	Profile string `json:"profile"` // or everyCode
 	Version string `json:"version,omitempty"`
 	Element string `json:"element"`
 	Bits    int    `json:"bits"` // of a code, in little-endian streams: the first element in the lowest bits
@@ -80,6 +80,31 @@ func conformanceOf(t *testing.T, f quant.Format) (cases []conformanceCase, file 
 	}
 	rows, cols := int64(x.Rows), int64(x.Cols)
 	add("input", safetensors.BF16, x.Data, rows, cols)
+	addCase := func(name, version string, made *quant.Tensor) {
+		high, wide := made.ScaleShape()
+		dtype := map[*format.Scalar]safetensors.Dtype{format.F32: safetensors.F32, format.BF16: safetensors.BF16}[f.Scale]
+		if f.ByteScales() {
+			dtype = safetensors.U8
+		}
+		rows, cols := int64(made.Rows()), int64(made.Cols())
+		add(name+".codes", safetensors.U8, made.Codes, rows, int64(made.RowBytes()))
+		add(name+".scales", dtype, made.ScaleBytes(), int64(high), int64(wide))
+		if f.Global {
+			add(name+".global", safetensors.F32, binary.LittleEndian.AppendUint32(nil, math.Float32bits(made.Global)), 1)
+		}
+		var decoded []byte
+		for _, v := range made.Dequantize(1).Data {
+			decoded = binary.LittleEndian.AppendUint32(decoded, math.Float32bits(v))
+		}
+		add(name+".decoded", safetensors.F32, decoded, rows, cols)
+		product := "scale * code"
+		if f.Global {
+			product = "(scale * global) * code"
+		}
+		cases = append(cases, conformanceCase{File: f.Name + ".safetensors", Format: f.Name, Profile: name, Version: version,
+			Element: f.Element.Name, Bits: f.Element.StoredBits(), Scale: f.Scale.Name, Block: [2]int{f.Block.Rows, f.Block.Cols},
+			Rows: made.Rows(), Cols: made.Cols(), Global: f.Global, Product: product})
+	}
 	for _, p := range profile.All() {
 		q, err := p.Quantizer(f)
 		if err != nil {
@@ -89,29 +114,9 @@ func conformanceOf(t *testing.T, f quant.Format) (cases []conformanceCase, file 
 		if err != nil {
 			t.Fatal(err)
 		}
-		high, wide := made.ScaleShape()
-		dtype := map[*format.Scalar]safetensors.Dtype{format.F32: safetensors.F32, format.BF16: safetensors.BF16}[f.Scale]
-		if f.ByteScales() {
-			dtype = safetensors.U8
-		}
-		add(p.Name+".codes", safetensors.U8, made.Codes, rows, int64(made.RowBytes()))
-		add(p.Name+".scales", dtype, made.ScaleBytes(), int64(high), int64(wide))
-		if f.Global {
-			add(p.Name+".global", safetensors.F32, binary.LittleEndian.AppendUint32(nil, math.Float32bits(made.Global)), 1)
-		}
-		var decoded []byte
-		for _, v := range made.Dequantize(1).Data {
-			decoded = binary.LittleEndian.AppendUint32(decoded, math.Float32bits(v))
-		}
-		add(p.Name+".decoded", safetensors.F32, decoded, rows, cols)
-		product := "scale * code"
-		if f.Global {
-			product = "(scale * global) * code"
-		}
-		cases = append(cases, conformanceCase{File: f.Name + ".safetensors", Format: f.Name, Profile: p.Name, Version: p.Version,
-			Element: f.Element.Name, Bits: f.Element.StoredBits(), Scale: f.Scale.Name, Block: [2]int{f.Block.Rows, f.Block.Cols}, Rows: x.Rows,
-			Cols: x.Cols, Global: f.Global, Product: product})
+		addCase(p.Name, p.Version, made)
 	}
+	addCase(everyCode, "", codesOf(t, f))
 	layout, err := safetensors.NewLayout(specs, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -128,22 +133,51 @@ func conformanceOf(t *testing.T, f quant.Format) (cases []conformanceCase, file 
 	return cases, file
 }
 
-// conformanceInput returns rows of 128 values at the edges of a format: zeros, values and midpoints of the elements with their neighbors in
-// BF16 under several scales, maxima around the thresholds of the scale rules, the smallest and the largest numbers.
+// everyCode is the profile of cases that are only decoded.
+const everyCode = "every-code"
+
+// codesOf returns a tensor of rows of all codes, NaN and Inf among them, under scales from the smallest to the largest and NaN.
+func codesOf(t *testing.T, f quant.Format) *quant.Tensor {
+	t.Helper()
+	const rows, cols = 3, 256
+	made, err := quant.Quantizer{Format: f}.Reference(tensor.New(rows, cols), quant.Rowwise, quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := make([]byte, rows*cols)
+	for i := range codes {
+		codes[i] = byte(i) & byte(1<<f.Element.Bits()-1)
+	}
+	if made.Codes = codes; f.Element.StoredBits() < 8 {
+		made.Codes = make([]byte, rows*made.RowBytes())
+		f.Element.Join(made.Codes, codes)
+	}
+	bytes := []byte{0, 1, 0x7e, 0x7f, 8, 0x38, 0x40, 7}
+	if f.Scale == format.E8M0 {
+		bytes = []byte{0, 127, 255, 254, 1, 126, 128, 40}
+	}
+	for i := range made.Scales {
+		made.Scales[i] = bytes[i%len(bytes)]
+	}
+	for i := range made.Scales32 {
+		made.Scales32[i] = f.Scale.Decode(f.Scale.Encode([]float32{0.75, 3e38, float32(math.NaN()), 0x1.8p-132}[i%4]))
+	}
+	if f.Global {
+		made.Global = 0.3
+	}
+	return made
+}
+
+// conformanceInput returns rows of 128 values at the edges of a format: zeros, the values of conformanceEdges under several powers of two,
+// maxima around the thresholds of the scale rules, the smallest and the largest numbers.
 func conformanceInput(f quant.Format) tensor.BF16 {
 	const cols = 128
-	e := f.Element
-	var edges []float32
-	for code := range 1 << (e.Bits() - 1) {
-		low, high := e.Decode(uint32(code)), e.Decode(uint32(code)+1)
-		if high-high == 0 && low < high {
-			middle := low/2 + high/2
-			bits := math.Float32bits(middle)
-			edges = append(edges, low, -middle, math.Float32frombits(bits+1<<16), -math.Float32frombits(bits-min(bits, 1<<16)))
-		}
-	}
+	e, edges := f.Element, conformanceEdges(f.Element)
 	exponents := []int{0, -3, 5, -11, 9, -20}
-	if !f.NeedsAmax() {
+	switch {
+	case f.Block.Rows != 1: // rows share scales, so that smaller ones become zeros
+		exponents = []int{0, 0, 0, 0, 0, -3, -11}
+	case !f.NeedsAmax():
 		exponents = append(exponents, -100, 100, -126-e.MaxExponent(), 127-e.MaxExponent())
 	}
 	x := make([]byte, 0, 2*cols*(len(exponents)+2))
@@ -157,14 +191,59 @@ func conformanceInput(f quant.Format) tensor.BF16 {
 		}
 		put(v)
 	}
+	n := 0 // of the edges that were put
 	for r, k := range exponents {
-		for i := range cols { // blocks of 16 have maxima that approach the largest value and twice it
-			v := float64(edges[(r*cols+i*7)%len(edges)])
-			if i%16 == 0 {
-				v = math.Ldexp(1+float64((r*cols+i*5)%128)/128, e.MaxExponent())
+		for i := range cols {
+			switch {
+			case i%16 != 0:
+				const stride = 11 // no divisor of a number of edges, so that all come in turn
+				v := float64(edges[n*stride%len(edges)])
+				if n/len(edges)%2 == 1 {
+					v = -v
+				}
+				put(math.Ldexp(v, k))
+				n++
+			case f.Scale != format.E8M0 && r%2 == 0: // the edges are those of the codes under this maximum
+				put(math.Ldexp(float64(e.Max()), k))
+			default: // maxima that approach the largest value and twice it
+				put(math.Ldexp(1+float64((r*cols+i*5)%128)/128, k+e.MaxExponent()))
 			}
-			put(math.Ldexp(v, k))
 		}
 	}
 	return tensor.OfBF16(len(x)/(2*cols), cols, x)
+}
+
+// conformanceEdges returns the values of an element format, and the midpoints of neighbors with their neighbors in BF16.
+func conformanceEdges(e *format.Scalar) (edges []float32) {
+	for code := range 1 << (e.Bits() - 1) {
+		low, high := e.Decode(uint32(code)), e.Decode(uint32(code)+1)
+		if high-high == 0 && low < high {
+			middle := low/2 + high/2
+			bits := math.Float32bits(middle)
+			edges = append(edges, low, -middle, math.Float32frombits(bits+1<<16), -math.Float32frombits(bits-min(bits, 1<<16)))
+		}
+	}
+	return append(edges, e.Max())
+}
+
+// TestConformanceInput: inputs have every value, and every midpoint and its neighbors, as they are: under the factor 1 or another one.
+func TestConformanceInput(t *testing.T) {
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		x := conformanceInput(f)
+		for _, edge := range conformanceEdges(f.Element) {
+			found := false
+			for i := 0; i < len(x.Data) && !found; i += 2 {
+				v := format.BF16.Decode(uint32(binary.LittleEndian.Uint16(x.Data[i:])))
+				for _, k := range []int{0, -3, 5, -11, 9, -20} {
+					found = found || v == float32(math.Ldexp(float64(edge), k)) && i/2%16 != 0
+				}
+			}
+			if !found {
+				t.Errorf("%s: the input has no %v", f, edge)
+			}
+		}
+	}
 }
