@@ -220,7 +220,7 @@ func (o *output) stray(dir string) (found string, err error) {
 		}
 		name = filepath.ToSlash(name)
 		weights := !strings.Contains(name, "/") && (strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name,
-			safetensors.Suffix+".index.json"))
+			safetensors.Suffix+".index.json") || ggufPart.MatchString(name))
 		if o.names[name] || weights || slices.Contains(modelFiles, name) || checkpoint.IsSidecar(name) || name == markerName {
 			return nil
 		}
@@ -322,7 +322,7 @@ func realPath(path string) string {
 func isCheckpoint(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && (len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return strings.HasSuffix(e.Name(), safetensors.Suffix)
+		return strings.HasSuffix(e.Name(), safetensors.Suffix) || ggufPart.MatchString(e.Name())
 	}))
 }
 

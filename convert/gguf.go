@@ -383,15 +383,15 @@ func (p *ggufPlan) layOut() error {
 	if err != nil {
 		return err
 	}
-	p.files = []file{{ggufName, contents}}
-	i := slices.IndexFunc(p.decisions, func(d decision) bool { return d.expert == 0 }) // the constants are written with it
-	first := &p.decisions[i]
-	for _, c := range p.model.Extra {
+	p.files, p.whole = []file{{ggufName, contents}}, &ggufWhole{l, metadata[:len(metadata)-1]}
+	first := slices.IndexFunc(p.decisions, func(d decision) bool { return d.stored[0].Name == p.specs[0].Name && d.expert == 0 })
+	for _, c := range p.model.Extra { // written with the first weight
 		value, err := binary.Append(nil, binary.LittleEndian, c.Values)
 		if err != nil {
 			return err
 		}
-		first.stored = append(first.stored, checkpoint.Stored{Part: checkpoint.Global, Value: value,
+		d := &p.decisions[first]
+		d.stored = append(d.stored, checkpoint.Stored{Part: checkpoint.Global, Value: value,
 			Spec: safetensors.Spec{Name: c.Name, Dtype: safetensors.F32, Shape: c.Shape}})
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 	"github.com/microscale-go/microscale/verify"
@@ -225,6 +226,9 @@ func isSound(path string) bool {
 		f, err := gguf.Open(path)
 		return err == nil && f.Close() == nil
 	}
+	if part := firstPart(path); part != "" {
+		return isSound(part)
+	}
 	c, err := hf.Open(path)
 	return err == nil && c.Close() == nil
 }
@@ -371,7 +375,7 @@ func (m *merging) damaged(f partFile, err error) error {
 // checkFile compares the tensors of a file of weights with the checksums of its record. It
 // returns the size of the file.
 func checkFile(ctx context.Context, path, name string) (size int64, err error) {
-	if name == ggufName {
+	if llamacpp.Named(name) {
 		return checkGGUF(ctx, path)
 	}
 	f, err := safetensors.Open(path)
@@ -392,13 +396,17 @@ func checkFile(ctx context.Context, path, name string) (size int64, err error) {
 	return f.Size(), nil
 }
 
-// checkGGUF is checkFile for a GGUF file.
+// checkGGUF is checkFile for a GGUF file, or a part of one without the others.
 func checkGGUF(ctx context.Context, path string) (size int64, err error) {
-	f, err := gguf.Open(path)
+	r, info, err := limits.Open(path)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer r.Close()
+	f, err := gguf.NewFile(r, info.Size(), path)
+	if err != nil {
+		return 0, err
+	}
 	record, _, err := llamacpp.Record(f)
 	if err == nil {
 		err = checkSums(ctx, f.Tensors, record.Tensors, 0, func(t gguf.TensorInfo) (string, uint64, error) {

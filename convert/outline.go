@@ -183,7 +183,7 @@ func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, removed []string
 // others returns the auxiliary files of the source that are copied: all except descriptions of
 // its quantization. A patch copies all that it does not replace.
 func (p *Plan) others() []hf.Other {
-	if p.single {
+	if p.single || p.whole != nil {
 		return nil
 	}
 	if p.patch != nil {

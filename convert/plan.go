@@ -31,10 +31,14 @@ import (
 )
 
 // Open opens a checkpoint: a Hugging Face directory, a safetensors file, or a GGUF file of an
-// architecture that llama.cpp's convention covers. Close it when all plans have run.
+// architecture that llama.cpp's convention covers, or a directory of its parts ([Plan.Split]).
+// Close it when all plans have run.
 func Open(path string) (*hf.Checkpoint, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() && llamacpp.Named(path) {
 		return llamacpp.Open(path)
+	}
+	if part := firstPart(path); part != "" {
+		return llamacpp.Open(part)
 	}
 	return hf.Open(path)
 }
@@ -140,7 +144,8 @@ type Plan struct {
 
 	lacksStatistics bool // there is only the key
 
-	mixture uint32 // QuantizeOptions.FileType
+	mixture uint32     // QuantizeOptions.FileType
+	whole   *ggufWhole // of a plan for llama.cpp; nil: another convention
 
 	casting *CastOptions // of PlanCast; nil: none
 	Casts   []Cast       // the weights that it casts, in the order of the source

@@ -82,14 +82,18 @@ func (f *File) Name() string { return f.name }
 // Size returns the size of the file in bytes, of a split model that of all its files.
 func (f *File) Size() int64 { return f.size }
 
-// Paths returns the paths of the files, of which there are several if the model is split.
-func (f *File) Paths() []string {
+// Parts returns the files, of which there are several if the model is split.
+func (f *File) Parts() []*File {
 	if f.parts == nil {
-		return []string{f.name}
+		return []*File{f}
 	}
-	paths := make([]string, len(f.parts))
-	for i, p := range f.parts {
-		paths[i] = p.name
+	return f.parts
+}
+
+// Paths returns the paths of the files.
+func (f *File) Paths() (paths []string) {
+	for _, p := range f.Parts() {
+		paths = append(paths, p.name)
 	}
 	return paths
 }

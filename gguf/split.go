@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/limits"
@@ -42,6 +44,22 @@ var partName = regexp.MustCompile(`-(\d{5})-of-(\d{5})\.gguf$`)
 // partPath returns the path of a part beside another one, whose name ends as partName.
 func partPath(path string, part, parts int) string {
 	return partName.ReplaceAllString(path, fmt.Sprintf("-%05d-of-%05d.gguf", part+1, parts))
+}
+
+// Part returns the layout of part no of a model in several files, as gguf-split of llama.cpp writes it, and the end of its name. The part
+// has the tensors from index from to index to, exclusive, of l, which is the layout of the model in one file, and the metadata given:
+// those of the model in part 0, and none in others. Keys of the split are added.
+func (l *Layout) Part(no, parts, from, to int, metadata []Pair) (part *Layout, suffix string, err error) {
+	if no < 0 || no >= parts || parts > math.MaxUint16 {
+		return nil, "", fmt.Errorf("part %d of a model in %d files: at most %d files are possible: make them larger", no+1, parts, math.MaxUint16)
+	}
+	var specs []Spec
+	for _, t := range l.header.Tensors[from:to] {
+		specs = append(specs, Spec{Name: t.Name, Type: t.Type, Shape: t.Shape})
+	}
+	part, err = NewLayout(specs, append(slices.Clone(metadata), Pair{partKey, uint16(no)}, Pair{partsKey, uint16(parts)},
+		Pair{tensorsKey, int32(len(l.header.Tensors))}))
+	return part, partPath("-00000-of-00000.gguf", no, parts), err
 }
 
 // openParts returns the model of which f is a part. On error, it closes f.

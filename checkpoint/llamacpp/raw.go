@@ -31,8 +31,8 @@ func OpenRaw(path string) (*hf.Checkpoint, *Model, error) {
 	return c, m, nil
 }
 
-// ofTypes matches the keys that say how a file was quantized, and by whom.
-var ofTypes = regexp.MustCompile(`^(general\.file_type$|quantize\.|microscale)`)
+// ofTypes matches the keys that say how a file was quantized or split, and by whom.
+var ofTypes = regexp.MustCompile(`^(general\.file_type$|quantize\.|split\.|microscale)`)
 
 // versionKey is the key of the version of the structs of blocks (GGML_QNT_VERSION), which a file without blocks may lack.
 const versionKey = "general.quantization_version"

@@ -3,22 +3,34 @@ package llamacpp
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
-// Record returns the record in the metadata of a GGUF file. ok is false if there is none.
+// Record returns the record in the metadata of a GGUF file, which joins those of its parts. ok is false if there is none.
 func Record(f *gguf.File) (r checksum.Record, ok bool, err error) {
-	text, ok := f.Value(checksum.RecordKey).(string)
-	if !ok {
-		return checksum.Record{}, false, nil
+	for _, part := range f.Parts() {
+		text, has := part.Value(checksum.RecordKey).(string)
+		if !has {
+			continue // gguf-split wrote it
+		}
+		one, err := checksum.ParseRecord(text)
+		if err != nil {
+			return one, true, err
+		}
+		r.Plan, r.Tensors, r.Source, ok = one.Plan, append(r.Tensors, one.Tensors...), append(r.Source, one.Source...), true
 	}
-	if r, err = checksum.ParseRecord(text); err == nil && len(r.Tensors) != len(f.Tensors) {
-		err = fmt.Errorf("the record is of %d tensors, and the file has %d", len(r.Tensors), len(f.Tensors))
+	switch {
+	case !ok || len(r.Tensors) == len(f.Tensors):
+		return r, ok, nil
+	case slices.ContainsFunc(f.Metadata, func(p gguf.Pair) bool { return strings.HasPrefix(p.Key, "split.") }):
+		return checksum.Record{}, false, nil // gguf-split joined parts, and kept the record of the first
 	}
-	return r, true, err
+	return r, true, fmt.Errorf("the record is of %d tensors, and the file has %d", len(r.Tensors), len(f.Tensors))
 }
 
 // ChecksumOf reads a tensor of a GGUF file and returns its checksum.

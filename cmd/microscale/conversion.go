@@ -28,6 +28,7 @@ const (
 type runFlags struct {
 	options      convert.RunOptions
 	shard        *flags.ShardFlag
+	split        *flags.SplitFlag // nil: the command has none
 	dryRun       *bool
 	each, asJSON *bool
 	threads      *uint
@@ -68,6 +69,9 @@ func addJSON(cmd *cobra.Command) *bool {
 func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion) error {
 	out, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	var err error
+	if c.Plan, err = f.split.Plan(c.Plan); err != nil {
+		return err
+	}
 	if c.Plan, err = f.shard.Plan(stderr, c.Plan); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ or a weight. Nothing is written then.
 	inexact := flags.AddInexact(cmd)
 	calibration := flags.AddCalibration(cmd)
 	f := addRunFlags(cmd)
+	f.split = flags.AddSplit(cmd)
 	f.options.AllowNonFinite = true
 	flags.Essential(cmd, "for", "convention", "scheme", "cast", "calibration", "dry-run", "each", "resume", "force", "json")
 	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
@@ -66,7 +67,7 @@ or a weight. Nothing is written then.
 			return show.Misuse("--inexact: it says what a cast does; add --cast FORMAT")
 		}
 		if !client.Given {
-			if err := flags.GGUFDestination(client, layout, args[1]); err != nil {
+			if err := flags.GGUFDestination(client, layout, f.split, args[1]); err != nil {
 				return err
 			}
 			if layout.Value == nil && !cast.Given {
@@ -98,7 +99,7 @@ or a weight. Nothing is written then.
 		if err != nil {
 			return err
 		}
-		if err := client.Destination(plan.Convention, layout, args[1]); err != nil {
+		if err := client.Destination(plan.Convention, layout, f.split, args[1]); err != nil {
 			return err
 		}
 		return f.run(cmd, "converting", conversion.Relabeled(args[0], args[1], plan))
@@ -131,7 +132,7 @@ func castCheckpoint(cmd *cobra.Command, args []string, source *hf.Checkpoint, o 
 		return show.Interrupted(err, "nothing was written to "+args[1])
 	}
 	if client.Given {
-		if err := client.Destination(plan.Convention, layout, args[1]); err != nil {
+		if err := client.Destination(plan.Convention, layout, f.split, args[1]); err != nil {
 			return err
 		}
 	}

@@ -135,6 +135,7 @@ func quantizeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.KeepF32, "keep-f32", false, "leave the unquantized weights of an F32 model in F32; by default they are rounded "+
 		"to BF16, to which transformers decodes codes")
 	f := addRunFlags(cmd)
+	f.split = flags.AddSplit(cmd)
 	flags.Exclusive(cmd, "activations", "shard") // workers need one file of amaxes, or of statistics
 	flags.Exclusive(cmd, "text", "shard")
 	bits.exclude(cmd)
@@ -179,7 +180,7 @@ func quantizeCommand() *cobra.Command {
 			return show.Misuse("%v", err)
 		}
 		setQuantizers(&o, block, quantizers)
-		if err := flags.GGUFDestination(client, layout, args[1]); err != nil {
+		if err := flags.GGUFDestination(client, layout, f.split, args[1]); err != nil {
 			return err
 		}
 		if client.Given {

@@ -91,7 +91,7 @@ func q80(t *testing.T, raw []byte, rows, cols int) []byte {
 
 // TestMixedGGUF reads a file with attention in Q8_0 and experts in MXFP4: its values decoded, its codes in
 // convention plain, and its values in another format are the same model. llama.cpp runs it, and the file of
-// its values, with our losses.
+// its values, with our losses, and a model in several files with the loss of one file.
 func TestMixedGGUF(t *testing.T) {
 	source, root := filepath.Join(t.TempDir(), "source"), t.TempDir()
 	writeGPTOSS(t, source)
@@ -100,6 +100,18 @@ func TestMixedGGUF(t *testing.T) {
 		if err := (layoutOf{"gguf", f, "", ""}).write(t, source, path(f.Name+".gguf")); err != nil {
 			t.Fatal(err)
 		}
+	}
+	converted(t, source, path("split"), func(m *hf.Checkpoint) (*convert.Plan, error) {
+		plan, err := convert.PlanQuantize(t.Context(), m, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+			Convention: "gguf"})
+		if err != nil {
+			return nil, err
+		}
+		return plan.Split(plan.Bytes() / 3)
+	})
+	parts, err := filepath.Glob(path("split/*.gguf"))
+	if err != nil || len(parts) < 3 {
+		t.Fatalf("parts %q (%v)", parts, err)
 	}
 	mixed(t, path("mxfp4.gguf"), path("bf16.gguf"), path("mixed.gguf"))
 	values(t, path("mixed.gguf"), path("values"))
@@ -153,9 +165,13 @@ func TestMixedGGUF(t *testing.T) {
 		skipf(t, "%s is not started on %s/%s", llamaLibraries, runtime.GOOS, runtime.GOARCH)
 	}
 	libraries, result := filepath.Join(npmPackage(t, llamaLibraries), "bins", "linux-x64"), path("result.json")
-	script(t, python(t, "numpy==2.4.6"), "run_libllama.py", libraries, text, lossWindow, result, path("mixed.gguf"), path("values.gguf"))
+	script(t, python(t, "numpy==2.4.6"), "run_libllama.py", libraries, text, lossWindow, result, path("mixed.gguf"), path("values.gguf"),
+		path("mxfp4.gguf"), parts[0])
 	got := map[string]loss{}
 	readJSON(t, result, &got)
+	if one, split := got[path("mxfp4.gguf")], got[parts[0]]; split != one || split.Nats == 0 || split.Rejected != "" {
+		t.Errorf("llama.cpp's loss of %d files is %+v, of one file %+v", len(parts), split, one)
+	}
 	for _, name := range []string{"mixed.gguf", "values.gguf"} {
 		l, ours := got[path(name)], ownLoss(t, path(name), text)
 		t.Logf("%s: llama.cpp %.5f, ours %.5f nats per byte", name, l.Nats, ours)

@@ -21,18 +21,24 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// GGUFDestination sets the convention to that of GGUF if dst is a GGUF file. It is an
+// GGUFDestination sets the convention to that of GGUF if dst is a GGUF file, or a directory of its parts. It is an
 // error if one is GGUF and the other is not. client is the zero value for commands without --for.
-func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], dst string) error {
-	isFile := llamacpp.Named(dst)
+func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], split *SplitFlag, dst string) error {
+	isFile, isSplit := llamacpp.Named(dst), *split != 0
 	switch {
-	case isFile && !layout.Given:
+	case isFile && isSplit:
+		return show.Misuse("--split-max-size writes a directory of files: use a DST that does not end in %s, such as %s",
+			llamacpp.Suffix, show.Printable(strings.TrimSuffix(dst, llamacpp.Suffix)))
+	case (isFile || isSplit) && !layout.Given:
 		layout.Value = checkpoint.GGUF()
+	case isSplit && !layout.Value.OneFile():
+		return show.Misuse("--split-max-size is for GGUF files, which %s does not write: omit it", client.chosen(layout))
+	case isSplit:
 	case isFile && !layout.Value.OneFile():
 		return show.Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", show.Printable(dst), llamacpp.Suffix,
 			client.chosen(layout))
 	case !isFile && layout.Value.OneFile():
-		return show.Misuse("%s writes one file: use a DST that ends in %s", client.chosen(layout), llamacpp.Suffix)
+		return show.Misuse("%s writes one file: use a DST that ends in %s, or --split-max-size", client.chosen(layout), llamacpp.Suffix)
 	}
 	return nil
 }
@@ -201,13 +207,13 @@ func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention
 }
 
 // Destination sets layout to a convention that was chosen for the client, and checks that dst is of its kind.
-func (c ClientFlag) Destination(convention string, layout *Choice[*checkpoint.Convention], dst string) error {
+func (c ClientFlag) Destination(convention string, layout *Choice[*checkpoint.Convention], split *SplitFlag, dst string) error {
 	chosen, err := checkpoint.LookupConvention(convention)
 	if err != nil {
 		return err
 	}
 	layout.Value, layout.Given = chosen, true
-	return GGUFDestination(c, layout, dst)
+	return GGUFDestination(c, layout, split, dst)
 }
 
 // chosen returns the choice of layout as the user made it: by --for, or as a convention.

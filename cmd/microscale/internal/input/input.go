@@ -73,7 +73,7 @@ func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	case store.Named(arg) && !onPage(arg):
 		c, err := store.Open(ctx, Given(ctx, arg))
 		return c, show.Interrupted(err, "the checkpoint of the store was not opened")
-	case llamacpp.Named(arg):
+	case llamacpp.Named(arg), isDirectory(arg):
 		return convert.Open(arg)
 	case !strings.HasPrefix(arg, hub.Scheme):
 		c, err := sample.Open(ctx, arg)
@@ -85,6 +85,12 @@ func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	}
 	c, err := client.Open(ctx, arg)
 	return c, show.Interrupted(err, "the model on the hub was not opened")
+}
+
+// isDirectory reports whether an argument names a directory.
+func isDirectory(arg string) bool {
+	info, err := os.Stat(arg)
+	return err == nil && info.IsDir()
 }
 
 // LoadModel reads the model that an argument names for inference.
