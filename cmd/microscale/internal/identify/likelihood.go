@@ -90,8 +90,13 @@ func bodies(blocks []codes, edges []float64, shape func(float64) float64) [][]fl
 	table := make([][]float64, len(edges)-1)
 	for n := range table {
 		table[n] = make([]float64, widths)
-		for i := range table[n] {
-			table[n][i] = math.Log(max(shape(edges[n]/width(i))-shape(edges[n+1]/width(i)), impossible))
+	}
+	for i := range widths {
+		beyond := shape(edges[0] / width(i))
+		for n := range table {
+			next := shape(edges[n+1] / width(i))
+			table[n][i] = math.Log(max(beyond-next, impossible))
+			beyond = next
 		}
 	}
 	all := make([][]float64, len(blocks))
