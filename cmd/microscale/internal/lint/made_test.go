@@ -65,12 +65,15 @@ func experts(modelType string) source {
 		layer0+"mlp.experts.0.down_proj", layer0+"mlp.experts.1.gate_proj", layer0+"mlp.experts.1.up_proj", layer0+"mlp.experts.1.down_proj")
 }
 
-// values returns n BF16 numbers below 1.
+// values returns n BF16 numbers below 1, which repeat, so that the corpus of checkpoints is small.
 func values(seed uint64, n int64) []byte {
 	r := rand.New(rand.NewPCG(seed, 1))
-	data := make([]byte, 2*n)
-	for i := range n {
-		data[2*i], data[2*i+1] = byte(r.Uint32()), byte(r.Uint32N(2)<<7|0x3e|r.Uint32N(2))
+	data := make([]byte, 0, 2*n)
+	for range min(n, 64) {
+		data = append(data, byte(r.Uint32()), byte(r.Uint32N(2)<<7|0x3e|r.Uint32N(2)))
+	}
+	for period := len(data); len(data) < int(2*n); {
+		data = append(data, data[len(data)-period])
 	}
 	return data
 }

@@ -278,19 +278,26 @@ func check(t *testing.T, dir, clients string) *Report {
 	return r
 }
 
-// TestRules: each rule alone finds the damage of its case, and nothing in the checkpoint without it.
+// TestRules: each rule alone finds the damage of its case, and nothing in the checkpoint without it. The corpus has both.
 func TestRules(t *testing.T) {
+	c := &corpus{files: map[string]map[string][]byte{}}
+	all := true // cases ran
 	for _, tc := range damages(t) {
+		ran := false
 		t.Run(tc.rule, func(t *testing.T) {
+			ran = true
 			dir := tc.source.quantize(t, tc.stored)
+			d := readDirectory(t, dir)
+			d.write(t, dir) // as the damaged one, without checksums
 			if tc.damage != nil {
+				c.add(t, tc.rule, "good", dir)
 				if r := check(t, dir, tc.clients); len(r.Findings) > 0 {
 					t.Errorf("without damage: %s", texts(r))
 				}
-				d := readDirectory(t, dir)
 				tc.damage(d)
 				d.write(t, dir)
 			}
+			c.add(t, tc.rule, "broken", dir)
 			r := check(t, dir, tc.clients)
 			if len(r.Findings) == 0 || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule.Name != tc.rule }) {
 				t.Errorf("findings are %s", texts(r))
@@ -300,7 +307,14 @@ func TestRules(t *testing.T) {
 			}) {
 				t.Errorf("findings are %s, want %q: %q", texts(r), tc.tensor, tc.text)
 			}
+			rule := lookup(tc.rule)
+			c.cases = append(c.cases, corpusCase{tc.rule + ".zip", rule.Name, rule.ID, rule.Severity.String(), strings.Fields(tc.clients),
+				tc.tensor, rule.What, tc.damage != nil})
 		})
+		all = all && ran
+	}
+	if all {
+		c.check(t)
 	}
 }
 
