@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
@@ -55,7 +54,7 @@ func calibrateCommand() *cobra.Command {
 	threads, asJSON := flags.AddThreads(cmd), addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		importance := evaluation.IsImportance(c.Out)
-		statistics := importance || calibration.IsFile(c.Out)
+		statistics := importance || evaluation.IsStatistics(c.Out)
 		switch {
 		case c.Text == "":
 			return show.Misuse("--text is missing: name a file or a directory")
@@ -73,8 +72,9 @@ func calibrateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if c.Ranks = job.Group(); c.Ranks != nil && !calibration.IsFile(c.Out) {
-			return show.Misuse("ranks divide statistics, not amaxes: let the name of --out end in .safetensors, or start one process")
+		if c.Ranks = job.Group(); c.Ranks != nil && !evaluation.IsStatistics(c.Out) {
+			return show.Misuse("ranks divide statistics, not amaxes or importance matrices: let the name of --out end in .safetensors, or start " +
+				"one process")
 		}
 		c.Adjustable, c.Context, c.Threads, c.Memory = true, int(*context), job.Threads(int(*threads)), int64(*memory)
 		if err := calibrating(cmd, &c, args[0]); err != nil {

@@ -28,8 +28,13 @@ func TestCalibrateRanks(t *testing.T) {
 	done(t, quantize("one")...)
 	for i, l := range launchers {
 		t.Run(l[0], func(t *testing.T) {
+			cmd, _, stderr := launched(t, l, 2, "calibrate", model, "--no-such-flag")
+			if err := cmd.Run(); err == nil || strings.Count(stderr.String(), "microscale: ") != 1 {
+				t.Errorf("misuse: %v: %s", err, stderr)
+			}
 			name := l[0] + ".safetensors"
-			cmd, stdout, stderr := launched(t, l, 2+2*i, calibrate(name)...)
+			var stdout *strings.Builder
+			cmd, stdout, stderr = launched(t, l, 2+2*i, calibrate(name)...)
 			if err := cmd.Run(); err != nil || strings.Count(stdout.String(), "\n") != 1 || strings.Count(stderr.String(), "predicted:") != 1 {
 				t.Fatalf("%v: %s\n%s", err, stdout, stderr)
 			}
@@ -52,7 +57,7 @@ func TestCalibrateRanks(t *testing.T) {
 				args []string
 			}{
 				{"--sequential cannot be divided", append(quantize("no"), "--sequential")},
-				{"ranks divide statistics, not amaxes", []string{"calibrate", model, "--text", text, "--out", at("no.toml")}},
+				{"ranks divide statistics, not amaxes or importance matrices", []string{"calibrate", model, "--text", text, "--out", at("no.gguf")}},
 			}[i]
 			cmd, stdout, stderr = launched(t, l, 2, refused.args...)
 			if err := cmd.Run(); err == nil || stdout.Len() > 0 || strings.Count(stderr.String(), "microscale: ") != 1 ||

@@ -95,13 +95,15 @@ func quantizeText(model, text, dst string, more ...string) []string {
 func TestKillStatistics(t *testing.T) {
 	slow.Long(t, "TestKillText does the same")
 	model, text := killModel(t)
-	killRuns(t, filepath.Dir(model), func(dst string) []string {
-		if err := os.MkdirAll(dst, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		return []string{"calibrate", model, "--text", text, "--hessian", "--context", "32", "--out", filepath.Join(dst, "s.safetensors"),
-			"--threads", "2"}
-	})
+	for name, more := range map[string][]string{"s.safetensors": {"--hessian"}, "imatrix.gguf": nil} {
+		killRuns(t, t.TempDir(), func(dst string) []string {
+			if err := os.MkdirAll(dst, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return append([]string{"calibrate", model, "--text", text, "--context", "32", "--out", filepath.Join(dst, name), "--threads", "2"},
+				more...)
+		})
+	}
 }
 
 // TestKillSolve does the same while columns are quantized by GPTQ.

@@ -9,7 +9,9 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/budget"
@@ -41,10 +43,13 @@ type Following struct {
 	Quantizers map[string]quant.Quantizer // by format
 }
 
+// IsStatistics reports whether a file to write has statistics, by the end of its name.
+func IsStatistics(path string) bool { return strings.EqualFold(filepath.Ext(path), ".safetensors") }
+
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	c.admit = func() error { // before the work
-		if _, err := os.Lstat(c.Out); err == nil && c.Stream != "" && (&windows.Stream{Dir: c.Stream}).Begun() {
+		if _, err := os.Lstat(c.Out); err == nil && IsStatistics(c.Out) && c.Stream != "" && (&windows.Stream{Dir: c.Stream}).Begun() {
 			return nil // perhaps of a run that was killed before it removed its other files
 		} else if err == nil {
 			return exists(c.Out)
@@ -54,7 +59,7 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	if IsImportance(c.Out) {
 		return c.runImportance(ctx)
 	}
-	if calibration.IsFile(c.Out) {
+	if IsStatistics(c.Out) {
 		c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads}
 		c.known = func(key string) (bool, error) {
 			_, err := os.Lstat(c.Out)

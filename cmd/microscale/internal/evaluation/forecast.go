@@ -23,7 +23,7 @@ import (
 // A forecast is what a streaming evaluation will take.
 type forecast struct {
 	memory     float64 // bytes, of the process at its peak
-	disk       float64 // bytes, of the residual streams
+	disk       float64 // bytes, of the residual streams of all ranks, as if they were on one filesystem
 	operations float64
 	seconds    float64 // of the layers that are not complete, and of the head
 }
@@ -67,7 +67,9 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	encoding := garbage*(program+1.5*float64(rest)) + // copies were made while they were read
 		float64(r.document.bytes) + 2*element*all // tokens of the tokenizer, and of the windows
 	f.memory = max(encoding, garbage*(program+float64(weights)+float64(temporary))+element*all)
-	f.disk = 2 * element * all * float64(plan.Hidden*stacksOf(run))
+	streams := element * all * float64(plan.Hidden*stacksOf(run))
+	kept := float64(r.ranks() - 1) // earlier layers
+	f.disk = (kept + 2) * streams
 	f.operations = scale * r.operations(run)
 	if c := run.Inputs; c != nil {
 		if r.Memory > 0 {
@@ -75,7 +77,7 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 		}
 		f.memory += float64(c.Bytes())
 		file := float64(c.FileBytes())
-		f.disk = max(f.disk+file, f.disk/2+2*file) // of the layers, and at the end all of them twice
+		f.disk = max(f.disk+file, (kept+1)*streams+2*file) // of the layers, and at the end all of them twice
 		f.operations += all * c.Operations()
 	}
 	return f
@@ -245,7 +247,8 @@ func (r *Evaluated) predict(ctx context.Context, run *windows.Run) (f forecast, 
 		return f, nil
 	}
 	f = r.forecast(run, 1)
-	if err := f.checkDisk(r.Stream, run.Stream.Held(stacksOf(run), run.Models[0].Layers())+run.Inputs.Held()); err != nil {
+	held := int64(r.ranks())*run.Stream.Held(stacksOf(run), run.Models[0].Layers()) + run.Inputs.Held()
+	if err := f.checkDisk(r.Stream, held); err != nil {
 		return f, err
 	}
 	if !r.predicted {

@@ -23,8 +23,14 @@ import (
 // IsImportance reports whether a file to write is an importance matrix of llama.cpp, by the end of its name.
 func IsImportance(path string) bool { return llamacpp.Named(path) }
 
-// runImportance reads the text, and writes the statistics as an importance matrix of llama.cpp. They are in a file of their own until then.
+// runImportance reads the text, and writes the statistics as an importance matrix of llama.cpp. They are in a separate file until then,
+// from which a run that was killed continues.
 func (c Calibration) runImportance(ctx context.Context) (*Evaluated, error) {
+	own := c.Out + windows.OwnName + "statistics.safetensors"
+	if _, err := os.Lstat(c.Out); err == nil {
+		_ = os.Remove(own) // of a run that was killed after it had written Out
+		return nil, exists(c.Out)
+	}
 	source, err := input.Open(ctx, c.Model)
 	if err != nil {
 		return nil, err
@@ -33,8 +39,8 @@ func (c Calibration) runImportance(ctx context.Context) (*Evaluated, error) {
 	if err = errors.Join(err, source.Close()); err != nil {
 		return nil, fmt.Errorf("an importance matrix has names of a GGUF file: %w", err)
 	}
-	own := c.Out + windows.OwnName + "statistics.safetensors"
 	c.inputs = &calibration.Collector{Dir: c.Stream, Out: own, Threads: c.Threads, Replace: true}
+	c.known = func(key string) (bool, error) { return calibration.Has(own, key), nil }
 	r, err := c.Evaluation.Run(ctx)
 	if err != nil {
 		return nil, err

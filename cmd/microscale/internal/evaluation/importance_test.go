@@ -1,14 +1,19 @@
 package evaluation
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -36,6 +41,45 @@ func TestImportance(t *testing.T) {
 	compareImportance(t, c.Out, "blk.1.ffn_down.weight", 1, 0, in)
 	if _, err := c.Run(t.Context()); err == nil {
 		t.Error("an importance matrix was replaced")
+	}
+}
+
+// TestImportanceKilled: after a run that was killed when it had the statistics, the text is not read again; after one that was killed when
+// the importance matrix was written, no other file is left. A file that exists is an error before the work, also beside activations.
+func TestImportanceKilled(t *testing.T) {
+	dir := t.TempDir()
+	var messages bytes.Buffer
+	c := Calibration{Evaluation: newEvaluation(t), Out: filepath.Join(dir, "imatrix.gguf")}
+	c.Stream, c.Stderr = filepath.Join(dir, "scratch"), &messages
+	own := c
+	own.Out, own.Stderr = c.Out+windows.OwnName+"statistics.safetensors", io.Discard
+	statistics := func() {
+		s, _, err := own.Statistics(t.Context())
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	statistics()
+	if _, err := c.Run(t.Context()); err != nil || messages.Len() > 0 {
+		t.Errorf("statistics were there: %q, %v", messages.String(), err)
+	}
+	statistics()
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), " exists: ") {
+		t.Errorf("got %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v are left (%v)", entries, err)
+	}
+	c.Out = filepath.Join(dir, "amax.toml")
+	if err := errors.Join(os.WriteFile(c.Out, nil, 0o600), os.Mkdir(c.Stream, 0o700),
+		os.WriteFile(filepath.Join(c.Stream, "state.json"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), " exists: ") || messages.Len() > 0 {
+		t.Errorf("beside activations: %q, %v", messages.String(), err)
 	}
 }
 

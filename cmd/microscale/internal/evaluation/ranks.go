@@ -9,8 +9,16 @@ import (
 	"github.com/microscale-go/microscale/comm"
 )
 
-// first notices whether this is the first rank, which writes the result.
+// first reports whether this is the first rank, which writes the result.
 func (e *Evaluation) first() bool { return e.Ranks == nil || e.Ranks.Rank() == 0 }
+
+// ranks returns the number of ranks.
+func (e *Evaluation) ranks() int {
+	if e.Ranks == nil {
+		return 1
+	}
+	return e.Ranks.Size()
+}
 
 // A notice is what a rank tells the others before the work.
 type notice struct {
@@ -59,9 +67,9 @@ func (r *Evaluated) number(run *windows.Run) error {
 			show.Counted(len(run.Windows), "window"), r.Context)
 	}
 	run.Ranks, run.Inputs.Ranks = r.Ranks, r.Ranks
-	run.Stream.Key["number of ranks"] = fmt.Sprint(ranks)
+	run.Stream.Key[windows.RanksKey] = fmt.Sprint(ranks)
 	if !r.first() {
-		run.Stream.Dir += fmt.Sprintf("%srank%d", windows.OwnName, r.Ranks.Rank())
+		run.Stream.Dir = windows.RankDir(run.Stream.Dir, r.Ranks.Rank())
 	}
 	return nil
 }

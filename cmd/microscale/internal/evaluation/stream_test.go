@@ -16,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
@@ -105,6 +106,16 @@ func TestForecast(t *testing.T) {
 	}
 	if want := 2.0 * 4 * 64 * 64 * 2; f.disk != want {
 		t.Errorf("%g bytes of disk, want %g", f.disk, want)
+	}
+	if err := comm.Run(3, comm.Options{}, func(g *comm.Group) error {
+		ranked := *r
+		ranked.Ranks = g
+		if got := ranked.forecast(runs, 1).disk; got != 2*f.disk { // two layers of each rank, and those of the two before
+			t.Errorf("3 ranks: %g bytes of disk, want %g", got, 2*f.disk)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	if f.memory < 32<<20 || f.memory > 128<<20 {
 		t.Errorf("%g bytes of memory", f.memory)

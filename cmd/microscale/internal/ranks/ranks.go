@@ -135,17 +135,19 @@ func (j *Job) join(cmd *cobra.Command, l mpi.Launcher, library string, own error
 }
 
 // Misused reports err, an error of the command line before Start, to all ranks of the MPI job, so that only
-// rank 0 prints it and all end. It does nothing for commands without the flags of Add, after Start, and outside
-// of a job.
+// rank 0 prints it and all end. It does nothing for commands without the flag of AddLibrary, after Start or Connect, and
+// outside of a job.
 func Misused(cmd *cobra.Command, err error) {
 	l := mpi.FindLauncher()
 	library, timeout := cmd.Flags().Lookup(libraryFlag), cmd.Flags().Lookup(timeoutFlag)
-	if l.Size <= 1 || library == nil || timeout == nil || transport != nil || unjoined != nil {
+	if l.Size <= 1 || library == nil || transport != nil || unjoined != nil {
 		return
 	}
-	limit, failed := time.ParseDuration(timeout.Value.String())
-	if failed != nil || limit <= 0 {
-		limit = defaultTimeout
+	limit := defaultTimeout
+	if timeout != nil {
+		if d, err := time.ParseDuration(timeout.Value.String()); err == nil && d > 0 {
+			limit = d
+		}
 	}
 	j := &Job{options: comm.Options{Timeout: limit}}
 	_ = j.join(cmd, l, library.Value.String(), err) // this process has err anyway

@@ -38,11 +38,34 @@ func (s *Stream) Begun() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Discard removes what a run of the Stream left that was killed, for one whose result is known: its files, or an empty directory.
+// Discard removes what a run of the Stream left that was killed, on any number of ranks, for one whose result is known: its files, or an
+// empty directory.
 func (r *Run) Discard() (err error) {
+	if err := r.discard(); err != nil {
+		return err
+	}
+	size := 1
+	if r.Ranks != nil {
+		if size = r.Ranks.Size(); r.Ranks.Rank() > 0 {
+			return nil
+		}
+	}
+	ranks, err := r.Stream.ranks()
+	for _, rank := range ranks {
+		if rank >= size && err == nil {
+			other := *r
+			other.Stream = &Stream{Dir: RankDir(r.Stream.Dir, rank), Key: r.Stream.Key}
+			err = other.discard()
+		}
+	}
+	return err
+}
+
+// discard is Discard of one rank.
+func (r *Run) discard() (err error) {
 	s := r.Stream
 	st, err := s.readState()
-	if err != nil || len(differences(st.Key, s.Key)) > 0 {
+	if err != nil || slices.ContainsFunc(differences(st.Key, s.Key), func(name string) bool { return name != RanksKey }) {
 		if s.own() {
 			_ = os.Remove(s.Dir) // fails if files are in it
 		}

@@ -169,12 +169,24 @@ func TestStreamKilled(t *testing.T) {
 
 // TestStreamDiscard removes what a run left that was killed when its result was known.
 func TestStreamDiscard(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "scratch")
-	if err := interrupted(t, dir, len(testWindows(t))+1).Discard(); err != nil {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "scratch")
+	r := interrupted(t, dir, len(testWindows(t))+1)
+	for _, s := range []*Stream{r.Stream, interrupted(t, RankDir(dir, 3), len(testWindows(t))+1).Stream} {
+		st, err := s.readState()
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Key[RanksKey] = "4" // of which this run has one
+		if err := s.save(st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Discard(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left", dir)
+	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+		t.Errorf("%v are left (%v)", left, err)
 	}
 }
 
