@@ -22,7 +22,7 @@ func TestPush(t *testing.T) {
 	done(t, "quantize", src, out, "--format", "nvfp4")
 	args := []string{"push", out, "hf://me/small", "--base", "them/small", "--source", src}
 	want := []string{"license: mit", "base_model: them/small", "base_model_relation: quantized", "- small\n", "- nvfp4\n", "# small\n",
-		"| nvfp4 | ",
+		"| nvfp4 | ", ", converted with [Microscale](",
 		"## Error\n", "## Card of the original\n\n# The original\n\nText.\n"}
 	planned := done(t, append(args, "--dry-run")...)
 	if s.Repository("me/small") != nil {

@@ -95,7 +95,8 @@ cmd/microscale/internal/flags: internal/limits internal/naming internal/configjs
     generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/push/pushtest:
-cmd/microscale/internal/push: internal/parallel internal/ranges hf/hub checkpoint verify cmd/microscale/internal/show
+cmd/microscale/internal/push: internal/parallel internal/ranges safetensors safetensors/checksum hf hf/hub checkpoint verify
+    cmd/microscale/internal/show
 cmd/microscale/internal/store/storetest:
 cmd/microscale/internal/store: internal/parallel internal/ranges safetensors hf
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation

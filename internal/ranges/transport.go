@@ -27,23 +27,52 @@ var transport = &http.Transport{
 }
 
 // A Transport makes requests, and gives up on servers that do not answer, or send nothing in the middle of a
-// response. The zero value uses the proxy of the environment and waits for a minute.
+// response, or take nothing in the middle of a request. The zero value uses the proxy of the environment and waits for a minute.
 type Transport struct {
 	Base    http.RoundTripper // nil: shared by all Transports
-	Silence time.Duration     // maximum time without data in a response; 0: a minute
+	Silence time.Duration     // maximum time without data in a request or response; 0: a minute
 }
 
 // RoundTrip implements [http.RoundTripper]. Reads of the body return an error after too long a time without
 // data.
 func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	response, err := cmp.Or[http.RoundTripper](t.Base, transport).RoundTrip(request.WithContext(ctx))
+	request = request.WithContext(ctx)
+	longest := cmp.Or(t.Silence, longestSilence)
+	if request.Body != nil && request.Body != http.NoBody {
+		timer := time.AfterFunc(longest, func() { cancel(errStuck) })
+		defer timer.Stop()
+		request.Body = &sending{request.Body, timer, longest}
+	}
+	response, err := cmp.Or[http.RoundTripper](t.Base, transport).RoundTrip(request)
 	if err != nil {
+		if context.Cause(ctx) == errStuck { //nolint:errorlint // it is not wrapped
+			err = errStuck
+		}
 		cancel(nil)
 		return nil, err
 	}
-	response.Body = &body{response.Body, ctx, cancel, cmp.Or(t.Silence, longestSilence)}
+	response.Body = &body{response.Body, ctx, cancel, longest}
 	return response, nil
+}
+
+// errStuck is the error for a server that takes no more of a request.
+var errStuck = errors.New("the server stopped taking data in the middle of a request")
+
+// A sending is the body of a request. Its timer ends the request if the server takes nothing more of it for too long.
+type sending struct {
+	io.ReadCloser
+	timer   *time.Timer
+	longest time.Duration
+}
+
+// Read implements [io.Reader].
+func (s *sending) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if s.timer.Reset(s.longest); err != nil {
+		s.timer.Stop() // the answer has a limit of its own
+	}
+	return n, err
 }
 
 // A body ends the connection after too long a time without data.

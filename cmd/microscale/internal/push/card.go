@@ -12,6 +12,8 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors/checksum"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -48,8 +50,8 @@ func (c Card) Text(original []byte) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "---\n%s---\n\n# %s\n\n", header, c.Title)
-	c.made(&b)
-	c.errors(&b)
+	c.writeContent(&b)
+	c.writeErrors(&b)
 	if d := c.Divergence; d != nil {
 		fmt.Fprintf(&b, "## Divergence\n\nKL divergence from the original: %.4g nats per token", d.KL)
 		if !math.IsNaN(d.Low) {
@@ -65,10 +67,11 @@ func (c Card) Text(original []byte) ([]byte, error) {
 
 // split divides a card into its metadata and its text. Metadata that are not valid count as text.
 func split(card []byte) (front map[string]any, rest []byte) {
-	const fence = "---\n"
-	if body, ok := bytes.CutPrefix(card, []byte(fence)); ok {
-		if head, text, ok := bytes.Cut(body, []byte("\n"+fence)); ok && yaml.Unmarshal(head, &front) == nil && front != nil {
-			return front, text
+	lines := bytes.SplitAfter(card, []byte("\n"))
+	isFence := func(line []byte) bool { return string(bytes.TrimRight(line, "\r\n")) == "---" }
+	if end := slices.IndexFunc(lines[1:], isFence) + 1; isFence(lines[0]) && end > 0 {
+		if yaml.Unmarshal(bytes.Join(lines[1:end], nil), &front) == nil && front != nil {
+			return front, bytes.Join(lines[end+1:], nil)
 		}
 	}
 	return map[string]any{}, card
@@ -99,8 +102,8 @@ func (c Card) tags(given any) []string {
 	return tags
 }
 
-// made writes how the checkpoint was made, and what it has.
-func (c Card) made(b *bytes.Buffer) {
+// writeContent writes what the checkpoint has, and how codes and scales were chosen if its metadata say so.
+func (c Card) writeContent(b *bytes.Buffer) {
 	m := c.Model
 	what := "A checkpoint"
 	if c.Base != "" {
@@ -110,7 +113,11 @@ func (c Card) made(b *bytes.Buffer) {
 		fmt.Fprintf(b, "%s, without quantized weights.\n\n", what)
 		return
 	}
-	fmt.Fprintf(b, "%s, quantized with [Microscale](https://github.com/microscale-go/microscale), and stored as %s", what, m.Convention.Name)
+	by := "quantized"
+	if converted(m) {
+		by = "converted with [Microscale](https://github.com/microscale-go/microscale)"
+	}
+	fmt.Fprintf(b, "%s, %s, and stored as %s", what, by, m.Convention.Name)
 	if m.Scheme != "" {
 		fmt.Fprintf(b, " (%s)", m.Scheme)
 	}
@@ -142,15 +149,26 @@ func (c Card) made(b *bytes.Buffer) {
 	for _, name := range names {
 		fmt.Fprintf(b, "| %s | %d | %d |\n", name, counts[name].weights, counts[name].parameters)
 	}
-	fmt.Fprintf(b, "\nCodes: %s", cmp.Or(m.Method(), "rounded to nearest"))
-	if search := m.ScaleSearch(); search != "" {
-		fmt.Fprintf(b, ", scales by search (%s)", search)
+	fmt.Fprint(b, "\n")
+	method, search := m.Method(), m.ScaleSearch()
+	if method != "" {
+		fmt.Fprintf(b, "Codes: %s. ", method)
 	}
-	fmt.Fprintf(b, ". Pushed by Microscale %s.\n\n", c.Version)
+	if search != "" {
+		fmt.Fprintf(b, "Scales: by search (%s). ", search)
+	}
+	fmt.Fprintf(b, "Pushed by Microscale %s.\n\n", c.Version)
 }
 
-// errors writes the error against the original, by format.
-func (c Card) errors(b *bytes.Buffer) {
+// converted reports whether this program wrote the files, by their records. Another one may have chosen the codes.
+func converted(m *checkpoint.Model) bool {
+	return slices.ContainsFunc(m.Source.Shards(), func(s hf.Shard) bool {
+		return s.File.Metadata()[checksum.RecordKey] != ""
+	})
+}
+
+// writeErrors writes the error against the original, by format.
+func (c Card) writeErrors(b *bytes.Buffer) {
 	if c.Errors == nil {
 		return
 	}

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/internal/ranges"
@@ -36,68 +34,66 @@ type action struct {
 	Header map[string]any
 }
 
-// upload sends the objects that the hub lacks.
+// upload sends the objects that the hub lacks. It asks for the addresses of each just before it sends it: they expire.
 func (p *pusher) upload(ctx context.Context, files []*File) error {
-	var done atomic.Int64
-	var total int64
+	progress := ranges.Progress{Report: p.Progress}
 	for _, f := range files {
-		total += f.Size
+		progress.Total += f.Size
 	}
-	for some := range slices.Chunk(files, most) {
-		byName := map[string]*File{}
-		var wanted []map[string]any
-		for _, f := range some {
-			if err := f.digest(ctx); err != nil {
-				return &ranges.SubjectError{Subject: f.Name, Err: err}
-			}
-			if byName[f.sum] == nil {
-				wanted = append(wanted, map[string]any{"oid": f.sum, "size": f.Size})
-			}
-			byName[f.sum] = f
+	for _, f := range files {
+		err := f.digest(ctx)
+		if err == nil {
+			err = p.ensure(ctx, f, &progress)
 		}
-		objects, err := p.batch(ctx, wanted)
 		if err != nil {
-			return err
-		}
-		for _, o := range objects {
-			f := byName[o.OID]
-			switch {
-			case f == nil:
-				return fmt.Errorf("%s: the hub answers for an object that nobody asked for: check HF_ENDPOINT", p.repository)
-			case o.Error != nil:
-				return fmt.Errorf("%s: %s: the hub rejects the object: %.200q (%d)", p.repository, f.Name, o.Error.Message, o.Error.Code)
-			case o.Actions.Upload != nil:
-				err = p.object(ctx, f, o, func(n int64) { p.Progress(min(done.Add(n), total), total) })
+			if e, ok := errors.AsType[*ranges.SubjectError](err); ok { // of the repository
+				err = e.Err
 			}
-			if err != nil {
-				return &ranges.SubjectError{Subject: f.Name, Err: err}
-			}
-			f.Sent = o.Actions.Upload != nil
-			delete(byName, o.OID)
-		}
-		if len(byName) > 0 {
-			return fmt.Errorf("%s: the hub does not answer for %d objects: check HF_ENDPOINT", p.repository, len(byName))
+			return &ranges.SubjectError{Subject: p.repository.String() + "/" + f.Name, Err: err}
 		}
 	}
 	return nil
 }
 
-// batch asks where to send objects.
-func (p *pusher) batch(ctx context.Context, wanted []map[string]any) ([]object, error) {
-	body, err := json.Marshal(map[string]any{"operation": "upload", "transfers": []string{"basic", "multipart"}, "objects": wanted,
-		"hash_algo": "sha256", "ref": map[string]string{"name": p.repository.Revision}})
+// ensure sends an object unless the hub has it.
+func (p *pusher) ensure(ctx context.Context, f *File, progress *ranges.Progress) error {
+	o, err := p.ask(ctx, f)
+	switch {
+	case err != nil:
+		return err
+	case o.Error != nil:
+		return fmt.Errorf("the hub rejects the object: %.200q (%d)", o.Error.Message, o.Error.Code)
+	case o.Actions.Upload == nil:
+		progress.Add(f.Size)
+		return nil
+	}
+	f.Sent = true
+	return p.object(ctx, f, o, progress)
+}
+
+// ask asks where to send an object.
+func (p *pusher) ask(ctx context.Context, f *File) (o object, err error) {
+	body, err := json.Marshal(map[string]any{"operation": "upload", "transfers": []string{"basic", "multipart"},
+		"objects": []map[string]any{{"oid": f.sum, "size": f.Size}}, "hash_algo": "sha256",
+		"ref": map[string]string{"name": p.repository.Revision}})
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	var answer struct{ Objects []object }
 	err = p.send(ctx, request{method: "POST", address: p.client.Endpoint + "/" + p.repository.Owner + "/" + p.repository.Name +
 		".git/info/lfs/objects/batch", kind: lfsKind, header: map[string]string{"Accept": lfsKind}, body: strings.NewReader(string(body)),
 		size: int64(len(body))}, &answer)
-	return answer.Objects, err
+	if err == nil && (len(answer.Objects) != 1 || answer.Objects[0].OID != f.sum) {
+		err = errors.New("the hub does not answer for the object: check HF_ENDPOINT")
+	}
+	if err != nil {
+		return o, err
+	}
+	return answer.Objects[0], nil
 }
 
 // object sends an object: whole, or in parts.
-func (p *pusher) object(ctx context.Context, f *File, o object, progress func(int64)) error {
+func (p *pusher) object(ctx context.Context, f *File, o object, progress *ranges.Progress) error {
 	content, closing, err := f.open()
 	if err != nil {
 		return err
@@ -111,7 +107,7 @@ func (p *pusher) object(ctx context.Context, f *File, o object, progress func(in
 		for key, value := range up.Header {
 			header[key] = fmt.Sprint(value)
 		}
-		err = p.send(ctx, request{method: "PUT", address: up.Href, header: header, body: content, size: f.Size, sent: progress}, nil)
+		err = p.send(ctx, request{method: "PUT", address: up.Href, header: header, body: content, size: f.Size, progress: progress}, nil)
 	}
 	if err != nil || o.Actions.Verify == nil {
 		return err
@@ -130,7 +126,7 @@ func (p *pusher) document(ctx context.Context, address string, document any) err
 }
 
 // parts sends an object in parts of the size that the hub asks for, some at once, and completes it.
-func (p *pusher) parts(ctx context.Context, f *File, up *action, chunk string, content io.ReaderAt, progress func(int64)) error {
+func (p *pusher) parts(ctx context.Context, f *File, up *action, chunk string, content io.ReaderAt, progress *ranges.Progress) error {
 	size, err := strconv.ParseInt(chunk, 10, 64)
 	if err != nil || size <= 0 {
 		return fmt.Errorf("the hub asks for parts of %.20q bytes: check HF_ENDPOINT", chunk)
@@ -155,7 +151,7 @@ func (p *pusher) parts(ctx context.Context, f *File, up *action, chunk string, c
 		at, n := int64(i)*size, min(size, f.Size-int64(i)*size)
 		var header http.Header
 		failures[i] = p.send(ctx, request{method: "PUT", address: fmt.Sprint(address), body: io.NewSectionReader(content, at, n), size: n,
-			sent: progress}, &header)
+			progress: progress}, &header)
 		if parts[i] = (part{i + 1, header.Get("ETag")}); failures[i] == nil && parts[i].ETag == "" {
 			failures[i] = errors.New("the server does not confirm a part (no ETag): run again")
 		}

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf/hub"
 	"github.com/microscale-go/microscale/internal/ranges"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // A File is a file to push.
@@ -56,6 +58,9 @@ func Files(path string) (files []*File, err error) {
 	if !info.IsDir() {
 		return []*File{{Name: filepath.Base(path), Size: info.Size(), path: path}}, nil
 	}
+	if path, err = filepath.EvalSymlinks(path); err != nil { // WalkDir does not follow a link
+		return nil, err
+	}
 	err = filepath.WalkDir(path, func(at string, e fs.DirEntry, err error) error {
 		if err != nil || at == path {
 			return err
@@ -74,6 +79,9 @@ func Files(path string) (files []*File, err error) {
 		files = append(files, &File{Name: filepath.ToSlash(name), Size: info.Size(), path: at})
 		return err
 	})
+	if err == nil && !slices.ContainsFunc(files, func(f *File) bool { return filepath.Ext(f.Name) == safetensors.Suffix }) {
+		err = fmt.Errorf("%s: it has no %s files", path, safetensors.Suffix)
+	}
 	return files, err
 }
 
@@ -107,12 +115,7 @@ func (f *File) digest(ctx context.Context) error {
 		return err
 	}
 	h := sha256.New()
-	const step = 64 << 20
-	for at := int64(0); at < f.Size && err == nil; at += step {
-		if err = ctx.Err(); err == nil {
-			_, err = io.Copy(h, io.NewSectionReader(content, at, min(step, f.Size-at)))
-		}
-	}
+	err = ranges.Hash(ctx, h, content, f.Size)
 	f.sum = hex.EncodeToString(h.Sum(nil))
 	return errors.Join(err, closing())
 }
@@ -176,7 +179,7 @@ func (p *pusher) create(ctx context.Context) (*Result, error) {
 		if p.Private {
 			document["private"], document["visibility"] = true, "private" // of older and newer hubs
 		}
-		if err := p.api(ctx, "POST", "/api/repos/create", document, nil); err != nil {
+		if err := p.api(ctx, "POST", "/api/repos/create", document, nil); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 		err = p.api(ctx, "GET", p.models(), nil, &info)
@@ -195,8 +198,8 @@ func (p *pusher) models() string {
 	return "/api/models/" + p.repository.Owner + "/" + p.repository.Name
 }
 
-// most is the number of files in a request.
-const most = 256
+// filesPerRequest is the number of files that a request asks about.
+const filesPerRequest = 256
 
 // preupload asks which files are objects of LFS.
 func (p *pusher) preupload(ctx context.Context, files []*File) error {
@@ -206,11 +209,11 @@ func (p *pusher) preupload(ctx context.Context, files []*File) error {
 		Size   int64  `json:"size"`
 		Sample string `json:"sample"` // base64
 	}
-	for some := range slices.Chunk(files, most) {
+	for batch := range slices.Chunk(files, filesPerRequest) {
 		var request struct {
 			Files []entry `json:"files"`
 		}
-		for _, f := range some {
+		for _, f := range batch {
 			start, err := f.bytes(min(f.Size, sample))
 			if err != nil {
 				return err
@@ -220,16 +223,16 @@ func (p *pusher) preupload(ctx context.Context, files []*File) error {
 		var answer struct {
 			Files []struct{ Path, UploadMode string }
 		}
-		if err := p.api(ctx, "POST", p.models()+"/preupload/"+escaped(p.repository.Revision), request, &answer); err != nil {
+		if err := p.api(ctx, "POST", p.models()+"/preupload/"+url.PathEscape(p.repository.Revision), request, &answer); err != nil {
 			return err
 		}
 		modes := map[string]string{}
 		for _, f := range answer.Files {
 			modes[f.Path] = f.UploadMode
 		}
-		for _, f := range some {
-			mode, ok := modes[f.Name]
-			if f.LFS = mode == "lfs"; !ok || !f.LFS && mode != "regular" {
+		for _, f := range batch {
+			mode := modes[f.Name]
+			if f.LFS = mode == "lfs" && f.Size > 0; mode != "lfs" && mode != "regular" { // there are no empty objects
 				return fmt.Errorf("%s: the hub does not say how to send %s: check HF_ENDPOINT", p.repository, f.Name)
 			}
 		}
@@ -262,7 +265,7 @@ func (p *pusher) commit(ctx context.Context, files []*File) (string, error) {
 		}
 	}
 	var answer struct{ CommitOid string }
-	err := p.send(ctx, request{method: "POST", address: p.client.Endpoint + p.models() + "/commit/" + escaped(p.repository.Revision),
+	err := p.send(ctx, request{method: "POST", address: p.client.Endpoint + p.models() + "/commit/" + url.PathEscape(p.repository.Revision),
 		kind: "application/x-ndjson", body: strings.NewReader(body.String()), size: int64(body.Len())}, &answer)
 	return answer.CommitOid, err
 }

@@ -3,7 +3,9 @@ package push
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
@@ -57,7 +59,7 @@ func pushed(ctx context.Context, t *testing.T, dir string, o Options) (*Result, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Message, o.Progress = "Upload", func(int64, int64) {}
+	o.Message = "Upload"
 	o.retry = ranges.Retry{Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
 	r, err := hub.Parse("hf://me/model")
 	if err != nil {
@@ -101,7 +103,65 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestBusy pushes to a hub that is busy, ends connections, and cuts answers.
+// TestLost pushes to a hub of which the answers to some requests are lost: it has done what they ask for.
+func TestLost(t *testing.T) {
+	s := pushtest.New(t)
+	dir, content := written(t)
+	lost := map[string]bool{}
+	s.Lose = func(r *http.Request) bool {
+		first := !lost[r.Method+r.URL.Path]
+		lost[r.Method+r.URL.Path] = true
+		return first
+	}
+	if _, _, err := pushed(t.Context(), t, dir, Options{}); err != nil || !holds(s, content) {
+		t.Error(err)
+	}
+}
+
+// TestLink pushes a folder by a link to it, and rejects one without weights.
+func TestLink(t *testing.T) {
+	dir, content := written(t)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip(err)
+	}
+	if files, err := Files(link); err != nil || len(files) != len(content) {
+		t.Errorf("got %d files, want %d (%v)", len(files), len(content), err)
+	}
+	if err := os.Remove(filepath.Join(dir, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Files(link); err == nil || !strings.Contains(err.Error(), "no .safetensors files") {
+		t.Errorf("without weights: %v", err)
+	}
+}
+
+// TestProgress checks that parts that are sent again count once, and that reports have their order.
+func TestProgress(t *testing.T) {
+	s := pushtest.New(t)
+	dir, content := written(t)
+	var n atomic.Int64
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		busy := r.Method == http.MethodPut && n.Add(1)%2 == 1
+		if busy {
+			_, _ = io.Copy(io.Discard, r.Body) // the client may be gone
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return busy
+	}
+	var last, total int64 // without a lock: the race detector checks that reports come one by one
+	_, _, err := pushed(t.Context(), t, dir, Options{Progress: func(done, all int64) {
+		if done > all {
+			t.Errorf("%d of %d bytes", done, all)
+		}
+		last, total = done, all
+	}})
+	if want := int64(len(content["model.safetensors"]) + len(content["folder/tokenizer.json"])); err != nil || last != want || total != want {
+		t.Errorf("%d of %d bytes, want %d (%v)", last, total, want, err)
+	}
+}
+
+// TestBusy pushes to a hub that is busy and ends connections.
 func TestBusy(t *testing.T) {
 	s := pushtest.New(t)
 	dir, content := written(t)
@@ -172,6 +232,17 @@ func TestErrors(t *testing.T) {
 			return strings.Contains(r.URL.Path, part)
 		}
 	}
+	misnamed := func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "batch") {
+			return false
+		}
+		var q struct{ Objects []map[string]any }
+		if json.NewDecoder(r.Body).Decode(&q) == nil && q.Objects[0]["size"].(float64) > pushtest.Part {
+			q.Objects[0]["actions"] = map[string]any{"upload": map[string]string{"href": "https://[::1/x?signature=1"}}
+		}
+		_ = json.NewEncoder(w).Encode(q) // the client may be gone
+		return true
+	}
 	for name, tc := range map[string]struct {
 		fault func(w http.ResponseWriter, r *http.Request) bool
 		want  string
@@ -179,15 +250,16 @@ func TestErrors(t *testing.T) {
 		"may not create": {status("create", http.StatusForbidden), "set HF_TOKEN to a token that may write"},
 		"not JSON":       {text("preupload", "<html>"), "does not have the hub's API"},
 		"no modes":       {text("preupload", "{}"), "does not say how to send"},
-		"no objects":     {text("batch", "{}"), "does not answer for 2 objects"},
+		"no objects":     {text("batch", "{}"), "does not answer for the object"},
 		"conflict":       {status("commit", http.StatusConflict), "another push was faster; run again"},
-		"expired":        {status("/part/", http.StatusForbidden), "model.safetensors: "},
+		"expired":        {status("/part/", http.StatusForbidden), "the server that the hub names responded 403 Forbidden: its address expired"},
+		"no address":     {misnamed, "hf://me/model/model.safetensors: the hub names an address that is none: missing ']' in host"},
 		"always busy":    {status("verify", http.StatusBadGateway), "502 Bad Gateway (6 attempts)"},
 	} {
 		s := pushtest.New(t)
 		s.Fault = tc.fault
 		if _, _, err := pushed(t.Context(), t, dir, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) ||
-			strings.Contains(err.Error(), "\n") {
+			strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "signature") {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
 	}

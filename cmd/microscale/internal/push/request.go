@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,11 +22,8 @@ type request struct {
 	header          map[string]string // further headers
 	body            io.ReaderAt       // nil: none
 	size            int64             // of the body
-	sent            func(n int64)     // gets the bytes of the body as they are sent; nil: nobody
+	progress        *ranges.Progress  // counts the body; nil: nobody does
 }
-
-// escaped escapes a part of a path.
-func escaped(part string) string { return url.PathEscape(part) }
 
 // api sends a JSON document to a path of the hub's API, and decodes the answer.
 func (p *pusher) api(ctx context.Context, method, path string, document, answer any) error {
@@ -46,13 +44,22 @@ const largest = 64 << 20
 // send sends a request until it succeeds, and decodes the answer. answer is a pointer to a value, to an http.Header, or
 // nil.
 func (p *pusher) send(ctx context.Context, r request, answer any) error {
-	return p.retry.Do(ctx, p.repository.String(), func() (bool, error) {
-		response, err := p.once(ctx, r)
+	if r.progress == nil {
+		r.progress = &ranges.Progress{}
+	}
+	return p.retry.Do(ctx, p.repository.String(), func() (_ bool, err error) {
+		body := r.progress.Body(r.body, 0, r.size)
+		defer func() {
+			if err != nil {
+				body.Failed()
+			}
+		}()
+		response, err := p.once(ctx, r, body)
 		if err != nil {
 			return false, err
 		}
 		defer func() { _ = response.Body.Close() }() // its errors no longer matter
-		if err := p.status(response); err != nil {
+		if err := p.status(response, p.isHub(r.address)); err != nil {
 			return false, err
 		}
 		text, err := io.ReadAll(io.LimitReader(response.Body, largest+1))
@@ -72,21 +79,24 @@ func (p *pusher) send(ctx context.Context, r request, answer any) error {
 	})
 }
 
+// isHub reports whether an address is one of the hub.
+func (p *pusher) isHub(address string) bool {
+	home, err := url.Parse(p.client.Endpoint)
+	at, addressErr := url.Parse(address)
+	return err == nil && addressErr == nil && at.Scheme == home.Scheme && at.Host == home.Host
+}
+
 // once sends a request once. The token goes only to the hub.
-func (p *pusher) once(ctx context.Context, r request) (*http.Response, error) {
-	var body io.Reader
-	if r.body != nil {
-		body = io.NewSectionReader(r.body, 0, r.size)
-		if r.sent != nil {
-			body = io.TeeReader(body, sent(r.sent))
-		}
-	}
-	q, err := http.NewRequestWithContext(ctx, r.method, r.address, body)
+func (p *pusher) once(ctx context.Context, r request, body *ranges.Body) (*http.Response, error) {
+	q, err := http.NewRequestWithContext(ctx, r.method, r.address, nil)
 	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // the address may contain a signature
+		}
 		return nil, ranges.Permanent{Err: fmt.Errorf("the hub names an address that is none: %w", err)}
 	}
-	if q.ContentLength = r.size; r.size == 0 {
-		q.Body = http.NoBody
+	if r.size > 0 {
+		q.Body, q.ContentLength = io.NopCloser(body), r.size
 	}
 	for key, value := range r.header {
 		q.Header.Set(key, value)
@@ -95,30 +105,16 @@ func (p *pusher) once(ctx context.Context, r request) (*http.Response, error) {
 		q.Header.Set("Content-Type", r.kind)
 	}
 	q.Header.Set("User-Agent", "microscale")
-	home, err := url.Parse(p.client.Endpoint)
-	if err != nil {
-		return nil, ranges.Permanent{Err: err}
-	}
-	ours := q.URL.Scheme == home.Scheme && q.URL.Host == home.Host
-	if ours {
+	if p.isHub(r.address) {
 		q.Header.Set("Authorization", "Bearer "+p.client.Token)
-	} else if home.Scheme == "https" && q.URL.Scheme != "https" {
+	} else if strings.HasPrefix(p.client.Endpoint, "https:") && q.URL.Scheme != "https" {
 		return nil, ranges.Permanent{Err: fmt.Errorf("the hub names %s, which is not encrypted: check HF_ENDPOINT", q.URL.Host)}
 	}
 	return ranges.Transport{Base: p.client.Transport}.RoundTrip(q)
 }
 
-// sent is an [io.Writer] that gets the number of bytes.
-type sent func(n int64)
-
-// Write implements [io.Writer].
-func (s sent) Write(p []byte) (int, error) {
-	s(int64(len(p)))
-	return len(p), nil
-}
-
-// status returns the error for the status of a response, or nil.
-func (p *pusher) status(r *http.Response) error {
+// status returns the error for the status of a response, or nil. byHub: it is of the hub, not of a server that it names.
+func (p *pusher) status(r *http.Response, byHub bool) error {
 	if r.StatusCode >= 200 && r.StatusCode < 300 {
 		return nil
 	}
@@ -138,6 +134,10 @@ func (p *pusher) status(r *http.Response) error {
 	}
 	switch r.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
+		if !byHub {
+			return ranges.Permanent{Err: fmt.Errorf("%w: the server that the hub names responded %s%s: its address expired, or a proxy rejects it; "+
+				"run again", fs.ErrPermission, r.Status, message)}
+		}
 		return ranges.Permanent{Err: fmt.Errorf("%w: the server responded %s%s: set HF_TOKEN to a token that may write there", fs.ErrPermission,
 			r.Status, message)}
 	case http.StatusNotFound:

@@ -62,13 +62,15 @@ func (m *Meter) Add(n int64) {
 	}
 }
 
-// Report reports the finished and all bytes or steps of a job whose size may change.
+// Report reports the finished and all bytes or steps of a job whose size may change. It is safe for concurrent use.
 func (m *Meter) Report(done, total int64) {
 	m.total.Store(total)
 	if m.task != nil {
 		m.task.UpdateTotal(total + 1)
 	}
-	m.Add(done - m.done.Load())
+	if n := done - m.done.Swap(done); m.task != nil {
+		m.task.Increment(n)
+	}
 }
 
 // Note sets a text that the meter shows after its figures. It is safe for concurrent use.

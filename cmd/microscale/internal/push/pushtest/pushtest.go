@@ -41,6 +41,7 @@ type Repository struct {
 type Server struct {
 	*httptest.Server
 	Fault func(w http.ResponseWriter, r *http.Request) bool // handles a request and returns true, or returns false
+	Lose  func(r *http.Request) bool                        // reports whether the answer to a request is lost; nil: none is
 
 	lock         sync.Mutex
 	storage      *httptest.Server // another host, as that of the real hub
@@ -48,6 +49,7 @@ type Server struct {
 	objects      map[string][]byte // by SHA-256
 	parts        map[string][]byte // by object and number
 	verified     map[string]bool
+	current      string // the only object with an address that is not expired
 	puts         int
 }
 
@@ -93,6 +95,10 @@ func (s *Server) locked(f func(w http.ResponseWriter, r *http.Request, body []by
 		}
 		s.lock.Lock()
 		defer s.lock.Unlock()
+		if s.Lose != nil && s.Lose(r) {
+			f(httptest.NewRecorder(), r, body)
+			panic(http.ErrAbortHandler)
+		}
 		f(w, r, body)
 	})
 }
@@ -167,7 +173,7 @@ func (s *Server) preupload(w http.ResponseWriter, body []byte) {
 			return
 		}
 		mode := "regular"
-		if f.Size >= Large {
+		if f.Size >= Large || f.Size == 0 { // as a .gitattributes file may say
 			mode = "lfs"
 		}
 		files = append(files, map[string]any{"path": f.Path, "uploadMode": mode, "shouldIgnore": false, "oid": nil})
@@ -190,6 +196,7 @@ func (s *Server) batch(w http.ResponseWriter, body []byte) {
 	}
 	objects := []any{}
 	for _, o := range q.Objects {
+		s.current = o.OID
 		row := map[string]any{"oid": o.OID, "size": o.Size}
 		if !s.verified[o.OID] {
 			up := map[string]any{"href": s.storage.URL + "/object/" + o.OID, "header": map[string]string{}}
@@ -217,6 +224,8 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	kind, rest, _ := strings.Cut(r.URL.Path[1:], "/")
 	switch {
+	case !strings.HasPrefix(rest, s.current):
+		fail(w, http.StatusForbidden, "the address expired")
 	case kind == "object" && r.Method == http.MethodPut:
 		s.puts++
 		s.keep(w, rest, body)
@@ -252,6 +261,10 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte) {
 
 // keep stores an object with the right hash.
 func (s *Server) keep(w http.ResponseWriter, oid string, data []byte) {
+	if len(data) == 0 {
+		fail(w, http.StatusBadRequest, "there are no empty objects")
+		return
+	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != oid {
 		fail(w, http.StatusBadRequest, "the object has another hash")
 		return
