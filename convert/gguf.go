@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -200,6 +201,9 @@ func planGGUF(source *checkpoint.Model, c *checkpoint.Convention, s selection, o
 	if o.Statistics != nil {
 		p.metadata = append(p.metadata, o.Statistics.Record()...)
 	}
+	if err := p.useStatistics(o); err != nil {
+		return nil, err
+	}
 	return p.Plan, p.layOut()
 }
 
@@ -371,6 +375,10 @@ func (p *ggufPlan) layOut() error {
 	}
 	specs := append(constants, p.specs...)
 	placeholder := p.placeholder(len(specs), func(decision) bool { return true })
+	choices := p.choices()
+	for _, key := range slices.Sorted(maps.Keys(choices)) {
+		metadata = append(metadata, gguf.Pair{Key: key, Value: choices[key]})
+	}
 	metadata = append(append(metadata, p.metadata...), gguf.Pair{Key: checksum.RecordKey, Value: placeholder})
 	l, err := gguf.NewLayout(specs, metadata)
 	if err != nil {

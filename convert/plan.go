@@ -274,6 +274,18 @@ func (p *Plan) search() string {
 	return ""
 }
 
+// choices returns the metadata of every file that say how scales and codes were chosen.
+func (p *Plan) choices() map[string]string {
+	metadata := map[string]string{}
+	if search := p.search(); search != "" {
+		metadata[checkpoint.ScaleSearchKey] = search
+	}
+	if method := p.Method(); method != "" {
+		metadata[checkpoint.MethodKey] = method
+	}
+	return metadata
+}
+
 // complete lays out the files and makes the configuration.
 func (p *Plan) complete(o checkpoint.Settings) error {
 	if err := p.joinFor(p.convention); err != nil {
@@ -288,13 +300,7 @@ func (p *Plan) complete(o checkpoint.Settings) error {
 			p.Scheme = p.convention.MixedScheme()
 		}
 	}
-	metadata := map[string]string{} // of every file
-	if search := p.search(); search != "" {
-		metadata[checkpoint.ScaleSearchKey] = search
-	}
-	if method := p.Method(); method != "" {
-		metadata[checkpoint.MethodKey] = method
-	}
+	metadata := p.choices()
 	if p.source.Source.Config == nil {
 		if key, value, ok := p.convention.FileMetadata(p.Format, o); ok {
 			metadata[key] = value

@@ -107,7 +107,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 			return nil, err
 		}
 		p.Notes = append(p.Notes, notes...)
-		return p, p.useStatistics(o)
+		return p, nil
 	}
 	p := newPlan(m, c, s.main())
 	p.Notes = append(p.Notes, notes...)

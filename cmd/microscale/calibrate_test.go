@@ -184,4 +184,13 @@ func TestQuantizeTextGGUF(t *testing.T) {
 	if !strings.Contains(out, "14 layout only") {
 		t.Error(out)
 	}
+	done(t, "convert", at("dir"), at("converted.gguf"), "--convention", "gguf")
+	for _, name := range []string{"dir", "file.gguf", "converted.gguf"} {
+		if out := done(t, "verify", model, at(name)); !strings.Contains(out, "14 weights calibrated") {
+			t.Errorf("%s: verify does not know that its codes are not the nearest:\n%s", name, out)
+		}
+		if out := done(t, "identify", at(name)); !strings.Contains(out, "unknown: by its metadata, method gptq") {
+			t.Errorf("%s: identify names a rule although a method chose the scales:\n%s", name, out)
+		}
+	}
 }

@@ -65,7 +65,7 @@ func CheckQuantized(m *checkpoint.Model, name string) error {
 // Identify identifies the writer of every quantized weight. Those that are only decoded, or cannot be read, are
 // unknown. source is the checkpoint before quantization; nil if there is none, which leaves the rule of scales.
 func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weight, err error) {
-	amaxes, writers := map[string]float32{}, map[string][]writer{}
+	amaxes, writers, searched := map[string]float32{}, map[string][]writer{}, searchedScales(m)
 	for _, w := range m.Weights {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -77,7 +77,9 @@ func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weigh
 			continue
 		}
 		one := Weight{Name: w.Name, Format: w.Format.Name}
-		if source == nil {
+		if source == nil && searched != "" {
+			one.Verdict = unknown + ": " + searched
+		} else if source == nil {
 			err = one.byStatistics(w, writers)
 		} else if original, ok := source.Lookup(w.Name); !ok || !slices.Equal(original.Shape, w.Shape) || !original.Dense() {
 			one.Verdict = unknown + ": the source has no such weight"
@@ -97,6 +99,17 @@ func Identify(ctx context.Context, m, source *checkpoint.Model) (weights []Weigh
 		}
 	}
 	return weights, nil
+}
+
+// searchedScales returns what the metadata say about scales that no rule gives; "" if they say nothing.
+func searchedScales(m *checkpoint.Model) string {
+	switch {
+	case m.Method() != "":
+		return fmt.Sprintf("by its metadata, method %s chose scales and codes", m.Method())
+	case m.ScaleSearch() == quant.LeastSquares.String():
+		return fmt.Sprintf("by its metadata, a search chose the scales (%s)", m.ScaleSearch())
+	}
+	return ""
 }
 
 // moduleOf returns the module of a tensor that holds a weight or a part of one, such as X of X.weight_packed. Other names stay.
