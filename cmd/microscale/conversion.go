@@ -118,6 +118,9 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if !store.Named(args[1]) {
+			if err := flags.OnDisk("DST", args[1]); err != nil {
+				return err
+			}
 			return work(cmd, args)
 		}
 		if flag := cmd.Flags().Lookup("shard"); flag.Changed {

@@ -78,6 +78,9 @@ type pushDocument struct {
 
 func (f *pushFlags) run(cmd *cobra.Command, path, to string) error {
 	ctx := cmd.Context()
+	if err := flags.OnDisk("DST", path); err != nil {
+		return err
+	}
 	repository, err := hub.Parse(to)
 	if err != nil {
 		return err

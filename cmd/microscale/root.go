@@ -89,6 +89,9 @@ func setUp(cmd *cobra.Command, started *bool) {
 		if err := flags.ReplaceTexts(cmd, args, given.Hide); err != nil {
 			return err
 		}
+		if err := flags.CheckOnDisk(cmd, args); err != nil {
+			return err
+		}
 		cmd.SetContext(given.Context(cmd.Context()))
 		return work(cmd, args)
 	}

@@ -55,6 +55,9 @@ func tokenizeCommand() *cobra.Command {
 		if *skip && !*decode {
 			return show.Misuse("--skip-special applies to --decode: add that")
 		}
+		if err := flags.OnDisk("MODEL", args[0]); err != nil {
+			return err
+		}
 		t, err := generation.Tokenizer(args[0])
 		if err != nil {
 			return err

@@ -2,11 +2,13 @@ package evaluation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"time"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/nn"
@@ -21,7 +23,7 @@ const maxSequence = 1024
 // A ByteEvaluation computes the perplexity of a byte-level model, which an Evaluation does for one with a
 // tokenizer.
 type ByteEvaluation struct {
-	Model       string   // a directory
+	Model       string   // as input.Open reads it
 	Data        []string // as train.OpenCorpus reads it
 	Tokens      int      // maximum
 	Sequence    int      // tokens; 0: those of the model, at most maxSequence
@@ -137,8 +139,12 @@ func activationsText(n activationScales) string {
 
 // loadBytes reads a byte-level model.
 func loadBytes(ctx context.Context, dir string, o decoder.LoadOptions) (*decoder.Model, error) {
-	m, err := decoder.Load(ctx, dir, o)
+	source, err := input.Open(ctx, dir)
 	if err != nil {
+		return nil, err
+	}
+	m, err := decoder.Read(ctx, source, o)
+	if err = errors.Join(err, source.Close()); err != nil {
 		return nil, err
 	}
 	if err := m.Config.RequireBytes(); err != nil {

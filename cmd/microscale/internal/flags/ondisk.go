@@ -1,0 +1,44 @@
+package flags
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+)
+
+// onDisk are the placeholders of flags and arguments that are files and directories on disk, and never URLs.
+var onDisk = []string{"FILE", "DIR", "RECEIPT"}
+
+// address matches a URL of any scheme.
+var address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+
+// OnDisk returns an error if the path that an argument or flag names is a URL, from which a path such as ./s3:/ would be made.
+func OnDisk(name, path string) error {
+	if !address.MatchString(path) {
+		return nil
+	}
+	return show.Misuse("%s: %s is a URL, want a path on disk: name a local one, and copy it with the programs of the store", name,
+		show.Printable(path))
+}
+
+// CheckOnDisk applies OnDisk to the flags and arguments of cmd with placeholders of paths.
+func CheckOnDisk(cmd *cobra.Command, args []string) (err error) {
+	names := strings.Fields(cmd.Use)[1:]
+	for i := range min(len(names), len(args)) {
+		if name := strings.Trim(names[i], "[]"); slices.Contains(onDisk, name) {
+			err = cmp.Or(err, OnDisk(name, args[i]))
+		}
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if placeholder, _ := pflag.UnquoteUsage(f); slices.Contains(onDisk, placeholder) {
+			err = cmp.Or(err, OnDisk("--"+f.Name, f.Value.String()))
+		}
+	})
+	return err
+}

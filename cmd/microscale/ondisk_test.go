@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
+)
+
+// TestOnDisk checks that flags and arguments that name files and directories on disk reject URLs, before any work.
+func TestOnDisk(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const url = "s3://weights/x"
+	cases := [][]string{{"DIR", "demo", url}, {"DIR", "man", url}, {"MODEL", "tokenize", url}, {"FILE", "tokenize", "model", url},
+		{"DST", "push", url, "hf://owner/name"}, {"DST", "quantize", "sample:", "hf://owner/name", "--format", "nvfp4"},
+		{"DST", "dequantize", "sample:", "file:///x"}}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		arguments := strings.Fields(cmd.Use)[1:]
+		if count := slices.IndexFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "-") }); count >= 0 {
+			arguments = arguments[:count]
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if placeholder, _ := pflag.UnquoteUsage(f); f.Name != "config" && slices.Contains([]string{"FILE", "DIR", "RECEIPT"}, placeholder) {
+				words := slices.Concat(strings.Fields(cmd.CommandPath())[1:], slices.Repeat([]string{"x"}, len(arguments)))
+				cases = append(cases, append(append([]string{"--" + f.Name}, words...), "--"+f.Name+"="+url))
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	started := false
+	visit(rootCommand(&started))
+	if len(cases) < 25 {
+		t.Errorf("got %d cases, want all flags of files", len(cases))
+	}
+	for _, c := range cases {
+		status, _, stderr := execute("", c[1:]...)
+		if want := "microscale: " + c[0] + ": "; status != exitUsage || !strings.HasPrefix(stderr, want) ||
+			!strings.Contains(stderr, "is a URL, want a path on disk: name a local one") {
+			t.Errorf("%q: exit status %d:\n%s", c[1:], status, stderr)
+		}
+	}
+	if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
+		t.Errorf("got the files %v, %v", entries, err)
+	}
+}
+
+// TestEvalStore checks that eval reads a byte-level model in a store.
+func TestEvalStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "model")
+	done(t, "train", "--steps", "1", "--layers", "1", "--hidden", "32", "--heads", "2", "--intermediate", "32", "--sequence", "32",
+		"--batch", "1", "--data", "synthetic:", "--eval-tokens", "64", "--out", dir)
+	s := storetest.New(t)
+	upload(t, s, dir, "model")
+	there := done(t, "eval", "s3://weights/model", "--data", "synthetic:", "--tokens", "32", "--sequence", "32", "--json")
+	here := done(t, "eval", dir, "--data", "synthetic:", "--tokens", "32", "--sequence", "32", "--json")
+	loss := func(text string) string {
+		_, text, _ = strings.Cut(text, `"nll"`)
+		text, _, _ = strings.Cut(text, ",")
+		return text
+	}
+	if a, b := loss(there), loss(here); a == "" || a != b {
+		t.Errorf("the loss of the model in the store is %q, want %q", a, b)
+	}
+}
