@@ -24,9 +24,9 @@ import (
 // Merge joins the parts of workers beside dst ([Plan.Worker]) and gives the result its name. It
 // checks that every part is complete ([ErrUnfinished]), that all have the same plan
 // ([ErrChanged]), and that the bytes of every file match their checksums ([ErrDamaged]); then it
-// moves the files together. Of the options it uses Force and Progress. Merge completes an
+// moves the files together. Of the options it uses Force, Progress and Uploaded. Merge completes an
 // earlier merge that was killed, and does nothing if dst is complete. If ctx ends before files
-// are moved, the parts are unchanged.
+// are moved, the parts are unchanged. With Uploaded, dst gets the files that the parts have.
 func Merge(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	dst = filepath.Clean(dst)
 	m, err := findParts(dst)
@@ -52,6 +52,7 @@ func (m *merging) merge(ctx context.Context, o RunOptions) (*Result, error) {
 		out := &output{final: m.dst, replaced: m.dst + replacedSuffix}
 		return &Result{Finished: true, Warnings: append(m.remove(0), out.leftover()...)}, nil
 	}
+	m.uploaded = o.Uploaded
 	if err := m.check(ctx, o.Progress); err != nil {
 		return nil, err
 	}
@@ -132,6 +133,8 @@ type merging struct {
 	dst   string
 	parts []part // by worker
 	locks []*durable.Lock
+
+	uploaded func(worker int, name string, size int64) error // of RunOptions
 }
 
 // A part is the journal of a worker.
@@ -337,6 +340,15 @@ func (m *merging) checkFiles(ctx context.Context, report func(verify.Progress)) 
 	}
 	for _, f := range m.parts[0].beginning.Files {
 		path, err := m.find(f)
+		if m.away(err) {
+			if err := m.uploaded(f.Worker, f.Name, f.Size); err != nil {
+				return err
+			}
+			if progress.Done += max(0, f.Size); report != nil {
+				report(progress)
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -366,6 +378,9 @@ func (m *merging) checkFiles(ctx context.Context, report func(verify.Progress)) 
 	}
 	return nil
 }
+
+// away reports whether an error of find is that of a file which was uploaded.
+func (m *merging) away(err error) bool { return m.uploaded != nil && errors.Is(err, ErrUnfinished) }
 
 func (m *merging) damaged(f partFile, err error) error {
 	return because(ErrDamaged, fmt.Errorf("%s: the part of worker %d of %d is damaged: run that worker again: %w", m.dst, f.Worker,
@@ -455,6 +470,9 @@ func (m *merging) find(f partFile) (string, error) {
 func (m *merging) gather() error {
 	for _, f := range m.parts[0].beginning.Files {
 		from, err := m.find(f)
+		if m.away(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -536,3 +536,46 @@ func TestMergeBeforeAll(t *testing.T) {
 		}
 	}
 }
+
+// TestMergeUploaded: a merge of parts without their weights asks for each file, and makes a checkpoint of what the parts have.
+func TestMergeUploaded(t *testing.T) {
+	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
+	asked := map[string]int{}
+	for i := range 2 {
+		work(t, src, "nvfp4", dst, i, 2)
+		weights, err := filepath.Glob(filepath.Join(partDir(dst, i, 2), "*.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range weights {
+			asked[filepath.Base(path)] = i
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	missing := errors.New("missing")
+	fail := func(int, string, int64) error { return missing }
+	if _, err := Merge(t.Context(), dst, RunOptions{Uploaded: fail}); !errors.Is(err, missing) {
+		t.Errorf("a missing file: %v", err)
+	}
+	result, err := Merge(t.Context(), dst, RunOptions{Uploaded: func(worker int, name string, size int64) error {
+		if want, ok := asked[name]; !ok || want != worker || size <= 0 {
+			t.Errorf("asked for %s of worker %d with %d bytes", name, worker, size)
+		}
+		delete(asked, name)
+		return nil
+	}})
+	if err != nil || len(asked) > 0 || len(result.Tensors) == 0 {
+		t.Fatalf("%v; not asked for %v", err, asked)
+	}
+	left, err := filepath.Glob(dst + "*")
+	if err != nil || len(left) != 1 {
+		t.Errorf("beside the result: %v, %v", left, err)
+	}
+	for name, want := range map[string]bool{"config.json": true, safetensors.IndexName: true, "model-00001-of-00003.safetensors": false} {
+		if _, err := os.Stat(filepath.Join(dst, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -25,6 +25,10 @@ type RunOptions struct {
 	AllowNonFinite bool                  // accept NaN and Inf in the source
 	Threads        int                   // goroutines; 0: one per processor
 	Progress       func(verify.Progress) // called by several goroutines, one call at a time; may be nil
+
+	// Uploaded is for a Merge of parts that lack files, which their workers uploaded: it returns an error unless the
+	// file of a worker is where it should be. size is −1 for a file without weights.
+	Uploaded func(worker int, name string, size int64) error
 }
 
 // A Result describes a written checkpoint.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -123,15 +124,12 @@ func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra
 			}
 			return work(cmd, args)
 		}
-		if flag := cmd.Flags().Lookup("shard"); flag.Changed {
-			return show.Misuse("--shard writes parts beside a local DST: name a directory on a shared disk, and omit %s", args[1])
-		}
 		d, err := store.OpenDestination(cmd.Context(), args[1])
 		if err != nil {
 			return err
 		}
 		d.Force, d.Resume = f.options.Force, f.options.Resume
-		if err := d.Reads(args[0]); err != nil {
+		if err := cmp.Or(d.Reads(args[0]), d.SetWorker(f.shard.Worker())); err != nil {
 			return err
 		}
 		if err := d.Admit(cmd.Context()); err != nil {
@@ -144,7 +142,7 @@ func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra
 		}
 		err = work(cmd, []string{args[0], d.Stage()})
 		if err == nil && f.uploaded { // not by ranks that only collect statistics
-			err = os.RemoveAll(d.Stage())
+			err = os.RemoveAll(d.Staged())
 		}
 		_ = os.Remove(dir) // unless an interrupted run left files there
 		return err
@@ -157,10 +155,10 @@ func (f *runFlags) upload(cmd *cobra.Command, c *conversion.Conversion) error {
 		return nil
 	}
 	m := show.NewMeter(cmd.ErrOrStderr(), "uploading", 0)
-	err := f.remote.Upload(cmd.Context(), c.Destination, func(done, total int64) { m.Report(done, total) })
+	err := f.remote.Upload(cmd.Context(), func(done, total int64) { m.Report(done, total) })
 	m.Close()
 	if err != nil {
-		return show.Interrupted(fmt.Errorf("%w; the result is in %s", err, c.Destination), "repeat the command with --resume")
+		return show.Interrupted(fmt.Errorf("%w; the result is in %s", err, f.remote.Staged()), "repeat the command with --resume")
 	}
 	f.uploaded, c.Destination = true, f.remote.String()
 	return nil

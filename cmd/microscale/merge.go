@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store"
 	"github.com/microscale-go/microscale/convert"
 )
 
@@ -16,10 +20,15 @@ func mergeCommand() *cobra.Command {
 		Long: `Join the parts of a checkpoint that workers wrote with --shard, and rename the
 result to DST. Nothing is computed: every part must be complete and undamaged,
 and have the same source and options. The result has the same bytes as that of
-one worker.`,
+one worker.
+
+DST may be s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, where workers upload their
+files. There, their sizes and checksums are compared, config.json and index are
+written, index last, and no shared disk is needed.`,
 		Example: `  microscale quantize SRC DST --format mxfp8 --shard 0/2   # on one machine
   microscale quantize SRC DST --format mxfp8 --shard 1/2   # on another
-  microscale merge DST`,
+  microscale merge DST
+  microscale merge s3://BUCKET/FOLDER`,
 		Args: func(_ *cobra.Command, args []string) error { return flags.Named(args, "DST") },
 	}
 	force := cmd.Flags().Bool("force", false, forceUsage)
@@ -27,13 +36,40 @@ one worker.`,
 	asJSON := addJSON(cmd)
 	cmd.RunE = flags.Remedied(func(cmd *cobra.Command, args []string) error {
 		m := show.NewMeter(cmd.ErrOrStderr(), "merging", 0)
-		result, err := convert.Merge(cmd.Context(), args[0], convert.RunOptions{Force: *force, Progress: reportTo(m)})
+		o := convert.RunOptions{Force: *force, Progress: reportTo(m)}
+		merge := convert.Merge
+		if store.Named(args[0]) {
+			merge = mergeStored
+		}
+		result, err := merge(cmd.Context(), args[0], o)
 		m.Close()
 		if err != nil {
-			return err
+			return show.Interrupted(err, "repeat the command")
 		}
 		show.PrintWarnings(cmd.ErrOrStderr(), result.Warnings)
 		return conversion.PrintMerge(cmd.OutOrStdout(), args[0], result, *each, *asJSON)
 	})
 	return cmd
+}
+
+// mergeStored is convert.Merge for parts in an object store, whose files have their final names already.
+func mergeStored(ctx context.Context, dst string, o convert.RunOptions) (*convert.Result, error) {
+	d, err := store.OpenDestination(ctx, dst)
+	if err != nil {
+		return nil, err
+	}
+	d.Force = o.Force
+	parts, err := d.Parts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if parts.Complete {
+		return &convert.Result{Finished: true}, nil
+	}
+	o.Uploaded = func(worker int, name string, size int64) error { return parts.Check(ctx, worker, name, size) }
+	result, err := convert.Merge(ctx, parts.Path, o)
+	if err == nil {
+		err = parts.Publish(ctx)
+	}
+	return result, errors.Join(parts.Renamed(err), parts.Close())
 }

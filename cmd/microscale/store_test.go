@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // upload copies the files of a directory into a folder of a store.
@@ -136,4 +140,94 @@ func TestSignature(t *testing.T) {
 			t.Errorf("%q: exit status %d, want %d:\n%s", tc.args, status, tc.status, text)
 		}
 	}
+}
+
+// TestStoreWorkers checks that workers without a shared disk write the bytes of one process, in any order and again
+// after a connection broke, and what a merge says that comes too early.
+func TestStoreWorkers(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "source")
+	directory(t, source)
+	index := `{"metadata": {}, "weight_map": {`
+	for i := range 3 {
+		name, file := fmt.Sprintf("l.%d.proj.weight", i), fmt.Sprintf("model-%05d-of-00003.safetensors", i+1)
+		weightsFile(t, filepath.Join(source, file), weight{name: name, shape: []int64{64, 128}})
+		index += fmt.Sprintf("%q: %q, ", name, file)
+	}
+	writeFile(t, filepath.Join(source, safetensors.IndexName), []byte(strings.TrimSuffix(index, ", ")+"}}"))
+	writeFile(t, filepath.Join(source, "tokenizer.json"), []byte("{}"))
+	if err := os.Remove(filepath.Join(source, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	s := storetest.New(t)
+	done(t, "quantize", source, "s3://weights/whole", "--format", "nvfp4")
+	folder := func(name string) map[string][]byte {
+		files := map[string][]byte{}
+		for key, data := range s.Objects() {
+			if file, ok := strings.CutPrefix(key, name+"/"); ok {
+				files[file] = data
+			}
+		}
+		return files
+	}
+	want := folder("whole")
+	status, stdout, stderr := execute("", "merge", "s3://weights/none")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/none: file does not exist: no part is there: run the workers with --shard")
+	for _, workers := range []int{2, 3} {
+		dst := fmt.Sprintf("s3://weights/by-%d", workers)
+		command := func(worker int, more ...string) []string {
+			return append([]string{"quantize", source, dst, "--format", "nvfp4", "--shard", fmt.Sprintf("%d/%d", worker, workers)}, more...)
+		}
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, ".microscale-part-") {
+				storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+				return true
+			}
+			return false
+		}
+		status, stdout, stderr = execute("", command(workers-1)...)
+		fails(t, status, stdout, stderr, fmt.Sprintf("microscale: %s/.microscale-part-%d-of-%d: permission denied", dst, workers-1, workers))
+		s.Fault = nil
+		for worker := workers - 1; worker > 0; worker-- {
+			done(t, command(worker, "--resume")...)
+		}
+		status, stdout, stderr = execute("", "merge", dst)
+		fails(t, status, stdout, stderr, fmt.Sprintf("microscale: %s: %d of %d parts are there, those of workers 0 are missing", dst,
+			workers-1, workers))
+		done(t, command(0)...)
+		status, stdout, stderr = execute("", command(1)...)
+		fails(t, status, stdout, stderr, fmt.Sprintf("microscale: %s: file already exists: the part of worker 1 of %d is there", dst, workers))
+		before := len(s.Requests())
+		done(t, command(1, "--resume")...)
+		for _, r := range s.Requests()[before:] {
+			if strings.HasPrefix(r, http.MethodPut) {
+				t.Errorf("resumed after the end: request %s", r)
+			}
+		}
+		if text := done(t, "merge", dst); !strings.Contains(text, dst+" is complete: ") {
+			t.Errorf("merge says %s", text)
+		}
+		if got := folder(strings.TrimPrefix(dst, "s3://weights/")); !maps.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("%d workers: the bytes differ, or the files: %d, want %d", workers, len(got), len(want))
+		}
+		if text := done(t, "merge", dst); !strings.Contains(text, "nothing was merged") {
+			t.Errorf("merged again: %s", text)
+		}
+		status, stdout, stderr = execute("", command(0, "--resume")...)
+		fails(t, status, stdout, stderr, "microscale: "+dst+": file already exists: the checkpoint is complete")
+	}
+	// another format replaces the checkpoint, and parts of two formats are no checkpoint
+	replace := []string{"quantize", source, "s3://weights/by-2", "--format", "mxfp8", "--force", "--shard"}
+	done(t, append(replace, "0/2")...)
+	done(t, "quantize", source, "s3://weights/by-2", "--format", "nvfp4", "--force", "--shard", "1/2")
+	status, stdout, stderr = execute("", "merge", "s3://weights/by-2")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/by-2: the parts of workers 0 and 1 have different sources or options")
+	done(t, append(replace, "1/2")...)
+	done(t, "merge", "s3://weights/by-2")
+	done(t, "verify", source, "s3://weights/by-2")
+	if entries, err := os.ReadDir("."); err != nil || len(entries) != 0 {
+		t.Errorf("the working directory has %v, %v", entries, err)
+	}
+	status, stdout, stderr = execute("", "quantize", source, "s3://weights/x.safetensors", "--format", "nvfp4", "--shard", "0/2")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/x.safetensors: one process writes a file: omit --shard")
 }

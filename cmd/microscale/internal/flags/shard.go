@@ -72,10 +72,13 @@ func launcherIndex() (name, value string, err error) {
 // AddShard adds --shard to cmd.
 func AddShard(cmd *cobra.Command) *ShardFlag {
 	s := &ShardFlag{}
-	cmd.Flags().Var(s, "shard", "write the part of worker `I/N` (I from 0) beside DST; merge joins the parts; each worker writes whole "+
-		"files; auto/N reads I from JOB_COMPLETION_INDEX, SLURM_PROCID or OMPI_COMM_WORLD_RANK")
+	cmd.Flags().Var(s, "shard", "write the part of worker `I/N` (I from 0) beside DST, or into an object store; merge joins the parts; each "+
+		"worker writes whole files; auto/N reads I from JOB_COMPLETION_INDEX, SLURM_PROCID or OMPI_COMM_WORLD_RANK")
 	return s
 }
+
+// Worker returns the index of the worker and the number of workers; 0 without --shard.
+func (s *ShardFlag) Worker() (index, count int) { return s.index, s.count }
 
 // Plan returns the part of the worker, or p without --shard. It prints a note if some
 // workers have nothing to do.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -35,7 +36,9 @@ type Destination struct {
 	// Resume goes on with an upload that ended early.
 	Resume bool
 
-	part int64 // smallest part of an upload in bytes; 0: smallestPart
+	worker, workers int    // of workers, who upload parts; 0: one process uploads everything
+	part            int64  // smallest part of an upload in bytes; 0: smallestPart
+	again           string // what to do after an error of the connection; "": repeat the command with --resume
 }
 
 // stageSuffix ends the name of the local directory that contains the stage.
@@ -92,15 +95,25 @@ func (d *Destination) Reads(source string) error {
 func (d *Destination) Admit(ctx context.Context) error {
 	present, err := d.present(ctx)
 	switch {
-	case err != nil || len(present) == 0 || d.Resume:
+	case err != nil || len(present) == 0:
 		return err
+	case d.workers > 0:
+		return d.admitPart(ctx, present)
+	case d.Resume:
+		return nil
 	case !d.Force:
 		return fmt.Errorf("%s: %w (%d objects): use --force to replace a checkpoint, or --resume to go on with an upload that ended early", d,
 			fs.ErrExist, len(present))
-	case !d.single() && !slices.ContainsFunc(present, func(o object) bool { return isWeights(o.name) }):
-		return fmt.Errorf("%s: it has %d objects and none of weights: --force replaces only checkpoints; use another DST", d, len(present))
 	}
-	return nil
+	return d.replaceable(present)
+}
+
+// replaceable returns an error unless one of the objects has weights.
+func (d *Destination) replaceable(present []object) error {
+	if d.single() || slices.ContainsFunc(present, func(o object) bool { return isWeights(o.name) }) {
+		return nil
+	}
+	return fmt.Errorf("%s: it has %d objects and none of weights: --force replaces only checkpoints; use another DST", d, len(present))
 }
 
 // isWeights reports whether an object has weights, by its name.
@@ -127,6 +140,18 @@ func (d *Destination) present(ctx context.Context) ([]object, error) {
 type staged struct {
 	name, path string // name: in the folder of the destination; "" if that is one object
 	size       int64
+	data       []byte // the content, if there is no path
+}
+
+// open opens the file.
+func (f staged) open() (io.ReadSeekCloser, error) {
+	if f.path == "" {
+		return struct {
+			io.ReadSeeker
+			io.Closer
+		}{bytes.NewReader(f.data), io.NopCloser(nil)}, nil
+	}
+	return os.Open(f.path)
 }
 
 // rank orders uploads: weights, other files, the configuration, the index.
@@ -142,6 +167,9 @@ func (f staged) rank() int {
 	return 1
 }
 
+// commits reports whether the file makes the others a checkpoint.
+func (f staged) commits() bool { return f.name == safetensors.IndexName || f.name == hf.ConfigName }
+
 // stagedFiles returns the files of a stage in the order of their upload.
 func stagedFiles(stage string) (files []staged, err error) {
 	err = filepath.WalkDir(stage, func(at string, e fs.DirEntry, err error) error {
@@ -156,7 +184,7 @@ func stagedFiles(stage string) (files []staged, err error) {
 		if name == "." {
 			name = ""
 		}
-		files = append(files, staged{filepath.ToSlash(name), at, info.Size()})
+		files = append(files, staged{name: filepath.ToSlash(name), path: at, size: info.Size()})
 		return err
 	})
 	slices.SortStableFunc(files, func(a, b staged) int { return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.name, b.name)) })
@@ -165,45 +193,35 @@ func stagedFiles(stage string) (files []staged, err error) {
 
 // Upload uploads the stage. progress gets the bytes that are done and those of all files. If an upload fails or ctx
 // ends, no index or config.json of the new checkpoint is there unless all its other files are; repeat it with Resume.
-func (d *Destination) Upload(ctx context.Context, stage string, progress func(done, total int64)) error {
-	files, err := stagedFiles(stage)
+// A worker uploads its part.
+func (d *Destination) Upload(ctx context.Context, progress func(done, total int64)) error {
+	if d.workers > 0 {
+		return d.uploadPart(ctx, progress)
+	}
+	files, err := stagedFiles(d.Stage())
 	if err != nil {
 		return err
 	}
+	return d.publish(ctx, files, nil, progress)
+}
+
+// publish uploads the files of a checkpoint beside those that workers uploaded, and removes the weights of an earlier
+// one.
+func (d *Destination) publish(ctx context.Context, files []staged, beside map[string]bool, progress func(done, total int64)) error {
 	present, err := d.present(ctx)
 	if err != nil {
 		return err
 	}
-	existing := map[string]object{}
-	for _, o := range present {
-		existing[o.name] = o
-	}
-	stale, err := d.stale(files, present)
+	stale, err := d.stale(files, beside, present)
 	if err != nil {
 		return err
 	}
-	if d.Force { // what makes the old files a checkpoint goes first
-		for _, name := range []string{safetensors.IndexName, hf.ConfigName} {
-			if _, ok := existing[name]; ok {
-				if err := d.remove(ctx, name); err != nil {
-					return err
-				}
-				delete(existing, name)
-			}
-		}
+	existing, err := d.prepare(ctx, files, present)
+	if err != nil {
+		return err
 	}
-	if d.Force || d.Resume {
-		d.abandon(ctx, files)
-	}
-	var done, total int64
-	for _, f := range files {
-		total += f.size
-	}
-	for _, f := range files {
-		_, exists := existing[f.name]
-		if err := d.put(ctx, f, exists, func(n int64) { done += n; progress(min(done, total), total) }); err != nil {
-			return &ranges.SubjectError{Subject: d.at.named(f.name), Err: err}
-		}
+	if _, err := d.putAll(ctx, files, existing, progress); err != nil {
+		return err
 	}
 	for _, name := range stale {
 		if err := d.remove(ctx, name); err != nil {
@@ -213,11 +231,51 @@ func (d *Destination) Upload(ctx context.Context, stage string, progress func(do
 	return nil
 }
 
+// prepare removes, with Force, what makes the old files a checkpoint, and ends uploads that an earlier run left. It
+// returns the names of the objects that stay.
+func (d *Destination) prepare(ctx context.Context, files []staged, present []object) (existing map[string]bool, err error) {
+	existing = map[string]bool{}
+	for _, o := range present {
+		existing[o.name] = true
+	}
+	if d.Force {
+		for _, name := range []string{safetensors.IndexName, hf.ConfigName} {
+			if existing[name] {
+				if err := d.remove(ctx, name); err != nil {
+					return nil, err
+				}
+				delete(existing, name)
+			}
+		}
+	}
+	if d.Force || d.Resume {
+		d.abandon(ctx, files)
+	}
+	return existing, nil
+}
+
+// putAll uploads files in their order, and returns their CRC-64.
+func (d *Destination) putAll(ctx context.Context, files []staged, existing map[string]bool,
+	progress func(done, total int64)) (sums []string, err error) {
+	var done, total int64
+	for _, f := range files {
+		total += f.size
+	}
+	sums = make([]string, len(files))
+	for i, f := range files {
+		sums[i], err = d.put(ctx, f, existing[f.name], func(n int64) { done += n; progress(min(done, total), total) })
+		if err != nil {
+			return nil, &ranges.SubjectError{Subject: d.at.named(f.name), Err: err}
+		}
+	}
+	return sums, nil
+}
+
 // stale returns the weights of an earlier checkpoint that the new one does not replace. It is an error if other files
 // would stay beside the new ones.
-func (d *Destination) stale(files []staged, present []object) (names []string, err error) {
+func (d *Destination) stale(files []staged, beside map[string]bool, present []object) (names []string, err error) {
 	for _, o := range present {
-		if slices.ContainsFunc(files, func(f staged) bool { return f.name == o.name }) {
+		if beside[o.name] || slices.ContainsFunc(files, func(f staged) bool { return f.name == o.name }) {
 			continue
 		}
 		if !d.Force || !isWeights(o.name) {
@@ -254,32 +312,32 @@ const (
 	partsAtOnce  = 4
 )
 
-// put uploads a file, unless the store has it. Without Force it replaces nothing.
-func (d *Destination) put(ctx context.Context, f staged, exists bool, progress func(int64)) error {
-	file, err := os.Open(f.path)
+// put uploads a file, unless the store has it, and returns its CRC-64. Without Force it replaces nothing.
+func (d *Destination) put(ctx context.Context, f staged, exists bool, progress func(int64)) (sum string, err error) {
+	file, err := f.open()
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = file.Close() }() // only read
 	h := crc64nvme.New()
 	if _, err := io.Copy(h, file); err != nil {
-		return err
+		return "", err
 	}
 	sum, key := fmt.Sprintf("%016x", h.Sum64()), path.Join(d.at.key, f.name)
 	if exists {
 		same, err := d.has(ctx, key, f.size, sum)
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case same:
 			progress(f.size)
-			return nil
+			return sum, nil
 		case !d.Force:
-			return fmt.Errorf("%w with other content: use --force to replace the checkpoint", fs.ErrExist)
+			return "", fmt.Errorf("%w with other content: use --force to replace the checkpoint", fs.ErrExist)
 		}
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return err
+		return "", err
 	}
 	options := minio.PutObjectOptions{UserMetadata: map[string]string{sumKey: sum}, NumThreads: partsAtOnce,
 		PartSize: uint64(max(cmp.Or(d.part, smallestPart), (f.size/mostParts>>20+1)<<20)), Progress: counted(progress)}
@@ -288,30 +346,30 @@ func (d *Destination) put(ctx context.Context, f staged, exists bool, progress f
 	}
 	_, err = d.at.core.Client.PutObject(ctx, d.at.bucket, key, file, f.size, options)
 	if err == nil {
-		return nil
+		return sum, nil
 	}
 	if e, ok := errors.AsType[minio.ErrorResponse](err); ok && e.StatusCode == http.StatusPreconditionFailed {
-		if same, _ := d.has(ctx, key, f.size, sum); same { // the answer to an earlier attempt was lost
-			return nil
+		if same, _ := d.has(ctx, key, f.size, sum); same { // the answer to an earlier attempt was lost, or another worker has the same file
+			return sum, nil
 		}
-		return fmt.Errorf("%w since this run began: another run writes to the same DST", fs.ErrExist)
+		return "", fmt.Errorf("%w since this run began: another run writes to the same DST", fs.ErrExist)
 	}
 	const patience = 10 * time.Second
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	_ = d.at.core.Client.RemoveIncompleteUpload(after, d.at.bucket, key) // else its parts cost money
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return "", ctx.Err()
 	}
-	return final(d.at.failed(err))
+	return "", d.final(d.at.failed(err))
 }
 
 // final describes an error after which nothing else is tried.
-func final(err error) error {
+func (d *Destination) final(err error) error {
 	if p, ok := errors.AsType[ranges.Permanent](err); ok {
 		return p.Err
 	}
-	return fmt.Errorf("%w: check the connection and repeat the command with --resume", err)
+	return fmt.Errorf("%w: check the connection and %s", err, cmp.Or(d.again, "repeat the command with --resume"))
 }
 
 // has reports whether the store has an object with a size and a CRC-64.

@@ -76,7 +76,7 @@ func TestUpload(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := int64(0)
-		if err := d.Upload(t.Context(), d.Stage(), func(done, _ int64) { last = done }); err != nil {
+		if err := d.Upload(t.Context(), func(done, _ int64) { last = done }); err != nil {
 			t.Fatal(err)
 		}
 		if err := uploaded(s, d.at.key, files); err != nil || s.Uploads() > 0 || last < 6<<20 {
@@ -90,7 +90,7 @@ func TestUpload(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 		d.Resume = true
-		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), d.Stage(), none)); err != nil {
+		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), none)); err != nil {
 			t.Error(err)
 		}
 		if again := slices.DeleteFunc(s.Requests(), func(r string) bool { return !strings.HasPrefix(r, "PUT") }); len(again) != len(puts) {
@@ -101,16 +101,16 @@ func TestUpload(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(d.Stage(), shard), replaced[shard], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Upload(t.Context(), d.Stage(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "use --force") {
+		if err := d.Upload(t.Context(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "use --force") {
 			t.Errorf("%s: other content: %v", address, err)
 		}
 		s.Put(d.at.key+"/old.safetensors", []byte("an older shard"))
 		d.Resume, d.Force = false, true
-		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), d.Stage(), none), uploaded(s, d.at.key, replaced)); err != nil {
+		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), none), uploaded(s, d.at.key, replaced)); err != nil {
 			t.Errorf("%s: replaced: %v", address, err)
 		}
 		s.Put(d.at.key+"/notes.txt", []byte("of the user"))
-		if err := d.Upload(t.Context(), d.Stage(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "notes.txt") {
+		if err := d.Upload(t.Context(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "notes.txt") {
 			t.Errorf("%s: a file of the user: %v", address, err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestKilledUpload(t *testing.T) {
 			}
 			return false
 		}
-		err := d.Upload(ctx, d.Stage(), none)
+		err := d.Upload(ctx, none)
 		cancel()
 		if err == nil {
 			if kill < 10 {
@@ -147,7 +147,7 @@ func TestKilledUpload(t *testing.T) {
 			}
 		}
 		s.Fault, d.Resume = nil, true
-		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), d.Stage(), none), uploaded(s, "out", files)); err != nil {
+		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), none), uploaded(s, "out", files)); err != nil {
 			t.Errorf("killed at %d: %v", kill, err)
 		}
 		if s.Uploads() > 0 {
@@ -172,7 +172,7 @@ func TestBusyUpload(t *testing.T) {
 		}
 		return false
 	}
-	if err := errors.Join(d.Upload(t.Context(), d.Stage(), none), uploaded(s, "out", files)); err != nil {
+	if err := errors.Join(d.Upload(t.Context(), none), uploaded(s, "out", files)); err != nil {
 		t.Error(err)
 	}
 }
@@ -188,7 +188,7 @@ func TestRace(t *testing.T) {
 		}
 		return false
 	}
-	if err := d.Upload(t.Context(), d.Stage(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "another run writes") {
+	if err := d.Upload(t.Context(), none); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "another run writes") {
 		t.Errorf("got %v", err)
 	}
 	if _, there := s.Objects()["out/"+safetensors.IndexName]; there {

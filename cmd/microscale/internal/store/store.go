@@ -172,7 +172,7 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	if len(objects) == 0 {
 		return nil, fmt.Errorf("%s: %w: there is no object of a checkpoint: check the name", at, fs.ErrNotExist)
 	}
-	dir, err := os.MkdirTemp("", "microscale-store-")
+	dir, err := os.MkdirTemp("", temporary)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: small files need a directory for temporary files", at, err)
 	}
@@ -213,6 +213,9 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	c.OnClose(remove)
 	return c, nil
 }
+
+// temporary begins the names of temporary directories.
+const temporary = "microscale-store-"
 
 // Limits of a checkpoint.
 const (

@@ -65,7 +65,7 @@ func New(t *testing.T) *Server {
 func (s *Server) Put(key string, data []byte) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.objects[key], s.etags[key] = bytes.Clone(data), ETag(data)
+	s.objects[key], s.etags[key], s.meta[key] = bytes.Clone(data), ETag(data), nil
 }
 
 // Objects returns a copy of all objects.
