@@ -481,9 +481,15 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("%s and %s", a, b)
 	}
 	seen := map[string]bool{plan.fingerprint(): true}
+	first := func(p *Plan) *quant.Quantizer { // of its weights: a copy, as others share it
+		i := slices.IndexFunc(p.decisions, func(d decision) bool { return d.action == Quantize })
+		q := *p.decisions[i].quantizer
+		p.decisions[i].quantizer = &q
+		return &q
+	}
 	for i, change := range []func(p *Plan){
-		func(p *Plan) { p.Quantizer.Arithmetic = quant.DecodeFirst },
-		func(p *Plan) { p.Format = quant.MXFP8 },
+		func(p *Plan) { first(p).Arithmetic = quant.DecodeFirst },
+		func(p *Plan) { first(p).Format = quant.MXFP8 },
 		func(p *Plan) { p.decisions[0].action = Decode },
 		func(p *Plan) { p.config = []byte("{}") },
 		func(p *Plan) { // the scale of activations, which are no part of the weights
