@@ -33,7 +33,7 @@ type Destination struct {
 	at *s3
 	// Force replaces the checkpoint that is there.
 	Force bool
-	// Resume goes on with an upload that ended early.
+	// Resume resumes an upload that ended early.
 	Resume bool
 
 	worker, workers int    // of workers, who upload parts; 0: one process uploads everything
@@ -71,7 +71,7 @@ func (o opener) destination(ctx context.Context, address string) (*Destination, 
 // String returns the URL.
 func (d *Destination) String() string { return d.at.url }
 
-// Stage returns the path of the local checkpoint that is uploaded, in a directory of its own in the working directory.
+// Stage returns the path of the local checkpoint that is uploaded, in a separate directory in the working directory.
 func (d *Destination) Stage() string {
 	name := path.Base(d.at.key)
 	return filepath.Join(name+stageSuffix, name)
