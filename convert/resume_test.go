@@ -373,7 +373,13 @@ func TestResumeFinished(t *testing.T) {
 			t.Errorf("%s: the result has changed", format)
 		}
 		other := planFor(t, src, format)
-		other.Quantizer.Rule, other.Quantizer.Arithmetic = quant.Floor, quant.DecodeFirst
+		for i, d := range other.decisions {
+			if d.quantizer != nil {
+				q := *d.quantizer
+				q.Rule, q.Arithmetic = quant.Floor, quant.DecodeFirst
+				other.decisions[i].quantizer = &q
+			}
+		}
 		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(),
 			"the destination exists") {
 			t.Errorf("%s, other options: %+v, %v", format, result, err)
