@@ -197,7 +197,7 @@ func TestTake(t *testing.T) {
 
 // TestUnread: a weight that cannot be read is one row, however many of its tensors are at fault.
 func TestUnread(t *testing.T) {
-	m := &checkpoint.Model{Problems: []checkpoint.Problem{{Tensor: "a.weight_packed", Text: "no scales"},
+	m := &checkpoint.Model{Source: new(hf.Checkpoint), Problems: []checkpoint.Problem{{Tensor: "a.weight_packed", Text: "no scales"},
 		{Tensor: "a.weight_packed", Text: "no shape"}, {Tensor: "a.weight_scale", Text: "of no weight"}, {Tensor: "a.weight", Text: "missing"},
 		{Tensor: "b", Misread: true}}}
 	weights, err := Identify(t.Context(), m, nil)
