@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -73,9 +74,11 @@ func foreign(name string) string {
 	return ""
 }
 
-// Unread returns the reason why a file of a checkpoint, given by its path with slashes, belongs to
-// Skipped, or "".
-func Unread(name string) string {
+// Unread returns the reason why a file of a remote checkpoint, given by its path with slashes and its size in bytes,
+// belongs to Skipped, or "".
+func Unread(name string, size int64) string {
+	const largest = 256 << 20 // of files besides the weights, which are downloaded
+	weights := strings.HasSuffix(name, safetensors.Suffix)
 	switch {
 	case slices.ContainsFunc(strings.Split(name, "/"), isHidden):
 		return "hidden"
@@ -83,6 +86,10 @@ func Unread(name string) string {
 		return foreign(name)
 	case strings.HasSuffix(name, indexSuffix) && name != safetensors.IndexName:
 		return "an index of other weights"
+	case weights && strings.Contains(name, "/"):
+		return "weights in a folder"
+	case !weights && size > largest:
+		return fmt.Sprintf("larger than %d MiB", largest>>20)
 	}
 	return ""
 }

@@ -115,7 +115,7 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 }
 
 // staged runs the work of a command whose DST may be in an object store. The command then writes a local checkpoint,
-// the stage, which run uploads. If the work or the upload ends early, the stage is what --resume goes on with.
+// the stage, which run uploads. If the work or the upload ends early, --resume continues with the stage.
 func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if !store.Named(args[1]) {

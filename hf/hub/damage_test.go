@@ -83,7 +83,7 @@ func TestInvalidResponses(t *testing.T) {
 		"size of LFS":       {replace(`"pointerSize":135,"sha256"`, `"size":1,"sha256x"`), "no valid hash of"},
 		"smaller":           {headers("other "+shard, map[string]string{"Content-Range": "bytes 0-1048575/1048576"}), "the server has 1048576"},
 		"another place": {headers("other "+shard, map[string]string{"Content-Range": "bytes 7-1048582/99999999"}),
-			`requested byte 0, got "7-1048582"`},
+			`requested byte 0, got "bytes 7-1048582/99999999"`},
 		"linked size":    {headers("hub "+shard, map[string]string{"X-Linked-Size": "5", "Content-Range": "bytes 0-9/*"}), "the server has 5"},
 		"linked hash":    {headers("hub "+shard, map[string]string{"X-Linked-Etag": `"abc"`}), `got a file of hash "abc"`},
 		"another commit": {headers("hub "+shard, map[string]string{"X-Repo-Commit": "abc"}), `got the file of commit "abc"`},

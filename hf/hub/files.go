@@ -13,11 +13,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
-	"strings"
-	"unicode"
 
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/internal/ranges"
@@ -68,10 +65,8 @@ func (f file) hash() hash.Hash {
 
 // check returns an error for an invalid entry.
 func (f file) check() error {
-	clean := f.Name != "" && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\:") && !strings.ContainsFunc(f.Name,
-		unicode.IsControl)
 	switch {
-	case !clean:
+	case !ranges.ValidName(f.Name):
 		return fmt.Errorf("the hub lists a file %.120q: the name could lead out of its folder, or has control characters", f.Name)
 	case f.Size < 0 || f.LFS != nil && f.LFS.Size != f.Size:
 		return fmt.Errorf("the hub lists two different sizes of %s", f.Name)
@@ -183,7 +178,7 @@ func (k cache) link(commit string, f file, blob string) error {
 	if os.Symlink(target, at) == nil || k.has(commit, f) { // or another process made it
 		return nil
 	}
-	content, err := limits.ReadFile(blob, largestOther)
+	content, err := limits.ReadFile(blob, f.Size)
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// largestOther is the size of the largest file besides the weights that is downloaded.
-const largestOther = 256 << 20
-
 // Open opens a model of the hub, named as [Parse] describes. It downloads the small files to the
 // cache. Reads of the checkpoint return the error of ctx once that is done.
 func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error) {
@@ -31,25 +28,18 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 	var skipped []hf.Skipped
 	shared := ranges.NewChunks()
 	for _, f := range l.Files {
-		folder, weights := strings.Contains(f.Name, "/"), strings.HasSuffix(f.Name, safetensors.Suffix)
-		reason := hf.Unread(f.Name)
+		reason := hf.Unread(f.Name, f.Size)
 		switch {
 		case reason != "":
-		case weights && folder:
-			reason = "weights in a folder"
+			skipped = append(skipped, hf.Skipped{Name: f.Name, Reason: reason})
 		case k.has(l.Commit, f):
-		case weights:
+		case strings.HasSuffix(f.Name, safetensors.Suffix):
 			reader := c.remote(ctx, r, l.Commit, f, shared)
 			remotes = append(remotes, hf.Remote{Name: f.Name, URL: r.String() + "/" + f.Name, Size: f.Size, Reader: reader})
-		case f.Size > largestOther:
-			reason = fmt.Sprintf("larger than %d MiB", largestOther>>20)
 		default:
 			if err := c.fetch(ctx, k, r, l.Commit, f); err != nil {
 				return nil, named(r, err)
 			}
-		}
-		if reason != "" {
-			skipped = append(skipped, hf.Skipped{Name: f.Name, Reason: reason})
 		}
 	}
 	if err := k.keep(r.Revision, l.Commit); err != nil {

@@ -78,13 +78,12 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 	total := hub.Get("X-Linked-Size")
 	switch {
 	case response.StatusCode == http.StatusPartialContent:
-		span, all, _ := strings.Cut(strings.TrimPrefix(response.Header.Get("Content-Range"), "bytes "), "/")
-		first, _, _ := strings.Cut(span, "-")
-		if first != strconv.FormatInt(off, 10) {
-			return fmt.Errorf("requested byte %d, got %.40q: %s", off, span, fix)
+		first, all := ranges.ContentRange(response.Header)
+		if first != off {
+			return fmt.Errorf("requested byte %d, got %.40q: %s", off, response.Header.Get("Content-Range"), fix)
 		}
-		if all != "*" {
-			total = all
+		if all >= 0 {
+			total = strconv.FormatInt(all, 10)
 		}
 	case off != 0 || int64(n) != r.file.Size:
 		return errors.New("the server does not support range requests: check HF_ENDPOINT")

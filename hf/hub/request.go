@@ -61,10 +61,10 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		done(response)
 		next, err := response.Location()
 		if err != nil {
-			return nil, nil, ranges.Permanent{Err: fmt.Errorf("%s: redirect without a valid location: %w", at.Redacted(), err)}
+			return nil, nil, ranges.Permanent{Err: fmt.Errorf("%s: redirect without a valid location: %w", at.Host, err)}
 		}
 		if at.Scheme == "https" && next.Scheme != "https" {
-			return nil, nil, ranges.Permanent{Err: fmt.Errorf("%s: redirect to %s, which is not encrypted: check HF_ENDPOINT", at.Redacted(),
+			return nil, nil, ranges.Permanent{Err: fmt.Errorf("%s: redirect to %s, which is not encrypted: check HF_ENDPOINT", at.Host,
 				next.Host)}
 		}
 		at = next

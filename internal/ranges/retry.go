@@ -69,11 +69,15 @@ func (b Busy) Error() string { return "the server responded " + b.Status }
 // Do calls try until it succeeds, returns a [Permanent] error, or makes no progress for the given number of
 // attempts. Its error is a [*SubjectError] of what, unless try returned one.
 func (r Retry) Do(ctx context.Context, what string, try func() (progress bool, err error)) error {
-	err := r.repeat(ctx, try)
+	return About(what, r.repeat(ctx, try))
+}
+
+// About returns an error as a [*SubjectError], unless it is one.
+func About(subject string, err error) error {
 	if _, ok := errors.AsType[*SubjectError](err); ok || err == nil {
 		return err
 	}
-	return &SubjectError{what, err}
+	return &SubjectError{subject, err}
 }
 
 // repeat is Do without the subject. It waits a random time between half the delay and the delay, so that clients do not retry

@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/minio/crc64nvme"
 	"github.com/minio/minio-go/v7"
@@ -33,12 +31,11 @@ type Destination struct {
 	at *s3
 	// Force replaces the checkpoint that is there.
 	Force bool
-	// Resume resumes an upload that ended early.
+	// Resume continues an upload that ended early.
 	Resume bool
 
-	worker, workers int    // of workers, who upload parts; 0: one process uploads everything
-	part            int64  // smallest part of an upload in bytes; 0: smallestPart
-	again           string // what to do after an error of the connection; "": repeat the command with --resume
+	worker, workers int   // of workers, who upload parts; 0: one process uploads everything
+	part            int64 // smallest part of an upload in bytes; 0: smallestPart
 }
 
 // stageSuffix ends the name of the local directory that contains the stage.
@@ -53,7 +50,6 @@ func OpenDestination(ctx context.Context, address string) (*Destination, error) 
 }
 
 func (o opener) destination(ctx context.Context, address string) (*Destination, error) {
-	o.attempts = ranges.Attempts
 	at, err := o.place(ctx, address)
 	if err != nil {
 		return nil, err
@@ -71,7 +67,7 @@ func (o opener) destination(ctx context.Context, address string) (*Destination, 
 // String returns the URL.
 func (d *Destination) String() string { return d.at.url }
 
-// Stage returns the path of the local checkpoint that is uploaded, in a separate directory in the working directory.
+// Stage returns the path of the local checkpoint that is uploaded, in a directory of its own in the working directory.
 func (d *Destination) Stage() string {
 	name := path.Base(d.at.key)
 	return filepath.Join(name+stageSuffix, name)
@@ -102,7 +98,7 @@ func (d *Destination) Admit(ctx context.Context) error {
 	case d.Resume:
 		return nil
 	case !d.Force:
-		return fmt.Errorf("%s: %w (%d objects): use --force to replace a checkpoint, or --resume to go on with an upload that ended early", d,
+		return fmt.Errorf("%s: %w (%d objects): use --force to replace a checkpoint, or --resume to continue an upload that ended early", d,
 			fs.ErrExist, len(present))
 	}
 	return d.replaceable(present)
@@ -143,11 +139,17 @@ type staged struct {
 	data       []byte // the content, if there is no path
 }
 
+// A content is what is uploaded.
+type content interface {
+	io.ReaderAt
+	io.Closer
+}
+
 // open opens the file.
-func (f staged) open() (io.ReadSeekCloser, error) {
+func (f staged) open() (content, error) {
 	if f.path == "" {
 		return struct {
-			io.ReadSeeker
+			io.ReaderAt
 			io.Closer
 		}{bytes.NewReader(f.data), io.NopCloser(nil)}, nil
 	}
@@ -257,15 +259,15 @@ func (d *Destination) prepare(ctx context.Context, files []staged, present []obj
 // putAll uploads files in their order, and returns their CRC-64.
 func (d *Destination) putAll(ctx context.Context, files []staged, existing map[string]bool,
 	progress func(done, total int64)) (sums []string, err error) {
-	var done, total int64
+	counted := ranges.Progress{Report: progress}
 	for _, f := range files {
-		total += f.size
+		counted.Total += f.size
 	}
 	sums = make([]string, len(files))
 	for i, f := range files {
-		sums[i], err = d.put(ctx, f, existing[f.name], func(n int64) { done += n; progress(min(done, total), total) })
+		sums[i], err = d.put(ctx, f, existing[f.name], &counted)
 		if err != nil {
-			return nil, &ranges.SubjectError{Subject: d.at.named(f.name), Err: err}
+			return nil, ranges.About(d.at.named(f.name), err)
 		}
 	}
 	return sums, nil
@@ -290,7 +292,7 @@ func (d *Destination) stale(files []staged, beside map[string]bool, present []ob
 func (d *Destination) abandon(ctx context.Context, files []staged) {
 	for up := range d.at.core.Client.ListIncompleteUploads(ctx, d.at.bucket, d.at.key, true) {
 		if up.Err == nil && slices.ContainsFunc(files, func(f staged) bool { return path.Join(d.at.key, f.name) == up.Key }) {
-			_ = d.at.core.Client.RemoveIncompleteUpload(ctx, d.at.bucket, up.Key)
+			_ = d.at.core.AbortMultipartUpload(ctx, d.at.bucket, up.Key, up.UploadID)
 		}
 	}
 }
@@ -305,90 +307,30 @@ func (d *Destination) remove(ctx context.Context, name string) error {
 	})
 }
 
-// Parts of an upload: at most 10,000 are permitted.
-const (
-	smallestPart = 16 << 20 // bytes
-	mostParts    = 9_000
-	partsAtOnce  = 4
-)
-
 // put uploads a file, unless the store has it, and returns its CRC-64. Without Force it replaces nothing.
-func (d *Destination) put(ctx context.Context, f staged, exists bool, progress func(int64)) (sum string, err error) {
+func (d *Destination) put(ctx context.Context, f staged, exists bool, progress *ranges.Progress) (sum string, err error) {
 	file, err := f.open()
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = file.Close() }() // only read
 	h := crc64nvme.New()
-	if _, err := io.Copy(h, file); err != nil {
+	if err := ranges.Hash(ctx, h, file, f.size); err != nil {
 		return "", err
 	}
 	sum, key := fmt.Sprintf("%016x", h.Sum64()), path.Join(d.at.key, f.name)
 	if exists {
-		same, err := d.has(ctx, key, f.size, sum)
+		same, err := d.at.has(ctx, key, f.size, sum)
 		switch {
 		case err != nil:
 			return "", err
 		case same:
-			progress(f.size)
+			progress.Add(f.size)
 			return sum, nil
 		case !d.Force:
 			return "", fmt.Errorf("%w with other content: use --force to replace the checkpoint", fs.ErrExist)
 		}
 	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return "", err
-	}
-	options := minio.PutObjectOptions{UserMetadata: map[string]string{sumKey: sum}, NumThreads: partsAtOnce,
-		PartSize: uint64(max(cmp.Or(d.part, smallestPart), (f.size/mostParts>>20+1)<<20)), Progress: counted(progress)}
-	if !exists {
-		options.SetMatchETagExcept("*")
-	}
-	_, err = d.at.core.Client.PutObject(ctx, d.at.bucket, key, file, f.size, options)
-	if err == nil {
-		return sum, nil
-	}
-	if e, ok := errors.AsType[minio.ErrorResponse](err); ok && e.StatusCode == http.StatusPreconditionFailed {
-		if same, _ := d.has(ctx, key, f.size, sum); same { // the answer to an earlier attempt was lost, or another worker has the same file
-			return sum, nil
-		}
-		return "", fmt.Errorf("%w since this run began: another run writes to the same DST", fs.ErrExist)
-	}
-	const patience = 10 * time.Second
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	_ = d.at.core.Client.RemoveIncompleteUpload(after, d.at.bucket, key) // else its parts cost money
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	return "", d.final(d.at.failed(err))
-}
-
-// final describes an error after which nothing else is tried.
-func (d *Destination) final(err error) error {
-	if p, ok := errors.AsType[ranges.Permanent](err); ok {
-		return p.Err
-	}
-	return fmt.Errorf("%w: check the connection and %s", err, cmp.Or(d.again, "repeat the command with --resume"))
-}
-
-// has reports whether the store has an object with a size and a CRC-64.
-func (d *Destination) has(ctx context.Context, key string, size int64, sum string) (same bool, err error) {
-	return same, d.at.retry.Do(ctx, d.at.url, func() (bool, error) {
-		info, err := d.at.core.Client.StatObject(ctx, d.at.bucket, key, minio.StatObjectOptions{})
-		if err != nil {
-			return false, d.at.failed(err)
-		}
-		same = info.Size == size && info.UserMetadata[sumKey] == sum
-		return false, nil
-	})
-}
-
-// counted is an [io.Reader] that gets the bytes that were sent.
-type counted func(n int64)
-
-// Read implements [io.Reader].
-func (c counted) Read(p []byte) (int, error) {
-	c(int64(len(p)))
-	return len(p), nil
+	return sum, d.at.send(ctx, sending{key: key, file: file, size: f.size, sum: sum, replace: exists, progress: progress,
+		part: max(cmp.Or(d.part, smallestPart), (f.size/mostParts>>20+1)<<20)})
 }

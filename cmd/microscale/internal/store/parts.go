@@ -176,12 +176,12 @@ func (d *Destination) uploadPart(ctx context.Context, progress func(done, total 
 	if err != nil {
 		return err
 	}
-	_, err = d.put(ctx, staged{name: d.record(), data: text, size: int64(len(text))}, existing[d.record()], func(int64) {})
+	_, err = d.put(ctx, staged{name: d.record(), data: text, size: int64(len(text))}, existing[d.record()], &ranges.Progress{})
 	if errors.Is(err, fs.ErrExist) {
 		err = fmt.Errorf("%w: worker %d of %d was run twice, and the other run was faster: its part counts", fs.ErrExist, d.worker, d.workers)
 	}
 	if err != nil {
-		return &ranges.SubjectError{Subject: d.at.named(d.record()), Err: err}
+		return ranges.About(d.at.named(d.record()), err)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (d *Destination) checkPart(ctx context.Context, o object) error {
 
 // check returns an error unless the store has an object that a worker uploaded.
 func (d *Destination) check(ctx context.Context, u sent, worker, workers int) error {
-	same, err := d.has(ctx, path.Join(d.at.key, u.Name), u.Size, u.Sum)
+	same, err := d.at.has(ctx, path.Join(d.at.key, u.Name), u.Size, u.Sum)
 	if err == nil && !same || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is missing or was replaced: run worker %d of %d again with --force", d.at.named(u.Name), worker, workers)
 	}
@@ -221,7 +221,6 @@ type Parts struct {
 
 // Parts returns the parts. All must be there, of one run. The caller closes them.
 func (d *Destination) Parts(ctx context.Context) (*Parts, error) {
-	d.again = "repeat the command"
 	present, err := d.present(ctx)
 	if err != nil {
 		return nil, err

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -30,6 +30,7 @@ type s3 struct {
 	bucket    string
 	key       string // of the folder or object; "" for the whole bucket
 	anonymous bool   // requests have no credentials
+	whole     bool   // objects are uploaded by one request
 	sign      string // how to get credentials
 }
 
@@ -43,6 +44,9 @@ func (s *s3) named(name string) string {
 	}
 	return s.url + "/" + name
 }
+
+// object returns the URL of an object of the bucket.
+func (s *s3) object(key string) string { return strings.TrimSuffix(s.url, s.key) + key }
 
 // errNoBucket is wrapped by errors about a bucket that does not exist.
 var errNoBucket = fmt.Errorf("%w: there is no such bucket", fs.ErrNotExist)
@@ -81,8 +85,8 @@ func newS3(_ context.Context, o opener, u *url.URL) (place, error) {
 // requests. STORAGE_EMULATOR_HOST names another server, which needs none.
 func newGoogle(ctx context.Context, o opener, u *url.URL) (place, error) {
 	const scope = "https://www.googleapis.com/auth/devstorage.read_write"
-	endpoint, transport := os.Getenv("STORAGE_EMULATOR_HOST"), http.RoundTripper(generations{ranges.Transport{}})
-	s := &s3{opener: o, anonymous: true, sign: signGoogle}
+	endpoint, transport := os.Getenv("STORAGE_EMULATOR_HOST"), http.RoundTripper(native{ranges.Transport{}})
+	s := &s3{opener: o, anonymous: true, sign: signGoogle, whole: true}
 	if endpoint == "" {
 		found, err := google.FindDefaultCredentials(ctx, scope)
 		if err == nil {
@@ -95,19 +99,38 @@ func newGoogle(ctx context.Context, o opener, u *url.URL) (place, error) {
 		endpoint = "http://" + endpoint
 	}
 	return s.connect(u, cmp.Or(endpoint, "https://storage.googleapis.com"), "STORAGE_EMULATOR_HOST",
-		minio.Options{Region: "auto", Transport: transport})
+		minio.Options{Creds: credentials.NewStatic("", "", "", credentials.SignatureAnonymous), Region: "auto", Transport: transport})
 }
 
-// generations states the condition of uploads as Google Cloud Storage knows it: it ignores If-None-Match there.
-type generations struct{ http.RoundTripper }
+// native translates the headers of S3 into those that Google Cloud Storage documents
+// (cloud.google.com/storage/docs/xml-api/reference-headers): the metadata, and the condition of uploads. Others of S3 it removes.
+type native struct{ http.RoundTripper }
+
+const amazonMeta, googleMeta = "X-Amz-Meta-", "X-Goog-Meta-"
 
 // RoundTrip implements [http.RoundTripper].
-func (g generations) RoundTrip(r *http.Request) (*http.Response, error) {
+func (n native) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for key, values := range r.Header {
+		if name, ok := strings.CutPrefix(key, amazonMeta); ok {
+			r.Header[googleMeta+name] = values
+		}
+	}
+	maps.DeleteFunc(r.Header, func(key string, _ []string) bool { return strings.HasPrefix(key, "X-Amz-") })
 	if r.Header.Get("If-None-Match") == "*" {
-		r = r.Clone(r.Context())
+		r.Header.Del("If-None-Match")
 		r.Header.Set("X-Goog-If-Generation-Match", "0")
 	}
-	return g.RoundTripper.RoundTrip(r)
+	response, err := n.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	for key, values := range maps.Clone(response.Header) {
+		if name, ok := strings.CutPrefix(key, googleMeta); ok {
+			response.Header[amazonMeta+name] = values
+		}
+	}
+	return response, nil
 }
 
 // connect sets the place and the client of s. variable names the endpoint in errors.
@@ -124,7 +147,7 @@ func (s *s3) connect(u *url.URL, endpoint, variable string, options minio.Option
 		return nil, fmt.Errorf("%s: the name of an object with //, . or .. between slashes is unsupported", WithoutQuery(u.String()))
 	}
 	s.url = strings.TrimRight(u.Scheme+"://"+s.bucket+"/"+s.key, "/")
-	options.Secure, options.MaxRetries = at.Scheme == "https", s.attempts
+	options.Secure, options.MaxRetries = at.Scheme == "https", 1 // try repeats
 	if s.core, err = minio.NewCore(at.Host, &options); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.url, err)
 	}
@@ -149,7 +172,7 @@ func (s *s3) list(ctx context.Context) (objects []object, err error) {
 			switch {
 			case strings.HasSuffix(info.Key, "/") && info.Size == 0: // a folder, as consoles create it
 				continue
-			case name == "" || path.Clean("/"+name) != "/"+name || strings.ContainsAny(name, `\:`) || strings.ContainsFunc(name, unicode.IsControl):
+			case !ranges.ValidName(name):
 				return false, ranges.Permanent{Err: fmt.Errorf("the object %.120q could lead out of its folder, or has control characters: rename it",
 					name)}
 			case info.Size < 0:
@@ -212,7 +235,7 @@ func (s *s3) failed(err error) error {
 	switch {
 	case e.Code == minio.NoSuchBucket:
 		return permanent("%w: check the name %q and the endpoint", errNoBucket, s.bucket)
-	case e.StatusCode == http.StatusPreconditionFailed:
+	case e.StatusCode == http.StatusPreconditionFailed, e.StatusCode == http.StatusConflict:
 		return ranges.Permanent{Err: errChanged}
 	case e.StatusCode == http.StatusNotFound:
 		return permanent("%w: %s: check the name", fs.ErrNotExist, status)

@@ -28,7 +28,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -86,8 +85,7 @@ func Named(arg string) bool {
 
 // An opener opens checkpoints.
 type opener struct {
-	retry    ranges.Retry
-	attempts int // of minio-go itself: it repeats the parts of uploads, retry what is read
+	retry ranges.Retry
 }
 
 // Open opens the checkpoint that a URL names. Its reads return the error of ctx once that is done.
@@ -96,7 +94,6 @@ func Open(ctx context.Context, address string) (*hf.Checkpoint, error) {
 }
 
 func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error) {
-	o.attempts = 1
 	at, err := o.place(ctx, address)
 	if err != nil {
 		return nil, err
@@ -187,20 +184,14 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	var skipped []hf.Skipped
 	var small []object
 	for _, f := range objects {
-		weights, reason := strings.HasSuffix(f.name, safetensors.Suffix), hf.Unread(f.name)
+		reason := hf.Unread(f.name, f.size)
 		switch {
 		case reason != "":
-		case weights && strings.Contains(f.name, "/"):
-			reason = "weights in a folder"
-		case weights:
+			skipped = append(skipped, hf.Skipped{Name: f.name, Reason: reason})
+		case strings.HasSuffix(f.name, safetensors.Suffix):
 			remotes = append(remotes, hf.Remote{Name: f.name, URL: at.String() + "/" + f.name, Size: f.size, Reader: o.reader(ctx, at, f, shared)})
-		case f.size > largestOther:
-			reason = fmt.Sprintf("larger than %d MiB", largestOther>>20)
 		default:
 			small = append(small, f)
-		}
-		if reason != "" {
-			skipped = append(skipped, hf.Skipped{Name: f.name, Reason: reason})
 		}
 	}
 	if err := o.download(ctx, at, small, dir, shared); err != nil {
@@ -208,6 +199,10 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	}
 	if c, err = hf.OpenRemote(dir, remotes, skipped); err != nil {
 		return nil, renamed(err, dir, at)
+	}
+	if len(c.Shards()) > 1 && !c.Index { // shards of two checkpoints may have the same names
+		return nil, fmt.Errorf("%s: %w: there are %d files of weights and no %s: an upload has not ended, or ended early; it comes last",
+			at, fs.ErrNotExist, len(c.Shards()), safetensors.IndexName)
 	}
 	c.Path = at.String()
 	c.OnClose(remove)
@@ -219,7 +214,7 @@ const temporary = "microscale-store-"
 
 // Limits of a checkpoint.
 const (
-	largestOther = 256 << 20 // bytes of the largest file besides the weights that is downloaded
+	largestOther = 256 << 20 // bytes of a file that a server sends only as a whole
 	allOthers    = 1 << 30   // bytes of all of them
 	mostObjects  = 10_000    // objects in a folder
 	atOnce       = 8         // files that a web server is asked for at once
@@ -306,7 +301,7 @@ func (r *reader) request(p []byte, off int64) (int, error) {
 	defer func() { _ = a.Close() }() // its errors no longer matter
 	switch {
 	case a.partial:
-		first, total := contentRange(a.header)
+		first, total := ranges.ContentRange(a.header)
 		if first != off || total >= 0 && total != r.object.size {
 			return 0, ranges.Permanent{Err: fmt.Errorf("requested bytes from %d of %d on, got %q: the file changed, or a proxy is wrong; run again",
 				off, r.object.size, a.header.Get("Content-Range"))}
@@ -330,17 +325,3 @@ var (
 	errNoRanges = errors.New("the server does not support range requests: download the file first")
 	errChanged  = errors.New("the object changed while it was read: run again when nothing writes to it")
 )
-
-// contentRange parses a header such as "bytes 0-99/1000". The total is −1 if the server does not tell.
-func contentRange(h http.Header) (first, total int64) {
-	span, all, _ := strings.Cut(strings.TrimPrefix(h.Get("Content-Range"), "bytes "), "/")
-	from, _, _ := strings.Cut(span, "-")
-	first, err := strconv.ParseInt(from, 10, 64)
-	if err != nil {
-		first = -1
-	}
-	if total, err = strconv.ParseInt(all, 10, 64); err != nil {
-		total = -1
-	}
-	return first, total
-}

@@ -112,7 +112,9 @@ func (w *web) indexed(ctx context.Context, index object) ([]string, error) {
 		return nil, nil
 	}
 	names := slices.Sorted(maps.Values(parsed.Files))
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" || strings.ContainsAny(name, `/\`) }), nil
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		return !ranges.ValidName(name) || strings.Contains(name, "/")
+	}), nil
 }
 
 // stat implements place.
@@ -129,7 +131,7 @@ func (w *web) statName(ctx context.Context, name string) (o object, err error) {
 		}
 		defer func() { _ = a.Close() }() // its errors no longer matter
 		o.version = a.version
-		_, o.size = contentRange(a.header)
+		_, o.size = ranges.ContentRange(a.header)
 		if length := a.header.Get("Content-Length"); !a.partial && name != "" && !isWeights(name) && !isPage(a.header) {
 			if o.size, err = strconv.ParseInt(length, 10, 64); err != nil || o.size > largestOther {
 				o.size = -1

@@ -27,10 +27,13 @@ const Bucket = "weights"
 // A Server is a store.
 type Server struct {
 	*httptest.Server
-	Private bool // requests need credentials
+	Private bool             // requests need credentials
+	Google  *httptest.Server // the same objects, as Google Cloud Storage serves them: see google
 
 	// Fault handles a request and returns true, or returns false. It runs before the store's own handling.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
+	// Lose reports whether the store handles a request and its answer is lost. nil: none is.
+	Lose func(r *http.Request) bool
 
 	lock    sync.Mutex
 	objects map[string][]byte
@@ -52,10 +55,11 @@ type upload struct {
 func New(t *testing.T) *Server {
 	s := &Server{objects: map[string][]byte{}, etags: map[string]string{}, meta: map[string]http.Header{}, uploads: map[string]*upload{}}
 	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
+	s.Google = httptest.NewServer(http.HandlerFunc(s.google))
+	t.Cleanup(func() { s.Close(); s.Google.Close() })
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL_S3": s.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "",
 		"AWS_SECRET_ACCESS_KEY": "", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
-		"AWS_EC2_METADATA_DISABLED": "true", "STORAGE_EMULATOR_HOST": s.URL} {
+		"AWS_EC2_METADATA_DISABLED": "true", "STORAGE_EMULATOR_HOST": s.Google.URL} {
 		t.Setenv(name, value)
 	}
 	return s
@@ -107,6 +111,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := payload(r)
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	if s.Lose != nil && s.Lose(r) {
+		w = httptest.NewRecorder()
+		defer func() { panic(http.ErrAbortHandler) }()
+	}
 	query := r.URL.Query()
 	switch {
 	case err != nil:
@@ -138,6 +146,44 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.get(w, r, key)
 	}
+}
+
+// google serves requests as Google Cloud Storage does: it knows the metadata and the condition of uploads by other names,
+// rejects requests with names of both, and takes no parts here.
+func (s *Server) google(w http.ResponseWriter, r *http.Request) {
+	for key := range r.Header {
+		if strings.HasPrefix(key, "X-Amz-") || r.Method == http.MethodPut && key == "If-None-Match" {
+			Fail(w, http.StatusBadRequest, "InvalidArgument")
+			return
+		}
+	}
+	if r.URL.Query().Has("uploads") && r.Method == http.MethodPost {
+		Fail(w, http.StatusNotImplemented, "NotImplemented")
+		return
+	}
+	for key, values := range r.Header {
+		if name, ok := strings.CutPrefix(key, "X-Goog-Meta-"); ok {
+			r.Header["X-Amz-Meta-"+name] = values
+		}
+	}
+	if r.Header.Get("X-Goog-If-Generation-Match") == "0" {
+		r.Header.Set("If-None-Match", "*")
+	}
+	s.ServeHTTP(renamed{w}, r)
+}
+
+// renamed is a response whose metadata have the names of Google Cloud Storage.
+type renamed struct{ http.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter].
+func (r renamed) WriteHeader(status int) {
+	for key, values := range maps.Clone(r.Header()) {
+		if name, ok := strings.CutPrefix(key, "X-Amz-Meta-"); ok {
+			r.Header()["X-Goog-Meta-"+name] = values
+			r.Header().Del(key)
+		}
+	}
+	r.ResponseWriter.WriteHeader(status)
 }
 
 // get serves an object, with conditions and ranges.
