@@ -39,7 +39,7 @@ const (
 	recordPrefix   = "quantize.imatrix."
 )
 
-// ofImportance reports whether a file has the content of an importance matrix: that of a GGUF file, or the begin of the old form.
+// ofImportance reports whether a file has the content of an importance matrix: that of a GGUF file, or the beginning of the old form.
 func ofImportance(path string) bool {
 	f, info, err := limits.Open(path)
 	if err != nil {

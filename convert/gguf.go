@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
@@ -94,13 +95,22 @@ func ggufType(f quant.Format) (ggml gguf.Type, fileType uint32) {
 	if !ok {
 		return 0, 0
 	}
+	return ggufTypes()[f.Name], fileType
+}
+
+// ggufTypes returns the types of tensors by format: those of fileTypes have one.
+var ggufTypes = sync.OnceValue(func() map[string]gguf.Type {
+	types := map[string]gguf.Type{}
 	for t := range gguf.Type(math.MaxUint8) {
-		if t.String() == strings.ToUpper(f.Name) {
-			ggml = t
+		types[strings.ToLower(t.String())] = t
+	}
+	for name := range fileTypes {
+		if _, ok := types[name]; !ok {
+			panic("no type of GGUF files for format " + name)
 		}
 	}
-	return ggml, fileType
-}
+	return types
+})
 
 // newGGUFPlan returns an empty plan. The type of the file is that of q, because there is none for most mixtures. model is the content of
 // the file; nil: it follows from the source.

@@ -92,7 +92,12 @@ func (p *Plan) beginning() (*beginning, error) {
 // data of the source.
 func (p *Plan) fingerprint() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %v\n%s", p.Format.Name, p.Format.Block, behavior(p.Quantizer))
+	format, main := p.Format, p.Quantizer
+	if i := slices.IndexFunc(p.decisions, func(d decision) bool { return d.action == Quantize }); i >= 0 { // not that of the last rule
+		main = *p.decisions[i].quantizer
+		format = main.Format
+	}
+	fmt.Fprintf(h, "%s %v\n%s", format.Name, format.Block, behavior(main))
 	if p.convention != nil {
 		fmt.Fprintf(h, "%q %q\n", p.Convention, p.Scheme)
 	}
@@ -101,7 +106,7 @@ func (p *Plan) fingerprint() string {
 	}
 	for _, d := range p.decisions {
 		fmt.Fprintf(h, "%q %d %q\n", d.Name, uint8(d.action), d.file)
-		if d.action == Quantize && *d.quantizer != p.Quantizer {
+		if d.action == Quantize && *d.quantizer != main {
 			fmt.Fprintf(h, "%s %v\n%s", d.quantizer.Format.Name, d.quantizer.Format.Block, behavior(*d.quantizer))
 		}
 		if d.fold != nil {

@@ -373,7 +373,13 @@ func TestResumeFinished(t *testing.T) {
 			t.Errorf("%s: the result has changed", format)
 		}
 		other := planFor(t, src, format)
-		other.Quantizer.Rule, other.Quantizer.Arithmetic = quant.Floor, quant.DecodeFirst
+		for i, d := range other.decisions {
+			if d.quantizer != nil {
+				q := *d.quantizer
+				q.Rule, q.Arithmetic = quant.Floor, quant.DecodeFirst
+				other.decisions[i].quantizer = &q
+			}
+		}
 		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(),
 			"the destination exists") {
 			t.Errorf("%s, other options: %+v, %v", format, result, err)
@@ -481,9 +487,15 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("%s and %s", a, b)
 	}
 	seen := map[string]bool{plan.fingerprint(): true}
+	first := func(p *Plan) *quant.Quantizer { // of its weights: a copy, as others share it
+		i := slices.IndexFunc(p.decisions, func(d decision) bool { return d.action == Quantize })
+		q := *p.decisions[i].quantizer
+		p.decisions[i].quantizer = &q
+		return &q
+	}
 	for i, change := range []func(p *Plan){
-		func(p *Plan) { p.Quantizer.Arithmetic = quant.DecodeFirst },
-		func(p *Plan) { p.Format = quant.MXFP8 },
+		func(p *Plan) { first(p).Arithmetic = quant.DecodeFirst },
+		func(p *Plan) { first(p).Format = quant.MXFP8 },
 		func(p *Plan) { p.decisions[0].action = Decode },
 		func(p *Plan) { p.config = []byte("{}") },
 		func(p *Plan) { // the scale of activations, which are no part of the weights

@@ -51,7 +51,8 @@ func scaled(t *quant.Tensor, s scaling, swizzled bool) Scaled {
 	return x
 }
 
-// TestScaledMMThreads checks that every pair of scalings gives the bits of Mul.
+// TestScaledMMThreads checks that every pair of scalings gives the bits of Mul; under the race detector or an emulator, a third of
+// them in short runs.
 func TestScaledMMThreads(t *testing.T) {
 	const m, n, k = 130, 144, 320
 	cases := 0

@@ -237,7 +237,7 @@ func testSumRow(k *kernel[sumKernel], f *fences, r *rand.Rand) {
 	}
 	for _, e := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, MXINT8, int4} {
 		q := Quantizer{Format: e, Search: LeastSquares}
-		constants := (&output{q: &q, with: With{Mean: []float32{}}}).newRowSearch().constants
+		constants := (&output{q: &q, with: With{Mean: []float32{}}}).newRowSearch(maxLanes).constants
 		for _, shape := range [][2]int{{1, 16}, {3, 16}, {1, 5}, {2, 33}} {
 			for _, lanes := range []int{sumLanes, maxLanes} {
 				blocks, extent := shape[0], shape[1]

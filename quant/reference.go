@@ -90,14 +90,14 @@ func (q *Quantizer) load(x tensor.Dense, d Direction, with With) (tensor.Dense, 
 
 // A reference is one call of Reference.
 type reference struct {
-	q      *Quantizer
-	t      *Tensor
-	narrow bool         // the source is BF16
-	rows   tensor.Dense // of which each is quantized along itself
-	with   With
-	global global
-	codes  []byte  // one per byte, rows × stored width
-	drift  float32 // of With.Mean: what the errors of the row add up to so far
+	q       *Quantizer
+	t       *Tensor
+	narrow  bool         // the source is BF16
+	rows    tensor.Dense // of which each is quantized along itself
+	with    With
+	global  global
+	codes   []byte  // one per byte, rows × stored width
+	carried float32 // of With.Mean: what the errors of the row add up to so far
 }
 
 // block quantizes block (i, j) of height × width elements. A partial block at an edge has fewer; the
@@ -106,7 +106,7 @@ func (r *reference) block(i, j, height, width int) {
 	r0, r1 := i*height, min((i+1)*height, r.rows.Rows)
 	c0, c1 := j*width, min((j+1)*width, r.rows.Cols)
 	if j == 0 {
-		r.drift = 0
+		r.carried = 0
 	}
 	scale := r.scale(r0, r1, c0, c1)
 	if r.t.Scales32 != nil {

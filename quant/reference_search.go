@@ -24,7 +24,7 @@ func (r *reference) search(scale blockScale, amax float32, r0, r1, c0, c1 int) b
 
 // searchRow is search with With.Mean, of a block of one row. Sums are of float32, in the order of the elements; NaN is above Inf.
 func (r *reference) searchRow(candidates []blockScale, row, c0, c1 int) (best blockScale) {
-	drift, least := r.drift, uint32(math.MaxUint32)
+	carried, least := r.carried, uint32(math.MaxUint32)
 	for _, s := range candidates {
 		var squares, mean float32
 		for col := c0; col < c1; col++ {
@@ -32,12 +32,12 @@ func (r *reference) searchRow(candidates []blockScale, row, c0, c1 int) (best bl
 			squares += float32(r.with.variance(col) * float32(e*e))
 			mean += float32(r.with.Mean[col] * e)
 		}
-		to := r.drift + mean
+		to := r.carried + mean
 		if all := math.Float32bits(squares + float32(to*to)); all < least {
-			best, least, drift = s, all, to
+			best, least, carried = s, all, to
 		}
 	}
-	r.drift = drift
+	r.carried = carried
 	return best
 }
 

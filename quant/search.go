@@ -165,7 +165,7 @@ func (o *output) newScaleSearch() *scaleSearch {
 		}
 	}
 	if o.searchesRows() {
-		s.rows = o.newRowSearch()
+		s.rows = o.newRowSearch(s.below + 1 + s.above)
 	}
 	for code, f := range s.elements {
 		s.values[code], s.unlike[code+1] = f.value, s.unlike[code]
@@ -230,18 +230,23 @@ func (w *worker) searchBlockRow(o *output, x source, importance []float32, at, n
 	}
 }
 
+// searches reports whether block j has candidates: it has values, and all are finite.
+func (w *worker) searches(j int) bool {
+	amax := w.amaxes[j]
+	return amax != 0 && amax < exponentMask && !w.blocks[j].poison
+}
+
 // searchCode is searchBlocks of a block in one row with a scale of one byte, whose candidates are a range of codes that a kernel
 // supports. It returns false for others.
 func (w *worker) searchCode(o *output, x, weights []float32, j int) bool {
-	amax, s := w.amaxes[j], o.search
-	if amax == 0 || amax >= exponentMask || w.blocks[j].poison {
+	if !w.searches(j) {
 		return true // as it is
 	}
-	code := int(w.scales[j])
-	from, to := max(code-s.below, s.least), min(code+s.above, s.most)+1
-	if code < s.least || s.unlike[from] != s.unlike[to] || o.q.Format.Scale == format.E8M0 && w.blocks[j] != s.elements[code] {
+	s, code := o.search, int(w.scales[j])
+	if !s.isNear(w, j) {
 		return false
 	}
+	from, to := s.near(code)
 	errors := grow(&w.search.errors, to-from)
 	s.kernels[index(s.elements[code].divide)](errors, wholeUnits(&w.search.padded[0], x), wholeUnits(&w.search.padded[1], weights),
 		s.values[from:to], s.decodes[from:to], to-from, &s.constants)
@@ -298,11 +303,10 @@ func (w *worker) searchBlocks(o *output, x source, importance []float32, at, n, 
 // none where it is not searched.
 func (w *worker) listCandidates(o *output, b *candidates, j int) {
 	b.n = 0
-	amax, f := w.amaxes[j], w.blocks[j]
-	if amax == 0 || amax >= exponentMask || f.poison {
+	if !w.searches(j) {
 		return
 	}
-	a, element := math.Float32frombits(amax), o.q.Format.Element
+	f, a, element := w.blocks[j], math.Float32frombits(w.amaxes[j]), o.q.Format.Element
 	addCode := func(code uint32) { b.add(o.search.elements[code], o.search.decodes[code], byte(code)) }
 	switch {
 	case o.q.Format.Scale == format.E8M0:

@@ -56,13 +56,14 @@ type rowScratch struct {
 // searchesRows reports whether the scales of a row are searched for one after another.
 func (o *output) searchesRows() bool { return o.with.Mean != nil && o.q.Search == LeastSquares }
 
-func (o *output) newRowSearch() (s rowSearch) {
+// newRowSearch returns the search of rows of which a block has at most n candidates that are codes.
+func (o *output) newRowSearch(n int) (s rowSearch) {
 	s.variances = make([]float32, len(o.with.Mean))
 	for i := range s.variances {
 		s.variances[i] = o.with.variance(i)
 	}
 	element := o.q.Format.Element
-	if s.lanes = sumLanes; o.q.Format.Scale == format.E4M3 {
+	if s.lanes = sumLanes; n > sumLanes {
 		s.lanes = maxLanes
 	}
 	if o.q.Rounding != format.NearestEven || element.Unsigned {
@@ -118,17 +119,17 @@ func plainSums(divides bool) sumKernel {
 func (w *worker) searchRow(o *output, x []float32, at, n, extent int) {
 	rows, s := &o.search.rows, &w.search.rows
 	lanes, sums := rows.lanes, w.sumCodes(o, x, at, n, extent)
-	drift := float32(0) // what the errors of the row add up to in the mean of the output
+	carried := float32(0) // what the errors of the row add up to in the mean of the output
 	for j := range n {
 		i := at + j
-		if amax := w.amaxes[i]; amax == 0 || amax >= exponentMask || w.blocks[i].poison {
+		if !w.searches(i) {
 			continue // as it is
 		}
 		if sums != nil && o.search.isNear(w, i) {
 			code := int(w.scales[i])
 			from, to := o.search.near(code)
 			var best int
-			best, drift = pick(sums[2*lanes*j:][:to-from], sums[(2*j+1)*lanes:][:to-from], code-from, drift)
+			best, carried = pick(sums[2*lanes*j:][:to-from], sums[(2*j+1)*lanes:][:to-from], code-from, carried)
 			w.blocks[i], w.scales[i] = o.search.elements[from+best], byte(from+best)
 			continue
 		}
@@ -136,7 +137,7 @@ func (w *worker) searchRow(o *output, x []float32, at, n, extent int) {
 		w.listCandidates(o, b, i)
 		w.sumBlock(o, x[j*extent:to], j*extent, b)
 		var best int
-		best, drift = pick(s.other[:b.n], s.other[maxLanes:][:b.n], 0, drift)
+		best, carried = pick(s.other[:b.n], s.other[maxLanes:][:b.n], 0, carried)
 		w.blocks[i] = b.factors[best]
 		if o.t.Scales32 != nil {
 			floats(w.scales)[i] = b.decodes[best]
@@ -148,9 +149,9 @@ func (w *worker) searchRow(o *output, x []float32, at, n, extent int) {
 
 // pick returns the candidate with the least error and what the errors of the row then add up to. Of equal errors the rule's wins, then
 // the first. Magnitudes are compared by their bits, after which NaN is above Inf.
-func pick(squares, means []float32, rule int, drift float32) (best int, after float32) {
+func pick(squares, means []float32, rule int, carried float32) (best int, after float32) {
 	key := func(k, order int) uint64 {
-		sum := drift + means[k]
+		sum := carried + means[k]
 		return uint64(math.Float32bits(squares[k]+float32(sum*sum)))<<8 | uint64(order)
 	}
 	least := key(rule, 0)
@@ -161,7 +162,7 @@ func pick(squares, means []float32, rule int, drift float32) (best int, after fl
 	if best = int(least&0xff) - 1; best < 0 {
 		best = rule
 	}
-	return best, drift + means[best]
+	return best, carried + means[best]
 }
 
 // near returns the codes of the candidates of a block whose scale by the rule has the given one.

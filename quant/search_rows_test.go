@@ -62,7 +62,7 @@ func TestMeanOfTiles(t *testing.T) {
 	}
 }
 
-// TestMeanIsExhaustive tries the candidates of every block after those before it, in float64.
+// TestMeanIsExhaustive tries the candidates of every block after those before it, in float64; of FP32 scales, that of the rule alone.
 func TestMeanIsExhaustive(t *testing.T) {
 	int4, err := Lookup("int4-g32")
 	if err != nil {
@@ -148,6 +148,24 @@ func TestMeanOfZeros(t *testing.T) {
 			}
 			if a > b*(1+1e-5) {
 				t.Errorf("row %d, column %d: error %g, and %g without means", row, c0, a, b)
+			}
+		}
+	}
+}
+
+// TestSearchLanes: the candidates of a block that are codes have a lane each.
+func TestSearchLanes(t *testing.T) {
+	x, amax := tensor.New(1, 32), float32(1)
+	for _, f := range []Format{NVFP4, MXFP4, MXFP8} {
+		o, q := new(output), Quantizer{Format: f, Search: LeastSquares}
+		o.prepare(&q, denseSource(x), Rowwise, With{Amax: &amax, Importance: make([]float32, x.Cols), Mean: make([]float32, x.Cols)})
+		s := o.newScaleSearch()
+		if n := s.below + 1 + s.above; n > s.rows.lanes || s.rows.lanes > maxLanes {
+			t.Errorf("%s: %d candidates have %d lanes, at most %d", f, n, s.rows.lanes, maxLanes)
+		}
+		for n := range maxLanes + 1 {
+			if lanes := o.newRowSearch(n).lanes; lanes < n {
+				t.Errorf("%s: %d candidates have %d lanes", f, n, lanes)
 			}
 		}
 	}

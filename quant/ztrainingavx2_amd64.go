@@ -79,14 +79,16 @@ func searchOverWeightedAVX2(errors *float64, src, weights *float32, groups int, 
 
 // errorSumsTimesAVX2 sets the sums of blocks of extent elements x of src, of float32: for each block, lanes of
 // variance·e² and then lanes of mean·e, e = decodes[s+i]·q-x in lane i, q the element's rounding of x times
-// factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive, and src is finite.
+// factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive. Sums of
+// blocks with values that are not finite may be anything.
 //
 //go:noescape
 func errorSumsTimesAVX2(p sumArgs, c *sumConstants)
 
 // errorSumsOverAVX2 sets the sums of blocks of extent elements x of src, of float32: for each block, lanes of
 // variance·e² and then lanes of mean·e, e = decodes[s+i]·q-x in lane i, q the element's rounding of x divided by
-// factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive, and src is finite.
+// factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive. Sums of
+// blocks with values that are not finite may be anything.
 //
 //go:noescape
 func errorSumsOverAVX2(p sumArgs, c *sumConstants)

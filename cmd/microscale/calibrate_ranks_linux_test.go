@@ -52,17 +52,17 @@ func TestCalibrateRanks(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("--resume of a complete checkpoint: %v: %s", err, stderr)
 			}
-			refused := []struct {
+			misuse := []struct {
 				want string
 				args []string
 			}{
 				{"--sequential cannot be divided", append(quantize("no"), "--sequential")},
 				{"ranks divide statistics, not amaxes or importance matrices", []string{"calibrate", model, "--text", text, "--out", at("no.gguf")}},
 			}[i]
-			cmd, stdout, stderr = launched(t, l, 2, refused.args...)
+			cmd, stdout, stderr = launched(t, l, 2, misuse.args...)
 			if err := cmd.Run(); err == nil || stdout.Len() > 0 || strings.Count(stderr.String(), "microscale: ") != 1 ||
-				!strings.Contains(stderr.String(), refused.want) {
-				t.Errorf("%v: %v, %s%s", refused.args, err, stdout, stderr)
+				!strings.Contains(stderr.String(), misuse.want) {
+				t.Errorf("%v: %v, %s%s", misuse.args, err, stdout, stderr)
 			}
 			if left, _ := filepath.Glob(at("*.microscale-*")); left != nil {
 				t.Errorf("%v is left", left)

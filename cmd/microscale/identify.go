@@ -22,14 +22,15 @@ several are named if their bits are the same. Otherwise the verdict is unknown,
 with the number of blocks that contradict each profile: codes of GPTQ, of a
 search or of another source are in no profile.
 
-Without it, codes and scales alone tell the rule of scales, and often the writer:
-the largest code of a block excludes rules; how likely the codes are under each
-rule decides between the others; -0, scales of zero blocks, the smallest scales
-and the last bits of FP32 scales exclude libraries. A rule is named if all others
+Without it, codes and scales tell the rule of scales, and often the writer: the
+largest code of a block excludes rules; how likely the codes are under each rule
+decides between the others; -0, scales of zero blocks, the smallest scales and
+the last bits of FP32 scales exclude libraries. A rule is named if all others
 are excluded, by blocks, by marks or by codes that are 100 times less likely. It
 is one of the profiles' rules: a scale search, GPTQ or stochastic rounding can
-look like one. Weights of fewer than 64 blocks are unknown, unless their FP32
-scales tell. docs/identify.md has the shares that were decided.
+look like one, unless the metadata name it. Weights of fewer than 64 blocks are
+unknown, unless their FP32 scales tell. docs/identify.md has the shares that
+were decided.
 
 `
 

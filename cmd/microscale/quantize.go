@@ -211,7 +211,7 @@ func quantizeCommand() *cobra.Command {
 			if !text.ranks.First() {
 				return text.assist(cmd, args[0], f)
 			}
-			defer func() { err = text.end(err) }()
+			defer func() { err = text.endRanks(err) }()
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {

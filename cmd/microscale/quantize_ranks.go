@@ -11,16 +11,15 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 )
 
-// Of several ranks that mpirun starts, the first quantizes. The others wait until it calls them to collect statistics with it.
-
 // Statistics beside a destination have its name with both suffixes, and the activations from which they are collected with the first.
 const (
 	statisticsSuffix = windows.OwnName + "statistics"
 	statisticsEnd    = ".safetensors"
 )
 
-// An order is what the first rank tells the others: Calibration of the statistics that all collect.
-type order struct {
+// A collectOrder is what the first rank tells the others: Calibration of the statistics that all collect. Of several ranks that mpirun
+// starts, the first quantizes. The others wait until it calls them to collect statistics with it.
+type collectOrder struct {
 	Out     string
 	Hessian bool
 }
@@ -37,17 +36,17 @@ func (t *calibrationText) join(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// call lets the other ranks collect statistics.
-func (t *calibrationText) call(c evaluation.Calibration) error {
+// callRanks lets the other ranks collect statistics.
+func (t *calibrationText) callRanks(c evaluation.Calibration) error {
 	t.called = true
-	_, err := ranks.FromFirst(t.ranks, func() (*order, error) { return &order{c.Out, c.Hessian}, nil })
+	_, err := ranks.FromFirst(t.ranks, func() (*collectOrder, error) { return &collectOrder{c.Out, c.Hessian}, nil })
 	return err
 }
 
-// end ends the other ranks with the error of the first.
-func (t *calibrationText) end(err error) error {
+// endRanks ends the other ranks with the error of the first.
+func (t *calibrationText) endRanks(err error) error {
 	if !t.called {
-		_, err = ranks.FromFirst(t.ranks, func() (*order, error) { return nil, err })
+		_, err = ranks.FromFirst(t.ranks, func() (*collectOrder, error) { return nil, err })
 		return err
 	}
 	_, err = ranks.FromFirst(t.ranks, func() (struct{}, error) { return struct{}{}, err })
@@ -56,7 +55,7 @@ func (t *calibrationText) end(err error) error {
 
 // assist does the part of a rank after the first.
 func (t *calibrationText) assist(cmd *cobra.Command, model string, f *runFlags) error {
-	o, err := ranks.FromFirst[*order](t.ranks, nil)
+	o, err := ranks.FromFirst[*collectOrder](t.ranks, nil)
 	if err != nil || o == nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	}
 	_, missing := os.Lstat(measured(dst))
 	c.Keep = f.options.Resume || missing == nil || distill.Steps > 0 && ofTraining(dst) != nil
-	if err := t.call(c); err != nil {
+	if err := t.callRanks(c); err != nil {
 		return err
 	}
 	options.Statistics, options.StatisticsKey, err = c.Statistics(cmd.Context())

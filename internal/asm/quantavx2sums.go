@@ -12,7 +12,8 @@ const sumFields = "sums, src, variances, means *float32, extent, blocks int, sta
 func (k *kernel256) errorSums(f *File, name, operation, does string) {
 	k.begin(f, name, fmt.Sprintf(`sets the sums of blocks of extent elements x of src, of %%s: for each block, lanes of
 variance·e² and then lanes of mean·e, e = decodes[s+i]·q-x in lane i, q the element's rounding of x %s
-factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive, and src is finite.`, does),
+factors[s+i], s the start of the block. There are 8 or 16 lanes. extent and blocks are positive. Sums of
+blocks with values that are not finite may be anything.`, does),
 		"p sumArgs, c *sumConstants")
 	sums, src, variances, means := k.Arg("sums"), k.Arg("src"), k.Arg("variances"), k.Arg("means")
 	extent, blocks, starts := k.Arg("extent"), k.Arg("blocks"), k.Arg("starts")

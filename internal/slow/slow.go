@@ -41,8 +41,8 @@ func Full(t testing.TB, why string) {
 }
 
 // Stride returns the distance of the cases that a test takes of many: 1, in a short run short, and under the race
-// detector or an emulator, which are 10 and 20 times as slow, slower. The nightly workflow takes all cases on emulated
-// processors.
+// detector or an emulator, which are 10 and 20 times as slow, slower. The nightly workflow takes all cases without them;
+// with the race detector, it takes those of a short run.
 func Stride(short, slower int) int {
 	switch {
 	case *FullRun || !testing.Short():

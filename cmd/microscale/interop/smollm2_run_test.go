@@ -21,15 +21,16 @@ import (
 var smollm2Text = []struct {
 	prompt, text string
 	arguments    []string
+	full         bool // a run with -full alone asks it
 }{
 	{"Why is the sky blue?", "The answer to this question lies in the intricate dance of light and color. The sky appears blue because of " +
 		"a phenomenon known as Rayleigh scattering. This occurs when light encounters molecules of air, which scatter the shorter " +
-		"wavelengths of light, particularly the blue light, in a way that blue appears to be the", []string{"--max-tokens", "60"}},
-	{"What is the capital of Italy?", "Il Coriobella, Italy.", []string{"--max-tokens", "60"}},
+		"wavelengths of light, particularly the blue light, in a way that blue appears to be the", []string{"--max-tokens", "60"}, false},
+	{"What is the capital of Italy?", "Il Coriobella, Italy.", []string{"--max-tokens", "60"}, false},
 	{"Write a haiku about rain.", "In the heart of the night, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, " +
 		"a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA",
-		[]string{"--max-tokens", "60"}},
-	{"The capital of France is", " Paris.\n\nThe answer is: 2018-01-22 12:1", []string{"--max-tokens", "24", "--no-template"}},
+		[]string{"--max-tokens", "60"}, true},
+	{"The capital of France is", " Paris.\n\nThe answer is: 2018-01-22 12:1", []string{"--max-tokens", "24", "--no-template"}, false},
 }
 
 // TestSmolLM2Run compares greedy text of run with that of transformers, and with README.md. The haiku is for runs with -full.
@@ -40,7 +41,7 @@ func TestSmolLM2Run(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, c := range smollm2Text {
-		if i == 2 && !*slow.FullRun {
+		if c.full && !*slow.FullRun {
 			continue
 		}
 		line := append([]string{"run", name, c.prompt, "--temperature", "0"}, c.arguments...)

@@ -219,7 +219,7 @@ func visit(t *testing.T, browser string, page []byte, width int, plan [][2]strin
 	text := string(page)
 	limit := 10 * time.Minute // of the visit; one answer may take half of it
 	if deadline, ok := t.Deadline(); ok {
-		limit = time.Until(deadline) / 3
+		limit = time.Until(deadline) / 2
 	}
 	script := fmt.Sprintf("<script>const server = %q, plan = %s, checkpoints = %s, patience = %d;\n%s</script></body>", server.URL+"/",
 		steps, checkpoints, limit.Milliseconds()/2, probe)

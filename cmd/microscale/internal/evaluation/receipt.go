@@ -17,9 +17,11 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/limits"
@@ -125,12 +127,28 @@ func (s *stack) content(ctx context.Context) (string, error) {
 	fmt.Fprintf(h, "%q", c.Config)
 	for _, shard := range c.Shards() {
 		fmt.Fprintf(h, " %q %d %s ", shard.Name, shard.File.Size(), shard.File.Identity())
-		if err := copyAll(ctx, h, shard.File.Name()); err != nil && (shard.File.Identity() == "" || !errors.Is(err, fs.ErrNotExist)) {
+		paths, err := filesOf(shard.File.Name())
+		for i := 0; i < len(paths) && err == nil; i++ {
+			err = copyAll(ctx, h, paths[i])
+		}
+		if err != nil && (shard.File.Identity() == "" || !errors.Is(err, fs.ErrNotExist)) {
 			return "", err
 		}
 	}
 	s.digest = hex.EncodeToString(h.Sum(nil))
 	return s.digest, nil
+}
+
+// filesOf returns the paths of the files of a shard: those of a GGUF model may be several.
+func filesOf(path string) ([]string, error) {
+	if !llamacpp.Named(path) {
+		return []string{path}, nil
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.Paths(), f.Close()
 }
 
 // ContentOf returns the SHA-256 that receipts have of a checkpoint.

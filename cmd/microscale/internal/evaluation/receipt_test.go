@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -91,6 +94,56 @@ func TestReceipts(t *testing.T) {
 		}
 		if _, err := ReadReceipt(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
+// TestContentOfParts: the content of a GGUF model is that of all its files.
+func TestContentOfParts(t *testing.T) {
+	source, err := input.Open(t.Context(), newEvaluation(t).Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = source.Close() })
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4},
+		Convention: "gguf"})
+	if err == nil {
+		plan, err = plan.Split(10_000)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "split")
+	if _, err := plan.Run(t.Context(), dir, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := filepath.Glob(filepath.Join(dir, "*.gguf"))
+	if err != nil || len(parts) < 2 {
+		t.Fatalf("%v, %v", parts, err)
+	}
+	seen := map[string]int{}
+	for i := range len(parts) + 1 {
+		c, err := input.Open(t.Context(), parts[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := ContentOf(t.Context(), c)
+		if err := errors.Join(err, c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if before, ok := seen[content]; ok {
+			t.Errorf("the content is that before the change of file %d", before)
+		}
+		if seen[content] = i; i == len(parts) {
+			break
+		}
+		data, err := os.ReadFile(parts[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)-40] ^= 1 // of the last tensor
+		if err := os.WriteFile(parts[i], data, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

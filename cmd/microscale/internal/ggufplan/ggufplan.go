@@ -22,6 +22,7 @@ import (
 // A row is a mixture: the format of most weights, and those of others; "" where they have none of their own.
 type row struct {
 	name, base string
+	head       string                      // of the output of the model; "": base
 	fileType   uint32                      // the number of the mixture in general.file_type (enum llama_ftype)
 	value      func(m model, i int) string // of the values of attention i of the model
 	down       func(m model, i int) string // of ffn_down of layer i
@@ -85,20 +86,21 @@ var none = of("")
 
 // rows are the mixtures.
 var rows = []row{
-	{"q2_k", "q2_k", 10, grouped, of("q3_k"), "q3_k", true, ""},
-	{"q3_k_s", "q3_k", 11, none, none, "", true, ""},
-	{"q3_k_m", "q3_k", 12, first(within(2, 0), of("q4_k")), first(within(0, 16), of("q4_k")), "q4_k", true, ""},
-	{"q3_k_l", "q3_k", 13, of("q5_k"), of("q5_k"), "q5_k", false, ""},
-	{"q4_0", "q4_0", 2, none, guarded("q4_1"), "", false, ""},
-	{"q4_1", "q4_1", 3, none, none, "", false, ""},
-	{"q4_k_s", "q4_k", 14, within(4, 0), within(0, 8), "", true, ""},
-	{"q4_k_m", "q4_k", 15, more, more, "", true, ""},
-	{"q5_0", "q5_0", 8, none, guarded("q5_1"), "", false, ""},
-	{"q5_1", "q5_1", 9, none, none, "", false, ""},
-	{"q5_k_s", "q5_k", 16, none, none, "", false, ""},
-	{"q5_k_m", "q5_k", 17, more, more, "", false, ""},
-	{"q6_k", "q6_k", 18, none, none, "", false, ""},
-	{"mxfp4_moe", "q8_0", 38, none, none, "", false, "mxfp4"},
+	{name: "q2_k", base: "q2_k", fileType: 10, head: "q6_k", value: grouped, down: of("q3_k"), output: "q3_k", eight: true},
+	{name: "q3_k_s", base: "q3_k", fileType: 11, head: "q6_k", value: none, down: none, eight: true},
+	{name: "q3_k_m", base: "q3_k", fileType: 12, head: "q6_k", value: first(within(2, 0), of("q4_k")), down: first(within(0, 16), of("q4_k")),
+		output: "q4_k", eight: true},
+	{name: "q3_k_l", base: "q3_k", fileType: 13, head: "q6_k", value: of("q5_k"), down: of("q5_k"), output: "q5_k"},
+	{name: "q4_0", base: "q4_0", fileType: 2, head: "q6_k", value: none, down: guarded("q4_1")},
+	{name: "q4_1", base: "q4_1", fileType: 3, head: "q6_k", value: none, down: none},
+	{name: "q4_k_s", base: "q4_k", fileType: 14, head: "q6_k", value: within(4, 0), down: within(0, 8), eight: true},
+	{name: "q4_k_m", base: "q4_k", fileType: 15, head: "q6_k", value: more, down: more, eight: true},
+	{name: "q5_0", base: "q5_0", fileType: 8, head: "q6_k", value: none, down: guarded("q5_1")},
+	{name: "q5_1", base: "q5_1", fileType: 9, head: "q6_k", value: none, down: none},
+	{name: "q5_k_s", base: "q5_k", fileType: 16, head: "q6_k", value: none, down: none},
+	{name: "q5_k_m", base: "q5_k", fileType: 17, head: "q6_k", value: more, down: more},
+	{name: "q6_k", base: "q6_k", fileType: 18, head: "q6_k", value: none, down: none},
+	{name: "mxfp4_moe", base: "q8_0", fileType: 38, value: none, down: none, experts: "mxfp4"},
 }
 
 // A model is what the rules read of a file.
@@ -213,9 +215,7 @@ func (r row) plan(m model) *convert.PlanFile {
 	if m.tied {
 		head = "token_embd"
 	}
-	if r.base != "q8_0" {
-		rule(`^`+head+`\.weight$`, "q6_k")
-	}
+	rule(`^`+head+`\.weight$`, r.head)
 	for _, name := range m.stacks {
 		rule("^"+regexp.QuoteMeta(name)+"$", r.experts)
 	}

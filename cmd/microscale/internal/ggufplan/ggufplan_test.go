@@ -17,6 +17,12 @@ func writeGGUF(t *testing.T, architecture string, counts map[string]uint32, name
 	for _, name := range names {
 		specs = append(specs, gguf.Spec{Name: name, Type: gguf.F32, Shape: []int64{1, 1}})
 	}
+	return writeSpecs(t, architecture, counts, specs)
+}
+
+// writeSpecs writes a GGUF file of tensors of zeros.
+func writeSpecs(t *testing.T, architecture string, counts map[string]uint32, specs []gguf.Spec) string {
+	t.Helper()
 	pairs := []gguf.Pair{{Key: "general.architecture", Value: architecture}}
 	for key, n := range counts {
 		pairs = append(pairs, gguf.Pair{Key: architecture + "." + key, Value: n})
@@ -35,17 +41,8 @@ func writeGGUF(t *testing.T, architecture string, counts map[string]uint32, name
 // stackedGGUF writes a file with a tensor of several matrices, and one of one.
 func stackedGGUF(t *testing.T) string {
 	t.Helper()
-	l, err := gguf.NewLayout([]gguf.Spec{{Name: "blk.0.ffn_up_exps.weight", Shape: []int64{2, 1, 1}}, {Name: "blk.0.attn_q.weight",
-		Shape: []int64{1, 1}}, {Name: "blk.1.ffn_up_exps.weight", Shape: []int64{1, 1, 1}}},
-		[]gguf.Pair{{Key: "general.architecture", Value: "llama"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err := os.WriteFile(path, append(l.HeaderBytes(), make([]byte, l.FileSize()-int64(len(l.HeaderBytes())))...), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return writeSpecs(t, "llama", nil, []gguf.Spec{{Name: "blk.0.ffn_up_exps.weight", Shape: []int64{2, 1, 1}}, {Name: "blk.0.attn_q.weight",
+		Shape: []int64{1, 1}}, {Name: "blk.1.ffn_up_exps.weight", Shape: []int64{1, 1, 1}}})
 }
 
 // TestRead: the formats of a model of 16 layers, whose tensors are not in their order, of one of 8 experts, and of one with tied

@@ -27,7 +27,7 @@ type codes struct {
 	scale    float32
 	code     byte     // of scale, if it has one byte
 	top      int      // number of the largest magnitude, in the order of magnitudes from 0
-	elements []uint16 // by number of magnitude
+	elements []uint32 // by number of magnitude
 }
 
 // take reads up to limit blocks.
@@ -63,7 +63,7 @@ func (c *census) add(q *quant.Tensor) (blocks int64) {
 	for i := range rows {
 		for j := range cols {
 			blocks++
-			one := codes{elements: make([]uint16, magnitudes(e))}
+			one := codes{elements: make([]uint32, magnitudes(e))}
 			if q.Scales32 != nil {
 				one.scale = q.Scales32[i*cols+j]
 			} else {

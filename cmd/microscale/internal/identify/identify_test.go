@@ -167,9 +167,37 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// TestTake: a census knows whether the file has the inverse of the global scale.
+func TestTake(t *testing.T) {
+	source := opened(t, written(t, 1, 16, 128))
+	for _, tc := range []struct {
+		f          quant.Format
+		convention string
+		divided    bool
+	}{{quant.FP8Row, "plain", false}, {quant.NVFP4, "plain", false}, {quant.NVFP4, "compressed-tensors", true}} {
+		plan, err := convert.PlanQuantize(t.Context(), source.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.f},
+			Convention: tc.convention})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := filepath.Join(t.TempDir(), "quantized")
+		if tc.convention == "plain" {
+			dst += ".safetensors"
+		}
+		if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w, _ := opened(t, dst).Lookup("model.gauss.weight")
+		c, read, err := take(w, sampleBlocks)
+		if err != nil || c.typed || c.divided != tc.divided || read != int64(len(c.blocks)) {
+			t.Errorf("%s in %s: typed %v, divided %v, %d of %d blocks, error %v", tc.f, tc.convention, c.typed, c.divided, len(c.blocks), read, err)
+		}
+	}
+}
+
 // TestUnread: a weight that cannot be read is one row, however many of its tensors are at fault.
 func TestUnread(t *testing.T) {
-	m := &checkpoint.Model{Problems: []checkpoint.Problem{{Tensor: "a.weight_packed", Text: "no scales"},
+	m := &checkpoint.Model{Source: new(hf.Checkpoint), Problems: []checkpoint.Problem{{Tensor: "a.weight_packed", Text: "no scales"},
 		{Tensor: "a.weight_packed", Text: "no shape"}, {Tensor: "a.weight_scale", Text: "of no weight"}, {Tensor: "a.weight", Text: "missing"},
 		{Tensor: "b", Misread: true}}}
 	weights, err := Identify(t.Context(), m, nil)

@@ -38,7 +38,7 @@ func TestBlockLikelihood(t *testing.T) {
 	edges = append(edges, math.Inf(1))
 	excluded := 0
 	for range 200 {
-		one := codes{elements: make([]uint16, magnitudes(e))}
+		one := codes{elements: make([]uint32, magnitudes(e))}
 		elements := make([]int, 1+r.IntN(8))
 		for i := range elements {
 			elements[i] = 1 + r.IntN(magnitudes(e)-1)

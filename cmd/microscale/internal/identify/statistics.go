@@ -15,7 +15,7 @@ import (
 const (
 	least    = 64    // blocks from which codes tell the rule of scales
 	allowed  = 0.002 // share of blocks that may contradict a rule: calibrated codes, for example
-	decisive = 100   // a writer whose codes are so many times less likely than those of another is excluded
+	decisive = 100   // excludes a writer: the likelihood of another's codes over that of its codes
 	misfit   = 0.01  // and for each block, as a logarithm: distributions of trained weights are not quite those of the model
 )
 
@@ -235,7 +235,7 @@ func (c *census) special() string {
 	few := allowed * float64(len(c.blocks))
 	switch {
 	case c.f.Global && e == format.E2M1 && c.global != 1 && fours > 0 && float64(others) <= few && large == 0:
-		return fmt.Sprintf("four over six: the amax is 6 or 4 (te, modelopt), with a global scale of amax/%g", e.Max()*quant.FourOverSixTop)
+		return "four over six: the amax is 6 or 4 (te, modelopt)"
 	case c.f.Scale == format.F32 && odd == 0 && float64(low) <= few:
 		return "powers of two: the smallest without saturation (te, deepseek since V3.1)"
 	}

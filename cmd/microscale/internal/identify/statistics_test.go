@@ -12,7 +12,7 @@ import (
 
 // block returns a block whose largest magnitude is value, under a scale.
 func block(f quant.Format, code byte, scale, value float32) codes {
-	one := codes{scale: scale, code: code, elements: make([]uint16, magnitudes(f.Element))}
+	one := codes{scale: scale, code: code, elements: make([]uint32, magnitudes(f.Element))}
 	if f.ByteScales() {
 		one.scale = f.Scale.Decode(uint32(code))
 	}

@@ -105,7 +105,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestRepairOfAnother: an original of other shapes, or with another embedding, is refused, and that of the checkpoint is not.
+// TestRepairOfAnother: an original of other shapes, or with another embedding, is an error, and that of the checkpoint is none.
 func TestRepairOfAnother(t *testing.T) {
 	src, seeded, wide := dense(128, 128), t.TempDir(), t.TempDir()
 	dir := src.quantize(t, ctMXFP8)

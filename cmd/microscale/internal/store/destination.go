@@ -67,7 +67,7 @@ func (o opener) destination(ctx context.Context, address string) (*Destination, 
 // String returns the URL.
 func (d *Destination) String() string { return d.at.url }
 
-// Stage returns the path of the local checkpoint that is uploaded, in a directory of its own in the working directory.
+// Stage returns the path of the local checkpoint that is uploaded, in a separate directory in the working directory.
 func (d *Destination) Stage() string {
 	name := path.Base(d.at.key)
 	return filepath.Join(name+stageSuffix, name)
