@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -318,15 +319,25 @@ func realPath(path string) string {
 	return path
 }
 
-// isCheckpoint reports whether a directory is empty or contains weights.
+// isCheckpoint reports whether a directory is empty or contains a file of weights.
 func isCheckpoint(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && (len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return strings.HasSuffix(e.Name(), safetensors.Suffix) || ggufPart.MatchString(e.Name())
+		return (strings.HasSuffix(e.Name(), safetensors.Suffix) || ggufPart.MatchString(e.Name())) && hasWeights(filepath.Join(dir, e.Name()))
 	}))
 }
 
-// isWeights reports whether a file contains weights, by its name.
+// isWeights reports whether a regular file contains weights, by its name and its beginning.
 func isWeights(path string, info os.FileInfo) bool {
-	return info.Mode().IsRegular() && (strings.HasSuffix(path, safetensors.Suffix) || llamacpp.Named(path))
+	return info.Mode().IsRegular() && (strings.HasSuffix(path, safetensors.Suffix) || llamacpp.Named(path)) && hasWeights(path)
+}
+
+// hasWeights is [limits.HasWeights] of the file at a path.
+func hasWeights(path string) bool {
+	f, info, err := limits.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return limits.HasWeights(f, info.Size())
 }

@@ -70,6 +70,9 @@ func ReadCalibration(path string) (*Calibration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: read the calibration: %w", path, limits.Cause(err))
 	}
+	if len(data) == 0 {
+		return nil, fmt.Errorf("%s: the file is empty: fetch it or compute it again", path)
+	}
 	c := &Calibration{}
 	if strings.EqualFold(filepath.Ext(path), ".json") {
 		err = json.Unmarshal(data, c)

@@ -95,6 +95,7 @@ func TestCalibrationErrors(t *testing.T) {
 		{"a.toml", "[input", "not a calibration"},
 		{"a.json", `{"input": 3}`, "not a calibration: input: unexpected number"},
 		{"a.json", `[1]`, "not a calibration: the file: unexpected array"},
+		{"a.toml", "", "the file is empty"},
 		{"a.toml", "[inputs]\na = 1", "no values: give the amax of modules, by name, under input, key and value"},
 		{"a.toml", "[input]\na = 0.0", "a: the amax is 0, want a number from 1e-30 to 3.4e+38"},
 		{"a.toml", "[key]\na = nan", "a: the amax is NaN, want a number from 1e-30 to 3.4e+38"},

@@ -91,6 +91,8 @@ func TestDestination(t *testing.T) {
 		{"a broken link", "src", "broken", false, "the destination exists"},
 		{"force on a folder", "src", "taken", true, "not a checkpoint"},
 		{"force on a file", "src", "file.txt", true, "not a checkpoint"},
+		{"force on a folder by the name of its file", "src", "text", true, "not a checkpoint"},
+		{"force on a file by its name", "a.safetensors", "text.safetensors", true, "not a checkpoint"},
 		{"force on a folder by a file", "a.safetensors", "old", true, "not a checkpoint"},
 		{"force on a file by a folder", "src", "old.safetensors", true, "not a checkpoint"},
 		{"force on a link", "src", "link2", true, "a symbolic link, which is never replaced"},
@@ -111,21 +113,25 @@ func TestDestination(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			at := func(name string) string { return dir + string(filepath.Separator) + filepath.FromSlash(name) }
+			content := func(name string) string {
+				if strings.HasSuffix(name, ".safetensors") && !strings.HasPrefix(name, "text") {
+					return "\x02\x00\x00\x00\x00\x00\x00\x00{}"
+				}
+				return "mine"
+			}
 			mine := []string{"taken/notes.txt", "more/model.safetensors", "more/llama/notes.txt", "repository/model.safetensors",
 				"repository/.git/HEAD",
-				"below/model.safetensors", "below/other/model.safetensors", "linked/model.safetensors", "mine.microscale-partial/notes.txt",
+				"below/model.safetensors", "below/other/model.safetensors", "linked/model.safetensors", "text/model.safetensors",
+				"mine.microscale-partial/notes.txt",
 				"old.microscale-replaced/notes.txt"}
 			for _, d := range append([]string{"home/x", "old/x"}, mine...) {
 				if err := os.MkdirAll(filepath.Dir(at(d)), 0o777); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for _, name := range mine {
-				writeText(t, at(name), "mine")
+			for _, name := range append(mine, "file.txt", "old.safetensors", "old/model.safetensors", "text.safetensors") {
+				writeText(t, at(name), content(name))
 			}
-			writeText(t, at("file.txt"), "mine")
-			writeText(t, at("old.safetensors"), "mine")
-			writeText(t, at("old/model.safetensors"), "mine")
 			for link, to := range map[string]string{"link": at("src"), "b.safetensors": at("a.safetensors"), "broken": at("nowhere"),
 				"link2": at("old"), "c.safetensors": at("old.safetensors"), "linked/data": at("home")} {
 				if err := os.Symlink(to, at(link)); err != nil {
@@ -149,7 +155,7 @@ func TestDestination(t *testing.T) {
 				t.Error("the source is not what it was")
 			}
 			for _, name := range mine {
-				if data, err := os.ReadFile(at(name)); err != nil || string(data) != "mine" {
+				if data, err := os.ReadFile(at(name)); err != nil || string(data) != content(name) {
 					t.Errorf("%s has %q, %v", name, data, err)
 				}
 			}

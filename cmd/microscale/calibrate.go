@@ -1,6 +1,9 @@
 package main
 
 import (
+	"path/filepath"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
@@ -60,6 +63,8 @@ func calibrateCommand() *cobra.Command {
 			return show.Misuse("--text is missing: name a file or a directory")
 		case c.Out == "":
 			return show.Misuse("--out is missing: name a new file")
+		case strings.EqualFold(filepath.Ext(c.Out), ".dat"):
+			return show.Misuse("--out %s: importance matrices are only written as GGUF files: let the name end in .gguf", show.Printable(c.Out))
 		case c.Hessian && (importance || !statistics):
 			return show.Misuse("--hessian is for statistics: let the name of --out end in .safetensors")
 		case c.Cache && statistics:

@@ -160,7 +160,7 @@ func (f *runFlags) upload(cmd *cobra.Command, c *conversion.Conversion) error {
 	if err != nil {
 		return show.Interrupted(fmt.Errorf("%w; the result is in %s", err, f.remote.Staged()), "repeat the command with --resume")
 	}
-	f.uploaded, c.Destination = true, f.remote.String()
+	f.uploaded, c.Uploaded, c.Destination = true, true, f.remote.String()
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,5 +70,45 @@ func TestEvalStore(t *testing.T) {
 	}
 	if a, b := loss(there), loss(here); a == "" || a != b {
 		t.Errorf("the loss of the model in the store is %q, want %q", a, b)
+	}
+}
+
+// TestRemedies checks errors that name what to do, once.
+func TestRemedies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := storetest.New(t)
+	s.Put("taken/model.safetensors", []byte("x"))
+	for want, args := range map[string][]string{
+		"use --force to replace a checkpoint, or --resume to go on with an upload that ended early\n": {"quantize", "sample:",
+			"s3://weights/taken", "--format", "nvfp4"},
+		"--sarif: \"x.json\" is not true or false: omit it, the flag needs no value\n": {"lint", "sample:", "--sarif=x.json"},
+		"--out x.DAT: importance matrices are only written as GGUF files: let the name end in .gguf\n": {"calibrate", "sample:", "--text", "x",
+			"--out", "x.DAT"},
+	} {
+		if _, _, stderr := execute("", args...); !strings.Contains(stderr, want) {
+			t.Errorf("%q:\n%s", args, stderr)
+		}
+	}
+}
+
+// TestUploadResumed checks that a run that uploads what an earlier one converted says so.
+func TestUploadResumed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	directory(t, "local", twoWeights()...)
+	s := storetest.New(t)
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/config.json") && r.Method == http.MethodPut {
+			storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	}
+	args := []string{"quantize", "local", "s3://weights/out", "--format", "nvfp4", "--resume"}
+	if status, stdout, stderr := execute("", args...); status != exitFailed {
+		t.Fatalf("exit status %d without config.json:\n%s%s", status, stdout, stderr)
+	}
+	s.Fault = nil
+	if text := done(t, args...); !strings.Contains(text, "s3://weights/out is complete: the result of an earlier run was uploaded; ") {
+		t.Errorf("got\n%s", text)
 	}
 }

@@ -136,6 +136,7 @@ func FromEnvironment(get func(string) string) (*Client, error) {
 		}
 		home = filepath.Join(cache, "huggingface")
 	}
+	from := "HF_TOKEN"
 	c := &Client{Endpoint: strings.TrimRight(get("HF_ENDPOINT"), "/"), Token: strings.TrimSpace(get("HF_TOKEN")), Cache: get("HF_HUB_CACHE")}
 	if c.Endpoint == "" {
 		c.Endpoint = defaultEndpoint
@@ -144,11 +145,15 @@ func FromEnvironment(get func(string) string) (*Client, error) {
 		return nil, fmt.Errorf("HF_ENDPOINT: got %q, want a URL such as %s", c.Endpoint, defaultEndpoint)
 	}
 	if c.Token == "" {
-		text, err := limits.ReadFile(filepath.Join(home, "token"), maxToken)
+		from = filepath.Join(home, "token")
+		text, err := limits.ReadFile(from, maxToken)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("the hub's token: %w: correct or remove the file, or set HF_TOKEN", err)
 		}
 		c.Token = strings.TrimSpace(string(text))
+	}
+	if strings.ContainsFunc(c.Token, unicode.IsControl) {
+		return nil, fmt.Errorf("%s: the token contains a line break or another control character: copy it again", from)
 	}
 	if c.Cache == "" {
 		c.Cache = filepath.Join(home, "hub")

@@ -338,7 +338,12 @@ func TestFromEnvironment(t *testing.T) {
 	if err != nil || c.Endpoint != "http://localhost:1" || c.Token != "t" || c.Cache != "/c" {
 		t.Errorf("got %+v (%v)", c, err)
 	}
-	environment["HF_ENDPOINT"] = "localhost"
+	environment["HF_TOKEN"] = "hf_a\nhf_b"
+	if _, err = FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "HF_TOKEN: the token contains a line break") ||
+		strings.Contains(err.Error(), "hf_") {
+		t.Errorf("token of two lines: got %v", err)
+	}
+	environment["HF_TOKEN"], environment["HF_ENDPOINT"] = "t", "localhost"
 	if _, err = FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "HF_ENDPOINT") {
 		t.Errorf("got %v", err)
 	}

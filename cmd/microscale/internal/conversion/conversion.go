@@ -20,6 +20,7 @@ type Conversion struct {
 	Plan                *convert.Plan
 	Result              *convert.Result // set when the plan was run
 	Seconds             float64
+	Uploaded            bool             // to an object store
 	Budget              *Budget          // that the plan comes from; nil: none
 	Distilled           *train.Distilled // the training of scales; nil: none, or not in this run
 
@@ -187,7 +188,11 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 	src, dst := show.Printable(c.Source), show.Printable(c.Destination)
 	results := c.Result.Tensors
 	if c.Result.Finished && len(results) == 0 && c.Distilled == nil {
-		_, err := fmt.Fprintf(w, "%s is complete: nothing was done; for the errors, run microscale verify %s %s\n", dst, src, dst)
+		done := "nothing was done"
+		if c.Uploaded {
+			done = "the result of an earlier run was uploaded"
+		}
+		_, err := fmt.Fprintf(w, "%s is complete: %s; for the errors, run microscale verify %s %s\n", dst, done, src, dst)
 		return err
 	}
 	what := c.what

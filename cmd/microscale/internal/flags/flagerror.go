@@ -12,7 +12,7 @@ import (
 
 // kinds describes the values that pflag parses.
 var kinds = map[string]string{
-	"bool":     "true or false",
+	"bool":     "true or false: omit it, the flag needs no value",
 	"int":      "an integer, or is out of range",
 	"intSlice": "a list of integers such as 16,32",
 	"uint":     "an integer of 0 or more, or is out of range",

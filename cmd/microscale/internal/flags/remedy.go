@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +23,12 @@ var remedies = []struct {
 	{convert.ErrUnfinished, "--shard I/N runs a worker, --resume continues it"},
 }
 
-// Remedied adds the flag that helps to the errors of a command that converts.
+// Remedied adds the flag that helps to the errors of a command that converts, unless they name it.
 func Remedied(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := work(cmd, args)
 		for _, r := range remedies {
-			if errors.Is(err, r.cause) {
+			if flag, _, _ := strings.Cut(r.text, " "); errors.Is(err, r.cause) && !strings.Contains(err.Error(), flag) {
 				return fmt.Errorf("%w; %s", err, r.text)
 			}
 		}
