@@ -386,6 +386,7 @@ func (e *Evaluation) open(ctx context.Context, path string, activations bool) (*
 	if err != nil {
 		return nil, vocabulary{}, err
 	}
+	s.stderr = e.Stderr
 	v, err := openVocabulary(s)
 	if err == nil && activations && len(e.Formats) == 0 && e.Stream == "" {
 		err = requireScales(s.Model, path)

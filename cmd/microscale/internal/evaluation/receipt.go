@@ -124,12 +124,21 @@ func (s *stack) content(ctx context.Context) (string, error) {
 		return s.digest, nil
 	}
 	h, c := sha256.New(), s.source
+	hashed := io.Writer(h)
+	if s.stderr != nil {
+		meter := show.NewMeter(s.stderr, "hashing "+show.Printable(c.Path), bytesOf(c))
+		defer meter.Close()
+		hashed = io.MultiWriter(h, writerFunc(func(p []byte) (int, error) {
+			meter.Add(int64(len(p)))
+			return len(p), nil
+		}))
+	}
 	fmt.Fprintf(h, "%q", c.Config)
 	for _, shard := range c.Shards() {
 		fmt.Fprintf(h, " %q %d %s ", shard.Name, shard.File.Size(), shard.File.Identity())
 		paths, err := filesOf(shard.File.Name())
 		for i := 0; i < len(paths) && err == nil; i++ {
-			err = copyAll(ctx, h, paths[i])
+			err = copyAll(ctx, hashed, paths[i])
 		}
 		if err != nil && (shard.File.Identity() == "" || !errors.Is(err, fs.ErrNotExist)) {
 			return "", err
@@ -137,6 +146,19 @@ func (s *stack) content(ctx context.Context) (string, error) {
 	}
 	s.digest = hex.EncodeToString(h.Sum(nil))
 	return s.digest, nil
+}
+
+// bytesOf returns the bytes of the files of a checkpoint that are on the disk.
+func bytesOf(c *hf.Checkpoint) (n int64) {
+	for _, shard := range c.Shards() {
+		paths, _ := filesOf(shard.File.Name()) // content returns the error
+		for _, path := range paths {
+			if info, err := os.Stat(path); err == nil {
+				n += info.Size()
+			}
+		}
+	}
+	return n
 }
 
 // filesOf returns the paths of the files of a shard: those of a GGUF model may be several.
@@ -189,6 +211,10 @@ func readerOf(ctx context.Context, r io.Reader) io.Reader {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // A Paired is a mean of paired differences between two models, with its 95 % confidence interval.
 type Paired struct{ Mean, Low, High float64 }

@@ -3,6 +3,7 @@ package evaluation
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
@@ -24,6 +25,7 @@ type stack struct {
 	source *hf.Checkpoint
 	cache  quant.Format // of keys and values
 	digest string       // see content; "" before its first call
+	stderr io.Writer    // progress of content; nil: none
 }
 
 // openStack opens a checkpoint. With stream, it leaves the layers to be read by Layer. The caller closes the

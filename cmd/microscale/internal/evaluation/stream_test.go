@@ -87,10 +87,6 @@ func TestStream(t *testing.T) {
 	}
 }
 
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
 // TestForecast checks the arithmetic of a forecast that does not depend on the machine.
 func TestForecast(t *testing.T) {
 	e := newEvaluation(t)
