@@ -126,8 +126,8 @@ func (d *Destination) present(ctx context.Context) ([]object, error) {
 	switch {
 	case err == nil:
 		return []object{o}, nil
-	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoBucket):
-		return nil, nil
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoBucket): // the answer to HEAD does not tell whether there is a bucket
+		_, err = d.at.list(ctx)
 	}
 	return nil, err
 }

@@ -286,7 +286,7 @@ func TestReplacedEarly(t *testing.T) {
 func TestDestinations(t *testing.T) {
 	storetest.New(t)
 	for address, want := range map[string]string{"https://host/x": "web servers are only read", "s3://weights": "needs a folder of its own",
-		"s3://other/x": "no such bucket"} {
+		"s3://other/x": "no such bucket", "s3://other/x.safetensors": "no such bucket"} {
 		d, err := quick().destination(t.Context(), address)
 		if err == nil {
 			err = d.Admit(t.Context())
