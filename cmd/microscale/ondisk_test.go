@@ -79,7 +79,7 @@ func TestRemedies(t *testing.T) {
 	s := storetest.New(t)
 	s.Put("taken/model.safetensors", []byte("x"))
 	for want, args := range map[string][]string{
-		"use --force to replace a checkpoint, or --resume to go on with an upload that ended early\n": {"quantize", "sample:",
+		"or --resume to continue an upload that ended early\n": {"quantize", "sample:",
 			"s3://weights/taken", "--format", "nvfp4"},
 		"--sarif: \"x.json\" is not true or false: omit it, the flag needs no value\n": {"lint", "sample:", "--sarif=x.json"},
 		"--out x.DAT: importance matrices are only written as GGUF files: let the name end in .gguf\n": {"calibrate", "sample:", "--text", "x",
