@@ -98,7 +98,7 @@ cmd/microscale/internal/push/pushtest:
 cmd/microscale/internal/push: internal/parallel internal/ranges safetensors safetensors/checksum hf hf/hub checkpoint verify
     cmd/microscale/internal/show
 cmd/microscale/internal/store/storetest:
-cmd/microscale/internal/store: internal/parallel internal/ranges safetensors hf
+cmd/microscale/internal/store: internal/limits internal/parallel internal/ranges safetensors hf
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
     cmd/microscale/internal/show cmd/microscale/internal/store
 cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family

@@ -18,6 +18,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -101,15 +102,25 @@ func (d *Destination) Admit(ctx context.Context) error {
 		return fmt.Errorf("%s: %w (%d objects): use --force to replace a checkpoint, or --resume to continue an upload that ended early", d,
 			fs.ErrExist, len(present))
 	}
-	return d.replaceable(present)
+	return d.replaceable(ctx, present)
 }
 
-// replaceable returns an error unless one of the objects has weights.
-func (d *Destination) replaceable(present []object) error {
-	if d.single() || slices.ContainsFunc(present, func(o object) bool { return isWeights(o.name) }) {
-		return nil
+// replaceable returns an error unless one of the objects has weights, by its name and its beginning.
+func (d *Destination) replaceable(ctx context.Context, present []object) error {
+	for _, o := range present {
+		if !d.single() && !isWeights(o.name) {
+			continue
+		}
+		const enough = 16
+		head := make([]byte, min(o.size, enough))
+		if _, err := d.at.reader(ctx, d.at, o, ranges.NewChunks()).ReadAt(head, 0); err != nil {
+			return err
+		}
+		if limits.HasWeights(bytes.NewReader(head), o.size) {
+			return nil
+		}
 	}
-	return fmt.Errorf("%s: it has %d objects and none of weights: --force replaces only checkpoints; use another DST", d, len(present))
+	return fmt.Errorf("%s: its files (%d) have no weights: --force replaces only checkpoints; use another DST", d, len(present))
 }
 
 // isWeights reports whether an object has weights, by its name.

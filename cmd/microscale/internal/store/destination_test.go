@@ -111,6 +111,10 @@ func TestUpload(t *testing.T) {
 		}
 		s.Put(d.at.key+"/old.safetensors", []byte("an older shard"))
 		d.Resume, d.Force = false, true
+		if err := d.Admit(t.Context()); err == nil || !strings.Contains(err.Error(), "have no weights") {
+			t.Errorf("%s: texts by names of weights: %v", address, err)
+		}
+		s.Put(d.at.key+"/old.safetensors", []byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
 		if err := errors.Join(d.Admit(t.Context()), d.Upload(t.Context(), none), uploaded(s, d.at.key, replaced)); err != nil {
 			t.Errorf("%s: replaced: %v", address, err)
 		}

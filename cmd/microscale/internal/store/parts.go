@@ -84,7 +84,7 @@ func (d *Destination) admitPart(ctx context.Context, present []object) error {
 		}
 	}
 	if d.Force {
-		return d.replaceable(present)
+		return d.replaceable(ctx, present)
 	}
 	return nil
 }
