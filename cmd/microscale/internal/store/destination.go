@@ -99,7 +99,7 @@ func (d *Destination) Admit(ctx context.Context) error {
 	case d.Resume:
 		return nil
 	case !d.Force:
-		return fmt.Errorf("%s: %w (%d objects): use --force to replace a checkpoint, or --resume to continue an upload that ended early", d,
+		return fmt.Errorf("%s: %w (objects: %d): use --force to replace a checkpoint, or --resume to continue an upload that ended early", d,
 			fs.ErrExist, len(present))
 	}
 	return d.replaceable(ctx, present)
