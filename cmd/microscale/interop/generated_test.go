@@ -38,7 +38,7 @@ func sameTrimmed(a, b string) bool { return strings.TrimSpace(a) == strings.Trim
 var figure = regexp.MustCompile(`[0-9]+\.[0-9]+`)
 
 // sameFigures reports whether two texts are the same but for one unit in the last digit of numbers
-// with decimals: the kernels of another processor add products in another order (docs/architecture.md).
+// with decimals: the kernels of another processor add products in another order (docs/decisions.md).
 func sameFigures(a, b string) bool {
 	if figure.ReplaceAllString(a, "") != figure.ReplaceAllString(b, "") {
 		return false
