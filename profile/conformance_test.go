@@ -94,6 +94,9 @@ func conformanceOf(t *testing.T, f quant.Format) (cases []conformanceCase, file 
 		}
 		var decoded []byte
 		for _, v := range made.Dequantize(1).Data {
+			if v != v {
+				v = float32(math.NaN()) // processors differ in the sign of a product of two NaN
+			}
 			decoded = binary.LittleEndian.AppendUint32(decoded, math.Float32bits(v))
 		}
 		add(name+".decoded", safetensors.F32, decoded, rows, cols)
