@@ -70,7 +70,7 @@ type sending struct {
 func (s *sending) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	if s.timer.Reset(s.longest); err != nil {
-		s.timer.Stop() // the answer has a limit of its own
+		s.timer.Stop() // reading the answer has another limit
 	}
 	return n, err
 }

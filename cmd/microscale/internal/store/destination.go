@@ -60,7 +60,7 @@ func (o opener) destination(ctx context.Context, address string) (*Destination, 
 		return nil, fmt.Errorf("%s: web servers are only read: want a DST such as s3://BUCKET/FOLDER or gs://BUCKET/FOLDER", at)
 	}
 	if s.key == "" {
-		return nil, fmt.Errorf("%s: a checkpoint needs a folder of its own: want %s/FOLDER", at, at)
+		return nil, fmt.Errorf("%s: a bucket, and no folder in it: want %s/FOLDER", at, at)
 	}
 	return &Destination{at: s}, nil
 }
@@ -76,7 +76,7 @@ func (d *Destination) Stage() string {
 
 // single reports whether the destination is one object.
 func (d *Destination) single() bool {
-	return strings.HasSuffix(d.at.key, safetensors.Suffix) || strings.HasSuffix(d.at.key, ggufSuffix)
+	return isWeights(d.at.key)
 }
 
 // Reads returns an error if the destination is in the folder that a source is read from, or around it.

@@ -291,7 +291,7 @@ func TestReplacedEarly(t *testing.T) {
 // TestDestinations checks which URLs are destinations.
 func TestDestinations(t *testing.T) {
 	storetest.New(t)
-	for address, want := range map[string]string{"https://host/x": "web servers are only read", "s3://weights": "needs a folder of its own",
+	for address, want := range map[string]string{"https://host/x": "web servers are only read", "s3://weights": "no folder in it",
 		"s3://other/x": "no such bucket", "s3://other/x.safetensors": "no such bucket"} {
 		d, err := quick().destination(t.Context(), address)
 		if err == nil {
