@@ -34,6 +34,7 @@ const (
 	importanceType = "imatrix"
 	datasetsKey    = "imatrix.datasets"
 	chunksKey      = "imatrix.chunk_count"
+	chunkSizeKey   = "imatrix.chunk_size"
 	sumsSuffix     = ".in_sum2"
 	countsSuffix   = ".counts"
 	recordPrefix   = "quantize.imatrix."

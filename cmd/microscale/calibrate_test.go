@@ -33,6 +33,13 @@ func TestStatistics(t *testing.T) {
 	if !bytes.Equal(content(t, s), content(t, at("again.safetensors"))) {
 		t.Error("threads change the statistics")
 	}
+	for more, want := range map[string]bool{"--json": true, "--method=nearest": false} {
+		const note = "only the amaxes of activations are used"
+		out := done(t, "quantize", model, at("plain"), "--format", "nvfp4", "--calibration", s, "--dry-run", more)
+		if strings.Contains(out, note) != want {
+			t.Errorf("%s: %s", more, out)
+		}
+	}
 	if out := done(t, "fold", model, at("folded"), "--format", "nvfp4", "--calibration", s); !strings.Contains(out, "inputs folded, in") {
 		t.Errorf("fold: %s", out)
 	}

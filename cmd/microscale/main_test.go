@@ -102,6 +102,7 @@ func TestUsage(t *testing.T) {
 		{"zzz -q", `unknown command "zzz": use one of `},
 		{"--zzz", `unknown flag --zzz: microscale --help-all lists the flags`},
 		{"bench --help gem", `unknown command "gem": did you mean gemm or gemv?`},
+		{"repair sample: x.gguf", "x.gguf: repair writes a directory of safetensors files: use a DST that does not end in .gguf"},
 		{"dequantize sample: x.gguf", "x.gguf: dequantize writes no .gguf files: use a DST that does not end in .gguf"},
 		{"quantize sample: x.gguf --for vllm --format mxfp4", `--for vllm does not write .gguf files: use a DST that does not end in .gguf`},
 		{"formats --jsn", `unknown flag --jsn: did you mean --json?`},

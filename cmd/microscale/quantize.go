@@ -260,6 +260,10 @@ func quantizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if statistics.OnlyAmaxes() {
+			plan.Notes = append(plan.Notes, "of the statistics of --calibration only the amaxes of activations are used, and weights are rounded "+
+				"to nearest: add --method gptq or search to choose codes and scales by them")
+		}
 		for _, p := range distinct(profiles) {
 			if note := otherSource(p, source, plan); note != "" {
 				plan.Notes = append(plan.Notes, note)

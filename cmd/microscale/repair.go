@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint/client"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
@@ -39,6 +40,10 @@ is written.
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
 	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
+		if llamacpp.Named(args[1]) {
+			return show.Misuse("%s: repair writes a directory of safetensors files: use a DST that does not end in %s, and convert that",
+				show.Printable(args[1]), llamacpp.Suffix)
+		}
 		models, release, err := openBeside(cmd.Context(), openBroken, args[0], *original)
 		defer release()
 		if err != nil {

@@ -139,6 +139,11 @@ func (c *CalibrationFlag) Settle(layout *checkpoint.Convention) {
 // HasStatistics reports whether --calibration names statistics.
 func (c *CalibrationFlag) HasStatistics() bool { return c.inputs != "" && calibration.IsFile(c.inputs) }
 
+// OnlyAmaxes reports whether --calibration names statistics of which no --method says how they choose codes or scales.
+func (c *CalibrationFlag) OnlyAmaxes() bool {
+	return c.HasStatistics() && !c.method.Given && c.method.Value == calibration.Nearest
+}
+
 // Statistics returns the method and the statistics that it needs; nil for nearest. The caller closes them.
 func (c *CalibrationFlag) Statistics() (calibration.Method, *calibration.Statistics, error) {
 	method := c.method.Value
