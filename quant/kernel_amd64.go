@@ -212,23 +212,6 @@ func searchBy(kernel func(errors *float64, src *float32, groups int, factors, de
 	}
 }
 
-// sumArgs are the arguments of a kernel of error sums: those of blockSums.
-type sumArgs struct {
-	sums, src, variances, means *float32
-	extent, blocks              int
-	starts                      *int
-	factors, decodes            *float32
-	lanes                       int
-}
-
-func sumsBy(kernel func(p sumArgs, c *sumConstants)) sumKernel {
-	return func(b blockSums, c *sumConstants) {
-		n := len(b.starts)
-		kernel(sumArgs{&b.sums[0], &b.x[0], &b.variances[0], &b.means[0], len(b.x) / n, n, &b.starts[0], &b.factors[0], &b.decodes[0],
-			b.lanes}, c)
-	}
-}
-
 func searchWeightedBy(kernel func(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n int,
 	c *searchConstants)) searchKernel {
 	return func(errors []float64, src, weights, factors, decodes []float32, n int, c *searchConstants) {
@@ -300,10 +283,6 @@ func hadamardBy(kernel func(x *float32, n int, signs *uint32, nan uint32)) func(
 
 func spreadBy(kernel func(dst, src *byte, width, n, stride int)) func([]byte, []byte, int, int, int) {
 	return func(dst, src []byte, width, n, stride int) { kernel(&dst[0], &src[0], width, n, stride) }
-}
-
-func transposeFourBy(kernel func(dst, src *byte, n, dstStride, srcStride int)) func([]byte, []byte, int, int, int) {
-	return func(dst, src []byte, n, dstStride, srcStride int) { kernel(&dst[0], &src[0], n, dstStride, srcStride) }
 }
 
 // transposeBy takes a kernel that transposes transposeSize rows in the given number of steps.

@@ -75,6 +75,19 @@ func init() {
 			})
 		}
 	}
+	for _, divides := range []bool{false, true} {
+		add(&sumKernels, errorSumsNEONNeeds, variant{divides: divides}, sumsBy(func(p sumArgs, c *sumConstants) {
+			errorSumsNEON(p, index(divides), c)
+		}))
+	}
+	add(&transposeKernels, transposeNEONNeeds, variant{}, func(dst, src []float32, dstStride, srcStride, n int) {
+		const side = 4 // of a unit
+		down, right := transposeSize*n/side, transposeSize/side
+		transposeNEON((*byte)(unsafe.Pointer(&dst[0])), (*byte)(unsafe.Pointer(&src[0])), down, right, 4*dstStride, 4*srcStride)
+	})
+	add(&transposeFourKernels, transposeFourNEONNeeds, variant{}, transposeFourBy(transposeFourNEON))
+	add(&codesKernels, transposeCodesNEONNeeds, variant{bits: 8}, codesNEON(1, transposeCodesNEON))
+	add(&codesKernels, transposeWordsNEONNeeds, variant{bits: 16}, codesNEON(2, transposeWordsNEON))
 	add(&philoxKernels, philoxNEONNeeds, variant{}, func(dst []uint32, first uint64, c *philoxConstants) {
 		philoxNEON(&dst[0], first, len(dst)/unitNEON, c)
 	})
@@ -160,6 +173,16 @@ func joinUnits(bits int, kernel func(codes *byte, src *float32, random *uint32, 
 			end := newRowTail(whole, src, random, factors)
 			kernel(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], bits, c)
 			copy(codes[whole*bits/8:ceilDiv(len(src)*bits, 8)], end.codes[:])
+		}
+	}
+}
+
+// codesNEON returns a kernel of tiles of codes of size bytes by one that transposes units of 16 bytes, four to a side of a tile.
+func codesNEON(size int, kernel func(dst, src *byte, down, right, dstStride, srcStride int)) func([]byte, []byte, int, int, int, bool) {
+	const units = 4
+	return func(dst, src []byte, n, dstStride, srcStride int, _ bool) {
+		for i := range n {
+			kernel(&dst[i*cacheLine/size*dstStride], &src[i*cacheLine], units, units, dstStride, srcStride)
 		}
 	}
 }

@@ -122,3 +122,24 @@ func columnsBy(kernel func(p columnsArgs, c *encodeConstants)) func(columnPart, 
 		}, c)
 	}
 }
+
+// sumArgs are the arguments of a kernel of error sums: those of blockSums.
+type sumArgs struct {
+	sums, src, variances, means *float32
+	extent, blocks              int
+	starts                      *int
+	factors, decodes            *float32
+	lanes                       int
+}
+
+func sumsBy(kernel func(p sumArgs, c *sumConstants)) sumKernel {
+	return func(b blockSums, c *sumConstants) {
+		n := len(b.starts)
+		kernel(sumArgs{&b.sums[0], &b.x[0], &b.variances[0], &b.means[0], len(b.x) / n, n, &b.starts[0], &b.factors[0], &b.decodes[0],
+			b.lanes}, c)
+	}
+}
+
+func transposeFourBy(kernel func(dst, src *byte, n, dstStride, srcStride int)) func([]byte, []byte, int, int, int) {
+	return func(dst, src []byte, n, dstStride, srcStride int) { kernel(&dst[0], &src[0], n, dstStride, srcStride) }
+}

@@ -23,6 +23,11 @@ const (
 	philoxNEONNeeds         = cpu.ARMASIMD
 	hadamardNEONNeeds       = cpu.ARMASIMD
 	searchNEONNeeds         = cpu.ARMASIMD
+	errorSumsNEONNeeds      = cpu.ARMASIMD
+	transposeNEONNeeds      = cpu.ARMASIMD
+	transposeCodesNEONNeeds = cpu.ARMASIMD
+	transposeWordsNEONNeeds = cpu.ARMASIMD
+	transposeFourNEONNeeds  = cpu.ARMASIMD
 	decodeBytesNEONNeeds    = cpu.ARMASIMD
 	decodeNibblesNEONNeeds  = cpu.ARMASIMD
 	decodeIntegersNEONNeeds = cpu.ARMASIMD
@@ -106,6 +111,38 @@ func hadamardNEON(x *float32, n int, signs *uint32, nan uint32)
 //
 //go:noescape
 func searchNEON(errors *float64, src, weights *float32, groups int, factors, decodes *float32, n, divide int, c *searchConstants)
+
+// errorSumsNEON sets the sums of blocks of extent elements x of src: for each block, lanes of
+// variance·e² and then lanes of mean·e, e = decodes[s+i]·q-x in lane i, q the element's rounding of x times factors[s+i], or divided
+// by it, s the start of the block. There are 8 or 16 lanes. extent and blocks are positive. Sums of blocks with values that are not
+// finite may be anything.
+//
+//go:noescape
+func errorSumsNEON(p sumArgs, divide int, c *sumConstants)
+
+// transposeNEON sets element (j, i) of dst to element (i, j) of src, of 4 bytes, for i < 4·down and
+// j < 4·right, both positive. Strides are in bytes.
+//
+//go:noescape
+func transposeNEON(dst, src *byte, down, right, dstStride, srcStride int)
+
+// transposeCodesNEON sets element (j, i) of dst to element (i, j) of src, of 1 bytes, for i < 16·down and
+// j < 16·right, both positive. Strides are in bytes.
+//
+//go:noescape
+func transposeCodesNEON(dst, src *byte, down, right, dstStride, srcStride int)
+
+// transposeWordsNEON sets element (j, i) of dst to element (i, j) of src, of 2 bytes, for i < 8·down and
+// j < 8·right, both positive. Strides are in bytes.
+//
+//go:noescape
+func transposeWordsNEON(dst, src *byte, down, right, dstStride, srcStride int)
+
+// transposeFourNEON stores four rows of 16·n bytes transposed, n > 0: four contiguous bytes for
+// each column. Strides are in bytes.
+//
+//go:noescape
+func transposeFourNEON(dst, src *byte, n, dstStride, srcStride int)
 
 // decodeBytesNEON sets dst[i] to scales[i/extent] times the value of the code src[i], i < n.
 //

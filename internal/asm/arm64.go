@@ -133,6 +133,7 @@ var neonInstructions = map[string]struct {
 	"VSMAXV":   {neonAcross, 0, 0b01010, -1, false},
 	"VFMUL":    {neonSame, 1, 0b11011, 0, false},
 	"VFDIV":    {neonSame, 1, 0b11111, 0, false},
+	"VFMAX":    {neonSame, 0, 0b11110, 0, false},
 	"VFMIN":    {neonSame, 0, 0b11110, 2, false},
 	"VUSHL":    {neonSame, 1, 0b01000, -1, false},
 	"VMUL":     {neonSame, 0, 0b10011, -1, false},

@@ -32,6 +32,7 @@ var neonExamples = []struct {
 	{"VFMUL", []any{V(2).S4(), V(17).S4(), V(31).S4()}, "fmul v31.4s, v17.4s, v2.4s", 0x6e22de3f},
 	{"VFDIV", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fdiv v3.4s, v1.4s, v2.4s", 0x6e22fc23},
 	{"VFMIN", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fmin v3.4s, v1.4s, v2.4s", 0x4ea2f423},
+	{"VFMAX", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "fmax v3.4s, v1.4s, v2.4s", 0x4e22f423},
 	{"VUSHL", []any{V(2).S4(), V(1).S4(), V(3).S4()}, "ushl v3.4s, v1.4s, v2.4s", 0x6ea24423},
 	{"VMUL", []any{V(2).H8(), V(1).H8(), V(3).H8()}, "mul v3.8h, v1.8h, v2.8h", 0x4e629c23},
 	{"VMUL", []any{V(2).B16(), V(1).B16(), V(3).B16()}, "mul v3.16b, v1.16b, v2.16b", 0x4e229c23},

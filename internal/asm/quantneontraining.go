@@ -2,7 +2,8 @@ package asm
 
 // The kernels of package quant for arm64 of rows with known factors, of columns and of training. Instructions of 16 elements of
 // float32: rows 50, columns 71, joined codes of 4 bits 61, of 8 bits rounded stochastically 111, maxima of columns 16, a Hadamard
-// transform 112; and of 16 random words 161. Errors of a scale take 44 for 8 elements, with weights 9 more.
+// transform 112; and of 16 random words 161. Errors of a scale take 44 for 8 elements, with weights 9 more. Sums of errors of 8
+// scales take 37 for an element.
 
 // rows writes the kernel of rows of codes of 8 bits.
 func (q neonQuant) rows() {
@@ -433,5 +434,91 @@ n are positive, src is finite, and weights may be nil.`, "errors *float64, src, 
 	fn.I("FMOVD.P", "F16", errors.post(8))
 	fn.I("SUBS", 1, n)
 	fn.Jump("BNE", candidate)
+	fn.Return()
+}
+
+// errorSums writes the kernel of the sums of the errors of blocks, 8 candidates at a time. A lane is a candidate, so that sums are
+// in the order of the elements.
+func (q neonQuant) errorSums() {
+	fn := q.Func("errorSumsNEON", `errorSumsNEON sets the sums of blocks of extent elements x of src: for each block, lanes of
+variance·e² and then lanes of mean·e, e = decodes[s+i]·q-x in lane i, q the element's rounding of x times factors[s+i], or divided
+by it, s the start of the block. There are 8 or 16 lanes. extent and blocks are positive. Sums of blocks with values that are not
+finite may be anything.`, "p sumArgs, divide int, c *sumConstants")
+	sums, src, variances, means := fn.Arg("sums"), fn.Arg("src"), fn.Arg("variances"), fn.Arg("means")
+	blocks, starts, lanes := fn.Arg("blocks"), fn.Arg("starts"), fn.Arg("lanes")
+	factors, decodes := fn.Arg("factors"), fn.Arg("decodes")
+	divide, c, tmp := fn.Arg("divide"), fn.Arg("c"), fn.GP("scratch")
+	at := []Reg{fn.GP("position in src"), fn.GP("in variances"), fn.GP("in means")}
+	factor, decode := fn.GP("position in factors"), fn.GP("in decodes")
+	left, unused := fn.GP("elements left"), fn.GP("lanes left")
+	limit, lowest, least, anchor, binade := V(24), V(25), V(26), V(27), V(28)
+	for i, v := range []Neon{limit, lowest, least, anchor} {
+		neonLoad(fn, v, c, 4*i, tmp)
+	}
+	neonConstant(fn, binade, 0x7f800000, tmp)
+	fn.I("LSL", 2, lanes)
+	x, variance, mean := V(0), V(1), V(2)
+	by, times, squares, products := neonRange(16, 2), neonRange(18, 2), neonRange(20, 2), neonRange(22, 2)
+	block := fn.Label("block")
+	fn.I("MOVD.P", starts.post(8), tmp)
+	fn.I("ADD", string(tmp)+"<<2", factors, factor)
+	fn.I("ADD", string(tmp)+"<<2", decodes, decode)
+	fn.I("MOVD", lanes, unused)
+	pass := fn.Label("pass")
+	for i, r := range []Reg{src, variances, means} {
+		fn.I("MOVD", r, at[i])
+	}
+	fn.I("MOVD", fn.FP("extent"), left)
+	fn.I("VLD1.P", factor.post(32), neonList(Neon.S4, by))
+	fn.I("VLD1.P", decode.post(32), neonList(Neon.S4, times))
+	for _, sum := range neonRange(20, 4) {
+		neonZero(fn, sum)
+	}
+	element := fn.Label("element")
+	over, scaled := fn.NewLabel("over"), fn.NewLabel("scaled")
+	for i, v := range []Neon{x, variance, mean} {
+		fn.I("VLD1R.P", at[i].post(4), list(v.S4()))
+	}
+	rounded := neonRange(4, 2)
+	fn.I("CBNZ", divide, string(over))
+	for i, v := range rounded {
+		fn.I("VFMUL", by[i].S4(), x.S4(), v.S4())
+	}
+	fn.Jump("B", scaled)
+	fn.Place(over)
+	for i, v := range rounded {
+		fn.I("VFDIV", by[i].S4(), x.S4(), v.S4())
+	}
+	fn.Place(scaled)
+	for i, v := range rounded {
+		t := V(6 + i)
+		fn.I("VFMIN", limit.S4(), v.S4(), v.S4())
+		fn.I("VFMAX", lowest.S4(), v.S4(), v.S4())
+		fn.I("VAND", binade.B16(), v.B16(), t.B16())
+		fn.I("VUMAX", least.S4(), t.S4(), t.S4())
+		fn.I("VFMUL", anchor.S4(), t.S4(), t.S4()) // what rounds to a step of the binade
+		fn.I("VFADD", t.S4(), v.S4(), v.S4())
+		fn.I("VFSUB", t.S4(), v.S4(), v.S4())
+		fn.I("VFMUL", times[i].S4(), v.S4(), v.S4())
+		fn.I("VFSUB", x.S4(), v.S4(), v.S4())
+		fn.I("VFMUL", v.S4(), v.S4(), t.S4())
+		fn.I("VFMUL", variance.S4(), t.S4(), t.S4())
+		fn.I("VFADD", t.S4(), squares[i].S4(), squares[i].S4())
+		fn.I("VFMUL", mean.S4(), v.S4(), v.S4())
+		fn.I("VFADD", v.S4(), products[i].S4(), products[i].S4())
+	}
+	fn.I("SUBS", 1, left)
+	fn.Jump("BNE", element)
+	fn.I("ADD", lanes, sums, tmp)
+	fn.I("VST1.P", neonList(Neon.S4, squares), sums.post(32))
+	fn.I("VST1", neonList(Neon.S4, products), "("+string(tmp)+")")
+	fn.I("SUBS", 32, unused)
+	fn.Jump("BNE", pass)
+	fn.I("ADD", lanes, sums)
+	for i, r := range []Reg{src, variances, means} {
+		fn.I("MOVD", at[i], r)
+	}
+	fn.I("SUBS", 1, blocks)
+	fn.Jump("BNE", block)
 	fn.Return()
 }
