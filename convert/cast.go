@@ -3,7 +3,6 @@ package convert
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,9 +61,10 @@ type cast struct {
 	lossless.Cast
 	convention *checkpoint.Convention // of the result
 
-	levels []float32 // decode scales of the result by code; nil for FP32 scales
-	input  *float32  // decode scale of activations of a calibration; nil: that of the source
-	found  Cast
+	levels   []float32 // decode scales of the result by code; nil for FP32 scales
+	input    *float32  // decode scale of activations of a calibration; nil: that of the source
+	unscaled bool      // the result has global scales of 1: clients ignore that of the weight
+	found    Cast
 }
 
 // PlanCast plans the conversion of the weights of a quantized checkpoint to another block format, of which each block decodes to
@@ -152,9 +152,6 @@ func (o CastOptions) convention(m *checkpoint.Model, formats []quant.Format) (*c
 
 // planCastTo plans all of a cast but its global scales. formats are those of the result.
 func planCastTo(m *checkpoint.Model, to *checkpoint.Convention, formats []quant.Format, scheme string, o CastOptions) (*Plan, error) {
-	if to.OneFile() {
-		return nil, errors.New("its files hold no casts: cast to a directory first, and convert that")
-	}
 	if err := admitMixed(to, formats); err != nil {
 		return nil, err
 	}
@@ -177,6 +174,9 @@ func planCastTo(m *checkpoint.Model, to *checkpoint.Convention, formats []quant.
 		if err != nil {
 			return nil, err
 		}
+	}
+	if c.OneFile() {
+		return relabelGGUF(m, c, o.Format, o.Calibration, &o)
 	}
 	p := newPlan(m, c, quant.Quantizer{Format: o.Format})
 	p.Quantizer, p.casting = quant.Quantizer{}, &o

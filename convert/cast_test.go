@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func fusedSet() map[string][]made {
 // plannedCast plans a cast of the checkpoint in dir.
 func plannedCast(t testing.TB, dir string, o CastOptions) (*Plan, error) {
 	t.Helper()
-	return PlanCast(context.Background(), openModel(t, dir).Source, o)
+	return PlanCast(context.Background(), openGGUF(t, dir).Source, o)
 }
 
 // castTo casts the checkpoint in dir, and returns the result.
@@ -359,5 +360,72 @@ func TestCastNaN(t *testing.T) {
 	if err == nil || errors.Is(err, ErrInexact) || !strings.Contains(err.Error(), "w: 1 of 4 blocks have a scale that is NaN, and no "+
 		"values: fetch") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestCastGGUF casts checkpoints into GGUF files and back: values are those of the source, and the cast back has its codes. Where the
+// graph of llama.cpp ignores global scales, blocks alone have scales.
+func TestCastGGUF(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		source *checkpoint.Model
+		scaled bool
+	}{{"qwen2", qwen(t, 2, 256), false}, {"experts", openModel(t, writeModel(t, mixtral(), mixtralConfig)), true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			ct, file, again := filepath.Join(dir, "ct"), filepath.Join(dir, "nvfp4.gguf"), filepath.Join(dir, "again.gguf")
+			quantize(t, tc.source, ct, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}, RunOptions{})
+			plan, err := plannedCast(t, ct, CastOptions{Format: quant.NVFP4, Client: "llamacpp"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, blocks := plan.Inexact(); n > 0 || blocks == 0 {
+				t.Errorf("%d of %d blocks are not exact", n, blocks)
+			}
+			if _, err := plan.Run(t.Context(), file, RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			a, b := openModel(t, ct), openGGUF(t, file)
+			sameDecoded(t, a, b)
+			for _, w := range b.Weights {
+				if w.Quantized() && (w.Global == 1) == tc.scaled {
+					t.Errorf("%s has the global scale %g", w.Name, w.Global)
+				}
+			}
+			_, back := castTo(t, file, CastOptions{Format: quant.MXFP4, Convention: a.Convention.Name})
+			sameCodes(t, a, back)
+
+			relabel(t, a, filepath.Join(dir, "mxfp4.gguf"), relabeling{Convention: "gguf"})
+			if plan, err = plannedCast(t, filepath.Join(dir, "mxfp4.gguf"), CastOptions{Format: quant.NVFP4, Convention: "gguf"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := plan.Run(t.Context(), again, RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			sameCodes(t, b, openGGUF(t, again))
+		})
+	}
+}
+
+// sameDecoded compares the values of the weights of two checkpoints. −0 is 0 in GGUF files.
+func sameDecoded(t *testing.T, a, b *checkpoint.Model) {
+	t.Helper()
+	for _, w := range a.Weights {
+		v, ok := b.Lookup(w.Name)
+		if !ok {
+			t.Fatalf("%s is missing", w.Name)
+		}
+		rows, _ := w.Matrix()
+		x, err := w.Read(0, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := v.Read(0, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(x.Data, y.Data) {
+			t.Errorf("%s has other values", w.Name)
+		}
 	}
 }

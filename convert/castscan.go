@@ -82,7 +82,9 @@ func (s *castScan) set(ctx context.Context, members []int) error {
 		if own, ok := d.InputScale(); given == nil && ok && own != input {
 			given = &input
 		}
-		d.stored = d.Cast(c, f, number, given)
+		for k, s := range d.Cast(c, f, number, given)[:len(d.stored)] { // their names may be those of a GGUF file
+			d.stored[k].Value = s.Value
+		}
 	}
 	if inexact == 0 {
 		return nil
@@ -179,7 +181,7 @@ func (s *castScan) chooseGlobal(members []int, histograms []lossless.Histogram) 
 // globals returns the numbers of the global scales to try, the preferred first.
 func (s *castScan) globals(members []int, histograms []lossless.Histogram) (numbers []float32) {
 	c, f := s.convention, s.casting.Format
-	if !c.ReadsGlobal(f) {
+	if !c.ReadsGlobal(f) || slices.ContainsFunc(members, func(i int) bool { return s.decisions[i].cast.unscaled }) {
 		return []float32{c.GlobalNumber(f, 1)}
 	}
 	var own []float32 // of the source

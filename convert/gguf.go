@@ -243,13 +243,15 @@ func (p *ggufPlan) stored(f quant.Format, w *checkpoint.Weight) []checkpoint.Sto
 		Shape: []int64{int64(rows), int64(cols / e.Elements * e.Bytes)}}}}
 }
 
-// relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without changing
-// codes and block scales.
-func relabelGGUF(source *checkpoint.Model, c *checkpoint.Convention, formats []quant.Format, calibration *Calibration) (*Plan, error) {
-	p, err := newGGUFPlan(source, c, nil, quant.Quantizer{Format: formats[0]}, calibration)
+// relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, whose first format is f: without changing
+// codes and block scales, or with casts to f.
+func relabelGGUF(source *checkpoint.Model, c *checkpoint.Convention, f quant.Format, calibration *Calibration, casting *CastOptions) (*Plan,
+	error) {
+	p, err := newGGUFPlan(source, c, nil, quant.Quantizer{Format: f}, calibration)
 	if err != nil {
 		return nil, err
 	}
+	p.casting = casting
 	for _, whole := range source.Weights {
 		for _, w := range source.Stacked(whole) {
 			if err := p.relabel(w); err != nil {
@@ -265,7 +267,9 @@ func relabelGGUF(source *checkpoint.Model, c *checkpoint.Convention, formats []q
 func (p *ggufPlan) relabel(w *checkpoint.Weight) error {
 	d := decision{Weight: w}
 	if w.Quantized() {
-		if why := p.model.Rejects(w.Format); why != "" && w.Global != 1 {
+		if d.cast = p.castOf(w); d.cast != nil {
+			d.cast.unscaled = p.model.Rejects(d.cast.To) != ""
+		} else if why := p.model.Rejects(w.Format); why != "" && w.Global != 1 {
 			return fmt.Errorf("%s: its global scale is %g: %s", w.Name, w.Global, why)
 		}
 		if err := p.relabelWeight(&d, nil, nil); err != nil {

@@ -36,7 +36,7 @@ func openSample(t *testing.T) *checkpoint.Model {
 	return checkpoint.Read(theSample)
 }
 
-func openGGUF(t *testing.T, path string) *checkpoint.Model {
+func openGGUF(t testing.TB, path string) *checkpoint.Model {
 	t.Helper()
 	c, err := Open(path)
 	if err != nil {

@@ -25,7 +25,9 @@ func (p *Plan) planned() *checkpoint.Model {
 				w.Global = 1
 			}
 		case d.cast != nil:
-			w.Format = d.cast.To
+			if w.Format = d.cast.To; d.cast.unscaled {
+				w.Global = 1
+			}
 		case d.action == Relabel && d.Quantized():
 			w.Format, w.Global = d.Format, d.Global
 		}

@@ -48,7 +48,7 @@ func planRelabelTo(source *checkpoint.Model, to *checkpoint.Convention, scheme s
 		return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
 	}
 	if c.OneFile() {
-		return relabelGGUF(source, c, formats, calibration)
+		return relabelGGUF(source, c, formats[0], calibration, nil)
 	}
 	p := newPlan(source, c, quant.Quantizer{Format: formats[0]})
 	p.Quantizer = quant.Quantizer{} // it quantizes nothing
