@@ -157,11 +157,13 @@ func grow[T any](s *[]T, n int) {
 	}
 }
 
+// perThread is the number of tasks for each thread, so that threads end together and fast processors take more of them.
+const perThread = 4
+
 // split returns the number of rows of A to pack at a time, and the number of groups into which
-// to split the columns of a block so that every thread has work.
+// to split the columns of a block so that there are enough tasks.
 func (j *job) split() (mc, groups int) {
 	k, m := j.plan.kernel, j.rows.to-j.rows.from
-	const perThread = 4 // tasks, so that threads end together
 	blocks := ceilDiv(m, k.MC)
 	if j.threads > 1 {
 		blocks = max(blocks, j.threads*perThread)
@@ -170,7 +172,7 @@ func (j *job) split() (mc, groups int) {
 	unit := max(k.Lanes, k.MR)
 	mc = ceilDiv(ceilDiv(m, blocks), unit) * unit
 	mc = min(k.MC, max(mc, minRows(k, j.threads)))
-	if blocks = ceilDiv(m, mc); blocks < j.threads {
+	if blocks = ceilDiv(m, mc); j.threads > 1 && blocks < j.threads*perThread {
 		groups = ceilDiv(j.threads*perThread, blocks)
 	}
 	return mc, max(1, groups)

@@ -64,3 +64,21 @@ func TestKernelsTails(t *testing.T) {
 		}
 	})
 }
+
+// TestTilesEach checks that goroutines have several tiles each of what a fused kernel quantizes, where tiles do not get too small, and
+// that tiles for one goroutine are as large as those of large matrices.
+func TestTilesEach(t *testing.T) {
+	const cols = 1024
+	for _, tc := range []struct{ rows, threads, want int }{
+		{128, 2, 4}, {1024, 2, 8}, {1024, 4, 16}, {8192, 4, 64}, {4096, 8, 32}, {1024, 1, 8}, {256, 1, 2},
+	} {
+		x := tensor.New(tc.rows, cols)
+		o := &output{q: &Quantizer{Format: MXFP8}}
+		o.fused[0] = &fusedCall{}
+		p := pipeline{x: denseSource(x)}
+		p.planRows(o, tc.threads)
+		if got := ceilDiv(tc.rows, p.rows); got != tc.want {
+			t.Errorf("%d rows, %d threads: got %d tiles, want %d", tc.rows, tc.threads, got, tc.want)
+		}
+	}
+}

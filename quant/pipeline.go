@@ -35,6 +35,7 @@ const (
 	streamBytes   = 4 << 20   // minimum source whose codes are written by non-temporal stores
 	rowTileBytes  = 128 << 10 // source of a tile of a rowwise copy, at least: stages read it again
 	fusedBytes    = 512 << 10 // the same at most, where a fused kernel reads it once
+	tilesEach     = 4         // of a goroutine, so that fast processors take more of them
 	tileBytes     = 256 << 10 // source of a tile of a columnwise copy, or of blocks of several rows: it stays in the second-level cache
 	tileRows      = 128       // minimum rows of a tile of a columnwise copy
 	tileSide      = 64        // rows and columns of a tile of column kernels
@@ -212,7 +213,7 @@ func (p *pipeline) plan(threads int) {
 }
 
 // planRows chooses the tiles of a rowwise copy alone. A call of a fused kernel has a fixed cost, so
-// its tiles are larger, provided that each goroutine has one.
+// its tiles are larger, provided that each goroutine has enough.
 func (p *pipeline) planRows(row *output, threads int) {
 	rows, cols := p.x.rows, p.x.cols
 	size, block := p.x.size, row.q.Format.Block
@@ -228,7 +229,11 @@ func (p *pipeline) planRows(row *output, threads int) {
 	default:
 		bytes := rowTileBytes
 		if row.fused[index(p.x.isBF16())] != nil && !row.q.Hadamard {
-			bytes = min(fusedBytes, max(bytes, size*rows*cols/parallel.Threads(threads)))
+			tiles := 1
+			if n := parallel.Threads(threads); n > 1 {
+				tiles = tilesEach * n
+			}
+			bytes = min(fusedBytes, max(bytes, size*rows*cols/tiles))
 		}
 		p.rows = max(1, bytes/(size*cols*block.Rows)) * block.Rows
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/internal/parallel"
 )
@@ -55,6 +56,25 @@ func TestForThreads(t *testing.T) {
 	if most.Load() != threads {
 		t.Errorf("got %d concurrent bodies, want %d", most.Load(), threads)
 	}
+}
+
+// TestForSlow checks that a goroutine on a slow processor keeps one sub-range, while the others take all that are left.
+func TestForSlow(t *testing.T) {
+	const ranges = 50
+	rest := make(chan struct{})
+	var taken atomic.Int32
+	parallel.For(ranges, 1, 3, func(_, _ int) {
+		switch taken.Add(1) {
+		case 1: // the slow one
+			select {
+			case <-rest:
+			case <-time.After(10 * time.Second):
+				t.Error("the other goroutines left sub-ranges to the slow one")
+			}
+		case ranges:
+			close(rest)
+		}
+	})
 }
 
 // TestForOneThread checks that one thread runs body once, in the caller's goroutine.

@@ -1,0 +1,61 @@
+package gemm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestSlowThread checks that every thread of a product has several tasks, and that a thread on a slow processor keeps one while
+// the others take all that are left.
+func TestSlowThread(t *testing.T) {
+	for _, k := range ordered {
+		if k.vector != nil {
+			continue
+		}
+		for _, m := range []int{1, 64, 100, 512, 4096} {
+			for _, threads := range []int{2, 8} {
+				t.Run(fmt.Sprintf("kernel=%s/m=%d/threads=%d", k.Name, m, threads), func(t *testing.T) {
+					j := &job{plan: plan{kernel: k, m: m}, rows: extent{0, m}, threads: threads}
+					j.changed.L = &j.mutex
+					mc, groups := j.split()
+					total := ceilDiv(m, mc) * groups
+					if total < threads*perThread {
+						t.Fatalf("got %d tasks, want %d", total, threads*perThread)
+					}
+					takeOthers(t, j, total)
+				})
+			}
+		}
+	}
+}
+
+// takeOthers holds one task of a phase until the other threads have taken all other tasks.
+func takeOthers(t *testing.T, j *job, total int) {
+	t.Helper()
+	if _, ok := j.take(0, total); !ok {
+		t.Fatal("got no task")
+	}
+	var taken atomic.Int32
+	var others sync.WaitGroup
+	rest := make(chan struct{})
+	for range j.threads - 1 {
+		others.Go(func() {
+			for _, ok := j.take(0, total); ok; _, ok = j.take(0, total) {
+				if taken.Add(1) == int32(total-1) {
+					close(rest)
+				}
+				j.finish(1, total)
+			}
+		})
+	}
+	select {
+	case <-rest:
+	case <-time.After(10 * time.Second):
+		t.Error("the other threads left tasks to the slow one")
+	}
+	j.finish(1, total)
+	others.Wait()
+}
