@@ -72,36 +72,38 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 
 // func fuse8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
-TEXT ·fuse8AVX2(SB), 0, $480-104
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
+TEXT ·fuse8AVX2(SB), 0, $544-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VPCMPEQD Y1, Y1, Y1
 	VPSUBD Y1, Y0, Y0
 	VMOVDQU Y0, 320(SP)
@@ -110,28 +112,20 @@ TEXT ·fuse8AVX2(SB), 0, $480-104
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 40(DI), Y13
+	VPBROADCASTD 40(SI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-group1:
+	LEAQ 416(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
-	PREFETCHT1 512(DX)(CX*1)
-	PREFETCHT1 576(DX)(CX*1)
-	PREFETCHT1 640(DX)(CX*1)
-	PREFETCHT1 704(DX)(CX*1)
-	PREFETCHT1 768(DX)(CX*1)
-	PREFETCHT1 832(DX)(CX*1)
-	PREFETCHT1 896(DX)(CX*1)
-	PREFETCHT1 960(DX)(CX*1)
+	// scales of a group, one ahead of the codes
 	CALL amaxes<>(SB)
 	VPMAXUD 352(SP), Y0, Y1
 	VMOVDQU Y1, 352(SP)
@@ -157,17 +151,33 @@ group1:
 	VPSUBD Y0, Y1, Y1
 	VPSUBD 160(SP), Y0, Y3
 	VPSLLD $23, Y3, Y3
-	VMOVDQU Y3, 416(SP)
+	VMOVDQU Y3, (DI)
 	VPSLLVD 224(SP), Y1, Y1
 	VPSLLD $16, Y1, Y1
 	VPSRLD $16, Y1, Y1
 	VPOR 256(SP), Y1, Y1
-	VMOVDQU Y1, 448(SP)
+	VMOVDQU Y1, 32(DI)
 	ADDQ $8, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 416(SP)(R9*4), Y11
-	VBROADCASTSS 448(SP)(R9*4), Y10
+	ADDQ $1024, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $8, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	VBROADCASTSS (CX), Y11
+	VBROADCASTSS 32(CX), Y10
 	VPAND (DX), Y15, Y4
 	VPAND Y14, Y4, Y5
 	VPMAXSD Y11, Y5, Y5
@@ -206,8 +216,8 @@ codes2:
 	VPACKSSDW 96(DX), Y5, Y5
 	VPACKSSWB Y5, Y4, Y4
 	VPAND sign<>+0(SB), Y4, Y4
-	CMPL 56(DI), $6
-	JNE other4
+	CMPL 56(SI), $6
+	JNE other6
 	VPSRLW $2, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
@@ -220,32 +230,33 @@ codes2:
 	VEXTRACTI128 $1, Y0, X0
 	VMOVQ X0, 16(AX)
 	ADDQ $24, AX
-	JMP stored3
-other4:
+	JMP stored5
+other6:
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain5
+	JEQ plain7
 	VMOVNTDQ Y0, (AX)
-	JMP stored6
-plain5:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored8
+plain7:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored6:
+stored8:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $128, DX
-	ADDQ $1, R9
-	CMPQ R9, $8
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $4, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $32, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -255,50 +266,50 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
-	JZ done7
-	MOVL $-1, R9
-done7:
-	MOVQ R9, amax+96(FP)
+	JZ done9
+	MOVL $-1, R11
+done9:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET
 
 // amaxes leaves the amaxes of 8 blocks of 32 in Y0.
 //
-//	DX the blocks
+//	R8 the blocks
 TEXT amaxes<>(SB), NOSPLIT, $0-0
-	VPAND (DX), Y15, Y0
-	VPAND 32(DX), Y15, Y1
+	VPAND (R8), Y15, Y0
+	VPAND 32(R8), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
-	VPAND 64(DX), Y15, Y1
+	VPAND 64(R8), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
-	VPAND 96(DX), Y15, Y1
+	VPAND 96(R8), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
-	VPAND 128(DX), Y15, Y1
-	VPAND 160(DX), Y15, Y2
+	VPAND 128(R8), Y15, Y1
+	VPAND 160(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 192(DX), Y15, Y2
+	VPAND 192(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 224(DX), Y15, Y2
+	VPAND 224(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
 	VPUNPCKLDQ Y1, Y0, Y2
 	VPUNPCKHDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 256(DX), Y15, Y1
-	VPAND 288(DX), Y15, Y2
+	VPAND 256(R8), Y15, Y1
+	VPAND 288(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 320(DX), Y15, Y2
+	VPAND 320(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 352(DX), Y15, Y2
+	VPAND 352(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 384(DX), Y15, Y2
-	VPAND 416(DX), Y15, Y3
+	VPAND 384(R8), Y15, Y2
+	VPAND 416(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 448(DX), Y15, Y3
+	VPAND 448(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 480(DX), Y15, Y3
+	VPAND 480(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
@@ -306,36 +317,36 @@ TEXT amaxes<>(SB), NOSPLIT, $0-0
 	VPUNPCKLQDQ Y1, Y0, Y2
 	VPUNPCKHQDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 512(DX), Y15, Y1
-	VPAND 544(DX), Y15, Y2
+	VPAND 512(R8), Y15, Y1
+	VPAND 544(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 576(DX), Y15, Y2
+	VPAND 576(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 608(DX), Y15, Y2
+	VPAND 608(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 640(DX), Y15, Y2
-	VPAND 672(DX), Y15, Y3
+	VPAND 640(R8), Y15, Y2
+	VPAND 672(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 704(DX), Y15, Y3
+	VPAND 704(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 736(DX), Y15, Y3
+	VPAND 736(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
 	VPMAXUD Y3, Y1, Y1
-	VPAND 768(DX), Y15, Y2
-	VPAND 800(DX), Y15, Y3
+	VPAND 768(R8), Y15, Y2
+	VPAND 800(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 832(DX), Y15, Y3
+	VPAND 832(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 864(DX), Y15, Y3
+	VPAND 864(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 896(DX), Y15, Y3
-	VPAND 928(DX), Y15, Y4
+	VPAND 896(R8), Y15, Y3
+	VPAND 928(R8), Y15, Y4
 	VPMAXUD Y4, Y3, Y3
-	VPAND 960(DX), Y15, Y4
+	VPAND 960(R8), Y15, Y4
 	VPMAXUD Y4, Y3, Y3
-	VPAND 992(DX), Y15, Y4
+	VPAND 992(R8), Y15, Y4
 	VPMAXUD Y4, Y3, Y3
 	VPUNPCKLDQ Y3, Y2, Y4
 	VPUNPCKHDQ Y3, Y2, Y2
@@ -350,36 +361,38 @@ TEXT amaxes<>(SB), NOSPLIT, $0-0
 
 // func fuse8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
-TEXT ·fuse8BF16AVX2(SB), 0, $480-104
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
+TEXT ·fuse8BF16AVX2(SB), 0, $544-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VPCMPEQD Y1, Y1, Y1
 	VPSUBD Y1, Y0, Y0
 	VMOVDQU Y0, 320(SP)
@@ -388,20 +401,20 @@ TEXT ·fuse8BF16AVX2(SB), 0, $480-104
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 40(DI), Y13
+	VPBROADCASTD 40(SI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-group1:
+	LEAQ 416(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
+	// scales of a group, one ahead of the codes
 	CALL amaxesBF16<>(SB)
 	VPMAXUD 352(SP), Y0, Y1
 	VMOVDQU Y1, 352(SP)
@@ -427,17 +440,32 @@ group1:
 	VPSUBD Y0, Y1, Y1
 	VPSUBD 160(SP), Y0, Y3
 	VPSLLD $23, Y3, Y3
-	VMOVDQU Y3, 416(SP)
+	VMOVDQU Y3, (DI)
 	VPSLLVD 224(SP), Y1, Y1
 	VPSLLD $16, Y1, Y1
 	VPSRLD $16, Y1, Y1
 	VPOR 256(SP), Y1, Y1
-	VMOVDQU Y1, 448(SP)
+	VMOVDQU Y1, 32(DI)
 	ADDQ $8, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 416(SP)(R9*4), Y11
-	VBROADCASTSS 448(SP)(R9*4), Y10
+	ADDQ $512, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $8, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	VBROADCASTSS (CX), Y11
+	VBROADCASTSS 32(CX), Y10
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VPAND Y14, Y4, Y5
@@ -475,8 +503,8 @@ codes2:
 	VMOVDQU (DX), Y4
 	VPACKSSWB 32(DX), Y4, Y4
 	VPAND sign<>+0(SB), Y4, Y4
-	CMPL 56(DI), $6
-	JNE other4
+	CMPL 56(SI), $6
+	JNE other6
 	VPSRLW $2, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
@@ -489,32 +517,33 @@ codes2:
 	VEXTRACTI128 $1, Y0, X0
 	VMOVQ X0, 16(AX)
 	ADDQ $24, AX
-	JMP stored3
-other4:
+	JMP stored5
+other6:
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain5
+	JEQ plain7
 	VMOVNTDQ Y0, (AX)
-	JMP stored6
-plain5:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored8
+plain7:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored6:
+stored8:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $64, DX
-	ADDQ $1, R9
-	CMPQ R9, $8
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $4, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $32, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -524,40 +553,40 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
-	JZ done7
-	MOVL $-1, R9
-done7:
-	MOVQ R9, amax+96(FP)
+	JZ done9
+	MOVL $-1, R11
+done9:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET
 
 // amaxesBF16 leaves the amaxes of 8 blocks of 32 in Y0.
 //
-//	DX the blocks
+//	R8 the blocks
 TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
-	VPAND (DX), Y15, Y0
-	VPAND 32(DX), Y15, Y1
+	VPAND (R8), Y15, Y0
+	VPAND 32(R8), Y15, Y1
 	VPMAXUW Y1, Y0, Y0
 	VPSLLD $16, Y0, Y1
 	VPMAXUW Y1, Y0, Y0
-	VPAND 64(DX), Y15, Y1
-	VPAND 96(DX), Y15, Y2
+	VPAND 64(R8), Y15, Y1
+	VPAND 96(R8), Y15, Y2
 	VPMAXUW Y2, Y1, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
 	VPUNPCKLDQ Y1, Y0, Y2
 	VPUNPCKHDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 128(DX), Y15, Y1
-	VPAND 160(DX), Y15, Y2
+	VPAND 128(R8), Y15, Y1
+	VPAND 160(R8), Y15, Y2
 	VPMAXUW Y2, Y1, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
-	VPAND 192(DX), Y15, Y2
-	VPAND 224(DX), Y15, Y3
+	VPAND 192(R8), Y15, Y2
+	VPAND 224(R8), Y15, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
@@ -567,26 +596,26 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 	VPUNPCKLQDQ Y1, Y0, Y2
 	VPUNPCKHQDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 256(DX), Y15, Y1
-	VPAND 288(DX), Y15, Y2
+	VPAND 256(R8), Y15, Y1
+	VPAND 288(R8), Y15, Y2
 	VPMAXUW Y2, Y1, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
-	VPAND 320(DX), Y15, Y2
-	VPAND 352(DX), Y15, Y3
+	VPAND 320(R8), Y15, Y2
+	VPAND 352(R8), Y15, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
 	VPMAXUD Y3, Y1, Y1
-	VPAND 384(DX), Y15, Y2
-	VPAND 416(DX), Y15, Y3
+	VPAND 384(R8), Y15, Y2
+	VPAND 416(R8), Y15, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
-	VPAND 448(DX), Y15, Y3
-	VPAND 480(DX), Y15, Y4
+	VPAND 448(R8), Y15, Y3
+	VPAND 480(R8), Y15, Y4
 	VPMAXUW Y4, Y3, Y3
 	VPSLLD $16, Y3, Y4
 	VPMAXUW Y4, Y3, Y3
@@ -604,36 +633,38 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 
 // func fuse4AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
-TEXT ·fuse4AVX2(SB), 0, $480-104
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
+TEXT ·fuse4AVX2(SB), 0, $544-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VPCMPEQD Y1, Y1, Y1
 	VPSUBD Y1, Y0, Y0
 	VMOVDQU Y0, 320(SP)
@@ -642,28 +673,20 @@ TEXT ·fuse4AVX2(SB), 0, $480-104
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 40(DI), Y13
+	VPBROADCASTD 40(SI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-group1:
+	LEAQ 416(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
-	PREFETCHT1 512(DX)(CX*1)
-	PREFETCHT1 576(DX)(CX*1)
-	PREFETCHT1 640(DX)(CX*1)
-	PREFETCHT1 704(DX)(CX*1)
-	PREFETCHT1 768(DX)(CX*1)
-	PREFETCHT1 832(DX)(CX*1)
-	PREFETCHT1 896(DX)(CX*1)
-	PREFETCHT1 960(DX)(CX*1)
+	// scales of a group, one ahead of the codes
 	CALL amaxes<>(SB)
 	VPMAXUD 352(SP), Y0, Y1
 	VMOVDQU Y1, 352(SP)
@@ -689,17 +712,35 @@ group1:
 	VPSUBD Y0, Y1, Y1
 	VPSUBD 160(SP), Y0, Y3
 	VPSLLD $23, Y3, Y3
-	VMOVDQU Y3, 416(SP)
+	VMOVDQU Y3, (DI)
 	VPSLLVD 224(SP), Y1, Y1
 	VPSLLD $16, Y1, Y1
 	VPSRLD $16, Y1, Y1
 	VPOR 256(SP), Y1, Y1
-	VMOVDQU Y1, 448(SP)
+	VMOVDQU Y1, 32(DI)
 	ADDQ $8, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 416(SP)(R9*4), Y11
-	VBROADCASTSS 448(SP)(R9*4), Y10
+	ADDQ $1024, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $4, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	PREFETCHT0 128(DX)(R12*1)
+	PREFETCHT0 192(DX)(R12*1)
+	VBROADCASTSS (CX), Y11
+	VBROADCASTSS 32(CX), Y10
 	VPAND (DX), Y15, Y4
 	VPAND Y14, Y4, Y5
 	VPMAXSD Y11, Y5, Y5
@@ -741,8 +782,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 420(SP)(R9*4), Y11
-	VBROADCASTSS 452(SP)(R9*4), Y10
+	VBROADCASTSS 4(CX), Y11
+	VBROADCASTSS 36(CX), Y10
 	VPAND 128(DX), Y15, Y4
 	VPAND Y14, Y4, Y5
 	VPMAXSD Y11, Y5, Y5
@@ -789,27 +830,28 @@ codes2:
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain4
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored5
-plain4:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored7
+plain6:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored5:
+stored7:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $256, DX
-	ADDQ $2, R9
-	CMPQ R9, $8
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $8, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $32, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -819,48 +861,50 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
-	JZ done6
-	MOVL $-1, R9
-done6:
-	MOVQ R9, amax+96(FP)
+	JZ done8
+	MOVL $-1, R11
+done8:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET
 
 // func fuse4BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
-TEXT ·fuse4BF16AVX2(SB), 0, $480-104
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
+TEXT ·fuse4BF16AVX2(SB), 0, $544-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VPCMPEQD Y1, Y1, Y1
 	VPSUBD Y1, Y0, Y0
 	VMOVDQU Y0, 320(SP)
@@ -869,20 +913,20 @@ TEXT ·fuse4BF16AVX2(SB), 0, $480-104
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 40(DI), Y13
+	VPBROADCASTD 40(SI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-group1:
+	LEAQ 416(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
+	// scales of a group, one ahead of the codes
 	CALL amaxesBF16<>(SB)
 	VPMAXUD 352(SP), Y0, Y1
 	VMOVDQU Y1, 352(SP)
@@ -908,17 +952,33 @@ group1:
 	VPSUBD Y0, Y1, Y1
 	VPSUBD 160(SP), Y0, Y3
 	VPSLLD $23, Y3, Y3
-	VMOVDQU Y3, 416(SP)
+	VMOVDQU Y3, (DI)
 	VPSLLVD 224(SP), Y1, Y1
 	VPSLLD $16, Y1, Y1
 	VPSRLD $16, Y1, Y1
 	VPOR 256(SP), Y1, Y1
-	VMOVDQU Y1, 448(SP)
+	VMOVDQU Y1, 32(DI)
 	ADDQ $8, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 416(SP)(R9*4), Y11
-	VBROADCASTSS 448(SP)(R9*4), Y10
+	ADDQ $512, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $4, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	VBROADCASTSS (CX), Y11
+	VBROADCASTSS 32(CX), Y10
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VPAND Y14, Y4, Y5
@@ -959,8 +1019,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 420(SP)(R9*4), Y11
-	VBROADCASTSS 452(SP)(R9*4), Y10
+	VBROADCASTSS 4(CX), Y11
+	VBROADCASTSS 36(CX), Y10
 	VPAND 64(DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VPAND Y14, Y4, Y5
@@ -1006,27 +1066,28 @@ codes2:
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain4
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored5
-plain4:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored7
+plain6:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored5:
+stored7:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $128, DX
-	ADDQ $2, R9
-	CMPQ R9, $8
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $8, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $32, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -1036,48 +1097,50 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
-	JZ done6
-	MOVL $-1, R9
-done6:
-	MOVQ R9, amax+96(FP)
+	JZ done8
+	MOVL $-1, R11
+done8:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET
 
 // func fuseInt8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
-TEXT ·fuseInt8AVX2(SB), 0, $480-104
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
+TEXT ·fuseInt8AVX2(SB), 0, $544-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VPCMPEQD Y1, Y1, Y1
 	VPSUBD Y1, Y0, Y0
 	VMOVDQU Y0, 320(SP)
@@ -1092,28 +1155,20 @@ TEXT ·fuseInt8AVX2(SB), 0, $480-104
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 40(DI), Y13
+	VPBROADCASTD 40(SI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-group1:
+	LEAQ 416(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
-	PREFETCHT1 512(DX)(CX*1)
-	PREFETCHT1 576(DX)(CX*1)
-	PREFETCHT1 640(DX)(CX*1)
-	PREFETCHT1 704(DX)(CX*1)
-	PREFETCHT1 768(DX)(CX*1)
-	PREFETCHT1 832(DX)(CX*1)
-	PREFETCHT1 896(DX)(CX*1)
-	PREFETCHT1 960(DX)(CX*1)
+	// scales of a group, one ahead of the codes
 	CALL amaxes<>(SB)
 	VPMAXUD 352(SP), Y0, Y1
 	VMOVDQU Y1, 352(SP)
@@ -1138,11 +1193,27 @@ group1:
 	VMOVDQU 192(SP), Y1
 	VPSUBD Y0, Y1, Y1
 	VPSLLD $23, Y1, Y1
-	VMOVDQU Y1, 416(SP)
+	VMOVDQU Y1, (DI)
 	ADDQ $8, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 416(SP)(R9*4), Y11
+	ADDQ $1024, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $8, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	VBROADCASTSS (CX), Y11
 	VMULPS (DX), Y11, Y0
 	VCVTPS2DQ Y0, Y0
 	VMULPS 32(DX), Y11, Y1
@@ -1157,27 +1228,28 @@ codes2:
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMD Y0, Y9, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain4
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored5
-plain4:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored7
+plain6:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored5:
+stored7:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $128, DX
-	ADDQ $1, R9
-	CMPQ R9, $8
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $4, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $32, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -1187,48 +1259,50 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
-	JZ done6
-	MOVL $-1, R9
-done6:
-	MOVQ R9, amax+96(FP)
+	JZ done8
+	MOVL $-1, R11
+done8:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET
 
 // func fuseInt8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
-TEXT ·fuseInt8BF16AVX2(SB), 0, $480-104
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
+TEXT ·fuseInt8BF16AVX2(SB), 0, $544-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VPCMPEQD Y1, Y1, Y1
 	VPSUBD Y1, Y0, Y0
 	VMOVDQU Y0, 320(SP)
@@ -1243,20 +1317,20 @@ TEXT ·fuseInt8BF16AVX2(SB), 0, $480-104
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 40(DI), Y13
+	VPBROADCASTD 40(SI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-group1:
+	LEAQ 416(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
+	// scales of a group, one ahead of the codes
 	CALL amaxesBF16<>(SB)
 	VPMAXUD 352(SP), Y0, Y1
 	VMOVDQU Y1, 352(SP)
@@ -1281,11 +1355,26 @@ group1:
 	VMOVDQU 192(SP), Y1
 	VPSUBD Y0, Y1, Y1
 	VPSLLD $23, Y1, Y1
-	VMOVDQU Y1, 416(SP)
+	VMOVDQU Y1, (DI)
 	ADDQ $8, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 416(SP)(R9*4), Y11
+	ADDQ $512, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $8, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	VBROADCASTSS (CX), Y11
 	VMOVDQU (DX), Y7
 	VPUNPCKLWD Y7, Y9, Y0
 	VMULPS Y11, Y0, Y0
@@ -1306,27 +1395,28 @@ codes2:
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMQ $216, Y0, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain4
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored5
-plain4:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored7
+plain6:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored5:
+stored7:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $64, DX
-	ADDQ $1, R9
-	CMPQ R9, $8
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $4, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $32, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -1336,92 +1426,86 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
-	JZ done6
-	MOVL $-1, R9
-done6:
-	MOVQ R9, amax+96(FP)
+	JZ done8
+	MOVL $-1, R11
+done8:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET
 
 // func fuseGlobal4AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuseGlobal4AVX2(SB), 0, $576-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 40(DI), Y0
+	VPBROADCASTD 40(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 320(SP)
-	VPBROADCASTD 48(DI), Y0
+	VPBROADCASTD 48(SI), Y0
 	VMOVDQU Y0, 352(SP)
 	VPXOR Y0, Y0, Y0
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU Y0, 416(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 24(DI), Y13
+	VPBROADCASTD 24(SI), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
-group1:
+	LEAQ 448(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
-	PREFETCHT1 512(DX)(CX*1)
-	PREFETCHT1 576(DX)(CX*1)
-	PREFETCHT1 640(DX)(CX*1)
-	PREFETCHT1 704(DX)(CX*1)
-	PREFETCHT1 768(DX)(CX*1)
-	PREFETCHT1 832(DX)(CX*1)
-	PREFETCHT1 896(DX)(CX*1)
-	PREFETCHT1 960(DX)(CX*1)
-	VPAND (DX), Y15, Y0
-	VPAND 32(DX), Y15, Y1
+	// scales of a group, one ahead of the codes
+	VPAND (R8), Y15, Y0
+	VPAND 32(R8), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
-	VPAND 64(DX), Y15, Y1
-	VPAND 96(DX), Y15, Y2
+	VPAND 64(R8), Y15, Y1
+	VPAND 96(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
 	VPUNPCKLDQ Y1, Y0, Y2
 	VPUNPCKHDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 128(DX), Y15, Y1
-	VPAND 160(DX), Y15, Y2
+	VPAND 128(R8), Y15, Y1
+	VPAND 160(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 192(DX), Y15, Y2
-	VPAND 224(DX), Y15, Y3
+	VPAND 192(R8), Y15, Y2
+	VPAND 224(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
@@ -1429,20 +1513,20 @@ group1:
 	VPUNPCKLQDQ Y1, Y0, Y2
 	VPUNPCKHQDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 256(DX), Y15, Y1
-	VPAND 288(DX), Y15, Y2
+	VPAND 256(R8), Y15, Y1
+	VPAND 288(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 320(DX), Y15, Y2
-	VPAND 352(DX), Y15, Y3
+	VPAND 320(R8), Y15, Y2
+	VPAND 352(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
 	VPMAXUD Y3, Y1, Y1
-	VPAND 384(DX), Y15, Y2
-	VPAND 416(DX), Y15, Y3
+	VPAND 384(R8), Y15, Y2
+	VPAND 416(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 448(DX), Y15, Y3
-	VPAND 480(DX), Y15, Y4
+	VPAND 448(R8), Y15, Y3
+	VPAND 480(R8), Y15, Y4
 	VPMAXUD Y4, Y3, Y3
 	VPUNPCKLDQ Y3, Y2, Y4
 	VPUNPCKHDQ Y3, Y2, Y2
@@ -1477,21 +1561,21 @@ group1:
 	VMOVUPS 320(SP), Y2
 	VDIVPS Y1, Y2, Y1
 	VMINPS 352(SP), Y1, Y1
-	VMOVDQU Y1, 448(SP)
-	VPAND 512(DX), Y15, Y0
-	VPAND 544(DX), Y15, Y1
+	VMOVDQU Y1, (DI)
+	VPAND 512(R8), Y15, Y0
+	VPAND 544(R8), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
-	VPAND 576(DX), Y15, Y1
-	VPAND 608(DX), Y15, Y2
+	VPAND 576(R8), Y15, Y1
+	VPAND 608(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
 	VPUNPCKLDQ Y1, Y0, Y2
 	VPUNPCKHDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 640(DX), Y15, Y1
-	VPAND 672(DX), Y15, Y2
+	VPAND 640(R8), Y15, Y1
+	VPAND 672(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 704(DX), Y15, Y2
-	VPAND 736(DX), Y15, Y3
+	VPAND 704(R8), Y15, Y2
+	VPAND 736(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
@@ -1499,20 +1583,20 @@ group1:
 	VPUNPCKLQDQ Y1, Y0, Y2
 	VPUNPCKHQDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 768(DX), Y15, Y1
-	VPAND 800(DX), Y15, Y2
+	VPAND 768(R8), Y15, Y1
+	VPAND 800(R8), Y15, Y2
 	VPMAXUD Y2, Y1, Y1
-	VPAND 832(DX), Y15, Y2
-	VPAND 864(DX), Y15, Y3
+	VPAND 832(R8), Y15, Y2
+	VPAND 864(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
 	VPMAXUD Y3, Y1, Y1
-	VPAND 896(DX), Y15, Y2
-	VPAND 928(DX), Y15, Y3
+	VPAND 896(R8), Y15, Y2
+	VPAND 928(R8), Y15, Y3
 	VPMAXUD Y3, Y2, Y2
-	VPAND 960(DX), Y15, Y3
-	VPAND 992(DX), Y15, Y4
+	VPAND 960(R8), Y15, Y3
+	VPAND 992(R8), Y15, Y4
 	VPMAXUD Y4, Y3, Y3
 	VPUNPCKLDQ Y3, Y2, Y4
 	VPUNPCKHDQ Y3, Y2, Y2
@@ -1547,12 +1631,30 @@ group1:
 	VMOVUPS 320(SP), Y2
 	VDIVPS Y1, Y2, Y1
 	VMINPS 352(SP), Y1, Y1
-	VMOVDQU Y1, 480(SP)
+	VMOVDQU Y1, 32(DI)
 	ADDQ $16, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 448(SP)(R9*4), Y11
-	VBROADCASTSS 452(SP)(R9*4), Y10
+	ADDQ $1024, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $4, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	PREFETCHT0 128(DX)(R12*1)
+	PREFETCHT0 192(DX)(R12*1)
+	VBROADCASTSS (CX), Y11
+	VBROADCASTSS 4(CX), Y10
 	VPAND (DX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS 96(SP), Y4, Y4
@@ -1601,8 +1703,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 456(SP)(R9*4), Y11
-	VBROADCASTSS 460(SP)(R9*4), Y10
+	VBROADCASTSS 8(CX), Y11
+	VBROADCASTSS 12(CX), Y10
 	VPAND 128(DX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS 96(SP), Y4, Y4
@@ -1656,27 +1758,28 @@ codes2:
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain4
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored5
-plain4:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored7
+plain6:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored5:
+stored7:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $256, DX
-	ADDQ $4, R9
-	CMPQ R9, $16
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $16, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $64, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 384(SP), Y2
@@ -1686,83 +1789,85 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 416(SP), Y2
 	VPTEST Y2, Y2
-	JZ done6
-	MOVL $-1, R9
-done6:
-	MOVQ R9, amax+96(FP)
+	JZ done8
+	MOVL $-1, R11
+done8:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET
 
 // func fuseGlobal4BF16AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 //
-//	AX codes; BX scales; DX src; SI groups; DI c; CX ahead; R8 codeAhead; R9 block of the group, and result
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
 TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
-	MOVQ p_groups+24(FP), SI
-	MOVQ c+88(FP), DI
-	MOVQ p_ahead+64(FP), CX
-	MOVQ p_codeAhead+72(FP), R8
-	VPBROADCASTD (DI), Y0
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(SI), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(SI), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 12(DI), Y0
+	VPBROADCASTD 12(SI), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(SI), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(SI), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(SI), Y0
 	VMOVDQU Y0, 192(SP)
-	VPBROADCASTD 32(DI), Y0
+	VPBROADCASTD 32(SI), Y0
 	VMOVDQU Y0, 224(SP)
-	VPBROADCASTD 36(DI), Y0
+	VPBROADCASTD 36(SI), Y0
 	VMOVDQU Y0, 256(SP)
-	VPBROADCASTD 40(DI), Y0
+	VPBROADCASTD 40(SI), Y0
 	VMOVDQU Y0, 288(SP)
-	VPBROADCASTD 44(DI), Y0
+	VPBROADCASTD 44(SI), Y0
 	VMOVDQU Y0, 320(SP)
-	VPBROADCASTD 48(DI), Y0
+	VPBROADCASTD 48(SI), Y0
 	VMOVDQU Y0, 352(SP)
 	VPXOR Y0, Y0, Y0
 	VMOVDQU Y0, 384(SP)
 	VMOVDQU Y0, 416(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 24(DI), Y13
+	VPBROADCASTD 24(SI), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
-group1:
+	LEAQ 448(SP), DI
+	LEAQ 64(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
 
-	// scales
-	PREFETCHT1 (DX)(CX*1)
-	PREFETCHT1 64(DX)(CX*1)
-	PREFETCHT1 128(DX)(CX*1)
-	PREFETCHT1 192(DX)(CX*1)
-	PREFETCHT1 256(DX)(CX*1)
-	PREFETCHT1 320(DX)(CX*1)
-	PREFETCHT1 384(DX)(CX*1)
-	PREFETCHT1 448(DX)(CX*1)
-	VPAND (DX), Y15, Y0
+	// scales of a group, one ahead of the codes
+	VPAND (R8), Y15, Y0
 	VPSLLD $16, Y0, Y1
 	VPMAXUW Y1, Y0, Y0
-	VPAND 32(DX), Y15, Y1
+	VPAND 32(R8), Y15, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
 	VPUNPCKLDQ Y1, Y0, Y2
 	VPUNPCKHDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 64(DX), Y15, Y1
+	VPAND 64(R8), Y15, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
-	VPAND 96(DX), Y15, Y2
+	VPAND 96(R8), Y15, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
@@ -1771,19 +1876,19 @@ group1:
 	VPUNPCKLQDQ Y1, Y0, Y2
 	VPUNPCKHQDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 128(DX), Y15, Y1
+	VPAND 128(R8), Y15, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
-	VPAND 160(DX), Y15, Y2
+	VPAND 160(R8), Y15, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
 	VPMAXUD Y3, Y1, Y1
-	VPAND 192(DX), Y15, Y2
+	VPAND 192(R8), Y15, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
-	VPAND 224(DX), Y15, Y3
+	VPAND 224(R8), Y15, Y3
 	VPSLLD $16, Y3, Y4
 	VPMAXUW Y4, Y3, Y3
 	VPUNPCKLDQ Y3, Y2, Y4
@@ -1820,20 +1925,20 @@ group1:
 	VMOVUPS 320(SP), Y2
 	VDIVPS Y1, Y2, Y1
 	VMINPS 352(SP), Y1, Y1
-	VMOVDQU Y1, 448(SP)
-	VPAND 256(DX), Y15, Y0
+	VMOVDQU Y1, (DI)
+	VPAND 256(R8), Y15, Y0
 	VPSLLD $16, Y0, Y1
 	VPMAXUW Y1, Y0, Y0
-	VPAND 288(DX), Y15, Y1
+	VPAND 288(R8), Y15, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
 	VPUNPCKLDQ Y1, Y0, Y2
 	VPUNPCKHDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 320(DX), Y15, Y1
+	VPAND 320(R8), Y15, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
-	VPAND 352(DX), Y15, Y2
+	VPAND 352(R8), Y15, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
@@ -1842,19 +1947,19 @@ group1:
 	VPUNPCKLQDQ Y1, Y0, Y2
 	VPUNPCKHQDQ Y1, Y0, Y0
 	VPMAXUD Y2, Y0, Y0
-	VPAND 384(DX), Y15, Y1
+	VPAND 384(R8), Y15, Y1
 	VPSLLD $16, Y1, Y2
 	VPMAXUW Y2, Y1, Y1
-	VPAND 416(DX), Y15, Y2
+	VPAND 416(R8), Y15, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
 	VPUNPCKLDQ Y2, Y1, Y3
 	VPUNPCKHDQ Y2, Y1, Y1
 	VPMAXUD Y3, Y1, Y1
-	VPAND 448(DX), Y15, Y2
+	VPAND 448(R8), Y15, Y2
 	VPSLLD $16, Y2, Y3
 	VPMAXUW Y3, Y2, Y2
-	VPAND 480(DX), Y15, Y3
+	VPAND 480(R8), Y15, Y3
 	VPSLLD $16, Y3, Y4
 	VPMAXUW Y4, Y3, Y3
 	VPUNPCKLDQ Y3, Y2, Y4
@@ -1891,12 +1996,28 @@ group1:
 	VMOVUPS 320(SP), Y2
 	VDIVPS Y1, Y2, Y1
 	VMINPS 352(SP), Y1, Y1
-	VMOVDQU Y1, 480(SP)
+	VMOVDQU Y1, 32(DI)
 	ADDQ $16, BX
-	XORL R9, R9
-codes2:
-	VBROADCASTSS 448(SP)(R9*4), Y11
-	VBROADCASTSS 452(SP)(R9*4), Y10
+	ADDQ $512, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $4, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	PREFETCHT0 64(DX)(R12*1)
+	VBROADCASTSS (CX), Y11
+	VBROADCASTSS 4(CX), Y10
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -1944,8 +2065,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 456(SP)(R9*4), Y11
-	VBROADCASTSS 460(SP)(R9*4), Y10
+	VBROADCASTSS 8(CX), Y11
+	VBROADCASTSS 12(CX), Y10
 	VPAND 64(DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -1998,27 +2119,28 @@ codes2:
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
 	CMPQ p_stream+80(FP), $0
-	JEQ plain4
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored5
-plain4:
-	PREFETCHT0 (AX)(R8*1)
+	JMP stored7
+plain6:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU Y0, (AX)
-stored5:
+stored7:
 	ADDQ $32, AX
-stored3:
+stored5:
 	ADDQ $128, DX
-	ADDQ $4, R9
-	CMPQ R9, $16
-	JL codes2
-	SUBQ $1, SI
-	JNZ group1
-	MOVQ p_groups+24(FP), SI
-	ADDQ p_codeGap+40(FP), AX
-	ADDQ p_scaleGap+48(FP), BX
+	ADDQ $16, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $64, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
 	ADDQ p_srcGap+56(FP), DX
-	SUBQ $1, p_rows+32(FP)
-	JNZ group1
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 384(SP), Y2
@@ -2028,12 +2150,12 @@ stored3:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R9
+	VMOVD X0, R11
 	VMOVDQU 416(SP), Y2
 	VPTEST Y2, Y2
-	JZ done6
-	MOVL $-1, R9
-done6:
-	MOVQ R9, amax+96(FP)
+	JZ done8
+	MOVL $-1, R11
+done8:
+	MOVQ R11, amax+96(FP)
 	VZEROUPPER
 	RET

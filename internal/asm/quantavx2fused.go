@@ -5,18 +5,20 @@ import "math/bits"
 const (
 	lanes256 = 8   // blocks whose scales are computed at once
 	group256 = 256 // elements of a group
+
+	// Layout of the factors of a group, as yFactor and yAnchor have them.
+	factorsBytes = 64
+	anchors256   = 32 // of blocks of 32
 )
 
-// A fused256 is a fused kernel for AVX2. It computes the scales of a group, then its codes.
+// A fused256 is a fused kernel for AVX2, of groups of 256 elements.
 type fused256 struct {
 	*kernel256
 	bits            int // of a stored code
 	integer, global bool
 
-	dst, scales, src, groups, ahead, codeAhead Reg
-	block                                      Reg // of the group
-	first                                      int // block of the group whose scales are computed
-	factors, anchors                           Mem // of the blocks of a group, as yFactor and yAnchor have them
+	fusedLoop
+	first int // block of the group whose scales are computed
 }
 
 func quantFused256() *File {
@@ -42,45 +44,36 @@ func (k *fused256) extent() int {
 }
 
 func (k *fused256) emit(f *File) {
-	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
-	k.c.base, k.ahead, k.codeAhead = k.Arg("c"), k.Arg("ahead"), k.Arg("codeAhead")
-	k.block = k.GP("block of the group, and result")
+	k.take(k.Func, &k.c.base)
 	k.constants()
-
-	group := k.Label("group")
-	k.Comment("scales")
-	k.prefetch()
-	for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
-		k.foldAmaxes(f)
-		if k.global {
-			k.globalFactors()
-		} else {
-			k.exponentFactors()
-		}
-	}
-	k.first = 0
-	k.I("ADDQ", k.blocks(), k.scales)
-	k.I("XORL", k.block, k.block)
-
-	loop := k.Label("codes")
+	k.I("LEAQ", k.reserve("buffer", 4), k.write)
+	k.I("LEAQ", k.write.At(factorsBytes), k.read)
 	elements := 32
 	if k.bits == 4 {
 		elements = 64
 	}
-	for u := range elements / 32 {
-		k.unit(u)
-		if u+1 < elements/32 {
-			k.I("VMOVDQA", Y(0), yFirst)
+	k.run(k.Func, group256/elements, 4*elements/k.extent(), func() {
+		for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
+			k.foldAmaxes(f)
+			if k.global {
+				k.globalFactors()
+			} else {
+				k.exponentFactors()
+			}
 		}
-	}
-	k.store(elements)
-	k.I("ADDQ", k.bytes(elements), k.src)
-	k.I("ADDQ", elements/k.extent(), k.block)
-	k.I("CMPQ", k.block, k.blocks())
-	k.Jump("JL", loop)
-	k.I("SUBQ", 1, k.groups)
-	k.Jump("JNZ", group)
-	k.nextRow(group, k.groups, k.dst, k.scales, k.src)
+		k.I("ADDQ", k.blocks(), k.scales)
+		k.I("ADDQ", k.bytes(group256), k.next)
+	}, func() {
+		k.prefetchSource(k.Func, k.bytes(elements))
+		for u := range elements / 32 {
+			k.unit(u)
+			if u+1 < elements/32 {
+				k.I("VMOVDQA", Y(0), yFirst)
+			}
+		}
+		k.store(elements)
+		k.I("ADDQ", k.bytes(elements), k.src)
+	})
 	k.result()
 }
 
@@ -114,15 +107,7 @@ func (k *fused256) constants() {
 		k.I("VMOVDQU", Y(0), k.slot("limit")) // the least code, in each byte
 	}
 	k.zero("amax", "flags")
-	k.factors, k.anchors = k.reserve("factors", k.blocks()/lanes256), k.reserve("anchors", k.blocks()/lanes256)
 	k.load()
-}
-
-// prefetch prefetches the source of a later group.
-func (k *fused256) prefetch() {
-	for o := 0; o < k.bytes(group256); o += 64 {
-		k.I("PREFETCHT1", k.src.At(o).By(k.ahead, 1))
-	}
 }
 
 // foldAmaxes leaves the amaxes of eight blocks in Y0, and raises the largest so far to them.
@@ -138,12 +123,12 @@ func (k *fused256) foldAmaxes(f *File) {
 			kernel := *k.kernel256
 			shared.kernel256 = &kernel
 			r = f.Routine(name, name+" leaves the amaxes of 8 blocks of 32 in Y0.")
-			r.Note(k.src, "the blocks")
+			r.Note(k.next, "the blocks")
 			kernel.Func = r
 			shared.amaxes()
 			r.Return()
 		}
-		k.Call(r, k.src)
+		k.Call(r, k.next)
 	}
 	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
 	k.I("VMOVDQU", Y(1), k.slot("amax"))
@@ -159,7 +144,7 @@ func (k *fused256) amaxes() {
 	fold = func(first, n int) Vec {
 		a := take()
 		if n == 1 {
-			k.blockMaxima(k.src.At((k.first+first)*k.bytes(k.extent())), a, free[0])
+			k.blockMaxima(k.next.At((k.first+first)*k.bytes(k.extent())), a, free[0])
 			return a
 		}
 		release(a)
@@ -236,17 +221,17 @@ func (k *fused256) exponentFactors() {
 	k.I("VPSUBD", code, t, t)
 	if k.integer {
 		k.I("VPSLLD", 23, t, t)
-		k.I("VMOVDQU", t, k.factors.At(4*k.first))
+		k.I("VMOVDQU", t, k.write.At(4*k.first))
 		return
 	}
 	k.I("VPSUBD", k.slot("least"), code, u)
 	k.I("VPSLLD", 23, u, u)
-	k.I("VMOVDQU", u, k.factors.At(4*k.first))
+	k.I("VMOVDQU", u, k.write.At(4*k.first))
 	k.I("VPSLLVD", k.slot("step"), t, t)
 	k.I("VPSLLD", 16, t, t) // modulo 2^16
 	k.I("VPSRLD", 16, t, t)
 	k.I("VPOR", k.slot("anchor"), t, t)
-	k.I("VMOVDQU", t, k.anchors.At(4*k.first))
+	k.I("VMOVDQU", t, k.write.At(anchors256+4*k.first))
 }
 
 // globalFactors is fused.globalFactors: scale = e4m3(amax·encode), and a slot gets
@@ -271,7 +256,7 @@ func (k *fused256) globalFactors() {
 	k.I("VMOVUPS", k.slot("one"), u)
 	k.I("VDIVPS", t, u, t)
 	k.I("VMINPS", k.slot("most"), t, t)
-	k.I("VMOVDQU", t, k.factors.At(4*k.first))
+	k.I("VMOVDQU", t, k.write.At(4*k.first))
 }
 
 // unit leaves the codes of 32 elements in Y0: those of 8 or 6 bits without their signs, which
@@ -279,18 +264,18 @@ func (k *fused256) globalFactors() {
 func (k *fused256) unit(u int) {
 	x := k.vectors(k.src.At(u * k.bytes(32)))
 	first := 4 * u * 32 / k.extent()
-	k.I("VBROADCASTSS", k.factors.At(first).By(k.block, 4), yFactor)
+	k.I("VBROADCASTSS", k.read.At(first), yFactor)
 	switch {
 	case k.integer:
 		k.integers(x)
 		return
 	case k.global:
-		k.I("VBROADCASTSS", k.factors.At(first+4).By(k.block, 4), yFactor2)
+		k.I("VBROADCASTSS", k.read.At(first+4), yFactor2)
 		k.codes(x, func(i int, a, e Vec) {
 			k.roundScaled("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, e)
 		})
 	default:
-		k.I("VBROADCASTSS", k.anchors.At(first).By(k.block, 4), yAnchor)
+		k.I("VBROADCASTSS", k.read.At(anchors256+first), yAnchor)
 		k.exponentCodes(x)
 	}
 	k.signs(x)
@@ -377,12 +362,12 @@ func (k *fused256) result() {
 	done := k.NewLabel("done")
 	k.Comment("the largest amax; all ones where a block was flagged")
 	k.I("VMOVDQU", k.slot("amax"), Y(2))
-	k.maxDword256(Y(2), k.block)
+	k.maxDword256(Y(2), k.left)
 	k.I("VMOVDQU", k.slot("flags"), Y(2))
 	k.I("VPTEST", Y(2), Y(2))
 	k.Jump("JZ", done)
-	k.I("MOVL", -1, k.block)
+	k.I("MOVL", -1, k.left)
 	k.Place(done)
-	k.I("MOVQ", k.block, k.FP("amax"))
+	k.I("MOVQ", k.left, k.FP("amax"))
 	k.Return()
 }

@@ -6,8 +6,7 @@ import (
 )
 
 // A fused kernel quantizes groups of 16 blocks: amax, scale and codes from one
-// read of the source. The scales of a group are computed one group ahead of its codes,
-// into one of two buffers, so that no code waits for its scale.
+// read of the source, in the order of a fusedLoop.
 type fused struct {
 	*Func
 	fusedKind
@@ -15,9 +14,8 @@ type fused struct {
 	c       constants
 	tables  fusedTables
 
-	dst, scales, src, next, groups Reg
-	maxima, second                 Reg // amaxes of the columns of a group; its bit 1 is set in the second half of a group
-	write, read                    Reg // two buffers on the stack: factors being computed, factors in use
+	fusedLoop
+	maxima, second Reg // amaxes of the columns of a group; its bit 1 is set in the second half of a group
 }
 
 // exponentNames are the constants of kernels with E8M0 scales, in the order of
@@ -206,76 +204,35 @@ func (k *fused) block() int {
 func (k *fused) groupBytes() int { return 16 * k.block() * k.source / 8 }
 
 func (k *fused) emit(f *File) {
-	k.dst, k.scales, k.src, k.c.base = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("c")
-	k.write, k.read = k.GP("factors of a group"), k.GP("factors in use")
-	k.next, k.groups = k.GP("the group that is scaled next"), k.GP("groups of its row left to scale")
-	started, left, ahead := k.GP("whether a group was scaled"), k.GP("steps left of a group"), k.Arg("ahead")
-	encodes, rows, codeAhead := k.GP("groups left to encode of a row"), k.Arg("rows"), k.Arg("codeAhead")
-	k.maxima, k.second = left, started // which are free while scales are computed, and 0 or 1
+	k.fusedLoop.take(k.Func, &k.c.base)
+	k.maxima, k.second = k.left, k.started // which are free while scales are computed, and 0 or 1
 	const buffer = 128
 	k.Frame(2*buffer + 64)
 	k.load()
 	k.I("LEAQ", SP.At(63), k.write)
 	k.I("ANDQ", -64, k.write)
 	k.I("LEAQ", k.write.At(buffer), k.read)
-	k.I("MOVQ", k.src, k.next)
-	k.I("XORL", started, started)
-	k.I("MOVQ", k.FP("groups"), k.groups)
-	k.I("MOVQ", k.groups, encodes)
-
-	encode, row := k.NewLabel("encode"), k.NewLabel("row")
-	loop := k.Label("group")
-	k.I("CMPQ", k.FP("rows"), "$0") // left to scale
-	k.Jump("JEQ", encode)
-	k.Comment("scales of a group, one ahead of the codes")
-	k.foldAmaxes(f)
-	k.Emit(k.factors())
-	k.I("SUBQ", 1, k.groups)
-	k.Jump("JNZ", row)
-	k.I("MOVQ", k.FP("groups"), k.groups)
-	k.I("ADDQ", k.FP("srcGap"), k.next)
-	k.I("ADDQ", k.FP("scaleGap"), k.scales)
-	k.I("SUBQ", 1, k.FP("rows"))
-	k.Place(row)
-	k.I("TESTQ", started, started)
-	k.Jump("JNZ", encode)
-	k.I("MOVL", 1, started)
-	k.I("XCHGQ", k.read, k.write)
-	k.Jump("JMP", loop)
-	k.Place(encode)
 	step := 64 // elements
 	if k.lookup {
 		step = 128
 	}
-	k.I("MOVQ", 16*k.block()/step, left)
-	codes := k.Label("codes")
-	// Into the first-level cache: by way of the second, kernels reach half to 0.9 of the speed of memory.
-	for o := 0; o < step*k.source/8; o += 64 {
-		k.I("PREFETCHT0", k.src.At(o).By(ahead, 1))
-	}
-	if k.lookup {
-		k.storeNibbles(codeAhead)
-	} else {
-		k.storeSums(left, codeAhead)
-	}
-	k.I("ADDQ", step*k.source/8, k.src)
-	k.I("ADDQ", 4*step/k.block(), k.read)
-	k.I("SUBQ", 1, left)
-	k.Jump("JNZ", codes)
-	k.I("SUBQ", 4*16, k.read)
-	k.I("XCHGQ", k.read, k.write)
-	k.I("SUBQ", 1, encodes)
-	k.Jump("JNZ", loop)
-	k.I("MOVQ", k.FP("groups"), encodes)
-	k.I("ADDQ", k.FP("srcGap"), k.src)
-	k.I("ADDQ", k.FP("codeGap"), k.dst)
-	k.I("SUBQ", 1, rows)
-	k.Jump("JNZ", loop)
+	k.run(k.Func, 16*k.block()/step, 4*step/k.block(), func() {
+		k.foldAmaxes(f)
+		k.Emit(k.factors())
+	}, func() {
+		k.prefetchSource(k.Func, step*k.source/8)
+		if k.lookup {
+			k.storeNibbles()
+		} else {
+			k.storeSums()
+		}
+		k.I("ADDQ", step*k.source/8, k.src)
+	})
 	k.result()
 }
 
 // storeSums stores the codes of 64 elements, computed by rounding sums.
-func (k *fused) storeSums(left, codeAhead Reg) {
+func (k *fused) storeSums() {
 	var s sequence
 	for i := range zSums {
 		if k.integer {
@@ -288,25 +245,25 @@ func (k *fused) storeSums(left, codeAhead Reg) {
 	k.Emit(s)
 	stored := k.NewLabel("stored")
 	if k.storesSixes() {
-		k.storeSixes(codeAhead, stored)
+		k.storeSixes(stored)
 	}
 	if k.packing.bits == 4 {
-		k.joinPairs(left, stored)
+		k.joinPairs(stored)
 	}
-	k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codeAhead)
+	k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), k.codeAhead)
 	k.I("ADDQ", 64, k.dst)
 	k.Place(stored)
 }
 
 // storeSixes stores 64 codes of 6 bits and continues at stored, where codes have 6 bits.
-func (k *fused) storeSixes(codeAhead Reg, stored Label) {
+func (k *fused) storeSixes(stored Label) {
 	other, codes := k.NewLabel("other"), zSums[1]
 	k.I("CMPL", k.c.At("bits"), "$6")
 	k.Jump("JNE", other)
 	joinSixes(k, codes)
 	k.I("VPSHUFB", zSixes, codes, codes)
 	k.I("VPERMD", codes, zSpread, codes)
-	k.I("PREFETCHT0", k.dst.At(0).By(codeAhead, 1))
+	k.I("PREFETCHT0", k.dst.At(0).By(k.codeAhead, 1))
 	k.I("VMOVDQU8", codes, kSixes, k.dst.At(0))
 	k.I("ADDQ", 48, k.dst)
 	k.Jump("JMP", stored)

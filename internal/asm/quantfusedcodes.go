@@ -100,9 +100,9 @@ func (k *fused) join(s *sequence) {
 
 // joinPairs keeps the codes of 64 elements, two to a word, where the number of steps left is even,
 // and continues at stored. Otherwise it joins the codes of 128 elements.
-func (k *fused) joinPairs(left Reg, stored Label) {
+func (k *fused) joinPairs(stored Label) {
 	second, codes := k.NewLabel("second"), zSums[1]
-	k.I("TESTQ", 1, left)
+	k.I("TESTQ", 1, k.left)
 	k.Jump("JNZ", second)
 	k.I("VMOVDQA64", codes, zPairs)
 	k.Jump("JMP", stored)

@@ -102,9 +102,9 @@ func (k *fused) nibbleCodes64(at, block int, codes Vec, t Reg) {
 	k.I("VPMADDUBSW", zNibbleJoin, codes, codes)
 }
 
-// storeNibbles stores the codes of 128 elements. It uses codeAhead as a scratch register.
-func (k *fused) storeNibbles(codeAhead Reg) {
-	first, second := Z(8), Z(9)
+// storeNibbles stores the codes of 128 elements. It uses k.codeAhead as a scratch register.
+func (k *fused) storeNibbles() {
+	first, second, codeAhead := Z(8), Z(9), k.codeAhead
 	k.nibbleCodes64(0, 0, first, codeAhead)
 	k.nibbleCodes64(128, 64/k.block(), second, codeAhead)
 	k.I("VPACKUSWB", second, first, first)
