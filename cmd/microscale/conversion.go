@@ -44,9 +44,9 @@ type runFlags struct {
 const destinationHelp = `
 
 DST may be s3://BUCKET/FOLDER or gs://BUCKET/FOLDER. The result is then written
-to NAME.microscale-staged in the working directory, uploaded, config.json and
-index last, and removed. After an upload that ended early, repeat the command
-with --resume.`
+to NAME-HASH.microscale-staged in the working directory, uploaded, config.json
+and index last, and removed: a file of weights at a time, while the next one is
+made. After an upload that ended early, repeat the command with --resume.`
 
 func addRunFlags(cmd *cobra.Command) *runFlags {
 	f := &runFlags{}
@@ -91,16 +91,23 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	m := show.NewMeter(stderr, verb, read)
 	f.options.Progress, f.options.Threads = reportTo(m), int(*f.threads)
 	start := time.Now()
-	if f.distillation != nil {
+	switch {
+	case f.distillation != nil:
 		err = f.distillation.run(cmd, c, f.options, m.Close)
-	} else {
+	case f.divided(cmd, c.Plan):
+		c.Result, err = f.runParts(cmd, c, m)
+		m.Close()
+	default:
 		c.Result, err = c.Plan.Run(cmd.Context(), c.Destination, f.options)
 		m.Close()
 	}
 	if err != nil {
 		left := "nothing was written to " + c.Destination
-		if f.options.Resume || f.distillation != nil {
+		switch {
+		case f.options.Resume || f.distillation != nil:
 			left = "repeat the command to resume"
+		case f.divided(cmd, c.Plan):
+			left = "repeat the command with --resume"
 		}
 		return show.Interrupted(err, left)
 	}
@@ -151,7 +158,7 @@ func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra
 
 // upload uploads the result to the object store that DST names, if it does.
 func (f *runFlags) upload(cmd *cobra.Command, c *conversion.Conversion) error {
-	if f.remote == nil {
+	if f.remote == nil || f.uploaded {
 		return nil
 	}
 	m := show.NewMeter(cmd.ErrOrStderr(), "uploading", 0)

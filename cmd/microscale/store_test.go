@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
@@ -142,14 +143,13 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// TestStoreWorkers checks that workers without a shared disk write the bytes of one process, in any order and again
-// after a connection broke, and what a merge says that comes too early.
-func TestStoreWorkers(t *testing.T) {
-	source := filepath.Join(t.TempDir(), "source")
+// indexed writes a checkpoint with three files of weights.
+func indexed(t *testing.T, source string) {
+	t.Helper()
 	directory(t, source)
 	index := `{"metadata": {}, "weight_map": {`
 	for i := range 3 {
-		name, file := fmt.Sprintf("l.%d.proj.weight", i), fmt.Sprintf("model-%05d-of-00003.safetensors", i+1)
+		name, file := fmt.Sprintf("l.%d.proj.weight", i), safetensors.ShardName(i+1, 3)
 		weightsFile(t, filepath.Join(source, file), weight{name: name, shape: []int64{64, 128}})
 		index += fmt.Sprintf("%q: %q, ", name, file)
 	}
@@ -158,19 +158,112 @@ func TestStoreWorkers(t *testing.T) {
 	if err := os.Remove(filepath.Join(source, "model.safetensors")); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// folder returns the files in a folder of a store.
+func folder(s *storetest.Server, name string) map[string][]byte {
+	files := map[string][]byte{}
+	for key, data := range s.Objects() {
+		if file, ok := strings.CutPrefix(key, name+"/"); ok {
+			files[file] = data
+		}
+	}
+	return files
+}
+
+// TestStoreParts checks that a run into a store uploads each file while it makes the next one, with the bytes of a run on
+// disk, and that a run that ended early, at each upload, resumes without sending a file again.
+func TestStoreParts(t *testing.T) {
+	dir := t.TempDir()
+	source, local := filepath.Join(dir, "source"), filepath.Join(dir, "local")
+	indexed(t, source)
+	done(t, "quantize", source, local, "--format", "nvfp4")
+	t.Chdir(t.TempDir())
+	s := storetest.New(t)
+	for at := 0; ; at++ {
+		var uploads, most atomic.Int64
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut {
+				return false
+			}
+			staged, err := filepath.Glob("*.microscale-staged/*/*.safetensors")
+			if err != nil {
+				t.Error(err)
+			}
+			most.Store(max(most.Load(), int64(len(staged))))
+			if uploads.Add(1) <= int64(at) {
+				return false
+			}
+			storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		dst := fmt.Sprint("s3://weights/", at)
+		command := []string{"quantize", source, dst, "--format", "nvfp4"}
+		status, stdout, stderr := execute("", command...)
+		if most := most.Load(); most < 1 || most > 2 {
+			t.Errorf("the stage had %d files of weights", most)
+		}
+		s.Fault = nil
+		if status != exitDone {
+			fails(t, status, stdout, stderr, "microscale: "+dst)
+			before := len(s.Requests())
+			done(t, append(command, "--resume")...)
+			for _, r := range s.Requests()[before:] {
+				if method, file, _ := strings.Cut(r, " "); method == http.MethodPut && at > 0 && strings.HasSuffix(file, safetensors.ShardName(1, 3)) {
+					t.Errorf("resumed after %d uploads: request %s", at, r)
+				}
+			}
+		}
+		got := folder(s, fmt.Sprint(at))
+		entries, err := os.ReadDir(local)
+		if err != nil || len(got) != len(entries) {
+			t.Errorf("ended after %d uploads: %d files, want %d, %v", at, len(got), len(entries), err)
+		}
+		for _, e := range entries {
+			if want, err := os.ReadFile(filepath.Join(local, e.Name())); err != nil || !bytes.Equal(got[e.Name()], want) {
+				t.Errorf("ended after %d uploads: %s differs, %v", at, e.Name(), err)
+			}
+		}
+		if entries, err := os.ReadDir("."); err != nil || len(entries) != 0 {
+			t.Errorf("the working directory has %v, %v", entries, err)
+		}
+		if status == exitDone {
+			break
+		}
+	}
+}
+
+// TestStoreForce checks that --force of several files leaves a checkpoint as it is if a file would stay beside the new ones,
+// and otherwise replaces it.
+func TestStoreForce(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "source")
+	indexed(t, source)
+	t.Chdir(t.TempDir())
+	s := storetest.New(t)
+	command := []string{"quantize", source, "s3://weights/out", "--format", "nvfp4"}
+	done(t, command...)
+	s.Put("out/notes.txt", []byte("text"))
+	want := folder(s, "out")
+	command[len(command)-1] = "mxfp8"
+	status, stdout, stderr := execute("", append(command, "--force")...)
+	fails(t, status, stdout, stderr, "microscale: s3://weights/out/notes.txt: file already exists, and the new checkpoint has no such file")
+	if got := folder(s, "out"); !maps.EqualFunc(got, want, bytes.Equal) {
+		t.Errorf("the checkpoint changed: %d files, want %d", len(got), len(want))
+	}
+	writeFile(t, filepath.Join(source, "notes.txt"), []byte("text"))
+	done(t, append(command, "--force")...)
+	done(t, "verify", source, "s3://weights/out")
+}
+
+// TestStoreWorkers checks that workers without a shared disk write the bytes of one process, in any order and again
+// after a connection broke, and what a merge says that comes too early.
+func TestStoreWorkers(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "source")
+	indexed(t, source)
 	t.Chdir(t.TempDir())
 	s := storetest.New(t)
 	done(t, "quantize", source, "s3://weights/whole", "--format", "nvfp4")
-	folder := func(name string) map[string][]byte {
-		files := map[string][]byte{}
-		for key, data := range s.Objects() {
-			if file, ok := strings.CutPrefix(key, name+"/"); ok {
-				files[file] = data
-			}
-		}
-		return files
-	}
-	want := folder("whole")
+	want := folder(s, "whole")
 	status, stdout, stderr := execute("", "merge", "s3://weights/none")
 	fails(t, status, stdout, stderr, "microscale: s3://weights/none: file does not exist: no part is there: run the workers with --shard")
 	for _, workers := range []int{2, 3} {
@@ -207,7 +300,7 @@ func TestStoreWorkers(t *testing.T) {
 		if text := done(t, "merge", dst); !strings.Contains(text, dst+" is complete: ") {
 			t.Errorf("merge says %s", text)
 		}
-		if got := folder(strings.TrimPrefix(dst, "s3://weights/")); !maps.EqualFunc(got, want, bytes.Equal) {
+		if got := folder(s, strings.TrimPrefix(dst, "s3://weights/")); !maps.EqualFunc(got, want, bytes.Equal) {
 			t.Errorf("%d workers: the bytes differ, or the files: %d, want %d", workers, len(got), len(want))
 		}
 		if text := done(t, "merge", dst); !strings.Contains(text, "nothing was merged") {

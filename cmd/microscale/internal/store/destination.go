@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -34,8 +35,11 @@ type Destination struct {
 	Force bool
 	// Resume continues an upload that ended early.
 	Resume bool
+	// Weights are the names of all files of weights, for parts of one process.
+	Weights []string
 
 	worker, workers int   // of workers, who upload parts; 0: one process uploads everything
+	all             bool  // one process is every worker
 	part            int64 // smallest part of an upload in bytes; 0: smallestPart
 }
 
@@ -68,14 +72,15 @@ func (o opener) destination(ctx context.Context, address string) (*Destination, 
 // String returns the URL.
 func (d *Destination) String() string { return d.at.url }
 
-// Stage returns the path of the local checkpoint that is uploaded, in a separate directory in the working directory.
+// Stage returns the path of the local checkpoint that is uploaded, in a separate directory in the working directory, whose
+// name has a hash of the URL.
 func (d *Destination) Stage() string {
-	name := path.Base(d.at.key)
-	return filepath.Join(name+stageSuffix, name)
+	name, sum := path.Base(d.at.key), sha256.Sum256([]byte(d.at.url))
+	return filepath.Join(fmt.Sprintf("%s-%x%s", name, sum[:4], stageSuffix), name)
 }
 
-// single reports whether the destination is one object.
-func (d *Destination) single() bool {
+// Single reports whether the destination is one object.
+func (d *Destination) Single() bool {
 	return isWeights(d.at.key)
 }
 
@@ -108,7 +113,7 @@ func (d *Destination) Admit(ctx context.Context) error {
 // replaceable returns an error unless one of the objects has weights, by its name and its beginning.
 func (d *Destination) replaceable(ctx context.Context, present []object) error {
 	for _, o := range present {
-		if !d.single() && !isWeights(o.name) {
+		if !d.Single() && !isWeights(o.name) {
 			continue
 		}
 		const enough = 16
@@ -130,7 +135,7 @@ func isWeights(name string) bool {
 
 // present returns the objects at the destination.
 func (d *Destination) present(ctx context.Context) ([]object, error) {
-	if !d.single() {
+	if !d.Single() {
 		return d.at.list(ctx)
 	}
 	o, err := d.at.stat(ctx)

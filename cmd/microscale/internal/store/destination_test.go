@@ -302,7 +302,7 @@ func TestDestinations(t *testing.T) {
 		}
 	}
 	d := destined(t, "s3://weights/a/out.safetensors")
-	if got := d.Stage(); got != filepath.Join("out.safetensors.microscale-staged", "out.safetensors") {
+	if got := d.Stage(); got != filepath.Join("out.safetensors-3c557d5a.microscale-staged", "out.safetensors") {
 		t.Errorf("got stage %s", got)
 	}
 	for source, clash := range map[string]bool{"s3://weights/a": true, "s3://weights/a/out.safetensors": true, "s3://weights/b": false,

@@ -45,11 +45,23 @@ func parsePart(name string) (worker, workers int, ok bool) {
 
 // SetWorker makes d the destination of one of several workers.
 func (d *Destination) SetWorker(worker, workers int) error {
-	if d.single() && workers > 0 {
+	if d.Single() && workers > 0 {
 		return fmt.Errorf("%s: one process writes a file: omit --shard, or use a folder as DST", d)
 	}
 	d.worker, d.workers = worker, workers
 	return nil
+}
+
+// Part returns the destination of one of several parts, all of which one process uploads, one after the other. With Resume, a
+// complete part is restored in the stage, as Admit does for a worker.
+func (d *Destination) Part(ctx context.Context, index, count int) (*Destination, error) {
+	part := *d
+	part.worker, part.workers, part.all = index, count, true
+	present, err := d.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &part, part.admitPart(ctx, present)
 }
 
 // record returns the name of the record of the worker.
@@ -70,7 +82,7 @@ func (d *Destination) admitPart(ctx context.Context, present []object) error {
 		worker, workers, ok := parsePart(o.name)
 		switch {
 		case o.name == safetensors.IndexName || o.name == hf.ConfigName:
-			if !d.Force {
+			if !d.Force && !d.all {
 				return fmt.Errorf("%s: %w: the checkpoint is complete, or its merge was interrupted: use --force to replace it", d, fs.ErrExist)
 			}
 		case !ok || d.Force:
@@ -83,7 +95,7 @@ func (d *Destination) admitPart(ctx context.Context, present []object) error {
 			return d.restore(ctx, o)
 		}
 	}
-	if d.Force {
+	if d.Force && !d.all {
 		return d.replaceable(ctx, present)
 	}
 	return nil
@@ -153,6 +165,11 @@ func (d *Destination) uploadPart(ctx context.Context, progress func(done, total 
 	if at := slices.IndexFunc(present, func(o object) bool { return o.name == d.record() }); at >= 0 && !d.Force && len(data) == 0 {
 		return d.checkPart(ctx, present[at])
 	}
+	if d.all && d.Force && d.worker == 0 { // whose part has all other files: before anything is removed
+		if _, err := d.stale(files, d.beside(present), present); err != nil {
+			return err
+		}
+	}
 	existing, err := d.prepare(ctx, data, present)
 	if err != nil {
 		return err
@@ -184,6 +201,21 @@ func (d *Destination) uploadPart(ctx context.Context, progress func(done, total 
 		return ranges.About(d.at.named(d.record()), err)
 	}
 	return nil
+}
+
+// beside returns the names of the objects that are beside the files of worker 0, or may be: the other files of weights, and
+// records.
+func (d *Destination) beside(present []object) map[string]bool {
+	names := map[string]bool{}
+	for _, name := range d.Weights {
+		names[name] = true
+	}
+	for _, o := range present {
+		if _, _, ok := parsePart(o.name); ok {
+			names[o.name] = true
+		}
+	}
+	return names
 }
 
 // checkPart returns an error unless the store has all objects of the worker's record.
