@@ -3,8 +3,8 @@ package calibration
 import "encoding/binary"
 
 // upper returns the upper triangle of an n×n matrix, row after row.
-func upper(h []float64, n int) []float64 {
-	out := make([]float64, 0, n*(n+1)/2)
+func upper[T float32 | float64](h []T, n int) []T {
+	out := make([]T, 0, triangle(n))
 	for i := range n {
 		out = append(out, h[i*n+i:(i+1)*n]...)
 	}

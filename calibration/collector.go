@@ -262,22 +262,25 @@ func (c *Collector) pool(group []Linear) {
 	}
 }
 
-// Layer reads the statistics of a layer, which is finished. The caller closes them.
-func (c *Collector) Layer(layer int) (*Statistics, error) { return Read(c.part(layer)) }
-
-// Bytes returns the memory of the sums of the largest pass while it is summed and written.
-func (c *Collector) Bytes() (most int64) {
+// Bytes returns the memory of the sums of the largest pass while windows of a number of tokens are read, and after them, while the sums
+// are written and Layer makes factors.
+func (c *Collector) Bytes(window int) (summing, after int64) {
 	for layer := range c.Layers {
-		rest, groups := c.rest(layer), c.groups(layer)
-		for _, group := range groups {
-			sum := rest
+		if c.Pairs {
+			s, a := c.following(layer, window)
+			summing, after = max(summing, s), max(after, a)
+			continue
+		}
+		rest := c.rest(layer)
+		for _, group := range c.groups(layer) {
+			sum := rest // is there while they are written, and in place of the products of a window
 			for _, l := range group {
 				sum += c.bytes(l)
 			}
-			most = max(most, sum)
+			summing, after = max(summing, sum), max(after, sum)
 		}
 	}
-	return most
+	return summing, after
 }
 
 // FileBytes returns the bytes of the statistics. Until they are joined, the files of the layers have as many.
@@ -289,7 +292,10 @@ func (c *Collector) FileBytes() (n int64) {
 				n += 4 * int64(triangle(l.Width))
 			}
 			if c.pairs(l) {
-				n += 4 * int64(l.Width) * int64(l.Width+1)
+				n += 4 * int64(l.Width) * int64(l.Width)
+			}
+			if c.Pairs {
+				n += 4 * int64(l.Width+1) // squares of the drift, or the order of columns
 			}
 		}
 	}
@@ -380,7 +386,7 @@ func (c *Collector) Remove() (err error) {
 	}
 	paths := []string{c.whole()}
 	for layer := range c.Layers {
-		paths = append(paths, c.part(layer))
+		paths = append(paths, c.part(layer), c.solving(layer))
 		err = errors.Join(err, c.removePasses(layer))
 	}
 	for _, path := range paths {

@@ -31,11 +31,7 @@ func (c *Collector) bytes(l Linear) int64 {
 func (c *Collector) rest(layer int) (n int64) {
 	largest := int64(0)
 	for _, l := range c.Layers[layer] {
-		one := c.bytes(l)
-		if c.pairs(l) { // the factor with copies of H, the drift and their products
-			one += 32 * int64(l.Width) * int64(l.Width)
-		}
-		largest = max(largest, one)
+		largest = max(largest, c.bytes(l))
 	}
 	for _, l := range pools(c.Layers[layer]) {
 		if !l.Stream {
@@ -45,6 +41,27 @@ func (c *Collector) rest(layer int) (n int64) {
 		n += c.bytes(l)
 	}
 	return n + largest
+}
+
+// following returns what Bytes does with Pairs. Sums are written H and drift one after the other, and then forgotten. A factor takes H, its
+// copies in float64 and float32, the drift, and the operands and results of two products; half of it without a drift.
+func (c *Collector) following(layer, window int) (summing, after int64) {
+	sums, written, solved, widest := int64(0), int64(0), int64(0), int64(0)
+	for _, group := range c.groups(layer) {
+		one := int64(0)
+		for _, l := range group {
+			n := int64(l.Width)
+			one, widest, written, solved = one+c.bytes(l), max(widest, n), max(written, 8*n*n), max(solved, 16*n*n)
+			if c.pairs(l) {
+				solved = max(solved, 32*n*n)
+			}
+		}
+		sums = max(sums, one)
+	}
+	for _, l := range pools(c.Layers[layer]) {
+		sums += c.bytes(l)
+	}
+	return sums + 4*widest*int64(3*window+panelColumns), max(sums+written, solved)
 }
 
 // groups divides the linear layers of a layer among passes, in their order. The first has all that are not of experts; each, if

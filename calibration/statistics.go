@@ -37,16 +37,25 @@ func (in *Input) Width() int { return len(in.Square) }
 // IsExpert reports whether the input is that of an expert, which not all tokens reach.
 func (in *Input) IsExpert() bool { return in.prior != nil }
 
-// HasHessian reports whether the file has H.
+// HasHessian reports whether the file has H, or its factor.
 func (in *Input) HasHessian() bool {
 	if in.file == nil { // of an importance matrix
 		return false
 	}
-	if in.Tokens == 0 {
+	if in.Tokens == 0 && !in.Solved() {
 		in = in.prior
 	}
 	_, ok := in.file.Lookup(in.name + hessian)
-	return ok || in.header.Diagonal
+	return ok || in.header.Diagonal || in.Solved()
+}
+
+// Solved reports whether the file has the factor of H, which is read then and not made.
+func (in *Input) Solved() bool {
+	if in.file == nil {
+		return false
+	}
+	_, ok := in.file.Lookup(in.name + factor)
+	return ok
 }
 
 // Hessian reads the upper triangle of H, row after row.
@@ -68,6 +77,9 @@ func (in *Input) Hessian() ([]float32, error) {
 
 // Factor returns the factor of H. If the statistics follow the quantized layers, it aims at the outputs of the original model.
 func (in *Input) Factor(threads int) (*Factor, error) {
+	if in.Solved() {
+		return in.readFactor(threads)
+	}
 	h, err := in.Hessian()
 	if err != nil {
 		return nil, err
@@ -167,7 +179,7 @@ func (s *Statistics) Close() error {
 func (s *Statistics) Identity() string { return s.identity }
 
 // A file of statistics is a safetensors file. Input k has the F32 tensors k.square, k.mean and perhaps
-// k.hessian, k.drift and k.drift_square; the rest is JSON in the metadata.
+// k.hessian, k.drift and k.drift_square, or their factor; the rest is JSON in the metadata.
 const (
 	metadataKey = "microscale.calibration"
 	version     = 1

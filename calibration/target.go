@@ -50,7 +50,12 @@ func (f *Factor) Aim(d Drift, threads int) error {
 			permuted.Row(i)[col] = share * spread.Row(i)[j]
 		}
 	}
-	f.aim, err = quant.Quantizer{Format: quant.F32}.Columnwise(permuted, quant.With{Threads: threads})
+	return f.setAim(permuted, threads)
+}
+
+// setAim sets the aim to D·H⁻¹.
+func (f *Factor) setAim(moves tensor.Dense, threads int) (err error) {
+	f.aim, err = quant.Quantizer{Format: quant.F32}.Columnwise(moves, quant.With{Threads: threads})
 	return err
 }
 

@@ -55,8 +55,12 @@ func (w *writer) sums(s *sums, h headerInput) int {
 
 // copied adds an input of another file.
 func (w *writer) copied(in *Input, h headerInput) {
-	var vectors []vector
-	for _, end := range []string{mean, square, hessian, drift, driftSquare} {
+	w.input(h, in.stored(mean, square, hessian, drift, driftSquare, order, aim, factor)...)
+}
+
+// stored returns those of some vectors that the file has, to be copied.
+func (in *Input) stored(ends ...string) (vectors []vector) {
+	for _, end := range ends {
 		if t, ok := in.file.Lookup(in.name + end); ok {
 			vectors = append(vectors, vector{end, int(t.Elements()), func() ([]byte, error) {
 				v, err := in.file.Floats(t.Name)
@@ -64,7 +68,7 @@ func (w *writer) copied(in *Input, h headerInput) {
 			}})
 		}
 	}
-	w.input(h, vectors...)
+	return vectors
 }
 
 // write writes the file, which is on the disk when write returns, in place of what a run that was killed left.

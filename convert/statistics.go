@@ -365,6 +365,9 @@ func (p *Plan) MethodBytes() (most int64) {
 			n := int64(in.Width()) * int64(in.Width())
 			if !slices.Contains(near[:j], in) {
 				held += 4 * n
+				if in.Solved() { // it may aim
+					held += 4 * n
+				}
 			}
 			largest = max(largest, 12*n)
 		}
@@ -392,7 +395,7 @@ func (p *Plan) MethodSeconds(threads int) (seconds float64, err error) {
 		rows, cols := d.Matrix()
 		seconds += pace.Weight(rows, cols)
 		for _, in := range d.inputs {
-			if !seen[in] {
+			if !seen[in] && !in.Solved() {
 				seconds += pace.Input(in.Width())
 			}
 			seen[in] = true

@@ -150,7 +150,7 @@ type follower struct {
 
 // Layer returns layer i, the statistics of which are finished.
 func (f *follower) Layer(ctx context.Context, i int, original windows.Layer) (windows.Layer, error) {
-	s, err := f.inputs.Layer(i)
+	s, err := f.inputs.Layer(ctx, i)
 	if err != nil {
 		return nil, err
 	}

@@ -33,15 +33,16 @@ type forecast struct {
 //
 //	memory = program + embedding, head + 2·(a layer of each model) + matrices of a window + tokens + statistics of a layer
 //
+// or, between the windows, with the matrices of a weight in place of those of a window,
 // or the memory while the text is encoded, if that is more. Two layers are in memory, because the next one is read
 // while one computes. The factor garbage is that of flags.BoundGarbage, and what is lost to fragments. Statistics are held from layer to
 // layer, and make none.
 func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	const program, garbage, element = 32 << 20, 1.25, 4
 	n, plan := r.size, r.plan
-	largest := 0
+	largest, widest := 0, 0
 	for _, w := range n.Linear {
-		largest = max(largest, w[0]*w[1])
+		largest, widest = max(largest, w[0]*w[1]), max(widest, w[1])
 	}
 	stacks, layers := stacksOf(run), len(plan.Layers)
 	tokens, window := 0, 0
@@ -62,7 +63,11 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	if run.Forked() { // the streams of two models are in memory in the layers, of several more before the head
 		stacks = min(stacks, 4)
 	}
-	temporary := 3*element*largest + element*window*(width*stacks+min(4096, plan.Vocabulary)*(stacks+1))
+	if run.Inputs != nil && run.Inputs.Pairs { // one model reads a window after the other, and the inputs of the first are kept
+		stacks, width = 1, width+plan.Hidden*3+widest
+	}
+	weight := 3 * element * largest
+	temporary := weight + element*window*(width*stacks+min(4096, plan.Vocabulary)*(stacks+1))
 	all := scale * float64(tokens)
 	encoding := garbage*(program+1.5*float64(rest)) + // copies were made while they were read
 		float64(r.document.bytes) + 2*element*all // tokens of the tokenizer, and of the windows
@@ -75,9 +80,14 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 		if r.Memory > 0 {
 			c.Memory = max(1, r.Memory-int64(f.memory))
 		}
-		f.memory += float64(c.Bytes())
+		summing, after := c.Bytes(window)
+		f.memory = max(f.memory+float64(summing), f.memory-garbage*float64(temporary-weight)+float64(after))
 		file := float64(c.FileBytes())
-		f.disk = max(f.disk+file, (kept+1)*streams+2*file) // of the layers, and at the end all of them twice
+		written := file // of the layers, one of them twice while its factors are made
+		if c.Pairs {
+			written += file / float64(layers)
+		}
+		f.disk = max(f.disk+written, (kept+1)*streams+2*file) // at the end all of them twice
 		f.operations += all * c.Operations()
 	}
 	return f
@@ -178,6 +188,16 @@ func (f forecast) String() string {
 		show.BytesText(f.memory), show.BytesText(f.disk), show.DurationText(f.seconds), f.operations)
 }
 
+// solvingSeconds predicts the time of the factors and codes of layers that are not complete, for statistics that follow quantized layers.
+func (r *Evaluated) solvingSeconds(run *windows.Run) (seconds float64, err error) {
+	if run.Inputs == nil || !run.Inputs.Pairs {
+		return 0, nil
+	}
+	seconds, err = run.Inputs.SolvingSeconds(r.Formats[0], r.size.Linear)
+	layers := float64(len(r.plan.Layers))
+	return seconds * (layers - float64(run.Stream.Completed())) / layers, err
+}
+
 // key identifies the evaluation for a run that resumes it, by the contents of what it reads: files that are copied or written again stay
 // the same, and others with the same times do not.
 func (r *Evaluated) key(ctx context.Context, run *windows.Run, model, reference *stack) (map[string]string, error) {
@@ -255,6 +275,11 @@ func (r *Evaluated) predict(ctx context.Context, run *windows.Run) (f forecast, 
 		if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
 			f.predict(run, pace, 1)
 		}
+		solving, err := r.solvingSeconds(run)
+		if err != nil {
+			return f, err
+		}
+		f.seconds += solving
 		fmt.Fprintf(r.Stderr, "%s\n", f)
 	}
 	if limit := float64(r.Memory); limit > 0 && f.memory > limit {
