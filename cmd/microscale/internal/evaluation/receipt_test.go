@@ -183,6 +183,13 @@ func TestBase(t *testing.T) {
 	}
 	original := e
 	original.Base = filepath.Join(t.TempDir(), "base")
+	free := freeBytes
+	defer func() { freeBytes = free }()
+	freeBytes = func(string) float64 { return 1000 }
+	if _, err := original.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has 1.00 kB free: name a file on another") {
+		t.Errorf("on a full disk: got %v", err)
+	}
+	freeBytes = free
 	run(t, original)
 	e.Reference, e.Model = e.Model, writeModel(t, 2)
 	want := run(t, e).Document()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -17,6 +18,12 @@ import (
 func (r *Evaluated) written(ctx context.Context, run *windows.Run) (result *windows.Result, err error) {
 	if r.Base == "" {
 		return run.Do(ctx)
+	}
+	need, dir := float64(windows.BaseBytes(r.plan.Vocabulary, run.Windows)), filepath.Dir(r.Base)
+	fmt.Fprintf(r.Stderr, "predicted: %s of disk for %s\n", show.BytesText(need), show.Printable(r.Base))
+	if free := freeBytes(dir); need > free {
+		return nil, fmt.Errorf("the probabilities take %s, and %s has %s free: name a file on another filesystem, or use a shorter text",
+			show.BytesText(need), show.Printable(dir), show.BytesText(free))
 	}
 	err = durable.WriteStream(r.Base, func(w io.Writer) error {
 		run.Out = w

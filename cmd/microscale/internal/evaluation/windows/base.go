@@ -229,6 +229,16 @@ func (p *basePair) addTo(c *Comparison, i int) error {
 	return nil
 }
 
+// BaseBytes returns the bytes of the Base of windows.
+func BaseBytes(vocabulary int, windows []Window) int64 {
+	b := Base{Vocabulary: vocabulary}
+	n := int64(baseHead)
+	for _, w := range windows {
+		n += 4*int64(len(w.Tokens)) + int64(w.Scored())*int64(b.rowBytes())
+	}
+	return n
+}
+
 // writeBaseHead writes what precedes the rows of a Base.
 func writeBaseHead(w io.Writer, vocabulary int, windows []Window) error {
 	head := binary.LittleEndian.AppendUint32([]byte(baseMagic), uint32(len(windows[0].Tokens)))

@@ -46,6 +46,9 @@ func writeTestBase(t *testing.T, r *Run) string {
 func TestBase(t *testing.T) {
 	original := newBaseRun(t, 0)
 	path := writeTestBase(t, original)
+	if info, err := os.Stat(path); err != nil || info.Size() != BaseBytes(original.Models[0].Vocabulary(), original.Windows) {
+		t.Errorf("got a file of %d bytes, want %d (%v)", info.Size(), BaseBytes(original.Models[0].Vocabulary(), original.Windows), err)
+	}
 	b, err := OpenBase(path)
 	if err != nil {
 		t.Fatal(err)
