@@ -68,25 +68,35 @@ func newGlobalNibbles(c globalConstants) globalNibbles {
 		offsets: (scaleKinds - 1) * uint32(len(classTable{})), zeroOffset: zeroScale * uint32(len(classTable{})),
 		codes: t.codes,
 	}
-	const minProduct, maxProduct = 0x1p-123, 0x1p126
-	if !(scaleFormat.Smallest()*c.decode >= minProduct) || !(scaleFormat.Max()*c.decode <= maxProduct) {
+	if !c.hasNormalProducts() {
 		n.infinity = 0
 		return n
 	}
-	significand := math.Float32frombits(math.Float32bits(c.decode)&mantissaMask | exponentBias<<mantissaBits)
 	for i := range scaleKinds {
-		n.classes[i].setClasses(float32(1+float32(i)/scaleKinds) * significand)
+		n.classes[i].setClasses(c.significand(i))
 	}
 	n.classes[zeroScale] = t.zero
 	return n
 }
 
-// setClasses sets the classes of mantissas under a scale.
-func (t *classTable) setClasses(scale float32) {
+// hasNormalProducts reports whether the products of the global scale with scales, and their
+// reciprocals, are normal numbers.
+func (c *globalConstants) hasNormalProducts() bool {
+	const minProduct, maxProduct = 0x1p-123, 0x1p126
+	return scaleFormat.Smallest()*c.decode >= minProduct && scaleFormat.Max()*c.decode <= maxProduct
+}
+
+// significand returns the global scale, less its exponent, times the significand i of a scale.
+func (c *globalConstants) significand(i int) float32 {
+	global := math.Float32frombits(math.Float32bits(c.decode)&mantissaMask | exponentBias<<mantissaBits)
+	return float32(1+float32(i)/scaleKinds) * global
+}
+
+// cutsUnder returns the cuts under a scale, as bits of BF16: the first magnitudes above 1, 1.25, 1.5 and
+// 1.75 times the scale.
+func cutsUnder(scale float32) (cuts [nibbleCuts]uint32) {
 	reciprocal := 1 / scale
-	exponent := int(math.Float32bits(scale) >> mantissaBits)
-	var above, mantissas [nibbleCuts]int // of each cut: binades above that of the scale, and its mantissa
-	for s := range nibbleCuts {
+	for s := range cuts {
 		threshold := 1 + float32(s)/nibbleCuts
 		cut := math.Float32bits(threshold*scale)>>16 - 1
 		for {
@@ -96,6 +106,16 @@ func (t *classTable) setClasses(scale float32) {
 			}
 			cut++
 		}
+		cuts[s] = cut
+	}
+	return cuts
+}
+
+// setClasses sets the classes of mantissas under a scale.
+func (t *classTable) setClasses(scale float32) {
+	exponent := int(math.Float32bits(scale) >> mantissaBits)
+	var above, mantissas [nibbleCuts]int // of each cut: binades above that of the scale, and its mantissa
+	for s, cut := range cutsUnder(scale) {
 		above[s], mantissas[s] = int(cut>>7)-exponent, int(cut&0x7f)
 	}
 	// Cuts of the binade above have the lower mantissas. Before the first one, the last cut of the binade

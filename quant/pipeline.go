@@ -77,6 +77,7 @@ type kernels struct {
 type kernelsOf struct {
 	q    Quantizer
 	tier cpu.Tier
+	bf16 bool // the source
 }
 
 // prepare sets o to one copy of x. It computes the global scale and the scale of the tensor, if the
@@ -134,7 +135,7 @@ func (o *output) prepareKernels() {
 	}
 	var of kernelsOf
 	if !o.q.Format.NeedsAmax() && o.t.Direction == Rowwise {
-		of = kernelsOf{*o.q, cpu.Best()}
+		of = kernelsOf{*o.q, cpu.Best(), o.x.isBF16()}
 	}
 	if of == o.of && of != (kernelsOf{}) {
 		return
@@ -142,7 +143,10 @@ func (o *output) prepareKernels() {
 	o.kernels = kernels{of: of}
 	o.encode = newEncodeConstants(o.q.Format.Element)
 	o.encodes = o.encodeKernel()
-	o.fused = [2]*fusedCall{o.fusedCall(false), o.fusedCall(true)}
+	o.fused[0] = o.fusedCall(false)
+	if o.x.isBF16() {
+		o.fused[1] = o.fusedCall(true)
+	}
 	if o.t.Direction == Columnwise {
 		o.columns = o.columnKernel()
 	}

@@ -13,7 +13,7 @@ const (
 	fuse8AVX2Needs           = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	fuse8BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	fuse4AVX2Needs           = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
-	fuse4BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	fuse4BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2
 	fuseInt8AVX2Needs        = cpu.X86AVX | cpu.X86AVX2
 	fuseInt8BF16AVX2Needs    = cpu.X86AVX | cpu.X86AVX2
 	fuseGlobal4AVX2Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
@@ -58,7 +58,7 @@ func fuse4AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 // multiple of 32.
 //
 //go:noescape
-func fuse4BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
+func fuse4BF16AVX2(p fusedArgs, c *exponentCuts) (amax uint64)
 
 // fuseInt8AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
@@ -98,4 +98,4 @@ func fuseGlobal4AVX2(p fusedArgs, c *globalConstants) (amax uint64)
 // multiple of 32.
 //
 //go:noescape
-func fuseGlobal4BF16AVX2(p fusedArgs, c *globalConstants) (amax uint64)
+func fuseGlobal4BF16AVX2(p fusedArgs, c *globalCuts) (amax uint64)

@@ -174,6 +174,11 @@ func (k *kernel256) codes(x []Mem, round func(i int, a, e Vec)) {
 func (k *kernel256) roundScaled(operation string, factor, a, e Vec) {
 	k.I(operation, factor, a, a)
 	k.I("VMINPS", k.slot("limit"), a, a)
+	k.roundingSum(a, e)
+}
+
+// roundingSum sets e to the rounding sum of a, by constants in slots.
+func (k *kernel256) roundingSum(a, e Vec) {
 	k.I("VPAND", yBinade, a, e)
 	k.I("VPMAXSD", k.slot("least"), e, e)
 	k.I("VFMADD132PS", k.slot("anchor"), a, e) // e·anchor + a

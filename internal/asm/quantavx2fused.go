@@ -14,18 +14,20 @@ const (
 // A fused256 is a fused kernel for AVX2, of groups of 256 elements.
 type fused256 struct {
 	*kernel256
-	bits            int // of a stored code
-	integer, global bool
-
 	fusedLoop
-	first int // block of the group whose scales are computed
+	bits                  int // of a stored code
+	integer, global, cuts bool
+	first                 int // block of the group whose scales are computed
+	limit                 any // memory of the largest code, in each byte, unless integer
 }
 
 func quantFused256() *File {
 	f := NewFile("quant", "fusedavx2")
 	tables := makeTables256(f)
 	for _, kind := range fusedKinds() {
-		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer, global: kind.global}
+		kind.cuts = kind.bits == 4 && kind.source == 16
+		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer,
+			global: kind.global, cuts: kind.cuts}
 		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32, false)
 		k.emit(f)
 	}
@@ -45,7 +47,7 @@ func (k *fused256) extent() int {
 
 func (k *fused256) emit(f *File) {
 	k.take(k.Func, &k.c.base)
-	k.constants()
+	k.constants(f)
 	k.I("LEAQ", k.reserve("buffer", 4), k.write)
 	k.I("LEAQ", k.write.At(factorsBytes), k.read)
 	elements := 32
@@ -55,9 +57,12 @@ func (k *fused256) emit(f *File) {
 	k.run(k.Func, group256/elements, 4*elements/k.extent(), func() {
 		for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
 			k.foldAmaxes(f)
-			if k.global {
+			switch {
+			case k.cuts:
+				k.cutRows(f)
+			case k.global:
 				k.globalFactors()
-			} else {
+			default:
 				k.exponentFactors()
 			}
 		}
@@ -88,15 +93,23 @@ func (fn *Func) nextRow(loop Label, groups, codes, scales, src Reg) {
 }
 
 // constants fills the slots and registers of constants.
-func (k *fused256) constants() {
+func (k *fused256) constants(f *File) {
 	if k.global {
-		k.spread("encode", "decode", "infinity", "limit", "least", "anchor", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most")
+		k.spread("encode", "infinity", "scaleLimit", "scaleLeast", "scaleAnchor")
+		if !k.cuts {
+			k.spread("decode", "rebias", "one", "most", "least", "anchor")
+		}
+		k.limit = f.shared("largestE2M1", repeated(0x0707070707070707))
 	} else {
-		k.spread("ratio", "up", "down", "low", "floor", "least", "base", "step", "anchor", "limit")
+		k.spread("ratio", "up", "down", "low", "limit")
+		if !k.cuts {
+			k.spread("floor", "least", "base", "step", "anchor")
+		}
 		k.I("VPBROADCASTD", k.c.At("span"), Y(0)) // the first value beyond it
 		k.I("VPCMPEQD", Y(1), Y(1), Y(1))
 		k.I("VPSUBD", Y(1), Y(0), Y(0))
 		k.I("VMOVDQU", Y(0), k.slot("beyond"))
+		k.limit = k.slot("limit")
 	}
 	if k.integer {
 		k.I("VCVTPS2DQ", k.slot("limit"), Y(0))
@@ -135,8 +148,13 @@ func (k *fused256) foldAmaxes(f *File) {
 }
 
 // amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0: maxima
-// of pairs of vectors, dwords, then quadwords, then halves changing places.
+// of pairs of vectors, dwords, then quadwords, then halves changing places. Those of BF16 change places
+// as words, dwords, then quadwords, and are in both halves then.
 func (k *fused256) amaxes() {
+	greater, steps := "VPMAXUD", foldSteps256
+	if k.source == 16 {
+		greater, steps = "VPMAXUW", foldSteps
+	}
 	free := []Vec{Y(0), Y(1), Y(2), Y(3), Y(4), Y(5), Y(6), Y(7)}
 	take := func() Vec { v := free[0]; free = free[1:]; return v }
 	release := func(v Vec) { free = append([]Vec{v}, free...) }
@@ -150,22 +168,24 @@ func (k *fused256) amaxes() {
 		release(a)
 		a, b := fold(first, n/2), fold(first+n/2, n/2)
 		t := take()
-		foldBy(k, foldSteps256[bits.Len(uint(n))-2], "VPMAXUD", a, b, t, a)
+		foldBy(k, steps[bits.Len(uint(n))-2], greater, a, b, t, a)
 		release(t)
 		release(b)
 		return a
 	}
 	fold(0, lanes256)
 	if k.source == 16 {
-		k.I("VPAND", k.upper, Y(0), Y(0))
+		k.I("VEXTRACTI128", 1, Y(0), X(1))
+		k.I(greater, X(1), X(0), X(0))
+		k.I("VPMOVZXWD", X(0), Y(0))
+		k.I("VPSLLD", 16, Y(0), Y(0))
 	}
 }
 
 // foldSteps256 are the foldSteps of dwords, quadwords and halves.
 var foldSteps256 = [][2]instruction{foldSteps[1], foldSteps[2], {{"VPERM2I128", []any{0x20}}, {"VPERM2I128", []any{0x31}}}}
 
-// blockMaxima sets v to eight maxima of the block at at, using t. Those of BF16
-// are in upper halves.
+// blockMaxima sets v to the maxima of the block at at in each lane, using t.
 func (k *fused256) blockMaxima(at Mem, v, t Vec) {
 	greater := "VPMAXUD"
 	if k.source == 16 {
@@ -178,10 +198,6 @@ func (k *fused256) blockMaxima(at Mem, v, t Vec) {
 		}
 		k.I("VPAND", at.At(32*i), yAbs, t)
 		k.I(greater, t, v, v)
-	}
-	if k.source == 16 {
-		k.I("VPSLLD", 16, v, t)
-		k.I("VPMAXUW", t, v, v)
 	}
 }
 
@@ -199,9 +215,8 @@ func (k *fused256) flag(v Vec) {
 	k.I("VMOVDQU", v, k.slot("flags"))
 }
 
-// exponentFactors is fused.exponentFactors: of the amaxes in Y0 the scales, and in
-// slots the binade of the smallest normal element and the anchor of its rounding.
-func (k *fused256) exponentFactors() {
+// exponentScales stores the E8M0 scales of the amaxes in Y0 and leaves their codes there.
+func (k *fused256) exponentScales() {
 	amax, code, t, zero, u := Y(0), Y(0), Y(1), Y(2), Y(3)
 	k.I("VPXOR", zero, zero, zero)
 	k.I("VPSUBD", k.slot("low"), amax, t)
@@ -216,6 +231,13 @@ func (k *fused256) exponentFactors() {
 	k.I("VPSUBD", k.slot("down"), code, code)
 	k.I("VPMAXSD", zero, code, code)
 	k.storeScales(code, t)
+}
+
+// exponentFactors is fused.exponentFactors: of the amaxes in Y0 the scales, and in
+// slots the binade of the smallest normal element and the anchor of its rounding.
+func (k *fused256) exponentFactors() {
+	code, t, u := Y(0), Y(1), Y(3)
+	k.exponentScales()
 	k.I("VPMAXSD", k.slot("floor"), code, code)
 	k.I("VMOVDQU", k.slot("base"), t)
 	k.I("VPSUBD", code, t, t)
@@ -234,9 +256,8 @@ func (k *fused256) exponentFactors() {
 	k.I("VMOVDQU", t, k.write.At(anchors256+4*k.first))
 }
 
-// globalFactors is fused.globalFactors: scale = e4m3(amax·encode), and a slot gets
-// 1/(scale·decode), kept finite.
-func (k *fused256) globalFactors() {
+// globalScales stores the scales e4m3(amax·encode) of the amaxes in Y0 and leaves their codes in Y1.
+func (k *fused256) globalScales() {
 	amax, t, u := Y(0), Y(1), Y(2)
 	k.I("VPMAXUD", k.slot("infinity"), amax, t)
 	k.I("VPCMPEQD", amax, t, t)
@@ -250,6 +271,13 @@ func (k *fused256) globalFactors() {
 	k.I("VPADDD", u, t, t)
 	k.I("VPAND", yLow, t, t)
 	k.storeScales(t, u)
+}
+
+// globalFactors is fused.globalFactors: of the amaxes in Y0 the scales, and in a slot 1/(scale·decode),
+// kept finite.
+func (k *fused256) globalFactors() {
+	t, u := Y(1), Y(2)
+	k.globalScales()
 	k.I("VPSLLD", 20, t, t)
 	k.I("VMULPS", k.slot("rebias"), t, t)
 	k.I("VMULPS", k.slot("decode"), t, t)
@@ -264,16 +292,22 @@ func (k *fused256) globalFactors() {
 func (k *fused256) unit(u int) {
 	x := k.vectors(k.src.At(u * k.bytes(32)))
 	first := 4 * u * 32 / k.extent()
-	k.I("VBROADCASTSS", k.read.At(first), yFactor)
+	if !k.cuts {
+		k.I("VBROADCASTSS", k.read.At(first), yFactor)
+	}
 	switch {
+	case k.cuts:
+		k.cutCodes(x, first)
 	case k.integer:
 		k.integers(x)
 		return
 	case k.global:
 		k.I("VBROADCASTSS", k.read.At(first+4), yFactor2)
 		k.codes(x, func(i int, a, e Vec) {
-			k.roundScaled("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, e)
+			k.I("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, a)
+			k.roundingSum(a, e)
 		})
+		k.I("VPMINUB", k.limit, Y(0), Y(0))
 	default:
 		k.I("VBROADCASTSS", k.read.At(anchors256+first), yAnchor)
 		k.exponentCodes(x)
@@ -292,7 +326,7 @@ func (k *fused256) exponentCodes(x []Mem) {
 		k.I("VPMAXSD", yFactor, e, e)
 		k.I("VFMADD213PS", a, yAnchor, e)
 	})
-	k.I("VPMINUB", k.slot("limit"), Y(0), Y(0)) // some scale rules leave the largest magnitude above it
+	k.I("VPMINUB", k.limit, Y(0), Y(0)) // some scale rules leave the largest magnitude above it
 }
 
 // integers is unit for INT8: packing saturates, but at one below the least code.
@@ -330,6 +364,9 @@ func (k *fused256) store(elements int) {
 		k.storeSixes(stored)
 		k.I("VPOR", Y(4), Y(0), Y(0))
 		k.sort()
+	}
+	if k.cuts {
+		k.I("MOVQ", k.FP("codeAhead"), k.codeAhead)
 	}
 	k.storeCodes("VMOVDQU", Y(0), k.dst.At(0), k.codeAhead)
 	k.I("ADDQ", elements*k.bits/8, k.dst)
