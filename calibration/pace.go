@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"gonum.org/v1/gonum/blas/blas32"
+
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -15,9 +17,9 @@ type Pace struct {
 	Factor  float64 // of a factor of n columns, by n³
 }
 
-// MeasurePace measures the pace of a method whose quantizer is q, in about a tenth of a second.
+// MeasurePace measures the pace of a method whose quantizer is q, in about a fifth of a second.
 func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
-	const rows, narrow, wide, factored = rowTile, 256, 1024, 384
+	const rows, narrow, wide, factored = rowTile, 256, 8192, 768
 	if m == Nearest {
 		return p, nil
 	}
@@ -42,20 +44,16 @@ func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
 		err := run()
 		return time.Since(start).Seconds(), err
 	}
-	few, err := took(narrow)
-	if err != nil {
-		return p, err
-	}
-	many, err := took(wide)
-	if err != nil {
-		return p, err
-	}
 	if m == Search {
-		return Pace{Element: many / (rows * wide)}, nil
+		all, err := took(4 * narrow)
+		return Pace{Element: all / (rows * 4 * narrow)}, err
 	}
-	const ratio = wide / narrow
-	p.Spread = max(0, many-ratio*few) / (rows * (wide*wide - ratio*narrow*narrow) / 2)
-	p.Element = max(0, few-p.Spread*rows*narrow*narrow/2) / (rows * narrow)
+	one, err := took(narrow)
+	if err != nil {
+		return p, err
+	}
+	p.Spread = spreading(rows, wide)
+	p.Element = max(0, one-p.Spread*rows*narrow*narrow/2) / (rows * narrow)
 	h := make([]float32, triangle(factored))
 	for i, at := 0, 0; i < factored; i++ {
 		h[at] = 1
@@ -67,6 +65,20 @@ func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
 	}
 	p.Factor = time.Since(start).Seconds() / math.Pow(factored, 3)
 	return p, nil
+}
+
+// spreading returns the seconds to spread an error over a column of a row: of so many wide rows that they fill the L2 cache, as those of a
+// large model do.
+func spreading(rows, columns int) float64 {
+	const enough = 20 * time.Millisecond
+	u, rest := make([]float32, columns), tensor.New(rows, columns)
+	n, start := 0, time.Now()
+	for ; n < 2 || time.Since(start) < enough; n++ {
+		for i := range rows {
+			blas32.Axpy(1, blas32.Vector{N: columns, Data: u, Inc: 1}, blas32.Vector{N: columns, Data: rest.Row(i), Inc: 1})
+		}
+	}
+	return time.Since(start).Seconds() / float64(n*rows*columns)
 }
 
 // sample returns values of a weight.
