@@ -17,27 +17,11 @@ func newCutRow(cuts [nibbleCuts]uint32, exponent int) cutRow {
 	return cutRow{at(cuts[1], -1, 0), at(cuts[3], -1, 0), at(cuts[0], -2, 1), at(cuts[2], -1, 1)}
 }
 
-// exponentCuts are the constants of a fused kernel that compares with cuts, under E8M0 scales.
-type exponentCuts struct {
-	exponentConstants
-	rows [256]cutRow // by the code of the scale; zero for those that only blocks of zeros have
-}
-
-// globalCuts are the constants of a fused kernel under E4M3 scales.
+// globalCuts are the constants of a fused kernel that compares with cuts, under E4M3 scales.
 type globalCuts struct {
 	globalConstants
 	rows [128]cutRow // by the code of the scale
 }
-
-var exponentCutRows = sync.OnceValue(func() (rows [256]cutRow) {
-	cuts := cutsUnder(1)
-	for code := exponentBias - 124; code < len(rows)-1; code++ {
-		rows[code] = newCutRow(cuts, code-exponentBias)
-	}
-	return rows
-})
-
-func newExponentCuts(c exponentConstants) exponentCuts { return exponentCuts{c, exponentCutRows()} }
 
 // newGlobalCuts returns the constants for a global scale. Where its products with scales, or their
 // reciprocals, are not normal numbers, the kernel supports no block. Under the scale 0, magnitudes from

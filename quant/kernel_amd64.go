@@ -30,7 +30,7 @@ func init() {
 		{fuseGlobal4AVX2Needs, false, groupBlocks, false, globalBlocks, fuse(globalOf, fuseGlobal4AVX2)},
 		{fuse8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16AVX2)},
 		{fuse8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16AVX2)},
-		{fuse4BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentCutsOf, fuse4BF16AVX2)},
+		{fuse4BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
 		{fuseInt8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
 		{fuseGlobal4BF16AVX2Needs, true, groupBlocks, false, globalBlocks, fuse(globalCutsOf, fuseGlobal4BF16AVX2)},
 		{blocks128AVX2Needs, false, 1, false, bytes128, fuse(bytesOf, blocks128AVX2)},
@@ -158,8 +158,6 @@ func fuse[C any](constants func(*output) C, kernel func(p fusedArgs, c *C) uint6
 }
 
 func exponentNibblesOf(o *output) exponentNibbles { return newExponentNibbles(exponentOf(o)) }
-
-func exponentCutsOf(o *output) exponentCuts { return newExponentCuts(exponentOf(o)) }
 
 func globalCutsOf(o *output) globalCuts { return newGlobalCuts(globalOf(o)) }
 

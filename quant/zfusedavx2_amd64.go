@@ -58,7 +58,7 @@ func fuse4AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 // multiple of 32.
 //
 //go:noescape
-func fuse4BF16AVX2(p fusedArgs, c *exponentCuts) (amax uint64)
+func fuse4BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuseInt8AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block

@@ -15,19 +15,19 @@ const (
 type fused256 struct {
 	*kernel256
 	fusedLoop
-	bits                  int // of a stored code
-	integer, global, cuts bool
-	first                 int // block of the group whose scales are computed
-	limit                 any // memory of the largest code, in each byte, unless integer
+	bits                   int // of a stored code
+	integer, global, words bool
+	first                  int // block of the group whose scales are computed
+	limit                  any // memory of the largest code, in each byte, unless integer
 }
 
 func quantFused256() *File {
 	f := NewFile("quant", "fusedavx2")
 	tables := makeTables256(f)
 	for _, kind := range fusedKinds() {
-		kind.cuts = kind.bits == 4 && kind.source == 16
+		kind.words = kind.bits == 4 && kind.source == 16
 		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer,
-			global: kind.global, cuts: kind.cuts}
+			global: kind.global, words: kind.words}
 		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32, false)
 		k.emit(f)
 	}
@@ -58,8 +58,10 @@ func (k *fused256) emit(f *File) {
 		for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
 			k.foldAmaxes(f)
 			switch {
-			case k.cuts:
+			case k.words && k.global:
 				k.cutRows(f)
+			case k.words:
+				k.firstQuarters(f)
 			case k.global:
 				k.globalFactors()
 			default:
@@ -96,20 +98,22 @@ func (fn *Func) nextRow(loop Label, groups, codes, scales, src Reg) {
 func (k *fused256) constants(f *File) {
 	if k.global {
 		k.spread("encode", "infinity", "scaleLimit", "scaleLeast", "scaleAnchor")
-		if !k.cuts {
+		if !k.words {
 			k.spread("decode", "rebias", "one", "most", "least", "anchor")
 		}
 		k.limit = f.shared("largestE2M1", repeated(0x0707070707070707))
 	} else {
-		k.spread("ratio", "up", "down", "low", "limit")
-		if !k.cuts {
-			k.spread("floor", "least", "base", "step", "anchor")
+		k.spread("ratio", "up", "down", "low", "floor")
+		if !k.words {
+			k.spread("limit", "least", "base", "step", "anchor")
 		}
 		k.I("VPBROADCASTD", k.c.At("span"), Y(0)) // the first value beyond it
 		k.I("VPCMPEQD", Y(1), Y(1), Y(1))
 		k.I("VPSUBD", Y(1), Y(0), Y(0))
 		k.I("VMOVDQU", Y(0), k.slot("beyond"))
-		k.limit = k.slot("limit")
+		if !k.words {
+			k.limit = k.slot("limit")
+		}
 	}
 	if k.integer {
 		k.I("VCVTPS2DQ", k.slot("limit"), Y(0))
@@ -121,6 +125,9 @@ func (k *fused256) constants(f *File) {
 	}
 	k.zero("amax", "flags")
 	k.load()
+	if k.words && !k.global {
+		k.loadQuarters(f)
+	}
 }
 
 // foldAmaxes leaves the amaxes of eight blocks in Y0, and raises the largest so far to them.
@@ -292,12 +299,14 @@ func (k *fused256) globalFactors() {
 func (k *fused256) unit(u int) {
 	x := k.vectors(k.src.At(u * k.bytes(32)))
 	first := 4 * u * 32 / k.extent()
-	if !k.cuts {
+	if !k.words {
 		k.I("VBROADCASTSS", k.read.At(first), yFactor)
 	}
 	switch {
-	case k.cuts:
+	case k.words && k.global:
 		k.cutCodes(x, first)
+	case k.words:
+		k.quarterCodes(x, first)
 	case k.integer:
 		k.integers(x)
 		return
@@ -365,7 +374,7 @@ func (k *fused256) store(elements int) {
 		k.I("VPOR", Y(4), Y(0), Y(0))
 		k.sort()
 	}
-	if k.cuts {
+	if k.words && k.global {
 		k.I("MOVQ", k.FP("codeAhead"), k.codeAhead)
 	}
 	k.storeCodes("VMOVDQU", Y(0), k.dst.At(0), k.codeAhead)

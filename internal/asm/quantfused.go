@@ -115,7 +115,7 @@ type fusedKind struct {
 	integer      bool // INT8 elements
 	global       bool // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
 	lookup       bool // codes from tables, of 4 bits from BF16
-	cuts         bool // codes by comparisons, of 4 bits from BF16
+	words        bool // codes of 4 bits from BF16, by the bits of words
 }
 
 // fusedKinds returns the kinds that have kernels.
@@ -143,10 +143,8 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int, columns b
 	switch {
 	case k.integer:
 		name = "fuseInt"
-	case k.cuts && k.global:
+	case k.words && k.global:
 		kind = "globalCuts"
-	case k.cuts:
-		kind = "exponentCuts"
 	case k.lookup && k.global:
 		kind, names = "globalNibbles", globalNibbleNames
 	case k.lookup:

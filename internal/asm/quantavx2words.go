@@ -1,0 +1,132 @@
+package asm
+
+// AVX2 kernels find codes of 4 bits from BF16 by the bits of magnitudes as words. Quarters of binades
+// begin at significands 1, 1.25, 1.5 and 1.75.
+//
+// Under E8M0 scales, all magnitudes of a quarter have one code: those above its first value, or from
+// it on in the upper half of a binade, where ties go to the code above.
+//
+// Under E4M3 scales, words are compared with the cuts of a scale, a row of quant's globalCuts. Cuts at
+// 1.25, 2.5 and 5 times the scale are a binade apart, as are those at 1.75 and 3.5, so that a difference of
+// bits, without its mantissa, counts the cuts that it passed.
+
+// Registers of E8M0 scales.
+var (
+	yWordOne     = Y(9)
+	yQuarter     = Y(10) // bits of a quarter of the scale
+	yQuarters    = Y(11) // codes of quarters
+	yLastQuarter = Y(12) // the last one before those of the largest code
+	yQuarterMax  = Y(13) // the last one of yQuarters
+)
+
+// loadQuarters fills the registers of E8M0 scales.
+func (k *fused256) loadQuarters(f *File) {
+	const last = 16
+	codes := []byte{1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6} // from a quarter of the scale on
+	k.I("VMOVDQU", f.shared("wordOnes", repeated(0x0001000100010001)), yWordOne)
+	k.I("VMOVDQU", f.shared("quarters", append(codes, codes...)), yQuarters)
+	k.I("VMOVDQU", f.shared("quarterLast", repeated(last*0x0101010101010101)), yLastQuarter)
+	k.I("VMOVDQU", f.shared("quarterMax", repeated((last-1)*0x0101010101010101)), yQuarterMax)
+}
+
+// firstQuarters stores the scales of the amaxes in Y0, and in a slot the bits of a quarter of each, as
+// two words.
+func (k *fused256) firstQuarters(f *File) {
+	code, t := Y(0), Y(1)
+	k.exponentScales()
+	k.I("VPMAXSD", k.slot("floor"), code, code)
+	k.I("VPSUBD", f.shared("dwordTwos", repeated(0x0000000200000002)), code, code)
+	k.I("VPSLLD", 7, code, code)
+	k.I("VPSLLD", 16, code, t)
+	k.I("VPOR", t, code, code)
+	k.I("VMOVDQU", code, k.write.At(4*k.first))
+}
+
+// quarterCodes leaves the codes of 32 elements in Y0, without signs. The bits of a quarter of their scale
+// are in the factors at byte first.
+func (k *fused256) quarterCodes(x []Mem, first int) {
+	k.I("VPBROADCASTD", k.read.At(first), yQuarter)
+	for i, at := range x {
+		a, t := Y(4), Y(5)
+		k.I("VPAND", at, yAbs, a)
+		k.I("VPSRLW", 6, a, t)
+		k.I("VPANDN", yWordOne, t, t) // 1 in the lower half of a binade
+		k.I("VPSUBW", t, a, a)
+		k.I("VPSUBW", yQuarter, a, a)
+		k.I("VPSRAW", 5, a, Y(i))
+	}
+	quarter, above := Y(0), Y(1)
+	k.I("VPACKSSWB", Y(1), Y(0), quarter)
+	k.I("VPCMPGTB", yLastQuarter, quarter, above)
+	k.I("VPMINSB", yQuarterMax, quarter, quarter)
+	k.I("VPSHUFB", quarter, yQuarters, Y(0)) // zero of negative quarters
+	k.I("VPSUBB", above, Y(0), Y(0))
+}
+
+const cutRowShift = 3 // a row of cuts has eight bytes
+
+// yCuts are the cuts of a block, as words: 1.25 times the scale and 1.75 times, both less a binade, then
+// the last magnitudes below 0.25 times the scale and 0.75 times.
+var yCuts = [4]Vec{Y(9), Y(10), Y(11), Y(13)}
+
+// cutRows stores the scales of the amaxes in Y0, and in a slot the offsets of their cuts.
+func (k *fused256) cutRows(f *File) {
+	codes := Y(1)
+	k.I("VMOVDQA", Y(0), Y(3))
+	k.globalScales()
+	k.checkZeroScales(f, codes, Y(3))
+	k.I("VPSLLD", cutRowShift, codes, codes)
+	k.I("VMOVDQU", codes, k.write.At(4*k.first))
+}
+
+// checkZeroScales sets flags where a block with a magnitude has the scale 0, and one of the eight blocks has
+// a magnitude below 2^-124. Under this scale those need not be the largest code; all above are.
+func (k *fused256) checkZeroScales(f *File, codes, amaxes Vec) {
+	const above = 0x0180 // 2^-124
+	limit := f.shared("aboveZero", repeated((above-2)*0x0001000100010001))
+	done, t, ones, zero, found := k.NewLabel("done"), Y(4), Y(5), Y(2), Y(6)
+	k.I("VPXOR", zero, zero, zero)
+	k.I("VPCMPEQD", zero, codes, t)
+	k.I("VPCMPEQD", zero, amaxes, amaxes)
+	k.I("VPANDN", t, amaxes, t)
+	k.I("VPTEST", t, t)
+	k.Jump("JZ", done)
+	k.I("VPXOR", found, found, found)
+	k.I("VPCMPEQD", ones, ones, ones)
+	k.I("XORL", k.left, k.left)
+	loop := k.Label("tiny")
+	k.I("VPAND", k.next.At(k.first*k.bytes(16)).By(k.left, 1), yAbs, t)
+	k.I("VPADDW", ones, t, t) // zero becomes the largest word
+	k.I("VPMINUW", limit, t, Y(7))
+	k.I("VPCMPEQW", Y(7), t, t)
+	k.I("VPOR", t, found, found)
+	k.I("ADDQ", k.bytes(16), k.left)
+	k.I("CMPQ", k.left, lanes256*k.bytes(16))
+	k.Jump("JL", loop)
+	k.flag(found)
+	k.Place(done)
+}
+
+// cutCodes leaves the codes of 32 elements in Y0, without signs. The offsets of their cuts are in the
+// factors from byte first on. It uses k.codeAhead as a scratch register.
+func (k *fused256) cutCodes(x []Mem, first int) {
+	for i, at := range x {
+		k.I("MOVL", k.read.At(first+4*i), k.codeAhead)
+		for c, cut := range yCuts {
+			k.I("VPBROADCASTW", k.c.base.At(4*len(k.c.names)+2*c).By(k.codeAhead, 1), cut)
+		}
+		a, n, t := Y(4), Y(i), Y(5)
+		k.I("VPAND", at, yAbs, a)
+		k.I("VPSUBUSW", yCuts[0], a, n)
+		k.I("VPSRLW", 7, n, n)
+		k.I("VPSUBUSW", yCuts[1], a, t)
+		k.I("VPSRLW", 7, t, t)
+		k.I("VPADDW", t, n, n)
+		for _, cut := range yCuts[2:] {
+			k.I("VPCMPGTW", cut, a, t)
+			k.I("VPSUBW", t, n, n)
+		}
+	}
+	k.I("VPACKUSWB", Y(1), Y(0), Y(0))
+	k.I("VPMINUB", k.limit, Y(0), Y(0))
+}
