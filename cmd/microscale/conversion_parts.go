@@ -58,8 +58,7 @@ func (f *runFlags) runParts(cmd *cobra.Command, c *conversion.Conversion, m *sho
 		}
 		if err != nil {
 			cancel()
-			<-uploaded
-			return nil, err
+			return nil, cmp.Or(err, <-uploaded) // not before the upload has ended
 		}
 		before += last.Total
 		warnings, resumed = append(warnings, result.Warnings...), resumed || result.Resumed || result.Finished

@@ -45,7 +45,8 @@ divergence that eval measured. It keeps metadata and text of a README.md in DST,
 which does not change. --no-card sends the README.md of DST instead.
 
 After an interrupted push, repeat the command: files that the hub has are not
-sent again. Files of the repository that DST lacks stay there.`,
+sent again. Files of the repository that DST lacks stay there, but for
+model-….safetensors and their index, which the same commit removes.`,
 		Example: `  microscale push Llama-3.2-1B-NVFP4 hf://me/Llama-3.2-1B-NVFP4 --private \
     --base meta-llama/Llama-3.2-1B --source Llama-3.2-1B
   microscale push Llama-3.2-1B-NVFP4 hf://me/Llama-3.2-1B-NVFP4 --dry-run`,
@@ -208,6 +209,11 @@ func (d pushDocument) print(w io.Writer, private bool) error {
 			_, err = fmt.Fprintf(w, "\n%s:\n\n%s", push.CardName, d.Card)
 		}
 		return err
+	}
+	for _, name := range d.Result.Removed {
+		if _, err := fmt.Fprintf(w, "%12s   %s   of an earlier checkpoint\n", "removed", show.Printable(name)); err != nil {
+			return err
+		}
 	}
 	access = "public"
 	if d.Result.Private {

@@ -28,8 +28,7 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		return nil, nil, ranges.Permanent{Err: err}
 	}
 	hub = http.Header{}
-	const maxRedirects = 10
-	for range maxRedirects {
+	for redirects := 1; ; redirects++ {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
 			return nil, nil, ranges.Permanent{Err: err}
@@ -63,13 +62,11 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		if err != nil {
 			return nil, nil, ranges.Permanent{Err: fmt.Errorf("%s: redirect without a valid location: %w", at.Host, err)}
 		}
-		if at.Scheme == "https" && next.Scheme != "https" {
-			return nil, nil, ranges.Permanent{Err: fmt.Errorf("%s: redirect to %s, which is not encrypted: check HF_ENDPOINT", at.Host,
-				next.Host)}
+		if err := ranges.Redirect(at, next, redirects, "check HF_ENDPOINT"); err != nil {
+			return nil, nil, err
 		}
 		at = next
 	}
-	return nil, nil, ranges.Permanent{Err: fmt.Errorf("%s: more than %d redirects: check HF_ENDPOINT", address, maxRedirects)}
 }
 
 // done closes a response. Its errors no longer matter.

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -44,11 +45,10 @@ func Open(ctx context.Context, source string) (*hf.Checkpoint, error) {
 }
 
 func openSample(ctx context.Context) (*hf.Checkpoint, error) {
-	dir, err := os.MkdirTemp("", "microscale-sample-")
+	dir, remove, err := durable.Temp("microscale-sample-")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: the sample needs a directory for temporary files", Name, err)
 	}
-	remove := func() error { return os.RemoveAll(dir) }
 	if err := Write(ctx, dir); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, errors.Join(err, remove()))
 	}

@@ -62,7 +62,7 @@ recipe: internal/limits internal/naming format mma quant gemm
 hardware/cost: format quant hardware/device layout recipe
 nn: internal/memory internal/parallel internal/naming internal/cpu format mma tensor quant gemm comm recipe
 hf: internal/limits internal/parallel internal/configjson safetensors safetensors/checksum
-hf/sample: format tensor safetensors hf
+hf/sample: internal/durable format tensor safetensors hf
 hf/hub: internal/limits internal/ranges safetensors hf
 family: internal/configjson
 checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant layout
@@ -98,7 +98,7 @@ cmd/microscale/internal/push/pushtest:
 cmd/microscale/internal/push: internal/parallel internal/ranges safetensors safetensors/checksum hf hf/hub checkpoint verify
     cmd/microscale/internal/show
 cmd/microscale/internal/store/storetest:
-cmd/microscale/internal/store: internal/limits internal/parallel internal/ranges safetensors hf
+cmd/microscale/internal/store: internal/limits internal/parallel internal/durable internal/ranges safetensors hf
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
     cmd/microscale/internal/show cmd/microscale/internal/store
 cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -105,4 +106,17 @@ type silence time.Duration
 
 func (s silence) Error() string {
 	return fmt.Sprintf("the server sent nothing for %v in the middle of a response", time.Duration(s))
+}
+
+// Redirect returns an error if a request must not follow a redirect, the count-th in a row. The queries of both addresses may be
+// signatures. remedy ends the error.
+func Redirect(from, to *url.URL, count int, remedy string) error {
+	const most = 10
+	switch {
+	case count > most:
+		return Permanent{fmt.Errorf("more than %d redirects: %s", most, remedy)}
+	case from.Scheme == "https" && to.Scheme != "https":
+		return Permanent{fmt.Errorf("redirect to %s, which is not encrypted: %s", to.Host, remedy)}
+	}
+	return nil
 }

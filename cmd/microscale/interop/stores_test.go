@@ -156,7 +156,9 @@ func TestMoto(t *testing.T) {
 	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = <-ended // it was killed
+	if err := <-ended; err == nil {
+		t.Error("the run ended before it was killed")
+	}
 	done(run("", whole...))
 	s.same(t, "whole", local)
 	if n := s.uploads(t); n > 0 {

@@ -5,6 +5,7 @@
 //	POST /api/models/OWNER/NAME/preupload/REVISION    which files are objects of LFS
 //	POST /OWNER/NAME.git/info/lfs/objects/batch       where to send those that the hub lacks
 //	PUT  to the addresses of the answer, POST to complete parts and to verify
+//	GET  /api/models/OWNER/NAME/revision/REVISION     the files that are there
 //	POST /api/models/OWNER/NAME/commit/REVISION       small files, and the names of objects
 //
 // Readers see the files at once, by the commit. A push that ended early is repeated: objects that the hub has are not
@@ -134,6 +135,8 @@ type Result struct {
 	Created bool   `json:"created"` // the repository did not exist
 	Private bool   `json:"private"`
 	Commit  string `json:"commit"`
+	// Removed are the weights and the index of an earlier checkpoint that the files do not replace.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // A pusher pushes to one repository.
@@ -143,7 +146,8 @@ type pusher struct {
 	Options
 }
 
-// Push uploads files to a repository, which it creates if necessary. Files of the repository with other names stay.
+// Push uploads files to a repository, which it creates if necessary. Of the files of the repository with other names, weights and
+// the index of an earlier checkpoint are removed, and others stay.
 func Push(ctx context.Context, client *hub.Client, r hub.Repository, files []*File, o Options) (*Result, error) {
 	p := &pusher{client, r, o}
 	if client.Token == "" {
@@ -165,8 +169,7 @@ func Push(ctx context.Context, client *hub.Client, r hub.Repository, files []*Fi
 	if err := p.upload(ctx, objects); err != nil {
 		return nil, err
 	}
-	result.Commit, err = p.commit(ctx, files)
-	return result, err
+	return result, p.commit(ctx, files, result)
 }
 
 // create creates the repository unless it exists. One that must be private is checked before anything is sent.
@@ -240,15 +243,48 @@ func (p *pusher) preupload(ctx context.Context, files []*File) error {
 	return nil
 }
 
-// commit makes the files visible, and returns the commit.
-func (p *pusher) commit(ctx context.Context, files []*File) (string, error) {
+// commit makes the files visible. The commit names its parent, so that the hub takes it once: if the answer is lost, the next
+// attempt is rejected, and the branch has the files.
+func (p *pusher) commit(ctx context.Context, files []*File, result *Result) error {
+	before, err := p.head(ctx)
+	if err != nil {
+		return err
+	}
+	result.Removed = before.stale(files)
+	body, err := p.changes(files, before.SHA, result.Removed)
+	if err != nil {
+		return err
+	}
+	var answer struct{ CommitOid string }
+	err = p.send(ctx, request{method: "POST", address: p.client.Endpoint + p.models() + "/commit/" + url.PathEscape(p.repository.Revision),
+		kind: "application/x-ndjson", body: strings.NewReader(body), size: int64(len(body))}, &answer)
+	result.Commit = answer.CommitOid
+	if errors.Is(err, fs.ErrExist) {
+		after, failed := p.head(ctx)
+		same := false
+		if failed == nil && after.SHA != before.SHA {
+			same, failed = after.has(files, result.Removed)
+		}
+		if result.Commit = after.SHA; same && failed == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// changes returns the lines of a commit.
+func (p *pusher) changes(files []*File, parent string, removed []string) (string, error) {
 	type line struct {
 		Key   string `json:"key"`
 		Value any    `json:"value"`
 	}
 	var body strings.Builder
 	lines := json.NewEncoder(&body)
-	if err := lines.Encode(line{"header", map[string]string{"summary": p.Message, "description": ""}}); err != nil {
+	header := map[string]string{"summary": p.Message, "description": ""}
+	if parent != "" {
+		header["parentCommit"] = parent
+	}
+	if err := lines.Encode(line{"header", header}); err != nil {
 		return "", err
 	}
 	for _, f := range files {
@@ -264,8 +300,10 @@ func (p *pusher) commit(ctx context.Context, files []*File) (string, error) {
 			return "", err
 		}
 	}
-	var answer struct{ CommitOid string }
-	err := p.send(ctx, request{method: "POST", address: p.client.Endpoint + p.models() + "/commit/" + url.PathEscape(p.repository.Revision),
-		kind: "application/x-ndjson", body: strings.NewReader(body.String()), size: int64(body.Len())}, &answer)
-	return answer.CommitOid, err
+	for _, name := range removed {
+		if err := lines.Encode(line{"deletedFile", map[string]string{"path": name}}); err != nil {
+			return "", err
+		}
+	}
+	return body.String(), nil
 }

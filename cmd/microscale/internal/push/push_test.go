@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -113,8 +115,62 @@ func TestLost(t *testing.T) {
 		lost[r.Method+r.URL.Path] = true
 		return first
 	}
-	if _, _, err := pushed(t.Context(), t, dir, Options{}); err != nil || !holds(s, content) {
-		t.Error(err)
+	result, _, err := pushed(t.Context(), t, dir, Options{})
+	if err != nil || !holds(s, content) {
+		t.Fatal(err)
+	}
+	if r := s.Repository("me/model"); r.Commits != 1 || result.Commit != fmt.Sprintf("%040x", 1) {
+		t.Errorf("got commit %s of %d", result.Commit, r.Commits)
+	}
+}
+
+// TestOtherCommit checks that a commit that another push made meanwhile is not taken for this one.
+func TestOtherCommit(t *testing.T) {
+	s := pushtest.New(t)
+	dir, content := written(t)
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "model.safetensors"), content["model.safetensors"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var busy atomic.Bool
+	s.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/commit/") && busy.CompareAndSwap(false, true) {
+			if _, _, err := pushed(t.Context(), t, other, Options{}); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	}
+	if _, _, err := pushed(t.Context(), t, dir, Options{}); !errors.Is(err, fs.ErrExist) || s.Repository("me/model").Commits != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRemoved pushes one file of weights to a repository with two and an index: these are removed, and other files stay.
+func TestRemoved(t *testing.T) {
+	s := pushtest.New(t)
+	dir, content := written(t)
+	earlier := t.TempDir()
+	old := []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"}
+	kept := []string{"consolidated.safetensors", "folder/model.safetensors", "notes.txt"}
+	for _, name := range slices.Concat(old, kept) {
+		at := filepath.Join(earlier, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o777), os.WriteFile(at, []byte(name), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if result, _, err := pushed(t.Context(), t, earlier, Options{}); err != nil || len(result.Removed) > 0 {
+		t.Fatal(result, err)
+	}
+	result, _, err := pushed(t.Context(), t, dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range kept {
+		content[name] = []byte(name)
+	}
+	if slices.Sort(result.Removed); !slices.Equal(result.Removed, old) || !holds(s, content) {
+		t.Errorf("removed %v; the repository has %d files", result.Removed, len(s.Repository("me/model").Files))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -246,9 +247,9 @@ type Parts struct {
 	Path string
 
 	d       *Destination
-	dir     string
-	names   []string // of the records
-	records []record // by worker
+	close   func() error // removes the temporary directory; nil: there is none
+	names   []string     // of the records
+	records []record     // by worker
 }
 
 // Parts returns the parts. All must be there, of one run. The caller closes them.
@@ -277,10 +278,12 @@ func (d *Destination) Parts(ctx context.Context) (*Parts, error) {
 		}
 		return nil, d.missing(found)
 	}
-	if p.dir, err = os.MkdirTemp("", temporary); err != nil {
+	dir, remove, err := durable.Temp(temporary)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w: records of parts need a directory for temporary files", d, err)
 	}
-	p.Path = filepath.Join(p.dir, path.Base(d.at.key))
+	p.close = remove
+	p.Path = filepath.Join(dir, path.Base(d.at.key))
 	for worker := range d.workers {
 		r, err := d.read(ctx, found[worker])
 		if err == nil {
@@ -365,7 +368,12 @@ func (p *Parts) remove(ctx context.Context) (err error) {
 }
 
 // Close removes the temporary directory.
-func (p *Parts) Close() error { return os.RemoveAll(p.dir) }
+func (p *Parts) Close() error {
+	if p.close == nil {
+		return nil
+	}
+	return p.close()
+}
 
 // Renamed replaces the local paths in an error by the URL.
 func (p *Parts) Renamed(err error) error {

@@ -32,6 +32,7 @@ import (
 	"unicode"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
@@ -169,11 +170,10 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	if len(objects) == 0 {
 		return nil, fmt.Errorf("%s: %w: there is no object of a checkpoint: check the name", at, fs.ErrNotExist)
 	}
-	dir, err := os.MkdirTemp("", temporary)
+	dir, remove, err := durable.Temp(temporary)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: small files need a directory for temporary files", at, err)
 	}
-	remove := func() error { return os.RemoveAll(dir) }
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, remove())

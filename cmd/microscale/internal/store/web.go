@@ -35,12 +35,8 @@ func newWeb(_ context.Context, o opener, u *url.URL) (place, error) {
 
 // checkRedirect is the CheckRedirect of http.Client.
 func checkRedirect(next *http.Request, before []*http.Request) error {
-	const most = 10
-	switch {
-	case len(before) >= most:
-		return ranges.Permanent{Err: fmt.Errorf("more than %d redirects: check the URL", most)}
-	case before[0].URL.Scheme == "https" && next.URL.Scheme != "https":
-		return ranges.Permanent{Err: fmt.Errorf("redirect to %s, which is not encrypted: check the URL", next.URL.Host)}
+	if err := ranges.Redirect(before[0].URL, next.URL, len(before), "check the URL"); err != nil {
+		return err
 	}
 	next.Header.Del("Referer") // the previous URL with its query
 	return nil

@@ -5,6 +5,7 @@ package pushtest
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha1" //nolint:gosec // Git names content by it
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -35,6 +36,7 @@ type Repository struct {
 	Private bool
 	Files   map[string][]byte // of the last commit
 	Subject string            // of the last commit
+	Commits int
 }
 
 // A Server is a hub.
@@ -73,7 +75,7 @@ func (s *Server) Repository(name string) *Repository {
 	if r == nil {
 		return nil
 	}
-	return &Repository{r.Private, maps.Clone(r.Files), r.Subject}
+	return &Repository{r.Private, maps.Clone(r.Files), r.Subject, r.Commits}
 }
 
 // Puts returns the number of objects and parts that were received.
@@ -147,6 +149,8 @@ func (s *Server) hub(w http.ResponseWriter, r *http.Request, body []byte) {
 		answer(w, map[string]any{"private": repository.Private})
 	case parts[2] == "preupload":
 		s.preupload(w, body)
+	case parts[2] == "revision" && parts[3] == "main":
+		answer(w, map[string]any{"sha": repository.sha(), "siblings": repository.siblings()})
 	case parts[2] == "commit" && parts[3] == "main":
 		s.commit(w, parts[0]+"/"+parts[1], body)
 	default:
@@ -282,7 +286,7 @@ func (s *Server) commit(w http.ResponseWriter, name string, body []byte) {
 	for lines.Scan() {
 		var l struct {
 			Key   string
-			Value struct{ Summary, Path, Content, Encoding, Algo, OID string }
+			Value struct{ Summary, ParentCommit, Path, Content, Encoding, Algo, OID string }
 		}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			fail(w, http.StatusBadRequest, err.Error())
@@ -291,6 +295,16 @@ func (s *Server) commit(w http.ResponseWriter, name string, body []byte) {
 		switch v := l.Value; l.Key {
 		case "header":
 			subject = v.Summary
+			if v.ParentCommit != "" && v.ParentCommit != r.sha() {
+				fail(w, http.StatusPreconditionFailed, "A commit has happened since. Please refresh and try again.")
+				return
+			}
+		case "deletedFile":
+			if _, ok := files[v.Path]; !ok {
+				fail(w, http.StatusBadRequest, "no such file: "+v.Path)
+				return
+			}
+			delete(files, v.Path)
 		case "file":
 			data, err := base64.StdEncoding.DecodeString(v.Content)
 			if err != nil || v.Encoding != "base64" || len(data) >= Large {
@@ -310,8 +324,26 @@ func (s *Server) commit(w http.ResponseWriter, name string, body []byte) {
 			return
 		}
 	}
-	r.Files, r.Subject = files, subject
-	answer(w, map[string]string{"commitOid": strings.Repeat("c", 40), "commitUrl": s.URL + "/" + name + "/commit/" + strings.Repeat("c", 40)})
+	r.Files, r.Subject, r.Commits = files, subject, r.Commits+1
+	answer(w, map[string]string{"commitOid": r.sha(), "commitUrl": s.URL + "/" + name + "/commit/" + r.sha()})
+}
+
+// sha returns the name of the last commit.
+func (r *Repository) sha() string { return fmt.Sprintf("%040x", r.Commits) }
+
+// siblings returns the files with their hashes: of objects of LFS, that of a pointer is not the hash of the content.
+func (r *Repository) siblings() []any {
+	rows := []any{}
+	for name, data := range r.Files {
+		row := map[string]any{"rfilename": name, "size": len(data)}
+		if len(data) >= Large {
+			row["lfs"] = map[string]any{"sha256": fmt.Sprintf("%x", sha256.Sum256(data)), "size": len(data)}
+		} else {
+			row["blobId"] = fmt.Sprintf("%x", sha1.Sum(append(fmt.Appendf(nil, "blob %d\x00", len(data)), data...))) //nolint:gosec // of Git
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 func answer(w http.ResponseWriter, document any) {
