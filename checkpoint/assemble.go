@@ -25,22 +25,27 @@ func (m *Model) candidates(name string, k known) (schemes []*scheme, q quantized
 		for i := range m.Convention.schemes {
 			weight, _ := m.Convention.schemes[i].weightOf(name)
 			if q, ok := k.weights[weight]; ok {
-				return m.Convention.layouts(q.format), q
+				return m.Convention.layouts(q.format, ""), q
 			}
 		}
 		return nil, q
 	}
 	for _, g := range k.groups {
-		schemes = append(schemes, m.Convention.layouts(g.format)...)
+		schemes = append(schemes, m.Convention.layouts(g.format, g.scheme)...)
 	}
 	return schemes, q
 }
 
-// layouts returns the different ways to store a block format: that of the first scheme, and
-// those that are only read.
-func (c *Convention) layouts(f quant.Format) (schemes []*scheme) {
+// layouts returns the different ways to store a block format: that of the first scheme, or of a named one whose codes have another name,
+// and those that are only read.
+func (c *Convention) layouts(f quant.Format, named string) (schemes []*scheme) {
 	if s := c.scheme(f); s != nil {
 		schemes = append(schemes, s)
+	}
+	for i := range c.schemes {
+		if s := &c.schemes[i]; s.format.Name == f.Name && s.name == named && s.codes != schemes[0].codes {
+			schemes[0] = s
+		}
 	}
 	for i := range c.also {
 		if c.also[i].format.Name == f.Name {

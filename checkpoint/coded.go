@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -18,16 +20,22 @@ import (
 //	code · scale            FP4 with a scale format of other tools
 //	code · (scale · global)  the same with a global scale
 //	code · scale + bias      integers
+//	(code − zero) · scale    the same with zero points; of columns in any order, a tensor has the group of each
 //
 // Codes of a row follow each other without gaps, each from its lowest bit on.
 type coded struct {
 	name    string         // of the type, in lower case
 	element *format.Scalar // of the codes; nil: unsigned integers
 	bits    int            // of a code
-	block   int            // elements of a row that share a scale
+	block   int            // elements of a row that share a scale; 0: all of them
 	scale   *format.Scalar // of a byte of scales; nil: they are values of a floating-point dtype
 
+	depth int     // bits of the grid of the values; 0: bits
+	zero  float32 // zero point of all codes, if no tensor has others
+
 	codes, scales, global, biases, input string // suffixes, as in scheme
+	zeros, groups, shape                 string
+	words                                safetensors.Dtype // of the codes; 0: U8 or U32
 }
 
 // codedFP4 returns the layout of FP4 codes with one-byte scales.
@@ -47,11 +55,12 @@ func (d *description) coders(name string) []coded {
 func (m *Model) assembleCoded(t *hf.Tensor, k known) *Weight {
 	for _, c := range k.coders(t.Name) {
 		name, ok := weightName(t.Name, c.codes)
-		if !ok || !strings.HasSuffix(name, weightSuffix) || len(t.Shape) < 2 || t.Dtype != safetensors.U8 && t.Dtype != safetensors.U32 {
+		if !ok || !strings.HasSuffix(name, weightSuffix) || len(t.Shape) < 2 || !c.codesIn(t.Dtype) {
 			continue
 		}
 		w := &Weight{Name: name, Dtype: parseTorchDtype(m.Source.TorchDtype()), Global: 1, coded: &c, untransposed: true, parts: parts{Codes: t}}
-		for part, suffix := range map[Part]string{Scales: c.scales, Global: c.global, Biases: c.biases, Input: c.input} {
+		for part, suffix := range map[Part]string{Scales: c.scales, Global: c.global, Biases: c.biases + c.zeros, Input: c.input,
+			groups: c.groups, Dimensions: c.shape} {
 			if of, ok := m.Source.Lookup(partName(name, suffix)); ok && suffix != "" {
 				w.parts[part] = &of
 			}
@@ -72,6 +81,11 @@ func (m *Model) assembleCoded(t *hf.Tensor, k known) *Weight {
 	return nil
 }
 
+// codesIn reports whether codes may be in elements of a dtype.
+func (c *coded) codesIn(dtype safetensors.Dtype) bool {
+	return dtype == c.words || c.words == 0 && (dtype == safetensors.U8 || dtype == safetensors.U32)
+}
+
 // fitsCoded sets the shape of a weight, and its dtype if scales have one. It reports whether its tensors have the
 // dtypes and shapes of its layout.
 func (w *Weight) fitsCoded() bool {
@@ -82,8 +96,11 @@ func (w *Weight) fitsCoded() bool {
 		return false
 	}
 	w.Shape = append(slices.Clone(codes.Shape[:last]), stored/int64(c.bits))
+	if c.block == 0 {
+		c.block = int(w.Shape[last])
+	}
 	blocks := append(slices.Clone(codes.Shape[:last]), ceilDiv(w.Shape[last], int64(c.block)))
-	if w.Shape[last]%int64(c.block) != 0 || !slices.Equal(scales.Shape, blocks) {
+	if c.block == 0 || w.Shape[last]%int64(c.block) != 0 || !slices.Equal(scales.Shape, blocks) {
 		return false
 	}
 	if c.scale != nil {
@@ -92,6 +109,13 @@ func (w *Weight) fitsCoded() bool {
 	w.Dtype = scales.Dtype
 	_, dense := w.Dtype.Dense()
 	biases := w.parts[Biases]
+	if c.zeros != "" && (biases == nil || biases.Dtype != c.words || !slices.Equal(biases.Shape, []int64{ceilDiv(w.Shape[0]*int64(c.bits),
+		int64(c.words.Bits())), blocks[last]})) {
+		return false
+	}
+	if of := w.parts[groups]; c.groups != "" && (of == nil || of.Dtype != safetensors.I32 || of.Elements() != w.Shape[last]) {
+		return false
+	}
 	return dense && (c.biases == "" || biases != nil && biases.Dtype == w.Dtype && slices.Equal(biases.Shape, blocks))
 }
 
@@ -121,34 +145,93 @@ func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
 			return x, err
 		}
 	}
-	block, end := t.FromCol/c.block, (t.ToCol+c.block-1)/c.block
-	of := Tile{From: t.From, To: t.To, FromCol: block, ToCol: end}
+	of, group, err := w.codedGroups(t)
+	if err != nil {
+		return x, err
+	}
 	scales, err := w.codedScales(Scales, cols/c.block, of)
 	if err != nil {
 		return x, err
 	}
-	biases, err := w.codedScales(Biases, cols/c.block, of)
+	zeros, biases := []float32(nil), []float32(nil)
+	if c.zeros != "" {
+		zeros, err = w.codedZeros(cols/c.block, of)
+	} else {
+		biases, err = w.codedScales(Biases, cols/c.block, of)
+	}
 	if err != nil {
 		return x, err
 	}
-	values := c.values()
+	values, wide := c.values(), of.ToCol-of.FromCol
 	for i := range x.Rows {
 		row, codes, at := x.Row(i), raw[i*(to-from):], t.FromCol*c.bits-from*8
 		for j := range row {
 			code := (uint32(codes[at/8]) | uint32(codes[at/8+1])<<8) >> (at % 8) & (1<<c.bits - 1)
-			k := i*(end-block) + (t.FromCol+j)/c.block - block
-			row[j] = float32(values[code]*scales[k]) + biases[k]
+			if k := i*wide + group[j]; zeros != nil {
+				row[j] = (values[code] - zeros[k]) * scales[k]
+			} else {
+				row[j] = float32(values[code]*scales[k]) + biases[k]
+			}
 			at += c.bits
 		}
 	}
 	return x, nil
 }
 
+// codedGroups returns the tile of the scales of a tile, and the column of them that each of its columns has.
+func (w *Weight) codedGroups(t Tile) (of Tile, group []int, err error) {
+	c := w.coded
+	_, cols := w.Matrix()
+	of = Tile{From: t.From, To: t.To, FromCol: t.FromCol / c.block, ToCol: (t.ToCol + c.block - 1) / c.block}
+	group = make([]int, t.ToCol-t.FromCol)
+	if c.groups == "" {
+		for j := range group {
+			group[j] = (t.FromCol+j)/c.block - of.FromCol
+		}
+		return of, group, nil
+	}
+	of.FromCol, of.ToCol = 0, cols/c.block
+	raw := make([]byte, 4*len(group))
+	if err := readAt(*w.parts[groups], raw, int64(4*t.FromCol)); err != nil {
+		return of, nil, err
+	}
+	for j := range group {
+		n := binary.LittleEndian.Uint32(raw[4*j:])
+		if n >= uint32(of.ToCol) {
+			return of, nil, fmt.Errorf("%s: column %d is in group %d, and there are %d: fetch it again", w.parts[groups].Name, t.FromCol+j,
+				int32(n), of.ToCol)
+		}
+		group[j] = int(n)
+	}
+	return of, group, nil
+}
+
+// codedZeros returns the zero points of a tile of blocks. Those of a column of blocks follow each other, as the codes of a row do.
+func (w *Weight) codedZeros(blocks int, of Tile) ([]float32, error) {
+	c, wide := w.coded, of.ToCol-of.FromCol
+	word := c.words.Bits()
+	from, to := of.From*c.bits/word, (of.To*c.bits+word-1)/word
+	raw := make([]byte, (to-from+1)*wide*word/8) // a row of words beyond the last code
+	for s := range spans(blocks*word/8, from, to, of.FromCol*word/8, of.ToCol*word/8) {
+		if err := readAt(*w.parts[Biases], raw[s.From:s.To], s.At); err != nil {
+			return nil, err
+		}
+	}
+	zeros := make([]float32, (of.To-of.From)*wide)
+	for i := range zeros {
+		bit := (of.From+i/wide)*c.bits - from*word
+		at := bit/word*wide + i%wide
+		low, high := binary.LittleEndian.Uint32(raw[4*at:]), binary.LittleEndian.Uint32(raw[4*(at+wide):])
+		zeros[i] = float32((uint64(low) | uint64(high)<<32) >> (bit % word) & (1<<c.bits - 1))
+	}
+	return zeros, nil
+}
+
 // values returns the values of the codes.
 func (c *coded) values() []float32 {
 	values := make([]float32, 1<<c.bits)
 	for code := range values {
-		values[code] = float32(code)
+		values[code] = float32(code) - c.zero
 		if c.element != nil {
 			values[code] = c.element.Decode(uint32(code))
 		}
@@ -188,7 +271,7 @@ func (w *Weight) codedScales(p Part, blocks int, of Tile) ([]float32, error) {
 // errorBound is the bound of Blocks: two steps of a grid over −amax … amax, and what a scale loses below the smallest.
 func (w *Weight) errorBound(amax float32) float32 {
 	c := w.coded
-	bound := 4 * amax / float32(int(1)<<c.bits-1)
+	bound := 4 * amax / float32(int(1)<<cmp.Or(c.depth, c.bits)-1)
 	if c.scale != nil {
 		bound += c.element.Max() * c.scale.Smallest() * w.Global
 	}

@@ -57,8 +57,8 @@ var (
 	ctMXFP4 = scheme{format: quant.MXFP4, codes: "_packed", scales: "_scale"}
 	ctNVFP4 = scheme{format: quant.NVFP4, codes: "_packed", scales: "_scale", global: "_global_scale", direction: inverse,
 		input: ".input_global_scale", inputScale: inverse, scalar: []int64{1}}
-	ctFP8  = scheme{scales: "_scale", input: ".input_scale", scalar: []int64{1}}
-	ctInt4 = scheme{codes: "_packed", scales: "_scale", shape: "_shape", words: safetensors.I32, offset: true}
+	ctFP8    = scheme{scales: "_scale", input: ".input_scale", scalar: []int64{1}}
+	ctPacked = scheme{codes: "_packed", scales: "_scale", shape: "_shape", words: safetensors.I32, offset: true}
 )
 
 // as returns the scheme with another name and treatment of activations.
@@ -85,16 +85,22 @@ func (s scheme) of(f quant.Format) scheme {
 	return s
 }
 
-// ctSchemes has a scheme of integers for each block format of integers: preset W4A16 with any size of groups, and INT8_W8A8.
+// ctSchemes has the schemes of integers for each block format of integers: presets W4A16 with any size of groups, W4AFP8, INT8_W8A8, and
+// W8A16 with a scale for each row. Other integers are read as values (ctCoded), such as those that version 0.20 writes for the presets
+// W8A16 and W4AFP8: INT8 in groups, and INT4 codes in bytes.
 var ctSchemes = func() []ctScheme {
 	schemes := slices.Clone(ctFloats)
 	for _, f := range quant.Formats() {
 		switch f.Element {
 		case format.S4:
 			args := ctArgs{Type: "int", NumBits: 4, Strategy: "group", GroupSize: &f.Block.Cols}
-			schemes = append(schemes, ctScheme{ctInt4.of(f).as("W4A16", WeightOnly), "pack-quantized", args, nil})
+			schemes = append(schemes, ctScheme{ctPacked.of(f).as("W4A16", WeightOnly), "pack-quantized", args, nil})
+			if f.Block.Cols == *ctGroup128.GroupSize {
+				schemes = append(schemes, ctScheme{ctPacked.of(f).as("W4AFP8", Dynamic), "pack-quantized", args, &ctToken})
+			}
 		case format.S8:
-			schemes = append(schemes, ctScheme{ctFP8.of(f).as("W8A8", Dynamic), "int-quantized", ctInt8, &ctInt8s})
+			schemes = append(schemes, ctScheme{ctFP8.of(f).as("W8A8", Dynamic), "int-quantized", ctInt8, &ctInt8s},
+				ctScheme{ctPacked.of(f).as("W8A16", WeightOnly), "pack-quantized", ctInt8, nil})
 		}
 	}
 	return schemes

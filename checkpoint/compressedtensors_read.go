@@ -8,6 +8,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // ctRead has the members of quantization_config that are read.
@@ -47,7 +50,19 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 		if weights == nil {
 			continue
 		}
-		i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return weights.like(s.weights) })
+		layout := deref(cmp.Or(group.Format, config.Format))
+		if c, ok := ctCoded(weights, layout); ok {
+			if d.coded = append(d.coded, c); weights.inOrder() {
+				d.fault("%s has actorder group, which vLLM 0.32 and compressed-tensors 0.20 have no more: dequantize it, and quantize the result",
+					name)
+			}
+			d.targets, d.scheme = append(d.targets, group.Targets...), cmp.Or(d.scheme, c.name)
+			continue
+		}
+		i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return weights.like(s.weights) && s.reads(layout) })
+		if i < 0 {
+			i = slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return weights.like(s.weights) })
+		}
 		if i < 0 {
 			return description{}, fmt.Errorf("%s stores weights of %s, which is not a supported block format", name, weights)
 		}
@@ -56,8 +71,11 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 			return description{}, err
 		}
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && len(d.coded) == 0 {
 		return description{}, fmt.Errorf("config_groups quantizes no weights")
+	}
+	if len(found) == 0 {
+		return d, nil
 	}
 	switch mixed := slices.ContainsFunc(found, func(s *ctScheme) bool { return s.layout != found[0].layout }); {
 	case config.Format == nil:
@@ -68,6 +86,46 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 	}
 	return d, nil
 }
+
+// ctCoded returns the layout of integers that no scheme has: any number of bits in groups or rows, with zero points, of columns in
+// another order, or a code in each byte. ok is false if a scheme has them, or if they are not supported.
+func ctCoded(a *ctArgs, layout string) (c coded, ok bool) {
+	if a.Type != "int" || a.Dynamic != false || a.NumBits < 2 || a.NumBits > 8 {
+		return c, false
+	}
+	c = coded{name: fmt.Sprintf("int%d", a.NumBits), bits: a.NumBits, depth: a.NumBits, scales: "_scale"}
+	switch {
+	case a.Strategy == "group" && a.GroupSize != nil && *a.GroupSize > 0:
+		c.block = *a.GroupSize
+		c.name += fmt.Sprintf("-g%d", c.block)
+	case a.Strategy == "channel":
+		c.name += "-row"
+	default:
+		return c, false
+	}
+	switch layout {
+	case "pack-quantized":
+		c.codes, c.shape, c.words, c.zero = "_packed", "_shape", safetensors.I32, float32(int(1)<<(a.NumBits-1))
+		if !a.Symmetric {
+			c.zeros, c.zero = "_zero_point", 0
+			c.name += "-asymmetric"
+		}
+		if a.inOrder() {
+			c.groups = "_g_idx"
+			c.name += "-ordered"
+		}
+	case "int-quantized":
+		c.element, c.bits, c.words = format.S8, format.S8.Bits(), safetensors.I8
+		c.name += "-in-bytes"
+	default:
+		return c, false
+	}
+	scheme := slices.ContainsFunc(ctSchemes, func(s ctScheme) bool { return a.like(s.weights) && s.reads(layout) })
+	return c, !scheme && (layout == "pack-quantized" || a.Symmetric && !a.inOrder())
+}
+
+// inOrder reports whether the groups of columns are those of another order of them.
+func (a *ctArgs) inOrder() bool { return a.ActOrder == true || a.ActOrder == "group" }
 
 // ctMixed is the "format" of a configuration whose groups have several.
 const ctMixed = "mixed-precision"

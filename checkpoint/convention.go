@@ -253,6 +253,8 @@ func (c *Convention) RejectsColumns(f quant.Format, cols int64) string {
 	switch {
 	case c.wholeBlocks && (s == nil || !s.anyColumns) && int64(f.PaddedCols(int(cols))) != cols:
 		return fmt.Sprintf("%d columns are not a multiple of %d", cols, f.Block.Cols)
+	case s != nil && s.words != 0 && cols*int64(f.Element.StoredBits())%int64(s.words.Bits()) != 0:
+		return fmt.Sprintf("%d columns are not a multiple of %d, as %s has them", cols, s.words.Bits()/f.Element.StoredBits(), s.words)
 	case s != nil && s.interleaved != nil && cols%int64(s.interleaved.Width()) != 0:
 		return fmt.Sprintf("%d columns are not a multiple of %d, as %s has them", cols, s.interleaved.Width(), s.interleaved)
 	}
@@ -273,6 +275,7 @@ const (
 	Input      // scales of activations: read, and dropped with the weight's codes
 	Cache      // scale of the KV cache that a module writes
 	Blocks     // codes with their scales between them, in place of both
+	groups     // the group of each column, of layouts that are decoded as they are read
 )
 
 // A Stored is one tensor of a quantized weight in a file.

@@ -47,7 +47,7 @@ type Weight struct {
 
 // parts are the tensors that hold a weight, or nil. A checkpoint may have a million weights, so
 // they are not a map.
-type parts [Input + 1]*hf.Tensor
+type parts [groups + 1]*hf.Tensor
 
 // dtypeNames has the names of dtypes in lower case.
 var dtypeNames = func() map[safetensors.Dtype]string {

@@ -41,7 +41,9 @@ var clients = []Client{
 	{
 		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark", "gpt-oss"},
 		mixes: []string{"compressed-tensors", "modelopt", "quark"},
-		reads: map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
+		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil, "torchao": nil,
+			"modelopt": {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "fp8_pb_wo", "MIXED_PRECISION"},
+			"fbgemm":   nil, "mistral": nil, "auto-round": {"mx_fp4", "mx_fp_rceil4", "mx_fp8", "mx_fp_rceil8", "fp8"}},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
 			excludedBySubstring("modelopt"), exactExcludes("quark")},
 		limits: []rule{plainMamba, renamedExperts},
@@ -50,9 +52,10 @@ var clients = []Client{
 		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt", "gpt-oss"},
 		mixes: []string{"compressed-tensors", "modelopt"},
 		reads: map[string][]string{
-			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "W4A16", "W8A8"},
-			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
-			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
+			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "W4A16", "W8A16",
+				"W8A8"},
+			"modelopt": {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
+			"deepseek": nil, "gpt-oss": nil, "quark": {"fp4"},
 		},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
 			excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4,
@@ -60,13 +63,16 @@ var clients = []Client{
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"}, mixes: []string{"modelopt", "compressed-tensors"},
-		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil,
+		reads: map[string][]string{"deepseek": nil, "gpt-oss": nil,
+			// get_quant_method in tensorrt_llm/_torch/modules/linear.py
+			"modelopt":           {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_MXFP4_FP8"},
 			"compressed-tensors": {"MXFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"}}, // tensorrt_llm/models/quant_config_utils.py
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, needsFile("modelopt"), exactScheme("modelopt")},
 	},
 	{
 		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8", "deepseek", "gpt-oss"},
-		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
+		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil, "torchao": nil,
+			"fbgemm": nil},
 		mixes:  []string{"compressed-tensors"},
 		bf16:   true,
 		rules:  []rule{evenBlocks("deepseek"), groupedInputs, tiedHead, movedModules, decodedToBF16},

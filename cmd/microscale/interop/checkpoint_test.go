@@ -58,6 +58,8 @@ var readings = []reading{
 	{"compressed-tensors", ints("int4-g128"), "W4A16", safetensors.BF16, "", "", wide},
 	{"compressed-tensors", ints("int4-g32"), "W4A16", safetensors.BF16, "", "", wide},
 	{"compressed-tensors", ints("int8-row"), "W8A8", safetensors.BF16, "", "", wide},
+	{"compressed-tensors", ints("int8-row"), "W8A16", safetensors.BF16, "", "", wide},
+	{"compressed-tensors", ints("int4-g128"), "W4AFP8", safetensors.BF16, "", "", wide},
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, misread, "", uneven},
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK_A16", safetensors.F32, "must match the size of tensor b", "", partial},
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, "", wide},

@@ -26,13 +26,16 @@ def blocks(weight, args):
 
 
 def calibrate(module):
-    args, amax = module.quantization_scheme.weights, blocks(module.weight.data, module.quantization_scheme.weights)
-    amax, options = amax.to(module.weight.dtype), {}
+    args, weight, options = module.quantization_scheme.weights, module.weight.data, {}
+    amax = blocks(weight, args).to(weight.dtype)
+    low, high = (-amax, amax) if args.symmetric else (-blocks(weight.clamp(max=0), args).to(weight.dtype), blocks(weight.clamp(min=0), args).to(weight.dtype))
     if hasattr(module, "weight_global_scale"):
         options["global_scale"] = generate_gparam(-module.weight.data.abs().amax(), module.weight.data.abs().amax())
         module.weight_global_scale.data.copy_(options["global_scale"])
-    scale, _ = calculate_qparams(-amax, amax, args, **options)
+    scale, zero = calculate_qparams(low, high, args, **options)
     module.weight_scale.data = scale.to(module.weight_scale.dtype).reshape(module.weight_scale.shape)
+    if not args.symmetric:
+        module.weight_zero_point.data = zero.to(module.weight_zero_point.dtype).reshape(module.weight_zero_point.shape)
     for name, value in (("input_scale", 0.01), ("input_global_scale", 100.0)):
         if getattr(module, name, None) is not None:
             getattr(module, name).data.fill_(value)
@@ -56,7 +59,7 @@ def make(groups, directory, model=foreign.llama, ignore=("lm_head",)):
     foreign.save_values(directory, values)
 
 
-PRESETS = ["FP8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "NVFP4", "MXFP4A16", "MXFP4", "MXFP8A16", "MXFP8", "W4A16", "W8A8"]
+PRESETS = ["FP8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "NVFP4", "MXFP4A16", "MXFP4", "MXFP8A16", "MXFP8", "W4A16", "W8A8", "W8A16", "W4AFP8", "W4A8", "W4A16_ASYM", "W3A16", "W5A16"]
 schemes = {name: functools.partial(make, {"group_0": preset_name_to_scheme(name, ["Linear"])}) for name in PRESETS}
 schemes["mixed"] = functools.partial(make, {
     "group_0": preset_name_to_scheme("FP8_DYNAMIC", ["re:.*self_attn.*"]),

@@ -50,7 +50,8 @@ var tools = []tool{
 		misread: map[string]string{"NVFP4 by GPTQ": "further from the source than any rounding to nvfp4 allows"}, // it moves weights
 	},
 	{
-		name: "Model Optimizer", script: "foreign_modelopt.py", interpreter: bitsTorch,
+		name: "Model Optimizer", script: "foreign_modelopt.py", interpreter: bitsTorch, reader: "trtllm",
+		alarms:   map[string]string{"MXFP4": "L45 unread", "MXFP8": "L45 unread", "MXFP8 experts": "L45 unread"},
 		packages: []string{"nvidia-modelopt==0.47.0", "transformers==5.24.0", "accelerate==1.15.0", "requests==2.34.2"},
 		cannot: map[string]string{
 			"MXFP6":               "Unsupported quantizer with num_bits: (3, 2)",
@@ -76,7 +77,7 @@ var tools = []tool{
 		misread: map[string]string{"mxfp4_fp8": "its activations have stored scales, and vLLM reads microscaling formats with dynamic ones only"},
 	},
 	{
-		name: "torchao", script: "foreign_torchao.py", interpreter: bitsTorch, packages: torchaoPackages,
+		name: "torchao", script: "foreign_torchao.py", interpreter: bitsTorch, packages: torchaoPackages, reader: "transformers",
 		cannot: map[string]string{
 			"FP8 rows, activations":    "Float8 dynamic quantization requires CUDA compute capability",
 			"FP8 tensors, activations": "Float8 dynamic quantization requires CUDA compute capability",
