@@ -263,21 +263,31 @@ func (c *Collector) pool(group []Linear) {
 }
 
 // Bytes returns the memory of the sums of the largest pass while windows of a number of tokens are read, and after them, while the sums
-// are written and Layer makes factors.
+// are written and Layer makes factors: of H, its copies in float64 and float32, the drift, and the operands and results of two products.
 func (c *Collector) Bytes(window int) (summing, after int64) {
-	for layer := range c.Layers {
-		if c.Pairs {
-			s, a := c.following(layer, window)
-			summing, after = max(summing, s), max(after, a)
-			continue
-		}
-		rest := c.rest(layer)
-		for _, group := range c.groups(layer) {
-			sum := rest // is there while they are written, and in place of the products of a window
-			for _, l := range group {
-				sum += c.bytes(l)
+	for layer, linears := range c.Layers {
+		pass, widest, solved := int64(0), 0, int64(0)
+		for _, l := range linears {
+			n := int64(l.Width) * int64(l.Width)
+			if widest, solved = max(widest, l.Width), max(solved, 16*n); c.pairs(l) {
+				solved = max(solved, 32*n)
 			}
-			summing, after = max(summing, sum), max(after, sum)
+		}
+		for _, group := range c.groups(layer) {
+			one := int64(0)
+			for _, l := range group {
+				one += c.bytes(l)
+			}
+			pass = max(pass, one)
+		}
+		rest, largest := c.rest(layer)
+		operands := 0
+		if c.Hessian {
+			operands = 4 * widest * (3*window + panelColumns)
+		}
+		summing, after = max(summing, pass+rest+int64(operands)), max(after, pass+rest+largest)
+		if c.Pairs {
+			after = max(after, solved)
 		}
 	}
 	return summing, after

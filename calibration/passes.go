@@ -26,49 +26,32 @@ func (c *Collector) bytes(l Linear) int64 {
 	return n
 }
 
-// rest returns the memory beside the sums of a pass: sums of all experts, and products of a block and their operands in float32, or a
-// triangle and its bytes.
-func (c *Collector) rest(layer int) (n int64) {
-	largest := int64(0)
+// rest returns the memory beside the sums of a pass: sums of all experts, and at its end the largest matrix, which is written, with its
+// bytes.
+func (c *Collector) rest(layer int) (pooled, written int64) {
 	for _, l := range c.Layers[layer] {
-		largest = max(largest, c.bytes(l))
+		one := c.bytes(l)
+		if c.pairs(l) { // H and the drift are written one after the other
+			one -= 8 * int64(l.Width) * int64(l.Width)
+		}
+		written = max(written, one)
 	}
 	for _, l := range pools(c.Layers[layer]) {
 		if !l.Stream {
-			n += 16 * int64(l.Width)
+			pooled += 16 * int64(l.Width)
 			continue
 		}
-		n += c.bytes(l)
+		pooled += c.bytes(l)
 	}
-	return n + largest
-}
-
-// following returns what Bytes does with Pairs. Sums are written H and drift one after the other, and then forgotten. A factor takes H, its
-// copies in float64 and float32, the drift, and the operands and results of two products; half of it without a drift.
-func (c *Collector) following(layer, window int) (summing, after int64) {
-	sums, written, solved, widest := int64(0), int64(0), int64(0), int64(0)
-	for _, group := range c.groups(layer) {
-		one := int64(0)
-		for _, l := range group {
-			n := int64(l.Width)
-			one, widest, written, solved = one+c.bytes(l), max(widest, n), max(written, 8*n*n), max(solved, 16*n*n)
-			if c.pairs(l) {
-				solved = max(solved, 32*n*n)
-			}
-		}
-		sums = max(sums, one)
-	}
-	for _, l := range pools(c.Layers[layer]) {
-		sums += c.bytes(l)
-	}
-	return sums + 4*widest*int64(3*window+panelColumns), max(sums+written, solved)
+	return pooled, written
 }
 
 // groups divides the linear layers of a layer among passes, in their order. The first has all that are not of experts; each, if
 // it can, an expert.
 func (c *Collector) groups(layer int) (groups [][]Linear) {
 	var group, experts []Linear
-	held := c.rest(layer)
+	pooled, written := c.rest(layer)
+	held := pooled + written
 	for _, l := range c.Layers[layer] {
 		if l.Kind == "" {
 			group, held = append(group, l), held+c.bytes(l)
@@ -81,7 +64,7 @@ func (c *Collector) groups(layer int) (groups [][]Linear) {
 	}
 	for _, l := range experts {
 		if len(group) > 0 && held+c.bytes(l) > c.Memory {
-			groups, group, held = append(groups, group), nil, c.rest(layer)
+			groups, group, held = append(groups, group), nil, pooled+written
 		}
 		group, held = append(group, l), held+c.bytes(l)
 	}

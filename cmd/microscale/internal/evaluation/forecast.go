@@ -33,7 +33,7 @@ type forecast struct {
 //
 //	memory = program + embedding, head + 2·(a layer of each model) + matrices of a window + tokens + statistics of a layer
 //
-// or, between the windows, with the matrices of a weight in place of those of a window,
+// or between the windows, without their matrices, while statistics are written and factors made,
 // or the memory while the text is encoded, if that is more. Two layers are in memory, because the next one is read
 // while one computes. The factor garbage is that of flags.BoundGarbage, and what is lost to fragments. Statistics are held from layer to
 // layer, and make none.
@@ -63,10 +63,10 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 	if run.Forked() { // the streams of two models are in memory in the layers, of several more before the head
 		stacks = min(stacks, 4)
 	}
+	weight, between := 3*element*largest, 0    // of a weight and its copies, in windows and between them
 	if run.Inputs != nil && run.Inputs.Pairs { // one model reads a window after the other, and the inputs of the first are kept
-		stacks, width = 1, width+plan.Hidden*3+widest
+		stacks, width, between = 1, width+plan.Hidden*3+widest, weight
 	}
-	weight := 3 * element * largest
 	temporary := weight + element*window*(width*stacks+min(4096, plan.Vocabulary)*(stacks+1))
 	all := scale * float64(tokens)
 	encoding := garbage*(program+1.5*float64(rest)) + // copies were made while they were read
@@ -81,7 +81,7 @@ func (r *Evaluated) forecast(run *windows.Run, scale float64) forecast {
 			c.Memory = max(1, r.Memory-int64(f.memory))
 		}
 		summing, after := c.Bytes(window)
-		f.memory = max(f.memory+float64(summing), f.memory-garbage*float64(temporary-weight)+float64(after))
+		f.memory = max(f.memory+float64(summing), f.memory-garbage*float64(temporary-between)+float64(after))
 		file := float64(c.FileBytes())
 		written := file // of the layers, one of them twice while its factors are made
 		if c.Pairs {
