@@ -11,7 +11,10 @@ import (
 // name.
 var (
 	referenceF32  = kernel{Name: "f32-reference", panel: panelF32, Lanes: 16, MR: 4, NR: 16, KC: 512, dot: []dotFunc{dotF32Generic}}
-	referenceBF16 = kernel{Name: "bf16-reference", panel: panelBF16, Lanes: 16, MR: 8, NR: 16, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
+	referenceBF16 = kernel{Name: "bf16-reference", panel: panelBF16, Lanes: lanes16, MR: 8, NR: lanes16, KC: bf16KC,
+		dot: []dotFunc{dotPairs(lanes16, addFused)}}
+	referenceOdd = kernel{Name: "bf16-odd-reference", panel: panelBF16, Lanes: 8, MR: 8, NR: 8, KC: oddKC,
+		dot: []dotFunc{dotPairs(8, addOdd)}}
 	referenceTile = kernel{Name: "bf16-tile-reference", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, KC: tileKC, span: tileSpan,
 		macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
 	referenceMX = kernel{Name: "int8-mx-reference", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, KC: int8KC,
@@ -22,8 +25,8 @@ var (
 
 // KC and span affect the rounding of sums, so a kernel and its portable twin share them.
 const (
-	bf16KC, int8KC, tileKC = 2048, 2048, 2048
-	tileSpan               = 512
+	bf16KC, oddKC, int8KC, tileKC = 2048, 1024, 2048, 2048
+	tileSpan                      = 512
 )
 
 const lanes16 = 16 // lanes of a panel of the portable kernels
@@ -82,10 +85,12 @@ func addTo(c *float32, alpha, sa, sb, sum float32, accumulate bool) {
 }
 
 // fma returns product + c rounded once to float32. The product is exact in float64. If the sum
-// is not, fma rounds it to odd, so that the second rounding gives the result of a single one
+// is not, it is rounded to odd, so that the second rounding gives the result of a single one
 // (Boldo and Melquiond, "Emulation of a FMA and Correctly Rounded Sums", 2008).
-func fma(product float64, c float32) float32 {
-	y := float64(c)
+func fma(product float64, c float32) float32 { return float32(sumOdd(product, float64(c))) }
+
+// sumOdd returns product + y rounded to odd: to the number next to it whose last bit is 1, if it is not exact.
+func sumOdd(product, y float64) float64 {
 	sum := product + y
 	t := sum - product
 	err := (product - (sum - t)) + (y - t) // the rounding error of sum, exactly
@@ -98,35 +103,66 @@ func fma(product float64, c float32) float32 {
 		}
 		sum = math.Float64frombits(bits)
 	}
-	return float32(sum)
+	return sum
 }
 
-// dotBF16Generic is the 8×16 BF16 kernel with the arithmetic of VDPBF16PS: of each pair it
-// adds the odd element first, then the even one, each with one fused multiply-add rounded to
-// nearest even. Subnormal inputs and results are flushed to zero.
-func dotBF16Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
+// dotPairs returns the kernel of 8 rows for BF16 panels of that many lanes that adds pairs of products with add.
+func dotPairs(lanes int, add func(sum float32, x, y uint32) float32) dotFunc {
 	const mr = 8
-	chunk := (steps + 1) * lanes16
-	for n := range chunks {
-		if n > 0 { // no pointer may pass the end of a panel
-			a, b = unsafe.Add(a, 4*chunk), unsafe.Add(b, 4*chunk)
-		}
-		as, bs := unsafe.Slice((*uint32)(a), steps*lanes16+mr), unsafe.Slice((*uint32)(b), chunk)
-		for i := range mr {
-			row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes16)
-			for j := range row {
-				var sum float32
-				for k := range steps {
-					x, y := as[k*lanes16+i], bs[k*lanes16+j]
-					sum = fmaFlushed(x&0xffff0000, y&0xffff0000, sum)
-					sum = fmaFlushed(x<<16, y<<16, sum)
-				}
-				sa, sb := math.Float32frombits(as[steps*lanes16+i]), math.Float32frombits(bs[steps*lanes16+j])
-				addTo(&row[j], alpha, sa, sb, sum, accumulate)
+	return func(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
+		chunk := (steps + 1) * lanes
+		for n := range chunks {
+			if n > 0 { // no pointer may pass the end of a panel
+				a, b = unsafe.Add(a, 4*chunk), unsafe.Add(b, 4*chunk)
 			}
+			as, bs := unsafe.Slice((*uint32)(a), steps*lanes+mr), unsafe.Slice((*uint32)(b), chunk)
+			for i := range mr {
+				row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes)
+				for j := range row {
+					var sum float32
+					for k := range steps {
+						sum = add(sum, as[k*lanes+i], bs[k*lanes+j])
+					}
+					sa, sb := math.Float32frombits(as[steps*lanes+i]), math.Float32frombits(bs[steps*lanes+j])
+					addTo(&row[j], alpha, sa, sb, sum, accumulate)
+				}
+			}
+			accumulate = true
 		}
-		accumulate = true
 	}
+}
+
+// addFused is the arithmetic of VDPBF16PS: of a pair it adds the odd element first, then the even one, each with one fused
+// multiply-add rounded to nearest even. Subnormal inputs and results are flushed to zero.
+func addFused(sum float32, x, y uint32) float32 {
+	sum = fmaFlushed(x&0xffff0000, y&0xffff0000, sum)
+	return fmaFlushed(x<<16, y<<16, sum)
+}
+
+// addOdd is the arithmetic of BFDOT: it adds the two products of a pair, then their sum, both rounded to odd. Subnormal inputs and
+// results are flushed to zero. (Arm Architecture Reference Manual, BFDotAdd without FPCR.EBF.)
+func addOdd(sum float32, x, y uint32) float32 {
+	const upper = 0xffff0000
+	return addFlushed(sum, addFlushed(productFlushed(x<<16, y<<16), productFlushed(x&upper, y&upper)))
+}
+
+// productFlushed returns x·y for the bits of BF16 elements as float32, exact but for subnormals.
+func productFlushed(x, y uint32) float32 {
+	return flush(float32(float64(flush(math.Float32frombits(x))) * float64(flush(math.Float32frombits(y)))))
+}
+
+// addFlushed returns x + y rounded to odd, or Inf from 2¹²⁸ on.
+func addFlushed(x, y float32) float32 {
+	exact := sumOdd(float64(x), float64(y))
+	sum := float32(exact)
+	if s := float64(sum); s != exact && s == s && math.Abs(exact) < 0x1p128 {
+		bits := math.Float32bits(sum)
+		if math.Abs(s) > math.Abs(exact) {
+			bits--
+		}
+		sum = math.Float32frombits(bits | 1)
+	}
+	return flush(sum)
 }
 
 // fmaFlushed returns x·y + c for float32 bits x and y, with subnormals flushed to zero.

@@ -25,7 +25,8 @@ var formats = append(quant.Formats(), quant.Q8_0)
 // twin returns the portable kernel that computes the same bits as k, or nil.
 func twin(k *kernel) *kernel {
 	for _, t := range kernels {
-		if t.isTwin() && t != k && t.panel == k.panel && t.block == k.block && t.pow2 == k.pow2 && (t.macro == nil) == (k.macro == nil) {
+		if t.isTwin() && t != k && t.panel == k.panel && t.Lanes == k.Lanes && t.block == k.block && t.pow2 == k.pow2 &&
+			(t.macro == nil) == (k.macro == nil) {
 			return t
 		}
 	}
@@ -324,15 +325,17 @@ func TestExact(t *testing.T) {
 // TestChoice checks the chosen kernel for pairs of formats.
 func TestChoice(t *testing.T) {
 	best := map[cpu.Tier]map[string]string{
-		cpu.AMX:     {"f32": "f32-avx512", "": "bf16-amx"},
-		cpu.AVX512F: {"": "f32-avx512"},
-		cpu.AVXVNNI: {"": "f32-avx2"},
-		cpu.AVX2:    {"": "f32-avx2"},
-		cpu.NEONDot: {"": "f32-neon"},
-		cpu.NEON:    {"": "f32-neon"},
-		cpu.Plain:   {"": "f32-reference"},
+		cpu.AMX:      {"f32": "f32-avx512", "": "bf16-amx"},
+		cpu.AVX512F:  {"": "f32-avx512"},
+		cpu.AVXVNNI:  {"": "f32-avx2"},
+		cpu.AVX2:     {"": "f32-avx2"},
+		cpu.NEONBF16: {"f32": "f32-neon", "": "bf16-neon"},
+		cpu.NEONDot:  {"": "f32-neon"},
+		cpu.NEON:     {"": "f32-neon"},
+		cpu.Plain:    {"": "f32-reference"},
 	}
-	for tier, name := range map[cpu.Tier]string{cpu.AVX512F: "avx2", cpu.AVXVNNI: "avxvnni", cpu.AVX2: "avx2", cpu.NEONDot: "neondot"} {
+	for tier, name := range map[cpu.Tier]string{cpu.AVX512F: "avx2", cpu.AVXVNNI: "avxvnni", cpu.AVX2: "avx2", cpu.NEONDot: "neondot",
+		cpu.NEONBF16: "neondot"} {
 		for _, f := range []string{"mxfp4", "mxint8", "nvfp4"} {
 			best[tier][f] = "vector-int8-" + f + "-interleaved-" + name
 		}

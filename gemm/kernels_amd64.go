@@ -162,7 +162,7 @@ var kernels = []*kernel{
 		dot: []dotFunc{dotF32_8x16, dotF32_8x32, dotF32_8x48}},
 	{Name: "f32-avx2", needs: dotF32_4x8Needs, Peak: "VFMADD231PS ymm", panel: panelF32, Lanes: 8, MR: 4, NR: 24, KC: 512,
 		dot: []dotFunc{dotF32_4x8, dotF32_4x16, dotF32_4x24}},
-	&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV,
+	&referenceVector, &referenceF32, &referenceBF16, &referenceOdd, &referenceTile, &referenceMX, &referenceNV,
 }
 
 // packings are the packing functions in assembly, in the order in which they are tried.
@@ -172,7 +172,7 @@ var packings = []packing{
 	{transposeDwords16Needs, "copy, 16 lanes", allOf(unchanged, notInTiles, lanes(16)), packDwords(dwords16)},
 	{transposeDwords8Needs, "copy, 8 lanes", allOf(unchanged, notInTiles, lanes(8)), packDwords(dwords8)},
 	{packHalvesF32Needs, "BF16 to float32", bf16AsF32, packHalves},
-	{packFloatsF32Needs | packBytesF32Needs, "codes to float32", bytesAsF32, packF32(8, bytesF32)},
+	{packFloatsF32Needs | packBytesF32Needs, "codes to float32", bytesAsF32, packCodes(8, bytesF32)},
 	{packBytesRowsNeeds | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, "codes to BF16 tiles",
 		allOf(bytesAsBF16, inTiles), packBF16(packBytesRows)},
 	{packBytesBF16Needs | transposeScalesNeeds | splitSixesNeeds | splitNibblesNeeds, "codes to BF16",

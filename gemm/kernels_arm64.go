@@ -41,15 +41,21 @@ var kernels = []*kernel{
 	{Name: "vector-f32-nvfp4-neon", needs: vectorFP4x16NEONNeeds, panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, step: 32,
 		scale: format.E4M3, lanes: 4, tables: tableF32, most: 1,
 		single: vectorFP4x16NEON}},
-	{Name: "f32-neon", needs: dotF32_8x8Needs, panel: panelF32, Lanes: 8, MR: 8, NR: 8, KC: 512, dot: []dotFunc{dotF32_8x8}},
-	&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV,
+	{Name: "bf16-neon", needs: dotBF16_8x8Needs, Peak: "BFDOT v.4s", panel: panelBF16, Lanes: 8, MR: 8, NR: 8, KC: oddKC,
+		dot: []dotFunc{dotBF16_8x8}},
+	{Name: "f32-neon", needs: dotF32_8x8Needs, Peak: "FMLA v.4s", panel: panelF32, Lanes: 8, MR: 8, NR: 8, KC: 512,
+		dot: []dotFunc{dotF32_8x8}},
+	&referenceVector, &referenceF32, &referenceBF16, &referenceOdd, &referenceTile, &referenceMX, &referenceNV,
 }
 
 // packings are the packing functions in assembly, in the order in which they are tried.
 var packings = []packing{
 	{transposeDwords8Needs, "copy, 8 lanes", allOf(unchanged, lanes(8)), packDwords(dwords8)},
 	{packHalvesF32Needs, "BF16 to float32", bf16AsF32, packHalves},
-	{packNibblesF32Needs, "FP4 to float32", nibblesAsF32, packF32(4, nibblesF32)},
-	{packIntegersF32Needs, "MXINT8 to float32", integersAsF32, packF32(8, integersF32)},
-	{packFloatsF32Needs, "codes to float32", floatsAsF32, packF32(8, floatsF32)},
+	{packNibblesF32Needs, "FP4 to float32", allOf(bytesAsF32, nibbles), packCodes(4, nibblesF32)},
+	{packIntegersF32Needs, "MXINT8 to float32", allOf(bytesAsF32, integers), packCodes(8, integersF32)},
+	{packFloatsF32Needs, "codes to float32", allOf(bytesAsF32, floats), packCodes(8, floatsF32)},
+	{packNibblesBF16Needs, "FP4 to BF16", allOf(bytesAsBF16, nibbles), packCodes(4, nibblesBF16)},
+	{packIntegersBF16Needs, "MXINT8 to BF16", allOf(bytesAsBF16, integers), packCodes(8, integersBF16)},
+	{packFloatsBF16Needs, "codes to BF16", allOf(bytesAsBF16, floats), packCodes(8, floatsBF16)},
 }

@@ -3,7 +3,7 @@
 package gemm
 
 // kernels is the kernel table of this build, fastest first.
-var kernels = []*kernel{&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV}
+var kernels = []*kernel{&referenceVector, &referenceF32, &referenceBF16, &referenceOdd, &referenceTile, &referenceMX, &referenceNV}
 
 // packings is empty: this build has no packing in assembly.
 var packings []packing

@@ -24,19 +24,22 @@ func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 	return true
 }
 
-// An f32Decoder packs 8 rows of codes of an element format, stride bytes apart, as steps of a float32 panel,
+// A codeDecoder packs 8 rows of codes of an element format, stride bytes apart, as steps of a float32 or BF16 panel,
 // step bytes apart: their values, times the scale of the row. It takes n groups of 8 bytes of a row. It
 // returns false, and leaves the steps undefined, if it does not support a code.
-type f32Decoder func(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool
+type codeDecoder func(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool
 
-// packF32 packs codes of at most eight bits times their scales, eight rows at a time. The decoder reads codes
+// packCodes packs codes of at most eight bits times their scales, but those of chunks, eight rows at a time. The decoder reads codes
 // of that many bits: as they are stored, or one in each byte.
-func packF32(bits int, decode f32Decoder) packFunc {
+func packCodes(bits int, decode codeDecoder) packFunc {
 	const lanes, group = 8, 8
 	return func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-		if kc%packBlock != 0 {
+		if !s.inBlocks(kc) {
 			return false
 		}
+		chunks, steps := s.geometry(kc)
+		per := s.kernel.panel.perStep()
+		span := steps * per
 		e, n := s.t.Format.Element, s.t.RowBytes()
 		stored, width := e.StoredBits(), kc*bits/8
 		step := 4 * s.kernel.Lanes
@@ -72,22 +75,29 @@ func packF32(bits int, decode f32Decoder) packFunc {
 				for i := range rows {
 					scales[i] = rowScales[i*blocks+(k0+k)/extent-k0/extent]
 				}
-				m := min(kc-k, extent-(k0+k)%extent)
-				if !decode(e, unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k*bits/8]), stride, unsafe.Pointer(&scales[0]),
+				m := min(kc-k, extent-(k0+k)%extent, span-k%span)
+				at := k/span*(steps+1) + k%span/per // step
+				if !decode(e, unsafe.Pointer(&dst[(at*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k*bits/8]), stride, unsafe.Pointer(&scales[0]),
 					step, m*bits/8/group) {
 					return false
 				}
 				k += m
 			}
 		}
-		_, steps := s.geometry(kc)
-		s.putScales(dst, l0, k0, 1, steps)
+		s.part(dst, chunks-1, kc) // its padding
+		s.putScales(dst, l0, k0, chunks, steps)
 		return true
 	}
 }
 
-// decodeScales sets dst to the scales of row l from the given block on.
+// decodeScales sets dst to the scales that elements of row l from the given block on are multiplied by.
 func (s *side) decodeScales(dst []float32, l, block int) {
+	if s.scales == perChunk {
+		for i := range dst {
+			dst[i] = 1
+		}
+		return
+	}
 	_, cols := s.t.ScaleShape()
 	first := block
 	if rows := s.t.Format.Block.Rows; rows > 0 {
@@ -98,7 +108,7 @@ func (s *side) decodeScales(dst []float32, l, block int) {
 		return
 	}
 	global := float32(1)
-	if s.t.Format.Global {
+	if s.t.Format.Global && s.dequantized() {
 		global = s.t.Global
 	}
 	s.t.Format.Scale.DecodeSliceScaled(dst, s.t.Scales[first:first+len(dst)], global)

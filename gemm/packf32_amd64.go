@@ -8,7 +8,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// bytesF32 is the f32Decoder of AVX2: by way of float16, or with gathers.
+// bytesF32 is the codeDecoder of AVX2: by way of float16, or with gathers.
 func bytesF32(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
 	if c := floatCodesOf[e]; c == nil || packFloatsF32(dst, src, stride, scales, step, n, c) != 0 {
 		packBytesF32(dst, src, stride, scales, step, n, unsafe.Pointer(f32Tables[e]))

@@ -9,10 +9,14 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// The f32Decoders of NEON. Panels with codes of NaN and Inf are left to packGeneric.
+// The codeDecoders of NEON. Panels with codes of NaN and Inf are left to packGeneric.
 
 func floatsF32(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
 	return packFloatsF32(dst, src, stride, scales, step, n, floatCodesOf[e]) == 0
+}
+
+func floatsBF16(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
+	return packFloatsBF16(dst, src, stride, scales, step, n, floatCodesOf[e]) == 0
 }
 
 func integersF32(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
@@ -20,8 +24,18 @@ func integersF32(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales u
 	return true
 }
 
+func integersBF16(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
+	packIntegersBF16(dst, src, stride, scales, step, n)
+	return true
+}
+
 func nibblesF32(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
 	packNibblesF32(dst, src, stride, scales, step, n, unsafe.Pointer(&float16Bytes))
+	return true
+}
+
+func nibblesBF16(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool {
+	packNibblesBF16(dst, src, stride, scales, step, n, unsafe.Pointer(&float16Bytes))
 	return true
 }
 
@@ -38,13 +52,16 @@ var float16Bytes = func() (table [16]byte) {
 	return table
 }()
 
-// floatsAsF32, integersAsF32 and nibblesAsF32 are bytesAsF32 for the codes of each decoder, in blocks of whole
-// groups.
-
-func floatsAsF32(s side) bool { return bytesAsF32(s) && floatCodesOf[s.t.Format.Element] != nil }
-
-func integersAsF32(s side) bool { return bytesAsF32(s) && s.t.Format.Element == format.INT8 }
-
-func nibblesAsF32(s side) bool {
-	return bytesAsF32(s) && s.t.Format.Element == format.E2M1 && s.t.Format.Block.Cols%16 == 0
+// bytesAsBF16 is bytesAsF32 for BF16 panels.
+func bytesAsBF16(s side) bool {
+	f := s.t.Format
+	return s.form != interleaved && f.Element.Bits() <= 8 && s.kernel.panel == panelBF16 && f.Block.Cols%8 == 0
 }
+
+// floats, integers and nibbles report whether the codes are those of a decoder, in blocks of whole groups.
+
+func floats(s side) bool { return floatCodesOf[s.t.Format.Element] != nil }
+
+func integers(s side) bool { return s.t.Format.Element == format.INT8 }
+
+func nibbles(s side) bool { return s.t.Format.Element == format.E2M1 && s.t.Format.Block.Cols%16 == 0 }

@@ -89,6 +89,8 @@ var tunings = []tuning{
 		"f32-neon":            {mc: 64, nc: 1024},
 		"f32-reference":       {mc: 64, nc: 1024},
 		"bf16-reference":      {mc: 96, nc: bf16NC},
+		"bf16-neon":           {mc: 64, nc: 1024},
+		"bf16-odd-reference":  {mc: 64, nc: 1024},
 		"bf16-tile-reference": {mc: 256, nc: 1408, fewNC: 256},
 		"int8-mx-reference":   {mc: 128, nc: 2064},
 		"int8-nv-reference":   {mc: 128, nc: 2064},

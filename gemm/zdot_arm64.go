@@ -12,10 +12,16 @@ import (
 
 // The processor features that each function needs.
 const (
-	dotF32_8x8Needs = cpu.ARMASIMD
+	dotF32_8x8Needs  = cpu.ARMASIMD
+	dotBF16_8x8Needs = cpu.ARMASIMD | cpu.ARMBF16
 )
 
 // dotF32_8x8 is a microkernel for F32 panels of 8 lanes (see kernel).
 //
 //go:noescape
 func dotF32_8x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
+
+// dotBF16_8x8 is a microkernel for BF16 panels of 8 lanes (see kernel).
+//
+//go:noescape
+func dotBF16_8x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)

@@ -17,6 +17,9 @@ const (
 	packFloatsF32Needs    = cpu.ARMASIMD
 	packIntegersF32Needs  = cpu.ARMASIMD
 	packNibblesF32Needs   = cpu.ARMASIMD
+	packFloatsBF16Needs   = cpu.ARMASIMD
+	packIntegersBF16Needs = cpu.ARMASIMD
+	packNibblesBF16Needs  = cpu.ARMASIMD
 )
 
 // transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of
@@ -38,8 +41,8 @@ func packHalvesF32(dst, src unsafe.Pointer, stride, step, n int)
 //go:noescape
 func packFloatsF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 
-// packIntegersF32 packs 8 rows of INT8, stride bytes apart, as 8·n steps of a float32
-// panel, step bytes apart: their values, times the scale of the row.
+// packIntegersF32 packs 8 rows of INT8, stride bytes apart, as 8·n steps of a
+// float32 panel, step bytes apart: their values, times the scale of the row.
 //
 //go:noescape
 func packIntegersF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int)
@@ -50,3 +53,23 @@ func packIntegersF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer,
 //
 //go:noescape
 func packNibblesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)
+
+// packFloatsBF16 packs 8 rows of byte codes, stride bytes apart, as 4·n steps of a
+// BF16 panel, step bytes apart: their values, times the scale of the row. It reports codes
+// that are not finite; the panel is invalid then.
+//
+//go:noescape
+func packFloatsBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
+
+// packIntegersBF16 packs 8 rows of INT8, stride bytes apart, as 4·n steps of a
+// BF16 panel, step bytes apart: their values, times the scale of the row.
+//
+//go:noescape
+func packIntegersBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int)
+
+// packNibblesBF16 packs 8 rows of 4-bit codes, stride bytes apart, as 8·n steps of a
+// BF16 panel, step bytes apart: their values, times the scale of the row. The upper bytes
+// of the values as float16 are in table, 16 bytes; the lower ones are zero.
+//
+//go:noescape
+func packNibblesBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)

@@ -166,7 +166,7 @@ func TestBenchUsage(t *testing.T) {
 		{"bench limits --threads 1000000", `--threads 1000000: give 0 to ` + processors},
 		{"bench limits --budget 0s", `--budget 0s: give a positive time`},
 		{"bench limits --budget soon", `--budget: `},
-		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, neon, neondot, avx2, avxvnni, avx512f, ` +
+		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, neon, neondot, neonbf16, avx2, avxvnni, avx512f, ` +
 			`avx512vnni, ` +
 			`avx512vbmi, avx512, amx`},
 		{"bench quantize", `--format is missing`},

@@ -144,6 +144,7 @@ var neonInstructions = map[string]struct {
 	"VSQDMULH": {neonSame, 0, 0b10110, -1, false},
 	"VFMLA.S":  {neonLane, 0, 0b0001, 2, false},
 	"VSDOT.S":  {neonLane, 0, 0b1110, 2, false},
+	"VBFDOT.S": {neonLane, 0, 0b1111, 1, false},
 	"VFMUL.S":  {neonLane, 0, 0b1001, 2, false},
 	"VFCVTL":   {neonMisc, 0, 0b10111, 0, false},
 	"VFCVTL2":  {neonMisc, 0, 0b10111, 0, true},

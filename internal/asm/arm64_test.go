@@ -59,6 +59,7 @@ var neonExamples = []struct {
 	{"VSSHR", []any{1, V(1).S4(), V(3).S4()}, "sshr v3.4s, v1.4s, #1", 0x4f3f0423},
 	{"VSDOT.S", []any{V(18).S4().lane(3), V(1).B16(), V(3).S4()}, "sdot v3.4s, v1.16b, v18.4b[3]", 0x4fb2e823},
 	{"VSDOT.S", []any{V(2).S4().lane(1), V(17).B16(), V(30).S4()}, "sdot v30.4s, v17.16b, v2.4b[1]", 0x4fa2e23e},
+	{"VBFDOT.S", []any{V(18).S4().lane(3), V(1).H8(), V(3).S4()}, "bfdot v3.4s, v1.8h, v18.2h[3]", 0x4f72f823},
 	{"VFMUL.S", []any{V(2).S4().lane(1), V(1).S4(), V(3).S4()}, "fmul v3.4s, v1.4s, v2.s[1]", 0x4fa29023},
 	{"VFCVTL", []any{V(1).H4(), V(3).S4()}, "fcvtl v3.4s, v1.4h", 0x0e217823},
 	{"VFCVTL2", []any{V(1).H8(), V(3).S4()}, "fcvtl2 v3.4s, v1.8h", 0x4e217823},

@@ -21,7 +21,8 @@ func gemmNEON() []*File {
 		v.write(f)
 	}
 	tiles, packs := ARM64.NewFile("gemm", "dot"), ARM64.NewFile("gemm", "pack")
-	neonTile(tiles)
+	neonTile(tiles, "F32", "VFMLA.S", Neon.S4)
+	neonTile(tiles, "BF16", "VBFDOT.S", Neon.H8)
 	neonPacks(packs)
 	return []*File{f, neonInterleavedKernels(), tiles, packs}
 }

@@ -1,6 +1,8 @@
 package asm
 
-// neonPacks writes the functions of arm64 that pack float32 panels, 8 rows at a time. A loop of n groups of
+import "fmt"
+
+// neonPacks writes the functions of arm64 that pack panels of float32 or BF16, 8 rows at a time. A loop of n groups of
 // 8 bytes of each row (or of 8 elements that are wider) transposes first, so that the 8 lanes of a step,
 // and their scales, are in order. Instructions per element, loop control included:
 //
@@ -9,28 +11,34 @@ package asm
 //	8 bits    2.3   packFloatsF32: E4M3, E5M2, and formats of 6 bits, one code per byte
 //	          1.5   packIntegersF32
 //	4 bits    1.2   packNibblesF32
+//
+// BF16 panels take as many: of two steps, an instruction joins the upper halves of each 4 lanes, and one store of two remains.
 func neonPacks(f *File) {
 	neonDwords(f)
 	neonHalves(f)
-	neonFloats(f)
-	neonIntegers(f)
-	neonNibbles(f)
+	for _, panel := range []string{"F32", "BF16"} {
+		neonFloats(f, panel)
+		neonIntegers(f, panel)
+		neonNibbles(f, panel)
+	}
 }
 
 // A neonPack is the part that these functions share.
 type neonPack struct {
 	fn                           *Func
 	dst, src, stride, step, n, p Reg
+	joins                        bool // pairs of positions, as BF16
+	second                       bool // the next position is the second one of a pair
 }
 
-func newNeonPack(f *File, name, doc, params string) neonPack {
+func newNeonPack(f *File, name, doc, params string) *neonPack {
 	fn := f.Func(name, doc, params)
-	return neonPack{fn: fn, dst: fn.Arg("dst"), src: fn.Arg("src"), stride: fn.Arg("stride"), step: fn.Arg("step"), n: fn.Arg("n"),
+	return &neonPack{fn: fn, dst: fn.Arg("dst"), src: fn.Arg("src"), stride: fn.Arg("stride"), step: fn.Arg("step"), n: fn.Arg("n"),
 		p: fn.GP("row")}
 }
 
 // load loads the current position of all rows to V0…V7 and advances it.
-func (k neonPack) load(lanes func(Neon) Neon, advance int) {
+func (k *neonPack) load(lanes func(Neon) Neon, advance int) {
 	k.fn.I("MOVD", k.src, k.p)
 	for i := range 8 {
 		k.fn.I("VLD1.P", "("+string(k.p)+")("+string(k.stride)+")", list(lanes(V(i))))
@@ -60,7 +68,7 @@ func neonRange(first, n int) (regs []Neon) {
 }
 
 // transposeBytes loads 8 bytes of each row, and sets V8…V11 to pairs of columns.
-func (k neonPack) transposeBytes() {
+func (k *neonPack) transposeBytes() {
 	k.load(Neon.B8, 8)
 	for i := range 4 {
 		k.fn.I("VZIP1", V(4+i).B16(), V(i).B16(), V(8+i).B16())
@@ -70,13 +78,13 @@ func (k neonPack) transposeBytes() {
 }
 
 // store stores the lanes of a step.
-func (k neonPack) store(low, high Neon) {
+func (k *neonPack) store(low, high Neon) {
 	k.fn.I("VST1", list(low.S4(), high.S4()), "("+string(k.dst)+")")
 	k.fn.I("ADD", k.step, k.dst)
 }
 
 // loop calls body n times, and ends the function.
-func (k neonPack) loop(body func()) {
+func (k *neonPack) loop(body func()) {
 	loop := k.fn.Label("loop")
 	body()
 	k.fn.I("SUBS", 1, k.n)
@@ -124,25 +132,49 @@ const neonPackParams = "dst, src unsafe.Pointer, stride int, scales unsafe.Point
 var neonLaneScales = neonRange(24, 2) // of the rows
 
 // loadScales loads the scales of the rows.
-func (k neonPack) loadScales() {
+func (k *neonPack) loadScales() {
 	k.fn.I("MOVD", k.fn.FP("scales"), k.p)
 	k.fn.I("VLD1", "("+string(k.p)+")", list(neonLaneScales[0].S4(), neonLaneScales[1].S4()))
 	k.fn.Note("V24 V25", "scales of the rows")
 }
 
-// storeScaled multiplies the lanes of a step by the scales and stores them.
-func (k neonPack) storeScaled(low, high Neon) {
+// newNeonPacker begins a function that packs codes for panels of a type, which are as described.
+func newNeonPacker(f *File, name, panel, codes string, positions int, doc, params string) *neonPack {
+	name += panel
+	step, kind := positions, "float32"
+	if panel == "BF16" {
+		step, kind = positions/2, panel
+	}
+	k := newNeonPack(f, name, fmt.Sprintf(`%s packs 8 rows of %s, stride bytes apart, as %d·n steps of a
+%s panel, step bytes apart: their values, times the scale of the row.%s`, name, codes, step, kind, doc), neonPackParams+params)
+	k.joins = panel == "BF16"
+	return k
+}
+
+// storeScaled multiplies the lanes of a position by the scales and stores them, or both of a pair.
+func (k *neonPack) storeScaled(low, high Neon) {
+	first, to := neonRange(12, 2), []Neon{low, high}
+	if k.joins && !k.second {
+		to = first
+	}
 	for i, v := range []Neon{low, high} {
-		k.fn.I("VFMUL", neonLaneScales[i].S4(), v.S4(), v.S4())
+		k.fn.I("VFMUL", neonLaneScales[i].S4(), v.S4(), to[i].S4())
+	}
+	if k.joins {
+		if k.second = !k.second; k.second {
+			return
+		}
+		for i, v := range to {
+			k.fn.I("VSRI", 16, first[i].S4(), v.S4())
+		}
 	}
 	k.store(low, high)
 }
 
 // neonFloats moves the magnitude of a code to the exponent and mantissa of a float16, as floatsToF32 does.
-func neonFloats(f *File) {
-	k := newNeonPack(f, "packFloatsF32", `packFloatsF32 packs 8 rows of byte codes, stride bytes apart, as 8·n steps of a
-float32 panel, step bytes apart: their values, times the scale of the row. It reports codes
-that are not finite; the panel is invalid then.`, neonPackParams+", c *floatCodes) (found uint64")
+func neonFloats(f *File, panel string) {
+	k := newNeonPacker(f, "packFloats", panel, "byte codes", 8, ` It reports codes
+that are not finite; the panel is invalid then.`, ", c *floatCodes) (found uint64")
 	fn, c, tmp := k.fn, k.fn.Arg("c"), k.fn.GP("scratch")
 	magnitude, shift, signShift, sign, factor, worst := V(26), V(27), V(28), V(29), V(30), V(31)
 	const largestAt, factorAt = 64, 80
@@ -186,10 +218,9 @@ that are not finite; the panel is invalid then.`, neonPackParams+", c *floatCode
 }
 
 // neonIntegers converts fixed-point numbers of 6 fractional bits.
-func neonIntegers(f *File) {
+func neonIntegers(f *File, panel string) {
 	const fraction = 6 // bits of INT8
-	k := newNeonPack(f, "packIntegersF32", `packIntegersF32 packs 8 rows of INT8, stride bytes apart, as 8·n steps of a float32
-panel, step bytes apart: their values, times the scale of the row.`, neonPackParams)
+	k := newNeonPacker(f, "packIntegers", panel, "INT8", 8, "", "")
 	fn := k.fn
 	k.loadScales()
 	k.loop(func() {
@@ -211,10 +242,9 @@ panel, step bytes apart: their values, times the scale of the row.`, neonPackPar
 }
 
 // neonNibbles looks up the upper byte of a float16; the lower one is zero.
-func neonNibbles(f *File) {
-	k := newNeonPack(f, "packNibblesF32", `packNibblesF32 packs 8 rows of 4-bit codes, stride bytes apart, as 16·n steps of a
-float32 panel, step bytes apart: their values, times the scale of the row. The upper bytes
-of the values as float16 are in table, 16 bytes; the lower ones are zero.`, neonPackParams+", table unsafe.Pointer")
+func neonNibbles(f *File, panel string) {
+	k := newNeonPacker(f, "packNibbles", panel, "4-bit codes", 16, ` The upper bytes
+of the values as float16 are in table, 16 bytes; the lower ones are zero.`, ", table unsafe.Pointer")
 	fn, table := k.fn, k.fn.Arg("table")
 	zero, low, values := V(26), V(27), V(28)
 	k.loadScales()

@@ -1,11 +1,12 @@
 package asm
 
-// neonTile writes the micro-kernel of arm64 for float32 panels of 8 lanes. A step takes 2 loads, for 8
-// elements of A and of B, and 16 FMLA by element: as many sums as hide the latency of four units.
+// neonTile writes a micro-kernel of arm64 for panels of 8 lanes. A step takes 2 loads, for 8 elements of A and of B, or
+// pairs of BF16 elements, and 16 FMLA or BFDOT by element: as many sums as hide the latency of four units.
 // The end of a chunk takes 8 rows of 2 loads or stores and 5 instructions.
-func neonTile(f *File) {
+func neonTile(f *File, panels, dot string, lanes func(Neon) Neon) {
 	const rows, panel = 8, 32 // panel: bytes of a step
-	fn := f.Func("dotF32_8x8", "dotF32_8x8 is a microkernel for F32 panels of 8 lanes (see kernel).", dotParams)
+	name := "dot" + panels + "_8x8"
+	fn := f.Func(name, name+" is a microkernel for "+panels+" panels of 8 lanes (see kernel).", dotParams)
 	chunks, steps, a, b := fn.Arg("chunks"), fn.Arg("steps"), fn.Arg("a"), fn.Arg("b")
 	c, ldc := fn.Arg("c"), fn.Arg("ldc")
 	k, row := fn.GP("steps left"), fn.GP("row of C")
@@ -35,7 +36,7 @@ func neonTile(f *File) {
 	fn.I("VLD1.P", a.post(panel), list(as...))
 	for i := range rows {
 		for j := range bs {
-			fn.I("VFMLA.S", as[i/4].lane(i%4), bs[j], sum(i, j))
+			fn.I(dot, as[i/4].lane(i%4), lanes(bs[j]), sum(i, j))
 		}
 	}
 	fn.I("SUBS", 1, k)

@@ -150,8 +150,11 @@ func operandAt(operands []any, i int) any {
 // neonNeeds returns the features that an instruction of arm64 needs: those of Advanced SIMD for vector
 // instructions.
 func neonNeeds(mnemonic string, operands []any) cpu.Set {
-	if mnemonic == "VSDOT.S" {
+	switch mnemonic {
+	case "VSDOT.S":
 		return cpu.ARMASIMD | cpu.ARMDotProd
+	case "VBFDOT.S":
+		return cpu.ARMASIMD | cpu.ARMBF16
 	}
 	if strings.HasPrefix(mnemonic, "V") || strings.HasPrefix(mnemonic, "F") {
 		return cpu.ARMASIMD

@@ -9,6 +9,7 @@
 //	neon        Advanced SIMD, on arm64
 //	neondot     neon and int8 dot products: Apple M1, Graviton2, Cortex-A76 (Raspberry Pi 5), Snapdragon
 //	            855, and later ones
+//	neonbf16    neondot and BF16 dot products: Apple M2, Graviton3, Neoverse V1 and N2, Snapdragon X
 //	avx2        AVX2, FMA, F16C, BMI2, POPCNT: Haswell, Zen, and all later ones
 //	avxvnni     avx2 and int8 dot products of 256-bit vectors: Alder Lake
 //	avx512f     avx2 and AVX-512 F, BW, DQ, VL: Skylake-X
@@ -35,6 +36,7 @@ const (
 	Plain Tier = iota
 	NEON
 	NEONDot
+	NEONBF16
 	AVX2
 	AVXVNNI
 	AVX512F
@@ -59,6 +61,7 @@ var tiers = [...]struct {
 	Plain:      {"plain", 0},
 	NEON:       {"neon", ARMASIMD},
 	NEONDot:    {"neondot", ARMASIMD | ARMDotProd},
+	NEONBF16:   {"neonbf16", ARMASIMD | ARMDotProd | ARMBF16},
 	AVX2:       {"avx2", avx2},
 	AVXVNNI:    {"avxvnni", avx2 | X86AVXVNNI},
 	AVX512F:    {"avx512f", avx512f},

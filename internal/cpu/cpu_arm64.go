@@ -10,6 +10,9 @@ func detect() Set {
 	if cpu.ARM64.HasASIMDDP {
 		s |= ARMDotProd
 	}
+	if hasBF16() {
+		s |= ARMBF16
+	}
 	return s
 }
 

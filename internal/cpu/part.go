@@ -24,7 +24,7 @@ func (p Part) Rate(instruction string) float64 {
 }
 
 // usual are rates of a processor with one port of each width.
-var usual = map[string]float64{fma256: 32, fma512: 32, bf16512: 64, int8512: 128, bf16AMX: 1024}
+var usual = map[string]float64{fma256: 32, fma512: 32, bf16512: 64, int8512: 128, bf16AMX: 1024, fmaNEON: 16, bf16NEON: 32}
 
 const (
 	fma256  = "VFMADD231PS ymm"
@@ -32,6 +32,9 @@ const (
 	bf16512 = "VDPBF16PS zmm"
 	int8512 = "VPDPBUSD zmm"
 	bf16AMX = "TDPBF16PS tmm"
+
+	fmaNEON  = "FMLA v.4s"
+	bf16NEON = "BFDOT v.4s"
 )
 
 // parts has a row for each kind of processor. The first match counts. Rates of the first two rows and of Cascade

@@ -28,6 +28,7 @@ const (
 	X86AMXBF16
 	ARMASIMD
 	ARMDotProd
+	ARMBF16
 )
 
 // features names the bits in their order: the constant, and the flag in Linux's /proc/cpuinfo.
@@ -50,6 +51,7 @@ var features = [...]struct{ constant, flag string }{
 	{"X86AMXBF16", "amx_bf16"},
 	{"ARMASIMD", "asimd"},
 	{"ARMDotProd", "asimddp"},
+	{"ARMBF16", "bf16"},
 }
 
 // AllFeatures returns every feature.

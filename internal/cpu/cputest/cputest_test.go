@@ -10,6 +10,7 @@ import (
 
 func TestRun(t *testing.T) {
 	slow.Race(t, "one tier runs there")
+	slow.Emulated(t, "a tier is left out there")
 	before := cpu.Best()
 	var ran []cpu.Tier
 	Run(t, func(t *testing.T, tier cpu.Tier) {
