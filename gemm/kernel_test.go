@@ -152,6 +152,9 @@ func TestPack(t *testing.T) {
 		wanted, packed := map[string]bool{}, map[string]bool{} // pairs of kernel and format
 		for i, f := range formats {
 			for trial, shape := range [][2]int{{16, 1024}, {48, 160}, {7, 96}, {35, 1060}, {33, 352}, {17, 608}} {
+				if (i+trial)%slow.Stride(1, 3) > 0 {
+					continue
+				}
 				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
 				x := operand(t, r, f, quant.Rowwise, shape[0], shape[1])
 				for i := range x.Codes {

@@ -107,6 +107,7 @@ func rotateReference(r *Rotary, head []float64, position, length int) {
 // TestAttentionOptions compares attention with float64: the output and, where there is a backward
 // pass, the gradient. Windows end within a chunk and before it.
 func TestAttentionOptions(t *testing.T) {
+	slow.Emulated(t, "options change positions and masks, in portable Go; TestAttention has the products")
 	slow.Race(t, slow.Repeats)
 	const length = chunkTokens + 37
 	norm := func(width int, epsilon float32) *RMSNorm {

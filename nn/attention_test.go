@@ -246,6 +246,7 @@ func TestAttentionShapes(t *testing.T) {
 // element, and that its gradient has the bits of operands quantized again from the BF16 sources with
 // the scales of the forward pass.
 func TestSavedCodes(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	for _, name := range []string{"delayed", "tensorwise"} {
 		s := scopeOf(t, name)
 		s.Recipe.Attention.DotProduct = true

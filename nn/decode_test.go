@@ -19,6 +19,7 @@ import (
 // TestDecode compares attention token by token, and by a few tokens, with that of the whole
 // sequence, whose scores are products of stacked queries.
 func TestDecode(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	const tokens = 150
 	for name, a := range map[string]*Attention{
 		"groups of 4":   {Heads: 8, KVHeads: 2, HeadDim: 64},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -166,6 +167,7 @@ func TestReuseWeights(t *testing.T) {
 // TestSaved checks that only the columnwise copy of X is saved, or with SaveOriginalInput the original
 // in BF16, with the same gradients.
 func TestSaved(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	const tokens, in, out = 128, 256, 64
 	n := tokens * in
 	for name, want := range map[string]int{

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/recipe"
 )
 
 // TestAttentionPadding puts NaN and large values into the padding of Q, K and V: outputs and gradients are those of
 // zeros there, with quantized operands, too, and zero in the padding.
 func TestAttentionPadding(t *testing.T) {
+	slow.Emulated(t, slow.OwnProducts)
 	const length = 40
 	for _, r := range recipe.Recipes() {
 		for _, quantized := range []bool{false, true} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -23,8 +24,11 @@ func TestKernelsTails(t *testing.T) {
 	usual, all := benchMatrix(maxRows, widest+gap), tensor.New(maxRows, widest+gap)
 	edgeBlocks(all.Data, r, true)
 	eachKernel(t, func(t *testing.T) {
-		for _, f := range []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Vec128} {
+		for n, f := range []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Vec128} {
 			for i, cols := range []int{1, 7, 33, 64, 100, 200, 520, 600, widest} {
+				if (n+i)%slow.Stride(1, 3) > 0 {
+					continue
+				}
 				for _, x := range []tensor.Dense{usual, all} {
 					rows := []int{1, 3, 17, 64, maxRows}[r.IntN(5)]
 					x = x.View(0, rows, 0, cols)

@@ -102,9 +102,9 @@ func amaxBlocks(n int) (x []float32) {
 func TestKernelsScales(t *testing.T) {
 	blocks := map[int][]float32{}
 	eachKernel(t, func(t *testing.T) {
-		for _, q := range kernelQuantizers() {
+		for i, q := range kernelQuantizers() {
 			extent := q.Format.Block.Cols
-			if q.Format.Block.Rows != 1 || extent == 0 {
+			if q.Format.Block.Rows != 1 || extent == 0 || i%slow.Stride(1, 4) > 0 {
 				continue
 			}
 			if blocks[extent] == nil {

@@ -156,7 +156,7 @@ func TestReference(t *testing.T) {
 		t.Run(q.testName(), func(t *testing.T) {
 			for kind := range kinds {
 				for i, shape := range shapes {
-					if i >= large && kind != len(q.testName())%len(kinds) {
+					if i >= large && kind != len(q.testName())%len(kinds) || (i+kind)%slow.Stride(1, 4) > 0 {
 						continue
 					}
 					for _, d := range []Direction{Rowwise, Columnwise} {

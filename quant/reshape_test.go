@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -42,6 +43,7 @@ func spanned(f Format, d Direction) int {
 // TestSliceRows checks that slices of whole blocks decode to their rows, and that others return an
 // error.
 func TestSliceRows(t *testing.T) {
+	slow.Emulated(t, "it copies codes and scales")
 	eachReshape(t, func(t *testing.T, f Format, d Direction) {
 		const rows = 290
 		x := randomMatrix(0, rows, 70)

@@ -64,21 +64,24 @@ func TestForceBusy(t *testing.T) {
 	done(t, "verify", src, dst)
 }
 
-// TestMemory quantizes a checkpoint of two gigabytes and compares its peak resident
-// memory and time with those of cp. By hand:
+// TestMemory quantizes a checkpoint of one gigabyte, with -full of two, and compares its peak
+// resident memory and time with those of cp. By hand:
 //
 //	go test ./cmd/microscale -run TestMemory -full -v -timeout 30m
 func TestMemory(t *testing.T) {
-	if !*slow.FullRun {
-		t.Skip("without -full: this test writes 5 GB")
-	}
+	slow.Long(t, "it writes gigabytes")
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")
 	var size int64
 	if err := os.Mkdir(src, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	const shards, layers = 4, 4
+	shards, layers := 2, 4
+	lines := []string{"--format mxfp8", "--format nvfp4", "--format fp8-block128 --threads 16", "--format nvfp4 --threads 64"}
+	if *slow.FullRun {
+		shards = 4
+		lines = append(lines, "--format mxfp4", "--format fp8-tensor", "--format fp8-block128", "--format mxfp8 --threads 1")
+	}
 	for shard := range shards {
 		var weights []weight
 		for layer := shard * layers; layer < (shard+1)*layers; layer++ {
@@ -113,8 +116,7 @@ func TestMemory(t *testing.T) {
 	for range 2 { // the first warms the cache
 		report("cp, sync", exec.Command("sh", "-c", fmt.Sprintf("cp -r %q %q && sync %q/*", src, dst, dst)))
 	}
-	for _, line := range []string{"--format mxfp8", "--format mxfp4", "--format nvfp4", "--format fp8-tensor", "--format fp8-block128",
-		"--format mxfp8 --threads 1", "--format fp8-block128 --threads 16", "--format nvfp4 --threads 64"} {
+	for _, line := range lines {
 		cmd, _, _ := process(t, append([]string{"quantize", src, dst}, strings.Fields(line)...)...)
 		const limit = 300e6
 		if got := report(line, cmd); got == 0 || got > limit {
