@@ -28,7 +28,7 @@ var bitsKinds = []int{0, 2, 5}
 // run compares every third row, under an emulator every 17th.
 func TestBits(t *testing.T) {
 	var got strings.Builder
-	stride := slow.Stride(3, 37)
+	stride := slow.Stride(3, 17)
 	for i, q := range bitsQuantizers() {
 		if i%stride > 0 {
 			got.WriteString("\n")
