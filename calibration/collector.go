@@ -12,6 +12,7 @@ import (
 
 	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -20,6 +21,11 @@ type Linear struct {
 	Name    string   // by which Collector.Add knows it
 	Width   int      // columns of its input
 	Modules []string // of the checkpoint that hold its weights
+
+	// Activations is the format to which clients quantize the input. With Hessian, products of columns, their mean squares and means are then
+	// those of quantized rows, the drift has the error of that, and the amax is rounded up so that the global scale of all rows is a power
+	// of two. No scale, or an expert: the input as it is.
+	Activations quant.Format
 
 	// Of an expert, which not all tokens reach: a name that the linear layers of this kind of all experts of a layer
 	// share, and whether their columns are the same, those of the residual stream. Kind is "" for others.
@@ -86,7 +92,9 @@ func (c *Collector) newSums(width int, pairs bool) *sums {
 }
 
 // pairs reports whether the drift of an input is summed.
-func (c *Collector) pairs(l Linear) bool { return c.Pairs && l.Kind == "" }
+func (c *Collector) pairs(l Linear) bool {
+	return l.Kind == "" && (c.Pairs || c.Hessian && l.Activations.Scaled())
+}
 
 // Add adds the rows of x to the input of a linear layer. An element that is not finite is an error.
 func (c *Collector) Add(linear string, x tensor.Dense) error { return c.AddPair(linear, x, x) }
@@ -112,7 +120,15 @@ func (c *Collector) AddPair(linear string, original, x tensor.Dense) error {
 	}
 	for from := 0; from < x.Rows; from += blockTokens {
 		to := min(from+blockTokens, x.Rows)
-		if err := s.add(original.View(from, to, 0, x.Cols), x.View(from, to, 0, x.Cols), c.Threads); err != nil {
+		rows := x.View(from, to, 0, x.Cols)
+		low := rows
+		if c.pairs(l.Linear) && l.Activations.Scaled() {
+			var err error
+			if low, err = quantizedRows(l.Activations, rows, c.Threads); err != nil {
+				return fmt.Errorf("calibrate: the input of %s: %w", linear, err)
+			}
+		}
+		if err := s.add(original.View(from, to, 0, x.Cols), rows, low, c.Threads); err != nil {
 			return fmt.Errorf("calibrate: the input of %s: %w", linear, err)
 		}
 	}
@@ -226,7 +242,11 @@ func (c *Collector) one(w *writer, l Linear, prior int, kept []*Statistics) erro
 	}
 	switch s := c.layer[l.Name]; {
 	case s != nil && s.amax > 0:
-		w.sums(s, of(headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: s.amax}))
+		amax := s.amax
+		if c.pairs(l) {
+			amax = roundAmax(l.Activations, amax)
+		}
+		w.sums(s, of(headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: amax}))
 	case prior >= 0: // no token, or only zeros
 		w.input(of(headerInput{Modules: l.Modules, Amax: w.header.Inputs[prior].Amax}))
 	case s == nil:

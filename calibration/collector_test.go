@@ -287,7 +287,7 @@ func TestPanels(t *testing.T) {
 	}
 	s := (&Collector{Hessian: true}).newSums(cols, true)
 	for range 2 {
-		if err := s.add(original, x, 2); err != nil {
+		if err := s.add(original, x, x, 2); err != nil {
 			t.Fatal(err)
 		}
 	}

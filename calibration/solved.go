@@ -79,7 +79,7 @@ func (w *writer) solved(in *Input, threads int) {
 			}
 			return floatBytes(f.order()), nil
 		}})
-		if _, aims := in.file.Lookup(in.name + drift); aims {
+		if in.HasDrift() {
 			vectors = append(vectors, vector{aim, n * n, func() ([]byte, error) { return floatBytes(f.aim.Dequantize(threads).Data), nil }})
 		}
 		vectors = append(vectors, vector{factor, triangle(n), func() ([]byte, error) {

@@ -75,7 +75,17 @@ func (in *Input) Hessian() ([]float32, error) {
 	return in.lean(h, of), nil
 }
 
-// Factor returns the factor of H. If the statistics follow the quantized layers, it aims at the outputs of the original model.
+// HasDrift reports whether the file has a drift: Factor aims at the outputs of the original model.
+func (in *Input) HasDrift() bool {
+	if in.file == nil {
+		return false
+	}
+	_, ok := in.file.Lookup(in.name + drift)
+	return ok
+}
+
+// Factor returns the factor of H. If the statistics follow quantized layers, or are of quantized inputs, it aims at the outputs of the
+// original model.
 func (in *Input) Factor(threads int) (*Factor, error) {
 	if in.Solved() {
 		return in.readFactor(threads)
@@ -85,7 +95,7 @@ func (in *Input) Factor(threads int) (*Factor, error) {
 		return nil, err
 	}
 	f, err := NewFactor(h, in.Width())
-	if _, ok := in.file.Lookup(in.name + drift); err != nil || !ok {
+	if err != nil || !in.HasDrift() {
 		return f, err
 	}
 	d := Drift{Tokens: in.Tokens}

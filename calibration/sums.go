@@ -23,11 +23,46 @@ type sums struct {
 	driftSquare  []float64
 }
 
-// add adds a block of rows, those of x.
-func (s *sums) add(original, x tensor.Dense, threads int) error {
+// roundAmax returns the smallest number ≥ amax for which the global scale of f is a power of two; amax itself if f has none. Such scales
+// change no code, unless a block saturates or is tiny: rows may have others than the file, and larger inputs than those of the text, up to
+// twice as large, do not saturate.
+func roundAmax(f quant.Format, amax float64) float64 {
+	if !f.Global || amax == 0 {
+		return amax
+	}
+	top := float64(f.Element.Max()) * float64(f.Scale.Max())
+	fraction, exponent := math.Frexp(amax / top)
+	if fraction == 0.5 {
+		exponent--
+	}
+	return math.Ldexp(top, exponent)
+}
+
+// quantizedRows returns the values of x in a format, with a global scale for each row.
+func quantizedRows(f quant.Format, x tensor.Dense, threads int) (tensor.Dense, error) {
+	q, low, failed := quant.Quantizer{Format: f}, tensor.New(x.Rows, x.Cols), make([]error, x.Rows)
+	parallel.For(x.Rows, 16, threads, func(from, to int) {
+		for i := from; i < to; i++ {
+			one, with := x.View(i, i+1, 0, x.Cols), quant.With{Threads: 1}
+			if f.Global {
+				with.Amax = new(float32(roundAmax(f, float64(quant.Amax(one, 1)))))
+			}
+			row, err := q.Rowwise(one, with)
+			if failed[i] = err; err == nil {
+				copy(low.Row(i), row.Dequantize(1).Row(0))
+			}
+		}
+	})
+	return low, errors.Join(failed...)
+}
+
+// add adds a block of rows x, which are those of unquantized before they were quantized.
+func (s *sums) add(original, unquantized, x tensor.Dense, threads int) error {
 	for i := range x.Rows {
-		for j, v := range x.Row(i) {
+		for _, v := range unquantized.Row(i) {
 			s.amax = max(s.amax, math.Abs(float64(v))) // NaN if v is
+		}
+		for j, v := range x.Row(i) {
 			s.square[j] += float64(v) * float64(v)
 			s.mean[j] += float64(v)
 		}

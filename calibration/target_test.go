@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/microscale-go/microscale/quant"
@@ -248,5 +249,102 @@ func TestAimedCodes(t *testing.T) {
 	}
 	if got, err := GPTQ(q, d.weight, with, aimed); err != nil || !bytes.Equal(got.Codes, want.Codes) || !bytes.Equal(got.Scales, want.Scales) {
 		t.Errorf("without drift, other codes (%v)", err)
+	}
+}
+
+// TestQuantizedInputs: statistics of inputs that clients quantize are those of these values, beside the original ones, and GPTQ by them
+// loses less there than by those of the inputs as they are.
+func TestQuantizedInputs(t *testing.T) {
+	const rows, cols, tokens = 24, 64, 2000
+	d := newDrifting(t, rows, cols, tokens)
+	low, err := quantizedRows(quant.NVFP4, d.original, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := Solve.Quantizer(quant.Quantizer{Format: quant.NVFP4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	collected := func(name string, add func(c *Collector) error, l Linear) *Input {
+		t.Helper()
+		l.Name, l.Width, l.Modules = "in", cols, []string{"in"}
+		c := &Collector{Dir: t.TempDir(), Hessian: true, Pairs: name == "pair", Threads: 2, Layers: [][]Linear{{l}}}
+		c.Out = filepath.Join(c.Dir, "statistics.safetensors")
+		if err := errors.Join(add(c), c.Finish(t.Context(), 0), c.Join(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Read(c.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		in, _ := s.Of("in")
+		return in
+	}
+	loss := func(in *Input) float64 {
+		t.Helper()
+		f, err := in.Factor(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := GPTQ(q, d.weight, quant.With{Importance: in.Square, Amax: new(quant.Amax(d.weight, 1))}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return drifting{weight: d.weight, original: d.original, low: low}.loss(got.Dequantize(1))
+	}
+	add := func(c *Collector) error { return c.Add("in", d.original) }
+	plain, lowered := collected("plain", add, Linear{}), collected("low", add, Linear{Activations: quant.NVFP4})
+	pair := collected("pair", func(c *Collector) error { return c.AddPair("in", d.original, low) }, Linear{})
+	for _, name := range []string{square, mean, hessian, drift, driftSquare} {
+		got, err := lowered.file.Floats(lowered.name + name)
+		want, other := pair.file.Floats(pair.name + name)
+		if err := errors.Join(err, other); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is not that of the quantized values", name)
+		}
+	}
+	if want := roundAmax(quant.NVFP4, plain.Amax); lowered.Amax != want {
+		t.Errorf("the amax is %g, want %g", lowered.Amax, want)
+	}
+	if got, want := loss(lowered), loss(plain); !(got < 0.99*want) {
+		t.Errorf("the loss is %g, by statistics of inputs as they are %g", got, want)
+	}
+	expert := collected("expert", add, Linear{Activations: quant.NVFP4, Kind: "experts", Stream: true})
+	if expert.HasDrift() || expert.Amax != plain.Amax {
+		t.Errorf("an expert has a drift, or the amax %g", expert.Amax)
+	}
+}
+
+// TestRoundAmax: the global scale of a rounded amax is a power of two, and rows have the codes of any other such scale.
+func TestRoundAmax(t *testing.T) {
+	for amax, want := range map[float64]float64{0: 0, 2688: 2688, 2688.5: 5376, 1344: 1344, 1343: 1344, 3: 5.25, 2.625: 2.625} {
+		if got := roundAmax(quant.NVFP4, amax); got != want {
+			t.Errorf("%g: got %g, want %g", amax, got, want)
+		}
+	}
+	if got := roundAmax(quant.MXFP4, 3); got != 3 {
+		t.Errorf("a format without a global scale: got %g", got)
+	}
+	r := rand.New(rand.NewPCG(5, 0))
+	x := tensor.New(8, 64)
+	for i := range x.Data {
+		x.Data[i] = float32(r.NormFloat64())
+	}
+	rows, err := quantizedRows(quant.NVFP4, x, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, factor := range []float64{1, 2, 64} {
+		whole, err := quant.Quantizer{Format: quant.NVFP4}.Rowwise(x, quant.With{
+			Amax: new(float32(factor * roundAmax(quant.NVFP4, float64(quant.Amax(x, 1)))))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(whole.Dequantize(1).Data, rows.Data) {
+			t.Errorf("the scale times %g gives other values than those of the rows", factor)
+		}
 	}
 }

@@ -21,9 +21,10 @@ type Decision struct {
 	Action      Action
 	Format      string // in the result: a block format, or a dtype in lower case
 	Reason      Reason
-	File        string // of the result
-	SourceBytes int64  // in the source, with scales
-	Bytes       int64  // in the result, with scales
+	File        string                 // of the result
+	Activations checkpoint.Activations // of a weight to quantize: how clients treat them
+	SourceBytes int64                  // in the source, with scales
+	Bytes       int64                  // in the result, with scales
 
 	// Tensors are the tensors of the result that hold the weight, with their byte ranges in
 	// File. Interleaved codes and scales of a GGUF file are U8. Of a tensor with several
@@ -38,6 +39,9 @@ func (p *Plan) Decisions() []Decision {
 	for _, d := range p.decisions {
 		one := Decision{Name: d.Name, Module: module(cmp.Or(d.origin, d.Name)), Shape: d.Shape, Action: d.action,
 			Format: p.formatName(d), Reason: d.reason, File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
+		if d.action == Quantize {
+			_, one.Activations = p.convention.Scheme(d.quantizer.Format)
+		}
 		for _, s := range d.stored {
 			offset, _ := layouts[d.file].Offset(s.Name)
 			begin, n := d.extent(s)

@@ -349,7 +349,7 @@ func (r *run) dampings() (warnings []string) {
 }
 
 // MethodBytes returns the memory that the method of the plan needs at most, besides tiles: the factors that are held while another
-// is made of a triangle of H, its bytes and a matrix of float64.
+// is made of a triangle of H, its bytes and a matrix of float64, or is aimed by the drift, its bytes, two products and their operands.
 func (p *Plan) MethodBytes() (most int64) {
 	if p.method != calibration.Solve {
 		return 0
@@ -363,13 +363,17 @@ func (p *Plan) MethodBytes() (most int64) {
 		near := places[max(0, i-heldPlaces):min(len(places), i+heldPlaces+1)]
 		for j, in := range near {
 			n := int64(in.Width()) * int64(in.Width())
-			if !slices.Contains(near[:j], in) {
-				held += 4 * n
-				if in.Solved() { // it may aim
-					held += 4 * n
-				}
+			own, making := 4*n, 12*n
+			switch {
+			case in.HasDrift():
+				own, making = 8*n, 28*n
+			case in.Solved(): // it may aim
+				own = 8 * n
 			}
-			largest = max(largest, 12*n)
+			if !slices.Contains(near[:j], in) {
+				held += own
+			}
+			largest = max(largest, making)
 		}
 		most = max(most, held+largest)
 	}

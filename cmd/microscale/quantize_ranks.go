@@ -20,8 +20,9 @@ const (
 // A collectOrder is what the first rank tells the others: Calibration of the statistics that all collect. Of several ranks that mpirun
 // starts, the first quantizes. The others wait until it calls them to collect statistics with it.
 type collectOrder struct {
-	Out     string
-	Hessian bool
+	Out         string
+	Hessian     bool
+	Activations map[string]string
 }
 
 // join joins the job of the MPI launcher that started this process, if there is one.
@@ -39,7 +40,7 @@ func (t *calibrationText) join(cmd *cobra.Command) (err error) {
 // callRanks lets the other ranks collect statistics.
 func (t *calibrationText) callRanks(c evaluation.Calibration) error {
 	t.called = true
-	_, err := ranks.FromFirst(t.ranks, func() (*collectOrder, error) { return &collectOrder{c.Out, c.Hessian}, nil })
+	_, err := ranks.FromFirst(t.ranks, func() (*collectOrder, error) { return &collectOrder{c.Out, c.Hessian, c.Activations}, nil })
 	return err
 }
 
@@ -59,7 +60,7 @@ func (t *calibrationText) assist(cmd *cobra.Command, model string, f *runFlags) 
 	if err != nil || o == nil {
 		return err
 	}
-	c := evaluation.Calibration{Out: o.Out, Hessian: o.Hessian}
+	c := evaluation.Calibration{Out: o.Out, Hessian: o.Hessian, Activations: o.Activations}
 	if err = t.configure(cmd, &c, model, f); err == nil {
 		_, _, err = c.Statistics(cmd.Context())
 	}

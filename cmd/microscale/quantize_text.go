@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
@@ -26,6 +27,7 @@ import (
 type calibrationText struct {
 	file   string
 	follow bool
+	fit    bool // codes to quantized inputs
 	memory *flags.Size
 	kept   []string // files for the next run: of statistics, and of what a budget measured
 	lock   *runLock // nil: not locked
@@ -41,6 +43,8 @@ func addText(cmd *cobra.Command) *calibrationText {
 		"(.jsonl: conversations)")
 	cmd.Flags().BoolVar(&t.follow, "sequential", false, "with --text and --method gptq: fit each layer to the outputs of the original, at "+
 		"the inputs that the quantized layers before it give; needs a text of many more tokens than columns")
+	cmd.Flags().BoolVar(&t.fit, "fit-activations", false, "with --text, --method gptq and a --scheme of 4-bit activations: choose codes that "+
+		"make up for the errors of activations, too; needs a text of many more tokens than columns")
 	return t
 }
 
@@ -101,6 +105,12 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 			return err
 		}
 	}
+	if t.fit {
+		if c.Activations = lowInputs(plan); len(c.Activations) == 0 {
+			return show.Misuse("--fit-activations has an effect on weights whose activations have four bits alone: choose a scheme that quantizes " +
+				"these, such as --scheme NVFP4, or omit it")
+		}
+	}
 	for _, d := range plan.Decisions() {
 		if strings.HasSuffix(d.Name, ".weight") && len(d.Shape) == 2 && d.Action == convert.Quantize &&
 			slices.ContainsFunc(o.Formats(), func(q quant.Format) bool { return q.Name == d.Format && q.Scaled() && method.Supports(q) }) {
@@ -132,6 +142,21 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	return err
 }
 
+// lowInputs returns the formats of inputs that clients quantize to four bits or fewer, by module: the errors of more bits are too small to
+// make up for.
+func lowInputs(plan *convert.Plan) map[string]string {
+	formats := map[string]string{}
+	for _, d := range plan.Decisions() {
+		if d.Action != convert.Quantize || d.Activations == checkpoint.WeightOnly {
+			continue
+		}
+		if f, err := quant.Lookup(d.Format); err == nil && f.Element.Bits() <= 4 && f.Block.Rows == 1 {
+			formats[d.Module] = d.Format
+		}
+	}
+	return formats
+}
+
 // following returns what quantizes the weights of a plan while statistics follow it.
 func following(plan *convert.Plan, method calibration.Method, o convert.QuantizeOptions) (*evaluation.Following, error) {
 	f := &evaluation.Following{Formats: map[string]string{}, Quantizers: map[string]quant.Quantizer{}}
@@ -160,6 +185,8 @@ func (t *calibrationText) check(method calibration.Method, formats []quant.Forma
 		return show.Misuse("--scale-search has no effect with method %s, which searches scales by the statistics of the text: omit it", method)
 	case t.follow && (t.file == "" || method != calibration.Solve):
 		return show.Misuse("--sequential has an effect with --text and --method %s alone: omit it", calibration.Solve)
+	case t.fit && (t.file == "" || method != calibration.Solve || budget):
+		return show.Misuse("--fit-activations has an effect with --text and --method %s alone, and not with --budget: omit it", calibration.Solve)
 	case t.follow && budget:
 		return show.Misuse("--sequential needs the formats of weights before the text is read, which --budget finds later: omit one")
 	case *t.memory > 0 && method == calibration.Nearest:

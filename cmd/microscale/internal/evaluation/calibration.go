@@ -30,6 +30,10 @@ type Calibration struct {
 	Hessian    bool   // in statistics, also the products of the columns of each input
 	Follow     *Following
 
+	// Activations are, with Hessian, formats to which clients quantize the inputs of modules, by the names of both: the statistics are of
+	// quantized inputs. A linear layer whose modules differ has the input as it is.
+	Activations map[string]string
+
 	Keep  bool     // other statistics of the name Out are an error of [Calibration.Statistics], which is ErrOtherRun
 	Needs []string // modules whose inputs must be in the statistics: one without is an error before the text is read
 }
@@ -91,6 +95,7 @@ func (c Calibration) Key(ctx context.Context) (string, error) {
 	c.Ranks = nil
 	c.inputs, c.onlyKey = &calibration.Collector{Out: c.Out, Hessian: c.Hessian}, true
 	c.follow()
+	c.lower()
 	_, err := c.Evaluation.Run(ctx)
 	return c.inputs.Key, err
 }
@@ -100,6 +105,7 @@ func (c Calibration) Key(ctx context.Context) (string, error) {
 func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics, key string, err error) {
 	c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads, Replace: true}
 	c.follow()
+	c.lower()
 	c.needs, c.known = c.Needs, func(key string) (bool, error) {
 		if calibration.Has(c.Out, key) {
 			return true, nil
@@ -140,6 +146,15 @@ func (c *Calibration) follow() {
 		format := func(group int) string { return b.Groups[group].Options[0].Format }
 		return []windows.Stack{&follower{variant{model, b, format, b.Codes}, c.inputs}}, err
 	}
+}
+
+// lower makes the statistics those of quantized inputs, if clients quantize them.
+func (c *Calibration) lower() {
+	if len(c.Activations) == 0 {
+		return
+	}
+	c.what += fmt.Sprintf("inputs in formats: %v", c.Activations)
+	c.inputFormats = c.Activations
 }
 
 // A follower is a model whose layers are quantized by the statistics of their inputs behind those before.

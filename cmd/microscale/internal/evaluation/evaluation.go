@@ -45,9 +45,10 @@ type Evaluation struct {
 	Memory      int64       // bytes that a streaming evaluation may need by its forecast; 0: any number
 	Stderr      io.Writer   // progress
 
-	amaxes *windows.Amaxes        // of the model; nil: none
-	inputs *calibration.Collector // of statistics of the model; nil: none
-	needs  []string               // Calibration.Needs
+	amaxes       *windows.Amaxes        // of the model; nil: none
+	inputs       *calibration.Collector // of statistics of the model; nil: none
+	inputFormats map[string]string      // to which clients quantize the inputs of modules
+	needs        []string               // Calibration.Needs
 
 	admit    func() error                            // what must hold before the work, on the first rank; nil: nothing
 	onlyKey  bool                                    // end when the key is known
@@ -129,6 +130,9 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
 	e.linears, e.stored = model.linears(), model.StoredModule
+	if err := lowerInputs(e.linears, e.inputFormats); err != nil {
+		return nil, err
+	}
 	if e.inputs != nil {
 		e.inputs.Layers = e.linears
 		if err := lacking(e.linears, e.needs); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
@@ -74,6 +75,23 @@ func (s *stack) linears() (layers [][]calibration.Linear) {
 		layers = append(layers, list)
 	}
 	return layers
+}
+
+// lowerInputs gives linear layers the formats to which clients quantize the inputs of all their modules.
+func lowerInputs(layers [][]calibration.Linear, formats map[string]string) (err error) {
+	for _, list := range layers {
+		for i := range list {
+			l := &list[i]
+			name := formats[l.Modules[0]]
+			if name == "" || slices.ContainsFunc(l.Modules, func(module string) bool { return formats[module] != name }) {
+				continue
+			}
+			if l.Activations, err = quant.Lookup(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Close closes the checkpoint.
