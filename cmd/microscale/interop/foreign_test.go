@@ -47,6 +47,8 @@ var tools = []tool{
 	},
 	{
 		name: "llm-compressor", script: "foreign_llmcompressor.py", interpreter: olderTorch, packages: []string{"llmcompressor==0.14.0.1"},
+		reader:  "vllm",
+		alarms:  map[string]string{"FP8_BLOCK": "L28 partial-tile"},
 		misread: map[string]string{"NVFP4 by GPTQ": "further from the source than any rounding to nvfp4 allows"}, // it moves weights
 	},
 	{
