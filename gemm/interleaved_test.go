@@ -109,10 +109,10 @@ func testInterleaved(t *testing.T, inputs quant.Format) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ran[k.Name] = true
-				if (trial+j)%slow.Stride(1, 11) > 0 {
+				if (5*trial+j-i)%slow.Stride(1, 9) > 0 {
 					continue
 				}
+				ran[k.Name] = true
 				t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) { compareInterleaved(t, a, b, inside) })
 			}
 		}

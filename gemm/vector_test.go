@@ -21,11 +21,11 @@ import (
 // leave to vectorReference.
 func TestVector(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
-		ran := map[string]bool{}
+		chosen := map[string]bool{}
 		for i, f := range formats {
 			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000},
 				{1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 150, 1000}, {1, 67, 8800}} {
-				if trial%slow.Stride(1, 2) > 0 {
+				if trial%5 != 3 && (i+trial)%slow.Stride(1, 2) > 0 { // all with inputs in MXINT8, which have kernels of their own
 					continue
 				}
 				if testing.Short() {
@@ -56,7 +56,7 @@ func TestVector(t *testing.T) {
 					t.Fatal(err)
 				}
 				if k.Batch > 0 {
-					ran[k.Name] = true
+					chosen[k.Name] = true
 				}
 				if (i+trial/2)%slow.Stride(1, 4) > 0 {
 					continue
@@ -96,8 +96,8 @@ func TestVector(t *testing.T) {
 		if interleaves(quant.MXINT8) && len(interleavedFormats(quant.MXINT8)) == 4 {
 			least = 12 // with those of rows that are interleaved while they are multiplied
 		}
-		if want > 0 && len(ran) != want || want == 0 && len(ran) < least {
-			t.Errorf("got %d vector kernels, want %d, or %d at least: %v", len(ran), want, least, ran)
+		if want > 0 && len(chosen) != want || want == 0 && len(chosen) < least {
+			t.Errorf("got %d vector kernels, want %d, or %d at least: %v", len(chosen), want, least, chosen)
 		}
 	})
 }
