@@ -100,7 +100,7 @@ func TestTrainKills(t *testing.T) {
 // TestTrainFaults makes operations of a run on its directory fail (EIO), or kills the
 // run at them, with strace. A failed run must print one line, and the same command with
 // --resume must produce the model of an uninterrupted run. It injects every
-// thirteenth operation of each kind, with -full every one, as the nightly workflow does.
+// 29th operation of each kind, with -full every one, as the nightly workflow does.
 func TestTrainFaults(t *testing.T) {
 	if flag.NArg() > 0 {
 		runtime.LockOSThread() // strace counts the operations of each thread
@@ -153,7 +153,7 @@ func TestTrainFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stride, offset := 13, 0
+	stride, offset := 29, 0
 	if *slow.FullRun {
 		stride = 1
 	}

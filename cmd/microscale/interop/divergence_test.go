@@ -53,7 +53,7 @@ func requireLoss(t *testing.T, d evaluation.Document, nll float64, scored int) {
 
 // TestEvaluation compares the losses and divergences of SmolLM2 on 94 tokens, in a format of each kind of scale, with
 // those of the computation that TestTorchDivergence and TestSmolLM2Formats check on more. One layer in memory at a time
-// gives the same bits. TestSmolLM2 compares the loss of the whole text with that of transformers.
+// gives the same bits. TestSmolLM2 compares, with -full, the loss of the whole text with that of transformers.
 func TestEvaluation(t *testing.T) {
 	slow.Long(t, "it evaluates a real model in several formats")
 	e := newEvaluation(t, "llama.cpp")

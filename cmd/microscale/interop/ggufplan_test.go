@@ -30,7 +30,7 @@ var llamaMixtures = map[string]int{"q2_k": 10, "q3_k_s": 11, "q3_k_m": 12, "q3_k
 
 // TestMixtures compares the types and bytes of all tensors of each mixture with those that llama.cpp's library writes.
 func TestMixtures(t *testing.T) {
-	slow.Long(t, "it quantizes a model 28 times")
+	slow.Full(t, "it quantizes a model 28 times")
 	source := filepath.Join(t.TempDir(), "source.gguf")
 	writeSample(t, source)
 	compareMixtures(t, source, "", ggufplan.Names()...)
@@ -71,7 +71,7 @@ func writeSample(t *testing.T, path string) {
 // TestImportance compares mixtures of a model with experts, with an importance matrix in both forms and without, with those of llama.cpp's
 // library.
 func TestImportance(t *testing.T) {
-	slow.Long(t, "it quantizes a model 10 times")
+	slow.Full(t, "it quantizes a model 10 times")
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source.gguf")
 	writeExperts(t, source)

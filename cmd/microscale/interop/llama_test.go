@@ -24,7 +24,7 @@ var installTorch = flag.Bool("torch", false, "install PyTorch from PyPI, seven g
 // TestLlamaFlax compares logits and gradients of the unquantized recipe with transformers'
 // Llama under JAX, from a saved checkpoint.
 func TestLlamaFlax(t *testing.T) {
-	slow.Long(t, "it installs JAX, and trains beside it")
+	slow.Full(t, "it installs JAX, and trains beside it")
 	interpreter := python(t, "jax==0.4.38", "jaxlib==0.4.38", "flax==0.10.2", "transformers==4.46.3", "safetensors==0.4.5", "numpy==1.26.4")
 	compareLlamas(t, interpreter, "flax", func(c decoder.Config) bool {
 		return c.HeadDim == 0 && c.RopeTheta == 0 && !c.TieWordEmbeddings // which its Llama does not know

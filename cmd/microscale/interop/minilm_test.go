@@ -88,7 +88,7 @@ type measured struct {
 // TestMiniLMFormats quantizes the checkpoint to every format and verifies it. decode.py decodes
 // each result independently: the values are equal bit for bit, and the errors are equal except
 // for the order and the rounding of sums. The table in docs/results.md has these errors. Without -full it takes a format of each
-// kind of scales, and of blocks of several rows.
+// kind of scales, and one with blocks of several rows.
 func TestMiniLMFormats(t *testing.T) {
 	interpreter := python(t, pythonSafetensors...)
 	src := openModel(t, minilm(t))
@@ -96,7 +96,10 @@ func TestMiniLMFormats(t *testing.T) {
 	if !*slow.FullRun && !*update {
 		kinds := map[string]bool{}
 		formats = slices.DeleteFunc(formats, func(f quant.Format) bool {
-			kind := fmt.Sprint(f.Scale, f.Block.Rows > 1)
+			kind := f.Scale.String()
+			if f.Block.Rows > 1 {
+				kind = "blocks of several rows"
+			}
 			defer func() { kinds[kind] = true }()
 			return kinds[kind]
 		})

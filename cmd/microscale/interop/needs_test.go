@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 // icedNames are the names that iced-x86 has for the features in package cpu.
@@ -32,6 +34,7 @@ const assembly = ".abi0"
 // that a foreign decoder finds in the machine code of the program: a kernel that a processor cannot run would end
 // the process.
 func TestNeeds(t *testing.T) {
+	slow.Full(t, "it decodes all machine code in Python; internal/asm checks what each form of an instruction needs")
 	interpreter := python(t, "iced-x86==1.21.0")
 	dir := t.TempDir()
 	program := filepath.Join(dir, "microscale")

@@ -20,6 +20,7 @@ import (
 // TestSmolLM2Directory compares the model with the Hugging Face directory of its decoded values, in
 // logits and in what it knows of text.
 func TestSmolLM2Directory(t *testing.T) {
+	slow.Full(t, "it decodes a real model twice; TestGGUFDirectory of decoder compares a small one")
 	path, dir := smollm2(t), filepath.Join(t.TempDir(), "decoded")
 	writeDecoded(t, path, dir, safetensors.F32)
 	tokens := tokensOf(t, dir, string(read(t, "../../..", "LICENSE")))
@@ -61,7 +62,7 @@ func textOf(t *testing.T, path string) generation.Text {
 // TestSmolLM2Requantized quantizes the GGUF file to directories, and runs, evaluates and times each. The
 // first is in README.md.
 func TestSmolLM2Requantized(t *testing.T) {
-	slow.Long(t, "it quantizes and runs a real model in several formats")
+	slow.Full(t, "it quantizes and runs a real model in several formats")
 	program, dir, name := build(t), t.TempDir(), filepath.Base(smollm2(t))
 	if err := os.Symlink(smollm2(t), filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)

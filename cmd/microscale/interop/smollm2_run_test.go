@@ -30,10 +30,10 @@ var smollm2Text = []struct {
 	{"Write a haiku about rain.", "In the heart of the night, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, " +
 		"a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA gentle rain, a gentle rain, a gentle rain\nA",
 		[]string{"--max-tokens", "60"}, true},
-	{"The capital of France is", " Paris.\n\nThe answer is: 2018-01-22 12:1", []string{"--max-tokens", "24", "--no-template"}, false},
+	{"The capital of France is", " Paris.\n\nThe answer is: 2018-01-22 12:1", []string{"--max-tokens", "24", "--no-template"}, true},
 }
 
-// TestSmolLM2Run compares greedy text of run with that of transformers, and with README.md. The haiku is for runs with -full.
+// TestSmolLM2Run compares greedy text of run with that of transformers, and with README.md.
 func TestSmolLM2Run(t *testing.T) {
 	model := smollm2(t)
 	program, dir, name := build(t), t.TempDir(), filepath.Base(model)

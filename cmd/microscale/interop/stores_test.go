@@ -110,7 +110,7 @@ func (s motoServer) same(t *testing.T, folder, dir string) {
 // by two workers and a merge. The objects equal the files of a local run. Of two runs at a time with one destination, one
 // ends.
 func TestMoto(t *testing.T) {
-	slow.Long(t, "it installs a server, and uploads to it in parts, which have 16 MiB")
+	slow.Full(t, "it installs a server, and uploads to it in parts, which have 16 MiB")
 	s, program, dir := moto(t), build(t), t.TempDir()
 	source, local := filepath.Join(dir, "source"), filepath.Join(dir, "local")
 	storedSource(t, source)
