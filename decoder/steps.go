@@ -77,14 +77,22 @@ func (l *Layer) Quantize(q quant.Quantizer, activations bool) (*Layer, error) {
 
 // QuantizeBy returns the layer with the weights of some linear layers quantized: those for whose names, as nn.Observer.Linear receives
 // them, by returns a function. It quantizes the weight of one module, outputs × inputs, and is given the amax of all modules of the
-// linear layer, for formats with a global scale. Everything else is shared with l.
-func (l *Layer) QuantizeBy(by func(linear string) func(w tensor.Dense, with quant.With) (*quant.Tensor, error)) (*Layer, error) {
+// linear layer, for formats with a global scale. Everything else is shared with l. Of the layers that it quantizes, inputs returns the
+// format of weights whose activations are quantized, too, as [Layer.Quantize] does, and false if they are not; nil: none are.
+func (l *Layer) QuantizeBy(by func(linear string) func(w tensor.Dense, with quant.With) (*quant.Tensor, error),
+	inputs func(linear string) (quant.Format, bool)) (*Layer, error) {
 	return l.replace(func(p *projection) (*frozen, error) {
 		round := by(p.name)
 		if round == nil {
 			return nil, nil
 		}
-		return p.quantizeBy(&l.scope, nil, round)
+		var input *activation
+		if inputs != nil {
+			if f, ok := inputs(p.name); ok {
+				input = &activation{format: activationFormat(f)}
+			}
+		}
+		return p.quantizeBy(&l.scope, input, round)
 	})
 }
 

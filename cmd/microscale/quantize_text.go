@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -145,12 +146,19 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 // lowInputs returns the formats of inputs that clients quantize to four bits or fewer, by module: the errors of more bits are too small to
 // make up for.
 func lowInputs(plan *convert.Plan) map[string]string {
+	formats := quantizedInputs(plan)
+	maps.DeleteFunc(formats, func(_, name string) bool {
+		f, err := quant.Lookup(name)
+		return err != nil || f.Element.Bits() > 4 || f.Block.Rows != 1
+	})
+	return formats
+}
+
+// quantizedInputs returns the formats to which clients quantize inputs, by module.
+func quantizedInputs(plan *convert.Plan) map[string]string {
 	formats := map[string]string{}
 	for _, d := range plan.Decisions() {
-		if d.Action != convert.Quantize || d.Activations == checkpoint.WeightOnly {
-			continue
-		}
-		if f, err := quant.Lookup(d.Format); err == nil && f.Element.Bits() <= 4 && f.Block.Rows == 1 {
+		if d.Action == convert.Quantize && d.Activations != checkpoint.WeightOnly {
 			formats[d.Module] = d.Format
 		}
 	}

@@ -22,6 +22,7 @@ type Conversion struct {
 	Seconds             float64
 	Uploaded            bool             // to an object store
 	Budget              *Budget          // that the plan comes from; nil: none
+	SchemeCost          *SchemeCost      // of 4-bit activations; nil: not measured
 	Distilled           *train.Distilled // the training of scales; nil: none, or not in this run
 
 	format, profile, convention, scheme, search string
@@ -150,6 +151,7 @@ type Document struct {
 	ScaleSearch string               `json:"scale_search,omitempty"`
 	Method      string               `json:"method,omitempty"` // of choosing scales and codes by statistics
 	Budget      *Budget              `json:"budget,omitempty"`
+	SchemeCost  *SchemeCost          `json:"scheme_cost,omitempty"`
 	Quantized   int                  `json:"quantized"`
 	SourceBytes int64                `json:"source_bytes"`
 	Bytes       int64                `json:"bytes"`
@@ -173,7 +175,7 @@ func (c *Conversion) document() Document {
 	return Document{
 		Source: c.Source, Destination: c.Destination, Format: c.format, Formats: shareDocuments(c.Plan), Profile: c.profile,
 		Convention: c.convention, Scheme: c.scheme,
-		ScaleSearch: c.search, Method: c.Plan.Method(), Budget: c.Budget,
+		ScaleSearch: c.search, Method: c.Plan.Method(), Budget: c.Budget, SchemeCost: c.SchemeCost,
 		Quantized: c.count, SourceBytes: stored, Bytes: c.Plan.Bytes(), Seconds: c.Seconds, Tensors: tensorDocuments(results),
 		Distilled: distilledDocument(c.Distilled), Repair: c.repair, Casts: castDocuments(c.Plan),
 		Resumed: c.Result.Resumed, Finished: c.Result.Finished, Extra: show.OrEmpty(source.Extra()), Skipped: skippedDocuments(source),

@@ -111,7 +111,7 @@ func (b *Budget) Measure(ctx context.Context) error {
 					}
 					return o.Format
 				}
-				stacks = append(stacks, &fork{variant{model, b, plan, min(b.Codes, calibration.Search)}, b.layers[i]})
+				stacks = append(stacks, &fork{variant{stack: model, budget: b, format: plan, method: min(b.Codes, calibration.Search)}, b.layers[i]})
 				options = append(options, [2]int{i, j})
 			}
 		}
@@ -186,7 +186,7 @@ func (b *Budget) Compare(ctx context.Context, plans ...budget.Plan) ([]Compared,
 				}
 				return ""
 			}
-			stacks = append(stacks, &variant{model, b, format, b.Codes})
+			stacks = append(stacks, &variant{stack: model, budget: b, format: format, method: b.Codes})
 		}
 		return stacks, nil
 	}
@@ -315,11 +315,12 @@ type variant struct {
 	budget *Budget
 	format func(group int) string // the name of no quantizer: the group stays as it is
 	method calibration.Method
+	inputs func(linear string) (quant.Format, bool) // of quantized activations; nil: none are
 }
 
 // Layer returns layer i with the linear layers quantized that change.
 func (v *variant) Layer(_ context.Context, _ int, original windows.Layer) (windows.Layer, error) {
-	low, err := original.(*layer).QuantizeBy(v.rounding)
+	low, err := original.(*layer).QuantizeBy(v.rounding, v.inputs)
 	if err != nil {
 		return nil, err
 	}

@@ -130,22 +130,29 @@ func (c *Calibration) follow() {
 	if f == nil {
 		return
 	}
-	b := &Budget{Quantizers: f.Quantizers, Codes: calibration.Solve}
-	weights := map[string][]string{} // by format
-	for weight, format := range f.Formats {
-		weights[format] = append(weights[format], weight)
-	}
-	for _, format := range slices.Sorted(maps.Keys(weights)) {
-		slices.Sort(weights[format])
-		b.Groups = append(b.Groups, budget.Group{Weights: weights[format], Options: []budget.Option{{Format: format}}})
-		c.Formats = append(c.Formats, f.Quantizers[format].Format)
+	b := &Budget{Quantizers: f.Quantizers, Codes: calibration.Solve, Groups: groupsOf(f.Formats)}
+	for _, g := range b.Groups {
+		c.Formats = append(c.Formats, f.Quantizers[g.Options[0].Format].Format)
 	}
 	c.inputs.Pairs, c.what = true, fmt.Sprintf("behind quantized layers: %v, %v", b.Groups, f.Quantizers)
 	c.variants = func(model *stack) ([]windows.Stack, error) {
 		err := b.find(model)
 		format := func(group int) string { return b.Groups[group].Options[0].Format }
-		return []windows.Stack{&follower{variant{model, b, format, b.Codes}, c.inputs}}, err
+		return []windows.Stack{&follower{variant{stack: model, budget: b, format: format, method: b.Codes}, c.inputs}}, err
 	}
+}
+
+// groupsOf returns a group for each format that weights have by their names.
+func groupsOf(formats map[string]string) (groups []budget.Group) {
+	weights := map[string][]string{} // by format
+	for weight, format := range formats {
+		weights[format] = append(weights[format], weight)
+	}
+	for _, format := range slices.Sorted(maps.Keys(weights)) {
+		slices.Sort(weights[format])
+		groups = append(groups, budget.Group{Weights: weights[format], Options: []budget.Option{{Format: format}}})
+	}
+	return groups
 }
 
 // lower makes the statistics those of quantized inputs, if clients quantize them.
