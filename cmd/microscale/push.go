@@ -45,8 +45,9 @@ divergence that eval measured. It keeps metadata and text of a README.md in DST,
 which does not change. --no-card sends the README.md of DST instead.
 
 After an interrupted push, repeat the command: files that the hub has are not
-sent again. Files of the repository that DST lacks stay there, but for
-model-….safetensors and their index, which the same commit removes.`,
+sent again. Files of the repository that DST lacks stay there. If DST has
+model.safetensors or model-….safetensors, the same commit removes the others of
+these names and their index; --dry-run does not ask the hub which there are.`,
 		Example: `  microscale push Llama-3.2-1B-NVFP4 hf://me/Llama-3.2-1B-NVFP4 --private \
     --base meta-llama/Llama-3.2-1B --source Llama-3.2-1B
   microscale push Llama-3.2-1B-NVFP4 hf://me/Llama-3.2-1B-NVFP4 --dry-run`,
@@ -126,7 +127,7 @@ func (f *pushFlags) run(cmd *cobra.Command, path, to string) error {
 		d.Result, err = push.Push(ctx, client, repository, files, push.Options{Private: f.private, Message: f.message, Progress: m.Report})
 		m.Close()
 		if err != nil {
-			return show.Interrupted(err, "there is no commit; repeat the command to resume")
+			return show.Interrupted(err, "there may be no commit; repeat the command to resume")
 		}
 	}
 	if f.asJSON {

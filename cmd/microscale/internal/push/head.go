@@ -37,8 +37,11 @@ func (p *pusher) head(ctx context.Context) (h head, err error) {
 var shardName = regexp.MustCompile(`^model(-\d{5}-of-\d{5})?\.safetensors$`)
 
 // stale returns the weights and the index of an earlier checkpoint that the files do not replace: readers of the repository could
-// take them for weights of the new one.
+// take them for weights of the new one. Beside files without weights of their own names, such as a GGUF file, all stay.
 func (h head) stale(files []*File) (names []string) {
+	if !slices.ContainsFunc(files, func(f *File) bool { return shardName.MatchString(f.Name) }) {
+		return nil
+	}
 	for _, s := range h.Siblings {
 		if (shardName.MatchString(s.Name) || s.Name == safetensors.IndexName) &&
 			!slices.ContainsFunc(files, func(f *File) bool { return f.Name == s.Name }) {

@@ -147,7 +147,7 @@ type pusher struct {
 }
 
 // Push uploads files to a repository, which it creates if necessary. Of the files of the repository with other names, weights and
-// the index of an earlier checkpoint are removed, and others stay.
+// the index of an earlier checkpoint are removed if the files have such weights, and others stay.
 func Push(ctx context.Context, client *hub.Client, r hub.Repository, files []*File, o Options) (*Result, error) {
 	p := &pusher{client, r, o}
 	if client.Token == "" {
@@ -244,7 +244,7 @@ func (p *pusher) preupload(ctx context.Context, files []*File) error {
 }
 
 // commit makes the files visible. The commit names its parent, so that the hub takes it once: if the answer is lost, the next
-// attempt is rejected, and the branch has the files.
+// attempt is rejected, and the branch has the files. After any other failure, too, the branch tells.
 func (p *pusher) commit(ctx context.Context, files []*File, result *Result) error {
 	before, err := p.head(ctx)
 	if err != nil {
@@ -259,15 +259,19 @@ func (p *pusher) commit(ctx context.Context, files []*File, result *Result) erro
 	err = p.send(ctx, request{method: "POST", address: p.client.Endpoint + p.models() + "/commit/" + url.PathEscape(p.repository.Revision),
 		kind: "application/x-ndjson", body: strings.NewReader(body), size: int64(len(body))}, &answer)
 	result.Commit = answer.CommitOid
-	if errors.Is(err, fs.ErrExist) {
-		after, failed := p.head(ctx)
-		same := false
-		if failed == nil && after.SHA != before.SHA {
-			same, failed = after.has(files, result.Removed)
-		}
-		if result.Commit = after.SHA; same && failed == nil {
-			return nil
-		}
+	if err == nil || ctx.Err() != nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	after, failed := p.head(ctx)
+	same := false
+	if failed == nil && after.SHA != before.SHA {
+		same, failed = after.has(files, result.Removed)
+	}
+	if failed != nil {
+		return fmt.Errorf("%w; perhaps there is a commit: the branch could not be read again: %w", err, failed)
+	}
+	if result.Commit = after.SHA; same {
+		return nil
 	}
 	return err
 }

@@ -146,7 +146,30 @@ func TestOtherCommit(t *testing.T) {
 	}
 }
 
-// TestRemoved pushes one file of weights to a repository with two and an index: these are removed, and other files stay.
+// TestPerhaps pushes to a hub that makes the commit, loses the answer, and then fails: there is a commit if the branch can be read,
+// and perhaps if not.
+func TestPerhaps(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		s := pushtest.New(t)
+		dir, _ := written(t)
+		var commits atomic.Int64
+		s.Lose = func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/commit/") && commits.Add(1) == 1 }
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			fault := commits.Load() > 0 && (silent || strings.Contains(r.URL.Path, "/commit/"))
+			if fault {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			return fault
+		}
+		_, _, err := pushed(t.Context(), t, dir, Options{})
+		if ok := err == nil; ok == silent || silent && !strings.Contains(err.Error(), "perhaps there is a commit") {
+			t.Errorf("silent: %v: got %v", silent, err)
+		}
+	}
+}
+
+// TestRemoved pushes one file of weights to a repository with two and an index: these are removed, and other files stay. A GGUF
+// file removes none.
 func TestRemoved(t *testing.T) {
 	s := pushtest.New(t)
 	dir, content := written(t)
@@ -162,11 +185,20 @@ func TestRemoved(t *testing.T) {
 	if result, _, err := pushed(t.Context(), t, earlier, Options{}); err != nil || len(result.Removed) > 0 {
 		t.Fatal(result, err)
 	}
+	other := filepath.Join(t.TempDir(), "model.gguf")
+	if err := os.WriteFile(other, []byte("GGUF"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if result, _, err := pushed(t.Context(), t, other, Options{}); err != nil || len(result.Removed) > 0 {
+		t.Fatalf("a GGUF file removed %v (%v)", result.Removed, err)
+	}
+	kept = append(kept, "model.gguf")
+	content["model.gguf"] = []byte("GGUF")
 	result, _, err := pushed(t.Context(), t, dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range kept {
+	for _, name := range kept[:len(kept)-1] {
 		content[name] = []byte(name)
 	}
 	if slices.Sort(result.Removed); !slices.Equal(result.Removed, old) || !holds(s, content) {
