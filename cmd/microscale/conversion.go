@@ -149,7 +149,7 @@ func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra
 		}
 		err = work(cmd, []string{args[0], d.Stage()})
 		if err == nil && f.uploaded { // not by ranks that only collect statistics
-			err = os.RemoveAll(d.Staged())
+			err = d.Discard()
 		}
 		_ = os.Remove(dir) // unless an interrupted run left files there
 		return err

@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"os"
+	"errors"
 	"slices"
 	"strings"
 
@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -32,8 +33,8 @@ func (f *runFlags) divided(cmd *cobra.Command, plan *convert.Plan) bool {
 // runParts runs the plan of c a part at a time, as workers would ([convert.Plan.Worker]), uploads each part while the next
 // one is made, and joins them in the store. The local disk has two parts at most.
 func (f *runFlags) runParts(cmd *cobra.Command, c *conversion.Conversion, m *show.Meter) (result *convert.Result, err error) {
-	ctx, cancel := context.WithCancel(cmd.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
 	var before, total int64
 	_, total = c.Plan.SourceBytes()
 	o, warnings, resumed := f.options, []string(nil), false
@@ -43,6 +44,7 @@ func (f *runFlags) runParts(cmd *cobra.Command, c *conversion.Conversion, m *sho
 		f.remote.Weights = append(f.remote.Weights, file.Name)
 	}
 	count := min(len(f.remote.Weights), mostParts)
+	report := func(_, _ int64) {}
 	for i := range count {
 		var last verify.Progress
 		o.Progress = func(p verify.Progress) {
@@ -51,21 +53,36 @@ func (f *runFlags) runParts(cmd *cobra.Command, c *conversion.Conversion, m *sho
 		}
 		d, err := f.remote.Part(ctx, i, count)
 		if err == nil {
-			var part *convert.Plan
-			if part, err = c.Plan.Worker(i, count); err == nil {
-				result, err = part.Run(ctx, c.Destination, o)
-			}
+			result, err = runPart(ctx, c, d, i, count, o)
 		}
 		if err != nil {
-			cancel()
-			return nil, cmp.Or(err, <-uploaded) // not before the upload has ended
+			cancel(err)
+		}
+		if failed := <-uploaded; err != nil || failed != nil { // not before the upload has ended
+			return nil, cmp.Or(context.Cause(ctx), failed)
 		}
 		before += last.Total
-		warnings, resumed = append(warnings, result.Warnings...), resumed || result.Resumed || result.Finished
-		if err := <-uploaded; err != nil {
-			return nil, err
+		resumed = resumed || result.Resumed || result.Finished
+		for _, text := range result.Warnings { // those of the whole run come from each part
+			if !slices.Contains(warnings, text) {
+				warnings = append(warnings, text)
+			}
 		}
-		go func() { uploaded <- cmp.Or(d.Upload(ctx, func(_, _ int64) {}), os.RemoveAll(d.Staged())) }()
+		if i == count-1 {
+			upload := show.NewMeter(cmd.ErrOrStderr(), "uploading the last part", 0)
+			defer upload.Close()
+			report = upload.Report
+		}
+		go func() {
+			err := d.Upload(ctx, report)
+			if err == nil {
+				err = d.Discard()
+			}
+			if err != nil {
+				cancel(err) // the part that is made meanwhile
+			}
+			uploaded <- err
+		}()
 	}
 	if err := <-uploaded; err != nil {
 		return nil, err
@@ -76,4 +93,20 @@ func (f *runFlags) runParts(cmd *cobra.Command, c *conversion.Conversion, m *sho
 	f.uploaded, c.Uploaded, c.Destination = true, true, f.remote.String()
 	result.Warnings, result.Resumed, result.Finished = append(warnings, result.Warnings...), resumed, false
 	return result, nil
+}
+
+// runPart makes part i of count at d. With Force, a part that the store has may be of another plan: it is made anew.
+func runPart(ctx context.Context, c *conversion.Conversion, d *store.Destination, i, count int, o convert.RunOptions) (*convert.Result, error) {
+	part, err := c.Plan.Worker(i, count)
+	if err != nil {
+		return nil, err
+	}
+	result, err := part.Run(ctx, c.Destination, o)
+	if errors.Is(err, convert.ErrChanged) && o.Force && d.Restored() {
+		if err := d.Discard(); err != nil {
+			return nil, err
+		}
+		result, err = part.Run(ctx, c.Destination, o)
+	}
+	return result, err
 }

@@ -206,8 +206,24 @@ func TestStoreParts(t *testing.T) {
 		s.Fault = nil
 		if status != exitDone {
 			fails(t, status, stdout, stderr, "microscale: "+dst)
+			left := stagedWeights(t)
+			if len(left) == 0 && at < 7 { // three files of weights, another file, three records
+				t.Errorf("ended after %d uploads: the stage is gone", at)
+			}
+			s.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+				for path, was := range left { // until the first upload
+					if is := stagedWeights(t)[path]; is == nil || !os.SameFile(is, was) || !is.ModTime().Equal(was.ModTime()) {
+						t.Errorf("ended after %d uploads: %s was made again", at, path)
+					}
+				}
+				if r.Method == http.MethodPut {
+					left = nil
+				}
+				return false
+			}
 			before := len(s.Requests())
 			done(t, append(command, "--resume")...)
+			s.Fault = nil
 			for _, r := range s.Requests()[before:] {
 				if method, file, _ := strings.Cut(r, " "); method == http.MethodPut && at > 0 && strings.HasSuffix(file, safetensors.ShardName(1, 3)) {
 					t.Errorf("resumed after %d uploads: request %s", at, r)
@@ -231,6 +247,22 @@ func TestStoreParts(t *testing.T) {
 			break
 		}
 	}
+}
+
+// stagedWeights returns the files of weights in the stages in the working directory.
+func stagedWeights(t *testing.T) map[string]os.FileInfo {
+	t.Helper()
+	paths, err := filepath.Glob("*.microscale-staged/*/*.safetensors")
+	if err != nil {
+		t.Error(err)
+	}
+	files := map[string]os.FileInfo{}
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil { // it may be removed meanwhile
+			files[path] = info
+		}
+	}
+	return files
 }
 
 // TestStoreForce checks that --force of several files leaves a checkpoint as it is if a file would stay beside the new ones,

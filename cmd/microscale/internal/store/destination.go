@@ -40,6 +40,7 @@ type Destination struct {
 
 	worker, workers int   // of workers, who upload parts; 0: one process uploads everything
 	all             bool  // one process is every worker
+	restored        bool  // the stage is that of a complete part
 	part            int64 // smallest part of an upload in bytes; 0: smallestPart
 }
 

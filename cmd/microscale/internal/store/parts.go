@@ -54,7 +54,7 @@ func (d *Destination) SetWorker(worker, workers int) error {
 }
 
 // Part returns the destination of one of several parts, all of which one process uploads, one after the other. With Resume, a
-// complete part is restored in the stage, as Admit does for a worker.
+// complete part is restored in the stage, as Admit does for a worker. With Force, it may be one of another plan.
 func (d *Destination) Part(ctx context.Context, index, count int) (*Destination, error) {
 	part := *d
 	part.worker, part.workers, part.all = index, count, true
@@ -76,6 +76,22 @@ func (d *Destination) Staged() string {
 	return d.Stage()
 }
 
+// Restored reports whether the stage is that of a complete part in the store.
+func (d *Destination) Restored() bool { return d.restored }
+
+// Discard removes the stage. A killed run leaves all of it or none: of a half, the next run would upload another part.
+func (d *Destination) Discard() error {
+	away := d.Staged() + ".discarded"
+	d.restored = false
+	if err := os.RemoveAll(away); err != nil {
+		return err
+	}
+	if err := os.Rename(d.Staged(), away); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(away)
+}
+
 // admitPart returns an error if a worker must not write its part beside the objects that are present. With Resume, a
 // complete part is restored in the stage, so that the conversion has nothing to do.
 func (d *Destination) admitPart(ctx context.Context, present []object) error {
@@ -86,14 +102,15 @@ func (d *Destination) admitPart(ctx context.Context, present []object) error {
 			if !d.Force && !d.all {
 				return fmt.Errorf("%s: %w: the checkpoint is complete, or its merge was interrupted: use --force to replace it", d, fs.ErrExist)
 			}
-		case !ok || d.Force:
+		case !ok:
+		case worker == d.worker && workers == d.workers && d.Resume && (d.all || !d.Force):
+			return d.restore(ctx, o)
+		case d.Force:
 		case workers != d.workers:
 			return fmt.Errorf("%s: %w: a part of a run with %d workers is there: use another DST, or --force to replace it", d, fs.ErrExist, workers)
-		case worker == d.worker && !d.Resume:
+		case worker == d.worker:
 			return fmt.Errorf("%s: %w: the part of worker %d of %d is there: use --resume to check it, or --force to replace it", d, fs.ErrExist,
 				worker, workers)
-		case worker == d.worker:
-			return d.restore(ctx, o)
 		}
 	}
 	if d.Force && !d.all {
@@ -111,6 +128,7 @@ func (d *Destination) restore(ctx context.Context, o object) error {
 	if err != nil {
 		return err
 	}
+	d.restored = true
 	return r.write(d.Staged())
 }
 
@@ -163,10 +181,11 @@ func (d *Destination) uploadPart(ctx context.Context, progress func(done, total 
 			return err
 		}
 	}
-	if at := slices.IndexFunc(present, func(o object) bool { return o.name == d.record() }); at >= 0 && !d.Force && len(data) == 0 {
+	if at := slices.IndexFunc(present, func(o object) bool { return o.name == d.record() }); at >= 0 && len(data) == 0 &&
+		(!d.Force || d.restored) {
 		return d.checkPart(ctx, present[at])
 	}
-	if d.all && d.Force && d.worker == 0 { // whose part has all other files: before anything is removed
+	if d.all && d.worker == 0 { // whose part has all other files: before anything is sent or removed
 		if _, err := d.stale(files, d.beside(present), present); err != nil {
 			return err
 		}
