@@ -285,6 +285,68 @@ func TestStoreForce(t *testing.T) {
 	writeFile(t, filepath.Join(source, "notes.txt"), []byte("text"))
 	done(t, append(command, "--force")...)
 	done(t, "verify", source, "s3://weights/out")
+	// with --resume, a file of another checkpoint is found before the first upload
+	s.Put("other/model.safetensors", []byte("another"))
+	before := len(s.Requests())
+	status, stdout, stderr = execute("", "quantize", source, "s3://weights/other", "--format", "nvfp4", "--resume")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/other/model.safetensors: file already exists")
+	for _, r := range s.Requests()[before:] {
+		if strings.HasPrefix(r, http.MethodPut) {
+			t.Errorf("beside another checkpoint: request %s", r)
+		}
+	}
+}
+
+// TestStoreForceResume ends a --force run after two of three parts: --force --resume sends only the third, and a run with another
+// format makes all anew.
+func TestStoreForceResume(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "source")
+	indexed(t, source)
+	t.Chdir(t.TempDir())
+	s := storetest.New(t)
+	for _, format := range []string{"mxfp8", "mxfp6-e3m2"} {
+		dst := "s3://weights/" + format
+		done(t, "quantize", source, dst, "--format", "nvfp4")
+		command := []string{"quantize", source, dst, "--format", "mxfp8", "--force"}
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			last := r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, safetensors.ShardName(3, 3))
+			if last {
+				storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+			}
+			return last
+		}
+		status, stdout, stderr := execute("", command...)
+		fails(t, status, stdout, stderr, "microscale: "+dst+"/"+safetensors.ShardName(3, 3)+": permission denied")
+		s.Fault = nil
+		if format != "mxfp8" {
+			stages, err := filepath.Glob("*.microscale-staged")
+			if err != nil || len(stages) != 1 {
+				t.Fatal(stages, err)
+			}
+			if err := os.RemoveAll(stages[0]); err != nil { // of another plan, it is an error
+				t.Fatal(err)
+			}
+		}
+		command[4] = format
+		before := len(s.Requests())
+		done(t, append(command, "--resume")...)
+		sent := 0
+		for _, r := range s.Requests()[before:] {
+			if method, file, _ := strings.Cut(r, " "); method == http.MethodPut && strings.HasSuffix(file, safetensors.Suffix) {
+				sent++
+			}
+		}
+		if want := map[string]int{"mxfp8": 1, "mxfp6-e3m2": 3}[format]; sent != want {
+			t.Errorf("%s: sent %d files of weights, want %d", format, sent, want)
+		}
+		done(t, "verify", source, dst)
+		if text := done(t, "inspect", dst); !strings.Contains(text, format) {
+			t.Errorf("inspect says\n%s", text)
+		}
+	}
+	if entries, err := os.ReadDir("."); err != nil || len(entries) != 0 {
+		t.Errorf("the working directory has %v, %v", entries, err)
+	}
 }
 
 // TestStoreWorkers checks that workers without a shared disk write the bytes of one process, in any order and again
