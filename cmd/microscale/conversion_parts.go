@@ -96,7 +96,8 @@ func (f *runFlags) runParts(cmd *cobra.Command, c *conversion.Conversion, m *sho
 }
 
 // runPart makes part i of count at d. With Force, a part that the store has may be of another plan: it is made anew.
-func runPart(ctx context.Context, c *conversion.Conversion, d *store.Destination, i, count int, o convert.RunOptions) (*convert.Result, error) {
+func runPart(ctx context.Context, c *conversion.Conversion, d *store.Destination, i, count int,
+	o convert.RunOptions) (*convert.Result, error) {
 	part, err := c.Plan.Worker(i, count)
 	if err != nil {
 		return nil, err
