@@ -1,7 +1,9 @@
 package durable
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,8 +13,15 @@ import (
 const young = time.Hour
 
 // Temp creates a directory for temporary files, which this process holds locked until remove removes it. It also removes
-// those with the same prefix that killed processes left.
+// those with the same prefix that killed processes of this host left. The name has the host: other hosts may share the folder without
+// its locks, and names without one are of versions that lock nothing.
 func Temp(prefix string) (dir string, remove func() error, err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", nil, err
+	}
+	sum := sha256.Sum256([]byte(host))
+	prefix = fmt.Sprintf("%s%x-", prefix, sum[:8])
 	sweep(prefix)
 	if dir, err = os.MkdirTemp("", prefix); err != nil {
 		return "", nil, err

@@ -3,6 +3,7 @@ package durable
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,21 +14,30 @@ func TestTemp(t *testing.T) {
 	for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
 		t.Setenv(name, folder)
 	}
-	const prefix = "microscale-test-"
+	const plain = "microscale-test-"
+	first, removeFirst, err := Temp(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := first[len(folder)+1 : strings.LastIndex(first, "-")+1] // with the host
+	if err := removeFirst(); err != nil {
+		t.Fatal(err)
+	}
 	old := time.Now().Add(-2 * young)
-	for name, stays := range map[string]bool{"left": false, "held": true, "young": true} {
-		dir := filepath.Join(folder, prefix+name)
+	for name, stays := range map[string]bool{prefix + "left": false, prefix + "held": true, prefix + "young": true,
+		plain + "unlocked": true, plain + "0123456789abcdef-other": true} {
+		dir := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Join(dir, "inside"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if name == "held" {
+		if name == prefix+"held" {
 			held, err := Dir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = held.Close() }() // nothing is written through it
 		}
-		if name != "young" {
+		if name != prefix+"young" {
 			if err := os.Chtimes(dir, old, old); err != nil {
 				t.Fatal(err)
 			}
@@ -38,14 +48,14 @@ func TestTemp(t *testing.T) {
 			}
 		}()
 	}
-	dir, remove, err := Temp(prefix)
+	dir, remove, err := Temp(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chtimes(dir, old, old); err != nil {
 		t.Fatal(err)
 	}
-	second, removeSecond, err := Temp(prefix) // of another run meanwhile
+	second, removeSecond, err := Temp(plain) // of another run meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
