@@ -45,8 +45,8 @@ const destinationHelp = `
 
 DST may be s3://BUCKET/FOLDER or gs://BUCKET/FOLDER. The result is then written
 to NAME-HASH.microscale-staged in the working directory, uploaded, config.json
-and index last, and removed: a file of weights at a time, while the next one is
-made. After an upload that ended early, repeat the command with --resume.`
+and index last, and removed: about a file of weights at a time, while the next
+one is made. After an upload that ended early, repeat the command with --resume.`
 
 func addRunFlags(cmd *cobra.Command) *runFlags {
 	f := &runFlags{}

@@ -108,8 +108,8 @@ func (s silence) Error() string {
 	return fmt.Sprintf("the server sent nothing for %v in the middle of a response", time.Duration(s))
 }
 
-// Redirect returns an error if a request must not follow a redirect, the count-th in a row. The queries of both addresses may be
-// signatures. remedy ends the error.
+// Redirect returns an error if a request must not follow a redirect, the count-th in a row. remedy ends the
+// error, which has no query of an address: it may be a signature.
 func Redirect(from, to *url.URL, count int, remedy string) error {
 	const most = 10
 	switch {
