@@ -66,19 +66,23 @@ func (m *Model) assemble(ctx context.Context, t *hf.Tensor, k known) *Weight {
 			if w.Format.Global && w.stored == 0 && s.direction == inverse { // as AutoRound writes it for a weight of zeros
 				m.misread("", w.parts[Global].Name, "it is 0, and clients divide by it, so that they decode NaN; the weight is read as zeros")
 			}
+			m.checkUnused(w)
 			return w
 		}
 		if first == nil {
 			first = problem
 		}
 	}
-	if w := m.assembleCoded(t, k); w != nil {
-		return w
-	}
-	if first != nil {
+	w, problem := m.assembleCoded(t, k)
+	switch {
+	case w != nil:
+		m.checkUnused(w)
+	case problem != nil:
+		m.reportIntegers(t, *problem)
+	case first != nil:
 		m.report(*first)
 	}
-	return nil
+	return w
 }
 
 // assembleAs returns the weight with the codes t if a scheme stores it so. Otherwise it returns
@@ -140,6 +144,12 @@ func (m *Model) fit(w *Weight) *Problem {
 			return problemOf(t.Name, "codes of a %s weight have %s dimensions, not %d", w.Format, w.scheme.dimensions(), len(t.Shape))
 		}
 		w.Dtype = parseTorchDtype(m.Source.TorchDtype())
+		if w.scheme.shape != "" {
+			var problem *Problem
+			if w.Shape, problem = m.statedShape(w.Name, w.scheme.shape, *t, w.Format.Element.StoredBits()); problem != nil {
+				return problem
+			}
+		}
 	}
 	for _, want := range w.scheme.tensors(w.Name, w.Shape) {
 		have, ok := w.Part(want.Part)

@@ -11,6 +11,7 @@ import (
 
 // check compares files, configuration and metadata with the rules of the convention.
 func (m *Model) check(k known) {
+	m.countCauses()
 	for name, q := range k.weights {
 		if w, ok := m.byName[name]; !ok {
 			m.fault(name, "the metadata describes it as %s, but it is not in the file", q.format)
@@ -23,7 +24,7 @@ func (m *Model) check(k known) {
 			m.checkUnquantized(w)
 		}
 	}
-	if m.Convention != nil && m.Quantized()+len(m.Decoded) == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
+	if m.Convention != nil && m.Quantized()+len(m.Decoded)+len(m.causes) == 0 && !slices.ContainsFunc(m.Weights, m.simulated) {
 		m.report(Problem{Rule: "none-quantized", Text: fmt.Sprintf("quantization_config names the convention %s, but no weight is quantized: "+
 			"fetch the checkpoint again, or remove quantization_config if its weights are values", m.Convention)})
 	}

@@ -51,11 +51,12 @@ func (d *description) coders(name string) []coded {
 	return d.coded
 }
 
-// assembleCoded returns the weight with the codes t if it is in a layout that is decoded as it is read; otherwise nil.
-func (m *Model) assembleCoded(t *hf.Tensor, k known) *Weight {
+// assembleCoded returns the weight with the codes t if it is in a layout that is decoded as it is read; otherwise nil, and what contradicts
+// the first layout of integers that has codes of this name.
+func (m *Model) assembleCoded(t *hf.Tensor, k known) (_ *Weight, first *Problem) {
 	for _, c := range k.coders(t.Name) {
 		name, ok := weightName(t.Name, c.codes)
-		if !ok || !strings.HasSuffix(name, weightSuffix) || len(t.Shape) < 2 || !c.codesIn(t.Dtype) {
+		if !ok || !strings.HasSuffix(name, weightSuffix) || len(t.Shape) < 2 || !c.codesIn(t.Dtype) && (c.shape == "" || len(k.groups) > 0) {
 			continue
 		}
 		w := &Weight{Name: name, Dtype: parseTorchDtype(m.Source.TorchDtype()), Global: 1, coded: &c, untransposed: true, parts: parts{Codes: t}}
@@ -65,7 +66,12 @@ func (m *Model) assembleCoded(t *hf.Tensor, k known) *Weight {
 				w.parts[part] = &of
 			}
 		}
-		if !w.fitsCoded() {
+		if c.words != 0 {
+			if problem := m.fitIntegers(w); problem != nil {
+				first = cmp.Or(first, problem)
+				continue
+			}
+		} else if !w.fitsCoded() {
 			continue
 		}
 		if c.global != "" {
@@ -76,9 +82,9 @@ func (m *Model) assembleCoded(t *hf.Tensor, k known) *Weight {
 		}
 		m.setStack(w, false)
 		m.Decoded = append(m.Decoded, c.name)
-		return w
+		return w, nil
 	}
-	return nil
+	return nil, first
 }
 
 // codesIn reports whether codes may be in elements of a dtype.
@@ -96,11 +102,8 @@ func (w *Weight) fitsCoded() bool {
 		return false
 	}
 	w.Shape = append(slices.Clone(codes.Shape[:last]), stored/int64(c.bits))
-	if c.block == 0 {
-		c.block = int(w.Shape[last])
-	}
-	blocks := append(slices.Clone(codes.Shape[:last]), ceilDiv(w.Shape[last], int64(c.block)))
-	if c.block == 0 || w.Shape[last]%int64(c.block) != 0 || !slices.Equal(scales.Shape, blocks) {
+	blocks := append(slices.Clone(codes.Shape[:last]), w.Shape[last]/int64(c.block))
+	if w.Shape[last]%int64(c.block) != 0 || !slices.Equal(scales.Shape, blocks) {
 		return false
 	}
 	if c.scale != nil {
@@ -109,13 +112,6 @@ func (w *Weight) fitsCoded() bool {
 	w.Dtype = scales.Dtype
 	_, dense := w.Dtype.Dense()
 	biases := w.parts[Biases]
-	if c.zeros != "" && (biases == nil || biases.Dtype != c.words || !slices.Equal(biases.Shape, []int64{ceilDiv(w.Shape[0]*int64(c.bits),
-		int64(c.words.Bits())), blocks[last]})) {
-		return false
-	}
-	if of := w.parts[groups]; c.groups != "" && (of == nil || of.Dtype != safetensors.I32 || of.Elements() != w.Shape[last]) {
-		return false
-	}
 	return dense && (c.biases == "" || biases != nil && biases.Dtype == w.Dtype && slices.Equal(biases.Shape, blocks))
 }
 
@@ -140,7 +136,8 @@ func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
 	from, to := t.FromCol*c.bits/8, (t.ToCol*c.bits+7)/8
 	raw := make([]byte, x.Rows*(to-from)+1) // a byte beyond the last code
-	for s := range spans(cols*c.bits/8, t.From, t.To, from, to) {
+	codes := w.parts[Codes]
+	for s := range spans(int(codes.Shape[len(codes.Shape)-1])*codes.Dtype.Bits()/8, t.From, t.To, from, to) { // rows of words are padded
 		if err := readAt(*w.parts[Codes], raw[s.From:s.To], s.At); err != nil {
 			return x, err
 		}
@@ -149,15 +146,16 @@ func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
 	if err != nil {
 		return x, err
 	}
-	scales, err := w.codedScales(Scales, cols/c.block, of)
+	blocks := int(ceilDiv(int64(cols), int64(c.block)))
+	scales, err := w.codedScales(Scales, blocks, of)
 	if err != nil {
 		return x, err
 	}
 	zeros, biases := []float32(nil), []float32(nil)
 	if c.zeros != "" {
-		zeros, err = w.codedZeros(cols/c.block, of)
+		zeros, err = w.codedZeros(blocks, of)
 	} else {
-		biases, err = w.codedScales(Biases, cols/c.block, of)
+		biases, err = w.codedScales(Biases, blocks, of)
 	}
 	if err != nil {
 		return x, err
@@ -190,7 +188,7 @@ func (w *Weight) codedGroups(t Tile) (of Tile, group []int, err error) {
 		}
 		return of, group, nil
 	}
-	of.FromCol, of.ToCol = 0, cols/c.block
+	of.FromCol, of.ToCol = 0, int(ceilDiv(int64(cols), int64(c.block)))
 	raw := make([]byte, 4*len(group))
 	if err := readAt(*w.parts[groups], raw, int64(4*t.FromCol)); err != nil {
 		return of, nil, err
@@ -247,7 +245,7 @@ func (w *Weight) codedScales(p Part, blocks int, of Tile) ([]float32, error) {
 	values := make([]float32, (of.To-of.From)*(of.ToCol-of.FromCol))
 	t := w.parts[p]
 	switch {
-	case t == nil:
+	case t == nil || p == Biases && w.coded.biases == "":
 		for i := range values {
 			values[i] = negativeZero
 		}

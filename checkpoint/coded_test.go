@@ -63,7 +63,7 @@ func TestCoded(t *testing.T) {
 	integers := func(n int, more ...rawTensor) []rawTensor {
 		return append(more, rawTensor{"q.weight_packed", safetensors.I32, []int64{rows, cols * int64(n) / 32}, packed[:rows*cols*n/8]},
 			rawTensor{"q.weight_scale", safetensors.BF16, []int64{rows, cols / 32}, halves(rows*cols/32, 1)},
-			rawTensor{"q.weight_shape", safetensors.I64, []int64{2}, make([]byte, 16)})
+			rawTensor{"q.weight_shape", safetensors.I64, []int64{2}, dims(rows, cols)})
 	}
 	group := func(row, group int) float32 { return 1 + float32(row*cols/32+group)/8 }
 	ct := func(args, format string) string {
@@ -153,6 +153,14 @@ func TestCodedDamage(t *testing.T) {
 	}
 }
 
+// dims returns a weight_shape of I64.
+func dims(shape ...int64) (data []byte) {
+	for _, n := range shape {
+		data = binary.LittleEndian.AppendUint64(data, uint64(n))
+	}
+	return data
+}
+
 // TestMixedIntegers: INT4 in groups and INT8 in rows of one checkpoint are told apart, although their packed codes have the same names.
 func TestMixedIntegers(t *testing.T) {
 	const config = `{"model_type": "llama", "quantization_config": {"quant_method": "compressed-tensors", "format": "mixed-precision",
@@ -165,7 +173,7 @@ func TestMixedIntegers(t *testing.T) {
 		rawTensor{"a.weight_scale", safetensors.BF16, []int64{4, 1}, make([]byte, 8)},
 		rawTensor{"b.weight_packed", safetensors.I32, []int64{4, 16}, make([]byte, 256)},
 		rawTensor{"b.weight_scale", safetensors.BF16, []int64{4, 1}, make([]byte, 8)},
-		rawTensor{"b.weight_shape", safetensors.I64, []int64{2}, make([]byte, 16)})
+		rawTensor{"b.weight_shape", safetensors.I64, []int64{2}, dims(4, 128)})
 	for name, want := range map[string]string{"a.weight": "int8-row", "b.weight": "int4-g128"} {
 		if w, ok := m.Lookup(name); !ok || w.Format.Name != want || len(m.Problems) > 0 {
 			t.Errorf("%s is %s, want %s (%v)", name, w.FormatName(), want, m.Problems)

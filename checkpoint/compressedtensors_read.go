@@ -51,8 +51,13 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 			continue
 		}
 		layout := deref(cmp.Or(group.Format, config.Format))
-		if c, ok := ctCoded(weights, layout); ok {
-			if d.coded = append(d.coded, c); weights.inOrder() {
+		c, ok := ctCoded(weights, layout)
+		hasScheme := slices.ContainsFunc(ctSchemes, func(s ctScheme) bool { return weights.like(s.weights) && s.reads(layout) })
+		if ok && (!hasScheme || c.shape != "") { // rows that end within a word have no scheme
+			d.coded = append(d.coded, c)
+		}
+		if ok && !hasScheme {
+			if weights.inOrder() {
 				d.fault("%s has actorder group, which vLLM 0.32 and compressed-tensors 0.20 have no more: dequantize it, and quantize the result",
 					name)
 			}
@@ -88,7 +93,7 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 }
 
 // ctCoded returns the layout of integers that no scheme has: any number of bits in groups or rows, with zero points, of columns in
-// another order, or a code in each byte. ok is false if a scheme has them, or if they are not supported.
+// another order, or a code in each byte. ok is false if they are not supported. A scheme may have them, too.
 func ctCoded(a *ctArgs, layout string) (c coded, ok bool) {
 	if a.Type != "int" || a.Dynamic != false || a.NumBits < 2 || a.NumBits > 8 {
 		return c, false
@@ -105,13 +110,13 @@ func ctCoded(a *ctArgs, layout string) (c coded, ok bool) {
 	}
 	switch layout {
 	case "pack-quantized":
-		c.codes, c.shape, c.words, c.zero = "_packed", "_shape", safetensors.I32, float32(int(1)<<(a.NumBits-1))
+		c.codes, c.shape, c.words, c.zero = ctPacked.codes, ctPacked.shape, ctPacked.words, float32(int(1)<<(a.NumBits-1))
 		if !a.Symmetric {
-			c.zeros, c.zero = "_zero_point", 0
+			c.zeros, c.zero = ctZeros, 0
 			c.name += "-asymmetric"
 		}
 		if a.inOrder() {
-			c.groups = "_g_idx"
+			c.groups = ctOrder
 			c.name += "-ordered"
 		}
 	case "int-quantized":
@@ -120,8 +125,7 @@ func ctCoded(a *ctArgs, layout string) (c coded, ok bool) {
 	default:
 		return c, false
 	}
-	scheme := slices.ContainsFunc(ctSchemes, func(s ctScheme) bool { return a.like(s.weights) && s.reads(layout) })
-	return c, !scheme && (layout == "pack-quantized" || a.Symmetric && !a.inOrder())
+	return c, layout == "pack-quantized" || a.Symmetric && !a.inOrder()
 }
 
 // inOrder reports whether the groups of columns are those of another order of them.

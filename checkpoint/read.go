@@ -39,6 +39,7 @@ type Model struct {
 	configured bool    // a quantization_config describes the quantized weights
 	described  description
 	faults     map[string]bool // tensors and modules of Problems, while they are looked for
+	causes     map[string]int  // texts of problems of integers, and the weights that have them
 
 	scalesOfValues map[*Weight]bool // scales of simulated quantization
 }
@@ -98,7 +99,7 @@ func Read(source *hf.Checkpoint) *Model {
 }
 
 // ReadContext recognizes the convention of a checkpoint and finds its weights. It reads headers, and
-// the data of global scales. Faults are reported as Problems; their tensors become unquantized
+// the data of global scales, and of shapes and groups of integers. Faults are reported as Problems; their tensors become unquantized
 // weights. The only error is that of ctx, which ends it between two reads.
 func ReadContext(ctx context.Context, source *hf.Checkpoint) (*Model, error) {
 	tensors := source.Tensors()
