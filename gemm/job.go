@@ -142,6 +142,11 @@ func (j *job) columns() int {
 	return ceilDiv(ceilDiv(n, ceilDiv(n, k.NC)), k.NR) * k.NR
 }
 
+// tiles returns the number of tiles side by side in the columns of a block, the most where blocks differ.
+func (j *job) tiles() int {
+	return ceilDiv(min(j.columns(), j.cols.to-j.cols.from), j.plan.kernel.NR)
+}
+
 // work computes one thread's share of the product.
 func (w *worker) work() {
 	if w.job.plan.kernel.vector != nil {
@@ -161,7 +166,7 @@ func grow[T any](s *[]T, n int) {
 const perThread = 4
 
 // split returns the number of rows of A to pack at a time, and the number of groups into which
-// to split the columns of a block so that there are enough tasks.
+// to split the columns of a block so that there are enough tasks: at most its tiles, since each group packs A.
 func (j *job) split() (mc, groups int) {
 	k, m := j.plan.kernel, j.rows.to-j.rows.from
 	blocks := ceilDiv(m, k.MC)
@@ -173,7 +178,7 @@ func (j *job) split() (mc, groups int) {
 	mc = ceilDiv(ceilDiv(m, blocks), unit) * unit
 	mc = min(k.MC, max(mc, minRows(k, j.threads)))
 	if blocks = ceilDiv(m, mc); j.threads > 1 && blocks < j.threads*perThread {
-		groups = ceilDiv(j.threads*perThread, blocks)
+		groups = min(ceilDiv(j.threads*perThread, blocks), j.tiles())
 	}
 	return mc, max(1, groups)
 }

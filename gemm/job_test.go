@@ -8,25 +8,37 @@ import (
 	"time"
 )
 
-// TestSlowThread checks that every thread of a product has several tasks, and that a thread on a slow processor keeps one while
-// the others take all that are left.
+// TestSlowThread checks that every thread of a product has several tasks, if it has so many tiles, that all tasks have tiles, and
+// that a thread on a slow processor keeps one while the others take all that are left.
 func TestSlowThread(t *testing.T) {
 	for _, k := range ordered {
 		if k.vector != nil {
 			continue
 		}
 		for _, m := range []int{1, 64, 100, 512, 4096} {
-			for _, threads := range []int{2, 8} {
-				t.Run(fmt.Sprintf("kernel=%s/m=%d/threads=%d", k.Name, m, threads), func(t *testing.T) {
-					j := &job{plan: plan{kernel: k, m: m}, rows: extent{0, m}, threads: threads}
-					j.changed.L = &j.mutex
-					mc, groups := j.split()
-					total := ceilDiv(m, mc) * groups
-					if total < threads*perThread {
-						t.Fatalf("got %d tasks, want %d", total, threads*perThread)
-					}
-					takeOthers(t, j, total)
-				})
+			for _, n := range []int{48, 250, 4096} {
+				for _, threads := range []int{2, 8} {
+					t.Run(fmt.Sprintf("kernel=%s/m=%d/n=%d/threads=%d", k.Name, m, n, threads), func(t *testing.T) {
+						j := &job{plan: plan{kernel: k, m: m, n: n}, rows: extent{0, m}, cols: extent{0, n}, threads: threads}
+						j.changed.L = &j.mutex
+						mc, groups := j.split()
+						tiles, blocks, total := j.tiles(), ceilDiv(m, mc), 0
+						for i := range groups {
+							if tiles*i/groups < tiles*(i+1)/groups {
+								total += blocks
+							}
+						}
+						if want := min(threads*perThread, blocks*tiles); total < want {
+							t.Fatalf("got %d tasks that have tiles, want %d", total, want)
+						}
+						if total != blocks*groups {
+							t.Fatalf("%d of %d tasks have no tiles", blocks*groups-total, blocks*groups)
+						}
+						if total > 1 {
+							takeOthers(t, j, total)
+						}
+					})
+				}
 			}
 		}
 	}

@@ -45,6 +45,10 @@ func (w *worker) multiply() {
 				ic, group := j.rows.from+i/groups*mcMax, i%groups
 				mc := min(mcMax, j.rows.to-ic)
 				first, last := tiles*group/groups, tiles*(group+1)/groups
+				if first == last { // the last block may have fewer tiles than groups
+					j.finish(1, blocks*groups)
+					continue
+				}
 				if j.bias != nil && pc == 0 {
 					w.addBias(ic, ic+mc, jc+first*k.NR, min(jc+last*k.NR, jc+nc))
 				}
