@@ -15,15 +15,15 @@ func testTransposeRow(k *kernel[func(dst, src []float32, dstStride, srcStride, n
 			rows, cols := n*transposeSize, transposeSize
 			srcStride, dstStride := cols+gap, rows+gap
 			src := ordinary((rows-1)*srcStride+cols, r)
-			dst := fenced(f, make([]float32, (cols-1)*dstStride+rows))
+			want := ordinary((cols-1)*dstStride+rows, r)
+			dst := fenced(f, want)
 			k.run(dst, fenced(f, src), dstStride, srcStride, n)
 			for i := range rows {
 				for j := range cols {
-					if got, want := dst[j*dstStride+i], src[i*srcStride+j]; got != want {
-						f.Fatalf("%d rows: element %d of row %d is %v, want %v", rows, i, j, got, want)
-					}
+					want[j*dstStride+i] = src[i*srcStride+j]
 				}
 			}
+			requireSame(f, fmt.Sprintf("%d rows, gap %d", rows, gap), dst, want)
 		}
 	}
 }

@@ -74,9 +74,9 @@ func TestKernelRows(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("table=%s/row=%d/kernel=%s", name, i, cpu.TierOf(row.needs)), func(t *testing.T) {
 				plainly(t, func() {
-					for s, side := range []guard.Side{guard.Start, guard.End} {
-						if (i+s)%slow.Stride(1, 2) > 0 {
-							continue
+					for _, side := range []guard.Side{guard.Start, guard.End} {
+						if side == guard.Start && i%slow.Stride(1, 2) > 0 {
+							continue // kernels rather read past the end
 						}
 						f := &fences{T: t, side: side}
 						row.run(f, rand.New(rand.NewPCG(21, uint64(i))))
