@@ -151,7 +151,7 @@ func (t *Team) boundLLM(r *LLMResult, m *decoder.Model, l LLM, layers, head deco
 		}
 		operations := 2 * (float64(layers.Products)*float64(l.Prompt) + float64(head.Products))
 		test.Limit = peak.Rate() * 1e9 * float64(l.Prompt) / operations
-		test.LimitBy = fmt.Sprintf("%s at %.3g %s", kernel.Peak, peak.Rate(), peak.Unit)
+		test.LimitBy = fmt.Sprintf("%s at %.3g %s", peak.Kernel, peak.Rate(), peak.Unit)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/microscale-go/microscale/format"
@@ -125,7 +126,9 @@ func (s *Sweep) point(t *Team, x []byte, c tensor.Dense, f quant.Format, budget 
 			return p, err
 		}
 		s.peaks[kernel.Peak] = limit
-		s.Peaks = append(s.Peaks, limit)
+		if !slices.ContainsFunc(s.Peaks, func(r Result) bool { return r.Kernel == limit.Kernel }) { // one loop may stand in for several
+			s.Peaks = append(s.Peaks, limit)
+		}
 	}
 	product.Unit = limit.Unit
 	product.bound(limit, limit.Work)
