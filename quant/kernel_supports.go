@@ -24,14 +24,15 @@ func globalOf(o *output) globalConstants { return newGlobalConstants(o.q.Format.
 
 func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
 
-// globalBlocks are blocks of 16 elements of 4 bits under E4M3 scales and a global one, as Transformer Engine computes them.
+// globalBlocks are blocks of 16 elements of E2M1, whose codes kernels hold, under E4M3 scales and a global one, as Transformer Engine
+// computes them.
 var globalBlocks = condition[*Quantizer]{"blocks of 16, global scale", func(q *Quantizer) bool {
 	f := q.Format
-	return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element.StoredBits() == 4 &&
+	return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element == format.E2M1 &&
 		q.Arithmetic == EncodeFirst && q.signMagnitude()
 }}
 
-// exponentBlocks are blocks of 32 under E8M0 scales with elements of the given width.
+// exponentBlocks are blocks of 32 under E8M0 scales with elements of the given width: of 4 bits, those of E2M1, whose codes kernels hold.
 func exponentBlocks(bits int, integer bool) condition[*Quantizer] {
 	name := fmt.Sprintf("blocks of 32, %d bits", bits)
 	if integer {
@@ -45,7 +46,7 @@ func exponentBlocks(bits int, integer bool) condition[*Quantizer] {
 		if integer {
 			return f.Element.Integer && isSymmetric(f.Element) && q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero
 		}
-		return q.signMagnitude()
+		return q.signMagnitude() && (bits != 4 || f.Element == format.E2M1)
 	}}
 }
 
