@@ -9,7 +9,8 @@
 //	neon        Advanced SIMD, on arm64
 //	neondot     neon and int8 dot products: Apple M1, Graviton2, Cortex-A76 (Raspberry Pi 5), Snapdragon
 //	            855, and later ones
-//	neonbf16    neondot and BF16 dot products: Apple M2, Graviton3, Neoverse V1 and N2, Snapdragon X
+//	neonbf16    neondot and BF16 dot products: Apple M2, Graviton3, Neoverse V1 and N2, and
+//	            Snapdragon X; on Linux and macOS
 //	avx2        AVX2, FMA, F16C, BMI2, POPCNT: Haswell, Zen, and all later ones
 //	avxvnni     avx2 and int8 dot products of 256-bit vectors: Alder Lake
 //	avx512f     avx2 and AVX-512 F, BW, DQ, VL: Skylake-X

@@ -23,7 +23,7 @@ func (p Part) Rate(instruction string) float64 {
 	return usual[instruction]
 }
 
-// usual are rates of a processor with one port of each width.
+// usual are rates of a processor with one port of each width. Those of arm64 are assumed: two ports of FMLA, each of which does BFDOT.
 var usual = map[string]float64{fma256: 32, fma512: 32, bf16512: 64, int8512: 128, bf16AMX: 1024, fmaNEON: 16, bf16NEON: 32}
 
 const (
