@@ -26,7 +26,7 @@
 //
 // The second term covers BF16 kernels, which flush products and sums below 2⁻¹²⁶ to
 // zero. They also read BF16 elements below 2⁻¹²⁶ as zero; the bound is to the
-// reference of such zeros. The kernel of arm64 rounds the sum of each two products, and
+// reference of such zeros. The kernel bf16-neon rounds the sum of each two products, and
 // that of these sums, to odd (BFDOT), which the first term covers.
 //
 // FP32 and global scales multiply sums, not elements. The bound holds while the sums

@@ -6,8 +6,8 @@ import (
 )
 
 // A cutRow has four cuts under a scale, as bits of BF16, that AVX2 kernels compare elements of E2M1 with:
-// the first magnitudes above 1.25 and 1.75 times the scale, both less a binade, and the last ones below 0.25
-// and 0.75 times it.
+// the first magnitude above 1.25 times the scale and the first at or above 1.75 times it, both less a binade, the
+// last one at or below 0.25 times it and the last one below 0.75 times it.
 type cutRow [nibbleCuts]uint16
 
 // newCutRow returns the row of a scale whose exponent is that of the cuts plus exponent.

@@ -92,8 +92,8 @@ func (c *globalConstants) significand(i int) float32 {
 	return float32(1+float32(i)/scaleKinds) * global
 }
 
-// cutsUnder returns the cuts under a scale, as bits of BF16: the first magnitudes above 1, 1.25, 1.5 and
-// 1.75 times the scale.
+// cutsUnder returns the cuts under a scale, as bits of BF16: the first magnitudes above 1 and 1.25 times the
+// scale, and the first ones at or above 1.5 and 1.75 times it, where ties are rounded up.
 func cutsUnder(scale float32) (cuts [nibbleCuts]uint32) {
 	reciprocal := 1 / scale
 	for s := range cuts {

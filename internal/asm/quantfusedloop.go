@@ -20,7 +20,7 @@ func (l *fusedLoop) take(fn *Func, base *Reg) {
 
 // run prints the loop. scale computes the scales and factors of the group at next and moves next and
 // scales to those after it. encode stores the codes of one of the steps of a group at src, and
-// moves dst, src and read by factors bytes.
+// moves dst and src; run moves read by factors bytes.
 func (l *fusedLoop) run(fn *Func, steps, factors int, scale, encode func()) {
 	fn.I("MOVQ", l.src, l.next)
 	fn.I("XORL", l.started, l.started)

@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// The transpositions of package quant for arm64. Instructions of a unit of 16 bytes in as many rows as it has elements, the loop
-// included: 20 for 4 × 4 float32, 44 for 8 × 8 codes of 16 bits, 100 for 16 × 16 codes of 8 bits; 32 for four rows of 16 bytes.
+// The transpositions of package quant for arm64. A tile has 16/size rows of 16 bytes. Instructions of one, the loop included: 20
+// for 4 × 4 float32, 44 for 8 × 8 codes of 16 bits, 100 for 16 × 16 codes of 8 bits; 32 for four rows of 16 bytes.
 
-// transpose writes the kernel for elements of a size. A unit is 16 bytes of as many rows as they have elements.
+// transpose writes the kernel for elements of a size in bytes.
 func (q neonQuant) transpose(name string, size int) {
 	side := 16 / size
 	fn := q.Func(name, fmt.Sprintf(`%s sets element (j, i) of dst to element (i, j) of src, of %d bytes, for i < %d·down and
