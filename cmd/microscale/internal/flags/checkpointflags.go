@@ -111,6 +111,8 @@ func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
 
 // AddMethod adds --method to cmd, which has --calibration.
 func (c *CalibrationFlag) AddMethod(cmd *cobra.Command) {
+	cmd.Flags().Lookup("calibration").Usage += "; statistics (.safetensors) and importance matrices of llama.cpp (.gguf) also choose scales " +
+		"and codes, see --method"
 	c.method = AddChoice(cmd, "method", "choose scales and codes by `NAME`, with the statistics of --calibration FILE.safetensors, or an "+
 		"importance matrix of llama.cpp: search (scales), gptq (scales and codes)",
 		"nearest", Names(calibration.Methods()), calibration.Lookup)

@@ -476,3 +476,29 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+// TestScalesOfValues: scales that are values are counted as those of a byte are, also of integers that are read as values.
+func TestScalesOfValues(t *testing.T) {
+	ints := func(scheme, name string) stored {
+		f, err := quant.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored{format: f, convention: "compressed-tensors", scheme: scheme}
+	}
+	for _, s := range []stored{ctFP8, ints("W8A8", "int8-row"), ints("W8A16", "int8-row"), ints("W4AFP8", "int4-g128")} {
+		dir := dense(128, 128).quantize(t, s)
+		for _, bad := range []float32{-1, float32(math.Inf(1)), float32(math.NaN()), 1} {
+			d := readDirectory(t, dir)
+			scales := d.tensors[layer0+"mlp.up_proj.weight_scale"]
+			raw := float(bad)
+			copy(scales.data, raw[4-scales.Dtype.Bits()/8:])
+			damaged := t.TempDir()
+			d.write(t, damaged)
+			found := strings.Contains(texts(check(t, damaged, "vllm")), "1 of 128 scales are NaN, Inf or negative")
+			if found == (bad == 1) {
+				t.Errorf("%s %s: scale %g, found %t", s.format, s.scheme, bad, found)
+			}
+		}
+	}
+}

@@ -1,11 +1,14 @@
 package lint
 
 import (
+	"cmp"
+	"encoding/binary"
 	"math"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -98,39 +101,83 @@ func smallScales(c *checker) {
 // scaleCounts counts the block scales of a weight.
 type scaleCounts struct{ all, positive, subnormal, bad int64 }
 
-// eachScales calls f with the counts of the scales of one byte of quantized weights, which are read once for all rules.
+// eachScales calls f with the counts of the scales of quantized weights, which are read once for all rules.
 func (c *checker) eachScales(f func(w *checkpoint.Weight, n scaleCounts)) {
 	for _, w := range c.Weights {
 		t, ok := w.Part(checkpoint.Scales)
-		if !ok || !w.Quantized() || w.Format.Scale.StoredBits() != 8 {
+		if !ok || !positiveScales(w) {
 			continue
 		}
 		n, ok := c.scales[t.Name]
 		if !ok {
-			count, err := histogram(c, t)
-			if err != nil {
+			var err error
+			if n, err = c.readScales(w, t); err != nil {
 				c.err = err
 				return
 			}
-			n = countScales(count, w.Format.Scale)
 			c.scales[t.Name] = n
 		}
 		f(w, n)
 	}
 }
 
+// positiveScales reports whether the scales of a weight are to be positive: those of MLX's integers, which have biases, have any sign.
+func positiveScales(w *checkpoint.Weight) bool {
+	biases, ok := w.Part(checkpoint.Biases)
+	_, affine := biases.Dtype.Dense()
+	return w.Quantized() || w.Decoded() && !(ok && affine)
+}
+
+// readScales counts scales of one byte, or values.
+func (c *checker) readScales(w *checkpoint.Weight, t hf.Tensor) (n scaleCounts, err error) {
+	scale := w.Format.Scale
+	if t.Dtype == safetensors.F8E8M0 {
+		scale = format.E8M0
+	}
+	dense, ok := t.Dtype.Dense()
+	switch {
+	case !ok && (scale == nil || scale.StoredBits() != 8): // of a type that is decoded as it is read
+		return n, nil
+	case !ok:
+		count, err := histogram(c, t)
+		if err != nil {
+			return n, err
+		}
+		return countScales(count, scale), nil
+	}
+	size := dense.StoredBits() / 8
+	buffer := make([]byte, min(t.Bytes(), 1<<20))
+	for at := int64(0); at < t.Bytes(); at += int64(len(buffer)) {
+		buffer = buffer[:min(int64(len(buffer)), t.Bytes()-at)]
+		if err := cmp.Or(c.ctx.Err(), t.Shard.File.ReadTensorAt(buffer, t.TensorInfo, at)); err != nil {
+			return n, err
+		}
+		for raw := buffer; len(raw) > 0; raw = raw[size:] {
+			code := [4]byte{}
+			copy(code[:], raw[:size])
+			n.add(float64(dense.Decode(binary.LittleEndian.Uint32(code[:]))), 1)
+		}
+	}
+	return n, nil
+}
+
+// add counts scales of a value.
+func (n *scaleCounts) add(v float64, many int64) {
+	n.all += many
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0) || v < 0:
+		n.bad += many
+	case v > 0:
+		n.positive += many
+	}
+}
+
 // countScales counts scales of a format, of which count has the number of each code.
 func countScales(count *[256]int64, f *format.Scalar) (n scaleCounts) {
 	for code, many := range count {
-		n.all += many
-		switch v := float64(f.Decode(uint32(code))); {
-		case math.IsNaN(v) || math.IsInf(v, 0) || v < 0:
-			n.bad += many
-		case v > 0:
-			n.positive += many
-			if code>>f.Mantissa == 0 { // no exponent
-				n.subnormal += many
-			}
+		v := float64(f.Decode(uint32(code)))
+		if n.add(v, many); v > 0 && code>>f.Mantissa == 0 { // no exponent
+			n.subnormal += many
 		}
 	}
 	return n
