@@ -47,7 +47,8 @@ which does not change. --no-card sends the README.md of DST instead.
 After an interrupted push, repeat the command: files that the hub has are not
 sent again. Files of the repository that DST lacks stay there. If DST has
 model.safetensors or model-….safetensors, the same commit removes the others of
-these names and their index; --dry-run does not ask the hub which there are.`,
+these names and their index; --dry-run does not ask the hub which there are.
+Files of these names in DST that its index does not name are an error.`,
 		Example: `  microscale push Llama-3.2-1B-NVFP4 hf://me/Llama-3.2-1B-NVFP4 --private \
     --base meta-llama/Llama-3.2-1B --source Llama-3.2-1B
   microscale push Llama-3.2-1B-NVFP4 hf://me/Llama-3.2-1B-NVFP4 --dry-run`,
@@ -93,6 +94,9 @@ func (f *pushFlags) run(cmd *cobra.Command, path, to string) error {
 	}
 	defer c.Close()
 	files, err := push.Files(path)
+	if err == nil && !c.Single {
+		err = push.Strays(files, c.Shards())
+	}
 	if err != nil {
 		return err
 	}

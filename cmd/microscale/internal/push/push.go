@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/hub"
 	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
@@ -84,6 +85,22 @@ func Files(path string) (files []*File, err error) {
 		err = fmt.Errorf("%s: it has no %s files", path, safetensors.Suffix)
 	}
 	return files, err
+}
+
+// Strays returns an error that names weights among the files whose names are those of shards, and that are not of the checkpoint:
+// readers of the repository could take them for its weights. Files of other names, such as consolidated.safetensors, may be there.
+func Strays(files []*File, shards []hf.Shard) error {
+	var names []string
+	for _, f := range files {
+		if shardName.MatchString(f.Name) && !slices.ContainsFunc(shards, func(s hf.Shard) bool { return s.Name == f.Name }) {
+			names = append(names, f.Name)
+		}
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%s: weights that are not of the checkpoint: remove them from the directory, or rename them",
+			strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // open opens the content.
