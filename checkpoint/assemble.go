@@ -156,19 +156,22 @@ func (m *Model) fit(w *Weight) *Problem {
 		if !ok {
 			continue
 		}
-		if want.Part == Scales && acceptable(have.Dtype, want.Dtype) {
-			want.Dtype = have.Dtype
-		}
-		if want.Part == Scales && (sameScales(w.Format, have.Shape, want.Shape) || w.swizzled && have.Elements() == swizzledScales(w.Format,
-			w.Shape)) {
-			want.Shape = have.Shape
-		}
-		if have.Dtype != want.Dtype || !slices.Equal(have.Shape, want.Shape) {
+		if !w.accepts(have, want) {
 			return problemOf(have.Name, "it is %s %v, and a %s weight of shape %v needs %s %v; the file is damaged or of another convention",
 				have.Dtype, have.Shape, w.Format, w.Shape, want.Dtype, want.Shape)
 		}
 	}
 	return nil
+}
+
+// accepts reports whether a tensor has the dtype and the shape of a part of a weight.
+func (w *Weight) accepts(have hf.Tensor, want Stored) bool {
+	dtype, shape := have.Dtype == want.Dtype, slices.Equal(have.Shape, want.Shape)
+	if want.Part == Scales {
+		dtype = dtype || acceptable(have.Dtype, want.Dtype)
+		shape = shape || sameScales(w.Format, have.Shape, want.Shape) || w.swizzled && have.Elements() == swizzledScales(w.Format, w.Shape)
+	}
+	return dtype && shape
 }
 
 // swizzledScales returns the number of scales in tiles of 128×4, with padding.

@@ -14,6 +14,7 @@ import (
 // A Patch is what PlanPatch changes in a checkpoint. The names are those of tensors of the files.
 type Patch struct {
 	Shapes map[string][]int64    // other dimensions of as many elements
+	Names  map[string]string     // other names, which may be those of tensors that get others
 	Bytes  map[string]*[256]byte // of elements of 8 bits: what each becomes
 	Beside map[string][]checkpoint.Stored
 	// Beside has tensors with known bytes, in the file of another tensor. They replace those of their names.
@@ -45,25 +46,33 @@ func PlanPatch(ctx context.Context, source *hf.Checkpoint, patch Patch) (*Plan, 
 	for _, w := range m.Raw() {
 		shape, reshaped := patch.Shapes[w.Name]
 		codes := patch.Bytes[w.Name]
-		if reshaped && (count(shape) != count(w.Shape) || replaced[w.Name]) {
+		name, renamed := patch.Names[w.Name]
+		if !renamed {
+			name = w.Name
+		}
+		if reshaped && (count(shape) != count(w.Shape) || replaced[name]) {
 			return nil, fmt.Errorf("patch: %s of shape %v cannot have shape %v", w.Name, w.Shape, shape)
 		}
 		if reshaped {
+			named++
+		}
+		if renamed {
 			named++
 		}
 		if codes != nil {
 			named++
 		}
 		d := decision{Weight: w, codes: codes, stored: slices.Clone(patch.Beside[w.Name])}
-		if used += len(d.stored); replaced[w.Name] {
+		if used += len(d.stored); replaced[name] {
 			continue
 		}
 		p.add(d)
-		if reshaped {
-			p.decisions[len(p.decisions)-1].stored[0].Shape = shape
+		stored := &p.decisions[len(p.decisions)-1].stored[0]
+		if stored.Name = name; reshaped {
+			stored.Shape = shape
 		}
 	}
-	if used != len(replaced) || named != len(patch.Shapes)+len(patch.Bytes) || len(p.decisions) == 0 {
+	if used != len(replaced) || named != len(patch.Shapes)+len(patch.Names)+len(patch.Bytes) || len(p.decisions) == 0 {
 		return nil, errors.New("patch: it names a tensor that the checkpoint does not have, or two have one name")
 	}
 	for _, w := range patch.Copied {

@@ -114,6 +114,7 @@ func TestPatch(t *testing.T) {
 	for _, wrong := range []convert.Patch{
 		{Beside: map[string][]checkpoint.Stored{"z": {stored}}},
 		{Shapes: map[string][]int64{"z": {1}}},
+		{Names: map[string]string{"z": "a"}},
 		{Shapes: map[string][]int64{"a": {2, 3}}},
 		{Bytes: map[string]*[256]byte{"z": &plusOne}},
 	} {

@@ -79,6 +79,7 @@ func (r *repairer) unquantized() []string {
 	for _, w := range r.Weights {
 		module, ok := strings.CutSuffix(w.Name, weightSuffix)
 		switch {
+		case r.renamed[module] != nil: // which is no weight yet
 		case w.Quantized():
 			quantized = append(quantized, module)
 		case ok && len(w.Shape) == 2:
@@ -87,6 +88,7 @@ func (r *repairer) unquantized() []string {
 			unquantized = append(unquantized, w.ExpertModules()...)
 		}
 	}
+	quantized = append(quantized, slices.Sorted(maps.Keys(r.renamed))...)
 	return r.Convention.IgnoreList(slices.Concat(unquantized, r.UnstoredHeads(), r.added), quantized)
 }
 

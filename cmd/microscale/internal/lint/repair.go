@@ -37,6 +37,8 @@ type repairer struct {
 	broken   map[string]bool  // names of rules
 	reasons  map[string]error // why findings of a tensor are not repaired
 	added    []string         // modules of the original
+
+	renamed map[string]*checkpoint.Weight // modules whose tensors get other names, and what they then are
 }
 
 // repairs are what is done for rules, in this order. A row returns which findings of its rules it repairs, or an error that says why
@@ -45,6 +47,7 @@ var repairs = []struct {
 	rules  []string
 	repair func(r *repairer) (repaired func(f *Finding) bool, err error)
 }{
+	{[]string{foreignNames, "set-format"}, (*repairer).rename},
 	{[]string{"set-global", "expert-gate-up"}, (*repairer).unifyGlobals},
 	{[]string{"input-scale-missing", "input-scale-bad", "input-set"}, (*repairer).unifyInputs},
 	{[]string{"mtp-missing"}, (*repairer).copyFurther},
@@ -77,8 +80,10 @@ func PlanRepair(ctx context.Context, m, original *checkpoint.Model, o Options) (
 		return nil, err
 	}
 	c := &checker{Model: m, ctx: ctx, config: readConfig(m)}
-	r := &repairer{checker: c, original: original, repair: &Repair{}, broken: map[string]bool{}, reasons: map[string]error{}}
-	r.repair.Patch = convert.Patch{Shapes: map[string][]int64{}, Bytes: map[string]*[256]byte{}, Beside: map[string][]checkpoint.Stored{}}
+	r := &repairer{checker: c, original: original, repair: &Repair{}, broken: map[string]bool{}, reasons: map[string]error{},
+		renamed: map[string]*checkpoint.Weight{}}
+	r.repair.Patch = convert.Patch{Shapes: map[string][]int64{}, Names: map[string]string{}, Bytes: map[string]*[256]byte{},
+		Beside: map[string][]checkpoint.Stored{}}
 	for _, f := range report.Findings {
 		r.broken[f.Rule.Name] = true
 	}

@@ -17,7 +17,8 @@ const (
 )
 
 func init() {
-	rules = slices.Concat(fusedRules, inputRules, listRules, targetRules, fileRules, layoutRules, scaleRules, modelRules, otherRules)
+	rules = slices.Concat(fusedRules, inputRules, listRules, targetRules, fileRules, layoutRules, scaleRules, modelRules, nameRules,
+		otherRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 }
 

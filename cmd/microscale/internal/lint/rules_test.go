@@ -236,12 +236,40 @@ func damages(t *testing.T) []damaged {
 		}, "", "transforms input at run time"},
 		{"mixed-sglang", "sglang", llama, static, nil,
 			"", "reads one without nvfp4 as W4AFP8"},
+		{foreignNames, "vllm", llama, ctW4A4, func(d *directory) {
+			for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
+				d.asModelOpt(attn + name)
+			}
+		}, attn + "q_proj", "weight_scale_2 is weight_global_scale with the number"},
 		{"model-dtype", "transformers", llama, ctMXFP8, func(d *directory) {
 			d.config["torch_dtype"] = "float16"
 		}, "", "decodes mxfp8 to bfloat16"},
 		{"initialized-weight", "transformers", llama.with(nil, attn+"o_proj"), ctNVFP4, func(d *directory) {
 			d.config["model_type"] = "nanochat"
 		}, attn + "o_proj.weight", "initializes its weight before it loads"},
+	}
+}
+
+// asModelOpt gives the tensors of an NVFP4 module of compressed-tensors the names of modelopt, which stores scales, not divisors.
+func (d *directory) asModelOpt(module string) {
+	d.move(module+".weight_packed", module+".weight")
+	for from, to := range map[string]string{".weight_global_scale": ".weight_scale_2", ".input_global_scale": ".input_scale"} {
+		if e, ok := d.tensors[module+from]; ok {
+			d.set(module+to, safetensors.F32, nil, float(1/math.Float32frombits(binary.LittleEndian.Uint32(e.data))))
+			delete(d.tensors, module+from)
+		}
+	}
+}
+
+// move gives tensors other names: from each of a list to the next one, in pairs.
+func (d *directory) move(pairs ...string) {
+	moved := map[string]entry{}
+	for i := 0; i < len(pairs); i += 2 {
+		moved[pairs[i+1]] = d.tensors[pairs[i]]
+		delete(d.tensors, pairs[i])
+	}
+	for name, e := range moved {
+		d.set(name, e.Dtype, e.Shape, e.data)
 	}
 }
 
