@@ -162,23 +162,20 @@ func grow[T any](s *[]T, n int) {
 	}
 }
 
-// perThread is the number of tasks for each thread, so that threads end together and fast processors take more of them.
-const perThread = 4
-
 // split returns the number of rows of A to pack at a time, and the number of groups into which
 // to split the columns of a block so that there are enough tasks: at most its tiles, since each group packs A.
 func (j *job) split() (mc, groups int) {
 	k, m := j.plan.kernel, j.rows.to-j.rows.from
 	blocks := ceilDiv(m, k.MC)
 	if j.threads > 1 {
-		blocks = max(blocks, j.threads*perThread)
+		blocks = max(blocks, j.threads*parallel.PerThread)
 		blocks = ceilDiv(blocks, j.threads) * j.threads
 	}
 	unit := max(k.Lanes, k.MR)
 	mc = ceilDiv(ceilDiv(m, blocks), unit) * unit
 	mc = min(k.MC, max(mc, minRows(k, j.threads)))
-	if blocks = ceilDiv(m, mc); j.threads > 1 && blocks < j.threads*perThread {
-		groups = min(ceilDiv(j.threads*perThread, blocks), j.tiles())
+	if blocks = ceilDiv(m, mc); j.threads > 1 && blocks < j.threads*parallel.PerThread {
+		groups = min(ceilDiv(j.threads*parallel.PerThread, blocks), j.tiles())
 	}
 	return mc, max(1, groups)
 }

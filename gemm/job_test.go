@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/parallel"
 )
 
 // TestSlowThread checks that every thread of a product has several tasks, if it has so many tiles, that all tasks have tiles, and
@@ -28,7 +30,7 @@ func TestSlowThread(t *testing.T) {
 								total += blocks
 							}
 						}
-						if want := min(threads*perThread, blocks*tiles); total < want {
+						if want := min(threads*parallel.PerThread, blocks*tiles); total < want {
 							t.Fatalf("got %d tasks that have tiles, want %d", total, want)
 						}
 						if total != blocks*groups {

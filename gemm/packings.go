@@ -4,7 +4,7 @@ package gemm
 
 import "github.com/microscale-go/microscale/format"
 
-// The operands that packings of float32 panels are for.
+// The operands that packings of panels of floats are for.
 
 // allOf reports whether all conditions hold.
 func allOf(conditions ...func(side) bool) func(side) bool {

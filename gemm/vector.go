@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/parallel"
 )
 
 // A vectorKernel multiplies a few rows of A by B from B's codes, where packing B would take
@@ -186,7 +187,7 @@ type vectorPass struct{ first, batch int }
 // taskRows returns the rows of B in a task: fewer than vectorRows if threads would otherwise end far
 // apart. They are whole groups of an Interleaved.
 func (j *job) taskRows() int {
-	const perThread = 8 // tasks
+	const perThread = 2 * parallel.PerThread // a task takes microseconds
 	rows := vectorRows
 	for j.threads > 1 && rows > interleavedRows && j.cols.to-j.cols.from < rows*perThread*j.threads {
 		rows /= 2

@@ -35,7 +35,6 @@ const (
 	streamBytes   = 4 << 20   // minimum source whose codes are written by non-temporal stores
 	rowTileBytes  = 128 << 10 // source of a tile of a rowwise copy, at least: stages read it again
 	fusedBytes    = 512 << 10 // the same at most, where a fused kernel reads it once
-	tilesEach     = 4         // of a goroutine, so that fast processors take more of them
 	tileBytes     = 256 << 10 // source of a tile of a columnwise copy, or of blocks of several rows: it stays in the second-level cache
 	tileRows      = 128       // minimum rows of a tile of a columnwise copy
 	tileSide      = 64        // rows and columns of a tile of column kernels
@@ -235,7 +234,7 @@ func (p *pipeline) planRows(row *output, threads int) {
 		if row.fused[index(p.x.isBF16())] != nil && !row.q.Hadamard {
 			tiles := 1
 			if n := parallel.Threads(threads); n > 1 {
-				tiles = tilesEach * n
+				tiles = parallel.PerThread * n
 			}
 			bytes = min(fusedBytes, max(bytes, size*rows*cols/tiles))
 		}

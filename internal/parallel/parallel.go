@@ -18,6 +18,10 @@ type call struct {
 	help             func()         // works, then leaves; run by the helpers
 }
 
+// PerThread is the number of tasks into which callers divide work for each thread, so that threads end together and fast
+// processors take more of them.
+const PerThread = 4
+
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 // Threads returns the number of goroutines that threads means: one per processor if it is 0.
