@@ -242,11 +242,7 @@ func (c *Collector) one(w *writer, l Linear, prior int, kept []*Statistics) erro
 	}
 	switch s := c.layer[l.Name]; {
 	case s != nil && s.amax > 0:
-		amax := s.amax
-		if c.pairs(l) {
-			amax = roundAmax(l.Activations, amax)
-		}
-		w.sums(s, of(headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: amax}))
+		w.sums(s, of(headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: c.amax(l, s)}))
 	case prior >= 0: // no token, or only zeros
 		w.input(of(headerInput{Modules: l.Modules, Amax: w.header.Inputs[prior].Amax}))
 	case s == nil:
@@ -255,6 +251,14 @@ func (c *Collector) one(w *writer, l Linear, prior int, kept []*Statistics) erro
 		return fmt.Errorf("calibrate: the input of %s is zero for every token: use another text", l.Name)
 	}
 	return nil
+}
+
+// amax returns the amax of an input for its file.
+func (c *Collector) amax(l Linear, s *sums) float64 {
+	if c.pairs(l) {
+		return roundAmax(l.Activations, s.amax)
+	}
+	return s.amax
 }
 
 // pool adds the sums of experts to those of all experts of their kind.
@@ -286,11 +290,14 @@ func (c *Collector) pool(group []Linear) {
 // are written and Layer makes factors: of H, its copies in float64 and float32, the drift, and the operands and results of two products.
 func (c *Collector) Bytes(window int) (summing, after int64) {
 	for layer, linears := range c.Layers {
-		pass, widest, solved := int64(0), 0, int64(0)
+		pass, widest, solved, copies := int64(0), 0, int64(0), 3 // of a window: panels, the drift and its panels
 		for _, l := range linears {
 			n := int64(l.Width) * int64(l.Width)
 			if widest, solved = max(widest, l.Width), max(solved, 16*n); c.pairs(l) {
 				solved = max(solved, 32*n)
+				if l.Activations.Scaled() {
+					copies = 4 // quantized rows, too
+				}
 			}
 		}
 		for _, group := range c.groups(layer) {
@@ -303,7 +310,7 @@ func (c *Collector) Bytes(window int) (summing, after int64) {
 		rest, largest := c.rest(layer)
 		operands := 0
 		if c.Hessian {
-			operands = 4 * widest * (3*window + panelColumns)
+			operands = 4 * widest * (copies*window + panelColumns)
 		}
 		summing, after = max(summing, pass+rest+int64(operands)), max(after, pass+rest+largest)
 		if c.Pairs {
@@ -324,7 +331,7 @@ func (c *Collector) FileBytes() (n int64) {
 			if c.pairs(l) {
 				n += 4 * int64(l.Width) * int64(l.Width)
 			}
-			if c.Pairs {
+			if c.Pairs || c.pairs(l) {
 				n += 4 * int64(l.Width+1) // squares of the drift, or the order of columns
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -317,7 +318,7 @@ func TestPanels(t *testing.T) {
 func TestPasses(t *testing.T) {
 	const cols, experts = 6, 5
 	var layer []Linear
-	layer = append(layer, Linear{Name: "q", Width: cols, Modules: []string{"q"}})
+	layer = append(layer, Linear{Name: "q", Width: cols, Modules: []string{"q"}, Activations: quant.NVFP4})
 	for e := range experts {
 		for _, kind := range []string{"up", "down"} {
 			name := string(rune('0'+e)) + "." + kind

@@ -93,7 +93,7 @@ func (c *Collector) keep(ctx context.Context, layer int, group []Linear) error {
 	w := writer{}
 	for _, l := range group {
 		if s := c.layer[l.Name]; s != nil && s.amax > 0 {
-			w.sums(s, headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: s.amax})
+			w.sums(s, headerInput{Modules: l.Modules, Tokens: s.tokens, Amax: c.amax(l, s)})
 		}
 	}
 	return w.write(ctx, c.passPath(layer, c.pass))

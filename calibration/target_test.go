@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -279,6 +280,13 @@ func TestQuantizedInputs(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = s.Close() })
 		in, _ := s.Of("in")
+		info, err := os.Stat(c.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data := info.Size() - in.file.DataStart(); l.Kind == "" && (c.FileBytes() < data || c.FileBytes() > data+4) { // 4: an order has more
+			t.Errorf("%s: %d bytes of statistics, by the forecast %d", name, data, c.FileBytes())
+		}
 		return in
 	}
 	loss := func(in *Input) float64 {
