@@ -13,7 +13,7 @@ import (
 
 // WriteImportance writes an importance matrix as llama-imatrix does, which [Read] and llama-quantize read: for each tensor of a GGUF file
 // the sums of the squares of each column, and the tokens. A tensor has one input for each of its matrices; one without tokens, of an
-// expert, counts as one token with its mean squares. dataset is the name of the text, which has so many windows of so many tokens. It
+// expert, counts as one token with its mean squares. dataset is the name of the text, which has that many windows of that many tokens. It
 // never replaces a file: the error is fs.ErrExist then.
 func WriteImportance(path string, tensors map[string][]*Input, dataset string, windows, tokens int) error {
 	var specs []gguf.Spec

@@ -67,8 +67,8 @@ func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
 	return p, nil
 }
 
-// spreading returns the seconds to spread an error over a column of a row: of so many wide rows that they fill the L2 cache, as those of a
-// large model do.
+// spreading returns the seconds to spread an error over a column of a row. The rows fill the L2 cache, as those of a large
+// model do.
 func spreading(rows, columns int) float64 {
 	const enough = 20 * time.Millisecond
 	u, rest := make([]float32, columns), tensor.New(rows, columns)

@@ -32,3 +32,15 @@ func TestPace(t *testing.T) {
 		t.Errorf("got %g and %g", p.Weight(2, 10), p.Input(2))
 	}
 }
+
+// TestSolvingSeconds: formats that the method does not support are skipped, and without others the forecast is 0.
+func TestSolvingSeconds(t *testing.T) {
+	c := &Collector{Hessian: true, Pairs: true, Threads: 1, Layers: [][]Linear{{{Name: "in", Width: 64}}}}
+	weights := [][2]int{{64, 64}}
+	if got := c.SolvingSeconds([]quant.Format{quant.FP8Block}, weights); got != 0 {
+		t.Errorf("fp8-block128: got %g seconds", got)
+	}
+	if got := c.SolvingSeconds([]quant.Format{quant.FP8Block, quant.NVFP4}, weights); !(got > 0) {
+		t.Errorf("fp8-block128 and nvfp4: got %g seconds", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
@@ -36,6 +37,9 @@ func (c *Collector) solve(ctx context.Context, layer int) (err error) {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(s.all, (*Input).Solved) { // by the run that this one resumes
+		return s.Close()
+	}
 	w := writer{}
 	for _, in := range s.all {
 		w.solved(in, c.Threads)
@@ -50,13 +54,21 @@ func (c *Collector) solve(ctx context.Context, layer int) (err error) {
 // solving returns the path of the file of a layer while its factors are made.
 func (c *Collector) solving(layer int) string { return c.part(layer) + ".microscale-solving" }
 
-// SolvingSeconds predicts the time of all factors, and of the codes of weights of numbers of rows and columns.
-func (c *Collector) SolvingSeconds(f quant.Format, weights [][2]int) (seconds float64, err error) {
-	q, err := Solve.Quantizer(quant.Quantizer{Format: f})
+// SolvingSeconds predicts the time of all factors, and of the codes of weights of numbers of rows and columns, as if all were in the
+// first of some formats that the method supports. It returns 0 if there is none, or if its pace cannot be measured.
+func (c *Collector) SolvingSeconds(formats []quant.Format, weights [][2]int) (seconds float64) {
+	first := slices.IndexFunc(formats, Solve.Supports)
+	if first < 0 {
+		return 0
+	}
+	q, err := Solve.Quantizer(quant.Quantizer{Format: formats[first]})
 	if err != nil {
-		return 0, err
+		return 0
 	}
 	pace, err := Solve.MeasurePace(q)
+	if err != nil {
+		return 0
+	}
 	for _, w := range weights {
 		seconds += pace.Weight(w[0], w[1])
 	}
@@ -65,7 +77,7 @@ func (c *Collector) SolvingSeconds(f quant.Format, weights [][2]int) (seconds fl
 			seconds += pace.Input(l.Width)
 		}
 	}
-	return seconds / float64(parallel.Threads(c.Threads)), err
+	return seconds / float64(parallel.Threads(c.Threads))
 }
 
 // solved adds an input of another file with its factor. That of all experts, on which the factors of theirs lean, needs none.

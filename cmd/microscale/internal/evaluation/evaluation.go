@@ -380,6 +380,7 @@ func (r *Evaluated) preview(ctx context.Context, run *windows.Run, text textFile
 	if pace, err := first.Measure(ctx); err == nil {
 		f.predict(&first, pace, scale)
 	}
+	f.seconds += p.solvingSeconds(&first)
 	fmt.Fprintf(r.Stderr, "%s\n", f)
 	r.predicted = true
 }

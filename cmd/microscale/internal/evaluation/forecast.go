@@ -189,13 +189,12 @@ func (f forecast) String() string {
 }
 
 // solvingSeconds predicts the time of the factors and codes of layers that are not complete, for statistics that follow quantized layers.
-func (r *Evaluated) solvingSeconds(run *windows.Run) (seconds float64, err error) {
+func (r *Evaluated) solvingSeconds(run *windows.Run) float64 {
 	if run.Inputs == nil || !run.Inputs.Pairs {
-		return 0, nil
+		return 0
 	}
-	seconds, err = run.Inputs.SolvingSeconds(r.Formats[0], r.size.Linear)
 	layers := float64(len(r.plan.Layers))
-	return seconds * (layers - float64(run.Stream.Completed())) / layers, err
+	return run.Inputs.SolvingSeconds(r.Formats, r.size.Linear) * (layers - float64(run.Stream.Completed())) / layers
 }
 
 // key identifies the evaluation for a run that resumes it, by the contents of what it reads: files that are copied or written again stay
@@ -275,11 +274,7 @@ func (r *Evaluated) predict(ctx context.Context, run *windows.Run) (f forecast, 
 		if pace, err := run.Measure(ctx); err == nil { // otherwise Do returns the error
 			f.predict(run, pace, 1)
 		}
-		solving, err := r.solvingSeconds(run)
-		if err != nil {
-			return f, err
-		}
-		f.seconds += solving
+		f.seconds += r.solvingSeconds(run)
 		fmt.Fprintf(r.Stderr, "%s\n", f)
 	}
 	if limit := float64(r.Memory); limit > 0 && f.memory > limit {
