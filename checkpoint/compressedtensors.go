@@ -67,6 +67,12 @@ func (s scheme) as(name string, a Activations) scheme {
 	return s
 }
 
+// with returns the scheme for activations in another format than the weights.
+func (s scheme) with(inputs quant.Format) scheme {
+	s.inputs = inputs
+	return s
+}
+
 // unpadded returns the scheme for codes without zeros in the last block of a row.
 func (s scheme) unpadded() scheme {
 	s.partial = true
@@ -96,7 +102,7 @@ var ctSchemes = func() []ctScheme {
 			args := ctArgs{Type: "int", NumBits: 4, Strategy: "group", GroupSize: &f.Block.Cols}
 			schemes = append(schemes, ctScheme{ctPacked.of(f).as("W4A16", WeightOnly), "pack-quantized", args, nil})
 			if f.Block.Cols == *ctGroup128.GroupSize {
-				schemes = append(schemes, ctScheme{ctPacked.of(f).as("W4AFP8", Dynamic), "pack-quantized", args, &ctToken})
+				schemes = append(schemes, ctScheme{ctPacked.of(f).as("W4AFP8", Dynamic).with(quant.FP8Row), "pack-quantized", args, &ctToken})
 			}
 		case format.S8:
 			schemes = append(schemes, ctScheme{ctFP8.of(f).as("W8A8", Dynamic), "int-quantized", ctInt8, &ctInt8s},
@@ -113,7 +119,7 @@ var ctFloats = []ctScheme{
 	{ctMXFP4.as("MXFP4", Dynamic), "mxfp4-pack-quantized", ctE8M0x4, &ctE8M0x4},
 	{ctNVFP4.as("NVFP4A16", WeightOnly), "nvfp4-pack-quantized", ctE4M3x4, nil},
 	{ctNVFP4.as("NVFP4", Static), "nvfp4-pack-quantized", ctE4M3x4, &ctE4M3x4},
-	{ctFP8.of(quant.FP8Tensor).as("FP8_TOKEN", Dynamic), "float-quantized", ctTensor, &ctToken}, // FP8, its activations as FP8_DYNAMIC's
+	{ctFP8.of(quant.FP8Tensor).as("FP8_TOKEN", Dynamic).with(quant.FP8Row), "float-quantized", ctTensor, &ctToken}, // FP8_DYNAMIC's inputs
 	{ctFP8.of(quant.FP8Tensor).as("FP8", Static), "float-quantized", ctTensor, &ctTensor},
 	{ctFP8.of(quant.FP8Row).as("FP8_DYNAMIC", Dynamic), "float-quantized", ctChannel, &ctToken},
 	{ctFP8.of(quant.FP8Block).unpadded().as("FP8_BLOCK", Dynamic), "float-quantized", ctBlock, &ctGroup128},

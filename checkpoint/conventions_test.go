@@ -282,3 +282,32 @@ func sameJSON(t *testing.T, got any, want string) {
 		t.Errorf("the configuration is\n%s\nwant\n%s", text, want)
 	}
 }
+
+// TestInputFormat: clients quantize activations to the format of the weight, but for those of the named schemes and 128×128 blocks.
+func TestInputFormat(t *testing.T) {
+	others := map[string]string{"W4AFP8": "fp8-row", "FP8_TOKEN": "fp8-row"}
+	seen := 0
+	for _, c := range conventions {
+		for _, s := range c.schemes {
+			want := s.format.Name
+			if other, ok := others[s.name]; ok {
+				want, seen = other, seen+1
+			} else if s.format.Name == quant.FP8Block.Name {
+				want = quant.FP8Vec128.Name
+			}
+			if s.activations == WeightOnly {
+				want = ""
+			}
+			only, err := c.With(s.format, s.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := only.InputFormat(s.format).Name; got != want {
+				t.Errorf("%s %s: got activations in %q, want %q", c, s.name, got, want)
+			}
+		}
+	}
+	if seen != len(others) {
+		t.Errorf("%d of %d schemes with other activations", seen, len(others))
+	}
+}

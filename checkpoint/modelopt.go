@@ -54,7 +54,7 @@ var modelOptSchemes = []scheme{
 
 // modelOptAlso are further ones, which no client but TensorRT-LLM reads.
 var modelOptAlso = []scheme{
-	{name: "W4A8_MXFP4_FP8", format: quant.MXFP4, scales: "_scale", activations: Dynamic},
+	{name: "W4A8_MXFP4_FP8", format: quant.MXFP4, scales: "_scale", activations: Dynamic, inputs: quant.FP8Tensor},
 	{name: "MXFP4", format: quant.MXFP4, scales: "_scale"},
 	moFP8.of(quant.FP8Block).as("fp8_pb_real", WeightOnly),
 }

@@ -27,6 +27,7 @@ type scheme struct {
 	bare        string    // the profile of clients that read no global scale; a file has one only for a weight that came with it
 	inputScale  direction // of the scale of activations: inverse if clients divide by it
 	activations Activations
+	inputs      quant.Format // of activations that clients quantize; zero: that of the weight, of blocks within a row
 
 	words       safetensors.Dtype // dtype of the codes; 0: that of the elements
 	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
@@ -174,6 +175,20 @@ func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
 		return "", WeightOnly
 	}
 	return s.name, s.activations
+}
+
+// InputFormat returns the format to which clients of the first scheme of f quantize activations; the zero Format if they do not.
+func (c *Convention) InputFormat(f quant.Format) quant.Format {
+	switch s := c.scheme(f); {
+	case s == nil || s.activations == WeightOnly:
+		return quant.Format{}
+	case s.inputs.Element != nil:
+		return s.inputs
+	case s.format.Name == quant.FP8Block.Name:
+		return quant.FP8Vec128
+	default:
+		return s.format
+	}
 }
 
 // GlobalHeld describes the number that a file holds for the global scale of f; "" if f has none.

@@ -10,6 +10,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/configjson"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -23,6 +24,7 @@ type Decision struct {
 	Reason      Reason
 	File        string                 // of the result
 	Activations checkpoint.Activations // of a weight to quantize: how clients treat them
+	Inputs      quant.Format           // to which clients quantize these activations; zero: they do not
 	SourceBytes int64                  // in the source, with scales
 	Bytes       int64                  // in the result, with scales
 
@@ -41,6 +43,7 @@ func (p *Plan) Decisions() []Decision {
 			Format: p.formatName(d), Reason: d.reason, File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
 		if d.action == Quantize {
 			_, one.Activations = p.convention.Scheme(d.quantizer.Format)
+			one.Inputs = p.convention.InputFormat(d.quantizer.Format)
 		}
 		for _, s := range d.stored {
 			offset, _ := layouts[d.file].Offset(s.Name)

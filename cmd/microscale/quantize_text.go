@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/calibration"
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/ranks"
@@ -158,8 +157,8 @@ func lowInputs(plan *convert.Plan) map[string]string {
 func quantizedInputs(plan *convert.Plan) map[string]string {
 	formats := map[string]string{}
 	for _, d := range plan.Decisions() {
-		if d.Action == convert.Quantize && d.Activations != checkpoint.WeightOnly {
-			formats[d.Module] = d.Format
+		if d.Inputs.Element != nil {
+			formats[d.Module] = d.Inputs.Name
 		}
 	}
 	return formats
