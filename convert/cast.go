@@ -176,7 +176,11 @@ func planCastTo(m *checkpoint.Model, to *checkpoint.Convention, formats []quant.
 		}
 	}
 	if c.OneFile() {
-		return relabelGGUF(m, c, o.Format, o.Calibration, &o)
+		p, err := relabelGGUF(m, c, o.Format, o.Calibration, &o)
+		if err == nil {
+			p.noteDropped()
+		}
+		return p, err
 	}
 	p := newPlan(m, c, quant.Quantizer{Format: o.Format})
 	p.Quantizer, p.casting = quant.Quantizer{}, &o
