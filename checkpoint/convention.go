@@ -247,7 +247,7 @@ func (c *Convention) Rejects(f quant.Format, name string, shape []int64) string 
 	return ""
 }
 
-// RejectsColumns returns why the convention does not support rows of so many columns in format f, or "".
+// RejectsColumns returns why the convention does not support rows of cols columns in format f, or "".
 func (c *Convention) RejectsColumns(f quant.Format, cols int64) string {
 	s := c.scheme(f)
 	switch {
