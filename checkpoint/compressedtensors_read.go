@@ -58,7 +58,7 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 		}
 		if ok && !hasScheme {
 			if weights.inOrder() {
-				d.fault("%s has actorder group, which vLLM 0.32 and compressed-tensors 0.20 have no more: dequantize it, and quantize the result",
+				d.fault("%s has actorder group, which vLLM 0.32 and compressed-tensors 0.20 no longer support: dequantize it, and quantize the result",
 					name)
 			}
 			d.targets, d.scheme = append(d.targets, group.Targets...), cmp.Or(d.scheme, c.name)
