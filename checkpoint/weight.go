@@ -24,22 +24,23 @@ import (
 type Weight struct {
 	Name   string
 	Shape  []int64
-	Dtype  safetensors.Dtype // of the source, if known
 	Format quant.Format      // the zero Format if it is not quantized
+	Dtype  safetensors.Dtype // of the source, if known
 	Global float32           // decode scale of the whole tensor; 1 if the format has none
 	Joined bool              // one expert, which the file of its convention has in one tensor with others (Convention.Joined)
 
-	scheme *scheme       // of a quantized weight
-	stack  *family.Stack // of a weight that holds all experts of a layer
-	guess  string        // ExpertsGuess of the weight that it is a part of
-	view   *view         // of a weight that is a part of another
 	// untransposed: the file holds experts as [experts, out, in], whatever those of their layout have.
 	untransposed bool
 	// transposedCodes: the file holds the codes as [experts, in, out].
 	transposedCodes bool
 	swizzled        bool    // its scales are in tiles of 128×4
 	stored          float32 // the number that the file has for Global
-	parts           parts
+
+	scheme *scheme       // of a quantized weight
+	stack  *family.Stack // of a weight that holds all experts of a layer
+	guess  string        // ExpertsGuess of the weight that it is a part of
+	view   *view         // of a weight that is a part of another
+	parts  parts
 
 	decoded *DecodedType // of a tensor that is quantized in a GGUF file; nil for others
 	coded   *coded       // of a tensor whose codes are decoded as they are read; nil for others
