@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/slow"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/*.codes")
@@ -77,8 +78,11 @@ func TestDecode(t *testing.T) {
 
 // stride returns the step through the codes of a format: 1 for all codes.
 func stride(bits int) uint64 {
-	if bits == 32 {
-		return 9973
+	switch bits {
+	case 32:
+		return 9973 * uint64(slow.Stride(1, 7))
+	case 16:
+		return uint64(slow.Stride(1, 7))
 	}
 	return 1
 }
