@@ -305,6 +305,10 @@ func TestInputFormat(t *testing.T) {
 			if got := only.InputFormat(s.format).Name; got != want {
 				t.Errorf("%s %s: got activations in %q, want %q", c, s.name, got, want)
 			}
+			m := Model{Convention: c, Scheme: s.name} // as read
+			if got := m.InputFormat(s.format).Name; got != want {
+				t.Errorf("%s %s, read: got activations in %q, want %q", c, s.name, got, want)
+			}
 		}
 	}
 	if seen != len(others) {

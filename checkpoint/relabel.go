@@ -185,11 +185,23 @@ func (m *Model) SchemeOf(f quant.Format) string {
 
 // ActivationsIn returns how clients treat the activations of the weights of a block format.
 func (m *Model) ActivationsIn(f quant.Format) Activations {
-	scheme := m.SchemeOf(f)
-	for _, s := range m.Convention.schemes {
-		if s.format.Name == f.Name && strings.EqualFold(s.name, scheme) {
-			return s.activations
-		}
+	if s := m.schemeIn(f); s != nil {
+		return s.activations
 	}
 	return WeightOnly
+}
+
+// InputFormat returns the format to which clients quantize the activations of the weights of a block format by the scheme of the
+// checkpoint; the zero Format if they do not, or if it names no scheme.
+func (m *Model) InputFormat(f quant.Format) quant.Format { return m.schemeIn(f).inputFormat() }
+
+// schemeIn returns the scheme of the weights of a block format, or nil.
+func (m *Model) schemeIn(f quant.Format) *scheme {
+	name := m.SchemeOf(f)
+	for i, s := range m.Convention.schemes {
+		if s.format.Name == f.Name && strings.EqualFold(s.name, name) {
+			return &m.Convention.schemes[i]
+		}
+	}
+	return nil
 }

@@ -178,8 +178,10 @@ func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
 }
 
 // InputFormat returns the format to which clients of the first scheme of f quantize activations; the zero Format if they do not.
-func (c *Convention) InputFormat(f quant.Format) quant.Format {
-	switch s := c.scheme(f); {
+func (c *Convention) InputFormat(f quant.Format) quant.Format { return c.scheme(f).inputFormat() }
+
+func (s *scheme) inputFormat() quant.Format {
+	switch {
 	case s == nil || s.activations == WeightOnly:
 		return quant.Format{}
 	case s.inputs.Element != nil:

@@ -17,6 +17,9 @@ func (r *reader) activation(w *checkpoint.Weight) (*activation, error) {
 		return nil, nil
 	}
 	dynamic := &activation{format: activationFormat(w.Format)}
+	if f := r.model.InputFormat(w.Format); f.Element != nil { // such as FP8 of 4-bit weights
+		dynamic.format = activationFormat(f)
+	}
 	scheme := r.model.ActivationsIn(w.Format)
 	if scheme == checkpoint.Dynamic {
 		return dynamic, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/internal/parallel"
 )
 
-// TestSlowThread checks that every thread of a product has several tasks, if it has so many tiles, that all tasks have tiles, and
+// TestSlowThread checks that every thread of a product has several tasks, if there are as many tiles, that no task is without tiles, and
 // that a thread on a slow processor keeps one while the others take all that are left.
 func TestSlowThread(t *testing.T) {
 	for _, k := range ordered {
