@@ -135,10 +135,14 @@ func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
 	_, cols := w.Matrix()
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
 	from, to := t.FromCol*c.bits/8, (t.ToCol*c.bits+7)/8
-	raw := make([]byte, x.Rows*(to-from)+1) // a byte beyond the last code
 	codes := w.parts[Codes]
-	for s := range spans(int(codes.Shape[len(codes.Shape)-1])*codes.Dtype.Bits()/8, t.From, t.To, from, to) { // rows of words are padded
-		if err := readAt(*w.parts[Codes], raw[s.From:s.To], s.At); err != nil {
+	stored := int(codes.Shape[len(codes.Shape)-1]) * codes.Dtype.Bits() / 8 // of a row, with the padding of its last word
+	if t.ToCol == cols {
+		to = stored
+	}
+	raw := make([]byte, x.Rows*(to-from)+1) // a byte beyond the last code
+	for s := range spans(stored, t.From, t.To, from, to) {
+		if err := readAt(*codes, raw[s.From:s.To], s.At); err != nil {
 			return x, err
 		}
 	}
@@ -172,8 +176,17 @@ func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
 			}
 			at += c.bits
 		}
+		if t.ToCol == cols && anySet(codes[:to-from], at) {
+			return x, fmt.Errorf("%s: row %d has codes behind column %d, the last of the weight: the file is damaged, fetch it again",
+				w.parts[Codes].Name, t.From+i, cols)
+		}
 	}
 	return x, nil
+}
+
+// anySet reports whether bits of a row are set from one on.
+func anySet(row []byte, from int) bool {
+	return slices.ContainsFunc(row[(from+7)/8:], func(b byte) bool { return b != 0 }) || from%8 > 0 && row[from/8]>>(from%8) != 0
 }
 
 // codedGroups returns the tile of the scales of a tile, and the column of them that each of its columns has.

@@ -61,6 +61,37 @@ func TestPartialWords(t *testing.T) {
 	}
 }
 
+// TestPadding: bits behind the last code of any row are an error, of the first row before any is read.
+func TestPadding(t *testing.T) {
+	const rows, cols = 4, 30 // of 3 bits: 90 of 96
+	for row := range rows {
+		for bit := cols * 3; bit < 96; bit++ {
+			data := packInts(rows, cols, 3, func(int, int) uint64 { return 5 })
+			data[row*12+bit/8] |= 1 << (bit % 8)
+			m := readRaw(t, packedConfig(`"num_bits": 3, "strategy": "channel"`), nil,
+				rawTensor{"q.weight_packed", safetensors.I32, []int64{rows, 3}, data},
+				rawTensor{"q.weight_scale", safetensors.BF16, []int64{rows, 1}, bytes.Repeat([]byte{0x80, 0x3f}, rows)},
+				rawTensor{"q.weight_shape", safetensors.I64, []int64{2}, dims(rows, cols)})
+			if row == 0 {
+				if len(m.Problems) != 1 || !strings.Contains(m.Problems[0].Text, "of 3 bits hold") {
+					t.Errorf("bit %d: problems %v", bit, m.Problems)
+				}
+				continue
+			}
+			w, ok := m.Lookup("q.weight")
+			if !ok {
+				t.Fatal(m.Problems)
+			}
+			if _, err := w.Read(row, row+1); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("row %d has codes behind column 30", row)) {
+				t.Errorf("row %d, bit %d: %v", row, bit, err)
+			}
+			if _, err := w.ReadTile(Tile{From: row, To: row + 1, ToCol: cols - 1}); err != nil {
+				t.Errorf("without the last column: %v", err)
+			}
+		}
+	}
+}
+
 // TestIntegerCauses: a contradiction in integers is one line about its cause, for all weights that have it.
 func TestIntegerCauses(t *testing.T) {
 	const words, group = 48, `"strategy": "group", "group_size": 128`

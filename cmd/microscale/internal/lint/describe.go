@@ -163,7 +163,12 @@ func (r *repairer) describeSidecar(d *description) (done bool, err error) {
 		return false, nil
 	}
 	if !has {
-		for _, f := range r.Convention.Files(r.Formats()[0], checkpoint.Settings{Ignore: d.list, KVCache: r.config.cache}) {
+		formats := r.Formats()
+		if len(formats) != 1 || !r.Convention.Holds(formats[0]) {
+			r.reasons[""] = fmt.Errorf("%s is written for weights of one format that is also written here: fetch it again", modelOpt.Sidecar())
+			return false, nil
+		}
+		for _, f := range r.Convention.Files(formats[0], checkpoint.Settings{Ignore: d.list, KVCache: r.config.cache}) {
 			r.repair.Patch.Files = append(r.repair.Patch.Files, f)
 			r.change("sidecar-missing", f.Name, "written")
 		}

@@ -243,6 +243,32 @@ func TestRepairFiles(t *testing.T) {
 	}
 }
 
+// TestRepairSidecar: a file of modelopt that is missing is not written where its format is not.
+func TestRepairSidecar(t *testing.T) {
+	const weight = layer0 + "self_attn.q_proj.weight"
+	for algo, bytes := range map[string]map[string]entry{
+		"W4A8_NVFP4_FP8": {"": {safetensors.Spec{Dtype: safetensors.U8, Shape: []int64{32, 16}}, make([]byte, 512)},
+			"_scale":   {safetensors.Spec{Dtype: safetensors.F8E4M3, Shape: []int64{32, 1}}, make([]byte, 32)},
+			"_scale_2": {safetensors.Spec{Dtype: safetensors.F32}, float(1)}},
+		"W4A8_MXFP4_FP8": {"": {safetensors.Spec{Dtype: safetensors.U8, Shape: []int64{32, 16}}, make([]byte, 512)},
+			"_scale": {safetensors.Spec{Dtype: safetensors.U8, Shape: []int64{32, 1}}, make([]byte, 32)}},
+	} {
+		d := directory{tensors: map[string]entry{}, config: map[string]any{"model_type": "llama",
+			"quantization_config": map[string]any{"quant_method": "modelopt", "quant_algo": algo}}}
+		for suffix, e := range bytes {
+			d.set(weight+suffix, e.Dtype, e.Shape, e.data)
+		}
+		dir := t.TempDir()
+		d.write(t, dir)
+		r, err := PlanRepair(t.Context(), open(t, dir), nil, Options{Clients: chosenClients(t, "trtllm")})
+		if err != nil || len(r.Patch.Files) > 0 || !slices.ContainsFunc(r.Left, func(f Finding) bool {
+			return f.Rule.Name == "sidecar-missing" && strings.Contains(f.Text, "it is not repaired: hf_quant_config.json is written for")
+		}) {
+			t.Errorf("%s: files %v, left %+v (%v)", algo, r.Patch.Files, r.Left, err)
+		}
+	}
+}
+
 // TestRepairInputs: a fused set gets the largest decode scale of activations, which is the least divisor in compressed-tensors.
 func TestRepairInputs(t *testing.T) {
 	const attn = layer0 + "self_attn."
