@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf/sample"
@@ -49,7 +50,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(plan.Count(convert.Quantize), "weights in", plan.Format, "as", plan.Convention, plan.Scheme)
-	for _, d := range plan.Decisions()[:3] {
+	for _, d := range slices.Collect(plan.Decisions())[:3] {
 		fmt.Printf("  %s %s: %d → %d bytes %q\n", d.Action, d.Name, d.SourceBytes, d.Bytes, d.Reason)
 	}
 

@@ -234,7 +234,7 @@ func TestMLXExperts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		if strings.Contains(d.Name, "experts") && d.Tensors[0].Name != d.Name {
 			t.Errorf("%s is in %s, though no expert is quantized", d.Name, d.Tensors[0].Name)
 		}

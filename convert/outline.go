@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 
@@ -34,27 +35,32 @@ type Decision struct {
 	Tensors []safetensors.TensorInfo
 }
 
-// Decisions returns the plan for every weight, in the order of the source.
-func (p *Plan) Decisions() []Decision {
-	layouts := p.layouts()
-	all := make([]Decision, 0, len(p.decisions))
-	for _, d := range p.decisions {
-		one := Decision{Name: d.Name, Module: module(cmp.Or(d.origin, d.Name)), Shape: d.Shape, Action: d.action,
-			Format: p.formatName(d), Reason: d.reason, File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
-		if d.action == Quantize {
-			_, one.Activations = p.convention.Scheme(d.quantizer.Format)
-			one.Inputs = p.convention.InputFormat(d.quantizer.Format)
+// Decisions returns the plan for every weight, in the order of the source. Each is made when it is reached.
+func (p *Plan) Decisions() iter.Seq[Decision] {
+	return func(yield func(Decision) bool) {
+		layouts := p.layouts()
+		for _, d := range p.decisions {
+			one := Decision{Name: d.Name, Module: module(cmp.Or(d.origin, d.Name)), Shape: d.Shape, Action: d.action,
+				Format: p.formatName(d), Reason: d.reason, File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
+			if d.action == Quantize {
+				_, one.Activations = p.convention.Scheme(d.quantizer.Format)
+				one.Inputs = p.convention.InputFormat(d.quantizer.Format)
+			}
+			for _, s := range d.stored {
+				offset, _ := layouts[d.file].Offset(s.Name)
+				begin, n := d.extent(s)
+				one.Tensors = append(one.Tensors, safetensors.TensorInfo{Name: s.Name, Dtype: s.Dtype, Shape: s.Shape, Begin: offset + begin,
+					End: offset + begin + n})
+			}
+			if !yield(one) {
+				return
+			}
 		}
-		for _, s := range d.stored {
-			offset, _ := layouts[d.file].Offset(s.Name)
-			begin, n := d.extent(s)
-			one.Tensors = append(one.Tensors, safetensors.TensorInfo{Name: s.Name, Dtype: s.Dtype, Shape: s.Shape, Begin: offset + begin,
-				End: offset + begin + n})
-		}
-		all = append(all, one)
 	}
-	return all
 }
+
+// Weights returns the number of weights.
+func (p *Plan) Weights() int { return len(p.decisions) }
 
 // layouts returns the layouts of the files of weights by name.
 func (p *Plan) layouts() map[string]*safetensors.Layout {

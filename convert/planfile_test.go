@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestPlanFile(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, plan.PlanFile(o.Include))
 		}
-		a, b := plan.Decisions(), same.Decisions()
+		a, b := slices.Collect(plan.Decisions()), slices.Collect(same.Decisions())
 		for i := range a {
 			a[i].Reason, b[i].Reason = Reason{}, Reason{}
 		}

@@ -186,7 +186,7 @@ func TestRulesTargets(t *testing.T) {
 		t.Errorf("format %q, %d groups", got, len(config.Quantization.Groups))
 	}
 	layouts := map[string]string{"nvfp4": "nvfp4-pack-quantized", "fp8-row": "float-quantized", "mxfp8": "mxfp8-quantized"}
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		var found []string
 		for _, group := range config.Quantization.Groups {
 			for _, target := range group.Targets {
@@ -475,7 +475,7 @@ func TestRulesRequantizeConvention(t *testing.T) {
 		if err != nil || plan.Convention != convention {
 			t.Fatalf("%s: error %v, got %v", convention, err, plan)
 		}
-		for _, d := range plan.Decisions() {
+		for d := range plan.Decisions() {
 			if d.Name == "lm_head.weight" && (d.Action != Relabel || d.Format != "nvfp4") {
 				t.Errorf("%s: the head is %s, %s", convention, d.Format, d.Action)
 			}

@@ -98,7 +98,7 @@ func TestCalibratedFamilies(t *testing.T) {
 					t.Fatal(err)
 				}
 				quantized := 0
-				for _, d := range plan.Decisions() {
+				for d := range plan.Decisions() {
 					if d.Action == convert.Quantize {
 						if quantized++; len(d.Shape) == 3 {
 							quantized += int(d.Shape[0]) - 1

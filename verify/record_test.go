@@ -55,7 +55,7 @@ func TestRecordDamage(t *testing.T) {
 	if got := problems(); got != "" {
 		t.Fatalf("before it is damaged: %s", got)
 	}
-	decisions := plan.Decisions()
+	decisions := slices.Collect(plan.Decisions())
 	d := decisions[slices.IndexFunc(decisions, func(d convert.Decision) bool { return d.Action == convert.Quantize })]
 	path := filepath.Join(dst, d.File)
 	at := d.Tensors[0].Begin

@@ -305,7 +305,7 @@ func otherSource(p profile.Profile, source *hf.Checkpoint, plan *convert.Plan) s
 		return ""
 	}
 	n, dtype := 0, ""
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		if t, ok := source.Lookup(d.Name); ok && d.Action == convert.Quantize && t.Dtype != safetensors.BF16 {
 			n++
 			dtype = t.Dtype.String()

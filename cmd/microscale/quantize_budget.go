@@ -121,7 +121,7 @@ func (b *budgetFlag) plan(ctx context.Context, source *hf.Checkpoint, o convert.
 		if err != nil {
 			return nil, fmt.Errorf("all in %s: %w", f, err)
 		}
-		for _, d := range plan.Decisions() {
+		for d := range plan.Decisions() {
 			if d.Action != convert.Quantize && len(d.Shape) == 2 && d.Format == quant.F32.Name {
 				kept = 32
 			}

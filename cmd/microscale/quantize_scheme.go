@@ -40,7 +40,7 @@ func schemeCost(cmd *cobra.Command, args []string, text string, limit *calibrati
 	for _, share := range plan.Shares() {
 		formats = append(formats, share.Format.Name)
 	}
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		if _, ok := s.Quantizers[d.Format]; ok && d.Action == convert.Quantize {
 			s.Following.Formats[d.Module+".weight"] = d.Format
 		}

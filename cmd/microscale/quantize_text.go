@@ -111,7 +111,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 				"these, such as --scheme NVFP4, or omit it")
 		}
 	}
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		if strings.HasSuffix(d.Name, ".weight") && len(d.Shape) == 2 && d.Action == convert.Quantize &&
 			slices.ContainsFunc(o.Formats(), func(q quant.Format) bool { return q.Name == d.Format && q.Scaled() && method.Supports(q) }) {
 			c.Needs = append(c.Needs, d.Module)
@@ -156,7 +156,7 @@ func lowInputs(plan *convert.Plan) map[string]string {
 // quantizedInputs returns the formats to which clients quantize inputs, by module.
 func quantizedInputs(plan *convert.Plan) map[string]string {
 	formats := map[string]string{}
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		if d.Inputs.Element != nil {
 			formats[d.Module] = d.Inputs.Name
 		}
@@ -176,7 +176,7 @@ func following(plan *convert.Plan, method calibration.Method, o convert.Quantize
 		}
 		f.Quantizers[q.Format.Name] = q
 	}
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		if _, ok := f.Quantizers[d.Format]; ok && d.Action == convert.Quantize {
 			f.Formats[d.Name] = d.Format
 		}

@@ -33,7 +33,7 @@ func Groups(m *checkpoint.Model, choices []Choice, rules []convert.Rule, kept in
 		if c.Plan == nil {
 			continue
 		}
-		for _, d := range c.Plan.Decisions() {
+		for d := range c.Plan.Decisions() {
 			if d.Action != convert.Quantize {
 				continue
 			}

@@ -50,7 +50,7 @@ func Quantized(src, dst string, plan *convert.Plan, profile string, search quant
 			done += s.Weights
 		}
 	}
-	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", done, len(plan.Decisions()), sharesText(plan), by, plan.Convention)
+	c.what = fmt.Sprintf("%d of %d weights in %s (%s, %s)", done, plan.Weights(), sharesText(plan), by, plan.Convention)
 	if c.format == "" {
 		c.what = unquantizedText(plan)
 	}
@@ -59,7 +59,7 @@ func Quantized(src, dst string, plan *convert.Plan, profile string, search quant
 
 // unquantizedText describes a plan without block formats, such as a GGUF file in BF16.
 func unquantizedText(plan *convert.Plan) string {
-	return fmt.Sprintf("%s, none in a block format (%s)", show.Counted(len(plan.Decisions()), "weight"), plan.Convention)
+	return fmt.Sprintf("%s, none in a block format (%s)", show.Counted(plan.Weights(), "weight"), plan.Convention)
 }
 
 // formatsOf returns the block formats of a plan.
@@ -106,14 +106,14 @@ func shareDocuments(plan *convert.Plan) (docs []shareDocument) {
 // Dequantized describes the decoding of src to dtype.
 func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion {
 	c := &Conversion{Source: src, Destination: dst, Plan: plan, format: strings.ToLower(dtype), count: plan.Count(convert.Decode)}
-	c.what = fmt.Sprintf("%d of %d weights decoded to %s", c.count, len(plan.Decisions()), c.format)
+	c.what = fmt.Sprintf("%d of %d weights decoded to %s", c.count, plan.Weights(), c.format)
 	return c
 }
 
 // Folded describes the folding of src, inputs of whose layers have factors.
 func Folded(src, dst string, plan *convert.Plan, inputs int) *Conversion {
 	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: plan.Count(convert.Decode)}
-	c.what = fmt.Sprintf("%s folded, in %d of %d weights", show.Counted(inputs, "input"), c.count, len(plan.Decisions()))
+	c.what = fmt.Sprintf("%s folded, in %d of %d weights", show.Counted(inputs, "input"), c.count, plan.Weights())
 	return c
 }
 

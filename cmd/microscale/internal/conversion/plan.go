@@ -26,7 +26,7 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 	if asJSON {
 		doc := newPlanDocument(plan, c.Source, c.Destination)
 		doc.Budget, doc.Repair = c.Budget, c.repair
-		return show.PrintJSON(w, doc)
+		return show.PrintList(w, doc, decisionDocuments(plan))
 	}
 	for _, n := range plan.Notes {
 		if _, err := fmt.Fprintf(w, "note: %s\n\n", show.Escaped(n)); err != nil {
@@ -56,7 +56,7 @@ func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
 		}
 	}
 	stored, _ := plan.SourceBytes()
-	weights := len(plan.Decisions())
+	weights := plan.Weights()
 	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), weights)
 	switch {
 	case c.repair != nil:
@@ -100,7 +100,7 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 		show.Right("size"))
 	var names []verify.Tensor // grouped as results are
 	decisions := map[string]convert.Decision{}
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		rows, cols := (&checkpoint.Weight{Shape: d.Shape}).Matrix()
 		names = append(names, verify.Tensor{Name: d.Name, Format: d.Format, Rows: rows, Cols: cols})
 		decisions[d.Name] = d
@@ -122,7 +122,7 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 func printPlaces(w io.Writer, plan *convert.Plan) error {
 	t := show.NewTable(show.Left("file"), show.Left("tensor"), show.Left("dtype"), show.Left("shape"), show.Right("offset"),
 		show.Right("bytes"))
-	for _, d := range plan.Decisions() {
+	for d := range plan.Decisions() {
 		for _, s := range storedDocuments(plan, d) {
 			t.AppendRow(table.Row{show.Printable(d.File), show.Printable(s.Name), s.Dtype, ShapeText(s.Shape), s.Offset, s.Bytes})
 		}

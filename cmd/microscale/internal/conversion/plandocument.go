@@ -2,6 +2,7 @@ package conversion
 
 import (
 	"encoding/json"
+	"iter"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -78,7 +79,8 @@ func newPlanDocument(plan *convert.Plan, src, dst string) PlanDocument {
 	doc := PlanDocument{Source: src, Destination: dst, Format: formatsOf(plan), Formats: shareDocuments(plan),
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
 		Extra: show.OrEmpty(plan.Source().Extra()), Skipped: skippedDocuments(plan.Source()),
-		Companions: []fileDocument{}, Casts: castDocuments(plan), Config: configjson.Standard(plan.Config()), Index: plan.Index()}
+		Companions: []fileDocument{}, Tensors: []decisionDocument{}, Casts: castDocuments(plan), Config: configjson.Standard(plan.Config()),
+		Index: plan.Index()}
 	doc.Convention, doc.Scheme, doc.Method = plan.Convention, plan.Scheme, plan.Method()
 	index, _, parted := plan.Part()
 	if parted {
@@ -94,12 +96,19 @@ func newPlanDocument(plan *convert.Plan, src, dst string) PlanDocument {
 	for _, c := range plan.Companions() {
 		doc.Companions = append(doc.Companions, fileDocument{c.Name, c.Size})
 	}
-	for _, d := range plan.Decisions() {
-		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Name, Shape: show.OrEmpty(d.Shape), Quantize: d.Action == convert.Quantize,
-			Becomes: d.Format,
-			Reason:  d.Reason.Detail, File: d.File, Stored: storedDocuments(plan, d), Bytes: d.Bytes})
-	}
 	return doc
+}
+
+// decisionDocuments returns the plan for each weight.
+func decisionDocuments(plan *convert.Plan) iter.Seq[decisionDocument] {
+	return func(yield func(decisionDocument) bool) {
+		for d := range plan.Decisions() {
+			if !yield(decisionDocument{Name: d.Name, Shape: show.OrEmpty(d.Shape), Quantize: d.Action == convert.Quantize, Becomes: d.Format,
+				Reason: d.Reason.Detail, File: d.File, Stored: storedDocuments(plan, d), Bytes: d.Bytes}) {
+				return
+			}
+		}
+	}
 }
 
 // storedDocuments returns the tensors that store a weight.

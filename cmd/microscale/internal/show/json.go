@@ -1,10 +1,12 @@
 package show
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"strconv"
 	"unicode/utf16"
@@ -26,6 +28,52 @@ func PrintJSON(w io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// listEnd ends a document whose last member is a list without elements.
+const listEnd = "]\n}\n"
+
+// PrintList writes the document that [PrintJSON] writes of head if its last member, an empty list, has the given elements.
+// Of these it holds one at a time.
+func PrintList[E any](w io.Writer, head any, list iter.Seq[E]) error {
+	out := bufio.NewWriter(w)
+	if err := PrintJSON(unended{out}, head); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(asciiControls{&text})
+	e.SetEscapeHTML(false)
+	e.SetIndent("    ", "  ")
+	before, end := "\n    ", listEnd
+	for element := range list {
+		text.Reset()
+		text.WriteString(before)
+		if err := e.Encode(element); err != nil {
+			return err
+		}
+		if _, err := out.Write(bytes.TrimSuffix(text.Bytes(), []byte("\n"))); err != nil {
+			return err
+		}
+		before, end = ",\n    ", "\n  "+listEnd
+	}
+	if _, err := out.WriteString(end); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// unended writes a document that ends with listEnd without this end.
+type unended struct{ io.Writer }
+
+func (w unended) Write(p []byte) (int, error) {
+	open, ok := bytes.CutSuffix(p, []byte(listEnd))
+	if !ok {
+		panic("show: the last member of the document is not an empty list")
+	}
+	if _, err := w.Writer.Write(open); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // asciiControls escapes the characters of JSON beyond ASCII that are not printable: C1
