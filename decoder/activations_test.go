@@ -207,7 +207,7 @@ func TestTokenScales(t *testing.T) {
 		x.Data[i], x.Data[16+i] = float32(i)/16, 5000*float32(16-i)
 	}
 	s := scope(t, "f32")
-	both, err := (&activation{format: quant.NVFP4}).quantize(s, x, nil)
+	both, err := (&activation{format: quant.NVFP4}).quantize(s, x, quantizedInput{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func TestAppendEach(t *testing.T) {
 	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
 		low := quantized(t, dir, f.Name, quant.Quantizer{Format: f}, checkpoint.Plain())
 		for _, inputs := range []quant.Format{{}, quant.BF16, quant.MXINT8} {
-			m, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: inputs})
+			m, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: Inputs{Format: inputs}})
 			if err != nil {
 				t.Fatal(err)
 			}

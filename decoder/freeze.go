@@ -59,7 +59,7 @@ func (r *reader) stack(p *projection) (list []stackedPart, err error) {
 func (r *reader) joins(p stackedPart, w *checkpoint.Weight) bool {
 	v := p.weights[0]
 	switch {
-	case r.options.Inputs.Element == nil || v.Quantized() != w.Quantized():
+	case r.options.Inputs.Format.Element == nil || v.Quantized() != w.Quantized():
 		return false
 	case !w.Quantized():
 		return v.Dtype == w.Dtype
@@ -94,7 +94,7 @@ func (r *reader) freeze(p *projection) (reads []rowRead, err error) {
 		reads = append(reads, r.readBiases(f, p.parts)...)
 	}
 	p.frozen = f
-	if r.options.Inputs.Element != nil {
+	if r.options.Inputs.Format.Element != nil {
 		of := &reading{complete: func() error { return p.optimize(r.options.Inputs, 0) }}
 		of.left.Store(int64(len(reads)))
 		for i := range reads {
@@ -226,8 +226,8 @@ func (r *reader) readEmbedding(m *Model) ([]rowRead, error) {
 		if head.input, err = r.activation(w); err != nil {
 			return nil, err
 		}
-		if head.input == nil && r.options.Inputs.Element != nil {
-			head.input = &activation{format: r.options.Inputs}
+		if head.input == nil && r.options.Inputs.Format.Element != nil {
+			head.input = &activation{format: r.options.Inputs.Format, residual: r.options.Inputs.Residual}
 		}
 	}
 	m.head.frozen.parts = []frozenPart{head}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -17,7 +18,7 @@ type frozen struct {
 	parts []frozenPart // the rows of the layer, in order
 	bias  []float32    // of all rows; nil: none
 
-	codes *quant.Tensor // of the last input of a session, reused for the next
+	last quantizedInput // of a session: its memory is reused for the next
 }
 
 // quantized reports whether a weight is in a block format.
@@ -56,7 +57,27 @@ func (p *frozenPart) bytes() int {
 }
 
 // multiply sets y to X·Wᵀ.
-func (p *frozenPart) multiply(s *nn.Scope, y tensor.Dense, x *quant.Tensor) error {
+func (p *frozenPart) multiply(s *nn.Scope, y tensor.Dense, in quantizedInput) error {
+	if in.terms == nil {
+		return p.product(s, y, in.codes)
+	}
+	products := s.Arena.Dense(2*y.Rows, y.Cols)
+	if err := p.product(s, products, in.codes); err != nil {
+		return err
+	}
+	parallel.ForState(y.Rows, rowGrain(y.Cols), s.Threads, [2]tensor.Dense{y, products}, func(m [2]tensor.Dense, from, to int) {
+		for i := from; i < to; i++ {
+			row, first, second := m[0].Row(i), m[1].Row(i), m[1].Row(m[0].Rows+i)
+			for j := range row {
+				row[j] = first[j] + second[j]
+			}
+		}
+	})
+	return nil
+}
+
+// product sets y to the product of quantized rows.
+func (p *frozenPart) product(s *nn.Scope, y tensor.Dense, x *quant.Tensor) error {
 	o := gemm.Options{Threads: s.Threads}
 	if p.interleaved != nil {
 		o.Accumulator = s.Recipe.Accumulator(recipe.Fprop, x.Format, p.interleaved.Format())
@@ -82,12 +103,12 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 				return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
 			}
 			if s.Arena != nil && x.Rows <= arenaTokens { // more would outweigh the weights
-				f.codes = input.codes
+				f.last = quantizedInput{codes: input.codes, terms: input.terms}
 			}
 			input.observe(s, f.name, x)
 		}
 		part := y.View(0, x.Rows, rows, rows+p.rows())
-		if err := p.multiply(s, part, input.codes); err != nil {
+		if err := p.multiply(s, part, input); err != nil {
 			return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
 		}
 		input.scale(part)
@@ -98,13 +119,16 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	return y, nil
 }
 
-// reuse returns the memory for the codes of x, or nil. Without an arena, somebody may keep the last.
-func (f *frozen) reuse(s *nn.Scope, x tensor.Dense, a *activation) *quant.Tensor {
-	t := f.codes
-	if s.Arena == nil || t == nil || t.Format.Name != a.formatUnder(s).Name || t.Rows() != x.Rows || t.Cols() != x.Cols {
-		return nil
+// reuse returns the memory for the codes of x, if there is some. Without an arena, somebody may keep the last.
+func (f *frozen) reuse(s *nn.Scope, x tensor.Dense, a *activation) (last quantizedInput) {
+	t, residual := f.last.codes, a != nil && a.residual
+	if s.Arena == nil || t == nil || t.Format.Name != a.formatUnder(s).Name || t.Cols() != x.Cols || residual != (f.last.terms != nil) {
+		return last
 	}
-	return t
+	if rows := t.Rows(); rows == x.Rows && !residual || rows == 2*x.Rows && residual {
+		last.codes, last.terms = t, f.last.terms
+	}
+	return last
 }
 
 // addBias adds the biases, rounded to the recipe's Activations, to each row.
@@ -129,6 +153,8 @@ type activation struct {
 	// scale is the stored decode scale of the whole tensor (input_scale, 1/input_global_scale). 0:
 	// none is stored, and each token has its own scales.
 	scale float32
+
+	residual bool // as in Inputs
 }
 
 // activationFormat returns the format of dynamically quantized activations for weights of format f:
@@ -166,6 +192,10 @@ func withinTokens(f quant.Format, block quant.Shape) quant.Format {
 type quantizedInput struct {
 	codes  *quant.Tensor
 	tokens []*quant.Tensor
+
+	// Of inputs with a residual, the halves of the rows of codes: the tokens, and what these round off, which is residual.
+	terms    *[2]quant.Tensor
+	residual tensor.Dense
 }
 
 // formatUnder returns the format of inputs; a nil activation casts to the recipe's Activations.
@@ -176,13 +206,13 @@ func (a *activation) formatUnder(s *nn.Scope) quant.Format {
 	return a.format
 }
 
-// quantize quantizes x, tokens × in, into memory of that shape if it is not nil. The result for a
+// quantize quantizes x, tokens × in, into the memory of an input of that shape if there is one. The result for a
 // token does not depend on other tokens.
-func (a *activation) quantize(s *nn.Scope, x tensor.Dense, into *quant.Tensor) (in quantizedInput, err error) {
+func (a *activation) quantize(s *nn.Scope, x tensor.Dense, into quantizedInput) (in quantizedInput, err error) {
 	q := quant.Quantizer{Format: a.formatUnder(s)}
 	switch {
 	case a == nil:
-		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Into: into})
+		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Into: into.codes})
 	case a.scale != 0:
 		inverse := 1 / a.scale
 		if in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Inverse: &inverse}); err != nil {
@@ -195,10 +225,44 @@ func (a *activation) quantize(s *nn.Scope, x tensor.Dense, into *quant.Tensor) (
 		}
 	case a.format.Global:
 		return quantizeTokens(q, x)
+	case a.residual:
+		return quantizeResidual(s, q, x, into)
 	default:
-		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Into: into})
+		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Into: into.codes})
 	}
 	return in, err
+}
+
+// quantizeResidual quantizes x, then what that rounds off.
+func quantizeResidual(s *nn.Scope, q quant.Quantizer, x tensor.Dense, in quantizedInput) (quantizedInput, error) {
+	if in.codes == nil {
+		codes, err := quant.NewTensor(q.Format, 2*x.Rows, x.Cols)
+		if err != nil {
+			return in, err
+		}
+		in.codes, in.terms = codes, &[2]quant.Tensor{*codes.ViewRows(0, x.Rows), *codes.ViewRows(x.Rows, 2*x.Rows)}
+	}
+	if _, err := q.Rowwise(x, quant.With{Threads: s.Threads, Into: &in.terms[0]}); err != nil {
+		return in, err
+	}
+	in.residual = s.Arena.Dense(x.Rows, x.Cols)
+	in.terms[0].DequantizeRows(in.residual, 0, s.Threads)
+	parallel.ForState(x.Rows, rowGrain(x.Cols), s.Threads, [2]tensor.Dense{x, in.residual}, func(m [2]tensor.Dense, from, to int) {
+		for i := from; i < to; i++ {
+			rest := m[1].Row(i)
+			for j, v := range m[0].Row(i) {
+				rest[j] = v - rest[j]
+			}
+		}
+	})
+	_, err := q.Rowwise(in.residual, quant.With{Threads: s.Threads, Into: &in.terms[1]})
+	return in, err
+}
+
+// rowGrain returns the minimum number of rows of the given width for one goroutine.
+func rowGrain(width int) int {
+	const elements = 1 << 14
+	return max(1, elements/max(1, width))
 }
 
 // quantizeTokens quantizes each row with its own global scale.
@@ -226,11 +290,18 @@ func (in *quantizedInput) observe(s *nn.Scope, module string, x tensor.Dense) {
 	if s.Observer.Operand == nil {
 		return
 	}
-	if in.tokens == nil {
-		s.Observer.Operand(nn.Observation{Module: module, Operand: nn.Input, Source: x, Quantized: in.codes})
+	observe := func(source tensor.Dense, codes *quant.Tensor) {
+		s.Observer.Operand(nn.Observation{Module: module, Operand: nn.Input, Source: source, Quantized: codes})
+	}
+	switch {
+	case in.terms != nil:
+		observe(x, &in.terms[0])
+		observe(in.residual, &in.terms[1])
+	case in.tokens == nil:
+		observe(x, in.codes)
 	}
 	for i, row := range in.tokens {
-		s.Observer.Operand(nn.Observation{Module: module, Operand: nn.Input, Source: x.View(i, i+1, 0, x.Cols), Quantized: row})
+		observe(x.View(i, i+1, 0, x.Cols), row)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestWithHead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			low, err := m.WithHead(quant.Quantizer{Format: quant.MXFP4}, quant.BF16)
+			low, err := m.WithHead(quant.Quantizer{Format: quant.MXFP4}, Inputs{Format: quant.BF16})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +91,7 @@ func TestCacheBytes(t *testing.T) {
 func TestWithHeadAlternates(t *testing.T) {
 	m, tokens := sessionModel(t)
 	want := slices.Clone(appendTokens(t, newSession(t, m, 0), tokens[:1030]...))
-	copied, err := m.WithHead(quant.Quantizer{Format: quant.MXFP8}, quant.Format{})
+	copied, err := m.WithHead(quant.Quantizer{Format: quant.MXFP8}, Inputs{})
 	if err != nil {
 		t.Fatal(err)
 	}

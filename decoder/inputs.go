@@ -8,14 +8,24 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// optimize prepares the frozen weights of a projection for inputs in a format, which weights in a block
+// Inputs says how inputs of quantized linear layers are quantized.
+type Inputs struct {
+	Format quant.Format // the zero format: the recipe's Activations
+
+	// Residual also quantizes what Format rounds off, and adds the product of that. With mxint8, both products
+	// are of integers, and the sum of both terms differs from an element by at most 1.01·2^-14 of the largest
+	// magnitude in its block of 32.
+	Residual bool
+}
+
+// optimize prepares the frozen weights of a projection for inputs, which weights in a block
 // format take, and those in the format of the inputs. It interleaves codes for products with few tokens
 // where kernels support that.
-func (p *projection) optimize(inputs quant.Format, threads int) error {
+func (p *projection) optimize(inputs Inputs, threads int) error {
 	f := p.frozen
-	input := &activation{format: inputs}
+	input := &activation{format: inputs.Format, residual: inputs.Residual}
 	for i := range f.parts {
-		if w := f.parts[i].weight.Format; f.parts[i].input == nil && (w.Scaled() || w.Element == inputs.Element) {
+		if w := f.parts[i].weight.Format; f.parts[i].input == nil && (w.Scaled() || w.Element == inputs.Format.Element) {
 			f.parts[i].input = input
 		}
 	}

@@ -1,7 +1,9 @@
 package decoder
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -9,10 +11,13 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestInputs checks models whose linear layers take inputs in BF16 or as 8-bit integers: one matrix
@@ -38,9 +43,10 @@ func TestInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := appendTokens(t, newSession(t, exact, 0), tokens...)
-		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
-			t.Run(convention.Name+"/"+f.Name+"/"+inputs.Name, func(t *testing.T) {
-				fast, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: inputs})
+		for _, in := range []Inputs{{quant.BF16, false}, {quant.MXINT8, false}, {quant.MXINT8, true}} {
+			inputs := in.Format
+			t.Run(fmt.Sprint(convention.Name, "/", f.Name, "/", inputs.Name, "/residual=", in.Residual), func(t *testing.T) {
+				fast, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: in})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,12 +74,86 @@ func TestInputs(t *testing.T) {
 				if from, limit := distance(got, want), distance(want, original); !(from > 0 && from < limit) {
 					t.Errorf("got distance %g from inputs in F32, want less than that of the weights, %g", from, limit)
 				}
+				if from, limit := distance(got, want), 0.02*distance(want, original); in.Residual && !(from < limit) {
+					t.Errorf("got distance %g from inputs in F32, want less than %g", from, limit)
+				}
 				stored, dynamic, _ := fast.ActivationScales()
 				if quantizes := inputs.Scaled(); stored != 0 || (dynamic > 0) != quantizes {
 					t.Errorf("got %d stored and %d dynamic scales of inputs in %s", stored, dynamic, inputs)
 				}
 			})
 		}
+	}
+}
+
+// TestInputsResidual checks the terms of inputs with a residual: their errors, and that a layer adds the products of both, with any
+// number of threads. Blocks have their largest magnitude anywhere between two powers of two, and elements of all sizes below it.
+func TestInputsResidual(t *testing.T) {
+	const tokens, in, out, block = 3, 8 * 32, 32, 32
+	r := rand.New(rand.NewPCG(1, 2))
+	x, w := tensor.New(tokens, in), tensor.New(out, in)
+	for i := range w.Data {
+		w.Data[i] = float32(r.NormFloat64())
+	}
+	for i := range x.Data {
+		x.Data[i] = float32(math.Ldexp(r.Float64()*2-1, r.IntN(12)-10))
+	}
+	copy(x.Data, []float32{127.0 / 64, 127.49 / 64, 127.5 / 64, -127.51 / 64, 255.0 / 128, -1, 1.0 / 128, 0x1p-14}) // the first block
+	clear(x.Data[block : 2*block])
+	weight, err := quant.Quantizer{Format: quant.MXFP4}.Rowwise(w, quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer := &frozen{name: "l", parts: []frozenPart{{weight: weight, input: &activation{format: quant.MXINT8, residual: true}}}}
+	s := scope(t, "f32")
+	var terms [2]tensor.Dense
+	s.Observer.Operand = func(o nn.Observation) {
+		if terms[0].Data == nil {
+			terms[0] = o.Quantized.Dequantize(1)
+			return
+		}
+		terms[1] = o.Quantized.Dequantize(1)
+		for i, v := range o.Source.Data {
+			if want := x.Data[i] - terms[0].Data[i]; v != want {
+				t.Errorf("element %d: the residual is %g, want %g", i, v, want)
+			}
+		}
+	}
+	y, err := layer.forward(s, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from := 0; from < len(x.Data); from += block {
+		amax := 0.0
+		for _, v := range x.Data[from : from+block] {
+			amax = max(amax, math.Abs(float64(v)))
+		}
+		for i := from; i < from+block; i++ {
+			sum := float64(terms[0].Data[i]) + float64(terms[1].Data[i])
+			if e := math.Abs(float64(x.Data[i]) - sum); e > 1.01*0x1p-14*amax {
+				t.Errorf("element %d: %g is quantized to %g, the largest magnitude is %g", i, x.Data[i], sum, amax)
+			}
+		}
+	}
+	var products [2]tensor.Dense
+	for i, term := range terms {
+		q, err := quant.Quantizer{Format: quant.MXINT8}.Rowwise(term, quant.With{}) // the same codes
+		if err != nil {
+			t.Fatal(err)
+		}
+		products[i] = tensor.New(tokens, out)
+		if err := gemm.Mul(products[i], q, weight, gemm.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, got := range y.Data {
+		if want := products[0].Data[i] + products[1].Data[i]; math.Abs(float64(got-want)) > 1e-6*(1+math.Abs(float64(want))) {
+			t.Errorf("element %d of the product is %g, want %g", i, got, want)
+		}
+	}
+	s.Observer.Operand, s.Threads = nil, 3
+	if again, err := layer.forward(s, x); err != nil || !slices.Equal(again.Data, y.Data) {
+		t.Errorf("three threads: another product (%v)", err)
 	}
 }
 
@@ -92,7 +172,7 @@ func TestInputsBF16(t *testing.T) {
 	want := appendTokens(t, newSession(t, exact, 0), tokens...)
 	norm := distance(want, make([]float32, len(want)))
 	for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
-		fast, err := Load(t.Context(), dir, LoadOptions{Inference: true, Inputs: inputs})
+		fast, err := Load(t.Context(), dir, LoadOptions{Inference: true, Inputs: Inputs{Format: inputs}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +260,7 @@ func TestSharedTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, inputs := range []quant.Format{{}, quant.BF16} {
-			m, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: inputs})
+			m, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: Inputs{Format: inputs}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,6 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/nn"
-	"github.com/microscale-go/microscale/quant"
 )
 
 // LoadOptions configures Load and Read.
@@ -25,11 +24,11 @@ type LoadOptions struct {
 	// cannot be trained, and recipes do not quantize its weights.
 	Inference bool
 
-	// Inputs is the format of the inputs of quantized linear layers: bf16, or mxint8 for products
-	// of integers. With bf16, it is also that of layers with BF16 weights. Weights are reordered for
-	// products with few tokens. The zero format leaves inputs in the recipe's Activations and weights in
+	// Inputs says how the inputs of quantized linear layers are quantized: to bf16, or to mxint8 for products
+	// of integers. With bf16, those of layers with BF16 weights are, too. Weights are reordered for
+	// products with few tokens. The zero value leaves inputs in the recipe's Activations and weights in
 	// their order. The option Activations has precedence where it quantizes an input.
-	Inputs quant.Format
+	Inputs Inputs
 
 	// Activations quantizes the inputs of quantized linear layers as the clients of the checkpoint
 	// do: with the stored scale if there is one and the scheme uses it, otherwise each token with

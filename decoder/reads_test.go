@@ -43,7 +43,7 @@ func TestReadTiles(t *testing.T) {
 			if f.Scaled() {
 				path = quantized(t, dir, f.Name, quant.Quantizer{Format: f}, checkpoint.Plain())
 			}
-			for _, o := range []LoadOptions{{Inference: true}, {Inference: true, Inputs: quant.BF16}} {
+			for _, o := range []LoadOptions{{Inference: true}, {Inference: true, Inputs: Inputs{Format: quant.BF16}}} {
 				const many = 1 << 30
 				whole, tiled := load(t, path, many, o), load(t, path, 300, o)
 				for i, p := range whole.projections() {
@@ -88,7 +88,7 @@ func TestJoins(t *testing.T) {
 		"half a block": {weight(quant.FP8Block, 1, safetensors.F8E4M3), weight(quant.FP8Block, 1, safetensors.F8E4M3), 64, quant.BF16, false},
 		"tensor":       {weight(quant.FP8Tensor, 1, safetensors.F8E4M3), weight(quant.FP8Tensor, 1, safetensors.F8E4M3), 64, quant.BF16, false},
 	} {
-		r := reader{options: LoadOptions{Inputs: c.inputs}}
+		r := reader{options: LoadOptions{Inputs: Inputs{Format: c.inputs}}}
 		if got := r.joins(stackedPart{weights: []*checkpoint.Weight{c.first}, rows: c.rows}, c.next); got != c.want {
 			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
@@ -117,7 +117,7 @@ func TestLoadAllocations(t *testing.T) {
 	layers, rest := plan.HeldBytes(source)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := Read(t.Context(), source, LoadOptions{Inference: true, Inputs: quant.BF16}); err != nil {
+	if _, err := Read(t.Context(), source, LoadOptions{Inference: true, Inputs: Inputs{Format: quant.BF16}}); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)

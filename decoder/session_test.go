@@ -178,8 +178,8 @@ func TestInputsFreed(t *testing.T) {
 	appendTokens(t, s, tokens[:100]...)
 	for range 2 {
 		for _, p := range m.projections() {
-			if p.frozen != nil && p.frozen.codes != nil && p.frozen.codes.Rows() > arenaTokens {
-				t.Errorf("%s keeps an input of %d tokens", p.name, p.frozen.codes.Rows())
+			if p.frozen != nil && p.frozen.last.codes != nil && p.frozen.last.codes.Rows() > arenaTokens {
+				t.Errorf("%s keeps an input of %d tokens", p.name, p.frozen.last.codes.Rows())
 			}
 		}
 		appendTokens(t, s, tokens[100])
@@ -205,6 +205,8 @@ func TestAllocationsOfAppend(t *testing.T) {
 		tiles     = 2 * 2 * 2 * 2 // 33 tokens of K and V of two heads in two layers
 		perTile   = 5             // the decoder of a format; 4 with kernels
 		perPass   = 5
+		inputs    = 2 * 4 // of layers
+		perInput  = 4     // the decoder of a format
 	)
 	m := trained(t, small)
 	dir := t.TempDir()
@@ -214,13 +216,15 @@ func TestAllocationsOfAppend(t *testing.T) {
 	low := quantized(t, dir, "low", quant.Quantizer{Format: quant.MXFP4}, checkpoint.Plain())
 	for _, c := range []struct {
 		inputs, cache quant.Format
+		residual      bool
 		limit         float64
 	}{
 		{inputs: quant.BF16},
 		{inputs: quant.MXINT8},
+		{inputs: quant.MXINT8, residual: true, limit: inputs * perInput},
 		{inputs: quant.BF16, cache: quant.MXFP8, limit: tiles * perTile},
 	} {
-		fast, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: c.inputs})
+		fast, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: Inputs{c.inputs, c.residual}})
 		if err != nil {
 			t.Fatal(err)
 		}

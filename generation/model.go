@@ -35,20 +35,21 @@ type Options struct {
 	Threads int             // goroutines; 0: one for each processor
 	Head    quant.Quantizer // of the weights of the head; the zero format keeps them as they are stored
 	Cache   quant.Format    // of the KV cache; the zero format is FP32
+	Inputs  decoder.Inputs  // of quantized linear layers; the zero value is bf16
 }
-
-// inputs is the format of the inputs of quantized linear layers.
-var inputs = quant.BF16
 
 // Load reads a model for inference. Its name is part of errors. The source can be closed afterwards.
 func Load(ctx context.Context, name string, source *hf.Checkpoint, o Options) (*Model, error) {
-	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Inputs: inputs})
+	if o.Inputs.Format.Element == nil {
+		o.Inputs = decoder.Inputs{Format: quant.BF16}
+	}
+	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Inputs: o.Inputs})
 	if err != nil {
 		return nil, err
 	}
 	d.Inference.Threads, d.Inference.Cache = o.Threads, o.Cache
 	if o.Head.Format.Element != nil {
-		if d, err = d.WithHead(o.Head, inputs); err != nil {
+		if d, err = d.WithHead(o.Head, o.Inputs); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}

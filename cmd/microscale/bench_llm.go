@@ -37,8 +37,7 @@ func benchLLMCommand() *cobra.Command {
 	formats := flags.Names(quant.Formats())
 	random := flags.AddChoice(cmd, "random", "make a model of shape `NAME` with random weights: 135M, 1B, 3B, 8B", "", names, bench.ParseShape)
 	block := flags.AddChoice(cmd, "format", "block format `NAME` of the random weights", quant.MXFP4.Name, formats, quant.Lookup)
-	inputs := flags.AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8, f32", quant.BF16.Name,
-		[]string{quant.BF16.Name, quant.MXINT8.Name, quant.F32.Name}, quant.Lookup)
+	inputs := flags.AddInputs(cmd)
 	prompt := cmd.Flags().Uint("prompt", 512, "read a prompt of `N` tokens; 0: do not")
 	generate := cmd.Flags().Uint("generate", 128, "generate `N` tokens; 0: do not")
 	depth := cmd.Flags().Uint("depth", 0, "begin after `N` other tokens")
@@ -70,10 +69,7 @@ func benchLLMCommand() *cobra.Command {
 		} else {
 			model = args[0]
 		}
-		l := bench.LLM{Prompt: int(*prompt), Generate: int(*generate), Depth: int(*depth), Rounds: int(*rounds)}
-		if inputs.Value.Name != quant.F32.Name {
-			l.Inputs = inputs.Value
-		}
+		l := bench.LLM{Inputs: inputs.Value, Prompt: int(*prompt), Generate: int(*generate), Depth: int(*depth), Rounds: int(*rounds)}
 		l.Progress = func(test string) { fmt.Fprintf(cmd.ErrOrStderr(), "microscale: measured %s\n", test) }
 		result, err := measureLLM(cmd.Context(), b, l, model)
 		if err != nil {

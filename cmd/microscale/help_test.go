@@ -136,6 +136,7 @@ func TestSuggestions(t *testing.T) {
 		{"bench gemm --format mxfp8 --kernel avx51", `--kernel: unknown kernel tier "avx51": did you mean avx512f or avx512vnni or ` +
 			`avx512vbmi or avx512?`},
 		{"bench all --formats mxpf8", `did you mean mxfp8`},
+		{"run a --inputs mxint9", `--inputs: unknown format of inputs "mxint9": did you mean mxint8`},
 		{"run a --kv-format mxpf8", `--kv-format: unknown block format "mxpf8": did you mean mxfp8`},
 	} {
 		status, _, stderr := execute("", strings.Fields(tc.line)...)

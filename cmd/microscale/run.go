@@ -55,7 +55,7 @@ func runCommand() *cobra.Command {
 	maxTokens := cmd.Flags().Uint("max-tokens", 0, "end an answer after `N` tokens (default: when the context is full)")
 	positions := cmd.Flags().Uint("context", 0, "use a context of `N` tokens (default that of the model, at most 4096)")
 	sampled := flags.AddSampling(cmd)
-	head, cache := flags.AddHead(cmd), flags.AddKVFormat(cmd)
+	head, cache, inputs := flags.AddHead(cmd), flags.AddKVFormat(cmd), flags.AddInputs(cmd)
 	asJSON := addJSON(cmd)
 	threads := flags.AddThreads(cmd)
 	flags.Essential(cmd, "system", "no-template", "max-tokens", "context", "temperature", "top-k", "top-p", "seed", "json", "threads")
@@ -71,7 +71,8 @@ func runCommand() *cobra.Command {
 			return show.Misuse("--json needs a prompt: add PROMPT, or redirect standard input")
 		}
 		load := func(ctx context.Context) (err error) {
-			c.Model, err = input.LoadModel(ctx, args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
+			c.Model, err = input.LoadModel(ctx, args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value,
+				Inputs: inputs.Value})
 			if err != nil {
 				return show.Interrupted(err, "the model was not loaded")
 			}

@@ -62,7 +62,7 @@ func serveCommand() *cobra.Command {
 	key := cmd.Flags().String("api-key", "", "require the secret `KEY` of requests")
 	keyFile := cmd.Flags().String("api-key-file", "", "require one of the keys in `FILE`, one a line")
 	sampled := flags.AddSampling(cmd)
-	head, cache := flags.AddHead(cmd), flags.AddKVFormat(cmd)
+	head, cache, inputs := flags.AddHead(cmd), flags.AddKVFormat(cmd), flags.AddInputs(cmd)
 	threads := flags.AddThreads(cmd)
 	flags.Essential(cmd, "listen", "name", "context", "parallel", "max-tokens", "api-key-file", "temperature", "top-k", "top-p", "threads")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -82,7 +82,8 @@ func serveCommand() *cobra.Command {
 			return fmt.Errorf("%w: choose another address with --listen", err)
 		}
 		defer func() { _ = l.Close() }() // a second time, if the server has run
-		m, err := input.LoadModel(cmd.Context(), args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
+		m, err := input.LoadModel(cmd.Context(), args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value,
+			Inputs: inputs.Value})
 		if err != nil {
 			return show.Interrupted(err, "the model was not loaded")
 		}

@@ -92,7 +92,8 @@ cmd/microscale/internal/chat: jinja generation
 cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert
     cmd/microscale/internal/host cmd/microscale/internal/report
 cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile
-    generation/sampling recipe nn checkpoint checkpoint/llamacpp train calibration checkpoint/client convert cmd/microscale/internal/show
+    generation/sampling recipe nn checkpoint checkpoint/llamacpp decoder train calibration checkpoint/client convert
+    cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
 cmd/microscale/internal/push/pushtest:
 cmd/microscale/internal/push: internal/parallel internal/ranges safetensors safetensors/checksum hf hf/hub checkpoint verify

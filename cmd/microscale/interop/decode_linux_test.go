@@ -79,7 +79,7 @@ type decodeRival struct {
 	fastest func(threads, tokens, step int) stepTime
 }
 
-// decodeRivals returns llama.cpp, and this module with inputs in BF16 and in 8-bit integers. Q8_0 is in
+// decodeRivals returns llama.cpp, and this module with inputs in BF16, in 8-bit integers and in two terms of them. Q8_0 is in
 // the same file for both, other formats are in a directory of this module.
 func decodeRivals(b *testing.B, f quant.Format, theirs string) []decodeRival {
 	p := startDecoder(b, theirs)
@@ -97,12 +97,16 @@ func decodeRivals(b *testing.B, f quant.Format, theirs string) []decodeRival {
 			b.Fatal(err)
 		}
 	}
-	for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
+	for _, inputs := range []decoder.Inputs{{Format: quant.BF16}, {Format: quant.MXINT8}, {Format: quant.MXINT8, Residual: true}} {
 		m, err := decoder.Load(b.Context(), model, decoder.LoadOptions{Inference: true, Inputs: inputs})
 		if err != nil {
 			b.Fatal(err)
 		}
-		rivals = append(rivals, decodeRival{"inputs:" + inputs.Name, func(threads, tokens, step int) stepTime {
+		name := "inputs:" + inputs.Format.Name
+		if inputs.Residual {
+			name += "x2"
+		}
+		rivals = append(rivals, decodeRival{name, func(threads, tokens, step int) stepTime {
 			return fastestStep(b, m, threads, tokens, step)
 		}})
 	}

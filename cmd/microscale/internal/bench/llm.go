@@ -15,7 +15,7 @@ import (
 // An LLM is a language model to measure at the sizes of llama.cpp's llama-bench.
 type LLM struct {
 	Source   *hf.Checkpoint
-	Inputs   quant.Format      // as in decoder.LoadOptions; the zero format: F32
+	Inputs   decoder.Inputs    // as in decoder.LoadOptions
 	Prompt   int               // tokens of pp; 0: not measured
 	Generate int               // tokens of tg; 0: not measured
 	Depth    int               // tokens before those of both

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -35,8 +36,8 @@ func TestLLM(t *testing.T) {
 				}
 				defer team.Close()
 				var rounds []string
-				r, err := team.LLM(t.Context(), LLM{Source: source, Inputs: inputs, Prompt: 12, Generate: 3, Depth: 5, Rounds: 2,
-					Progress: func(test string) { rounds = append(rounds, test) }}, time.Millisecond)
+				r, err := team.LLM(t.Context(), LLM{Source: source, Inputs: decoder.Inputs{Format: inputs}, Prompt: 12, Generate: 3, Depth: 5,
+					Rounds: 2, Progress: func(test string) { rounds = append(rounds, test) }}, time.Millisecond)
 				if err != nil {
 					t.Fatal(err)
 				}

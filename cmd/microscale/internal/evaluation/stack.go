@@ -60,7 +60,7 @@ func (s *stack) lower(head quant.Quantizer, cache quant.Format) error {
 	if head.Format.Element == nil {
 		return nil
 	}
-	m, err := s.WithHead(head, quant.Format{})
+	m, err := s.WithHead(head, decoder.Inputs{})
 	s.Model = m
 	return err
 }
