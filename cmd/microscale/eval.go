@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -94,7 +95,8 @@ func (f *textFlags) add(cmd *cobra.Command) {
 		quant.Lookup)
 	set.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
 	f.report = set.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
-	set.StringVar(&e.Receipt, "receipt", "", "with --reference, write the divergence of every window to the new file `FILE`")
+	set.StringArrayVar(&e.Receipts, "receipt", nil, "with --reference, write the divergence of every window to the new file `FILE`; "+
+		"repeat it for each --beside MODEL")
 	f.against = set.String("against", "", "with --reference, print the paired difference from the model of `RECEIPT`, and its interval")
 	addStream(cmd, &e.Stream)
 	f.head, f.cache = flags.AddHead(cmd), flags.AddKVFormat(cmd)
@@ -120,11 +122,15 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 		return nil, err
 	}
 	e := f.evaluation
-	if (e.Receipt != "" || *f.against != "") && e.Reference == "" {
+	if (len(e.Receipts) > 0 || *f.against != "") && e.Reference == "" {
 		return nil, show.Misuse("--receipt and --against need the original: add --reference ORIGINAL")
 	}
 	if len(e.Beside) > 0 && e.Reference == "" {
 		return nil, show.Misuse("--beside needs the original: add --reference ORIGINAL")
+	}
+	if n := len(e.Receipts); n > 1 && n != 1+len(e.Beside) {
+		return nil, show.Misuse("got %d receipts of %d models: repeat --receipt for MODEL and each --beside MODEL, or name one of MODEL", n,
+			1+len(e.Beside))
 	}
 	if err := errors.Join(receiptErrors(&e, *f.against)...); err != nil {
 		return nil, err
@@ -140,8 +146,11 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 
 // receiptErrors reads the receipt to compare with, and returns what is wrong with the files before the work.
 func receiptErrors(e *evaluation.Evaluation, against string) (list []error) {
-	if e.Receipt != "" {
-		list = append(list, evaluation.CheckNew("the receipt", e.Receipt))
+	for i, path := range e.Receipts {
+		if slices.Contains(e.Receipts[:i], path) {
+			list = append(list, show.Misuse("two receipts are named %s", show.Printable(path)))
+		}
+		list = append(list, evaluation.CheckNew("the receipt", path))
 	}
 	if e.Base != "" {
 		list = append(list, evaluation.CheckNew("the probabilities", e.Base))

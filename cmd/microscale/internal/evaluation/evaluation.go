@@ -37,7 +37,7 @@ type Evaluation struct {
 	Head        quant.Quantizer // of the head of the quantized model; the zero format keeps it
 	Cache       quant.Format    // of keys and values of the quantized model; the zero format is FP32
 	Stream      string          // directory of the activations of an evaluation with one layer in memory; "": all are
-	Receipt     string          // a new file for the divergence of every window from the reference; "": none
+	Receipts    []string        // new files for the divergence of every window from the reference: of Model, or of it and of Beside
 	Against     *Receipt        // of another model, to compare with; nil: none
 	Base        string          // a new file for a windows.Base of the model, without a reference; "": none
 	Threads     int
@@ -290,7 +290,7 @@ func (r *Evaluated) recite(run *windows.Run, v vocabulary) (err error) {
 
 // share finds what receipts must share. A receipt that does not is an error before the work.
 func (r *Evaluated) share(ctx context.Context, run *windows.Run, original *stack) error {
-	if r.Receipt == "" && r.Evaluation.Against == nil {
+	if len(r.Receipts) == 0 && r.Evaluation.Against == nil {
 		return nil
 	}
 	digest, err := referenceOf(ctx, r.Reference, original)
@@ -309,21 +309,27 @@ func (r *Evaluated) share(ctx context.Context, run *windows.Run, original *stack
 	return against.comparable(len(run.Windows))
 }
 
-// exchange writes the receipt, and compares with that of another model.
+// exchange writes the receipts, and compares the first with that of another model.
 func (r *Evaluated) exchange(ctx context.Context, run *windows.Run, model *stack) error {
-	if r.Receipt == "" && r.Evaluation.Against == nil {
+	if len(r.Receipts) == 0 && r.Evaluation.Against == nil {
 		return nil
 	}
 	var sizes []int
 	for _, w := range run.Windows {
 		sizes = append(sizes, w.Scored())
 	}
-	receipt, err := r.receipt(ctx, model, sizes)
-	if err == nil && r.Receipt != "" {
-		err = receipt.Write(r.Receipt)
+	content, err := model.content(ctx)
+	if err != nil {
+		return err
 	}
-	if err == nil && r.Evaluation.Against != nil {
-		r.against, err = receipt.Compare(r.Evaluation.Against)
+	contents := append([]string{content}, r.beside...)
+	for i, path := range r.Receipts {
+		if err := r.receipt(i, contents[i], sizes).Write(path); err != nil {
+			return err
+		}
+	}
+	if r.Evaluation.Against != nil {
+		r.against, err = r.receipt(0, content, sizes).Compare(r.Evaluation.Against)
 	}
 	return err
 }

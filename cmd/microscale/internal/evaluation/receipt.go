@@ -89,18 +89,11 @@ func CheckNew(what, path string) error {
 	return creatable(what, path)
 }
 
-// receipt returns the receipt of an evaluation with a reference. sizes are the scored tokens of the windows.
-func (r *Evaluated) receipt(ctx context.Context, model *stack, sizes []int) (*Receipt, error) {
+// receipt returns the receipt of model i of an evaluation with a reference, by its content. sizes are the scored tokens of the windows.
+func (r *Evaluated) receipt(i int, content string, sizes []int) *Receipt {
 	machine := host.ThisMachine()
-	out := &Receipt{Version: receiptVersion, Model: r.Model, Reference: r.Reference, Program: show.Version(),
-		Machine: fmt.Sprintf("%s, kernels for %s", machine.CPU, machine.Tier)}
-	var err error
-	if out.SHA256, err = model.content(ctx); err != nil {
-		return nil, err
-	}
-	out.Same = r.same
-	out.Windows = windowReceipts(r.result.Comparisons[0], sizes)
-	return out, nil
+	return &Receipt{Version: receiptVersion, Model: r.name(i), SHA256: content, Same: r.same, Reference: r.Reference, Program: show.Version(),
+		Machine: fmt.Sprintf("%s, kernels for %s", machine.CPU, machine.Tier), Windows: windowReceipts(r.result.Comparisons[i], sizes)}
 }
 
 // windowReceipts returns the means of windows with numbers of scored tokens.

@@ -38,9 +38,10 @@ func TestReceipts(t *testing.T) {
 	dir := t.TempDir()
 	e := newEvaluation(t)
 	e.Reference, e.Model = e.Model, writeModel(t, 2)
-	e.Receipt = filepath.Join(dir, "other.json")
+	receipt := filepath.Join(dir, "other.json")
+	e.Receipts = []string{receipt}
 	other := run(t, e)
-	first, err := ReadReceipt(e.Receipt)
+	first, err := ReadReceipt(receipt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +54,10 @@ func TestReceipts(t *testing.T) {
 		t.Errorf("the receipt has a divergence of %g over %d tokens in %d windows, the result %+v", sum/float64(scored), scored,
 			len(first.Windows), d)
 	}
-	if err := CheckNew("the receipt", e.Receipt); err == nil || !strings.Contains(err.Error(), "exists") {
+	if err := CheckNew("the receipt", receipt); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("got %v", err)
 	}
-	e.Against, e.Receipt = first, ""
+	e.Against, e.Receipts = first, nil
 	if got := run(t, e).against; got == nil || got.KL != (Paired{}) || got.NLL != (Paired{}) || !strings.Contains(got.String(),
 		"includes zero") {
 		t.Errorf("against itself: %v", got)
@@ -148,7 +149,7 @@ func TestContentOfParts(t *testing.T) {
 	}
 }
 
-// TestBeside compares two models with an original at once: each as alone, by layer and in a page.
+// TestBeside compares two models with an original at once: each as alone, by layer, in a page and in a receipt of its own.
 func TestBeside(t *testing.T) {
 	e := newEvaluation(t)
 	e.Layers, e.Reference, e.Model = true, e.Model, writeModel(t, 2)
@@ -156,7 +157,10 @@ func TestBeside(t *testing.T) {
 	quantize(t, e.Reference, second, quant.NVFP4, nil)
 	first, alone := run(t, e).Document(), e
 	alone.Model = second
+	receipts := t.TempDir()
+	alone.Receipts = []string{filepath.Join(receipts, "alone")}
 	want := run(t, alone).Document()
+	e.Receipts = []string{filepath.Join(receipts, "first"), filepath.Join(receipts, "second")}
 	e.Beside, e.Stream = []string{second}, filepath.Join(t.TempDir(), "scratch")
 	r := run(t, e)
 	got := r.Document()
@@ -171,6 +175,14 @@ func TestBeside(t *testing.T) {
 	page, err := r.page("eval").HTML()
 	if err != nil || strings.Count(string(page), second) < 3 {
 		t.Errorf("the page names %s %d times (%v)", second, strings.Count(string(page), second), err)
+	}
+	a, errA := ReadReceipt(alone.Receipts[0])
+	c, errC := ReadReceipt(e.Receipts[1])
+	if err := errors.Join(errA, errC); err != nil || !reflect.DeepEqual(a, c) {
+		t.Errorf("got the receipt %+v, want %+v (%v)", c, a, err)
+	}
+	if c, err = ReadReceipt(e.Receipts[0]); err != nil || c.Model != e.Model || reflect.DeepEqual(a.Windows, c.Windows) {
+		t.Errorf("got the receipt %+v (%v)", c, err)
 	}
 }
 
@@ -197,13 +209,14 @@ func TestBase(t *testing.T) {
 	if _, err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "omit the text") {
 		t.Errorf("got %v", err)
 	}
-	e.Text, e.Stream, e.Receipt = "", filepath.Join(t.TempDir(), "scratch"), filepath.Join(t.TempDir(), "receipt")
+	receipt := filepath.Join(t.TempDir(), "receipt")
+	e.Text, e.Stream, e.Receipts = "", filepath.Join(t.TempDir(), "scratch"), []string{receipt}
 	got := run(t, e).Document()
 	if got.LossDocument.NLL != want.LossDocument.NLL || math.Abs(float64(got.KL.Mean-want.KL.Mean)) > 1e-4 || got.Scored != want.Scored ||
 		got.Context != want.Context || got.Bytes != got.Tokens {
 		t.Errorf("got %+v %+v, want %+v %+v", got, got.KL, want, want.KL)
 	}
-	if r, err := ReadReceipt(e.Receipt); err != nil || len(r.Windows) != want.Windows || len(r.Same["reference"]) != 64 {
+	if r, err := ReadReceipt(receipt); err != nil || len(r.Windows) != want.Windows || len(r.Same["reference"]) != 64 {
 		t.Errorf("got the receipt %+v, %v", r, err)
 	}
 	e.Layers = true
