@@ -54,9 +54,13 @@ func (c *Convention) cacheShape() []int64 {
 }
 
 // CacheOwner returns the weight of the projection that a scale of the KV cache belongs to, in any
-// convention. ok is false for other names.
+// convention, also by its name in Quark and before 2024 in compressed-tensors, k_proj.output_scale. ok is false for other names.
 func CacheOwner(name string) (weight string, ok bool) {
+	output, isOutput := strings.CutSuffix(name, ".output_scale")
 	for _, suffix := range cacheSuffixes {
+		if isOutput && strings.HasSuffix(output, "."+suffix.projection) {
+			return output + weightSuffix, true
+		}
 		if module, ok := strings.CutSuffix(name, "."+suffix.scale); ok {
 			module = strings.TrimSuffix(module, "."+suffix.projection)
 			return module + "." + suffix.projection + weightSuffix, true

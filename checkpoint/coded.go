@@ -36,6 +36,9 @@ type coded struct {
 	codes, scales, global, biases, input string // suffixes, as in scheme
 	zeros, groups, shape                 string
 	words                                safetensors.Dtype // of the codes; 0: U8 or U32
+
+	quark    *quarkLayout // of integers of Quark; nil for others
+	rotation string       // suffix of the matrix that rows are multiplied by
 }
 
 // codedFP4 returns the layout of FP4 codes with one-byte scales.
@@ -66,7 +69,20 @@ func (m *Model) assembleCoded(t *hf.Tensor, k known) (_ *Weight, first *Problem)
 				w.parts[part] = &of
 			}
 		}
-		if c.words != 0 {
+		if c.rotation != "" {
+			if problem := m.fitRotated(w); problem != nil {
+				first = cmp.Or(first, problem)
+				continue
+			}
+			m.setStack(w, false)
+			m.Decoded = append(m.Decoded, c.name)
+			return w, nil
+		}
+		if c.quark != nil {
+			if !m.fitQuark(w) {
+				continue
+			}
+		} else if c.words != 0 {
 			if problem := m.fitIntegers(w); problem != nil {
 				first = cmp.Or(first, problem)
 				continue
@@ -132,6 +148,12 @@ func (w *Weight) readCodedGlobal() error {
 // readCoded returns the values of a tile.
 func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
 	c := w.coded
+	switch {
+	case c.quark != nil:
+		return w.readQuark(t)
+	case c.rotation != "":
+		return w.readRotated(t)
+	}
 	_, cols := w.Matrix()
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
 	from, to := t.FromCol*c.bits/8, (t.ToCol*c.bits+7)/8
@@ -150,7 +172,8 @@ func (w *Weight) readCoded(t Tile) (tensor.Dense, error) {
 	if err != nil {
 		return x, err
 	}
-	blocks := int(ceilDiv(int64(cols), int64(c.block)))
+	shape := w.parts[Scales].Shape
+	blocks := int(shape[len(shape)-1]) // of a row, which may be padded
 	scales, err := w.codedScales(Scales, blocks, of)
 	if err != nil {
 		return x, err

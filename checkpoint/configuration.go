@@ -203,6 +203,7 @@ const (
 	regexps   ignoreSyntax = iota // exact names, and regular expressions after "re:"
 	wildcards                     // exact names, and wildcards
 	anyRun                        // any run of the words between the periods of the name
+	endings                       // the end of the name
 )
 
 // claims reports whether a configuration without quant_method is of the convention.
@@ -220,5 +221,7 @@ func (c *Convention) claims(config json.RawMessage) bool {
 // Ignored returns a function that reports whether clients find a module on an ignore list of the
 // convention.
 func (c *Convention) Ignored(ignore []string) func(module string) bool {
-	return [...]func([]string) func(string) bool{regexps: exactOrRegexp, wildcards: exactOrWildcard, anyRun: withinModules}[c.patterns](ignore)
+	matchers := [...]func([]string) func(string) bool{regexps: exactOrRegexp, wildcards: exactOrWildcard, anyRun: withinModules,
+		endings: endsWith}
+	return matchers[c.patterns](ignore)
 }

@@ -273,7 +273,8 @@ const (
 	Biases     // of blocks: read, and dropped with the weight's codes
 	Dimensions // of the weight, as integers
 	Input      // scales of activations: read, and dropped with the weight's codes
-	groups     // the group of each column, of layouts that are decoded as they are read; the last that a Weight keeps
+	groups     // the group of each column, of layouts that are decoded as they are read
+	rotation   // the matrix that rows were multiplied by, of such layouts; the last that a Weight keeps
 	Cache      // scale of the KV cache that a module writes
 	Blocks     // codes with their scales between them, in place of both
 )

@@ -228,9 +228,9 @@ func TestUnrecognized(t *testing.T) {
 			"it stores weights of data_type fp8_e5m2 in 8 bits and groups of unknown size, which is not supported"},
 		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not supported, only [1 32]"},
 		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`,
-			"global_quant_config.weight: it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
+			"global_quant_config.weight: it stores weights as int8 by scheme \"\" in groups of 32 with \"e8m0\" scales, which is not supported"},
 		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`,
-			"layer_quant_config: a: weight: it stores weights as int4 in groups of 0 with  scales, which is not supported"},
+			"layer_quant_config: a: weight: it stores weights as int4 by scheme \"\" in groups of 0 with \"\" scales, which is not supported"},
 		{&mlx, `{"bits": 4, "group_size": 64, "mode": "nf4"}`, `mode "nf4" of 4 bits in groups of 64 is not supported`},
 	} {
 		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {

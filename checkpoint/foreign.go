@@ -15,7 +15,7 @@ import (
 
 // foreign are the conventions that are read, and never written: that of other tools, whose clients
 // also read a convention of [Conventions], to which their files can be converted.
-var foreign = []*Convention{&fbgemm, &autoRound, &torchAO, &comfyUI, &mistral}
+var foreign = []*Convention{&fbgemm, &autoRound, &torchAO, &comfyUI, &mistral, &fpQuant}
 
 // readable are the conventions that Read recognizes.
 func readableConventions() []*Convention { return slices.Concat(conventions, foreign) }

@@ -59,14 +59,13 @@ func (d *description) addQuark(module quarkRead) error {
 		return nil
 	}
 	s := quarkScheme(weight)
-	if w := weight[0]; s == nil {
-		if scale, err := format.Lookup(w.ScaleFormat); err == nil && scale == format.UE5M3 && w.Dtype == "fp4" && len(weight) == 1 &&
-			w.GroupSize > 0 {
-			d.coded = append(d.coded, codedFP4(fmt.Sprintf("fp4-%s-%d", scale, w.GroupSize), scale, w.GroupSize)) // amdfp4
+	if w := weight[len(weight)-1]; s == nil {
+		if c, ok := quarkCoded(weight); ok {
+			d.coded = append(d.coded, c)
 			return nil
 		}
-		return fmt.Errorf("weight: it stores weights as %s in groups of %d with %s scales, which is not supported",
-			w.Dtype, w.GroupSize, w.ScaleFormat)
+		return fmt.Errorf("weight: it stores weights as %s by scheme %q in groups of %d with %q scales, which is not supported",
+			w.Dtype, w.QScheme, w.GroupSize, w.ScaleFormat)
 	}
 	static := len(input) > 0 && !input[len(input)-1].IsDynamic
 	if static && s.format.Scale == format.E8M0 {

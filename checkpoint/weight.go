@@ -48,7 +48,7 @@ type Weight struct {
 
 // parts are the tensors that hold a weight, or nil. A checkpoint may have a million weights, so
 // they are not a map.
-type parts [groups + 1]*hf.Tensor
+type parts [rotation + 1]*hf.Tensor
 
 // dtypeNames has the names of dtypes in lower case.
 var dtypeNames = func() map[safetensors.Dtype]string {
@@ -74,7 +74,7 @@ func (w *Weight) hasCodes() bool { return w.Quantized() || w.coded != nil }
 func (w *Weight) Blocks() (elements int, bound func(amax float32) float32, ok bool) {
 	switch {
 	case w.coded != nil:
-		return w.coded.block, w.errorBound, true
+		return w.coded.block, w.errorBound, w.coded.rotation == "" && (w.coded.quark == nil || w.coded.quark.scheme != "per_tensor")
 	case w.decoded == nil || w.decoded.Joined:
 		return 0, nil, false
 	}

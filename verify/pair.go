@@ -102,7 +102,8 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress 
 	if unbound > 0 {
 		r.NotCompared = append(
 			r.NotCompared,
-			fmt.Sprintf("elements of blocks with NaN or Inf in the source, or of two tensors of a GGUF file (%d): they have no bound", unbound),
+			fmt.Sprintf("elements of blocks with NaN or Inf in the source, or whose blocks are no runs of a row of the weight (%d): they have no "+
+				"bound", unbound),
 		)
 	}
 	if unchecked > 0 {

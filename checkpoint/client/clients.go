@@ -43,7 +43,8 @@ var clients = []Client{
 		mixes: []string{"compressed-tensors", "modelopt", "quark"},
 		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil, "torchao": nil,
 			"modelopt": {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "fp8_pb_wo", "MIXED_PRECISION"},
-			"fbgemm":   nil, "mistral": nil, "auto-round": {"mx_fp4", "mx_fp_rceil4", "mx_fp8", "mx_fp_rceil8", "fp8"}},
+			"fbgemm":   nil, "mistral": nil, "fp-quant": nil,
+			"auto-round": {"mx_fp4", "mx_fp_rceil4", "mx_fp8", "mx_fp_rceil8", "fp8"}},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
 			excludedBySubstring("modelopt"), exactExcludes("quark")},
 		limits: []rule{plainMamba, renamedExperts},
@@ -72,7 +73,7 @@ var clients = []Client{
 	{
 		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8", "deepseek", "gpt-oss"},
 		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil, "torchao": nil,
-			"fbgemm": nil},
+			"fbgemm": nil, "fp-quant": nil},
 		mixes:  []string{"compressed-tensors"},
 		bf16:   true,
 		rules:  []rule{evenBlocks("deepseek"), groupedInputs, tiedHead, movedModules, decodedToBF16},

@@ -76,9 +76,19 @@ var tools = []tool{
 		reordered: map[string]bool{"NVFP4": true, "NVFP4 experts": true, "NVFP4 for compressed-tensors": true}, // (code · 1/global) · scale
 	},
 	{
-		name: "Quark", script: "foreign_quark.py", interpreter: compilingTorch, packages: quarkPackages,
-		cannot:  map[string]string{"bfp16": "The qmin and qmax of Dtype.bfp16 are not defined"},
+		name: "Quark", script: "foreign_quark.py", interpreter: compilingTorch, packages: quarkPackages, reader: "vllm",
+		cannot: map[string]string{
+			"amdfp4_global16": "dequantize_float8_e5m3_v2 expected uint8 input",
+			"bfp16":           "The qmin and qmax of Dtype.bfp16 are not defined",
+			"mxfp8":           "Unsupported QuantSchema: per_group for quant_dtype: fp8_e4m3",
+			"mxint8":          "Unsupported MX element dtype: int8",
+		},
+		alarms:  map[string]string{"mxfp4_fp8": "L00 structure"},
 		misread: map[string]string{"mxfp4_fp8": "its activations have stored scales, and vLLM reads microscaling formats with dynamic ones only"},
+	},
+	{
+		name: "FP-Quant", script: "foreign_fpquant.py", interpreter: bitsTorch, reader: "vllm",
+		packages: []string{"fp-quant==0.3.2", "scipy==1.17.1", "transformers==5.24.0", "accelerate==1.15.0"},
 	},
 	{
 		name: "torchao", script: "foreign_torchao.py", interpreter: bitsTorch, packages: torchaoPackages, reader: "transformers",
@@ -181,9 +191,12 @@ func (o tool) check(t *testing.T, program, scheme, dir string) string {
 	sameValues(t, decoded, values, o.noMinusZero[scheme], o.reordered[scheme])
 
 	if openForeign(t, source).Quantized() > 0 { // else in types of GGUF that are read as F32
-		plain := filepath.Join(dir, "plain")
+		plain, into := filepath.Join(dir, "plain"), checkpoint.Plain().Name
+		if strings.Contains(scheme, "KV cache") { // which plain does not hold
+			into = "compressed-tensors"
+		}
 		converted(t, source, plain, func(m *hf.Checkpoint) (*convert.Plan, error) {
-			return convert.PlanRelabel(t.Context(), m, checkpoint.Plain().Name, "", nil)
+			return convert.PlanRelabel(t.Context(), m, into, "", nil)
 		})
 		sameCodeValues(t, source, plain)
 	}

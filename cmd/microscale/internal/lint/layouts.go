@@ -1,10 +1,12 @@
 package lint
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -39,6 +41,13 @@ var layoutRules = []Rule{
 		Why:    "the client does not apply it, and computes with other inputs than the weight was quantized for",
 		Remedy: "fold the factors into the norm before, or quantize without AWQ",
 		Source: "layers/quantization/modelopt.py of vLLM 0.32",
+	},
+	{
+		ID: "L62", Name: "rotation-set", Severity: Error, Needs: Scalars, clients: []string{"vllm"}, check: rotations,
+		What:   "weights of a fused set are rotated by different matrices, or have different divisors (FP-Quant)",
+		Why:    "the client keeps those of one weight, and the others are multiplied by inputs of another rotation, or have another size",
+		Remedy: "quantize again with one matrix",
+		Source: "layers/quantization/fp_quant.py of vLLM 0.32",
 	},
 }
 
@@ -93,4 +102,30 @@ func preQuantScales(c *checker) {
 			c.report(w.Name, "its inputs are to be multiplied by %s, and the client does not", t.Name)
 		}
 	}
+}
+
+// rotations: fused weights share one matrix and one divisor.
+func rotations(c *checker) {
+	c.sets(func(weights []*checkpoint.Weight) {
+		for _, suffix := range []string{".forward_hadamard_matrix", ".weight_global_scale", ".act_global_scale"} {
+			var first []byte
+			for _, w := range weights {
+				t, ok := c.Source.Lookup(moduleOf(w.Name) + suffix)
+				if !ok || !w.Decoded() {
+					continue
+				}
+				data, err := read(t)
+				if err != nil {
+					c.err = err
+					return
+				}
+				if first == nil {
+					first = data
+				}
+				if !bytes.Equal(first, data) {
+					c.report(w.Name, "%s differs from that of %s, and the client fuses them into one module", t.Name, weights[0].Name)
+				}
+			}
+		}
+	})
 }

@@ -444,6 +444,7 @@ var elsewhere = map[string]string{
 	"mamba1":               "TestModelRules of verify",
 	"experts-layout":       "TestModelRules of verify",
 	"gpt-oss-experts":      "TestModelRules of verify",
+	"rotation-set":         "TestRotations",
 	"unsupported":          "TestBrokenConfigs",
 	unreadable:             "TestBrokenConfigs",
 	"index":                "TestRepairFiles",
@@ -501,6 +502,34 @@ func TestTable(t *testing.T) {
 					t.Errorf("%s/%s names %q, which is no rule", dir, e.Name(), name)
 				}
 			}
+		}
+	}
+}
+
+// TestRotations: fused weights of FP-Quant have one matrix and one divisor. A list entry matches the end of a name.
+func TestRotations(t *testing.T) {
+	const attn = layer0 + "self_attn."
+	for changed, want := range map[string]string{"": "", "k_proj.forward_hadamard_matrix": "L62", "v_proj.weight_global_scale": "L62",
+		"o_proj.forward_hadamard_matrix": "", "q_proj.act_global_scale": "L62"} {
+		d := directory{tensors: map[string]entry{}, config: map[string]any{"model_type": "llama", "quantization_config": map[string]any{
+			"quant_method": "fp_quant", "forward_dtype": "mxfp4", "modules_to_not_convert": []any{"up_proj"}}}}
+		for _, module := range []string{"q_proj", "k_proj", "v_proj", "o_proj"} {
+			d.set(attn+module+".qweight", safetensors.U8, []int64{32, 16}, make([]byte, 512))
+			d.set(attn+module+".scales", safetensors.U8, []int64{32, 1}, make([]byte, 32))
+			d.set(attn+module+".weight_global_scale", safetensors.F32, []int64{1}, float(3))
+			d.set(attn+module+".act_global_scale", safetensors.F32, []int64{1}, float(3))
+			d.set(attn+module+".forward_hadamard_matrix", safetensors.BF16, []int64{32, 32}, values(1, 1024))
+		}
+		d.set(layer0+"mlp.up_proj.weight", safetensors.BF16, []int64{32, 32}, values(2, 1024))
+		if changed != "" {
+			d.tensors[attn+changed].data[1] ^= 1
+		}
+		dir := t.TempDir()
+		d.write(t, dir)
+		r := check(t, dir, "vllm")
+		if got := texts(r); want == "" && len(r.Findings) > 0 || !strings.Contains(got, want) ||
+			slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule.ID != want }) {
+			t.Errorf("%s changed: found %s, want %q", changed, got, want)
 		}
 	}
 }
