@@ -31,10 +31,11 @@ var systems = [][3]string{
 // TestSystems checks the types of all packages for each system, from source. A build compiles the standard library again
 // for each, which takes a minute of processor time where this takes seconds.
 func TestSystems(t *testing.T) {
-	slow.Long(t, "it reads the standard library once for each system")
+	slow.Long(t, "it checks the standard library once for each system")
+	read := source{token.NewFileSet(), map[string]*ast.File{}}
 	for _, s := range systems {
 		t.Run(strings.TrimSuffix(strings.Join(s[:], "/"), "/"), func(t *testing.T) {
-			for _, problem := range problems(t, root, s) {
+			for _, problem := range read.problems(t, root, s) {
 				t.Error(problem)
 			}
 		})
@@ -60,7 +61,8 @@ func TestProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := strings.Join(problems(t, dir, [3]string{"windows", "amd64", ""}), "\n")
+	read := source{token.NewFileSet(), map[string]*ast.File{}}
+	got := strings.Join(read.problems(t, dir, [3]string{"windows", "amd64", ""}), "\n")
 	for _, want := range []string{"example.org/m/b", "undefined: d", "function e has no body"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want a line with %q", got, want)
@@ -71,8 +73,33 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// source holds the files that were read, by their paths: most of them belong to several systems.
+type source struct {
+	set   *token.FileSet
+	files map[string]*ast.File
+}
+
+// file reads a file, without the bodies of its functions unless they will be checked.
+func (s source) file(t *testing.T, path string, bodies bool) *ast.File {
+	t.Helper()
+	if f := s.files[path]; f != nil {
+		return f
+	}
+	f, err := parser.ParseFile(s.set, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range f.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && !bodies {
+			f.Body = nil
+		}
+	}
+	s.files[path] = f
+	return f
+}
+
 // problems lists what keeps the packages of the module in dir from being compiled for a system.
-func problems(t *testing.T, dir string, system [3]string) (list []string) {
+func (s source) problems(t *testing.T, dir string, system [3]string) (list []string) {
 	t.Helper()
 	gotool, err := exec.LookPath("go")
 	if err != nil {
@@ -109,13 +136,9 @@ func problems(t *testing.T, dir string, system [3]string) (list []string) {
 		if p.ImportPath == "unsafe" {
 			continue
 		}
-		mode := parser.SkipObjectResolution
-		files, set := []*ast.File{}, token.NewFileSet()
+		var files []*ast.File
 		for _, name := range p.GoFiles {
-			f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, mode)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := s.file(t, filepath.Join(p.Dir, name), ours)
 			files = append(files, f)
 			for _, d := range f.Decls {
 				if f, ok := d.(*ast.FuncDecl); ok && ours && f.Body == nil && len(p.SFiles) == 0 {
@@ -140,7 +163,7 @@ func problems(t *testing.T, dir string, system [3]string) (list []string) {
 				}
 			},
 		}
-		checked[p.ImportPath], _ = config.Check(p.ImportPath, set, files, nil)
+		checked[p.ImportPath], _ = config.Check(p.ImportPath, s.set, files, nil)
 	}
 }
 
