@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/microscale-go/microscale/quant"
@@ -23,13 +24,16 @@ func TestPace(t *testing.T) {
 			}
 			continue
 		}
-		one := p.Weight(1, 100)
-		if !(one > 0 && p.Weight(3, 100) > 2.9*one && p.Weight(1, 300) > 2.9*one) || (p.Input(100) > 0) != (m == Solve) {
+		one := p.Weight(1, 100, false)
+		if !(one > 0 && p.Weight(3, 100, false) > 2.9*one && p.Weight(1, 300, false) > 2.9*one) || (p.Input(100, false) > 0) != (m == Solve) ||
+			(p.Product > 0) != (m == Solve) {
 			t.Errorf("%s: got %+v", m, p)
 		}
 	}
-	if p := (Pace{Element: 1, Spread: 2, Factor: 3}); p.Weight(2, 10) != 2*(10+100) || p.Input(2) != 24 {
-		t.Errorf("got %g and %g", p.Weight(2, 10), p.Input(2))
+	p := Pace{Element: 1, Spread: 2, Factor: 3, Product: 4}
+	got := []float64{p.Weight(2, 10, false), p.Weight(2, 10, true), p.Input(2, false), p.Input(2, true)}
+	if want := []float64{2 * (10 + 100), 2 * (10 + 100 + 400), 24, 24 + 64}; !slices.Equal(got, want) {
+		t.Errorf("got %g, want %g", got, want)
 	}
 }
 

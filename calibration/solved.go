@@ -70,11 +70,11 @@ func (c *Collector) SolvingSeconds(formats []quant.Format, weights [][2]int) (se
 		return 0
 	}
 	for _, w := range weights {
-		seconds += pace.Weight(w[0], w[1])
+		seconds += pace.Weight(w[0], w[1], c.Pairs)
 	}
 	for _, layer := range c.Layers {
 		for _, l := range layer {
-			seconds += pace.Input(l.Width)
+			seconds += pace.Input(l.Width, c.pairs(l))
 		}
 	}
 	return seconds / float64(parallel.Threads(c.Threads))

@@ -396,14 +396,16 @@ func (p *Plan) MethodSeconds(threads int) (seconds float64, err error) {
 		if d.inputs == nil || !p.mine(i) {
 			continue
 		}
-		rows, cols := d.Matrix()
-		seconds += pace.Weight(rows, cols)
+		aims := false
 		for _, in := range d.inputs {
+			aims = aims || in.HasDrift()
 			if !seen[in] && !in.Solved() {
-				seconds += pace.Input(in.Width())
+				seconds += pace.Input(in.Width(), in.HasDrift())
 			}
 			seen[in] = true
 		}
+		rows, cols := d.Matrix()
+		seconds += pace.Weight(rows, cols, aims)
 	}
 	return seconds / float64(parallel.Threads(threads)), nil
 }

@@ -80,14 +80,14 @@ func (c Checkpoint) Measure(ctx context.Context) ([]FileResult, error) {
 // work measures work that creates dst, and removes dst.
 func (c Checkpoint) work(dst, op, block string, bytes int64, do func() error) (FileResult, error) {
 	host.ResetResident()
-	start, before := time.Now(), host.ProcessorSeconds()
+	start, before := time.Now(), cpu.Seconds()
 	err := do()
 	r := Result{
 		Op: op, Format: block, Source: format.BF16.Name, Threads: c.Threads, Kernel: cpu.Best().Vectors().String(), Work: float64(bytes),
 		Unit: Bytes, Limit: math.NaN(),
 		Time: Sample{Median: time.Since(start).Seconds(), Deviation: math.NaN(), Runs: 1},
 	}
-	result := FileResult{r, host.ProcessorSeconds() - before, host.PeakResident()}
+	result := FileResult{r, cpu.Seconds() - before, host.PeakResident()}
 	if err == nil {
 		err = os.RemoveAll(dst)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 )
 
 // ResetResident resets the peak that PeakResident returns.
@@ -29,13 +28,4 @@ func Resident(process string) int64 {
 		return 0
 	}
 	return kilobytes << 10
-}
-
-// ProcessorSeconds returns the processor time of the process, user and system; 0 if unknown.
-func ProcessorSeconds() float64 {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return 0
-	}
-	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
 }

@@ -9,5 +9,3 @@ func PeakResident() int64 { return Resident("self") }
 // Resident returns the peak resident memory in bytes of a process, by its number; 0 if
 // unknown.
 func Resident(string) int64 { return 0 }
-
-func ProcessorSeconds() float64 { return 0 }
