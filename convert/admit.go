@@ -12,7 +12,6 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
@@ -247,10 +246,7 @@ func (o *output) apart(source *hf.Checkpoint) error {
 // spares returns an error if a file that the plan reads, or one of its links, lies where the run deletes files: in the destination or
 // beside it, under the names of incomplete and replaced results.
 func (o *output) spares(p *Plan) error {
-	files, err := p.reads()
-	if err != nil {
-		return err
-	}
+	files := p.reads()
 	for _, outer := range []string{realPath(o.final), realPath(o.partial), realPath(o.replaced)} {
 		for _, file := range files {
 			for _, at := range linkedPaths(file) {
@@ -264,7 +260,7 @@ func (o *output) spares(p *Plan) error {
 }
 
 // reads returns the paths of the files that the plan reads, those of Reads among them.
-func (p *Plan) reads() (paths []string, err error) {
+func (p *Plan) reads() (paths []string) {
 	source := p.source.Source
 	for _, s := range slices.Concat(source.Shards(), p.copied()) {
 		paths = append(paths, s.File.Name())
@@ -275,17 +271,10 @@ func (p *Plan) reads() (paths []string, err error) {
 	switch {
 	case !source.Single:
 		paths = append(paths, filepath.Join(source.Path, hf.ConfigName), filepath.Join(source.Path, safetensors.IndexName))
-	case llamacpp.Named(source.Path): // it may be split
-		f, err := gguf.Open(source.Path)
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, f.Paths()...)
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
+	case source.GGUF != nil: // it may be split
+		paths = append(paths, source.GGUF.Paths()...)
 	}
-	return append(paths, p.Reads...), nil
+	return append(paths, p.Reads...)
 }
 
 // linkedPaths returns the absolute paths of a file and of what each of its links leads to, without links to directories.

@@ -135,7 +135,7 @@ func newGGUFPlan(source *checkpoint.Model, c *checkpoint.Convention, model *llam
 // rawGGUF returns the model of a GGUF file with the names and types of the file, of any architecture, and the content of the file.
 // It is closed with m.
 func rawGGUF(m *checkpoint.Model) (*checkpoint.Model, *llamacpp.Model, error) {
-	source, content, err := llamacpp.OpenRaw(m.Source.Path)
+	source, content, err := llamacpp.OpenRaw(m.Source.GGUF)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
-	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
@@ -96,18 +95,15 @@ func (p *Plan) bounds(size int64) []int {
 // ggufPart matches the names of the files of a split plan.
 var ggufPart = regexp.MustCompile("^" + strings.TrimSuffix(ggufName, llamacpp.Suffix) + `-\d{5}-of-\d{5}\` + llamacpp.Suffix + "$")
 
-// firstPart returns the path of the first part of a split GGUF file if this is the only one in a directory without safetensors files;
-// "" otherwise.
-func firstPart(dir string) (found string) {
+// firstPart returns the path of the first part of a split GGUF file if a directory has the parts of one model; "" otherwise.
+func firstPart(dir string) string {
 	entries, _ := os.ReadDir(dir) // who opens it as another checkpoint gets the error
+	var names []string
 	for _, e := range entries {
-		first := strings.Contains(e.Name(), "-00001-of-") && llamacpp.Named(e.Name())
-		if first && found != "" || strings.HasSuffix(e.Name(), safetensors.Suffix) {
-			return ""
-		}
-		if first {
-			found = filepath.Join(dir, e.Name())
-		}
+		names = append(names, e.Name())
 	}
-	return found
+	if first := llamacpp.FirstPart(names); first != "" {
+		return filepath.Join(dir, first)
+	}
+	return ""
 }

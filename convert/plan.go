@@ -345,10 +345,10 @@ func (p *Plan) noteInputs() {
 
 // addText adds the tokenizer of a GGUF file that becomes a directory.
 func (p *Plan) addText() error {
-	if p.single || !p.source.Source.Single {
+	if p.single || p.source.Source.GGUF == nil {
 		return nil
 	}
-	text, err := llamacpp.ReadText(p.source.Source.Path)
+	text, err := llamacpp.ReadText(p.source.Source.GGUF)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func planQuantize(m *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	var same *llamacpp.Model // of the source and of the result
-	if c.OneFile() && m.Source.Single && llamacpp.Named(m.Source.Path) {
+	if c.OneFile() && m.Source.GGUF != nil {
 		if m, same, err = rawGGUF(m); err != nil {
 			return nil, err
 		}

@@ -25,8 +25,8 @@ func readText(c *hf.Checkpoint, bytes bool) (t Text, err error) {
 	switch {
 	case bytes:
 		return Text{Tokenizer: tokenizer.Bytes()}, nil
-	case llamacpp.Named(c.Path):
-		err = t.readGGUF(c.Path)
+	case c.GGUF != nil:
+		err = t.readGGUF(c.GGUF)
 	default:
 		err = t.readFiles(c)
 	}
@@ -34,12 +34,7 @@ func readText(c *hf.Checkpoint, bytes bool) (t Text, err error) {
 }
 
 // readGGUF reads the metadata of a GGUF file.
-func (t *Text) readGGUF(path string) error {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func (t *Text) readGGUF(f *gguf.File) (err error) {
 	if t.Tokenizer, err = tokenizer.FromGGUF(f.Value); err != nil {
 		return err
 	}

@@ -131,8 +131,13 @@ func TestReadGGUF(t *testing.T) {
 		if err := os.WriteFile(path, l.HeaderBytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		file, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
 		var got Text
-		if err := got.readGGUF(path); err != nil {
+		if err := got.readGGUF(file); err != nil {
 			t.Fatal(err)
 		}
 		if got.Template != template || got.BOS != want.BOS || got.EOS != want.EOS || !maps.Equal(got.Special, want.Special) ||

@@ -27,8 +27,8 @@ func TokenizerOf(c *hf.Checkpoint) (*tokenizer.Tokenizer, error) {
 			return parse(other.Path)
 		}
 	}
-	if llamacpp.Named(c.Path) {
-		return Tokenizer(c.Path)
+	if c.GGUF != nil {
+		return ofGGUF(c.GGUF)
 	}
 	return nil, fmt.Errorf("%s is missing: copy it from the original model", tokenizerName)
 }
@@ -48,11 +48,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 			return nil, err
 		}
 		defer f.Close()
-		t, err := tokenizer.FromGGUF(f.Value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		return t, nil
+		return ofGGUF(f)
 	}
 	t, err := parse(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,6 +56,15 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// ofGGUF returns the tokenizer of a GGUF file.
+func ofGGUF(f *gguf.File) (*tokenizer.Tokenizer, error) {
+	t, err := tokenizer.FromGGUF(f.Value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return t, nil
 }

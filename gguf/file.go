@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
@@ -19,7 +21,8 @@ type File struct {
 
 	name      string
 	r         io.ReaderAt
-	closer    io.Closer // nil when the caller owns r
+	opened    os.FileInfo // of a file that Open opened; nil for others
+	closer    io.Closer   // nil when the caller owns r
 	size      int64
 	dataStart int64
 	byName    map[string]int
@@ -31,12 +34,16 @@ type File struct {
 // Open opens a file and checks its header. Tensor data is not read. A file that is a part of a split model, such as
 // NAME-00001-of-00003.gguf, is opened with all other parts: the metadata are those of the first one, the tensors
 // those of all. A missing part is an error that matches [io/fs.ErrNotExist].
-func Open(path string) (*File, error) {
-	file, err := openFile(path)
+func Open(path string) (*File, error) { return OpenWith(path, openFile) }
+
+// OpenWith is Open for files that open returns, by their names: that with the name given, and all other parts if it is one. open reports a
+// file that does not exist by an error that matches [io/fs.ErrNotExist].
+func OpenWith(name string, open func(name string) (*File, error)) (*File, error) {
+	file, err := open(name)
 	if err != nil || file.partCount() <= 1 {
 		return file, err
 	}
-	return file.openParts()
+	return file.openParts(open)
 }
 
 // openFile opens a file alone.
@@ -53,7 +60,7 @@ func openFile(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	file.closer = f
+	file.opened, file.closer = info, f
 	return file, nil
 }
 
@@ -96,6 +103,43 @@ func (f *File) Paths() (paths []string) {
 		paths = append(paths, p.name)
 	}
 	return paths
+}
+
+// Changed returns an error if a file was replaced or modified since it was opened. After [NewFile], it calls the reader's method of the
+// same name, if any.
+func (f *File) Changed() error {
+	for _, p := range f.Parts() {
+		if r, ok := p.r.(interface{ Changed() error }); ok {
+			if err := r.Changed(); err != nil {
+				return err
+			}
+		}
+		if p.opened == nil {
+			continue
+		}
+		now, err := os.Stat(p.name)
+		if err != nil {
+			return err
+		}
+		if !os.SameFile(now, p.opened) || now.Size() != p.opened.Size() || !now.ModTime().Equal(p.opened.ModTime()) {
+			return fmt.Errorf("%s: the file changed or was replaced while it was read: run again when nothing writes to it", p.name)
+		}
+	}
+	return nil
+}
+
+// Identity identifies the content by the methods of the same name of the readers given to [NewFile], as safetensors.File does. It is "" if
+// one has none.
+func (f *File) Identity() string {
+	var all []string
+	for _, p := range f.Parts() {
+		r, ok := p.r.(interface{ Identity() string })
+		if !ok {
+			return ""
+		}
+		all = append(all, r.Identity())
+	}
+	return strings.Join(all, " ")
 }
 
 // Value returns the value of a key, or nil if there is none.

@@ -62,8 +62,8 @@ func (l *Layout) Part(no, parts, from, to int, metadata []Pair) (part *Layout, s
 	return part, partPath("-00000-of-00000.gguf", no, parts), err
 }
 
-// openParts returns the model of which f is a part. On error, it closes f.
-func (f *File) openParts() (result *File, err error) {
+// openParts returns the model of which f is a part; open opens the others. On error, it closes f.
+func (f *File) openParts(open func(string) (*File, error)) (result *File, err error) {
 	n, own := f.partCount(), f.integer(partKey)
 	fail := func(problem, fix string) (*File, error) {
 		return nil, &safetensors.ContainerError{Path: f.name, Offset: -1, Problem: problem, Fix: fix}
@@ -85,7 +85,7 @@ func (f *File) openParts() (result *File, err error) {
 		p := f
 		if i != own {
 			path := partPath(f.name, i, n)
-			switch p, err = openFile(path); {
+			switch p, err = open(path); {
 			case errors.Is(err, fs.ErrNotExist):
 				return nil, fmt.Errorf("%s: it is part %d of a model in %d files, and part %d is missing: fetch all parts: %w", f.name, own+1, n, i+1,
 					err)

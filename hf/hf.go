@@ -29,6 +29,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -39,6 +40,9 @@ type Checkpoint struct {
 	Single bool   // a single file: no index, no other files
 	Config []byte // the bytes of config.json, or of a configuration that follows from the file; nil: none
 	Index  bool   // the directory has an index
+
+	// GGUF is the file that the checkpoint is a view of (package checkpoint/llamacpp); nil for others.
+	GGUF *gguf.File
 
 	members map[string]json.RawMessage // of Config, with NaN and infinities as zeros
 	shards  []Shard

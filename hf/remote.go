@@ -3,6 +3,7 @@ package hf
 import (
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func (c *Checkpoint) Remote() bool { return c.remotes != nil }
 // describes it, or nil. Close closes the file.
 func OpenFile(f *safetensors.File, config []byte) (*Checkpoint, error) {
 	c := &Checkpoint{Path: f.Name(), Single: true, Config: config, byName: make(map[string]int)}
-	err := c.add(Shard{Name: f.Name(), File: f})
+	err := c.add(Shard{Name: filepath.Base(f.Name()), File: f})
 	if err == nil && config != nil {
 		err = c.parseConfig(f.Name())
 	}

@@ -48,7 +48,7 @@ const embeddings = "model.embed_tokens.weight"
 // Describe returns the content of the GGUF file for a checkpoint. It returns an error if
 // llama.cpp could not run the result, or the translation is unknown.
 func Describe(c *hf.Checkpoint) (*Model, error) {
-	if c.Config == nil || c.Single && !isGGUF(c) {
+	if c.Config == nil || c.Single && c.GGUF == nil {
 		return nil, fmt.Errorf("%s: a GGUF file describes the model, but %s is missing: name a checkpoint's directory", c.Path, hf.ConfigName)
 	}
 	m := &Model{}
@@ -97,14 +97,11 @@ func (m *Model) set(key string, value any) { m.add(m.architecture.Name+"."+key, 
 // 40 MB.
 const maxOther = 256 << 20
 
-// isGGUF reports whether a checkpoint is a GGUF file.
-func isGGUF(c *hf.Checkpoint) bool { return c.Single && Named(c.Path) }
-
 // readOther returns the content of an auxiliary file, nil if there is none. Those of a GGUF file follow
 // from its metadata.
 func readOther(c *hf.Checkpoint, name string) ([]byte, error) {
-	if isGGUF(c) {
-		text, err := ReadText(c.Path)
+	if c.GGUF != nil {
+		text, err := ReadText(c.GGUF)
 		if err != nil {
 			return nil, err
 		}

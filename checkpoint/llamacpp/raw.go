@@ -9,11 +9,11 @@ import (
 	"github.com/microscale-go/microscale/hf"
 )
 
-// OpenRaw opens a GGUF file of any architecture as a checkpoint with the names, the order of rows and the types that it has, and
+// OpenRaw returns an open GGUF file of any architecture as a checkpoint with the names, the order of rows and the types that it has, and
 // returns the content of the same file with other types: its metadata, but those that quantizing changes. The matrix of expert E
 // in a tensor of all experts X.weight is X.E.weight. Types that package ggml decodes have their values in F32, and their bytes.
-func OpenRaw(path string) (*hf.Checkpoint, *Model, error) {
-	c, v, err := openView(path, true)
+func OpenRaw(f *gguf.File) (*hf.Checkpoint, *Model, error) {
+	c, v, err := newView(f, true)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,12 +38,12 @@ func ChecksumOf(f *gguf.File, t gguf.TensorInfo) (uint64, error) {
 	return checksum.Read(t.Bytes(), func(p []byte, off int64) error { return f.ReadTensorAt(p, t, off) })
 }
 
-// damaged returns the names of the tensors whose bytes differ from the record of the file at
-// path. It calls progress with the bytes of each tensor that it read.
-func damaged(ctx context.Context, f *gguf.File, path string, progress func(int64)) (names []string, err error) {
+// damaged returns the names of the tensors whose bytes differ from the record of the file. It calls progress with the bytes of each
+// tensor that it read.
+func damaged(ctx context.Context, f *gguf.File, progress func(int64)) (names []string, err error) {
 	record, ok, err := Record(f)
 	if err != nil {
-		return nil, &safetensors.ContainerError{Path: path, Offset: -1, Problem: err.Error(), Fix: "write the file again"}
+		return nil, &safetensors.ContainerError{Path: f.Name(), Offset: -1, Problem: err.Error(), Fix: "write the file again"}
 	}
 	for i := 0; ok && i < len(f.Tensors); i++ {
 		if err := ctx.Err(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -27,44 +26,59 @@ const Suffix = ".gguf"
 // Named reports whether a path names a GGUF file: its name decides, since the file may not exist yet.
 func Named(path string) bool { return strings.HasSuffix(path, Suffix) }
 
+// FirstPart returns the first part of a split model from the names of a folder, if this is the only one, and there are no safetensors
+// files; "" otherwise.
+func FirstPart(names []string) (found string) {
+	for _, name := range names {
+		first := strings.Contains(name, "-00001-of-") && Named(name)
+		if first && found != "" || strings.HasSuffix(name, safetensors.Suffix) {
+			return ""
+		}
+		if first {
+			found = name
+		}
+	}
+	return found
+}
+
 // Open opens a GGUF file as a checkpoint of a single file. That of a known architecture has the
 // configuration, the names and the row order of the Hugging Face checkpoint; quantized tensors have the
 // layout of convention plain. Tensors of types that package ggml decodes have their values in F32.
 // Tensors of other types are bytes. checkpoint.Read recognizes the result (checkpoint.GGUFView) and
 // reports those types.
 func Open(path string) (*hf.Checkpoint, error) {
-	c, _, err := openView(path, false)
-	return c, err
-}
-
-// openView opens a file as [Open] does, or as [OpenRaw] does.
-func openView(path string, raw bool) (*hf.Checkpoint, *view, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	return View(f)
+}
+
+// View is Open for an open file, which may be on a server. Close of the checkpoint closes it; so does View on error.
+func View(f *gguf.File) (*hf.Checkpoint, error) {
+	c, _, err := newView(f, false)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	c.OnClose(f.Close)
+	return c, nil
+}
+
+// newView returns a file as a checkpoint, as [View] does, or as [OpenRaw] does.
+func newView(f *gguf.File, raw bool) (*hf.Checkpoint, *view, error) {
 	v := &view{file: f, metadata: map[string]string{}}
 	if raw {
 		v.places = map[string]Place{}
 	}
-	for _, part := range f.Paths() {
-		opened, statErr := os.Stat(part)
-		v.opened, err = append(v.opened, opened), errors.Join(err, statErr)
-	}
-	if err == nil {
-		err = v.build()
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
+	if err := v.build(); err != nil {
+		return nil, nil, err
 	}
 	source, err := hf.OpenFile(v.plain, v.config)
 	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
+		return nil, nil, err
 	}
-	source.OnClose(f.Close)
-	source.OnDamaged(func(ctx context.Context, progress func(int64)) ([]string, error) {
-		return damaged(ctx, f, path, progress)
-	})
+	source.GGUF = f
+	source.OnDamaged(func(ctx context.Context, progress func(int64)) ([]string, error) { return damaged(ctx, f, progress) })
 	return source, v, nil
 }
 
@@ -88,7 +102,6 @@ var denseTypes = map[string]safetensors.Dtype{
 // whose bytes are assembled as they are read.
 type view struct {
 	file      *gguf.File
-	opened    []os.FileInfo // of the files
 	metadata  map[string]string
 	specs     []safetensors.Spec
 	parts     map[string]part // by the name of the tensor of the view
@@ -322,20 +335,11 @@ func (v *view) tensorAt(at int64) (t safetensors.TensorInfo, ok bool) {
 	return tensors[i], true
 }
 
-// Changed returns an error if a file was replaced or modified since it was opened.
-func (v *view) Changed() error {
-	for i, path := range v.file.Paths() {
-		opened := v.opened[i]
-		now, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if !os.SameFile(now, opened) || now.Size() != opened.Size() || !now.ModTime().Equal(opened.ModTime()) {
-			return fmt.Errorf("%s: the file changed or was replaced while it was read: run again when nothing writes to it", path)
-		}
-	}
-	return nil
-}
+// Changed returns an error if the file was replaced or modified since it was opened.
+func (v *view) Changed() error { return v.file.Changed() }
+
+// Identity identifies the content of a file on a server; it is "" for others.
+func (v *view) Identity() string { return v.file.Identity() }
 
 // read fills dst with bytes of a part from offset off on, row by row.
 func (v *view) read(p part, dst []byte, off int64) error {

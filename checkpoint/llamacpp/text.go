@@ -20,14 +20,9 @@ type Text struct {
 // ReadText returns the text of a GGUF file: its tokenizer with the chat template, and the tokens that
 // end an answer. Metadata that are no tokenizer are not an error, but those without a parameter that
 // config.json needs are.
-func ReadText(path string) (t Text, err error) {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return t, err
-	}
-	defer f.Close()
+func ReadText(f *gguf.File) (t Text, err error) {
 	if err := checkParameters(f); err != nil {
-		return t, fmt.Errorf("%s: %w", path, err)
+		return t, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	t.Files = []checkpoint.File{jsonFile("generation_config.json", generationConfig(f))}
 	var vocabulary []byte

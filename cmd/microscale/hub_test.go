@@ -85,10 +85,10 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// TestHubModel checks that run, eval and calibrate read a model on a hub, with its tokenizer, as they
-// read it on disk.
-func TestHubModel(t *testing.T) {
-	local := filepath.Join(t.TempDir(), "local")
+// tinyModel writes a model with a tokenizer of bytes, and a text.
+func tinyModel(t *testing.T) (local, text string) {
+	t.Helper()
+	local = filepath.Join(t.TempDir(), "local")
 	m, err := decoder.New(decoder.Config{VocabSize: 300, HiddenSize: 32, IntermediateSize: 32, NumHiddenLayers: 1, NumAttentionHeads: 2,
 		MaxPositionEmbeddings: 64}, decoder.Options{}, 1)
 	if err != nil {
@@ -112,12 +112,19 @@ func TestHubModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := filepath.Join(t.TempDir(), "text")
+	text = filepath.Join(t.TempDir(), "text")
 	for name, data := range map[string][]byte{filepath.Join(local, "tokenizer.json"): data, text: []byte(strings.Repeat("onthehub", 40))} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return local, text
+}
+
+// TestHubModel checks that run, eval and calibrate read a model on a hub, with its tokenizer, as they
+// read it on disk.
+func TestHubModel(t *testing.T) {
+	local, text := tinyModel(t)
 	serveHub(t, local)
 	t.Setenv("HF_TOKEN", "secret")
 	const source = "hf://some/model"

@@ -85,6 +85,9 @@ func (f *pushFlags) run(cmd *cobra.Command, path, to string) error {
 		return err
 	}
 	repository, err := hub.Parse(to)
+	if err == nil && repository.File != "" {
+		err = fmt.Errorf("%s: a file of a repository: name the repository, which gets the files of DST", to)
+	}
 	if err != nil {
 		return err
 	}
@@ -144,7 +147,7 @@ func (f *pushFlags) run(cmd *cobra.Command, path, to string) error {
 func (f *pushFlags) card(cmd *cobra.Command, r hub.Repository, m *checkpoint.Model) (push.Card, error) {
 	card := push.Card{Title: r.Name, Model: m, Base: f.base, Version: show.Version()}
 	if f.base != "" {
-		if _, err := hub.Parse(hub.Scheme + f.base); err != nil {
+		if r, err := hub.Parse(hub.Scheme + f.base); err != nil || r.File != "" {
 			return card, show.Misuse("--base %s: want OWNER/NAME", f.base)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,7 +158,7 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		if *planFile != "" {
-			if err := readPlan(*planFile, args[0], text.file != "" || statistics.HasStatistics(), block, &o); err != nil {
+			if err := readPlan(cmd.Context(), *planFile, args[0], text.file != "" || statistics.HasStatistics(), block, &o); err != nil {
 				return err
 			}
 		}
@@ -331,8 +332,8 @@ func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *chec
 
 // readPlan adds the rules of a plan file to the options, after those of flags, and its format unless --format is given. importance: weights
 // are quantized by statistics of their inputs.
-func readPlan(path, src string, importance bool, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
-	file, err := ggufplan.Read(path, src, importance)
+func readPlan(ctx context.Context, path, src string, importance bool, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
+	file, err := ggufplan.Read(path, func() (*hf.Checkpoint, error) { return input.Open(ctx, src) }, importance)
 	if err != nil {
 		return err
 	}

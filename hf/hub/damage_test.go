@@ -156,7 +156,7 @@ func TestDamagedRepeat(t *testing.T) {
 		content := s.files[shard]
 		f := file{Name: shard, Size: int64(len(content))}
 		f.LFS = &lfs{SHA256: sum256(content), Size: f.Size}
-		r := s.client().remote(context.Background(), Repository{"some", "model", "main"}, commit, f, ranges.NewChunks())
+		r := s.client().remote(context.Background(), Repository{"some", "model", "main", ""}, commit, f, ranges.NewChunks())
 		readAll := func() error {
 			r.Chunks = ranges.NewChunks() // as if other files had replaced all chunks
 			_, err := io.Copy(io.Discard, io.NewSectionReader(r, 0, f.Size))

@@ -3,6 +3,7 @@
 //
 //	hf://owner/name             the latest revision
 //	hf://owner/name@v1.0        a branch, a tag or a commit
+//	hf://owner/name/x.gguf      a GGUF file of a repository, with the other parts if it is split
 //
 // Small files (configuration, index, tokenizer) are downloaded to the cache of huggingface_hub, in
 // its layout. Weights that are not in the cache are read by HTTP range requests: the header when the
@@ -38,6 +39,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/microscale-go/microscale/internal/limits"
+	"github.com/microscale-go/microscale/internal/ranges"
 )
 
 // Scheme is the prefix of the name of a repository.
@@ -47,26 +49,35 @@ const Scheme = "hf://"
 type Repository struct {
 	Owner, Name string
 	Revision    string // a branch, a tag or a commit
+	File        string // the path of a GGUF file, with slashes; "" names the checkpoint
 }
 
 // part matches an owner or a name that the hub allows.
 var part = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
 
-// Parse parses hf://owner/name or hf://owner/name@revision. The default revision is main.
+// fileOf matches the path of a GGUF file after the name of a model and its revision. A revision with a slash is a pull request.
+var fileOf = regexp.MustCompile(`^([^/@]*/[^/@]*(?:@(?:refs/pr/\d+|[^/]+))?)/(.+\.gguf)$`)
+
+// Parse parses hf://owner/name or hf://owner/name@revision, or either with the path of a GGUF file after it. The default revision is main.
 func Parse(source string) (Repository, error) {
 	rest, ok := strings.CutPrefix(source, Scheme)
+	file := ""
+	if m := fileOf.FindStringSubmatch(rest); m != nil && ranges.ValidName(m[2]) {
+		rest, file = m[1], m[2]
+	}
 	name, revision, given := strings.Cut(rest, "@")
 	if !given {
 		revision = "main"
 	}
 	owner, name, _ := strings.Cut(name, "/")
 	if !ok || !part.MatchString(owner) || !part.MatchString(name) || strings.Contains(owner+name, "..") || strings.Contains(owner+name, "--") {
-		return Repository{}, fmt.Errorf("%q does not name a model on the hub: use %sOWNER/NAME or %sOWNER/NAME@REVISION", source, Scheme, Scheme)
+		return Repository{}, fmt.Errorf("%q does not name a model on the hub: use %sOWNER/NAME or %sOWNER/NAME@REVISION, and append /FILE.gguf "+
+			"for one of its GGUF files", source, Scheme, Scheme)
 	}
 	if !validRevision(revision) {
 		return Repository{}, fmt.Errorf("%q does not name a revision: use a branch, a tag or a commit after the @", source)
 	}
-	return Repository{owner, name, revision}, nil
+	return Repository{owner, name, revision, file}, nil
 }
 
 // validRevision reports whether a revision is a valid name of a branch or a tag
@@ -91,10 +102,14 @@ func validRevision(revision string) bool {
 
 // String returns the name that Parse accepts.
 func (r Repository) String() string {
-	if r.Revision == "main" {
-		return Scheme + r.Owner + "/" + r.Name
+	name := Scheme + r.Owner + "/" + r.Name
+	if r.Revision != "main" {
+		name += "@" + r.Revision
 	}
-	return Scheme + r.Owner + "/" + r.Name + "@" + r.Revision
+	if r.File != "" {
+		name += "/" + r.File
+	}
+	return name
 }
 
 // A Client opens models of a hub. Its fields must not change while a checkpoint that it opened is in

@@ -290,11 +290,14 @@ func TestCancel(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for source, want := range map[string]Repository{
-		"hf://a/b":               {"a", "b", "main"},
-		"hf://Qwen/Qwen2.5-0.5B": {"Qwen", "Qwen2.5-0.5B", "main"},
-		"hf://a/b@v1.0":          {"a", "b", "v1.0"},
-		"hf://a/b@refs/pr/7":     {"a", "b", "refs/pr/7"},
-		"hf://a/b@größe-v1+x_2":  {"a", "b", "größe-v1+x_2"},
+		"hf://a/b":                                 {"a", "b", "main", ""},
+		"hf://Qwen/Qwen2.5-0.5B":                   {"Qwen", "Qwen2.5-0.5B", "main", ""},
+		"hf://a/b@v1.0":                            {"a", "b", "v1.0", ""},
+		"hf://a/b@refs/pr/7":                       {"a", "b", "refs/pr/7", ""},
+		"hf://a/b/m.gguf":                          {"a", "b", "main", "m.gguf"},
+		"hf://a/b@v1/x/m.gguf":                     {"a", "b", "v1", "x/m.gguf"},
+		"hf://a/b@refs/pr/7/m-00001-of-00002.gguf": {"a", "b", "refs/pr/7", "m-00001-of-00002.gguf"},
+		"hf://a/b@größe-v1+x_2":                    {"a", "b", "größe-v1+x_2", ""},
 	} {
 		got, err := Parse(source)
 		if err != nil || got != want {
@@ -308,7 +311,8 @@ func TestParse(t *testing.T) {
 		"hf://a/b@x y", "hf://a b/c", "hf://a--b/c", "hf://.a/b", "HF://a/b", "hf://a/b@/x", "hf://a/b@x?y",
 		"hf://a/b@x\ny", "hf://a/b@x\r", "hf://a/b@\x00", "hf://a/b@\u0085", "hf://a/b@\u202e", "hf://a/b@x\xff", "hf://a/b@x%0a", "hf://a/b@x:y",
 		"hf://a/b@x//y", "hf://a/b@x/", "hf://a/b@x/.y", "hf://a/b@x.lock", "hf://a/b@x.", "hf://a/b@" + strings.Repeat("x", 256),
-		"hf://a/b\n", "hf://a\n/b", "hf://a/b\n@main"} {
+		"hf://a/b\n", "hf://a\n/b", "hf://a/b\n@main", "hf://a/b/../m.gguf", "hf://a/b//m.gguf", "hf://a/b/m\n.gguf", "hf://a/b@/m.gguf",
+		"hf://a/b/m.safetensors"} {
 		if got, err := Parse(source); err == nil {
 			t.Errorf("%q: got %v, want an error", source, got)
 		}

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/ranges"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
 // Open opens a model of the hub, named as [Parse] describes. It downloads the small files to the
-// cache. Reads of the checkpoint return the error of ctx once that is done.
+// cache. Reads of the checkpoint return the error of ctx once that is done. A GGUF file of a repository is not a checkpoint of
+// package hf: use [Client.OpenGGUF].
 func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error) {
 	r, err := Parse(source)
 	if err != nil {
@@ -22,6 +27,9 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 	l, err := c.list(ctx, r)
 	if err != nil {
 		return nil, named(r, err)
+	}
+	if !slices.ContainsFunc(l.Files, func(f file) bool { return strings.HasSuffix(f.Name, safetensors.Suffix) }) && len(l.ggufs()) > 0 {
+		return nil, fmt.Errorf("%s: %w: no safetensors files; name one of its GGUF files, such as %s/%s", r, fs.ErrNotExist, r, l.ggufs()[0])
 	}
 	k := c.cache(r)
 	var remotes []hf.Remote
@@ -51,6 +59,52 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 	}
 	checkpoint.Path = r.String()
 	return checkpoint, nil
+}
+
+// OpenGGUF opens a GGUF file of a repository, as [gguf.Open] does, with the other parts if it is split. A model of which all files are in
+// the cache is read there. Reads return the error of ctx once that is done.
+func (c *Client) OpenGGUF(ctx context.Context, r Repository) (*gguf.File, error) {
+	l, err := c.list(ctx, r)
+	if err != nil {
+		return nil, named(r, err)
+	}
+	path := filepath.Join(c.cache(r).snapshot(l.Commit), filepath.FromSlash(r.File))
+	if f, err := gguf.Open(path); !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	folder, shared := strings.TrimSuffix(r.String(), r.File), ranges.NewChunks()
+	return gguf.OpenWith(r.String(), func(name string) (*gguf.File, error) {
+		at := slices.IndexFunc(l.Files, func(f file) bool { return folder+f.Name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("%s: %w: the GGUF files of the repository are %s", name, fs.ErrNotExist, listed(l.ggufs()))
+		}
+		f := l.Files[at]
+		whole := r
+		whole.File = "" // the reader's errors have the name of the file after that of the repository
+		return gguf.NewFile(c.remote(ctx, whole, l.Commit, f, shared), f.Size, name)
+	})
+}
+
+// ggufs returns the names of the GGUF files.
+func (l listing) ggufs() (names []string) {
+	for _, f := range l.Files {
+		if strings.HasSuffix(f.Name, ".gguf") {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// listed returns a list of names that is not too long.
+func listed(names []string) string {
+	const most = 8
+	if len(names) == 0 {
+		return "none"
+	}
+	if more := len(names) - most; more > 1 {
+		names = append(names[:most:most], fmt.Sprintf("… and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // keep creates the snapshot's folder and the reference of the revision.

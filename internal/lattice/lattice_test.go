@@ -61,9 +61,9 @@ jinja:
 recipe: internal/limits internal/naming format mma quant gemm
 hardware/cost: format quant hardware/device layout recipe
 nn: internal/memory internal/parallel internal/naming internal/cpu format mma tensor quant gemm comm recipe
-hf: internal/limits internal/parallel internal/configjson safetensors safetensors/checksum
+hf: internal/limits internal/parallel internal/configjson safetensors safetensors/checksum gguf
 hf/sample: internal/durable format tensor safetensors hf
-hf/hub: internal/limits internal/ranges safetensors hf
+hf/hub: internal/limits internal/ranges safetensors gguf hf
 family: internal/configjson
 checkpoint: internal/limits internal/parallel internal/naming internal/configjson format gguf/ggml tensor measure safetensors quant layout
     profile hf family
@@ -99,7 +99,7 @@ cmd/microscale/internal/push/pushtest:
 cmd/microscale/internal/push: internal/parallel internal/ranges safetensors safetensors/checksum hf hf/hub checkpoint verify
     cmd/microscale/internal/show
 cmd/microscale/internal/store/storetest:
-cmd/microscale/internal/store: internal/limits internal/parallel internal/durable internal/ranges safetensors hf
+cmd/microscale/internal/store: internal/limits internal/parallel internal/durable internal/ranges safetensors gguf hf checkpoint/llamacpp
 cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
     cmd/microscale/internal/show cmd/microscale/internal/store
 cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family
@@ -111,7 +111,7 @@ cmd/microscale/internal/console: generation/sampling generation cmd/microscale/i
     cmd/microscale/internal/input
 cmd/microscale/internal/blocksize: internal/naming format tensor measure quant cmd/microscale/internal/show cmd/microscale/internal/report
 cmd/microscale/internal/numbers: format mma tensor measure quant profile cmd/microscale/internal/show
-cmd/microscale/internal/ggufplan: gguf checkpoint/llamacpp convert
+cmd/microscale/internal/ggufplan: gguf hf convert
 cmd/microscale/internal/catalog: format mma quant hardware/device checkpoint/client cmd/microscale/internal/show
     cmd/microscale/internal/flags cmd/microscale/internal/numbers
 cmd/microscale/internal/identify: format tensor safetensors safetensors/checksum quant profile checkpoint

@@ -3,6 +3,7 @@ package limits
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 )
 
@@ -14,8 +15,11 @@ func CheckRange(path, tensor string, size int64, n int, off int64) error {
 	return nil
 }
 
-// FileError describes a failed read or write of the file at path. It wraps the cause.
+// FileError describes a failed read or write of the file at path. It wraps the cause, or returns one that begins with the path.
 func FileError(path, where string, cause error) error {
+	if strings.HasPrefix(cause.Error(), path+": ") {
+		return cause
+	}
 	cause = Cause(cause) // without a second path on the line
 	if errors.Is(cause, syscall.ENOSPC) {
 		return fmt.Errorf("%s: %s: %w: free space on that filesystem and run again", path, where, cause)

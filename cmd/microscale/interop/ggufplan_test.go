@@ -13,11 +13,13 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/calibration"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/ggufplan"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/sample"
 	"github.com/microscale-go/microscale/internal/slow"
 	"github.com/microscale-go/microscale/profile"
@@ -133,7 +135,7 @@ func compareMixtures(t *testing.T, source, importance string, names ...string) {
 	script(t, python(t, "gguf==0.19.0", "numpy==2.4.6"), "llama_quantize.py", append([]string{libraries, source, dir, importance}, jobs...)...)
 	for _, name := range names {
 		t.Run(name+filepath.Ext(importance), func(t *testing.T) {
-			file, err := ggufplan.Read(name, source, importance != "")
+			file, err := ggufplan.Read(name, func() (*hf.Checkpoint, error) { return llamacpp.Open(source) }, importance != "")
 			if err != nil {
 				t.Fatal(err)
 			}

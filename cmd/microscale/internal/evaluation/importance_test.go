@@ -114,11 +114,15 @@ func TestImportanceExperts(t *testing.T) {
 	if err := os.WriteFile(path, append(l.HeaderBytes(), make([]byte, l.FileSize()-int64(len(l.HeaderBytes())))...), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	source, model, err := llamacpp.OpenRaw(path)
+	file, err := gguf.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = source.Close() })
+	t.Cleanup(func() { _ = file.Close() })
+	_, model, err := llamacpp.OpenRaw(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := []string{"blk.0.ffn_up_exps.0", "blk.0.ffn_up_exps.1", "blk.0.ffn_up_exps.2"}
 	var layer []calibration.Linear
 	for _, name := range names {

@@ -17,11 +17,9 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/host"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/limits"
@@ -129,9 +127,11 @@ func (s *stack) content(ctx context.Context) (string, error) {
 	fmt.Fprintf(h, "%q", c.Config)
 	for _, shard := range c.Shards() {
 		fmt.Fprintf(h, " %q %d %s ", shard.Name, shard.File.Size(), shard.File.Identity())
-		paths, err := filesOf(shard.File.Name())
-		for i := 0; i < len(paths) && err == nil; i++ {
-			err = copyAll(ctx, hashed, paths[i])
+		var err error
+		for _, path := range filesOf(c, shard) {
+			if err = copyAll(ctx, hashed, path); err != nil {
+				break
+			}
 		}
 		if err != nil && (shard.File.Identity() == "" || !errors.Is(err, fs.ErrNotExist)) {
 			return "", err
@@ -144,8 +144,7 @@ func (s *stack) content(ctx context.Context) (string, error) {
 // bytesOf returns the bytes of the files of a checkpoint that are on the disk.
 func bytesOf(c *hf.Checkpoint) (n int64) {
 	for _, shard := range c.Shards() {
-		paths, _ := filesOf(shard.File.Name()) // content returns the error
-		for _, path := range paths {
+		for _, path := range filesOf(c, shard) {
 			if info, err := os.Stat(path); err == nil {
 				n += info.Size()
 			}
@@ -155,15 +154,11 @@ func bytesOf(c *hf.Checkpoint) (n int64) {
 }
 
 // filesOf returns the paths of the files of a shard: those of a GGUF model may be several.
-func filesOf(path string) ([]string, error) {
-	if !llamacpp.Named(path) {
-		return []string{path}, nil
+func filesOf(c *hf.Checkpoint, s hf.Shard) []string {
+	if c.GGUF != nil {
+		return c.GGUF.Paths()
 	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return f.Paths(), f.Close()
+	return []string{s.File.Name()}
 }
 
 // ContentOf returns the SHA-256 that receipts have of a checkpoint.

@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf"
 )
 
 // A row is a mixture: the format of most weights, and those of others; "" where they have none of their own.
@@ -131,9 +131,9 @@ func index(name string) int {
 	return slices.IndexFunc(rows, func(r row) bool { return strings.EqualFold(r.name, name) })
 }
 
-// Read reads a plan file, or makes the plan of the mixture of that name for a GGUF file src, if there is no such file. importance: weights
-// are quantized with an importance matrix.
-func Read(path, src string, importance bool) (*convert.PlanFile, error) {
+// Read reads a plan file, or makes the plan of the mixture of that name for a GGUF file, if there is no such file. open opens the
+// checkpoint to quantize. importance: weights are quantized with an importance matrix.
+func Read(path string, open func() (*hf.Checkpoint, error), importance bool) (*convert.PlanFile, error) {
 	i := index(path)
 	switch _, err := os.Lstat(path); {
 	case !errors.Is(err, fs.ErrNotExist):
@@ -143,18 +143,20 @@ func Read(path, src string, importance bool) (*convert.PlanFile, error) {
 	case i < 0:
 		return convert.ReadPlanFile(path)
 	}
-	if !llamacpp.Named(src) {
-		return nil, fmt.Errorf("the mixture %s is of GGUF files: quantize %s to a GGUF file in bf16 first, and then that", path, src)
-	}
-	f, err := gguf.Open(src)
+	source, err := open()
 	if err != nil {
 		return nil, err
 	}
-	m, err := describe(f)
-	if m.importance = importance; err == nil {
-		return rows[i].plan(m), f.Close()
+	defer source.Close()
+	if source.GGUF == nil {
+		return nil, fmt.Errorf("the mixture %s is of GGUF files: quantize %s to a GGUF file in bf16 first, and then that", path, source.Path)
 	}
-	return nil, errors.Join(fmt.Errorf("%s: %w", src, err), f.Close())
+	m, err := describe(source.GGUF)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source.Path, err)
+	}
+	m.importance = importance
+	return rows[i].plan(m), nil
 }
 
 var (

@@ -24,10 +24,11 @@ import (
 // Help describes the argument SRC of commands.
 const Help = `SRC is a Hugging Face directory (config.json, *.safetensors, an index), a
 .safetensors or .gguf file, a model on the Hugging Face Hub (hf://OWNER/NAME or
-hf://OWNER/NAME@REVISION; HF_ENDPOINT, HF_TOKEN and HF_HOME apply), a folder or
-a .safetensors file of an object store or web server (s3://BUCKET/FOLDER,
-gs://BUCKET/FOLDER, https://HOST/FOLDER; credentials as in the cloud's tools),
-or "sample:", a built-in Llama-shaped checkpoint of 9.7 M parameters.`
+hf://OWNER/NAME@REVISION, with /FILE.gguf for a GGUF file; HF_ENDPOINT, HF_TOKEN
+and HF_HOME apply), a folder, or a .safetensors or .gguf file, of an object
+store or web server (s3://BUCKET/FOLDER, gs://BUCKET/FOLDER,
+https://HOST/FOLDER; credentials as in the cloud's tools), or "sample:", a
+built-in Llama-shaped checkpoint of 9.7 M parameters.`
 
 // OpenFor is Open for a conversion to DST. The weights of a GGUF file become one file if DST ends in
 // .safetensors, and otherwise a directory with configuration and tokenizer.
@@ -50,7 +51,7 @@ func onHub(arg string, err error) error {
 		return err
 	}
 	repository, hubErr := hub.Parse(hub.Scheme + strings.TrimPrefix(arg, client.Endpoint+"/"))
-	if hubErr != nil {
+	if hubErr != nil || repository.File != "" {
 		return err
 	}
 	return fmt.Errorf("%w; for the model on the hub use %s", err, repository)
@@ -63,8 +64,8 @@ func onPage(arg string) bool {
 		return false
 	}
 	name, ours := strings.CutPrefix(arg, client.Endpoint+"/")
-	_, err = hub.Parse(hub.Scheme + name)
-	return ours && err == nil
+	r, err := hub.Parse(hub.Scheme + name)
+	return ours && err == nil && r.File == "" // the URL of a file is read as that of any server
 }
 
 // Open opens the checkpoint that the argument SRC names. The caller closes it.
@@ -73,18 +74,35 @@ func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	case store.Named(arg) && !onPage(arg):
 		c, err := store.Open(ctx, Given(ctx, arg))
 		return c, show.Interrupted(err, "the checkpoint of the store was not opened")
-	case llamacpp.Named(arg), isDirectory(arg):
+	case !strings.HasPrefix(arg, hub.Scheme) && (llamacpp.Named(arg) || isDirectory(arg)):
 		return convert.Open(arg)
 	case !strings.HasPrefix(arg, hub.Scheme):
 		c, err := sample.Open(ctx, arg)
 		return c, onHub(arg, show.Interrupted(err, "the sample was not created"))
 	}
+	c, err := openHub(ctx, arg)
+	return c, show.Interrupted(err, "the model on the hub was not opened")
+}
+
+// openHub opens a model on the hub, or a GGUF file there.
+func openHub(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	client, err := hub.FromEnvironment(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.Open(ctx, arg)
-	return c, show.Interrupted(err, "the model on the hub was not opened")
+	r, err := hub.Parse(arg)
+	if err != nil || r.File == "" {
+		return client.Open(ctx, arg)
+	}
+	f, err := client.OpenGGUF(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := llamacpp.View(f)
+	if err == nil {
+		c.Path = arg
+	}
+	return c, err
 }
 
 // isDirectory reports whether an argument names a directory.

@@ -37,6 +37,14 @@ type s3 struct {
 // String implements place.
 func (s *s3) String() string { return s.url }
 
+// inside implements place.
+func (s *s3) inside(name string) place {
+	other := *s
+	other.key = path.Join(s.key, name)
+	other.url = s.object(other.key)
+	return &other
+}
+
 // named returns the URL of an object of the folder.
 func (s *s3) named(name string) string {
 	if name == "" {

@@ -5,6 +5,7 @@
 //	gs://bucket/folder            Google Cloud Storage, by its XML API
 //	https://host/folder           a web server that answers range requests
 //	s3://bucket/x.safetensors     one file
+//	s3://bucket/x.gguf            one GGUF file, or a part of several
 //
 // Small files (configuration, index, tokenizer) are downloaded to a temporary directory, which the checkpoint's
 // Close removes. Of weights, headers are read when the checkpoint is opened, and tensors on demand. Requests name the
@@ -26,11 +27,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -40,9 +44,6 @@ import (
 
 // forms are the URLs that name a checkpoint.
 const forms = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, https://HOST/FOLDER"
-
-// ggufSuffix ends the names of GGUF files.
-const ggufSuffix = ".gguf"
 
 // An object is a file of a store.
 type object struct {
@@ -59,6 +60,8 @@ type place interface {
 	stat(ctx context.Context) (object, error)
 	// read requests n bytes of an object from an offset.
 	read(ctx context.Context, o object, off, n int64) (*answer, error)
+	// inside returns the place of a file of the folder, or one that begins with "../", of that of the one file.
+	inside(name string) place
 	// String returns the URL without its query.
 	String() string
 }
@@ -99,8 +102,8 @@ func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasSuffix(strings.ToLower(at.String()), ggufSuffix) {
-		return nil, fmt.Errorf("%s: GGUF files are only read from disk: download it, and name the local file", at)
+	if llamacpp.Named(at.String()) {
+		return o.openGGUF(ctx, at)
 	}
 	if strings.HasSuffix(at.String(), safetensors.Suffix) {
 		return o.openFile(ctx, at)
@@ -161,6 +164,23 @@ func (o opener) openFile(ctx context.Context, at place) (*hf.Checkpoint, error) 
 	return hf.OpenFile(f, nil)
 }
 
+// openGGUF opens a place that is a GGUF file, with the other parts if it is split.
+func (o opener) openGGUF(ctx context.Context, at place) (*hf.Checkpoint, error) {
+	shared := ranges.NewChunks()
+	f, err := gguf.OpenWith(at.String(), func(name string) (*gguf.File, error) {
+		one := at.inside("../" + path.Base(name))
+		object, err := one.stat(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return gguf.NewFile(o.reader(ctx, one, object, shared), object.size, name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return llamacpp.View(f)
+}
+
 // openFolder opens a place that is a folder.
 func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err error) {
 	objects, err := at.list(ctx)
@@ -169,6 +189,9 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	}
 	if len(objects) == 0 {
 		return nil, fmt.Errorf("%s: %w: there is no object of a checkpoint: check the name", at, fs.ErrNotExist)
+	}
+	if first := llamacpp.FirstPart(namesOf(objects)); first != "" {
+		return o.openGGUF(ctx, at.inside(first))
 	}
 	dir, remove, err := durable.Temp(temporary)
 	if err != nil {
@@ -207,6 +230,14 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	c.Path = at.String()
 	c.OnClose(remove)
 	return c, nil
+}
+
+// namesOf returns the names of objects.
+func namesOf(objects []object) (names []string) {
+	for _, f := range objects {
+		names = append(names, f.name)
+	}
+	return names
 }
 
 // temporary begins the names of temporary directories.

@@ -33,6 +33,13 @@ func newWeb(_ context.Context, o opener, u *url.URL) (place, error) {
 	return &web{o, &at, &http.Client{Transport: ranges.Transport{}, CheckRedirect: checkRedirect}}, nil
 }
 
+// inside implements place.
+func (w *web) inside(name string) place {
+	other := *w
+	other.url = w.url.JoinPath(name)
+	return &other
+}
+
 // checkRedirect is the CheckRedirect of http.Client.
 func checkRedirect(next *http.Request, before []*http.Request) error {
 	if err := ranges.Redirect(before[0].URL, next.URL, len(before), "check the URL"); err != nil {

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// TestRemoteGGUF checks that every command reads a GGUF file of an object store and of a hub, in one file and in parts, as it reads it on
+// disk.
+func TestRemoteGGUF(t *testing.T) {
+	model, text := tinyModel(t)
+	local := t.TempDir()
+	const part, second = "model-00001-of-00002.gguf", "model-00002-of-00002.gguf"
+	done(t, "quantize", model, filepath.Join(local, "m.gguf"), "--format", "bf16")
+	splitGGUF(t, filepath.Join(local, "m.gguf"), local)
+	s := storetest.New(t)
+	for _, name := range []string{"m.gguf", part, second} {
+		data, err := os.ReadFile(filepath.Join(local, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Put("models/"+name, data)
+	}
+	serveHub(t, local)
+	t.Setenv("HF_TOKEN", "secret")
+	times := regexp.MustCompile(`(, in|in) [0-9.]+ m?s.*`)
+	for name, remotes := range map[string][]string{
+		"m.gguf": {"s3://weights/models/m.gguf", "hf://some/model/m.gguf"}, part: {"gs://weights/models/" + part, "hf://some/model/" + part},
+	} {
+		for _, args := range [][]string{
+			{"inspect", "SRC"}, {"lint", "SRC"}, {"eval", "SRC", "--text", text}, {"run", "SRC", "onthehub", "--max-tokens", "4"},
+			{"quantize", "SRC", "OUT.gguf", "--format", "mxfp4"}, {"quantize", "SRC", "OUT.gguf", "--plan", "q4_k_m"},
+			{"quantize", "SRC", "OUT", "--format", "nvfp4"}, {"dequantize", "SRC", "OUT.safetensors"},
+			{"verify", "SRC", filepath.Join(local, name)},
+		} {
+			var outputs []string
+			for _, source := range append([]string{filepath.Join(local, name)}, remotes...) {
+				dir := t.TempDir()
+				out := filepath.Join(dir, "out")
+				var given []string
+				for _, arg := range args {
+					given = append(given, strings.NewReplacer("SRC", source, "OUT", out).Replace(arg))
+				}
+				printed := times.ReplaceAllString(done(t, given...), "")
+				outputs = append(outputs, strings.NewReplacer(source, "SRC", filepath.Join(local, name), "SRC", dir, "").Replace(
+					printed+snapshot(t, dir)))
+			}
+			for i, got := range outputs {
+				if got != outputs[0] {
+					t.Errorf("%s %s:\n%s\nfrom the disk:\n%s", remotes[i-1], args, got, outputs[0])
+				}
+			}
+		}
+	}
+	status, stdout, stderr := execute("", "inspect", "hf://some/model")
+	fails(t, status, stdout, stderr, "microscale: hf://some/model: file does not exist: no safetensors files; name one of its GGUF files, "+
+		"such as hf://some/model/")
+	status, stdout, stderr = execute("", "inspect", "hf://some/model/none.gguf")
+	fails(t, status, stdout, stderr, "microscale: hf://some/model/none.gguf: file does not exist: the GGUF files of the repository are ")
+	status, stdout, stderr = execute("", "push", model, "hf://some/model/m.gguf")
+	fails(t, status, stdout, stderr, "microscale: hf://some/model/m.gguf: a file of a repository: name the repository")
+}
+
+// splitGGUF writes a GGUF file in BF16 to a directory in two files.
+func splitGGUF(t *testing.T, path, dir string) {
+	t.Helper()
+	source, err := convert.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	bf16, err := checkpoint.LookupFormat("bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: bf16},
+		Convention: "gguf"})
+	if err == nil {
+		plan, err = plan.Split(48 << 10)
+	}
+	if err == nil {
+		_, err = plan.Run(t.Context(), filepath.Join(dir, "parts"), convert.RunOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := filepath.Glob(filepath.Join(dir, "parts", "*.gguf"))
+	if err != nil || len(parts) != 2 {
+		t.Fatal(parts, err)
+	}
+	for _, part := range parts {
+		if err := os.Rename(part, filepath.Join(dir, filepath.Base(part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "parts")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRemoteGGUFResume ends a run that reads a GGUF file of a store, and resumes it; a file that was replaced meanwhile is an error.
+func TestRemoteGGUFResume(t *testing.T) {
+	dir := t.TempDir()
+	local, want, out := filepath.Join(dir, "m.gguf"), filepath.Join(dir, "want.gguf"), filepath.Join(dir, "out.gguf")
+	done(t, "quantize", "sample:", local, "--format", "bf16")
+	done(t, "quantize", local, want, "--format", "mxfp4")
+	data, err := os.ReadFile(local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := storetest.New(t)
+	s.Put("m.gguf", data)
+	var reads atomic.Int64
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || reads.Add(1) < 4 {
+			return false
+		}
+		storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+		return true
+	}
+	command := []string{"quantize", "s3://weights/m.gguf", out, "--format", "mxfp4", "--threads", "1", "--resume"}
+	status, stdout, stderr := execute("", command...)
+	fails(t, status, stdout, stderr, "microscale: s3://weights/m.gguf: permission denied")
+	s.Fault = nil
+	changed := append([]byte{}, data...)
+	changed[len(changed)-1] ^= 1
+	s.Put("m.gguf", changed)
+	status, stdout, stderr = execute("", command...)
+	fails(t, status, stdout, stderr, "m.gguf has other contents than when the earlier run began")
+	s.Put("m.gguf", data)
+	done(t, command...)
+	a, errA := os.ReadFile(want)
+	b, errB := os.ReadFile(out)
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Errorf("the resumed run wrote other bytes than a local one (%v, %v)", errA, errB)
+	}
+}
