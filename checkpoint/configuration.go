@@ -142,7 +142,10 @@ func badPattern(entry string) error {
 	return err
 }
 
-// exactOrWildcard is exactOrRegexp for patterns with the wildcards of a shell. * also matches
+// fnmatch spells a pattern of Python's fnmatch as path.Match does: [!a] is a set without a, and \ and ^ are themselves.
+var fnmatch = strings.NewReplacer(`\`, `\\`, `[!`, `[^`, `[^`, `[\^`)
+
+// exactOrWildcard is exactOrRegexp for patterns of fnmatch, by which Model Optimizer lists modules. * also matches
 // periods.
 func exactOrWildcard(ignore []string) func(module string) bool {
 	exact := map[string]bool{}
@@ -155,7 +158,7 @@ func exactOrWildcard(ignore []string) func(module string) bool {
 	}
 	return func(module string) bool {
 		return exact[module] || slices.ContainsFunc(patterns, func(pattern string) bool {
-			ok, err := path.Match(pattern, module) // names of modules have no slashes
+			ok, err := path.Match(fnmatch.Replace(pattern), module) // names of modules have no slashes
 			return err == nil && ok
 		})
 	}

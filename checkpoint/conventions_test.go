@@ -250,6 +250,15 @@ func TestMatchers(t *testing.T) {
 		{&modelOpt, "model.visual*", "model.visual.blocks.0.attn.qkv", true},
 		{&modelOpt, "model.layers.0.mlp.gate", "model.layers.0.mlp.gate_proj", false},
 		{&modelOpt, "model.layers.?.mlp.gate", "model.layers.3.mlp.gate", true},
+		{&modelOpt, "*lm_head*", "language_model.lm_head", true},
+		{&modelOpt, "model.layers.[!0-3].*", "model.layers.4.mlp.gate", true}, // as fnmatch spells it
+		{&modelOpt, "model.layers.[!0-3].*", "model.layers.3.mlp.gate", false},
+		{&modelOpt, "model.layers.[^4].*", "model.layers.3.mlp.gate", false}, // ^ is itself
+		{&modelOpt, "model.layers.[^4].*", "model.layers.4.mlp.gate", true},
+		{&modelOpt, "model.layers.[04].*", "model.layers.4.mlp.gate", true},
+		{&fpQuant, "head", "lm_head", true}, // ends are compared
+		{&fpQuant, "model.layers.3", "model.layers.3.mlp.gate", false},
+		{&fpQuant, "layers.3.mlp.gate", "model.layers.3.mlp.gate", true},
 		{&deepSeek, "lm_head", "lm_head", true},
 		{&deepSeek, "head", "lm_head", false}, // words are compared whole
 		{&deepSeek, "head", "model.head.dense", true},

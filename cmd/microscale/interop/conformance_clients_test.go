@@ -1,0 +1,135 @@
+package interop
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A loadedCheckpoint is what became of a checkpoint in a client.
+type loadedCheckpoint struct {
+	Rejected string   `json:"rejected"`
+	Other    int      `json:"other"`  // weights with other values
+	Report   []string `json:"report"` // lists of names in the report of loading that are not empty
+	Loss     string   `json:"loss"`
+}
+
+// outcome describes it beside the loss of the decoded values.
+func (l loadedCheckpoint) outcome(loss float64) string {
+	got, err := strconv.ParseFloat(l.Loss, 64)
+	text := "right"
+	switch {
+	case l.Rejected != "":
+		cause, _, _ := strings.Cut(strings.ReplaceAll(l.Rejected, "\n", " "), " at 0x")
+		return "rejected: " + strings.ReplaceAll(cause[:min(len(cause), 110)], "|", `\|`)
+	case l.Other > 0:
+		text = fmt.Sprintf("**other values** (weights: %d)", l.Other)
+	case err != nil || math.Abs(got-loss) > 0.01*loss: // activations and products are in BF16
+		text = "**another loss**"
+	}
+	if len(l.Report) > 0 {
+		return text + "; its report has " + strings.Join(l.Report, ", ")
+	}
+	return text
+}
+
+// TestConformanceClients loads the checkpoints of the corpus in transformers with compressed-tensors: those without a fault have the
+// values and the loss of ours, and docs/conformance.md has what becomes of the others.
+func TestConformanceClients(t *testing.T) {
+	const name = "transformers"
+	root := filepath.Join("..", "..", "..", "conformance", "checkpoints")
+	data, err := os.ReadFile(filepath.Join(root, "corpus.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		File, Rule, ID string
+		Good           bool
+	}
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	interpreter := bitsTorch("compressed-tensors==0.20.0", "transformers==5.23.0", "accelerate==1.15.0")(t)
+	out := t.TempDir()
+	result := filepath.Join(out, "result.json")
+	arguments := []string{build(t), result}
+	for _, c := range cases {
+		dir := filepath.Join(out, c.Rule)
+		unzip(t, filepath.Join(root, c.File), dir)
+		if c.Good && !slices.ContainsFunc([]string{"good", "broken"}, func(kind string) bool {
+			text := string(read(t, filepath.Join(dir, kind), "config.json"))
+			return !strings.Contains(text, `"compressed-tensors"`) || !strings.Contains(text, `"llama"`) && !strings.Contains(text, `"qwen3_moe"`)
+		}) {
+			arguments = append(arguments, dir)
+		}
+	}
+	script(t, interpreter, "conformance_clients.py", arguments...)
+	var got map[string]struct {
+		Failed       string
+		Loss         string
+		Good, Broken loadedCheckpoint
+	}
+	readJSON(t, result, &got)
+	var table strings.Builder
+	table.WriteString("| fault | without it | with it |\n|---|---|---|\n")
+	for _, c := range cases {
+		r, ok := got[c.Rule]
+		if !ok {
+			continue
+		}
+		loss, err := strconv.ParseFloat(r.Loss, 64)
+		if r.Failed != "" || err != nil {
+			t.Errorf("%s: %s (%v)", c.Rule, r.Failed, err)
+		}
+		good := r.Good.outcome(loss)
+		if why := conformanceMisread[c.Rule]; good != "right" && !strings.Contains(good, why) || good == "right" && why != "" ||
+			good != "right" && why == "" {
+			t.Errorf("%s: %s reads the checkpoint without it as %s", c.Rule, name, good)
+		}
+		fmt.Fprintf(&table, "| %s %s | %s | %s |\n", c.ID, c.Rule, good, r.Broken.outcome(loss))
+	}
+	sameGenerated(t, filepath.Join("docs", "conformance.md"), "conformance in "+name, table.String(), same)
+}
+
+// conformanceMisread has checkpoints without a fault that transformers misreads, and what it says or does (rule L38, hf-moe-global).
+var conformanceMisread = map[string]string{"expert-format": "other values", "expert-gate-up": "other values",
+	"input-scale-missing": "other values"}
+
+// unzip unpacks a ZIP file.
+func unzip(t *testing.T, file, dir string) {
+	t.Helper()
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := z.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
