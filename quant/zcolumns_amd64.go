@@ -74,13 +74,13 @@ func columnsBF16(p columnsArgs, c *encodeConstants)
 //go:noescape
 func columnsIntBF16(p columnsArgs, c *encodeConstants)
 
-// transposeCodes stores n tiles of 64 rows and 64 columns of codes of 1 bytes transposed,
+// transposeCodes stores n tiles of 64 rows and 64 columns of codes of 8 bits transposed,
 // n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.
 //
 //go:noescape
 func transposeCodes(codes, src *byte, n, codeStride, srcStride, store int)
 
-// transposeWords stores n tiles of 32 rows and 32 columns of codes of 2 bytes transposed,
+// transposeWords stores n tiles of 32 rows and 32 columns of codes of 16 bits transposed,
 // n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.
 //
 //go:noescape

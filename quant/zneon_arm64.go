@@ -120,19 +120,19 @@ func searchNEON(errors *float64, src, weights *float32, groups int, factors, dec
 //go:noescape
 func errorSumsNEON(p sumArgs, divide int, c *sumConstants)
 
-// transposeNEON sets element (j, i) of dst to element (i, j) of src, of 4 bytes, for i < 4·down and
+// transposeNEON sets element (j, i) of dst to element (i, j) of src, of 32 bits, for i < 4·down and
 // j < 4·right, both positive. Strides are in bytes.
 //
 //go:noescape
 func transposeNEON(dst, src *byte, down, right, dstStride, srcStride int)
 
-// transposeCodesNEON sets element (j, i) of dst to element (i, j) of src, of 1 bytes, for i < 16·down and
+// transposeCodesNEON sets element (j, i) of dst to element (i, j) of src, of 8 bits, for i < 16·down and
 // j < 16·right, both positive. Strides are in bytes.
 //
 //go:noescape
 func transposeCodesNEON(dst, src *byte, down, right, dstStride, srcStride int)
 
-// transposeWordsNEON sets element (j, i) of dst to element (i, j) of src, of 2 bytes, for i < 8·down and
+// transposeWordsNEON sets element (j, i) of dst to element (i, j) of src, of 16 bits, for i < 8·down and
 // j < 8·right, both positive. Strides are in bytes.
 //
 //go:noescape

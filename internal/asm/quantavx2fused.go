@@ -11,6 +11,12 @@ const (
 	anchors256   = 32 // of blocks of 32
 )
 
+// Registers of float32 under a global scale.
+var (
+	yLeast256  = Y(9) // smallest normal element
+	yAnchor256 = Y(7) // of the rounding sum
+)
+
 // A fused256 is a fused kernel for AVX2, of groups of 256 elements.
 type fused256 struct {
 	*kernel256
@@ -55,18 +61,15 @@ func (k *fused256) emit(f *File) {
 		elements = 64
 	}
 	k.run(k.Func, group256/elements, 4*elements/k.extent(), func() {
-		for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
+		switch {
+		case k.global:
+			k.globalScales(f)
+		case k.words:
 			k.foldAmaxes(f)
-			switch {
-			case k.words && k.global:
-				k.cutRows(f)
-			case k.words:
-				k.firstQuarters(f)
-			case k.global:
-				k.globalFactors()
-			default:
-				k.exponentFactors()
-			}
+			k.firstQuarters(f)
+		default:
+			k.foldAmaxes(f)
+			k.exponentFactors()
 		}
 		k.I("ADDQ", k.blocks(), k.scales)
 		k.I("ADDQ", k.bytes(group256), k.next)
@@ -97,9 +100,9 @@ func (fn *Func) nextRow(loop Label, groups, codes, scales, src Reg) {
 // constants fills the slots and registers of constants.
 func (k *fused256) constants(f *File) {
 	if k.global {
-		k.spread("encode", "infinity", "scaleLimit", "scaleLeast", "scaleAnchor")
+		k.spread("encode", "scaleLimit", "scaleLeast", "scaleAnchor")
 		if !k.words {
-			k.spread("decode", "rebias", "one", "most", "least", "anchor")
+			k.spread("decode", "rebias", "one", "most")
 		}
 		k.limit = f.shared("largestE2M1", repeated(0x0707070707070707))
 	} else {
@@ -124,45 +127,60 @@ func (k *fused256) constants(f *File) {
 		k.I("VMOVDQU", Y(0), k.slot("limit")) // the least code, in each byte
 	}
 	k.zero("amax", "flags")
-	k.load()
-	if k.words && !k.global {
+	switch {
+	case k.words && k.global:
+		k.I("VMOVDQU", k.binade, yBinade)
+		k.I("VMOVDQU", k.low, yLow)
+		k.I("VMOVDQU", k.abs16, yAbs)
+	case k.words:
+		k.I("VMOVDQU", k.abs16, yAbs)
 		k.loadQuarters(f)
+	default:
+		k.load()
+	}
+	if k.global && !k.words {
+		k.I("VPBROADCASTD", k.c.At("least"), yLeast256)
+		k.I("VPBROADCASTD", k.c.At("anchor"), yAnchor256)
 	}
 }
 
-// foldAmaxes leaves the amaxes of eight blocks in Y0, and raises the largest so far to them.
-// Kernels of blocks of 32 share a routine.
+// foldAmaxes leaves the amaxes of eight blocks of 32 in Y0, and raises the largest so far to them.
+// Kernels share a routine.
 func (k *fused256) foldAmaxes(f *File) {
-	if k.global {
-		k.amaxes()
-	} else {
-		name := "amaxes" + sourceSuffix(k.source)
-		r := f.routine(name)
-		if r == nil {
-			shared := *k
-			kernel := *k.kernel256
-			shared.kernel256 = &kernel
-			r = f.Routine(name, name+" leaves the amaxes of 8 blocks of 32 in Y0.")
-			r.Note(k.next, "the blocks")
-			kernel.Func = r
-			shared.amaxes()
-			r.Return()
+	name := "amaxes" + sourceSuffix(k.source)
+	r := f.routine(name)
+	if r == nil {
+		shared := *k
+		kernel := *k.kernel256
+		shared.kernel256 = &kernel
+		r = f.Routine(name, name+" leaves the amaxes of 8 blocks of 32 in Y0.")
+		r.Note(k.next, "the blocks")
+		kernel.Func = r
+		shared.amaxes()
+		if k.source == 16 {
+			shared.widenAmaxes(X(0), Y(0))
 		}
-		k.Call(r, k.next)
+		r.Return()
 	}
-	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
+	k.Call(r, k.next)
+	k.raiseAmax(Y(0))
+}
+
+// raiseAmax raises the largest amax so far to those in v, using Y1.
+func (k *fused256) raiseAmax(v Vec) {
+	k.I("VPMAXUD", k.slot("amax"), v, Y(1))
 	k.I("VMOVDQU", Y(1), k.slot("amax"))
 }
 
-// amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0: maxima
+// amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0, those of BF16 as words in X0: maxima
 // of pairs of vectors, dwords, then quadwords, then halves changing places. Those of BF16 change places
-// as words, dwords, then quadwords, and are in both halves then.
+// as words, dwords, then quadwords, and are in both halves then. It uses Y1 to Y5.
 func (k *fused256) amaxes() {
 	greater, steps := "VPMAXUD", foldSteps256
 	if k.source == 16 {
 		greater, steps = "VPMAXUW", foldSteps
 	}
-	free := []Vec{Y(0), Y(1), Y(2), Y(3), Y(4), Y(5), Y(6), Y(7)}
+	free := []Vec{Y(0), Y(1), Y(2), Y(3), Y(4), Y(5)}
 	take := func() Vec { v := free[0]; free = free[1:]; return v }
 	release := func(v Vec) { free = append([]Vec{v}, free...) }
 	var fold func(first, n int) Vec
@@ -184,9 +202,13 @@ func (k *fused256) amaxes() {
 	if k.source == 16 {
 		k.I("VEXTRACTI128", 1, Y(0), X(1))
 		k.I(greater, X(1), X(0), X(0))
-		k.I("VPMOVZXWD", X(0), Y(0))
-		k.I("VPSLLD", 16, Y(0), Y(0))
 	}
+}
+
+// widenAmaxes sets amaxes to the words in from, as float32.
+func (k *fused256) widenAmaxes(from, amaxes Vec) {
+	k.I("VPMOVZXWD", from, amaxes)
+	k.I("VPSLLD", 16, amaxes, amaxes)
 }
 
 // foldSteps256 are the foldSteps of dwords, quadwords and halves.
@@ -213,7 +235,7 @@ func (k *fused256) storeScales(v, t Vec) {
 	k.I("VEXTRACTI128", 1, v, t.X())
 	k.I("VPACKUSDW", t.X(), v.X(), t.X())
 	k.I("VPACKUSWB", t.X(), t.X(), t.X())
-	k.I("VMOVQ", t.X(), k.scales.At(k.first))
+	k.I("VMOVQ", t.X(), k.scales.At(0))
 }
 
 // flag sets flags where v has a dword of ones.
@@ -250,48 +272,73 @@ func (k *fused256) exponentFactors() {
 	k.I("VPSUBD", code, t, t)
 	if k.integer {
 		k.I("VPSLLD", 23, t, t)
-		k.I("VMOVDQU", t, k.write.At(4*k.first))
+		k.I("VMOVDQU", t, k.write.At(0))
 		return
 	}
 	k.I("VPSUBD", k.slot("least"), code, u)
 	k.I("VPSLLD", 23, u, u)
-	k.I("VMOVDQU", u, k.write.At(4*k.first))
+	k.I("VMOVDQU", u, k.write.At(0))
 	k.I("VPSLLVD", k.slot("step"), t, t)
 	k.I("VPSLLD", 16, t, t) // modulo 2^16
 	k.I("VPSRLD", 16, t, t)
 	k.I("VPOR", k.slot("anchor"), t, t)
-	k.I("VMOVDQU", t, k.write.At(anchors256+4*k.first))
+	k.I("VMOVDQU", t, k.write.At(anchors256))
 }
 
-// globalScales stores the scales e4m3(amax·encode) of the amaxes in Y0 and leaves their codes in Y1.
-func (k *fused256) globalScales() {
-	amax, t, u := Y(0), Y(1), Y(2)
-	k.I("VPMAXUD", k.slot("infinity"), amax, t)
-	k.I("VPCMPEQD", amax, t, t)
-	k.flag(t)
-	k.I("VMULPS", k.slot("encode"), amax, amax)
-	k.I("VMINPS", k.slot("scaleLimit"), amax, amax)
-	k.I("VPAND", yBinade, amax, t)
-	k.I("VPMAXUD", k.slot("scaleLeast"), t, t)
-	k.I("VFMADD132PS", k.slot("scaleAnchor"), amax, t)
-	k.I("VPSRLD", 20, t, u)
-	k.I("VPADDD", u, t, t)
-	k.I("VPAND", yLow, t, t)
-	k.storeScales(t, u)
-}
-
-// globalFactors is fused.globalFactors: of the amaxes in Y0 the scales, and in a slot 1/(scale·decode),
-// kept finite.
-func (k *fused256) globalFactors() {
-	t, u := Y(1), Y(2)
-	k.globalScales()
-	k.I("VPSLLD", 20, t, t)
-	k.I("VMULPS", k.slot("rebias"), t, t)
-	k.I("VMULPS", k.slot("decode"), t, t)
-	k.I("VMOVUPS", k.slot("one"), u)
-	k.I("VDIVPS", t, u, t)
-	k.I("VMINPS", k.slot("most"), t, t)
-	k.I("VMOVDQU", t, k.write.At(4*k.first))
+// globalScales stores the scales of a group, e4m3(amax·encode), and in a slot what encode needs of each: the
+// offset of its cuts, or 1/(scale·decode), kept finite.
+func (k *fused256) globalScales(f *File) {
+	amaxes, scales, words := [2]Vec{yFirst, Y(0)}, [2]Vec{Y(2), Y(3)}, Y(4)
+	for i := range amaxes {
+		k.first = i * lanes256
+		k.amaxes()
+		if i == 0 {
+			k.I("VMOVDQA", Y(0), yFirst)
+		}
+	}
+	if k.words {
+		for i := range amaxes {
+			k.I("VPMOVZXWD", amaxes[i].X(), amaxes[i])
+		}
+		k.I("VPACKUSDW", amaxes[1], amaxes[0], words)
+		for i := range amaxes {
+			k.I("VPSLLD", 16, amaxes[i], amaxes[i])
+		}
+	}
+	k.I("VPMAXUD", amaxes[1], amaxes[0], Y(1))
+	k.raiseAmax(Y(1))
+	for i, a := range amaxes {
+		t, u := scales[i], Y(1)
+		k.I("VMULPS", k.slot("encode"), a, a)
+		k.I("VMINPS", k.slot("scaleLimit"), a, a)
+		k.I("VPAND", yBinade, a, t)
+		k.I("VPMAXUD", k.slot("scaleLeast"), t, t)
+		k.I("VFMADD132PS", k.slot("scaleAnchor"), a, t)
+		k.I("VPSRLD", 20, t, u)
+		k.I("VPADDD", u, t, t)
+		k.I("VPAND", yLow, t, t)
+	}
+	k.I("VPACKUSDW", scales[1], scales[0], Y(0)) // quarters of the scales in the order 0 2 1 3
+	k.I("VPACKUSWB", Y(0), Y(0), Y(1))
+	k.I("VEXTRACTI128", 1, Y(1), X(5))
+	k.I("VPUNPCKLDQ", X(5), X(1), X(1))
+	k.I("VMOVDQU", X(1), k.scales.At(0))
+	if k.words {
+		k.checkZeroScales(f, Y(0), words)
+	}
+	for i, t := range scales {
+		if k.words {
+			k.I("VPSLLD", cutRowShift, t, t)
+		} else {
+			k.I("VPSLLD", 20, t, t)
+			k.I("VMULPS", k.slot("rebias"), t, t)
+			k.I("VMULPS", k.slot("decode"), t, t)
+			k.I("VMOVUPS", k.slot("one"), Y(1))
+			k.I("VDIVPS", t, Y(1), t)
+			k.I("VMINPS", k.slot("most"), t, t)
+		}
+		k.I("VMOVDQU", t, k.write.At(32*i))
+	}
 }
 
 // unit leaves the codes of 32 elements in Y0: those of 8 or 6 bits without their signs, which
@@ -314,7 +361,9 @@ func (k *fused256) unit(u int) {
 		k.I("VBROADCASTSS", k.read.At(first+4), yFactor2)
 		k.codes(x, func(i int, a, e Vec) {
 			k.I("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, a)
-			k.roundingSum(a, e)
+			k.I("VPAND", yBinade, a, e)
+			k.I("VPMAXSD", yLeast256, e, e)
+			k.I("VFMADD132PS", yAnchor256, a, e)
 		})
 		k.I("VPMINUB", k.limit, Y(0), Y(0))
 	default:
@@ -409,9 +458,15 @@ func (k *fused256) result() {
 	k.Comment("the largest amax; all ones where a block was flagged")
 	k.I("VMOVDQU", k.slot("amax"), Y(2))
 	k.maxDword256(Y(2), k.left)
+	flagged := k.NewLabel("flagged")
+	if k.global {
+		k.I("CMPL", k.left, k.c.At("infinity"))
+		k.Jump("JCC", flagged)
+	}
 	k.I("VMOVDQU", k.slot("flags"), Y(2))
 	k.I("VPTEST", Y(2), Y(2))
 	k.Jump("JZ", done)
+	k.Place(flagged)
 	k.I("MOVL", -1, k.left)
 	k.Place(done)
 	k.I("MOVQ", k.left, k.FP("amax"))

@@ -69,39 +69,30 @@ const cutRowShift = 3 // a row of cuts has eight bytes
 // the last magnitudes below 0.25 times the scale and 0.75 times.
 var yCuts = [4]Vec{Y(9), Y(10), Y(11), Y(13)}
 
-// cutRows stores the scales of the amaxes in Y0, and in a slot the offsets of their cuts.
-func (k *fused256) cutRows(f *File) {
-	codes := Y(1)
-	k.I("VMOVDQA", Y(0), Y(3))
-	k.globalScales()
-	k.checkZeroScales(f, codes, Y(3))
-	k.I("VPSLLD", cutRowShift, codes, codes)
-	k.I("VMOVDQU", codes, k.write.At(4*k.first))
-}
-
-// checkZeroScales sets flags where a block with a magnitude has the scale 0, and one of the eight blocks has
-// a magnitude below 2^-124. Under this scale those need not be the largest code; all above are.
-func (k *fused256) checkZeroScales(f *File, codes, amaxes Vec) {
+// checkZeroScales sets flags where a block with a magnitude has the scale 0, and one of the blocks of the group has
+// a magnitude below 2^-124. Under this scale those need not be the largest code; all above are. scales and amaxes are words
+// in the same order.
+func (k *fused256) checkZeroScales(f *File, scales, amaxes Vec) {
 	const above = 0x0180 // 2^-124
 	limit := f.shared("aboveZero", repeated((above-2)*0x0001000100010001))
-	done, t, ones, zero, found := k.NewLabel("done"), Y(4), Y(5), Y(2), Y(6)
+	done, t, ones, zero, found := k.NewLabel("done"), Y(4), Y(5), Y(1), yFirst
 	k.I("VPXOR", zero, zero, zero)
-	k.I("VPCMPEQD", zero, codes, t)
-	k.I("VPCMPEQD", zero, amaxes, amaxes)
-	k.I("VPANDN", t, amaxes, t)
+	k.I("VPCMPEQW", zero, scales, scales)
+	k.I("VPCMPEQW", zero, amaxes, amaxes)
+	k.I("VPANDN", scales, amaxes, t)
 	k.I("VPTEST", t, t)
 	k.Jump("JZ", done)
 	k.I("VPXOR", found, found, found)
 	k.I("VPCMPEQD", ones, ones, ones)
 	k.I("XORL", k.left, k.left)
 	loop := k.Label("tiny")
-	k.I("VPAND", k.next.At(k.first*k.bytes(16)).By(k.left, 1), yAbs, t)
+	k.I("VPAND", k.next.At(0).By(k.left, 1), yAbs, t)
 	k.I("VPADDW", ones, t, t) // zero becomes the largest word
-	k.I("VPMINUW", limit, t, Y(7))
-	k.I("VPCMPEQW", Y(7), t, t)
+	k.I("VPMINUW", limit, t, scales)
+	k.I("VPCMPEQW", scales, t, t)
 	k.I("VPOR", t, found, found)
 	k.I("ADDQ", k.bytes(16), k.left)
-	k.I("CMPQ", k.left, lanes256*k.bytes(16))
+	k.I("CMPQ", k.left, k.bytes(group256))
 	k.Jump("JL", loop)
 	k.flag(found)
 	k.Place(done)

@@ -11,8 +11,8 @@ import (
 // transpose writes the kernel for elements of a size in bytes.
 func (q neonQuant) transpose(name string, size int) {
 	side := 16 / size
-	fn := q.Func(name, fmt.Sprintf(`%s sets element (j, i) of dst to element (i, j) of src, of %d bytes, for i < %d·down and
-j < %[3]d·right, both positive. Strides are in bytes.`, name, size, side), "dst, src *byte, down, right, dstStride, srcStride int")
+	fn := q.Func(name, fmt.Sprintf(`%s sets element (j, i) of dst to element (i, j) of src, of %d bits, for i < %d·down and
+j < %[3]d·right, both positive. Strides are in bytes.`, name, 8*size, side), "dst, src *byte, down, right, dstStride, srcStride int")
 	dst, src, down, dstStride, srcStride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("down"), fn.Arg("dstStride"), fn.Arg("srcStride")
 	left, to, columns, row := fn.GP("units left of the rows"), fn.GP("position"), fn.GP("the next columns"), fn.GP("row of the source")
 	rows := fn.Label("rows")

@@ -182,8 +182,8 @@ func transposeCodes(f *File, store *Func) {
 		if size == 2 {
 			name, order = "transposeWords", quads
 		}
-		fn := f.Func(name, fmt.Sprintf(`%s stores n tiles of %d rows and %d columns of codes of %d bytes transposed,
-n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.`, name, side, side, size),
+		fn := f.Func(name, fmt.Sprintf(`%s stores n tiles of %d rows and %d columns of codes of %d bits transposed,
+n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.`, name, side, side, 8*size),
 			"codes, src *byte, n, codeStride, srcStride, store int")
 		args := fn.takeStore()
 		from, stride, left := fn.GP("rows of the source"), fn.Arg("srcStride"), fn.GP("rows left")
