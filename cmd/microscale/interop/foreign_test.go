@@ -311,6 +311,9 @@ func sameCodeValues(t *testing.T, source, dst string) {
 	t.Helper()
 	a, b := openForeign(t, source), openForeign(t, dst)
 	for _, want := range a.Weights {
+		if _, isCache := checkpoint.CacheOwner(want.Name); isCache {
+			continue // each convention has another name
+		}
 		got, ok := b.Lookup(want.Name)
 		if ok && want.Decoded() {
 			continue // to values
