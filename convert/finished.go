@@ -2,18 +2,49 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
+
+// Made returns an error unless the files of weights of a checkpoint, which may be in an object store, have the records of a finished run of
+// this plan. It reads headers alone: the data of the source and of the checkpoint are not compared.
+func (p *Plan) Made(c *hf.Checkpoint) error {
+	var records []checksum.Record
+	add := func(r checksum.Record, ok bool, err error) error {
+		if ok {
+			records = append(records, r)
+		}
+		return err
+	}
+	var err error
+	if c.GGUF != nil {
+		err = add(llamacpp.Record(c.GGUF))
+	} else {
+		for _, s := range c.Shards() {
+			err = cmp.Or(err, add(checksum.RecordOf(s.File)))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	plan := p.fingerprint()
+	if len(records) < len(c.Shards()) || slices.ContainsFunc(records, func(r checksum.Record) bool { return r.Plan != plan }) {
+		return because(ErrChanged, fmt.Errorf("%s: a complete checkpoint of another source or other options", c.Path))
+	}
+	return nil
+}
 
 // unlike returns the first difference between the checkpoint at a path and the finished result
 // of the plan; "" if there is none. It compares

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,6 +88,9 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 		conversion.PrintLeft(stderr, c.Plan.Source())
 		return c.PrintPlan(out, *f.each, *f.asJSON)
 	}
+	if done, err := f.stored(cmd, c); done || err != nil {
+		return err
+	}
 	_, read := c.Plan.SourceBytes()
 	m := show.NewMeter(stderr, verb, read)
 	f.options.Progress, f.options.Threads = reportTo(m), int(*f.threads)
@@ -119,6 +123,36 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	conversion.PrintLeft(stderr, c.Plan.Source())
 	defer conversion.WarnNonFinite(stderr, c.Result.Tensors) // below the table
 	return c.Print(out, *f.each, *f.asJSON)
+}
+
+// stored returns an error if the object store has files that the result of c has not. done: it has the result, which is reported.
+func (f *runFlags) stored(cmd *cobra.Command, c *conversion.Conversion) (done bool, err error) {
+	if f.remote == nil {
+		return false, nil
+	}
+	var names []string
+	for _, file := range c.Plan.Files() {
+		names = append(names, file.Name)
+	}
+	for _, other := range c.Plan.Companions() {
+		names = append(names, other.Name)
+	}
+	if f.remote.Single() {
+		names = []string{""}
+	}
+	complete, err := f.remote.Fits(names)
+	if _, workers := f.shard.Worker(); err != nil || !complete || !f.options.Resume || f.options.Force || workers > 0 {
+		return false, err
+	}
+	found, err := store.Open(cmd.Context(), f.remote.String())
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(c.Plan.Made(found), found.Close()); err != nil {
+		return false, fmt.Errorf("%w: use --force to replace it, or another DST", err)
+	}
+	f.uploaded, c.Found, c.Destination, c.Result = true, true, f.remote.String(), &convert.Result{Finished: true}
+	return true, c.Print(cmd.OutOrStdout(), *f.each, *f.asJSON)
 }
 
 // staged runs the work of a command whose DST may be in an object store. The command then writes a local checkpoint,

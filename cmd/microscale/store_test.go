@@ -210,14 +210,16 @@ func TestStoreParts(t *testing.T) {
 			if len(left) == 0 && at < 7 { // three files of weights, another file, three records
 				t.Errorf("ended after %d uploads: the stage is gone", at)
 			}
+			var sent atomic.Bool
 			s.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
-				for path, was := range left { // until the first upload
-					if is := stagedWeights(t)[path]; is == nil || !os.SameFile(is, was) || !is.ModTime().Equal(was.ModTime()) {
+				for path, was := range left { // until the first upload, after which its file is removed while others are looked for
+					is := stagedWeights(t)[path]
+					if same := is != nil && os.SameFile(is, was) && is.ModTime().Equal(was.ModTime()); !same && !sent.Load() {
 						t.Errorf("ended after %d uploads: %s was made again", at, path)
 					}
 				}
 				if r.Method == http.MethodPut {
-					left = nil
+					sent.Store(true)
 				}
 				return false
 			}
@@ -294,6 +296,56 @@ func TestStoreForce(t *testing.T) {
 		if strings.HasPrefix(r, http.MethodPut) {
 			t.Errorf("beside another checkpoint: request %s", r)
 		}
+	}
+}
+
+// TestStoreRefused checks that what a store rejects is found before the first tensor is converted, and that a run that resumes at a
+// complete checkpoint ends at once.
+func TestStoreRefused(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "source")
+	indexed(t, source)
+	t.Chdir(t.TempDir())
+	s := storetest.New(t)
+	s.Put("foreign/notes.txt", []byte("text"))
+	for dst, want := range map[string]string{
+		"s3://weights/denied":  ": s3://weights/denied: permission denied: the store responded AccessDenied without credentials: set AWS",
+		"gs://weights/denied":  ": gs://weights/denied: permission denied: the store responded AccessDenied without credentials: set GOOGLE",
+		"s3://other/folder":    "microscale: s3://other/folder: file does not exist: there is no such bucket",
+		"s3://weights/foreign": "microscale: s3://weights/foreign/notes.txt: file already exists, and the new checkpoint has no such file",
+	} {
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			denied := strings.Contains(r.URL.Path, "/denied/") && r.Method != http.MethodGet
+			if denied {
+				storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+			}
+			return denied
+		}
+		status, stdout, stderr := execute("", "quantize", source, dst, "--format", "nvfp4", "--resume")
+		fails(t, status, stdout, stderr, want)
+		if entries, err := os.ReadDir("."); err != nil || len(entries) != 0 {
+			t.Errorf("%s: the working directory has %v, %v", dst, entries, err)
+		}
+	}
+	s.Fault = nil
+	for _, dst := range []string{"s3://weights/out", "s3://weights/m.gguf", "gs://weights/out"} {
+		from, command := source, []string{"quantize", source, dst, "--format", "nvfp4", "--resume"}
+		if strings.HasSuffix(dst, ".gguf") {
+			from = "sample:"
+			command[1] = from
+		}
+		done(t, command...)
+		before := len(s.Requests())
+		if text := done(t, command...); !strings.HasPrefix(text, dst+" is complete: ") || !strings.Contains(text, "nvfp4 (") {
+			t.Errorf("resumed at a complete checkpoint:\n%s", text)
+		}
+		for _, r := range s.Requests()[before:] {
+			if strings.HasPrefix(r, http.MethodPut) && !strings.Contains(r, "probe") {
+				t.Errorf("resumed at a complete checkpoint: request %s", r)
+			}
+		}
+		command[4] = "nvfp4"
+		status, stdout, stderr := execute("", append(command, "--scale-search")...)
+		fails(t, status, stdout, stderr, "microscale: "+dst+": a complete checkpoint of another source or other options: use --force")
 	}
 }
 

@@ -114,7 +114,7 @@ func Redirect(from, to *url.URL, count int, remedy string) error {
 	const most = 10
 	switch {
 	case count > most:
-		return Permanent{fmt.Errorf("more than %d redirects: %s", most, remedy)}
+		return Permanent{fmt.Errorf("more than %d redirects, the last to %s: %s", most, to.Host, remedy)}
 	case from.Scheme == "https" && to.Scheme != "https":
 		return Permanent{fmt.Errorf("redirect to %s, which is not encrypted: %s", to.Host, remedy)}
 	}

@@ -21,6 +21,7 @@ type Conversion struct {
 	Result              *convert.Result // set when the plan was run
 	Seconds             float64
 	Uploaded            bool             // to an object store
+	Found               bool             // there before the run, by its headers
 	Budget              *Budget          // that the plan comes from; nil: none
 	SchemeCost          *SchemeCost      // of 4-bit activations; nil: not measured
 	Distilled           *train.Distilled // the training of scales; nil: none, or not in this run
@@ -193,6 +194,9 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 		done := "nothing was done"
 		if c.Uploaded {
 			done = "the result of an earlier run was uploaded"
+		}
+		if c.Found {
+			done = "it has " + c.what + ", by the records in its files; nothing was done"
 		}
 		_, err := fmt.Fprintf(w, "%s is complete: %s; for the errors, run microscale verify %s %s\n", dst, done, src, dst)
 		return err

@@ -39,10 +39,11 @@ type Destination struct {
 	// Weights are the names of all files of weights, for parts of one process.
 	Weights []string
 
-	worker, workers int   // of workers, who upload parts; 0: one process uploads everything
-	all             bool  // one process is every worker
-	restored        bool  // the stage is that of a complete part
-	part            int64 // smallest part of an upload in bytes; 0: smallestPart
+	worker, workers int      // of workers, who upload parts; 0: one process uploads everything
+	all             bool     // one process is every worker
+	restored        bool     // the stage is that of a complete part
+	found           []object // by Admit
+	part            int64    // smallest part of an upload in bytes; 0: smallestPart
 }
 
 // stageSuffix ends the name of the local directory that contains the stage.
@@ -95,12 +96,19 @@ func (d *Destination) Reads(source string) error {
 	return nil
 }
 
-// Admit returns an error if the store has no such bucket, or objects at the destination that must stay.
-func (d *Destination) Admit(ctx context.Context) error {
-	present, err := d.present(ctx)
-	switch {
-	case err != nil || len(present) == 0:
+// Admit returns an error if the store has no such bucket, or objects at the destination that must stay, or takes no uploads.
+func (d *Destination) Admit(ctx context.Context) (err error) {
+	if d.found, err = d.present(ctx); err != nil {
 		return err
+	}
+	return cmp.Or(d.admit(ctx, d.found), d.writable(ctx))
+}
+
+// admit is Admit by the objects that are present.
+func (d *Destination) admit(ctx context.Context, present []object) error {
+	switch {
+	case len(present) == 0:
+		return nil
 	case d.workers > 0:
 		return d.admitPart(ctx, present)
 	case d.Resume:
@@ -110,6 +118,56 @@ func (d *Destination) Admit(ctx context.Context) error {
 			fs.ErrExist, len(present))
 	}
 	return d.replaceable(ctx, present)
+}
+
+// probeName is the name of the object whose upload is begun, and given up, to learn whether the store permits it.
+const probeName = ".microscale-probe"
+
+// writable returns an error unless the store permits uploads. Nothing is uploaded: an upload in parts is begun and given up, or, where
+// uploads have no parts, a condition is named that no object meets.
+func (d *Destination) writable(ctx context.Context) error {
+	folder := d.at.key
+	if d.Single() {
+		folder = path.Dir(folder)
+	}
+	key := path.Join(folder, probeName)
+	return d.at.try(ctx, d.at.url, func() error {
+		if !d.at.whole {
+			id, err := d.at.core.NewMultipartUpload(ctx, d.at.bucket, key, minio.PutObjectOptions{})
+			if err == nil {
+				_ = d.at.core.AbortMultipartUpload(ctx, d.at.bucket, key, id) // where that is not permitted, it stays
+				return nil
+			}
+			return d.at.failed(err)
+		}
+		var never minio.PutObjectOptions
+		never.SetMatchETag(impossible)
+		_, err := d.at.core.PutObject(ctx, d.at.bucket, key, bytes.NewReader(nil), 0, "", "", never)
+		if err = d.at.failed(err); errors.Is(err, errChanged) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Fits returns an error if an object at the destination would stay beside the files of the result, given by their names. complete reports
+// whether the destination has all of them. Of a single file, the name is "".
+func (d *Destination) Fits(names []string) (complete bool, err error) {
+	var files []staged
+	for _, name := range names {
+		files = append(files, staged{name: name})
+	}
+	if _, err := d.stale(files, d.beside(d.found), d.found); err != nil {
+		return false, err
+	}
+	has := map[string]bool{}
+	for _, o := range d.found {
+		if _, _, part := parsePart(o.name); part {
+			return false, nil
+		}
+		has[o.name] = true
+	}
+	return !slices.ContainsFunc(names, func(name string) bool { return !has[name] }), nil
 }
 
 // replaceable returns an error unless one of the objects has weights, by its name and its beginning.
@@ -309,7 +367,8 @@ func (d *Destination) stale(files []staged, beside map[string]bool, present []ob
 // abandon ends the uploads of files that an earlier run left, since their parts cost money. Where that is not permitted, they stay.
 func (d *Destination) abandon(ctx context.Context, files []staged) {
 	for up := range d.at.core.Client.ListIncompleteUploads(ctx, d.at.bucket, d.at.key, true) {
-		if up.Err == nil && slices.ContainsFunc(files, func(f staged) bool { return path.Join(d.at.key, f.name) == up.Key }) {
+		if up.Err == nil && slices.ContainsFunc(files, func(f staged) bool { return path.Join(d.at.key, f.name) == up.Key }) ||
+			up.Err == nil && path.Base(up.Key) == probeName {
 			_ = d.at.core.AbortMultipartUpload(ctx, d.at.bucket, up.Key, up.UploadID)
 		}
 	}

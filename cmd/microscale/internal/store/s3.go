@@ -114,6 +114,9 @@ func newGoogle(ctx context.Context, o opener, u *url.URL) (place, error) {
 // (cloud.google.com/storage/docs/xml-api/reference-headers): the metadata, and the condition of uploads. Others of S3 it removes.
 type native struct{ http.RoundTripper }
 
+// impossible is the version of no object: generations of Google Cloud Storage are times in microseconds.
+const impossible = "1"
+
 const amazonMeta, googleMeta = "X-Amz-Meta-", "X-Goog-Meta-"
 
 // RoundTrip implements [http.RoundTripper].
@@ -125,9 +128,13 @@ func (n native) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	maps.DeleteFunc(r.Header, func(key string, _ []string) bool { return strings.HasPrefix(key, "X-Amz-") })
-	if r.Header.Get("If-None-Match") == "*" {
+	switch {
+	case r.Header.Get("If-None-Match") == "*":
 		r.Header.Del("If-None-Match")
 		r.Header.Set("X-Goog-If-Generation-Match", "0")
+	case r.Method == http.MethodPut && r.Header.Get("If-Match") != "":
+		r.Header.Del("If-Match")
+		r.Header.Set("X-Goog-If-Generation-Match", impossible)
 	}
 	response, err := n.RoundTripper.RoundTrip(r)
 	if err != nil {

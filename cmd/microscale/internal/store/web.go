@@ -179,6 +179,9 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // the URL may contain a signature
+			if to, parseErr := url.Parse(e.URL); parseErr == nil {
+				err = redirected(&at, to, err)
+			}
 		}
 		return nil, err
 	}
@@ -193,9 +196,21 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 	}
 	if err := webStatus(response); err != nil {
 		_ = a.Close() // its errors no longer matter
-		return nil, err
+		return nil, redirected(&at, response.Request.URL, err)
 	}
 	return a, nil
+}
+
+// redirected adds the host to an error of a request that was redirected to another one.
+func redirected(from, to *url.URL, err error) error {
+	if from.Host == to.Host {
+		return err
+	}
+	text := fmt.Errorf("redirected to %s: %w", to.Host, err)
+	if _, ok := errors.AsType[ranges.Permanent](err); ok {
+		return ranges.Permanent{Err: text}
+	}
+	return text
 }
 
 // webStatus returns the error for the status of a response, or nil.

@@ -166,8 +166,12 @@ func (s *Server) google(w http.ResponseWriter, r *http.Request) {
 			r.Header["X-Amz-Meta-"+name] = values
 		}
 	}
-	if r.Header.Get("X-Goog-If-Generation-Match") == "0" {
+	switch r.Header.Get("X-Goog-If-Generation-Match") {
+	case "":
+	case "0":
 		r.Header.Set("If-None-Match", "*")
+	default: // generations are not kept here
+		r.Header.Set("If-Match", "none")
 	}
 	s.ServeHTTP(renamed{w}, r)
 }
@@ -204,7 +208,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, key string) {
 
 // put stores an object unless its condition fails.
 func (s *Server) put(w http.ResponseWriter, r *http.Request, key string, data []byte, meta http.Header) bool {
-	if _, exists := s.objects[key]; exists && r.Header.Get("If-None-Match") == "*" {
+	if _, exists := s.objects[key]; exists && r.Header.Get("If-None-Match") == "*" || r.Header.Get("If-Match") != "" {
 		Fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
 		return false
 	}
