@@ -33,7 +33,8 @@ func (p *pusher) head(ctx context.Context) (h head, err error) {
 	return h, err
 }
 
-// shardName matches the files of weights of a checkpoint as transformers names them.
+// shardName matches the files of weights of a checkpoint as transformers names them: those of safetensors.ShardName, and
+// model-00001-of-00001.safetensors, which it never returns and others write.
 var shardName = regexp.MustCompile(`^model(-\d{5}-of-\d{5})?\.safetensors$`)
 
 // stale returns the weights and the index of an earlier checkpoint that the files do not replace: readers of the repository could

@@ -409,5 +409,5 @@ func (d *Destination) put(ctx context.Context, f staged, exists bool, progress *
 		}
 	}
 	return sum, d.at.send(ctx, sending{key: key, file: file, size: f.size, sum: sum, replace: exists, progress: progress,
-		part: max(cmp.Or(d.part, smallestPart), (f.size/mostParts>>20+1)<<20)})
+		part: max(cmp.Or(d.part, smallestPart), (f.size/mostSent>>20+1)<<20)})
 }

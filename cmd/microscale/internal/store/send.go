@@ -14,10 +14,10 @@ import (
 	"github.com/microscale-go/microscale/internal/ranges"
 )
 
-// Parts of an upload: at most 10,000 are permitted.
+// Parts that one object is sent in: at most 10,000 are permitted.
 const (
 	smallestPart = 16 << 20 // bytes
-	mostParts    = 9_000
+	mostSent     = 9_000
 	partsAtOnce  = 4
 )
 
