@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -28,7 +29,8 @@ func TestPlayground(t *testing.T) {
 	if err := demo.Write(t.Context(), "."); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range []string{"quantize model nvfp4 --format nvfp4", "quantize model mxfp4.gguf --format mxfp4 --convention gguf"} {
+	for _, args := range []string{"quantize model nvfp4 --format nvfp4", "quantize model fp8 --format fp8-tensor",
+		"quantize model mxfp4.gguf --format mxfp4 --convention gguf"} {
 		if status, _, stderr := execute("", strings.Fields(args)...); status != exitDone {
 			t.Fatal(stderr)
 		}
@@ -38,7 +40,11 @@ func TestPlayground(t *testing.T) {
 			requests = append(requests, playground.Request{Command: command, Source: source})
 		}
 	}
-	requests = append(requests, playground.Request{Command: "identify", Source: "nvfp4", Original: "model"})
+	const weight = "model.layers.0.mlp.up_proj.weight"
+	requests = append(requests, playground.Request{Command: "identify", Source: "nvfp4", Original: "model"},
+		playground.Request{Command: "block", Source: "nvfp4", Original: "model", Weight: weight, Block: "25"},
+		playground.Request{Command: "block", Source: "nvfp4", Weight: weight, Block: "0"},
+		playground.Request{Command: "block", Source: "mxfp4.gguf", Weight: weight, Block: "3"})
 	for _, r := range requests {
 		a := answer(t, r)
 		if r.Command == "identify" && r.Source == "model" {
@@ -50,6 +56,14 @@ func TestPlayground(t *testing.T) {
 		status, stdout, stderr := execute("", strings.Fields(a.Line)[1:]...)
 		if status != exitDone || stdout != a.Text || a.Text == "" {
 			t.Errorf("%s: exit status %d, got\n%s%s\nthe page has %s\n%s", a.Line, status, stdout, stderr, a.Error, a.Text)
+		}
+		if r.Command != "block" {
+			continue
+		}
+		var compact bytes.Buffer // what the page draws
+		_, stdout, _ = execute("", append(strings.Fields(a.Line)[1:], "--json")...)
+		if err := json.Compact(&compact, []byte(stdout)); err != nil || compact.String() != string(a.Explanation) {
+			t.Errorf("%s: error %v, got %s\nthe page draws %s", a.Line, err, stdout, a.Explanation)
 		}
 	}
 	for _, tc := range []struct {
@@ -70,6 +84,19 @@ func TestPlayground(t *testing.T) {
 		tc.request.Command = "explain"
 		if a := answer(t, tc.request); !strings.Contains(a.Error, tc.want) || strings.Contains(a.Error, "\n") || a.Text != "" {
 			t.Errorf("%+v: got %q, want %q", tc.request, a.Error, tc.want)
+		}
+	}
+	for _, tc := range []struct{ source, weight, block, want string }{
+		{"nvfp4", weight, "", `"" is not the number of a block`},
+		{"nvfp4", weight, "-1", `"-1" is not the number of a block`},
+		{"nvfp4", weight, "99999", "nvfp4: " + weight + " has blocks 0 to "},
+		{"nvfp4", "none", "0", `no weight is called "none"`},
+		{"model", weight, "0", "which has no blocks"},
+		{"fp8", weight, "0", weight + " has blocks of 256×96: the page shows those of up to 16384 values"},
+	} {
+		r := playground.Request{Command: "block", Source: tc.source, Weight: tc.weight, Block: tc.block}
+		if a := answer(t, r); !strings.Contains(a.Error, tc.want) || strings.Contains(a.Error, "\n") || a.Text != "" {
+			t.Errorf("%+v: got %q, want %q", r, a.Error, tc.want)
 		}
 	}
 	if a := answer(t, playground.Request{Command: "none"}); !strings.Contains(a.Error, `no command is called "none"`) {

@@ -42,7 +42,13 @@ type seen struct {
 	Unstarted                           string   // the error of what is no program
 	Background                          string
 	Wide, Width, Loaded                 int
-	Checkpoints                         [][]struct{ Command, Line, Text, Error string }
+	Checkpoints                         [][]result
+}
+
+// A result is what the page showed of a checkpoint: a text or an error, and in the picture of a block values, codes and bars.
+type result struct {
+	Command, Line, Text, Error string
+	Elements, Codes, Bars      int
 }
 
 // TestBrowser builds the page and uses it in headless Chromium, from a file. The page shows what the commands print.
@@ -108,6 +114,7 @@ func TestBrowser(t *testing.T) {
 						t.Errorf("checkpoint %d: got %+v, want %+v", i, shown, want)
 						break
 					}
+					shown[j].check(t, want.Explanation)
 					if strings.Contains(want.Error, "\n") {
 						t.Errorf("checkpoint %d: got an error of several lines: %s", i, want.Error)
 					}
@@ -177,6 +184,34 @@ func (a *answered) check(t *testing.T) {
 	if a.Pictures != blocks || a.Elements != elements || a.Grid < blocks || a.Codes == 0 && elements/blocks <= 16 {
 		t.Errorf("%s: got %d pictures of %d values with %d codes and %d lines, want %d of %d", asked, a.Pictures, a.Elements, a.Codes,
 			a.Grid, blocks, elements)
+	}
+}
+
+// check compares the picture with the block: values, codes, and bars of decoded values, originals and errors.
+func (r *result) check(t *testing.T, explanation []byte) {
+	t.Helper()
+	var block struct {
+		Values  []float64
+		Writers []struct{ Decoded []float64 }
+	}
+	if explanation != nil {
+		if err := json.Unmarshal(explanation, &block); err != nil {
+			t.Fatal(err)
+		}
+	}
+	elements, bars := 0, 0
+	if block.Writers != nil {
+		elements = len(block.Writers[0].Decoded)
+		bars = elements + len(block.Values)
+		for i, v := range block.Values {
+			if v != block.Writers[0].Decoded[i] {
+				bars++
+			}
+		}
+	}
+	if r.Elements != elements || r.Bars != bars || (r.Codes != elements && elements <= 16) {
+		t.Errorf("%s: got a picture of %d values, %d codes and %d bars, want %d values and %d bars", r.Line, r.Elements, r.Codes, r.Bars,
+			elements, bars)
 	}
 }
 

@@ -16,12 +16,14 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A readCase is a checkpoint that the test gives to the page: its files by name, those of its original, and whether to
-// identify its writer.
+// A readCase is a checkpoint that the test gives to the page: its files by name, those of its original, whether to identify its writer,
+// and a block to explain, if any; that of the weight that the page suggests, if none is named.
 type readCase struct {
 	Files    map[string][]byte `json:"files"`
 	Original map[string][]byte `json:"original"`
 	Identify bool              `json:"identify"`
+	Weight   string            `json:"weight"`
+	Block    string            `json:"block"`
 }
 
 // cases returns good and bad checkpoints, made of the model of the demo.
@@ -58,9 +60,12 @@ func cases(t *testing.T) []readCase {
 	alone := func(name string, data []byte) readCase { return readCase{Files: map[string][]byte{name: data}} }
 	endless := append(bytes.Repeat([]byte{0xff}, 7), 0x7f)
 	return []readCase{
-		{Files: nvfp4, Identify: true, Original: filesOf(t, model)},
-		{Files: nvfp4, Identify: true},
-		{Files: gguf, Identify: true},
+		{Files: nvfp4, Identify: true, Original: filesOf(t, model), Block: "25"},
+		{Files: nvfp4, Identify: true, Block: "0"},
+		{Files: gguf, Identify: true, Block: "7"},
+		{Files: nvfp4, Block: "999999999"},
+		{Files: nvfp4, Block: "1.5"},
+		{Files: nvfp4, Weight: "model.<b>none", Block: "1"},
 		{Files: filesOf(t, model), Identify: true}, // not quantized
 		alone(weights, nvfp4[weights]),
 		alone(weights, nvfp4[weights][:len(nvfp4[weights])/2]),
@@ -124,6 +129,9 @@ func (c *readCase) answers(t *testing.T) (all []playground.Answer) {
 			r.Original = put(c.Original, "original", false)
 		}
 	}
+	if r.Weight, r.Block = c.Weight, c.Block; c.Block != "" {
+		commands = append(commands, "block")
+	}
 	for _, r.Command = range commands {
 		request, err := json.Marshal(r)
 		if err != nil {
@@ -132,6 +140,9 @@ func (c *readCase) answers(t *testing.T) (all []playground.Answer) {
 		var a playground.Answer
 		if err := json.Unmarshal(playground.Ask(t.Context(), request), &a); err != nil {
 			t.Fatal(err)
+		}
+		if r.Weight == "" && a.Weights != nil {
+			r.Weight = a.Weights[0]
 		}
 		all = append(all, a)
 	}

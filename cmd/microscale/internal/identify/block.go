@@ -15,15 +15,15 @@ import (
 
 // A Block is one block of a quantized weight, beside what each profile makes of its values.
 type Block struct {
-	Weight  string       `json:"weight"`
-	Format  string       `json:"format"`
-	Block   int          `json:"block"`
-	Row     int          `json:"row"` // the first
-	Col     int          `json:"col"` // the first
-	Rows    int          `json:"rows"`
-	Cols    int          `json:"cols"`
-	Writers []blockCodes `json:"writers"`          // that of the file first, named "file"
-	Values  []float32    `json:"values,omitempty"` // of the original, by rows
+	Weight  string        `json:"weight"`
+	Format  string        `json:"format"`
+	Block   int           `json:"block"`
+	Row     int           `json:"row"` // the first
+	Col     int           `json:"col"` // the first
+	Rows    int           `json:"rows"`
+	Cols    int           `json:"cols"`
+	Writers []blockCodes  `json:"writers"`          // that of the file first, named "file"
+	Values  []show.Number `json:"values,omitempty"` // of the original, by rows
 }
 
 // blockCodes are the codes of a block.
@@ -87,7 +87,9 @@ func (b *Block) compare(ctx context.Context, m, source *checkpoint.Model, w, ori
 		return err
 	}
 	for i := range x.Rows {
-		b.Values = append(b.Values, x.Row(i)...)
+		for _, v := range x.Row(i) {
+			b.Values = append(b.Values, show.Number(v))
+		}
 	}
 	scopes, err := scopesOf(ctx, m, source, w, map[string]float32{})
 	if err != nil {
@@ -170,7 +172,7 @@ func (b *Block) Print(w io.Writer, asJSON bool) error {
 	for i := range file.Codes {
 		cells := table.Row{b.Row + i/b.Cols, b.Col + i%b.Cols}
 		if b.Values != nil {
-			cells = append(cells, fmt.Sprintf("%.6g", b.Values[i]))
+			cells = append(cells, fmt.Sprintf("%.6g", float64(b.Values[i])))
 		}
 		cells = append(cells, fmt.Sprintf("%.6g", float64(file.Decoded[i])))
 		for _, c := range b.Writers {

@@ -12,7 +12,7 @@ import (
 
 // TestPrintBlock: a row for each element at its place, with marks where a writer differs from the file.
 func TestPrintBlock(t *testing.T) {
-	b := Block{Weight: "w", Format: "nvfp4", Block: 5, Row: 10, Col: 32, Rows: 2, Cols: 2, Values: []float32{1, 2, 3, 4}}
+	b := Block{Weight: "w", Format: "nvfp4", Block: 5, Row: 10, Col: 32, Rows: 2, Cols: 2, Values: []show.Number{1, 2, 3, 4}}
 	b.Writers = []blockCodes{{Name: "file", Scale: 0.5, Global: 2, Hex: []string{"0x1", "0x2", "0x3", "0x4"},
 		Decoded: []show.Number{0.5, 1, 1.5, 2}, Codes: make([]byte, 4)},
 		{Name: "te", Scale: 0.75, Global: 2, Hex: []string{"0x1", "0x2", "0x3", "0x5"}}}

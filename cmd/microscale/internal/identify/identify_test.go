@@ -244,7 +244,7 @@ func TestBlockOf(t *testing.T) {
 		}
 		for i, v := range b.Values {
 			row, col := b.Row+i/b.Cols, b.Col+i%b.Cols
-			if v != x.Row(row)[col] || float32(b.Writers[0].Decoded[i]) != decoded.Row(row)[col] {
+			if float32(v) != x.Row(row)[col] || float32(b.Writers[0].Decoded[i]) != decoded.Row(row)[col] {
 				t.Fatalf("%s: element %d", f, i)
 			}
 		}

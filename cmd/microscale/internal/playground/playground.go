@@ -21,7 +21,9 @@ type Request struct {
 	ScaleRule string `json:"rule"`
 	Amax      string `json:"amax"`
 	Source    string `json:"source"`   // path of a checkpoint
-	Original  string `json:"original"` // path of the checkpoint before quantization, for identify
+	Original  string `json:"original"` // path of the checkpoint before quantization, for identify and block
+	Weight    string `json:"weight"`   // for block
+	Block     string `json:"block"`
 }
 
 // An Answer is what the page shows, in JSON.
@@ -31,6 +33,7 @@ type Answer struct {
 	Error       string          `json:"error,omitempty"`       // one line
 	Explanation json.RawMessage `json:"explanation,omitempty"` // as explain --json prints it
 	Choices     *Choices        `json:"choices,omitempty"`
+	Weights     []string        `json:"weights,omitempty"` // the first quantized ones of an inspected checkpoint
 }
 
 // commands are the questions by name.
@@ -43,6 +46,7 @@ var commands = map[string]func(ctx context.Context, r *Request, a *Answer) error
 	"inspect":  inspectCheckpoint,
 	"lint":     lintCheckpoint,
 	"identify": identifyWriters,
+	"block":    explainBlock,
 }
 
 // Ask answers a request.

@@ -29,9 +29,19 @@ async function dropped(transfer) {
   return found;
 }
 
+// suggest offers the names of weights, and chooses the first.
+function suggest(names) {
+  $("weights").replaceChildren(...names.map((name) => new Option(name, name)));
+  $("weight").value = names[0] ?? "";
+  $("block").value = "0";
+}
+
 // readCheckpoints makes the section about checkpoints work.
 function readCheckpoints() {
   let reader, checkpoint = [], reading = 0;
+
+  const besides = ["identify", "explain-block"]; // buttons of commands that read the original, too
+  const enable = (on) => besides.forEach((id) => { $(id).disabled = !on; });
 
   // show adds what a command prints, and reports whether it was not stopped.
   const show = async (command, request, files, title) => {
@@ -41,8 +51,7 @@ function readCheckpoints() {
     const answer = await reader.ask({ command, ...request }, files);
     if (mine !== reading) return false; // other files were chosen
     for (const old of document.querySelectorAll(`#results [data-command=${command}]`)) {
-      old.previousSibling.remove();
-      old.remove();
+      old.parentElement.remove();
     }
     const heading = document.createElement("h3"), text = document.createElement(answer.error ? "p" : "pre");
     heading.textContent = title;
@@ -54,7 +63,11 @@ function readCheckpoints() {
     }
     text.dataset.command = command;
     text.dataset.line = text.title = answer.line ?? "";
-    $("results").append(heading, text);
+    const result = document.createElement("div");
+    result.append(heading, text);
+    $("results").append(result);
+    if (command === "inspect") suggest(answer.weights ?? []);
+    if (command === "block" && !answer.error) text.before(...pictureOfBlock(answer.explanation, result.clientWidth));
     $("busy").textContent = "";
     $("stop").disabled = true;
     return answer.error !== stopped;
@@ -67,26 +80,30 @@ function readCheckpoints() {
     checkpoint = [];
     $("results").replaceChildren();
     $("busy").textContent = "";
-    $("identify").disabled = $("stop").disabled = true;
+    enable(false);
+    $("stop").disabled = true;
     if (!list.length) return;
     reader = new Program(module);
     checkpoint = list.length === 1 ? [[list[0].name, list[0]]] : within("checkpoint", list);
     const source = sourceOf(checkpoint);
     if (await show("inspect", { source }, checkpoint, "Weights") && await show("lint", { source }, checkpoint, "Findings")) {
-      $("identify").disabled = false;
+      enable(true);
     }
   };
 
-  const identify = async () => {
+  // beside shows what a command says of the checkpoint beside its original, if that is given.
+  const beside = async (command, request, title) => {
     const mine = reading, original = within("original", [...$("original").files]);
-    $("identify").disabled = true;
-    await show("identify", { source: sourceOf(checkpoint), original: original.length ? sourceOf(original) : "" },
-      [...checkpoint, ...original], "Who wrote it");
-    if (mine === reading) $("identify").disabled = false;
+    enable(false);
+    await show(command, { ...request, source: sourceOf(checkpoint), original: original.length ? sourceOf(original) : "" },
+      [...checkpoint, ...original], title);
+    if (mine === reading) enable(true);
   };
 
   $("files").addEventListener("change", () => read([...$("files").files]));
-  $("identify").addEventListener("click", identify);
+  $("identify").addEventListener("click", () => beside("identify", {}, "Who wrote it"));
+  $("explain-block").addEventListener("click", () => beside("block", { weight: $("weight").value.trim(), block: $("block").value.trim() },
+    "A block"));
   $("stop").addEventListener("click", () => reader.stop(stopped));
   const section = $("checkpoint");
   section.addEventListener("dragover", (e) => {

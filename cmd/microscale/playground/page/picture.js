@@ -45,10 +45,31 @@ function pictures(format, explanation, width) {
   return figures;
 }
 
+// maxPictured bounds the values of a picture: more are narrower than a pixel.
+const maxPictured = 1024;
+
+// pictureOfBlock returns the key and the figure of a block of a checkpoint, which has values if the original is given; nothing for blocks
+// that are too large.
+function pictureOfBlock(explanation, width) {
+  const format = choices.formats.find((f) => f.name === explanation.format), { values, rows, cols, writers: [file] } = explanation;
+  if (!format || rows * cols > maxPictured) return [];
+  const elements = file.codes.map((code, i) => ({ value: values?.[i], code, decoded: file.decoded[i], marks: [] }));
+  const figure = document.createElement("figure"), caption = document.createElement("figcaption"), grid = document.createElement("div");
+  caption.textContent = `Block ${explanation.block} of ${explanation.weight}, ${explanation.format}: scale ${short(file.scale)}` +
+    (file.global ? `, global scale ${short(file.global)}` : "");
+  figure.append(caption, picture(format, { first: rows === 1 ? explanation.col : 0, elements }, file.scale * (file.global || 1),
+    Math.max(260, width - 34)));
+  grid.className = "pictures";
+  grid.append(figure);
+  const keys = $("keys").cloneNode(true);
+  keys.removeAttribute("id");
+  return [keys, grid];
+}
+
 // picture draws a block: values and decoded values over the grid of the format times the scale, codes, and errors.
 function picture(format, block, scale, width) {
   const left = 76, right = 6, top = 8, high = 220, codesHigh = 46, errorHigh = 64;
-  const all = block.elements.flatMap((e) => [e.value, e.decoded]).filter((v) => v !== null); // the others are NaN or Inf
+  const all = block.elements.flatMap((e) => [e.value, e.decoded]).filter((v) => v != null); // the others are NaN, Inf or unknown
   const places = format.grid.map((v) => v * scale), least = Math.min(0, ...all), most = Math.max(0, ...all);
   const low = places.findLast((v) => v <= least) ?? least, span = (places.find((v) => v >= most) ?? most) - low || 1;
   const y = (v) => top + high * (1 - (v - low) / span);
@@ -67,7 +88,7 @@ function picture(format, block, scale, width) {
     svg.append(element("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v, 3)));
   }
   const errorMiddle = top + high + codesHigh + errorHigh / 2;
-  const errorOf = (e) => (e.value === null || e.decoded === null ? 0 : e.decoded - e.value);
+  const errorOf = (e) => (e.value == null || e.decoded === null ? 0 : e.decoded - e.value);
   const worst = Math.max(...block.elements.map((e) => Math.abs(errorOf(e))));
   svg.append(element("line", { x1: left, x2: width - right, y1: errorMiddle, y2: errorMiddle, stroke: "var(--axis)" }),
     element("text", { x: left - 6, y: errorMiddle + 4, "text-anchor": "end" }, "error"),
@@ -75,9 +96,9 @@ function picture(format, block, scale, width) {
     element("text", { x: left - 6, y: top + high + 26, "text-anchor": "end" }, "code"));
   block.elements.forEach((e, i) => {
     const g = element("g", { class: "element" }, element("title", {},
-      `${block.first + i}: ${short(e.value)} → code ${e.code} → ${short(e.decoded)}` + (e.marks.length ? ` (${e.marks.join(", ")})` : "")));
+      `${block.first + i}: ${e.value === undefined ? "" : short(e.value) + " → "}code ${e.code} → ${short(e.decoded)}` + (e.marks.length ? ` (${e.marks.join(", ")})` : "")));
     const wide = Math.max(1, Math.min(14, slot * 0.5));
-    if (e.value !== null) {
+    if (e.value != null) {
       g.append(element("rect", { x: x(i) - wide / 2, width: wide, y: Math.min(y(e.value), y(0)), height: Math.max(1, Math.abs(y(e.value) - y(0))), fill: "var(--c1)", opacity: 0.75 }));
     }
     if (e.decoded !== null) {

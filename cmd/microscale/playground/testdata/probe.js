@@ -37,7 +37,7 @@ addEventListener("DOMContentLoaded", async () => {
     $(id).dispatchEvent(new Event("change", { bubbles: true }));
   };
   // read reads a checkpoint, and returns what the page shows.
-  const read = async ({ files, original, identify }) => {
+  const read = async ({ files, original, identify, weight, block }) => {
     const shown = (command) => document.querySelector(`#results [data-command=${command}]`);
     give("files", files);
     await until("the findings", () => shown("lint") && !$("busy").textContent);
@@ -46,9 +46,17 @@ addEventListener("DOMContentLoaded", async () => {
       $("identify").click();
       await until("the verdicts", () => shown("identify") && !$("busy").textContent);
     }
+    if (block) {
+      if (weight) set("weight", weight);
+      set("block", block);
+      $("explain-block").click();
+      await until("the block", () => shown("block") && !$("busy").textContent);
+    }
     return [...document.querySelectorAll("#results [data-command]")].map((e) => ({
       command: e.dataset.command, line: e.dataset.line, text: e.className === "error" ? "" : e.textContent,
       error: e.className === "error" ? e.textContent : "",
+      elements: e.parentElement.querySelectorAll(".element").length, codes: e.parentElement.querySelectorAll(".code").length,
+      bars: e.parentElement.querySelectorAll(".element rect").length,
     }));
   };
   const report = { answers: [], checkpoints: [] };
