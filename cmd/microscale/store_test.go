@@ -328,10 +328,9 @@ func TestStoreRefused(t *testing.T) {
 	}
 	s.Fault = nil
 	for _, dst := range []string{"s3://weights/out", "s3://weights/m.gguf", "gs://weights/out"} {
-		from, command := source, []string{"quantize", source, dst, "--format", "nvfp4", "--resume"}
+		command := []string{"quantize", source, dst, "--format", "nvfp4", "--resume"}
 		if strings.HasSuffix(dst, ".gguf") {
-			from = "sample:"
-			command[1] = from
+			command[1] = "sample:"
 		}
 		done(t, command...)
 		before := len(s.Requests())
