@@ -59,6 +59,11 @@ the checkpoint, or computes with other values.
 		if err != nil {
 			return show.Interrupted(err, "not all rules were applied")
 		}
+		if *asJSON || *asSARIF {
+			if err := report.MarkRepairable(cmd.Context(), model); err != nil {
+				return show.Interrupted(err, "it is not known what repair mends")
+			}
+		}
 		out := cmd.OutOrStdout()
 		switch {
 		case *asJSON:

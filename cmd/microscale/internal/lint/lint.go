@@ -88,6 +88,8 @@ type Finding struct {
 	Tensor  string   // or module; "" if it concerns the whole checkpoint
 	File    string   // that has it
 	Text    string
+
+	Repairable bool // by repair without an original, once Report.MarkRepairable has said so
 }
 
 // String returns the tensor, the text and the clients.

@@ -69,16 +69,17 @@ type Document struct {
 }
 
 type findingDocument struct {
-	Rule     string   `json:"rule"`
-	Name     string   `json:"name"`
-	Severity string   `json:"severity"`
-	Clients  []string `json:"clients"` // none: any
-	Tensor   string   `json:"tensor"`  // or module; "" for the checkpoint
-	File     string   `json:"file"`
-	Text     string   `json:"text"`
-	Why      string   `json:"why"`
-	Remedy   string   `json:"remedy"`
-	Source   string   `json:"source"`
+	Rule       string   `json:"rule"`
+	Name       string   `json:"name"`
+	Severity   string   `json:"severity"`
+	Clients    []string `json:"clients"` // none: any
+	Tensor     string   `json:"tensor"`  // or module; "" for the checkpoint
+	File       string   `json:"file"`
+	Text       string   `json:"text"`
+	Why        string   `json:"why"`
+	Remedy     string   `json:"remedy"`
+	Repairable bool     `json:"repairable"` // by repair, without --source; nothing that a repair leaves is
+	Source     string   `json:"source"`
 }
 
 // NewDocument returns a report of the SRC that was opened as arg.
@@ -93,7 +94,7 @@ func findingDocuments(findings []Finding) []findingDocument {
 	docs := make([]findingDocument, 0, len(findings))
 	for _, f := range findings {
 		docs = append(docs, findingDocument{f.Rule.ID, f.Rule.Name, f.Rule.Severity.String(), show.OrEmpty(f.Clients), f.Tensor,
-			f.File, f.Text, f.Rule.Why, f.Rule.Remedy, f.Rule.Source})
+			f.File, f.Text, f.Rule.Why, f.Rule.Remedy, f.Repairable, f.Rule.Source})
 	}
 	return docs
 }

@@ -70,14 +70,26 @@ const contradiction = "config-file-contradiction"
 // PlanRepair finds what the rules of o find and can be repaired. original is the checkpoint that m was quantized from; nil if there
 // is none; of another model it is an error. Codes never change. What cannot be repaired is left, and is no error.
 func PlanRepair(ctx context.Context, m, original *checkpoint.Model, o Options) (*Repair, error) {
+	report, err := Run(ctx, m, o)
+	if err != nil {
+		return nil, err
+	}
+	return report.planRepair(ctx, m, original)
+}
+
+// MarkRepairable sets Finding.Repairable of a report about m: what PlanRepair would repair without an original. It reads the block scales
+// of fused sets whose global scales differ.
+func (report *Report) MarkRepairable(ctx context.Context, m *checkpoint.Model) error {
+	_, err := report.planRepair(ctx, m, nil)
+	return err
+}
+
+// planRepair plans the repair of the findings of a report about m, and says of each whether it is repaired.
+func (report *Report) planRepair(ctx context.Context, m, original *checkpoint.Model) (*Repair, error) {
 	if original != nil {
 		if err := sameModel(m, original); err != nil {
 			return nil, err
 		}
-	}
-	report, err := Run(ctx, m, o)
-	if err != nil {
-		return nil, err
 	}
 	c := &checker{Model: m, ctx: ctx, config: readConfig(m)}
 	r := &repairer{checker: c, original: original, repair: &Repair{}, broken: map[string]bool{}, reasons: map[string]error{},
@@ -87,9 +99,9 @@ func PlanRepair(ctx context.Context, m, original *checkpoint.Model, o Options) (
 	for _, f := range report.Findings {
 		r.broken[f.Rule.Name] = true
 	}
-	tried, left := map[string]bool{}, make([]bool, len(report.Findings))
+	tried, left, reasons := map[string]bool{}, make([]bool, len(report.Findings)), make([]string, len(report.Findings))
 	for _, row := range repairs {
-		if !r.breaks(row.rules) {
+		if !r.breaks(row.rules) || m.Architecture != "" { // of GGUF files nothing is repaired
 			continue
 		}
 		repaired, failed := row.repair(r)
@@ -105,14 +117,17 @@ func PlanRepair(ctx context.Context, m, original *checkpoint.Model, o Options) (
 				continue
 			}
 			if reason := cmp.Or(failed, r.reasons[f.Tensor]); reason != nil && !left[i] {
-				f.Text += "; it is not repaired: " + reason.Error()
+				reasons[i] = "; it is not repaired: " + reason.Error()
 			}
 			left[i] = true
 		}
 	}
-	for i, f := range report.Findings {
-		if f.Rule.Severity > Note && (left[i] || !tried[f.Rule.Name]) {
-			r.repair.Left = append(r.repair.Left, f)
+	for i := range report.Findings {
+		f := &report.Findings[i]
+		if f.Repairable = tried[f.Rule.Name] && !left[i]; !f.Repairable && f.Rule.Severity > Note {
+			unrepaired := *f
+			unrepaired.Text += reasons[i]
+			r.repair.Left = append(r.repair.Left, unrepaired)
 		}
 	}
 	return r.repair, nil

@@ -74,6 +74,11 @@ func TestRepair(t *testing.T) {
 				d.tensors[layer0+"self_attn.q_proj.input_scale"].put(0.25)
 				d.write(t, dir)
 			}
+			for rule, marked := range marks(t, dir, broken) {
+				if marked != (original == "") {
+					t.Errorf("%s: repairable is %v", rule, marked)
+				}
+			}
 			out, r := repaired(t, dir, original, broken)
 			if len(r.Changes) == 0 || len(r.Left) > 0 {
 				t.Errorf("changes %+v, left %+v", r.Changes, r.Left)
@@ -103,6 +108,21 @@ func TestRepair(t *testing.T) {
 			t.Errorf("%s has no case", name)
 		}
 	}
+}
+
+// marks returns the rules that find something, and whether all of their findings are repairable.
+func marks(t *testing.T, dir, clients string) map[string]bool {
+	t.Helper()
+	r := check(t, dir, clients)
+	if err := r.MarkRepairable(t.Context(), open(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	marked := map[string]bool{}
+	for _, f := range r.Findings {
+		before, found := marked[f.Rule.Name]
+		marked[f.Rule.Name] = f.Repairable && (before || !found)
+	}
+	return marked
 }
 
 // TestRepairOfAnother: an original of other shapes, or with another embedding, is an error, and that of the checkpoint is none.
@@ -353,6 +373,11 @@ func TestRepairLeft(t *testing.T) {
 				clients = "trtllm"
 			}
 			before := check(t, dir, clients)
+			for rule, marked := range marks(t, dir, clients) {
+				if _, left := tc.left[rule]; marked == left {
+					t.Errorf("%s: repairable is %v", rule, marked)
+				}
+			}
 			out, r := repaired(t, dir, "", clients)
 			for rule, text := range tc.left {
 				if !slices.ContainsFunc(r.Left, func(f Finding) bool {

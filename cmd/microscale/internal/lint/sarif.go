@@ -50,6 +50,13 @@ type sarifResult struct {
 	Level     string          `json:"level"`
 	Message   sarifText       `json:"message"`
 	Locations []sarifLocation `json:"locations"`
+
+	Properties sarifProperties `json:"properties"`
+}
+
+// sarifProperties are those that a property bag of SARIF holds for one tool alone.
+type sarifProperties struct {
+	Repairable bool `json:"repairable"`
 }
 
 type sarifLocation struct {
@@ -78,7 +85,8 @@ func NewSARIF(arg string, r *Report) SARIF {
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, s)
 	}
 	for _, f := range r.Findings {
-		result := sarifResult{RuleID: f.Rule.ID, RuleIndex: index[f.Rule.ID], Level: f.Rule.Severity.String(), Message: sarifText{f.String()}}
+		result := sarifResult{RuleID: f.Rule.ID, RuleIndex: index[f.Rule.ID], Level: f.Rule.Severity.String(), Message: sarifText{f.String()},
+			Properties: sarifProperties{f.Repairable}}
 		var at sarifLocation
 		if at.Physical.Artifact.URI = artifactURI(arg, f.File); f.Tensor != "" {
 			at.Logical = []sarifName{{f.Tensor}}
