@@ -266,6 +266,14 @@ func TestMatchers(t *testing.T) {
 		{&deepSeek, "mlp.gate", "model.layers.3.mlp.gate", true},
 		{&deepSeek, "mlp.gate", "model.layers.3.mlp.gate_proj", false},
 		{&quark, "re:.*gate$", "model.layers.3.mlp.gate", true},
+		{&quark, "re:model.layers.3", "model.layers.3.mlp.gate", true}, // the beginning is enough, as re.match has it
+		{&quark, "re:mlp.gate", "model.layers.3.mlp.gate", false},
+		{&quark, "lm_head", "lm_head", true},
+		{&quark, "lm_head", "model.lm_head", false},
+		{&quark, "model.layers.3", "model.layers.3.mlp.gate", false},
+		{&quark, "LM_HEAD", "lm_head", false},
+		{&quark, "*.mlp.gate", "model.layers.3.mlp.gate", false}, // Quark's own wildcards, which the clients do not have
+		{&quark, "model.layers.[0-3].mlp.gate", "model.layers.3.mlp.gate", false},
 	} {
 		if got := tc.c.Ignored([]string{tc.ignore})(tc.module); got != tc.want {
 			t.Errorf("%s: that %q ignores %s is %v", tc.c, tc.ignore, tc.module, got)

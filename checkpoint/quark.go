@@ -5,7 +5,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// quark is the convention of AMD's Quark, the only one whose clients run MXFP6.
+// quark is the convention of AMD's Quark, the only one whose clients run MXFP6. Its clients match exclude with exact names and "re:"
+// patterns (is_equal_or_regex_match of vLLM 0.32 without use_fnmatch, quark/utils.py of SGLang 0.5.23). Quark 0.13 itself, by
+// which transformers loads, matches it with fnmatch and has no "re:" (torch/export/main_export/quant_config_parser.py).
 var quark = Convention{
 	Name:        "quark",
 	Doc:         "AMD Quark's (quant_method quark)",

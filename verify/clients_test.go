@@ -152,6 +152,9 @@ func TestClientRules(t *testing.T) {
 		{"wildcards", 32, 128, quant.MXFP4, "quark", "fp4", func(d *directory) {
 			d.quantization()["exclude"] = []any{"lm_head", "*visual*"}
 		}, "vllm", `vllm: "*visual*" is on the exclude list, and the client does not support wildcards: name the modules`},
+		{"wildcards of one character", 32, 128, quant.MXFP4, "quark", "fp4", func(d *directory) {
+			d.quantization()["exclude"] = []any{"lm_head", "re:.*visual[.].*", "model.visual.?"}
+		}, "sglang", `sglang: "model.visual.?" is on the exclude list, and the client does not support wildcards: name the modules`},
 		{"blocks of 64", 32, 80, quant.NVFP4, "compressed-tensors", "NVFP4A16", nil,
 			"llamacpp", layer + "self_attn.q_proj.weight: llamacpp: it has 80 columns, and the client needs a multiple of 64"},
 		{"a global scale", 32, 128, quant.NVFP4, "mlx", "nvfp4", func(d *directory) {

@@ -59,8 +59,7 @@ var clients = []Client{
 			"deepseek": nil, "gpt-oss": nil, "quark": {"fp4"},
 		},
 		rules: []rule{unlistedExperts, fusedTogether, fusedGlobals, wholeShards, columnsOf(quant.FP8Block, int64(quant.FP8Block.Block.Cols)),
-			excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4,
-			mixedWithNVFP4},
+			excludedBySubstring("compressed-tensors", "modelopt"), exactExcludes("quark"), denseMXFP4, mixedWithNVFP4},
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"}, mixes: []string{"modelopt", "compressed-tensors"},
@@ -359,11 +358,11 @@ func excludedBySubstring(conventions ...string) rule {
 	}
 }
 
-// exactExcludes: the client supports exact names and "re:" patterns, but no wildcards.
+// exactExcludes: the client supports exact names and "re:" patterns, but no wildcards, which Quark matches with fnmatch.
 func exactExcludes(convention string) rule {
 	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		for _, entry := range m.Ignore {
-			if m.Convention.Name == convention && strings.Contains(entry, "*") && !strings.HasPrefix(entry, "re:") {
+			if m.Convention.Name == convention && strings.ContainsAny(entry, "*?[") && !strings.HasPrefix(entry, "re:") {
 				problems = append(problems, checkpoint.Problem{Rule: "ignore-wildcard",
 					Text: fmt.Sprintf("%q is on the exclude list, and the client does not support wildcards: name the modules", entry)})
 			}

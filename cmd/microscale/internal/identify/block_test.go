@@ -1,6 +1,7 @@
 package identify
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,6 +31,11 @@ func TestPrintBlock(t *testing.T) {
 		"10 32 1 0.5 0x1 0x1\n10 33 2 1 0x2 0x2\n11 32 3 1.5 0x3 0x3\n11 33 4 2 0x4 0x5 *"
 	if strings.Join(got, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	b.Values[1] = show.Number(math.Inf(1))
+	out.Reset()
+	if err := b.Print(&out, true); err != nil || !strings.Contains(out.String(), "null") {
+		t.Errorf("of an infinite value, error %v, got %s", err, out.String())
 	}
 }
 

@@ -66,7 +66,7 @@ var listRules = []Rule{
 		What:   "an entry of the exclude list has wildcards that the client does not support",
 		Why:    "the client expects the modules quantized",
 		Remedy: "name the modules",
-		Source: "layers/quantization/quark of vLLM 0.32",
+		Source: "layers/quantization/quark of vLLM 0.32 and SGLang 0.5.23",
 	},
 	{
 		ID: "L50", Name: "tied-head", Severity: Error,
