@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -72,6 +73,10 @@ func ReadCalibration(path string) (*Calibration, error) {
 	}
 	if len(data) == 0 {
 		return nil, fmt.Errorf("%s: the file is empty: fetch it or compute it again", path)
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil, fmt.Errorf("%s: neither amaxes as text nor an importance matrix of llama.cpp: name a file that calibrate or "+
+			"llama-imatrix wrote, or fetch it again", path)
 	}
 	c := &Calibration{}
 	if strings.EqualFold(filepath.Ext(path), ".json") {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/client"
 	"github.com/microscale-go/microscale/convert/internal/lossless"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
@@ -95,11 +96,22 @@ func PlanCast(ctx context.Context, source *hf.Checkpoint, o CastOptions) (*Plan,
 	}
 	var p *Plan
 	if o.Client != "" {
-		p, err = relabelFor(m, o.Client, o.Scheme, formats, plan)
+		if c, lookupErr := client.Lookup(o.Client); lookupErr == nil { // otherwise relabelFor returns the error
+			stores := func(f quant.Format) bool { _, err := c.Stores(f); return err == nil }
+			if err = admitStored(m, o.Format, c.Name, stores); err != nil {
+				err = fmt.Errorf("%s: %w", source.Path, err)
+			}
+		}
+		if err == nil {
+			p, err = relabelFor(m, o.Client, o.Scheme, formats, plan)
+		}
 	} else {
 		var c *checkpoint.Convention
 		if c, err = o.convention(m, formats); err == nil {
-			if p, err = plan(c, o.Scheme); err != nil {
+			if err = admitStored(m, o.Format, "convention "+c.Name, c.Holds); err == nil {
+				p, err = plan(c, o.Scheme)
+			}
+			if err != nil {
 				err = fmt.Errorf("%s: %w", source.Path, err)
 			}
 		}
@@ -134,6 +146,21 @@ func admitCast(m *checkpoint.Model, to quant.Format) error {
 		return fmt.Errorf("its weights are in %s already: there is nothing to cast", to)
 	}
 	return fmt.Errorf("no lossless cast from %s to %s: %squantize the original", strings.Join(from, ", "), to, strings.Join(others, ""))
+}
+
+// admitStored returns an error, which names other casts of the weights, if a convention or client cannot store the format of a cast.
+func admitStored(m *checkpoint.Model, to quant.Format, who string, stores func(quant.Format) bool) error {
+	if stores(to) {
+		return nil
+	}
+	others := slices.DeleteFunc(CastOptions{}.Formats(), func(f quant.Format) bool {
+		casts := func(from quant.Format) bool { _, ok := lossless.Lookup(from, f); return ok && from.Name != f.Name }
+		return !stores(f) || !slices.ContainsFunc(m.Formats(), casts)
+	})
+	if len(others) == 0 {
+		return fmt.Errorf("%s does not support %s, nor another format to which the weights can be cast: quantize the original", who, to)
+	}
+	return fmt.Errorf("%s does not support %s: cast to %s, or quantize the original", who, to, formatNames(others))
 }
 
 // convention returns the named convention, or that of the source if it stores all formats, else the default for them.
