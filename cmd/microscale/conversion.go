@@ -173,7 +173,11 @@ func (f *runFlags) staged(work func(*cobra.Command, []string) error) func(*cobra
 		if err := cmp.Or(d.Reads(args[0]), d.SetWorker(f.shard.Worker())); err != nil {
 			return err
 		}
-		if err := d.Admit(cmd.Context()); err != nil {
+		err = d.Admit(cmd.Context())
+		if err == nil && !*f.dryRun {
+			err = d.Writable(cmd.Context())
+		}
+		if err != nil {
 			return show.Interrupted(err, "nothing was written")
 		}
 		f.remote = d

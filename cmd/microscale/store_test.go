@@ -327,6 +327,13 @@ func TestStoreRefused(t *testing.T) {
 		}
 	}
 	s.Fault = nil
+	before := len(s.Requests())
+	done(t, "quantize", source, "s3://weights/out", "--format", "nvfp4", "--dry-run")
+	for _, r := range s.Requests()[before:] {
+		if !strings.HasPrefix(r, http.MethodGet) {
+			t.Errorf("--dry-run: request %s", r)
+		}
+	}
 	for _, dst := range []string{"s3://weights/out", "s3://weights/m.gguf", "gs://weights/out"} {
 		command := []string{"quantize", source, dst, "--format", "nvfp4", "--resume"}
 		if strings.HasSuffix(dst, ".gguf") {
@@ -342,7 +349,6 @@ func TestStoreRefused(t *testing.T) {
 				t.Errorf("resumed at a complete checkpoint: request %s", r)
 			}
 		}
-		command[4] = "nvfp4"
 		status, stdout, stderr := execute("", append(command, "--scale-search")...)
 		fails(t, status, stdout, stderr, "microscale: "+dst+": a complete checkpoint of another source or other options: use --force")
 	}

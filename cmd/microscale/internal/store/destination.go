@@ -96,12 +96,12 @@ func (d *Destination) Reads(source string) error {
 	return nil
 }
 
-// Admit returns an error if the store has no such bucket, or objects at the destination that must stay, or takes no uploads.
+// Admit returns an error if the store has no such bucket, or objects at the destination that must stay.
 func (d *Destination) Admit(ctx context.Context) (err error) {
 	if d.found, err = d.present(ctx); err != nil {
 		return err
 	}
-	return cmp.Or(d.admit(ctx, d.found), d.writable(ctx))
+	return d.admit(ctx, d.found)
 }
 
 // admit is Admit by the objects that are present.
@@ -120,17 +120,25 @@ func (d *Destination) admit(ctx context.Context, present []object) error {
 	return d.replaceable(ctx, present)
 }
 
-// probeName is the name of the object whose upload is begun, and given up, to learn whether the store permits it.
+// probeName ends the key of an object whose upload is begun, and given up, to learn whether the store permits it.
 const probeName = ".microscale-probe"
 
-// writable returns an error unless the store permits uploads. Nothing is uploaded: an upload in parts is begun and given up, or, where
-// uploads have no parts, a condition is named that no object meets.
-func (d *Destination) writable(ctx context.Context) error {
-	folder := d.at.key
-	if d.Single() {
-		folder = path.Dir(folder)
+// probe returns the key of the object. Of one file it is its own, or, where an upload could not be given up, one that begins with it:
+// credentials may be limited to that.
+func (d *Destination) probe() string {
+	switch {
+	case !d.Single():
+		return path.Join(d.at.key, probeName)
+	case d.at.whole:
+		return d.at.key + probeName
 	}
-	key := path.Join(folder, probeName)
+	return d.at.key
+}
+
+// Writable returns an error unless the store permits uploads. Nothing is uploaded: an upload in parts is begun and given up, or, where
+// uploads have no parts, a condition is named that no object meets. If a server ignores that, the empty object is removed.
+func (d *Destination) Writable(ctx context.Context) error {
+	key := d.probe()
 	return d.at.try(ctx, d.at.url, func() error {
 		if !d.at.whole {
 			id, err := d.at.core.NewMultipartUpload(ctx, d.at.bucket, key, minio.PutObjectOptions{})
@@ -143,6 +151,9 @@ func (d *Destination) writable(ctx context.Context) error {
 		var never minio.PutObjectOptions
 		never.SetMatchETag(impossible)
 		_, err := d.at.core.PutObject(ctx, d.at.bucket, key, bytes.NewReader(nil), 0, "", "", never)
+		if err == nil {
+			err = d.at.core.Client.RemoveObject(ctx, d.at.bucket, key, minio.RemoveObjectOptions{})
+		}
 		if err = d.at.failed(err); errors.Is(err, errChanged) {
 			return nil
 		}
@@ -193,10 +204,11 @@ func isWeights(name string) bool {
 	return strings.HasSuffix(name, safetensors.Suffix) || llamacpp.Named(name)
 }
 
-// present returns the objects at the destination.
+// present returns the objects at the destination. That of a killed Writable is none.
 func (d *Destination) present(ctx context.Context) ([]object, error) {
 	if !d.Single() {
-		return d.at.list(ctx)
+		objects, err := d.at.list(ctx)
+		return slices.DeleteFunc(objects, func(o object) bool { return o.name == probeName }), err
 	}
 	o, err := d.at.stat(ctx)
 	switch {
@@ -367,8 +379,8 @@ func (d *Destination) stale(files []staged, beside map[string]bool, present []ob
 // abandon ends the uploads of files that an earlier run left, since their parts cost money. Where that is not permitted, they stay.
 func (d *Destination) abandon(ctx context.Context, files []staged) {
 	for up := range d.at.core.Client.ListIncompleteUploads(ctx, d.at.bucket, d.at.key, true) {
-		if up.Err == nil && slices.ContainsFunc(files, func(f staged) bool { return path.Join(d.at.key, f.name) == up.Key }) ||
-			up.Err == nil && path.Base(up.Key) == probeName {
+		if up.Err == nil && (up.Key == d.probe() ||
+			slices.ContainsFunc(files, func(f staged) bool { return path.Join(d.at.key, f.name) == up.Key })) {
 			_ = d.at.core.AbortMultipartUpload(ctx, d.at.bucket, up.Key, up.UploadID)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/minio/minio-go/v7"
+
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
@@ -311,5 +313,55 @@ func TestDestinations(t *testing.T) {
 		if err := d.Reads(source); (err != nil) != clash {
 			t.Errorf("%s: %v", source, err)
 		}
+	}
+}
+
+// TestWritable: whether a store permits uploads is found without a trace, also of a server that ignores conditions, by requests about the
+// object that credentials may be limited to, and not by Admit, of which a plan alone makes use.
+func TestWritable(t *testing.T) {
+	for _, tc := range []struct{ address, key string }{{"s3://weights/out", "out/"}, {"s3://weights/x/m.gguf", "x/m.gguf"},
+		{"gs://weights/out", "out/"}, {"gs://weights/x/m.gguf", "x/m.gguf"}} {
+		s := storetest.New(t)
+		s.Put("out2/kept", nil)
+		d := destined(t, tc.address)
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			r.Header.Del("If-Match")
+			outside := r.Method != http.MethodGet && r.Method != http.MethodHead && !strings.HasPrefix(r.URL.Path, "/weights/"+tc.key)
+			if outside {
+				storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+			}
+			return outside
+		}
+		if err := d.Admit(t.Context()); err != nil {
+			t.Errorf("%s: %v", tc.address, err)
+		}
+		for _, r := range s.Requests() {
+			if strings.HasPrefix(r, "P") || strings.HasPrefix(r, http.MethodDelete) {
+				t.Errorf("%s: Admit: request %s", tc.address, r)
+			}
+		}
+		if err := d.Writable(t.Context()); err != nil {
+			t.Errorf("%s: %v", tc.address, err)
+		}
+		if len(s.Objects()) != 1 || s.Uploads() > 0 {
+			t.Errorf("%s: %d objects, %d uploads are open", tc.address, len(s.Objects()), s.Uploads())
+		}
+		if d.Single() {
+			continue
+		}
+		s.Put("out/"+probeName, nil) // of a killed run
+		if found, err := d.present(t.Context()); err != nil || len(found) > 0 {
+			t.Errorf("%s: present returns %v, %v", tc.address, found, err)
+		}
+	}
+	s := storetest.New(t)
+	d := destined(t, "s3://weights/out")
+	for _, key := range []string{"out/" + probeName, "out2/" + probeName} { // of a killed run, and of another one that is under way
+		if _, err := d.at.core.NewMultipartUpload(t.Context(), "weights", key, minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.abandon(t.Context(), nil); s.Uploads() != 1 {
+		t.Errorf("%d uploads are open, want that of another folder", s.Uploads())
 	}
 }

@@ -136,7 +136,7 @@ func TestGGUF(t *testing.T) {
 	}
 }
 
-// TestGGUFErrors: a part that is missing, and an object that is replaced while it is read.
+// TestGGUFErrors: a part that is missing, an object that is replaced while it is read, and parts that have no folder.
 func TestGGUFErrors(t *testing.T) {
 	s, files := servedGGUF(t)
 	c, err := quick().open(t.Context(), "s3://weights/models/m.gguf")
@@ -150,6 +150,23 @@ func TestGGUFErrors(t *testing.T) {
 	err = c.GGUF.ReadTensorAt(make([]byte, 1), tensors[len(tensors)-1], tensors[len(tensors)-1].Bytes()-1)
 	if err == nil || !strings.Contains(err.Error(), "s3://weights/models/m.gguf: the object changed while it was read") {
 		t.Errorf("replaced: %v", err)
+	}
+	root := storetest.New(t)
+	for name, data := range files {
+		if name != "m.gguf" {
+			root.Put(filepath.Base(name), data)
+		}
+	}
+	for _, bucket := range []string{"s3://weights", "gs://weights/"} {
+		c, err := quick().open(t.Context(), bucket)
+		if err != nil {
+			t.Errorf("parts in no folder: %v", err)
+			continue
+		}
+		if want := strings.TrimSuffix(bucket, "/") + "/model-00002-of-00003.gguf"; c.GGUF.Paths()[1] != want {
+			t.Errorf("got %s, want %s", c.GGUF.Paths()[1], want)
+		}
+		c.Close()
 	}
 	without := storetest.New(t)
 	for name, data := range files {

@@ -54,7 +54,10 @@ func (s *s3) named(name string) string {
 }
 
 // object returns the URL of an object of the bucket.
-func (s *s3) object(key string) string { return strings.TrimSuffix(s.url, s.key) + key }
+func (s *s3) object(key string) string {
+	scheme, _, _ := strings.Cut(s.url, "://")
+	return scheme + "://" + s.bucket + "/" + key
+}
 
 // errNoBucket is wrapped by errors about a bucket that does not exist.
 var errNoBucket = fmt.Errorf("%w: there is no such bucket", fs.ErrNotExist)
