@@ -54,7 +54,7 @@ func (c *Convention) cacheShape() []int64 {
 }
 
 // CacheOwner returns the weight of the projection that a scale of the KV cache belongs to, in any
-// convention, also by its name in Quark and before 2024 in compressed-tensors, k_proj.output_scale. ok is false for other names.
+// convention, also by its name in Quark and early versions of compressed-tensors, k_proj.output_scale. ok is false for other names.
 func CacheOwner(name string) (weight string, ok bool) {
 	output, isOutput := strings.CutSuffix(name, ".output_scale")
 	for _, suffix := range cacheSuffixes {

@@ -39,6 +39,7 @@ type coded struct {
 
 	quark    *quarkLayout // of integers of Quark; nil for others
 	rotation string       // suffix of the matrix that rows are multiplied by
+	divisor  float64      // of the values of such a weight
 }
 
 // codedFP4 returns the layout of FP4 codes with one-byte scales.

@@ -273,7 +273,7 @@ const (
 	Biases     // of blocks: read, and dropped with the weight's codes
 	Dimensions // of the weight, as integers
 	Input      // scales of activations: read, and dropped with the weight's codes
-	groups     // the group of each column, of layouts that are decoded as they are read
+	groups     // the group of each column, of layouts that are decoded as they are read; of others, a tensor that reading does not need
 	rotation   // the matrix that rows were multiplied by, of such layouts; the last that a Weight keeps
 	Cache      // scale of the KV cache that a module writes
 	Blocks     // codes with their scales between them, in place of both

@@ -231,6 +231,17 @@ func TestUnrecognized(t *testing.T) {
 			"global_quant_config.weight: it stores weights as int8 by scheme \"\" in groups of 32 with \"e8m0\" scales, which is not supported"},
 		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4"}}}, "global_quant_config": {}}`,
 			"layer_quant_config: a: weight: it stores weights as int4 by scheme \"\" in groups of 0 with \"\" scales, which is not supported"},
+		{&quark, `{"export": {"pack_method": "twice"}, "global_quant_config": {"weight": {"dtype": "int4", "qscheme": "per_channel"}}}`,
+			`export.pack_method is "twice", which is not supported, only reorder and order`},
+		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int4", "qscheme": "per_channel", "group_size": 8}},
+			"b": {"weight": {"dtype": "uint4", "qscheme": "per_channel"}}}}`, "it has weights in int4 and in uint4, per_channel, and " +
+			"their tensors do not say which they have: quantize all in one of them"},
+		{&quark, `{"layer_quant_config": {"a": {"weight": {"dtype": "int8", "qscheme": "per_channel", "ch_axis": 1}}}}`,
+			"layer_quant_config: a: weight: it stores weights as int8 by scheme \"per_channel\" in groups of 0 with \"\" scales, which is not " +
+				"supported"},
+		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "qscheme": "per_group", "group_size": 32, "ch_axis": 0}}}`,
+			"global_quant_config.weight: it stores weights as int8 by scheme \"per_group\" in groups of 32 with \"\" scales, which is " +
+				"not supported"},
 		{&mlx, `{"bits": 4, "group_size": 64, "mode": "nf4"}`, `mode "nf4" of 4 bits in groups of 64 is not supported`},
 	} {
 		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -38,6 +40,9 @@ var rotated = map[string]coded{
 	"mxfp4": {block: quant.MXFP4.Block.Cols, scale: format.E8M0},
 	"nvfp4": {block: quant.NVFP4.Block.Cols, scale: format.E4M3},
 }
+
+// maxRotation is the number of rows of the largest matrix (validate_config of FP-Quant).
+const maxRotation = 128
 
 func recognizeFPQuant(raw json.RawMessage) (description, error) {
 	var config struct {
@@ -79,16 +84,22 @@ func endsWith(ignore []string) func(module string) bool {
 // fitRotated is fitsCoded for weights that are multiplied by a matrix. It returns what contradicts the layout.
 func (m *Model) fitRotated(w *Weight) *Problem {
 	c, codes, scales, global := w.coded, w.parts[Codes], w.parts[Scales], w.parts[Global]
-	for suffix, part := range map[string]*Part{c.rotation: ptr(rotation), ".backward_hadamard_matrix": ptr(groups)} {
+	for suffix, part := range map[string]Part{c.rotation: rotation, ".backward_hadamard_matrix": groups} {
 		if t, ok := m.Source.Lookup(partName(w.Name, suffix)); ok {
-			w.parts[*part] = &t
+			w.parts[part] = &t
 		}
 	}
 	matrix := w.parts[rotation]
+	for _, part := range []struct {
+		of     *hf.Tensor
+		suffix string
+	}{{scales, c.scales}, {global, c.global}, {matrix, c.rotation}} {
+		if part.of == nil {
+			return problemOf(codes.Name, "%s is missing, without which its codes have no values: fetch the checkpoint again",
+				partName(w.Name, part.suffix))
+		}
+	}
 	switch {
-	case scales == nil, global == nil, matrix == nil:
-		return problemOf(codes.Name, "%s, %s or %s is missing, without which its codes have no values: fetch the checkpoint again",
-			suffixOf(c.scales), suffixOf(c.global), suffixOf(c.rotation))
 	case len(codes.Shape) != 2 || codes.Dtype != safetensors.U8:
 		return problemOf(codes.Name, "it is %s %v, and rotated codes are U8 [out, in/2]: fetch it again", codes.Dtype, codes.Shape)
 	}
@@ -96,17 +107,27 @@ func (m *Model) fitRotated(w *Weight) *Problem {
 	blocks := ceilDiv(cols, int64(c.block))
 	w.Shape = []int64{rows, cols}
 	padded := []int64{ceilDiv(rows, 128) * 128, ceilDiv(blocks, 4) * 4}
-	if scales.Dtype.Bits() != 8 || !slices.Equal(scales.Shape, []int64{rows, blocks}) && !slices.Equal(scales.Shape, padded) {
+	if scales.Dtype != safetensors.U8 && scales.Dtype != storedDtype(c.scale) ||
+		!slices.Equal(scales.Shape, []int64{rows, blocks}) && !slices.Equal(scales.Shape, padded) {
 		return problemOf(scales.Name, "it is %s %v, and %s of shape %v needs U8 %v, or padded %v: fetch it again", scales.Dtype, scales.Shape,
 			c.name, w.Shape, []int64{rows, blocks}, padded)
 	}
 	_, dense := matrix.Dtype.Dense()
-	if n := matrix.Shape; !dense || len(n) != 2 || n[0] != n[1] || n[0] == 0 || n[0]%int64(c.block) != 0 || cols%n[0] != 0 {
-		return problemOf(matrix.Name, "it is %s %v, and rows of %d columns are multiplied in groups by a square matrix of whole blocks: fetch "+
-			"it again", matrix.Dtype, matrix.Shape, cols)
+	if n := matrix.Shape; !dense || len(n) != 2 || n[0] != n[1] || n[0] <= 0 || n[0] > maxRotation || n[0]%int64(c.block) != 0 ||
+		cols%n[0] != 0 {
+		return problemOf(matrix.Name, "it is %s %v, and rows of %d columns are multiplied in groups by a square matrix of whole blocks, "+
+			"at most %d columns: fetch it again", matrix.Dtype, matrix.Shape, cols, maxRotation)
 	}
 	if _, dense := global.Dtype.Dense(); !dense || global.Elements() != 1 {
 		return problemOf(global.Name, "it is %s %v, and a global scale is one number: fetch it again", global.Dtype, global.Shape)
+	}
+	var divisor [1]float32
+	if err := readDense(divisor[:], *global, Tile{To: 1, ToCol: 1}.DenseSpans(1)); err != nil {
+		return problemOf(global.Name, "%v", err)
+	}
+	c.divisor = float64(divisor[0])
+	if !(c.divisor > 0) || math.IsInf(c.divisor, 1) {
+		return problemOf(global.Name, "it is %g, and values are divided by it: fetch it again", c.divisor)
 	}
 	return nil
 }
@@ -115,17 +136,14 @@ func (m *Model) fitRotated(w *Weight) *Problem {
 func (w *Weight) readRotated(t Tile) (tensor.Dense, error) {
 	matrix := w.parts[rotation]
 	size := int(matrix.Shape[0])
-	h, divisor := make([]float32, size*size), make([]float32, 1)
+	h := make([]float32, size*size)
 	if err := readDense(h, *matrix, Tile{To: size, ToCol: size}.DenseSpans(size)); err != nil {
 		return tensor.Dense{}, err
 	}
-	if err := readDense(divisor, *w.parts[Global], Tile{To: 1, ToCol: 1}.DenseSpans(1)); err != nil {
-		return tensor.Dense{}, err
-	}
-	plain, turned := *w.coded, *w
-	plain.rotation, turned.coded = "", &plain
+	plain, codesOnly := *w.coded, *w
+	plain.rotation, codesOnly.coded = "", &plain
 	whole := Tile{From: t.From, To: t.To, FromCol: t.FromCol / size * size, ToCol: (t.ToCol + size - 1) / size * size}
-	y, err := turned.readCoded(whole)
+	y, err := codesOnly.readCoded(whole)
 	if err != nil {
 		return y, err
 	}
@@ -138,7 +156,7 @@ func (w *Weight) readRotated(t Tile) (tensor.Dense, error) {
 			for k, v := range of[col/size*size-whole.FromCol:][:size] {
 				sum += float64(v) * float64(h[col%size*size+k])
 			}
-			row[j] = float32(sum / float64(divisor[0]))
+			row[j] = float32(sum / w.coded.divisor)
 		}
 	}
 	return x, nil

@@ -47,14 +47,14 @@ func TestFPQuant(t *testing.T) {
 			if len(m.Problems) > 0 || len(m.Weights) != 1 {
 				t.Fatalf("%d weights, problems %v", len(m.Weights), m.Problems)
 			}
-			turned := func(row, col int) float64 { // of W·H, without the global scale
+			codesOnly := func(row, col int) float64 { // of W·H, without the global scale
 				code := codes[(row*cols+col)/2] >> (col % 2 * 4) & 15
 				return float64(fp4[code]) * float64(of.scale.Decode(uint32(scales[row*wide+col/of.block])))
 			}
 			want := func(row, col int) float32 {
 				sum := 0.0
 				for k := range size {
-					sum += turned(row, col/size*size+k) * float64(h[col%size*size+k])
+					sum += codesOnly(row, col/size*size+k) * float64(h[col%size*size+k])
 				}
 				return float32(sum / 3)
 			}
@@ -66,7 +66,7 @@ func TestFPQuant(t *testing.T) {
 			for col := range cols { // of x = 1 in one column
 				client := 0.0
 				for k := range size {
-					client += float64(h[col%size*size+k]) * turned(2, col/size*size+k) / 3
+					client += float64(h[col%size*size+k]) * codesOnly(2, col/size*size+k) / 3
 				}
 				if math.Abs(client-float64(want(2, col))) > 1e-6*math.Abs(client) {
 					t.Errorf("%s: column %d contributes %g, and %g in a client", dtype, col, want(2, col), client)
@@ -78,11 +78,37 @@ func TestFPQuant(t *testing.T) {
 				if m := readRaw(t, config, nil, damaged...); len(m.Problems) == 0 || !strings.Contains(fmt.Sprint(m.Problems), text) {
 					t.Errorf("%s damaged: problems %v", text, m.Problems)
 				}
-				if m := readRaw(t, config, nil, append(append([]rawTensor{}, tensors[:i]...), tensors[i+1:]...)...); len(m.Problems) == 0 {
-					t.Errorf("without %s: no problem", text)
+				m := readRaw(t, config, nil, append(append([]rawTensor{}, tensors[:i]...), tensors[i+1:]...)...)
+				if len(m.Problems) == 0 || !strings.HasPrefix(m.Problems[0].Text, "q."+text+" is missing") {
+					t.Errorf("without %s: problems %v", text, m.Problems)
+				}
+			}
+			for name, changed := range map[string]rawTensor{
+				"signed scales": {"q.scales", safetensors.I8, tensors[1].shape, scales},
+				"0":             {"q.weight_global_scale", safetensors.BF16, []int64{1}, []byte{0, 0}},
+				"-3":            {"q.weight_global_scale", safetensors.BF16, []int64{1}, []byte{0x40, 0xc0}},
+				"Inf":           {"q.weight_global_scale", safetensors.BF16, []int64{1}, []byte{0x80, 0x7f}},
+				"NaN":           {"q.weight_global_scale", safetensors.BF16, []int64{1}, []byte{0xc0, 0x7f}},
+			} {
+				damaged := append([]rawTensor{}, tensors...)
+				for i := range damaged {
+					if damaged[i].name == changed.name {
+						damaged[i] = changed
+					}
+				}
+				if m := readRaw(t, config, nil, damaged...); len(m.Problems) == 0 || m.Problems[0].Tensor != changed.name {
+					t.Errorf("%s: problems %v", name, m.Problems)
 				}
 			}
 		}
+	}
+	m := readRaw(t, `{"quantization_config": {"quant_method": "fp_quant", "forward_dtype": "mxfp4"}}`, nil,
+		rawTensor{"q.qweight", safetensors.U8, []int64{1, 128}, make([]byte, 128)},
+		rawTensor{"q.scales", safetensors.U8, []int64{1, 8}, make([]byte, 8)},
+		rawTensor{"q.weight_global_scale", safetensors.BF16, []int64{1}, []byte{0x40, 0x40}},
+		rawTensor{"q.forward_hadamard_matrix", safetensors.BF16, []int64{256, 256}, make([]byte, 2*256*256)})
+	if len(m.Problems) == 0 || m.Problems[0].Tensor != "q.forward_hadamard_matrix" {
+		t.Errorf("a matrix of 256 columns: problems %v", m.Problems)
 	}
 	for member, want := range map[string]string{`"store_master_weights": true`: "store_master_weights",
 		`"pseudoquantization": true`: "dqweight", `"forward_dtype": "mxfp8"`: "mxfp8"} {

@@ -19,10 +19,12 @@ type quarkRead struct {
 
 func recognizeQuark(raw json.RawMessage) (description, error) {
 	var config struct {
-		Exclude []string             `json:"exclude"`
-		Export  json.RawMessage      `json:"export"`
-		Global  quarkRead            `json:"global_quant_config"`
-		Layers  map[string]quarkRead `json:"layer_quant_config"`
+		Exclude []string `json:"exclude"`
+		Export  *struct {
+			Pack string `json:"pack_method"`
+		} `json:"export"`
+		Global quarkRead            `json:"global_quant_config"`
+		Layers map[string]quarkRead `json:"layer_quant_config"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return description{}, readable(err)
@@ -39,10 +41,11 @@ func recognizeQuark(raw json.RawMessage) (description, error) {
 	if len(d.groups)+len(d.coded) == 0 {
 		return description{}, errors.New("it quantizes no weights")
 	}
-	if len(config.Export) == 0 || string(config.Export) == "null" {
+	if config.Export == nil {
 		d.fault("the member export is missing, without which vLLM rejects it")
+		return d, d.packQuark("")
 	}
-	return d, nil
+	return d, d.packQuark(config.Export.Pack)
 }
 
 // addQuark adds the block format of a module.
@@ -61,7 +64,9 @@ func (d *description) addQuark(module quarkRead) error {
 	s := quarkScheme(weight)
 	if w := weight[len(weight)-1]; s == nil {
 		if c, ok := quarkCoded(weight); ok {
-			d.coded = append(d.coded, c)
+			if !slices.ContainsFunc(d.coded, func(other coded) bool { return other.name == c.name }) {
+				d.coded = append(d.coded, c)
+			}
 			return nil
 		}
 		return fmt.Errorf("weight: it stores weights as %s by scheme %q in groups of %d with %q scales, which is not supported",

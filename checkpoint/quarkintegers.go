@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,15 +18,16 @@ import (
 //	rows                  codes [out, in], scales and zero points [out]
 //	tensor                codes [out, in], one scale and one zero point
 //
-// Codes and zero points of 4 bits are in I32 words of eight adjacent elements of a row of these matrices, in the order of
+// Codes and zero points of 4 bits are in I32 words of eight adjacent elements of a row of these matrices, in an order of
 // wordPlaces; those of 8 bits are I8 or U8.
 type quarkLayout struct {
 	scheme string // per_group, per_channel or per_tensor
 	signed bool
+	places [8]int // of codes of 4 bits
 }
 
-// wordPlaces are the places of eight adjacent elements in a word, from its lowest bits on.
-var wordPlaces = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
+// wordPlaces are the places of eight adjacent elements in a word, from its lowest bits on, by export.pack_method.
+var wordPlaces = map[string][8]int{"reorder": {0, 4, 1, 5, 2, 6, 3, 7}, "order": {0, 1, 2, 3, 4, 5, 6, 7}}
 
 // quarkIntegers are the integers that Quark stores in a dtype of its name.
 var quarkIntegers = map[string]coded{
@@ -46,14 +48,16 @@ func quarkCoded(specs []quarkSpec) (c coded, ok bool) {
 	if c, ok = quarkIntegers[w.Dtype]; !ok {
 		return c, false
 	}
-	c.quark = &quarkLayout{w.QScheme, c.quark.signed}
-	c.name, c.block, c.scales, c.zeros, c.input = "quark-"+w.Dtype, w.GroupSize, "_scale", "_zero_point", ".input_scale"
+	c.quark = &quarkLayout{scheme: w.QScheme, signed: c.quark.signed}
+	c.name, c.scales, c.zeros, c.input = "quark-"+w.Dtype, "_scale", "_zero_point", ".input_scale"
 	switch w.QScheme {
 	case "per_group":
+		c.block = w.GroupSize
 		c.name += fmt.Sprintf("-g%d", c.block)
-		ok = c.block > 0
+		ok = c.block > 0 && (w.ChAxis == 1 || w.ChAxis == -1) // the axis of the columns
 	case "per_channel":
 		c.name += "-row"
+		ok = w.ChAxis == 0
 	case "per_tensor":
 		c.name += "-tensor"
 	default:
@@ -65,6 +69,27 @@ func quarkCoded(specs []quarkSpec) (c coded, ok bool) {
 		ok = ok && first.Dtype == "fp8_e4m3" && first.QScheme == "per_tensor"
 	}
 	return c, ok && len(specs) <= 2
+}
+
+// packQuark sets the places of codes in words, "" for the default of Quark. Tensors of int4 and uint4 look the same.
+func (d *description) packQuark(method string) error {
+	method = cmp.Or(method, "reorder")
+	places, ok := wordPlaces[method]
+	for i, c := range d.coded {
+		switch {
+		case c.quark == nil || c.bits != 4:
+		case !ok:
+			return fmt.Errorf("export.pack_method is %q, which is not supported, only reorder and order", method)
+		case slices.ContainsFunc(d.coded[:i], func(o coded) bool {
+			return o.quark != nil && o.words == c.words && o.block == c.block && o.scales == c.scales && o.quark.scheme == c.quark.scheme
+		}):
+			return fmt.Errorf("it has weights in int4 and in uint4, %s, and their tensors do not say which they have: quantize all in one "+
+				"of them", c.quark.scheme)
+		default:
+			c.quark.places = places
+		}
+	}
+	return nil
 }
 
 // grouped reports whether the matrices are of columns.
@@ -95,7 +120,8 @@ func (m *Model) fitQuark(w *Weight) bool {
 	} else {
 		c.block = int(cols)
 	}
-	if w.Shape, w.Dtype = []int64{rows, cols}, scales.Dtype; c.block == 0 || cols%int64(c.block) != 0 {
+	w.Shape, w.Dtype = []int64{rows, cols}, scales.Dtype
+	if c.block == 0 || cols%int64(c.block) != 0 || c.quark.scheme == "per_channel" && rows*int64(c.bits)%int64(c.words.Bits()) != 0 {
 		return false
 	}
 	wantScales, wantZeros := c.quarkShapes(rows, cols)
@@ -159,7 +185,7 @@ func (w *Weight) quarkCodes(p Part, t Tile) ([]float32, error) {
 		for j := t.FromCol; j < t.ToCol; j++ {
 			at := (j - from) * c.bits
 			if each > 1 {
-				at = (j/each-from)*size*8 + wordPlaces[j%each]*c.bits
+				at = (j/each-from)*size*8 + c.quark.places[j%each]*c.bits
 			}
 			code := int(row[at/8]) >> (at % 8) & (1<<c.bits - 1)
 			if sign := 1 << (c.bits - 1); c.quark.signed && code >= sign {

@@ -21,7 +21,9 @@ func TestQuarkIntegers(t *testing.T) {
 		}
 		return float32(n)
 	}
-	// packed has a matrix of codes: bytes, or words in which eight elements are at 0, 4, 1, 5, 2, 6, 3, 7.
+	orders := map[string][]int{"reorder": {0, 2, 4, 6, 1, 3, 5, 7}, "order": {0, 1, 2, 3, 4, 5, 6, 7}} // elements by their places
+	pack := "reorder"
+	// packed has a matrix of codes: bytes, or words of eight elements.
 	packed := func(name string, dims []int64, height, width, bits int, of func(i, j int) int) rawTensor {
 		r := rawTensor{name: name, dtype: safetensors.I8, shape: dims}
 		for i := range height {
@@ -34,7 +36,7 @@ func TestQuarkIntegers(t *testing.T) {
 			r.dtype = safetensors.I32
 			for j := 0; j < width; j += 8 {
 				var word uint32
-				for place, element := range []int{0, 2, 4, 6, 1, 3, 5, 7} {
+				for place, element := range orders[pack] {
 					word |= uint32(of(i, j+element)) << (4 * place)
 				}
 				r.data = binary.LittleEndian.AppendUint32(r.data, word)
@@ -43,7 +45,15 @@ func TestQuarkIntegers(t *testing.T) {
 		return r
 	}
 	for _, dtype := range []string{"int4", "uint4", "int8", "uint8"} {
-		for _, scheme := range []string{"per_group", "per_channel", "per_tensor", "progressive"} {
+		for _, scheme := range []string{"per_group", "per_channel", "per_tensor", "progressive", "per_group in order", "per_channel in order"} {
+			scheme, inOrder := strings.CutSuffix(scheme, " in order")
+			axis, export := 0, "{}"
+			if pack = "reorder"; inOrder {
+				pack, export = "order", `{"pack_method": "order"}`
+			}
+			if scheme == "per_group" {
+				axis = -1
+			}
 			bits, each := 8, int64(1)
 			if strings.HasSuffix(dtype, "4") {
 				bits, each = 4, 8
@@ -72,7 +82,7 @@ func TestQuarkIntegers(t *testing.T) {
 				scales = binary.LittleEndian.AppendUint16(scales, uint16(math.Float32bits(scale(k))>>16))
 			}
 			suffix, global := "", float32(1)
-			spec := fmt.Sprintf(`{"dtype": %q, "qscheme": %q, "group_size": %d}`, dtype, scheme, group)
+			spec := fmt.Sprintf(`{"dtype": %q, "qscheme": %q, "group_size": %d, "ch_axis": %d}`, dtype, scheme, group, axis)
 			tensors := []rawTensor{packed("q.weight", dims, height, width, bits, of)}
 			if scheme == "progressive" {
 				suffix, global = "_2", 0.37
@@ -89,8 +99,8 @@ func TestQuarkIntegers(t *testing.T) {
 					}
 				}
 			}
-			m := readRaw(t, `{"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "quark", "export": {}, "global_quant_config": `+
-				`{"weight": `+spec+`}}}`, nil, tensors...)
+			m := readRaw(t, `{"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "quark", "export": `+export+`, `+
+				`"global_quant_config": {"weight": `+spec+`}}}`, nil, tensors...)
 			if len(m.Problems) > 0 || len(m.Weights) != 1 {
 				t.Fatalf("%s %s: %d weights, problems %v", dtype, scheme, len(m.Weights), m.Problems)
 			}
@@ -112,5 +122,26 @@ func TestQuarkIntegers(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestQuarkZeroPoints: the zero points of rows are whole words, as Quark writes them, or the weight is not read.
+func TestQuarkZeroPoints(t *testing.T) {
+	m := readRaw(t, `{"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "quark", "export": {}, "global_quant_config": `+
+		`{"weight": {"dtype": "int4", "qscheme": "per_channel", "ch_axis": 0}}}}`, nil,
+		rawTensor{"q.weight", safetensors.I32, []int64{12, 2}, make([]byte, 96)},
+		rawTensor{"q.weight_scale", safetensors.BF16, []int64{12}, make([]byte, 24)},
+		rawTensor{"q.weight_zero_point", safetensors.I32, []int64{1}, make([]byte, 4)})
+	if len(m.Problems) == 0 {
+		t.Errorf("weights %v of 12 rows with 8 zero points: no problem", m.Weights)
+	}
+}
+
+// TestQuarkLayouts: each layout of integers is kept once, however many modules have it.
+func TestQuarkLayouts(t *testing.T) {
+	const weight = `{"weight": {"dtype": "int4", "qscheme": "per_channel", "ch_axis": 0}}`
+	d, err := recognizeQuark([]byte(`{"export": {}, "layer_quant_config": {"a": ` + weight + `, "b": ` + weight + `}}`))
+	if err != nil || len(d.coded) != 1 {
+		t.Errorf("%d layouts (%v)", len(d.coded), err)
 	}
 }

@@ -42,7 +42,7 @@ func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 		wholeRows = wholeRows || f.Scaled() && f.Block.Cols == 0 && !f.PerTensor()
 	}
 	elements := tileElements
-	if w.Transposed() || w.view != nil && w.view.of.Transposed() {
+	if w.Transposed() || w.view != nil && w.view.of.Transposed() || w.coded != nil && w.coded.quark != nil && w.coded.quark.grouped() {
 		elements = wideElements // its rows are columns of the file: long runs of them
 	}
 	t := Tiling{rows, cols, max(1, elements/max(1, height*cols)) * height, max(1, cols)}

@@ -205,6 +205,12 @@ func TestTiling(t *testing.T) {
 			t.Errorf("%v in %v: %v, want %v", tc.shape, tc.formats, got, want)
 		}
 	}
+	for scheme, rows := range map[string]int{"per_group": 1024, "per_channel": 128} { // columns of groups are runs in the file
+		w := &Weight{Shape: []int64{4096, 1024}, coded: &coded{quark: &quarkLayout{scheme: scheme}}}
+		if got := w.Tiling().TileRows; got != rows {
+			t.Errorf("%s: tiles of %d rows, want %d", scheme, got, rows)
+		}
+	}
 	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Flat(), (Tiling{1, 210_000_000, 1, tileElements}); got != want {
 		t.Errorf("as one row: %v, want %v", got, want)
 	}
