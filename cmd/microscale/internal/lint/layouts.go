@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -48,6 +49,13 @@ var layoutRules = []Rule{
 		Why:    "the client keeps those of one weight, and the others are multiplied by inputs of another rotation, or have another size",
 		Remedy: "quantize again with one matrix",
 		Source: "layers/quantization/fp_quant.py of vLLM 0.32",
+	},
+	{
+		ID: "L63", Name: "padded-scales", Severity: Error, clients: []string{"vllm"}, check: paddedScales,
+		What:   "scales of FP-Quant are padded to 128 rows or 4 columns, in the dimension that the client does not divide (by the names)",
+		Why:    "the client's parameter has no padding, and it stops as it loads the weight",
+		Remedy: "store the scales without padding",
+		Source: "layers/quantization/fp_quant.py and layers/linear.py of vLLM 0.32",
 	},
 }
 
@@ -100,6 +108,35 @@ func preQuantScales(c *checker) {
 		module, ok := strings.CutSuffix(t.Name, ".pre_quant_scale")
 		if w, has := c.Lookup(module + weightSuffix); ok && has {
 			c.report(w.Name, "its inputs are to be multiplied by %s, and the client does not", t.Name)
+		}
+	}
+}
+
+// byRows and byColumns are modules that vLLM divides between ranks by rows of the weight (ColumnParallelLinear and those that join
+// several) or by its columns (RowParallelLinear). It takes as many rows, or columns, of a tensor as its parameter has, and compares
+// the other dimension. Other modules are not divided, or not known.
+var (
+	byRows    = []string{"q_proj", "k_proj", "v_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj"}
+	byColumns = []string{"o_proj", "down_proj"}
+)
+
+// paddedScales: scales have a row for each of the weight, and a column for each block.
+func paddedScales(c *checker) {
+	f, err := quant.Lookup(c.Scheme)
+	if c.config.method != "fp_quant" || err != nil {
+		return
+	}
+	for _, w := range c.Weights {
+		scales, ok := w.Part(checkpoint.Scales)
+		if !ok || !w.Decoded() {
+			continue
+		}
+		module := moduleOf(w.Name)
+		module = module[strings.LastIndexByte(module, '.')+1:]
+		want := []int64{w.Shape[0], w.Shape[1] / int64(f.Block.Cols)}
+		rows, cols := scales.Shape[0] != want[0], scales.Shape[1] != want[1]
+		if rows && cols || rows && slices.Contains(byColumns, module) || cols && slices.Contains(byRows, module) {
+			c.report(w.Name, "its scales are %v, padded, and the client has %v", scales.Shape, want)
 		}
 	}
 }

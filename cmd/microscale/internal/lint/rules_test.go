@@ -445,6 +445,7 @@ var elsewhere = map[string]string{
 	"experts-layout":       "TestModelRules of verify",
 	"gpt-oss-experts":      "TestModelRules of verify",
 	"rotation-set":         "TestRotations",
+	"padded-scales":        "TestPaddedScales",
 	"unsupported":          "TestBrokenConfigs",
 	unreadable:             "TestBrokenConfigs",
 	"index":                "TestRepairFiles",
@@ -530,6 +531,36 @@ func TestRotations(t *testing.T) {
 		if got := texts(r); want == "" && len(r.Findings) > 0 || !strings.Contains(got, want) ||
 			slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule.ID != want }) {
 			t.Errorf("%s changed: found %s, want %q", changed, got, want)
+		}
+	}
+}
+
+// TestPaddedScales: vLLM takes the rows of its parameter from scales of q_proj, and the columns from those of o_proj, and compares the
+// other dimension.
+func TestPaddedScales(t *testing.T) {
+	for _, tc := range []struct {
+		module     string
+		rows, cols int64 // of the weight, whose scales are 128×4
+		found      bool
+	}{
+		{"q_proj", 128, 128, false}, {"q_proj", 32, 128, false}, {"q_proj", 128, 32, true}, {"q_proj", 32, 32, true},
+		{"o_proj", 128, 128, false}, {"o_proj", 32, 128, true}, {"o_proj", 128, 32, false}, {"o_proj", 32, 32, true},
+		{"other", 32, 128, false}, {"other", 128, 32, false}, {"other", 32, 32, true},
+	} {
+		d := directory{tensors: map[string]entry{}, config: map[string]any{"model_type": "llama", "quantization_config": map[string]any{
+			"quant_method": "fp_quant", "forward_dtype": "mxfp4", "modules_to_not_convert": []any{}}}}
+		name := layer0 + "self_attn." + tc.module
+		d.set(name+".qweight", safetensors.U8, []int64{tc.rows, tc.cols / 2}, make([]byte, tc.rows*tc.cols/2))
+		d.set(name+".scales", safetensors.U8, []int64{128, 4}, make([]byte, 512))
+		d.set(name+".weight_global_scale", safetensors.F32, []int64{1}, float(3))
+		d.set(name+".act_global_scale", safetensors.F32, []int64{1}, float(3))
+		d.set(name+".forward_hadamard_matrix", safetensors.BF16, []int64{32, 32}, values(1, 1024))
+		dir := t.TempDir()
+		d.write(t, dir)
+		r := check(t, dir, "vllm")
+		found := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule.ID == "L63" && f.Tensor == name+".weight" })
+		if found != tc.found || len(r.Findings) > 1 || len(r.Findings) == 1 && !found {
+			t.Errorf("%s of %d×%d: found %s, want %t", tc.module, tc.rows, tc.cols, texts(r), tc.found)
 		}
 	}
 }
