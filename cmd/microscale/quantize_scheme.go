@@ -23,7 +23,7 @@ const schemeSuffix = windows.OwnName + "scheme"
 // plan has none, or none is about to be written. Without a text, or where it cannot be measured, one line says how to.
 func schemeCost(cmd *cobra.Command, args []string, text string, limit *calibrationText, plan *convert.Plan, o convert.QuantizeOptions,
 	f *runFlags) (*conversion.SchemeCost, error) {
-	if len(lowInputs(plan)) == 0 || plan.Admit(args[1], f.options.Force) != nil || text != "" && *f.dryRun {
+	if len(evaluation.LowInputs(plan)) == 0 || plan.Admit(args[1], f.options.Force) != nil || text != "" && *f.dryRun {
 		return nil, nil
 	}
 	later := fmt.Sprintf("microscale eval %s --text FILE --reference %s --activations", show.Printable(args[1]), show.Printable(args[0]))
@@ -32,7 +32,7 @@ func schemeCost(cmd *cobra.Command, args []string, text string, limit *calibrati
 		return nil, err
 	}
 	s := evaluation.Scheme{Following: evaluation.Following{Formats: map[string]string{}, Quantizers: map[string]quant.Quantizer{}},
-		Inputs: quantizedInputs(plan)}
+		Inputs: evaluation.QuantizedInputs(plan)}
 	for _, q := range o.Quantizers() {
 		s.Quantizers[q.Format.Name] = q
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -106,7 +105,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		}
 	}
 	if t.fit {
-		if c.Activations = lowInputs(plan); len(c.Activations) == 0 {
+		if c.Activations = evaluation.LowInputs(plan); len(c.Activations) == 0 {
 			return show.Misuse("--fit-activations has an effect on weights whose activations have four bits alone: choose a scheme that quantizes " +
 				"these, such as --scheme NVFP4, or omit it")
 		}
@@ -140,28 +139,6 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	}
 	t.kept = append(t.kept, c.Out)
 	return err
-}
-
-// lowInputs returns the formats of inputs that clients quantize to four bits or fewer, by module: the errors of more bits are too small to
-// make up for.
-func lowInputs(plan *convert.Plan) map[string]string {
-	formats := quantizedInputs(plan)
-	maps.DeleteFunc(formats, func(_, name string) bool {
-		f, err := quant.Lookup(name)
-		return err != nil || f.Element.Bits() > 4 || f.Block.Rows != 1
-	})
-	return formats
-}
-
-// quantizedInputs returns the formats to which clients quantize inputs, by module.
-func quantizedInputs(plan *convert.Plan) map[string]string {
-	formats := map[string]string{}
-	for d := range plan.Decisions() {
-		if d.Inputs.Element != nil {
-			formats[d.Module] = d.Inputs.Name
-		}
-	}
-	return formats
 }
 
 // following returns what quantizes the weights of a plan while statistics follow it.

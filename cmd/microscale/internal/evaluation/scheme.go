@@ -3,10 +3,12 @@ package evaluation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -17,6 +19,28 @@ type Scheme struct {
 	Evaluation                   // of Model on Text, in which Stream is set
 	Following                    // Formats by weight, and their quantizers
 	Inputs     map[string]string // the formats to which clients quantize the inputs of modules
+}
+
+// LowInputs returns the formats of inputs that clients quantize to four bits or fewer, by module: the errors of more bits are too small to
+// make up for.
+func LowInputs(plan *convert.Plan) map[string]string {
+	formats := QuantizedInputs(plan)
+	maps.DeleteFunc(formats, func(_, name string) bool {
+		f, err := quant.Lookup(name)
+		return err != nil || f.Element.Bits() > 4 || f.Block.Rows != 1
+	})
+	return formats
+}
+
+// QuantizedInputs returns the formats to which clients quantize inputs, by module.
+func QuantizedInputs(plan *convert.Plan) map[string]string {
+	formats := map[string]string{}
+	for d := range plan.Decisions() {
+		if d.Inputs.Element != nil {
+			formats[d.Module] = d.Inputs.Name
+		}
+	}
+	return formats
 }
 
 // A Scheme reads at most schemeWindows windows of budgetContext tokens, spread over the text.
