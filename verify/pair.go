@@ -36,6 +36,9 @@ func (p pair) check() Check {
 	case p.got.Quantized() && p.dense():
 		return Bounded
 	case p.integers():
+		if _, _, ok := p.got.Blocks(); !ok {
+			return Unbounded
+		}
 		return DecodedOnly
 	case p.want.Quantized(), p.dense() && (p.want.Dtype != p.got.Dtype || p.want.Rearranged() || p.got.Rearranged()):
 		return Rounded
@@ -59,7 +62,7 @@ type compared struct {
 	differ  int64                // wrong elements of an unquantized weight
 	element deviation            // the first of them
 	blocks  Blocks               // of a quantized weight
-	unbound int64                // elements of types of ggml without a bound
+	unbound int64                // elements without a bound, of a weight whose others have one
 	recoded int64                // elements of a quantized weight that differ from those of a quantized source
 }
 
@@ -92,19 +95,22 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress 
 		r.add(p, &totals[i], o.MinSQNR)
 	}
 	r.noteCast()
-	var unchecked, unbound int64
+	var unchecked, unbound, whole int64
 	for _, b := range r.Blocks {
 		unchecked += b.Unchecked
 	}
 	for i := range totals {
 		unbound += totals[i].unbound
+		if r.Checks[i] == Unbounded {
+			whole += r.Tensors[i].Result.Elements
+		}
+	}
+	if whole > 0 {
+		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of weights in types without a bound (%d weights, %d elements): only "+
+			"their SQNR is", r.Checked(Unbounded), whole))
 	}
 	if unbound > 0 {
-		r.NotCompared = append(
-			r.NotCompared,
-			fmt.Sprintf("elements of blocks with NaN or Inf in the source, or whose blocks are no runs of a row of the weight (%d): they have no "+
-				"bound", unbound),
-		)
+		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of blocks with NaN or Inf in the source (%d): they have no bound", unbound))
 	}
 	if unchecked > 0 {
 		r.NotCompared = append(r.NotCompared,
@@ -131,6 +137,10 @@ func (c *compared) merge(d compared) {
 	c.recoded += d.recoded
 	c.blocks.merge(d.blocks)
 }
+
+// unboundedSQNR is the least SQNR in dB of a weight whose type has no bound of an element. Zeros and twice the values have 0 dB, values
+// unrelated to the source less; one bit per normally distributed value already has 4.4 dB.
+const unboundedSQNR = 3
 
 // add reports a compared pair and its faults.
 func (r *Report) add(p pair, c *compared, minSQNR float64) {
@@ -167,6 +177,10 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 			r.fault(t.Name, "its SQNR is %.2f dB, below the minimum of %g dB", result.SQNR, minSQNR)
 		}
 		return
+	}
+	if least := max(minSQNR, unboundedSQNR); check == Unbounded && result.SQNR < least {
+		r.fault(t.Name, "its SQNR is %.2f dB, below the minimum of %g dB: these are not the values of the source, or too coarse for them; "+
+			"convert it again", result.SQNR, least)
 	}
 	want, got := p.want.FormatName(), p.got.FormatName()
 	switch d := c.element; {

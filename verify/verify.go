@@ -3,7 +3,8 @@
 //
 //	quantized weights         each scale and each element is within the bound of its format (quant.Bound),
 //	                          or the source is quantized, too, and each element decodes to the same value
-//	weights only decoded      each element is within the bound of its block: types of other tools without a block format
+//	weights only decoded      each element is within the bound of its block: types of other tools without a block format;
+//	                          where the type has no bound, the SQNR of the weight is at least 3 dB
 //	weights of another dtype  each element is the source's, rounded to nearest even
 //	all others                bit-identical to the source
 //
@@ -34,13 +35,14 @@ const (
 	Equal                    // quantized, as the source is, and decoded to the same values, as after a cast that loses nothing
 	Calibrated               // quantized by a method that moves errors between elements: only scales are within the bound
 	DecodedOnly              // in a type that is only decoded, of GGUF files or other tools: elements are within the bound of their block
+	Unbounded                // the same, where no bound of an element is known: the weight has a least SQNR
 	Rounded                  // of another dtype: elements are the source's values rounded to it
 	Identical                // elements are bit-identical to the source's
 )
 
-// String returns "bounded", "equal", "calibrated", "decoded only", "rounded" or "identical".
+// String returns "bounded", "equal", "calibrated", "decoded only", "unbounded", "rounded" or "identical".
 func (c Check) String() string {
-	names := [...]string{"bounded", "equal", "calibrated", "decoded only", "rounded", "identical"}
+	names := [...]string{"bounded", "equal", "calibrated", "decoded only", "unbounded", "rounded", "identical"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -109,7 +111,7 @@ type Options struct {
 	Clients  []string       // clients by name (vllm, sglang, …): what they would reject is a problem
 	// Check returns further problems of the checkpoint that is compared with its source; nil: none.
 	Check   func(context.Context, *checkpoint.Model) ([]checkpoint.Problem, error)
-	MinSQNR float64 // dB: a quantized weight with a lower SQNR is a problem; 0: no limit
+	MinSQNR float64 // dB: a quantized weight with a lower SQNR is a problem; 0: no limit but that of Unbounded
 
 	// Nearest returns the quantizer of a block format. If it is set, the error of quantizing
 	// the source by it, without a search of scales, is measured too (Tensor.Nearest).

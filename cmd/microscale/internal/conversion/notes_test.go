@@ -64,3 +64,17 @@ func TestNotes(t *testing.T) {
 		}
 	}
 }
+
+// TestUnboundedText: a checkpoint whose types have no bound is not called equal to its source.
+func TestUnboundedText(t *testing.T) {
+	report := &verify.Report{Tensors: make([]verify.Tensor, 1), Checks: []verify.Check{verify.Unbounded}}
+	var text bytes.Buffer
+	if err := PrintVerification(&text, "src", "dst", report, 1, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := text.String(); strings.Contains(got, "matches") || strings.Contains(got, "within the bound") ||
+		!strings.Contains(got, "dst is like src as far as it can be compared, in ") ||
+		!strings.Contains(got, "  1 weight in types without a bound") {
+		t.Errorf("text is %s", got)
+	}
+}

@@ -67,6 +67,11 @@ var checks = []struct {
 		"in types without a block format: compared with the bound of their blocks",
 		"in types without a block format: every element within the bound of its block",
 	},
+	{
+		verify.Unbounded,
+		"in types without a bound of an element: only the SQNR of each weight compared with a minimum",
+		"in types without a bound of an element: only the SQNR of each weight is above the minimum",
+	},
 	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
 	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},
 }
@@ -86,6 +91,9 @@ func PrintVerification(out io.Writer, src, dst string, report *verify.Report, se
 		return err
 	}
 	verdict := fmt.Sprintf("%s matches %s", show.Printable(dst), show.Printable(src))
+	if report.Checked(verify.Unbounded) > 0 {
+		verdict = fmt.Sprintf("%s is like %s as far as it can be compared", show.Printable(dst), show.Printable(src))
+	}
 	if !report.OK() {
 		fmt.Fprintln(out)
 		if err := printProblems(out, report.Problems); err != nil {

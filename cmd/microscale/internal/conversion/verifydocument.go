@@ -22,6 +22,7 @@ type checkedDocument struct {
 	Equal       int `json:"equal"`        // quantized, as the source is, and decoded to the same values
 	Calibrated  int `json:"calibrated"`   // quantized by a method whose codes are not the nearest: scales within the bound
 	DecodedOnly int `json:"decoded_only"` // in types that are only decoded: within the bound of their blocks
+	Unbounded   int `json:"unbounded"`    // the same without a bound of an element: the least SQNR of a weight
 	Rounded     int `json:"rounded"`      // of another dtype
 	Identical   int `json:"identical"`    // to the bit
 }
@@ -51,6 +52,7 @@ func newVerifyDocument(r *verify.Report) VerifyDocument {
 			r.Checked(verify.Equal),
 			r.Checked(verify.Calibrated),
 			r.Checked(verify.DecodedOnly),
+			r.Checked(verify.Unbounded),
 			r.Checked(verify.Rounded),
 			r.Checked(verify.Identical),
 		},

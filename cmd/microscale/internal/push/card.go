@@ -180,7 +180,7 @@ func (c Card) writeErrors(b *bytes.Buffer) {
 	rows := map[string]row{}
 	var formats []string
 	for i, t := range c.Errors.Tensors {
-		lossy := c.Errors.Checks[i] == verify.Bounded || c.Errors.Checks[i] == verify.Calibrated || c.Errors.Checks[i] == verify.DecodedOnly
+		lossy := slices.Contains([]verify.Check{verify.Bounded, verify.Calibrated, verify.DecodedOnly, verify.Unbounded}, c.Errors.Checks[i])
 		if !lossy || math.IsInf(t.Result.SQNR, 0) || math.IsNaN(t.Result.SQNR) {
 			continue
 		}
