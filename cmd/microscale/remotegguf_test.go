@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
@@ -144,5 +146,35 @@ func TestRemoteGGUFResume(t *testing.T) {
 	b, errB := os.ReadFile(out)
 	if errA != nil || errB != nil || !bytes.Equal(a, b) {
 		t.Errorf("the resumed run wrote other bytes than a local one (%v, %v)", errA, errB)
+	}
+}
+
+// TestUnversioned: the command tells, once, that it would not notice the change of a file of a server that sends no version.
+func TestUnversioned(t *testing.T) {
+	dir := t.TempDir()
+	done(t, "quantize", "sample:", filepath.Join(dir, "m"), "--format", "nvfp4")
+	done(t, "quantize", "sample:", filepath.Join(dir, "m.gguf"), "--format", "mxfp4")
+	served := func(modified time.Time) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
+			if err != nil {
+				http.NotFound(w, r)
+				return
+			}
+			http.ServeContent(w, r, "", modified, bytes.NewReader(data))
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	without, with := served(time.Time{}), served(time.Now())
+	for _, name := range []string{"/m", "/m.gguf"} {
+		status, _, stderr := execute("", "inspect", without+name)
+		if want := "microscale: warning: " + strings.TrimPrefix(without, "http://") + " sends neither ETag nor Last-Modified: if a file " +
+			"changes while it is read, only another size is noticed\n"; status != exitDone || stderr != want {
+			t.Errorf("%s: got status %d, %q, want %q", name, status, stderr, want)
+		}
+		if status, _, stderr := execute("", "inspect", with+name); status != exitDone || stderr != "" {
+			t.Errorf("%s: got status %d, %q", name, status, stderr)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
+	"github.com/microscale-go/microscale/internal/ranges"
 )
 
 // A group has commands of a title. Commands that clean up handle interruption; the others end at once,
@@ -92,7 +93,7 @@ func setUp(cmd *cobra.Command, started *bool) {
 		if err := flags.CheckOnDisk(cmd, args); err != nil {
 			return err
 		}
-		cmd.SetContext(given.Context(cmd.Context()))
+		cmd.SetContext(given.Context(ranges.Notifying(cmd.Context(), show.Notices(cmd.ErrOrStderr()))))
 		return work(cmd, args)
 	}
 	for _, sub := range cmd.Commands() {

@@ -15,7 +15,7 @@
 //	└── snapshots/COMMIT/config.json   a link to the content
 //
 // Requests are repeated, from the first missing byte, if a connection ends, a server sends nothing
-// for a minute, or a server is busy. The package compares downloaded files with the hub's hashes. It
+// for half a minute, or a server is busy. The package compares downloaded files with the hub's hashes. It
 // also does so for weights of which all chunks were read, nearly in order. A chunk that is fetched
 // twice must have the same bytes. The token is sent only to the hub's host.
 //

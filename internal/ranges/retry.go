@@ -22,6 +22,24 @@ const FirstDelay = 500 * time.Millisecond
 // LongestWait is the longest Retry-After that a client accepts.
 const LongestWait = 5 * time.Minute
 
+// noticed is the wait that is told: a user would take it for a program that hangs.
+const noticed = 10 * time.Second
+
+// listener is the key of the function that [Notifying] sets.
+type listener struct{}
+
+// Notifying returns a context in which [Notify] calls f. Several goroutines may call it.
+func Notifying(ctx context.Context, f func(line string)) context.Context {
+	return context.WithValue(ctx, listener{}, f)
+}
+
+// Notify tells the user what is no error.
+func Notify(ctx context.Context, line string) {
+	if f, ok := ctx.Value(listener{}).(func(string)); ok {
+		f(line)
+	}
+}
+
 // A Retry says how to wait between attempts. The zero value waits.
 type Retry struct {
 	Wait   func(ctx context.Context, d time.Duration) error // waits for a time, or until ctx ends; nil: do so
@@ -67,9 +85,10 @@ type Busy struct {
 func (b Busy) Error() string { return "the server responded " + b.Status }
 
 // Do calls try until it succeeds, returns a [Permanent] error, or makes no progress for the given number of
-// attempts. Its error is a [*SubjectError] of what, unless try returned one.
+// attempts. Its error is a [*SubjectError] of what, unless try returned one. It notifies of attempts that ended after a time without
+// data, and of long waits.
 func (r Retry) Do(ctx context.Context, what string, try func() (progress bool, err error)) error {
-	return About(what, r.repeat(ctx, try))
+	return About(what, r.repeat(ctx, what, try))
 }
 
 // About returns an error as a [*SubjectError], unless it is one.
@@ -82,7 +101,7 @@ func About(subject string, err error) error {
 
 // repeat is Do without the subject. It waits a random time between half the delay and the delay, so that clients do not retry
 // at the same time. After a Retry-After it waits for that time and a random part of the delay.
-func (r Retry) repeat(ctx context.Context, try func() (progress bool, err error)) error {
+func (r Retry) repeat(ctx context.Context, what string, try func() (progress bool, err error)) error {
 	pause, random := r.Wait, r.Random
 	if pause == nil {
 		pause = wait
@@ -114,6 +133,12 @@ func (r Retry) repeat(ctx context.Context, try func() (progress bool, err error)
 			if least > LongestWait {
 				return fmt.Errorf("%w, and requests a wait of %v: run again after that", err, least.Round(time.Second))
 			}
+		}
+		if t, ok := errors.AsType[interface {
+			error
+			Timeout() bool
+		}](err); ok && t.Timeout() || least >= noticed {
+			Notify(ctx, fmt.Sprintf("%v: attempt %d of %d follows", About(what, err), failed+1, Attempts))
 		}
 		if err := pause(ctx, least+time.Duration(random()*float64(delay/2))); err != nil {
 			return err

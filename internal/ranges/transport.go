@@ -12,15 +12,20 @@ import (
 	"time"
 )
 
-// longestSilence is the maximum time without data before and in a response.
-const longestSilence = time.Minute
+const (
+	// longestAnswer is the maximum time without data in a request and before its response: a store may put uploaded parts together first.
+	longestAnswer = time.Minute
+	// longestSilence is the maximum time without data in a response. After its headers the data are ready: what remains is a connection
+	// that loses packets, which TCP repeats after 1, 2, 4, 8 and 16 seconds at the latest.
+	longestSilence = 30 * time.Second
+)
 
 // transport limits the time to the first byte, not that of a response.
 var transport = &http.Transport{
 	Proxy:                 http.ProxyFromEnvironment,
 	DialContext:           (&net.Dialer{Timeout: 20 * time.Second}).DialContext,
 	TLSHandshakeTimeout:   20 * time.Second,
-	ResponseHeaderTimeout: longestSilence,
+	ResponseHeaderTimeout: longestAnswer,
 	ForceAttemptHTTP2:     true,
 	MaxIdleConnsPerHost:   16,
 	IdleConnTimeout:       60 * time.Second,
@@ -28,10 +33,10 @@ var transport = &http.Transport{
 }
 
 // A Transport makes requests, and gives up on servers that do not answer, or send nothing in the middle of a
-// response, or take nothing in the middle of a request. The zero value uses the proxy of the environment and waits for a minute.
+// response, or take nothing in the middle of a request. The zero value uses the proxy of the environment.
 type Transport struct {
 	Base    http.RoundTripper // nil: shared by all Transports
-	Silence time.Duration     // maximum time without data in a request or response; 0: a minute
+	Silence time.Duration     // maximum time without data in a request or response; 0: a minute, in a response 30 s
 }
 
 // RoundTrip implements [http.RoundTripper]. Reads of the body return an error after too long a time without
@@ -39,7 +44,7 @@ type Transport struct {
 func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	request = request.WithContext(ctx)
-	longest := cmp.Or(t.Silence, longestSilence)
+	longest := cmp.Or(t.Silence, longestAnswer)
 	if request.Body != nil && request.Body != http.NoBody {
 		timer := time.AfterFunc(longest, func() { cancel(errStuck) })
 		defer timer.Stop()
@@ -53,12 +58,19 @@ func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	response.Body = &body{response.Body, ctx, cancel, longest}
+	response.Body = &body{response.Body, ctx, cancel, cmp.Or(t.Silence, longestSilence)}
 	return response, nil
 }
 
 // errStuck is the error for a server that takes no more of a request.
-var errStuck = errors.New("the server stopped taking data in the middle of a request")
+var errStuck error = stuck{}
+
+type stuck struct{}
+
+func (stuck) Error() string { return "the server stopped taking data in the middle of a request" }
+
+// Timeout tells that the error is a time without data.
+func (stuck) Timeout() bool { return true }
 
 // A sending is the body of a request. Its timer ends the request if the server takes nothing more of it for too long.
 type sending struct {
@@ -107,6 +119,9 @@ type silence time.Duration
 func (s silence) Error() string {
 	return fmt.Sprintf("the server sent nothing for %v in the middle of a response", time.Duration(s))
 }
+
+// Timeout tells that the error is a time without data.
+func (silence) Timeout() bool { return true }
 
 // Redirect returns an error if a request must not follow a redirect, the count-th in a row. remedy ends the
 // error, which has no query of an address: it may be a signature.

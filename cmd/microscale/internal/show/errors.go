@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 )
 
 // A UsageError reports a wrong command line. The exit status is 2.
@@ -33,5 +34,19 @@ func OneLine(err error) string {
 func PrintWarnings(w io.Writer, warnings []string) {
 	for _, text := range warnings {
 		fmt.Fprintf(w, "microscale: warning: %s\n", Escaped(text))
+	}
+}
+
+// Notices returns a function that prints a warning, unless it is the last one again. Several goroutines may call it.
+func Notices(w io.Writer) func(line string) {
+	var lock sync.Mutex
+	last := ""
+	return func(line string) {
+		lock.Lock()
+		defer lock.Unlock()
+		if line != last {
+			PrintWarnings(w, []string{line})
+		}
+		last = line
 	}
 }

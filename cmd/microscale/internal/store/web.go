@@ -143,6 +143,9 @@ func (w *web) statName(ctx context.Context, name string) (o object, err error) {
 		if o.size < 0 {
 			return ranges.Permanent{Err: errNoRanges}
 		}
+		if o.version == "" && (name == "" || isWeights(name)) {
+			ranges.Notify(ctx, w.url.Host+" sends neither ETag nor Last-Modified: if a file changes while it is read, only another size is noticed")
+		}
 		return nil
 	})
 	return o, err
