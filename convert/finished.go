@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
@@ -18,32 +18,67 @@ import (
 	"github.com/microscale-go/microscale/safetensors/checksum"
 )
 
-// Made returns an error unless the files of weights of a checkpoint, which may be in an object store, have the records of a finished run of
-// this plan. It reads headers alone: the data of the source and of the checkpoint are not compared.
-func (p *Plan) Made(c *hf.Checkpoint) error {
-	var records []checksum.Record
-	add := func(r checksum.Record, ok bool, err error) error {
-		if ok {
-			records = append(records, r)
-		}
-		return err
-	}
-	var err error
-	if c.GGUF != nil {
-		err = add(llamacpp.Record(c.GGUF))
-	} else {
-		for _, s := range c.Shards() {
-			err = cmp.Or(err, add(checksum.RecordOf(s.File)))
-		}
-	}
+// Made returns an error unless a checkpoint, which may be in an object store, is the result of a finished run of this plan: each file of
+// weights has its record, and the other files are those of the plan. It reads the source, to compare it with the records, and
+// quantizes nothing. The tensors of the checkpoint are not read.
+func (p *Plan) Made(ctx context.Context, c *hf.Checkpoint, threads int) error {
+	records, err := p.recordsOf(c)
 	if err != nil {
 		return err
 	}
-	plan := p.fingerprint()
-	if len(records) < len(c.Shards()) || slices.ContainsFunc(records, func(r checksum.Record) bool { return r.Plan != plan }) {
-		return because(ErrChanged, fmt.Errorf("%s: a complete checkpoint of another source or other options", c.Path))
+	plan, why := p.fingerprint(), ""
+	for _, f := range p.files {
+		if r, ok := records[f.name]; !ok || r.Plan != plan {
+			why = f.name + " has other options, or no record"
+			break
+		}
+	}
+	if why == "" && !p.single {
+		paths := map[string]string{}
+		for _, o := range c.Others() {
+			paths[o.Name] = o.Path
+		}
+		if p.config != nil && !bytes.Equal(c.Config, p.config) {
+			why = hf.ConfigName + " differs"
+		} else if why, err = p.unlikeOthers(func(name string) string { return paths[name] }); err != nil {
+			return err
+		}
+	}
+	if why == "" {
+		if why, err = p.changedSource(ctx, records, threads); err != nil {
+			return err
+		}
+	}
+	if why != "" {
+		return because(ErrChanged, fmt.Errorf("%s: a complete checkpoint of another source or other options: %s", c.Path, why))
 	}
 	return nil
+}
+
+// recordsOf returns the records in a checkpoint's files of weights by the names that the plan has for them.
+func (p *Plan) recordsOf(c *hf.Checkpoint) (records map[string]checksum.Record, err error) {
+	records = map[string]checksum.Record{}
+	add := func(name string, r checksum.Record, ok bool, failed error) {
+		if p.single { // whatever the name of the result
+			name = p.files[0].name
+		}
+		if ok {
+			records[name] = r
+		}
+		err = cmp.Or(err, failed)
+	}
+	if c.GGUF != nil {
+		for _, part := range c.GGUF.Parts() {
+			r, ok, err := llamacpp.Record(part)
+			add(path.Base(part.Name()), r, ok, err)
+		}
+		return records, err
+	}
+	for _, s := range c.Shards() {
+		r, ok, err := checksum.RecordOf(s.File)
+		add(s.Name, r, ok, err)
+	}
+	return records, err
 }
 
 // unlike returns the first difference between the checkpoint at a path and the finished result
@@ -69,6 +104,9 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 			return path
 		}
 		return filepath.Join(path, filepath.FromSlash(name))
+	}
+	if why := p.unlikeConfiguration(at); why != "" {
+		return why, nil
 	}
 	if why, err := p.unlikeOthers(at); why != "" || err != nil {
 		return why, err
@@ -111,24 +149,30 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 	return "", err
 }
 
-// unlikeOthers compares the files without weights.
+// unlikeConfiguration compares the configuration and the index.
+func (p *Plan) unlikeConfiguration(at func(name string) string) string {
+	for name, data := range map[string][]byte{hf.ConfigName: p.config, safetensors.IndexName: p.index} {
+		if data != nil && !p.single && !sameBytes(at(name), data) {
+			return fmt.Sprintf("%s differs", name)
+		}
+	}
+	return ""
+}
+
+// sameBytes reports whether a file has the content data.
+func sameBytes(path string, data []byte) bool {
+	got, err := limits.ReadFile(path, int64(len(data)))
+	return err == nil && bytes.Equal(got, data)
+}
+
+// unlikeOthers compares the other files without weights.
 func (p *Plan) unlikeOthers(at func(name string) string) (string, error) {
 	if p.single {
 		return "", nil
 	}
-	want := map[string][]byte{}
-	if p.config != nil {
-		want[hf.ConfigName] = p.config
-	}
-	if p.index != nil {
-		want[safetensors.IndexName] = p.index
-	}
 	for _, f := range p.small {
-		want[f.Name] = f.Data
-	}
-	for name, data := range want {
-		if got, err := limits.ReadFile(at(name), int64(len(data))); err != nil || !bytes.Equal(got, data) {
-			return fmt.Sprintf("%s differs", name), nil
+		if !sameBytes(at(f.Name), f.Data) {
+			return fmt.Sprintf("%s differs", f.Name), nil
 		}
 	}
 	for _, o := range p.others() {

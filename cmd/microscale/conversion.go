@@ -125,33 +125,57 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	return c.Print(out, *f.each, *f.asJSON)
 }
 
-// stored returns an error if the object store has files that the result of c has not. done: it has the result, which is reported.
-func (f *runFlags) stored(cmd *cobra.Command, c *conversion.Conversion) (done bool, err error) {
+// fits returns an error if the object store has files that the result of the plan has not, or DST is a file of the source. complete: it
+// has all of them, and the run may end with that.
+func (f *runFlags) fits(plan *convert.Plan) (complete bool, err error) {
 	if f.remote == nil {
 		return false, nil
 	}
+	if file := plan.Source().GGUF; file != nil {
+		for _, part := range file.Paths() {
+			if err := f.remote.Reads(part); err != nil {
+				return false, err
+			}
+		}
+	}
 	var names []string
-	for _, file := range c.Plan.Files() {
+	for _, file := range plan.Files() {
 		names = append(names, file.Name)
 	}
-	for _, other := range c.Plan.Companions() {
+	for _, other := range plan.Companions() {
 		names = append(names, other.Name)
 	}
 	if f.remote.Single() {
 		names = []string{""}
 	}
-	complete, err := f.remote.Fits(names)
-	if _, workers := f.shard.Worker(); err != nil || !complete || !f.options.Resume || f.options.Force || workers > 0 {
+	complete, err = f.remote.Fits(names)
+	_, workers := f.shard.Worker()
+	return complete && f.options.Resume && !f.options.Force && workers == 0, err
+}
+
+// stored reports whether the object store has the result of c, which it then prints.
+func (f *runFlags) stored(cmd *cobra.Command, c *conversion.Conversion) (done bool, err error) {
+	complete, err := f.fits(c.Plan)
+	if err != nil || !complete {
 		return false, err
+	}
+	_, err = os.Lstat(f.remote.Stage())
+	staged := err == nil
+	if staged && !f.divided(cmd, c.Plan) { // the run compares it, and uploads what the store lacks
+		return false, nil
 	}
 	found, err := store.Open(cmd.Context(), f.remote.String())
 	if err != nil {
 		return false, err
 	}
-	if err := errors.Join(c.Plan.Made(found), found.Close()); err != nil {
-		return false, fmt.Errorf("%w: use --force to replace it, or another DST", err)
+	if err = c.Plan.Made(cmd.Context(), found, int(*f.threads)); errors.Is(err, convert.ErrChanged) {
+		err = fmt.Errorf("%w: use --force to replace it, or another DST", err)
 	}
-	f.uploaded, c.Found, c.Destination, c.Result = true, true, f.remote.String(), &convert.Result{Finished: true}
+	if err := errors.Join(err, found.Close()); err != nil {
+		return false, err
+	}
+	f.uploaded = !staged // a stage may be of another run
+	c.Found, c.Destination, c.Result = true, f.remote.String(), &convert.Result{Finished: true}
 	return true, c.Print(cmd.OutOrStdout(), *f.each, *f.asJSON)
 }
 

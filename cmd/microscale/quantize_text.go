@@ -78,9 +78,11 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 	exists := false
 	admit := func() error {
 		err := plan.Admit(dst, f.options.Force)
-		if exists = f.options.Resume && errors.Is(err, fs.ErrExist); exists {
-			return nil
+		if exists = f.options.Resume && errors.Is(err, fs.ErrExist); err != nil && !exists {
+			return err
 		}
+		complete, err := f.fits(plan)
+		exists = exists || complete
 		return err
 	}
 	if err := admit(); err != nil {

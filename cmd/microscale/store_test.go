@@ -8,10 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/microscale-go/microscale/cmd/microscale/internal/store"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -350,8 +352,71 @@ func TestStoreRefused(t *testing.T) {
 			}
 		}
 		status, stdout, stderr := execute("", append(command, "--scale-search")...)
-		fails(t, status, stdout, stderr, "microscale: "+dst+": a complete checkpoint of another source or other options: use --force")
+		fails(t, status, stdout, stderr, "microscale: "+dst+": a complete checkpoint of another source or other options: model")
+		stage := filepath.Join(stageOf(t, dst), "kept")
+		if err := os.MkdirAll(filepath.Dir(stage), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, stage, []byte("of another run"))
+		status, stdout, stderr = execute("", command...)
+		if strings.HasSuffix(dst, ".gguf") { // the run compares it; where parts are uploaded, it counts for nothing
+			fails(t, status, stdout, stderr, "m.gguf: the destination exists and is not the finished result")
+		} else if status != exitDone {
+			t.Errorf("beside a stage: %s", stderr)
+		}
+		if _, err := os.Stat(stage); err != nil {
+			t.Errorf("the stage of another run is gone: %v", err)
+		}
+		if err := os.RemoveAll(filepath.Dir(filepath.Dir(stage))); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if s.Uploads() > 0 {
+		t.Errorf("%d uploads are open", s.Uploads())
+	}
+	changed := func(want string, command ...string) {
+		t.Helper()
+		status, stdout, stderr := execute("", append(command, "--format", "nvfp4", "--resume")...)
+		fails(t, status, stdout, stderr, ": a complete checkpoint of another source or other options: "+want)
+	}
+	out := []string{"quantize", source, "s3://weights/out"}
+	writeFile(t, filepath.Join(source, "tokenizer.json"), []byte("[]"))
+	changed("tokenizer.json differs from the source: use --force to replace it, or another DST", out...)
+	writeFile(t, filepath.Join(source, "tokenizer.json"), []byte("{}"))
+	weights := filepath.Join(source, safetensors.ShardName(3, 3))
+	data, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-2] ^= 1
+	writeFile(t, weights, data)
+	changed("l.2.proj.weight of the source changed", out...)
+	s.Put("out/config.json", []byte("{}"))
+	changed("config.json differs", out...)
+	split := []string{"quantize", "sample:", "s3://weights/split", "--convention", "gguf", "--split-max-size", "2M"}
+	done(t, append(split, "--format", "nvfp4", "--scale-search")...)
+	parts := folder(s, "split")
+	names := slices.Sorted(maps.Keys(parts))
+	done(t, append(split, "--format", "nvfp4", "--force")...)
+	s.Put("split/"+names[1], parts[names[1]])
+	changed(names[1]+" has other options, or no record", split...)
+	status, stdout, stderr := execute("", "quantize", split[2]+"/"+names[0], split[2]+"/"+names[1], "--format", "mxfp4", "--requantize",
+		"--force")
+	fails(t, status, stdout, stderr, "microscale: "+split[2]+"/"+names[1]+": SRC is there, too: use another DST")
+	writeFile(t, "short.txt", []byte("a")) // which would be an error, too
+	status, stdout, stderr = execute("", "quantize", "sample:", "s3://weights/foreign", "--format", "nvfp4", "--method", "gptq",
+		"--text", "short.txt", "--resume")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/foreign/notes.txt: file already exists")
+}
+
+// stageOf returns the path of the stage of a destination.
+func stageOf(t *testing.T, dst string) string {
+	t.Helper()
+	d, err := store.OpenDestination(t.Context(), dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Stage()
 }
 
 // TestStoreForceResume ends a --force run after two of three parts: --force --resume sends only the third, and a run with another

@@ -21,7 +21,7 @@ type Conversion struct {
 	Result              *convert.Result // set when the plan was run
 	Seconds             float64
 	Uploaded            bool             // to an object store
-	Found               bool             // there before the run, by its headers
+	Found               bool             // there before the run
 	Budget              *Budget          // that the plan comes from; nil: none
 	SchemeCost          *SchemeCost      // of 4-bit activations; nil: not measured
 	Distilled           *train.Distilled // the training of scales; nil: none, or not in this run
