@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,7 @@ type textFlags struct {
 	formats    *flags.List[quant.Format]
 	context    *uint
 	report     *string
-	against    *string
+	against    *[]string // at most one: of two, a plain string would keep the last without a word
 	head       *flags.Choice[quant.Quantizer]
 	cache      *flags.Choice[quant.Format]
 }
@@ -75,7 +76,7 @@ func evalCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return errors.Join(text.writeReport(cmd, result), result.Print(cmd.OutOrStdout(), *asJSON))
+		return errors.Join(text.writeFiles(cmd, result), result.Print(cmd.OutOrStdout(), *asJSON))
 	}
 	return cmd
 }
@@ -97,7 +98,7 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	f.report = set.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
 	set.StringArrayVar(&e.Receipts, "receipt", nil, "with --reference, write the divergence of every window to the new file `FILE`; "+
 		"repeat it for each --beside MODEL")
-	f.against = set.String("against", "", "with --reference, print the paired difference from the model of `RECEIPT`, and its interval")
+	f.against = set.StringArray("against", nil, "with --reference, print the paired difference from the model of `RECEIPT`, and its interval")
 	addStream(cmd, &e.Stream)
 	f.head, f.cache = flags.AddHead(cmd), flags.AddKVFormat(cmd)
 	flags.Exclusive(cmd, "reference", "formats")
@@ -122,17 +123,23 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 		return nil, err
 	}
 	e := f.evaluation
-	if (len(e.Receipts) > 0 || *f.against != "") && e.Reference == "" {
+	if (len(e.Receipts) > 0 || len(*f.against) > 0) && e.Reference == "" {
 		return nil, show.Misuse("--receipt and --against need the original: add --reference ORIGINAL")
 	}
 	if len(e.Beside) > 0 && e.Reference == "" {
 		return nil, show.Misuse("--beside needs the original: add --reference ORIGINAL")
 	}
-	if n := len(e.Receipts); n > 1 && n != 1+len(e.Beside) {
-		return nil, show.Misuse("got %d receipts of %d models: repeat --receipt for MODEL and each --beside MODEL, or name one of MODEL", n,
-			1+len(e.Beside))
+	if n, models := len(e.Receipts), 1+len(e.Beside); n > 1 && n != models {
+		return nil, show.Misuse("--receipt: got %d files for %s: name one, or one for MODEL and each --beside MODEL", n,
+			show.Counted(models, "model"))
 	}
-	if err := errors.Join(receiptErrors(&e, *f.against)...); err != nil {
+	if n := len(*f.against); n > 1 {
+		return nil, show.Misuse("--against: got %d receipts, want one: compare with the others in further runs", n)
+	}
+	if slices.Contains(slices.Concat(e.Receipts, *f.against), "") {
+		return nil, show.Misuse("--receipt and --against need the name of a file, got an empty one")
+	}
+	if err := errors.Join(receiptErrors(&e, strings.Join(*f.against, ""))...); err != nil {
 		return nil, err
 	}
 	flags.BoundGarbage()
@@ -163,10 +170,15 @@ func receiptErrors(e *evaluation.Evaluation, against string) (list []error) {
 	return list
 }
 
-// writeReport writes the page of --report.
-func (f *textFlags) writeReport(cmd *cobra.Command, result printer) error {
-	if evaluated, ok := result.(*evaluation.Evaluated); ok && *f.report != "" {
-		return evaluated.WriteReport(*f.report, flags.CommandLine(cmd))
+// writeFiles writes the receipts, and the page of --report.
+func (f *textFlags) writeFiles(cmd *cobra.Command, result printer) error {
+	evaluated, ok := result.(*evaluation.Evaluated)
+	if !ok {
+		return nil
 	}
-	return nil
+	err := evaluated.WriteReceipts()
+	if *f.report != "" {
+		err = errors.Join(err, evaluated.WriteReport(*f.report, flags.CommandLine(cmd)))
+	}
+	return err
 }

@@ -91,6 +91,9 @@ func newEvaluation(t *testing.T) Evaluation {
 func run(t *testing.T, e Evaluation) *Evaluated {
 	t.Helper()
 	r, err := e.Run(t.Context())
+	if err == nil {
+		err = r.WriteReceipts()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,9 +74,10 @@ type Evaluated struct {
 	held     held // of the model and the reference
 	result   *windows.Result
 
-	beside  []string          // identities of the models beside the first
-	same    map[string]string // what receipts must share
-	against *Against          // with a receipt of another model
+	beside   []string          // identities of the models beside the first
+	same     map[string]string // what receipts must share
+	receipts []*Receipt        // for the files that Receipts names
+	against  *Against          // with a receipt of another model
 
 	predicted bool // what a streaming evaluation takes was printed
 }
@@ -309,7 +310,7 @@ func (r *Evaluated) share(ctx context.Context, run *windows.Run, original *stack
 	return against.comparable(len(run.Windows))
 }
 
-// exchange writes the receipts, and compares the first with that of another model.
+// exchange makes the receipts, and compares the first with that of another model.
 func (r *Evaluated) exchange(ctx context.Context, run *windows.Run, model *stack) error {
 	if len(r.Receipts) == 0 && r.Evaluation.Against == nil {
 		return nil
@@ -323,10 +324,8 @@ func (r *Evaluated) exchange(ctx context.Context, run *windows.Run, model *stack
 		return err
 	}
 	contents := append([]string{content}, r.beside...)
-	for i, path := range r.Receipts {
-		if err := r.receipt(i, contents[i], sizes).Write(path); err != nil {
-			return err
-		}
+	for i := range r.Receipts {
+		r.receipts = append(r.receipts, r.receipt(i, contents[i], sizes))
 	}
 	if r.Evaluation.Against != nil {
 		r.against, err = r.receipt(0, content, sizes).Compare(r.Evaluation.Against)

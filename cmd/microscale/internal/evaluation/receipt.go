@@ -79,6 +79,14 @@ func (r *Receipt) Write(path string) error {
 	return nil
 }
 
+// WriteReceipts writes the receipts to the files that Receipts names.
+func (r *Evaluated) WriteReceipts() (err error) {
+	for i, receipt := range r.receipts {
+		err = errors.Join(err, receipt.Write(r.Receipts[i]))
+	}
+	return err
+}
+
 // CheckNew returns an error if path cannot become a new file: of what, for the message.
 func CheckNew(what, path string) error {
 	if _, err := os.Lstat(path); err == nil {
