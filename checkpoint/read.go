@@ -82,14 +82,29 @@ func (m *Model) TorchDtype() string {
 	return m.Source.TorchDtype()
 }
 
-// HasFile reports whether the checkpoint has a file beside config.json. A planned one has those of
-// its convention.
-func (m *Model) HasFile(name string) bool {
-	if m.planned != nil && m.Convention.sidecar == name {
-		return true
+// CheckSidecar returns an error if the checkpoint lacks the file besides config.json from which clients read the configuration
+// (Convention.Sidecar), or if that does not name a quantization. A planned one has it.
+func (m *Model) CheckSidecar() error {
+	if m.planned != nil {
+		return nil
 	}
-	_, ok := m.Source.Companion(name)
-	return ok
+	name := m.Convention.sidecar
+	raw, ok := m.Source.Companion(name)
+	if !ok {
+		return fmt.Errorf("%s is missing", name)
+	}
+	var file struct {
+		Quantization struct {
+			Algo string `json:"quant_algo"`
+		} `json:"quantization"`
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return fmt.Errorf("%s is damaged (%w)", name, readable(err))
+	}
+	if file.Quantization.Algo == "" {
+		return fmt.Errorf("%s has no quantization.quant_algo", name)
+	}
+	return nil
 }
 
 // Read is ReadContext without a context.

@@ -385,12 +385,14 @@ func mixedWithNVFP4(m *checkpoint.Model) []checkpoint.Problem {
 // needsFile: the client reads the configuration from another file than config.json.
 func needsFile(convention string) rule {
 	return func(m *checkpoint.Model) []checkpoint.Problem {
-		name := m.Convention.Sidecar()
-		if m.Convention.Name != convention || m.HasFile(name) {
+		if m.Convention.Name != convention {
 			return nil
 		}
-		return []checkpoint.Problem{{Rule: "sidecar-missing",
-			Text: fmt.Sprintf("%s is missing, from which the client reads how weights are quantized", name)}}
+		if err := m.CheckSidecar(); err != nil {
+			return []checkpoint.Problem{{Rule: "sidecar-missing",
+				Text: fmt.Sprintf("%v, from which the client reads how weights are quantized", err)}}
+		}
+		return nil
 	}
 }
 

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type config struct {
 	cache  bool             // a quantized KV cache is declared
 	online []string         // locations of transforms that are applied at run time
 	powers bool             // scales are declared as powers of two
+
+	rotation int // hadamard_group_size of FP-Quant; 0: none
 
 	unreadable []string // what members of other types than expected are
 
@@ -81,6 +84,7 @@ func readConfig(m *checkpoint.Model) (c config) {
 		Format    string           `json:"format"`
 		Groups    json.RawMessage  `json:"config_groups"`
 		ScaleFmt  string           `json:"scale_fmt"`
+		Rotation  int              `json:"hadamard_group_size"`
 		Cache     any              `json:"kv_cache_scheme"`
 		Algo      any              `json:"kv_cache_quant_algo"`
 		Layers    map[string]layer `json:"quantized_layers"`
@@ -95,6 +99,7 @@ func readConfig(m *checkpoint.Model) (c config) {
 	c.unreadableIn(hf.ConfigName, json.Unmarshal(raw, &members)) // members of other types do not keep the others from being read
 	c.method, c.format, c.groups, c.layers = members.Method, members.Format, c.readGroups(members.Groups), members.Layers
 	c.cache, c.powers = members.Cache != nil || members.Algo != nil, members.ScaleFmt == "ue8m0"
+	c.rotation = members.Rotation
 	for _, g := range members.Transform.Groups {
 		for _, apply := range g.Apply {
 			if !strings.HasPrefix(apply.Location, "weight_") { // which the weights contain
@@ -128,7 +133,8 @@ func readConfig(m *checkpoint.Model) (c config) {
 func (c *config) unreadableIn(file string, err error) {
 	var other *json.UnmarshalTypeError
 	if errors.As(err, &other) {
-		c.unreadable = append(c.unreadable, fmt.Sprintf("%s: rules cannot read %s: it is a %s in JSON", file, other.Field, other.Value))
+		c.unreadable = append(c.unreadable, fmt.Sprintf("%s: %s has the JSON type %s, which rules cannot read", file,
+			cmp.Or(other.Field, "it"), other.Value))
 	}
 }
 

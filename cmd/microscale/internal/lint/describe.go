@@ -155,14 +155,15 @@ func (r *repairer) described(raw []byte, file string, d *description) ([]byte, e
 	return raw, nil
 }
 
-// describeSidecar is describe for hf_quant_config.json, which is written if it is missing. It reports whether the result has that
-// file as a rule wants it.
+// describeSidecar is describe for hf_quant_config.json, which is written if it is missing or unusable. It reports whether the result has
+// that file as a rule wants it.
 func (r *repairer) describeSidecar(d *description) (done bool, err error) {
 	data, has := r.Source.Companion(modelOpt.Sidecar())
-	if !modelOpt.Is(r.Convention) || !has && !r.broken["sidecar-missing"] {
+	missing := r.broken["sidecar-missing"]
+	if !modelOpt.Is(r.Convention) || !has && !missing {
 		return false, nil
 	}
-	if !has {
+	if missing {
 		formats := r.Formats()
 		if len(formats) != 1 || !r.Convention.Holds(formats[0]) {
 			r.reasons[""] = fmt.Errorf("%s is written for weights of one format that is also written here: fetch it again", modelOpt.Sidecar())

@@ -52,7 +52,7 @@ var fileRules = []Rule{
 	},
 	{
 		ID: "L48", Name: "sidecar-missing", Severity: Error,
-		What:   "the file from which the client reads the configuration is missing",
+		What:   "the file from which the client reads the configuration is missing, or names no quantization",
 		Why:    "the client loads the checkpoint as unquantized",
 		Remedy: "`repair`",
 		Source: "TensorRT-LLM",

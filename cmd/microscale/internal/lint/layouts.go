@@ -2,11 +2,14 @@ package lint
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -56,6 +59,20 @@ var layoutRules = []Rule{
 		Why:    "the client's parameter has no padding, and it stops as it loads the weight",
 		Remedy: "store the scales without padding",
 		Source: "layers/quantization/fp_quant.py and layers/linear.py of vLLM 0.32",
+	},
+	{
+		ID: "L64", Name: "rotation-matrix", Severity: Error, Needs: Scalars, check: orthogonal,
+		What:   "the matrix of a rotated weight (FP-Quant) is not orthogonal, or has NaN or Inf",
+		Why:    "activations that are multiplied by it, times the rotated weight, are not their product with the weight",
+		Remedy: "fetch the checkpoint again",
+		Source: "fp_quant/module/linear.py of FP-Quant 0.3.2",
+	},
+	{
+		ID: "L65", Name: "rotation-size", Severity: Error, clients: []string{"vllm"}, check: rotationSizes,
+		What:   "the matrix of a rotated weight has another size than hadamard_group_size of quantization_config (FP-Quant)",
+		Why:    "the client's parameter has the size of the configuration, and it stops as it loads the matrix",
+		Remedy: "correct hadamard_group_size, or fetch the checkpoint again",
+		Source: "layers/quantization/fp_quant.py of vLLM 0.32",
 	},
 }
 
@@ -163,6 +180,57 @@ func rotations(c *checker) {
 					c.report(w.Name, "%s differs from that of %s, and the client fuses them into one module", t.Name, weights[0].Name)
 				}
 			}
+		}
+	})
+}
+
+// eachMatrix calls f with the matrices of rotated weights, which are square.
+func (c *checker) eachMatrix(f func(w *checkpoint.Weight, matrix hf.Tensor, size int)) {
+	for _, w := range c.Weights {
+		if t, ok := c.Source.Lookup(moduleOf(w.Name) + ".forward_hadamard_matrix"); ok && w.Decoded() && c.config.method == "fp_quant" {
+			f(w, t, int(t.Shape[0]))
+		}
+	}
+}
+
+// orthogonal: the product of each two rows is 0, and that of a row with itself 1.
+func orthogonal(c *checker) {
+	const tolerance = 0.01 // of a product; BF16 changes the square of a number by 1/256 at most
+	c.eachMatrix(func(w *checkpoint.Weight, matrix hf.Tensor, size int) {
+		data, err := read(matrix)
+		if err != nil {
+			c.err = err
+			return
+		}
+		h := make([]float32, size*size)
+		dtype, _ := matrix.Dtype.Dense()
+		for i := range h {
+			code, size := [4]byte{}, dtype.StoredBits()/8
+			copy(code[:], data[i*size:][:size])
+			h[i] = dtype.Decode(binary.LittleEndian.Uint32(code[:]))
+		}
+		for i := range size {
+			for j := range i + 1 {
+				sum, want := 0.0, 0.0
+				for k, v := range h[i*size:][:size] {
+					sum += float64(v) * float64(h[j*size+k])
+				}
+				if i == j {
+					want = 1
+				}
+				if !(math.Abs(sum-want) <= tolerance) {
+					c.report(w.Name, "%s is not orthogonal: rows %d and %d have the product %.3g, want %g", matrix.Name, j, i, sum, want)
+					return
+				}
+			}
+		}
+	})
+}
+
+func rotationSizes(c *checker) {
+	c.eachMatrix(func(w *checkpoint.Weight, matrix hf.Tensor, size int) {
+		if want := c.config.rotation; want != 0 && want != size {
+			c.report(w.Name, "%s is %v, and hadamard_group_size is %d", matrix.Name, matrix.Shape, want)
 		}
 	})
 }

@@ -289,6 +289,38 @@ func TestRepairSidecar(t *testing.T) {
 	}
 }
 
+// TestSidecarUnusable: a file of modelopt that names no quantization is as a missing one for TensorRT-LLM, and is written anew.
+func TestSidecarUnusable(t *testing.T) {
+	dir := dense(32, 32).quantize(t, moA16)
+	path := filepath.Join(dir, modelOpt.Sidecar())
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for content, text := range map[string]string{"": "is damaged (unexpected end", "none": "is damaged (invalid character",
+		"{}": "has no quantization.quant_algo", "null": "has no quantization.quant_algo",
+		`{"quantization":null}`: "has no quantization.quant_algo", "[]": "is damaged (it is not a JSON object)",
+		`{"quantization":{"quant_algo":4}}`: "is damaged (quantization.quant_algo is a JSON number"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found := texts(check(t, dir, "trtllm"))
+		if !strings.Contains(found, "L48") || !strings.Contains(found, text) {
+			t.Errorf("%q: found %s, want %q", content, found, text)
+		}
+		if content == "[]" && !strings.Contains(found, modelOpt.Sidecar()+": it has the JSON type array, which rules cannot read") {
+			t.Errorf("%q: found %s", content, found)
+		}
+		if found := texts(check(t, dir, "vllm")); strings.Contains(found, "L48") {
+			t.Errorf("%q: found for a client that does not read it: %s", content, found)
+		}
+		r, err := PlanRepair(t.Context(), open(t, dir), nil, Options{Clients: chosenClients(t, "trtllm")})
+		if err != nil || len(r.Patch.Files) != 1 || !bytes.Equal(r.Patch.Files[0].Data, sound) {
+			t.Errorf("%q: files %v, left %+v (%v)", content, r.Patch.Files, r.Left, err)
+		}
+	}
+}
+
 // TestRepairInputs: a fused set gets the largest decode scale of activations, which is the least divisor in compressed-tensors.
 func TestRepairInputs(t *testing.T) {
 	const attn = layer0 + "self_attn."

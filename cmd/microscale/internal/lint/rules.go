@@ -39,7 +39,7 @@ var otherRules = []Rule{
 		ID: "L00", Name: structure, Severity: Error,
 		What:   "tensors, configuration or metadata contradict each other, or something is missing",
 		Why:    "the values of weights are unknown, or differ between programs",
-		Remedy: "as the finding says; mostly, fetch the checkpoint again",
+		Remedy: "that of the finding; where it has none, fetch the checkpoint again, or quantize again",
 		Source: "the convention of the checkpoint (package checkpoint)",
 	},
 	{
@@ -53,7 +53,7 @@ var otherRules = []Rule{
 		ID: "L46", Name: unsupported, Severity: Error,
 		What:   "quantization_config is not understood here",
 		Why:    "no other rule can be applied",
-		Remedy: "as the finding says",
+		Remedy: "that of the finding; where it has none, correct quantization_config, or fetch the checkpoint again",
 		Source: "package checkpoint",
 	},
 	{

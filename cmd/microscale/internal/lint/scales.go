@@ -10,6 +10,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -35,6 +36,13 @@ var scaleRules = []Rule{
 		Why:    "they have three bits or fewer, so that the weight is less accurate than its format allows",
 		Remedy: "quantize again with a global scale, or in mxfp4",
 		Source: "mlx#3022",
+	},
+	{
+		ID: "L66", Name: "scales-zero", Severity: Warning, Needs: Scales, check: zeroScales,
+		What:   "every scale of a weight is 0, or the least number of its format",
+		Why:    "all values of the weight are 0 or next to it",
+		Remedy: "compare it with the original, and quantize again if that has values",
+		Source: "the formats of scales",
 	},
 	{
 		ID: "L34", Name: "swizzled", Severity: Error, check: swizzledScales,
@@ -98,8 +106,17 @@ func smallScales(c *checker) {
 	})
 }
 
-// scaleCounts counts the block scales of a weight.
-type scaleCounts struct{ all, positive, subnormal, bad int64 }
+// zeroScales reports weights whose scales are all zero, or the least number of their format.
+func zeroScales(c *checker) {
+	c.eachScales(func(w *checkpoint.Weight, n scaleCounts) {
+		if n.all > 0 && n.least == n.all {
+			c.report(w.Name, "all %d scales are 0 or the least number of their format", n.all)
+		}
+	})
+}
+
+// scaleCounts counts the block scales of a weight. least are those that are 0, or a power of two with the exponent 0.
+type scaleCounts struct{ all, positive, subnormal, bad, least int64 }
 
 // eachScales calls f with the counts of the scales of quantized weights, which are read once for all rules.
 func (c *checker) eachScales(f func(w *checkpoint.Weight, n scaleCounts)) {
@@ -131,6 +148,9 @@ func positiveScales(w *checkpoint.Weight) bool {
 // readScales counts scales of one byte, or values.
 func (c *checker) readScales(w *checkpoint.Weight, t hf.Tensor) (n scaleCounts, err error) {
 	scale := w.Format.Scale
+	if f, err := quant.Lookup(c.Scheme); err == nil && c.config.method == "fp_quant" {
+		scale = f.Scale
+	}
 	if t.Dtype == safetensors.F8E8M0 {
 		scale = format.E8M0
 	}
@@ -169,6 +189,8 @@ func (n *scaleCounts) add(v float64, many int64) {
 		n.bad += many
 	case v > 0:
 		n.positive += many
+	default:
+		n.least += many
 	}
 }
 
@@ -178,6 +200,9 @@ func countScales(count *[256]int64, f *format.Scalar) (n scaleCounts) {
 		v := float64(f.Decode(uint32(code)))
 		if n.add(v, many); v > 0 && code>>f.Mantissa == 0 { // no exponent
 			n.subnormal += many
+			if f == format.E8M0 && code == 0 {
+				n.least += many
+			}
 		}
 	}
 	return n
