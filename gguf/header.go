@@ -32,7 +32,7 @@ type TensorInfo struct {
 // Bytes returns the number of bytes of the tensor's data.
 func (t TensorInfo) Bytes() int64 { return t.End - t.Begin }
 
-// maxHeaderSize is the maximum size of a header that this package reads or writes, in bytes.
+// maxHeaderSize is the maximum size of a header that this package reads or writes, in bytes; of a split model, of all of them together.
 // Current vocabularies take some ten megabytes.
 const maxHeaderSize = 1 << 30
 

@@ -68,7 +68,7 @@ func (f *File) openParts(open func(string) (*File, error)) (result *File, err er
 	fail := func(problem, fix string) (*File, error) {
 		return nil, &safetensors.ContainerError{Path: f.name, Offset: -1, Problem: problem, Fix: fix}
 	}
-	whole := &File{name: f.name, byName: map[string]int{}}
+	whole, headers := &File{name: f.name, byName: map[string]int{}}, int64(0)
 	defer func() {
 		if err != nil {
 			for _, p := range append(whole.parts, f) {
@@ -97,6 +97,9 @@ func (f *File) openParts(open func(string) (*File, error)) (result *File, err er
 		if p.integer(partKey) != i || p.partCount() != n {
 			return fail(fmt.Sprintf("%s says that it is part %d of %d", limits.Quote(p.name), p.integer(partKey)+1, p.partCount()),
 				"fetch all parts of the same model")
+		}
+		if headers += p.dataStart; headers > maxHeaderSize {
+			return fail(fmt.Sprintf("the headers of its parts have more than %d bytes together", maxHeaderSize), fixForeign)
 		}
 		if err = whole.addPart(i, p); err != nil {
 			return nil, err

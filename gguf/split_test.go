@@ -110,3 +110,15 @@ func TestBrokenParts(t *testing.T) {
 		t.Errorf("a missing part: got %v", err)
 	}
 }
+
+// TestPartHeaders: the headers of a model in many parts are limited together, so that its parts do not fill the memory one by one.
+func TestPartHeaders(t *testing.T) {
+	opened := 0
+	_, err := OpenWith("m-00001-of-00009.gguf", func(name string) (*File, error) {
+		opened++
+		return &File{name: name, dataStart: maxHeaderSize/3 + 1, Metadata: []Pair{{partKey, uint16(opened - 1)}, {partsKey, uint16(9)}}}, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "the headers of its parts have more than") || opened != 3 {
+		t.Errorf("opened %d parts, got %v", opened, err)
+	}
+}

@@ -60,7 +60,7 @@ type place interface {
 	stat(ctx context.Context) (object, error)
 	// read requests n bytes of an object from an offset.
 	read(ctx context.Context, o object, off, n int64) (*answer, error)
-	// inside returns the place of a file of the folder, or one that begins with "../", of that of the one file.
+	// inside returns the place of name, relative to the folder; name may begin with ../ if the place is a file.
 	inside(name string) place
 	// String returns the URL without its query.
 	String() string

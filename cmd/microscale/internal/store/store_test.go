@@ -378,6 +378,19 @@ func TestRedirect(t *testing.T) {
 	if o, err := w.stat(t.Context()); err != nil || o.size != int64(len("content")) {
 		t.Errorf("got %+v, %v", o, err)
 	}
+	around := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/again")
+		w.WriteHeader(http.StatusFound)
+	}))
+	t.Cleanup(around.Close)
+	if w.url, err = url.Parse(around.URL); err != nil {
+		t.Fatal(err)
+	}
+	w.client.Transport = around.Client().Transport
+	if _, err := w.stat(t.Context()); err == nil || !strings.Contains(err.Error(), ": more than 10 redirects, the last to "+w.url.Host+": ") ||
+		strings.Contains(err.Error(), "redirected to") {
+		t.Errorf("in a circle: %v", err)
+	}
 }
 
 // TestTooManyBytes checks that files beside the weights are not downloaded if they are large together.

@@ -181,8 +181,9 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 	response, err := w.client.Do(request)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the URL may contain a signature
-			if to, parseErr := url.Parse(e.URL); parseErr == nil {
+			err = e.Err                                                                          // the URL may contain a signature
+			to, parseErr := at.Parse(e.URL)                                                      // that of a redirect may be relative
+			if _, refused := errors.AsType[ranges.Permanent](err); !refused && parseErr == nil { // ranges.Redirect names the host
 				err = redirected(&at, to, err)
 			}
 		}
