@@ -80,7 +80,8 @@ func (m *Model) assembleCoded(t *hf.Tensor, k known) (_ *Weight, first *Problem)
 			return w, nil
 		}
 		if c.quark != nil {
-			if !m.fitQuark(w) {
+			if problem := m.fitQuark(w); problem != nil {
+				first = cmp.Or(first, problem)
 				continue
 			}
 		} else if c.words != 0 {

@@ -57,7 +57,8 @@ func (m *Model) statedShape(weight, suffix string, codes hf.Tensor, bits int) (s
 			return nil, problemOf(codes.Name, "%v", err)
 		}
 		if binary.LittleEndian.Uint64(word)>>(n*8-padding) != 0 {
-			return nil, differs
+			return nil, problemOf(name, "it says %v, and the %d padding bits that this leaves in a row of codes %s %v are not zero: the "+
+				"file is damaged, fetch it again", shape, padding, codes.Dtype, codes.Shape)
 		}
 	}
 	return shape, nil

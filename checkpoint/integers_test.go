@@ -73,7 +73,7 @@ func TestPadding(t *testing.T) {
 				rawTensor{"q.weight_scale", safetensors.BF16, []int64{rows, 1}, bytes.Repeat([]byte{0x80, 0x3f}, rows)},
 				rawTensor{"q.weight_shape", safetensors.I64, []int64{2}, dims(rows, cols)})
 			if row == 0 {
-				if len(m.Problems) != 1 || !strings.Contains(m.Problems[0].Text, "of 3 bits hold") {
+				if len(m.Problems) != 1 || !strings.Contains(m.Problems[0].Text, "6 padding bits") {
 					t.Errorf("bit %d: problems %v", bit, m.Problems)
 				}
 				continue

@@ -108,11 +108,18 @@ func (c *coded) quarkShapes(rows, cols int64) (scales, zeros []int64) {
 	return nil, nil
 }
 
-// fitQuark is fitsCoded for integers of Quark. A zero point beside the scale of activations belongs to the weight, too.
-func (m *Model) fitQuark(w *Weight) bool {
+// fitQuark is fitsCoded for integers of Quark. A zero point beside the scale of activations belongs to the weight, too. It returns what
+// contradicts the layout.
+func (m *Model) fitQuark(w *Weight) *Problem {
 	c, codes, scales, zeros := w.coded, w.parts[Codes], w.parts[Scales], w.parts[Biases]
-	if scales == nil || zeros == nil || len(codes.Shape) != 2 || zeros.Dtype != c.words {
-		return false
+	switch {
+	case scales == nil:
+		return problemOf(codes.Name, "%s is missing, the scales of %s: fetch the checkpoint again", suffixOf(c.scales), c.name)
+	case zeros == nil:
+		return problemOf(codes.Name, "%s is missing, which Quark writes for symmetric integers too: fetch the checkpoint again",
+			suffixOf(c.zeros))
+	case len(codes.Shape) != 2:
+		return problemOf(codes.Name, "it is %s %v, and codes of %s are a matrix: fetch it again", codes.Dtype, codes.Shape, c.name)
 	}
 	rows, cols := codes.Shape[0], codes.Shape[1]*int64(c.words.Bits()/c.bits)
 	if c.quark.grouped() {
@@ -122,14 +129,22 @@ func (m *Model) fitQuark(w *Weight) bool {
 	}
 	w.Shape, w.Dtype = []int64{rows, cols}, scales.Dtype
 	if c.block == 0 || cols%int64(c.block) != 0 || c.quark.scheme == "per_channel" && rows*int64(c.bits)%int64(c.words.Bits()) != 0 {
-		return false
+		return problemOf(codes.Name, "it is %s %v, and %s needs whole groups of columns and words of zero points: fetch it again", codes.Dtype,
+			codes.Shape, c.name)
 	}
 	wantScales, wantZeros := c.quarkShapes(rows, cols)
 	if t, ok := m.Source.Lookup(partName(w.Name, ".input_zero_point")); ok {
 		w.parts[groups] = &t
 	}
-	_, dense := w.Dtype.Dense()
-	return dense && slices.Equal(scales.Shape, wantScales) && slices.Equal(zeros.Shape, wantZeros)
+	if _, dense := w.Dtype.Dense(); !dense || !slices.Equal(scales.Shape, wantScales) {
+		return problemOf(scales.Name, "it is %s %v, and %s of shape %v needs scales %v: config.json or the file is damaged, fetch it again",
+			scales.Dtype, scales.Shape, c.name, w.Shape, wantScales)
+	}
+	if zeros.Dtype != c.words || !slices.Equal(zeros.Shape, wantZeros) {
+		return problemOf(zeros.Name, "it is %s %v, and %s of shape %v needs %s %v: config.json or the file is damaged, fetch it again",
+			zeros.Dtype, zeros.Shape, c.name, w.Shape, c.words, wantZeros)
+	}
+	return nil
 }
 
 // readQuark is readCoded for integers of Quark.

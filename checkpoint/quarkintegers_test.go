@@ -145,3 +145,33 @@ func TestQuarkLayouts(t *testing.T) {
 		t.Errorf("%d layouts (%v)", len(d.coded), err)
 	}
 }
+
+// TestQuarkDamaged: the tensor and the shapes of what contradicts a layout of integers are named, and nothing else is a problem.
+func TestQuarkDamaged(t *testing.T) {
+	for want, c := range map[string]struct {
+		scales, zeros []int64 // nil: none
+		dtype         safetensors.Dtype
+	}{
+		"":                                       {[]int64{3, 16}, []int64{3, 2}, safetensors.I32},
+		"q.weight: weight_scale is missing":      {nil, []int64{3, 2}, safetensors.I32},
+		"q.weight: weight_zero_point is missing": {[]int64{3, 16}, nil, safetensors.I32},
+		"q.weight_scale: it is BF16 [16 3], and quark-": {[]int64{16, 3}, []int64{3, 2}, safetensors.I32},
+		"q.weight_zero_point: it is I32 [3 16], and quark-int4-g32 of shape [16 96] needs I32 [3 2]": {[]int64{3, 16}, []int64{3, 16},
+			safetensors.I32},
+		"q.weight_zero_point: it is I8 [3 2], and quark-": {[]int64{3, 16}, []int64{3, 2}, safetensors.I8},
+	} {
+		tensors := []rawTensor{{"q.weight", safetensors.I32, []int64{96, 2}, make([]byte, 768)}}
+		if c.scales != nil {
+			tensors = append(tensors, rawTensor{"q.weight_scale", safetensors.BF16, c.scales, make([]byte, 96)})
+		}
+		if c.zeros != nil {
+			size := c.zeros[0] * c.zeros[1] * int64(c.dtype.Bits()/8)
+			tensors = append(tensors, rawTensor{"q.weight_zero_point", c.dtype, c.zeros, make([]byte, size)})
+		}
+		m := readRaw(t, `{"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "quark", "export": {}, "global_quant_config": `+
+			`{"weight": {"dtype": "int4", "qscheme": "per_group", "group_size": 32, "ch_axis": -1}}}}`, nil, tensors...)
+		if want == "" && len(m.Problems) > 0 || want != "" && (len(m.Problems) != 1 || !strings.HasPrefix(m.Problems[0].String(), want)) {
+			t.Errorf("problems are %v, want %q", m.Problems, want)
+		}
+	}
+}
