@@ -39,11 +39,11 @@ func (f *File) integer(key string) int {
 }
 
 // partName is the end of the name of a part.
-var partName = regexp.MustCompile(`-(\d{5})-of-(\d{5})\.gguf$`)
+var partName = regexp.MustCompile(`-(\d{5})-of-(\d{5})(\.(?i:gguf))$`)
 
 // partPath returns the path of a part beside another one, whose name ends as partName.
 func partPath(path string, part, parts int) string {
-	return partName.ReplaceAllString(path, fmt.Sprintf("-%05d-of-%05d.gguf", part+1, parts))
+	return partName.ReplaceAllString(path, fmt.Sprintf("-%05d-of-%05d${3}", part+1, parts))
 }
 
 // Part returns the layout of part no of a model in several files, as gguf-split of llama.cpp writes it, and the end of its name. The part

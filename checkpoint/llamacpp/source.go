@@ -23,8 +23,8 @@ import (
 // Suffix ends the names of GGUF files.
 const Suffix = ".gguf"
 
-// Named reports whether a path names a GGUF file: its name decides, since the file may not exist yet.
-func Named(path string) bool { return strings.HasSuffix(path, Suffix) }
+// Named reports whether a path names a GGUF file: its name decides, in letters of any case, since the file may not exist yet.
+func Named(path string) bool { return strings.HasSuffix(strings.ToLower(path), Suffix) }
 
 // FirstPart returns the first part of a split model from the names of a folder, if this is the only one, and there are no safetensors
 // files; "" otherwise.

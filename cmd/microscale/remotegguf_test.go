@@ -178,3 +178,24 @@ func TestUnversioned(t *testing.T) {
 		}
 	}
 }
+
+// TestCapitalSuffix: the name of a GGUF file may end in capital letters, as one that is read, one that is written, and a part.
+func TestCapitalSuffix(t *testing.T) {
+	model, _ := tinyModel(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "M.GGUF")
+	done(t, "quantize", model, file, "--format", "bf16")
+	if info, err := os.Stat(file); err != nil || info.IsDir() {
+		t.Fatalf("%v, %v", info, err)
+	}
+	done(t, "verify", model, file)
+	splitGGUF(t, file, dir)
+	for i, part := range []string{"model-00001-of-00002", "model-00002-of-00002"} {
+		if err := os.Rename(filepath.Join(dir, part+".gguf"), filepath.Join(dir, part+".GGUF")); err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			done(t, "verify", model, filepath.Join(dir, part+".GGUF"))
+		}
+	}
+}

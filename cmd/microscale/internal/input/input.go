@@ -27,8 +27,9 @@ const Help = `SRC is a Hugging Face directory (config.json, *.safetensors, an in
 hf://OWNER/NAME@REVISION, with /FILE.gguf for a GGUF file; HF_ENDPOINT, HF_TOKEN
 and HF_HOME apply), a folder, or a .safetensors or .gguf file, of an object
 store or web server (s3://BUCKET/FOLDER, gs://BUCKET/FOLDER,
-https://HOST/FOLDER; credentials as in the cloud's tools), or "sample:", a
-built-in Llama-shaped checkpoint of 9.7 M parameters.`
+https://HOST/FOLDER or, unencrypted, http://HOST/FOLDER; credentials as in the
+cloud's tools), or "sample:", a built-in Llama-shaped checkpoint of 9.7 M
+parameters.`
 
 // OpenFor is Open for a conversion to DST. The weights of a GGUF file become one file if DST ends in
 // .safetensors, and otherwise a directory with configuration and tokenizer.

@@ -3,7 +3,7 @@
 //
 //	s3://bucket/folder            Amazon S3, or a store with its API (AWS_ENDPOINT_URL)
 //	gs://bucket/folder            Google Cloud Storage, by its XML API
-//	https://host/folder           a web server that answers range requests
+//	https://host/folder           a web server that answers range requests; http://host/folder is not encrypted
 //	s3://bucket/x.safetensors     one file
 //	s3://bucket/x.gguf            one GGUF file, or a part of several
 //
@@ -43,7 +43,7 @@ import (
 )
 
 // forms are the URLs that name a checkpoint.
-const forms = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, https://HOST/FOLDER"
+const forms = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, https://HOST/FOLDER (or http://)"
 
 // An object is a file of a store.
 type object struct {
