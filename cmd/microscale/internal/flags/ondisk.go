@@ -37,7 +37,13 @@ func CheckOnDisk(cmd *cobra.Command, args []string) (err error) {
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if placeholder, _ := pflag.UnquoteUsage(f); slices.Contains(onDisk, placeholder) {
-			err = cmp.Or(err, OnDisk("--"+f.Name, f.Value.String()))
+			values := []string{f.Value.String()}
+			if list, ok := f.Value.(pflag.SliceValue); ok {
+				values = list.GetSlice()
+			}
+			for _, value := range values {
+				err = cmp.Or(err, OnDisk("--"+f.Name, value))
+			}
 		}
 	})
 	return err
