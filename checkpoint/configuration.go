@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"path"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -142,25 +141,82 @@ func badPattern(entry string) error {
 	return err
 }
 
-// fnmatch spells a pattern of Python's fnmatch as path.Match does: [!a] is a set without a, and \ and ^ are themselves.
-var fnmatch = strings.NewReplacer(`\`, `\\`, `[!`, `[^`, `[^`, `[\^`)
+// fnmatch returns the regular expression of a pattern of Python's fnmatch: \ and ^ are themselves, and so is [ of a set without end.
+func fnmatch(pattern string) *regexp.Regexp {
+	re := `(?s)\A`
+	for p := []rune(pattern); len(p) > 0; {
+		c := p[0]
+		p = p[1:]
+		switch end := setEnd(p); {
+		case c == '*':
+			re += ".*"
+		case c == '?':
+			re += "."
+		case c == '[' && end > 0:
+			re += setRegexp(p[:end])
+			p = p[end+1:]
+		default:
+			re += regexp.QuoteMeta(string(c))
+		}
+	}
+	return regexp.MustCompile(re + `\z`)
+}
+
+// setEnd returns the index of the ] that ends a set of fnmatch, which may begin with a ] of its own; 0: none does.
+func setEnd(p []rune) int {
+	from := 0
+	if len(p) > 0 && p[0] == '!' {
+		from = 1
+	}
+	if len(p) > from {
+		if n := slices.Index(p[from+1:], ']'); n >= 0 {
+			return from + 1 + n
+		}
+	}
+	return 0
+}
+
+// setRegexp returns the regular expression of a set. Ranges whose ends are in the wrong order are empty.
+func setRegexp(set []rune) string {
+	negated := set[0] == '!'
+	if negated {
+		set = set[1:]
+	}
+	ranges := ""
+	for len(set) > 0 {
+		n := 1
+		if len(set) > 2 && set[1] == '-' {
+			n = 3
+		}
+		if from, to := set[0], set[n-1]; from <= to {
+			ranges += fmt.Sprintf(`\x{%x}-\x{%x}`, from, to)
+		}
+		set = set[n:]
+	}
+	switch {
+	case negated && ranges == "":
+		return "."
+	case negated:
+		return "[^" + ranges + "]"
+	case ranges == "":
+		return `[^\x{0}-\x{10ffff}]`
+	}
+	return "[" + ranges + "]"
+}
 
 // exactOrWildcard is exactOrRegexp for patterns of fnmatch, by which Model Optimizer lists modules. * also matches
 // periods.
 func exactOrWildcard(ignore []string) func(module string) bool {
 	exact := map[string]bool{}
-	var patterns []string
+	var patterns []*regexp.Regexp
 	for _, entry := range ignore {
 		exact[entry] = true
 		if strings.ContainsAny(entry, "*?[") {
-			patterns = append(patterns, entry)
+			patterns = append(patterns, fnmatch(entry))
 		}
 	}
 	return func(module string) bool {
-		return exact[module] || slices.ContainsFunc(patterns, func(pattern string) bool {
-			ok, err := path.Match(fnmatch.Replace(pattern), module) // names of modules have no slashes
-			return err == nil && ok
-		})
+		return exact[module] || slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(module) })
 	}
 }
 

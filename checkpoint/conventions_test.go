@@ -267,6 +267,19 @@ func TestMatchers(t *testing.T) {
 		{&modelOpt, "model.layers.[^4].*", "model.layers.3.mlp.gate", false}, // ^ is itself
 		{&modelOpt, "model.layers.[^4].*", "model.layers.4.mlp.gate", true},
 		{&modelOpt, "model.layers.[04].*", "model.layers.4.mlp.gate", true},
+		{&modelOpt, "a[]b]c", "a]c", true}, // a set may begin with ], and one without end is none
+		{&modelOpt, "a[!]b]c", "axc", true},
+		{&modelOpt, "a[!]b]c", "a]c", false},
+		{&modelOpt, "[a-]x", "-x", true},
+		{&modelOpt, "[-a]x", "-x", true},
+		{&modelOpt, "*[b", "a[b", true},
+		{&modelOpt, "a[", "a[", true},
+		{&modelOpt, "a[]*", "a[]b", true},
+		{&modelOpt, "a[z-a]*", "az", false}, // an empty range
+		{&modelOpt, "a[!z-a]", "az", true},
+		{&modelOpt, "a[z-ab]", "ab", true},
+		{&modelOpt, `a[\]*`, `a\b`, true},
+		{&modelOpt, "a.?", "axb", false},
 		{&fpQuant, "head", "lm_head", true}, // ends are compared
 		{&fpQuant, "model.layers.3", "model.layers.3.mlp.gate", false},
 		{&fpQuant, "layers.3.mlp.gate", "model.layers.3.mlp.gate", true},
