@@ -20,6 +20,7 @@ import (
 type Linear struct {
 	Name    string   // by which Collector.Add knows it
 	Width   int      // columns of its input
+	Rows    int      // of its weights, together, for SolvingSeconds alone
 	Modules []string // of the checkpoint that hold its weights
 
 	// Activations is the format to which clients quantize the input. With Hessian, products of columns, their mean squares and means are then

@@ -22,8 +22,8 @@ type Pace struct {
 // paceRuns is how often a measurement of a pace is repeated. The fastest run counts.
 const paceRuns = 3
 
-// fastest returns the processor time in seconds of the fastest of some runs, so that other programs change it little; their time where
-// that is unknown. One more before them fills caches.
+// fastest returns the processor time in seconds of the fastest of some runs, so that other programs change it little; wall time where
+// processor time is unknown. One more before them fills caches.
 func fastest(run func() error) (seconds float64, err error) {
 	seconds = math.Inf(1)
 	for i := range 1 + paceRuns {
@@ -100,17 +100,17 @@ func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
 // spreading returns the seconds to spread an error over a column of a row. The rows fill the L2 cache, as those of a large
 // model do.
 func spreading(rows, columns int) (float64, error) {
-	const errors = 32
+	const columnErrors = 32
 	u, rest := make([]float32, columns), tensor.New(rows, columns)
 	all, err := fastest(func() error {
-		for range errors {
+		for range columnErrors {
 			for i := range rows {
 				blas32.Axpy(1, blas32.Vector{N: columns, Data: u, Inc: 1}, blas32.Vector{N: columns, Data: rest.Row(i), Inc: 1})
 			}
 		}
 		return nil
 	})
-	return all / float64(errors*rows*columns), err
+	return all / float64(columnErrors*rows*columns), err
 }
 
 // sample returns values of a weight.

@@ -39,12 +39,18 @@ func TestPace(t *testing.T) {
 
 // TestSolvingSeconds: formats that the method does not support are skipped, and without others the forecast is 0.
 func TestSolvingSeconds(t *testing.T) {
-	c := &Collector{Hessian: true, Pairs: true, Threads: 1, Layers: [][]Linear{{{Name: "in", Width: 64}}}}
-	weights := [][2]int{{64, 64}}
-	if got := c.SolvingSeconds([]quant.Format{quant.FP8Block}, weights); got != 0 {
+	c := &Collector{Hessian: true, Pairs: true, Threads: 1, Layers: [][]Linear{{{Name: "in", Width: 64, Rows: 64}}}}
+	if got := c.SolvingSeconds([]quant.Format{quant.FP8Block}); got != 0 {
 		t.Errorf("fp8-block128: got %g seconds", got)
 	}
-	if got := c.SolvingSeconds([]quant.Format{quant.FP8Block, quant.NVFP4}, weights); !(got > 0) {
+	if got := c.SolvingSeconds([]quant.Format{quant.FP8Block, quant.NVFP4}); !(got > 0) {
 		t.Errorf("fp8-block128 and nvfp4: got %g seconds", got)
+	}
+	p := Pace{Element: 1, Spread: 2, Factor: 3, Product: 4}
+	for kind, want := range map[string]float64{"": 5*(10+100+400) + 1000*(3+8), "up": 5*(10+100) + 1000*3} { // experts have no aims
+		c.Layers = [][]Linear{{{Name: "in", Width: 10, Rows: 5, Kind: kind}}}
+		if got := c.seconds(p); got != want {
+			t.Errorf("kind %q: got %g seconds, want %g", kind, got, want)
+		}
 	}
 }

@@ -54,9 +54,9 @@ func (c *Collector) solve(ctx context.Context, layer int) (err error) {
 // solving returns the path of the file of a layer while its factors are made.
 func (c *Collector) solving(layer int) string { return c.part(layer) + ".microscale-solving" }
 
-// SolvingSeconds predicts the time of all factors, and of the codes of weights of numbers of rows and columns, as if all were in the
+// SolvingSeconds predicts the time of all factors, and of the codes of the weights of all layers, as if all were in the
 // first of some formats that the method supports. It returns 0 if there is none, or if its pace cannot be measured.
-func (c *Collector) SolvingSeconds(formats []quant.Format, weights [][2]int) (seconds float64) {
+func (c *Collector) SolvingSeconds(formats []quant.Format) (seconds float64) {
 	first := slices.IndexFunc(formats, Solve.Supports)
 	if first < 0 {
 		return 0
@@ -69,15 +69,17 @@ func (c *Collector) SolvingSeconds(formats []quant.Format, weights [][2]int) (se
 	if err != nil {
 		return 0
 	}
-	for _, w := range weights {
-		seconds += pace.Weight(w[0], w[1], c.Pairs)
-	}
+	return c.seconds(pace) / float64(parallel.Threads(c.Threads))
+}
+
+// seconds returns the processor time of all factors and codes.
+func (c *Collector) seconds(pace Pace) (seconds float64) {
 	for _, layer := range c.Layers {
 		for _, l := range layer {
-			seconds += pace.Input(l.Width, c.pairs(l))
+			seconds += pace.Input(l.Width, c.pairs(l)) + pace.Weight(l.Rows, l.Width, c.pairs(l))
 		}
 	}
-	return seconds / float64(parallel.Threads(c.Threads))
+	return seconds
 }
 
 // solved adds an input of another file with its factor. That of all experts, on which the factors of theirs lean, needs none.

@@ -65,7 +65,7 @@ func (p *frozenPart) multiply(s *nn.Scope, y tensor.Dense, in quantizedInput) er
 	if err := p.product(s, products, in.codes); err != nil {
 		return err
 	}
-	parallel.ForState(y.Rows, rowGrain(y.Cols), s.Threads, [2]tensor.Dense{y, products}, func(m [2]tensor.Dense, from, to int) {
+	parallel.ForState(y.Rows, parallel.RowGrain(y.Cols), s.Threads, [2]tensor.Dense{y, products}, func(m [2]tensor.Dense, from, to int) {
 		for i := from; i < to; i++ {
 			row, first, second := m[0].Row(i), m[1].Row(i), m[1].Row(m[0].Rows+i)
 			for j := range row {
@@ -247,7 +247,7 @@ func quantizeResidual(s *nn.Scope, q quant.Quantizer, x tensor.Dense, in quantiz
 	}
 	in.residual = s.Arena.Dense(x.Rows, x.Cols)
 	in.terms[0].DequantizeRows(in.residual, 0, s.Threads)
-	parallel.ForState(x.Rows, rowGrain(x.Cols), s.Threads, [2]tensor.Dense{x, in.residual}, func(m [2]tensor.Dense, from, to int) {
+	parallel.ForState(x.Rows, parallel.RowGrain(x.Cols), s.Threads, [2]tensor.Dense{x, in.residual}, func(m [2]tensor.Dense, from, to int) {
 		for i := from; i < to; i++ {
 			rest := m[1].Row(i)
 			for j, v := range m[0].Row(i) {
@@ -257,12 +257,6 @@ func quantizeResidual(s *nn.Scope, q quant.Quantizer, x tensor.Dense, in quantiz
 	})
 	_, err := q.Rowwise(in.residual, quant.With{Threads: s.Threads, Into: &in.terms[1]})
 	return in, err
-}
-
-// rowGrain returns the minimum number of rows of the given width for one goroutine.
-func rowGrain(width int) int {
-	const elements = 1 << 14
-	return max(1, elements/max(1, width))
 }
 
 // quantizeTokens quantizes each row with its own global scale.

@@ -4,6 +4,7 @@ package decoder
 type LinearModule struct {
 	Name    string   // that nn.Observer.Linear receives
 	In      int      // the width of its input
+	Out     int      // the rows of its weights, together
 	Modules []string // of the checkpoint, which share the input; experts of a stack as checkpoint.Weight.Split names them
 
 	// Of an expert that not all tokens reach: the kind of linear layer, which the experts of a layer of the model have
@@ -25,6 +26,7 @@ func (m *Model) LinearModules(i int) (list []LinearModule) {
 	for _, p := range l.projections() {
 		one := LinearModule{Name: p.name, In: p.in, Kind: kind[p], Stream: kind[p] == "gate_up"}
 		for _, q := range p.parts {
+			one.Out += q.out
 			one.Modules = append(one.Modules, m.storedModules(q)...)
 		}
 		list = append(list, one)

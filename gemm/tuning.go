@@ -95,16 +95,16 @@ var tunings = []tuning{
 		"int8-mx-reference":   {mc: 128, nc: 2064},
 		"int8-nv-reference":   {mc: 128, nc: 2064},
 	}},
-	{machine: "AMD EPYC 7003 (Zen 3) and 9004 (Zen 4): faster than packing for float32 tiles with 8 to 2048 rows (AVX2); packed " +
-		"operands, AVX-VNNI and arm64: not measured",
+	{machine: "AMD EPYC 7003 (Zen 3) and 9004 (Zen 4): faster than packing for float32 tiles with 8 to 512 rows, on Zen 3 also MXFP4, " +
+		"NVFP4 and MXINT8 with 2048 (AVX2); more rows of others, packed operands, AVX-VNNI and arm64: not measured",
 		rows: map[string]rows{
 			"vector-f32-fp8-interleaved-avx2":        {most: 16},
 			"vector-f32-mxfp4-interleaved-avx2":      {most: 16},
 			"vector-f32-nvfp4-interleaved-avx2":      {most: 16},
-			"vector-int8-mxfp4-interleaved-avx2":     {most: 2048, packed: 2048, rowMajor: 8},
-			"vector-int8-nvfp4-interleaved-avx2":     {most: 2048, packed: 2048, rowMajor: 8},
-			"vector-int8-mxint8-interleaved-avx2":    {most: 2048, packed: 2048, rowMajor: 8},
-			"vector-int8-q8_0-interleaved-avx2":      {most: 2048},
+			"vector-int8-mxfp4-interleaved-avx2":     {most: 2048, packed: 1024, rowMajor: 8},
+			"vector-int8-nvfp4-interleaved-avx2":     {most: 2048, packed: 1024, rowMajor: 8},
+			"vector-int8-mxint8-interleaved-avx2":    {most: 2048, packed: 1024, rowMajor: 8},
+			"vector-int8-q8_0-interleaved-avx2":      {most: 1024},
 			"vector-int8-mxfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
 			"vector-int8-nvfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
 			"vector-int8-mxint8-interleaved-avxvnni": {most: 1024, packed: 1024, rowMajor: 8},

@@ -144,7 +144,7 @@ func (a *Attention) prepare(s *Scope, qkv tensor.Dense, length, first, longest i
 		}
 		p.rotation = a.Rotary.rotation(first, length, longest)
 	}
-	parallel.ForState(qkv.Rows, rowGrain((a.Heads+a.KVHeads)*a.HeadDim), s.Threads, p, preparation.rows)
+	parallel.ForState(qkv.Rows, parallel.RowGrain((a.Heads+a.KVHeads)*a.HeadDim), s.Threads, p, preparation.rows)
 	return nil
 }
 
@@ -207,7 +207,7 @@ func (a *Attention) Backward(s *Scope, saved Saved, do tensor.Dense) (dqkv tenso
 		return dqkv, nil
 	}
 	rotated, rotation := (a.Heads+a.KVHeads)*a.HeadDim, a.Rotary.rotation(0, kept.length, kept.length)
-	parallel.For(dqkv.Rows, rowGrain(dqkv.Cols), s.Threads, func(from, to int) {
+	parallel.For(dqkv.Rows, parallel.RowGrain(dqkv.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := dqkv.Row(i)
 			rotation.invert(row[:rotated], i%kept.length)
@@ -356,7 +356,7 @@ func (r *attentionRun) forward(batch int) (tensor.Dense, error) {
 		}
 		o = t.Dequantize(r.s.Threads)
 	}
-	parallel.For(o.Rows, rowGrain(o.Cols), r.s.Threads, func(from, to int) {
+	parallel.For(o.Rows, parallel.RowGrain(o.Cols), r.s.Threads, func(from, to int) {
 		r.s.round(o.Data[from*o.Cols : to*o.Cols])
 	})
 	return o, nil

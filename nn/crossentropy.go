@@ -49,7 +49,7 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 	if kept.counted == 0 {
 		return 0, nil, fmt.Errorf("%s: all %d targets are negative", c.Name, logits.Rows)
 	}
-	parallel.For(logits.Rows, rowGrain(logits.Cols), s.Threads, func(from, to int) {
+	parallel.For(logits.Rows, parallel.RowGrain(logits.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			kept.max[i] = maximum(logits.Row(i))
 		}
@@ -58,7 +58,7 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 		return 0, nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	sums := make([]float64, 2*logits.Rows) // Σ e^(logit−max) and the logit of the target, by row
-	parallel.For(logits.Rows, rowGrain(4*logits.Cols), s.Threads, func(from, to int) {
+	parallel.For(logits.Rows, parallel.RowGrain(4*logits.Cols), s.Threads, func(from, to int) {
 		e := make([]float32, logits.Cols)
 		for i := from; i < to; i++ {
 			copy(e, logits.Row(i))
@@ -102,7 +102,7 @@ func (c *CrossEntropy) Backward(s *Scope, saved Saved, weight float32) (tensor.D
 	}
 	d := kept.logits
 	share := weight / float32(kept.counted)
-	parallel.For(d.Rows, rowGrain(4*d.Cols), s.Threads, func(from, to int) {
+	parallel.For(d.Rows, parallel.RowGrain(4*d.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := d.Row(i)
 			if kept.targets[i] < 0 {

@@ -19,7 +19,7 @@ func Divergence(s *Scope, logits, original tensor.Dense, weight float32) (kl []f
 		return nil, fmt.Errorf("divergence: got logits %d×%d of %d×%d", logits.Rows, logits.Cols, original.Rows, original.Cols)
 	}
 	kl = make([]float64, logits.Rows)
-	parallel.For(logits.Rows, rowGrain(8*logits.Cols), s.Threads, func(from, to int) {
+	parallel.For(logits.Rows, parallel.RowGrain(8*logits.Cols), s.Threads, func(from, to int) {
 		diff := make([]float32, logits.Cols) // of the logits
 		for i := from; i < to; i++ {
 			q, p := logits.Row(i), original.Row(i)

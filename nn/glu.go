@@ -74,7 +74,7 @@ func (g *GLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved, er
 	}
 	width := x.Cols / 2
 	y = s.Arena.Dense(x.Rows, width)
-	parallel.ForState(x.Rows, rowGrain(4*width), s.Threads, gluPass{g, s, x, y}, gluPass.rows)
+	parallel.ForState(x.Rows, parallel.RowGrain(4*width), s.Threads, gluPass{g, s, x, y}, gluPass.rows)
 	if s.Inference {
 		return y, nil, nil
 	}
@@ -146,7 +146,7 @@ func (g *GLU) Backward(s *Scope, saved Saved, dy tensor.Dense) (dx tensor.Dense,
 	if err := checkGradient(g.Name, dy, dx.Rows, width); err != nil {
 		return tensor.Dense{}, err
 	}
-	parallel.For(dx.Rows, rowGrain(4*width), s.Threads, func(from, to int) {
+	parallel.For(dx.Rows, parallel.RowGrain(4*width), s.Threads, func(from, to int) {
 		sigmas := make([]float32, width)
 		for i := from; i < to; i++ {
 			gate, up := dx.Row(i)[:width], dx.Row(i)[width:]

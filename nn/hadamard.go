@@ -27,7 +27,7 @@ func (a *Attention) spread(s *Scope, x tensor.Dense) {
 	if !s.spreadsHeads() {
 		return
 	}
-	parallel.For(x.Rows, rowGrain(x.Cols), s.Threads, func(from, to int) {
+	parallel.For(x.Rows, parallel.RowGrain(x.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := x.Row(i)
 			for at := 0; at < len(row); at += a.HeadDim {

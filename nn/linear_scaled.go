@@ -119,7 +119,7 @@ func (l *ScaledLinear) addBlocks(dw, w tensor.Dense, threads int) {
 	if extent == 0 {
 		extent = w.Cols
 	}
-	parallel.For(w.Rows, rowGrain(2*w.Cols), threads, func(from, to int) {
+	parallel.For(w.Rows, parallel.RowGrain(2*w.Cols), threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			g, d, v := l.Grad.Row(i), dw.Row(i), w.Row(i)
 			for b := range g {

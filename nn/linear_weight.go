@@ -69,7 +69,7 @@ func (s *Scope) rounded(w tensor.Dense) tensor.Dense {
 		return w
 	}
 	x := s.Pool.scratch(w.Rows, w.Cols)
-	parallel.For(w.Rows, rowGrain(w.Cols), s.Threads, func(from, to int) {
+	parallel.For(w.Rows, parallel.RowGrain(w.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			copy(x.Row(i), w.Row(i))
 			roundBF16(x.Row(i))

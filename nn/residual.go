@@ -13,7 +13,7 @@ func Add(s *Scope, dst, a, b tensor.Dense) error {
 	if a.Rows != b.Rows || a.Cols != b.Cols || dst.Rows != a.Rows || dst.Cols != a.Cols {
 		return fmt.Errorf("residual connection: shapes differ: %d×%d = %d×%d + %d×%d", dst.Rows, dst.Cols, a.Rows, a.Cols, b.Rows, b.Cols)
 	}
-	parallel.ForState(a.Rows, rowGrain(a.Cols), s.Threads, addition{s, dst, a, b}, addition.rows)
+	parallel.ForState(a.Rows, parallel.RowGrain(a.Cols), s.Threads, addition{s, dst, a, b}, addition.rows)
 	return nil
 }
 
@@ -48,7 +48,7 @@ func Softcap(s *Scope, x tensor.Dense, limit float32) {
 
 // elementwise calls f with each row of x and a parameter, and rounds the result.
 func elementwise(s *Scope, x tensor.Dense, parameter float32, f func(row []float32, parameter float32)) {
-	parallel.ForState(x.Rows, rowGrain(x.Cols), s.Threads, rowFunction{s, x, parameter, f}, rowFunction.rows)
+	parallel.ForState(x.Rows, parallel.RowGrain(x.Cols), s.Threads, rowFunction{s, x, parameter, f}, rowFunction.rows)
 }
 
 type rowFunction struct {

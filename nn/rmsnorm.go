@@ -68,7 +68,7 @@ func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved
 	if !s.Inference {
 		p.inverse = make([]float32, x.Rows)
 	}
-	parallel.ForState(x.Rows, rowGrain(x.Cols), s.Threads, p, normPass.rows)
+	parallel.ForState(x.Rows, parallel.RowGrain(x.Cols), s.Threads, p, normPass.rows)
 	if s.Inference {
 		return y, nil, nil
 	}

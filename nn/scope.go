@@ -135,7 +135,7 @@ func (s *Scope) Round(x tensor.Dense) {
 	if s.Recipe.Activations.Element == format.F32 {
 		return
 	}
-	parallel.ForState(x.Rows, rowGrain(x.Cols), s.Threads, x, func(x tensor.Dense, from, to int) {
+	parallel.ForState(x.Rows, parallel.RowGrain(x.Cols), s.Threads, x, func(x tensor.Dense, from, to int) {
 		for i := from; i < to; i++ {
 			roundBF16(x.Row(i))
 		}
@@ -147,12 +147,6 @@ func (s *Scope) round(x []float32) {
 	if s.Recipe.Activations.Element != format.F32 {
 		roundBF16(x)
 	}
-}
-
-// rowGrain returns the minimum number of rows of the given width for one goroutine.
-func rowGrain(width int) int {
-	const elements = 1 << 14
-	return max(1, elements/max(1, width))
 }
 
 // accumulator returns how a product of a linear layer accumulates.

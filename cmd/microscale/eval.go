@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -153,10 +154,16 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 
 // receiptErrors reads the receipt to compare with, and returns what is wrong with the files before the work.
 func receiptErrors(e *evaluation.Evaluation, against string) (list []error) {
-	for i, path := range e.Receipts {
-		if slices.Contains(e.Receipts[:i], path) {
-			list = append(list, show.Misuse("two receipts are named %s", show.Printable(path)))
+	named := map[string]bool{}
+	for _, path := range append(e.Receipts[:len(e.Receipts):len(e.Receipts)], e.Base) {
+		if clean := filepath.Clean(path); path != "" {
+			if named[clean] {
+				list = append(list, show.Misuse("two results are to be written to %s: name another file", show.Printable(path)))
+			}
+			named[clean] = true
 		}
+	}
+	for _, path := range e.Receipts {
 		list = append(list, evaluation.CheckNew("the receipt", path))
 	}
 	if e.Base != "" {

@@ -32,6 +32,12 @@ func Threads(threads int) int {
 	return threads
 }
 
+// RowGrain returns the grain of [For] over rows of the given width.
+func RowGrain(width int) int {
+	const elements = 1 << 14
+	return max(1, elements/max(1, width))
+}
+
 // For calls body for sub-ranges [from, to) that cover [0, n) once. At most threads goroutines
 // run at a time (0: one per processor); the caller is one of them. Sub-ranges start at multiples
 // of grain. The effect of body must not depend on how the range is split.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"testing"
@@ -15,8 +16,9 @@ import (
 func TestLLM(t *testing.T) {
 	tiny := Shape{"tiny", 64, 128, 2, 2, 1, 32, 256}
 	for _, f := range []quant.Format{quant.MXFP4, quant.BF16} {
-		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8, {}} {
-			t.Run(f.Name+"/"+inputs.Name, func(t *testing.T) {
+		for _, inputs := range []decoder.Inputs{{Format: quant.BF16}, {Format: quant.MXINT8}, {Format: quant.MXINT8, Residual: true},
+			{Format: quant.F32}} {
+			t.Run(fmt.Sprintf("%s/%s/%v", f.Name, inputs.Format.Name, inputs.Residual), func(t *testing.T) {
 				dir := t.TempDir()
 				model, err := WriteRandom(t.Context(), dir, tiny, f, 1)
 				if err != nil {
@@ -36,7 +38,7 @@ func TestLLM(t *testing.T) {
 				}
 				defer team.Close()
 				var rounds []string
-				r, err := team.LLM(t.Context(), LLM{Source: source, Inputs: decoder.Inputs{Format: inputs}, Prompt: 12, Generate: 3, Depth: 5,
+				r, err := team.LLM(t.Context(), LLM{Source: source, Inputs: inputs, Prompt: 12, Generate: 3, Depth: 5,
 					Rounds: 2, Progress: func(test string) { rounds = append(rounds, test) }}, time.Millisecond)
 				if err != nil {
 					t.Fatal(err)

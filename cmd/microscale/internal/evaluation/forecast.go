@@ -194,7 +194,7 @@ func (r *Evaluated) solvingSeconds(run *windows.Run) float64 {
 		return 0
 	}
 	layers := float64(len(r.plan.Layers))
-	return run.Inputs.SolvingSeconds(r.Formats, r.size.Linear) * (layers - float64(run.Stream.Completed())) / layers
+	return run.Inputs.SolvingSeconds(r.Formats) * (layers - float64(run.Stream.Completed())) / layers
 }
 
 // key identifies the evaluation for a run that resumes it, by the contents of what it reads: files that are copied or written again stay

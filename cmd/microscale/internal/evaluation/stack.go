@@ -70,7 +70,7 @@ func (s *stack) linears() (layers [][]calibration.Linear) {
 	for i := range s.Layers() {
 		var list []calibration.Linear
 		for _, l := range s.LinearModules(i) {
-			list = append(list, calibration.Linear{Name: l.Name, Width: l.In, Modules: l.Modules, Kind: l.Kind, Stream: l.Stream})
+			list = append(list, calibration.Linear{Name: l.Name, Width: l.In, Rows: l.Out, Modules: l.Modules, Kind: l.Kind, Stream: l.Stream})
 		}
 		layers = append(layers, list)
 	}

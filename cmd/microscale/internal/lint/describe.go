@@ -166,7 +166,8 @@ func (r *repairer) describeSidecar(d *description) (done bool, err error) {
 	if missing {
 		formats := r.Formats()
 		if len(formats) != 1 || !r.Convention.Holds(formats[0]) {
-			r.reasons[""] = fmt.Errorf("%s is written for weights of one format that is also written here: fetch it again", modelOpt.Sidecar())
+			r.reasons[""] = fmt.Errorf("%s is missing, and repair writes it only for checkpoints of one format that quantize writes: fetch it again",
+				modelOpt.Sidecar())
 			return false, nil
 		}
 		for _, f := range r.Convention.Files(formats[0], checkpoint.Settings{Ignore: d.list, KVCache: r.config.cache}) {

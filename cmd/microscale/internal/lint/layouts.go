@@ -162,7 +162,8 @@ func paddedScales(c *checker) {
 func rotations(c *checker) {
 	c.sets(func(weights []*checkpoint.Weight) {
 		for _, suffix := range []string{".forward_hadamard_matrix", ".weight_global_scale", ".act_global_scale"} {
-			var first []byte
+			var first hf.Tensor
+			var values []byte // of it
 			for _, w := range weights {
 				t, ok := c.Source.Lookup(moduleOf(w.Name) + suffix)
 				if !ok || !w.Decoded() {
@@ -173,11 +174,11 @@ func rotations(c *checker) {
 					c.err = err
 					return
 				}
-				if first == nil {
-					first = data
+				if values == nil {
+					first, values = t, data
 				}
-				if !bytes.Equal(first, data) {
-					c.report(w.Name, "%s differs from that of %s, and the client fuses them into one module", t.Name, weights[0].Name)
+				if t.Dtype != first.Dtype || !bytes.Equal(values, data) {
+					c.report(w.Name, "%s differs from %s, and the client fuses them into one module", t.Name, first.Name)
 				}
 			}
 		}

@@ -282,7 +282,7 @@ func TestRepairSidecar(t *testing.T) {
 		d.write(t, dir)
 		r, err := PlanRepair(t.Context(), open(t, dir), nil, Options{Clients: chosenClients(t, "trtllm")})
 		if err != nil || len(r.Patch.Files) > 0 || !slices.ContainsFunc(r.Left, func(f Finding) bool {
-			return f.Rule.Name == "sidecar-missing" && strings.Contains(f.Text, "it is not repaired: hf_quant_config.json is written for")
+			return f.Rule.Name == "sidecar-missing" && strings.Contains(f.Text, "it is not repaired: hf_quant_config.json is missing, and repair")
 		}) {
 			t.Errorf("%s: files %v, left %+v (%v)", algo, r.Patch.Files, r.Left, err)
 		}

@@ -570,7 +570,8 @@ func hadamard() (data []byte) {
 // TestRotations: fused weights of FP-Quant have one matrix and one divisor. A list entry matches the end of a name.
 func TestRotations(t *testing.T) {
 	const attn = layer0 + "self_attn."
-	for changed, want := range map[string]string{"": "", "k_proj.forward_hadamard_matrix": "L62", "v_proj.weight_global_scale": "L62",
+	for changed, want := range map[string]string{"": "", "k_proj in F16": "L62", "none in q_proj": "k_proj.act_global_scale",
+		"k_proj.forward_hadamard_matrix": "L62", "v_proj.weight_global_scale": "L62",
 		"o_proj.forward_hadamard_matrix": "", "q_proj.act_global_scale": "L62"} {
 		d := directory{tensors: map[string]entry{}, config: map[string]any{"model_type": "llama", "quantization_config": map[string]any{
 			"quant_method": "fp_quant", "forward_dtype": "mxfp4", "modules_to_not_convert": []any{"up_proj"}}}}
@@ -582,14 +583,23 @@ func TestRotations(t *testing.T) {
 			d.set(attn+module+".forward_hadamard_matrix", safetensors.BF16, []int64{32, 32}, identity())
 		}
 		d.set(layer0+"mlp.up_proj.weight", safetensors.BF16, []int64{32, 32}, values(2, 1024))
-		if changed != "" {
+		switch changed {
+		case "":
+		case "k_proj in F16": // of the same bytes
+			d.set(attn+"q_proj.act_global_scale", safetensors.BF16, []int64{1}, []byte{0x40, 0x40})
+			d.set(attn+"k_proj.act_global_scale", safetensors.F16, []int64{1}, []byte{0x40, 0x40})
+			delete(d.tensors, attn+"v_proj.act_global_scale")
+		case "none in q_proj": // the first with one is named
+			delete(d.tensors, attn+"q_proj.act_global_scale")
+			d.tensors[attn+"v_proj.act_global_scale"].data[1] ^= 1
+		default:
 			d.tensors[attn+changed].data[1] ^= 0x80
 		}
 		dir := t.TempDir()
 		d.write(t, dir)
 		r := check(t, dir, "vllm")
 		if got := texts(r); want == "" && len(r.Findings) > 0 || !strings.Contains(got, want) ||
-			slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule.ID != want }) {
+			slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule.ID != "L62" }) {
 			t.Errorf("%s changed: found %s, want %q", changed, got, want)
 		}
 	}
