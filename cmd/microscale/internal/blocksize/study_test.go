@@ -42,7 +42,7 @@ var references = []struct {
 }
 
 // TestReferences measures cases on the references' data, which agree to a hundredth of a
-// decibel: all with -full, else three; two distributions with -short.
+// decibel: all with -full, else three of two distributions.
 func TestReferences(t *testing.T) {
 	slow.Long(t, "it measures every format over many values")
 	for i, tc := range references {
@@ -53,7 +53,7 @@ func TestReferences(t *testing.T) {
 		}
 		c := Config{Formats: []quant.Format{tc.format}, Blocks: []int{tc.block}, Rules: []quant.ScaleRule{tc.rule},
 			Distributions: distributions[:8], Rows: 256, Seeds: 4}
-		if testing.Short() {
+		if !*slow.FullRun {
 			c.Distributions = []Distribution{distributions[0], distributions[5]}
 		}
 		results, err := c.Run()
