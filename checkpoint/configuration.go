@@ -162,7 +162,7 @@ func fnmatch(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(re + `\z`)
 }
 
-// setEnd returns the index of the ] that ends a set of fnmatch, which may begin with a ] of its own; 0: none does.
+// setEnd returns the index of the ] that ends a set of fnmatch, 0 if none does. A ] at the beginning is a member of the set.
 func setEnd(p []rune) int {
 	from := 0
 	if len(p) > 0 && p[0] == '!' {

@@ -18,6 +18,14 @@ type Inputs struct {
 	Residual bool
 }
 
+// String returns the name of the format, and x2 behind it where inputs have a residual: mxint8x2.
+func (in Inputs) String() string {
+	if in.Residual {
+		return in.Format.Name + "x2"
+	}
+	return in.Format.Name
+}
+
 // optimize prepares the frozen weights of a projection for inputs, which weights in a block
 // format take, and those in the format of the inputs. It interleaves codes for products with few tokens
 // where kernels support that.

@@ -155,7 +155,7 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 // receiptErrors reads the receipt to compare with, and returns what is wrong with the files before the work.
 func receiptErrors(e *evaluation.Evaluation, against string) (list []error) {
 	named := map[string]bool{}
-	for _, path := range append(e.Receipts[:len(e.Receipts):len(e.Receipts)], e.Base) {
+	for _, path := range slices.Concat(e.Receipts, []string{e.Base}) {
 		if clean := filepath.Clean(path); path != "" {
 			if named[clean] {
 				list = append(list, show.Misuse("two results are to be written to %s: name another file", show.Printable(path)))

@@ -102,11 +102,7 @@ func decodeRivals(b *testing.B, f quant.Format, theirs string) []decodeRival {
 		if err != nil {
 			b.Fatal(err)
 		}
-		name := "inputs:" + inputs.Format.Name
-		if inputs.Residual {
-			name += "x2"
-		}
-		rivals = append(rivals, decodeRival{name, func(threads, tokens, step int) stepTime {
+		rivals = append(rivals, decodeRival{"inputs:" + inputs.String(), func(threads, tokens, step int) stepTime {
 			return fastestStep(b, m, threads, tokens, step)
 		}})
 	}

@@ -45,28 +45,20 @@ func AddKVFormat(cmd *cobra.Command) *Choice[quant.Format] {
 }
 
 // inputs are the values of --inputs.
-var inputs = []struct {
-	name string
-	decoder.Inputs
-}{
-	{quant.BF16.Name, decoder.Inputs{Format: quant.BF16}},
-	{quant.MXINT8.Name, decoder.Inputs{Format: quant.MXINT8}},
-	{quant.MXINT8.Name + "x2", decoder.Inputs{Format: quant.MXINT8, Residual: true}},
-	{quant.F32.Name, decoder.Inputs{Format: quant.F32}},
-}
+var inputs = []decoder.Inputs{{Format: quant.BF16}, {Format: quant.MXINT8}, {Format: quant.MXINT8, Residual: true}, {Format: quant.F32}}
 
 // AddInputs adds --inputs, how inputs of quantized linear layers are quantized, to cmd.
 func AddInputs(cmd *cobra.Command) *Choice[decoder.Inputs] {
 	names := make([]string, len(inputs))
 	for i, in := range inputs {
-		names[i] = in.name
+		names[i] = in.String()
 	}
 	return AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8 (fastest with weights of 4 bits, "+
 		"mxint8 and q8_0), mxint8x2 (two terms: errors up to 1.01·2^-14 of the largest input in a block), f32", quant.BF16.Name, names,
 		func(name string) (decoder.Inputs, error) {
 			for _, in := range inputs {
-				if strings.EqualFold(in.name, name) {
-					return in.Inputs, nil
+				if strings.EqualFold(in.String(), name) {
+					return in, nil
 				}
 			}
 			return decoder.Inputs{}, naming.Unknown("format of inputs", name, names)

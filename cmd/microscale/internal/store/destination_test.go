@@ -176,16 +176,7 @@ func TestBusyUpload(t *testing.T) {
 	d := destined(t, "s3://weights/out")
 	files := stage(t, d)
 	var n atomic.Int64
-	s.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
-		switch n.Add(1) % 4 {
-		case 1:
-			storetest.Fail(w, http.StatusServiceUnavailable, "SlowDown")
-			return true
-		case 2:
-			panic(http.ErrAbortHandler)
-		}
-		return false
-	}
+	s.Fault = storetest.Faults(&n, 4)
 	if err := errors.Join(d.Upload(t.Context(), none), uploaded(s, "out", files)); err != nil {
 		t.Error(err)
 	}

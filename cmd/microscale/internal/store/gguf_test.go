@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,16 +75,7 @@ func TestGGUF(t *testing.T) {
 		t.Fatal(err)
 	}
 	var requests atomic.Int64
-	fault := func(w http.ResponseWriter, _ *http.Request) bool {
-		switch requests.Add(1) % 3 {
-		case 1:
-			storetest.Fail(w, http.StatusServiceUnavailable, "SlowDown")
-			return true
-		case 2:
-			panic(http.ErrAbortHandler)
-		}
-		return false
-	}
+	fault := storetest.Faults(&requests, 3)
 	server := webServer(t, files, fault)
 	want := filepath.Join(t.TempDir(), "want.gguf")
 	source, err := convert.Open(local)

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -318,6 +319,21 @@ func Fail(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of the test</Message></Error>", code) // the client may be gone
+}
+
+// Faults returns a Server.Fault that counts requests, and of each every ones answers the first as a busy store does and ends the
+// connection of the second.
+func Faults(requests *atomic.Int64, every int64) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		switch requests.Add(1) % every {
+		case 1:
+			Fail(w, http.StatusServiceUnavailable, "SlowDown")
+			return true
+		case 2:
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
 }
 
 // payload returns the body of a request, without the signatures of its chunks.
