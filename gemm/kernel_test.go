@@ -332,13 +332,14 @@ func TestChoice(t *testing.T) {
 		cpu.AVX512F:  {"": "f32-avx512"},
 		cpu.AVXVNNI:  {"": "f32-avx2"},
 		cpu.AVX2:     {"": "f32-avx2"},
+		cpu.NEONI8MM: {"f32": "f32-neon", "": "bf16-neon"},
 		cpu.NEONBF16: {"f32": "f32-neon", "": "bf16-neon"},
 		cpu.NEONDot:  {"": "f32-neon"},
 		cpu.NEON:     {"": "f32-neon"},
 		cpu.Plain:    {"": "f32-reference"},
 	}
 	for tier, name := range map[cpu.Tier]string{cpu.AVX512F: "avx2", cpu.AVXVNNI: "avxvnni", cpu.AVX2: "avx2", cpu.NEONDot: "neondot",
-		cpu.NEONBF16: "neondot"} {
+		cpu.NEONBF16: "neondot", cpu.NEONI8MM: "neondot"} {
 		for _, f := range []string{"mxfp4", "mxint8", "nvfp4"} {
 			best[tier][f] = "vector-int8-" + f + "-interleaved-" + name
 		}

@@ -330,8 +330,8 @@ func TestMinimumRows(t *testing.T) {
 // but for fewer than with unpacked weights.
 func TestPackedBatchThreads(t *testing.T) {
 	few := map[string]int{"mxfp8": 4, "mxfp4": 6, "nvfp4": 5} // if a tile kernel follows
-	others := map[cpu.Tier]int{cpu.AVX512: 12, cpu.NEON: 2, cpu.NEONDot: 2, cpu.NEONBF16: 2}
-	unpacked := map[cpu.Tier]int{cpu.NEON: 4, cpu.NEONDot: 4, cpu.NEONBF16: 4} // at least
+	others := map[cpu.Tier]int{cpu.AVX512: 12, cpu.NEON: 2, cpu.NEONDot: 2, cpu.NEONBF16: 2, cpu.NEONI8MM: 2}
+	unpacked := map[cpu.Tier]int{cpu.NEON: 4, cpu.NEONDot: 4, cpu.NEONBF16: 4, cpu.NEONI8MM: 4} // at least
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
 			most, ok := others[tier]

@@ -166,9 +166,8 @@ func TestBenchUsage(t *testing.T) {
 		{"bench limits --threads 1000000", `--threads 1000000: give 0 to ` + processors},
 		{"bench limits --budget 0s", `--budget 0s: give a positive time`},
 		{"bench limits --budget soon", `--budget: `},
-		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, neon, neondot, neonbf16, avx2, avxvnni, avx512f, ` +
-			`avx512vnni, ` +
-			`avx512vbmi, avx512, amx`},
+		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, neon, neondot, neonbf16, neoni8mm, ` +
+			`avx2, avxvnni, avx512f, avx512vnni, avx512vbmi, avx512, amx`},
 		{"bench quantize", `--format is missing`},
 		{"bench quantize --format mxfp9", `--format: unknown block format "mxfp9"`},
 		{"bench quantize --format mxfp8 --from e5m2", `--from: unsupported format "e5m2": use one of f32, bf16`},

@@ -9,8 +9,9 @@
 //	neon        Advanced SIMD, on arm64
 //	neondot     neon and int8 dot products: Apple M1, Graviton2, Cortex-A76 (Raspberry Pi 5), Snapdragon
 //	            855, and later ones
-//	neonbf16    neondot and BF16 dot products: Apple M2, Graviton3, Neoverse V1 and N2, and
-//	            Snapdragon X; on Linux and macOS
+//	neonbf16    neondot and BF16 dot products, on Linux and macOS
+//	neoni8mm    neonbf16 and products of int8 matrices: Apple M2, Graviton3, Neoverse V1 and N2, and
+//	            Snapdragon X
 //	avx2        AVX2, FMA, F16C, BMI2, POPCNT: Haswell, Zen, and all later ones
 //	avxvnni     avx2 and int8 dot products of 256-bit vectors: Alder Lake
 //	avx512f     avx2 and AVX-512 F, BW, DQ, VL: Skylake-X
@@ -38,6 +39,7 @@ const (
 	NEON
 	NEONDot
 	NEONBF16
+	NEONI8MM
 	AVX2
 	AVXVNNI
 	AVX512F
@@ -63,6 +65,7 @@ var tiers = [...]struct {
 	NEON:       {"neon", ARMASIMD},
 	NEONDot:    {"neondot", ARMASIMD | ARMDotProd},
 	NEONBF16:   {"neonbf16", ARMASIMD | ARMDotProd | ARMBF16},
+	NEONI8MM:   {"neoni8mm", ARMASIMD | ARMDotProd | ARMBF16 | ARMI8MM},
 	AVX2:       {"avx2", avx2},
 	AVXVNNI:    {"avxvnni", avx2 | X86AVXVNNI},
 	AVX512F:    {"avx512f", avx512f},

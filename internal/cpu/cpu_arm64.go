@@ -10,6 +10,9 @@ func detect() Set {
 	if cpu.ARM64.HasASIMDDP {
 		s |= ARMDotProd
 	}
+	if cpu.ARM64.HasI8MM {
+		s |= ARMI8MM
+	}
 	if hasBF16() {
 		s |= ARMBF16
 	}

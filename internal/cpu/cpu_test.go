@@ -89,7 +89,9 @@ func TestTiersOf(t *testing.T) {
 		{"Zen 5", avx512 | X86AVXVNNI, []Tier{AVX512, AVX512VBMI, AVX512VNNI, AVX512F, AVXVNNI, AVX2, Plain}},
 		{"arm64", ARMASIMD, []Tier{NEON, Plain}},
 		{"Apple M1", ARMASIMD | ARMDotProd, []Tier{NEONDot, NEON, Plain}},
-		{"Graviton3", ARMASIMD | ARMDotProd | ARMBF16, []Tier{NEONBF16, NEONDot, NEON, Plain}},
+		{"arm64 with BF16 alone", ARMASIMD | ARMDotProd | ARMBF16, []Tier{NEONBF16, NEONDot, NEON, Plain}},
+		{"arm64 without BF16", ARMASIMD | ARMDotProd | ARMI8MM, []Tier{NEONDot, NEON, Plain}},
+		{"Graviton3", ARMASIMD | ARMDotProd | ARMBF16 | ARMI8MM, []Tier{NEONI8MM, NEONBF16, NEONDot, NEON, Plain}},
 	} {
 		if got := tiersOf(tc.features); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", tc.processor, got, tc.want)

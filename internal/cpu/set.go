@@ -29,6 +29,7 @@ const (
 	ARMASIMD
 	ARMDotProd
 	ARMBF16
+	ARMI8MM
 )
 
 // features names the bits in their order: the constant, and the flag in Linux's /proc/cpuinfo.
@@ -52,6 +53,7 @@ var features = [...]struct{ constant, flag string }{
 	{"ARMASIMD", "asimd"},
 	{"ARMDotProd", "asimddp"},
 	{"ARMBF16", "bf16"},
+	{"ARMI8MM", "i8mm"},
 }
 
 // AllFeatures returns every feature.

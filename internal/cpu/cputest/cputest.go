@@ -15,7 +15,7 @@ import (
 // Run runs body as one subtest per tier that this processor has, with the tier
 // forced, and logs which tiers ran. Of tiers that allow the same rows of the kernel
 // tables of the test's program, only the first runs, and under the race detector, which watches what all tiers share,
-// only the best; under an emulator neondot is left out beside neonbf16. It fails where the operating system lists a
+// only the best; under an emulator tiers between neon and the best are left out. It fails where the operating system lists a
 // feature that package cpu did not find, or the reverse, so that a fault in
 // detection does not switch tests off in silence; but for AMX, which the system
 // may deny to a process: that is logged. Tests that call it must not run in
@@ -72,8 +72,9 @@ func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier))
 	switch {
 	case slow.Racing():
 		tiers = tiers[:1]
-	case slow.Emulating() && slices.Contains(tiers, cpu.NEONBF16): // the tiers beside neondot run its rows, too
-		tiers = slices.DeleteFunc(tiers, func(tier cpu.Tier) bool { return tier == cpu.NEONDot })
+	case slow.Emulating(): // the best tier runs most rows of those below, too
+		best := tiers[0]
+		tiers = slices.DeleteFunc(tiers, func(tier cpu.Tier) bool { return tier != best && tier.Set().Has(cpu.ARMDotProd) })
 	}
 	for _, tier := range tiers {
 		if err := cpu.Force(tier); err != nil {
