@@ -62,6 +62,25 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 	return c
 }
 
+// exponentWords are the constants of a fused kernel that finds codes of 8 bits from BF16 by the bits of words.
+type exponentWords struct {
+	exponentConstants
+	below  uint32 // the bits of the smallest normal element, as BF16, less those that code 0 would have, and what rounds
+	low    uint32 // the bits of BF16 that are dropped and the last that stays, twice
+	times  uint32 // 2^16 over the least bit that stays, twice
+	tie    uint32 // low, in each byte
+	normal uint32 // the least normal code, in each byte
+}
+
+func newExponentWords(element *format.Scalar, c exponentConstants) exponentWords {
+	const twice, four = 1<<16 | 1, 0x01010101
+	last := uint32(1) << (format.BF16.Mantissa - element.Mantissa) // the least bit that stays
+	return exponentWords{
+		exponentConstants: c, below: 1<<format.BF16.Mantissa + last/2 - 1, low: (2*last - 1) * twice, times: 1 << 16 / last * twice,
+		tie: (2*last - 1) * four, normal: four << element.Mantissa,
+	}
+}
+
 // globalConstants are what a fused kernel computes E4M3 scales under a global
 // one, and their codes, with: EncodeFirst.
 type globalConstants struct {

@@ -28,8 +28,8 @@ func init() {
 		{fuse4AVX2Needs, false, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4AVX2)},
 		{fuseInt8AVX2Needs, false, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8AVX2)},
 		{fuseGlobal4AVX2Needs, false, groupBlocks, false, globalBlocks, fuse(globalOf, fuseGlobal4AVX2)},
-		{fuse8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16AVX2)},
-		{fuse8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16AVX2)},
+		{fuse8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, false), fuse(exponentWordsOf, fuse8BF16AVX2)},
+		{fuse6BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse6BF16AVX2)},
 		{fuse4BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
 		{fuseInt8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
 		{fuseGlobal4BF16AVX2Needs, true, groupBlocks, false, globalBlocks, fuse(globalCutsOf, fuseGlobal4BF16AVX2)},
@@ -155,6 +155,10 @@ func fuse[C any](constants func(*output) C, kernel func(p fusedArgs, c *C) uint6
 			return amaxOrFlagged(kernel(t.args(), &c))
 		}
 	}
+}
+
+func exponentWordsOf(o *output) exponentWords {
+	return newExponentWords(o.q.Format.Element, exponentOf(o))
 }
 
 func exponentNibblesOf(o *output) exponentNibbles { return newExponentNibbles(exponentOf(o)) }

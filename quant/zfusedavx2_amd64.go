@@ -12,6 +12,7 @@ import (
 const (
 	fuse8AVX2Needs           = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	fuse8BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	fuse6BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	fuse4AVX2Needs           = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 	fuse4BF16AVX2Needs       = cpu.X86AVX | cpu.X86AVX2
 	fuseInt8AVX2Needs        = cpu.X86AVX | cpu.X86AVX2
@@ -31,14 +32,24 @@ const (
 func fuse8AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuse8BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
-// 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
+// 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
 // multiple of 32.
 //
 //go:noescape
-func fuse8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
+func fuse8BF16AVX2(p fusedArgs, c *exponentWords) (amax uint64)
+
+// fuse6BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
+// 6 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be encoded by the reference implementation. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
+//
+//go:noescape
+func fuse6BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
 
 // fuse4AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block

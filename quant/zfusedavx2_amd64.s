@@ -110,7 +110,7 @@ GLOBL aboveZero<>(SB), RODATA|NOPTR, $32
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuse8AVX2(SB), 0, $544-104
+TEXT ·fuse8AVX2(SB), 0, $608-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -151,7 +151,7 @@ TEXT ·fuse8AVX2(SB), 0, $544-104
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 	LEAQ 416(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
@@ -395,12 +395,307 @@ TEXT amaxes<>(SB), NOSPLIT, $0-0
 	VPMAXUD Y2, Y0, Y0
 	RET
 
-// func fuse8BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
+// func fuse8BF16AVX2(p fusedArgs, c *exponentWords) (amax uint64)
 //
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuse8BF16AVX2(SB), 0, $544-104
+TEXT ·fuse8BF16AVX2(SB), 0, $640-104
+	MOVQ p_codes+0(FP), AX
+	MOVQ p_scales+8(FP), BX
+	MOVQ p_src+16(FP), DX
+	MOVQ c+88(FP), SI
+	MOVQ p_ahead+64(FP), R12
+	MOVQ p_rows+32(FP), R14
+	MOVQ p_codeAhead+72(FP), R15
+	VPBROADCASTD (SI), Y0
+	VMOVDQU Y0, (SP)
+	VPBROADCASTD 4(SI), Y0
+	VMOVDQU Y0, 32(SP)
+	VPBROADCASTD 8(SI), Y0
+	VMOVDQU Y0, 64(SP)
+	VPBROADCASTD 12(SI), Y0
+	VMOVDQU Y0, 96(SP)
+	VPBROADCASTD 20(SI), Y0
+	VMOVDQU Y0, 128(SP)
+	VPBROADCASTD 44(SI), Y0
+	VMOVDQU Y0, 160(SP)
+	VPBROADCASTD 24(SI), Y0
+	VMOVDQU Y0, 192(SP)
+	VPBROADCASTD 28(SI), Y0
+	VMOVDQU Y0, 224(SP)
+	VPBROADCASTD 32(SI), Y0
+	VMOVDQU Y0, 256(SP)
+	VPBROADCASTD 36(SI), Y0
+	VMOVDQU Y0, 288(SP)
+	VPBROADCASTD 16(SI), Y0
+	VPCMPEQD Y1, Y1, Y1
+	VPSUBD Y1, Y0, Y0
+	VMOVDQU Y0, 320(SP)
+	VPXOR Y0, Y0, Y0
+	VMOVDQU Y0, 352(SP)
+	VMOVDQU Y0, 384(SP)
+	VPBROADCASTD 60(SI), Y0
+	VMOVDQU Y0, 416(SP)
+	VMOVDQU abs16<>+0(SB), Y15
+	VMOVDQU 160(SP), Y8
+	VMOVDQU sign<>+0(SB), Y14
+	VPBROADCASTD 64(SI), Y9
+	VPBROADCASTD 68(SI), Y11
+	VPBROADCASTD 72(SI), Y12
+	VPBROADCASTD 76(SI), Y13
+	LEAQ 448(SP), DI
+	LEAQ 96(DI), CX
+	MOVQ DX, R8
+	XORL R10, R10
+	MOVQ p_groups+24(FP), R9
+	MOVQ R9, R13
+group3:
+	CMPQ p_rows+32(FP), $0
+	JEQ encode1
+
+	// scales of a group, one ahead of the codes
+	CALL amaxesBF16<>(SB)
+	VPMAXUD 352(SP), Y0, Y1
+	VMOVDQU Y1, 352(SP)
+	VPXOR Y2, Y2, Y2
+	VPSUBD 96(SP), Y0, Y1
+	VPMAXUD 320(SP), Y1, Y3
+	VPCMPEQD Y3, Y1, Y1
+	VPCMPEQD Y2, Y0, Y3
+	VPANDN Y1, Y3, Y1
+	VPOR 384(SP), Y1, Y1
+	VMOVDQU Y1, 384(SP)
+	VMULPS (SP), Y0, Y0
+	VPADDD 32(SP), Y0, Y0
+	VPSRLD $23, Y0, Y0
+	VPSUBD 64(SP), Y0, Y0
+	VPMAXSD Y2, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VPACKUSDW X1, X0, X1
+	VPACKUSWB X1, X1, X1
+	VMOVQ X1, (BX)
+	VPMAXSD 128(SP), Y0, Y0
+	VMOVDQU 224(SP), Y1
+	VPSUBD Y0, Y1, Y1
+	VPSUBD 192(SP), Y0, Y3
+	VPSLLD $23, Y3, Y3
+	VMOVDQU Y3, (DI)
+	VPSLLVD 256(SP), Y1, Y1
+	VPSLLD $16, Y1, Y1
+	VPSRLD $16, Y1, Y1
+	VPOR 288(SP), Y1, Y1
+	VMOVDQU Y1, 32(DI)
+	VPSRLD $16, Y3, Y3
+	VPSUBD 416(SP), Y3, Y3
+	VPSLLD $16, Y3, Y1
+	VPOR Y1, Y3, Y3
+	VMOVDQU Y3, 64(DI)
+	ADDQ $8, BX
+	ADDQ $512, R8
+	SUBQ $1, R9
+	JNZ row2
+	MOVQ p_groups+24(FP), R9
+	ADDQ p_srcGap+56(FP), R8
+	ADDQ p_scaleGap+48(FP), BX
+	SUBQ $1, p_rows+32(FP)
+row2:
+	TESTQ R10, R10
+	JNZ encode1
+	MOVL $1, R10
+	XCHGQ CX, DI
+	JMP group3
+encode1:
+	MOVQ $8, R11
+codes4:
+	PREFETCHT0 (DX)(R12*1)
+	VPBROADCASTD 64(CX), Y10
+	VMOVDQU (DX), Y6
+	VPAND Y6, Y15, Y0
+	VPSUBUSW Y10, Y0, Y0
+	VPMULHW Y11, Y0, Y2
+	VPAND Y9, Y0, Y0
+	VMOVDQU 32(DX), Y7
+	VPAND Y7, Y15, Y1
+	VPSUBUSW Y10, Y1, Y1
+	VPMULHW Y11, Y1, Y3
+	VPAND Y9, Y1, Y1
+	VPACKUSWB Y1, Y0, Y1
+	VPACKUSWB Y3, Y2, Y0
+	VPCMPEQB Y12, Y1, Y1
+	VPSUBB Y1, Y0, Y0
+	VPMINUB Y8, Y0, Y0
+	VPCMPGTB Y0, Y13, Y1
+	VPTEST Y1, Y1
+	JNZ subnormal5
+signed6:
+	VPACKSSWB Y7, Y6, Y4
+	VPAND Y14, Y4, Y4
+	VPOR Y4, Y0, Y0
+	VPERMQ $216, Y0, Y0
+	CMPQ p_stream+80(FP), $0
+	JEQ plain8
+	VMOVNTDQ Y0, (AX)
+	JMP stored9
+plain8:
+	PREFETCHT0 (AX)(R15*1)
+	VMOVDQU Y0, (AX)
+stored9:
+	ADDQ $32, AX
+stored7:
+	ADDQ $64, DX
+	ADDQ $4, CX
+	SUBQ $1, R11
+	JNZ codes4
+	SUBQ $32, CX
+	XCHGQ CX, DI
+	SUBQ $1, R13
+	JNZ group3
+	MOVQ p_groups+24(FP), R13
+	ADDQ p_srcGap+56(FP), DX
+	ADDQ p_codeGap+40(FP), AX
+	SUBQ $1, R14
+	JNZ group3
+
+	// the largest amax; all ones where a block was flagged
+	VMOVDQU 352(SP), Y2
+	VEXTRACTI128 $1, Y2, X1
+	VPMAXUD X1, X2, X0
+	VPSHUFD $78, X0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VPMAXUD X1, X0, X0
+	VMOVD X0, R11
+	VMOVDQU 384(SP), Y2
+	VPTEST Y2, Y2
+	JZ done10
+flagged11:
+	MOVL $-1, R11
+done10:
+	MOVQ R11, amax+96(FP)
+	VZEROUPPER
+	RET
+subnormal5:
+	VPAND Y6, Y15, Y2
+	VPAND Y7, Y15, Y3
+	VPACKUSWB Y3, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPCMPEQB Y3, Y2, Y2
+	VPANDN Y1, Y2, Y1
+	VPTEST Y1, Y1
+	JZ signed6
+	VMOVDQU binade<>+0(SB), Y14
+	VMOVDQU low<>+0(SB), Y12
+	VPBROADCASTD 40(SI), Y13
+	VMOVDQU abs16<>+0(SB), Y15
+	VPXOR Y9, Y9, Y9
+	VBROADCASTSS (CX), Y11
+	VBROADCASTSS 32(CX), Y10
+	VPAND (DX), Y15, Y7
+	VPUNPCKLWD Y7, Y9, Y4
+	VPAND Y14, Y4, Y5
+	VPMAXSD Y11, Y5, Y5
+	VFMADD213PS Y4, Y10, Y5
+	VPSRLVD Y13, Y5, Y4
+	VPADDD Y4, Y5, Y5
+	VPAND Y12, Y5, Y0
+	VPUNPCKHWD Y7, Y9, Y4
+	VPAND Y14, Y4, Y5
+	VPMAXSD Y11, Y5, Y5
+	VFMADD213PS Y4, Y10, Y5
+	VPSRLVD Y13, Y5, Y4
+	VPADDD Y4, Y5, Y5
+	VPAND Y12, Y5, Y1
+	VPAND 32(DX), Y15, Y7
+	VPUNPCKLWD Y7, Y9, Y4
+	VPAND Y14, Y4, Y5
+	VPMAXSD Y11, Y5, Y5
+	VFMADD213PS Y4, Y10, Y5
+	VPSRLVD Y13, Y5, Y4
+	VPADDD Y4, Y5, Y5
+	VPAND Y12, Y5, Y2
+	VPUNPCKHWD Y7, Y9, Y4
+	VPAND Y14, Y4, Y5
+	VPMAXSD Y11, Y5, Y5
+	VFMADD213PS Y4, Y10, Y5
+	VPSRLVD Y13, Y5, Y4
+	VPADDD Y4, Y5, Y5
+	VPAND Y12, Y5, Y3
+	VPACKUSDW Y1, Y0, Y0
+	VPACKUSDW Y3, Y2, Y2
+	VPACKUSWB Y2, Y0, Y0
+	VPMINUB 160(SP), Y0, Y0
+	VMOVDQU (DX), Y6
+	VMOVDQU 32(DX), Y7
+	VMOVDQU 160(SP), Y8
+	VMOVDQU sign<>+0(SB), Y14
+	VPBROADCASTD 64(SI), Y9
+	VPBROADCASTD 68(SI), Y11
+	VPBROADCASTD 72(SI), Y12
+	VPBROADCASTD 76(SI), Y13
+	JMP signed6
+
+// amaxesBF16 leaves the amaxes of 8 blocks of 32 in Y0.
+//
+//	R8 the blocks
+TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
+	VPAND (R8), Y15, Y0
+	VPAND 32(R8), Y15, Y1
+	VPMAXUW Y1, Y0, Y0
+	VPAND 64(R8), Y15, Y1
+	VPAND 96(R8), Y15, Y2
+	VPMAXUW Y2, Y1, Y1
+	VPUNPCKLWD Y1, Y0, Y2
+	VPUNPCKHWD Y1, Y0, Y0
+	VPMAXUW Y2, Y0, Y0
+	VPAND 128(R8), Y15, Y1
+	VPAND 160(R8), Y15, Y2
+	VPMAXUW Y2, Y1, Y1
+	VPAND 192(R8), Y15, Y2
+	VPAND 224(R8), Y15, Y3
+	VPMAXUW Y3, Y2, Y2
+	VPUNPCKLWD Y2, Y1, Y3
+	VPUNPCKHWD Y2, Y1, Y1
+	VPMAXUW Y3, Y1, Y1
+	VPUNPCKLDQ Y1, Y0, Y2
+	VPUNPCKHDQ Y1, Y0, Y0
+	VPMAXUW Y2, Y0, Y0
+	VPAND 256(R8), Y15, Y1
+	VPAND 288(R8), Y15, Y2
+	VPMAXUW Y2, Y1, Y1
+	VPAND 320(R8), Y15, Y2
+	VPAND 352(R8), Y15, Y3
+	VPMAXUW Y3, Y2, Y2
+	VPUNPCKLWD Y2, Y1, Y3
+	VPUNPCKHWD Y2, Y1, Y1
+	VPMAXUW Y3, Y1, Y1
+	VPAND 384(R8), Y15, Y2
+	VPAND 416(R8), Y15, Y3
+	VPMAXUW Y3, Y2, Y2
+	VPAND 448(R8), Y15, Y3
+	VPAND 480(R8), Y15, Y4
+	VPMAXUW Y4, Y3, Y3
+	VPUNPCKLWD Y3, Y2, Y4
+	VPUNPCKHWD Y3, Y2, Y2
+	VPMAXUW Y4, Y2, Y2
+	VPUNPCKLDQ Y2, Y1, Y3
+	VPUNPCKHDQ Y2, Y1, Y1
+	VPMAXUW Y3, Y1, Y1
+	VPUNPCKLQDQ Y1, Y0, Y2
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VPMAXUW Y2, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VPMAXUW X1, X0, X0
+	VPMOVZXWD X0, Y0
+	VPSLLD $16, Y0, Y0
+	RET
+
+// func fuse6BF16AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
+//
+//	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
+//	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
+//	R13 groups left to encode of a row; R14 rows; R15 codeAhead
+TEXT ·fuse6BF16AVX2(SB), 0, $608-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -441,7 +736,7 @@ TEXT ·fuse8BF16AVX2(SB), 0, $544-104
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
 	LEAQ 416(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
@@ -539,8 +834,6 @@ codes4:
 	VMOVDQU (DX), Y4
 	VPACKSSWB 32(DX), Y4, Y4
 	VPAND sign<>+0(SB), Y4, Y4
-	CMPL 56(SI), $6
-	JNE other6
 	VPSRLW $2, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
@@ -553,20 +846,6 @@ codes4:
 	VEXTRACTI128 $1, Y0, X0
 	VMOVQ X0, 16(AX)
 	ADDQ $24, AX
-	JMP stored5
-other6:
-	VPOR Y4, Y0, Y0
-	VPERMQ $216, Y0, Y0
-	CMPQ p_stream+80(FP), $0
-	JEQ plain7
-	VMOVNTDQ Y0, (AX)
-	JMP stored8
-plain7:
-	PREFETCHT0 (AX)(R15*1)
-	VMOVDQU Y0, (AX)
-stored8:
-	ADDQ $32, AX
-stored5:
 	ADDQ $64, DX
 	ADDQ $4, CX
 	SUBQ $1, R11
@@ -592,67 +871,12 @@ stored5:
 	VMOVD X0, R11
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
-	JZ done9
-flagged10:
+	JZ done6
+flagged7:
 	MOVL $-1, R11
-done9:
+done6:
 	MOVQ R11, amax+96(FP)
 	VZEROUPPER
-	RET
-
-// amaxesBF16 leaves the amaxes of 8 blocks of 32 in Y0.
-//
-//	R8 the blocks
-TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
-	VPAND (R8), Y15, Y0
-	VPAND 32(R8), Y15, Y1
-	VPMAXUW Y1, Y0, Y0
-	VPAND 64(R8), Y15, Y1
-	VPAND 96(R8), Y15, Y2
-	VPMAXUW Y2, Y1, Y1
-	VPUNPCKLWD Y1, Y0, Y2
-	VPUNPCKHWD Y1, Y0, Y0
-	VPMAXUW Y2, Y0, Y0
-	VPAND 128(R8), Y15, Y1
-	VPAND 160(R8), Y15, Y2
-	VPMAXUW Y2, Y1, Y1
-	VPAND 192(R8), Y15, Y2
-	VPAND 224(R8), Y15, Y3
-	VPMAXUW Y3, Y2, Y2
-	VPUNPCKLWD Y2, Y1, Y3
-	VPUNPCKHWD Y2, Y1, Y1
-	VPMAXUW Y3, Y1, Y1
-	VPUNPCKLDQ Y1, Y0, Y2
-	VPUNPCKHDQ Y1, Y0, Y0
-	VPMAXUW Y2, Y0, Y0
-	VPAND 256(R8), Y15, Y1
-	VPAND 288(R8), Y15, Y2
-	VPMAXUW Y2, Y1, Y1
-	VPAND 320(R8), Y15, Y2
-	VPAND 352(R8), Y15, Y3
-	VPMAXUW Y3, Y2, Y2
-	VPUNPCKLWD Y2, Y1, Y3
-	VPUNPCKHWD Y2, Y1, Y1
-	VPMAXUW Y3, Y1, Y1
-	VPAND 384(R8), Y15, Y2
-	VPAND 416(R8), Y15, Y3
-	VPMAXUW Y3, Y2, Y2
-	VPAND 448(R8), Y15, Y3
-	VPAND 480(R8), Y15, Y4
-	VPMAXUW Y4, Y3, Y3
-	VPUNPCKLWD Y3, Y2, Y4
-	VPUNPCKHWD Y3, Y2, Y2
-	VPMAXUW Y4, Y2, Y2
-	VPUNPCKLDQ Y2, Y1, Y3
-	VPUNPCKHDQ Y2, Y1, Y1
-	VPMAXUW Y3, Y1, Y1
-	VPUNPCKLQDQ Y1, Y0, Y2
-	VPUNPCKHQDQ Y1, Y0, Y0
-	VPMAXUW Y2, Y0, Y0
-	VEXTRACTI128 $1, Y0, X1
-	VPMAXUW X1, X0, X0
-	VPMOVZXWD X0, Y0
-	VPSLLD $16, Y0, Y0
 	RET
 
 // func fuse4AVX2(p fusedArgs, c *exponentConstants) (amax uint64)
@@ -660,7 +884,7 @@ TEXT amaxesBF16<>(SB), NOSPLIT, $0-0
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuse4AVX2(SB), 0, $544-104
+TEXT ·fuse4AVX2(SB), 0, $608-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -701,7 +925,7 @@ TEXT ·fuse4AVX2(SB), 0, $544-104
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 	LEAQ 416(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
@@ -901,7 +1125,7 @@ done8:
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuse4BF16AVX2(SB), 0, $384-104
+TEXT ·fuse4BF16AVX2(SB), 0, $448-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -932,7 +1156,7 @@ TEXT ·fuse4BF16AVX2(SB), 0, $384-104
 	VMOVDQU quarterLast<>+0(SB), Y12
 	VMOVDQU quarterMax<>+0(SB), Y13
 	LEAQ 256(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
@@ -1087,7 +1311,7 @@ done8:
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuseInt8AVX2(SB), 0, $544-104
+TEXT ·fuseInt8AVX2(SB), 0, $608-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -1134,7 +1358,7 @@ TEXT ·fuseInt8AVX2(SB), 0, $544-104
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 	LEAQ 416(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
@@ -1250,7 +1474,7 @@ done8:
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuseInt8BF16AVX2(SB), 0, $544-104
+TEXT ·fuseInt8BF16AVX2(SB), 0, $608-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -1297,7 +1521,7 @@ TEXT ·fuseInt8BF16AVX2(SB), 0, $544-104
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
 	LEAQ 416(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
@@ -1418,7 +1642,7 @@ done8:
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuseGlobal4AVX2(SB), 0, $448-104
+TEXT ·fuseGlobal4AVX2(SB), 0, $512-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -1453,7 +1677,7 @@ TEXT ·fuseGlobal4AVX2(SB), 0, $448-104
 	VPBROADCASTD 16(SI), Y9
 	VPBROADCASTD 20(SI), Y7
 	LEAQ 320(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9
@@ -1761,7 +1985,7 @@ done8:
 //	AX codes; BX scales; DX src; SI c; DI factors of a group; CX factors in use; R8 the group that is scaled next;
 //	R9 groups of its row left to scale; R10 whether a group was scaled; R11 steps left of a group; R12 ahead;
 //	R13 groups left to encode of a row; R14 rows; R15 codeAhead
-TEXT ·fuseGlobal4BF16AVX2(SB), 0, $320-104
+TEXT ·fuseGlobal4BF16AVX2(SB), 0, $384-104
 	MOVQ p_codes+0(FP), AX
 	MOVQ p_scales+8(FP), BX
 	MOVQ p_src+16(FP), DX
@@ -1784,7 +2008,7 @@ TEXT ·fuseGlobal4BF16AVX2(SB), 0, $320-104
 	VMOVDQU low<>+0(SB), Y12
 	VMOVDQU abs16<>+0(SB), Y15
 	LEAQ 192(SP), DI
-	LEAQ 64(DI), CX
+	LEAQ 96(DI), CX
 	MOVQ DX, R8
 	XORL R10, R10
 	MOVQ p_groups+24(FP), R9

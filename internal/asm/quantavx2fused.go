@@ -6,9 +6,10 @@ const (
 	lanes256 = 8   // blocks whose scales are computed at once
 	group256 = 256 // elements of a group
 
-	// Layout of the factors of a group, as yFactor and yAnchor have them.
-	factorsBytes = 64
+	// Layout of the factors of a group, as yFactor, yAnchor and yWordBase have them.
+	factorsBytes = 96
 	anchors256   = 32 // of blocks of 32
+	bases256     = 64 // of blocks whose codes have 8 bits, by words
 )
 
 // Registers of float32 under a global scale.
@@ -23,15 +24,15 @@ type fused256 struct {
 	fusedLoop
 	bits                   int // of a stored code
 	integer, global, words bool
-	first                  int // block of the group whose scales are computed
-	limit                  any // memory of the largest code, in each byte, unless integer
+	first                  int    // block of the group whose scales are computed
+	limit                  any    // memory of the largest code, in each byte, unless integer
+	after                  func() // if not nil, prints what follows the end of the function
 }
 
 func quantFused256() *File {
 	f := NewFile("quant", "fusedavx2")
 	tables := makeTables256(f)
-	for _, kind := range fusedKinds() {
-		kind.words = kind.bits == 4 && kind.source == 16
+	for _, kind := range fusedKinds256() {
 		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer,
 			global: kind.global, words: kind.words}
 		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32, false)
@@ -39,6 +40,27 @@ func quantFused256() *File {
 	}
 	return f
 }
+
+// fusedKinds256 returns the kinds that have kernels for AVX2.
+func fusedKinds256() []fusedKind {
+	var kinds []fusedKind
+	for _, k := range fusedKinds() {
+		switch {
+		case k.bits == 4 && k.source == 16:
+			k.words = true
+		case k.bits == 8 && k.source == 16 && !k.integer:
+			k.bits = 6
+			words := k
+			words.bits, words.words = 8, true
+			kinds = append(kinds, words)
+		}
+		kinds = append(kinds, k)
+	}
+	return kinds
+}
+
+// rounds reports whether codes are rounded as float32: those of words only in some blocks.
+func (k *fused256) rounds() bool { return !k.words || k.bits == 8 }
 
 // blocks returns the number of blocks of a group.
 func (k *fused256) blocks() int { return group256 / k.extent() }
@@ -54,7 +76,7 @@ func (k *fused256) extent() int {
 func (k *fused256) emit(f *File) {
 	k.take(k.Func, &k.c.base)
 	k.constants(f)
-	k.I("LEAQ", k.reserve("buffer", 4), k.write)
+	k.I("LEAQ", k.reserve("buffer", 2*factorsBytes/32), k.write)
 	k.I("LEAQ", k.write.At(factorsBytes), k.read)
 	elements := 32
 	if k.bits == 4 {
@@ -64,7 +86,7 @@ func (k *fused256) emit(f *File) {
 		switch {
 		case k.global:
 			k.globalScales(f)
-		case k.words:
+		case k.words && k.bits == 4:
 			k.foldAmaxes(f)
 			k.firstQuarters(f)
 		default:
@@ -85,6 +107,9 @@ func (k *fused256) emit(f *File) {
 		k.I("ADDQ", k.bytes(elements), k.src)
 	})
 	k.result()
+	if k.after != nil {
+		k.after()
+	}
 }
 
 // nextRow moves to the next row of groups, if there is one.
@@ -107,14 +132,14 @@ func (k *fused256) constants(f *File) {
 		k.limit = f.shared("largestE2M1", repeated(0x0707070707070707))
 	} else {
 		k.spread("ratio", "up", "down", "low", "floor")
-		if !k.words {
+		if k.rounds() {
 			k.spread("limit", "least", "base", "step", "anchor")
 		}
 		k.I("VPBROADCASTD", k.c.At("span"), Y(0)) // the first value beyond it
 		k.I("VPCMPEQD", Y(1), Y(1), Y(1))
 		k.I("VPSUBD", Y(1), Y(0), Y(0))
 		k.I("VMOVDQU", Y(0), k.slot("beyond"))
-		if !k.words {
+		if k.rounds() {
 			k.limit = k.slot("limit")
 		}
 	}
@@ -132,9 +157,13 @@ func (k *fused256) constants(f *File) {
 		k.I("VMOVDQU", k.binade, yBinade)
 		k.I("VMOVDQU", k.low, yLow)
 		k.I("VMOVDQU", k.abs16, yAbs)
-	case k.words:
+	case k.words && k.bits == 4:
 		k.I("VMOVDQU", k.abs16, yAbs)
 		k.loadQuarters(f)
+	case k.words:
+		k.spread("below")
+		k.I("VMOVDQU", k.abs16, yAbs)
+		k.loadBytes()
 	default:
 		k.load()
 	}
@@ -283,6 +312,9 @@ func (k *fused256) exponentFactors() {
 	k.I("VPSRLD", 16, t, t)
 	k.I("VPOR", k.slot("anchor"), t, t)
 	k.I("VMOVDQU", t, k.write.At(anchors256))
+	if k.words {
+		k.byteBases(u, t)
+	}
 }
 
 // globalScales stores the scales of a group, e4m3(amax·encode), and in a slot what encode needs of each: the
@@ -352,6 +384,9 @@ func (k *fused256) unit(u int) {
 	switch {
 	case k.words && k.global:
 		k.cutCodes(x, first)
+	case k.words && k.bits == 8:
+		k.byteCodes(x)
+		return
 	case k.words:
 		k.quarterCodes(x, first)
 	case k.integer:
@@ -416,10 +451,18 @@ func (k *fused256) store(elements int) {
 	switch {
 	case k.bits == 4:
 		k.pairs()
-	case k.integer:
+	case k.bits == 6:
+		k.storeSixes()
+		return
+	case k.integer || k.words:
 		k.sort()
 	default:
-		k.storeSixes(stored)
+		other := k.NewLabel("other")
+		k.I("CMPL", k.c.At("bits"), "$6")
+		k.Jump("JNE", other)
+		k.storeSixes()
+		k.Jump("JMP", stored)
+		k.Place(other)
 		k.I("VPOR", Y(4), Y(0), Y(0))
 		k.sort()
 	}
@@ -431,11 +474,8 @@ func (k *fused256) store(elements int) {
 	k.Place(stored)
 }
 
-// storeSixes stores 32 codes of 6 bits and continues at stored, where codes have 6 bits.
-func (k *fused256) storeSixes(stored Label) {
-	other := k.NewLabel("other")
-	k.I("CMPL", k.c.At("bits"), "$6")
-	k.Jump("JNE", other)
+// storeSixes stores 32 codes of 6 bits.
+func (k *fused256) storeSixes() {
 	k.I("VPSRLW", 7-packings[6].sign, Y(4), Y(4))
 	k.I("VPOR", Y(4), Y(0), Y(0))
 	k.sort()
@@ -448,8 +488,6 @@ func (k *fused256) storeSixes(stored Label) {
 	k.I("VEXTRACTI128", 1, Y(0), X(0))
 	k.I("VMOVQ", X(0), k.dst.At(16))
 	k.I("ADDQ", 24, k.dst)
-	k.Jump("JMP", stored)
-	k.Place(other)
 }
 
 // result returns the largest amax, or all ones if a flag is set.

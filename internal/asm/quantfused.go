@@ -26,7 +26,8 @@ var (
 	globalNames = []string{"encode", "decode", "infinity", "limit", "least", "anchor", "shift", "scaleLimit", "scaleLeast", "scaleAnchor",
 		"rebias", "one", "most"}
 
-	// of those of exponentNibbles and globalNibbles
+	// of those of exponentWords, exponentNibbles and globalNibbles
+	exponentWordNames   = slices.Concat(exponentNames, []string{"below", "wordLow", "wordTimes", "byteTie", "byteNormal"})
 	exponentNibbleNames = slices.Concat(exponentNames, []string{"below"})
 	globalNibbleNames   = slices.Concat(globalNames, []string{"below", "offsets", "zeroOffset"})
 )
@@ -115,7 +116,7 @@ type fusedKind struct {
 	integer      bool // INT8 elements
 	global       bool // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
 	lookup       bool // codes from tables, of 4 bits from BF16
-	words        bool // codes of 4 bits from BF16, by the bits of words
+	words        bool // codes of 4 or 8 bits from BF16, by the bits of words
 }
 
 // fusedKinds returns the kinds that have kernels.
@@ -130,7 +131,7 @@ func fusedKinds() []fusedKind {
 }
 
 // storesSixes reports whether the kernel also makes codes of 6 bits.
-func (k fusedKind) storesSixes() bool { return k.bits == 8 && !k.integer }
+func (k fusedKind) storesSixes() bool { return k.bits == 8 && !k.integer && !k.words }
 
 // begin begins a kernel of groups of that many blocks, whose non-temporal stores need
 // multiples of that many bytes, and returns the names of its constants. columns adds the
@@ -145,6 +146,8 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int, columns b
 		name = "fuseInt"
 	case k.words && k.global:
 		kind = "globalCuts"
+	case k.words && k.bits == 8:
+		kind, names = "exponentWords", exponentWordNames
 	case k.lookup && k.global:
 		kind, names = "globalNibbles", globalNibbleNames
 	case k.lookup:
