@@ -44,12 +44,12 @@ func fastest(run func() error) (seconds float64, err error) {
 
 // MeasurePace measures the pace of a method whose quantizer is q, in about half a second.
 func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
-	const rows, narrow, wide, factored = rowTile, 256, 8192, 768
+	const rows, tiles, narrow, wide, factored = rowTile, 8, 256, 8192, 768
 	if m == Nearest {
 		return p, nil
 	}
 	took := func(columns int) (float64, error) {
-		x, with := sample(rows, columns), quant.With{Threads: 1, Importance: make([]float32, columns), Mean: make([]float32, columns)}
+		x, with := sample(tiles*rows, columns), quant.With{Threads: 1, Importance: make([]float32, columns), Mean: make([]float32, columns)}
 		f := &Factor{Order: make([]int, columns), u: make([]float32, columns*columns)}
 		for i := range columns {
 			with.Importance[i], f.Order[i], f.u[i*columns+i] = 1, i, 1
@@ -65,7 +65,7 @@ func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
 	}
 	if m == Search {
 		all, err := took(4 * narrow)
-		return Pace{Element: all / (rows * 4 * narrow)}, err
+		return Pace{Element: all / (tiles * rows * 4 * narrow)}, err
 	}
 	one, err := took(narrow)
 	if err != nil {
@@ -74,9 +74,12 @@ func (m Method) MeasurePace(q quant.Quantizer) (p Pace, err error) {
 	if p.Spread, err = spreading(rows, wide); err != nil {
 		return p, err
 	}
-	p.Element = max(0, one-p.Spread*rows*narrow*narrow/2) / (rows * narrow)
+	p.Element = max(0, one/(tiles*rows*narrow)-p.Spread*narrow/2)
 	h := make([]float32, triangle(factored))
 	for i, at := 0, 0; i < factored; i++ {
+		for j := range factored - i {
+			h[at+j] = 0.5 // not 0: products of float64 skip zeros
+		}
 		h[at] = 1
 		at += factored - i
 	}
