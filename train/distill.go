@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -17,10 +18,11 @@ import (
 // A Distillation trains the scales of a quantized model, whose codes stay, until its logits are closer to those of its
 // original. Each step reads one window, in an order that depends on the seed alone:
 //
-//	windows → Student.Divergence (KL, gradients of the logarithms of scales) → AdamW → scales, rounded to their format
+//	windows → Student.Divergence (KL, gradients of the logarithms of scales) → updates → scales, rounded to their format
 //
-// Gradients are those of the rounded scales, and steps add up in float32 (straight-through estimation). So a scale
-// changes when its gradients agree over many windows: noise stays below half a spacing of its format.
+// Gradients are those of the rounded scales, and updates stay in float32 (straight-through estimation). AdamW trains global scales
+// and norms. From blockSteps steps on, a block scale moves with −Σg/√Σg², its gradients over all windows: when they agree, and by
+// little for one window of huge gradients.
 type Distillation struct {
 	Student  *decoder.Student
 	Original *decoder.Model
@@ -62,11 +64,17 @@ func mean(x []float64) (sum float64) {
 	return sum / float64(len(x))
 }
 
-// distillSpread is the learning rate times the square root of the number of steps: what a scale whose gradients are noise
-// moves by, at most, in units of the scale. Half a spacing of E4M3 is 0.03 to 0.06.
-const distillSpread = 0.03
+// distillRate is the learning rate of global scales and norms, whose gradients agree from window to window: at most 0.12 % a step.
+const distillRate = 0.0012
 
-// distiller is the optimizer of a Distillation. Gradients of the logarithm of one of a million scales are small: epsilon is far below.
+// blockRate is what the logarithm of a block scale moves by for each standard deviation that the sum of its gradients is away from 0. Half
+// a spacing of E4M3, 0.03 to 0.06, takes 2.5 to 5 of them, which noise seldom reaches, however heavy its tails are.
+const blockRate = 0.0125
+
+// blockSteps is the number of steps from which block scales are trained: fewer windows say little about each of millions.
+const blockSteps = 100
+
+// distiller is the optimizer of global scales and norms. Gradients of logarithms may be small: epsilon is far below.
 var distiller = AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-15}
 
 // keepEvery is the time between two states on disk.
@@ -78,6 +86,7 @@ type distillation struct {
 	recipe  recipe.Recipe
 	factors []*factor
 	params  []*nn.Param // of the factors
+	blocks  int         // how many of them are block scales, which are first
 	moments []moments
 	done    Distilled
 	started time.Time
@@ -114,9 +123,16 @@ func (c Distillation) Run(ctx context.Context) (*Distilled, error) {
 
 // prepare makes the factors.
 func (d *distillation) prepare() {
-	for _, l := range d.Student.Layers() {
-		d.factors = append(d.factors, scaleFactors(l)...)
+	layers := d.Student.Layers()
+	for _, l := range layers {
+		d.factors = append(d.factors, blockFactor(l))
 		d.done.Scales += len(l.Weight.Scales)
+	}
+	d.blocks = len(d.factors)
+	for _, l := range layers {
+		if l.Weight.Format.Global {
+			d.factors = append(d.factors, globalFactor(l))
+		}
 	}
 	if d.Norms {
 		for _, p := range d.Student.Norms() {
@@ -189,8 +205,13 @@ func (d *distillation) step() error {
 	for _, f := range d.factors {
 		f.gradient()
 	}
-	rate := distillSpread / math.Sqrt(float64(d.Steps)) * cosine.Factor(step, d.Steps, 0)
-	distiller.step(d.params, d.moments, step+1, rate, 1, d.Threads)
+	rate := distillRate * cosine.Factor(step, d.Steps, 0)
+	distiller.step(d.params[d.blocks:], d.moments[d.blocks:], step+1, rate, 1, d.Threads)
+	if d.Steps >= blockSteps {
+		for i, p := range d.params[:d.blocks] {
+			agree(p, d.moments[i], d.Threads)
+		}
+	}
 	for _, l := range d.Student.Layers() {
 		clear(l.Grad.Data)
 	}
@@ -200,6 +221,19 @@ func (d *distillation) step() error {
 	d.apply()
 	d.done.Losses, d.done.Steps = append(d.done.Losses, mean(kl)), step+1
 	return nil
+}
+
+// agree adds the gradients of block scales to their sums, m of gradients and v of squares, and sets their logarithms by them.
+func agree(p *nn.Param, sums moments, threads int) {
+	m, v, w, g := sums.m, sums.v, p.Value.Data, p.Grad.Data
+	parallel.For(len(w), 1<<14, threads, func(from, to int) {
+		for j := from; j < to; j++ {
+			m[j] += g[j]
+			if v[j] += float32(g[j] * g[j]); v[j] > 0 {
+				w[j] = -blockRate * float32(m[j]/float32(math.Sqrt(float64(v[j]))))
+			}
+		}
+	})
 }
 
 // window returns the window of a step: each pass over the windows is in another order.

@@ -30,11 +30,11 @@ func ratio(x float32) float64 {
 	return math.Exp(max(-limit, min(float64(x), limit)))
 }
 
-// scaleFactors returns the factors of the block scales of a layer and, if the format has one, of its global scale.
-func scaleFactors(l *nn.ScaledLinear) []*factor {
+// blockFactor returns the factors of the block scales of a layer.
+func blockFactor(l *nn.ScaledLinear) *factor {
 	w := l.Weight
 	l.Grad = tensor.New(w.ScaleShape())
-	start, global := slices.Clone(w.Scales), w.Global
+	start := slices.Clone(w.Scales)
 	blocks := newFactor(l.Name+".scale", l.Grad)
 	blocks.gradient = func() {}
 	blocks.apply = func() (moved int) {
@@ -45,9 +45,12 @@ func scaleFactors(l *nn.ScaledLinear) []*factor {
 		}
 		return moved
 	}
-	if !w.Format.Global {
-		return []*factor{blocks}
-	}
+	return blocks
+}
+
+// globalFactor returns the factor of the global scale of a layer, whose gradients are those of its block scales.
+func globalFactor(l *nn.ScaledLinear) *factor {
+	w, global := l.Weight, l.Weight.Global
 	whole := newFactor(l.Name+".global", tensor.New(1, 1))
 	whole.gradient = func() {
 		sum := 0.0
@@ -60,7 +63,7 @@ func scaleFactors(l *nn.ScaledLinear) []*factor {
 		w.Global = times(global, whole.param.Value.Data[0])
 		return 0
 	}
-	return []*factor{blocks, whole}
+	return whole
 }
 
 // times returns v·e^x within the bound.

@@ -42,7 +42,7 @@ const (
 func addDistillation(cmd *cobra.Command) *distillation {
 	d := &distillation{}
 	cmd.Flags().IntVar(&d.Steps, "distill", 0, "with --text: then train the scales for `N` steps, of a window of the text each, until "+
-		"the logits are closer to the model's; codes stay")
+		"the logits are closer to the model's; codes stay, and with fewer than 100 steps the scales of blocks, too")
 	cmd.Flags().BoolVar(&d.Norms, "distill-norms", false, "with --distill: also train the weights of norms")
 	cmd.Flags().Uint64Var(&d.Seed, "seed", 0, "with --distill: seed `N` of the order of the windows")
 	return d

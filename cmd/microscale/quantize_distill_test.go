@@ -40,12 +40,12 @@ func TestDistill(t *testing.T) {
 	done(t, "quantize", model, plain, "--format", "nvfp4", "--text", text)
 	distill := func(dst string, more ...string) string {
 		t.Helper()
-		return done(t, append([]string{"quantize", model, dst, "--format", "nvfp4", "--text", text, "--distill", "40"}, more...)...)
+		return done(t, append([]string{"quantize", model, dst, "--format", "nvfp4", "--text", text, "--distill", "100"}, more...)...)
 	}
 	weights := func(dst string) []byte { return content(t, filepath.Join(dst, "model.safetensors")) }
 	one := at("one")
 	d := parsed[conversion.Document](t, distill(one, "--threads", "1", "--json"))
-	if d.Distilled == nil || !d.Distilled.Kept || d.Distilled.Steps != 40 || !(d.Distilled.After < 0.95*d.Distilled.Before) {
+	if d.Distilled == nil || !d.Distilled.Kept || d.Distilled.Steps != 100 || !(d.Distilled.After < 0.95*d.Distilled.Before) {
 		t.Fatalf("got %+v", d.Distilled)
 	}
 	codes, _ := codesOf(t, plain)
@@ -65,11 +65,11 @@ func TestDistill(t *testing.T) {
 	if out := done(t, "verify", model, one); !strings.Contains(out, "14 weights calibrated") {
 		t.Error(out)
 	}
-	if out := done(t, "inspect", one); !strings.Contains(out, "method gptq, scales distilled in 40 steps if that gained, seed 0") {
+	if out := done(t, "inspect", one); !strings.Contains(out, "method gptq, scales distilled in 100 steps if that gained, seed 0") {
 		t.Error(out)
 	}
 	if out := distill(at("three"), "--threads", "3"); !bytes.Equal(weights(at("three")), weights(one)) ||
-		!strings.Contains(out, "distilled in 40 steps") {
+		!strings.Contains(out, "distilled in 100 steps") {
 		t.Errorf("threads change the result: %s", out)
 	}
 	distill(at("seeded"), "--seed", "1")
