@@ -109,7 +109,7 @@ func testInterleaved(t *testing.T, inputs quant.Format) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if (5*trial+j-i)%slow.Stride(1, 9) > 0 {
+				if (5*trial+j-i-1)%slow.Stride(1, 9) != 0 { // each kernel once
 					continue
 				}
 				ran[k.Name] = true

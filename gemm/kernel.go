@@ -19,7 +19,8 @@ import (
 //
 // A step holds 4 bytes of every lane, in lane order: one float32, two BF16 elements adjacent
 // along K, or four int8 elements. Of eight adjacent int8 elements, the even ones are in one
-// step, the odd ones in the next. An int8 panel of A consists of Lanes/MR sub-panels of MR
+// step, the odd ones in the next. In wide panels, two steps are one of 8 bytes of every lane, and int8
+// elements are in order. An int8 panel of A consists of Lanes/MR sub-panels of MR
 // lanes, one for each tile of C, so that a tile uses all bytes of the cache lines that it reads.
 // A sub-panel is a sequence of chunks, too. For the MR lanes i of A and the lanes j of one to
 // NR/Lanes panels of B, the kernel computes
@@ -35,13 +36,13 @@ import (
 // VPDPBUSD takes one signed and one unsigned operand: A is signed, B is offset by the bias
 // of its format. The product of a block is then too large by bias·Σa. The int32 after the
 // scales of A is where the sum starts, so that the bias cancels. All integer arithmetic is
-// exact.
+// exact. SMMLA takes signed operands: those of wide panels have no bias.
 //
 // Scales other than E8M0 are float32. The sum starts at -bias·Σa. The kernel converts it to
 // float32 and multiplies it by both scales.
 //
-// E8M0 scales of A are stored as 1.5·2²³ times the scale, those of B as their exponents. Both are
-// float32. The sum starts at the bits of the word of A, minus bias·Σa. At the end, the sum read as
+// E8M0 scales of A are stored as 1.5·2²³ times the scale, those of B as their exponents, or in wide panels
+// as they are. All are float32. The sum starts at the bits of the word of A, minus bias·Σa. At the end, the sum read as
 // float32 is 1.5·2²³ plus the dot product, times the scale of A, since a dot product is less than
 // 2²². Subtracting the word of A and multiplying by the scale of B are exact. The product of a
 // block is thus rounded once, when it is added.
@@ -59,7 +60,8 @@ type kernel struct {
 	Peak   string  // the instruction whose rate bounds it, and its registers
 	panel  panelType
 	block  int  // of int8 kernels: elements per scale
-	pow2   bool // of int8 kernels: scales are exponents
+	pow2   bool // of int8 kernels: scales are powers of two
+	wide   bool // lanes of 8 bytes
 
 	Lanes  int // rows in a panel
 	MR, NR int // rows of a tile of C, and its maximum columns; MR divides Lanes (except in macro-kernels), Lanes divides NR
@@ -155,7 +157,8 @@ type Kernel struct {
 //     Kernels named interleaved take an Interleaved B, the others do not; some of them also
 //     reorder the rows of any B if A has enough;
 //   - AMX tiles, for all but float32 operands;
-//   - int8 panels, for operands whose elements are small integers;
+//   - int8 panels, for operands whose elements are small integers; on arm64 before vector kernels, if A has more
+//     than 32 rows;
 //   - BF16 panels; on processors whose BF16 dot products are no faster than float32
 //     ones, float32 panels come first (internal/cpu has the facts);
 //   - float32 panels, which support every operand.

@@ -12,15 +12,19 @@ import (
 var (
 	referenceF32  = kernel{Name: "f32-reference", panel: panelF32, Lanes: 16, MR: 4, NR: 16, KC: 512, dot: []dotFunc{dotF32Generic}}
 	referenceBF16 = kernel{Name: "bf16-reference", panel: panelBF16, Lanes: lanes16, MR: 8, NR: lanes16, KC: bf16KC,
-		dot: []dotFunc{dotPairs(lanes16, addFused)}}
-	referenceOdd = kernel{Name: "bf16-odd-reference", panel: panelBF16, Lanes: 8, MR: 8, NR: 8, KC: oddKC,
-		dot: []dotFunc{dotPairs(8, addOdd)}}
+		dot: []dotFunc{dotPairs(lanes16, false, addFused)}}
+	referenceOdd = kernel{Name: "bf16-odd-reference", panel: panelBF16, wide: true, Lanes: 8, MR: 8, NR: 8, KC: oddKC,
+		dot: []dotFunc{dotPairs(8, true, addOdd)}}
 	referenceTile = kernel{Name: "bf16-tile-reference", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, KC: tileKC, span: tileSpan,
 		macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
 	referenceMX = kernel{Name: "int8-mx-reference", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, KC: int8KC,
-		dot: []dotFunc{dotMXGeneric}}
+		dot: []dotFunc{dotIntegers(lanes16, false, addExponents)}}
 	referenceNV = kernel{Name: "int8-nv-reference", panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, KC: int8KC,
-		dot: []dotFunc{dotNVGeneric}}
+		dot: []dotFunc{dotIntegers(lanes16, false, addScaled)}}
+	referenceWideMX = kernel{Name: "int8-mx-wide-reference", panel: panelInt8, block: 32, pow2: true, wide: true, Lanes: 8, MR: 4, NR: 8,
+		KC: int8KC, dot: []dotFunc{dotIntegers(8, true, addPowers)}}
+	referenceWideNV = kernel{Name: "int8-nv-wide-reference", panel: panelInt8, block: 16, wide: true, Lanes: 8, MR: 4, NR: 8, KC: int8KC,
+		dot: []dotFunc{dotIntegers(8, true, addScaled)}}
 )
 
 // KC and span affect the rounding of sums, so a kernel and its portable twin share them.
@@ -107,7 +111,7 @@ func sumOdd(product, y float64) float64 {
 }
 
 // dotPairs returns the kernel of 8 rows for BF16 panels of that many lanes that adds pairs of products with add.
-func dotPairs(lanes int, add func(sum float32, x, y uint32) float32) dotFunc {
+func dotPairs(lanes int, wide bool, add func(sum float32, x, y uint32) float32) dotFunc {
 	const mr = 8
 	return func(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
 		chunk := (steps + 1) * lanes
@@ -121,7 +125,7 @@ func dotPairs(lanes int, add func(sum float32, x, y uint32) float32) dotFunc {
 				for j := range row {
 					var sum float32
 					for k := range steps {
-						sum = add(sum, as[k*lanes+i], bs[k*lanes+j])
+						sum = add(sum, as[wordAt(k, i, lanes, wide)], bs[wordAt(k, j, lanes, wide)])
 					}
 					sa, sb := math.Float32frombits(as[steps*lanes+i]), math.Float32frombits(bs[steps*lanes+j])
 					addTo(&row[j], alpha, sa, sb, sum, accumulate)
@@ -211,53 +215,61 @@ func macroTileGeneric(p macroArgs) {
 	}
 }
 
-// dotMXGeneric is the 4×16 int8 kernel for exponent scales.
-func dotMXGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
-	dotInt8Generic(chunks, steps, a, b, c, ldc, alpha, accumulate, func(total float32, sa, sb, sum uint32) float32 {
-		scaled := math.Float32frombits(sum) - math.Float32frombits(sa)
-		return total + float32(math.Ldexp(float64(scaled), int(math.Float32frombits(sb))))
-	})
+// addExponents adds the sum of a block times its scales, of which that of B is an exponent.
+func addExponents(total float32, sa, sb, sum uint32) float32 {
+	scaled := math.Float32frombits(sum) - math.Float32frombits(sa)
+	return total + float32(math.Ldexp(float64(scaled), int(math.Float32frombits(sb))))
 }
 
-// dotNVGeneric is the 4×16 int8 kernel for float32 scales.
-func dotNVGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
-	dotInt8Generic(chunks, steps, a, b, c, ldc, alpha, accumulate, func(total float32, sa, sb, sum uint32) float32 {
-		scale := float32(math.Float32frombits(sa) * math.Float32frombits(sb))
-		return fma(float64(scale)*float64(int32(sum)), total)
-	})
+// addPowers is addExponents if both scales are powers of two.
+func addPowers(total float32, sa, sb, sum uint32) float32 {
+	scaled := math.Float32frombits(sum) - math.Float32frombits(sa)
+	return fma(float64(scaled)*float64(math.Float32frombits(sb)), total)
 }
 
-// dotInt8Generic calls add with the scales and the sum of each block.
-func dotInt8Generic(chunks, steps int, a, b unsafe.Pointer, c *float32, ldc int, alpha float32, accumulate bool,
-	add func(total float32, sa, sb, sum uint32) float32) {
+// addScaled is addExponents with other scales.
+func addScaled(total float32, sa, sb, sum uint32) float32 {
+	scale := float32(math.Float32frombits(sa) * math.Float32frombits(sb))
+	return fma(float64(scale)*float64(int32(sum)), total)
+}
+
+// dotIntegers returns the kernel of 4 rows for int8 panels of that many lanes that adds sums of blocks with add.
+func dotIntegers(lanes int, wide bool, add func(total float32, sa, sb, sum uint32) float32) dotFunc {
 	const mr = 4
-	chunkA, chunkB := (steps+2)*mr, (steps+1)*lanes16
-	var totals [mr][lanes16]float32
-	for n := range chunks {
-		if n > 0 {
-			a, b = unsafe.Add(a, 4*chunkA), unsafe.Add(b, 4*chunkB)
-		}
-		as, bs := unsafe.Slice((*uint32)(a), chunkA), unsafe.Slice((*uint32)(b), chunkB)
-		for i := range mr {
-			for j := range lanes16 {
-				sum := as[(steps+1)*mr+i]
-				for k := range steps {
-					x, y := as[k*mr+i], bs[k*lanes16+j]
-					for s := 0; s < 32; s += 8 {
-						sum += uint32(int32(int8(x>>s)) * int32(uint8(y>>s)))
+	element := func(word uint32) int32 { return int32(uint8(word)) } // of B
+	if wide {
+		element = func(word uint32) int32 { return int32(int8(word)) }
+	}
+	return func(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
+		chunkA, chunkB := (steps+2)*mr, (steps+1)*lanes
+		totals := make([]float32, mr*lanes)
+		for n := range chunks {
+			if n > 0 {
+				a, b = unsafe.Add(a, 4*chunkA), unsafe.Add(b, 4*chunkB)
+			}
+			as, bs := unsafe.Slice((*uint32)(a), chunkA), unsafe.Slice((*uint32)(b), chunkB)
+			for i := range mr {
+				for j := range lanes {
+					sum := as[(steps+1)*mr+i]
+					for k := range steps {
+						x, y := as[wordAt(k, i, mr, wide)], bs[wordAt(k, j, lanes, wide)]
+						for s := 0; s < 32; s += 8 {
+							sum += uint32(int32(int8(x>>s)) * element(y>>s))
+						}
 					}
+					total := &totals[i*lanes+j]
+					*total = add(*total, as[steps*mr+i], bs[steps*lanes+j], sum)
 				}
-				totals[i][j] = add(totals[i][j], as[steps*mr+i], bs[steps*lanes16+j], sum)
 			}
 		}
-	}
-	for i := range mr {
-		row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes16)
-		for j := range row {
-			if accumulate {
-				row[j] = fma(float64(alpha)*float64(totals[i][j]), row[j])
-			} else {
-				row[j] = float32(alpha * totals[i][j])
+		for i := range mr {
+			row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes)
+			for j := range row {
+				if total := totals[i*lanes+j]; accumulate {
+					row[j] = fma(float64(alpha)*float64(total), row[j])
+				} else {
+					row[j] = float32(alpha * total)
+				}
 			}
 		}
 	}

@@ -163,6 +163,7 @@ var kernels = []*kernel{
 	{Name: "f32-avx2", needs: dotF32_4x8Needs, Peak: "VFMADD231PS ymm", panel: panelF32, Lanes: 8, MR: 4, NR: 24, KC: 512,
 		dot: []dotFunc{dotF32_4x8, dotF32_4x16, dotF32_4x24}},
 	&referenceVector, &referenceF32, &referenceBF16, &referenceOdd, &referenceTile, &referenceMX, &referenceNV,
+	&referenceWideMX, &referenceWideNV,
 }
 
 // packings are the packing functions in assembly, in the order in which they are tried.

@@ -74,6 +74,22 @@ func (s *side) width() int {
 	return s.kernel.Lanes
 }
 
+// word returns the index in a chunk of the word of lane i in a step.
+func (s *side) word(step, i int) int {
+	if s.rowTiles() {
+		return step/tileSteps*tileSteps*s.width() + i*tileSteps + step%tileSteps
+	}
+	return wordAt(step, i, s.width(), s.kernel.wide)
+}
+
+// wordAt is side.word for panels without tiles.
+func wordAt(step, i, lanes int, wide bool) int {
+	if wide {
+		return step/2*2*lanes + 2*i + step%2
+	}
+	return step*lanes + i
+}
+
 // tileSteps is the number of steps in a tile of B.
 const tileSteps = 16
 
@@ -106,7 +122,6 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 	chunks, steps := s.geometry(kc)
 	per := s.kernel.panel.perStep()
 	rows := len(words) / s.kernel.Lanes / chunks // words per lane in a chunk
-	rowTiles := s.rowTiles()
 	values := w.values[:chunks*steps*per]
 	for i := range s.kernel.Lanes {
 		l := l0 + i
@@ -119,54 +134,55 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 		}
 		for c := range chunks {
 			v := values[c*steps*per : (c+1)*steps*per]
-			lane := words[(i/lanes*chunks+c)*rows*lanes+i%lanes:]
+			chunk := words[(i/lanes*chunks+c)*rows*lanes:][:rows*lanes]
+			ii := i % lanes
 			switch s.kernel.panel {
 			case panelF32:
 				for k, x := range v {
-					lane[k*lanes] = math.Float32bits(x)
+					chunk[k*lanes+ii] = math.Float32bits(x)
 				}
 			case panelBF16: // the upper halves: the conversion is exact
 				for k := range steps {
-					at := k * lanes
-					if rowTiles {
-						at = k/tileSteps*tileSteps*lanes + i*(tileSteps-1) + k%tileSteps
-					}
-					lane[at] = math.Float32bits(v[2*k])>>16 | math.Float32bits(v[2*k+1])&0xffff0000
+					chunk[s.word(k, ii)] = math.Float32bits(v[2*k])>>16 | math.Float32bits(v[2*k+1])&0xffff0000
 				}
 			case panelInt8:
-				s.packIntegers(lane, v, lanes)
+				s.packIntegers(chunk, v, ii)
 			}
 			scale := s.scaleWord(l, k0+c*steps*per)
 			if s.kernel.pow2 {
 				scale = s.exponentWord(scale)
 				if s.isA {
-					lane[(steps+1)*lanes] += scale
+					chunk[(steps+1)*lanes+ii] += scale
 				}
 			}
-			lane[steps*lanes] = scale
+			chunk[steps*lanes+ii] = scale
 		}
 	}
 }
 
-// packIntegers fills one lane of a chunk of an int8 panel, but its scale, with the elements v.
-func (s *side) packIntegers(lane []uint32, v []float32, lanes int) {
+// packIntegers fills lane i of a chunk of an int8 panel, but its scale, with the elements v.
+func (s *side) packIntegers(chunk []uint32, v []float32, i int) {
 	form, steps := int8Forms[s.t.Format.Element], len(v)/panelInt8.perStep()
 	bias := form.bias
-	if s.isA {
+	if s.isA || s.kernel.wide {
 		bias = 0
 	}
 	var sum int32
 	for k := range steps {
 		var word uint32
-		for b := range 4 { // of eight positions the even ones, then the odd ones
-			n := int32(v[k/2*8+k%2+2*b] / form.unit)
+		first, next := k/2*8+k%2, 2 // of eight positions the even ones, then the odd ones
+		if s.kernel.wide {
+			first, next = 4*k, 1
+		}
+		for b := range 4 {
+			n := int32(v[first+next*b] / form.unit)
 			sum += n
 			word |= uint32(uint8(n+bias)) << (8 * b)
 		}
-		lane[k*lanes] = word
+		chunk[s.word(k, i)] = word
 	}
 	if s.isA {
-		lane[(steps+1)*lanes] = uint32(-sum * s.other)
+		chunk[(steps+1)*s.width()+i] = uint32(-sum * s.other)
 	}
 }
 
@@ -191,8 +207,11 @@ func (s *side) scaleWord(l, k int) uint32 {
 
 // exponentWord returns the word of a scale, a power of two, in panels of kernels with exponents.
 func (s *side) exponentWord(scale uint32) uint32 {
-	if x := math.Float32frombits(scale); s.isA {
-		return math.Float32bits(int8Offset * x)
+	switch {
+	case s.isA:
+		return math.Float32bits(int8Offset * math.Float32frombits(scale))
+	case s.kernel.wide:
+		return scale
 	}
 	return math.Float32bits(float32(int(scale>>23) - format.E8M0.Bias))
 }

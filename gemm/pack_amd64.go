@@ -68,13 +68,8 @@ func (s *side) putLowest(chunk, codes []byte, stride int, exponents []byte, posi
 				break
 			}
 			k += next
-			step := k / 2
-			word := step*packLanes + i
-			if s.rowTiles() {
-				word = step/tileSteps*tileSteps*packLanes + i*tileSteps + step%tileSteps
-			}
 			exponent := uint16(exponents[k/packBlock*packLanes+i]) + 1
-			halves[2*word+k%2] = sign | exponent<<mantissa
+			halves[2*s.word(k/2, i)+k%2] = sign | exponent<<mantissa
 		}
 	}
 }

@@ -24,15 +24,15 @@ func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 	return true
 }
 
-// A codeDecoder packs 8 rows of codes of an element format, stride bytes apart, as steps of a float32 or BF16 panel,
-// step bytes apart: their values, times the scale of the row. It takes n groups of 8 bytes of a row. It
+// A codeDecoder packs 8 rows of codes of an element format, stride bytes apart, as steps of a float32 panel, or pairs of steps of a wide
+// BF16 panel, step bytes apart: their values, times the scale of the row. It takes n groups of 8 bytes of a row. It
 // returns false, and leaves the steps undefined, if it does not support a code.
 type codeDecoder func(e *format.Scalar, dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int) bool
 
 // packCodes packs codes of at most eight bits times their scales, but those of chunks, eight rows at a time. The decoder reads codes
 // of that many bits: as they are stored, or one in each byte.
 func packCodes(bits int, decode codeDecoder) packFunc {
-	const lanes, group = 8, 8
+	const lanes, group = packRows, 8
 	return func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		if !s.inBlocks(kc) {
 			return false
@@ -40,9 +40,11 @@ func packCodes(bits int, decode codeDecoder) packFunc {
 		chunks, steps := s.geometry(kc)
 		per := s.kernel.panel.perStep()
 		span := steps * per
-		e, n := s.t.Format.Element, s.t.RowBytes()
-		stored, width := e.StoredBits(), kc*bits/8
+		e := s.t.Format.Element
 		step := 4 * s.kernel.Lanes
+		if s.kernel.wide {
+			step *= 2
+		}
 		extent := s.t.Format.Block.Cols
 		if extent == 0 {
 			extent = s.t.StoredCols()
@@ -50,20 +52,7 @@ func packCodes(bits int, decode codeDecoder) packFunc {
 		for first := 0; first < s.kernel.Lanes; first += lanes {
 			l := l0 + first
 			rows := min(lanes, max(0, s.t.StoredRows()-l))
-			src, stride := w.codes, width
-			if stored == bits && rows == lanes {
-				src, stride = s.t.Codes[l*n+k0*bits/8:], n
-			} else {
-				for i := range rows {
-					to, from := src[i*width:(i+1)*width], s.t.Codes[(l+i)*n:][k0*stored/8:(k0+kc)*stored/8]
-					if stored == bits {
-						copy(to, from)
-					} else {
-						e.Split(to, from)
-					}
-				}
-				clear(src[rows*width : lanes*width])
-			}
+			src, stride := s.eightRows(l, k0, kc, bits, w)
 			blocks := ceilDiv(k0%extent+kc, extent)
 			grow(&w.values, lanes+rows*blocks)
 			scales, rowScales := w.values[:lanes], w.values[lanes:lanes+rows*blocks]
@@ -88,6 +77,30 @@ func packCodes(bits int, decode codeDecoder) packFunc {
 		s.putScales(dst, l0, k0, chunks, steps)
 		return true
 	}
+}
+
+// packRows is the number of rows that packing functions of codes take at a time.
+const packRows = 8
+
+// eightRows returns codes k0…k0+kc of 8 rows of so many bits each, 8 if not as they are stored, and the distance in bytes from a row to
+// the next. Rows past the last are zeros.
+func (s *side) eightRows(l, k0, kc, bits int, w *scratch) (src []byte, stride int) {
+	e, n := s.t.Format.Element, s.t.RowBytes()
+	stored, width := e.StoredBits(), kc*bits/8
+	rows := min(packRows, max(0, s.t.StoredRows()-l))
+	if stored == bits && rows == packRows {
+		return s.t.Codes[l*n+k0*bits/8:], n
+	}
+	for i := range rows {
+		to, from := w.codes[i*width:(i+1)*width], s.t.Codes[(l+i)*n:][k0*stored/8:(k0+kc)*stored/8]
+		if stored == bits {
+			copy(to, from)
+		} else {
+			e.Split(to, from)
+		}
+	}
+	clear(w.codes[rows*width : packRows*width])
+	return w.codes, width
 }
 
 // decodeScales sets dst to the scales that elements of row l from the given block on are multiplied by.

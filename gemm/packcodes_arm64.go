@@ -39,6 +39,13 @@ func nibblesBF16(_ *format.Scalar, dst, src unsafe.Pointer, stride int, scales u
 	return true
 }
 
+// quads8 is dwords8 for wide panels.
+func quads8(to, from unsafe.Pointer, row, lanes, dwords int) {
+	transposeQuads8(to, from, row, 8*lanes, dwords/4)
+}
+
+func wideLanes(s side) bool { return s.kernel.wide }
+
 // float16Bytes holds the upper bytes of the E2M1 values as float16; the lower bytes are zero.
 var float16Bytes = func() (table [16]byte) {
 	const bias = 127 - 15 // of float32's exponents and float16's

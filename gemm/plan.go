@@ -141,8 +141,11 @@ func (k *kernel) runs() bool { return cpu.Uses(k.needs) && (k.unless == 0 || !cp
 
 // leastRows returns the number of rows of A from which on k is chosen, for b in the given form.
 func (k *kernel) leastRows(stored form) int {
-	if k.vector != nil && k.vector.interleaved != nil && stored != interleaved {
+	switch {
+	case k.vector != nil && k.vector.interleaved != nil && stored != interleaved:
 		return cmp.Or(k.rows.rowMajor, math.MaxInt)
+	case k.vector == nil && stored == inPanels: // b needs no packing
+		return 0
 	}
 	return k.rows.least
 }
@@ -226,7 +229,9 @@ func (k *kernel) plan(a, b *quant.Tensor, stored form, o Options) (p plan, why s
 	case k.panel == panelInt8:
 		p.chunk = k.block
 	}
-	p.a.other = int8Forms[b.Format.Element].bias
+	if !k.wide {
+		p.a.other = int8Forms[b.Format.Element].bias
+	}
 	p.a.chunk, p.b.chunk = p.chunk, p.chunk
 	if k.panel != panelF32 || k.vector != nil {
 		for _, s := range []*side{&p.a, &p.b} {
@@ -258,10 +263,13 @@ func (k *kernel) plan(a, b *quant.Tensor, stored form, o Options) (p plan, why s
 	return p, ""
 }
 
-// positions returns the unit of a chunk's length: the positions of a step or of a tile.
+// positions returns the unit of a chunk's length: the positions of a step, of two in wide panels, or of a tile.
 func (k *kernel) positions() int {
 	if k.macro != nil {
 		return k.panel.perStep() * tileSteps
+	}
+	if k.wide {
+		return 2 * k.panel.perStep()
 	}
 	return k.panel.perStep()
 }

@@ -14,6 +14,8 @@ import (
 const (
 	dotF32_8x8Needs  = cpu.ARMASIMD
 	dotBF16_8x8Needs = cpu.ARMASIMD | cpu.ARMBF16
+	dotMX_4x8Needs   = cpu.ARMASIMD | cpu.ARMI8MM
+	dotNV_4x8Needs   = cpu.ARMASIMD | cpu.ARMI8MM
 )
 
 // dotF32_8x8 is a microkernel for F32 panels of 8 lanes (see kernel).
@@ -25,3 +27,13 @@ func dotF32_8x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, 
 //
 //go:noescape
 func dotBF16_8x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
+
+// dotMX_4x8 is a microkernel for wide int8 panels with chunks of 32 (see kernel).
+//
+//go:noescape
+func dotMX_4x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
+
+// dotNV_4x8 is a microkernel for wide int8 panels with chunks of 16 (see kernel).
+//
+//go:noescape
+func dotNV_4x8(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)

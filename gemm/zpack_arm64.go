@@ -13,6 +13,7 @@ import (
 // The processor features that each function needs.
 const (
 	transposeDwords8Needs = cpu.ARMASIMD
+	transposeQuads8Needs  = cpu.ARMASIMD
 	packHalvesF32Needs    = cpu.ARMASIMD
 	packFloatsF32Needs    = cpu.ARMASIMD
 	packIntegersF32Needs  = cpu.ARMASIMD
@@ -20,6 +21,8 @@ const (
 	packFloatsBF16Needs   = cpu.ARMASIMD
 	packIntegersBF16Needs = cpu.ARMASIMD
 	packNibblesBF16Needs  = cpu.ARMASIMD
+	packWideBytesNeeds    = cpu.ARMASIMD
+	packWideNibblesNeeds  = cpu.ARMASIMD
 )
 
 // transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of
@@ -28,48 +31,68 @@ const (
 //go:noescape
 func transposeDwords8(dst, src unsafe.Pointer, stride, step, n int)
 
+// transposeQuads8 copies 8 rows, stride bytes apart, to a wide panel: the first 8 bytes of
+// every row, then the second ones, 2·n in all, step bytes apart.
+//
+//go:noescape
+func transposeQuads8(dst, src unsafe.Pointer, stride, step, n int)
+
 // packHalvesF32 packs 8 rows of BF16, stride bytes apart, as 8·n steps of a float32
 // panel, step bytes apart.
 //
 //go:noescape
 func packHalvesF32(dst, src unsafe.Pointer, stride, step, n int)
 
-// packFloatsF32 packs 8 rows of byte codes, stride bytes apart, as 8·n steps of a
+// packFloatsF32 packs 8 rows of byte codes, stride bytes apart, as 8·n parts of a
 // float32 panel, step bytes apart: their values, times the scale of the row. It reports codes
 // that are not finite; the panel is invalid then.
 //
 //go:noescape
 func packFloatsF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 
-// packIntegersF32 packs 8 rows of INT8, stride bytes apart, as 8·n steps of a
+// packIntegersF32 packs 8 rows of INT8, stride bytes apart, as 8·n parts of a
 // float32 panel, step bytes apart: their values, times the scale of the row.
 //
 //go:noescape
 func packIntegersF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int)
 
-// packNibblesF32 packs 8 rows of 4-bit codes, stride bytes apart, as 16·n steps of a
+// packNibblesF32 packs 8 rows of 4-bit codes, stride bytes apart, as 16·n parts of a
 // float32 panel, step bytes apart: their values, times the scale of the row. The upper bytes
 // of the values as float16 are in table, 16 bytes; the lower ones are zero.
 //
 //go:noescape
 func packNibblesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)
 
-// packFloatsBF16 packs 8 rows of byte codes, stride bytes apart, as 4·n steps of a
-// BF16 panel, step bytes apart: their values, times the scale of the row. It reports codes
+// packFloatsBF16 packs 8 rows of byte codes, stride bytes apart, as 2·n parts of a
+// wide BF16 panel, step bytes apart: their values, times the scale of the row. It reports codes
 // that are not finite; the panel is invalid then.
 //
 //go:noescape
 func packFloatsBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 
-// packIntegersBF16 packs 8 rows of INT8, stride bytes apart, as 4·n steps of a
-// BF16 panel, step bytes apart: their values, times the scale of the row.
+// packIntegersBF16 packs 8 rows of INT8, stride bytes apart, as 2·n parts of a
+// wide BF16 panel, step bytes apart: their values, times the scale of the row.
 //
 //go:noescape
 func packIntegersBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int)
 
-// packNibblesBF16 packs 8 rows of 4-bit codes, stride bytes apart, as 8·n steps of a
-// BF16 panel, step bytes apart: their values, times the scale of the row. The upper bytes
+// packNibblesBF16 packs 8 rows of 4-bit codes, stride bytes apart, as 4·n parts of a
+// wide BF16 panel, step bytes apart: their values, times the scale of the row. The upper bytes
 // of the values as float16 are in table, 16 bytes; the lower ones are zero.
 //
 //go:noescape
 func packNibblesBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)
+
+// packWideBytes packs 8 rows of int8 elements as n blocks of 32 codes of a wide int8 panel,
+// or of two sub-panels of A, half bytes apart. Two steps are step bytes long; after the first 16 codes middle bytes are left out, after the
+// next 16 gap bytes.
+//
+//go:noescape
+func packWideBytes(p wideArgs)
+
+// packWideNibbles packs 8 rows of 4-bit codes as n blocks of 32 codes of a wide int8 panel,
+// or of two sub-panels of A, half bytes apart. Two steps are step bytes long; after the first 16 codes middle bytes are left out, after the
+// next 16 gap bytes.
+//
+//go:noescape
+func packWideNibbles(p wideArgs)

@@ -88,6 +88,7 @@ func (r Reg) post(n int) string { return fmt.Sprintf("%d(%s)", n, r) }
 //	right  the same                                  immh:immb is 2·bits minus the constant
 //	lane   0 Q U 01111 size L M Rm opcode H 0 Rn Rd   by lane H:L of M:Rm
 //	long   0 Q U 01110 size 1 Rm opcode 00 Rn Rd       three registers, of which the last has lanes of twice the size
+//	matrix 0 Q U 01110 size 0 Rm opcode 1 Rn Rd       three registers, of two rows each
 type neonForm int
 
 const (
@@ -98,6 +99,7 @@ const (
 	neonRight
 	neonLane
 	neonLong
+	neonMatrix
 )
 
 // neonInstructions are those that Go's assembler lacks, with V before Arm's name. size is -1
@@ -144,7 +146,8 @@ var neonInstructions = map[string]struct {
 	"VSQDMULH": {neonSame, 0, 0b10110, -1, false},
 	"VFMLA.S":  {neonLane, 0, 0b0001, 2, false},
 	"VSDOT.S":  {neonLane, 0, 0b1110, 2, false},
-	"VBFDOT.S": {neonLane, 0, 0b1111, 1, false},
+	"VSMMLA":   {neonMatrix, 0, 0b10100, 2, false},
+	"VBFMMLA":  {neonMatrix, 1, 0b11101, 1, false},
 	"VFMUL.S":  {neonLane, 0, 0b1001, 2, false},
 	"VFCVTL":   {neonMisc, 0, 0b10111, 0, false},
 	"VFCVTL2":  {neonMisc, 0, 0b10111, 0, true},
@@ -176,7 +179,8 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		}
 		operands = operands[1:]
 	}
-	if want := map[bool]int{true: 3, false: 2}[op.form == neonSame || op.form == neonLane || op.form == neonLong]; len(operands) != want {
+	three := op.form == neonSame || op.form == neonLane || op.form == neonLong || op.form == neonMatrix
+	if want := map[bool]int{true: 3, false: 2}[three]; len(operands) != want {
 		fail(fmt.Sprintf("got %d registers, want %d", len(operands), want))
 	}
 	var regs []uint32
@@ -211,6 +215,8 @@ func encodeNEON(mnemonic string, operands []any) (text string, ok bool) {
 		word |= 0b01110<<24 | size<<22 | 1<<21 | regs[0]<<16 | op.opcode<<11 | 1<<10 | regs[1]<<5
 	case neonLong:
 		word |= 0b01110<<24 | size<<22 | 1<<21 | regs[0]<<16 | op.opcode<<12 | regs[1]<<5
+	case neonMatrix:
+		word |= 0b01110<<24 | size<<22 | regs[0]<<16 | op.opcode<<11 | 1<<10 | regs[1]<<5
 	case neonMisc:
 		word |= 0b01110<<24 | size<<22 | 0b10000<<17 | op.opcode<<12 | 0b10<<10 | regs[0]<<5
 	case neonAcross:

@@ -138,6 +138,7 @@ var structs = map[string]string{
 	"groupArgs":       groupFields,
 	"neonArgs":        neonFusedFields,
 	"sumArgs":         sumFields,
+	"wideArgs":        neonWideFields,
 }
 
 // Func begins a function with a doc comment (without slashes) and parameters in Go's syntax,

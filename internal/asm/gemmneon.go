@@ -21,8 +21,12 @@ func gemmNEON() []*File {
 		v.write(f)
 	}
 	tiles, packs := ARM64.NewFile("gemm", "dot"), ARM64.NewFile("gemm", "pack")
-	neonTile(tiles, "F32", "VFMLA.S", Neon.S4)
-	neonTile(tiles, "BF16", "VBFDOT.S", Neon.H8)
+	for _, t := range neonTiles {
+		t.write(tiles)
+	}
+	for _, d := range neonInt8s {
+		d.write(tiles)
+	}
 	neonPacks(packs)
 	return []*File{f, neonInterleavedKernels(), tiles, packs}
 }

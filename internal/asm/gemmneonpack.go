@@ -12,23 +12,26 @@ import "fmt"
 //	          1.5   packIntegersF32
 //	4 bits    1.2   packNibblesF32
 //
-// BF16 panels take as many: of two steps, an instruction joins the upper halves of each 4 lanes, and one store of two remains.
+// BF16 panels, which are wide, take as many: an instruction joins the upper halves of each 4 lanes of two positions, two more those of
+// four, and one store of four remains.
 func neonPacks(f *File) {
 	neonDwords(f)
+	neonQuads(f)
 	neonHalves(f)
 	for _, panel := range []string{"F32", "BF16"} {
 		neonFloats(f, panel)
 		neonIntegers(f, panel)
 		neonNibbles(f, panel)
 	}
+	neonWidePacks(f)
 }
 
 // A neonPack is the part that these functions share.
 type neonPack struct {
 	fn                           *Func
 	dst, src, stride, step, n, p Reg
-	joins                        bool // pairs of positions, as BF16
-	second                       bool // the next position is the second one of a pair
+	joins                        bool // four positions, as BF16
+	position                     int  // of the four
 }
 
 func newNeonPack(f *File, name, doc, params string) *neonPack {
@@ -83,6 +86,12 @@ func (k *neonPack) store(low, high Neon) {
 	k.fn.I("ADD", k.step, k.dst)
 }
 
+// storeWide stores the lanes of two steps of a wide panel: 8 bytes of each two lanes in a register.
+func (k *neonPack) storeWide(pairs []Neon) {
+	k.fn.I("VST1", list(neonEach(Neon.D2, pairs)...), "("+string(k.dst)+")")
+	k.fn.I("ADD", k.step, k.dst)
+}
+
 // loop calls body n times, and ends the function.
 func (k *neonPack) loop(body func()) {
 	loop := k.fn.Label("loop")
@@ -104,6 +113,22 @@ func neonDwords(f *File) {
 			for d := range 4 {
 				k.store(V(16+2*d), V(17+2*d))
 			}
+		}
+	})
+	k.fn.Return()
+}
+
+func neonQuads(f *File) {
+	k := newNeonPack(f, "transposeQuads8", "transposeQuads8 copies 8 rows, stride bytes apart, to a wide panel: the first 8 bytes of\nevery "+
+		"row, then the second ones, 2·n in all, step bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
+	k.loop(func() {
+		k.load(Neon.D2, 16)
+		for half, zip := range []string{"VZIP1", "VZIP2"} {
+			pairs := neonRange(8+4*half, 4)
+			for i, pair := range pairs {
+				k.fn.I(zip, V(2*i+1).D2(), V(2*i).D2(), pair.D2())
+			}
+			k.storeWide(pairs)
 		}
 	})
 	k.fn.Return()
@@ -143,32 +168,36 @@ func newNeonPacker(f *File, name, panel, codes string, positions int, doc, param
 	name += panel
 	step, kind := positions, "float32"
 	if panel == "BF16" {
-		step, kind = positions/2, panel
+		step, kind = positions/4, "wide BF16"
 	}
-	k := newNeonPack(f, name, fmt.Sprintf(`%s packs 8 rows of %s, stride bytes apart, as %d·n steps of a
+	k := newNeonPack(f, name, fmt.Sprintf(`%s packs 8 rows of %s, stride bytes apart, as %d·n parts of a
 %s panel, step bytes apart: their values, times the scale of the row.%s`, name, codes, step, kind, doc), neonPackParams+params)
 	k.joins = panel == "BF16"
 	return k
 }
 
-// storeScaled multiplies the lanes of a position by the scales and stores them, or both of a pair.
+// storeScaled multiplies the lanes of a position by the scales and stores them, or joins those of four positions first.
 func (k *neonPack) storeScaled(low, high Neon) {
-	first, to := neonRange(12, 2), []Neon{low, high}
-	if k.joins && !k.second {
-		to = first
+	first, joined, to := neonRange(12, 2), neonRange(14, 2), []Neon{low, high}
+	if k.joins {
+		to = [][]Neon{first, joined, first, to}[k.position]
 	}
 	for i, v := range []Neon{low, high} {
 		k.fn.I("VFMUL", neonLaneScales[i].S4(), v.S4(), to[i].S4())
-	}
-	if k.joins {
-		if k.second = !k.second; k.second {
-			return
-		}
-		for i, v := range to {
-			k.fn.I("VSRI", 16, first[i].S4(), v.S4())
+		if k.joins && k.position%2 == 1 { // BF16 is the upper half of a float32
+			k.fn.I("VSRI", 16, first[i].S4(), to[i].S4())
 		}
 	}
-	k.store(low, high)
+	if !k.joins {
+		k.store(low, high)
+		return
+	}
+	if k.position++; k.position == 4 {
+		k.position = 0
+		pairs := neonRange(16, 4)
+		neonShuffle(k.fn, Neon.S4, append(joined, to...), pairs)
+		k.storeWide(pairs)
+	}
 }
 
 // neonFloats moves the magnitude of a code to the exponent and mantissa of a float16, as floatsToF32 does.

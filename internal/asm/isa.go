@@ -153,8 +153,10 @@ func neonNeeds(mnemonic string, operands []any) cpu.Set {
 	switch mnemonic {
 	case "VSDOT.S":
 		return cpu.ARMASIMD | cpu.ARMDotProd
-	case "VBFDOT.S":
+	case "VBFMMLA":
 		return cpu.ARMASIMD | cpu.ARMBF16
+	case "VSMMLA":
+		return cpu.ARMASIMD | cpu.ARMI8MM
 	}
 	if strings.HasPrefix(mnemonic, "V") || strings.HasPrefix(mnemonic, "F") {
 		return cpu.ARMASIMD

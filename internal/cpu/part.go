@@ -23,8 +23,9 @@ func (p Part) Rate(instruction string) float64 {
 	return usual[instruction]
 }
 
-// usual are rates of a processor with one port of each width. Those of arm64 are assumed: two ports of FMLA, each of which does BFDOT.
-var usual = map[string]float64{fma256: 32, fma512: 32, bf16512: 64, int8512: 128, bf16AMX: 1024, fmaNEON: 16, bf16NEON: 32}
+// usual are rates of a processor with one port of each width. Those of arm64 are assumed: two ports of FMLA,
+// each of which does BFMMLA and SMMLA.
+var usual = map[string]float64{fma256: 32, fma512: 32, bf16512: 64, int8512: 128, bf16AMX: 1024, fmaNEON: 16, bf16NEON: 64, int8NEON: 128}
 
 const (
 	fma256  = "VFMADD231PS ymm"
@@ -34,7 +35,8 @@ const (
 	bf16AMX = "TDPBF16PS tmm"
 
 	fmaNEON  = "FMLA v.4s"
-	bf16NEON = "BFDOT v.4s"
+	bf16NEON = "BFMMLA v.4s"
+	int8NEON = "SMMLA v.4s"
 )
 
 // parts has a row for each kind of processor. The first match counts. Rates of the first two rows and of Cascade
