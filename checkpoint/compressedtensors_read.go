@@ -18,6 +18,7 @@ type ctRead struct {
 	ConfigGroups map[string]json.RawMessage `json:"config_groups"`
 	Format       *string                    `json:"format"`
 	Ignore       []string                   `json:"ignore"`
+	KVCache      any                        `json:"kv_cache_scheme"`
 }
 
 // ctReadGroup is a group, with raw arguments, because absent keys have defaults.
@@ -75,6 +76,9 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 		if err := d.group(name, raw, group, weights, &ctSchemes[i]); err != nil {
 			return description{}, err
 		}
+	}
+	if len(found) == 0 && len(d.coded) == 0 && config.KVCache != nil {
+		return description{}, errCacheOnly
 	}
 	if len(found) == 0 && len(d.coded) == 0 {
 		return description{}, fmt.Errorf("config_groups quantizes no weights")

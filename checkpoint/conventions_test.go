@@ -217,6 +217,10 @@ func TestUnrecognized(t *testing.T) {
 	}{
 		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not supported`},
 		{&modelOpt, `{"quant_method": "modelopt"}`, "quant_algo is missing"},
+		{&modelOpt, `{"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8}}`, errCacheOnly.Error()},
+		{&modelOpt, `{"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}}`, errCacheOnly.Error()},
+		{&compressedTensors, `{"config_groups": {}, "kv_cache_scheme": {"num_bits": 8}}`, errCacheOnly.Error()},
+		{&modelOpt, `{"quantization": {"quant_algo": null, "kv_cache_quant_algo": null}}`, "quant_algo is missing"},
 		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`,
 			"quant_algo NVFP4 with group_size 32 is not supported, only 16"},
 		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, but clients read another type"},

@@ -210,14 +210,19 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 			GroupSize      int      `json:"group_size"`
 			ExcludeModules []string `json:"exclude_modules"`
 			Layers         moLayers `json:"quantized_layers"`
+			KVCache        any      `json:"kv_cache_quant_algo"`
 		} `json:"quantization"`
-		Layers moLayers `json:"quantized_layers"`
+		Layers  moLayers `json:"quantized_layers"`
+		KVCache any      `json:"kv_cache_scheme"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return description{}, readable(err)
 	}
 	if q := config.Quantization; q != nil {
-		config.QuantAlgo, config.Ignore, config.Layers = q.QuantAlgo, q.ExcludeModules, q.Layers
+		config.QuantAlgo, config.Ignore, config.Layers, config.KVCache = q.QuantAlgo, q.ExcludeModules, q.Layers, q.KVCache
+	}
+	if config.QuantAlgo == "" && config.KVCache != nil { // _write_hf_export_config in modelopt/torch/export/unified_export_hf.py
+		return description{}, errCacheOnly
 	}
 	if config.QuantAlgo == "" {
 		return description{}, fmt.Errorf("quant_algo is missing")

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -249,9 +250,16 @@ func (m *Model) recognize() known {
 	return k
 }
 
+// errCacheOnly says that a configuration describes no weight.
+var errCacheOnly = errors.New("only the KV cache is quantized: weights are values")
+
 // describe sets the convention and parses its configuration.
 func (m *Model) describe(c *Convention, raw json.RawMessage, k *known) {
 	d, err := c.recognize(raw)
+	if errors.Is(err, errCacheOnly) {
+		m.Notes = append(m.Notes, err.Error())
+		return
+	}
 	if err != nil {
 		m.unsupported("quantization_config: %v", err)
 		return

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
@@ -318,7 +318,7 @@ func isCheckpoint(dir string) bool {
 
 // isWeights reports whether a regular file contains weights, by its name and its beginning.
 func isWeights(path string, info os.FileInfo) bool {
-	return info.Mode().IsRegular() && (strings.HasSuffix(path, safetensors.Suffix) || llamacpp.Named(path)) && hasWeights(path)
+	return info.Mode().IsRegular() && (strings.HasSuffix(path, safetensors.Suffix) || gguf.Named(path)) && hasWeights(path)
 }
 
 // hasWeights is [limits.HasWeights] of the file at a path.

@@ -148,8 +148,8 @@ func (nowhere) WriteTensorAt(string, []byte, int64) error { return nil }
 
 // changedSource returns the first difference between the source and the checksums of the
 // source in the records; "" if there is none. It reads the whole source and quantizes nothing.
-func (p *Plan) changedSource(ctx context.Context, records map[string]checksum.Record, threads int) (string, error) {
-	r := newRun(p, RunOptions{Threads: threads})
+func (p *Plan) changedSource(ctx context.Context, records map[string]checksum.Record, o RunOptions) (string, error) {
+	r := newRun(p, RunOptions{Progress: o.Progress})
 	for _, f := range p.files {
 		r.writers[f.name] = nowhere{}
 	}
@@ -161,8 +161,9 @@ func (p *Plan) changedSource(ctx context.Context, records map[string]checksum.Re
 			for _, s := range all {
 				r.sums[t.Weight].addSums(s)
 			}
+			r.progress(stageAgain, t)
 		},
-		Threads: threads,
+		Threads: o.Threads,
 	}
 	if err := job.Run(ctx); err != nil {
 		return "", err

@@ -15,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // flip changes one bit of a file, at a distance in bytes from its end, and preserves the
@@ -182,6 +183,24 @@ func TestRecordThreads(t *testing.T) {
 		if err := os.RemoveAll(dst); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestMade: the comparison of a finished result with the source reports all bytes of the source.
+func TestMade(t *testing.T) {
+	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
+	plan := planFor(t, src, "mxfp4")
+	if _, err := plan.Run(t.Context(), dst, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var last verify.Progress
+	o := RunOptions{Progress: func(p verify.Progress) { last = p }}
+	err := planFor(t, src, "mxfp4").Made(t.Context(), openModel(t, dst).Source, o)
+	if err != nil || last.Done != last.Total || last.Done == 0 {
+		t.Errorf("%v, %+v", err, last)
+	}
+	if err := planFor(t, src, "mxfp8").Made(t.Context(), openModel(t, dst).Source, o); !errors.Is(err, ErrChanged) {
+		t.Errorf("of another format: %v", err)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 
 // Made returns an error unless a checkpoint, which may be in an object store, is the result of a finished run of this plan: each file of
 // weights has its record, and the other files are those of the plan. It reads the source, to compare it with the records, and
-// quantizes nothing. The tensors of the checkpoint are not read.
-func (p *Plan) Made(ctx context.Context, c *hf.Checkpoint, threads int) error {
+// quantizes nothing. The tensors of the checkpoint are not read. Of the options it uses Threads and Progress.
+func (p *Plan) Made(ctx context.Context, c *hf.Checkpoint, o RunOptions) error {
 	records, err := p.recordsOf(c)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p *Plan) Made(ctx context.Context, c *hf.Checkpoint, threads int) error {
 		}
 	}
 	if why == "" {
-		if why, err = p.changedSource(ctx, records, threads); err != nil {
+		if why, err = p.changedSource(ctx, records, o); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (p *Plan) recordsOf(c *hf.Checkpoint) (records map[string]checksum.Record, 
 //	checksums of the tensors               with their bytes
 //	the first tiles of some weights        with newly converted ones, if the plan has the statistics that these take, and
 //	                                       no training changes scales
-func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, error) {
+func (p *Plan) unlike(ctx context.Context, path string, o RunOptions) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "it is unreadable", err
@@ -126,7 +126,7 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 	}
 	for _, f := range p.files {
 		file := files[f.name]
-		err := checkSums(ctx, file.Tensors(), records[f.name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
+		err := checkSums(ctx, file.Tensors(), records[f.name].Tensors, o.Threads, func(t safetensors.TensorInfo) (string, uint64, error) {
 			sum, err := checksum.OfTensor(file, t)
 			return t.Name, sum, err
 		})
@@ -136,7 +136,7 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 			return "", err
 		}
 	}
-	if why, err := p.changedSource(ctx, records, threads); why != "" || err != nil {
+	if why, err := p.changedSource(ctx, records, o); why != "" || err != nil {
 		return why, err
 	}
 	if p.lacksStatistics || p.distilled != "" {

@@ -20,7 +20,7 @@ import (
 )
 
 // ggufName is the name of the only file in a plan for llama.cpp, whatever the destination is.
-const ggufName = "model" + llamacpp.Suffix
+const ggufName = "model" + gguf.Suffix
 
 // fileTypes has the values of general.file_type (enum llama_ftype) by format. Those of q2_k … q5_k are Q2_K_S … Q5_K_S.
 var fileTypes = map[string]uint32{quant.BF16.Name: 32, quant.Q8_0.Name: 7, quant.MXFP4.Name: 38, quant.NVFP4.Name: 39,

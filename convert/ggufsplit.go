@@ -52,7 +52,7 @@ func (p *Plan) Split(size int64) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := strings.TrimSuffix(ggufName, llamacpp.Suffix) + suffix
+		name := strings.TrimSuffix(ggufName, gguf.Suffix) + suffix
 		split.files = append(split.files, file{name, contents})
 		for tensor := range tensors {
 			fileOf[tensor] = name
@@ -93,7 +93,7 @@ func (p *Plan) bounds(size int64) []int {
 }
 
 // ggufPart matches the names of the files of a split plan.
-var ggufPart = regexp.MustCompile("^" + strings.TrimSuffix(ggufName, llamacpp.Suffix) + `-\d{5}-of-\d{5}\` + llamacpp.Suffix + "$")
+var ggufPart = regexp.MustCompile("^" + strings.TrimSuffix(ggufName, gguf.Suffix) + `-\d{5}-of-\d{5}\` + gguf.Suffix + "$")
 
 // firstPart returns the path of the first part of a split GGUF file if a directory has the parts of one model; "" otherwise.
 func firstPart(dir string) string {

@@ -225,7 +225,7 @@ func findParts(dst string) (*merging, error) {
 
 // isSound reports whether a path is a complete checkpoint.
 func isSound(path string) bool {
-	if llamacpp.Named(path) {
+	if gguf.Named(path) {
 		f, err := gguf.Open(path)
 		return err == nil && f.Close() == nil
 	}
@@ -390,7 +390,7 @@ func (m *merging) damaged(f partFile, err error) error {
 // checkFile compares the tensors of a file of weights with the checksums of its record. It
 // returns the size of the file.
 func checkFile(ctx context.Context, path, name string) (size int64, err error) {
-	if llamacpp.Named(name) {
+	if gguf.Named(name) {
 		return checkGGUF(ctx, path)
 	}
 	f, err := safetensors.Open(path)

@@ -236,6 +236,7 @@ func (r *run) tiling(decision int) checkpoint.Tiling {
 const (
 	stageSweep = "finding maxima"
 	stageTiles = "converting"
+	stageAgain = "comparing the source"
 )
 
 // progress reports the bytes of a tile of the source.

@@ -23,6 +23,7 @@ import (
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
@@ -34,7 +35,7 @@ import (
 // architecture that llama.cpp's convention covers, or a directory of its parts ([Plan.Split]).
 // Close it when all plans have run.
 func Open(path string) (*hf.Checkpoint, error) {
-	if info, err := os.Stat(path); err == nil && !info.IsDir() && llamacpp.Named(path) {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && gguf.Named(path) {
 		return llamacpp.Open(path)
 	}
 	if part := firstPart(path); part != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -188,7 +189,7 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	}
 	for _, q := range o.Quantizers() {
 		if _, ok := encoderOf(q.Format); ok && !c.Holds(q.Format) {
-			return fmt.Errorf("%s is a type of GGUF files: choose a destination that ends in %s", q.Format, llamacpp.Suffix)
+			return fmt.Errorf("%s is a type of GGUF files: choose a destination that ends in %s", q.Format, gguf.Suffix)
 		}
 		if !q.Format.Scaled() && !c.Holds(q.Format) {
 			return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", q.Format)

@@ -50,7 +50,7 @@ type Result struct {
 // the next run removes those files, with a warning.
 func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	if o.Resume {
-		why, err := p.unlike(ctx, dst, o.Threads)
+		why, err := p.unlike(ctx, dst, o)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 		case err != nil:
@@ -120,7 +120,7 @@ func (r *run) execute(ctx context.Context) (*Result, error) {
 		if r.out.single {
 			path = r.out.path(singleName)
 		}
-		if why, err := r.plan.unlike(ctx, path, r.options.Threads); err == nil && why == "" {
+		if why, err := r.plan.unlike(ctx, path, RunOptions{Threads: r.options.Threads}); err == nil && why == "" {
 			warnings, err := r.out.commit()
 			return &Result{Finished: true, Warnings: warnings}, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/family"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/nn"
@@ -45,7 +46,7 @@ type LoadOptions struct {
 // its error after the current tensor.
 func Load(ctx context.Context, path string, o LoadOptions) (*Model, error) {
 	open := hf.Open
-	if llamacpp.Named(path) {
+	if gguf.Named(path) {
 		open = llamacpp.Open
 	}
 	source, err := open(path)

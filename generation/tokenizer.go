@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
@@ -42,7 +41,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("%s: %w", path, limits.Cause(err))
 	case info.IsDir():
 		path = filepath.Join(path, tokenizerName)
-	case llamacpp.Named(path):
+	case gguf.Named(path):
 		f, err := gguf.Open(path)
 		if err != nil {
 			return nil, err

@@ -73,7 +73,7 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 		return nil, e
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, limits.FileError(name, "header", err)
 	}
 	f := &File{Version: h.Version, Metadata: h.Metadata, Tensors: h.Tensors, Alignment: h.Alignment, name: name, r: r, size: size,
 		dataStart: dataStart, byName: make(map[string]int, len(h.Tensors))}

@@ -272,7 +272,7 @@ func (p *parser) full(b []byte) {
 	switch {
 	case err == nil:
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
-		p.err = fmt.Errorf("header: byte %d: %w", p.at, err)
+		p.err = err
 	case p.at < p.size:
 		p.fail(fmt.Sprintf("the header has more than %d bytes", maxHeaderSize), fixForeign)
 	default:

@@ -38,8 +38,16 @@ func (f *File) integer(key string) int {
 	return 0
 }
 
-// partName is the end of the name of a part.
-var partName = regexp.MustCompile(`-(\d{5})-of-(\d{5})(\.(?i:gguf))$`)
+// Suffix ends the names of GGUF files.
+const Suffix = ".gguf"
+
+// Named reports whether a path names a GGUF file: its name decides, in letters of any case, since the file may not exist yet.
+func Named(path string) bool { return strings.HasSuffix(strings.ToLower(path), Suffix) }
+
+// partName is the end of the name of a part, as of anyPart.
+var partName = regexp.MustCompile(`-(\d{5})-of-(\d{5})((?i:` + regexp.QuoteMeta(Suffix) + `))$`)
+
+const anyPart = "-00000-of-00000" + Suffix
 
 // partPath returns the path of a part beside another one, whose name ends as partName.
 func partPath(path string, part, parts int) string {
@@ -59,7 +67,7 @@ func (l *Layout) Part(no, parts, from, to int, metadata []Pair) (part *Layout, s
 	}
 	part, err = NewLayout(specs, append(slices.Clone(metadata), Pair{partKey, uint16(no)}, Pair{partsKey, uint16(parts)},
 		Pair{tensorsKey, int32(len(l.header.Tensors))}))
-	return part, partPath("-00000-of-00000.gguf", no, parts), err
+	return part, partPath(anyPart, no, parts), err
 }
 
 // openParts returns the model of which f is a part; open opens the others. On error, it closes f.
@@ -78,7 +86,7 @@ func (f *File) openParts(open func(string) (*File, error)) (result *File, err er
 	}()
 	if partPath(f.name, own, n) != f.name || !partName.MatchString(f.name) {
 		return fail(fmt.Sprintf("it is part %d of a model in %d files, and its name does not end in %s", own+1, n,
-			partPath("-00000-of-00000.gguf", own, n)),
+			partPath(anyPart, own, n)),
 			"give the parts the names that llama.cpp writes, side by side")
 	}
 	for i := range n {

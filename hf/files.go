@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -48,7 +49,7 @@ var foreignKinds = []struct{ suffix, kind string }{
 	{".ckpt", "PyTorch weights"},
 	{".pt", "PyTorch weights"},
 	{".pth", "PyTorch weights"},
-	{".gguf", "GGUF weights"},
+	{gguf.Suffix, "GGUF weights"},
 	{".h5", "TensorFlow weights"},
 	{".tflite", "TensorFlow weights"},
 	{".msgpack", "Flax weights"},

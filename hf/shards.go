@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -159,7 +160,7 @@ func noShards(dir string, entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if kind := foreign(e.Name()); kind != "" && !e.IsDir() {
 			fix := fixConvert
-			if strings.EqualFold(filepath.Ext(e.Name()), ".gguf") { // package convert reads it
+			if gguf.Named(e.Name()) { // package convert reads it
 				fix = "name that file"
 			}
 			return fault(dir, fmt.Sprintf("%s, but %q has %s", problem, e.Name(), kind), fix)

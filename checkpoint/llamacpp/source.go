@@ -20,17 +20,11 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Suffix ends the names of GGUF files.
-const Suffix = ".gguf"
-
-// Named reports whether a path names a GGUF file: its name decides, in letters of any case, since the file may not exist yet.
-func Named(path string) bool { return strings.HasSuffix(strings.ToLower(path), Suffix) }
-
 // FirstPart returns the first part of a split model from the names of a folder, if this is the only one, and there are no safetensors
 // files; "" otherwise.
 func FirstPart(names []string) (found string) {
 	for _, name := range names {
-		first := strings.Contains(name, "-00001-of-") && Named(name)
+		first := strings.Contains(name, "-00001-of-") && gguf.Named(name)
 		if first && found != "" || strings.HasSuffix(name, safetensors.Suffix) {
 			return ""
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -99,7 +101,7 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	case f.distillation != nil:
 		err = f.distillation.run(cmd, c, f.options, m.Close)
 	case f.divided(cmd, c.Plan):
-		c.Result, err = f.runParts(cmd, c, m)
+		err = f.runParts(cmd, c)
 		m.Close()
 	default:
 		c.Result, err = c.Plan.Run(cmd.Context(), c.Destination, f.options)
@@ -121,8 +123,33 @@ func (f *runFlags) run(cmd *cobra.Command, verb string, c *conversion.Conversion
 	}
 	show.PrintWarnings(stderr, c.Result.Warnings)
 	conversion.PrintLeft(stderr, c.Plan.Source())
-	defer conversion.WarnNonFinite(stderr, c.Result.Tensors) // below the table
+	defer conversion.WarnNonFinite(stderr, c.Result.Tensors, c.Source) // below the table
 	return c.Print(out, *f.each, *f.asJSON)
+}
+
+// divided reports whether the result is uploaded in parts, about one for each file of weights: not if the run has one, or
+// needs a statistic of a text for all of them.
+func (f *runFlags) divided(cmd *cobra.Command, plan *convert.Plan) bool {
+	_, workers := f.shard.Worker()
+	files := plan.Files()
+	return f.remote != nil && workers == 0 && len(files) > 1 && !f.remote.Single() && !cmd.Flags().Changed("text") &&
+		!cmd.Flags().Changed("activations") &&
+		!slices.ContainsFunc(files, func(f convert.File) bool { return !strings.HasSuffix(f.Name, safetensors.Suffix) })
+}
+
+// runParts runs the plan of c in parts.
+func (f *runFlags) runParts(cmd *cobra.Command, c *conversion.Conversion) (err error) {
+	end := func() {}
+	defer func() { end() }()
+	c.Result, err = f.remote.Run(cmd.Context(), c.Plan, c.Destination, f.options, func() func(done, total int64) {
+		upload := show.NewMeter(cmd.ErrOrStderr(), "uploading the last part", 0)
+		end = upload.Close
+		return upload.Report
+	})
+	if err == nil {
+		f.uploaded, c.Uploaded, c.Destination = true, true, f.remote.String()
+	}
+	return err
 }
 
 // fits returns an error if the object store has files that the result of the plan has not, or DST is a file of the source. complete: it
@@ -168,7 +195,10 @@ func (f *runFlags) stored(cmd *cobra.Command, c *conversion.Conversion) (done bo
 	if err != nil {
 		return false, err
 	}
-	if err = c.Plan.Made(cmd.Context(), found, int(*f.threads)); errors.Is(err, convert.ErrChanged) {
+	_, read := c.Plan.SourceBytes()
+	m := show.NewMeter(cmd.ErrOrStderr(), "comparing the source", read)
+	err = c.Plan.Made(cmd.Context(), found, convert.RunOptions{Threads: int(*f.threads), Progress: reportTo(m)})
+	if m.Close(); errors.Is(err, convert.ErrChanged) {
 		err = fmt.Errorf("%w: use --force to replace it, or another DST", err)
 	}
 	if err := errors.Join(err, found.Close()); err != nil {

@@ -3,13 +3,13 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -33,9 +33,9 @@ file of weights if DST ends in .safetensors.
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
 	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
-		if llamacpp.Named(args[1]) {
+		if gguf.Named(args[1]) {
 			return show.Misuse("%s: dequantize writes no %[2]s files: use a DST that does not end in %[2]s", show.Printable(args[1]),
-				llamacpp.Suffix)
+				gguf.Suffix)
 		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {

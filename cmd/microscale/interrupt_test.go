@@ -176,6 +176,28 @@ func TestInterruptSample(t *testing.T) {
 	}
 }
 
+// TestClosedPipe: a command whose output is no longer read ends as others do, by SIGPIPE, and leaves no files.
+func TestClosedPipe(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	cmd, _, stderr := process(t, "quantize", "sample:", filepath.Join(dir, "dst"), "--format", "mxfp8", "--dry-run", "--json")
+	cmd.Stdout = nil
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil || out.Close() != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the status tells
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGPIPE || stderr.Len() > 0 {
+		t.Errorf("it ended with %v, %q", cmd.ProcessState, stderr)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
 // TestInterruptBench interrupts a benchmark of checkpoints before and after it has
 // created one. No files may be left.
 func TestInterruptBench(t *testing.T) {

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
@@ -39,7 +36,7 @@ written, index last, and no shared disk is needed.`,
 		o := convert.RunOptions{Force: *force, Progress: reportTo(m)}
 		merge := convert.Merge
 		if store.Named(args[0]) {
-			merge = mergeStored
+			merge = store.Merge
 		}
 		result, err := merge(cmd.Context(), args[0], o)
 		m.Close()
@@ -50,26 +47,4 @@ written, index last, and no shared disk is needed.`,
 		return conversion.PrintMerge(cmd.OutOrStdout(), args[0], result, *each, *asJSON)
 	})
 	return cmd
-}
-
-// mergeStored is convert.Merge for parts in an object store, whose files have their final names already.
-func mergeStored(ctx context.Context, dst string, o convert.RunOptions) (*convert.Result, error) {
-	d, err := store.OpenDestination(ctx, dst)
-	if err != nil {
-		return nil, err
-	}
-	d.Force = o.Force
-	parts, err := d.Parts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if parts.Complete {
-		return &convert.Result{Finished: true}, nil
-	}
-	o.Uploaded = func(worker int, name string, size int64) error { return parts.Check(ctx, worker, name, size) }
-	result, err := convert.Merge(ctx, parts.Path, o)
-	if err == nil {
-		err = parts.Publish(ctx)
-	}
-	return result, errors.Join(parts.Renamed(err), parts.Close())
 }

@@ -48,6 +48,13 @@ func TestOnDisk(t *testing.T) {
 			!strings.Contains(stderr, "is a URL, want a path on disk: name a local one") {
 			t.Errorf("%q: exit status %d:\n%s", c[1:], status, stderr)
 		}
+		if !strings.HasPrefix(c[0], "--") {
+			continue
+		}
+		empty := append(slices.Clone(c[1:len(c)-1]), c[0]+"=")
+		if status, _, stderr := execute("", empty...); status != exitUsage || !strings.HasPrefix(stderr, "microscale: "+c[0]+" is empty") {
+			t.Errorf("%q: exit status %d:\n%s", empty, status, stderr)
+		}
 	}
 	if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
 		t.Errorf("got the files %v, %v", entries, err)

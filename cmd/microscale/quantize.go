@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,8 +156,20 @@ func quantizeCommand() *cobra.Command {
 		if err := bits.check(text); err != nil {
 			return err
 		}
+		var source *hf.Checkpoint // opened once
+		open := func() (_ *hf.Checkpoint, err error) {
+			if source == nil {
+				source, err = input.OpenFor(cmd.Context(), args[0], args[1])
+			}
+			return source, err
+		}
+		defer func() {
+			if source != nil {
+				source.Close()
+			}
+		}()
 		if *planFile != "" {
-			if err := readPlan(cmd.Context(), *planFile, args[0], text.file != "" || statistics.HasStatistics(), block, &o); err != nil {
+			if err := readPlan(*planFile, open, text.file != "" || statistics.HasStatistics(), block, &o); err != nil {
 				return err
 			}
 		}
@@ -217,11 +228,9 @@ func quantizeCommand() *cobra.Command {
 			}
 			defer func() { err = text.endRanks(err) }()
 		}
-		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
-		if err != nil {
+		if _, err := open(); err != nil {
 			return err
 		}
-		defer source.Close()
 		if err := distill.check(cmd, text, source, layout.Value, args, f); err != nil {
 			return err
 		}
@@ -332,8 +341,9 @@ func chosenProfile(named *flags.Choice[profile.Profile], f quant.Format, c *chec
 
 // readPlan adds the rules of a plan file to the options, after those of flags, and its format unless --format is given. importance: weights
 // are quantized by statistics of their inputs.
-func readPlan(ctx context.Context, path, src string, importance bool, block *flags.Choice[quant.Format], o *convert.QuantizeOptions) error {
-	file, err := ggufplan.Read(path, func() (*hf.Checkpoint, error) { return input.Open(ctx, src) }, importance)
+func readPlan(path string, open func() (*hf.Checkpoint, error), importance bool, block *flags.Choice[quant.Format],
+	o *convert.QuantizeOptions) error {
+	file, err := ggufplan.Read(path, open, importance)
 	if err != nil {
 		return err
 	}

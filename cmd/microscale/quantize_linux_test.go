@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/internal/ramdisk"
 	"github.com/microscale-go/microscale/internal/slow"
 )
 
@@ -70,7 +71,7 @@ func TestForceBusy(t *testing.T) {
 //	go test ./cmd/microscale -run TestMemory -full -v -timeout 30m
 func TestMemory(t *testing.T) {
 	slow.Long(t, "it writes gigabytes")
-	t.Setenv("TMPDIR", "/var/tmp") // on a disk: gigabytes of files in memory would displace what is measured
+	ramdisk.Leave(t)
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")
 	var size int64

@@ -68,6 +68,10 @@ func TestRemoteGGUF(t *testing.T) {
 	status, stdout, stderr := execute("", "inspect", "hf://some/model")
 	fails(t, status, stdout, stderr, "microscale: hf://some/model: file does not exist: no safetensors files; name one of its GGUF files, "+
 		"such as hf://some/model/")
+	s.Put("one/m.gguf", s.Objects()["models/m.gguf"])
+	status, stdout, stderr = execute("", "inspect", "s3://weights/one")
+	fails(t, status, stdout, stderr, "microscale: s3://weights/one: file does not exist: no safetensors files; name a GGUF file, such as "+
+		"s3://weights/one/m.gguf")
 	status, stdout, stderr = execute("", "inspect", "hf://some/model/none.gguf")
 	fails(t, status, stdout, stderr, "microscale: hf://some/model/none.gguf: file does not exist: the GGUF files of the repository are ")
 	status, stdout, stderr = execute("", "push", model, "hf://some/model/m.gguf")
@@ -190,6 +194,11 @@ func TestCapitalSuffix(t *testing.T) {
 	}
 	done(t, "verify", model, file)
 	splitGGUF(t, file, dir)
+	serveHub(t, dir)
+	t.Setenv("HF_TOKEN", "secret")
+	done(t, "verify", model, "hf://some/model/M.GGUF")
+	status, stdout, stderr := execute("", "inspect", "hf://some/model")
+	fails(t, status, stdout, stderr, "name one of its GGUF files, such as hf://some/model/M.GGUF")
 	for i, part := range []string{"model-00001-of-00002", "model-00002-of-00002"} {
 		if err := os.Rename(filepath.Join(dir, part+".gguf"), filepath.Join(dir, part+".GGUF")); err != nil {
 			t.Fatal(err)

@@ -6,13 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint/client"
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/lint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 func repairCommand() *cobra.Command {
@@ -40,9 +40,9 @@ is written.
 	f := addRunFlags(cmd)
 	f.options.AllowNonFinite = true
 	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
-		if llamacpp.Named(args[1]) {
+		if gguf.Named(args[1]) {
 			return show.Misuse("%s: repair writes a directory of safetensors files: use a DST that does not end in %s, and convert that",
-				show.Printable(args[1]), llamacpp.Suffix)
+				show.Printable(args[1]), gguf.Suffix)
 		}
 		models, release, err := openBeside(cmd.Context(), openBroken, args[0], *original)
 		defer release()

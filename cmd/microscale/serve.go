@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/serve"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/generation"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/limits"
 )
 
@@ -92,7 +93,7 @@ func serveCommand() *cobra.Command {
 		}
 		tcp, ok := l.Addr().(*net.TCPAddr)
 		access.Loopback = ok && tcp.IP.IsLoopback()
-		base := strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
+		base := strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), gguf.Suffix)
 		if m.Name = *name; m.Name == "" {
 			m.Name = base
 		}

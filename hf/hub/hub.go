@@ -38,6 +38,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/internal/ranges"
 )
@@ -55,14 +56,14 @@ type Repository struct {
 // part matches an owner or a name that the hub allows.
 var part = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
 
-// fileOf matches the path of a GGUF file after the name of a model and its revision. A revision with a slash is a pull request.
-var fileOf = regexp.MustCompile(`^([^/@]*/[^/@]*(?:@(?:refs/pr/\d+|[^/]+))?)/(.+\.gguf)$`)
+// fileOf matches the path of a file after the name of a model and its revision. A revision with a slash is a pull request.
+var fileOf = regexp.MustCompile(`^([^/@]*/[^/@]*(?:@(?:refs/pr/\d+|[^/]+))?)/(.+)$`)
 
 // Parse parses hf://owner/name or hf://owner/name@revision, or either with the path of a GGUF file after it. The default revision is main.
 func Parse(source string) (Repository, error) {
 	rest, ok := strings.CutPrefix(source, Scheme)
 	file := ""
-	if m := fileOf.FindStringSubmatch(rest); m != nil && ranges.ValidName(m[2]) {
+	if m := fileOf.FindStringSubmatch(rest); m != nil && gguf.Named(m[2]) && ranges.ValidName(m[2]) {
 		rest, file = m[1], m[2]
 	}
 	name, revision, given := strings.Cut(rest, "@")

@@ -295,6 +295,7 @@ func TestParse(t *testing.T) {
 		"hf://a/b@v1.0":                            {"a", "b", "v1.0", ""},
 		"hf://a/b@refs/pr/7":                       {"a", "b", "refs/pr/7", ""},
 		"hf://a/b/m.gguf":                          {"a", "b", "main", "m.gguf"},
+		"hf://a/b/M.GGUF":                          {"a", "b", "main", "M.GGUF"},
 		"hf://a/b@v1/x/m.gguf":                     {"a", "b", "v1", "x/m.gguf"},
 		"hf://a/b@refs/pr/7/m-00001-of-00002.gguf": {"a", "b", "refs/pr/7", "m-00001-of-00002.gguf"},
 		"hf://a/b@größe-v1+x_2":                    {"a", "b", "größe-v1+x_2", ""},

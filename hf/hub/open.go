@@ -88,7 +88,7 @@ func (c *Client) OpenGGUF(ctx context.Context, r Repository) (*gguf.File, error)
 // ggufs returns the names of the GGUF files.
 func (l listing) ggufs() (names []string) {
 	for _, f := range l.Files {
-		if strings.HasSuffix(f.Name, ".gguf") {
+		if gguf.Named(f.Name) {
 			names = append(names, f.Name)
 		}
 	}

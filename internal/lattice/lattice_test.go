@@ -69,7 +69,7 @@ checkpoint: internal/limits internal/parallel internal/naming internal/configjso
     profile hf family
 checkpoint/llamacpp: internal/limits internal/configjson format gguf/ggml tensor safetensors safetensors/checksum gguf quant tokenizer hf
     family checkpoint
-decoder: internal/memory internal/parallel internal/durable tensor safetensors quant gemm comm recipe nn hf family checkpoint
+decoder: internal/memory internal/parallel internal/durable tensor safetensors gguf quant gemm comm recipe nn hf family checkpoint
     checkpoint/llamacpp
 train: internal/memory internal/limits internal/parallel internal/naming internal/cpu internal/configjson internal/durable format mma
     tensor safetensors safetensors/checksum quant comm recipe nn hf decoder
@@ -91,7 +91,7 @@ cmd/microscale/internal/layouts: internal/naming format gguf/ggml quant layout
 cmd/microscale/internal/chat: jinja generation
 cmd/microscale/internal/bench: internal/memory internal/cpu format tensor safetensors quant gemm recipe nn hf decoder convert
     cmd/microscale/internal/host cmd/microscale/internal/report
-cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma quant profile
+cmd/microscale/internal/flags: internal/limits internal/naming internal/configjson internal/durable format mma gguf quant profile
     generation/sampling recipe nn checkpoint checkpoint/llamacpp decoder train calibration checkpoint/client convert
     cmd/microscale/internal/show
 cmd/microscale/internal/ranks: internal/naming comm comm/mpi recipe train cmd/microscale/internal/show cmd/microscale/internal/flags
@@ -100,7 +100,8 @@ cmd/microscale/internal/push: internal/parallel internal/ranges safetensors safe
     cmd/microscale/internal/show
 cmd/microscale/internal/store/storetest:
 cmd/microscale/internal/store: internal/limits internal/parallel internal/durable internal/ranges safetensors gguf hf checkpoint/llamacpp
-cmd/microscale/internal/input: internal/memory safetensors hf hf/sample hf/hub checkpoint/llamacpp convert generation
+    verify convert
+cmd/microscale/internal/input: internal/memory safetensors gguf hf hf/sample hf/hub checkpoint/llamacpp convert generation
     cmd/microscale/internal/show cmd/microscale/internal/store
 cmd/microscale/internal/lint: internal/limits internal/configjson format safetensors quant layout hf family
     checkpoint checkpoint/client convert cmd/microscale/internal/show

@@ -19,6 +19,18 @@ func Main(m *testing.M) int {
 		if err := os.Setenv(variable, dir); err != nil {
 			panic(err) // only for a name with = or NUL
 		}
+		moved = true
 	}
 	return m.Run()
+}
+
+// moved reports whether Main set the variable.
+var moved bool
+
+// Leave puts the temporary folders of a test on a disk, for gigabytes of files, which would displace what is measured. If the user
+// set TMPDIR, they are there.
+func Leave(t *testing.T) {
+	if moved {
+		t.Setenv(variable, "/var/tmp")
+	}
 }

@@ -135,7 +135,12 @@ func compareMixtures(t *testing.T, source, importance string, names ...string) {
 	script(t, python(t, "gguf==0.19.0", "numpy==2.4.6"), "llama_quantize.py", append([]string{libraries, source, dir, importance}, jobs...)...)
 	for _, name := range names {
 		t.Run(name+filepath.Ext(importance), func(t *testing.T) {
-			file, err := ggufplan.Read(name, func() (*hf.Checkpoint, error) { return llamacpp.Open(source) }, importance != "")
+			model, err := llamacpp.Open(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer model.Close()
+			file, err := ggufplan.Read(name, func() (*hf.Checkpoint, error) { return model, nil }, importance != "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -220,7 +220,7 @@ func (c *Conversion) Print(w io.Writer, each, asJSON bool) error {
 		show.BytesText(float64(stored)/c.Seconds)); err != nil {
 		return err
 	}
-	return errors.Join(c.printBudget(w), printDistilled(w, c.Distilled), printSourceNonFinite(w, results, c.Source))
+	return errors.Join(c.printBudget(w), printDistilled(w, c.Distilled))
 }
 
 // mergeDocument is the result of a merge as JSON.

@@ -3,6 +3,7 @@ package conversion
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -59,9 +60,16 @@ func Inspect(arg string, m *checkpoint.Model) InspectDocument {
 		doc.Convention = &checkpoint.GGUF().Name
 	}
 	for _, shard := range m.Source.Shards() {
-		bytes := m.Bytes(shard)
-		doc.Files = append(doc.Files, fileDocument{shard.Name, bytes})
-		doc.Bytes += bytes
+		doc.Files = append(doc.Files, fileDocument{shard.Name, m.Bytes(shard)})
+	}
+	if file := m.Source.GGUF; file != nil && len(file.Parts()) > 1 {
+		doc.Files = nil
+		for _, part := range file.Parts() {
+			doc.Files = append(doc.Files, fileDocument{filepath.Base(part.Name()), part.Size()})
+		}
+	}
+	for _, file := range doc.Files {
+		doc.Bytes += file.Bytes
 	}
 	doc.Weights = make([]weightDocument, 0, len(m.Weights))
 	for _, w := range m.Weights {

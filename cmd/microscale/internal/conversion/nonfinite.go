@@ -40,20 +40,23 @@ func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func
 }
 
 // printSourceNonFinite prints the weights that hold NaN or Inf in the source.
-func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) error {
-	return printCounts(w, results, "", func(t verify.Tensor) int64 { return t.Result.NonFiniteWant }, func(_ verify.Tensor, one bool) string {
-		verb := "are"
-		if one {
-			verb = "is"
-		}
-		return verb + " NaN or Inf in " + show.Printable(src)
-	})
+func printSourceNonFinite(w io.Writer, results []verify.Tensor, prefix, src string) error {
+	return printCounts(w, results, prefix, func(t verify.Tensor) int64 { return t.Result.NonFiniteWant },
+		func(_ verify.Tensor, one bool) string {
+			verb := "are"
+			if one {
+				verb = "is"
+			}
+			return verb + " NaN or Inf in " + show.Printable(src)
+		})
 }
 
-// WarnNonFinite warns of weights whose finite values decode to NaN or Inf, or are beyond their type of GGUF files and decode to other
-// magnitudes. The result is written anyway, and verify rejects it. A failure to warn is not an error.
-func WarnNonFinite(w io.Writer, results []verify.Tensor) {
+// WarnNonFinite warns of weights that hold NaN or Inf in src, and of those whose finite values decode to NaN or Inf, or are beyond their
+// type of GGUF files and decode to other magnitudes. The result is written anyway, and verify rejects it in the latter case. A failure to
+// warn is not an error.
+func WarnNonFinite(w io.Writer, results []verify.Tensor, src string) {
 	const prefix = "microscale: warning: "
+	_ = printSourceNonFinite(w, results, prefix, src)
 	_ = printCounts(w, results, prefix, func(t verify.Tensor) int64 { return t.Result.NonFinite },
 		func(t verify.Tensor, one bool) string {
 			verb, decode := "are", "decode"

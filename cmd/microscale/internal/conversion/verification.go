@@ -120,5 +120,5 @@ func PrintVerification(out io.Writer, src, dst string, report *verify.Report, se
 			return err
 		}
 	}
-	return printSourceNonFinite(out, report.Tensors, src)
+	return printSourceNonFinite(out, report.Tensors, "", src)
 }

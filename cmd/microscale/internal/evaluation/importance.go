@@ -14,10 +14,11 @@ import (
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/gguf"
 )
 
 // IsImportance reports whether a file to write is an importance matrix of llama.cpp, by the end of its name.
-func IsImportance(path string) bool { return llamacpp.Named(path) }
+func IsImportance(path string) bool { return gguf.Named(path) }
 
 // runImportance reads the text, and writes the statistics as an importance matrix of llama.cpp. They are in a separate file until then,
 // from which a run that was killed continues.

@@ -14,9 +14,9 @@ import (
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/client"
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/naming"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -24,21 +24,21 @@ import (
 // GGUFDestination sets the convention to that of GGUF if dst is a GGUF file, or a directory of its parts. It is an
 // error if one is GGUF and the other is not. client is the zero value for commands without --for.
 func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], split *SplitFlag, dst string) error {
-	isFile, isSplit := llamacpp.Named(dst), *split != 0
+	isFile, isSplit := gguf.Named(dst), *split != 0
 	switch {
 	case isFile && isSplit:
 		return show.Misuse("--split-max-size writes a directory of files: use a DST that does not end in %s, such as %s",
-			llamacpp.Suffix, show.Printable(strings.TrimSuffix(dst, llamacpp.Suffix)))
+			gguf.Suffix, show.Printable(strings.TrimSuffix(dst, gguf.Suffix)))
 	case (isFile || isSplit) && !layout.Given:
 		layout.Value = checkpoint.GGUF()
 	case isSplit && !layout.Value.OneFile():
 		return show.Misuse("--split-max-size is for GGUF files, which %s does not write: omit it", client.chosen(layout))
 	case isSplit:
 	case isFile && !layout.Value.OneFile():
-		return show.Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", show.Printable(dst), llamacpp.Suffix,
+		return show.Misuse("%s: %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", show.Printable(dst), gguf.Suffix,
 			client.chosen(layout))
 	case !isFile && layout.Value.OneFile():
-		return show.Misuse("%s writes one file: use a DST that ends in %s, or --split-max-size", client.chosen(layout), llamacpp.Suffix)
+		return show.Misuse("%s writes one file: use a DST that ends in %s, or --split-max-size", client.chosen(layout), gguf.Suffix)
 	}
 	return nil
 }

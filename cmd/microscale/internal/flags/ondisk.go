@@ -27,7 +27,7 @@ func OnDisk(name, path string) error {
 		show.Printable(path))
 }
 
-// CheckOnDisk applies OnDisk to the flags and arguments of cmd with placeholders of paths.
+// CheckOnDisk applies OnDisk to the flags and arguments of cmd with placeholders of paths. A flag that is given has a path.
 func CheckOnDisk(cmd *cobra.Command, args []string) (err error) {
 	names := strings.Fields(cmd.Use)[1:]
 	for i := range min(len(names), len(args)) {
@@ -40,6 +40,9 @@ func CheckOnDisk(cmd *cobra.Command, args []string) (err error) {
 			values := []string{f.Value.String()}
 			if list, ok := f.Value.(pflag.SliceValue); ok {
 				values = list.GetSlice()
+			}
+			if slices.Contains(values, "") {
+				err = cmp.Or(err, show.Misuse("--%s is empty: name a path, or omit it", f.Name))
 			}
 			for _, value := range values {
 				err = cmp.Or(err, OnDisk("--"+f.Name, value))

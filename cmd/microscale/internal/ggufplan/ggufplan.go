@@ -132,7 +132,7 @@ func index(name string) int {
 }
 
 // Read reads a plan file, or makes the plan of the mixture of that name for a GGUF file, if there is no such file. open opens the
-// checkpoint to quantize. importance: weights are quantized with an importance matrix.
+// checkpoint to quantize, which Read does not close. importance: weights are quantized with an importance matrix.
 func Read(path string, open func() (*hf.Checkpoint, error), importance bool) (*convert.PlanFile, error) {
 	i := index(path)
 	switch _, err := os.Lstat(path); {
@@ -147,7 +147,6 @@ func Read(path string, open func() (*hf.Checkpoint, error), importance bool) (*c
 	if err != nil {
 		return nil, err
 	}
-	defer source.Close()
 	if source.GGUF == nil {
 		return nil, fmt.Errorf("the mixture %s is of GGUF files: quantize %s to a GGUF file in bf16 first, and then that", path, source.Path)
 	}

@@ -47,9 +47,15 @@ func stackedGGUF(t *testing.T) string {
 		Shape: []int64{1, 1}}, {Name: "blk.1.ffn_up_exps.weight", Shape: []int64{1, 1, 1}}})
 }
 
-// opened returns a function that opens a GGUF file.
-func opened(path string) func() (*hf.Checkpoint, error) {
-	return func() (*hf.Checkpoint, error) { return llamacpp.Open(path) }
+// opened returns a function that opens a GGUF file, which the end of the test closes.
+func opened(t *testing.T, path string) func() (*hf.Checkpoint, error) {
+	return func() (*hf.Checkpoint, error) {
+		c, err := llamacpp.Open(path)
+		if err == nil {
+			t.Cleanup(func() { c.Close() })
+		}
+		return c, err
+	}
 }
 
 // TestRead: the formats of a model of 16 layers, whose tensors are not in their order, of one of 8 experts, and of one with tied
@@ -75,7 +81,7 @@ func TestRead(t *testing.T) {
 		{"q4_k_m", experts, "0", "0", "token_embd=q6_k attn_k=q8_0 attn_output=q5_k", false},
 		{"Q6_K", experts, "0", "", "attn_k=q8_0", false},
 	} {
-		p, err := Read(c.name, opened(c.path), c.importance)
+		p, err := Read(c.name, opened(t, c.path), c.importance)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +103,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.name, got, want)
 		}
 	}
-	if _, err := Read("q4_k_m", opened(writeGGUF(t, "falcon", nil)), false); err == nil ||
+	if _, err := Read("q4_k_m", opened(t, writeGGUF(t, "falcon", nil)), false); err == nil ||
 		!strings.Contains(err.Error(), `architecture "falcon"`) {
 		t.Errorf("falcon: %v", err)
 	}
@@ -106,14 +112,14 @@ func TestRead(t *testing.T) {
 		t.Errorf("a directory: %v", err)
 	}
 	for path, want := range map[string]int{dense: 0, stackedGGUF(t): 1} {
-		p, err := Read("mxfp4_moe", opened(path), false)
+		p, err := Read("mxfp4_moe", opened(t, path), false)
 		if err != nil || len(p.Rule) != want || p.Format != "q8_0" || p.FileType != 38 {
 			t.Errorf("mxfp4_moe: %+v, %v", p, err)
 		}
 	}
 	for name, want := range map[string]string{"q9_k_m": "q9_k_m is neither a plan file nor a mixture of llama-quantize: these are q2_k, ",
 		"q9_k.toml": "read the plan"} {
-		if _, err := Read(name, opened(dense), false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(name, opened(t, dense), false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}

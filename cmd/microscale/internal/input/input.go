@@ -15,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/generation"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/hub"
 	"github.com/microscale-go/microscale/hf/sample"
@@ -75,7 +76,7 @@ func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	case store.Named(arg) && !onPage(arg):
 		c, err := store.Open(ctx, Given(ctx, arg))
 		return c, show.Interrupted(err, "the checkpoint of the store was not opened")
-	case !strings.HasPrefix(arg, hub.Scheme) && (llamacpp.Named(arg) || isDirectory(arg)):
+	case !strings.HasPrefix(arg, hub.Scheme) && (gguf.Named(arg) || isDirectory(arg)):
 		return convert.Open(arg)
 	case !strings.HasPrefix(arg, hub.Scheme):
 		c, err := sample.Open(ctx, arg)

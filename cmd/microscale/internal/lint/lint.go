@@ -52,7 +52,7 @@ type Needs uint8
 const (
 	Headers Needs = iota // of the files, and the configuration
 	Scalars              // also the numbers of whole tensors
-	Scales               // also the scales of all blocks
+	Scales               // also scales: of weights with no more of them than rows, and of all if they are asked for
 )
 
 // String returns what is read.
@@ -130,7 +130,7 @@ type Options struct {
 // Run applies the rules to a checkpoint. The only errors are that of ctx and those of reading data.
 func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	c := &checker{Model: m, ctx: ctx, config: readConfig(m), merged: map[place]int{},
-		scales: map[string]scaleCounts{}}
+		blocks: o.Scales, scales: map[string]scaleCounts{}}
 	r := &Report{}
 	c.add(m.Problems, "")
 	for _, text := range c.config.unreadable {
@@ -151,7 +151,7 @@ func Run(ctx context.Context, m *checkpoint.Model, o Options) (*Report, error) {
 	}
 	r.Clients = c.clients
 	for i := range rules {
-		if c.rule = &rules[i]; c.rule.check == nil || c.rule.Needs == Scales && !o.Scales {
+		if c.rule = &rules[i]; c.rule.check == nil {
 			continue
 		}
 		if c.about = c.rule.of(c.clients); len(c.about) == 0 && c.rule.clients != nil {
@@ -222,6 +222,7 @@ type checker struct {
 	about   []string // clients that its findings are about
 	found   []Finding
 	merged  map[place]int          // indexes of found
+	blocks  bool                   // the scales of blocks are read
 	scales  map[string]scaleCounts // by the tensors that were read
 	err     error                  // of reading data
 }

@@ -300,7 +300,12 @@ func chosenClients(t *testing.T, names string) (chosen []client.Client) {
 // check applies the rules to a directory.
 func check(t *testing.T, dir, clients string) *Report {
 	t.Helper()
-	r, err := Run(t.Context(), open(t, dir), Options{Clients: chosenClients(t, clients), Scales: true})
+	return run(t, dir, Options{Clients: chosenClients(t, clients), Scales: true})
+}
+
+func run(t *testing.T, dir string, o Options) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), open(t, dir), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,6 +399,26 @@ func TestBrokenConfigs(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestCacheOnly: Model Optimizer describes a quantized KV cache of weights that are values in one file or two, and this is no fault.
+func TestCacheOnly(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		dir := t.TempDir()
+		dense(128, 128).write(t, dir)
+		d := readDirectory(t, dir)
+		d.set(layer0+"self_attn.k_proj.k_scale", safetensors.F32, nil, float(1))
+		d.sidecar = map[string]any{"quantization": map[string]any{"quant_algo": nil, "kv_cache_quant_algo": "FP8"}}
+		if both {
+			d.config["quantization_config"] = map[string]any{"quant_method": "modelopt", "ignore": []any{}, "kv_cache_scheme": map[string]any{
+				"dynamic": false, "num_bits": 8, "type": "float"}}
+		}
+		d.write(t, dir)
+		r := check(t, dir, "trtllm")
+		if m := open(t, dir); len(r.Findings) > 0 || m.Convention != nil || len(m.Notes) != 1 {
+			t.Errorf("both %t: found %s, notes %q", both, texts(r), m.Notes)
+		}
 	}
 }
 
@@ -657,6 +682,31 @@ func TestScalesOfValues(t *testing.T) {
 			if found == (bad == 1) {
 				t.Errorf("%s %s: scale %g, found %t", s.format, s.scheme, bad, found)
 			}
+		}
+	}
+}
+
+// TestScalesOfRows: scales are read without Options.Scales if a weight has no more of them than rows.
+func TestScalesOfRows(t *testing.T) {
+	tensor := stored{format: quant.FP8Tensor, convention: "compressed-tensors", scheme: "FP8"}
+	for name, tc := range map[string]struct {
+		stored stored
+		value  float32
+		want   string // id of the rule; "": none
+	}{
+		"tensor NaN": {tensor, float32(math.NaN()), "L32"}, "tensor 0": {tensor, 0, "L66"}, "row Inf": {ctFP8, float32(math.Inf(1)), "L32"},
+		"row 0": {ctFP8, 0, "L66"}, "block NaN": {ctNVFP4, float32(math.NaN()), ""},
+	} {
+		dir := dense(256, 256).quantize(t, tc.stored)
+		d := readDirectory(t, dir)
+		e := d.tensors[layer0+"mlp.up_proj.weight_scale"]
+		if copy(e.data, bytes.Repeat(float(tc.value), len(e.data)/4)); e.Dtype == safetensors.F8E4M3 {
+			e.data[0] = 0x7f
+		}
+		d.write(t, dir)
+		r := run(t, dir, Options{Clients: chosenClients(t, "vllm")})
+		if n := len(r.Findings); tc.want == "" && n > 0 || tc.want != "" && (n != 1 || r.Findings[0].Rule.ID != tc.want) {
+			t.Errorf("%s: found %s, want %q", name, texts(r), tc.want)
 		}
 	}
 }

@@ -118,11 +118,12 @@ func zeroScales(c *checker) {
 // scaleCounts counts the block scales of a weight. least are those that are 0, or a power of two with the exponent 0.
 type scaleCounts struct{ all, positive, subnormal, bad, least int64 }
 
-// eachScales calls f with the counts of the scales of quantized weights, which are read once for all rules.
+// eachScales calls f with the counts of the scales of quantized weights, which are read once for all rules: without Options.Scales those of
+// weights with no more of them than rows.
 func (c *checker) eachScales(f func(w *checkpoint.Weight, n scaleCounts)) {
 	for _, w := range c.Weights {
 		t, ok := w.Part(checkpoint.Scales)
-		if !ok || !positiveScales(w) {
+		if rows, _ := w.Matrix(); !ok || !positiveScales(w) || !c.blocks && t.Elements() > int64(rows) {
 			continue
 		}
 		n, ok := c.scales[t.Name]

@@ -18,7 +18,7 @@ import (
 	"github.com/minio/crc64nvme"
 	"github.com/minio/minio-go/v7"
 
-	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/internal/ranges"
@@ -201,7 +201,7 @@ func (d *Destination) replaceable(ctx context.Context, present []object) error {
 
 // isWeights reports whether an object has weights, by its name.
 func isWeights(name string) bool {
-	return strings.HasSuffix(name, safetensors.Suffix) || llamacpp.Named(name)
+	return strings.HasSuffix(name, safetensors.Suffix) || gguf.Named(name)
 }
 
 // present returns the objects at the destination. That of a killed Writable is none.

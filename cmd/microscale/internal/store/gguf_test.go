@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +141,17 @@ func TestGGUFErrors(t *testing.T) {
 	err = c.GGUF.ReadTensorAt(make([]byte, 1), tensors[len(tensors)-1], tensors[len(tensors)-1].Bytes()-1)
 	if err == nil || !strings.Contains(err.Error(), "s3://weights/models/m.gguf: the object changed while it was read") {
 		t.Errorf("replaced: %v", err)
+	}
+	reads := 0
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool { // of the header, after the object was found
+		if reads++; r.Method == http.MethodGet {
+			storetest.Fail(w, http.StatusForbidden, "AccessDenied")
+		}
+		return r.Method == http.MethodGet
+	}
+	if _, err := quick().open(t.Context(), "s3://weights/models/m.gguf"); err == nil || reads < 2 ||
+		strings.Count(err.Error(), "s3://weights/models/m.gguf: ") != 1 {
+		t.Errorf("header denied after %d requests: %v", reads, err)
 	}
 	root := storetest.New(t)
 	for name, data := range files {

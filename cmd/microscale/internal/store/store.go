@@ -102,7 +102,7 @@ func (o opener) open(ctx context.Context, address string) (*hf.Checkpoint, error
 	if err != nil {
 		return nil, err
 	}
-	if llamacpp.Named(at.String()) {
+	if gguf.Named(at.String()) {
 		return o.openGGUF(ctx, at)
 	}
 	if strings.HasSuffix(at.String(), safetensors.Suffix) {
@@ -219,6 +219,9 @@ func (o opener) openFolder(ctx context.Context, at place) (c *hf.Checkpoint, err
 	}
 	if err := o.download(ctx, at, small, dir, shared); err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(objects, func(f object) bool { return gguf.Named(f.name) }); i >= 0 && len(remotes) == 0 {
+		return nil, fmt.Errorf("%s: %w: no safetensors files; name a GGUF file, such as %[1]s/%[3]s", at, fs.ErrNotExist, objects[i].name)
 	}
 	if c, err = hf.OpenRemote(dir, remotes, skipped); err != nil {
 		return nil, renamed(err, dir, at)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -181,7 +182,10 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 	response, err := w.client.Do(request)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err                                                                          // the URL may contain a signature
+			err = e.Err // the URL may contain a signature
+			if _, plain := errors.AsType[tls.RecordHeaderError](err); plain || errors.Is(err, http.ErrSchemeMismatch) {
+				err = errPlain
+			}
 			to, parseErr := at.Parse(e.URL)                                                      // that of a redirect may be relative
 			if _, refused := errors.AsType[ranges.Permanent](err); !refused && parseErr == nil { // ranges.Redirect names the host
 				err = redirected(&at, to, err)
@@ -203,6 +207,11 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 		return nil, redirected(&at, response.Request.URL, err)
 	}
 	return a, nil
+}
+
+// errPlain is the error of an https URL to the port of a plain server.
+var errPlain = ranges.Permanent{
+	Err: errors.New("the server does not speak TLS: use http:// if you trust the network, or the port of its https"),
 }
 
 // redirected adds the host to an error of a request that was redirected to another one.
