@@ -32,7 +32,7 @@ func init() {
 		{fuse6BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(6, false), fuse(exponentOf, fuse6BF16AVX2)},
 		{fuse4BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
 		{fuseInt8BF16AVX2Needs, true, groupBlocksAVX2, false, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
-		{fuseGlobal4BF16AVX2Needs, true, groupBlocks, false, globalBlocks, fuse(globalCutsOf, fuseGlobal4BF16AVX2)},
+		{fuseGlobal4BF16AVX2Needs, true, groupBlocks, false, globalBlocks, fuseLarge(globalCutsOf, fuseGlobal4BF16AVX2)},
 		{blocks128AVX2Needs, false, 1, false, bytes128, fuse(bytesOf, blocks128AVX2)},
 		{blocks128BF16AVX2Needs, true, 1, false, bytes128, fuse(bytesOf, blocks128BF16AVX2)},
 	}
@@ -149,11 +149,17 @@ func fuseColumns[C any](constants func(*output) C, kernel func(p fusedArgs, maxi
 
 // fuse takes a generated kernel with constants C.
 func fuse[C any](constants func(*output) C, kernel func(p fusedArgs, c *C) uint64) func(*output) func(rowGroups) uint32 {
+	return fuseLarge(func(o *output) *C {
+		c := constants(o)
+		return &c
+	}, kernel)
+}
+
+// fuseLarge is fuse of constants that are too large for the stack.
+func fuseLarge[C any](constants func(*output) *C, kernel func(p fusedArgs, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
-		return func(t rowGroups) uint32 {
-			return amaxOrFlagged(kernel(t.args(), &c))
-		}
+		return func(t rowGroups) uint32 { return amaxOrFlagged(kernel(t.args(), c)) }
 	}
 }
 
@@ -163,7 +169,7 @@ func exponentWordsOf(o *output) exponentWords {
 
 func exponentNibblesOf(o *output) exponentNibbles { return newExponentNibbles(exponentOf(o)) }
 
-func globalCutsOf(o *output) globalCuts { return newGlobalCuts(globalOf(o)) }
+func globalCutsOf(o *output) *globalCuts { return newGlobalCuts(globalOf(o)) }
 
 func globalNibblesOf(o *output) globalNibbles { return newGlobalNibbles(globalOf(o)) }
 

@@ -74,9 +74,10 @@ type kernels struct {
 // kernelsOf is what the kernels of several outputs may depend on. The zero value means that they
 // depend on more, and belong to one output.
 type kernelsOf struct {
-	q    Quantizer
-	tier cpu.Tier
-	bf16 bool // the source
+	q      Quantizer
+	tier   cpu.Tier
+	bf16   bool // the source
+	global global
 }
 
 // prepare sets o to one copy of x. It computes the global scale and the scale of the tensor, if the
@@ -120,7 +121,7 @@ func (o *output) prepare(q *Quantizer, x source, d Direction, with With) {
 }
 
 // prepareKernels chooses the kernels of o and their constants. It keeps those of the previous
-// output if they depend only on the quantizer.
+// output if they depend only on the quantizer and the global scale.
 func (o *output) prepareKernels() {
 	o.divides = o.tensorFactor.divide
 	if !o.q.Format.PerTensor() {
@@ -133,8 +134,8 @@ func (o *output) prepareKernels() {
 		o.random = o.with.Random.philoxConstants()
 	}
 	var of kernelsOf
-	if !o.q.Format.NeedsAmax() && o.t.Direction == Rowwise {
-		of = kernelsOf{*o.q, cpu.Best(), o.x.isBF16()}
+	if !o.q.Format.PerTensor() && o.t.Direction == Rowwise {
+		of = kernelsOf{*o.q, cpu.Best(), o.x.isBF16(), o.global}
 	}
 	if of == o.of && of != (kernelsOf{}) {
 		return

@@ -211,16 +211,26 @@ func (k *kernel256) sort() {
 // pairs joins the codes of 4 bits in yFirst and Y0, 64 of them, in Y0. Both hold
 // one code to a byte.
 func (k *kernel256) pairs() {
-	k.I("VPMADDUBSW", k.nibbles, yFirst, yFirst)
-	k.I("VPMADDUBSW", k.nibbles, Y(0), Y(0))
-	k.I("VPACKUSWB", Y(0), yFirst, Y(0))
 	if k.source == 16 {
 		k.I("VMOVDQU", k.order, Y(4))
-		k.I("VPERMD", Y(0), Y(4), Y(0))
-	} else {
-		k.I("VPERMQ", 0xd8, Y(0), Y(0))
-		k.I("VPSHUFB", k.words, Y(0), Y(0))
+		k.pairsBy(k.nibbles, Y(4))
+		return
 	}
+	k.joinPairs(k.nibbles)
+	k.I("VPERMQ", 0xd8, Y(0), Y(0))
+	k.I("VPSHUFB", k.words, Y(0), Y(0))
+}
+
+// pairsBy is pairs of codes from BF16, by tables in registers or in memory.
+func (k *kernel256) pairsBy(nibbles any, order Vec) {
+	k.joinPairs(nibbles)
+	k.I("VPERMD", Y(0), order, Y(0))
+}
+
+func (k *kernel256) joinPairs(nibbles any) {
+	k.I("VPMADDUBSW", nibbles, yFirst, yFirst)
+	k.I("VPMADDUBSW", nibbles, Y(0), Y(0))
+	k.I("VPACKUSWB", Y(0), yFirst, Y(0))
 }
 
 // maxDword256 sets r to the largest dword of v, using Y0 and Y1.

@@ -154,9 +154,7 @@ func (k *fused256) constants(f *File) {
 	k.zero("amax", "flags")
 	switch {
 	case k.words && k.global:
-		k.I("VMOVDQU", k.binade, yBinade)
-		k.I("VMOVDQU", k.low, yLow)
-		k.I("VMOVDQU", k.abs16, yAbs)
+		k.loadCuts(f)
 	case k.words && k.bits == 4:
 		k.I("VMOVDQU", k.abs16, yAbs)
 		k.loadQuarters(f)
@@ -384,6 +382,7 @@ func (k *fused256) unit(u int) {
 	switch {
 	case k.words && k.global:
 		k.cutCodes(x, first)
+		return
 	case k.words && k.bits == 8:
 		k.byteCodes(x)
 		return
@@ -449,6 +448,8 @@ func (k *fused256) integers(x []Mem) {
 func (k *fused256) store(elements int) {
 	stored := k.NewLabel("stored")
 	switch {
+	case k.words && k.global:
+		k.pairsBy(yCutNibbles, yCutOrder)
 	case k.bits == 4:
 		k.pairs()
 	case k.bits == 6:

@@ -152,11 +152,32 @@ func (k *fused256) quarterCodes(x []Mem, first int) {
 	k.I("VPSUBB", above, Y(0), Y(0))
 }
 
-const cutRowShift = 3 // a row of cuts has eight bytes
+// Of the rows of globalCuts, which begin after its constants.
+const (
+	cutRowShift = 7  // a row has 128 bytes
+	cutBytes    = 32 // of a cut, as words: 1.25 times the scale and 1.75 times, both less a binade, then
+	// the last magnitudes below 0.25 times the scale and 0.75 times
+	firstRow = 64
+)
 
-// yCuts are the cuts of a block, as words: 1.25 times the scale and 1.75 times, both less a binade, then
-// the last magnitudes below 0.25 times the scale and 0.75 times.
-var yCuts = [4]Vec{Y(9), Y(10), Y(11), Y(13)}
+// Registers of constants that codes are made with.
+var (
+	yCutNibbles = Y(9)  // tables256.nibbles
+	yCutOrder   = Y(10) // tables256.order
+	yCutLimit   = Y(11) // the largest code, in each byte
+	yCutSign    = Y(13) // the sign bit of a code, in each byte
+)
+
+// loadCuts fills the registers of codes by cuts, and those of their scales.
+func (k *fused256) loadCuts(f *File) {
+	k.I("VMOVDQU", k.binade, yBinade)
+	k.I("VMOVDQU", k.low, yLow)
+	k.I("VMOVDQU", k.abs16, yAbs)
+	k.I("VMOVDQU", k.nibbles, yCutNibbles)
+	k.I("VMOVDQU", k.order, yCutOrder)
+	k.I("VMOVDQU", k.limit, yCutLimit)
+	k.I("VMOVDQU", f.shared("signE2M1", repeated(0x0808080808080808)), yCutSign)
+}
 
 // checkZeroScales sets flags where a block with a magnitude has the scale 0, and one of the blocks of the group has
 // a magnitude below 2^-124. Under this scale those need not be the largest code; all above are. scales and amaxes are words
@@ -187,26 +208,28 @@ func (k *fused256) checkZeroScales(f *File, scales, amaxes Vec) {
 	k.Place(done)
 }
 
-// cutCodes leaves the codes of 32 elements in Y0, without signs. The offsets of their cuts are in the
+// cutCodes leaves the codes of 32 elements in Y0. The offsets of their rows are in the
 // factors from byte first on. It uses k.codeAhead as a scratch register.
 func (k *fused256) cutCodes(x []Mem, first int) {
 	for i, at := range x {
+		source, a, n, t := Y(6+i), Y(4), Y(i), Y(5)
+		cut := func(c int) Mem { return k.c.base.At(firstRow+c*cutBytes).By(k.codeAhead, 1) }
 		k.I("MOVL", k.read.At(first+4*i), k.codeAhead)
-		for c, cut := range yCuts {
-			k.I("VPBROADCASTW", k.c.base.At(4*len(k.c.names)+2*c).By(k.codeAhead, 1), cut)
-		}
-		a, n, t := Y(4), Y(i), Y(5)
-		k.I("VPAND", at, yAbs, a)
-		k.I("VPSUBUSW", yCuts[0], a, n)
+		k.I("VMOVDQU", at, source)
+		k.I("VPAND", source, yAbs, a)
+		k.I("VPSUBUSW", cut(0), a, n)
 		k.I("VPSRLW", 7, n, n)
-		k.I("VPSUBUSW", yCuts[1], a, t)
+		k.I("VPSUBUSW", cut(1), a, t)
 		k.I("VPSRLW", 7, t, t)
 		k.I("VPADDW", t, n, n)
-		for _, cut := range yCuts[2:] {
-			k.I("VPCMPGTW", cut, a, t)
+		for c := 2; c < 4; c++ {
+			k.I("VPCMPGTW", cut(c), a, t)
 			k.I("VPSUBW", t, n, n)
 		}
 	}
 	k.I("VPACKUSWB", Y(1), Y(0), Y(0))
-	k.I("VPMINUB", k.limit, Y(0), Y(0))
+	k.I("VPMINUB", yCutLimit, Y(0), Y(0))
+	k.I("VPACKSSWB", Y(7), Y(6), Y(4)) // signs
+	k.I("VPOR", yCutSign, Y(0), Y(5))
+	k.I("VPBLENDVB", Y(4), Y(5), Y(0), Y(0))
 }
