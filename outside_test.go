@@ -160,7 +160,7 @@ func TestOutsideModule(t *testing.T) {
 	run := func(name string, args ...string) (string, error) {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOFLAGS=-trimpath", "GOWORK=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0")
+		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

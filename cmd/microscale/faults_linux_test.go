@@ -93,7 +93,7 @@ func quantizeText(model, text, dst string, more ...string) []string {
 
 // TestKillStatistics does the same while statistics are collected alone.
 func TestKillStatistics(t *testing.T) {
-	slow.Long(t, "TestKillText does the same")
+	slow.Full(t, "TestKillText does the same")
 	model, text := killModel(t)
 	for name, more := range map[string][]string{"s.safetensors": {"--hessian"}, "imatrix.gguf": nil} {
 		killRuns(t, t.TempDir(), func(dst string) []string {
@@ -108,7 +108,7 @@ func TestKillStatistics(t *testing.T) {
 
 // TestKillSolve does the same while columns are quantized by GPTQ.
 func TestKillSolve(t *testing.T) {
-	slow.Long(t, "TestKillText does the same")
+	slow.Full(t, "TestKillText does the same")
 	model, text := killModel(t, "--hidden", "192", "--intermediate", "768", "--steps", "1")
 	statistics := filepath.Join(t.TempDir(), "s.safetensors")
 	done(t, "calibrate", model, "--text", text, "--hessian", "--out", statistics)
