@@ -26,8 +26,8 @@
 //
 // The second term covers BF16 kernels, which flush products and sums below 2⁻¹²⁶ to
 // zero. They also read BF16 elements below 2⁻¹²⁶ as zero; the bound is to the
-// reference of such zeros. The kernel bf16-neon rounds the sum of each two products, and
-// that of these sums, to odd (BFMMLA), which the first term covers.
+// reference of such zeros. Kernels of BF16 for NEON round the sum of each two products, and
+// that of these sums, to odd (BFMMLA, BFDOT), which the first term covers.
 //
 // FP32 and global scales multiply sums, not elements. The bound holds while the sums
 // without these scales stay in float32's range; outside of it C may be Inf, NaN or a

@@ -69,6 +69,8 @@ var tunings = []tuning{
 		"vector-f32-mxfp6-avx2":                {most: 24, packed: 8},
 		"vector-f32-mxfp4-avx2":                {most: 24, packed: 8},
 		"vector-f32-nvfp4-avx2":                {most: 24, packed: 8},
+		"vector-mxfp4-interleaved-neonbf16":    {most: 6},
+		"vector-nvfp4-interleaved-neonbf16":    {most: 6},
 		"vector-f32-f32-neon":                  {most: 4, packed: 2},
 		"vector-f32-bf16-neon":                 {most: 4, packed: 2},
 		"vector-f32-fp8-neon":                  {most: 4, packed: 2},

@@ -14,6 +14,7 @@ const (
 	interleavedIntNV4SDOTNeeds = cpu.ARMASIMD | cpu.ARMDotProd
 	interleavedIntMX8SDOTNeeds = cpu.ARMASIMD | cpu.ARMDotProd
 	interleavedIntQ8SDOTNeeds  = cpu.ARMASIMD | cpu.ARMDotProd
+	interleavedFP4BFDOTNeeds   = cpu.ARMASIMD | cpu.ARMBF16
 )
 
 // interleavedIntMX4SDOT is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
@@ -35,3 +36,8 @@ func interleavedIntMX8SDOT(p interleavedArgs)
 //
 //go:noescape
 func interleavedIntQ8SDOT(p interleavedArgs)
+
+// interleavedFP4BFDOT is an interleavedFunc for codes of 4 bits and BF16.
+//
+//go:noescape
+func interleavedFP4BFDOT(p interleavedArgs)

@@ -148,6 +148,7 @@ var neonInstructions = map[string]struct {
 	"VSDOT.S":  {neonLane, 0, 0b1110, 2, false},
 	"VSMMLA":   {neonMatrix, 0, 0b10100, 2, false},
 	"VBFMMLA":  {neonMatrix, 1, 0b11101, 1, false},
+	"VBFDOT":   {neonMatrix, 1, 0b11111, 1, false},
 	"VFMUL.S":  {neonLane, 0, 0b1001, 2, false},
 	"VFCVTL":   {neonMisc, 0, 0b10111, 0, false},
 	"VFCVTL2":  {neonMisc, 0, 0b10111, 0, true},

@@ -60,6 +60,7 @@ var neonExamples = []struct {
 	{"VSDOT.S", []any{V(18).S4().lane(3), V(1).B16(), V(3).S4()}, "sdot v3.4s, v1.16b, v18.4b[3]", 0x4fb2e823},
 	{"VSDOT.S", []any{V(2).S4().lane(1), V(17).B16(), V(30).S4()}, "sdot v30.4s, v17.16b, v2.4b[1]", 0x4fa2e23e},
 	{"VSMMLA", []any{V(2).B16(), V(17).B16(), V(30).S4()}, "smmla v30.4s, v17.16b, v2.16b", 0x4e82a63e},
+	{"VBFDOT", []any{V(2).H8(), V(17).H8(), V(30).S4()}, "bfdot v30.4s, v17.8h, v2.8h", 0x6e42fe3e},
 	{"VBFMMLA", []any{V(2).H8(), V(17).H8(), V(30).S4()}, "bfmmla v30.4s, v17.8h, v2.8h", 0x6e42ee3e},
 	{"VFMUL.S", []any{V(2).S4().lane(1), V(1).S4(), V(3).S4()}, "fmul v3.4s, v1.4s, v2.s[1]", 0x4fa29023},
 	{"VFCVTL", []any{V(1).H4(), V(3).S4()}, "fcvtl v3.4s, v1.4h", 0x0e217823},

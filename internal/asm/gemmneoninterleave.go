@@ -2,7 +2,7 @@ package asm
 
 import "fmt"
 
-// A neonInterleaved writes a kernel of gemm.Interleave for arm64 with dot products of bytes (SDOT). Four registers hold four
+// A neonInterleaved writes a kernel of gemm.Interleave for arm64, most with dot products of bytes (SDOT). Four registers hold four
 // rows of a group each. Both operands are signed, so that sums start at zero. Instructions of a block of 16 rows, for 1, 2 and 4
 // rows of A, of which the last three columns are those of a product of 32 codes:
 //
@@ -15,6 +15,10 @@ type neonInterleaved struct {
 	block, bits int
 	scale       func(k *neonInterleaved) // loads the scales of a block to neonScale, times the unit of the codes
 	times       string                   // combines a scale with that of A
+
+	begin    func(k *neonInterleaved)            // sets the constants
+	multiply func(k *neonInterleaved, batch int) // adds the products of a block of all 16 rows of B
+	most     int                                 // rows of A in a pass
 
 	fn              *Func
 	w, s, sums, tmp Reg
@@ -41,36 +45,29 @@ func neonInterleavedKernels() *File {
 		{name: "MX8", block: 32, bits: 8, scale: (*neonInterleaved).exponents, times: "VADD"},
 		{name: "Q8", block: 32, bits: 8, scale: (*neonInterleaved).floats, times: "VFMUL"},
 	} {
-		k.write(f)
+		k.begin, k.multiply, k.most = (*neonInterleaved).beginInt8, (*neonInterleaved).multiplyInt8, vectorBatches
+		name := "interleavedInt" + k.name + "SDOT"
+		k.write(f, name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits))
 	}
+	neonInterleavedBF16(f)
 	return f
 }
 
-func (k *neonInterleaved) write(f *File) {
-	name := "interleavedInt" + k.name + "SDOT"
-	fn := f.Func(name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits),
-		"p interleavedArgs")
-	fn.Frame(vectorBatches * 64)
+func (k *neonInterleaved) write(f *File, name, doc string) {
+	fn := f.Func(name, doc, "p interleavedArgs")
+	fn.Frame(k.most * 64)
 	k.fn, k.w, k.s = fn, fn.Arg("w"), fn.Arg("s")
 	x, groups, y := fn.Arg("x"), fn.Arg("groups"), fn.Arg("y")
 	xStride, yStride, batchArg := fn.Arg("xStride"), fn.Arg("yStride"), fn.Arg("batch")
 	left, row := fn.GP("blocks left"), fn.GP("row of y")
 	k.sums, k.tmp = fn.GP("sums"), fn.GP("scratch")
-	for b := range k.x {
+	for b := range k.most {
 		k.x[b] = fn.GP(fmt.Sprintf("position in row %d of x", b))
 	}
 	fn.Note("V0…V15", "sums of a block")
-	if k.bits == 4 {
-		fn.Note("V30 V31", "low nibbles; integer of each nibble")
-		fn.I("MOVD", fn.FP("tables"), k.tmp)
-		fn.I("FMOVQ", k.tmp.At(0), "F31")
-		fn.I("VMOVI", 12, k.low().B16())
-		fn.I("VSUB", k.low().B16(), k.table().B16(), k.table().B16())
-		fn.I("VMOVI", 0x0f, k.low().B16())
-	}
-	neonConstant(fn, k.unit(), 0x43800000, k.tmp)
+	k.begin(k)
 	done := fn.NewLabel("done")
-	for batch := vectorBatches; batch > 0; batch /= 2 {
+	for batch := k.most; batch > 0; batch /= 2 {
 		fewer := fn.NewLabel("fewer")
 		fn.I("CMP", batch, batchArg)
 		fn.Jump("BLT", fewer)
@@ -90,7 +87,7 @@ func (k *neonInterleaved) write(f *File) {
 			fn.I("VST1.P", list(quarters[:]...), k.sums.post(64))
 		}
 		block := fn.Label(fmt.Sprintf("block%d", batch))
-		k.multiply(batch)
+		k.multiply(k, batch)
 		fn.I("SUBS", 1, left)
 		fn.Jump("BNE", block)
 		fn.I("ADD", 8, RSP, k.sums)
@@ -119,8 +116,20 @@ func (k *neonInterleaved) codes(i int) []Neon {
 	return regs
 }
 
-// multiply adds the products of a block of all 16 rows of B.
-func (k *neonInterleaved) multiply(batch int) {
+func (k *neonInterleaved) beginInt8() {
+	fn := k.fn
+	if k.bits == 4 {
+		fn.Note("V30 V31", "low nibbles; integer of each nibble")
+		fn.I("MOVD", fn.FP("tables"), k.tmp)
+		fn.I("FMOVQ", k.tmp.At(0), "F31")
+		fn.I("VMOVI", 12, k.low().B16())
+		fn.I("VSUB", k.low().B16(), k.table().B16(), k.table().B16())
+		fn.I("VMOVI", 0x0f, k.low().B16())
+	}
+	neonConstant(fn, k.unit(), 0x43800000, k.tmp)
+}
+
+func (k *neonInterleaved) multiplyInt8(batch int) {
 	fn := k.fn
 	for b := range batch {
 		for q := range neonQuarters {

@@ -153,7 +153,7 @@ func neonNeeds(mnemonic string, operands []any) cpu.Set {
 	switch mnemonic {
 	case "VSDOT.S":
 		return cpu.ARMASIMD | cpu.ARMDotProd
-	case "VBFMMLA":
+	case "VBFDOT", "VBFMMLA":
 		return cpu.ARMASIMD | cpu.ARMBF16
 	case "VSMMLA":
 		return cpu.ARMASIMD | cpu.ARMI8MM
