@@ -79,7 +79,7 @@ func (s Struct) Interleave(dst, codes, scales []byte) {
 	}
 }
 
-// A kernel is Interleave for n structs, n > 0. The kernel table is in kernel_amd64.go.
+// A kernel is Interleave for n structs, n > 0. The kernel table is in kernel_asm.go.
 type kernel struct {
 	needs      cpu.Set
 	of         Struct
