@@ -74,6 +74,9 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		p.unit.run(c, rows, cols, o)
 		return p.nanScale(c, rows, cols)
 	}
+	if v := p.kernel.vector; v != nil && c.Rows > v.partRows(p.k) {
+		return p.runParts(c, rows, cols, v.partRows(p.k), o)
+	}
 	j := jobs.Get().(*job)
 	j.plan, j.packed, j.c, j.rows, j.cols, j.accumulate, j.bias = *p, packed, c, rows, cols, o.Accumulate, o.Bias
 	j.threads = parallel.Threads(o.Threads)
@@ -96,6 +99,20 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 	}
 	return p.nanScale(c, rows, cols)
 }
+
+// runParts is run of a vector kernel, with at most n rows of A at once.
+func (p *plan) runParts(c tensor.Dense, rows, cols extent, n int, o Options) (err error) {
+	for from := rows.from; from < rows.to; from += n {
+		part := extent{from, min(from+n, rows.to)}
+		if e := p.run(c.View(from-rows.from, part.to-rows.from, 0, c.Cols), part, cols, nil, o); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// height returns the number of rows of the part.
+func (j *job) height() int { return j.rows.to - j.rows.from }
 
 // reserve grows the workspace to the size of the product.
 func (j *job) reserve() {
@@ -136,7 +153,7 @@ func (j *job) reserve() {
 // each block costs less. Otherwise it splits B evenly.
 func (j *job) columns() int {
 	k, n := j.plan.kernel, j.cols.to-j.cols.from
-	if k.fewNC > 0 && j.packed == nil && j.rows.to-j.rows.from <= k.fewNC/2 {
+	if k.fewNC > 0 && j.packed == nil && j.height() <= k.fewNC/2 {
 		return k.fewNC
 	}
 	return ceilDiv(ceilDiv(n, ceilDiv(n, k.NC)), k.NR) * k.NR
@@ -165,7 +182,7 @@ func grow[T any](s *[]T, n int) {
 // split returns the number of rows of A to pack at a time, and the number of groups into which
 // to split the columns of a block so that there are enough tasks: at most its tiles, since each group packs A.
 func (j *job) split() (mc, groups int) {
-	k, m := j.plan.kernel, j.rows.to-j.rows.from
+	k, m := j.plan.kernel, j.height()
 	blocks := ceilDiv(m, k.MC)
 	if j.threads > 1 {
 		blocks = max(blocks, j.threads*parallel.PerThread)

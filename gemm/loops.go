@@ -18,7 +18,7 @@ func (w *worker) multiply() {
 	p, k := &j.plan, j.plan.kernel
 	ncMax := j.columns()
 	mcMax, groups := j.split()
-	blocks := ceilDiv(j.rows.to-j.rows.from, mcMax)
+	blocks := ceilDiv(j.height(), mcMax)
 	phase := int64(0)
 	for jc := j.cols.from; jc < j.cols.to; jc += ncMax {
 		nc := min(ncMax, j.cols.to-jc)

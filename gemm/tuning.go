@@ -104,14 +104,14 @@ var tunings = []tuning{
 		"int8-nv-wide-reference": {mc: 64, nc: 1024},
 	}},
 	{machine: "AMD EPYC 7003 (Zen 3) and 9004 (Zen 4): faster than packing for float32 tiles with 8 to 512 rows, on Zen 3 also MXFP4, " +
-		"NVFP4 and MXINT8 with 2048 (AVX2); more rows of others, packed operands, AVX-VNNI and arm64: not measured",
+		"NVFP4 and MXINT8 with 2048 and 4096 (AVX2); more rows of others, packed operands, AVX-VNNI and arm64: not measured",
 		rows: map[string]rows{
 			"vector-f32-fp8-interleaved-avx2":        {most: 16},
 			"vector-f32-mxfp4-interleaved-avx2":      {most: 16},
 			"vector-f32-nvfp4-interleaved-avx2":      {most: 16},
-			"vector-int8-mxfp4-interleaved-avx2":     {most: 2048, packed: 1024, rowMajor: 8},
-			"vector-int8-nvfp4-interleaved-avx2":     {most: 2048, packed: 1024, rowMajor: 8},
-			"vector-int8-mxint8-interleaved-avx2":    {most: 2048, packed: 1024, rowMajor: 8},
+			"vector-int8-mxfp4-interleaved-avx2":     {most: parts, packed: 1024, rowMajor: 8},
+			"vector-int8-nvfp4-interleaved-avx2":     {most: parts, packed: 1024, rowMajor: 8},
+			"vector-int8-mxint8-interleaved-avx2":    {most: parts, packed: 1024, rowMajor: 8},
 			"vector-int8-q8_0-interleaved-avx2":      {most: 1024},
 			"vector-int8-mxfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
 			"vector-int8-nvfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
@@ -160,6 +160,9 @@ var tunings = []tuning{
 		"vector-f32-mxint8-avx2": {most: 12, packed: 8}, "vector-f32-q8_0-avx2": {most: 12, packed: 8},
 	}},
 }
+
+// parts is the number of rows of A from which on panels of float32 are taken, far above those that are multiplied at once.
+const parts = 1 << 16
 
 // bf16NC is the number of rows of B that kernels of BF16 panels pack at a time.
 const bf16NC = 1056

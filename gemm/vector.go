@@ -70,6 +70,7 @@ const (
 	vectorAhead    = 1 << 13 // minimum distance in bytes of prefetching: the hardware prefetches too little. A greater one evicts x
 	vectorLanes    = 16      // maximum lanes of a vector
 	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
+	vectorPartRows = 64      // rows of A that must fit in them, of more
 )
 
 // generic reports whether v is portable Go, which supports every operand.
@@ -134,7 +135,7 @@ func (k *kernel) planVector(p *plan) (why string) {
 	switch {
 	case p.m == 0 || p.m > k.rows.most:
 		return "a has no rows or too many"
-	case v.workspace(p.m, p.k) > vectorMaxBytes:
+	case v.partRows(p.k) < min(p.m, vectorPartRows):
 		return "K is too large"
 	case k.panel == panelInt8:
 		return p.planVectorInt8(v)
@@ -156,13 +157,13 @@ func (k *kernel) planVector(p *plan) (why string) {
 	return a.fit()
 }
 
-// workspace returns the bytes that m rows of A take (one row may pad the last pass), plus one
-// row of each operand in float32.
-func (v *vectorKernel) workspace(m, k int) int {
+// partRows returns the number of rows of A, of k elements, that are multiplied at once: with one that may pad the last pass,
+// and one row of each operand in float32, they take vectorMaxBytes at most.
+func (v *vectorKernel) partRows(k int) int {
 	const word = 4
 	group := v.groupCodes()
 	width := ceilDiv(k, group) * group
-	return word * ((m+1)*v.words(width) + 2*width)
+	return (vectorMaxBytes/word-2*width)/max(1, v.words(width)) - 1
 }
 
 // perRow reports whether an operand of a vector kernel has one scale per row, applied to the
@@ -181,7 +182,7 @@ type vectorJob struct {
 	spans   spans // of tasks
 }
 
-// A vectorPass multiplies batch rows of A, from row first on.
+// A vectorPass multiplies batch rows of A, from row first of those of the job on.
 type vectorPass struct{ first, batch int }
 
 // taskRows returns the rows of B in a task: fewer than vectorRows if threads would otherwise end far
@@ -339,7 +340,7 @@ func (w *worker) vectorCopied(l0, l1, from, to, at int) (found bool) {
 func (w *worker) vectorSteps(codes, scales []byte, stride, scaleStride, first, m, n, at int) (found bool) {
 	v := w.job.plan.kernel.vector
 	most, together := v.stepsAtOnce(), n
-	if m > most && w.job.plan.m == 1 && v.lanes == 0 {
+	if m > most && w.job.height() == 1 && v.lanes == 0 {
 		together = 1
 	}
 	each, end := v.scalesRead(most), v.scalesRead(m%most)
@@ -429,10 +430,10 @@ func (w *worker) finishVector(l0, l1 int) {
 	if p.b.perRow() {
 		scales = w.rowScales(l0, l1)
 	}
-	for b := range p.m {
+	for b := range j.height() {
 		sa := p.alpha
 		if p.a.perRow() {
-			sa = float32(sa * math.Float32frombits(p.a.scaleWord(b, 0)))
+			sa = float32(sa * math.Float32frombits(p.a.scaleWord(j.rows.from+b, 0)))
 		}
 		sums, c := w.edge[b*vectorRows:][:l1-l0], j.c.Row(b)[l0-j.cols.from:l1-j.cols.from]
 		for i, s := range scales {

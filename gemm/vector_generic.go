@@ -16,7 +16,7 @@ func (w *worker) vectorGeneric(l0, l1 int) {
 	for l := l0; l < l1; l++ {
 		p.b.elements(y, l, 0)
 		p.b.fold(y, l, 0)
-		for b := range p.m {
+		for b := range w.job.height() {
 			x := unsafe.Slice((*float32)(unsafe.Pointer(&v.x[b*v.xStride])), p.k)
 			w.edge[b*vectorRows+l-l0] = dotGeneric(x, y)
 		}
@@ -50,10 +50,11 @@ func (w *worker) vectorReference(l, at int) {
 	if !p.b.perRow() {
 		p.b.fold(y, l, 0)
 	}
-	for b := range p.m {
-		p.a.elements(x, b, 0)
+	for b := range w.job.height() {
+		row := w.job.rows.from + b
+		p.a.elements(x, row, 0)
 		if !p.a.perRow() {
-			p.a.fold(x, b, 0)
+			p.a.fold(x, row, 0)
 		}
 		var sum float64
 		for k := range x {

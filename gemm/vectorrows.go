@@ -18,10 +18,10 @@ func (j *job) prepare() {
 	if v.most > 0 {
 		most = v.most
 	}
-	rows := 0
-	for j.vector.passes = j.vector.passes[:0]; rows < p.m; {
+	rows, height := 0, j.height()
+	for j.vector.passes = j.vector.passes[:0]; rows < height; {
 		batch := 1
-		for batch < min(most, p.m-rows) { // padding by one row is faster than two passes
+		for batch < min(most, height-rows) { // padding by one row is faster than two passes
 			batch *= 2
 		}
 		j.vector.passes = append(j.vector.passes, vectorPass{rows, batch})
@@ -41,19 +41,20 @@ func (j *job) prepare() {
 	values := w.scratch.values[:width]
 	for b := range rows {
 		clear(values)
-		if b < p.m {
-			p.a.elements(values[:p.k], b, 0)
+		row := j.rows.from + b
+		if b < height {
+			p.a.elements(values[:p.k], row, 0)
 			if p.a.scales == folded {
-				p.a.fold(values[:p.k], b, 0)
+				p.a.fold(values[:p.k], row, 0)
 			}
 		}
 		switch x := j.vector.x[b*stride : (b+1)*stride]; {
 		case v.interleaved != nil && v.integers:
-			p.a.arrangeInterleavedInt8(x, values, b, int8Forms[p.b.t.Format.Element].unit)
+			p.a.arrangeInterleavedInt8(x, values, row, int8Forms[p.b.t.Format.Element].unit)
 		case v.interleaved != nil && p.kernel.panel == panelBF16:
 			arrangeInterleaved(x, values)
 		case p.kernel.panel == panelInt8:
-			p.a.arrangeInt8(x, values, b, int8Forms[p.b.t.Format.Element].unit)
+			p.a.arrangeInt8(x, values, row, int8Forms[p.b.t.Format.Element].unit)
 		case p.kernel.panel == panelF32:
 			v.arrangeF32(x, values)
 		default:

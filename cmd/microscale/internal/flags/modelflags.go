@@ -54,7 +54,7 @@ func AddInputs(cmd *cobra.Command) *Choice[decoder.Inputs] {
 		names[i] = in.String()
 	}
 	return AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8 (fastest with weights of 4 bits, "+
-		"mxint8 and q8_0), mxint8x2 (two terms: errors up to 1.01·2^-14 of the largest input in a block), f32", quant.BF16.Name, names,
+		"mxint8 and q8_0, not mxfp8), mxint8x2 (two terms: errors up to 1.01·2^-14 of the largest input in a block), f32", quant.BF16.Name, names,
 		func(name string) (decoder.Inputs, error) {
 			for _, in := range inputs {
 				if strings.EqualFold(in.String(), name) {

@@ -1,0 +1,67 @@
+package gemm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestParts multiplies more rows of A than a vector kernel takes at once: its bits are those of fewer rows, and MulBF16, which
+// computes parts of C, rounds them.
+func TestParts(t *testing.T) {
+	const m, n, long, short, most = 300, 18, 1 << 16, 64, 300
+	r := rand.New(rand.NewPCG(15, 16))
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXINT8} {
+		for _, k := range []int{short, long} {
+			rows := m
+			if k == long {
+				rows = 100
+			}
+			a, b := operand(t, r, f, quant.Rowwise, rows, k), operand(t, r, f, quant.Rowwise, n, k)
+			for _, kernel := range ordered {
+				if kernel.vector == nil || !kernel.vector.integers || kernel.rows.most < most || !cpu.Has(kernel.needs) {
+					continue
+				}
+				p, why := kernel.plan(a, b, rowMajor, Options{})
+				if why != "" {
+					continue
+				}
+				t.Run(fmt.Sprintf("format=%s/k=%d/kernel=%s", f, k, kernel.Name), func(t *testing.T) {
+					if least := kernel.vector.partRows(k); k == long && least >= rows {
+						t.Fatalf("%d rows are one part: take more than %d", rows, least)
+					}
+					comparePart(t, &p, a, b, rows*2/3, Options{Kernel: kernel.Name})
+				})
+			}
+		}
+	}
+}
+
+// comparePart compares the products with all rows of a with those of the rows from one on, and with MulBF16.
+func comparePart(t *testing.T, p *plan, a, b *quant.Tensor, from int, o Options) {
+	all, part := tensor.New(p.m, p.n), tensor.New(p.m-from, p.n)
+	if err := Mul(all, a, b, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := Mul(part, a.ViewRows(from, p.m), b, o); err != nil {
+		t.Fatal(err)
+	}
+	if !sameBits(all.View(from, p.m, 0, p.n).Clone().Data, part.Data) {
+		t.Errorf("rows from %d on differ from those of all rows", from)
+	}
+	want, err := quant.Quantizer{Format: quant.BF16}.Rowwise(all, quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mustTensor(t, quant.BF16, p.m, p.n)
+	if err := MulBF16(got, a, b, o); err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Codes) != string(want.Codes) {
+		t.Error("MulBF16 differs from Mul, rounded")
+	}
+}
