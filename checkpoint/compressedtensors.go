@@ -91,9 +91,9 @@ func (s scheme) of(f quant.Format) scheme {
 	return s
 }
 
-// ctSchemes has the schemes of integers for each block format of integers: presets W4A16 with any size of groups, W4AFP8, INT8_W8A8, and
-// W8A16 with a scale for each row. Other integers are read as values (ctCoded), such as those that version 0.20 writes for the presets
-// W8A16 and W4AFP8: INT8 in groups, and INT4 codes in bytes.
+// ctSchemes has the schemes of integers for each block format of integers: presets W4A16 and W8A16 with any size of groups, W4AFP8,
+// INT8_W8A8, and W8A16 with a scale for each row. Other integers are read as values (ctCoded), such as the INT4 codes in bytes that version
+// 0.20 writes for the preset W4AFP8.
 var ctSchemes = func() []ctScheme {
 	schemes := slices.Clone(ctFloats)
 	for _, f := range quant.Formats() {
@@ -105,6 +105,11 @@ var ctSchemes = func() []ctScheme {
 				schemes = append(schemes, ctScheme{ctPacked.of(f).as("W4AFP8", Dynamic).with(quant.FP8Row), "pack-quantized", args, &ctToken})
 			}
 		case format.S8:
+			if f.Block.Cols > 0 {
+				args := ctArgs{Type: "int", NumBits: 8, Strategy: "group", GroupSize: &f.Block.Cols}
+				schemes = append(schemes, ctScheme{ctPacked.of(f).as("W8A16", WeightOnly), "pack-quantized", args, nil})
+				continue
+			}
 			schemes = append(schemes, ctScheme{ctFP8.of(f).as("W8A8", Dynamic), "int-quantized", ctInt8, &ctInt8s},
 				ctScheme{ctPacked.of(f).as("W8A16", WeightOnly), "pack-quantized", ctInt8, nil})
 		}

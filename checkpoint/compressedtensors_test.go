@@ -25,7 +25,7 @@ func TestCompressedTensorsConfiguration(t *testing.T) {
 	for _, s := range compressedTensors.schemes {
 		t.Run("scheme="+s.name, func(t *testing.T) {
 			name := s.name
-			if s.format.Element == format.S4 { // several formats have the scheme
+			if strings.HasSuffix(name, "A16") && s.format.Scale == format.BF16 { // several formats have the scheme
 				name += "-" + s.format.Name
 			}
 			want, err := os.ReadFile(filepath.Join("testdata", name+".json"))
@@ -70,6 +70,7 @@ func TestCompressedTensorsStored(t *testing.T) {
 		{ints("int4-g32"), "x.weight_packed I32 [300 32], x.weight_scale BF16 [300 8], x.weight_shape I64 [2]"},
 		{ints("int4-g64"), "x.weight_packed I32 [300 32], x.weight_scale BF16 [300 4], x.weight_shape I64 [2]"},
 		{ints("int4-g128"), "x.weight_packed I32 [300 32], x.weight_scale BF16 [300 2], x.weight_shape I64 [2]"},
+		{ints("int8-g128"), "x.weight_packed I32 [300 64], x.weight_scale BF16 [300 2], x.weight_shape I64 [2]"},
 		{ints("int8-row"), "x.weight I8 [300 256], x.weight_scale BF16 [300 1]"},
 	} {
 		t.Run("format="+tc.format.Name, func(t *testing.T) {
@@ -78,8 +79,8 @@ func TestCompressedTensorsStored(t *testing.T) {
 			}
 		})
 	}
-	if n := len(compressedTensors.Formats()); n != 10 {
-		t.Errorf("the convention holds %d formats, and 10 are tested", n)
+	if n := len(compressedTensors.Formats()); n != 11 {
+		t.Errorf("the convention holds %d formats, and 11 are tested", n)
 	}
 }
 
@@ -124,6 +125,7 @@ func TestPlainStored(t *testing.T) {
 		"int4-g32":     "x.weight U8 [130 144], x.weight_scale BF16 [130 9]",
 		"int4-g64":     "x.weight U8 [130 160], x.weight_scale BF16 [130 5]",
 		"int4-g128":    "x.weight U8 [130 192], x.weight_scale BF16 [130 3]",
+		"int8-g128":    "x.weight I8 [130 384], x.weight_scale BF16 [130 3]",
 		"int8-row":     "x.weight I8 [130 257], x.weight_scale BF16 [130 1]",
 	}
 	for _, f := range quant.Formats() {

@@ -59,11 +59,12 @@ var structures = []struct {
 func TestForClients(t *testing.T) {
 	refusals := map[string]string{ // the only ones, by client, structure and format
 		"transformers mixture nvfp4": "the client omits the global scales of experts",
-		"transformers t5 mxfp4":      "a module in 4 bits has none: choose mxfp8 or fp8-row",
-		"transformers t5 nvfp4":      "a module in 4 bits has none: choose mxfp8 or fp8-row",
-		"transformers t5 int4-g32":   "a module in 4 bits has none: choose mxfp8 or fp8-row",
-		"transformers t5 int4-g64":   "a module in 4 bits has none: choose mxfp8 or fp8-row",
-		"transformers t5 int4-g128":  "a module in 4 bits has none: choose mxfp8 or fp8-row",
+		"transformers t5 mxfp4":      "a packed module has none: choose mxfp8 or fp8-row",
+		"transformers t5 nvfp4":      "a packed module has none: choose mxfp8 or fp8-row",
+		"transformers t5 int4-g32":   "a packed module has none: choose mxfp8 or fp8-row",
+		"transformers t5 int4-g64":   "a packed module has none: choose mxfp8 or fp8-row",
+		"transformers t5 int4-g128":  "a packed module has none: choose mxfp8 or fp8-row",
+		"transformers t5 int8-g128":  "a packed module has none: choose mxfp8 or fp8-row",
 		"vllm mamba":                 "the client loads the projections of Mamba-1 unquantized only", // in every format
 		"vllm biased nvfp4":          "the client does not load gpt-oss in compressed-tensors",
 		"vllm biased mxfp8":          "the client does not load gpt-oss in compressed-tensors",
@@ -73,6 +74,7 @@ func TestForClients(t *testing.T) {
 		"vllm biased int4-g32":       "the client does not load gpt-oss in compressed-tensors",
 		"vllm biased int4-g64":       "the client does not load gpt-oss in compressed-tensors",
 		"vllm biased int4-g128":      "the client does not load gpt-oss in compressed-tensors",
+		"vllm biased int8-g128":      "the client does not load gpt-oss in compressed-tensors",
 		"vllm biased int8-row":       "the client does not load gpt-oss in compressed-tensors",
 	}
 	for _, s := range structures {

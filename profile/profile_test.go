@@ -394,7 +394,7 @@ func TestDefined(t *testing.T) {
 		"microxcaling":       mx + " mxint8",
 		"ggml":               "mxfp4 nvfp4",
 		"modelopt":           "mxfp8 nvfp4 fp8-tensor fp8-row fp8-block128",
-		"compressed-tensors": "mxfp8 mxfp4 nvfp4 fp8-tensor fp8-row fp8-block128 int4-g32 int4-g64 int4-g128 int8-row",
+		"compressed-tensors": "mxfp8 mxfp4 nvfp4 fp8-tensor fp8-row fp8-block128 int4-g32 int4-g64 int4-g128 int8-g128 int8-row",
 		"quark":              "mxfp6-e3m2 mxfp6-e2m3 mxfp4",
 		"mlx":                "mxfp8 mxfp4 nvfp4",
 		"deepseek":           "fp8-block128",

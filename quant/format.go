@@ -66,6 +66,7 @@ var (
 	_          = row(Format{Name: "int4-g32", Element: format.S4, Scale: format.BF16, Block: Shape{1, 32}})
 	_          = row(Format{Name: "int4-g64", Element: format.S4, Scale: format.BF16, Block: Shape{1, 64}})
 	_          = row(Format{Name: "int4-g128", Element: format.S4, Scale: format.BF16, Block: Shape{1, 128}})
+	_          = row(Format{Name: "int8-g128", Element: format.S8, Scale: format.BF16, Block: Shape{1, 128}})
 	_          = row(Format{Name: "int8-row", Element: format.S8, Scale: format.BF16, Block: Shape{1, 0}})
 	BF16       = row(Format{Name: "bf16", Aliases: "bfloat16", Element: format.BF16})
 	F32        = row(Format{Name: "f32", Aliases: "fp32 float32", Element: format.F32})

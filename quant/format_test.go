@@ -38,6 +38,7 @@ func TestFormats(t *testing.T) {
 		{"int4-g32", 4.5, false, false, false, false, 130, 3, 96},
 		{"int4-g64", 4.25, false, false, false, false, 130, 2, 128},
 		{"int4-g128", 4.125, false, false, false, false, 130, 1, 128},
+		{"int8-g128", 8.125, false, false, false, false, 130, 1, 128},
 		{"int8-row", 8, false, false, false, false, 130, 1, 70},
 		{"bf16", 16, false, false, true, false, 0, 0, 70},
 		{"f32", 32, false, false, true, false, 0, 0, 70},

@@ -178,7 +178,7 @@ func expertsUnpacked(m *checkpoint.Model) (problems []checkpoint.Problem) {
 }
 
 // initialized are the linear modules whose weights the client initializes through their parents before it
-// loads any (_init_weights of the classes of transformers 5.24). A module in 4 bits has no weight then.
+// loads any (_init_weights of the classes of transformers 5.24). A module whose codes are packed has no weight then.
 var initialized = []struct {
 	modelTypes []string
 	modules    []string
@@ -195,7 +195,7 @@ var initialized = []struct {
 	{[]string{"detr", "maskformer"}, []string{"q_proj", "k_proj"}},
 }
 
-// initializedWeights: the client fails where a module of initialized is quantized to 4 bits.
+// initializedWeights: the client fails where the codes of a module of initialized are packed, under another name than weight.
 func initializedWeights(m *checkpoint.Model) []checkpoint.Problem {
 	if m.Convention.Name != "compressed-tensors" {
 		return nil
@@ -205,9 +205,12 @@ func initializedWeights(m *checkpoint.Model) []checkpoint.Problem {
 		module := strings.TrimSuffix(w.Name, ".weight")
 		for _, row := range initialized {
 			name := module[strings.LastIndexByte(module, '.')+1:]
-			if w.Format.Element.Bits() == 4 && slices.Contains(row.modules, name) && (slices.Contains(row.modelTypes, whole) ||
-				slices.Contains(row.modelTypes, text)) {
-				return "the client initializes its weight before it loads the codes, and a module in 4 bits has none: choose mxfp8 or fp8-row"
+			if !slices.Contains(row.modules, name) || !slices.Contains(row.modelTypes, whole) && !slices.Contains(row.modelTypes, text) {
+				continue
+			}
+			c, err := m.Convention.With(w.Format, m.SchemeOf(w.Format))
+			if err == nil && c.Stored(w.Format, w.Name, w.Shape)[0].Name != w.Name {
+				return "the client initializes its weight before it loads the codes, and a packed module has none: choose mxfp8 or fp8-row"
 			}
 		}
 		return ""

@@ -127,6 +127,14 @@ func TestRemoteGGUFResume(t *testing.T) {
 	}
 	s := storetest.New(t)
 	s.Put("m.gguf", data)
+	requests := func(flag, name string) int { // of a plan, which opens the file once
+		before := len(s.Requests())
+		done(t, "quantize", "s3://weights/m.gguf", out, flag, name, "--dry-run")
+		return len(s.Requests()) - before
+	}
+	if plain, mixture := requests("--format", "mxfp4"), requests("--plan", "q4_k_m"); plain != mixture || plain == 0 {
+		t.Errorf("%d requests for a format, %d for a mixture", plain, mixture)
+	}
 	var reads atomic.Int64
 	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet || reads.Add(1) < 4 {

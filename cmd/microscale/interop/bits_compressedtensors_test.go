@@ -25,7 +25,7 @@ var compressedTensorsBits = library{
 		{format: quant.FP8Block, sources: "bf16", known: []difference{special}},
 		{format: ints("int4-g32"), sources: "bf16", known: []difference{special}},
 		{format: ints("int4-g64"), sources: "bf16", known: []difference{special}},
-		// not int4-g128: blocks have 64 elements here, and the library has no partial groups
+		// not int4-g128 and int8-g128: blocks have 64 elements here, and the library has no partial groups
 		{format: ints("int8-row"), sources: "bf16", known: []difference{special}},
 	},
 }

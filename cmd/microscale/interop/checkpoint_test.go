@@ -57,6 +57,7 @@ var readings = []reading{
 	{"compressed-tensors", quant.FP8Block, "FP8_BLOCK", safetensors.F32, "", "", wide},
 	{"compressed-tensors", ints("int4-g128"), "W4A16", safetensors.BF16, "", "", wide},
 	{"compressed-tensors", ints("int4-g32"), "W4A16", safetensors.BF16, "", "", wide},
+	{"compressed-tensors", ints("int8-g128"), "W8A16", safetensors.BF16, "", "", wide},
 	{"compressed-tensors", ints("int8-row"), "W8A8", safetensors.BF16, "", "", wide},
 	{"compressed-tensors", ints("int8-row"), "W8A16", safetensors.BF16, "", "", wide},
 	{"compressed-tensors", ints("int4-g128"), "W4AFP8", safetensors.BF16, "", "", wide},
@@ -122,7 +123,7 @@ func TestTorchCheckpoints(t *testing.T) {
 		} else if err := initialLlama(t, r.model.WithDefaults()).Save(source, safetensors.BF16); err != nil {
 			t.Fatal(err)
 		}
-		dir := filepath.Join(root, r.convention+" "+r.scheme)
+		dir := filepath.Join(root, r.convention+" "+r.scheme+" "+r.format.Name) // formats may share a scheme
 		if r.model == uneven {
 			dir += " uneven"
 		}

@@ -63,6 +63,7 @@ FORMATS = {
     "int4-g32": ("s4", 1, 32),
     "int4-g64": ("s4", 1, 64),
     "int4-g128": ("s4", 1, 128),
+    "int8-g128": ("s8", 1, 128),
     "int8-row": ("s8", 1, 0),
 }
 
@@ -77,6 +78,7 @@ STRATEGIES = {
     ("int", "group", 4, 32): "int4-g32",
     ("int", "group", 4, 64): "int4-g64",
     ("int", "group", 4, 128): "int4-g128",
+    ("int", "group", 8, 128): "int8-g128",
     ("int", "channel", 8, None): "int8-row",
 }
 
@@ -102,10 +104,10 @@ def spread(scales, rows, cols, block_rows, block_cols):
 def decode(tensors, weight, name, shape, client):
     element, block_rows, block_cols = FORMATS[name]
     rows, cols = shape
-    raw = tensors[weight + "_packed" if client and element in ("e2m1", "s4") else weight]["data"]
-    stored = codes(raw, rows, element)
-    if client and element == "s4":  # in offset binary
-        stored = stored ^ 8
+    held = held_by(tensors, weight)
+    stored = codes(held["data"], rows, element)
+    if held["dtype"] == "I32":  # in offset binary
+        stored = stored ^ (8 if element == "s4" else 128)
     values = ELEMENTS[element][stored][:, :cols]
     stored = tensors[weight + "_scale"]
     scales = np.frombuffer(stored["data"], {"F32": np.float32, "BF16": np.uint16}.get(stored["dtype"], np.uint8))
@@ -123,6 +125,11 @@ def decode(tensors, weight, name, shape, client):
     return spread(scales, rows, cols, block_rows, block_cols) * values
 
 
+def held_by(tensors, weight):
+    """The tensor of the codes of a weight."""
+    return tensors[weight + "_packed" if weight + "_packed" in tensors else weight]
+
+
 def weights(directory, tensors):
     """Name, block format and shape of every quantized weight, and whether its layout is that of a client."""
     with safe_open(directory / "model.safetensors", framework="np") as opened:
@@ -137,12 +144,12 @@ def weights(directory, tensors):
     (group,) = quantization["config_groups"].values()
     args = group["weights"]
     name = STRATEGIES[args["type"], args["strategy"], args["num_bits"], args["group_size"]]
-    suffix, pack = ("_packed", 8 if args["type"] == "int" else 2) if args["num_bits"] == 4 else ("", 1)
     for key in tensors:
         weight = key.removesuffix("_scale")
         if key.endswith(".weight_scale") and weight.removesuffix(".weight") not in quantization["ignore"]:
-            rows, width = tensors[weight + suffix]["shape"]
-            yield weight, name, (rows, width * pack), True
+            held = held_by(tensors, weight)
+            rows, width = held["shape"]
+            yield weight, name, (rows, width * {"I32": 32, "U8": 8}.get(held["dtype"], args["num_bits"]) // args["num_bits"]), True
 
 
 def result(got, want, quantized):

@@ -31,7 +31,7 @@ func TestTorchPlainly(t *testing.T) {
 	var cases []plainCase
 	for _, name := range append([]string{"gemma2", "granite", "olmo2", "smollm3"}, decodedAll...) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Tensor, quant.FP8Row, quant.FP8Block, ints("int4-g32"),
-			ints("int4-g128"), ints("int8-row")} {
+			ints("int4-g128"), ints("int8-g128"), ints("int8-row")} {
 			cases = append(cases, plainCase{filepath.Join(sources, name), f})
 		}
 	}

@@ -55,7 +55,7 @@ var layoutRules = []Rule{
 	},
 	{
 		ID: "L63", Name: "padded-scales", Severity: Error, clients: []string{"vllm"}, check: paddedScales,
-		What:   "scales of FP-Quant are padded to 128 rows or 4 columns, in the dimension that the client does not divide (by the names)",
+		What:   "scales of FP-Quant are padded to 128 rows or 4 columns, in the dimension that the client does not divide",
 		Why:    "the client's parameter has no padding, and it stops as it loads the weight",
 		Remedy: "store the scales without padding",
 		Source: "layers/quantization/fp_quant.py and layers/linear.py of vLLM 0.32",
@@ -129,13 +129,34 @@ func preQuantScales(c *checker) {
 	}
 }
 
-// byRows and byColumns are modules that vLLM divides between ranks by rows of the weight (ColumnParallelLinear and those that join
-// several) or by its columns (RowParallelLinear). It takes as many rows, or columns, of a tensor as its parameter has, and compares
-// the other dimension. Other modules are not divided, or not known.
-var (
-	byRows    = []string{"q_proj", "k_proj", "v_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj"}
-	byColumns = []string{"o_proj", "down_proj"}
-)
+// joined are modules that join a fused set in one tensor of the files.
+var joined = []string{"qkv_proj", "gate_up_proj"}
+
+// divided returns for the modules that vLLM divides between ranks whether it does so by columns of the weight (RowParallelLinear) or by its
+// rows (ColumnParallelLinear, and those that join several): by rows the members of fused sets, by columns what leads back from them, a
+// module beside a set, with as many rows as the set has columns. Others are not divided, or not known. Of a tensor the client takes as
+// many rows, or columns, as its parameter has, and compares the other dimension.
+func (c *checker) divided() map[*checkpoint.Weight]bool {
+	parent := func(w *checkpoint.Weight) (string, string) {
+		module := moduleOf(w.Name)
+		i := strings.LastIndexByte(module, '.')
+		return module[:max(0, i)], module[i+1:]
+	}
+	byColumns, width := map[*checkpoint.Weight]bool{}, map[string]int64{} // columns of the set of a module
+	for _, w := range c.Weights {
+		of, name := parent(w)
+		if _, set := c.Family().FusedWith(w.Name); len(w.Shape) == 2 && (set != nil || slices.Contains(joined, name)) {
+			byColumns[w], width[of] = false, w.Shape[1]
+		}
+	}
+	for _, w := range c.Weights {
+		of, _ := parent(w)
+		if _, member := byColumns[w]; !member && len(w.Shape) == 2 && w.Shape[0] == width[of] {
+			byColumns[w] = true
+		}
+	}
+	return byColumns
+}
 
 // paddedScales: scales have a row for each of the weight, and a column for each block.
 func paddedScales(c *checker) {
@@ -143,16 +164,16 @@ func paddedScales(c *checker) {
 	if c.config.method != "fp_quant" || err != nil {
 		return
 	}
+	divided := c.divided()
 	for _, w := range c.Weights {
 		scales, ok := w.Part(checkpoint.Scales)
 		if !ok || !w.Decoded() {
 			continue
 		}
-		module := moduleOf(w.Name)
-		module = module[strings.LastIndexByte(module, '.')+1:]
 		want := []int64{w.Shape[0], w.Shape[1] / int64(f.Block.Cols)}
 		rows, cols := scales.Shape[0] != want[0], scales.Shape[1] != want[1]
-		if rows && cols || rows && slices.Contains(byColumns, module) || cols && slices.Contains(byRows, module) {
+		byColumns, known := divided[w]
+		if rows && cols || rows && known && byColumns || cols && known && !byColumns {
 			c.report(w.Name, "its scales are %v, padded, and the client has %v", scales.Shape, want)
 		}
 	}

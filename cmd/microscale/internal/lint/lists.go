@@ -82,6 +82,31 @@ var listRules = []Rule{
 		Remedy: "convert to the same convention, which writes patterns",
 		Source: "conversion_mapping.py of transformers 5.24",
 	},
+	{
+		ID: "L67", Name: "ignore-one-expert", Severity: Error, clients: []string{"vllm"}, check: oneExpert,
+		What:   "the list of unquantized modules of quant_method fp8 names one expert of a layer with quantized ones",
+		Why:    "the client looks for the name of the experts inside the entries, and loads all experts of the layer as unquantized",
+		Remedy: "take the entry off the list: the experts of a layer are all quantized, or none",
+		Source: "is_layer_skipped in layers/quantization/utils/quant_utils.py of vLLM",
+	},
+}
+
+// oneExpert: the client skips experts if the name of their module is inside an entry with "experts" in it.
+func oneExpert(c *checker) {
+	if c.config.method != "fp8" {
+		return
+	}
+	seen := map[string]bool{} // experts of a layer
+	for _, w := range c.Weights {
+		if !w.Quantized() || !family.SingleExpert(w.Name) || seen[family.ExpertsOf(w.Name)] {
+			continue
+		}
+		experts := family.ExpertsOf(w.Name)
+		seen[experts] = true
+		if i := slices.IndexFunc(c.Ignore, func(entry string) bool { return strings.Contains(entry, experts) }); i >= 0 {
+			c.report(w.Name, "it is quantized, and the client takes the entry %q of the list for all experts of the layer", c.Ignore[i])
+		}
+	}
 }
 
 // expertNames: the client asks for the modules of the first expert.

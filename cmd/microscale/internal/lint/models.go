@@ -83,7 +83,7 @@ var modelRules = []Rule{
 	},
 	{
 		ID: "L54", Name: "initialized-weight", Severity: Error,
-		What:   "a module whose weight the client initializes before it loads is in 4 bits",
+		What:   "a module whose weight the client initializes before it loads has packed codes",
 		Why:    "it has no weight then, and the client fails",
 		Remedy: "choose mxfp8 or fp8-row",
 		Source: "_init_weights in transformers 5.24",

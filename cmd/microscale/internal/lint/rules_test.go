@@ -123,6 +123,10 @@ func damages(t *testing.T) []damaged {
 			d.set(mlp+"experts.gate_up_proj", safetensors.BF16, []int64{2, 512, 128}, values(2, 2*512*128))
 			d.ignore(mlp + "experts")
 		}, mlp + "experts.down_proj", "and the client looks for " + mlp + "experts.0.down_proj"},
+		{"ignore-one-expert", "vllm", moe, deepseek, func(d *directory) {
+			list, _ := d.quantization()["modules_to_not_convert"].([]any)
+			d.quantization()["modules_to_not_convert"] = append(list, mlp+"experts.7.down_proj") // of another model
+		}, mlp + "experts.0.down_proj.weight", "for all experts of the layer"},
 		{"ignore-fused-partial", "vllm", llama, ctMXFP8, func(d *directory) {
 			for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
 				d.unquantize(attn+name, 128, 128)
@@ -630,26 +634,35 @@ func TestRotations(t *testing.T) {
 	}
 }
 
-// TestPaddedScales: vLLM takes the rows of its parameter from scales of q_proj, and the columns from those of o_proj, and compares the
-// other dimension.
+// TestPaddedScales: vLLM takes the rows of its parameter from scales of q_proj, and the columns from those of what leads back from it,
+// whatever its name, and compares the other dimension.
 func TestPaddedScales(t *testing.T) {
 	for _, tc := range []struct {
-		module     string
-		rows, cols int64 // of the weight, whose scales are 128×4
+		module     string // beside q_proj
+		rows, cols int64  // of the weight, whose scales are 128×4
 		found      bool
 	}{
 		{"q_proj", 128, 128, false}, {"q_proj", 32, 128, false}, {"q_proj", 128, 32, true}, {"q_proj", 32, 32, true},
 		{"o_proj", 128, 128, false}, {"o_proj", 32, 128, true}, {"o_proj", 128, 32, false}, {"o_proj", 32, 32, true},
-		{"other", 32, 128, false}, {"other", 128, 32, false}, {"other", 32, 32, true},
+		{"dense", 32, 128, true}, {"dense", 128, 32, false}, // its rows are the columns of q_proj
+		{"q_b_proj", 64, 128, false}, {"q_b_proj", 128, 32, false}, {"q_b_proj", 64, 32, true},
 	} {
 		d := directory{tensors: map[string]entry{}, config: map[string]any{"model_type": "llama", "quantization_config": map[string]any{
 			"quant_method": "fp_quant", "forward_dtype": "mxfp4", "modules_to_not_convert": []any{}}}}
 		name := layer0 + "self_attn." + tc.module
-		d.set(name+".qweight", safetensors.U8, []int64{tc.rows, tc.cols / 2}, make([]byte, tc.rows*tc.cols/2))
-		d.set(name+".scales", safetensors.U8, []int64{128, 4}, bytes.Repeat([]byte{0x7f}, 512))
-		d.set(name+".weight_global_scale", safetensors.F32, []int64{1}, float(3))
-		d.set(name+".act_global_scale", safetensors.F32, []int64{1}, float(3))
-		d.set(name+".forward_hadamard_matrix", safetensors.BF16, []int64{32, 32}, identity())
+		set := func(name string, rows, cols, scaleRows, scaleCols int64) {
+			d.set(name+".qweight", safetensors.U8, []int64{rows, cols / 2}, make([]byte, rows*cols/2))
+			d.set(name+".scales", safetensors.U8, []int64{scaleRows, scaleCols}, bytes.Repeat([]byte{0x7f}, int(scaleRows*scaleCols)))
+			d.set(name+".weight_global_scale", safetensors.F32, []int64{1}, float(3))
+			d.set(name+".act_global_scale", safetensors.F32, []int64{1}, float(3))
+			d.set(name+".forward_hadamard_matrix", safetensors.BF16, []int64{32, 32}, identity())
+		}
+		width := tc.rows // of the residual stream
+		if tc.module == "q_b_proj" {
+			width += 32
+		}
+		set(layer0+"self_attn.q_proj", 64, width, 64, width/32)
+		set(name, tc.rows, tc.cols, 128, 4)
 		dir := t.TempDir()
 		d.write(t, dir)
 		r := check(t, dir, "vllm")
