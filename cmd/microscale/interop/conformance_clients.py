@@ -23,7 +23,6 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, CompressedTensorsConfig, logging
 
 logging.set_verbosity_error()
-program, result_path, *directories = sys.argv[1:]
 CODES = (".weight", ".weight_packed")
 
 
@@ -39,7 +38,7 @@ def whole(directory, target):
     gate = next((shape[0] for name, shape in shapes.items() if name.endswith(("mlp.gate_proj", "mlp.experts.0.gate_proj"))), 128)
     config |= {"vocab_size": shapes["lm_head"][0], "hidden_size": 128, "intermediate_size": gate, "num_hidden_layers": 1, "num_attention_heads": heads["q"],
                "num_key_value_heads": heads["k"], "head_dim": 64, "max_position_embeddings": 512, "tie_word_embeddings": False, "moe_intermediate_size": gate,
-               "num_experts_per_tok": 1, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+               "num_experts_per_tok": 1, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": False, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
                "architectures": [{"llama": "LlamaForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}[config["model_type"]]]}
     unquantized = {k: v for k, v in config.items() if k != "quantization_config"}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**unquantized), dtype=torch.bfloat16)
@@ -94,20 +93,30 @@ def compare(directory, values):
     return {"other": other, "report": report, "loss": str(got)}
 
 
-results = {}
-for directory in map(pathlib.Path, directories):
-    out = {}
-    try:
-        for kind in ("good", "broken"):
-            if (directory / kind).exists():
-                whole(directory / kind, directory / f"{kind} whole")
-        subprocess.run([program, "dequantize", directory / "good whole", directory / "values", "--dtype", "bf16"], check=True, capture_output=True)
-        values, _ = load(directory / "values")
-        out["loss"] = str(loss(values))
-        for kind in ("good", "broken"):
-            out[kind] = compare(directory / f"{kind} whole", values)
-    except Exception as e:
-        out["failed"] = f"{type(e).__name__}: {e}"
-    results[directory.name] = out
-    print(directory.name, json.dumps(out), flush=True)
-pathlib.Path(result_path).write_text(json.dumps(results))
+def decoded(program, directory):
+    """Makes both checkpoints of a directory whole, and returns the model of the values of the good one."""
+    for kind in ("good", "broken"):
+        if (directory / kind).exists():
+            whole(directory / kind, directory / f"{kind} whole")
+    subprocess.run([program, "dequantize", directory / "good whole", directory / "values", "--dtype", "bf16"], check=True, capture_output=True)
+    return load(directory / "values")[0]
+
+
+def main(program, result_path, directories, compare):
+    results = {}
+    for directory in map(pathlib.Path, directories):
+        out = {}
+        try:
+            values = decoded(program, directory)
+            out["loss"] = str(loss(values))
+            for kind in ("good", "broken"):
+                out[kind] = compare(directory / f"{kind} whole", values)
+        except Exception as e:
+            out["failed"] = f"{type(e).__name__}: {e}"
+        results[directory.name] = out
+        print(directory.name, json.dumps(out), flush=True)
+    pathlib.Path(result_path).write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:], compare)

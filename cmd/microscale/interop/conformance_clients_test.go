@@ -44,7 +44,26 @@ func (l loadedCheckpoint) outcome(loss float64) string {
 // TestConformanceClients loads the checkpoints of the corpus in transformers with compressed-tensors: those without a fault have the
 // values and the loss of ours, and docs/conformance.md has what becomes of the others.
 func TestConformanceClients(t *testing.T) {
-	const name = "transformers"
+	conformanceIn(t, "transformers", "conformance_clients.py", `"compressed-tensors"`, func(rule string) string {
+		return conformanceMisread[rule]
+	}, "compressed-tensors==0.20.0", "transformers==5.23.0", "accelerate==1.15.0")
+}
+
+// TestConformanceMLX loads them, of all conventions, in mlx-lm, which rejects all but those of its own: it has neither the names nor the
+// formats of others for these families.
+func TestConformanceMLX(t *testing.T) {
+	conformanceIn(t, "mlx-lm", "conformance_mlx.py", "", func(rule string) string {
+		if rule == "scale-subnormal" {
+			return ""
+		}
+		return "rejected: ValueError"
+	}, "mlx-lm==0.32.2", "mlx[cpu]==0.32.4", "transformers==5.24.0")
+}
+
+// conformanceIn loads the checkpoints of a convention in a client by a script. misread returns what a client says of a checkpoint of a
+// rule without its fault; "" if that is right.
+func conformanceIn(t *testing.T, name, program, convention string, misread func(rule string) string, requirements ...string) {
+	t.Helper()
 	root := filepath.Join("..", "..", "..", "conformance", "checkpoints")
 	data, err := os.ReadFile(filepath.Join(root, "corpus.json"))
 	if err != nil {
@@ -57,7 +76,7 @@ func TestConformanceClients(t *testing.T) {
 	if err := json.Unmarshal(data, &cases); err != nil {
 		t.Fatal(err)
 	}
-	interpreter := bitsTorch("compressed-tensors==0.20.0", "transformers==5.23.0", "accelerate==1.15.0")(t)
+	interpreter := bitsTorch(requirements...)(t)
 	out := t.TempDir()
 	result := filepath.Join(out, "result.json")
 	arguments := []string{build(t), result}
@@ -66,12 +85,12 @@ func TestConformanceClients(t *testing.T) {
 		unzip(t, filepath.Join(root, c.File), dir)
 		if c.Good && !slices.ContainsFunc([]string{"good", "broken"}, func(kind string) bool {
 			text := string(read(t, filepath.Join(dir, kind), "config.json"))
-			return !strings.Contains(text, `"compressed-tensors"`) || !strings.Contains(text, `"llama"`) && !strings.Contains(text, `"qwen3_moe"`)
+			return !strings.Contains(text, convention) || !strings.Contains(text, `"llama"`) && !strings.Contains(text, `"qwen3_moe"`)
 		}) {
 			arguments = append(arguments, dir)
 		}
 	}
-	script(t, interpreter, "conformance_clients.py", arguments...)
+	script(t, interpreter, program, arguments...)
 	var got map[string]struct {
 		Failed       string
 		Loss         string
@@ -90,7 +109,7 @@ func TestConformanceClients(t *testing.T) {
 			t.Errorf("%s: %s (%v)", c.Rule, r.Failed, err)
 		}
 		good := r.Good.outcome(loss)
-		if why := conformanceMisread[c.Rule]; good != "right" && !strings.Contains(good, why) || good == "right" && why != "" ||
+		if why := misread(c.Rule); good != "right" && !strings.Contains(good, why) || good == "right" && why != "" ||
 			good != "right" && why == "" {
 			t.Errorf("%s: %s reads the checkpoint without it as %s", c.Rule, name, good)
 		}
