@@ -36,7 +36,8 @@ repeat the command with --resume. Several machines share the work with
 text. In a .jsonl file each line is a conversation ({"messages": [...]}), which
 the model's chat template renders. This loses least, and takes minutes. With
 --distill N, the scales are then trained until the logits are closer to the
-model's, for models like Llama that fit in memory twice.
+model's, for models like Llama that fit in memory twice. A few dozen steps gain
+with --distill-norms; without, take 100 or more, which train block scales too.
 
 --for NAME stores DST as that client loads it without options (microscale
 formats --clients prints the table). Weights that the client cannot read stay
