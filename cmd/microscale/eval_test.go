@@ -19,8 +19,8 @@ func TestReceiptFlags(t *testing.T) {
 		want string
 	}{
 		{"--against " + receipt + " --against " + receipt, "--against: got 2 receipts, want one: "},
-		{"--against ", "--receipt and --against need the name of a file, got an empty one"},
-		{"--receipt ", "--receipt and --against need the name of a file, got an empty one"},
+		{"--against ", "--against is empty: name a file, or omit it"},
+		{"--receipt ", "--receipt is empty: name a file, or omit it"},
 		{"--receipt a --receipt b", "--receipt: got 2 files for 1 model: name one, or one for MODEL and each --beside MODEL"},
 	} {
 		status, stdout, stderr := execute("", append(command, strings.Split(tc.args, " ")...)...)

@@ -165,7 +165,7 @@ func TestRankMisuse(t *testing.T) {
 				first, rest []string // of rank 0 and rank 1
 			}{
 				{`microscale: unknown flag --stepz: did you mean --step`, []string{"train", "--stepz", "2"}, nil},
-				{`microscale: --out is empty: name a directory for the report`, []string{"compare", "--out="}, nil},
+				{`microscale: --out is empty: name a directory, or omit it`, []string{"compare", "--out="}, nil},
 				{`microscale: --dp: got 0, want 1 to 1048576`, []string{"train", "--dp", "0"}, nil},
 				{`microscale: rank 1: --seed: "x" is not an integer of 0 or more`, []string{"train"}, []string{"train", "--seed", "x"}},
 			} {

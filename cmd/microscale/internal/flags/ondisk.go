@@ -42,7 +42,11 @@ func CheckOnDisk(cmd *cobra.Command, args []string) (err error) {
 				values = list.GetSlice()
 			}
 			if slices.Contains(values, "") {
-				err = cmp.Or(err, show.Misuse("--%s is empty: name a path, or omit it", f.Name))
+				kind := "file"
+				if placeholder == "DIR" {
+					kind = "directory"
+				}
+				err = cmp.Or(err, show.Misuse("--%s is empty: name a %s, or omit it", f.Name, kind))
 			}
 			for _, value := range values {
 				err = cmp.Or(err, OnDisk("--"+f.Name, value))
