@@ -38,6 +38,7 @@ the model's chat template renders. This loses least, and takes minutes. With
 --distill N, the scales are then trained until the logits are closer to the
 model's, for models like Llama that fit in memory twice. A few dozen steps gain
 with --distill-norms; without, take 100 or more, which train block scales too.
+Statistics that calibrate has made, in --calibration FILE, save the first pass.
 
 --for NAME stores DST as that client loads it without options (microscale
 formats --clients prints the table). Weights that the client cannot read stay
@@ -122,7 +123,6 @@ func quantizeCommand() *cobra.Command {
 		"or from those in statistics (.safetensors)")
 	statistics.AddMethod(cmd)
 	text := addText(cmd)
-	flags.Exclusive(cmd, "text", "calibration")
 	distill := addDistillation(cmd)
 	var o convert.QuantizeOptions
 	cmd.Flags().Var((*flags.Rules)(&o.Rules), "rule", "quantize weights whose names match to another format than --format "+
@@ -153,6 +153,9 @@ func quantizeCommand() *cobra.Command {
 			if err := evaluation.CheckNew("the plan", *planOut); err != nil {
 				return err
 			}
+		}
+		if err := distill.takeText(cmd, text, statistics); err != nil {
+			return err
 		}
 		if err := bits.check(text); err != nil {
 			return err
@@ -242,8 +245,13 @@ func quantizeCommand() *cobra.Command {
 			}
 			o = choice.options
 		}
+		defer func() { text.lock.release() }()
+		if text.file == "" && distill.Steps > 0 && !*f.dryRun {
+			if text.lock, err = claim(args[1]); err != nil {
+				return err
+			}
+		}
 		if text.file != "" {
-			defer func() { text.lock.release() }()
 			if err := text.collect(cmd, args[0], args[1], source, &o, f, bits.given(), distill); err != nil {
 				return err
 			}
@@ -271,6 +279,9 @@ func quantizeCommand() *cobra.Command {
 			o.Distilled, f.distillation = distill.String(), distill
 		}
 		plan, err := convert.PlanQuantize(cmd.Context(), source, o)
+		if err == nil {
+			err = distill.checkFormats(plan)
+		}
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
@@ -48,6 +49,21 @@ func addDistillation(cmd *cobra.Command) *distillation {
 	return d
 }
 
+// takeText takes the text of --text. If --calibration names statistics, it is for the distillation alone, and otherwise --calibration an
+// error.
+func (d *distillation) takeText(cmd *cobra.Command, text *calibrationText, statistics *flags.CalibrationFlag) error {
+	d.Text = text.file
+	switch both := cmd.Flags().Changed("text") && cmd.Flags().Changed("calibration"); {
+	case both && d.Steps > 0 && statistics.HasStatistics():
+		text.file = ""
+	case both && d.Steps > 0:
+		return show.Misuse("--calibration %s has no statistics, which --text would give: omit one", show.Printable(cmd.Flag("calibration").Value.String()))
+	case both:
+		return show.Misuse("--text and --calibration exclude each other: omit one, or add --distill, which trains on the text")
+	}
+	return nil
+}
+
 // checkFormats returns an error if a plan has weights whose scales are not trained, those that keep the codes of the source among them.
 func (d *distillation) checkFormats(plan *convert.Plan) error {
 	for _, s := range plan.Shares() {
@@ -72,7 +88,7 @@ func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *
 		return show.Misuse("--seed has no effect without --distill: omit it, or add --distill")
 	case d.Steps == 0:
 		return nil
-	case text.file == "":
+	case d.Text == "":
 		return show.Misuse("--distill trains on a text: add --text")
 	case f.options.Force:
 		return show.Misuse("--distill and --force exclude each other: name a new DST")
@@ -86,7 +102,7 @@ func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *
 	if err != nil {
 		return fmt.Errorf("--distill trains dense models like Llama: %w; omit it", err)
 	}
-	d.Model, d.Text, d.Stderr, d.Threads, d.Memory = args[0], text.file, cmd.ErrOrStderr(), int(*f.threads), int64(*text.memory)
+	d.Model, d.Stderr, d.Threads, d.Memory = args[0], cmd.ErrOrStderr(), int(*f.threads), int64(*text.memory)
 	if d.Method, err = windows.LookupMethod("all"); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,11 @@ func TestDistill(t *testing.T) {
 		!strings.Contains(out, "distilled in 100 steps") {
 		t.Errorf("threads change the result: %s", out)
 	}
+	done(t, "calibrate", model, "--text", text, "--hessian", "--out", at("s.safetensors"))
+	distill(at("statistics"), "--calibration", at("s.safetensors"), "--method", "gptq")
+	if c, g := codesOf(t, at("statistics")); !maps.Equal(c, got) || !maps.Equal(g, globals) {
+		t.Error("statistics of the same text, collected before, change weights")
+	}
 	distill(at("seeded"), "--seed", "1")
 	if bytes.Equal(weights(at("seeded")), weights(one)) {
 		t.Error("the seed changes nothing")
@@ -110,6 +116,8 @@ func TestDistillErrors(t *testing.T) {
 		"got 0 steps, want at least one":        {model, at("no"), "--text", text, "--distill", "0"},
 		"got -1 steps, want at least one":       {model, at("no"), "--text", text, "--distill", "-1"},
 		"exclude each other":                    {model, at("no"), "--text", text, "--distill", "3", "--force"},
+		"has no statistics":                     {model, at("no"), "--text", text, "--distill", "3", "--calibration", "constant"},
+		"trains on the text":                    {model, at("no"), "--text", text, "--calibration", at("s.safetensors")},
 		"writes a directory":                    {model, at("no.safetensors"), "--text", text, "--distill", "3"},
 		"--distill: scales of int8-row":         {model, at("no"), "--text", text, "--distill", "3", "--rule", "self_attn=int8-row"},
 		"holds a part of the text out":          {model, at("held"), "--text", at("short"), "--distill", "3"},
