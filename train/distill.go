@@ -21,7 +21,7 @@ import (
 //	windows → Student.Divergence (KL, gradients of the logarithms of scales) → updates → scales, rounded to their format
 //
 // Gradients are those of the rounded scales, and updates stay in float32 (straight-through estimation). AdamW trains global scales
-// and norms. From blockSteps steps on, a block scale moves with −Σg/√Σg², its gradients over all windows: when they agree, and by
+// and norms. From BlockSteps steps on, a block scale moves with −Σg/√Σg², its gradients over all windows: when they agree, and by
 // little for one window of huge gradients.
 type Distillation struct {
 	Student  *decoder.Student
@@ -64,15 +64,15 @@ func mean(x []float64) (sum float64) {
 	return sum / float64(len(x))
 }
 
-// distillRate is the learning rate of global scales and norms, whose gradients agree from window to window: at most 0.12 % a step.
+// distillRate is the learning rate of global scales and norms, whose gradients agree from window to window: about 0.12 % a step at first.
 const distillRate = 0.0012
 
-// blockRate is what the logarithm of a block scale moves by for each standard deviation that the sum of its gradients is away from 0. Half
-// a spacing of E4M3, 0.03 to 0.06, takes 2.5 to 5 of them, which noise seldom reaches, however heavy its tails are.
+// blockRate is what the logarithm of a block scale moves by for each standard deviation that the sum of its gradients is away from 0. It
+// rounds to another code after half a spacing of E4M3, 0.03 to 0.06, which takes 2.5 to 5 of them: few of a million would by noise.
 const blockRate = 0.0125
 
-// blockSteps is the number of steps from which block scales are trained: fewer windows say little about each of millions.
-const blockSteps = 100
+// BlockSteps is the number of steps from which block scales are trained: fewer windows say little about each of millions.
+const BlockSteps = 100
 
 // distiller is the optimizer of global scales and norms. Gradients of logarithms may be small: epsilon is far below.
 var distiller = AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-15}
@@ -207,9 +207,9 @@ func (d *distillation) step() error {
 	}
 	rate := distillRate * cosine.Factor(step, d.Steps, 0)
 	distiller.step(d.params[d.blocks:], d.moments[d.blocks:], step+1, rate, 1, d.Threads)
-	if d.Steps >= blockSteps {
+	if d.Steps >= BlockSteps {
 		for i, p := range d.params[:d.blocks] {
-			agree(p, d.moments[i], d.Threads)
+			updateBlocks(p, d.moments[i], d.Threads)
 		}
 	}
 	for _, l := range d.Student.Layers() {
@@ -223,8 +223,8 @@ func (d *distillation) step() error {
 	return nil
 }
 
-// agree adds the gradients of block scales to their sums, m of gradients and v of squares, and sets their logarithms by them.
-func agree(p *nn.Param, sums moments, threads int) {
+// updateBlocks adds the gradients of block scales to their sums, m of gradients and v of squares, and sets their logarithms by them.
+func updateBlocks(p *nn.Param, sums moments, threads int) {
 	m, v, w, g := sums.m, sums.v, p.Value.Data, p.Grad.Data
 	parallel.For(len(w), 1<<14, threads, func(from, to int) {
 		for j := from; j < to; j++ {

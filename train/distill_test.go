@@ -66,7 +66,7 @@ func scalesOf(s *decoder.Student) (b []byte, rest []float32) {
 // TestDistillation: the divergence falls; a run that is interrupted in every stage and resumed has the result of another, whatever
 // its threads; a state that is damaged or of another run is not used.
 func TestDistillation(t *testing.T) {
-	const steps = blockSteps
+	const steps = BlockSteps
 	whole := distilling(t, steps)
 	start, _ := scalesOf(whole.Student)
 	want, err := whole.Run(context.Background())
@@ -146,7 +146,7 @@ func TestDistillationKeeps(t *testing.T) {
 	if !kept {
 		t.Error("every run improved its window")
 	}
-	if got, err := distilling(t, blockSteps-1).Run(context.Background()); err != nil || !got.Better() || got.Changed != 0 {
+	if got, err := distilling(t, BlockSteps-1).Run(context.Background()); err != nil || !got.Better() || got.Changed != 0 {
 		t.Errorf("few steps: got %+v, %v, want block scales as they were", got, err)
 	}
 	if _, err := distilling(t, 0).Run(context.Background()); err == nil {

@@ -37,8 +37,9 @@ text. In a .jsonl file each line is a conversation ({"messages": [...]}), which
 the model's chat template renders. This loses least, and takes minutes. With
 --distill N, the scales are then trained until the logits are closer to the
 model's, for models like Llama that fit in memory twice. A few dozen steps gain
-with --distill-norms; without, take 100 or more, which train block scales too.
-Statistics that calibrate has made, in --calibration FILE, save the first pass.
+with --distill-norms. Without, NVFP4 needs a hundred, which train block scales
+too; scales of MXFP4 and MXFP8 are powers of two, which do not move. Statistics
+that calibrate has made, in --calibration FILE, save the first pass.
 
 --for NAME stores DST as that client loads it without options (microscale
 formats --clients prints the table). Weights that the client cannot read stay

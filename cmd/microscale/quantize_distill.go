@@ -19,10 +19,12 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/train"
 )
 
 // A distillation is --distill and its flags. Until DST is complete, its files are beside it:
@@ -43,7 +45,7 @@ const (
 func addDistillation(cmd *cobra.Command) *distillation {
 	d := &distillation{}
 	cmd.Flags().IntVar(&d.Steps, "distill", 0, "with --text: then train the scales for `N` steps, of a window of the text each, until "+
-		"the logits are closer to the model's; codes stay, and with fewer than 100 steps the scales of blocks, too")
+		fmt.Sprintf("the logits are closer to the model's; codes stay, and with fewer than %d steps the scales of blocks, too", train.BlockSteps))
 	cmd.Flags().BoolVar(&d.Norms, "distill-norms", false, "with --distill: also train the weights of norms")
 	cmd.Flags().Uint64Var(&d.Seed, "seed", 0, "with --distill: seed `N` of the order of the windows")
 	return d
@@ -57,20 +59,31 @@ func (d *distillation) takeText(cmd *cobra.Command, text *calibrationText, stati
 	case both && d.Steps > 0 && statistics.HasStatistics():
 		text.file = ""
 	case both && d.Steps > 0:
-		return show.Misuse("--calibration %s has no statistics, which --text would give: omit one", show.Printable(cmd.Flag("calibration").Value.String()))
+		return show.Misuse("--calibration %s has no statistics, which --text would give: omit one",
+			show.Printable(cmd.Flag("calibration").Value.String()))
 	case both:
 		return show.Misuse("--text and --calibration exclude each other: omit one, or add --distill, which trains on the text")
 	}
 	return nil
 }
 
-// checkFormats returns an error if a plan has weights whose scales are not trained, those that keep the codes of the source among them.
+// checkFormats returns an error if a plan has weights whose scales cannot be trained, those that keep the codes of the source among
+// them, or none that so many steps would change. Powers of two do not move by half a spacing.
 func (d *distillation) checkFormats(plan *convert.Plan) error {
+	if d.Steps == 0 {
+		return nil
+	}
+	trained := d.Norms
 	for _, s := range plan.Shares() {
 		layer := nn.ScaledLinear{Name: "--distill", Weight: &quant.Tensor{Format: s.Format}}
-		if err := layer.Check(); d.Steps > 0 && err != nil {
+		if err := layer.Check(); err != nil {
 			return fmt.Errorf("%w; omit it, or name another format", err)
 		}
+		trained = trained || s.Format.Global || s.Format.Scaled() && s.Format.Scale != format.E8M0 && d.Steps >= train.BlockSteps
+	}
+	if !trained {
+		return show.Misuse("--distill %d changes nothing here: no format has a global scale, and scales that are powers of two do not move: add "+
+			"--distill-norms, or omit it", d.Steps)
 	}
 	return nil
 }

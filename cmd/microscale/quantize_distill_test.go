@@ -120,6 +120,7 @@ func TestDistillErrors(t *testing.T) {
 		"trains on the text":                    {model, at("no"), "--text", text, "--calibration", at("s.safetensors")},
 		"writes a directory":                    {model, at("no.safetensors"), "--text", text, "--distill", "3"},
 		"--distill: scales of int8-row":         {model, at("no"), "--text", text, "--distill", "3", "--rule", "self_attn=int8-row"},
+		"changes nothing here":                  {model, at("no"), "--text", text, "--distill", "300", "--format", "mxfp4"},
 		"holds a part of the text out":          {model, at("held"), "--text", at("short"), "--distill", "3"},
 	} {
 		status, _, stderr := execute("", append([]string{"quantize", "--format", "nvfp4"}, args...)...)

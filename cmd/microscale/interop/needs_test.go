@@ -39,7 +39,7 @@ func TestNeeds(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "microscale")
 	build := exec.Command("go", "build", "-o", program, "..")
-	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=") // with its symbols
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
