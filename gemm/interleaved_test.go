@@ -268,6 +268,9 @@ func testInterleavedRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if kernel.Batch < 2 {
+				t.Fatalf("%s × %s: got kernel %s, which does not take 2 rows of interleaved operands", with, f, kernel.Name)
+			}
 			for m := 2; m <= min(maxRows, kernel.Batch); m++ {
 				if got, want := product(0, m)[(m-1)*n:], product(m-1, m); !sameBits(got, want) {
 					t.Errorf("%s × %s: the last of %d rows differs from that row alone", with, f, m)

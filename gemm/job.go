@@ -17,7 +17,7 @@ type job struct {
 	plan       plan
 	packed     *Packed
 	c          tensor.Dense // its first element is element (rows.from, cols.from) of the product
-	rows, cols extent       // the part of the product to compute
+	rows, cols extent       // of the product, to compute
 	accumulate bool
 	bias       []float32
 
@@ -51,7 +51,7 @@ var jobs = sync.Pool{New: func() any {
 	return j
 }}
 
-// run computes the part rows × cols of the product into c. It returns a *NaNScale if a scale
+// run computes rows × cols of the product into c. It returns a *NaNScale if a scale
 // of the operands is NaN.
 func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options) error {
 	if c.Cols == 0 { // with any number of rows
@@ -74,8 +74,8 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		p.unit.run(c, rows, cols, o)
 		return p.nanScale(c, rows, cols)
 	}
-	if v := p.kernel.vector; v != nil && c.Rows > v.partRows(p.k) {
-		return p.runParts(c, rows, cols, v.partRows(p.k), o)
+	if v := p.kernel.vector; v != nil && c.Rows > v.tileRows(p.k) {
+		return p.runTiles(c, rows, cols, v.tileRows(p.k), o)
 	}
 	j := jobs.Get().(*job)
 	j.plan, j.packed, j.c, j.rows, j.cols, j.accumulate, j.bias = *p, packed, c, rows, cols, o.Accumulate, o.Bias
@@ -100,18 +100,18 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 	return p.nanScale(c, rows, cols)
 }
 
-// runParts is run of a vector kernel, with at most n rows of A at once.
-func (p *plan) runParts(c tensor.Dense, rows, cols extent, n int, o Options) (err error) {
+// runTiles is run of a vector kernel for tiles of at most n rows of A.
+func (p *plan) runTiles(c tensor.Dense, rows, cols extent, n int, o Options) (err error) {
 	for from := rows.from; from < rows.to; from += n {
-		part := extent{from, min(from+n, rows.to)}
-		if e := p.run(c.View(from-rows.from, part.to-rows.from, 0, c.Cols), part, cols, nil, o); err == nil {
+		tile := extent{from, min(from+n, rows.to)}
+		if e := p.run(c.View(from-rows.from, tile.to-rows.from, 0, c.Cols), tile, cols, nil, o); err == nil {
 			err = e
 		}
 	}
 	return err
 }
 
-// height returns the number of rows of the part.
+// height returns the number of rows of the product to compute.
 func (j *job) height() int { return j.rows.to - j.rows.from }
 
 // reserve grows the workspace to the size of the product.

@@ -19,7 +19,7 @@ import (
 //
 // A step holds 4 bytes of every lane, in lane order: one float32, two BF16 elements adjacent
 // along K, or four int8 elements. Of eight adjacent int8 elements, the even ones are in one
-// step, the odd ones in the next. In wide panels, two steps are one of 8 bytes of every lane, and int8
+// step, the odd ones in the next. Wide panels store two steps together: 8 bytes of each lane, whose int8
 // elements are in order. An int8 panel of A consists of Lanes/MR sub-panels of MR
 // lanes, one for each tile of C, so that a tile uses all bytes of the cache lines that it reads.
 // A sub-panel is a sequence of chunks, too. For the MR lanes i of A and the lanes j of one to
@@ -61,7 +61,7 @@ type kernel struct {
 	panel  panelType
 	block  int  // of int8 kernels: elements per scale
 	pow2   bool // of int8 kernels: scales are powers of two
-	wide   bool // lanes of 8 bytes
+	wide   bool // panels store two steps together
 
 	Lanes  int // rows in a panel
 	MR, NR int // rows of a tile of C, and its maximum columns; MR divides Lanes (except in macro-kernels), Lanes divides NR
@@ -141,8 +141,8 @@ type Kernel struct {
 	Name  string // value of Options.Kernel
 	Needs string // the processor features that it needs, in the names of Linux, separated by spaces
 	Panel string // element type of the multiplication: f32, bf16 or int8
-	// maximum rows of A of kernels that do not pack B; 0: any number (fewer if B is already packed, more if no tile kernel supports the
-	// operands)
+	// maximum rows of A of kernels that do not pack B, math.MaxInt if there is none (fewer if B is already packed, more if no tile kernel
+	// supports the operands); 0 for kernels that pack B
 	Batch int
 	Peak  string // the instruction whose rate bounds it, and its registers; "" for portable Go
 }
@@ -158,7 +158,7 @@ type Kernel struct {
 //     reorder the rows of any B if A has enough;
 //   - AMX tiles, for all but float32 operands;
 //   - int8 panels, for operands whose elements are small integers; on arm64 before vector kernels, if A has more
-//     than 32 rows;
+//     than 32 rows or B is packed;
 //   - BF16 panels; on processors whose BF16 dot products are no faster than float32
 //     ones, float32 panels come first (internal/cpu has the facts);
 //   - float32 panels, which support every operand.

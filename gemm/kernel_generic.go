@@ -110,7 +110,8 @@ func sumOdd(product, y float64) float64 {
 	return sum
 }
 
-// dotPairs returns the kernel of 8 rows for BF16 panels of that many lanes that adds pairs of products with add.
+// dotPairs returns the kernel of 8 rows for BF16 panels of that many lanes, which are wide panels (see kernel) if wide is true. It adds
+// pairs of products with add.
 func dotPairs(lanes int, wide bool, add func(sum float32, x, y uint32) float32) dotFunc {
 	const mr = 8
 	return func(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
@@ -221,19 +222,20 @@ func addExponents(total float32, sa, sb, sum uint32) float32 {
 	return total + float32(math.Ldexp(float64(scaled), int(math.Float32frombits(sb))))
 }
 
-// addPowers is addExponents if both scales are powers of two.
+// addPowers is addExponents with the scale of B as it is, a power of two.
 func addPowers(total float32, sa, sb, sum uint32) float32 {
 	scaled := math.Float32frombits(sum) - math.Float32frombits(sa)
 	return fma(float64(scaled)*float64(math.Float32frombits(sb)), total)
 }
 
-// addScaled is addExponents with other scales.
+// addScaled rounds the product of the scales of a block to float32, and adds it times the sum, an integer, with one fused multiply-add.
 func addScaled(total float32, sa, sb, sum uint32) float32 {
 	scale := float32(math.Float32frombits(sa) * math.Float32frombits(sb))
 	return fma(float64(scale)*float64(int32(sum)), total)
 }
 
-// dotIntegers returns the kernel of 4 rows for int8 panels of that many lanes that adds sums of blocks with add.
+// dotIntegers returns the kernel of 4 rows for int8 panels of that many lanes, which are wide panels with signed elements of B if wide is
+// true. It adds sums of blocks with add.
 func dotIntegers(lanes int, wide bool, add func(total float32, sa, sb, sum uint32) float32) dotFunc {
 	const mr = 4
 	element := func(word uint32) int32 { return int32(uint8(word)) } // of B

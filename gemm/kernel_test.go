@@ -361,7 +361,7 @@ func TestChoice(t *testing.T) {
 	best[cpu.AVX512VBMI] = maps.Clone(integers)
 	integers["f32"], integers[""] = "f32-avx512", "bf16-avx512"
 	best[cpu.AVX512] = integers
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.All(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range formats {
 			want, ok := best[tier][f.Name]
 			if !ok {

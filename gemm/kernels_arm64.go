@@ -4,8 +4,8 @@ package gemm
 
 import "github.com/microscale-go/microscale/format"
 
-// kernels is the kernel table of this build. Tiles of integers, if A has enough rows for them, come before vector kernels; those in float32
-// take one row of A at a time.
+// kernels is the kernel table of this build. Tiles of integers, if A has enough rows for them, come before vector kernels.
+// Vector kernels of float32 take one row of A at a time.
 var kernels = []*kernel{
 	{Name: "int8-mx-neoni8mm", needs: dotMX_4x8Needs, Peak: "SMMLA v.4s", panel: panelInt8, block: 32, pow2: true, wide: true, Lanes: 8,
 		MR: 4, NR: 8, KC: int8KC,

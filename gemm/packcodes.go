@@ -82,8 +82,8 @@ func packCodes(bits int, decode codeDecoder) packFunc {
 // packRows is the number of rows that packing functions of codes take at a time.
 const packRows = 8
 
-// eightRows returns codes k0…k0+kc of 8 rows of so many bits each, 8 if not as they are stored, and the distance in bytes from a row to
-// the next. Rows past the last are zeros.
+// eightRows returns positions k0…k0+kc of 8 rows, as codes of the given bits, which are those of storage or 8, and the distance in bytes
+// from a row to the next. Rows past the last are zeros.
 func (s *side) eightRows(l, k0, kc, bits int, w *scratch) (src []byte, stride int) {
 	e, n := s.t.Format.Element, s.t.RowBytes()
 	stored, width := e.StoredBits(), kc*bits/8

@@ -109,9 +109,9 @@ var tunings = []tuning{
 			"vector-f32-fp8-interleaved-avx2":        {most: 16},
 			"vector-f32-mxfp4-interleaved-avx2":      {most: 16},
 			"vector-f32-nvfp4-interleaved-avx2":      {most: 16},
-			"vector-int8-mxfp4-interleaved-avx2":     {most: parts, packed: 1024, rowMajor: 8},
-			"vector-int8-nvfp4-interleaved-avx2":     {most: parts, packed: 1024, rowMajor: 8},
-			"vector-int8-mxint8-interleaved-avx2":    {most: parts, packed: 1024, rowMajor: 8},
+			"vector-int8-mxfp4-interleaved-avx2":     {most: math.MaxInt, packed: 1024, rowMajor: 8},
+			"vector-int8-nvfp4-interleaved-avx2":     {most: math.MaxInt, packed: 1024, rowMajor: 8},
+			"vector-int8-mxint8-interleaved-avx2":    {most: math.MaxInt, packed: 1024, rowMajor: 8},
 			"vector-int8-q8_0-interleaved-avx2":      {most: 1024},
 			"vector-int8-mxfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
 			"vector-int8-nvfp4-interleaved-avxvnni":  {most: 1024, packed: 1024, rowMajor: 8},
@@ -160,9 +160,6 @@ var tunings = []tuning{
 		"vector-f32-mxint8-avx2": {most: 12, packed: 8}, "vector-f32-q8_0-avx2": {most: 12, packed: 8},
 	}},
 }
-
-// parts is the number of rows of A from which on panels of float32 are taken, far above those that are multiplied at once.
-const parts = 1 << 16
 
 // bf16NC is the number of rows of B that kernels of BF16 panels pack at a time.
 const bf16NC = 1056

@@ -70,7 +70,7 @@ const (
 	vectorAhead    = 1 << 13 // minimum distance in bytes of prefetching: the hardware prefetches too little. A greater one evicts x
 	vectorLanes    = 16      // maximum lanes of a vector
 	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
-	vectorPartRows = 64      // rows of A that must fit in them, of more
+	vectorTileRows = 64      // rows of A that must fit in them, of more
 )
 
 // generic reports whether v is portable Go, which supports every operand.
@@ -135,7 +135,7 @@ func (k *kernel) planVector(p *plan) (why string) {
 	switch {
 	case p.m == 0 || p.m > k.rows.most:
 		return "a has no rows or too many"
-	case v.partRows(p.k) < min(p.m, vectorPartRows):
+	case v.tileRows(p.k) < min(p.m, vectorTileRows):
 		return "K is too large"
 	case k.panel == panelInt8:
 		return p.planVectorInt8(v)
@@ -157,9 +157,9 @@ func (k *kernel) planVector(p *plan) (why string) {
 	return a.fit()
 }
 
-// partRows returns the number of rows of A, of k elements, that are multiplied at once: with one that may pad the last pass,
+// tileRows returns the number of rows of A, of k elements, that are multiplied at once: with one that may pad the last pass,
 // and one row of each operand in float32, they take vectorMaxBytes at most.
-func (v *vectorKernel) partRows(k int) int {
+func (v *vectorKernel) tileRows(k int) int {
 	const word = 4
 	group := v.groupCodes()
 	width := ceilDiv(k, group) * group

@@ -43,40 +43,40 @@ func transposeQuads8(dst, src unsafe.Pointer, stride, step, n int)
 //go:noescape
 func packHalvesF32(dst, src unsafe.Pointer, stride, step, n int)
 
-// packFloatsF32 packs 8 rows of byte codes, stride bytes apart, as 8·n parts of a
+// packFloatsF32 packs 8 rows of byte codes, stride bytes apart, as 8·n steps of a
 // float32 panel, step bytes apart: their values, times the scale of the row. It reports codes
 // that are not finite; the panel is invalid then.
 //
 //go:noescape
 func packFloatsF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 
-// packIntegersF32 packs 8 rows of INT8, stride bytes apart, as 8·n parts of a
+// packIntegersF32 packs 8 rows of INT8, stride bytes apart, as 8·n steps of a
 // float32 panel, step bytes apart: their values, times the scale of the row.
 //
 //go:noescape
 func packIntegersF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int)
 
-// packNibblesF32 packs 8 rows of 4-bit codes, stride bytes apart, as 16·n parts of a
+// packNibblesF32 packs 8 rows of 4-bit codes, stride bytes apart, as 16·n steps of a
 // float32 panel, step bytes apart: their values, times the scale of the row. The upper bytes
 // of the values as float16 are in table, 16 bytes; the lower ones are zero.
 //
 //go:noescape
 func packNibblesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)
 
-// packFloatsBF16 packs 8 rows of byte codes, stride bytes apart, as 2·n parts of a
+// packFloatsBF16 packs 8 rows of byte codes, stride bytes apart, as 2·n pairs of steps of a
 // wide BF16 panel, step bytes apart: their values, times the scale of the row. It reports codes
 // that are not finite; the panel is invalid then.
 //
 //go:noescape
 func packFloatsBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 
-// packIntegersBF16 packs 8 rows of INT8, stride bytes apart, as 2·n parts of a
+// packIntegersBF16 packs 8 rows of INT8, stride bytes apart, as 2·n pairs of steps of a
 // wide BF16 panel, step bytes apart: their values, times the scale of the row.
 //
 //go:noescape
 func packIntegersBF16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int)
 
-// packNibblesBF16 packs 8 rows of 4-bit codes, stride bytes apart, as 4·n parts of a
+// packNibblesBF16 packs 8 rows of 4-bit codes, stride bytes apart, as 4·n pairs of steps of a
 // wide BF16 panel, step bytes apart: their values, times the scale of the row. The upper bytes
 // of the values as float16 are in table, 16 bytes; the lower ones are zero.
 //

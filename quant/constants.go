@@ -65,7 +65,8 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 // exponentWords are the constants of a fused kernel that finds codes of 8 bits from BF16 by the bits of words.
 type exponentWords struct {
 	exponentConstants
-	below  uint32 // the bits of the smallest normal element, as BF16, less those that code 0 would have, and what rounds
+	// bits of BF16: those of the smallest normal element, less those that code 0 would have, plus half the least bit that stays, minus 1
+	below  uint32
 	low    uint32 // the bits of BF16 that are dropped and the last that stays, twice
 	times  uint32 // 2^16 over the least bit that stays, twice
 	tie    uint32 // low, in each byte

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A cutRow has four cuts under a scale, each as 16 times the bits of BF16, that AVX2 kernels compare elements of E2M1 with:
+// A cutRow has four cuts under a scale, each repeated in 16 words, that AVX2 kernels compare the bits of BF16 with:
 // the first magnitude above 1.25 times the scale and the first at or above 1.75 times it, both less a binade, the
 // last one at or below 0.25 times it and the last one below 0.75 times it.
 type cutRow [nibbleCuts][8]uint32

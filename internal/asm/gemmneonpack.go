@@ -166,12 +166,12 @@ func (k *neonPack) loadScales() {
 // newNeonPacker begins a function that packs codes for panels of a type, which are as described.
 func newNeonPacker(f *File, name, panel, codes string, positions int, doc, params string) *neonPack {
 	name += panel
-	step, kind := positions, "float32"
+	count, steps, kind := positions, "steps", "float32"
 	if panel == "BF16" {
-		step, kind = positions/4, "wide BF16"
+		count, steps, kind = positions/4, "pairs of steps", "wide BF16"
 	}
-	k := newNeonPack(f, name, fmt.Sprintf(`%s packs 8 rows of %s, stride bytes apart, as %d·n parts of a
-%s panel, step bytes apart: their values, times the scale of the row.%s`, name, codes, step, kind, doc), neonPackParams+params)
+	k := newNeonPack(f, name, fmt.Sprintf(`%s packs 8 rows of %s, stride bytes apart, as %d·n %s of a
+%s panel, step bytes apart: their values, times the scale of the row.%s`, name, codes, count, steps, kind, doc), neonPackParams+params)
 	k.joins = panel == "BF16"
 	return k
 }

@@ -28,7 +28,7 @@ var (
 var (
 	yByteLimit  = Y(8)  // the largest code
 	yWordLow    = Y(9)  // the bits that are dropped and the last that stays
-	yWordBase   = Y(10) // of a block: the bits of its code 0, if it were normal, less what rounds
+	yWordBase   = Y(10) // of a block: the bits of its code 0, if it were normal, less half the least bit that stays, plus 1
 	yWordTimes  = Y(11) // what moves the bits that stay to bit 0 of the upper half of a product
 	yByteTie    = Y(12) // yWordLow in each byte
 	yByteNormal = Y(13) // the least normal code
@@ -152,7 +152,7 @@ func (k *fused256) quarterCodes(x []Mem, first int) {
 	k.I("VPSUBB", above, Y(0), Y(0))
 }
 
-// Of the rows of globalCuts, which begin after its constants.
+// Of the rows of globalCuts, which begin after its constants. TestCutsLayout of package quant has the same numbers.
 const (
 	cutRowShift = 7  // a row has 128 bytes
 	cutBytes    = 32 // of a cut, as words: 1.25 times the scale and 1.75 times, both less a binade, then

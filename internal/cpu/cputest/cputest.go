@@ -15,12 +15,18 @@ import (
 // Run runs body as one subtest per tier that this processor has, with the tier
 // forced, and logs which tiers ran. Of tiers that allow the same rows of the kernel
 // tables of the test's program, only the first runs, and under the race detector, which watches what all tiers share,
-// only the best; under an emulator tiers between neon and the best are left out. It fails where the operating system lists a
+// only the best; under an emulator tiers between neon and the best are left out, unlike by All. It fails where the operating system lists a
 // feature that package cpu did not find, or the reverse, so that a fault in
 // detection does not switch tests off in silence; but for AMX, which the system
 // may deny to a process: that is logged. Tests that call it must not run in
 // parallel with others that use kernels.
 func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
+	t.Helper()
+	run(t, emulated(cpu.Tiers()), body)
+}
+
+// All is Run with all tiers under an emulator, for tests that take milliseconds.
+func All(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 	t.Helper()
 	run(t, cpu.Tiers(), body)
 }
@@ -31,7 +37,17 @@ func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 func Vectors(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 	t.Helper()
 	known := slow.Emulating() && cpu.Best() != cpu.Plain
-	run(t, slices.DeleteFunc(cpu.Tiers(), func(tier cpu.Tier) bool { return tier != tier.Vectors() || known && tier == cpu.Plain }), body)
+	tiers := slices.DeleteFunc(cpu.Tiers(), func(tier cpu.Tier) bool { return tier != tier.Vectors() || known && tier == cpu.Plain })
+	run(t, emulated(tiers), body)
+}
+
+// emulated returns the tiers that run under an emulator: of those above neon only the best, which runs most rows of the others, too.
+func emulated(tiers []cpu.Tier) []cpu.Tier {
+	if !slow.Emulating() {
+		return tiers
+	}
+	best := tiers[0]
+	return slices.DeleteFunc(tiers, func(tier cpu.Tier) bool { return tier != best && tier.Set().Has(cpu.ARMDotProd) })
 }
 
 // Force makes a test use the kernels of a tier until it ends or forces another: what it leaves forced would be that
@@ -69,12 +85,8 @@ func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier))
 		}
 	}()
 	tiers = distinct(tiers, cpu.Forms())
-	switch {
-	case slow.Racing():
+	if slow.Racing() {
 		tiers = tiers[:1]
-	case slow.Emulating(): // the best tier runs most rows of those below, too
-		best := tiers[0]
-		tiers = slices.DeleteFunc(tiers, func(tier cpu.Tier) bool { return tier != best && tier.Set().Has(cpu.ARMDotProd) })
 	}
 	for _, tier := range tiers {
 		if err := cpu.Force(tier); err != nil {
