@@ -64,8 +64,8 @@ func TestClientsRead(t *testing.T) {
 	}{
 		{quant.MXFP8, "compressed-tensors", "MXFP8", "vllm transformers"},
 		{quant.MXFP4, "compressed-tensors", "MXFP4A16", "vllm trtllm transformers"},
-		{quant.NVFP4, "compressed-tensors", "NVFP4A16", "vllm sglang transformers llamacpp mlx ollama"},
-		{quant.NVFP4, "compressed-tensors", "NVFP4", "vllm sglang trtllm transformers llamacpp mlx ollama"},
+		{quant.NVFP4, "compressed-tensors", "NVFP4A16", "vllm sglang transformers llamacpp ollama"},
+		{quant.NVFP4, "compressed-tensors", "NVFP4", "vllm sglang trtllm transformers llamacpp ollama"},
 		{quant.FP8Tensor, "compressed-tensors", "FP8", "vllm sglang transformers"},
 		{quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", "vllm sglang trtllm transformers llamacpp"},
 		{quant.FP8Block, "compressed-tensors", "FP8_BLOCK", "vllm sglang trtllm transformers llamacpp"},
@@ -160,6 +160,8 @@ func TestClientRules(t *testing.T) {
 		{"a global scale", 32, 128, quant.NVFP4, "mlx", "nvfp4", func(d *directory) {
 			d.set(layer+"mlp.up_proj.global_scale", safetensors.F32, []int64{1}, []byte{0, 0, 128, 63})
 		}, "mlx", layer + "mlp.up_proj.global_scale: mlx: it is a global scale, and the client's modules have none and reject the file"},
+		{"global scales that the client does not read", 32, 128, quant.NVFP4, "compressed-tensors", "NVFP4A16", nil,
+			"mlx", "mlx: it does not read compressed-tensors NVFP4A16: it reads mlx nvfp4, without global scales: quantize the original for it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := stored(t, open(t, attention(t, tc.rows, tc.cols)), tc.format, tc.convention, tc.scheme)

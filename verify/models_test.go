@@ -61,7 +61,7 @@ func TestModelRules(t *testing.T) {
 		{"vllm", "mamba2", "backbone.layers.0.mixer.out_proj", quant.MXFP8, "compressed-tensors", "MXFP8", ""},
 		{"vllm", "jamba", "model.layers.0.feed_forward.up_proj", quant.MXFP8, "compressed-tensors", "MXFP8", ""},
 		{"mlx", "deepseek_v3", kvB, quant.MXFP4, "mlx", "mxfp4", "the client reads kv_b_proj unquantized or in affine formats only"},
-		{"mlx", "deepseek_v3", kvB, quant.NVFP4, "compressed-tensors", "NVFP4A16", "the client reads kv_b_proj"},
+		{"mlx", "deepseek_v3", kvB, quant.NVFP4, "mlx", "nvfp4", "the client reads kv_b_proj"},
 		{"mlx", "qwen3_moe", expert, quant.MXFP4, "mlx", "mxfp4", ""}, // all experts of a layer are in one tensor
 		{"mlx", "qwen3_5_moe", expert, quant.MXFP4, "mlx", "mxfp4", "the client does not join the scales of single experts of this model"},
 		{"mlx", "qwen2_moe", expert, quant.MXFP4, "mlx", "mxfp4", ""},

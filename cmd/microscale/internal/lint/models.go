@@ -54,7 +54,7 @@ var modelRules = []Rule{
 		Source: "layers/mamba/mamba_mixer.py of vLLM 0.32",
 	},
 	{
-		ID: "L43", Name: "transform-online", Severity: Error, clients: []string{"sglang", "llamacpp", "mlx", "ollama"}, check: onlineTransforms,
+		ID: "L43", Name: "transform-online", Severity: Error, clients: []string{"sglang", "llamacpp", "ollama"}, check: onlineTransforms,
 		What:   "activations are transformed at run time",
 		Why:    "the client does not do so, and multiplies rotated weights by plain inputs",
 		Remedy: "quantize again without transforms at run time",

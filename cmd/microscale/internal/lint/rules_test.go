@@ -235,7 +235,7 @@ func damages(t *testing.T) []damaged {
 		{"pre-quant-scale", "vllm", llama, moNVFP4, func(d *directory) {
 			d.set(mlp+"up_proj.pre_quant_scale", safetensors.BF16, []int64{128}, values(1, 128))
 		}, mlp + "up_proj.weight", "are to be multiplied"},
-		{"transform-online", "mlx", llama, ctNVFP4, func(d *directory) {
+		{"transform-online", "sglang", llama, ctNVFP4, func(d *directory) {
 			d.quantization()["transform_config"] = map[string]any{"config_groups": map[string]any{"R4": map[string]any{"type": "hadamard",
 				"apply": []any{map[string]any{"location": "input"}, map[string]any{"location": "weight_input"}}}}}
 		}, "", "transforms input at run time"},
