@@ -62,7 +62,7 @@ func TestPlanCanceled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			source, err := hf.OpenFile(f, nil)
+			source, err := hf.OpenFile(f, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -149,7 +149,7 @@ func (nowhere) WriteTensorAt(string, []byte, int64) error { return nil }
 // changedSource returns the first difference between the source and the checksums of the
 // source in the records; "" if there is none. It reads the whole source and quantizes nothing.
 func (p *Plan) changedSource(ctx context.Context, records map[string]checksum.Record, o RunOptions) (string, error) {
-	r := newRun(p, RunOptions{Progress: o.Progress})
+	r := newRun(p, RunOptions{Progress: o.Progress, Threads: o.Threads})
 	for _, f := range p.files {
 		r.writers[f.name] = nowhere{}
 	}

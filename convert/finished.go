@@ -142,7 +142,7 @@ func (p *Plan) unlike(ctx context.Context, path string, o RunOptions) (string, e
 	if p.lacksStatistics || p.distilled != "" {
 		return "", nil
 	}
-	same, err := p.sameWeights(ctx, files)
+	same, err := p.sameWeights(ctx, files, o.Threads)
 	if err == nil && !same {
 		return "its weights differ from those of this program", nil
 	}
@@ -238,8 +238,8 @@ const compareWeights = 8
 
 // sameWeights reports whether the first tiles of some converted weights have the bytes that the
 // plan would write.
-func (p *Plan) sameWeights(ctx context.Context, files map[string]*safetensors.File) (bool, error) {
-	r := newRun(p, RunOptions{})
+func (p *Plan) sameWeights(ctx context.Context, files map[string]*safetensors.File, threads int) (bool, error) {
+	r := newRun(p, RunOptions{Threads: threads})
 	for name, f := range files {
 		r.writers[name] = comparison{f}
 	}

@@ -239,10 +239,13 @@ func (p *Plan) mixed() (all []checkpoint.Modules) {
 }
 
 // fileOf returns the file of the result for a file of the source: its name, unless the source is a GGUF
-// file and the result a directory.
+// model, which is one file here, and the result a directory.
 func (p *Plan) fileOf(s hf.Shard) string {
-	if p.source.Source.Single && !p.single {
+	switch source := p.source.Source; {
+	case source.Single && !p.single:
 		return safetensors.ShardName(1, 1)
+	case source.GGUF != nil:
+		return source.Shards()[0].Name
 	}
 	return s.Name
 }

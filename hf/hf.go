@@ -58,7 +58,7 @@ type Checkpoint struct {
 
 // A Shard is a file of weights.
 type Shard struct {
-	Name string // file name in the directory
+	Name string // file name in the directory; that of a tensor of a split GGUF model names the part, and File is a view of all
 	File *safetensors.File
 }
 

@@ -351,7 +351,7 @@ func TestOpenFile(t *testing.T) {
 		if config != "" {
 			text = []byte(config)
 		}
-		c, err := OpenFile(f, text)
+		c, err := OpenFile(f, text, nil)
 		if want != "" {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: error %v, want %q", config, err, want)

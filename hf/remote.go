@@ -39,10 +39,16 @@ func OpenRemote(dir string, remotes []Remote, skipped []Skipped) (*Checkpoint, e
 func (c *Checkpoint) Remote() bool { return c.remotes != nil }
 
 // OpenFile returns a checkpoint of a single open file. config is the content of a config.json that
-// describes it, or nil. Close closes the file.
-func OpenFile(f *safetensors.File, config []byte) (*Checkpoint, error) {
+// describes it, or nil. If f is a view of several files, fileOf returns the name of the one that has a tensor; otherwise it is nil. Close
+// closes the file.
+func OpenFile(f *safetensors.File, config []byte, fileOf func(tensor string) string) (*Checkpoint, error) {
 	c := &Checkpoint{Path: f.Name(), Single: true, Config: config, byName: make(map[string]int)}
 	err := c.add(Shard{Name: filepath.Base(f.Name()), File: f})
+	for i := range c.tensors {
+		if t := &c.tensors[i]; fileOf != nil {
+			t.Shard.Name = fileOf(t.Name)
+		}
+	}
 	if err == nil && config != nil {
 		err = c.parseConfig(f.Name())
 	}

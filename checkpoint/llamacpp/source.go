@@ -1,11 +1,13 @@
 package llamacpp
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -67,13 +69,29 @@ func newView(f *gguf.File, raw bool) (*hf.Checkpoint, *view, error) {
 	if err := v.build(); err != nil {
 		return nil, nil, err
 	}
-	source, err := hf.OpenFile(v.plain, v.config)
+	source, err := hf.OpenFile(v.plain, v.config, v.fileOf())
 	if err != nil {
 		return nil, nil, err
 	}
 	source.GGUF = f
 	source.OnDamaged(func(ctx context.Context, progress func(int64)) ([]string, error) { return damaged(ctx, f, progress) })
 	return source, v, nil
+}
+
+// fileOf returns a function from tensors of the view to the names of their files, if the model is split; nil otherwise.
+func (v *view) fileOf() func(tensor string) string {
+	if len(v.file.Parts()) == 1 {
+		return nil
+	}
+	files := map[string]string{}
+	for _, p := range v.file.Parts() {
+		for _, t := range p.Tensors {
+			files[t.Name] = filepath.Base(p.Name())
+		}
+	}
+	return func(tensor string) string { // values that no tensor has follow from the metadata
+		return cmp.Or(files[v.parts[tensor].tensor.Name], filepath.Base(v.file.Parts()[0].Name()))
+	}
 }
 
 // blockTypes maps the supported block types to block formats.

@@ -59,13 +59,11 @@ func costCommand() *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
-		switch err := svg.check(); {
+		switch {
 		case *tables:
 			return planning.PrintTables(out, cost.Tables(), *asJSON)
 		case !cmd.Flags().Changed("params"):
 			return show.Misuse("--params is missing: give the number of parameters, such as --params 8e9")
-		case err != nil:
-			return err
 		case !on.Given:
 			return show.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
 		}

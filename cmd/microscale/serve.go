@@ -13,7 +13,6 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/serve"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/generation"
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/limits"
 )
 
@@ -93,7 +92,7 @@ func serveCommand() *cobra.Command {
 		}
 		tcp, ok := l.Addr().(*net.TCPAddr)
 		access.Loopback = ok && tcp.IP.IsLoopback()
-		base := strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), gguf.Suffix)
+		base := flags.WithoutGGUF(filepath.Base(filepath.Clean(args[0])))
 		if m.Name = *name; m.Name == "" {
 			m.Name = base
 		}

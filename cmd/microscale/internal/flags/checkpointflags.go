@@ -28,7 +28,7 @@ func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], 
 	switch {
 	case isFile && isSplit:
 		return show.Misuse("--split-max-size writes a directory of files: use a DST that does not end in %s, such as %s",
-			gguf.Suffix, show.Printable(strings.TrimSuffix(dst, gguf.Suffix)))
+			gguf.Suffix, show.Printable(WithoutGGUF(dst)))
 	case (isFile || isSplit) && !layout.Given:
 		layout.Value = checkpoint.GGUF()
 	case isSplit && !layout.Value.OneFile():
@@ -41,6 +41,14 @@ func GGUFDestination(client ClientFlag, layout *Choice[*checkpoint.Convention], 
 		return show.Misuse("%s writes one file: use a DST that ends in %s, or --split-max-size", client.chosen(layout), gguf.Suffix)
 	}
 	return nil
+}
+
+// WithoutGGUF returns a path without the end of the names of GGUF files, which is in letters of any case.
+func WithoutGGUF(path string) string {
+	if gguf.Named(path) {
+		return path[:len(path)-len(gguf.Suffix)]
+	}
+	return path
 }
 
 // Patterns is the value of a repeatable flag of regular expressions.

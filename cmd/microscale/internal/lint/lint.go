@@ -52,7 +52,7 @@ type Needs uint8
 const (
 	Headers Needs = iota // of the files, and the configuration
 	Scalars              // also the numbers of whole tensors
-	Scales               // also scales: of weights with no more of them than rows, and of all if they are asked for
+	Scales               // also scales: of whole tensors, of rows in files on disk, and of all blocks if they are asked for
 )
 
 // String returns what is read.

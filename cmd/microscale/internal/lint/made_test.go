@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
@@ -182,6 +183,25 @@ func (d *directory) write(t *testing.T, dir string) {
 func open(t *testing.T, dir string) *checkpoint.Model {
 	t.Helper()
 	c, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return checkpoint.Read(c)
+}
+
+// served reads a checkpoint whose weights are read through a reader, as those on a server are.
+func served(t *testing.T, dir string) *checkpoint.Model {
+	t.Helper()
+	path := filepath.Join(dir, "model.safetensors")
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := hf.OpenRemote(dir, []hf.Remote{{Name: filepath.Base(path), Size: int64(len(data)), Reader: bytes.NewReader(data)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

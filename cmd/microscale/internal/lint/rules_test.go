@@ -699,7 +699,7 @@ func TestScalesOfValues(t *testing.T) {
 	}
 }
 
-// TestScalesOfRows: scales are read without Options.Scales if a weight has no more of them than rows.
+// TestScalesOfRows: without Options.Scales those of whole tensors are read, and those of rows in files on disk.
 func TestScalesOfRows(t *testing.T) {
 	tensor := stored{format: quant.FP8Tensor, convention: "compressed-tensors", scheme: "FP8"}
 	for name, tc := range map[string]struct {
@@ -708,7 +708,8 @@ func TestScalesOfRows(t *testing.T) {
 		want   string // id of the rule; "": none
 	}{
 		"tensor NaN": {tensor, float32(math.NaN()), "L32"}, "tensor 0": {tensor, 0, "L66"}, "row Inf": {ctFP8, float32(math.Inf(1)), "L32"},
-		"row 0": {ctFP8, 0, "L66"}, "block NaN": {ctNVFP4, float32(math.NaN()), ""},
+		"row 0": {ctFP8, 0, "L66"}, "block NaN": {ctNVFP4, float32(math.NaN()), ""}, "tile NaN": {ctBlocks, float32(math.NaN()), ""},
+		"row on a server": {ctFP8, float32(math.NaN()), ""}, "tensor on a server": {tensor, 0, "L66"},
 	} {
 		dir := dense(256, 256).quantize(t, tc.stored)
 		d := readDirectory(t, dir)
@@ -717,7 +718,14 @@ func TestScalesOfRows(t *testing.T) {
 			e.data[0] = 0x7f
 		}
 		d.write(t, dir)
-		r := run(t, dir, Options{Clients: chosenClients(t, "vllm")})
+		m := open(t, dir)
+		if strings.HasSuffix(name, "server") {
+			m = served(t, dir)
+		}
+		r, err := Run(t.Context(), m, Options{Clients: chosenClients(t, "vllm")})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if n := len(r.Findings); tc.want == "" && n > 0 || tc.want != "" && (n != 1 || r.Findings[0].Rule.ID != tc.want) {
 			t.Errorf("%s: found %s, want %q", name, texts(r), tc.want)
 		}

@@ -118,12 +118,12 @@ func zeroScales(c *checker) {
 // scaleCounts counts the block scales of a weight. least are those that are 0, or a power of two with the exponent 0.
 type scaleCounts struct{ all, positive, subnormal, bad, least int64 }
 
-// eachScales calls f with the counts of the scales of quantized weights, which are read once for all rules: without Options.Scales those of
-// weights with no more of them than rows.
+// eachScales calls f with the counts of the scales of quantized weights, which are read once for all rules: all with Options.Scales, and
+// otherwise those of fewScales.
 func (c *checker) eachScales(f func(w *checkpoint.Weight, n scaleCounts)) {
 	for _, w := range c.Weights {
 		t, ok := w.Part(checkpoint.Scales)
-		if rows, _ := w.Matrix(); !ok || !positiveScales(w) || !c.blocks && t.Elements() > int64(rows) {
+		if !ok || !positiveScales(w) || !c.blocks && !fewScales(w, t) {
 			continue
 		}
 		n, ok := c.scales[t.Name]
@@ -137,6 +137,18 @@ func (c *checker) eachScales(f func(w *checkpoint.Weight, n scaleCounts)) {
 		}
 		f(w, n)
 	}
+}
+
+// fewScales reports whether a weight has one scale for each of its matrices, of which experts in one tensor have several, or one for each
+// row, in a file on disk: a read from a server costs more than the few bytes.
+func fewScales(w *checkpoint.Weight, t hf.Tensor) bool {
+	rows, _ := w.Matrix()
+	matrices := 1
+	for _, n := range w.Shape[:max(0, len(w.Shape)-2)] {
+		matrices *= int(n)
+	}
+	n := t.Elements()
+	return n <= int64(matrices) || n == int64(rows) && t.Shard.File.Info() != nil
 }
 
 // positiveScales reports whether the scales of a weight are to be positive: those of MLX's integers, which have biases, have any sign.

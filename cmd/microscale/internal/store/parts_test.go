@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
+	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -237,5 +240,24 @@ func TestParts(t *testing.T) {
 		if _, _, ok := parsePart(name); ok != want {
 			t.Errorf("%s: %t", name, ok)
 		}
+	}
+}
+
+// TestRunWithoutProgress runs a plan in parts without Options.Progress.
+func TestRunWithoutProgress(t *testing.T) {
+	storetest.New(t)
+	t.Chdir(t.TempDir())
+	source, err := sample.Open(t.Context(), sample.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := destined(t, "s3://weights/out")
+	if _, err := d.Run(t.Context(), plan, d.Stage(), convert.RunOptions{}, func() func(done, total int64) { return none }); err != nil {
+		t.Error(err)
 	}
 }

@@ -33,8 +33,9 @@ func (d *Destination) Run(ctx context.Context, plan *convert.Plan, at string, o 
 	for i := range count {
 		var last verify.Progress
 		o.Progress = func(p verify.Progress) {
-			last = p
-			all(verify.Progress{Stage: p.Stage, Done: before + p.Done, Total: max(total, before+p.Total)})
+			if last = p; all != nil {
+				all(verify.Progress{Stage: p.Stage, Done: before + p.Done, Total: max(total, before+p.Total)})
+			}
 		}
 		part, err := d.Part(ctx, i, count)
 		if err == nil {

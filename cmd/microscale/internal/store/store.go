@@ -161,7 +161,7 @@ func (o opener) openFile(ctx context.Context, at place) (*hf.Checkpoint, error) 
 	if err != nil {
 		return nil, err
 	}
-	return hf.OpenFile(f, nil)
+	return hf.OpenFile(f, nil, nil)
 }
 
 // openGGUF opens a place that is a GGUF file, with the other parts if it is split.

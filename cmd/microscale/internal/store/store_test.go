@@ -297,7 +297,8 @@ func TestErrors(t *testing.T) {
 		denied.URL + "/m":                {fs.ErrPermission, "403 Forbidden"},
 		incomplete.URL + "/m":            {fs.ErrNotExist, shard + ": file does not exist"},
 		"https://127.0.0.1:1/m":          {nil, "connection refused (6 attempts)"},
-		strings.Replace(none.URL, "http:", "https:", 1) + "/m.gguf": {nil, "/m.gguf: the server does not speak TLS: use http:// if you trust"},
+		strings.Replace(none.URL, "http:", "https:", 1) + "/m.gguf": {nil,
+			"/m.gguf: the server answered without TLS: use http:// if you trust the network, or name the HTTPS port"},
 	} {
 		_, err := quick().open(t.Context(), address)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || tc.cause != nil && !errors.Is(err, tc.cause) ||

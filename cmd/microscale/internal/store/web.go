@@ -211,7 +211,7 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 
 // errPlain is the error of an https URL to the port of a plain server.
 var errPlain = ranges.Permanent{
-	Err: errors.New("the server does not speak TLS: use http:// if you trust the network, or the port of its https"),
+	Err: errors.New("the server answered without TLS: use http:// if you trust the network, or name the HTTPS port"),
 }
 
 // redirected adds the host to an error of a request that was redirected to another one.
