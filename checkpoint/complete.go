@@ -52,8 +52,15 @@ func (m *Model) needed() iter.Seq[string] {
 	if err != nil || m.Family().Layers() == 0 {
 		return nil
 	}
+	most := len(m.Source.Tensors()) + mostMissing + 1 // of which more than mostMissing are missing
+	for _, n := range []*int{&s.Experts, &s.LocalExperts, &s.RoutedExperts} {
+		*n = min(*n, most)
+	}
 	return f.Needed(s)
 }
+
+// mostMissing is the maximum of missing tensors that are counted: a configuration may declare any number.
+const mostMissing = 1000
 
 // findNeeded adds the first of the tensors that the family needs and no file has to Missing, with the number of the others.
 // A weight is there in any form: as codes, and as one of the experts in a tensor, or as experts of which a tensor is made.
@@ -68,7 +75,6 @@ func (m *Model) findNeeded(needed iter.Seq[string]) {
 		stacked[layerOf(w.Name)] = stacked[layerOf(w.Name)] || w.stack != nil
 		single[layerOf(w.Name)] = single[layerOf(w.Name)] || family.SingleExpert(w.Name)
 	}
-	const most = 1000 // a configuration may declare any number
 	first, n := "", 0
 	for name := range needed {
 		name = m.Family().Stored(name)
@@ -83,15 +89,15 @@ func (m *Model) findNeeded(needed iter.Seq[string]) {
 		if first == "" {
 			first = name
 		}
-		if n++; n > most {
+		if n++; n > mostMissing {
 			break
 		}
 	}
 	switch {
 	case n == 1:
 		m.Missing = append(m.Missing, first+" is missing")
-	case n > most:
-		m.Missing = append(m.Missing, fmt.Sprintf("%s and more than %d other tensors are missing", first, most-1))
+	case n > mostMissing:
+		m.Missing = append(m.Missing, fmt.Sprintf("%s and more than %d other tensors are missing", first, mostMissing-1))
 	case n > 1:
 		m.Missing = append(m.Missing, fmt.Sprintf("%s is missing, and %d more tensors", first, n-1))
 	}
@@ -105,15 +111,17 @@ func layerOf(name string) string {
 	return ""
 }
 
-// gone returns how many of the first layers have no tensor, and the first of these.
+// gone returns how many of the first layers have no tensor, and the first of these, in a time that depends on the layers that have: a
+// configuration may declare any number.
 func (s *stack) gone(layers int64) (n, first int64) {
-	for i := range layers {
-		if s.layers[int(i)] != nil {
-			continue
+	n = layers
+	for i := range s.layers {
+		if int64(i) < layers {
+			n--
 		}
-		if n++; n == 1 {
-			first = i
-		}
+	}
+	for s.layers[int(first)] != nil {
+		first++
 	}
 	return n, first
 }

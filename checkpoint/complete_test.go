@@ -142,3 +142,33 @@ func TestNeeded(t *testing.T) {
 		t.Errorf("experts in one tensor: %q", m.Missing)
 	}
 }
+
+// TestDeclaredWithoutEnd: the time to find what is missing depends on the tensors, and not on the numbers that the configuration declares,
+// with which each case would take hours.
+func TestDeclaredWithoutEnd(t *testing.T) {
+	const many = `60000000000`
+	single := `{"model_type": "qwen3_moe", "num_hidden_layers": 1, "num_experts": ` + many + `, "num_experts_per_tok": 1}`
+	ends := []string{"model.embed_tokens", "model.norm"}
+	for name, c := range map[string]struct {
+		config string
+		names  []string
+		want   string
+	}{
+		"layers": {`{"num_hidden_layers": ` + many + `}`, append(ends, "model.layers.0.mlp.up_proj", "model.layers.2.mlp.up_proj"),
+			"59999999998 of 60000000000 layers are missing, the first model.layers.1"},
+		"experts": {single, append(ends, "model.layers.0.input_layernorm", "model.layers.0.mlp.experts.0.gate_proj"),
+			"model.layers.0.post_attention_layernorm.weight and more than 999 other tensors are missing"},
+	} {
+		if got := strings.Join(readNamed(t, c.config, c.names).Missing, "; "); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	stacked := []rawTensor{{"model.layers.0.mlp.experts.gate_up_proj", safetensors.BF16, []int64{1, 2, 2}, nil}}
+	for _, module := range ends {
+		stacked = append(stacked, rawTensor{module + ".weight", safetensors.BF16, []int64{1}, nil})
+	}
+	const want = "model.layers.0.input_layernorm.weight is missing, and 9 more tensors"
+	if got := strings.Join(readRaw(t, single, nil, stacked...).Missing, "; "); got != want {
+		t.Errorf("experts in one tensor: got %q, want %q", got, want)
+	}
+}
