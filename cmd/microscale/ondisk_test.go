@@ -14,13 +14,15 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/store/storetest"
 )
 
-// TestOnDisk checks that flags and arguments that name files and directories on disk reject URLs, before any work.
+// TestOnDisk checks that flags and arguments that name files and directories on disk reject URLs, and that these flags and those that name
+// models are not empty, before any work.
 func TestOnDisk(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const url = "s3://weights/x"
 	cases := [][]string{{"DIR", "demo", url}, {"DIR", "man", url}, {"MODEL", "tokenize", url}, {"FILE", "tokenize", "model", url},
 		{"DST", "push", url, "hf://owner/name"}, {"DST", "quantize", "sample:", "hf://owner/name", "--format", "nvfp4"},
 		{"DST", "dequantize", "sample:", "file:///x"}}
+	var given, models [][]string
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		arguments := strings.Fields(cmd.Use)[1:]
@@ -28,9 +30,14 @@ func TestOnDisk(t *testing.T) {
 			arguments = arguments[:count]
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if placeholder, _ := pflag.UnquoteUsage(f); f.Name != "config" && slices.Contains([]string{"FILE", "DIR", "RECEIPT"}, placeholder) {
-				words := slices.Concat(strings.Fields(cmd.CommandPath())[1:], slices.Repeat([]string{"x"}, len(arguments)))
-				cases = append(cases, append(append([]string{"--" + f.Name}, words...), "--"+f.Name+"="+url))
+			placeholder, _ := pflag.UnquoteUsage(f)
+			words := slices.Concat([]string{"--" + f.Name}, strings.Fields(cmd.CommandPath())[1:], slices.Repeat([]string{"x"}, len(arguments)))
+			switch {
+			case f.Name == "config":
+			case slices.Contains([]string{"FILE", "DIR", "RECEIPT"}, placeholder):
+				cases = append(cases, append(words, "--"+f.Name+"="+url))
+			case slices.Contains([]string{"MODEL", "ORIGINAL", "OWNER/NAME"}, placeholder):
+				models = append(models, words)
 			}
 		})
 		for _, sub := range cmd.Commands() {
@@ -39,8 +46,8 @@ func TestOnDisk(t *testing.T) {
 	}
 	started := false
 	visit(rootCommand(&started))
-	if len(cases) < 25 {
-		t.Errorf("got %d cases, want all flags of files", len(cases))
+	if len(cases) < 25 || len(models) < 7 {
+		t.Errorf("got %d and %d cases, want all flags of files and of models", len(cases), len(models))
 	}
 	for _, c := range cases {
 		status, _, stderr := execute("", c[1:]...)
@@ -48,10 +55,12 @@ func TestOnDisk(t *testing.T) {
 			!strings.Contains(stderr, "is a URL, want a path on disk: name a local one") {
 			t.Errorf("%q: exit status %d:\n%s", c[1:], status, stderr)
 		}
-		if !strings.HasPrefix(c[0], "--") {
-			continue
+		if strings.HasPrefix(c[0], "--") {
+			given = append(given, c[:len(c)-1])
 		}
-		empty := append(slices.Clone(c[1:len(c)-1]), c[0]+"=")
+	}
+	for _, c := range append(given, models...) {
+		empty := append(slices.Clone(c[1:]), c[0]+"=")
 		if status, _, stderr := execute("", empty...); status != exitUsage || !strings.HasPrefix(stderr, "microscale: "+c[0]+" is empty") {
 			t.Errorf("%q: exit status %d:\n%s", empty, status, stderr)
 		}

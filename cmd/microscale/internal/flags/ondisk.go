@@ -15,6 +15,12 @@ import (
 // onDisk are the placeholders of flags and arguments that are files and directories on disk, and never URLs.
 var onDisk = []string{"FILE", "DIR", "RECEIPT"}
 
+// named says what the values of flags with these placeholders name: they are not empty.
+var named = map[string]string{
+	"FILE": "file", "DIR": "directory", "RECEIPT": "file", "MODEL": "model", "ORIGINAL": "checkpoint",
+	"OWNER/NAME": "model on the Hugging Face Hub",
+}
+
 // address matches a URL of any scheme.
 var address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
@@ -27,7 +33,8 @@ func OnDisk(name, path string) error {
 		show.Printable(path))
 }
 
-// CheckOnDisk applies OnDisk to the flags and arguments of cmd with placeholders of paths. A flag that is given has a path.
+// CheckOnDisk applies OnDisk to the flags and arguments of cmd with placeholders of paths. A flag that is given, and names
+// something, is not empty.
 func CheckOnDisk(cmd *cobra.Command, args []string) (err error) {
 	names := strings.Fields(cmd.Use)[1:]
 	for i := range min(len(names), len(args)) {
@@ -36,19 +43,20 @@ func CheckOnDisk(cmd *cobra.Command, args []string) (err error) {
 		}
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if placeholder, _ := pflag.UnquoteUsage(f); slices.Contains(onDisk, placeholder) {
-			values := []string{f.Value.String()}
-			if list, ok := f.Value.(pflag.SliceValue); ok {
-				values = list.GetSlice()
-			}
-			if slices.Contains(values, "") {
-				kind := "file"
-				if placeholder == "DIR" {
-					kind = "directory"
-				}
-				err = cmp.Or(err, show.Misuse("--%s is empty: name a %s, or omit it", f.Name, kind))
-			}
-			for _, value := range values {
+		placeholder, _ := pflag.UnquoteUsage(f)
+		kind, ok := named[placeholder]
+		if !ok {
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if slices.Contains(values, "") {
+			err = cmp.Or(err, show.Misuse("--%s is empty: name a %s, or omit it", f.Name, kind))
+		}
+		for _, value := range values {
+			if slices.Contains(onDisk, placeholder) {
 				err = cmp.Or(err, OnDisk("--"+f.Name, value))
 			}
 		}
