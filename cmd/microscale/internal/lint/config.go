@@ -98,6 +98,10 @@ func readConfig(m *checkpoint.Model) (c config) {
 	}
 	c.unreadableIn(hf.ConfigName, json.Unmarshal(raw, &members)) // members of other types do not keep the others from being read
 	c.method, c.format, c.groups, c.layers = members.Method, members.Format, c.readGroups(members.Groups), members.Layers
+	c.checkCache(hf.ConfigName+": kv_cache_quant_algo", members.Algo)
+	if name, ok := members.Cache.(string); ok { // as Model Optimizer writes algorithms other than FP8
+		c.checkCache(hf.ConfigName+": kv_cache_scheme", name)
+	}
 	c.cache, c.powers = members.Cache != nil || members.Algo != nil, members.ScaleFmt == "ue8m0"
 	c.rotation = members.Rotation
 	for _, g := range members.Transform.Groups {
@@ -121,6 +125,7 @@ func readConfig(m *checkpoint.Model) (c config) {
 		if c.unreadableIn(modelOpt.Sidecar(), json.Unmarshal(data, &file)); file.Quantization != nil {
 			c.sidecar = file.Quantization
 			c.cache = c.cache || c.sidecar.Cache != nil
+			c.checkCache(modelOpt.Sidecar()+": quantization.kv_cache_quant_algo", c.sidecar.Cache)
 		}
 	}
 	if c.layers == nil && c.sidecar != nil {
@@ -136,6 +141,22 @@ func (c *config) unreadableIn(file string, err error) {
 		c.unreadable = append(c.unreadable, fmt.Sprintf("%s: %s has the JSON type %s, which rules cannot read", file,
 			cmp.Or(other.Field, "it"), other.Value))
 	}
+}
+
+// cacheAlgos are the algorithms of the KV cache that Model Optimizer writes (modelopt/torch/export/model_config.py).
+var cacheAlgos = []string{"FP8", "INT8", "NVFP4", "NVFP4_AFFINE"}
+
+// checkCache keeps the error of a member that names an algorithm of the KV cache, nil for none.
+func (c *config) checkCache(member string, algo any) {
+	if name, ok := algo.(string); algo == nil || ok && slices.Contains(cacheAlgos, name) {
+		return
+	}
+	text, err := json.Marshal(algo)
+	if err != nil {
+		panic(err) // it was JSON
+	}
+	c.unreadable = append(c.unreadable, fmt.Sprintf("%s is %.100s, which is no known algorithm of the KV cache: want null or one of %s",
+		member, text, strings.Join(cacheAlgos, ", ")))
 }
 
 // readGroups returns the groups of weights in the order of the file, without those that have a member of another type.

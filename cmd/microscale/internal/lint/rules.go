@@ -65,7 +65,8 @@ var otherRules = []Rule{
 	},
 	{
 		ID: "L60", Name: unreadable, Severity: Error,
-		What:   "a member of quantization_config or hf_quant_config.json has another JSON type than clients expect",
+		What: "a member of quantization_config or hf_quant_config.json has another JSON type than clients expect, " +
+			"or names an unknown algorithm of the KV cache",
 		Why:    "clients reject the file or ignore the member, and rules that need it are not applied",
 		Remedy: "correct the member, or fetch the checkpoint again",
 		Source: "our reading of the files",

@@ -426,6 +426,41 @@ func TestCacheOnly(t *testing.T) {
 	}
 }
 
+// TestCacheAlgo: an algorithm of the KV cache that no client knows is a finding, with and without an algorithm of weights.
+func TestCacheAlgo(t *testing.T) {
+	for text, want := range map[string]string{
+		`"FP8"`: "", `"NVFP4_AFFINE"`: "", `null`: "", `"XX"`: `is "XX", which`, `5`: "is 5, which", `"fp8"`: `is "fp8", which`,
+		`{"a": 1}`: `is {"a":1}, which`,
+	} {
+		var algo any
+		if err := json.Unmarshal([]byte(text), &algo); err != nil {
+			t.Fatal(err)
+		}
+		for _, weights := range []bool{false, true} {
+			dir := t.TempDir()
+			dense(32, 32).write(t, dir)
+			if weights {
+				dir = dense(32, 32).quantize(t, moA16)
+			}
+			d := readDirectory(t, dir)
+			if !weights {
+				d.sidecar = map[string]any{"quantization": map[string]any{"quant_algo": nil}}
+			}
+			d.sidecar["quantization"].(map[string]any)["kv_cache_quant_algo"] = algo
+			d.write(t, dir)
+			var got []string
+			for _, f := range check(t, dir, "trtllm").Findings {
+				if f.Rule.Name == unreadable {
+					got = append(got, f.Text)
+				}
+			}
+			if (want != "") != (len(got) == 1) || !strings.Contains(strings.Join(got, ""), want) {
+				t.Errorf("%s, weights quantized %t: got %q, want %q", text, weights, got, want)
+			}
+		}
+	}
+}
+
 // TestUnexplained: a finding of one tensor explains those of its own module, and of the whole checkpoint only those that name it.
 func TestUnexplained(t *testing.T) {
 	c := &checker{Model: &checkpoint.Model{Convention: checkpoint.GGUF()}, found: []Finding{
