@@ -73,3 +73,12 @@ func (m Method) Quantizer(q quant.Quantizer) (quant.Quantizer, error) {
 	}
 	return q, q.Validate()
 }
+
+// NormsDistilled is in the text of a method where the weights of norms were trained with the scales.
+const NormsDistilled = "scales and norms distilled"
+
+// Trained reports whether a method, by its text in the metadata of a checkpoint, may have changed a tensor that is not quantized: the
+// weight of a norm that was trained.
+func Trained(method, name string, shape []int64) bool {
+	return strings.Contains(method, NormsDistilled) && len(shape) == 1 && strings.HasSuffix(name, "norm.weight")
+}

@@ -18,6 +18,7 @@ import (
 type pair struct {
 	want, got  *checkpoint.Weight
 	calibrated bool // a method chose the codes of got that moves errors between elements
+	trained    bool // as a norm, after quantization
 }
 
 // dense reports whether values are compared, rather than bytes.
@@ -31,6 +32,8 @@ func (p pair) integers() bool {
 // check returns how the pair is compared.
 func (p pair) check() Check {
 	switch {
+	case p.trained:
+		return Unbounded
 	case p.got.Quantized() && p.dense() && p.calibrated:
 		return Calibrated
 	case p.got.Quantized() && p.dense():
@@ -106,8 +109,8 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress 
 		}
 	}
 	if whole > 0 {
-		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of weights in types without a bound (%d weights, %d elements): only "+
-			"their SQNR is", r.Checked(Unbounded), whole))
+		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements without a bound, of types that have none and of norms that were trained "+
+			"(%d weights, %d elements): only their SQNR is", r.Checked(Unbounded), whole))
 	}
 	if unbound > 0 {
 		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of blocks with NaN or Inf in the source (%d): they have no bound", unbound))
@@ -238,6 +241,9 @@ func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared
 			sums.Add(want.Row(i), got.Row(i))
 		}
 		done := compared{sums: sums, equal: true}
+		if p.trained {
+			return done, nil
+		}
 		if p.integers() {
 			done.integers(t, want, got, p.got)
 			return done, nil

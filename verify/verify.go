@@ -35,7 +35,7 @@ const (
 	Equal                    // quantized, as the source is, and decoded to the same values, as after a cast that loses nothing
 	Calibrated               // quantized by a method that moves errors between elements: only scales are within the bound
 	DecodedOnly              // in a type that is only decoded, of GGUF files or other tools: elements are within the bound of their block
-	Unbounded                // the same, where no bound of an element is known: the weight has a least SQNR
+	Unbounded                // the same, where no bound of an element is known, or a norm that was trained: the weight has a least SQNR
 	Rounded                  // of another dtype: elements are the source's values rounded to it
 	Identical                // elements are bit-identical to the source's
 )
@@ -178,7 +178,8 @@ func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, l
 		case ok && !slices.Equal(want.Shape, got.Shape):
 			r.fault(want.Name, "its shape is %v, the source's %v", got.Shape, want.Shape)
 		case ok:
-			pairs = append(pairs, pair{want, got, moved})
+			trained := calibration.Trained(dst.Method(), got.Name, got.Shape) && want.Dense() && got.Dense() && !got.Quantized()
+			pairs = append(pairs, pair{want, got, moved, trained})
 		}
 	}
 	for _, got := range dst.Weights {

@@ -90,6 +90,12 @@ func TestDistill(t *testing.T) {
 	}
 	norms := at("norms")
 	distill(norms, "--distill-norms")
+	if out := distill(norms, "--distill-norms", "--resume"); !strings.Contains(out, "nothing was done") {
+		t.Error(out)
+	}
+	if out := done(t, "verify", model, norms); !strings.Contains(out, "5 weights without a bound of an element, as norms that were trained") {
+		t.Error(out)
+	}
 	if before, _ := codesOf(t, plain); true {
 		after, _ := codesOf(t, norms)
 		for name := range before {

@@ -34,7 +34,8 @@ func printDistilled(w io.Writer, d *train.Distilled) error {
 		return nil
 	}
 	before, after := d.Mean()
-	outcome := fmt.Sprintf("%s of the scales of blocks changed", show.Percent(float64(d.Changed)/float64(d.Scales)))
+	outcome := fmt.Sprintf("global scales and norms, where they are trained, and %s of the scales of blocks changed",
+		show.Percent(float64(d.Changed)/float64(d.Scales)))
 	if !d.Better() {
 		outcome = "this is no gain, so the scales are those of before"
 	}

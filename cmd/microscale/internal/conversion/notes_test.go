@@ -74,7 +74,7 @@ func TestUnboundedText(t *testing.T) {
 	}
 	if got := text.String(); strings.Contains(got, "matches") || strings.Contains(got, "within the bound") ||
 		!strings.Contains(got, "dst is like src as far as it can be compared, in ") ||
-		!strings.Contains(got, "  1 weight in types without a bound") {
+		!strings.Contains(got, "  1 weight without a bound of an element") {
 		t.Errorf("text is %s", got)
 	}
 }

@@ -69,8 +69,8 @@ var checks = []struct {
 	},
 	{
 		verify.Unbounded,
-		"in types without a bound of an element: only the SQNR of each weight compared with a minimum",
-		"in types without a bound of an element: only the SQNR of each weight is above the minimum",
+		"without a bound of an element, as norms that were trained: only the SQNR of each weight compared with a minimum",
+		"without a bound of an element, as norms that were trained: only the SQNR of each weight is above the minimum",
 	},
 	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
 	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},

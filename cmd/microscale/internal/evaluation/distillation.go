@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/decoder"
@@ -25,11 +26,11 @@ type Distillation struct {
 
 // String describes the distillation for metadata, which are written before its gain is known.
 func (d *Distillation) String() string {
-	norms := ""
+	what := "scales distilled"
 	if d.Norms {
-		norms = " and norms"
+		what = calibration.NormsDistilled
 	}
-	return fmt.Sprintf("scales%s distilled in %s if that gained, seed %d", norms, show.Counted(d.Steps, "step"), d.Seed)
+	return fmt.Sprintf("%s in %s if that gained, seed %d", what, show.Counted(d.Steps, "step"), d.Seed)
 }
 
 // heldOutEvery is the distance between the windows that are held out, of which there are at most maxHeldOut.
