@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ type Busy struct {
 
 func (b Busy) Error() string { return "the server responded " + b.Status }
 
-// Do calls try until it succeeds, returns a [Permanent] error, or makes no progress for the given number of
+// Do calls try until it succeeds, returns a [Permanent] error or that of an invalid address, or makes no progress for the given number of
 // attempts. Its error is a [*SubjectError] of what, unless try returned one. It notifies of attempts that ended after a time without
 // data, and of long waits.
 func (r Retry) Do(ctx context.Context, what string, try func() (progress bool, err error)) error {
@@ -117,6 +118,9 @@ func (r Retry) repeat(ctx context.Context, what string, try func() (progress boo
 		}
 		if p, ok := errors.AsType[Permanent](err); ok {
 			return p.Err
+		}
+		if _, ok := errors.AsType[*net.AddrError](err); ok { // such as a port of 99999
+			return fmt.Errorf("%w: check the address", err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -82,9 +82,14 @@ type scheme struct {
 
 var schemes = []scheme{{"s3://", newS3}, {"gs://", newGoogle}, {"https://", newWeb}, {"http://", newWeb}}
 
+// begins reports whether a URL has the scheme, in upper or lower case.
+func (s scheme) begins(address string) bool {
+	return len(address) >= len(s.prefix) && strings.EqualFold(address[:len(s.prefix)], s.prefix)
+}
+
 // Named reports whether an argument is the URL of a store.
 func Named(arg string) bool {
-	return slices.ContainsFunc(schemes, func(s scheme) bool { return strings.HasPrefix(arg, s.prefix) })
+	return slices.ContainsFunc(schemes, func(s scheme) bool { return s.begins(arg) })
 }
 
 // An opener opens checkpoints.
@@ -124,7 +129,7 @@ func (o opener) place(ctx context.Context, address string) (place, error) {
 		return nil, fmt.Errorf("%s: a URL with a password ends up in logs: remove what is before the @", WithoutQuery(address))
 	}
 	for _, s := range schemes {
-		if strings.HasPrefix(address, s.prefix) {
+		if s.begins(address) {
 			return s.place(ctx, o, u)
 		}
 	}
