@@ -111,6 +111,8 @@ func TestSuggestions(t *testing.T) {
 		{"bench gem", `unknown command "gem": did you mean gemm or gemv?`},
 		{"quantize a b --formt mxfp8", `unknown flag --formt: did you mean --format?`},
 		{"quantize a b --format mxpf8", `--format: unknown block format "mxpf8": did you mean mxfp8`},
+		{"quantize a b --format W8A16", `--format: W8A16 is a scheme: use --scheme W8A16 with --format int8-g128 or int8-row`},
+		{"quantize a b --format int8-g64", `--format: unknown block format "int8-g64": did you mean int8-g128 or int8-row?`},
 		{"quantize a b --format mxfp8 --profile torcha", `--profile: unknown profile "torcha": did you mean torchao`},
 		{"quantize a b --format mxfp8 --scale-rule flor", `--scale-rule: unknown scale rule "flor": did you mean floor?`},
 		{"quantize a b --format mxfp8 --scale-search=mes", `--scale-search: unknown scale search "mes": did you mean mse?`},

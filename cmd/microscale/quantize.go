@@ -90,13 +90,26 @@ func formatsToWrite() []quant.Format {
 	return formats
 }
 
-// lookupFormat is checkpoint.LookupFormat, with another error for mixtures.
+// lookupFormat is checkpoint.LookupFormat, with other errors for mixtures and schemes.
 func lookupFormat(name string) (quant.Format, error) {
 	f, err := checkpoint.LookupFormat(name)
 	if err != nil && ggufplan.Known(name) {
 		return f, fmt.Errorf("%s is a mixture of formats: use --plan %s", name, strings.ToLower(name))
 	}
+	if formats := formatsOfScheme(name); err != nil && len(formats) > 0 {
+		return f, fmt.Errorf("%s is a scheme: use --scheme %[1]s with --format %s", name, strings.Join(formats, " or "))
+	}
 	return f, err
+}
+
+// formatsOfScheme returns the names of the formats that a convention stores in a scheme.
+func formatsOfScheme(name string) (formats []string) {
+	for _, f := range quant.Formats() {
+		if slices.ContainsFunc(checkpoint.Conventions(), func(c *checkpoint.Convention) bool { return slices.Contains(c.Schemes(f), name) }) {
+			formats = append(formats, f.Name)
+		}
+	}
+	return formats
 }
 
 func quantizeCommand() *cobra.Command {

@@ -2,6 +2,7 @@ package naming
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -38,12 +39,28 @@ func (e *UnknownError) Error() string {
 
 // Nearest returns the names that begin with name; else those at the smallest edit
 // distance from it; else those whose part before the hyphen is. The distance is at most
-// a third of the length, or 1 for short names, and the first letter is the same.
+// a third of the length, or 1 for short names, and the first letter is the same. If
+// names have the part of name before its hyphen, such as int8 of int8-g64, only these
+// are returned, and all of them if none is near.
 func Nearest(name string, names []string) []string {
 	whole := func(n string) string { return n }
-	family := func(n string) string { f, _, _ := strings.Cut(n, "-"); return f }
+	family := func(n string) string {
+		n, _, _ = strings.Cut(n, "\t") // without the description for the shell
+		n, _, _ = strings.Cut(n, "-")
+		return n
+	}
+	name = strings.ToLower(name)
+	if first := family(name); first != name {
+		own := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.EqualFold(family(n), first) })
+		if near := nearest(name, own, whole); len(near) > 0 {
+			return near
+		}
+		if near := nearest(first, own, family); len(near) > 0 {
+			return near
+		}
+	}
 	for _, part := range []func(string) string{whole, family} {
-		if near := nearest(strings.ToLower(name), names, part); len(near) > 0 {
+		if near := nearest(name, names, part); len(near) > 0 {
 			return near
 		}
 	}

@@ -19,6 +19,9 @@ func TestUnknown(t *testing.T) {
 		{&UnknownError{"recipe", "BF61", []string{"bf16"}, "a TOML file"}, `unknown recipe "BF61": did you mean bf16?`},
 		{&UnknownError{"model", "hoper", models, ""}, `unknown model "hoper": did you mean hopper-mma or hopper-wgmma?`},
 		{&UnknownError{"model", "volta", models, ""}, `unknown model "volta": did you mean volta-mma?`},
+		{&UnknownError{"format", "int8-g64", []string{"int4-g64", "int8-g128", "INT8-row\tof rows"}, ""},
+			`unknown format "int8-g64": did you mean int8-g128 or INT8-row?`},
+		{&UnknownError{"model", "hopper-mna", models, ""}, `unknown model "hopper-mna": did you mean hopper-mma?`},
 		{&UnknownError{"model", "zzz", nil, ""}, `unknown model "zzz": there is none`},
 		{&UnknownError{"recipe", "zzz", nil, "a TOML file"}, `unknown recipe "zzz": use a TOML file`},
 	} {
