@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -110,7 +111,7 @@ func TestManyTensors(t *testing.T) {
 			for _, p := range []string{"gate_proj", "up_proj", "down_proj"} {
 				module := fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s", l, e, p)
 				d.set(module+".weight_packed", safetensors.U8, []int64{16, 8}, make([]byte, 16*8))
-				d.set(module+".weight_scale", safetensors.F8E4M3, []int64{16, 1}, make([]byte, 16))
+				d.set(module+".weight_scale", safetensors.F8E4M3, []int64{16, 1}, bytes.Repeat([]byte{0x38}, 16)) // ones
 				d.set(module+".weight_global_scale", safetensors.F32, []int64{1}, float(1))
 				draft := fmt.Sprintf("draft.layers.%d.block.%d.%s", l, e, p)
 				d.set(draft+weightSuffix, safetensors.BF16, []int64{16, 16}, make([]byte, 2*16*16))
