@@ -68,7 +68,7 @@ func (d *distillation) takeText(cmd *cobra.Command, text *calibrationText, stati
 }
 
 // checkFormats returns an error if a plan has weights whose scales cannot be trained, those that keep the codes of the source among
-// them, or none that so many steps would change. Powers of two do not move by half a spacing.
+// them, or none that this number of steps would change. Powers of two do not move by half a spacing.
 func (d *distillation) checkFormats(plan *convert.Plan) error {
 	if d.Steps == 0 {
 		return nil
