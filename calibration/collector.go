@@ -74,6 +74,7 @@ func (c *Collector) newSums(width int, pairs bool) *sums {
 		s.tokens, s.amax = 0, 0
 		clear(s.square)
 		clear(s.mean)
+		clear(s.peak)
 		clear(s.hessian)
 		clear(s.drift)
 		clear(s.driftSquare)
@@ -82,7 +83,7 @@ func (c *Collector) newSums(width int, pairs bool) *sums {
 	if n := len(c.free); n > 0 {
 		c.free = c.free[:n-1] // of a width that this layer may not need: the forecast has room for one layer
 	}
-	s := &sums{square: make([]float64, width), mean: make([]float64, width)}
+	s := &sums{square: make([]float64, width), mean: make([]float64, width), peak: make([]float64, width)}
 	if c.Hessian {
 		s.hessian = make([]float64, width*width)
 	}
@@ -325,7 +326,7 @@ func (c *Collector) Bytes(window int) (summing, after int64) {
 func (c *Collector) FileBytes() (n int64) {
 	for _, list := range c.Layers {
 		for _, l := range append(slices.Clone(list), pools(list)...) {
-			n += 8 * int64(l.Width)
+			n += 12 * int64(l.Width)
 			if c.Hessian {
 				n += 4 * int64(triangle(l.Width))
 			}

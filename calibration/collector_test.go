@@ -264,7 +264,7 @@ func TestExperts(t *testing.T) {
 			}
 		}
 	}
-	if got, want := most(c), int64(6+1+1)*(16*cols+8*cols*cols)+16*cols; got != want { // no products of all down
+	if got, want := most(c), int64(6+1+1)*(24*cols+8*cols*cols)+16*cols; got != want { // no products of all down
 		t.Errorf("the sums of a layer take %d bytes by the prediction, want %d", got, want)
 	}
 	if q, _ := s.Of("q"); q.IsExpert() || math.Abs(float64(q.Square[0])-product([]string{"q"}, 0, 0)) > 1e-6 {

@@ -16,7 +16,7 @@ func (c *Collector) Passes(layer int) int { return len(c.groups(layer)) }
 
 // bytes returns the memory of the sums of an input.
 func (c *Collector) bytes(l Linear) int64 {
-	n := 16 * int64(l.Width)
+	n := 24 * int64(l.Width)
 	if c.Hessian {
 		n += 8 * int64(l.Width) * int64(l.Width)
 	}

@@ -94,7 +94,7 @@ func (c *Collector) send(group []Linear) error {
 
 // vectors returns the sums that ranks transfer.
 func (s *sums) vectors() [][]float64 {
-	return [][]float64{s.square, s.mean, s.hessian, s.drift, s.driftSquare}
+	return [][]float64{s.square, s.mean, s.peak, s.hessian, s.drift, s.driftSquare}
 }
 
 // transfer copies vectors from the upper rank of a pair to the lower one. All ranks of a job have one byte order.

@@ -84,7 +84,7 @@ func (c *Collector) seconds(pace Pace) (seconds float64) {
 
 // solved adds an input of another file with its factor. That of all experts, on which the factors of theirs lean, needs none.
 func (w *writer) solved(in *Input, threads int) {
-	vectors, n := in.stored(mean, square), in.Width()
+	vectors, n := in.stored(mean, square, peak), in.Width()
 	if len(in.Modules) > 0 {
 		var f *Factor // made with the first of its vectors, forgotten with the last
 		vectors = append(vectors, vector{order, n + 1, func() (_ []byte, err error) {

@@ -68,7 +68,7 @@ func TestSolved(t *testing.T) {
 			t.Fatal(err)
 		}
 		const n = cols * cols // the sums of two experts and of both, and those of an input and its drift
-		if summing, after := c.Bytes(10); summing != 5*8*n+4*16*cols+4*cols*(3*10+panelColumns) || after != 6*8*n+5*16*cols {
+		if summing, after := c.Bytes(10); summing != 5*8*n+4*24*cols+4*cols*(3*10+panelColumns) || after != 6*8*n+5*24*cols {
 			t.Errorf("got %d bytes of memory for sums and %d after them", summing, after)
 		}
 		const header = 4096

@@ -188,13 +188,14 @@ func (s *Statistics) Close() error {
 // Identity is a digest of all statistics but H, whose diagonal it has.
 func (s *Statistics) Identity() string { return s.identity }
 
-// A file of statistics is a safetensors file. Input k has the F32 tensors k.square, k.mean and perhaps
-// k.hessian, k.drift and k.drift_square, or their factor; the rest is JSON in the metadata.
+// A file of statistics is a safetensors file. Input k has the F32 tensors k.square, k.mean, k.amax of each column and perhaps
+// k.hessian, k.drift and k.drift_square, or their factor; the rest is JSON in the metadata. Files of older programs have no k.amax.
 const (
 	metadataKey = "microscale.calibration"
 	version     = 1
 	square      = ".square"
 	mean        = ".mean"
+	peak        = ".amax"
 	hessian     = ".hessian"
 	drift       = ".drift"
 	driftSquare = ".drift_square"

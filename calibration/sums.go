@@ -18,6 +18,7 @@ type sums struct {
 	tokens       int64
 	amax         float64
 	square, mean []float64
+	peak         []float64 // the largest magnitude of each column; nil: of all experts
 	hessian      []float64 // in×in, of which the upper triangle is summed
 	drift        []float64 // in×in
 	driftSquare  []float64
@@ -59,8 +60,9 @@ func quantizedRows(f quant.Format, x tensor.Dense, threads int) (tensor.Dense, e
 // add adds a block of rows x, which are those of unquantized before they were quantized.
 func (s *sums) add(original, unquantized, x tensor.Dense, threads int) error {
 	for i := range x.Rows {
-		for _, v := range unquantized.Row(i) {
-			s.amax = max(s.amax, math.Abs(float64(v))) // NaN if v is
+		for j, v := range unquantized.Row(i) {
+			a := math.Abs(float64(v))
+			s.peak[j], s.amax = max(s.peak[j], a), max(s.amax, a) // NaN if v is
 		}
 		for j, v := range x.Row(i) {
 			s.square[j] += float64(v) * float64(v)

@@ -43,6 +43,9 @@ func (w *writer) sums(s *sums, h headerInput) int {
 		{mean, n, func() ([]byte, error) { return scaled(s.mean, scale), nil }},
 		{square, n, func() ([]byte, error) { return scaled(s.square, scale), nil }},
 	}
+	if s.peak != nil {
+		vectors = append(vectors, vector{peak, n, func() ([]byte, error) { return scaled(s.peak, 1), nil }})
+	}
 	if s.hessian != nil {
 		vectors = append(vectors, vector{hessian, n * (n + 1) / 2, func() ([]byte, error) { return scaled(upper(s.hessian, n), scale), nil }})
 	}
@@ -55,7 +58,7 @@ func (w *writer) sums(s *sums, h headerInput) int {
 
 // copied adds an input of another file.
 func (w *writer) copied(in *Input, h headerInput) {
-	w.input(h, in.stored(mean, square, hessian, drift, driftSquare, order, aim, factor)...)
+	w.input(h, in.stored(mean, square, peak, hessian, drift, driftSquare, order, aim, factor)...)
 }
 
 // stored returns those of some vectors that the file has, to be copied.

@@ -41,25 +41,27 @@ func (f *fold) apply(t checkpoint.Tile, x tensor.Dense) {
 
 // PlanFold plans a copy of a checkpoint that is not quantized, which computes the same and loses less when q quantizes it: factors of the
 // columns of inputs, by the statistics of the inputs, move from norms and from the rows of up to the layers after them
-// (calibration.Fold). It reads these layers. folded is the number of inputs that have factors. It returns an error if the checkpoint
-// is quantized or not of a family whose computation is known, if the statistics lack an input, or when ctx ends.
-func PlanFold(ctx context.Context, source *hf.Checkpoint, s *calibration.Statistics, q quant.Quantizer, threads int) (p *Plan, folded int,
-	err error) {
+// (calibration.Fold). It reads these layers. folded has, for each input that has factors, what its columns are divided by, by the first
+// module that reads it, as calibration.Statistics.WriteFolded takes it. It returns an error if the checkpoint is quantized or not of a
+// family whose computation is known, if the statistics lack an input, or when ctx ends.
+func PlanFold(ctx context.Context, source *hf.Checkpoint, s *calibration.Statistics, q quant.Quantizer, threads int) (p *Plan,
+	folded map[string][]float32, err error) {
 	m, err := read(ctx, source)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if m.Quantized() > 0 || len(m.Decoded) > 0 {
-		return nil, 0, fmt.Errorf("%s: fold: it is quantized: fold the model that it was quantized from", source.Path)
+		return nil, nil, fmt.Errorf("%s: fold: it is quantized: fold the model that it was quantized from", source.Path)
 	}
 	f, settings, err := family.Read(source.Config)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: fold: %w", source.Path, err)
+		return nil, nil, fmt.Errorf("%s: fold: %w", source.Path, err)
 	}
 	if q, err = calibration.Search.Quantizer(q); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	folds := map[string]*fold{}
+	folded = map[string][]float32{}
 	of := func(name string) *fold {
 		if folds[name] == nil {
 			folds[name] = &fold{}
@@ -67,14 +69,14 @@ func PlanFold(ctx context.Context, source *hf.Checkpoint, s *calibration.Statist
 		return folds[name]
 	}
 	for _, one := range f.Folds(settings) {
-		powers, err := foldOf(ctx, m, s, q, one, threads)
+		in, powers, err := foldOf(ctx, m, s, q, one, threads)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s: fold: %w", source.Path, err)
+			return nil, nil, fmt.Errorf("%s: fold: %w", source.Path, err)
 		}
 		if powers == nil {
 			continue
 		}
-		folded++
+		folded[in.Modules[0]] = powers
 		inverse := make([]float32, len(powers))
 		for j, t := range powers {
 			inverse[j] = 1 / t
@@ -97,14 +99,14 @@ func PlanFold(ctx context.Context, source *hf.Checkpoint, s *calibration.Statist
 		p.add(d)
 	}
 	if err := p.layout(nil); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	return p, folded, p.configure(func(config []byte) ([]byte, error) { return config, nil })
 }
 
-// foldOf returns the powers of a fold; nil if it gains nothing.
+// foldOf returns the input of a fold and its powers; nil if it gains nothing.
 func foldOf(ctx context.Context, m *checkpoint.Model, s *calibration.Statistics, q quant.Quantizer, one family.Fold, threads int) (
-	[]float32, error) {
+	in *calibration.Input, powers []float32, err error) {
 	stored := func(name string) (string, *checkpoint.Weight, error) {
 		name = m.Family().Stored(name)
 		w, ok := m.Lookup(name)
@@ -114,30 +116,29 @@ func foldOf(ctx context.Context, m *checkpoint.Model, s *calibration.Statistics,
 		return name, w, nil
 	}
 	if _, _, err := stored(one.Norm + one.Producer); err != nil { // one of them is ""
-		return nil, err
+		return nil, nil, err
 	}
 	var weights []tensor.Dense
-	var in *calibration.Input
 	for _, reader := range one.Readers {
 		name, w, err := stored(reader)
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var ok bool
 		if in, ok = s.Of(module(name)); !ok {
-			return nil, fmt.Errorf("the statistics have no input of %s: collect them with this model", name)
+			return nil, nil, fmt.Errorf("the statistics have no input of %s: collect them with this model", name)
 		}
 		rows, cols := w.Matrix()
 		if in.Width() != cols {
-			return nil, fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", name, cols,
+			return nil, nil, fmt.Errorf("%s: it has %d columns, and the statistics are of an input of %d: they are of another model", name, cols,
 				in.Width())
 		}
 		x, err := w.ReadTile(checkpoint.Tile{To: rows, ToCol: cols})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		weights = append(weights, x)
 	}
@@ -145,5 +146,5 @@ func foldOf(ctx context.Context, m *checkpoint.Model, s *calibration.Statistics,
 	if gain == 1 {
 		powers = nil
 	}
-	return powers, err
+	return in, powers, err
 }

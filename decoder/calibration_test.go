@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/family"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
@@ -142,15 +143,60 @@ func testFold(t *testing.T, src *hf.Checkpoint, s *calibration.Statistics, token
 	if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := loadFamily(t, dst, true).Logits(t.Context(), tokens, 1)
+	m := loadFamily(t, dst, true)
+	got, err := m.Logits(t.Context(), tokens, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
+	testFoldedStatistics(t, src, s, statisticsOf(t, m, tokens), folded)
 	for i, v := range got.Data {
 		// Norms that are stored as differences from one are rounded.
 		if d := math.Abs(float64(v - want.Data[i])); d > 1e-5*(1+math.Abs(float64(want.Data[i]))) {
-			t.Fatalf("logit %d of the folded model, %d inputs: got %g, want %g", i, folded, v, want.Data[i])
+			t.Fatalf("logit %d of the folded model, %d inputs: got %g, want %g", i, len(folded), v, want.Data[i])
 		}
 	}
-	t.Logf("%d inputs folded, in %d weights", folded, plan.Count(convert.Decode))
+	t.Logf("%d inputs folded, in %d weights", len(folded), plan.Count(convert.Decode))
+}
+
+// testFoldedStatistics compares statistics s, divided by what a model is folded by, with those of the folded model, to the bit where norms
+// are not stored as differences from one, which are rounded.
+func testFoldedStatistics(t *testing.T, src *hf.Checkpoint, s, want *calibration.Statistics, folded map[string][]float32) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "folded.safetensors")
+	if err := s.WriteFolded(t.Context(), path, folded); err != nil {
+		t.Fatal(err)
+	}
+	got, err := calibration.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	f, settings, err := family.Read(src.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tolerance := 0.0
+	for _, one := range f.Folds(settings) {
+		if one.PlusOne {
+			tolerance = 1e-4
+		}
+	}
+	if tolerance == 0 && got.Identity() != want.Identity() {
+		t.Error("mean squares, means or amaxes are not those of the folded model")
+	}
+	for k, in := range got.Inputs {
+		other := want.Inputs[k]
+		a, err := in.Hessian()
+		b, failed := other.Hessian()
+		if err = errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		a, b = append(a, float32(in.Amax)), append(b, float32(other.Amax))
+		largest := float64(slices.Max(b))
+		for i := range a {
+			if d := math.Abs(float64(a[i] - b[i])); d > tolerance*largest {
+				t.Fatalf("the input of %s, product %d of %d: got %g, want %g", in.Modules[0], i, len(a), a[i], b[i])
+			}
+		}
+	}
 }

@@ -40,8 +40,19 @@ func TestStatistics(t *testing.T) {
 			t.Errorf("%s: %s", more, out)
 		}
 	}
-	if out := done(t, "fold", model, at("folded"), "--format", "nvfp4", "--calibration", s); !strings.Contains(out, "inputs folded, in") {
+	fold := []string{"fold", model, at("folded"), "--format", "nvfp4", "--calibration", s, "--statistics", at("f.safetensors")}
+	if out := done(t, fold...); !strings.Contains(out, "inputs folded, in") {
 		t.Errorf("fold: %s", out)
+	}
+	status, stdout, stderr := execute("", fold...)
+	fails(t, status, stdout, stderr, at("f.safetensors")+" exists: name another file")
+	done(t, "calibrate", at("folded"), "--text", text, "--hessian", "--out", at("anew.safetensors"))
+	for _, name := range []string{"f", "anew"} {
+		done(t, "quantize", at("folded"), at(name), "--format", "nvfp4", "--scheme", "NVFP4", "--method", "gptq", "--calibration",
+			at(name+".safetensors"))
+	}
+	if !bytes.Equal(content(t, filepath.Join(at("f"), "model.safetensors")), content(t, filepath.Join(at("anew"), "model.safetensors"))) {
+		t.Error("statistics that fold writes give other codes than those of the folded model")
 	}
 	whole, folded := done(t, "eval", model, "--tokens", "64", "--json"), done(t, "eval", at("folded"), "--tokens", "64", "--json")
 	if a, b := parsed[evaluation.Document](t, whole), parsed[evaluation.Document](t, folded); a.NLL != b.NLL {

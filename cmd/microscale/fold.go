@@ -5,8 +5,10 @@ import (
 
 	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/input"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -23,19 +25,26 @@ loads SRC loads DST. It is meant for 4-bit activations: compare both by eval
 
 FILE has the statistics of SRC (microscale calibrate SRC --out
 FILE.safetensors). Inputs that routers or experts read, and those of latent
-attention, stay.
+attention, stay. With --statistics, those of DST are written too, without
+reading the text again.
 
 ` + input.Help,
-		Example: `  microscale calibrate model --text book.txt --out s.safetensors
-  microscale fold model folded --format nvfp4 --calibration s.safetensors
-  microscale quantize folded small --format nvfp4 --text book.txt`,
+		Example: `  microscale calibrate model --text book.txt --hessian --out s.safetensors
+  microscale fold model folded --format nvfp4 --calibration s.safetensors \
+    --statistics f.safetensors
+  microscale quantize folded small --format nvfp4 --scheme NVFP4 \
+    --calibration f.safetensors --method gptq`,
 		Args: flags.SourceAndDestination,
 	}
 	format := flags.AddFormat(cmd)
 	statistics := cmd.Flags().String("calibration", "", "statistics `FILE` of the inputs of SRC, of calibrate --out FILE.safetensors")
+	out := cmd.Flags().String("statistics", "", "also write the statistics of the inputs of DST to the new file `FILE` (.safetensors)")
 	f := addRunFlags(cmd)
 	cobra.CheckErr(cmd.MarkFlagRequired("calibration"))
 	cmd.RunE = flags.Remedied(f.staged(func(cmd *cobra.Command, args []string) error {
+		if err := checkFolded(cmd, f, *out); err != nil {
+			return err
+		}
 		source, err := input.OpenFor(cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
@@ -50,7 +59,26 @@ attention, stay.
 		if err != nil {
 			return err
 		}
-		return f.run(cmd, "folding", conversion.Folded(args[0], args[1], plan, folded))
+		err = f.run(cmd, "folding", conversion.Folded(args[0], args[1], plan, len(folded)))
+		if err != nil || *out == "" || *f.dryRun {
+			return err
+		}
+		return s.WriteFolded(cmd.Context(), *out, folded)
 	}))
 	return cmd
+}
+
+// checkFolded returns an error if statistics cannot be written to a file.
+func checkFolded(cmd *cobra.Command, f *runFlags, out string) error {
+	switch {
+	case !cmd.Flags().Changed("statistics"):
+		return nil
+	case !evaluation.IsStatistics(out):
+		return show.Misuse("--statistics %s: let the name end in .safetensors", show.Printable(out))
+	case cmd.Flags().Changed("shard"):
+		return show.Misuse("--statistics and --shard exclude each other: fold in one run")
+	case f.options.Force || f.options.Resume:
+		return nil
+	}
+	return evaluation.Creatable(out)
 }

@@ -111,7 +111,7 @@ func Dequantized(src, dst string, plan *convert.Plan, dtype string) *Conversion 
 	return c
 }
 
-// Folded describes the folding of src, inputs of whose layers have factors.
+// Folded describes the folding of src, of whose layers a number of inputs have factors.
 func Folded(src, dst string, plan *convert.Plan, inputs int) *Conversion {
 	c := &Conversion{Source: src, Destination: dst, Plan: plan, count: plan.Count(convert.Decode)}
 	c.what = fmt.Sprintf("%s folded, in %d of %d weights", show.Counted(inputs, "input"), c.count, plan.Weights())

@@ -50,15 +50,21 @@ type Following struct {
 // IsStatistics reports whether a file to write has statistics, by the end of its name.
 func IsStatistics(path string) bool { return strings.EqualFold(filepath.Ext(path), ".safetensors") }
 
+// Creatable returns an error if statistics cannot be written to a new file.
+func Creatable(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return exists(path)
+	}
+	return creatable("the calibration", path)
+}
+
 // Run reads the text, and writes the file.
 func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 	c.admit = func() error { // before the work
 		if _, err := os.Lstat(c.Out); err == nil && IsStatistics(c.Out) && c.Stream != "" && (&windows.Stream{Dir: c.Stream}).Begun() {
 			return nil // perhaps of a run that was killed before it removed its other files
-		} else if err == nil {
-			return exists(c.Out)
 		}
-		return creatable("the calibration", c.Out)
+		return Creatable(c.Out)
 	}
 	if IsImportance(c.Out) {
 		return c.runImportance(ctx)
