@@ -73,11 +73,13 @@ func interleaves(inputs quant.Format) bool {
 	if inputs.Element.Integer {
 		return cpu.Uses(cpu.AVX2.Set()) || cpu.Uses(cpu.NEONDot.Set())
 	}
-	return cpu.Uses(cpu.AVX512.Set()) || cpu.Uses(cpu.ARMBF16) || floatsInterleaved()
+	return cpu.Uses(cpu.AVX512.Set()) || floatsInterleaved()
 }
 
 // floatsInterleaved reports whether kernels of float32 may run for interleaved operands.
-func floatsInterleaved() bool { return cpu.Uses(cpu.AVX2.Set()) && !cpu.Uses(cpu.AVX512F.Set()) }
+func floatsInterleaved() bool {
+	return cpu.Uses(cpu.AVX2.Set()) && !cpu.Uses(cpu.AVX512F.Set()) || cpu.Uses(cpu.NEON.Set())
+}
 
 // interleavedFormats lists the formats that kernels that may run multiply by inputs.
 func interleavedFormats(inputs quant.Format) []quant.Format {

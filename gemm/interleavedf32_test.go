@@ -56,7 +56,8 @@ func TestInterleavedE4M3(t *testing.T) {
 					}
 					a, y := cast(t, with, x), tensor.New(1, n)
 					kernel, err := inside.Choose(a, Options{})
-					if amplified := kernel.Name == "vector-f32-fp8-interleaved-avx2"; err != nil || amplified != (element < 1<<27) {
+					want := map[bool]string{true: "vector-f32-fp8-interleaved-neon", false: "vector-f32-fp8-interleaved-avx2"}[cpu.Uses(cpu.NEON.Set())]
+					if err != nil || (kernel.Name == want) != (element < 1<<27 || cpu.Uses(cpu.NEON.Set())) {
 						t.Fatalf("%s %g: got the kernel %s, %v", with, element, kernel.Name, err)
 					}
 					if err := inside.Mul(y, a, Options{Threads: 1}); err != nil {

@@ -46,6 +46,14 @@ func quads8(to, from unsafe.Pointer, row, lanes, dwords int) {
 
 func wideLanes(s side) bool { return s.kernel.wide }
 
+// tableE2M1 is vectorKernel.tables of kernels with values in float16.
+func tableE2M1(e *format.Scalar) unsafe.Pointer {
+	if e != format.E2M1 {
+		return nil
+	}
+	return unsafe.Pointer(&float16Bytes)
+}
+
 // float16Bytes holds the upper bytes of the E2M1 values as float16; the lower bytes are zero.
 var float16Bytes = func() (table [16]byte) {
 	const bias = 127 - 15 // of float32's exponents and float16's

@@ -94,12 +94,16 @@ func (s *side) vectorNumbers(l int) bool {
 //     then the second, and so on;
 //   - 4-bit codes otherwise: of each 32, which are 128 bits, the first 16, then the others;
 //     of each four of these the first, the third, the second, the fourth;
-//   - 4-bit codes that are interleaved: of each eight 0, 4, 2, 6, 1, 5, 3 and 7;
+//   - 4-bit codes that are interleaved: of each eight 0, 4, 2, 6, 1, 5, 3 and 7, or with four lanes the even ones, then the odd ones;
 //   - 8- and 6-bit codes: unchanged, times a power of two.
 func (v *vectorKernel) arrangeF32(x []uint32, values []float32) {
 	if v.interleaved != nil && v.bits == 4 {
+		half, quarter := 4, 2 // from a position to the next, and to the one after that
+		if v.lanes == 4 {
+			half, quarter = 2, 4
+		}
 		for i := range x {
-			x[i] = math.Float32bits(values[i&^7+i%8/4+i%4/2*2+i%2*4])
+			x[i] = math.Float32bits(values[i&^7+i%8/4+i%4/2*quarter+i%2*half])
 		}
 		return
 	}

@@ -15,6 +15,8 @@ const (
 	interleavedIntMX8SDOTNeeds = cpu.ARMASIMD | cpu.ARMDotProd
 	interleavedIntQ8SDOTNeeds  = cpu.ARMASIMD | cpu.ARMDotProd
 	interleavedFP4BFDOTNeeds   = cpu.ARMASIMD | cpu.ARMBF16
+	interleavedFP8NEONNeeds    = cpu.ARMASIMD
+	interleavedFP4NEONNeeds    = cpu.ARMASIMD
 )
 
 // interleavedIntMX4SDOT is an interleavedFunc for blocks of 32 codes of 4 bits and integers.
@@ -41,3 +43,13 @@ func interleavedIntQ8SDOT(p interleavedArgs)
 //
 //go:noescape
 func interleavedFP4BFDOT(p interleavedArgs)
+
+// interleavedFP8NEON is an interleavedFunc for codes of 8 bits and float32.
+//
+//go:noescape
+func interleavedFP8NEON(p interleavedArgs)
+
+// interleavedFP4NEON is an interleavedFunc for codes of 4 bits and float32.
+//
+//go:noescape
+func interleavedFP4NEON(p interleavedArgs)

@@ -50,6 +50,7 @@ func neonInterleavedKernels() *File {
 		k.write(f, name, fmt.Sprintf("%s is an interleavedFunc for blocks of %d codes of %d bits and integers.", name, k.block, k.bits))
 	}
 	neonInterleavedBF16(f)
+	neonInterleavedF32(f)
 	return f
 }
 

@@ -38,17 +38,10 @@ func (k *neonInterleaved) multiplyBF16(batch int) {
 	for i := range 2 * neonQuarters * batch {
 		neonZero(fn, V(i))
 	}
-	const positions = 8 // of 4 bytes of a row
-	short := fn.NewLabel("short")
-	fn.I("MOVD", fn.FP("other"), k.tmp)
-	fn.I("CMP", 0, k.tmp)
-	fn.I("MOVD", 16/positions, k.tmp)
-	fn.Jump("BNE", short)
-	fn.I("MOVD", 32/positions, k.tmp)
-	fn.Place(short)
+	k.parts()
 	part := fn.Label("part")
 	for b := range batch {
-		fn.I("VLD1.P", k.x[b].post(2*positions), list(xs(b, 0).B16()))
+		fn.I("VLD1.P", k.x[b].post(16), list(xs(b, 0).B16()))
 		for odd := 1; odd >= 0; odd-- {
 			fn.I("VTBL", V(30+odd).B16(), list(xs(b, 0).B16()), xs(b, odd).B16())
 		}
@@ -76,7 +69,7 @@ func (k *neonInterleaved) multiplyBF16(batch int) {
 	}
 	fn.I("SUBS", 1, k.tmp)
 	fn.Jump("BNE", part)
-	k.scaleBF16()
+	k.scaleFP4()
 	fn.I("ADD", 8, RSP, k.sums)
 	var totals []Neon
 	for q := range neonQuarters {
@@ -92,8 +85,21 @@ func (k *neonInterleaved) multiplyBF16(batch int) {
 	}
 }
 
-// scaleBF16 loads the scales of a block.
-func (k *neonInterleaved) scaleBF16() {
+// parts sets tmp to the number of 64 bytes of 4-bit codes in a block: those whose scales are not E8M0 have 16 codes.
+func (k *neonInterleaved) parts() {
+	fn := k.fn
+	const positions = 8
+	short := fn.NewLabel("short")
+	fn.I("MOVD", fn.FP("other"), k.tmp)
+	fn.I("CMP", 0, k.tmp)
+	fn.I("MOVD", 16/positions, k.tmp)
+	fn.Jump("BNE", short)
+	fn.I("MOVD", 32/positions, k.tmp)
+	fn.Place(short)
+}
+
+// scaleFP4 loads the scales of a block of 4-bit codes.
+func (k *neonInterleaved) scaleFP4() {
 	fn := k.fn
 	floats, done := fn.NewLabel("floats"), fn.NewLabel("scaled")
 	fn.I("MOVD", fn.FP("other"), k.tmp)

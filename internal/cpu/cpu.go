@@ -9,7 +9,7 @@
 //	neon        Advanced SIMD, on arm64
 //	neondot     neon and int8 dot products: Apple M1, Graviton2, Cortex-A76 (Raspberry Pi 5), Snapdragon
 //	            855, and later ones
-//	neonbf16    neondot and BF16 dot products, on Linux and macOS
+//	neonbf16    neondot and BF16 dot products, on Linux, macOS and Windows
 //	neoni8mm    neonbf16 and products of int8 matrices: Apple M2, Graviton3, Neoverse V1 and N2, and
 //	            Snapdragon X
 //	avx2        AVX2, FMA, F16C, BMI2, POPCNT: Haswell, Zen, and all later ones

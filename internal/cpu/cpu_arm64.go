@@ -6,15 +6,12 @@ import "golang.org/x/sys/cpu"
 
 // detect returns the features of this processor. Go's arm64 requires Advanced SIMD.
 func detect() Set {
-	s := ARMASIMD
+	s := ARMASIMD | systemFeatures()
 	if cpu.ARM64.HasASIMDDP {
 		s |= ARMDotProd
 	}
 	if cpu.ARM64.HasI8MM {
 		s |= ARMI8MM
-	}
-	if hasBF16() {
-		s |= ARMBF16
 	}
 	return s
 }
