@@ -13,6 +13,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -97,7 +98,7 @@ func (o *output) admitName() error {
 		o.replace = false
 		return nil
 	case err != nil:
-		return cannotWrite(filepath.Dir(o.final), err)
+		return durable.CannotWrite(filepath.Dir(o.final), err)
 	case !o.force:
 		return because(fs.ErrExist, fmt.Errorf("%s: the destination exists: choose another name", o.final))
 	case info.Mode()&os.ModeSymlink != 0:

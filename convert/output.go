@@ -81,11 +81,11 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 	o.parents = missing(filepath.Dir(final))
 	if err := os.MkdirAll(filepath.Dir(final), 0o777); err != nil {
 		o.removeParents()
-		return nil, cannotWrite(filepath.Dir(final), err)
+		return nil, durable.CannotWrite(filepath.Dir(final), err)
 	}
 	if err := os.Mkdir(o.partial, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
 		o.removeParents()
-		return nil, cannotWrite(filepath.Dir(final), err)
+		return nil, durable.CannotWrite(filepath.Dir(final), err)
 	}
 	if err := o.claim(); err != nil {
 		return nil, err
@@ -107,14 +107,6 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 		return nil, err
 	}
 	return o, nil
-}
-
-// cannotWrite returns the error of a directory that cannot hold the result.
-func cannotWrite(folder string, err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		err = e.Err // its path is that of a file in the directory
-	}
-	return fmt.Errorf("%s: this directory is not writable (%w): choose a destination elsewhere", folder, err)
 }
 
 // missing returns the directories of a path that do not exist, innermost first.
@@ -152,7 +144,7 @@ func (o *output) claim() error {
 	case err != nil:
 		o.removePartial()
 		o.removeParents()
-		return cannotWrite(filepath.Dir(o.final), err)
+		return durable.CannotWrite(filepath.Dir(o.final), err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/durable"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -286,7 +287,7 @@ func (r *run) restore(ctx context.Context, begin *beginning) error {
 		}
 	}
 	if r.journal, err = openJournal(path, size); err != nil {
-		return cannotWrite(r.out.partial, err)
+		return durable.CannotWrite(r.out.partial, err)
 	}
 	r.out.closed = func() error { // Windows does not rename a directory with an open file
 		if r.resumed {

@@ -79,7 +79,7 @@ var profiles = []Profile{
 	{
 		Name:      "compressed-tensors",
 		OfBF16:    true,
-		Doc:       "compressed-tensors and llm-compressor on a BF16 checkpoint: even rule at FP4's mantissa width",
+		Doc:       "compressed-tensors and llm-compressor on a BF16 checkpoint: MX scales by the even rule at FP4's mantissa width",
 		Version:   "0.20.0",
 		mx:        &quant.Quantizer{Rule: quant.Even, EvenMantissa: format.E2M1.Mantissa, NegativeZero: quant.DropZeroInput},
 		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},

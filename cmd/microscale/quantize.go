@@ -28,9 +28,10 @@ const quantizeLong = `Quantize the weights of a checkpoint, and print the error 
 
 ` + input.Help + `
 
-DST is created atomically when the run completes. To resume an interrupted run,
-repeat the command with --resume. Several machines share the work with
---shard I/N; merge joins their parts.
+DST is created atomically when the run completes, in a directory that is created
+if it is missing. To resume an interrupted run, repeat the command with
+--resume. Several machines share the work with --shard I/N; merge joins their
+parts.
 
 --text FILE chooses codes by the inputs of each layer while the model reads the
 text. In a .jsonl file each line is a conversation ({"messages": [...]}), which

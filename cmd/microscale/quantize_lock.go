@@ -10,7 +10,6 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/show"
 	"github.com/microscale-go/microscale/internal/durable"
-	"github.com/microscale-go/microscale/internal/limits"
 )
 
 // A runLock excludes other runs with the same destination while one reads a text and measures, before its conversion locks its own
@@ -25,8 +24,7 @@ func claim(dst string) (*runLock, error) {
 	dst = filepath.Clean(dst)
 	dir := dst + windows.OwnName + "running"
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("%s: this directory is not writable (%w): choose a destination elsewhere", show.Printable(filepath.Dir(dst)),
-			limits.Cause(err))
+		return nil, durable.CannotWrite(filepath.Dir(dst), err)
 	}
 	lock, err := durable.Dir(dir)
 	if errors.Is(err, durable.ErrHeld) || errors.Is(err, fs.ErrNotExist) { // or the other run ends at this moment

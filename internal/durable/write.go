@@ -67,6 +67,19 @@ func WriteStream(path string, write func(io.Writer) error, rename func(from, to 
 	return SyncDir(dir)
 }
 
+// CannotWrite returns the error of a directory that cannot hold a result: it is not writable, or a path to it leads over a file.
+func CannotWrite(dir string, err error) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, missing := os.Lstat(at); missing != nil && at != filepath.Dir(at) {
+			continue // one above it is what the error is about
+		}
+		if info, broken := os.Stat(at); broken != nil || !info.IsDir() {
+			return fmt.Errorf("%s: it is not a directory, and the destination would be inside: choose a destination elsewhere", at)
+		}
+		return fmt.Errorf("%s: this directory is not writable (%w): choose a destination elsewhere", dir, cause(err)) // not its temporary name
+	}
+}
+
 // cause returns the cause of an error of package os, without the temporary name.
 func cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/internal/ranges"
@@ -86,7 +87,7 @@ func (w *web) list(ctx context.Context) ([]object, error) {
 			found = append(found, objects[i])
 		case i == 0 && !hasIndex && missing(err):
 			return nil, &ranges.SubjectError{Subject: w.String(), Err: fmt.Errorf("%w; and it has no %s: name the folder of a checkpoint, or a "+
-				"%s file", err, safetensors.IndexName, safetensors.Suffix)}
+				"%s or %s file", err, safetensors.IndexName, safetensors.Suffix, gguf.Suffix)}
 		case i < len(shards) || !missing(err):
 			return nil, err
 		}
@@ -204,7 +205,7 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 	}
 	if err := webStatus(response); err != nil {
 		_ = a.Close() // its errors no longer matter
-		return nil, redirected(&at, response.Request.URL, err)
+		return nil, redirected(&at, response.Request.URL, withQuery(&at, err))
 	}
 	return a, nil
 }
@@ -212,6 +213,14 @@ func (w *web) read(ctx context.Context, o object, off, n int64) (*answer, error)
 // errPlain is the error of an https URL to the port of a plain server.
 var errPlain = ranges.Permanent{
 	Err: errors.New("the server answered without TLS: use http:// if you trust the network, or name the HTTPS port"),
+}
+
+// withQuery says that a request had a query, of which errors show nothing: all of it may be a signature.
+func withQuery(at *url.URL, err error) error {
+	if _, final := errors.AsType[ranges.Permanent](err); !final || at.RawQuery == "" {
+		return err
+	}
+	return ranges.Permanent{Err: fmt.Errorf("%w (the request had the query of the URL, which is not shown)", err)}
 }
 
 // redirected adds the host to an error of a request that was redirected to another one.
