@@ -82,7 +82,9 @@ var clients = []Client{
 		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true, stores: []string{"gguf"},
 		mixes: []string{"gguf"},
 		reads: map[string][]string{
-			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"},
+			// dequant_model in conversion/base.py of llama.cpp at 1 October 2026: one group, float and int in rows or blocks, packed
+			// integers in groups. Those in rows have the scheme of those in groups, W8A16, which is left out for them.
+			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK", "FP8_BLOCK_A16", "W4A16", "W4AFP8", "W8A8"},
 			"modelopt":           {"NVFP4", "W4A16_NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
 			"deepseek":           nil, "gpt-oss": nil, "gguf": nil,
 		},
@@ -101,6 +103,7 @@ var clients = []Client{
 	{
 		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true, stores: []string{"gguf"},
 		mixes: []string{"gguf", "mlx"},
+		// prequantPatterns in x/create/prequant.go of Ollama at 21 August 2026
 		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil,
 			"gguf": nil},
 		rules: []rule{noGlobal("mlx", "it is not known how the client interprets it")},
@@ -152,7 +155,7 @@ func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
 // unread says which scheme of a checkpoint the client does not read, or that it does not read several; "" if it reads it.
 func (c Client) unread(m *checkpoint.Model) string {
 	if m.Convention == nil {
-		return c.unreadInteger(m)
+		return c.unreadGGUF(m)
 	}
 	name, formats := m.Convention.Name, m.Formats()
 	if len(formats) < 2 {
@@ -173,10 +176,10 @@ func (c Client) unread(m *checkpoint.Model) string {
 	return ""
 }
 
-// unreadInteger says which type of GGUF files without a block format the client does not read; "" if there is none.
-func (c Client) unreadInteger(m *checkpoint.Model) string {
+// unreadGGUF says that the client does not read GGUF files, of a checkpoint that is one without a block format; "" if it does.
+func (c Client) unreadGGUF(m *checkpoint.Model) string {
 	gguf := checkpoint.GGUF().Name
-	if c.Reads(gguf, "") {
+	if m.Source.GGUF == nil || c.Reads(gguf, "") {
 		return ""
 	}
 	for _, w := range m.Weights {
@@ -187,7 +190,7 @@ func (c Client) unreadInteger(m *checkpoint.Model) string {
 			return fmt.Sprintf("it does not read %s %s: it reads %s", gguf, q.Name, c.readable(m))
 		}
 	}
-	return ""
+	return "it does not read GGUF files: dequantize writes a directory, without loss"
 }
 
 // readable lists the conventions that the client reads, with schemes of the checkpoint's

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -113,5 +115,23 @@ func TestPartialColumns(t *testing.T) {
 		if problems := c.Rejects(m); (len(problems) == 1) != tc.wrong || tc.wrong && !strings.Contains(problems[0].Text, "576 columns") {
 			t.Errorf("%+v: %v", tc, problems)
 		}
+	}
+}
+
+// TestUnreadGGUF: a GGUF file whose weights are values is read by programs of GGUF files alone.
+func TestUnreadGGUF(t *testing.T) {
+	m := &checkpoint.Model{Source: &hf.Checkpoint{GGUF: &gguf.File{}}}
+	var readers []string
+	for _, c := range All() {
+		switch problems := c.Rejects(m); {
+		case len(problems) == 0:
+			readers = append(readers, c.Name)
+		case len(problems) > 1 || problems[0].Rule != "unread" ||
+			problems[0].Text != c.Name+": it does not read GGUF files: dequantize writes a directory, without loss":
+			t.Errorf("%s: problems %v", c.Name, problems)
+		}
+	}
+	if want := []string{"llamacpp", "ollama"}; !slices.Equal(readers, want) {
+		t.Errorf("it is read by %q, want %q", readers, want)
 	}
 }

@@ -40,7 +40,8 @@ the checkpoint, or computes with other values.
 	}
 	clients := flags.AddList(cmd, "for", "apply the rules of the clients `NAMES` (default all that read the checkpoint)", "",
 		flags.Names(client.All()), client.Lookup)
-	scales := cmd.Flags().Bool("scales", false, "read the scales of all blocks too")
+	scales := cmd.Flags().Bool("scales", false, "read all scales: those of blocks, and of rows on a server, too "+
+		"(by default those of whole tensors, and of rows on disk)")
 	each := cmd.Flags().Bool("each", false, "print every finding, not the first three of a rule")
 	asJSON := addJSON(cmd)
 	asSARIF := cmd.Flags().Bool("sarif", false, "print SARIF 2.1.0, for continuous integration")

@@ -89,7 +89,24 @@ var listRules = []Rule{
 		Remedy: "take the entry off the list: the experts of a layer are all quantized, or none",
 		Source: "is_layer_skipped in layers/quantization/utils/quant_utils.py of vLLM",
 	},
+	{
+		ID: "L68", Name: "ignore-class", Severity: Error, clients: []string{"transformers"}, check: ignoredClass,
+		What:   "the ignore list of compressed-tensors has the class of linear modules, and weights of them are quantized",
+		Why:    "the client compares entries with classes too, and loads codes as values, or other weights at random; vLLM compares names alone",
+		Remedy: "`repair`",
+		Source: "is_match in utils/match.py of compressed-tensors 0.20, and by running transformers 5.23",
+	},
 }
+
+// ignoredClass: is_match of compressed-tensors finds a module on the list by its class.
+func ignoredClass(c *checker) {
+	if compressedTensors.Is(c.Convention) && slices.Contains(c.Ignore, linearClass) && c.Quantized() > 0 {
+		c.report("", "%q is on the ignore list, and the client loads the %d quantized weights as unquantized", linearClass, c.Quantized())
+	}
+}
+
+// linearClass is the class of linear modules in PyTorch.
+const linearClass = "Linear"
 
 // oneExpert: the client skips experts if the name of their module is inside an entry with "experts" in it.
 func oneExpert(c *checker) {

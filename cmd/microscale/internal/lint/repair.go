@@ -61,7 +61,7 @@ var repairs = []struct {
 var (
 	unlisted = []string{"unquantized-unlisted", "ignore-expert-names", "ignore-fused-partial", "ignore-wrapper", "mtp-partial", "tied-head",
 		"mtp-missing"}
-	listed     = []string{"ignored-quantized", "ignore-parent", "ignore-substring"}
+	listed     = []string{"ignored-quantized", "ignore-parent", "ignore-substring", "ignore-class"}
 	describing = []string{contradiction, "algo-case", "sidecar-missing", "block-scale-shape"}
 )
 

@@ -18,7 +18,7 @@ const (
 
 func init() {
 	rules = slices.Concat(fusedRules, inputRules, listRules, targetRules, fileRules, layoutRules, scaleRules, modelRules, nameRules,
-		otherRules)
+		numberRules, otherRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 }
 
@@ -46,7 +46,7 @@ var otherRules = []Rule{
 		ID: "L45", Name: unread, Severity: Error, unread: true,
 		What:   "a client does not read the convention or the scheme",
 		Why:    "it rejects the checkpoint",
-		Remedy: "`convert --for CLIENT`, or quantize again with `--for CLIENT`",
+		Remedy: "that of the finding; where it has none, `convert --for CLIENT`, or quantize the original with `--for CLIENT`",
 		Source: "loaders of the clients (docs/conventions.md)",
 	},
 	{

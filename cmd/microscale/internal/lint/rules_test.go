@@ -126,6 +126,9 @@ func damages(t *testing.T) []damaged {
 			list, _ := d.quantization()["modules_to_not_convert"].([]any)
 			d.quantization()["modules_to_not_convert"] = append(list, mlp+"experts.7.down_proj") // of another model
 		}, mlp + "experts.0.down_proj.weight", "for all experts of the layer"},
+		{"ignore-class", "transformers", llama, ctFP8, func(d *directory) {
+			d.ignore("Linear")
+		}, "", `"Linear" is on the ignore list, and the client loads the 5 quantized weights`},
 		{"ignore-fused-partial", "vllm", llama, ctMXFP8, func(d *directory) {
 			for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
 				d.unquantize(attn+name, 128, 128)
@@ -508,6 +511,7 @@ var elsewhere = map[string]string{
 	"mamba1":               "TestModelRules of verify",
 	"experts-layout":       "TestModelRules of verify",
 	"gpt-oss-experts":      "TestModelRules of verify",
+	"config-number":        "TestConfigNumbers",
 	"rotation-set":         "TestRotations",
 	"rotation-matrix":      "TestRotated",
 	"rotation-size":        "TestRotated",
