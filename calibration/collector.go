@@ -40,7 +40,7 @@ type Linear struct {
 type Collector struct {
 	Dir     string     // of files, one for each layer
 	Out     string     // the file of all layers, that Join makes
-	Key     string     // of what is read, by which Has knows the file; "": none
+	Key     string     // of what is read, by which KeyOf knows the file; "": none
 	Replace bool       // a file at Out is replaced
 	Layers  [][]Linear // that are calibrated, by layer; other inputs are not summed
 	Hessian bool       // sum the products of columns with each other: 8·in² bytes

@@ -222,14 +222,13 @@ func IsFile(path string) bool {
 	return strings.EqualFold(filepath.Ext(path), ".safetensors") || ofImportance(path)
 }
 
-// Has reports whether a file has whole statistics of a key.
-func Has(path, key string) bool {
+// KeyOf returns the key of a file of whole statistics, Collector.Key; "" without one.
+func KeyOf(path string) string {
 	s, err := Read(path)
-	if err != nil {
-		return false
+	if err != nil || s.Close() != nil {
+		return ""
 	}
-	same := s.key == key
-	return s.Close() == nil && same
+	return s.key
 }
 
 // Read opens a file of statistics, or an importance matrix of llama.cpp. The caller closes them.

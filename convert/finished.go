@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/limits"
@@ -114,7 +115,9 @@ func (p *Plan) unlike(ctx context.Context, path string, o RunOptions) (string, e
 	plan, files, records := p.fingerprint(), map[string]*safetensors.File{}, map[string]checksum.Record{}
 	for _, f := range p.files {
 		file, err := f.layout.Open(at(f.name))
-		if err != nil {
+		if method, ok := methodOf(at(f.name)); err != nil && ok && method != p.Method() {
+			return fmt.Sprintf("%s has %s, and this run %s", f.name, methodText(method), methodText(p.Method())), nil
+		} else if err != nil {
 			return fmt.Sprintf("%s has another header or size", f.name), nil
 		}
 		defer file.Close()
@@ -147,6 +150,16 @@ func (p *Plan) unlike(ctx context.Context, path string, o RunOptions) (string, e
 		return "its weights differ from those of this program", nil
 	}
 	return "", err
+}
+
+// methodOf returns the method in the metadata of a file of weights; ok is false if it has no header.
+func methodOf(path string) (method string, ok bool) {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	return f.Metadata()[checkpoint.MethodKey], true
 }
 
 // unlikeConfiguration compares the configuration and the index.

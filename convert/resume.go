@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,8 +13,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/calibration"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/durable"
+	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/safetensors/checksum"
@@ -23,6 +26,7 @@ import (
 type beginning struct {
 	Version int          `json:"version"`
 	Plan    string       `json:"plan"`              // hash of all decisions of the plan
+	Method  string       `json:"method,omitempty"`  // Plan.Method
 	Worker  int          `json:"worker"`            // which of the workers
 	Workers int          `json:"workers,omitempty"` // 0: one writes everything
 	Single  bool         `json:"single,omitempty"`  // the source is a file
@@ -49,7 +53,7 @@ type partFile struct {
 
 // beginning describes the plan and its source as they are now.
 func (p *Plan) beginning() (*beginning, error) {
-	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count,
+	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Method: p.Method(), Worker: p.worker.Index, Workers: p.worker.Count,
 		Single: p.source.Source.Single, ToFile: p.single}
 	for _, s := range p.source.Source.Shards() {
 		file, err := describe(s)
@@ -248,10 +252,18 @@ func (b *beginning) mismatch(want *beginning, source string) string {
 			return fmt.Sprintf("%s has other contents than when the earlier run began, with the same size and time", path)
 		}
 	}
+	if b.Method != want.Method {
+		return fmt.Sprintf("the earlier run had %s, and this one has %s", methodText(b.Method), methodText(want.Method))
+	}
 	if b.Plan != want.Plan || len(b.Source) != len(want.Source) {
 		return "the earlier run had another source or other options"
 	}
 	return ""
+}
+
+// methodText describes a method of Plan.Method.
+func methodText(method string) string {
+	return "method " + limits.Text(cmp.Or(method, calibration.Nearest.String()))
 }
 
 // unchanged returns an error if a file of the source changed since it was opened.

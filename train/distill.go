@@ -77,8 +77,8 @@ const BlockSteps = 100
 // distiller is the optimizer of global scales and norms. Gradients of logarithms may be small: epsilon is far below.
 var distiller = AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-15}
 
-// keepEvery is the time between two states on disk.
-const keepEvery = 30 * time.Second
+// keepEvery is the time between two states on disk, in that of writing one.
+const keepEvery = 20
 
 // A distillation is the state of a run.
 type distillation struct {
@@ -154,7 +154,7 @@ func (d *distillation) run(ctx context.Context) error {
 		return err
 	}
 	d.apply()
-	kept := time.Now()
+	kept, took := time.Now(), time.Duration(0)
 	for d.done.Steps < d.Steps {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -163,11 +163,12 @@ func (d *distillation) run(ctx context.Context) error {
 			return err
 		}
 		d.report()
-		if time.Since(kept) > keepEvery {
+		if began := time.Now(); began.Sub(kept) > keepEvery*took {
 			if err := d.keep(); err != nil {
 				return err
 			}
 			kept = time.Now()
+			took = kept.Sub(began)
 		}
 	}
 	return d.evaluate(ctx, &d.done.After)

@@ -87,6 +87,16 @@ func (d *distillation) sum() string {
 	return strconv.FormatUint(total, 16)
 }
 
+// DistillationKey returns the key of the run whose state a file has, Distillation.Key; "" without one.
+func DistillationKey(state string) string {
+	f, err := safetensors.Open(state)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	return f.Metadata()[runKey]
+}
+
 // restore sets the state to that of an interrupted run with the same key. A state that is damaged or of another run is
 // ignored.
 func (d *distillation) restore() error {

@@ -117,7 +117,7 @@ func TestQuantizeBudgetFixed(t *testing.T) {
 	for _, method := range []string{"search", "nearest"} { // of another run, with statistics or without
 		other := append(slices.Clone(args), "--text", at("model/config.json"), "--method", method)
 		if status, _, stderr := execute("", other...); status == exitDone || !strings.Contains(stderr, "dst.microscale-budget.json") ||
-			!strings.Contains(stderr, "another model, text, options") {
+			!strings.Contains(stderr, "an interrupted run had another") || !strings.Contains(stderr, "text or tokenizer: repeat its command") {
 			t.Errorf("method %s: status %d: %s", method, status, stderr)
 		}
 	}
@@ -169,6 +169,9 @@ func TestQuantizeBudgetErrors(t *testing.T) {
 		}
 		if status, _, got := execute("", args...); status == exitDone || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %s, want %s", c.args, got, c.want)
+		}
+		if left, _ := filepath.Glob(at("dst.*")); left != nil {
+			t.Errorf("%s: work was done: %v", c.args, left)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/flags"
 	"github.com/microscale-go/microscale/internal/slow"
+	"github.com/microscale-go/microscale/train"
 )
 
 // TestKillResume kills quantize (-9) at random moments, several times in a row, and
@@ -118,12 +119,12 @@ func TestKillSolve(t *testing.T) {
 	})
 }
 
-// TestKillDistill does the same while scales are trained.
+// TestKillDistill does the same while scales are trained, those of blocks, too.
 func TestKillDistill(t *testing.T) {
 	slow.Long(t, "it kills trainings again and again")
-	model, text := killModel(t)
+	model, text := killModel(t, "--layers", "1")
 	killRuns(t, filepath.Dir(model), func(dst string) []string {
-		return quantizeText(model, text, dst, "--format", "nvfp4", "--distill", "20")
+		return quantizeText(model, text, dst, "--format", "nvfp4", "--distill", fmt.Sprint(train.BlockSteps))
 	})
 }
 

@@ -259,6 +259,9 @@ func quantizeCommand() *cobra.Command {
 				return err
 			}
 			o = choice.options
+			if err := choice.checkText(cmd, args[0], args[1], text, f); err != nil {
+				return err
+			}
 		}
 		defer func() { text.lock.release() }()
 		if text.file == "" && distill.Steps > 0 && !*f.dryRun {

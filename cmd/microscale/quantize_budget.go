@@ -189,21 +189,38 @@ const budgetSuffix = windows.OwnName + "budget"
 // measured returns the path of the file with the divergences of a budget.
 func measured(dst string) string { return dst + budgetSuffix + ".json" }
 
+// evaluation returns what measures the groups of a model for a destination.
+func (c *budgetChoice) evaluation(cmd *cobra.Command, model, dst string, text *calibrationText, f *runFlags) (*evaluation.Budget, error) {
+	m := &evaluation.Budget{Groups: c.groups, Quantizers: c.quantizers, File: measured(dst)}
+	m.Model, m.Text, m.Stream, m.Threads, m.Memory, m.Stderr = model, text.file, dst+budgetSuffix, int(*f.threads), int64(*text.memory),
+		cmd.ErrOrStderr()
+	var err error
+	m.Method, err = windows.LookupMethod("all")
+	return m, err
+}
+
+// checkText returns an error for a text that is too short, before any work.
+func (c *budgetChoice) checkText(cmd *cobra.Command, model, dst string, text *calibrationText, f *runFlags) error {
+	m, err := c.evaluation(cmd, model, dst, text, f)
+	if err != nil {
+		return err
+	}
+	return m.CheckText(cmd.Context())
+}
+
 // measure measures the groups, divides the bits, and compares the mixture with the best format for all that takes no more. It returns the
 // options of the one to write, and sets the result.
 func (c *budgetChoice) measure(cmd *cobra.Command, model, dst string, text *calibrationText, o convert.QuantizeOptions, f *runFlags) (
 	convert.QuantizeOptions, error) {
-	m := evaluation.Budget{Groups: c.groups, Quantizers: c.quantizers, Codes: o.Method, Statistics: o.Statistics, File: measured(dst)}
-	m.Model, m.Text, m.Stream, m.Threads, m.Memory, m.Stderr = model, text.file, dst+budgetSuffix, int(*f.threads), int64(*text.memory),
-		cmd.ErrOrStderr()
-	flags.BoundGarbage()
-	var err error
-	if m.Method, err = windows.LookupMethod("all"); err != nil {
+	m, err := c.evaluation(cmd, model, dst, text, f)
+	if err != nil {
 		return o, err
 	}
+	m.Codes, m.Statistics = o.Method, o.Statistics
+	flags.BoundGarbage()
 	err = m.Measure(cmd.Context())
 	if errors.Is(err, evaluation.ErrOtherRun) {
-		return o, otherRun(dst, m.File)
+		return o, otherRun(dst, err, m.File)
 	}
 	text.kept = append(text.kept, m.File)
 	if err != nil {

@@ -119,7 +119,10 @@ func (d *distillation) check(cmd *cobra.Command, text *calibrationText, source *
 	if d.Method, err = windows.LookupMethod("all"); err != nil {
 		return err
 	}
-	return d.Admit(plan, source)
+	if err := d.Admit(plan, source); err != nil || *f.dryRun {
+		return err
+	}
+	return d.CheckText(cmd.Context())
 }
 
 // run quantizes beside the destination of c, trains the scales, and renames a copy with them. Whatever is there of an interrupted
@@ -138,13 +141,17 @@ func (d *distillation) run(cmd *cobra.Command, c *conversion.Conversion, o conve
 	o.Resume = true
 	c.Result, err = c.Plan.Run(cmd.Context(), undistilled, o)
 	quantized()
-	if errors.Is(err, fs.ErrExist) {
-		return otherRun(dst)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, convert.ErrChanged) {
+		return fmt.Errorf("%v; or repeat the command of the interrupted run; to start anew, remove %s", err,
+			show.Printable(strings.Join(ofTraining(dst), " and ")))
 	} else if err != nil {
 		return err
 	}
 	var tensors map[string][]byte
-	if c.Distilled, tensors, err = d.Run(cmd.Context(), undistilled, state); err != nil {
+	c.Distilled, tensors, err = d.Run(cmd.Context(), undistilled, state)
+	if errors.Is(err, evaluation.ErrOtherRun) {
+		return otherRun(dst, err)
+	} else if err != nil {
 		return err
 	}
 	if err := os.RemoveAll(rescaled); err != nil { // of a killed run
@@ -159,12 +166,12 @@ func (d *distillation) run(cmd *cobra.Command, c *conversion.Conversion, o conve
 	return errors.Join(durable.SyncDir(filepath.Dir(dst)), removeExisting(state), os.RemoveAll(undistilled))
 }
 
-// otherRun is the error of a run that would resume one to dst which had other options. Files of that run, with those beside dst that
+// otherRun is the error of a run that would resume one to dst which differs as err says. Files of that run, with those beside dst that
 // only its training leaves, are left alone.
-func otherRun(dst string, files ...string) error {
+func otherRun(dst string, err error, files ...string) error {
 	files = append(files, ofTraining(dst)...)
-	return fmt.Errorf("%s: %w: repeat its command to resume it, or, to start anew, remove %s", show.Printable(filepath.Clean(dst)),
-		evaluation.ErrOtherRun, show.Printable(strings.Join(files, " and ")))
+	return fmt.Errorf("%s: %w: repeat its command to resume it, or, to start anew, remove %s", show.Printable(filepath.Clean(dst)), err,
+		show.Printable(strings.Join(files, " and ")))
 }
 
 // ofTraining returns the files beside dst that an interrupted run with --distill left.

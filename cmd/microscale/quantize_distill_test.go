@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/cmd/microscale/internal/conversion"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // codesOf returns the bytes of each tensor of a checkpoint that is not a scale, by name, and the global scale of each weight.
@@ -127,7 +128,7 @@ func TestDistillErrors(t *testing.T) {
 		"writes a directory":                    {model, at("no.safetensors"), "--text", text, "--distill", "3"},
 		"--distill: scales of int8-row":         {model, at("no"), "--text", text, "--distill", "3", "--rule", "self_attn=int8-row"},
 		"changes nothing here":                  {model, at("no"), "--text", text, "--distill", "300", "--format", "mxfp4"},
-		"holds a part of the text out":          {model, at("held"), "--text", at("short"), "--distill", "3"},
+		"holds a part of the text out":          {model, at("no"), "--text", at("short"), "--distill", "3"},
 	} {
 		status, _, stderr := execute("", append([]string{"quantize", "--format", "nvfp4"}, args...)...)
 		if status == exitDone || !strings.Contains(stderr, want) {
@@ -143,42 +144,76 @@ func TestDistillErrors(t *testing.T) {
 // reports what is left. Two runs do not read texts for one destination.
 func TestOtherRun(t *testing.T) {
 	at, model, text := modelAndText(t)
-	short, dst := at("short"), at("dst")
-	if err := os.WriteFile(short, bytes.Repeat([]byte("ab"), 20), 0o600); err != nil {
+	other, dst := at("other"), at("dst")
+	if err := os.WriteFile(other, bytes.Repeat([]byte("ab"), 200), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	quantize := func(more ...string) (status int, stderr string) {
 		status, _, stderr = execute("", append([]string{"quantize", model, dst, "--format", "nvfp4"}, more...)...)
 		return status, stderr
 	}
-	if status, stderr := quantize("--text", short, "--distill", "3"); status == exitDone { // it has one window
+	blocked := dst + distilledSuffix + ".partial"
+	if err := os.MkdirAll(filepath.Join(blocked, "file"), 0o700); err != nil { // the training cannot write its state
+		t.Fatal(err)
+	}
+	if status, stderr := quantize("--text", other, "--distill", "3"); status == exitDone {
 		t.Fatal(stderr)
+	}
+	if err := os.RemoveAll(blocked); err != nil {
+		t.Fatal(err)
+	}
+	layout, err := safetensors.NewLayout(nil, map[string]string{"key": "seed 1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := safetensors.Create(dst+distilledSuffix, layout)
+	if err == nil {
+		err = state.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, stderr := quantize("--text", other, "--distill", "3")
+	if status == exitDone || !strings.Contains(stderr,
+		"an interrupted run had another model and another quantized model and "+
+			"another seed and another text or tokenizer and another training and another version of this program: ") ||
+		!strings.Contains(stderr, "undistilled and "+dst+distilledSuffix) {
+		t.Errorf("status %d, %q", status, stderr)
+	}
+	if err := os.Remove(dst + distilledSuffix); err != nil {
+		t.Fatal(err)
 	}
 	statistics := dst + ".microscale-statistics.safetensors"
 	before := content(t, statistics)
-	other := "dst: an interrupted run had another model, text, options or version of this program: repeat its command to resume it, or, to " +
-		"start anew, remove "
-	for _, args := range [][]string{{"--text", text, "--resume"}, {"--text", text, "--distill", "3"}, {"--text", text, "--distill", "3",
-		"--resume"}, {"--text", short, "--distill", "4", "--resume"}} {
-		status, stderr := quantize(args...)
-		if status == exitDone || !strings.Contains(stderr, other) || !strings.Contains(stderr, dst+undistilledSuffix) ||
-			!strings.Contains(stderr, statistics) {
-			t.Errorf("%v: status %d, %q", args, status, stderr)
-		}
-		if !bytes.Equal(content(t, statistics), before) {
-			t.Fatalf("%v: the statistics changed", args)
+	for want, list := range map[string][][]string{
+		"dst: an interrupted run had another text or tokenizer: repeat its command to resume it, or, to start anew, remove " + statistics +
+			" and " + dst + undistilledSuffix: {{"--text", text, "--resume"}, {"--text", text, "--distill", "3"},
+			{"--text", text, "--distill", "3", "--resume"}},
+		"dst: an interrupted run had another kind of statistics: ": {{"--text", other, "--distill", "3", "--method", "search"}},
+		"has method gptq, scales distilled in 3 steps if that gained, seed 0, and this run method gptq, scales distilled in 4 steps if that " +
+			"gained, seed 0: choose another name; or repeat the command of the interrupted run; to start anew, remove " + dst +
+			undistilledSuffix: {{"--text", other, "--distill", "4", "--resume"}},
+	} {
+		for _, args := range list {
+			status, stderr := quantize(args...)
+			if status == exitDone || !strings.Contains(stderr, want) || !strings.Contains(stderr, statistics) {
+				t.Errorf("%v: status %d, %q, want %q", args, status, stderr, want)
+			}
+			if !bytes.Equal(content(t, statistics), before) {
+				t.Fatalf("%v: the statistics changed", args)
+			}
 		}
 	}
 	held, err := claim(dst)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, stderr := quantize("--text", short, "--resume"); status == exitDone || !strings.Contains(stderr,
+	if status, stderr := quantize("--text", other, "--resume"); status == exitDone || !strings.Contains(stderr,
 		"dst: another run is writing to it ("+dst+".microscale-running is locked): wait for it, or choose another destination\n") {
 		t.Errorf("status %d, %q", status, stderr)
 	}
 	held.release()
-	status, stderr := quantize("--text", short, "--resume")
+	status, stderr = quantize("--text", other, "--resume")
 	if status != exitDone || !strings.Contains(stderr, "an interrupted run with --distill left "+dst+undistilledSuffix+
 		", which nothing needs") {
 		t.Errorf("status %d, %q", status, stderr)

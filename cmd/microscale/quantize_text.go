@@ -137,7 +137,7 @@ func (t *calibrationText) collect(cmd *cobra.Command, model, dst string, source 
 		if missing == nil {
 			files = append(files, measured(dst))
 		}
-		return otherRun(dst, files...)
+		return otherRun(dst, err, files...)
 	}
 	t.kept = append(t.kept, c.Out)
 	return err

@@ -83,15 +83,22 @@ func (b *Budget) write(m measurement) error {
 	return err
 }
 
+// CheckText returns an error for a text that is too short, before any work.
+func (b *Budget) CheckText(ctx context.Context) error {
+	_, err := b.run("", measuredPart).readWindows(ctx)
+	return err
+}
+
 // Measure sets the divergence of every option of every group. With a method that solves, groups are measured with the scales that
-// it searches, because one group alone needs no other codes to be compared with another. A file of another measurement is ErrOtherRun.
+// it searches, because one group alone needs no other codes to be compared with another. A file of another measurement is an error, which
+// wraps ErrOtherRun.
 func (b *Budget) Measure(ctx context.Context) error {
 	m := b.read()
 	options := [][2]int{} // of the variants
 	run := b.run("groups", measuredPart)
 	run.known = func(key string) (bool, error) {
 		if m.Groups.Key != "" && m.Groups.Key != key {
-			return false, ErrOtherRun
+			return false, otherRun(m.Groups.Key, key)
 		}
 		m.Groups.Key = key
 		return m.hasGroups(b.Groups), nil

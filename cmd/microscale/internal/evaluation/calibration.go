@@ -34,12 +34,24 @@ type Calibration struct {
 	// quantized inputs. A linear layer whose modules differ has the input as it is.
 	Activations map[string]string
 
-	Keep  bool     // other statistics of the name Out are an error of [Calibration.Statistics], which is ErrOtherRun
+	Keep  bool     // other statistics of the name Out are an error of [Calibration.Statistics], which wraps ErrOtherRun
 	Needs []string // modules whose inputs must be in the statistics: one without is an error before the text is read
 }
 
-// ErrOtherRun is the error of statistics of another model, text, options or program than those that are asked for.
-var ErrOtherRun = errors.New("an interrupted run had another model, text, options or version of this program")
+// ErrOtherRun is in the error of a file of another model, text, options or program than those that are asked for.
+var ErrOtherRun = errors.New("an interrupted run had another")
+
+// otherRun returns the error of a file with one key where another is wanted, both of digestOf: it names what differs.
+func otherRun(got, want string) error {
+	a, b := strings.Split(got, ", "), strings.Split(want, ", ")
+	names := map[string]bool{}
+	for _, part := range slices.Concat(a, b) {
+		if end := strings.LastIndex(part, " "); end > 0 && slices.Contains(a, part) != slices.Contains(b, part) {
+			names[part[:end]] = true
+		}
+	}
+	return fmt.Errorf("%w %s", ErrOtherRun, strings.Join(slices.Sorted(maps.Keys(names)), " and another "))
+}
 
 // Following makes statistics those of inputs that quantized layers give, with Calibration.Hessian, for calibration.Solve.
 type Following struct {
@@ -73,7 +85,7 @@ func (c Calibration) Run(ctx context.Context) (*Evaluated, error) {
 		c.inputs = &calibration.Collector{Dir: c.Stream, Out: c.Out, Hessian: c.Hessian, Threads: c.Threads}
 		c.known = func(key string) (bool, error) {
 			_, err := os.Lstat(c.Out)
-			if same := err == nil && calibration.Has(c.Out, key); same || err != nil {
+			if same := err == nil && calibration.KeyOf(c.Out) == key; same || err != nil {
 				return same, nil
 			}
 			return false, exists(c.Out)
@@ -113,13 +125,11 @@ func (c Calibration) Statistics(ctx context.Context) (s *calibration.Statistics,
 	c.follow()
 	c.lower()
 	c.needs, c.known = c.Needs, func(key string) (bool, error) {
-		if calibration.Has(c.Out, key) {
-			return true, nil
+		got := calibration.KeyOf(c.Out)
+		if c.Keep && got != "" && got != key {
+			return false, otherRun(got, key)
 		}
-		if other, err := calibration.Read(c.Out); c.Keep && err == nil {
-			return false, errors.Join(ErrOtherRun, other.Close())
-		}
-		return false, nil
+		return got == key, nil
 	}
 	if _, err := c.Evaluation.Run(ctx); err != nil {
 		return nil, "", err

@@ -39,10 +39,19 @@ const (
 	maxHeldOut   = 16
 )
 
+// CheckText returns an error for a text that is too short, before any work.
+func (d *Distillation) CheckText(ctx context.Context) error {
+	all, err := d.readWindows(ctx)
+	if err == nil {
+		_, _, err = d.divide(all)
+	}
+	return err
+}
+
 // divide returns the windows to train on and those that are held out.
-func divide(all []windows.Window) (training, held [][]int32, err error) {
+func (d *Distillation) divide(all []windows.Window) (training, held [][]int32, err error) {
 	if len(all) < 2 {
-		return nil, nil, errors.New("the text has one window: distillation holds a part of the text out, so use a longer text")
+		return nil, nil, fmt.Errorf("%s: the text has one window: distillation holds a part of the text out, so use a longer text", d.Text)
 	}
 	for i, w := range all {
 		if (i%heldOutEvery == heldOutEvery-1 || len(all) < heldOutEvery && i == len(all)-1) && len(held) < maxHeldOut {
@@ -80,8 +89,8 @@ func (d *Distillation) Run(ctx context.Context, student, state string) (result *
 		return nil, nil, err
 	}
 	t := train.Distillation{Original: original.Model, Steps: d.Steps, Norms: d.Norms, Seed: d.Seed, Threads: d.Threads, State: state}
-	if t.Windows, t.HeldOut, err = divide(run.Windows); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", d.Text, err)
+	if t.Windows, t.HeldOut, err = d.divide(run.Windows); err != nil {
+		return nil, nil, err
 	}
 	if t.Student, err = s.Student(); err != nil {
 		return nil, nil, err
@@ -95,7 +104,10 @@ func (d *Distillation) Run(ctx context.Context, student, state string) (result *
 		return nil, nil, err
 	}
 	t.Key = digestOf(map[string]string{"model": content, "text or tokenizer": tokensOf(run.Windows),
-		"program": show.Version(), "student": record.Plan, "option": d.String()})
+		"version of this program": show.Version(), "quantized model": record.Plan, "training": d.String()})
+	if got := train.DistillationKey(state); got != "" && got != t.Key {
+		return nil, nil, otherRun(got, t.Key)
+	}
 	if _, err := t.Student.Rescaled(d.Norms); err != nil { // before the work
 		return nil, nil, err
 	}

@@ -209,12 +209,13 @@ func (r *Evaluated) key(ctx context.Context, run *windows.Run, model, reference 
 		formats = append(formats, f.Name)
 	}
 	key := map[string]string{
-		"model": content, "text or tokenizer": tokensOf(run.Windows), "program": show.Version(),
-		"option": fmt.Sprintf("%s, context %d | %s | activations %v, layers %v, calibration %v, statistics %v, head %v, cache %v",
-			r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.statistics(), r.Head, r.Cache.Name),
+		"model": content, "text or tokenizer": tokensOf(run.Windows), "version of this program": show.Version(),
+		"context or method of windows": fmt.Sprintf("%s, %d", r.Method.Name, r.Context), "list of formats": strings.Join(formats, ","),
+		"treatment of activations": fmt.Sprint(r.Activations), "kind of statistics": fmt.Sprint(r.amaxes != nil, r.statistics(), r.Layers),
+		"format of the head or the cache": fmt.Sprint(r.Head, r.Cache.Name),
 	}
 	if r.what != "" {
-		key["option"] += " | " + r.what
+		key["choice of formats or method"] = r.what
 	}
 	if r.beside != nil {
 		key["model beside it"] = strings.Join(r.beside, " ")
@@ -225,13 +226,14 @@ func (r *Evaluated) key(ctx context.Context, run *windows.Run, model, reference 
 	return key, err
 }
 
-// digestOf returns a digest of a key.
+// digestOf returns a key with a digest for each value, "NAME DIGEST, NAME DIGEST …", so that otherRun can name what differs.
 func digestOf(key map[string]string) string {
-	h := sha256.New()
+	var digests []string
 	for _, name := range slices.Sorted(maps.Keys(key)) {
-		fmt.Fprintf(h, "%q %q ", name, key[name])
+		sum := sha256.Sum256([]byte(key[name]))
+		digests = append(digests, name+" "+hex.EncodeToString(sum[:8]))
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return strings.Join(digests, ", ")
 }
 
 // tokensOf returns a digest of windows.

@@ -37,7 +37,7 @@ func (c Calibration) runImportance(ctx context.Context) (*Evaluated, error) {
 		return nil, fmt.Errorf("an importance matrix has names of a GGUF file: %w", err)
 	}
 	c.inputs = &calibration.Collector{Dir: c.Stream, Out: own, Threads: c.Threads, Replace: true}
-	c.known = func(key string) (bool, error) { return calibration.Has(own, key), nil }
+	c.known = func(key string) (bool, error) { return calibration.KeyOf(own) == key, nil }
 	r, err := c.Evaluation.Run(ctx)
 	if err != nil {
 		return nil, err

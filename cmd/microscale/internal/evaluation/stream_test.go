@@ -51,7 +51,7 @@ func TestStream(t *testing.T) {
 	other := e
 	other.Formats = other.Formats[:1]
 	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(),
-		"holds an interrupted evaluation with another option: ") {
+		"holds an interrupted evaluation with another list of formats: ") {
 		t.Errorf("got %v", err)
 	}
 	if got = run(t, e).Document(); got.Formats[1].KL != want.Formats[1].KL {

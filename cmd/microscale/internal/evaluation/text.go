@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/microscale-go/microscale/cmd/microscale/internal/chat"
+	"github.com/microscale-go/microscale/cmd/microscale/internal/evaluation/windows"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/generation"
 	"github.com/microscale-go/microscale/internal/limits"
 	"github.com/microscale-go/microscale/tokenizer"
@@ -85,6 +87,29 @@ func (t textFiles) checkSize(bytes int64) error {
 		return fmt.Errorf("%s: there is no text: name a file or a directory that has some", t.path)
 	}
 	return nil
+}
+
+// readWindows returns the windows of the text, before any work. It reads no layer of the model.
+func (e Evaluation) readWindows(ctx context.Context) (_ []windows.Window, err error) {
+	text, err := findText(e.Text)
+	if err != nil {
+		return nil, err
+	}
+	model, err := openStack(ctx, e.Model, decoder.LoadOptions{Inference: true}, e.Threads, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, model.Close()) }()
+	vocabulary, err := openVocabulary(model)
+	if err != nil {
+		return nil, err
+	}
+	r := &Evaluated{Evaluation: e}
+	if r.document, err = text.read(maxText + 1); err != nil {
+		return nil, err
+	}
+	var run windows.Run
+	return run.Windows, r.cut(ctx, &run, model, vocabulary)
 }
 
 // read reads the text, or the beginning of it: files up to a limit in bytes.
