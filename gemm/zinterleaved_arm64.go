@@ -12,8 +12,7 @@ import (
 const (
 	interleavedIntMX4SDOTNeeds = cpu.ARMASIMD | cpu.ARMDotProd
 	interleavedIntNV4SDOTNeeds = cpu.ARMASIMD | cpu.ARMDotProd
-	interleavedIntMX8SDOTNeeds = cpu.ARMASIMD | cpu.ARMDotProd
-	interleavedIntQ8SDOTNeeds  = cpu.ARMASIMD | cpu.ARMDotProd
+	interleavedInt8SDOTNeeds   = cpu.ARMASIMD | cpu.ARMDotProd
 	interleavedFP4BFDOTNeeds   = cpu.ARMASIMD | cpu.ARMBF16
 	interleavedFP8NEONNeeds    = cpu.ARMASIMD
 	interleavedFP4NEONNeeds    = cpu.ARMASIMD
@@ -29,15 +28,10 @@ func interleavedIntMX4SDOT(p interleavedArgs)
 //go:noescape
 func interleavedIntNV4SDOT(p interleavedArgs)
 
-// interleavedIntMX8SDOT is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
+// interleavedInt8SDOT is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
 //
 //go:noescape
-func interleavedIntMX8SDOT(p interleavedArgs)
-
-// interleavedIntQ8SDOT is an interleavedFunc for blocks of 32 codes of 8 bits and integers.
-//
-//go:noescape
-func interleavedIntQ8SDOT(p interleavedArgs)
+func interleavedInt8SDOT(p interleavedArgs)
 
 // interleavedFP4BFDOT is an interleavedFunc for codes of 4 bits and BF16.
 //

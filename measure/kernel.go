@@ -12,8 +12,11 @@ import (
 type rowKernel struct {
 	needs cpu.Set
 	bf16  bool // the wanted elements are BF16, otherwise float32
-	sum   func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
+	sum   sumFunc
 }
+
+// A sumFunc is the function of a rowKernel.
+type sumFunc func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 
 func init() {
 	cpu.AddTable("measure", &rowKernels, func(k *rowKernel) (string, cpu.Set) {

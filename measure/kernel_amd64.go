@@ -5,6 +5,6 @@ package measure
 var rowKernels = []rowKernel{
 	{sums32Needs, false, sums32},
 	{sums16Needs, true, sums16},
-	{sums32AVX2Needs, false, sums32AVX2},
-	{sums16AVX2Needs, true, sums16AVX2},
+	{sumsAVX2Needs, false, sumsOf(4, sumsAVX2)},
+	{sumsAVX2Needs, true, sumsOf(2, sumsAVX2)},
 }

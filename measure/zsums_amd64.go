@@ -10,10 +10,9 @@ import (
 
 // The processor features that each function needs.
 const (
-	sums32Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86POPCNT | cpu.X86AVX512F | cpu.X86AVX512DQ | cpu.X86AVX512VL
-	sums16Needs     = cpu.X86AVX | cpu.X86AVX2 | cpu.X86POPCNT | cpu.X86AVX512F | cpu.X86AVX512DQ | cpu.X86AVX512VL
-	sums32AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
-	sums16AVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
+	sums32Needs   = cpu.X86AVX | cpu.X86AVX2 | cpu.X86POPCNT | cpu.X86AVX512F | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	sums16Needs   = cpu.X86AVX | cpu.X86AVX2 | cpu.X86POPCNT | cpu.X86AVX512F | cpu.X86AVX512DQ | cpu.X86AVX512VL
+	sumsAVX2Needs = cpu.X86AVX | cpu.X86AVX2 | cpu.X86FMA
 )
 
 // sums32 adds blocks of 32 elements, want in float32, to the lanes, and sets ratios[i] to
@@ -36,12 +35,8 @@ func sums32(want *byte, got, limits *float32, step, next, blocks int, l *lanes, 
 //go:noescape
 func sums16(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
 
-// sums32AVX2 is sums32, but it stops only before a block that addSingle rejects.
+// sumsAVX2 is sums32, or with want in 2 bytes each sums16, but it stops only before a block that addSingle
+// rejects.
 //
 //go:noescape
-func sums32AVX2(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
-
-// sums16AVX2 is sums16, but it stops only before a block that addSingle rejects.
-//
-//go:noescape
-func sums16AVX2(want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)
+func sumsAVX2(want *byte, size int, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int)

@@ -8,8 +8,8 @@ import "fmt"
 //
 //	MXFP4   148 203 313     9.3 6.3 4.9
 //	NVFP4    89 127 203    11.1 7.9 6.3
-//	MXINT8   92 147 257     5.8 4.6 4.0
-//	Q8_0     82 137 247     5.1 4.3 3.9
+//	MXINT8   94 150 262     5.9 4.7 4.1
+//	Q8_0     83 139 251     5.2 4.3 3.9
 type neonInterleaved struct {
 	name        string
 	block, bits int
@@ -36,14 +36,14 @@ func neonProduct(q int) Neon           { return neonCode(1, q) }
 func (k *neonInterleaved) low() Neon   { return V(30) } // low nibbles
 func (k *neonInterleaved) table() Neon { return V(31) } // integer of each nibble
 func (k *neonInterleaved) unit() Neon  { return V(29) } // 2⁸: the power of two of float16's bias minus E4M3's
+func (k *neonInterleaved) one() Neon   { return V(31) } // of 8-bit codes: the bits of 1, which scales of A lack, or 0
 
 func neonInterleavedKernels() *File {
 	f := ARM64.NewFile("gemm", "interleaved")
 	for _, k := range []neonInterleaved{
 		{name: "MX4", block: 32, bits: 4, scale: (*neonInterleaved).exponents, times: "VADD"},
 		{name: "NV4", block: 16, bits: 4, scale: (*neonInterleaved).factors, times: "VFMUL"},
-		{name: "MX8", block: 32, bits: 8, scale: (*neonInterleaved).exponents, times: "VADD"},
-		{name: "Q8", block: 32, bits: 8, scale: (*neonInterleaved).floats, times: "VFMUL"},
+		{name: "8", block: 32, bits: 8, scale: (*neonInterleaved).exponentsOrFloats, times: "VFMUL"},
 	} {
 		k.begin, k.multiply, k.most = (*neonInterleaved).beginInt8, (*neonInterleaved).multiplyInt8, vectorBatches
 		name := "interleavedInt" + k.name + "SDOT"
@@ -127,6 +127,16 @@ func (k *neonInterleaved) beginInt8() {
 		fn.I("VSUB", k.low().B16(), k.table().B16(), k.table().B16())
 		fn.I("VMOVI", 0x0f, k.low().B16())
 	}
+	if k.bits == 8 {
+		floats := fn.NewLabel("floats")
+		fn.Note("V31", "the bits of 1 if scales are E8M0, otherwise 0")
+		neonZero(fn, k.one())
+		fn.I("MOVD", fn.FP("other"), k.tmp)
+		fn.I("CBNZ", k.tmp, string(floats))
+		neonConstant(fn, k.one(), 0x3f800000, k.tmp)
+		fn.Place(floats)
+		return
+	}
 	neonConstant(fn, k.unit(), 0x43800000, k.tmp)
 }
 
@@ -187,6 +197,9 @@ func (k *neonInterleaved) multiplyInt8(batch int) {
 	for b := range batch {
 		fn.I("ADD", 4, k.x[b], k.tmp) // after the initial value, which operands with a bias need
 		fn.I("VLD1R", fmt.Sprintf("(%s)", k.tmp), list(V(28).S4()))
+		if k.bits == 8 {
+			fn.I("VADD", k.one().S4(), V(28).S4(), V(28).S4())
+		}
 		fn.I("ADD", 8, k.x[b])
 		fn.I("VLD1", fmt.Sprintf("(%s)", k.sums), list(sums...))
 		for q := range neonQuarters {
@@ -228,7 +241,15 @@ func (k *neonInterleaved) factors() {
 	}
 }
 
-func (k *neonInterleaved) floats() {
+// exponentsOrFloats chooses at run time.
+func (k *neonInterleaved) exponentsOrFloats() {
 	fn := k.fn
+	floats, done := fn.NewLabel("floats"), fn.NewLabel("scaled")
+	fn.I("MOVD", fn.FP("other"), k.tmp)
+	fn.I("CBNZ", k.tmp, string(floats))
+	k.exponents()
+	fn.Jump("B", done)
+	fn.Place(floats)
 	fn.I("VLD1.P", k.s.post(64), list(neonScale(0).S4(), neonScale(1).S4(), neonScale(2).S4(), neonScale(3).S4()))
+	fn.Place(done)
 }

@@ -1,12 +1,14 @@
 package asm
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // A measure256 writes the kernel of measureRow for AVX2, block by block. The lanes stay in memory: of a block,
 // registers have the sums of lanes 0 to 7, then those of lanes 8 to 15 are added, as measure.total does first.
 type measure256 struct {
 	*Func
-	size                                           int // bytes of a wanted element
 	want, got, limits, second, step, lanes, ratios Reg // second: the limit of the second half of a block
 	blocks, done, t                                Reg
 	abs, one, zero                                 Sym
@@ -37,16 +39,10 @@ func measureRows256(f *File) {
 		return words(all...)
 	}
 	abs, one, zero := f.Table("abs256", repeat(0x7fffffff)), f.Table("one256", repeat(1)), f.Table("zero256", repeat(0))
-	for _, source := range []struct {
-		name, elements string
-		size           int
-	}{{"sums32AVX2", "float32", 4}, {"sums16AVX2", "BF16", 2}} {
-		fn := f.Func(source.name, fmt.Sprintf(`%s is %s, but it stops only before a block that addSingle rejects.`, source.name,
-			source.name[:len("sums32")]),
-			"want *byte, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int")
-		k := &measure256{Func: fn, size: source.size, abs: abs, one: one, zero: zero}
-		k.write()
-	}
+	fn := f.Func("sumsAVX2", `sumsAVX2 is sums32, or with want in 2 bytes each sums16, but it stops only before a block that addSingle
+rejects.`, "want *byte, size int, got, limits *float32, step, next, blocks int, l *lanes, ratios *float32) (done int")
+	k := &measure256{Func: fn, abs: abs, one: one, zero: zero}
+	k.write()
 }
 
 func (k *measure256) write() {
@@ -84,7 +80,9 @@ func (k *measure256) write() {
 	k.I("TESTQ", k.t, k.t)
 	k.Jump("JNZ", update) // rarely
 	k.Place(next)
-	k.I("ADDQ", measureBlock*k.size, k.want)
+	k.I("MOVQ", k.FP("size"), k.t)
+	k.I("SHLQ", bits.Len(measureBlock-1), k.t)
+	k.I("ADDQ", k.t, k.want)
 	k.I("ADDQ", measureBlock*4, k.got)
 	k.I("MOVQ", k.second, k.limits)
 	k.I("ADDQ", k.FP("next"), k.limits)
@@ -103,16 +101,25 @@ func (k *measure256) write() {
 	k.Return()
 }
 
-// read reads the elements of lanes 8h to 8h+7 of half q of the block, and subtracts the others.
-func (k *measure256) read(h, q int, x, d Vec) {
-	at := 16*q + 8*h
-	if k.size == 2 {
-		k.I("VPMOVZXWD", k.want.At(2*at), x)
-		k.I("VPSLLD", 16, x, x)
-	} else {
-		k.I("VMOVUPS", k.want.At(4*at), x)
+// read reads lanes 8h to 8h+7 of both halves of the block, and subtracts the others.
+func (k *measure256) read(h int) {
+	words, subtract := k.NewLabel("words"), k.NewLabel("subtract")
+	at := [2]int{8 * h, 16 + 8*h}
+	k.I("CMPQ", k.FP("size"), 4)
+	k.Jump("JNE", words)
+	for q, x := range measureX256 {
+		k.I("VMOVUPS", k.want.At(4*at[q]), x)
 	}
-	k.I("VSUBPS", k.got.At(4*at), x, d)
+	k.Jump("JMP", subtract)
+	k.Place(words)
+	for q, x := range measureX256 {
+		k.I("VPMOVZXWD", k.want.At(2*at[q]), x)
+		k.I("VPSLLD", 16, x, x)
+	}
+	k.Place(subtract)
+	for q, x := range measureX256 {
+		k.I("VSUBPS", k.got.At(4*at[q]), x, measureD256[q])
+	}
 }
 
 // bound sets measureBound256 for lanes 8h to 8h+7.
@@ -124,9 +131,7 @@ func (k *measure256) bound(h int) {
 // half adds lanes 8h to 8h+7 to the sums of the block.
 func (k *measure256) half(h int) {
 	x, d := measureX256, measureD256
-	for q := range 2 {
-		k.read(h, q, x[q], d[q])
-	}
+	k.read(h)
 	pair := func(sum Vec, add func(q int, to Vec)) {
 		to := sum
 		if h == 1 {
@@ -231,11 +236,11 @@ func (k *measure256) add() {
 // exact sets the ratio to 0 and jumps to accept if the block is exact, and its sum is within the bounds or it is zero.
 // Otherwise it jumps to end.
 func (k *measure256) exact(accept, end Label) {
-	x, d := measureX256[0], measureD256[0]
 	anyX, anyD := Y(12), Y(13)
 	for h := range 2 {
+		k.read(h)
 		for q := range 2 {
-			k.read(h, q, x, d)
+			x, d := measureX256[q], measureD256[q]
 			if h+q == 0 {
 				k.I("VMOVAPS", x, anyX)
 				k.I("VMOVAPS", d, anyD)
@@ -257,12 +262,12 @@ func (k *measure256) exact(accept, end Label) {
 // worst raises the worst ratios by those of the block that are beyond their bounds.
 func (k *measure256) worst() {
 	const notEqual = 0x04
-	x, d := measureX256[0], measureD256[0]
 	for h := range 2 {
 		k.bound(h)
 		k.I("VMOVUPS", k.lanes.At(measureWorst+32*h), Y(2))
+		k.read(h)
 		for q := range 2 {
-			k.read(h, q, x, d)
+			x, d := measureX256[q], measureD256[q]
 			k.I("VANDPS", x, measureAbs256, x)
 			k.I("VANDPS", d, measureAbs256, d)
 			k.I("VCMPPS", notEqual, k.zero, x, Y(13))
